@@ -1,4 +1,4 @@
-// Array types at the border: dtype, rank and order are part of the signature.
+// Array types of bound functions: dtype, rank and order are part of the signature.
 #pragma once
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
@@ -24,7 +24,7 @@ using Optional1 = std::optional<Array1<T>>;
 template <class T>
 using Optional2 = std::optional<Array2<T>>;
 
-// ValueError in Python, with a sentence that names the argument.
+// Raise ValueError in Python unless the condition holds; the message names the argument.
 inline void require(bool condition, const char* message) {
   if (!condition) throw std::invalid_argument(message);
 }
@@ -32,7 +32,7 @@ inline void require(bool condition, const std::string& message) {
   require(condition, message.c_str());
 }
 
-// A new NumPy array that owns its memory. Call with the GIL held.
+// A new NumPy array that owns its memory. Make it with the GIL held.
 template <class T>
 struct NewArray {
   T* data;
@@ -46,7 +46,7 @@ struct NewArray {
   }
 };
 
-// A read-only view of memory that `owner` keeps alive.
+// Return a read-only view of memory that `owner` keeps alive.
 template <class T>
 nb::ndarray<nb::numpy, const T> view(const void* data, std::initializer_list<size_t> shape,
                                      nb::handle owner,

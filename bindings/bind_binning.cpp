@@ -1,4 +1,4 @@
-// Binning at the border: NumPy arrays -> Columns, with the checks that memory safety needs.
+// Bindings of binning: NumPy arrays to Columns, with the checks that memory safety needs.
 
 #include <algorithm>
 #include <optional>
@@ -15,12 +15,12 @@ namespace {
 
 using AnyArray = nb::ndarray<nb::ro, nb::device::cpu>;
 
-// Columns, and the arrays they point into.
+// Columns, and the arrays that they point into.
 struct Table {
   Columns columns;
   std::vector<AnyArray> owners;
   std::vector<uint8_t> seen;
-  const bool* wanted = nullptr;  // features whose columns are to be read; nullptr: all
+  const bool* selected = nullptr;  // features whose columns are read; nullptr: all
 
   Table(int64_t n_rows, int64_t n_features) : seen(static_cast<size_t>(n_features), 0) {
     require(n_rows >= 0 && n_rows <= INT32_MAX, "A table must have at most 2147483647 rows.");
@@ -30,13 +30,13 @@ struct Table {
   int32_t claim(int64_t feature) {
     require(feature >= 0 && feature < static_cast<int64_t>(seen.size()),
             "A feature index is out of range.");
-    require(!seen[feature], "A feature occurs in two blocks.");
+    require(!seen[feature], "Each feature must be in one block only.");
     seen[feature] = 1;
     return static_cast<int32_t>(feature);
   }
-  bool wants(int32_t feature) const { return wanted == nullptr || wanted[feature]; }
+  bool is_selected(int32_t feature) const { return selected == nullptr || selected[feature]; }
 
-  // (values (n_rows, k), features (k,))
+  // Add a block (values (n_rows, k), features (k,)).
   void add_dense(nb::handle block) {
     const auto values = nb::cast<AnyArray>(block[0]);
     const auto features =
@@ -48,7 +48,7 @@ struct Table {
     const auto size = static_cast<ptrdiff_t>(values.itemsize());
     for (size_t c = 0; c < features.shape(0); ++c) {
       const int32_t feature = claim(features.data()[c]);
-      if (!wants(feature)) continue;
+      if (!is_selected(feature)) continue;
       columns.dense.push_back({feature, type,
                                static_cast<const char*>(values.data()) +
                                    static_cast<ptrdiff_t>(c) * values.stride(1) * size,
@@ -57,8 +57,8 @@ struct Table {
     owners.push_back(values);
   }
 
-  // (data (nnz,), indices int32 (nnz,), indptr int64 (k + 1,), features (k,)): compressed columns
-  // without duplicates
+  // Add compressed columns without duplicates: (data (nnz,), indices int32 (nnz,), indptr int64 (k
+  // + 1,), features (k,)).
   void add_stored(nb::handle block) {
     const auto values = nb::cast<AnyArray>(block[0]);
     const auto rows =
@@ -80,7 +80,7 @@ struct Table {
       require(0 <= begin && begin <= end && end <= n_stored,
               "indptr of a sparse matrix must ascend from 0 to nnz.");
       const int32_t feature = claim(features.data()[c]);
-      if (!wants(feature)) continue;
+      if (!is_selected(feature)) continue;
       columns.stored.push_back({feature, type,
                                 static_cast<const char*>(values.data()) +
                                     begin * static_cast<int64_t>(values.itemsize()),
@@ -91,7 +91,7 @@ struct Table {
     owners.emplace_back(indptr);
   }
 
-  // (index int32 (n_rows,), code_of uint8 (n_categories,), feature)
+  // Add a column (index int32 (n_rows,), code_of uint8 (n_categories,), feature).
   void add_category(nb::handle block) {
     const auto index =
         nb::cast<nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>>(block[0]);
@@ -100,7 +100,7 @@ struct Table {
     require(static_cast<int64_t>(index.shape(0)) == columns.n_rows,
             "A categorical column must have n_rows entries.");
     const int32_t feature = claim(nb::cast<int64_t>(block[2]));
-    if (!wants(feature)) return;
+    if (!is_selected(feature)) return;
     columns.categories.push_back(
         {feature, index.data(), code_of.data(), static_cast<int64_t>(code_of.shape(0))});
     owners.emplace_back(index);
@@ -108,9 +108,9 @@ struct Table {
   }
 };
 
-nb::tuple find_thresholds_of(nb::list dense, nb::list sparse, int64_t n_rows, int64_t n_features,
-                             Optional1<const int64_t> rows, Optional1<const int64_t> weights,
-                             int max_bins, const Context& context) {
+nb::tuple bind_find_thresholds(nb::list dense, nb::list sparse, int64_t n_rows, int64_t n_features,
+                               Optional1<const int64_t> rows, Optional1<const int64_t> weights,
+                               int max_bins, const Context& context) {
   require(max_bins >= 2 && max_bins <= kMaxBins, "max_bins must be between 2 and 255.");
   Table table(n_rows, n_features);
   for (nb::handle block : dense) table.add_dense(block);
@@ -161,29 +161,29 @@ BinTable make_bin_table(Array1<const double> values, Array1<const int64_t> offse
   return BinTable(thresholds);
 }
 
-// wanted: the features whose codes are written. compact: `codes` has rows for these alone, in
-// order.
+// Write codes. selected: features whose codes are written. compact: `codes` has rows for these
+// only, in order.
 void transform(const BinTable& bins, nb::list dense, nb::list sparse, nb::list categories,
-               Array2<uint8_t> codes, const Context& context, Optional1<const bool> wanted,
+               Array2<uint8_t> codes, const Context& context, Optional1<const bool> selected,
                bool compact) {
   const auto n_features = static_cast<size_t>(bins.n_features());
-  require(!wanted.has_value() || wanted->shape(0) == n_features,
-          "wanted must have one flag per feature.");
+  require(!selected.has_value() || selected->shape(0) == n_features,
+          "selected must have one flag per feature.");
   Table table(static_cast<int64_t>(codes.shape(1)), bins.n_features());
-  std::vector<int32_t> row_of(n_features);
+  std::vector<int32_t> code_rows(n_features);
   int32_t n_codes = 0;
   for (size_t f = 0; f < n_features; ++f) {
-    row_of[f] = compact ? n_codes : static_cast<int32_t>(f);
-    n_codes += !wanted.has_value() || wanted->data()[f];
+    code_rows[f] = compact ? n_codes : static_cast<int32_t>(f);
+    n_codes += !selected.has_value() || selected->data()[f];
   }
   require(codes.shape(0) == (compact ? static_cast<size_t>(n_codes) : n_features),
           "codes must be an array (n_features, n_rows).");
-  if (wanted.has_value()) table.wanted = wanted->data();
+  if (selected.has_value()) table.selected = selected->data();
   for (nb::handle block : dense) table.add_dense(block);
   for (nb::handle block : sparse) table.add_stored(block);
   for (nb::handle block : categories) table.add_category(block);
   nb::gil_scoped_release release;
-  bins.transform(table.columns, codes.data(), context, row_of.data());
+  bins.transform(table.columns, codes.data(), context, code_rows.data());
 }
 
 nb::tuple transform_stored(const BinTable& bins, nb::tuple block, int64_t n_rows,
@@ -201,8 +201,8 @@ nb::tuple transform_stored(const BinTable& bins, nb::tuple block, int64_t n_rows
 }
 
 template <class T>
-bool has_infinite_of(nb::ndarray<const T, nb::ndim<2>, nb::device::cpu> values,
-                     const Context& context) {
+bool bind_has_infinite(nb::ndarray<const T, nb::ndim<2>, nb::device::cpu> values,
+                       const Context& context) {
   nb::gil_scoped_release release;
   return has_infinite(
       values.data(), static_cast<int64_t>(values.shape(0)), static_cast<int64_t>(values.shape(1)),
@@ -212,24 +212,26 @@ bool has_infinite_of(nb::ndarray<const T, nb::ndim<2>, nb::device::cpu> values,
 }  // namespace
 
 void bind_binning(nb::module_& m) {
-  m.def("find_thresholds", &find_thresholds_of, nb::arg("dense"), nb::arg("sparse"),
+  m.def("find_thresholds", &bind_find_thresholds, nb::arg("dense"), nb::arg("sparse"),
         nb::arg("n_rows"), nb::arg("n_features"), nb::arg("rows").none(), nb::arg("weights").none(),
         nb::arg("max_bins"), nb::arg("n_threads"),
-        "Thresholds (a list of float64 arrays) and wide (bool, (n_features,)) of numeric columns.");
-  m.def("has_infinite", &has_infinite_of<float>, nb::arg("values").noconvert(),
+        "Return thresholds (a list of float64 arrays) and wide (bool (n_features,)) of numeric "
+        "columns.");
+  m.def("has_infinite", &bind_has_infinite<float>, nb::arg("values").noconvert(),
         nb::arg("n_threads"));
-  m.def("has_infinite", &has_infinite_of<double>, nb::arg("values").noconvert(),
-        nb::arg("n_threads"), "Whether a float32 or float64 matrix holds an infinity.");
-  nb::class_<BinTable>(m, "BinTable", "Thresholds of all features, laid out for the search.")
+  m.def("has_infinite", &bind_has_infinite<double>, nb::arg("values").noconvert(),
+        nb::arg("n_threads"), "Return whether a float32 or float64 matrix holds an infinity.");
+  nb::class_<BinTable>(m, "BinTable", "Thresholds of all features, laid out for vectorised search.")
       .def(nb::new_(&make_bin_table), nb::arg("values"), nb::arg("offsets"), nb::arg("wide"))
       .def("transform", &transform, nb::arg("dense"), nb::arg("sparse"), nb::arg("categories"),
            nb::arg("codes").noconvert(), nb::arg("n_threads"),
-           nb::arg("wanted").none() = nb::none(), nb::arg("compact") = false,
-           "Writes the codes of a table into `codes`: of all features, or of those `wanted`, bool\n"
-           "(n_features,), each into its own row or, `compact`, one row after another.")
+           nb::arg("selected").none() = nb::none(), nb::arg("compact") = false,
+           "Write the codes of all features, or of those selected by bool (n_features,), into "
+           "codes: "
+           "each feature into its own row, or one row after another if compact.")
       .def("transform_stored", &transform_stored, nb::arg("block"), nb::arg("n_rows"),
            nb::arg("n_threads"),
-           "Codes of the values that a sparse block stores, and of 0 in each of its columns, "
+           "Return the codes of the stored values of a sparse block, and of 0 in each column, "
            "uint8.");
 }
 

@@ -1,4 +1,4 @@
-// Searches at the border: one object each, which a grower is handed.
+// Bindings of the searches that a grower takes.
 
 #include <algorithm>
 
@@ -18,7 +18,7 @@ class HistogramSearchHandle final : public SearchHandle {
   HistogramSearchHandle(const Bins& bins, const Context& context)
       : SearchHandle(bins), search_(bins, context) {}
 
-  // LinearGradients are not const: they make channels anew for every node.
+  // LinearGradients are not const: they make new channels for every node.
   template <class AnyChannels>
   void use(const nb::handle_t<AnyChannels>& handle) {
     auto& channels = nb::cast<AnyChannels&>(handle);
@@ -26,8 +26,8 @@ class HistogramSearchHandle final : public SearchHandle {
     search_.use(channels);
     retain(nb::borrow(handle));
   }
-  void set_monotone_constraints(const std::optional<Array2<const int8_t>>& directions) {
-    search_.set_monotone_constraints(parse_monotone_constraints(bins(), directions));
+  void set_monotone_constraints(const std::optional<Array2<const int8_t>>& constraints) {
+    search_.set_monotone_constraints(parse_monotone_constraints(bins(), constraints));
   }
   HistogramSearch& search() override { return search_; }
 
@@ -37,13 +37,13 @@ class HistogramSearchHandle final : public SearchHandle {
 
 void check_gradients(const Bins& bins, const SparseRows& gradients,
                      const Optional1<const float>& weight, int32_t leaf_k) {
-  require(gradients.n_rows() == bins.n_rows(), "The gradients must have as many rows as the bins.");
+  require(gradients.n_rows() == bins.n_rows(), "gradients must have as many rows as the bins.");
   require(!weight || static_cast<int64_t>(weight->size()) == gradients.n_rows(),
-          "Weights need one entry per row.");
+          "weight needs one entry per row.");
   require(leaf_k >= 1, "leaf_k must be at least 1.");
 }
 
-const float* weights_of(const Optional1<const float>& weight) {
+const float* get_weight_data(const Optional1<const float>& weight) {
   return weight ? non_null_data(weight->data(), weight->size()) : nullptr;
 }
 
@@ -56,22 +56,21 @@ class VerifiedSearchHandle final : public SearchHandle {
 
   void use(const nb::handle_t<SparseRows>& handle, const Optional1<const float>& weight,
            const nb::handle_t<QuantisedGradients>& sketch, const LeafConfig& step, int32_t leaf_k,
-           const Optional1<const int64_t>& numbers, uint64_t seed) {
+           const Optional1<const int64_t>& row_ids, uint64_t seed) {
     const auto& gradients = nb::cast<const SparseRows&>(handle);
     const RowSample& sample = nb::cast<const QuantisedGradients&>(sketch).sample();
     check_gradients(bins(), gradients, weight, leaf_k);
-    require(sample.n_all == gradients.n_rows(),
-            "The sketch must have as many rows as the gradients.");
-    require(!numbers || static_cast<int64_t>(numbers->size()) == gradients.n_rows(),
-            "Numbers need one entry per row.");
+    require(sample.n_all == gradients.n_rows(), "sketch must have as many rows as gradients.");
+    require(!row_ids || static_cast<int64_t>(row_ids->size()) == gradients.n_rows(),
+            "row_ids needs one entry per row.");
     reset();
     histograms_.use(sketch);
     {
       nb::gil_scoped_release unlocked;
-      search_.use(gradients, weights_of(weight), sample, step, leaf_k,
-                  numbers ? non_null_data(numbers->data(), numbers->size()) : nullptr, seed);
+      search_.use(gradients, get_weight_data(weight), sample, step, leaf_k,
+                  row_ids ? non_null_data(row_ids->data(), row_ids->size()) : nullptr, seed);
     }
-    retain(nb::borrow(handle), weight, numbers);
+    retain(nb::borrow(handle), weight, row_ids);
   }
   bool is_ready() const override { return SearchHandle::is_ready() && histograms_.is_ready(); }
 
@@ -87,7 +86,7 @@ class ExactSearchHandle final : public SearchHandle {
   ExactSearchHandle(const Bins& bins, const Context& context)
       : SearchHandle(bins), search_(bins, context) {
     for (int f = 0; f < bins.n_features(); ++f)
-      require(!bins.is_categorical(f), "Exact search is for numeric features only.");
+      require(!bins.is_categorical(f), "ExactSearch supports numeric features only.");
   }
 
   void use(const nb::handle_t<SparseRows>& handle, const Optional1<const float>& weight,
@@ -101,7 +100,7 @@ class ExactSearchHandle final : public SearchHandle {
     reset();
     {
       nb::gil_scoped_release unlocked;
-      search_.use(gradients, weights_of(weight), sample, step, leaf_k, threshold_step);
+      search_.use(gradients, get_weight_data(weight), sample, step, leaf_k, threshold_step);
     }
     retain(nb::borrow(handle), weight, rows, multiplier);
   }
@@ -119,34 +118,31 @@ void bind_searches(nb::module_& m) {
       m, "Search",
       "Finds the best splits of nodes, for one grower at a time. Memory is reused over trees.")
       .def("reset", &SearchHandle::reset,
-           "Lets go of what it uses, which it otherwise keeps alive until it is told to use "
-           "something else.");
-  nb::class_<HistogramSearchHandle, SearchHandle>(m, "HistogramSearch",
-                                                  "Best splits from histograms of channels.")
+           "Release the objects in use, which stay alive until the search uses others.");
+  nb::class_<HistogramSearchHandle, SearchHandle>(
+      m, "HistogramSearch", "Best splits from histograms of quantised gradients.")
       .def(nb::init<const Bins&, const Context&>(), nb::arg("bins"), nb::arg("n_threads"),
            nb::keep_alive<1, 2>())
       .def("use", &HistogramSearchHandle::use<QuantisedGradients>, nb::arg("channels"),
-           "What the next tree, or the next layer of a tree, is judged by.")
+           "Set the gradients of the next tree, or of the next layer.")
       .def("use", &HistogramSearchHandle::use<LinearGradients>, nb::arg("channels"),
-           "The same; its splits look ahead to linear leaves.")
+           "Set gradients for splits that anticipate linear leaves.")
       .def("set_monotone_constraints", &HistogramSearchHandle::set_monotone_constraints,
-           nb::arg("directions").none(), kMonotoneConstraintsDoc);
-  nb::class_<VerifiedSearchHandle, SearchHandle>(
-      m, "VerifiedSearch",
-      "Best splits of sparse gradients: a histogram search over a sketch of "
-      "them proposes, and exact sums over "
-      "the outputs that gain most decide.")
+           nb::arg("constraints").none(), kMonotoneConstraintsDoc);
+  nb::class_<VerifiedSearchHandle, SearchHandle>(m, "VerifiedSearch",
+                                                 "Best splits of sparse gradients: a histogram "
+                                                 "search over a sketch proposes splits, and exact "
+                                                 "sums over the outputs that gain most decide.")
       .def(nb::init<HistogramSearchHandle&, const Context&>(), nb::arg("histograms"),
            nb::arg("n_threads"), nb::keep_alive<1, 2>())
       .def("use", &VerifiedSearchHandle::use, nb::arg("gradients"), nb::arg("weight").none(),
            nb::arg("sketch"), nb::arg("step"), nb::arg("leaf_k"),
-           nb::arg("numbers").none() = nb::none(), nb::arg("seed") = 0,
-           "What the next tree is judged by: gradients, the Hessian of rows (None: 1), channels "
-           "of a "
-           "sketch of both, and what leaves will be. The histogram search uses the sketch. Large "
-           "nodes are "
-           "judged by some of their rows, drawn by a seed and int64 (n_rows,) numbers (None: "
-           "places).");
+           nb::arg("row_ids").none() = nb::none(), nb::arg("seed") = 0,
+           "Set the gradients of the next tree, the Hessian of rows (None: 1), a quantised sketch "
+           "of both, "
+           "which the histogram search uses, and the leaf configuration. Large nodes are "
+           "represented by "
+           "rows that a seed and int64 (n_rows,) row_ids (None: positions) draw.");
   nb::class_<ExactSearchHandle, SearchHandle>(
       m, "ExactSearch",
       "Best splits of sparse gradients by exact sums of every feature (GBDT-SPARSE, Algorithm 1).")
@@ -155,8 +151,8 @@ void bind_searches(nb::module_& m) {
       .def("use", &ExactSearchHandle::use, nb::arg("gradients"), nb::arg("weight").none(),
            nb::arg("rows").none(), nb::arg("multiplier").none(), nb::arg("step"), nb::arg("leaf_k"),
            nb::arg("threshold_step"),
-           "What the next tree is judged by; thresholds are at every threshold_step of a node's "
-           "rows.");
+           "Set the gradients of the next tree; threshold_step: fraction of a node's rows between "
+           "thresholds.");
 }
 
 }  // namespace polyleaf

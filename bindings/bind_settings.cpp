@@ -1,4 +1,4 @@
-// Settings at the border, every field by its name, none with a default; and who does the work.
+// Bindings of settings: every field by name, none with a default.
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
@@ -78,7 +78,7 @@ void init_linear_config(LinearConfig* self, const std::string& fit, int max_regr
 }  // namespace
 
 void bind_settings(nb::module_& m) {
-  nb::class_<GrowConfig>(m, "GrowConfig", "How one tree grows; see docs/development/arithmetic.md.")
+  nb::class_<GrowConfig>(m, "GrowConfig", "Configuration of tree growth.")
       .def("__init__", &init_grow_config, nb::kw_only(), nb::arg("max_leaves"),
            nb::arg("max_depth"), nb::arg("level_wise"), nb::arg("reg_lambda"), nb::arg("reg_alpha"),
            nb::arg("min_split_gain"), nb::arg("min_child_weight"), nb::arg("min_child_samples"),
@@ -86,16 +86,16 @@ void bind_settings(nb::module_& m) {
            nb::arg("colsample_bynode"), nb::arg("seed"), nb::arg("histogram_memory"),
            nb::arg("post_prune"), nb::arg("block_size"), nb::arg("leaf_k"),
            nb::arg("shared_support"), nb::arg("factors").none());
-  nb::class_<LeafConfig>(m, "LeafConfig", "What bounds the step of a leaf.")
+  nb::class_<LeafConfig>(m, "LeafConfig", "Regularisation of leaf values.")
       .def("__init__", &init_leaf_config, nb::kw_only(), nb::arg("reg_lambda"),
            nb::arg("reg_alpha"), nb::arg("max_delta_step"), nb::arg("learning_rate"),
            nb::arg("block_size"));
-  nb::class_<LinearLeafConfig>(m, "LinearLeafConfig", "What bounds the step of a linear leaf.")
+  nb::class_<LinearLeafConfig>(m, "LinearLeafConfig", "Regularisation of linear leaves.")
       .def("__init__", &init_linear_leaf_config, nb::kw_only(), nb::arg("reg_lambda"),
            nb::arg("linear_lambda"), nb::arg("learning_rate"), nb::arg("max_regressors"),
            nb::arg("clip"));
   nb::class_<LinearConfig>(m, "LinearConfig",
-                           "What splits that look ahead to linear leaves are judged by.")
+                           "Configuration of splits that anticipate linear leaves.")
       .def("__init__", &init_linear_config, nb::kw_only(), nb::arg("fit"),
            nb::arg("max_regressors"), nb::arg("linear_lambda"), "fit: half_additive or full.");
 }

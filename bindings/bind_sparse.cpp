@@ -1,4 +1,5 @@
-// Rows over very many outputs at the border: sparse raw scores and their gradients.
+// Bindings of rows over very many outputs (sparse raw scores and their gradients) and of their text
+// files.
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 
@@ -20,7 +21,7 @@
 namespace polyleaf {
 namespace {
 
-// (indptr, outputs, values): copies.
+// Return copies (indptr, outputs, values).
 nb::tuple csr(const SparseRows& rows) {
   const size_t n_entries = static_cast<size_t>(rows.n_entries());
   NewArray<int64_t> indptr({static_cast<size_t>(rows.n_rows()) + 1});
@@ -40,8 +41,8 @@ nb::tuple csr(const SparseRows& rows) {
   return nb::make_tuple(indptr.array, outputs.array, values.array);
 }
 
-nb::ndarray<nb::numpy, float> sketched(const SparseRows& rows, int32_t d, uint64_t seed,
-                                       float scale, const Context& context) {
+nb::ndarray<nb::numpy, float> make_sketch(const SparseRows& rows, int32_t d, uint64_t seed,
+                                          float scale, const Context& context) {
   require(d >= 1 && d <= 4096, "A sketch must have between 1 and 4096 columns.");
   NewArray<float> out({static_cast<size_t>(rows.n_rows()), static_cast<size_t>(d)});
   {
@@ -53,7 +54,7 @@ nb::ndarray<nb::numpy, float> sketched(const SparseRows& rows, int32_t d, uint64
 
 void bind_rows(nb::module_& m) {
   nb::class_<SparseRows>(m, "SparseGradients",
-                         "Gradients of rows over very many outputs of which few are not 0.")
+                         "Gradients of rows over very many outputs, most of which are 0.")
       .def(
           "__init__",
           [](SparseRows* self, Array1<const int64_t> indptr, Array1<const int32_t> outputs,
@@ -114,7 +115,7 @@ void bind_rows(nb::module_& m) {
           nb::arg("n_threads"),
           "float64 (n_outputs,): sums over the rows, of all ranks, exact in units of one power of "
           "two.")
-      .def("count_sketch", &sketched, nb::arg("d"), nb::arg("seed"), nb::arg("scale"),
+      .def("count_sketch", &make_sketch, nb::arg("d"), nb::arg("seed"), nb::arg("scale"),
            nb::arg("n_threads"),
            "float32 (n_rows, d): every output is added to one of d columns with a random sign.");
 }
@@ -131,7 +132,7 @@ void bind_scores(nb::module_& m) {
                     "There must be between 1 and 2147483647 outputs.");
             new (self) SparseRawScores(n_rows, n_outputs);
           },
-          nb::arg("n_rows"), nb::arg("n_outputs"), "Rows without targets: they are only scored.")
+          nb::arg("n_rows"), nb::arg("n_outputs"), "Rows without targets, which are only scored.")
       .def(
           "__init__",
           [](SparseRawScores* self, Array1<const int64_t> indptr, Array1<const int32_t> outputs,
@@ -159,13 +160,13 @@ void bind_scores(nb::module_& m) {
             self.add(leaf_of_row.data(), leaves.view(), context);
           },
           nb::arg("leaf_of_row"), nb::arg("leaves"), nb::arg("n_threads"),
-          "Adds the payload of its leaf, int32 (n_rows,), to every row.")
+          "Add the value of each row's leaf; leaf_of_row: int32 (n_rows,).")
       .def(
           "gradients",
           [](const SparseRawScores& self, const Loss& loss, float base,
              Optional1<const float> weight, const Context& context) {
             require(!weight || static_cast<int64_t>(weight->size()) == self.raw().n_rows(),
-                    "Weights need one entry per row.");
+                    "weight needs one entry per row.");
             SparseRows out;
             nb::gil_scoped_release release;
             self.gradients(loss, base, weight ? weight->data() : nullptr, out, context);
@@ -199,7 +200,7 @@ void bind_scores(nb::module_& m) {
           "Copies: indptr int64, outputs int32, raw scores float32.");
 }
 
-RowSyntax syntax_of(const std::string& name) {
+RowSyntax parse_syntax(const std::string& name) {
   if (name == "pairs") return RowSyntax::pairs;
   if (name == "labelled") return RowSyntax::labelled;
   if (name == "libsvm") return RowSyntax::libsvm;
@@ -208,7 +209,7 @@ RowSyntax syntax_of(const std::string& name) {
 }
 
 template <class T>
-nb::ndarray<nb::numpy, T> copied(const std::vector<T>& from) {
+nb::ndarray<nb::numpy, T> to_array(const std::vector<T>& from) {
   NewArray<T> out({from.size()});
   std::copy(from.begin(), from.end(), out.data);
   return out.array;
@@ -223,11 +224,11 @@ nb::tuple read_rows(nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::de
   {
     nb::gil_scoped_release release;
     rows = read_xmc_text(reinterpret_cast<const char*>(text.data()),
-                         static_cast<int64_t>(text.shape(0)), syntax_of(syntax),
+                         static_cast<int64_t>(text.shape(0)), parse_syntax(syntax),
                          {n_features, n_labels}, first_line, context);
   }
-  return nb::make_tuple(copied(rows.label_indptr), copied(rows.labels), copied(rows.indptr),
-                        copied(rows.indices), copied(rows.values));
+  return nb::make_tuple(to_array(rows.label_indptr), to_array(rows.labels), to_array(rows.indptr),
+                        to_array(rows.indices), to_array(rows.values));
 }
 
 void require_indptr(const Array1<const int64_t>& indptr, size_t n_rows, size_t n_stored) {
@@ -245,7 +246,8 @@ nb::bytes write_rows(Optional1<const int64_t> label_indptr, Optional1<const int3
   const size_t n_rows = indptr.shape(0) - 1;
   require(indices.shape(0) == values.shape(0), "indices and data must have the same length.");
   require_indptr(indptr, n_rows, indices.shape(0));
-  require(label_indptr.has_value() == labels.has_value(), "Labels need their indptr.");
+  require(label_indptr.has_value() == labels.has_value(),
+          "labels and label_indptr must be given together.");
   if (labels) require_indptr(*label_indptr, n_rows, labels->shape(0));
   std::string text;
   {
@@ -264,10 +266,10 @@ void bind_sparse(nb::module_& m) {
   bind_scores(m);
   m.def("read_xmc_text", &read_rows, nb::arg("text").noconvert(), nb::arg("syntax"),
         nb::arg("n_features"), nb::arg("n_labels"), nb::arg("first_line"), nb::arg("n_threads"),
-        "Bytes of text -> (label_indptr, labels, indptr, indices, data) of its rows.");
+        "Return (label_indptr, labels, indptr, indices, data) of the rows in bytes of text.");
   m.def("write_xmc_text", &write_rows, nb::arg("label_indptr").none(), nb::arg("labels").none(),
         nb::arg("indptr"), nb::arg("indices"), nb::arg("data"), nb::arg("index_base"),
-        "CSR rows -> bytes of text.");
+        "Return CSR rows as bytes of text.");
 }
 
 }  // namespace polyleaf

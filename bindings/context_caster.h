@@ -1,6 +1,6 @@
-// What Python may give where the core asks who does the work: a number of threads, or an object
-// that says so in `n_threads` and knows the other ranks in `communicator`
-// (polyleaf.runtime.context.Context). Included wherever a bound function takes `Context`.
+// Conversion of a number of threads, or of an object with `n_threads` and `communicator`
+// (polyleaf.runtime.context.Context), to Context. Include it wherever a bound function takes a
+// Context.
 #pragma once
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
@@ -17,7 +17,7 @@ namespace polyleaf {
 
 class PythonCommunicator final : public Communicator {
  public:
-  // With the GIL held.
+  // Call with the GIL held.
   explicit PythonCommunicator(nanobind::object object)
       : object_(std::move(object)),
         rank_(nanobind::cast<int>(object_.attr("rank"))),
@@ -48,7 +48,7 @@ class PythonCommunicator final : public Communicator {
       shares.append(array(numbers.subspan(begin[r], begin[r + 1] - begin[r]), held));
     using Summed = nanobind::ndarray<const int32_t, nanobind::ndim<1>, nanobind::c_contig>;
     const Summed found = nanobind::cast<Summed>(object_.attr("sum_shares")(shares));
-    if (found.data() != numbers.data() + begin[rank_])  // they may be added up in place
+    if (found.data() != numbers.data() + begin[rank_])  // a communicator may sum in place
       std::memcpy(numbers.data() + begin[rank_], found.data(), found.size() * sizeof(int32_t));
   }
   std::vector<std::vector<std::byte>> alltoall(

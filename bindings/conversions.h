@@ -58,16 +58,16 @@ void bind_device_arrays(nb::module_& m);
 
 // Return the monotone constraints of int8 (n_features, n_outputs), or none for None.
 inline MonotoneConstraints parse_monotone_constraints(
-    const Bins& bins, const std::optional<Array2<const int8_t>>& given) {
-  if (!given) return {};
-  const int n_outputs = static_cast<int>(given->shape(1));
-  require(static_cast<int>(given->shape(0)) == bins.n_features(),
+    const Bins& bins, const std::optional<Array2<const int8_t>>& constraints) {
+  if (!constraints) return {};
+  const int n_outputs = static_cast<int>(constraints->shape(1));
+  require(static_cast<int>(constraints->shape(0)) == bins.n_features(),
           "constraints needs one row per feature.");
   for (int f = 0; f < bins.n_features(); ++f)
     for (int k = 0; k < n_outputs; ++k)
-      require(!bins.is_categorical(f) || given->data()[f * n_outputs + k] == 0,
+      require(!bins.is_categorical(f) || constraints->data()[f * n_outputs + k] == 0,
               "A categorical feature cannot have a monotone constraint.");
-  return {given->data(), bins.n_features(), n_outputs};
+  return {constraints->data(), bins.n_features(), n_outputs};
 }
 
 constexpr const char* kMonotoneConstraintsDoc =

@@ -1,8 +1,5 @@
-// A search as Python holds it: beside it what it was told to use, which lives until the search is
-// told to use something else, or to let go.
-//
-// Owns: lifetimes, and that a search is asked only for trees that it can find splits of. Must not
-// know: which searches there are.
+// A search with the objects that it uses, which stay alive until the search uses others or is
+// reset.
 #pragma once
 #include <memory>
 #include <tuple>
@@ -23,32 +20,32 @@ class SearchHandle {
   SearchHandle& operator=(const SearchHandle&) = delete;
 
   const Bins& bins() const { return bins_; }
-  // The search, for the next tree or layer of a grower on `bins`.
+  // Return the search, for the next tree or layer of a grower on `bins`.
   Search& get(const Bins& bins) {
-    require(&bins == &bins_, "The search must be over the grower's bins.");
-    require(is_ready(), "The search must be told what to use before a tree is grown.");
+    require(&bins == &bins_, "The search must use the grower's bins.");
+    require(is_ready(), "Call use() of the search before a tree is grown.");
     require(search().sample().n_all == bins.n_rows(),
-            "What the search uses must have as many rows as the bins.");
+            "The gradients of the search must have as many rows as the bins.");
     return search();
   }
-  virtual bool is_ready() const { return held_ != nullptr; }
-  // Call with the GIL held.
-  void reset() { held_.reset(); }
+  virtual bool is_ready() const { return objects_ != nullptr; }
+  // Release the objects in use. Call with the GIL held.
+  void reset() { objects_.reset(); }
 
-  const void* grower = nullptr;  // that grows a tree with it step by step
+  const void* grower = nullptr;  // grower that uses the search step by step
 
  protected:
   virtual Search& search() = 0;
-  // Keeps Python objects and arrays alive. Released before the search is told to use others, so
-  // that one that fails to take them on is not asked for a tree.
+  // Keep Python objects and arrays alive. Call reset() before the search takes new ones, so that a
+  // search that rejects them is not used for a tree.
   template <class... Objects>
   void retain(Objects... objects) {
-    held_ = std::make_shared<std::tuple<Objects...>>(std::move(objects)...);
+    objects_ = std::make_shared<std::tuple<Objects...>>(std::move(objects)...);
   }
 
  private:
   const Bins& bins_;
-  std::shared_ptr<void> held_;
+  std::shared_ptr<void> objects_;
 };
 
 // A grower, and the search of the tree that it grows step by step.

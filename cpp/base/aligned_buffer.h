@@ -1,4 +1,4 @@
-// Aligned memory that grows and is reused over trees. Contents are not initialised and not kept
+// Aligned memory that grows and is reused over trees. Contents are not initialised, and are lost
 // when it grows.
 #pragma once
 #include <cstddef>
@@ -26,7 +26,7 @@ class Buffer {
   }
   ~Buffer() { std::free(data_); }
 
-  // Room for `size` elements, plus one cache line that may be read past the end.
+  // Reserve room for `size` elements, plus one cache line that may be read past the end.
   void reserve(size_t size) {
     if (size <= size_) return;
     std::free(data_);
@@ -41,8 +41,8 @@ class Buffer {
 #endif
     size_ = size;
   }
-  // Memory that `size` elements take. Large buffers sit on huge pages where the system has them, as
-  // far as they fill them: histograms touch memory at random.
+  // Return the memory that `size` elements take. Large buffers use huge pages where the system has
+  // them: histograms touch memory at random.
   static size_t allocated_bytes(size_t size) {
     return (size * sizeof(T) + 2 * kAlign - 1) / kAlign * kAlign;
   }

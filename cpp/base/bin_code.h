@@ -1,4 +1,4 @@
-// Codes of features as trees and models see them: 0 .. 254 are bins or categories, 255 is missing.
+// Feature codes of trees and models: 0 .. 254 are bins or categories, 255 is missing.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -6,7 +6,7 @@
 namespace polyleaf {
 
 constexpr int kMissingCode = 255;
-constexpr int kMaxBins = kMissingCode;  // of a feature: their codes are those below
+constexpr int kMaxBins = kMissingCode;  // value codes of a feature are below
 
 using CategorySet = std::array<uint64_t, 4>;  // bit c: code c goes left
 

@@ -1,7 +1,5 @@
-// Lists that ranks hand one another: of so many groups, the same on every rank, each with as many
-// entries as a rank happens to have.
-//
-// Owns: how they are packed. Must not know: what groups and entries are.
+// Exchange of lists between ranks. Every rank has the same number of lists; their lengths differ
+// between ranks.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -16,9 +14,9 @@
 namespace polyleaf {
 
 template <class T>
-using Lists = std::vector<std::vector<T>>;  // of the groups
+using Lists = std::vector<std::vector<T>>;
 
-// Sizes of the lists, then their entries.
+// Return the sizes of the lists, then their entries.
 template <class T>
 std::vector<std::byte> packed_lists(const Lists<T>& lists) {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -39,14 +37,13 @@ std::vector<std::byte> packed_lists(const Lists<T>& lists) {
   return packed;
 }
 
-// Adds what `packed_lists` has made elsewhere to the ends of the lists.
+// Append packed lists of another rank to the lists.
 template <class T>
 void append_packed(std::span<const std::byte> packed, Lists<T>& lists) {
   const auto take = [&](auto& into, size_t from, size_t n) {
     using Entry = std::remove_reference_t<decltype(into[0])>;
     if (n > packed.size() / sizeof(Entry))
-      throw std::runtime_error(
-          "Ranks have lost step: one has sent lists of other groups than another.");
+      throw std::runtime_error("Ranks are out of sync: they have sent different numbers of lists.");
     into.resize(from + n);
     if (n > 0) std::memcpy(into.data() + from, packed.data(), n * sizeof(Entry));
     packed = packed.subspan(n * sizeof(Entry));
@@ -57,7 +54,7 @@ void append_packed(std::span<const std::byte> packed, Lists<T>& lists) {
     take(lists[i], lists[i].size(), static_cast<size_t>(sizes[i]));
 }
 
-// Every list becomes those of all ranks, rank after rank.
+// Replace every list by those of all ranks, in order of rank.
 template <class T>
 void allgather_lists(const Context& context, Lists<T>& lists) {
   if (!context.is_distributed()) return;
@@ -67,7 +64,8 @@ void allgather_lists(const Context& context, Lists<T>& lists) {
   for (const std::vector<std::byte>& packed : all) append_packed<T>(packed, lists);
 }
 
-// for_ranks[r] goes to rank r; the lists that all ranks have for this one, rank after rank.
+// Send for_ranks[r] to rank r; return the lists that all ranks have sent to this one, in order of
+// rank.
 template <class T>
 Lists<T> alltoall_lists(const Context& context, std::vector<Lists<T>>& for_ranks) {
   std::vector<std::vector<std::byte>> blocks;

@@ -1,7 +1,5 @@
-// Who does the work: so many threads of this machine, and whoever has further rows of the same
-// data. Whatever spreads its work is handed this and passes it on.
-//
-// Must not know: what the work is.
+// Number of threads, and communication between the ranks of distributed training. Everything that
+// runs in parallel takes a Context and passes it on.
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -12,50 +10,46 @@
 
 namespace polyleaf {
 
-// Who else grows trees on rows of the same data: the few numbers that depend on the rows of all
-// ranks. Sums are of integers only, so that it does not show who holds which row.
+// Communication between ranks that grow trees on rows of the same data. Sums are of integers only,
+// so that results do not depend on how rows are distributed.
 //
-// All ranks call the same verbs in the same order, from the thread that was called, never from a
-// task.
-//
-// Must not know: what the numbers mean, how they travel.
+// All ranks call the same functions in the same order, from the calling thread, never from a task.
 class Communicator {
  public:
   virtual ~Communicator() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  // In place, over all ranks.
+  // Sum over all ranks, in place.
   virtual void allreduce_sum(std::span<int64_t> numbers) = 0;
-  // In place; NaN where a rank has NaN.
+  // Maximum over all ranks, in place; NaN if a rank has NaN.
   virtual void allreduce_max(std::span<double> numbers) = 0;
-  // Share r is numbers begin[r] .. begin[r + 1] - 1, on all ranks. Those of all ranks, added, go to
-  // rank r, which finds them in place of its own. Its other shares stay, and are to stay until the
-  // next call has returned: they are read where they lie, in memory that `owner` holds.
+  // Share r is numbers[begin[r]] .. numbers[begin[r + 1] - 1], on all ranks. Sum share r over all
+  // ranks and write it to rank r, in place of its own share. The other shares must not change until
+  // the next call has returned: they are read in place, in memory that `owner` holds.
   virtual void reduce_scatter(std::span<int32_t> numbers, std::span<const int64_t> begin,
                               const std::shared_ptr<const void>& owner) = 0;
-  // Block r goes to rank r; what each rank has handed to this one, in order of rank.
+  // Send block r to rank r; return what each rank has sent to this one, in order of rank.
   virtual std::vector<std::vector<std::byte>> alltoall(
       const std::vector<std::vector<std::byte>>& blocks) = 0;
-  // What every rank gives, in order of rank.
+  // Return what every rank passes, in order of rank.
   virtual std::vector<std::vector<std::byte>> allgather(std::span<const std::byte> data) = 0;
 };
 
 struct Context {
-  // What a thread needs is made for each that is asked for: no number, wherever it comes from, may
-  // fill memory.
+  // Memory is allocated per thread: no number from outside may exhaust it.
   static constexpr int kMaxThreads = 256;
 
-  // A number stands for so many threads.
+  // Implicit, so that a number of threads can be passed as a Context.
   Context(int n_threads) : n_threads(std::clamp(n_threads, 1, kMaxThreads)) {}
-  // As many as there are tasks for.
-  Context with_max_threads(int64_t n_tasks) const {
+  // Return a context with at most one thread per task.
+  Context limit_threads(int64_t n_tasks) const {
     Context fewer = *this;
     if (n_tasks < n_threads) fewer.n_threads = std::max(1, static_cast<int>(n_tasks));
     return fewer;
   }
 
   bool is_distributed() const { return communicator != nullptr; }
-  // Over the rows of all ranks, in place.
+  // Reductions over all ranks, in place.
   void allreduce_sum(std::span<int64_t> numbers) const {
     if (is_distributed()) communicator->allreduce_sum(numbers);
   }
@@ -68,7 +62,7 @@ struct Context {
   }
 
   int n_threads;                               // 1 to kMaxThreads
-  std::shared_ptr<Communicator> communicator;  // nullptr: nobody else
+  std::shared_ptr<Communicator> communicator;  // nullptr: a single process
 };
 
 }  // namespace polyleaf

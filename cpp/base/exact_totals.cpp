@@ -13,11 +13,11 @@ namespace {
 __extension__ typedef __int128 Int128;
 
 constexpr int64_t kRows = 4096;
-// The unit is 2^-94 of the power of two above all terms: 2^31 rows stay below 2^125.
+// The unit is 2^-94 of the power of two above all terms: sums of 2^31 rows stay below 2^125.
 constexpr int kBits = 94, kLowBits = 47;
 
-// What is added up for each row and column: weight * value, then weight. A weight of 1 for all
-// needs no look at the rows: it is left to the caller.
+// Terms of each row and column: weight * value, then weight. Where all weights are 1 the caller
+// adds them without reading rows.
 template <class T>
 class Terms {
  public:
@@ -47,11 +47,11 @@ class Terms {
   const TotalsInput& input_;
 };
 
-double size_of(double x) {
+double get_magnitude(double x) {
   return std::isfinite(x) ? std::fabs(x) : std::numeric_limits<double>::infinity();
 }
 
-// Largest magnitude of each column of terms; infinite where one is not finite.
+// Return the largest magnitude of each column of terms; infinite if a term is not finite.
 template <class T>
 std::vector<double> largest_terms(const Terms<T>& terms, int64_t n_rows, const Context& context) {
   const int64_t k = terms.n_columns();
@@ -59,15 +59,15 @@ std::vector<double> largest_terms(const Terms<T>& terms, int64_t n_rows, const C
   parallel_for(context, Block::count(n_rows, kRows), [&](int64_t task, int thread) {
     double* own = largest.data() + thread * k;
     const Block block(n_rows, kRows, task);
-    if (terms.is_one()) {  // stays in a register
+    if (terms.is_one()) {  // the maximum stays in a register
       double best = own[0];
       for (int64_t i = block.begin; i < block.end; ++i)
-        best = std::max(best, size_of(terms.only(i)));
+        best = std::max(best, get_magnitude(terms.only(i)));
       own[0] = best;
       return;
     }
     for (int64_t i = block.begin; i < block.end; ++i)
-      terms.each(i, [&](int64_t j, double x) { own[j] = std::max(own[j], size_of(x)); });
+      terms.each(i, [&](int64_t j, double x) { own[j] = std::max(own[j], get_magnitude(x)); });
   });
   for (int64_t i = k; i < static_cast<int64_t>(largest.size()); ++i)
     largest[i % k] = std::max(largest[i % k], largest[i]);
@@ -77,8 +77,8 @@ std::vector<double> largest_terms(const Terms<T>& terms, int64_t n_rows, const C
   return largest;
 }
 
-// A term, or a sum of up to kRows of them, which 64 bits hold: both halves have the sign of the
-// term, and less than kLowBits bits of one.
+// A term, or a sum of up to kRows terms, in 64 bits each: both halves have the sign of the term,
+// and less than kLowBits bits of one.
 struct Halves {
   int64_t high = 0, low = 0;
 
@@ -90,19 +90,19 @@ struct Halves {
 };
 static_assert(kBits == 2 * kLowBits && kRows << kLowBits < int64_t{1} << 62);
 
-// Of one column: terms as integers of 128 bits.
+// Conversion of one column's terms to 128-bit integers.
 struct Unit {
   explicit Unit(double largest) : is_finite(std::isfinite(largest)) {
     if (!is_finite) return;
     std::frexp(largest, &shift);
     shift = kBits - shift;
-    // In two steps: 2^shift may be more than a double holds.
+    // In two steps: 2^shift may overflow a double.
     first = std::ldexp(1.0, shift / 2);
     second = std::ldexp(1.0, shift - shift / 2);
   }
 
-  // x * 2^shift without its fraction.
-  Halves of(double x) const {
+  // Return x * 2^shift without its fraction.
+  Halves to_halves(double x) const {
     constexpr double kLow = static_cast<double>(int64_t{1} << kLowBits);
     const double scaled = x * first * second;
     const int64_t high = static_cast<int64_t>(scaled / kLow);
@@ -118,7 +118,7 @@ struct Unit {
   double first = 0, second = 0;
 };
 
-// Of the rows that one thread is handed.
+// Sums of the rows of one thread.
 template <class T>
 class Sums {
  public:
@@ -133,10 +133,10 @@ class Sums {
     }
     if (input_.group == nullptr) return add_one_group(block);
     for (int64_t i = block.begin; i < block.end; ++i) {
-      Int128* of_group = sums_.data() + input_.group[i] * k;
+      Int128* group_sums = sums_.data() + input_.group[i] * k;
       ++rows_[input_.group[i]];
       terms_.each(i, [&](int64_t j, double x) {
-        if (units_[j].is_finite) of_group[j] += units_[j].of(x);
+        if (units_[j].is_finite) group_sums[j] += units_[j].to_halves(x);
       });
     }
   }
@@ -146,19 +146,19 @@ class Sums {
     for (size_t i = 0; i < sums_.size(); ++i) all[i] += sums_[i];
     if (terms_.is_weighted()) return;
     for (size_t g = 0; g < rows_.size(); ++g)
-      for (int64_t j = k / 2; j < k; ++j)  // weights, each of them 1
+      for (int64_t j = k / 2; j < k; ++j)  // weights, all 1
         if (units_[j].is_finite)
-          all[static_cast<int64_t>(g) * k + j] += Int128{units_[j].of(1.0)} * rows_[g];
+          all[static_cast<int64_t>(g) * k + j] += Int128{units_[j].to_halves(1.0)} * rows_[g];
   }
 
  private:
-  // Halves are added up apart, and come together once a block.
+  // Add the halves separately, and join them once per block.
   void add_one_group(const Block& block) {
     block_.assign(sums_.size(), {});
-    Halves* const of_block = block_.data();
+    Halves* const block_sums = block_.data();
     for (int64_t i = block.begin; i < block.end; ++i)
       terms_.each(i, [&](int64_t j, double x) {
-        if (units_[j].is_finite) of_block[j] += units_[j].of(x);
+        if (units_[j].is_finite) block_sums[j] += units_[j].to_halves(x);
       });
     for (size_t j = 0; j < sums_.size(); ++j) sums_[j] += block_[j];
     rows_[0] += block.end - block.begin;
@@ -168,12 +168,12 @@ class Sums {
   const std::vector<Unit>& units_;
   const TotalsInput& input_;
   std::vector<Int128> sums_;   // [group][column]; empty: no rows yet
-  std::vector<int64_t> rows_;  // of each group
+  std::vector<int64_t> rows_;  // per group
   std::vector<Halves> block_;
 };
 
-// Those of all ranks: limbs of 32 bits, the highest with the sign, are added apart.
-void add_ranks(std::vector<Int128>& sums, const Context& context) {
+// Add the sums of all ranks: limbs of 32 bits, the highest with the sign, are added separately.
+void allreduce_sums(std::vector<Int128>& sums, const Context& context) {
   if (!context.is_distributed()) return;
   std::vector<int64_t> limbs;
   for (const Int128 sum : sums)
@@ -201,11 +201,11 @@ void exact_totals(const T* values, const TotalsInput& input, double* totals,
                [&](int64_t task, int thread) { parts[thread].add(Block(n, kRows, task)); });
   std::vector<Int128> all(static_cast<size_t>(input.n_groups * k), 0);
   for (const Sums<T>& part : parts) part.add_to(all);
-  add_ranks(all, context);
+  allreduce_sums(all, context);
   for (int64_t g = 0; g < input.n_groups; ++g)
     for (int64_t j = 0; j < k; ++j) {
-      const int64_t what = j / input.n_columns, column = j % input.n_columns;
-      totals[(what * input.n_groups + g) * input.n_columns + column] =
+      const int64_t part = j / input.n_columns, column = j % input.n_columns;
+      totals[(part * input.n_groups + g) * input.n_columns + column] =
           units[j].total(all[g * k + j]);
     }
 }

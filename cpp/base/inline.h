@@ -1,16 +1,15 @@
-// What is always inlined: code that kernels of several instruction sets, or of a device, and the
-// rest of the core share, so that nothing is left to the linker to merge.
+// Code that is always inlined: kernels of several instruction sets, GPU kernels and the rest of the
+// core share it, so the linker must have nothing to merge.
 #pragma once
 
 #define POLYLEAF_INLINE static inline __attribute__((always_inline))
 #define POLYLEAF_INLINE_MEMBER inline __attribute__((always_inline))
 
-// A choice between two numbers, lane by lane where they are vectors: with it a formula can be
-// written once for numbers of leaves and for the vectors of the kernels (kernels/lanes.h adds those
-// of two halves).
+// Lane-wise selection, so that one formula serves single numbers and kernel vectors;
+// kernels/lanes.h adds overloads for vector pairs.
 namespace polyleaf {
 
-// mask ? yes : no.
+// Return mask ? yes : no, lane by lane.
 template <class M, class V>
 POLYLEAF_INLINE V select(const M& mask, const V& yes, const V& no) {
   return mask ? yes : no;

@@ -34,8 +34,7 @@ Isa choose() {
       if (!cpu_has(isa))
         throw std::invalid_argument(
             std::string("POLYLEAF_ISA=") + forced +
-            " asks for an instruction set that this CPU lacks; unset it to let Polyleaf "
-            "choose.");
+            " is not supported by this CPU; unset it to use the best instruction set.");
       return isa;
     }
     throw std::invalid_argument(std::string("POLYLEAF_ISA=") + forced +

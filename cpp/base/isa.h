@@ -1,13 +1,11 @@
-// Instruction sets: which one is active, and how a table of kernels is chosen by it.
+// Instruction sets: which one is active, and how a kernel table is selected by it.
 //
 // Every file in a kernels/ folder is compiled once per instruction set, inside `namespace
 // polyleaf::<isa>` (POLYLEAF_ISA_NAMESPACE), and exports one constant table of function pointers.
 // The rest of the core calls through `POLYLEAF_SELECT(table)`. Kernel files must not use std
-// containers or algorithms: a template the linker merges across instruction sets could carry
-// AVX-512 code onto a machine without it. For the same reason what kernels and the rest of the core
-// both use is POLYLEAF_INLINE, or a POLYLEAF_INLINE_MEMBER: it leaves nothing to merge.
-//
-// Owns: the choice. Must not know: what any kernel does.
+// containers or algorithms: a template that the linker merges across instruction sets could carry
+// AVX-512 code to a machine without it. For the same reason, code that kernels and the rest of the
+// core share is POLYLEAF_INLINE or POLYLEAF_INLINE_MEMBER.
 #pragma once
 #include <string>
 #include <vector>
@@ -16,8 +14,8 @@
 
 namespace polyleaf {
 
-// Whether kernels have code of their own for what is usual, beside code for all (CMakeLists.txt
-// says where not).
+// True if kernels have specialised code for common cases besides the general code (see
+// CMakeLists.txt).
 #ifdef POLYLEAF_GENERIC_KERNELS
 constexpr bool kSpecialised = false;
 #else
@@ -26,15 +24,16 @@ constexpr bool kSpecialised = true;
 
 enum class Isa { baseline = 0, avx2 = 1, avx512 = 2 };
 
-// Best instruction set of this machine, or the one POLYLEAF_ISA names. Read once, at first use.
-// Throws std::invalid_argument where POLYLEAF_ISA names one that is unknown or that this CPU lacks.
+// Return the best instruction set of this machine, or the one that POLYLEAF_ISA names. Read once,
+// at first use. Throws std::invalid_argument if POLYLEAF_ISA names one that is unknown or that this
+// CPU lacks.
 Isa active_isa();
 const char* isa_name(Isa isa);
 std::vector<std::string> available_isas();
 
 }  // namespace polyleaf
 
-// Declares one kernel table for every instruction set. Use in a header at namespace polyleaf.
+// Declare one kernel table for every instruction set. Use in a header, in namespace polyleaf.
 #ifdef POLYLEAF_X86
 #define POLYLEAF_DECLARE_KERNELS(Table, table) \
   namespace baseline {                         \

@@ -1,5 +1,5 @@
-// Objects that are made, in order, over and over: for the nodes of one tree, then for those of the
-// next. What their vectors have allocated stays.
+// Objects that are reused in order: for the nodes of one tree, then for those of the next. The
+// memory of their vectors is kept.
 #pragma once
 #include <cstddef>
 #include <memory>
@@ -12,7 +12,7 @@ class ObjectPool {
  public:
   size_t size() const { return size_; }
   void clear() { size_ = 0; }
-  // The next object, as it was left when it was last used. It does not move.
+  // Return the next object, in the state of its last use. Its address does not change.
   T& add() {
     if (size_ == items_.size()) items_.push_back(std::make_unique<T>());
     return *items_[size_++];

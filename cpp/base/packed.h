@@ -1,31 +1,27 @@
-// Symmetric matrices as their lower triangles, row after row, and the one way in which systems of
-// them are solved: Gauss' elimination without exchanges. V is a double, or sixteen candidates in
-// float lanes; where they lie, at pointers or otherwise, is for the caller to say.
+// Symmetric matrices as lower triangles, row after row, and Gaussian elimination without pivoting.
+// V is a double, or sixteen candidates in float lanes.
 //
-// A pivot that has all but vanished, relative to its diagonal entry, stands for a direction without
-// Hessian (for softmax without ridge: all scores raised alike); there is no step along it. How
-// little that is, is for the caller to say: float32 sums of 16-bit channels need a larger share
-// than float64 sums.
-//
-// Owns: the layout and the elimination. Must not know: what is solved for.
+// A pivot that nearly vanishes relative to its diagonal entry belongs to a direction without
+// Hessian (for softmax without ridge: all scores raised alike); there is no step along it. The
+// caller sets the threshold: float32 sums of 16-bit channels need a larger one than float64 sums.
 #pragma once
 #include "base/inline.h"
 
 namespace polyleaf {
 
-// Entries of a matrix of n rows.
+// Return the number of entries of a matrix of n rows.
 template <class Int>
 POLYLEAF_INLINE constexpr Int packed_size(Int n) {
   return n * (n + 1) / 2;
 }
-// Where entry (i, j), j <= i, lies.
+// Return the index of entry (i, j), j <= i.
 POLYLEAF_INLINE constexpr int packed(int i, int j) {
   return packed_size(i) + j;
 }
 
-// A (m rows) and the right-hand sides y (m, columns) are overwritten; inverse (m) holds the least
-// pivots, and gets 1 / pivot, or 0 where that is not above its least. Entries below the diagonal
-// stay what they were when their column was eliminated.
+// Eliminate A (m rows) and the right-hand sides y (m, columns), in place. inverse (m) holds the
+// smallest accepted pivots and gets 1 / pivot, or 0 if the pivot is not above its limit. Entries
+// below the diagonal keep their values from when their column was eliminated.
 template <class Matrix, class Vector>
 POLYLEAF_INLINE void eliminate_above(Matrix A, int m, Vector y, int columns, Vector inverse) {
   for (int j = 0; j < m; ++j) {
@@ -41,28 +37,28 @@ POLYLEAF_INLINE void eliminate_above(Matrix A, int m, Vector y, int columns, Vec
     }
   }
 }
-// The same; the least pivots are 2^-kPivotBits of the diagonal entries.
+// Eliminate; the smallest accepted pivots are 2^-kPivotBits of the diagonal entries.
 template <int kPivotBits, class Matrix, class Vector>
 POLYLEAF_INLINE void eliminate(Matrix A, int m, Vector y, int columns, Vector inverse) {
   for (int j = 0; j < m; ++j) inverse[j] = A[packed(j, j)] * (1.0f / (1 << kPivotBits));
   eliminate_above(A, m, y, columns, inverse);
 }
 
-// What `eliminate` makes of one more right-hand side.
+// Apply an elimination to one more right-hand side.
 template <class V>
 POLYLEAF_INLINE void eliminate_right_hand_side(const V* A, int m, V* y, const V* inverse) {
   for (int j = 0; j < m; ++j)
     for (int i = j + 1; i < m; ++i) y[i] = y[i] - (A[packed(i, j)] * inverse[j]) * y[j];
 }
 
-// y' A^-1 y on top of `total`, y as elimination leaves it.
+// Return total + y' A^-1 y, y as elimination leaves it.
 template <class Vector, class Inverse, class V>
 POLYLEAF_INLINE V quadratic_form(int m, Vector y, Inverse inverse, V total) {
   for (int j = 0; j < m; ++j) total = total + (y[j] * y[j]) * inverse[j];
   return total;
 }
 
-// The solutions, in place of y, of a system that has been eliminated.
+// Solve an eliminated system, in place of y.
 template <class V>
 POLYLEAF_INLINE void substitute(const V* A, int m, V* y, int columns, const V* inverse) {
   for (int j = m - 1; j >= 0; --j)

@@ -75,9 +75,9 @@ class ThreadPool {
     }
     wake_.notify_all();
     job.work(0);
-    // Nothing is left to take. Context that have not come by now, because the machine is busy with
-    // other programs, need not come: to wait for each would cost a time slice of the system, many
-    // times a tree.
+    // No task is left. Context that have not joined by now, because the machine is busy with other
+    // programs, are not waited for: each wait would cost a time slice of the system, many times per
+    // tree.
     int joined = 0;
     {
       std::lock_guard<std::mutex> lock(mutex_);
@@ -94,8 +94,8 @@ class ThreadPool {
   }
 
  private:
-  // How many workers there are then, up to `n_workers`: where the system makes no more threads,
-  // results do not depend on it.
+  // Create threads up to `n_workers`; return how many there are. If the system refuses, the results
+  // do not change.
   int grow(int n_workers) {
     try {
       while (static_cast<int>(workers_.size()) < n_workers) {
@@ -135,14 +135,14 @@ class ThreadPool {
   std::condition_variable wake_;
   std::vector<std::thread> workers_;
   std::atomic<uint64_t> generation_{0};
-  std::atomic<int> left_{0};  // workers that are done with the job
-  Job* job_ = nullptr;        // null when no worker may join any more
+  std::atomic<int> left_{0};  // workers that have finished the job
+  Job* job_ = nullptr;        // nullptr: no worker may join any more
   int active_ = 0;
   int joined_ = 0;
 };
 
-// Never destroyed: detached workers may outlive static destructors. After a fork the child starts
-// afresh, because threads do not survive it.
+// Never destroyed: detached workers may outlive static destructors. After a fork the child starts a
+// new pool, because threads do not survive it.
 ThreadPool* pool_instance = nullptr;
 std::once_flag pool_once;
 
@@ -161,7 +161,7 @@ ThreadPool& pool() {
 void run_tasks(const Context& context, int64_t n_tasks, TaskFunction function, void* closure) {
   if (n_tasks <= 0) return;
   Job job{function, closure, n_tasks, {}, {}, nullptr};
-  const int n_threads = context.with_max_threads(n_tasks).n_threads;
+  const int n_threads = context.limit_threads(n_tasks).n_threads;
   if (inside_task) {
     for (int64_t task = 0; task < n_tasks; ++task) function(closure, task, 0);
     return;

@@ -1,8 +1,6 @@
-// Threads: a persistent pool that runs numbered tasks. No result may depend on which thread ran a
-// task, so every caller writes to memory owned by the task, and sums across tasks are integers or
-// are taken in task order.
-//
-// Owns: threads. Must not know: what a task does.
+// A persistent thread pool that runs numbered tasks. No result may depend on which thread ran a
+// task: a task writes only to its own memory, and sums across tasks are integers or are taken in
+// task order.
 #pragma once
 #include <cstdint>
 #include <type_traits>
@@ -13,10 +11,10 @@ namespace polyleaf {
 
 using TaskFunction = void (*)(void* closure, int64_t task, int thread);
 
-// Runs task 0..n_tasks-1, each once, on at most context.n_threads threads (the caller is one of
-// them; `thread` is in [0, n_threads)). Tasks are handed out in order. The first exception thrown
-// by a task is rethrown here after the others have ended. A call from inside a task runs its tasks
-// on the calling thread.
+// Run tasks 0 .. n_tasks - 1, each once, on at most context.n_threads threads (the caller is one of
+// them; `thread` is in [0, n_threads)). Tasks start in order. The first exception of a task is
+// rethrown after the others have ended. A call from inside a task runs its tasks on the calling
+// thread.
 void run_tasks(const Context& context, int64_t n_tasks, TaskFunction function, void* closure);
 
 template <class F>
@@ -28,7 +26,7 @@ void parallel_for(const Context& context, int64_t n_tasks, F&& f) {
       const_cast<void*>(static_cast<const void*>(&f)));
 }
 
-// Rows [begin, end) of block `task` where `n` items are cut into blocks of `size`.
+// Rows [begin, end) of block `task` when n items are split into blocks of `size`.
 struct Block {
   int64_t begin, end;
   Block(int64_t n, int64_t size, int64_t task)

@@ -1,15 +1,15 @@
-// By what the best splits on different features compete, where features have factors: such a share
-// of what they gain. Devices judge by the same lines.
+// Gain by which the best splits on different features are compared: a feature's factor times what
+// the split gains. GPU kernels use the same code.
 #pragma once
 #include "base/inline.h"
 
 namespace polyleaf {
 
-// sum: what the children are worth; of_node: what the node is worth by itself.
+// sum: score of the children; node_sum: score of the node itself.
 template <class T>
-POLYLEAF_INLINE T penalised_gain(T factor, T sum, T of_node) {
-  const T rise = sum - of_node;
-  return rise > 0 ? rise * factor : rise;
+POLYLEAF_INLINE T penalised_gain(T factor, T sum, T node_sum) {
+  const T gain = sum - node_sum;
+  return gain > 0 ? gain * factor : gain;
 }
 
 }  // namespace polyleaf

@@ -1,12 +1,12 @@
-// Counter-based random numbers: a hash of (seed, node, feature), so that no order of work can
-// change a draw.
+// Counter-based random numbers: a hash of (seed, node, feature), so that draws do not depend on the
+// order of work.
 #pragma once
 #include <cstdint>
 
 namespace polyleaf {
 
-// The finaliser of splitmix64 (Steele, Lea, Flood 2014). Static: kernels of each instruction set
-// have their own.
+// The finaliser of splitmix64 (Steele, Lea, Flood 2014). Static: every instruction set has its own
+// copy.
 static inline uint64_t hash(uint64_t seed, uint64_t a, uint64_t b) {
   uint64_t z = seed + 0x9E3779B97F4A7C15ull * (a + 1) + 0xD1B54A32D192ED03ull * (b + 1);
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;

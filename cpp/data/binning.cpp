@@ -15,23 +15,22 @@
 namespace polyleaf {
 namespace {
 
-// Blocks of rows x features that are read once and stay in cache while each feature's codes are
-// found.
+// Blocks of rows x features are read once and stay in cache while each feature's codes are found.
 constexpr int64_t kBlockRows = 1024;
 constexpr int64_t kBlockFeatures = 64;
-// Below this many values threads cost more than they save.
+// With fewer values, threads cost more than they save.
 constexpr int64_t kSerialValues = 1 << 14;
-// Features whose sampled values are held at once while thresholds are chosen: bounds the memory of
-// a fit.
+// Features whose sampled values are in memory at once while thresholds are chosen: bounds the
+// memory of a fit.
 constexpr int64_t kSampledFeatures = 32;
-// 8-bit columns at least this long are binned by a table of all 256 values.
+// 8-bit columns of at least this length are binned by a table of all 256 values.
 constexpr int64_t kByteTableRows = 1024;
-// So many distinct values are counted rather than sorted.
-constexpr size_t kFewValues = 8;
+// Up to so many distinct values are counted rather than sorted.
+constexpr size_t kMaxCountedValues = 8;
 
-// Calls f.operator()<T>() with the C++ type of a column.
+// Call f.operator()<T>() with the C++ type of a column.
 template <class F>
-auto with_type(ValueType type, F&& f) {
+auto visit_type(ValueType type, F&& f) {
   switch (type) {
     case ValueType::u8:
       return f.template operator()<uint8_t>();
@@ -56,7 +55,7 @@ auto with_type(ValueType type, F&& f) {
   }
 }
 
-// Integers pass through float64 on their way to float32: one rounding rule for every type.
+// Integers are converted to float32 via float64: one rounding rule for every type.
 template <class To, class From>
 To convert(From value) {
   return static_cast<To>(static_cast<double>(value));
@@ -71,7 +70,7 @@ T read_value(const char* from) {
 
 template <class To>
 void load(const Column& column, int64_t begin, int64_t n, To* out) {
-  with_type(column.type, [&]<class From>() {
+  visit_type(column.type, [&]<class From>() {
     const char* from = column.data + begin * column.stride;
     for (int64_t i = 0; i < n; ++i)
       out[i] = convert<To>(read_value<From>(from + i * column.stride));
@@ -90,7 +89,7 @@ bool fits_float(ValueType type) {
 template <class T>
 using KeyOf = std::conditional_t<std::is_same_v<T, float>, uint32_t, uint64_t>;
 
-// Order-preserving map of numbers to unsigned integers; -0 becomes +0.
+// Map numbers to unsigned integers of the same order; -0 becomes +0.
 template <class T>
 KeyOf<T> to_key(T value) {
   using Key = KeyOf<T>;
@@ -113,42 +112,42 @@ struct WeightedKey {
 };
 
 template <class Key>
-Key key_of(Key item) {
+Key get_key(Key item) {
   return item;
 }
 template <class Key>
-Key key_of(const WeightedKey<Key>& item) {
+Key get_key(const WeightedKey<Key>& item) {
   return item.key;
 }
 template <class Key>
-int64_t weight_of(Key) {
+int64_t get_weight(Key) {
   return 1;
 }
 template <class Key>
-int64_t weight_of(const WeightedKey<Key>& item) {
+int64_t get_weight(const WeightedKey<Key>& item) {
   return item.weight;
 }
 
 // Stable radix sort, least significant digit first; digits that all items share are skipped.
 template <class Item>
 void sort_by_key(std::vector<Item>& items, std::vector<Item>& scratch) {
-  using Key = decltype(key_of(items[0]));
+  using Key = decltype(get_key(items[0]));
   constexpr int kBits = 11, kBuckets = 1 << kBits;
   constexpr int kDigits = (8 * sizeof(Key) + kBits - 1) / kBits;
   const size_t n = items.size();
   if (n < kBuckets) {
     std::sort(items.begin(), items.end(),
-              [](const Item& a, const Item& b) { return key_of(a) < key_of(b); });
+              [](const Item& a, const Item& b) { return get_key(a) < get_key(b); });
     return;
   }
   std::vector<uint32_t> counts(kDigits * kBuckets, 0);
   for (const Item& item : items)
     for (int d = 0; d < kDigits; ++d)
-      ++counts[d * kBuckets + ((key_of(item) >> (d * kBits)) & (kBuckets - 1))];
+      ++counts[d * kBuckets + ((get_key(item) >> (d * kBits)) & (kBuckets - 1))];
   scratch.resize(n);
   for (int d = 0; d < kDigits; ++d) {
     uint32_t* next = &counts[d * kBuckets];
-    if (next[(key_of(items[0]) >> (d * kBits)) & (kBuckets - 1)] == n) continue;
+    if (next[(get_key(items[0]) >> (d * kBits)) & (kBuckets - 1)] == n) continue;
     uint32_t sum = 0;
     for (int b = 0; b < kBuckets; ++b) {
       const uint32_t count = next[b];
@@ -156,7 +155,7 @@ void sort_by_key(std::vector<Item>& items, std::vector<Item>& scratch) {
       sum += count;
     }
     for (const Item& item : items)
-      scratch[next[(key_of(item) >> (d * kBits)) & (kBuckets - 1)]++] = item;
+      scratch[next[(get_key(item) >> (d * kBits)) & (kBuckets - 1)]++] = item;
     items.swap(scratch);
   }
 }
@@ -181,7 +180,7 @@ template <class T, class Item>
 Distinct sorted_distinct(std::vector<Item>& items, std::vector<Item>& scratch) {
   sort_by_key(items, scratch);
   Distinct distinct;
-  for (const Item& item : items) distinct.add(from_key<T>(key_of(item)), weight_of(item));
+  for (const Item& item : items) distinct.add(from_key<T>(get_key(item)), get_weight(item));
   return distinct;
 }
 
@@ -192,7 +191,8 @@ Distinct rounded_to_float(const Distinct& exact) {
   return rounded;
 }
 
-// float32 would merge more than a quarter of the distinct values, or cannot hold the largest.
+// Return whether float32 would merge more than a quarter of the distinct values, or cannot hold the
+// largest.
 bool needs_double(const Distinct& exact, const Distinct& rounded) {
   if (exact.values.empty()) return false;
   const double limit = std::numeric_limits<float>::max();
@@ -200,7 +200,7 @@ bool needs_double(const Distinct& exact, const Distinct& rounded) {
   return 4 * (exact.values.size() - rounded.values.size()) > exact.values.size();
 }
 
-Thresholds thresholds_of(Distinct distinct, bool is_double, int max_bins) {
+Thresholds choose_distinct_thresholds(Distinct distinct, bool is_double, int max_bins) {
   Thresholds result;
   if (is_double) {
     Distinct rounded = rounded_to_float(distinct);
@@ -211,18 +211,18 @@ Thresholds thresholds_of(Distinct distinct, bool is_double, int max_bins) {
   return result;
 }
 
-// Distinct values, where they are few: counts of words, indicators.
+// Distinct values if they are counted, such as word counts or indicators.
 template <class T>
-class FewValues {
+class CountedValues {
  public:
-  // False: it is one too many.
+  // Count a value. Return false if there are too many distinct values.
   bool add(T value, int64_t weight) {
     for (size_t i = 0; i < n_; ++i)
       if (items_[i].value == value) {
         items_[i].weight += weight;
         return true;
       }
-    if (n_ == kFewValues) return false;
+    if (n_ == kMaxCountedValues) return false;
     items_[n_++] = {value + T{0}, weight};  // -0 is 0
     return true;
   }
@@ -237,15 +237,15 @@ class FewValues {
   struct Item {
     T value;
     int64_t weight;
-  } items_[kFewValues];
+  } items_[kMaxCountedValues];
   size_t n_ = 0;
 };
 
-// Thresholds of one feature from its sampled values (NaN: missing) and `zeros`, the weight of
-// values 0 besides them.
+// Return the thresholds of one feature from its sampled values (NaN: missing) and `zeros`, the
+// weight of the zeros that are not stored.
 template <class T>
-Thresholds thresholds_of_values(const T* values, const int64_t* weights, int64_t n, int64_t zeros,
-                                int max_bins) {
+Thresholds choose_value_thresholds(const T* values, const int64_t* weights, int64_t n,
+                                   int64_t zeros, int max_bins) {
   using Key = KeyOf<T>;
   constexpr bool is_double = std::is_same_v<T, double>;
   if (weights == nullptr && zeros == 0) {
@@ -253,7 +253,7 @@ Thresholds thresholds_of_values(const T* values, const int64_t* weights, int64_t
     items.reserve(n);
     for (int64_t i = 0; i < n; ++i)
       if (values[i] == values[i]) items.push_back(to_key(values[i]));
-    return thresholds_of(sorted_distinct<T>(items, scratch), is_double, max_bins);
+    return choose_distinct_thresholds(sorted_distinct<T>(items, scratch), is_double, max_bins);
   }
   std::vector<WeightedKey<Key>> items, scratch;
   items.reserve(n + 1);
@@ -261,33 +261,34 @@ Thresholds thresholds_of_values(const T* values, const int64_t* weights, int64_t
     if (values[i] == values[i])
       items.push_back({to_key(values[i]), weights == nullptr ? 1 : weights[i]});
   if (zeros > 0) items.push_back({to_key(T{0}), zeros});
-  return thresholds_of(sorted_distinct<T>(items, scratch), is_double, max_bins);
+  return choose_distinct_thresholds(sorted_distinct<T>(items, scratch), is_double, max_bins);
 }
 
-// Thresholds of 8-bit integers, by counting.
+// Return the thresholds of 8-bit integers, by counting.
 template <class T>
-Thresholds thresholds_of_bytes(const T* values, const int64_t* weights, int64_t n, int max_bins) {
+Thresholds choose_byte_thresholds(const T* values, const int64_t* weights, int64_t n,
+                                  int max_bins) {
   constexpr int lowest = std::numeric_limits<T>::min();
   int64_t counts[256] = {};
   for (int64_t i = 0; i < n; ++i) counts[values[i] - lowest] += weights == nullptr ? 1 : weights[i];
   Distinct distinct;
   for (int v = 0; v < 256; ++v)
     if (counts[v] > 0) distinct.add(v + lowest, counts[v]);
-  return thresholds_of(std::move(distinct), false, max_bins);
+  return choose_distinct_thresholds(std::move(distinct), false, max_bins);
 }
 
-// Memory for n sampled values of a column, a multiple of 8 bytes.
+// Return the memory for n sampled values of a column, a multiple of 8 bytes.
 size_t sampled_bytes(ValueType type, int64_t n) {
   const size_t size = is_byte(type) ? 1 : fits_float(type) ? sizeof(float) : sizeof(double);
   return (static_cast<size_t>(n) * size + 7) / 8 * 8;
 }
 
-// The values at the sample's rows of up to kSampledFeatures dense columns, one contiguous run per
+// Values at the sampled rows of up to kSampledFeatures dense columns, one contiguous run per
 // column.
 class SampledColumns {
-  // Calls f with the memory of column c, as the type its values are sorted in.
+  // Call f with the memory of column c, as the type in which its values are sorted.
   template <class F>
-  auto with_values(int64_t c, F&& f) {
+  auto visit_values(int64_t c, F&& f) {
     char* memory = bytes_.data() + offsets_[c];
     const ValueType type = columns_[c].type;
     if (type == ValueType::u8) return f(reinterpret_cast<uint8_t*>(memory));
@@ -303,20 +304,20 @@ class SampledColumns {
     for (int64_t c = 0; c < n_columns; ++c)
       offsets_[c + 1] = offsets_[c] + sampled_bytes(columns[c].type, sample.n);
     bytes_.reserve(offsets_[n_columns]);
-    // Rows outside, columns inside: in a row-major matrix the values of one row share cache lines.
+    // Rows outside, columns inside: in a row-major matrix the values of a row share cache lines.
     parallel_for(context, Block::count(sample.n, kBlockRows), [&](int64_t task, int) {
       const Block block(sample.n, kBlockRows, task);
       for (int64_t c = 0; c < n_columns; ++c)
-        with_values(c, [&](auto* values) { read(columns[c], block, values); });
+        visit_values(c, [&](auto* values) { read(columns[c], block, values); });
     });
   }
 
   Thresholds thresholds(int64_t c, int max_bins) {
-    return with_values(c, [&]<class T>(T* values) {
+    return visit_values(c, [&]<class T>(T* values) {
       if constexpr (sizeof(T) == 1)
-        return thresholds_of_bytes(values, sample_.weights, sample_.n, max_bins);
+        return choose_byte_thresholds(values, sample_.weights, sample_.n, max_bins);
       else
-        return thresholds_of_values(values, sample_.weights, sample_.n, 0, max_bins);
+        return choose_value_thresholds(values, sample_.weights, sample_.n, 0, max_bins);
     });
   }
 
@@ -325,7 +326,7 @@ class SampledColumns {
   void read(const Column& column, const Block& block, To* out) const {
     if (sample_.rows == nullptr)
       return load(column, block.begin, block.end - block.begin, out + block.begin);
-    with_type(column.type, [&]<class From>() {
+    visit_type(column.type, [&]<class From>() {
       for (int64_t i = block.begin; i < block.end; ++i)
         out[i] = convert<To>(read_value<From>(column.data + sample_.rows[i] * column.stride));
     });
@@ -343,19 +344,20 @@ void check_row(int32_t row, int64_t n_rows) {
         "A sparse matrix holds a row index outside its shape; rebuild the matrix.");
 }
 
-// `place`: for each row of the table its position in the sample, -1 outside; empty: all rows, in
+// sample_index: position of each row of the table in the sample, -1 outside; empty: all rows, in
 // order.
-Thresholds thresholds_of_cells(const StoredColumn& column, const Sample& sample, int64_t n_rows,
-                               const std::vector<int32_t>& place, int64_t total_weight,
-                               int max_bins) {
-  return with_type(column.type, [&]<class From>() {
+Thresholds choose_sparse_thresholds(const StoredColumn& column, const Sample& sample,
+                                    int64_t n_rows, const std::vector<int32_t>& sample_index,
+                                    int64_t total_weight, int max_bins) {
+  return visit_type(column.type, [&]<class From>() {
     using T = std::conditional_t<std::is_same_v<From, float>, float, double>;
     int64_t zeros = total_weight;
-    // Calls f with each sampled value and its weight, until it says no.
-    const auto visit = [&](const auto& f) {
+    // Call f with each sampled value and its weight, until it returns false.
+    const auto visit_sample = [&](const auto& f) {
       for (int64_t i = 0; i < column.n; ++i) {
         check_row(column.rows[i], n_rows);
-        const int64_t position = place.empty() ? column.rows[i] : place[column.rows[i]];
+        const int64_t position =
+            sample_index.empty() ? column.rows[i] : sample_index[column.rows[i]];
         if (position < 0) continue;
         const int64_t weight = sample.weights == nullptr ? 1 : sample.weights[position];
         zeros -= weight;
@@ -364,24 +366,26 @@ Thresholds thresholds_of_cells(const StoredColumn& column, const Sample& sample,
       }
       return true;
     };
-    FewValues<T> few;
-    if (visit([&](T value, int64_t weight) { return value != value || few.add(value, weight); }) &&
-        (zeros == 0 || few.add(T{0}, zeros)))
-      return thresholds_of(few.distinct(), std::is_same_v<T, double>, max_bins);
+    CountedValues<T> counted;
+    if (visit_sample([&](T value, int64_t weight) {
+          return value != value || counted.add(value, weight);
+        }) &&
+        (zeros == 0 || counted.add(T{0}, zeros)))
+      return choose_distinct_thresholds(counted.distinct(), std::is_same_v<T, double>, max_bins);
     std::vector<T> values;
     std::vector<int64_t> weights;
     zeros = total_weight;
-    visit([&](T value, int64_t weight) {
+    visit_sample([&](T value, int64_t weight) {
       values.push_back(value);
       weights.push_back(weight);
       return true;
     });
-    return thresholds_of_values(values.data(), weights.data(), static_cast<int64_t>(values.size()),
-                                zeros, max_bins);
+    return choose_value_thresholds(values.data(), weights.data(),
+                                   static_cast<int64_t>(values.size()), zeros, max_bins);
   });
 }
 
-// A number t with a <= t < b, the middle where rounding permits.
+// Return a number t with a <= t < b, the middle if rounding permits.
 double between(double a, double b, bool wide) {
   double middle = a / 2 + b / 2;
   if (!wide) middle = static_cast<float>(middle);
@@ -393,7 +397,7 @@ double between(double a, double b, bool wide) {
 struct HeavyValues {
   std::vector<uint8_t> is_heavy;
   int64_t n_heavy = 0;
-  double light_weight = 0;  // of the others
+  double light_weight = 0;  // of the other values
 
   HeavyValues(const std::vector<int64_t>& weights, int max_bins) : is_heavy(weights.size(), 0) {
     for (int64_t w : weights) light_weight += static_cast<double>(w);
@@ -413,9 +417,9 @@ struct HeavyValues {
 
 }  // namespace
 
-// Goes through the values in order and closes bins. What is left of the bins is always spread over
-// what is left of the weight. One bin stays in reserve as long as light values are to come: at most
-// max_bins bins result.
+// Go through the values in order and close bins. The remaining bins are always spread over the
+// remaining weight. One bin stays in reserve while light values remain, so that at most max_bins
+// bins result.
 std::vector<double> choose_thresholds(const std::vector<double>& values,
                                       const std::vector<int64_t>& weights, int max_bins,
                                       bool wide) {
@@ -430,9 +434,9 @@ std::vector<double> choose_thresholds(const std::vector<double>& values,
   }
   const HeavyValues heavy(weights, max_bins);
   int64_t bins_left = max_bins - heavy.n_heavy,
-          values_left = n - heavy.n_heavy;  // bins for, and number of, light
+          values_left = n - heavy.n_heavy;  // for light values, and the number of light values
   double weight_left = heavy.light_weight, open = 0;
-  bool follows_light_bin = false;  // the last bin closed holds light values
+  bool follows_light_bin = false;  // the last closed bin holds light values
   for (int64_t i = 0; i + 1 < n; ++i) {
     if (heavy.is_heavy[i]) {
       close_after(i);
@@ -445,8 +449,8 @@ std::vector<double> choose_thresholds(const std::vector<double>& values,
     --values_left;
     const double share = weight_left / static_cast<double>(bins_left);
     if (heavy.is_heavy[i + 1]) {
-      // Less than half a bin before a heavy value joins the light bin before it, if there is one,
-      // or the heavy value.
+      // A bin of less than half a share before a heavy value joins the light bin before it, if
+      // there is one, or else the heavy value.
       const bool own_bin = open >= share / 2 && (bins_left > 1 || values_left == 0);
       if (own_bin) --bins_left;
       if (!own_bin && !follows_light_bin) continue;
@@ -477,17 +481,17 @@ std::vector<Thresholds> find_thresholds(const Columns& columns, const Sample& sa
     });
   }
   if (columns.stored.empty()) return result;
-  std::vector<int32_t> place;
+  std::vector<int32_t> sample_index;
   int64_t total_weight = 0;
-  if (sample.rows != nullptr) place.assign(static_cast<size_t>(columns.n_rows), -1);
+  if (sample.rows != nullptr) sample_index.assign(static_cast<size_t>(columns.n_rows), -1);
   for (int64_t i = 0; i < sample.n; ++i) {
-    if (sample.rows != nullptr) place[sample.rows[i]] = static_cast<int32_t>(i);
+    if (sample.rows != nullptr) sample_index[sample.rows[i]] = static_cast<int32_t>(i);
     total_weight += sample.weights == nullptr ? 1 : sample.weights[i];
   }
   parallel_for(context, static_cast<int64_t>(columns.stored.size()), [&](int64_t c, int) {
     const StoredColumn& column = columns.stored[c];
-    result[column.feature] =
-        thresholds_of_cells(column, sample, columns.n_rows, place, total_weight, max_bins);
+    result[column.feature] = choose_sparse_thresholds(column, sample, columns.n_rows, sample_index,
+                                                      total_weight, max_bins);
   });
   return result;
 }
@@ -534,8 +538,7 @@ BinTable::BinTable(const std::vector<Thresholds>& thresholds) {
   }
 }
 
-// Codes of up to kBlockRows rows. Values of other types pass through a buffer; the feature's own
-// type is used in place.
+// Write the codes of up to kBlockRows rows. Values of other types are converted in a buffer.
 void BinTable::bin_column(const Column& column, int64_t begin, int64_t n, uint8_t* codes) const {
   const BinningKernels& kernels = POLYLEAF_SELECT(binning_kernels);
   const Feature& feature = features_[column.feature];
@@ -563,15 +566,15 @@ uint8_t BinTable::zero_code(int32_t feature) const {
   return code;
 }
 
-// Codes of the values begin .. begin + n - 1 that a column stores.
+// Write the codes of stored values begin .. begin + n - 1 of a column.
 void BinTable::bin_stored(const StoredColumn& column, int64_t begin, int64_t n,
                           uint8_t* codes) const {
   const ptrdiff_t stride = column.type == ValueType::f32 ? sizeof(float) : sizeof(double);
   bin_column({column.feature, column.type, column.values, stride}, begin, n, codes);
 }
 
-// Every row gets the code of 0, then the stored rows get theirs.
-void BinTable::bin_cells(const StoredColumn& column, int64_t n_rows, uint8_t* codes) const {
+// Write the code of 0 to every row, then the codes of the stored rows.
+void BinTable::bin_sparse(const StoredColumn& column, int64_t n_rows, uint8_t* codes) const {
   std::memset(codes, zero_code(column.feature), static_cast<size_t>(n_rows));
   uint8_t block_codes[kBlockRows];
   for (int64_t begin = 0; begin < column.n; begin += kBlockRows) {
@@ -597,13 +600,13 @@ void BinTable::transform_stored(const std::vector<StoredColumn>& columns, uint8_
 }
 
 void BinTable::transform(const Columns& columns, uint8_t* codes, const Context& context,
-                         const int32_t* row_of) const {
+                         const int32_t* code_rows) const {
   const int64_t n = columns.n_rows;
-  const auto codes_of = [&](int32_t feature) { return codes + row_of[feature] * n; };
-  const Context busy = n * n_features() < kSerialValues ? 1 : context;
+  const auto get_codes = [&](int32_t feature) { return codes + code_rows[feature] * n; };
+  const Context parallel = n * n_features() < kSerialValues ? 1 : context;
   const auto n_dense = static_cast<int64_t>(columns.dense.size());
 
-  // 8-bit columns: the codes of all 256 values, found once.
+  // Find the codes of all 256 values of 8-bit columns once.
   std::vector<int64_t> byte_table(static_cast<size_t>(n_dense), -1);
   std::vector<uint8_t> byte_codes;
   if (n >= kByteTableRows) {
@@ -620,12 +623,12 @@ void BinTable::transform(const Columns& columns, uint8_t* codes, const Context& 
   }
 
   const int64_t n_groups = Block::count(n_dense, kBlockFeatures);
-  parallel_for(busy, Block::count(n, kBlockRows) * n_groups, [&](int64_t task, int) {
+  parallel_for(parallel, Block::count(n, kBlockRows) * n_groups, [&](int64_t task, int) {
     const Block rows(n, kBlockRows, task / n_groups),
         group(n_dense, kBlockFeatures, task % n_groups);
     for (int64_t c = group.begin; c < group.end; ++c) {
       const Column& column = columns.dense[c];
-      uint8_t* out = codes_of(column.feature) + rows.begin;
+      uint8_t* out = get_codes(column.feature) + rows.begin;
       if (byte_table[c] < 0) {
         bin_column(column, rows.begin, rows.end - rows.begin, out);
         continue;
@@ -636,16 +639,16 @@ void BinTable::transform(const Columns& columns, uint8_t* codes, const Context& 
         out[i] = code_of[static_cast<uint8_t>(value[i * column.stride])];
     }
   });
-  parallel_for(busy, static_cast<int64_t>(columns.stored.size()), [&](int64_t c, int) {
-    bin_cells(columns.stored[c], n, codes_of(columns.stored[c].feature));
+  parallel_for(parallel, static_cast<int64_t>(columns.stored.size()), [&](int64_t c, int) {
+    bin_sparse(columns.stored[c], n, get_codes(columns.stored[c].feature));
   });
   constexpr int64_t kCategoryRows = kBlockRows * kBlockFeatures;
   const int64_t n_blocks = Block::count(n, kCategoryRows);
-  parallel_for(busy, n_blocks * static_cast<int64_t>(columns.categories.size()),
+  parallel_for(parallel, n_blocks * static_cast<int64_t>(columns.categories.size()),
                [&](int64_t task, int) {
                  const CategoryColumn& column = columns.categories[task / n_blocks];
                  look_up_categories(column, Block(n, kCategoryRows, task % n_blocks),
-                                    codes_of(column.feature));
+                                    get_codes(column.feature));
                });
 }
 
@@ -661,19 +664,19 @@ bool has_infinite(const T* data, int64_t n_rows, int64_t n_columns, ptrdiff_t ro
     else
       return kernels.has_infinite_double(x, n);
   };
-  const Context busy = n_rows * n_columns < kSerialValues ? 1 : context;
-  // The inner loop goes along the shorter step.
+  const Context parallel = n_rows * n_columns < kSerialValues ? 1 : context;
+  // The inner loop runs along the shorter stride.
   if (std::abs(row_stride) < std::abs(column_stride)) {
     std::swap(n_rows, n_columns);
     std::swap(row_stride, column_stride);
   }
-  if (column_stride == 1 && row_stride == n_columns) {  // one run of memory: cut it anew
+  if (column_stride == 1 && row_stride == n_columns) {  // contiguous: split it anew
     n_columns *= n_rows;
     n_rows = 1;
   }
   std::atomic<bool> found{false};
   const int64_t n_pieces = Block::count(n_columns, kSerialValues);
-  parallel_for(busy, n_rows * n_pieces, [&](int64_t task, int) {
+  parallel_for(parallel, n_rows * n_pieces, [&](int64_t task, int) {
     if (found.load(std::memory_order_relaxed)) return;
     const Block piece(n_columns, kSerialValues, task % n_pieces);
     const T* x = data + (task / n_pieces) * row_stride + piece.begin * column_stride;

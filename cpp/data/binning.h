@@ -1,10 +1,6 @@
-// Binning: columns of numbers in, thresholds and uint8 codes out. What a code means:
-// docs/development/arithmetic.md.
+// Binning: columns of numbers in, thresholds and uint8 codes out.
 //
-// Owns: reading columns of any type and layout, choosing thresholds, finding codes. Must not know:
-// Python, names of features, what a category is called, trees.
-//
-// Values are compared as float32 (so that float32 and float64 input give the same bins), except for
+// Values are compared as float32, so that float32 and float64 input give the same bins, except for
 // features marked `wide`, whose distinct values float32 would merge.
 #pragma once
 #include <cstddef>
@@ -17,7 +13,7 @@
 
 namespace polyleaf {
 
-// Numbered as kernels of devices read them, too (device/kernels/binning_device.cu).
+// GPU kernels use the same numbers (device/kernels/binning_device.cu).
 enum class ValueType : uint8_t { u8, i8, u16, i16, u32, i32, u64, i64, f32, f64 };
 constexpr size_t value_size(ValueType type) {
   return type == ValueType::f32   ? 4
@@ -42,8 +38,8 @@ struct StoredColumn {
   int64_t n;
 };
 
-// One categorical feature, dictionary encoded: the code of row i is code_of[index[i]], 255 where
-// index[i] is outside.
+// One dictionary-encoded categorical feature: the code of row i is code_of[index[i]], or 255 if
+// index[i] is out of range.
 struct CategoryColumn {
   int32_t feature;
   const int32_t* index;
@@ -51,8 +47,8 @@ struct CategoryColumn {
   int64_t n_categories;
 };
 
-// What the numbers of a categorical feature mean where there is no dictionary: values ascend, each
-// with its code; all others are missing.
+// Codes of the numbers of a categorical feature without a dictionary: values ascend, each with its
+// code; all others are missing.
 struct CategoryValues {
   int32_t feature;
   std::vector<double> values;
@@ -67,9 +63,9 @@ struct Columns {
   std::vector<CategoryColumn> categories;
 };
 
-// The rows that thresholds are chosen from. `rows` ascending; nullptr: all rows. `weights`: one per
-// entry of the sample, > 0, of sum <= 2^53 (integers, so that sums do not depend on order);
-// nullptr: all 1.
+// Rows that thresholds are chosen from. `rows` ascending; nullptr: all rows. `weights`: one per
+// entry of the sample, > 0, with a sum of at most 2^53 (integers, so that sums do not depend on the
+// order); nullptr: all 1.
 struct Sample {
   int64_t n;
   const int64_t* rows;
@@ -81,18 +77,17 @@ struct Thresholds {
   bool wide = false;
 };
 
-// At most max_bins - 1 thresholds for every feature among dense and sparse (result indexed by
-// feature). Exact (between adjacent distinct values) where the sample has at most max_bins distinct
-// values.
+// Return at most max_bins - 1 thresholds for every dense and sparse feature (indexed by feature).
+// Exact (between adjacent distinct values) if the sample has at most max_bins distinct values.
 std::vector<Thresholds> find_thresholds(const Columns& columns, const Sample& sample,
                                         int32_t n_features, int max_bins, const Context& context);
 
-// Distinct values, ascending, and their weights -> at most max_bins - 1 ascending thresholds t,
-// with a <= t < b for the neighbours a, b that it parts.
+// Return at most max_bins - 1 ascending thresholds t for distinct ascending values and their
+// weights, with a <= t < b for the adjacent values a and b that t separates.
 std::vector<double> choose_thresholds(const std::vector<double>& values,
                                       const std::vector<int64_t>& weights, int max_bins, bool wide);
 
-// The thresholds of all features, laid out for the search.
+// Thresholds of all features, laid out for vectorised search.
 class BinTable {
  public:
   struct Feature {
@@ -103,23 +98,23 @@ class BinTable {
 
   explicit BinTable(const std::vector<Thresholds>& thresholds);
   int32_t n_features() const { return static_cast<int32_t>(features_.size()); }
-  // codes: (n_features, n_rows), C order. Rows of features that occur in no column are left as they
-  // are. row_of: the row of codes that each feature gets.
+  // Write codes (n_features, n_rows), C order. Rows of features that occur in no column are left
+  // unchanged. code_rows: the row of `codes` of each feature.
   void transform(const Columns& columns, uint8_t* codes, const Context& context,
-                 const int32_t* row_of) const;
-  // Codes of the values that columns store, one column after another, and the code of 0 in each.
+                 const int32_t* code_rows) const;
+  // Write the codes of the stored values, one column after another, and the code of 0 in each
+  // column.
   void transform_stored(const std::vector<StoredColumn>& columns, uint8_t* codes,
                         uint8_t* zero_codes, const Context& context) const;
 
-  // The tables (kernels/search_layout.h) of all features one after another, for whoever searches
-  // elsewhere.
+  // Search tables (kernels/search_layout.h) of all features, one after another, for GPU kernels.
   const std::vector<Feature>& features() const { return features_; }
   std::vector<float> narrow() const { return {narrow_.data(), narrow_.data() + n_narrow_}; }
   std::vector<double> wide() const { return {wide_.data(), wide_.data() + n_wide_}; }
 
  private:
   void bin_column(const Column& column, int64_t begin, int64_t n, uint8_t* codes) const;
-  void bin_cells(const StoredColumn& column, int64_t n_rows, uint8_t* codes) const;
+  void bin_sparse(const StoredColumn& column, int64_t n_rows, uint8_t* codes) const;
   void bin_stored(const StoredColumn& column, int64_t begin, int64_t n, uint8_t* codes) const;
   uint8_t zero_code(int32_t feature) const;
 
@@ -129,8 +124,8 @@ class BinTable {
   Buffer<double> wide_;
 };
 
-// Whether a (n_rows, n_columns) matrix of float or double with these strides in elements holds an
-// infinity.
+// Return whether a (n_rows, n_columns) matrix of float or double with these strides, in elements,
+// holds an infinity.
 template <class T>
 bool has_infinite(const T* data, int64_t n_rows, int64_t n_columns, ptrdiff_t row_stride,
                   ptrdiff_t column_stride, const Context& context);

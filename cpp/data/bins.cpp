@@ -11,9 +11,8 @@
 namespace polyleaf {
 namespace {
 
-constexpr int64_t kSpareWords = 8;  // that may be read past the last of a tile
-constexpr int64_t kBlock =
-    4096;  // rows a task packs at once: its codes and words stay in the first cache
+constexpr int64_t kSpareWords = 8;  // readable words after the last one of a tile
+constexpr int64_t kBlock = 4096;    // rows per task: codes and words stay in the first-level cache
 
 int log2_stride_for(int n_bins) {
   for (int bits : {2, 4, 6})
@@ -21,7 +20,7 @@ int log2_stride_for(int n_bins) {
   return 8;
 }
 
-// Features of one stride are spread evenly over as few tiles as possible, so that no tile is nearly
+// Spread the features of one stride evenly over as few tiles as possible, so that no tile is nearly
 // empty.
 std::vector<Tile> make_tiles(const std::vector<uint16_t>& n_bins,
                              const std::vector<int32_t>& features) {
@@ -44,8 +43,8 @@ std::vector<Tile> make_tiles(const std::vector<uint16_t>& n_bins,
   return tiles;
 }
 
-// Which tile each feature has; -1: none.
-std::vector<int32_t> tile_of_each(const std::vector<Tile>& tiles, int n_features) {
+// Return the tile of each feature; -1: none.
+std::vector<int32_t> find_tiles(const std::vector<Tile>& tiles, int n_features) {
   std::vector<int32_t> found(n_features, -1);
   for (size_t t = 0; t < tiles.size(); ++t)
     for (int s = 0; s < tiles[t].n_features; ++s)
@@ -53,7 +52,7 @@ std::vector<int32_t> tile_of_each(const std::vector<Tile>& tiles, int n_features
   return found;
 }
 
-std::vector<int32_t> all_of(int n_features) {
+std::vector<int32_t> list_features(int n_features) {
   std::vector<int32_t> features(n_features);
   std::iota(features.begin(), features.end(), 0);
   return features;
@@ -67,7 +66,8 @@ Bins::Bins(const uint8_t* codes, int64_t n_rows, int n_features, const uint16_t*
       n_bins_(n_bins, n_bins + n_features),
       is_categorical_(is_categorical, is_categorical + n_features) {
   check();
-  cells_ = SparseColumns(sparse, n_bins, n_features, n_rows, context);  // checks what lay_out reads
+  sparse_columns_ =
+      SparseColumns(sparse, n_bins, n_features, n_rows, context);  // checks what lay_out reads
   lay_out(sparse);
   owned_.resize(tiles_.size());
   for (auto& w : owned_) {
@@ -82,7 +82,7 @@ Bins::Bins(uint64_t* words, int64_t n_rows, int n_features, const uint16_t* n_bi
     : n_rows_(n_rows),
       n_bins_(n_bins, n_bins + n_features),
       is_categorical_(is_categorical, is_categorical + n_features),
-      stay_(true) {
+      is_external_(true) {
   check();
   lay_out({});
   for (size_t t = 0; t < tiles_.size(); ++t)
@@ -92,24 +92,25 @@ Bins::Bins(uint64_t* words, int64_t n_rows, int n_features, const uint16_t* n_bi
 
 int64_t Bins::n_words(int64_t n_rows, int n_features, const uint16_t* n_bins) {
   const std::vector<uint16_t> each(n_bins, n_bins + n_features);
-  return static_cast<int64_t>(make_tiles(each, all_of(n_features)).size()) * (n_rows + kSpareWords);
+  return static_cast<int64_t>(make_tiles(each, list_features(n_features)).size()) *
+         (n_rows + kSpareWords);
 }
 
 void Bins::check() const {
   if (n_rows_ < 0 || n_rows_ >= INT32_MAX)
-    throw std::invalid_argument("Bins have at most 2^31 - 2 rows.");
+    throw std::invalid_argument("Bins have at max_rows 2^31 - 2 rows.");
   for (uint16_t n : n_bins_)
     if (n > kMaxBins) throw std::invalid_argument("A feature has more than 255 value bins.");
 }
 
-// Which tile and slot every feature has.
+// Assign a tile and a slot to every feature.
 void Bins::lay_out(const CompressedColumns& sparse) {
   const int n_features = static_cast<int>(n_bins_.size());
   slot_of_.assign(n_features, -1);
   for (int64_t number = 0; number < sparse.n; ++number) {
     const int32_t f = sparse.features[number];
     if (is_categorical_[f])
-      throw std::invalid_argument("A categorical feature cannot be held sparse.");
+      throw std::invalid_argument("A categorical feature cannot be stored sparse.");
     slot_of_[f] = static_cast<int32_t>(number);
   }
   row_of_.assign(n_features, -1);
@@ -120,16 +121,17 @@ void Bins::lay_out(const CompressedColumns& sparse) {
     dense.push_back(f);
   }
   tiles_ = make_tiles(n_bins_, dense);
-  tile_of_ = tile_of_each(tiles_, n_features);
-  group_of_ =
-      sparse.n == 0 ? tile_of_ : tile_of_each(make_tiles(n_bins_, all_of(n_features)), n_features);
+  tile_of_ = find_tiles(tiles_, n_features);
+  group_of_ = sparse.n == 0
+                  ? tile_of_
+                  : find_tiles(make_tiles(n_bins_, list_features(n_features)), n_features);
   for (const Tile& tile : tiles_)
     for (int s = 0; s < tile.n_features; ++s) slot_of_[tile.features[s]] = s;
 }
 
 void Bins::pack(const uint8_t* codes, int64_t first, int64_t n, const Context& context) {
   const int64_t n_blocks = Block::count(n, kBlock);
-  std::atomic<bool> bad{false};
+  std::atomic<bool> is_invalid{false};
   parallel_for(context, n_blocks * n_tiles(), [&](int64_t task, int) {
     const Tile& tile = tiles_[task / n_blocks];
     uint64_t* words = words_[task / n_blocks] + first;
@@ -145,10 +147,11 @@ void Bins::pack(const uint8_t* codes, int64_t first, int64_t n, const Context& c
         wrong |= static_cast<uint8_t>((code >= limit) & (code != kMissingCode));
         words[i] |= static_cast<uint64_t>(code == kMissingCode ? missing : code) << (8 * s);
       }
-      if (wrong) bad = true;
+      if (wrong) is_invalid = true;
     }
   });
-  if (bad) throw std::invalid_argument("A feature code is not below its feature's number of bins.");
+  if (is_invalid)
+    throw std::invalid_argument("Feature codes must be below the number of bins of the feature.");
 }
 
 void Bins::unpack(uint8_t* codes, int64_t first, int64_t n, const Context& context) const {
@@ -168,18 +171,19 @@ void Bins::unpack(uint8_t* codes, int64_t first, int64_t n, const Context& conte
 }
 
 std::vector<int64_t> Bins::count_max_bin_rows(const Context& context) const {
-  std::vector<int64_t> most(tiles_.size(), 0);
+  std::vector<int64_t> max_rows(tiles_.size(), 0);
   parallel_for(context, n_tiles(), [&](int64_t t, int) {
     std::array<std::array<uint32_t, 256>, kTileFeatures> counts = {};
     for (int64_t i = 0; i < n_rows_; ++i)
       for (int s = 0; s < kTileFeatures; ++s) ++counts[s][words_[t][i] >> (8 * s) & 255];
     for (int s = 0; s < tiles_[t].n_features; ++s)
-      most[t] = std::max<int64_t>(most[t], *std::max_element(counts[s].begin(), counts[s].end()));
+      max_rows[t] =
+          std::max<int64_t>(max_rows[t], *std::max_element(counts[s].begin(), counts[s].end()));
   });
-  return most;
+  return max_rows;
 }
 
-std::vector<std::vector<uint32_t>> Bins::find_row_runs(int64_t at_most,
+std::vector<std::vector<uint32_t>> Bins::find_row_runs(int64_t max_count,
                                                        const Context& context) const {
   std::vector<std::vector<uint32_t>> ends(tiles_.size());
   parallel_for(context, n_tiles(), [&](int64_t t, int) {
@@ -187,7 +191,7 @@ std::vector<std::vector<uint32_t>> Bins::find_row_runs(int64_t at_most,
     for (int64_t i = 0; i < n_rows_; ++i) {
       bool is_full = false;
       for (int s = 0; s < tiles_[t].n_features; ++s)
-        is_full |= counts[s][words_[t][i] >> (8 * s) & 255]++ == at_most;
+        is_full |= counts[s][words_[t][i] >> (8 * s) & 255]++ == max_count;
       if (!is_full) continue;
       ends[t].push_back(static_cast<uint32_t>(i));
       counts = {};
@@ -199,7 +203,8 @@ std::vector<std::vector<uint32_t>> Bins::find_row_runs(int64_t at_most,
 }
 
 size_t Bins::n_bytes() const {
-  return owned_.size() * static_cast<size_t>(n_rows_) * sizeof(uint64_t) + cells_.n_bytes();
+  return owned_.size() * static_cast<size_t>(n_rows_) * sizeof(uint64_t) +
+         sparse_columns_.n_bytes();
 }
 
 }  // namespace polyleaf

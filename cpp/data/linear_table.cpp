@@ -14,12 +14,12 @@ constexpr int64_t kRows = 4096;
 
 }  // namespace
 
-// One feature's value, weight and bin of every row. A row that does not count has no value and no
-// weight, and lies in the bin of what is missing.
+// One feature's value, weight and bin of every row. A row that is not used has no value and no
+// weight, and lies in the bin of missing values.
 struct LinearTable::Column {
   Column(int64_t n_rows, bool is_weighted) : x(n_rows), w(is_weighted ? n_rows : 0), code(n_rows) {}
 
-  TotalsInput by_bin() const {
+  TotalsInput bin_totals() const {
     return {.n_rows = static_cast<int64_t>(x.size()),
             .n_columns = 1,
             .weight = w.empty() ? nullptr : w.data(),
@@ -27,7 +27,9 @@ struct LinearTable::Column {
             .group = code.data(),
             .n_groups = 256};
   }
-  TotalsInput of_all() const { return {.n_rows = static_cast<int64_t>(x.size()), .n_columns = 1}; }
+  TotalsInput all_totals() const {
+    return {.n_rows = static_cast<int64_t>(x.size()), .n_columns = 1};
+  }
 
   std::vector<double> x;
   std::vector<float> w;  // empty: all 1
@@ -40,8 +42,7 @@ LinearTable::LinearTable(const Bins& bins, const float* features, const float* w
       scale_(bins.n_features(), 0.0),
       means_(static_cast<size_t>(bins.n_features()) * 256, 0.0) {
   if (bins.sparse_columns().n_features() > 0)
-    throw std::invalid_argument(
-        "Linear leaves need the codes of every row; none may be held sparse.");
+    throw std::invalid_argument("Linear leaves need dense features.");
   Column column(bins.n_rows(), weight != nullptr);
   for (int f = 0; f < bins.n_features(); ++f)
     if (!bins.is_categorical(f))
@@ -59,19 +60,19 @@ void LinearTable::measure(const Bins& bins, const float* values, const float* we
     for (int64_t i = block.begin; i < block.end; ++i) {
       const int code = static_cast<int>(words[i] >> shift) & 255;
       const float wi = weight != nullptr ? weight[i] : 1.0f;
-      const bool counts = code != missing && !std::isnan(values[i]) && wi > 0;
-      column.x[i] = counts ? values[i] : 0.0f;
-      if (weight != nullptr) column.w[i] = counts ? wi : 0.0f;
-      column.code[i] = counts ? code : missing;
+      const bool is_used = code != missing && !std::isnan(values[i]) && wi > 0;
+      column.x[i] = is_used ? values[i] : 0.0f;
+      if (weight != nullptr) column.w[i] = is_used ? wi : 0.0f;
+      column.code[i] = is_used ? code : missing;
     }
   });
-  double of_bins[2][256];  // sums, weights
-  exact_totals(column.x.data(), column.by_bin(), of_bins[0], context);
-  of_bins[1][missing] = 0;
+  double bins_totals[2][256];  // sums, weights
+  exact_totals(column.x.data(), column.bin_totals(), bins_totals[0], context);
+  bins_totals[1][missing] = 0;
   double total = 0, sum = 0;
   for (int b = 0; b < 256; ++b) {
-    total += of_bins[1][b];
-    sum += of_bins[0][b];
+    total += bins_totals[1][b];
+    sum += bins_totals[0][b];
   }
   if (!(total > 0)) return;
   const double centre = sum / total;
@@ -82,16 +83,16 @@ void LinearTable::measure(const Bins& bins, const float* values, const float* we
       column.x[i] = column.code[i] == missing ? 0.0 : w * (d * d);
     }
   });
-  double squares[2];  // and their number
-  exact_totals(column.x.data(), column.of_all(), squares, context);
+  double squares[2];  // and the number of rows
+  exact_totals(column.x.data(), column.all_totals(), squares, context);
   centre_[feature] = centre;
   const double scale = std::sqrt(squares[0] / total);
   if (!(scale > 0) || !std::isfinite(scale)) return;
   scale_[feature] = scale;
   for (int b = 0; b < 256; ++b)
-    if (of_bins[1][b] > 0)
+    if (bins_totals[1][b] > 0)
       means_[static_cast<size_t>(feature) * 256 + b] =
-          (of_bins[0][b] / of_bins[1][b] - centre) * (1 / scale);
+          (bins_totals[0][b] / bins_totals[1][b] - centre) * (1 / scale);
 }
 
 }  // namespace polyleaf

@@ -1,8 +1,6 @@
-// What features are worth as regressors (GBDT-PL, section 4.1): centred on their mean, in units of
-// their standard deviation, and the mean of every bin in that unit. Ridge then means the same for
-// every feature. From exact totals over the rows of all ranks.
-//
-// Owns: these numbers. Must not know: derivatives, trees.
+// Features as regressors (GBDT-PL, section 4.1): centred on their mean, in units of their standard
+// deviation, and the mean of every bin in that unit. Ridge then means the same for every feature.
+// Computed from exact totals over the rows of all ranks.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -18,7 +16,7 @@ class LinearTable {
   LinearTable(const Bins& bins, const float* features, const float* weight, const Context& context);
 
   int n_features() const { return static_cast<int>(scale_.size()); }
-  // 0: no regressor (categorical, constant, all missing).
+  // Standard deviation; 0: the feature is no regressor (categorical, constant, all missing).
   double scale(int feature) const { return scale_[feature]; }
   bool is_regressor(int feature) const { return scale_[feature] > 0; }
   const std::vector<double>& centres() const { return centre_; }

@@ -8,8 +8,8 @@
 namespace polyleaf {
 namespace {
 
-constexpr int64_t kGroupEntries = 16384;  // what a task should find to do, at least
-constexpr int64_t kMostFeatures = int64_t{1} << 24;
+constexpr int64_t kGroupEntries = 16384;  // minimum of a task
+constexpr int64_t kMaxFeatures = int64_t{1} << 24;
 
 }  // namespace
 
@@ -18,16 +18,15 @@ SparseColumns::SparseColumns(const CompressedColumns& columns, const uint16_t* n
     : n_rows_(n_rows),
       features_(columns.features, columns.features + columns.n),
       common_(columns.common, columns.common + columns.n) {
-  if (columns.n >= kMostFeatures)
-    throw std::invalid_argument("There are too many sparse features.");
+  if (columns.n >= kMaxFeatures) throw std::invalid_argument("There are too many sparse features.");
   begin_.assign(static_cast<size_t>(columns.n) + 1, 0);
   for (int64_t number = 0; number < columns.n; ++number) {
     const int32_t f = features_[number];
     if (f < 0 || f >= n_features || (number > 0 && f <= features_[number - 1]))
-      throw std::invalid_argument("Sparse features must ascend.");
+      throw std::invalid_argument("Sparse features must be in ascending order.");
     if (common_[number] >= n_bins[f])
       throw std::invalid_argument(
-          "The common code of a sparse feature is not below its number of bins.");
+          "The common code of a sparse feature must be below its number of bins.");
     int64_t n = 0;
     for (int64_t i = columns.begin[number]; i < columns.begin[number + 1]; ++i)
       n += columns.codes[i] != common_[number];
@@ -52,14 +51,14 @@ void SparseColumns::check(const CompressedColumns& columns, int64_t number, int 
     const int64_t row = columns.rows[i];
     if (row <= last_row || row >= n_rows)
       throw std::invalid_argument(
-          "Rows of a sparse feature must ascend and be below the number of rows.");
+          "Rows of a sparse feature must be in ascending order and below the number of rows.");
     if (columns.codes[i] >= n_bins && columns.codes[i] != kMissingCode)
-      throw std::invalid_argument("A feature code is not below its feature's number of bins.");
+      throw std::invalid_argument("Feature codes must be below the number of bins of the feature.");
     last_row = row;
   }
 }
 
-// The cells of one feature that do not hold its common code. Counting sort by code: rows stay in
+// Sort the entries of one feature that do not hold its common code by counting codes: rows stay in
 // order.
 void SparseColumns::sort(const CompressedColumns& columns, int64_t number) {
   int64_t next[257] = {};

@@ -1,8 +1,5 @@
-// Codes of features that most rows share one code of: only the other cells are held, so that words
-// of a text cost what they are used, not what the vocabulary has.
-//
-// Owns: those cells, in the order that searches read them and in the order that one row's code is
-// looked up in. Must not know: derivatives, trees, which rows a node has.
+// Codes of features that have one common code in most rows: only the other entries are stored, so
+// that the cost of text features is that of their nonzeros.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -14,10 +11,10 @@
 
 namespace polyleaf {
 
-// One cell that does not hold its feature's common code.
+// One entry that does not hold its feature's common code.
 struct SparseEntry {
-  uint32_t row;  // of the data; in a node: its place among the node's rows
-  uint32_t key;  // number of the feature among the sparse ones, and the code
+  uint32_t row;  // of the data; in a node: its position among the node's rows
+  uint32_t key;  // index among the sparse features, and the code
 
   static uint32_t make_key(int64_t number, int code) {
     return static_cast<uint32_t>(number) << 8 | static_cast<uint32_t>(code);
@@ -26,11 +23,11 @@ struct SparseEntry {
   int code() const { return static_cast<int>(key & 255); }
 };
 
-// As they are handed over: compressed columns of codes, rows ascending in each.
+// Compressed columns of codes, rows ascending in each.
 struct CompressedColumns {
   int64_t n = 0;                      // features, fewer than 2^24
   const int32_t* features = nullptr;  // ascending
-  const uint8_t* common = nullptr;    // code of the rows that a column does not name
+  const uint8_t* common = nullptr;    // code of the rows that a column does not store
   const int64_t* begin = nullptr;     // (n + 1,)
   const int32_t* rows = nullptr;
   const uint8_t* codes = nullptr;
@@ -39,7 +36,7 @@ struct CompressedColumns {
 class SparseColumns {
  public:
   SparseColumns() = default;
-  // n_bins: of every feature of the data. `std::invalid_argument` where columns are malformed.
+  // n_bins: of every feature of the data. Throws std::invalid_argument if columns are malformed.
   SparseColumns(const CompressedColumns& columns, const uint16_t* n_bins, int32_t n_features,
                 int64_t n_rows, const Context& context);
 
@@ -49,14 +46,14 @@ class SparseColumns {
   int64_t n_rows() const { return n_rows_; }
   size_t n_bytes() const;
 
-  // By feature, then code (255 is missing), then row.
+  // Entries by feature, then code (255 is missing), then row.
   const SparseEntry* entries() const { return entries_.data(); }
   int64_t n_entries() const { return begin_.empty() ? 0 : begin_.back(); }
 
-  // Where the entries of each feature begin, and after the last one where they end.
+  // Begin of each feature's entries, and the end of the last.
   const int64_t* begin() const { return begin_.data(); }
 
-  // Keys of one row's cells, ascending.
+  // Return the keys of one row's entries, ascending.
   std::span<const uint32_t> row_keys(int64_t row) const {
     if (row_begin_.empty()) return {};
     return {keys_.data() + row_begin_[row],
@@ -64,7 +61,7 @@ class SparseColumns {
   }
   int code(int64_t number, int64_t row) const;
 
-  // Features that one task looks at: numbers group_begin(g) .. group_begin(g + 1) - 1.
+  // Features that one task handles: indices group_begin(g) .. group_begin(g + 1) - 1.
   int n_groups() const { return static_cast<int>(groups_.size()) - 1; }
   int64_t group_begin(int g) const { return groups_[g]; }
 

@@ -1,7 +1,5 @@
-// Rows over very many outputs of which each holds few: pairs (output, value), outputs ascending.
-// Kept in blocks of rows, so that rows can grow block by block.
-//
-// Owns: the layout. Must not know: whether the values are scores or gradients.
+// Rows over very many outputs of which each row holds few: pairs (output, value), outputs
+// ascending. Stored in blocks of rows, so that rows can grow block by block.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -12,13 +10,12 @@
 
 namespace polyleaf {
 
-// So few that an array of a block stays below the 2 MiB from which `Buffer` takes whole huge pages,
-// which the system would have to clear for every tree: up to 8,192 entries a row.
+// An array of a block stays below 2 MiB, from which `Buffer` uses huge pages that the system would
+// clear for every tree: up to 8,192 entries per row.
 constexpr int kSparseBlockBits = 6;
-constexpr int64_t kSparseBlockRows = int64_t{1} << kSparseBlockBits;  // rows of a block
+constexpr int64_t kSparseBlockRows = int64_t{1} << kSparseBlockBits;  // rows per block
 
-// Which outputs the rows of a block hold. Never changes once made, so that scores and gradients
-// share it.
+// Outputs that the rows of a block hold. Immutable, so that scores and gradients share it.
 struct SparsePattern {
   std::vector<int64_t> begin;  // entries of row r of the block: begin[r] .. begin[r + 1] - 1
   Buffer<int32_t> outputs;
@@ -32,7 +29,7 @@ struct SparseRow {
   const float* values;
 };
 
-// One float for each entry of each block.
+// One float per entry of each block.
 class SparseRows {
  public:
   struct Block {
@@ -72,13 +69,13 @@ class SparseRows {
   std::vector<Block> blocks_;
 };
 
-// Rows from CSR arrays, which are checked: std::invalid_argument, in a sentence, where they do not
-// fit together. values nullptr: 1 throughout.
+// Return rows of CSR arrays, or throw std::invalid_argument if they are inconsistent. values
+// nullptr: 1 throughout.
 SparseRows make_sparse_rows(const int64_t* indptr, const int32_t* outputs, const float* values,
                             int64_t n_rows, int64_t n_entries, int64_t n_outputs,
                             const Context& context);
 
-// out (n_rows,): Euclidean length of every row.
+// Write the Euclidean norm of every row to out (n_rows,).
 void compute_row_norms(const SparseRows& rows, float* out, const Context& context);
 
 }  // namespace polyleaf

@@ -11,7 +11,7 @@
 namespace polyleaf {
 namespace {
 
-constexpr int64_t kChunk = int64_t{1} << 20;  // bytes of a task
+constexpr int64_t kChunk = int64_t{1} << 20;  // bytes per task
 
 struct RowError {
   std::string what;
@@ -28,7 +28,7 @@ bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
-// The word that `at` points into, for a message.
+// Return the word at `at`, for a message.
 std::string word(const char* at, const char* end) {
   const char* stop = at;
   while (stop < end && !is_space(*stop) && stop - at < 30) ++stop;
@@ -40,7 +40,7 @@ const char* skip_spaces(const char* at, const char* end) {
   return at;
 }
 
-// A non-negative integer below `limit`.
+// Read a non-negative integer below `limit`.
 const char* read_index(const char* at, const char* end, int64_t limit, const char* noun,
                        int32_t& out) {
   if (at == end || !is_digit(*at)) fail(word(at, end) + " is no " + noun);
@@ -58,7 +58,7 @@ const char* read_index(const char* at, const char* end, int64_t limit, const cha
   return at;
 }
 
-// Whether a number beyond the range of double is too small for it, not too large.
+// Return whether a number outside the range of double is too small rather than too large.
 bool is_tiny(const char* at, const char* end) {
   if (at < end && *at == '-') ++at;
   const std::string text(at, end);
@@ -66,8 +66,8 @@ bool is_tiny(const char* at, const char* end) {
          text[0] == '.' || text.compare(0, 2, "0.") == 0;
 }
 
-// A finite number. Up to 15 digits and small exponents are exact in double arithmetic; the rest is
-// left to the library.
+// Read a finite number. Up to 15 digits and small exponents are exact in double arithmetic; the
+// library handles the rest.
 const char* read_value(const char* at, const char* end, float& out) {
   static constexpr double kPowers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
                                        1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
@@ -103,10 +103,10 @@ const char* read_value(const char* at, const char* end, float& out) {
   return at;
 }
 
-// Rows of one chunk of text, and where an error stopped it.
+// Rows of one chunk of text, and the error that stopped it.
 struct Chunk {
   TextRows rows;
-  int64_t n_lines = 0;  // line ends that were passed
+  int64_t n_lines = 0;  // line ends that were read
   std::string error;
 };
 
@@ -150,7 +150,7 @@ class Reader {
     end_of_row();
   }
 
-  // The labels, where the line starts with some.
+  // Read the labels, if the line starts with any.
   const char* labels(const char* at, const char* end) {
     if (at == end || is_space(*at)) return at;
     const char* stop = at;
@@ -257,7 +257,7 @@ class Reader {
   std::vector<std::pair<int32_t, float>> order_;
 };
 
-// Where the chunks end: after the first line end at or behind every kChunk bytes.
+// Return the ends of the chunks: after the first line end at or after every kChunk bytes.
 std::vector<int64_t> chunk_ends(const char* text, int64_t size) {
   std::vector<int64_t> ends;
   for (int64_t at = 0; at < size;) {

@@ -62,7 +62,7 @@ std::vector<double> DeviceLeaves::sum_hessian_columns(const DeviceMatrix* h,
 std::vector<double> DeviceLeaves::sum_matrix(const DeviceMatrix& matrix,
                                              const DeviceRowPartitioner& rows, int32_t n_leaves) {
   const int n_columns = static_cast<int>(matrix.n_columns);
-  const std::vector<float> largest = sample_.largest_magnitudes(matrix.data(), n_columns);
+  const std::vector<float> largest = sample_.compute_max_magnitudes(matrix.data(), n_columns);
   return sums(matrix.data(), n_columns, largest, rows, n_leaves);
 }
 

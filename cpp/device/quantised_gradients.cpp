@@ -26,7 +26,7 @@ on_device::Sample DeviceSample::at() const {
           sample_.multiplier != nullptr ? multiplier_.data() : nullptr};
 }
 
-std::vector<float> DeviceSample::largest_magnitudes(const float* values, int n_columns) {
+std::vector<float> DeviceSample::compute_max_magnitudes(const float* values, int n_columns) {
   largest_.clear(n_columns);
   device_->launch(device_->grid_for(std::max<int64_t>(sample_.n_used() * n_columns, n_columns)),
                   on_device::LargestMagnitudes{values, n_columns, at(), largest_.data()});
@@ -70,7 +70,7 @@ std::vector<float> DeviceQuantisedGradients::quantise_part(const DeviceMatrix& v
                                                            int count_lane) {
   const int n_columns = static_cast<int>(values.n_columns);
   const int64_t n_used = sample().n_used();
-  Scales scales(sample_.largest_magnitudes(values.data(), n_columns), n_columns);
+  Scales scales(sample_.compute_max_magnitudes(values.data(), n_columns), n_columns);
   const auto run = [&] {
     inverse_.write(scales.inverse);
     sums_.clear(2 * n_columns);

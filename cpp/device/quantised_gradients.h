@@ -25,7 +25,7 @@ class DeviceSample {
 
   // Return the largest |value * multiplier| of every column, padded with zeros to a multiple of
   // 16 plus 16. Throws std::invalid_argument if a value is not finite.
-  std::vector<float> largest_magnitudes(const float* values, int n_columns);
+  std::vector<float> compute_max_magnitudes(const float* values, int n_columns);
 
  private:
   const std::shared_ptr<const Device> device_;

@@ -359,7 +359,7 @@ void DeviceSearch::scan(const Batch& batch) {
 bool DeviceSearch::write_own_sums(const Batch& batch) {
   if (tree_context_->config().factors.empty()) return false;
   std::vector<float> own;
-  for (const int32_t id : batch.nodes) own.push_back(scan_node(nodes_[id]).own_sum);
+  for (const int32_t id : batch.nodes) own.push_back(scan_node(nodes_[id]).node_sum);
   own_sums_.write(own);
   return true;
 }
@@ -487,7 +487,7 @@ void DeviceSearch::scan_categories(Node& node) {
     if (has_separate_counts)
       histograms_.read(counts, n_bins, first + bins_.n_bins() * lanes + bins_.first_bin(t));
     TileSplit found;
-    best_split_of_tile(
+    find_best_tile_split(
         bins, t,
         {host_sums_.data(), has_separate_counts ? reinterpret_cast<uint32_t*>(counts) : nullptr,
          nullptr},

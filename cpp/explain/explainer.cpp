@@ -404,7 +404,7 @@ void Explainer::explain_chunk(const Group& group, const std::vector<ShapLeafValu
                               const Request& request, int64_t first, int32_t n,
                               int tile_rows) const {
   const int64_t n_tiles = Block::count(request.codes.n_rows, tile_rows);
-  const Context at_work = request.context.with_max_threads(n_tiles);
+  const Context at_work = request.context.limit_threads(n_tiles);
   std::vector<Worker> context(at_work.n_threads);
   const size_t size = group.slots.size() * static_cast<size_t>(n) * kTileRows;
   parallel_for(at_work, n_tiles, [&](int64_t task, int thread) {

@@ -249,7 +249,7 @@ void Forest::visit_blocks(const CodeMatrix& codes, const FeatureIds* coded_featu
   const bool in_place = codes.n_features > n_tops;
   const int64_t task_rows = std::max<int64_t>(
       kBlockRows, kTaskWork / std::max<int64_t>(1, n_trees) / kBlockRows * kBlockRows);
-  const Context busy = context.with_max_threads(Block::count(codes.n_rows, task_rows) + 1);
+  const Context busy = context.limit_threads(Block::count(codes.n_rows, task_rows) + 1);
   std::vector<Worker> per_thread(busy.n_threads);
   std::vector<int32_t> split_features;
   if (!in_place && codes.n_rows > kSmallBlockRows) {

@@ -35,7 +35,7 @@ std::vector<double> sum_by_leaf(const float* values, int n_columns, const RowSam
                                 const int32_t* leaf_of_row, int32_t n_leaves,
                                 const Context& context, std::vector<float>* largest_of_all) {
   const int64_t n_used = sample.n_used(), n_blocks = Block::count(n_used, kBlock);
-  const std::vector<float> largest = largest_magnitudes(values, n_columns, sample, context);
+  const std::vector<float> largest = compute_max_magnitudes(values, n_columns, sample, context);
   if (largest_of_all != nullptr) *largest_of_all = largest;
   const FixedColumns fixed(largest, n_columns);
   const size_t size = static_cast<size_t>(n_leaves) * n_columns;

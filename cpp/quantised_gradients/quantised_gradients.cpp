@@ -11,7 +11,8 @@ namespace polyleaf {
 namespace {
 
 constexpr int64_t kBlock = 2048;
-constexpr double kBestCut = 0.6366197723675814;  // 2 / pi: of the squares of many normal numbers
+constexpr double kBestCut =
+    0.6366197723675814;  // 2 / pi: share of the squares of many normal numbers
 
 int round_up(int n, int multiple) {
   return (n + multiple - 1) / multiple * multiple;
@@ -56,8 +57,8 @@ void QuantisedGradients::quantise(const float* g, const float* h, int n_outputs,
   data_.reserve(size);
   if (fresh) clear(context);
   totals_.assign(layout_.lanes + 16, 0);
-  largest_.assign(layout_.lanes + 16, 0);
-  if (layout_.count_lane >= 0) largest_[layout_.count_lane] = 1;
+  max_magnitudes_.assign(layout_.lanes + 16, 0);
+  if (layout_.count_lane >= 0) max_magnitudes_[layout_.count_lane] = 1;
   n_used_ = context.allreduce_sum(sample_.n_used());
   if (layout_.count_lane >= 0) totals_[layout_.count_lane] = static_cast<int32_t>(n_used_);
   const bool unit = hessian == HessianKind::unit;
@@ -68,7 +69,7 @@ void QuantisedGradients::quantise(const float* g, const float* h, int n_outputs,
                   context);
 }
 
-// Lanes that no column fills must be zero; nobody writes anything else there afterwards.
+// Lanes that no column fills must be zero; nothing else is written there afterwards.
 void QuantisedGradients::clear(const Context& context) {
   parallel_for(context, Block::count(sample_.n_all, kBlock), [&](int64_t task, int) {
     const Block rows(sample_.n_all, kBlock, task);
@@ -80,40 +81,42 @@ void QuantisedGradients::clear(const Context& context) {
 void check_finite(float largest) {
   if (!std::isfinite(largest))
     throw std::invalid_argument(
-        "A derivative is not finite; check the objective, the targets, the weights and the "
+        "A gradient or Hessian is not finite; check the objective, the targets, the weights and "
+        "the "
         "learning rate.");
 }
 
-std::vector<float> largest_magnitudes(const float* values, int n_columns, const RowSample& sample,
-                                      const Context& context) {
+std::vector<float> compute_max_magnitudes(const float* values, int n_columns,
+                                          const RowSample& sample, const Context& context) {
   const int64_t n_used = sample.n_used();
   const int padded = round_up(n_columns, 16) + 16;
   std::vector<float> largest(static_cast<size_t>(context.n_threads) * padded, 0.0f);
   parallel_for(context, Block::count(n_used, kBlock), [&](int64_t task, int thread) {
     const Block rows(n_used, kBlock, task);
     POLYLEAF_SELECT(quantise_kernels)
-        .largest(values, n_columns, sample, rows.begin, rows.end, largest.data() + thread * padded);
+        .max_magnitudes(values, n_columns, sample, rows.begin, rows.end,
+                        largest.data() + thread * padded);
   });
   for (int t = 0; t < context.n_threads; ++t)
     for (int j = 0; j < n_columns; ++j) {
       const float x = largest[t * padded + j];
-      check_finite(x);  // before any comparison: a NaN would lose it
+      check_finite(x);  // before any comparison, which a NaN would lose
       largest[j] = std::max(largest[j], x);
     }
   largest.resize(padded);
   if (context.is_distributed()) {
-    std::vector<double> of_all(largest.begin(), largest.end());
-    context.allreduce_max(of_all);
-    std::copy(of_all.begin(), of_all.end(), largest.begin());
+    std::vector<double> maxima(largest.begin(), largest.end());
+    context.allreduce_max(maxima);
+    std::copy(maxima.begin(), maxima.end(), largest.begin());
   }
   return largest;
 }
 
 namespace {
 
-// Sums of all ranks, in one message.
-void add_ranks(std::vector<int64_t>& size, std::vector<int64_t>& total, int n,
-               const Context& context) {
+// Sum over all ranks, in one message.
+void allreduce_sums(std::vector<int64_t>& size, std::vector<int64_t>& total, int n,
+                    const Context& context) {
   std::vector<int64_t> both(size.begin(), size.begin() + n);
   both.insert(both.end(), total.begin(), total.begin() + n);
   context.allreduce_sum(both);
@@ -123,15 +126,15 @@ void add_ranks(std::vector<int64_t>& size, std::vector<int64_t>& total, int n,
 
 }  // namespace
 
-// Quantises one group of columns. The scale of a column is 32767 / max, halved until no sum over
-// any rows can leave int32.
+// Quantise one group of columns. The scale of a column is 32767 / max, halved until no sum over any
+// rows can overflow int32.
 void QuantisedGradients::quantise_part(const float* values, int n_columns, int offset,
                                        int count_lane, std::vector<float>& step,
                                        const Context& context) {
   const QuantiseKernels& kernels = POLYLEAF_SELECT(quantise_kernels);
   const int64_t n_used = sample_.n_used();
   const int64_t n_blocks = Block::count(n_used, kBlock);
-  const std::vector<float> largest = largest_magnitudes(values, n_columns, sample_, context);
+  const std::vector<float> largest = compute_max_magnitudes(values, n_columns, sample_, context);
   const int padded = static_cast<int>(largest.size());
   Scales scales(largest, n_columns);
   std::vector<int64_t> size, total;
@@ -149,19 +152,20 @@ void QuantisedGradients::quantise_part(const float* values, int n_columns, int o
         size[j] += size[t * padded + j];
         total[j] += total[t * padded + j];
       }
-    if (context.is_distributed()) add_ranks(size, total, n_columns, context);
+    if (context.is_distributed()) allreduce_sums(size, total, n_columns, context);
   };
   run();
   if (!scales.fit(size.data(), n_columns, n_used_)) run();
   for (int j = 0; j < n_columns; ++j) {
     totals_[offset + j] = static_cast<int32_t>(total[j]);
-    // The row of largest magnitude has this very product, rounded likewise.
-    largest_[offset + j] = static_cast<int32_t>(std::nearbyint(largest[j] * scales.inverse[j]));
+    // The row of largest magnitude has exactly this product, rounded in the same way.
+    max_magnitudes_[offset + j] =
+        static_cast<int32_t>(std::nearbyint(largest[j] * scales.inverse[j]));
   }
   step = std::move(scales.step);
 }
 
-// Exact: a square is below 2^30, and rows are below 2^31.
+// Exact: a square is below 2^30, and there are fewer than 2^31 rows.
 std::vector<int64_t> sum_squares(const ChannelLayout& layout, const int16_t* channels,
                                  const RowSample& sample, const Context& context) {
   const int K = layout.n_outputs;
@@ -171,8 +175,8 @@ std::vector<int64_t> sum_squares(const ChannelLayout& layout, const int16_t* cha
     const Block block(n, kBlock, task);
     int64_t* own = sums.data() + static_cast<size_t>(thread) * K;
     for (int64_t i = block.begin; i < block.end; ++i) {
-      const int16_t* of_row = channels + sample.row(i) * layout.lanes;
-      for (int k = 0; k < K; ++k) own[k] += int64_t{of_row[k]} * of_row[k];
+      const int16_t* row_channels = channels + sample.row(i) * layout.lanes;
+      for (int k = 0; k < K; ++k) own[k] += int64_t{row_channels[k]} * row_channels[k];
     }
   });
   for (size_t j = K; j < sums.size(); ++j) sums[j % K] += sums[j];
@@ -181,8 +185,8 @@ std::vector<int64_t> sum_squares(const ChannelLayout& layout, const int16_t* cha
   return sums;
 }
 
-// Means of categories vary most along a direction that was found for them: by (sqrt(n - 1) + sqrt(K
-// - 1))^2 variances (Marchenko and Pastur, 1967), where a given direction has K - 1.
+// Means of categories vary most along the direction that is fitted to them: by (sqrt(n - 1) +
+// sqrt(K - 1))^2 variances (Marchenko and Pastur, 1967), where a given direction has K - 1.
 float CategoricalOverfit::expected_gain(int64_t n_categories) const {
   const double rest = static_cast<double>(n_categories - 1), others = std::max(width - 1.0, 0.0);
   return static_cast<float>(kBestCut * (rest + 2.0 * std::sqrt(rest * others)) * variance);

@@ -1,10 +1,8 @@
-// QuantisedGradients: what one row adds to a bin, as small integers
-// (docs/development/arithmetic.md. A row's channels are
+// Quantised gradients and Hessians: small integers that are summed in histograms. One integer is a
+// channel. The channels of a row are
 //   [g_0 .. g_{K-1}] [Hessian: none, 1, K or the lower triangle of K x K, row after row] [1, the
-//   count, if a lane is free], padded to 4, 8 or a multiple of 16.
-// Whoever sums them need not know what they mean.
-//
-// Owns: quantisation and its overflow bound. Must not know: features, splits.
+//   count, if a lane is free],
+// padded to 4, 8 or a multiple of 16.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -18,19 +16,15 @@
 
 namespace polyleaf {
 
-// The scales that columns of derivatives are quantised by (docs/development/arithmetic.md: 32767 /
-// max, halved until no sum over any rows can leave int32.
-//
-// Must not know: where derivatives lie, how they are quantised.
+// Scales of quantised columns: 32767 / max, halved until no sum over any rows can overflow int32.
 
-constexpr float kMinDerivative =
-    1e-28f;  // a column whose largest magnitude is below counts as zero
+constexpr float kMinDerivative = 1e-28f;  // columns whose largest magnitude is below count as zero
 
 struct Scales {
-  std::vector<float> inverse, step;  // of the columns, and zeros behind them
+  std::vector<float> inverse, step;  // of the columns, followed by zeros
 
-  // largest: magnitude of each column over the rows in use, readable as far as the scales are to
-  // be.
+  // largest: magnitude of each column over the rows in use, with as many entries as there are to be
+  // scales.
   Scales(const std::vector<float>& largest, int n_columns)
       : inverse(largest.size(), 0.0f), step(largest.size(), 0.0f) {
     for (int j = 0; j < n_columns; ++j) {
@@ -40,8 +34,8 @@ struct Scales {
     }
   }
 
-  // size: summed magnitudes of the columns quantised by these scales. False where some had to be
-  // made coarser, so that all is to be quantised again.
+  // Check the sums of magnitudes of the columns quantised by these scales. Return false if some
+  // scales had to be made coarser, so that all must be quantised again.
   bool fit(const int64_t* size, int n_columns, int64_t n_used) {
     const int64_t limit = int64_t{INT32_MAX};
     bool fits = true;
@@ -57,7 +51,7 @@ struct Scales {
   }
 };
 
-constexpr int kMaxRegressors = 8;  // of a node, that a fully corrective search can solve for
+constexpr int kMaxRegressors = 8;  // of a node with a fully corrective search
 
 enum class HessianKind { unit = 0, shared = 1, diagonal = 2, full = 3 };
 
@@ -66,8 +60,8 @@ struct ChannelLayout {
   HessianKind hessian = HessianKind::unit;
   int lanes = 4;            // int16 per row, int32 per bin
   int hessian_offset = -1;  // first Hessian lane; -1: none
-  int count_lane = -1;      // -1: counts are kept in an array beside the sums
-  // Linear leaves (linear_gradients.h): products with p regressors z of the node follow the
+  int count_lane = -1;      // -1: counts are in an array of their own
+  // Linear leaves (search/linear_gradients.h): products with p regressors z of the node follow the
   // Hessian: h z_i (p lanes), h z_i z_j (lower triangle), g_k z_i (all outputs of the first
   // regressor first). -1: constant leaves.
   int regressors = -1;
@@ -86,7 +80,7 @@ struct ChannelLayout {
         return packed_size(n_outputs);
     }
   }
-  // Which of the Hessian's lanes is an output's own.
+  // Return the Hessian lane of an output.
   int hessian_index(int output) const {
     switch (hessian) {
       case HessianKind::diagonal:
@@ -101,7 +95,8 @@ struct ChannelLayout {
   int first_product() const { return n_outputs + n_hessian(); }
   int second_moments() const { return first_product() + regressors; }
   int gradient_products() const { return second_moments() + packed_size(regressors); }
-  // Sums of products with a candidate's feature x: g of every output, h x and h x^2, every h z_i.
+  // Return the number of sums of products with a candidate's feature x: g of every output, h x and
+  // h x^2, every h z_i.
   int n_regressor_products() const {
     return n_outputs + 2 * (hessian == HessianKind::diagonal ? n_outputs : 1) + regressors;
   }
@@ -113,24 +108,24 @@ struct ChannelLayout {
 struct QuantiseKernels {
   // largest[j] = max(largest[j], max |values_ij * multiplier_i|) over rows i in [begin, end) of the
   // sample
-  void (*largest)(const float* values, int n_columns, const RowSample& sample, int64_t begin,
-                  int64_t end, float* largest);
+  void (*max_magnitudes)(const float* values, int n_columns, const RowSample& sample, int64_t begin,
+                         int64_t end, float* largest);
   // channels[row][offset + j] = q = rint(values_ij * multiplier_i * inverse_j); size_j += |q|;
   // total_j += q. Lanes after these may be zeroed; count_lane (-1: none) is set to 1 afterwards.
-  // `inverse` has 16 zeros behind it.
+  // `inverse` is followed by 16 zeros.
   void (*quantise)(const float* values, int n_columns, const RowSample& sample, int64_t begin,
                    int64_t end, const float* inverse, int16_t* channels, int lanes, int offset,
                    int count_lane, int64_t* size, int64_t* total);
 };
 POLYLEAF_DECLARE_KERNELS(QuantiseKernels, quantise_kernels)
 
-// Throws std::invalid_argument, in a sentence, where the largest of derivatives is not finite.
+// Throw std::invalid_argument if the largest derivative is not finite.
 void check_finite(float largest);
 
-// Largest |value * multiplier| of every column over the sample; zeros behind them, to a multiple of
-// 16 and 16 more. Throws std::invalid_argument where a value is not finite.
-std::vector<float> largest_magnitudes(const float* values, int n_columns, const RowSample& sample,
-                                      const Context& context);
+// Return the largest |value * multiplier| of every column over the sample, padded with zeros to a
+// multiple of 16 and 16 more. Throws std::invalid_argument if a value is not finite.
+std::vector<float> compute_max_magnitudes(const float* values, int n_columns,
+                                          const RowSample& sample, const Context& context);
 
 class QuantisedGradients {
  public:
@@ -138,7 +133,7 @@ class QuantisedGradients {
   QuantisedGradients(const QuantisedGradients&) = delete;
   QuantisedGradients& operator=(const QuantisedGradients&) = delete;
 
-  // g: (n_all, K); h: (n_all, layout().n_hessian()), unused for unit. May be called again
+  // Quantise g (n_all, K) and h (n_all, layout().n_hessian()), unused for unit. May be called again
   // for the next tree: buffers are reused.
   void quantise(const float* g, const float* h, int n_outputs, HessianKind hessian,
                 const RowSample& sample, const Context& context);
@@ -149,9 +144,9 @@ class QuantisedGradients {
   const int16_t* row(int64_t i) const { return data_.data() + i * layout_.lanes; }
   // Sums over the sample, one per lane.
   const std::vector<int32_t>& totals() const { return totals_; }
-  // Largest magnitude of a row's channel, of every lane; zero past the last.
-  const std::vector<int32_t>& largest() const { return largest_; }
-  // step of every lane as a float32, zero for lanes past the last; 16 zeros follow.
+  // Largest magnitude of each lane; zero after the last.
+  const std::vector<int32_t>& max_magnitudes() const { return max_magnitudes_; }
+  // Step of each lane as float32, zero after the last; 16 zeros follow.
   const float* gradient_step() const { return gradient_step_.data(); }
   const float* hessian_step() const { return hessian_step_.data(); }
 
@@ -167,38 +162,35 @@ class QuantisedGradients {
   std::vector<float> multiplier_;
   Buffer<int16_t> data_;
   std::vector<float> gradient_step_, hessian_step_;
-  std::vector<int32_t> totals_, largest_;
+  std::vector<int32_t> totals_, max_magnitudes_;
 };
 
-// What the best order of many categories gains where they say nothing
-// (docs/development/arithmetic.md: with gradients that were drawn by chance, the more categories a
-// feature has, the more some cut of them explains.
-//
-// Owns: how much that is. Must not know: candidates, nodes.
+// Correction of the gain of categorical splits: with gradients drawn at random, the best split
+// along the sorted categories explains more, the more categories there are.
 
-// Gradients as numbers drawn by chance.
+// Model of the gradients as random numbers.
 struct CategoricalOverfit {
-  double variance = 0;  // for each unit of Hessian
-  double width = 1;     // how many outputs vary; one that varies little counts for little
+  double variance = 0;  // per unit of Hessian
+  double width = 1;     // effective number of outputs, by their variance
 
-  // By how much the best cut of so many categories, in the order of their gradients, raises a
-  // score's sum above that of a cut without a choice.
+  // Return by how much the best split of n sorted categories is expected to raise a score sum above
+  // that of a fixed split.
   float expected_gain(int64_t n_categories) const;
 };
 
-// Of all rows of a tree, those of other ranks among them.
+// Sums over all rows of a tree, on all ranks.
 struct GradientSums {
   const ChannelLayout* layout;
   const int32_t* totals;
   int64_t count;
-  const float* gradient_step;  // of every output
-  const float* hessian_step;   // of every Hessian lane
+  const float* gradient_step;  // of each output
+  const float* hessian_step;   // of each Hessian lane
 };
-// `squares`: of the gradients' channels.
+// `squares`: sums of squares of the gradients' channels.
 CategoricalOverfit estimate_categorical_overfit(const GradientSums& sums,
                                                 const std::vector<int64_t>& squares);
 
-// Those squares over all rows, of which `sample` lie here; channels of row r lie at r * lanes.
+// Return sums of squares over the rows of all ranks; the channels of row r begin at r * lanes.
 std::vector<int64_t> sum_squares(const ChannelLayout& layout, const int16_t* channels,
                                  const RowSample& sample, const Context& context);
 

@@ -13,7 +13,7 @@ namespace {
 constexpr int64_t kRowBlock = 4096;
 constexpr int kFixedPointBits = 30;
 
-// Magnitudes compare as their bits do, and what is not finite is larger than all others.
+// Magnitudes have the order of their bits; infinities and NaN are larger than all others.
 uint32_t largest_bits(const SparseRow& row, float multiplier) {
   uint32_t largest = 0;
   for (int64_t e = 0; e < row.n; ++e) {
@@ -46,12 +46,12 @@ FixedPoint fixed_point(const SparseRows& rows, const RowSample& sample, const Co
     }
   });
   const uint32_t bits = *std::max_element(largest.begin(), largest.end());
-  float of_rank;
-  std::memcpy(&of_rank, &bits, sizeof(of_rank));
-  double of_all = of_rank;
-  context.allreduce_max({&of_all, 1});
-  check_finite(static_cast<float>(of_all));
-  return FixedPoint::above(static_cast<float>(of_all));
+  float rank_max;
+  std::memcpy(&rank_max, &bits, sizeof(rank_max));
+  double global_max = rank_max;
+  context.allreduce_max({&global_max, 1});
+  check_finite(static_cast<float>(global_max));
+  return FixedPoint::above(static_cast<float>(global_max));
 }
 
 std::vector<double> sum_sparse_outputs(const SparseRows& rows, const Context& context) {

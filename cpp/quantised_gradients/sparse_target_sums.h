@@ -1,8 +1,4 @@
-// Exact sums of sparse rows over sets of rows: fixed-point integers, so that no order of work
-// leaves a trace.
-//
-// Owns: the scale, and the scratch that sums very many outputs of which few are touched. Must not
-// know: what sums are for.
+// Exact sums of sparse rows in fixed-point integers, which do not depend on the order of work.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -13,26 +9,24 @@
 
 namespace polyleaf {
 
-// Integers stand for values: trunc(value * scale), of 31 bits; `unit` is worth 1. Both 0 where all
-// values vanish.
+// Fixed-point numbers trunc(value * scale) of 31 bits; an integer 1 stands for `unit`. Both are 0
+// if all values vanish.
 struct FixedPoint {
   float scale = 0;
   double unit = 0;
-  // For values whose magnitudes are at most `largest`.
+  // Return the format for values of magnitude at most `largest`.
   static FixedPoint above(float largest);
   int32_t operator()(float value) const { return static_cast<int32_t>(value * scale); }
 };
 
-// One power of two for all outputs: 2^30 units are the smallest one above every |value *
-// multiplier| of the sample, of all ranks. Throws std::invalid_argument where a value is not
-// finite.
+// Return one power of two for all outputs: 2^30 units are the smallest one above every |value *
+// multiplier| of the sample, on all ranks. Throws std::invalid_argument if a value is not finite.
 FixedPoint fixed_point(const SparseRows& rows, const RowSample& sample, const Context& context);
 
-// Sum of every output over all rows, of all ranks.
+// Return the sum of every output over all rows of all ranks.
 std::vector<double> sum_sparse_outputs(const SparseRows& rows, const Context& context);
 
-// The outputs that have been touched since the last `clear`, whatever their number, in the order of
-// touching.
+// Outputs that were touched since the last `clear`, in the order of touching.
 class TouchedOutputs {
  public:
   void reserve(int64_t n_outputs) { seen_.resize(static_cast<size_t>(n_outputs + 63) / 64, 0); }

@@ -8,14 +8,15 @@
 namespace polyleaf {
 namespace {
 
-constexpr size_t kRoom = size_t{1} << 28;  // bytes of histograms that are sent at once
-constexpr int64_t kSpare = 16;  // vectors may read past the last bin, and begin at multiples of it
+constexpr size_t kMaxBatchBytes = size_t{1} << 28;  // of histograms that are sent at once
+constexpr int64_t kPadding =
+    16;  // vectors may read past the last bin, and begin at multiples of it
 
 int64_t round_up(int64_t n) {
-  return (n + kSpare - 1) / kSpare * kSpare;
+  return (n + kPadding - 1) / kPadding * kPadding;
 }
 
-// Splits as they are sent, one after the other.
+// Serialises splits.
 class Writer {
  public:
   void write(const TileSplit& split) {
@@ -51,7 +52,7 @@ class Writer {
   }
 };
 
-// The same splits, of a rank that has found as many.
+// Deserialises splits of a rank that has sent as many.
 class Reader {
  public:
   explicit Reader(std::span<const std::byte> sent) : rest_(sent) {}
@@ -77,14 +78,14 @@ class Reader {
   }
   bool is_at_end() const { return rest_.empty(); }
 
-  [[noreturn]] static void lost_step() {
+  [[noreturn]] static void throw_out_of_sync() {
     throw std::runtime_error(
-        "Ranks have lost step: they have found splits of different numbers of nodes.");
+        "Ranks are out of sync: they have found splits of different numbers of nodes.");
   }
 
  private:
   void get(void* to, size_t n) {
-    if (rest_.size() < n) lost_step();
+    if (rest_.size() < n) throw_out_of_sync();
     std::memcpy(to, rest_.data(), n);
     rest_ = rest_.subspan(n);
   }
@@ -92,7 +93,7 @@ class Reader {
   void get_all(std::vector<T>& values) {
     int32_t n = 0;
     get(&n, sizeof n);
-    if (n < 0 || rest_.size() < static_cast<size_t>(n) * sizeof(T)) lost_step();
+    if (n < 0 || rest_.size() < static_cast<size_t>(n) * sizeof(T)) throw_out_of_sync();
     values.resize(static_cast<size_t>(n));
     get(values.data(), values.size() * sizeof(T));
   }
@@ -102,14 +103,14 @@ class Reader {
 
 }  // namespace
 
-void SharedTiles::share_out(const Bins& bins, const std::vector<int>& tiles,
-                            const ChannelLayout& layout) {
+void SharedTiles::assign_tiles(const Bins& bins, const std::vector<int>& tiles,
+                               const ChannelLayout& layout) {
   const int64_t n_ranks = context_.communicator->size();
   const auto n_bins = [&](int t) {
     return int64_t{bins.tile(t).n_features} * bins.tile(t).stride();
   };
   lanes_ = layout.lanes;
-  counts_apart_ = layout.count_lane < 0 || layout.linear();
+  has_counts_ = layout.count_lane < 0 || layout.linear();
   int64_t all = 0, before = 0;
   for (int t : tiles) all += n_bins(t);
   owner_.clear();
@@ -119,20 +120,20 @@ void SharedTiles::share_out(const Bins& bins, const std::vector<int>& tiles,
   for (int t : tiles) {
     const int64_t n = n_bins(t);
     const auto rank =
-        static_cast<int>((2 * before + n) * n_ranks / (2 * all));  // where its middle lies
+        static_cast<int>((2 * before + n) * n_ranks / (2 * all));  // rank of its middle bin
     owner_.push_back(rank);
     sums_.push_back(width_[rank]);
-    counts_.push_back(width_[rank] + round_up(n * lanes_ + kSpare));
-    width_[rank] = counts_.back() + (counts_apart_ ? round_up(n) : 0);
+    counts_.push_back(width_[rank] + round_up(n * lanes_ + kPadding));
+    width_[rank] = counts_.back() + (has_counts_ ? round_up(n) : 0);
     before += n;
   }
 }
 
-size_t SharedTiles::at_once() const {
+size_t SharedTiles::get_batch_size() const {
   int64_t ints = 0;
   for (int64_t width : width_) ints += width;
   const size_t bytes = std::max<size_t>(1, static_cast<size_t>(ints) * sizeof(int32_t));
-  return std::max<size_t>(1, kRoom / bytes);
+  return std::max<size_t>(1, kMaxBatchBytes / bytes);
 }
 
 void SharedTiles::start(size_t n_histograms) {
@@ -140,31 +141,32 @@ void SharedTiles::start(size_t n_histograms) {
   for (int64_t width : width_)
     begin_.push_back(begin_.back() + static_cast<int64_t>(n_histograms) * width);
   const auto ints = static_cast<size_t>(begin_.back());
-  std::swap(sent_, room_);
-  if (room_ == nullptr || room_->size() < ints) room_ = std::make_shared<Buffer<int32_t>>(ints);
-  std::memset(room_->data(), 0, sizeof(int32_t) * ints);
+  std::swap(sent_, buffer_);
+  if (buffer_ == nullptr || buffer_->size() < ints)
+    buffer_ = std::make_shared<Buffer<int32_t>>(ints);
+  std::memset(buffer_->data(), 0, sizeof(int32_t) * ints);
 }
 
 TileBins SharedTiles::bins(size_t histogram, int i, const ChannelLayout& layout) {
   const int rank = owner_[i];
-  int32_t* part = room_->data() + begin_[rank] + static_cast<int64_t>(histogram) * width_[rank];
+  int32_t* part = buffer_->data() + begin_[rank] + static_cast<int64_t>(histogram) * width_[rank];
   return {part + sums_[i],
           layout.count_lane < 0 ? reinterpret_cast<uint32_t*>(part + counts_[i]) : nullptr};
 }
 
-void SharedTiles::add_ranks() {
-  context_.communicator->reduce_scatter({room_->data(), static_cast<size_t>(begin_.back())}, begin_,
-                                        room_);
+void SharedTiles::reduce_scatter() {
+  context_.communicator->reduce_scatter({buffer_->data(), static_cast<size_t>(begin_.back())},
+                                        begin_, buffer_);
 }
 
-std::vector<TileSplit> SharedTiles::gather(const std::vector<TileSplit>& found) const {
+std::vector<TileSplit> SharedTiles::allgather(const std::vector<TileSplit>& found) const {
   Writer writer;
   for (const TileSplit& split : found) writer.write(split);
   std::vector<TileSplit> all;
   for (const std::vector<std::byte>& part : context_.communicator->allgather(writer.sent)) {
     Reader reader(part);
     for (size_t i = 0; i < found.size(); ++i) all.push_back(reader.read());
-    if (!reader.is_at_end()) Reader::lost_step();
+    if (!reader.is_at_end()) Reader::throw_out_of_sync();
   }
   return all;
 }

@@ -12,8 +12,7 @@ namespace {
 
 constexpr float kNone = -std::numeric_limits<float>::infinity();
 
-// Sums of the left child of a numeric split, added up again once the best is known: cheaper than
-// keeping every prefix.
+// Sum up the left child of the best numeric split: cheaper than keeping every prefix.
 void add_left(const ScanNode& node, const ScanFeature& feature, TileSplit& split) {
   const int lanes = node.layout->lanes;
   const SumKernels& kernels = POLYLEAF_SELECT(sum_kernels);
@@ -34,7 +33,7 @@ void add_left(const ScanNode& node, const ScanFeature& feature, TileSplit& split
   split.left_count = static_cast<int32_t>(count);
 }
 
-// What the slopes of the winner will be solved from.
+// Keep the products from which the slopes of the best split are solved.
 void keep_products(const ScanNode& node, const ScanFeature& feature, TileSplit& split) {
   const ChannelLayout& layout = *node.layout;
   const int32_t* absent = feature.bin(layout, feature.missing);
@@ -49,17 +48,17 @@ void keep_products(const ScanNode& node, const ScanFeature& feature, TileSplit& 
         .products(node, feature, split.bin, split.left_products.data(), split.products.data());
 }
 
-// One category of a node: a non-empty bin, its place on the line that orders categories.
+// A non-empty category of a node, and its position in the sorted order.
 struct Category {
   int bin;
   int32_t count;
   double position = 0;
 };
 
-// Positions of the categories along the leading direction of their gradient means
-// (docs/development/arithmetic.md; for one output it is the mean itself, the order of Fisher 1958).
-void place_categories(const ScanNode& node, const ScanFeature& feature,
-                      std::vector<Category>& categories) {
+// Compute the positions of the categories along the leading direction of their gradient means (for
+// one output it is the mean itself, the order of Fisher 1958).
+void position_categories(const ScanNode& node, const ScanFeature& feature,
+                         std::vector<Category>& categories) {
   const ChannelLayout& layout = *node.layout;
   const int K = layout.n_outputs;
   const size_t n = categories.size();
@@ -122,7 +121,7 @@ void place_categories(const ScanNode& node, const ScanFeature& feature,
   for (size_t i = 0; i < n; ++i) categories[i].position = dot(i, direction);
 }
 
-// Tries sets of categories; the sums of the best are left in `best`.
+// Scan of sets of categories; the sums of the best set are left in `best`.
 class CategoricalScan {
  public:
   CategoricalScan(const ScanNode& node, const ScanFeature& feature, int feature_id, TileSplit& best)
@@ -143,18 +142,18 @@ class CategoricalScan {
       for (const Category& c : categories_) {
         clear();
         add(c);
-        consider();
+        score_candidate();
       }
       return;
     }
-    chance_ = node_.categorical_overfit.expected_gain(static_cast<int64_t>(categories_.size()));
-    place_categories(node_, feature_, categories_);
+    correction_ = node_.categorical_overfit.expected_gain(static_cast<int64_t>(categories_.size()));
+    position_categories(node_, feature_, categories_);
     std::stable_sort(categories_.begin(), categories_.end(),
                      [](const Category& a, const Category& b) { return a.position < b.position; });
     clear();
     for (size_t i = 0; i + 1 < categories_.size(); ++i) {
       add(categories_[i]);
-      consider();
+      score_candidate();
     }
   }
 
@@ -171,11 +170,11 @@ class CategoricalScan {
     const int code = c.bin == feature_.missing ? kMissingCode : c.bin;
     set_[code >> 6] |= uint64_t{1} << (code & 63);
   }
-  void consider() {
-    const int32_t least = node_.config->min_child_samples;
-    if (count_ < least || node_.count - count_ < least) return;
+  void score_candidate() {
+    const int32_t min_rows = node_.config->min_child_samples;
+    if (count_ < min_rows || node_.count - count_ < min_rows) return;
     const float sum = select_score_kernels(node_).candidate_sum(node_, left_.data(), count_);
-    const float gain = node_.penalised_gain(sum, chance_);
+    const float gain = node_.penalised_gain(sum, correction_);
     if (!(gain > best_.penalised_gain)) return;
     best_.sum = sum;
     best_.penalised_gain = gain;
@@ -195,7 +194,7 @@ class CategoricalScan {
   std::vector<int32_t> left_;
   int32_t count_ = 0;
   CategorySet set_ = {};
-  float chance_ = 0;
+  float correction_ = 0;
 };
 
 }  // namespace
@@ -225,12 +224,12 @@ ScanNode TileSplit::candidate_node(const ScanNode& node, const Bins& bins) const
   return separates_missing ? node.unconstrained() : node.select_feature(feature);
 }
 
-void best_split_of_tile(const Bins& bins, int tile, const TileHistogram& histogram,
-                        const ScanNode& node, const Slots& allowed, ScanScratch& scratch,
-                        TileSplit& best) {
+void find_best_tile_split(const Bins& bins, int tile, const TileHistogram& histogram,
+                          const ScanNode& node, const Slots& allowed, ScanScratch& scratch,
+                          TileSplit& best) {
   const Tile& t = bins.tile(tile);
   const ScoreKernels& scores = select_score_kernels(node);
-  const auto feature_of = [&](int slot) {
+  const auto get_feature = [&](int slot) {
     const int64_t first = static_cast<int64_t>(slot) * t.stride();
     return ScanFeature{
         histogram.rows == nullptr ? histogram.sums + first * node.layout->lanes : nullptr,
@@ -248,7 +247,7 @@ void best_split_of_tile(const Bins& bins, int tile, const TileHistogram& histogr
   for (int s = 0; s < t.n_features; ++s) {
     if (!allowed[s]) continue;
     const int f = t.features[s];
-    const ScanFeature feature = feature_of(s);
+    const ScanFeature feature = get_feature(s);
     const ScanNode split_on = node.select_feature(f);
     if (bins.is_categorical(f)) {
       CategoricalScan(split_on, feature, f, best).run();
@@ -256,12 +255,12 @@ void best_split_of_tile(const Bins& bins, int tile, const TileHistogram& histogr
       continue;
     }
     NumericBest numeric;
-    if (node.factors != nullptr) scratch.floor = kNone;  // the largest sum need not win
+    if (node.factors != nullptr) scratch.best_so_far = kNone;  // the largest sum need not win
     scores.scan_numeric(split_on, feature, scratch, &numeric);
     if (best.update_if_better(numeric, f, split_on.penalised_gain(numeric.sum))) best_slot = s;
   }
   if (best_slot < 0) return;
-  const ScanFeature feature = feature_of(best_slot);
+  const ScanFeature feature = get_feature(best_slot);
   if (best.bin >= 0) {
     best.set = {};
     std::fill(best.left.begin(), best.left.end(), 0);

@@ -1,8 +1,6 @@
-// The best split of one node over the features of one tile. Sums are exact integers; scores are
-// float32 in one fixed order (docs/development/arithmetic.md, so the answer is the same for any
-// thread count and instruction set.
-//
-// Owns: candidates and their order. Must not know: rows, trees, which node comes next.
+// The best split of one node among the features of one tile. Sums are exact integers; scores are
+// float32 in one fixed order, so the result is the same for any number of threads and any
+// instruction set.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -14,7 +12,7 @@
 
 namespace polyleaf {
 
-// What moves sums about, whatever they mean.
+// Kernels that sum bins and rows.
 struct SumKernels {
   // out[lane] += sums[bin][lane] over the first n_bins bins.
   void (*add_bins)(const int32_t* sums, int lanes, int n_bins, int32_t* out);
@@ -26,33 +24,33 @@ struct SumKernels {
 };
 POLYLEAF_DECLARE_KERNELS(SumKernels, sum_kernels)
 
-// The best candidate of a tile. `left` are the exact sums of the left child.
+// The best candidate of a tile, with the exact sums of its left child.
 struct TileSplit {
   float sum = 0;             // -inf: none
-  float penalised_gain = 0;  // what splits on different features compete by
+  float penalised_gain = 0;  // gain by which splits on different features are compared
   int32_t feature = -1;
   int32_t bin = -1;  // -1: categorical
   bool missing_left = false;
-  CategorySet set = {};  // codes as the model sees them (missing is 255)
+  CategorySet set = {};  // codes that go left (missing is 255)
   int32_t left_count = 0;
-  std::vector<int32_t> left;  // lanes
-  // Linear leaves: products of the feature's bin means with sums left and in all (empty where the
-  // feature is no regressor), and the sums over rows where the feature is missing.
+  std::vector<int32_t> left;  // sums, one per lane
+  // Linear leaves: products of the feature's bin means with sums of the left child and of the node
+  // (empty if the feature is no regressor), and the sums over rows where the feature is missing.
   std::vector<double> left_products, products;
   std::vector<int32_t> absent;
   int32_t n_absent = 0;
 
-  // Whether this one is better than that on another feature, or as good and the first.
+  // Return whether this split is better than one on another feature; ties go to the first feature.
   bool comes_before(const TileSplit& other) const {
     return penalised_gain > other.penalised_gain ||
            (penalised_gain == other.penalised_gain && feature < other.feature);
   }
-  // Nothing is found yet.
+  // Reset to no split.
   void reset(const ScanNode& node);
-  // Whether a feature's best, penalised_gain so, is better; its sums follow once the best of all is
-  // known. Features come in ascending order: ties keep the first.
+  // Update with the best split of a feature, if it is better. Its sums are computed once the best
+  // feature is known. Features come in ascending order: ties keep the first.
   bool update_if_better(const NumericBest& found, int split_feature, float gain);
-  // Missing values, of which the node has none.
+  // Set the direction of missing values where the node has none.
   void send_missing_to_larger_child(const ScanNode& node);
   // Return the node with the constraints that hold for this split. A split that separates missing
   // values from all others is unconstrained.
@@ -60,7 +58,7 @@ struct TileSplit {
 };
 
 // Histogram of a tile: sums [slot][bin][lane], counts [slot][bin] or nullptr, touched [slot][4] or
-// nullptr. Or, where `rows` is set, the rows by bin of each slot, and counts.
+// nullptr. If `rows` is set: the rows by bin of each slot, and counts.
 struct TileHistogram {
   const int32_t* sums;
   const uint32_t* counts;
@@ -68,9 +66,9 @@ struct TileHistogram {
   const RowsByBin* rows = nullptr;
 };
 
-// allowed: slots that may be used.
-void best_split_of_tile(const Bins& bins, int tile, const TileHistogram& histogram,
-                        const ScanNode& node, const Slots& allowed, ScanScratch& scratch,
-                        TileSplit& best);
+// Find the best split of a tile. allowed: flags of the slots that may be used.
+void find_best_tile_split(const Bins& bins, int tile, const TileHistogram& histogram,
+                          const ScanNode& node, const Slots& allowed, ScanScratch& scratch,
+                          TileSplit& best);
 
 }  // namespace polyleaf

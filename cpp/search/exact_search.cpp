@@ -11,41 +11,42 @@ namespace polyleaf {
 ExactSearch::ExactSearch(const Bins& bins, const Context& context)
     : SparseTargetSearch(bins, context), scratch_(static_cast<size_t>(context_.n_threads)) {}
 
-void ExactSearch::start(const TreeContext& scope, const SearchNode&) {
-  begin(scope);
-  number_of_.resize(std::max(number_of_.size(), static_cast<size_t>(gradients_->n_outputs())), 0);
+void ExactSearch::start(const TreeContext& tree, const SearchNode&) {
+  begin(tree);
+  output_index_.resize(std::max(output_index_.size(), static_cast<size_t>(gradients_->n_outputs())),
+                       0);
 }
 
 void ExactSearch::evaluate(const std::vector<SearchNode>& nodes, bool,
-                           std::vector<SplitInfo>& choices) {
-  choices.assign(nodes.size(), SplitInfo());
+                           std::vector<SplitInfo>& splits_out) {
+  splits_out.assign(nodes.size(), SplitInfo());
   for (size_t i = 0; i < nodes.size(); ++i) {
     const SearchNode& node = nodes[i];
-    if (!scope_->can_split(node)) continue;
-    const std::vector<uint8_t> allowed = scope_->get_allowed_features(node);
+    if (!tree_->can_split(node)) continue;
+    const std::vector<uint8_t> allowed = tree_->get_allowed_features(node);
     gather(node, allowed);
     Lists<Best> found(1, std::vector<Best>(static_cast<size_t>(bins_.n_features())));
     parallel_for(context_, bins_.n_features(), [&](int64_t f, int thread) {
       const int feature = static_cast<int>(f);
-      if (allowed[f] && is_own(feature)) found[0][f] = scan(node, feature, scratch_[thread]);
+      if (allowed[f] && owns_feature(feature)) found[0][f] = scan(node, feature, scratch_[thread]);
     });
     allgather_lists(context_, found);
     Best best;
     for (Best& b : found[0]) {
       if (b.feature >= 0)
-        b.penalised_gain = scope_->config().penalised_gain(b.feature, b.sum, entries_.worth);
+        b.penalised_gain = tree_->config().penalised_gain(b.feature, b.sum, entries_.gain);
       if (b.is_better(best)) best = b;
     }
     double gain = 0;
-    if (best.feature < 0 || !admits(best.sum, entries_.worth, gain)) continue;
-    choices[i] = {gain, best.feature, best.bin, best.missing_left, {}, best.n_left};
-    note_choice(node.id, static_cast<double>(best.left_hessian) * hessian_unit());
+    if (best.feature < 0 || !is_admissible(best.sum, entries_.gain, gain)) continue;
+    splits_out[i] = {gain, best.feature, best.bin, best.missing_left, {}, best.n_left};
+    record_choice(node.id, static_cast<double>(best.left_hessian) * hessian_unit());
   }
 }
 
 void ExactSearch::gather(const SearchNode& node, const std::vector<uint8_t>& allowed) {
   const int64_t n = node.rows.size();
-  const uint32_t* ids = scope_->partition().ids(node.rows);
+  const uint32_t* ids = tree_->partition().ids(node.rows);
   clear_entries();
   for (int64_t i = 0; i < n; ++i) {
     const int64_t id = ids != nullptr ? ids[i] : node.rows.begin + i;
@@ -54,20 +55,20 @@ void ExactSearch::gather(const SearchNode& node, const std::vector<uint8_t>& all
     for (int64_t e = 0; e < row.n; ++e) add_entry(row.outputs[e], fixed_(row.values[e] * m));
     end_row(row_hessian(id));
   }
-  if (context_.is_distributed()) hear_ranks(node, allowed);
+  if (context_.is_distributed()) allgather_entries(node, allowed);
   Entries& entries = entries_;
   largest_.start(leaf_k_);
   for (int64_t total : entries.totals) largest_.offer(std::abs(total));
-  entries.worth = worth(largest_, entries.total_hessian);
+  entries.gain = gain(largest_, entries.total_hessian);
 }
 
-// The entries of all ranks' rows, in place of those of this rank's, and the rows' codes of the
-// features that are this rank's.
-void ExactSearch::hear_ranks(const SearchNode& node, const std::vector<uint8_t>& allowed) {
+// Replace the entries of this rank's rows by those of all ranks' rows, and exchange the codes of
+// features.
+void ExactSearch::allgather_entries(const SearchNode& node, const std::vector<uint8_t>& allowed) {
   Lists<int32_t> entries(3);
   for (size_t i = 0; i + 1 < entries_.begin.size(); ++i)
     entries[0].push_back(static_cast<int32_t>(entries_.begin[i + 1] - entries_.begin[i]));
-  for (const int32_t number : entries_.number) entries[1].push_back(met_[number]);
+  for (const int32_t index : entries_.index) entries[1].push_back(outputs_[index]);
   entries[2] = entries_.value;
   allgather_lists(context_, entries);
   Lists<int64_t> hessian = {entries_.hessian};
@@ -84,42 +85,42 @@ void ExactSearch::hear_ranks(const SearchNode& node, const std::vector<uint8_t>&
   std::vector<Lists<uint8_t>> codes(n_ranks, Lists<uint8_t>(static_cast<size_t>(n_features)));
   for (int f = 0; f < n_features; ++f) {
     if (!allowed[f]) continue;
-    std::vector<uint8_t>& of_feature = codes[f % n_ranks][f];
-    of_feature.resize(static_cast<size_t>(node.rows.size()));
-    scope_->partition().codes(node.rows, f, of_feature.data());
+    std::vector<uint8_t>& feature_codes = codes[f % n_ranks][f];
+    feature_codes.resize(static_cast<size_t>(node.rows.size()));
+    tree_->partition().codes(node.rows, f, feature_codes.data());
   }
   codes_ = alltoall_lists(context_, codes);
 }
 
 void ExactSearch::clear_entries() {
-  for (int32_t output : met_) number_of_[output] = 0;
-  met_.clear();
+  for (int32_t output : outputs_) output_index_[output] = 0;
+  outputs_.clear();
   entries_.begin.assign(1, 0);
-  entries_.number.clear();
+  entries_.index.clear();
   entries_.value.clear();
   entries_.hessian.clear();
   entries_.totals.clear();
   entries_.total_hessian = 0;
 }
 
-double ExactSearch::worth(Largest& magnitudes, int64_t hessian) const {
-  return worth_of_largest(magnitudes, fixed_.unit, static_cast<double>(hessian) * hessian_unit(),
-                          step_);
+double ExactSearch::gain(LargestMagnitudes& magnitudes, int64_t hessian) const {
+  return sum_largest_gains(magnitudes, fixed_.unit, static_cast<double>(hessian) * hessian_unit(),
+                           step_);
 }
 
-const uint8_t* ExactSearch::codes_of(const SearchNode& node, int feature, Scratch& s) const {
+const uint8_t* ExactSearch::get_codes(const SearchNode& node, int feature, Scratch& s) const {
   if (context_.is_distributed()) return codes_[feature].data();
   s.codes.resize(static_cast<size_t>(node.rows.size()));
-  scope_->partition().codes(node.rows, feature, s.codes.data());
+  tree_->partition().codes(node.rows, feature, s.codes.data());
   return s.codes.data();
 }
 
 ExactSearch::Best ExactSearch::scan(const SearchNode& node, int feature, Scratch& s) const {
   const Entries& entries = entries_;
-  const SplitConfig& limits = scope_->config().split;
+  const SplitConfig& limits = tree_->config().split;
   const int64_t n = node.count;
-  const uint8_t* codes = codes_of(node, feature, s);
-  // Rows in order of their bins; those without a value come last.
+  const uint8_t* codes = get_codes(node, feature, s);
+  // Rows in the order of their bins; missing values come last.
   int64_t start[257] = {};
   for (int64_t i = 0; i < n; ++i) ++start[codes[i] + 1];
   for (int b = 0; b < 256; ++b) start[b + 1] += start[b];
@@ -132,8 +133,8 @@ ExactSearch::Best ExactSearch::scan(const SearchNode& node, int feature, Scratch
                 n_present = n - n_missing;
   const int64_t stride =
       std::max<int64_t>(1, static_cast<int64_t>(threshold_step_ * static_cast<double>(node.count)));
-  const int64_t least = std::max(1, limits.min_child_samples);
-  const double least_hessian = limits.min_child_weight;
+  const int64_t min_rows = std::max(1, limits.min_child_samples);
+  const double min_hessian = limits.min_child_weight;
   const size_t m = entries.totals.size();
 
   Best best;
@@ -145,7 +146,7 @@ ExactSearch::Best ExactSearch::scan(const SearchNode& node, int feature, Scratch
       for (int64_t i = start[b]; i < start[b + 1]; ++i) {
         const int64_t row = s.order[i];
         for (int64_t e = entries.begin[row]; e < entries.begin[row + 1]; ++e)
-          s.sums[entries.number[e]] += entries.value[e];
+          s.sums[entries.index[e]] += entries.value[e];
         hessian += entries.hessian[row];
       }
       n_left += start[b + 1] - start[b];
@@ -159,8 +160,8 @@ ExactSearch::Best ExactSearch::scan(const SearchNode& node, int feature, Scratch
       const double left_hessian = static_cast<double>(hessian) * hessian_unit();
       const double right_hessian =
           static_cast<double>(entries.total_hessian - hessian) * hessian_unit();
-      if (n_left < least || node.count - n_left < least || left_hessian < least_hessian ||
-          right_hessian < least_hessian)
+      if (n_left < min_rows || node.count - n_left < min_rows || left_hessian < min_hessian ||
+          right_hessian < min_hessian)
         continue;
       s.left.start(leaf_k_);
       s.right.start(leaf_k_);
@@ -168,12 +169,12 @@ ExactSearch::Best ExactSearch::scan(const SearchNode& node, int feature, Scratch
         s.left.offer(std::abs(s.sums[j]));
         s.right.offer(std::abs(entries.totals[j] - s.sums[j]));
       }
-      const double sum = worth(s.left, hessian) + worth(s.right, entries.total_hessian - hessian);
+      const double sum = gain(s.left, hessian) + gain(s.right, entries.total_hessian - hessian);
       if (best.feature >= 0 && (sum < best.sum || (sum == best.sum && best.bin <= b))) continue;
       best = {sum, feature, b, missing_left, n_left, hessian};
     }
   }
-  // Where nothing was missing in this node, missing values follow the larger child.
+  // Missing values follow the larger child if the node has none.
   if (best.feature >= 0 && n_missing == 0)
     best.missing_left = best.n_left >= node.count - best.n_left;
   return best;

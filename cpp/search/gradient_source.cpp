@@ -8,7 +8,7 @@
 namespace polyleaf {
 namespace {
 
-constexpr int64_t kGatherBlock = 2048;  // rows whose channels one task gathers
+constexpr int64_t kBlockRows = 2048;  // rows per task
 
 }  // namespace
 
@@ -18,14 +18,14 @@ CategoricalOverfit FixedGradients::categorical_overfit() const {
                                       sum_squares(layout(), channels_->row(0), sample(), context_));
 }
 
-// Gathered once, then read once per tile.
+// Gather the channels once; they are read once per tile.
 void FixedGradients::fill(std::vector<Request>& requests) {
   const int lanes = layout().lanes;
-  struct Piece {
+  struct RowBlock {
     const uint32_t* ids;
     int64_t n, to;
   };
-  std::vector<Piece> pieces;
+  std::vector<RowBlock> blocks;
   std::vector<int64_t> start(requests.size(), -1);
   int64_t total = 0;
   for (size_t j = 0; j < requests.size(); ++j) {
@@ -36,18 +36,18 @@ void FixedGradients::fill(std::vector<Request>& requests) {
       continue;
     }
     start[j] = total;
-    for (int64_t b = 0; b < rows.size(); b += kGatherBlock) {
-      const int64_t n = std::min(kGatherBlock, rows.size() - b);
-      pieces.push_back({ids + b, n, total});
+    for (int64_t b = 0; b < rows.size(); b += kBlockRows) {
+      const int64_t n = std::min(kBlockRows, rows.size() - b);
+      blocks.push_back({ids + b, n, total});
       total += n;
     }
   }
   gathered_.reserve(static_cast<size_t>(total) * lanes + 64);
   const HistogramKernels& kernels = POLYLEAF_SELECT(histogram_kernels);
-  parallel_for(context_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
-    const Piece& piece = pieces[task];
-    kernels.gather(channels_->row(0), piece.ids, piece.n, lanes,
-                   gathered_.data() + piece.to * lanes);
+  parallel_for(context_, static_cast<int64_t>(blocks.size()), [&](int64_t task, int) {
+    const RowBlock& block = blocks[task];
+    kernels.gather(channels_->row(0), block.ids, block.n, lanes,
+                   gathered_.data() + block.to * lanes);
   });
   for (size_t j = 0; j < requests.size(); ++j)
     if (start[j] >= 0) requests[j].channels = gathered_.data() + start[j] * lanes;

@@ -8,15 +8,15 @@
 namespace polyleaf {
 namespace {
 
-size_t bins_of(const Tile& tile) {
+size_t count_bins(const Tile& tile) {
   return static_cast<size_t>(tile.n_features) * tile.stride();
 }
 
 }  // namespace
 
 void TileBins::clear(const Tile& tile, int lanes) const {
-  std::memset(sums, 0, sizeof(int32_t) * bins_of(tile) * lanes);
-  if (counts != nullptr) std::memset(counts, 0, sizeof(uint32_t) * bins_of(tile));
+  std::memset(sums, 0, sizeof(int32_t) * count_bins(tile) * lanes);
+  if (counts != nullptr) std::memset(counts, 0, sizeof(uint32_t) * count_bins(tile));
 }
 
 void TileBins::clear_touched(const Tile& tile, const uint64_t* words, int64_t n, int lanes) const {
@@ -31,7 +31,7 @@ void TileBins::clear_touched(const Tile& tile, const uint64_t* words, int64_t n,
 
 void TileBins::subtract(const TileBins& other, const Tile& tile, int lanes) const {
   const HistogramKernels& kernels = POLYLEAF_SELECT(histogram_kernels);
-  const auto n = static_cast<int64_t>(bins_of(tile));
+  const auto n = static_cast<int64_t>(count_bins(tile));
   kernels.subtract(sums, other.sums, n * lanes);
   if (counts != nullptr)
     kernels.subtract(reinterpret_cast<int32_t*>(counts),
@@ -39,24 +39,24 @@ void TileBins::subtract(const TileBins& other, const Tile& tile, int lanes) cons
 }
 
 void TileBins::copy(const TileBins& other, const Tile& tile, int lanes) const {
-  std::memcpy(sums, other.sums, sizeof(int32_t) * bins_of(tile) * lanes);
-  if (counts != nullptr) std::memcpy(counts, other.counts, sizeof(uint32_t) * bins_of(tile));
+  std::memcpy(sums, other.sums, sizeof(int32_t) * count_bins(tile) * lanes);
+  if (counts != nullptr) std::memcpy(counts, other.counts, sizeof(uint32_t) * count_bins(tile));
 }
 
 void HistogramPool::lay_out(const Bins& bins, const ChannelLayout& layout) {
   slots_.clear();
   sums_.assign(bins.n_tiles(), 0);
   counts_.assign(bins.n_tiles(), 0);
-  counts_apart_ = layout.count_lane < 0;
-  ints_ = n_bins_ = most_bins_ = 0;
+  has_counts_ = layout.count_lane < 0;
+  ints_ = n_bins_ = max_bins_ = 0;
   for (int t = 0; t < bins.n_tiles(); ++t) {
-    const size_t n_bins = bins_of(bins.tile(t));
-    most_bins_ = std::max(most_bins_, n_bins);
+    const size_t n_bins = count_bins(bins.tile(t));
+    max_bins_ = std::max(max_bins_, n_bins);
     n_bins_ += n_bins;
     sums_[t] = ints_;
     ints_ += n_bins * layout.lanes + 16;  // 16: vectors may read past the last bin
     counts_[t] = ints_;
-    if (counts_apart_) ints_ += n_bins;
+    if (has_counts_) ints_ += n_bins;
     ints_ = (ints_ + 15) / 16 * 16;
   }
 }
@@ -67,7 +67,7 @@ void HistogramPool::start(size_t budget) {
   for (size_t i = 0; i < slots_.size(); ++i) free_.push_back(static_cast<int>(i));
 }
 
-int HistogramPool::take() {
+int HistogramPool::acquire() {
   if (free_.empty()) {
     if ((slots_.size() + 1) * Buffer<int32_t>::allocated_bytes(ints_) > budget_) return -1;
     slots_.emplace_back(ints_);
@@ -80,8 +80,7 @@ int HistogramPool::take() {
 
 TileBins HistogramPool::tile(int slot, int t) {
   int32_t* ints = slots_[slot].data();
-  return {ints + sums_[t],
-          counts_apart_ ? reinterpret_cast<uint32_t*>(ints + counts_[t]) : nullptr};
+  return {ints + sums_[t], has_counts_ ? reinterpret_cast<uint32_t*>(ints + counts_[t]) : nullptr};
 }
 
 }  // namespace polyleaf

@@ -1,8 +1,5 @@
-// Histograms of whole nodes, kept for their children: one slot each, within a budget of memory,
-// reused over trees.
-//
-// Owns: how a histogram lies in memory, and which slots are free. Must not know: nodes, what a
-// channel means.
+// Histograms of whole nodes, kept for their children: one slot each, within a memory budget, reused
+// over trees.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -14,13 +11,13 @@
 
 namespace polyleaf {
 
-// The bins of one tile, wherever they lie.
+// The bins of one tile.
 struct TileBins {
   int32_t* sums;     // [slot][bin][lane]
   uint32_t* counts;  // [slot][bin]; nullptr: a lane holds them
 
   void clear(const Tile& tile, int lanes) const;
-  // The bins that a few rows name.
+  // Clear the bins that a few rows touch.
   void clear_touched(const Tile& tile, const uint64_t* words, int64_t n, int lanes) const;
   void subtract(const TileBins& other, const Tile& tile, int lanes) const;
   void copy(const TileBins& other, const Tile& tile, int lanes) const;
@@ -28,27 +25,27 @@ struct TileBins {
 
 class HistogramPool {
  public:
-  // Histograms of channels of this layout, from now on; those of another are lost.
+  // Lay out histograms; those of another layout are dropped.
   void lay_out(const Bins& bins, const ChannelLayout& layout);
-  // A new tree: nothing is kept. budget: bytes.
+  // Start a tree: nothing is kept. budget: bytes.
   void start(size_t budget);
 
-  // A slot, whose bins hold anything; -1: the budget is spent.
-  int take();
-  void give_back(int slot) { free_.push_back(slot); }
+  // Return a slot with undefined contents; -1: the budget is used up.
+  int acquire();
+  void release(int slot) { free_.push_back(slot); }
   TileBins tile(int slot, int t);
 
-  // Bins of all tiles, and of the largest.
+  // Number of bins of all tiles, and of the largest tile.
   size_t n_bins() const { return n_bins_; }
-  size_t most_bins() const { return most_bins_; }
+  size_t max_bins() const { return max_bins_; }
 
  private:
   std::vector<Buffer<int32_t>> slots_;
   std::vector<int> free_;
-  size_t budget_ = 0, n_bins_ = 0, most_bins_ = 0;
+  size_t budget_ = 0, n_bins_ = 0, max_bins_ = 0;
   size_t ints_ = 0;                    // of one histogram
-  bool counts_apart_ = false;          // from the sums
-  std::vector<size_t> sums_, counts_;  // where those of a tile start in it
+  bool has_counts_ = false;            // from the sums
+  std::vector<size_t> sums_, counts_;  // offsets of each tile
 };
 
 }  // namespace polyleaf

@@ -12,7 +12,7 @@
 namespace polyleaf {
 namespace {
 
-constexpr int64_t kRowBlock = 8192;  // rows one task reads
+constexpr int64_t kRowBlock = 8192;  // rows per task
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 }  // namespace
@@ -29,9 +29,9 @@ void LinearGradients::use(const float* g, const float* h, int n_outputs, Hessian
     sample_rows_.assign(sample.rows, sample.rows + sample.n_rows);
     sample_.rows = non_null_data(sample_rows_.data(), sample_rows_.size());
   }
-  sample_.multiplier = nullptr;  // it is in the copies
+  sample_.multiplier = nullptr;  // the copies include it
   layouts_.clear();
-  for (int p = 0; p <= (config.full ? config.max_regressors : narrow() ? 1 : 0); ++p)
+  for (int p = 0; p <= (config.full ? config.max_regressors : is_narrow() ? 1 : 0); ++p)
     layouts_.push_back(ChannelLayout::make(n_outputs, hessian, p));
   stride_ = n_derivatives() <= 4 ? 4 : (n_derivatives() + 7) / 8 * 8;
   rows_.reserve(static_cast<size_t>(sample.n_all) * stride_ + 16);
@@ -45,7 +45,7 @@ void LinearGradients::use(const float* g, const float* h, int n_outputs, Hessian
       for (int k = 0; k < n_outputs; ++k) row[k] = g[i * n_outputs + k] * m;
       for (int j = 0; j < n_hessian(); ++j) row[n_outputs + j] = h[i * n_hessian() + j] * m;
       for (int j = n_derivatives(); j < stride_; ++j) row[j] = 0;
-      if (narrow()) {
+      if (is_narrow()) {
         if (n_hessian() == 0) row[1] = 1;
         row[2] = 0;
         row[3] = 1;
@@ -57,8 +57,8 @@ void LinearGradients::use(const float* g, const float* h, int n_outputs, Hessian
   if (!finite) check_finite(kInfinity);
 }
 
-void LinearGradients::start(const TreeContext& scope, const SearchNode& root) {
-  scope_ = &scope;
+void LinearGradients::start(const TreeContext& tree, const SearchNode& root) {
+  tree_ = &tree;
   root_ = root;
   nodes_.clear();
   nodes_.add().start();
@@ -105,7 +105,7 @@ void LinearGradients::fill(std::vector<Request>& requests) {
   }
   columns_.reserve(n_floats + 64);
   channels_.reserve(n_integers + 64);
-  cut_into_pieces();
+  make_blocks();
   read_rows();
   quantise();
   for (size_t i = 0; i < requests.size(); ++i) {
@@ -114,48 +114,49 @@ void LinearGradients::fill(std::vector<Request>& requests) {
   }
 }
 
-void LinearGradients::cut_into_pieces() {
-  pieces_.clear();
+void LinearGradients::make_blocks() {
+  blocks_.clear();
   for (size_t i = 0; i < batch_.size(); ++i) {
     const int64_t rows = batch_[i].request->rows.size();
     for (int64_t b = 0; b < rows; b += kRowBlock) {
-      Piece& piece = pieces_.add();
-      piece.of = i;
-      piece.begin = b;
-      piece.n = std::min(kRowBlock, rows - b);
+      RowBlock& block = blocks_.add();
+      block.of = i;
+      block.begin = b;
+      block.n = std::min(kRowBlock, rows - b);
     }
   }
 }
 
-// Derivatives and regressors of the nodes' rows next to each other, and their largest magnitudes.
+// Copy derivatives and regressors of the nodes' rows, contiguous, and find their largest
+// magnitudes.
 void LinearGradients::read_rows() {
   const auto clear = [&](auto& of, int p) {
     of.largest.assign(stride_, 0.0f);
     of.range.clear();
     for (int j = 0; j < p; ++j) of.range.insert(of.range.end(), {kInfinity, -kInfinity});
   };
-  parallel_for(context_, static_cast<int64_t>(pieces_.size()), [&](int64_t task, int) {
-    Piece& piece = pieces_[task];
-    const Columns& c = batch_[piece.of];
-    clear(piece, c.p);
-    read_block(c, piece.begin, piece.n, piece.largest.data(), piece.range.data());
+  parallel_for(context_, static_cast<int64_t>(blocks_.size()), [&](int64_t task, int) {
+    RowBlock& block = blocks_[task];
+    const Columns& c = batch_[block.of];
+    clear(block, c.p);
+    read_block(c, block.begin, block.n, block.largest.data(), block.range.data());
   });
   for (size_t i = 0; i < batch_.size(); ++i) clear(batch_[i], batch_[i].p);
-  for (size_t i = 0; i < pieces_.size(); ++i) {
-    const Piece& piece = pieces_[i];
-    Columns& c = batch_[piece.of];
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    const RowBlock& block = blocks_[i];
+    Columns& c = batch_[block.of];
     for (size_t j = 0; j < c.largest.size(); ++j)
-      c.largest[j] = std::max(c.largest[j], piece.largest[j]);
+      c.largest[j] = std::max(c.largest[j], block.largest[j]);
     for (size_t j = 0; j < c.range.size(); j += 2) {
-      c.range[j] = std::min(c.range[j], piece.range[j]);
-      c.range[j + 1] = std::max(c.range[j + 1], piece.range[j + 1]);
+      c.range[j] = std::min(c.range[j], block.range[j]);
+      c.range[j + 1] = std::max(c.range[j + 1], block.range[j + 1]);
     }
   }
-  hear_ranges();
+  allreduce_ranges();
 }
 
-// Of the rows of all ranks.
-void LinearGradients::hear_ranges() {
+// Reduce over all ranks.
+void LinearGradients::allreduce_ranges() {
   if (!context_.is_distributed()) return;
   std::vector<double> largest;
   for (size_t i = 0; i < batch_.size(); ++i) {
@@ -167,7 +168,7 @@ void LinearGradients::hear_ranges() {
   context_.allreduce_max(largest);
   const double* next = largest.data();
   for (size_t i = 0; i < batch_.size(); ++i) {
-    for (float& of_derivative : batch_[i].largest) of_derivative = static_cast<float>(*next++);
+    for (float& magnitude : batch_[i].largest) magnitude = static_cast<float>(*next++);
     for (size_t j = 0; j < batch_[i].range.size(); ++j, ++next)
       batch_[i].range[j] = static_cast<float>(j % 2 == 0 ? -*next : *next);
   }
@@ -176,12 +177,12 @@ void LinearGradients::hear_ranges() {
 void LinearGradients::read_block(const Columns& c, int64_t begin, int64_t n, float* largest,
                                  float* range) {
   if (config_.full) return read_columns(c, begin, n, largest, range);
-  return narrow() ? read_narrow(c, begin, n, largest, range) : read_many(c, begin, n, largest);
+  return is_narrow() ? read_narrow(c, begin, n, largest, range) : read_many(c, begin, n, largest);
 }
 
 void LinearGradients::read_narrow(const Columns& c, int64_t begin, int64_t n, float* largest,
                                   float* range) {
-  const HostRowPartitioner& partition = scope_->partition();
+  const HostRowPartitioner& partition = tree_->partition();
   const Bins& bins = partition.bins();
   const RowRange& rows = c.request->rows;
   const uint32_t* ids = partition.ids(rows);
@@ -203,7 +204,7 @@ void LinearGradients::read_narrow(const Columns& c, int64_t begin, int64_t n, fl
 }
 
 void LinearGradients::read_many(const Columns& c, int64_t begin, int64_t n, float* largest) {
-  const HostRowPartitioner& partition = scope_->partition();
+  const HostRowPartitioner& partition = tree_->partition();
   const Bins& bins = partition.bins();
   const RowRange& rows = c.request->rows;
   const uint32_t* ids = partition.ids(rows);
@@ -229,7 +230,7 @@ void LinearGradients::read_many(const Columns& c, int64_t begin, int64_t n, floa
 void LinearGradients::read_columns(const Columns& c, int64_t begin, int64_t n, float* largest,
                                    float* range) {
   const LinearGradientKernels& kernels = POLYLEAF_SELECT(linear_gradient_kernels);
-  const HostRowPartitioner& partition = scope_->partition();
+  const HostRowPartitioner& partition = tree_->partition();
   const Bins& bins = partition.bins();
   const RowRange& rows = c.request->rows;
   const uint32_t* ids = partition.ids(rows);
@@ -250,7 +251,8 @@ void LinearGradients::read_columns(const Columns& c, int64_t begin, int64_t n, f
   }
 }
 
-// Scales of a node's channels: a product's from those of its factors, so that no sum leaves int32.
+// Set the scales of a node's channels: a product's from those of its factors, so that no sum
+// overflows int32.
 void LinearGradients::set_scales(Columns& c) {
   Node& node = *c.node;
   const ChannelLayout& layout = *node.layout;
@@ -258,7 +260,7 @@ void LinearGradients::set_scales(Columns& c) {
   float z[kMaxRegressors];
   for (int j = 0; j < c.p; ++j) {
     float* range = c.range.data() + 2 * j;
-    if (range[0] > range[1]) range[0] = range[1] = 0;  // missing throughout
+    if (range[0] > range[1]) range[0] = range[1] = 0;  // all missing
     const float middle = 0.5f * (range[0] + range[1]);
     z[j] = std::max(std::fabs(range[0] - middle), std::fabs(range[1] - middle));
     range[0] = middle;
@@ -299,7 +301,7 @@ void LinearGradients::set_scales(Columns& c) {
   for (int32_t f : node.regressors) scan.joins[f] = !config_.full;
 }
 
-// What the lanes of a node of p regressors are products of: columns of `Columns`.
+// Return the products of columns of each lane of a node with p regressors.
 std::vector<LaneProduct> LinearGradients::lane_products(int p) const {
   const int K = n_outputs_, h = K, z = n_derivatives();
   const bool unit = n_hessian() == 0;
@@ -315,13 +317,13 @@ std::vector<LaneProduct> LinearGradients::lane_products(int p) const {
   return lanes;
 }
 
-// Rows [begin, begin + n) of a request as integers.
+// Quantise rows [begin, begin + n) of a request.
 void LinearGradients::fill_channels(const Columns& c, int64_t begin, int64_t n, int64_t* totals) {
   const LinearGradientKernels& kernels = POLYLEAF_SELECT(linear_gradient_kernels);
   const ChannelLayout& layout = *c.node->layout;
   int16_t* out = channels_.data() + c.channels + begin * layout.lanes;
   float* rows = columns_.data() + c.at + begin * stride_;
-  if (narrow())
+  if (is_narrow())
     return kernels.quantise_narrow(rows, n, c.p, n_hessian() == 0, c.p > 0 ? c.range[0] : 0.0f,
                                    c.inverse.data(), out, totals);
   if (!config_.full)
@@ -343,25 +345,25 @@ void LinearGradients::quantise() {
     set_scales(batch_[i]);
     batch_[i].totals.assign(batch_[i].node->layout->lanes + 16, 0);
   }
-  parallel_for(context_, static_cast<int64_t>(pieces_.size()), [&](int64_t task, int) {
-    Piece& piece = pieces_[task];
-    const Columns& c = batch_[piece.of];
-    piece.totals.assign(c.node->layout->lanes, 0);
-    fill_channels(c, piece.begin, piece.n, piece.totals.data());
+  parallel_for(context_, static_cast<int64_t>(blocks_.size()), [&](int64_t task, int) {
+    RowBlock& block = blocks_[task];
+    const Columns& c = batch_[block.of];
+    block.totals.assign(c.node->layout->lanes, 0);
+    fill_channels(c, block.begin, block.n, block.totals.data());
   });
-  for (size_t i = 0; i < pieces_.size(); ++i) {
-    const Piece& piece = pieces_[i];
-    for (size_t j = 0; j < piece.totals.size(); ++j) batch_[piece.of].totals[j] += piece.totals[j];
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    const RowBlock& block = blocks_[i];
+    for (size_t j = 0; j < block.totals.size(); ++j) batch_[block.of].totals[j] += block.totals[j];
   }
-  hear_totals();
+  allreduce_totals();
   for (size_t i = 0; i < batch_.size(); ++i) {
     const int count_lane = batch_[i].node->layout->count_lane;
     if (count_lane >= 0) batch_[i].totals[count_lane] = batch_[i].request->count;
   }
 }
 
-// Of the rows of all ranks.
-void LinearGradients::hear_totals() {
+// Sum over all ranks.
+void LinearGradients::allreduce_totals() {
   if (!context_.is_distributed()) return;
   std::vector<int64_t> sums;
   for (size_t i = 0; i < batch_.size(); ++i)
@@ -372,7 +374,7 @@ void LinearGradients::hear_totals() {
     for (int64_t& total : batch_[i].totals) total = *next++;
 }
 
-// What a side of the split is solved from.
+// Set the sums of one side of the split.
 void LinearGradients::set_side(int side, const TileSplit& split, const ScanNode& node) {
   const ChannelLayout& layout = *node.layout;
   Side& s = sides_[side];
@@ -413,12 +415,12 @@ void LinearGradients::split(int32_t parent, const TileSplit& split, const ScanNo
     output_gain[k] =
         static_cast<float>(0.5 * ((sides_[0].terms[k] + sides_[1].terms[k]) - whole.terms[k]));
   for (int side = 0; side < 2; ++side)
-    pass_on(nodes_[parent], split, sides_[side].slopes.data(), sides_[side].middle.data(),
-            nodes_.add());
+    make_child(nodes_[parent], split, sides_[side].slopes.data(), sides_[side].middle.data(),
+               nodes_.add());
 }
 
-void LinearGradients::pass_on(const Node& parent, const TileSplit& split, const double* slopes,
-                              const double* middle, Node& child) const {
+void LinearGradients::make_child(const Node& parent, const TileSplit& split, const double* slopes,
+                                 const double* middle, Node& child) const {
   const int32_t f = split.feature;
   child.start();
   child.regressors = parent.regressors;
@@ -429,7 +431,7 @@ void LinearGradients::pass_on(const Node& parent, const TileSplit& split, const 
     child.regressors.push_back(f);
   if (config_.full) return;
   const bool joins = !split.products.empty();
-  if (!narrow()) {
+  if (!is_narrow()) {
     if (!joins) return;
     child.feature = f;
     for (int code = 0; code < 256; ++code)
@@ -452,7 +454,7 @@ void LinearGradients::pass_on(const Node& parent, const TileSplit& split, const 
   }
   child.feature = f;
   child.old = static_cast<float>(old);
-  const Bins& bins = scope_->bins();
+  const Bins& bins = tree_->bins();
   for (int code = 0; code < 256; ++code)
     child.line[code] = joins ? static_cast<float>(slope * table_.means(f)[code]) : 0.0f;
   if (joins)

@@ -1,16 +1,12 @@
-// QuantisedGradients of nodes whose leaves will be linear (GBDT-PL, sections 3.2 and 4): the node's
-// derivatives, and their products with the regressors that the node has of its own. With the bin
-// means of a candidate's feature these give the least loss of both children.
+// Quantised gradients of nodes with linear leaves (GBDT-PL, sections 3.2 and 4): the node's
+// derivatives, and their products with the node's regressors. With the bin means of a candidate's
+// feature these give the smallest loss of both children.
 //
-// half-additive (section 4.3)  one regressor: the slopes' part of what the parent has fitted. With
-// many
-//                              outputs these differ; their coefficients stay 1, so that what has
-//                              been fitted moves into the gradients and no regressor is left (the
-//                              additive fit that the paper compares with)
-// full (eq. 6)                 the features of the splits above
+// Half-additive (section 4.3): one regressor, what the slopes of the parent have fitted. With many
+// outputs these differ; their coefficients stay 1, so that what has been fitted moves into the
+// gradients and no regressor is left (the additive fit that the paper compares with).
 //
-// Owns: what nodes pass on to their children, and the channels made from it. Must not know: how
-// candidates are scored, schedules.
+// Full (eq. 6): the regressors are the features of the splits above.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -31,15 +27,15 @@ class LinearGradients final : public GradientSource {
   LinearGradients(const LinearGradients&) = delete;
   LinearGradients& operator=(const LinearGradients&) = delete;
 
-  // What the next tree is judged by: g (n_all, n_outputs), h (n_all, 1) for shared Hessian,
-  // (n_all, n_outputs) for diagonal (half-additive only), nullptr for unit. Copied.
+  // Set the derivatives of the next tree, which are copied: g (n_all, n_outputs), h (n_all, 1) for
+  // a shared Hessian, (n_all, n_outputs) for a diagonal one (half-additive only), nullptr for unit.
   void use(const float* g, const float* h, int n_outputs, HessianKind hessian,
            const RowSample& sample, const LinearConfig& config, const Context& context);
 
   const RowSample& sample() const override { return sample_; }
   const ChannelLayout& layout() const override { return layouts_.back(); }
   bool fixed() const override { return false; }
-  void start(const TreeContext& scope, const SearchNode& root) override;
+  void start(const TreeContext& tree, const SearchNode& root) override;
   void fill(std::vector<Request>& requests) override;
   ChannelView view(int32_t node) const override;
   const std::vector<int32_t>& totals() const override { return root_totals_; }
@@ -50,8 +46,8 @@ class LinearGradients final : public GradientSource {
  private:
   struct Node {
     std::vector<int32_t> regressors;  // features
-    double norm = 0;                  // sum of squares of its slopes
-    // What it takes on when its rows are first read: fitted = old * fitted + line[code of feature].
+    double norm = 0;                  // sum of squares of the slopes
+    // Update of its rows when they are first read: fitted = old * fitted + line[code of feature].
     int32_t feature = -1;
     float old = 0;
     float line[256];
@@ -60,7 +56,7 @@ class LinearGradients final : public GradientSource {
     std::vector<float> gradient_step, hessian_step;
     LinearScan scan;
 
-    // It takes nothing on, and has no regressors.
+    // Reset to a node without update and regressors.
     void start() {
       regressors.clear();
       norm = 0;
@@ -71,25 +67,25 @@ class LinearGradients final : public GradientSource {
       layout = nullptr;
     }
   };
-  // One request's rows in columns_: rows as they are in rows_ where half-additive; otherwise,
-  // column after column, g of every output, the Hessian if there is one, the regressors.
+  // One request's rows in columns_: rows as in rows_ if half-additive; otherwise, column after
+  // column, g of every output, the Hessian if there is one, the regressors.
   struct Columns {
     Node* node;
     const Request* request;
     int p;
-    size_t at;        // first float in columns_
-    size_t channels;  // first integer in channels_
+    size_t at;        // offset in columns_
+    size_t channels;  // offset in channels_
     std::vector<float> largest, range, inverse;
     std::vector<int64_t> totals;
   };
-  // Rows of a request that one task reads, and what it finds; or that it makes integers of.
-  struct Piece {
+  // Rows of a request that one task handles, and its results.
+  struct RowBlock {
     size_t of;
     int64_t begin, n;
     std::vector<float> largest, range;
     std::vector<int64_t> totals;
   };
-  // One side of a split, as its slopes are solved from.
+  // One side of a split, for which slopes are solved.
   struct Side {
     std::vector<int32_t> all, there;
     std::vector<double> products, slopes, middle, terms;
@@ -99,28 +95,28 @@ class LinearGradients final : public GradientSource {
     return hessian_ == HessianKind::unit ? 0 : hessian_ == HessianKind::shared ? 1 : n_outputs_;
   }
   int n_derivatives() const { return n_outputs_ + n_hessian(); }
-  // One output, half-additive: rows (g, h or 1, fitted, 1).
-  bool narrow() const { return n_outputs_ == 1 && !config_.full; }
+  // Return whether rows are (g, h or 1, fitted, 1): one output, half-additive.
+  bool is_narrow() const { return n_outputs_ == 1 && !config_.full; }
   int n_regressors(const Node& node) const {
-    return config_.full                ? static_cast<int>(node.regressors.size())
-           : narrow() && node.norm > 0 ? 1
-                                       : 0;
+    return config_.full                   ? static_cast<int>(node.regressors.size())
+           : is_narrow() && node.norm > 0 ? 1
+                                          : 0;
   }
-  void cut_into_pieces();
+  void make_blocks();
   void read_rows();
   void read_block(const Columns& c, int64_t begin, int64_t n, float* largest, float* range);
   void read_narrow(const Columns& c, int64_t begin, int64_t n, float* largest, float* range);
   void read_many(const Columns& c, int64_t begin, int64_t n, float* largest);
   void read_columns(const Columns& c, int64_t begin, int64_t n, float* largest, float* range);
   void fill_channels(const Columns& c, int64_t begin, int64_t n, int64_t* totals);
-  void hear_ranges();
-  void hear_totals();
+  void allreduce_ranges();
+  void allreduce_totals();
   void set_scales(Columns& c);
   std::vector<LaneProduct> lane_products(int p) const;
   void quantise();
   void set_side(int side, const TileSplit& split, const ScanNode& node);
-  void pass_on(const Node& parent, const TileSplit& split, const double* slopes,
-               const double* middle, Node& child) const;
+  void make_child(const Node& parent, const TileSplit& split, const double* slopes,
+                  const double* middle, Node& child) const;
 
   const LinearTable& table_;
   LinearConfig config_{};
@@ -130,15 +126,15 @@ class LinearGradients final : public GradientSource {
   RowSample sample_;
   std::vector<uint32_t> sample_rows_;
   std::vector<ChannelLayout> layouts_;  // by number of regressors
-  const TreeContext* scope_ = nullptr;
-  ObjectPool<Node> nodes_;     // in the order of their ids
+  const TreeContext* tree_ = nullptr;
+  ObjectPool<Node> nodes_;     // by id
   ObjectPool<Columns> batch_;  // of one call of `fill`
-  ObjectPool<Piece> pieces_;
+  ObjectPool<RowBlock> blocks_;
   Side sides_[3];  // left, right, and the node without the split
   SearchNode root_;
   std::vector<int32_t> root_totals_;
-  const int16_t* root_channels_ = nullptr;  // made by `start`, until they are asked for
-  Buffer<float> rows_;  // by row id: g, Hessian; where narrow: g, Hessian, fitted, 1
+  const int16_t* root_channels_ = nullptr;  // made by `start`, until they are requested
+  Buffer<float> rows_;  // by row id: g, Hessian; if narrow: g, Hessian, fitted, 1
   Buffer<float> columns_;
   Buffer<int16_t> channels_;
 };

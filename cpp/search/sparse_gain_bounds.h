@@ -1,20 +1,18 @@
-// What splits on the sparse features of a node can be worth at most, without its cells being read:
-// from what they were worth when they were last looked at, in the node or above it, and what rows
-// have left since.
+// Upper bounds on the gain of splits on the sparse features of a node, without reading its
+// nonzeros: from the score when a feature was last scanned, in the node or above it, and from the
+// rows that have been removed since.
 //
-// A side of a split that has none but cells of the feature is not touched by rows that leave
-// without one; the other side has nearly all rows, and is worth little. So the bounds are tight
-// where trees part with few rows at a time, and few features have to be looked at again. They hold
-// for scores whose terms are g^2 / (h + lambda):
+// The side of a split that has only nonzeros of the feature is not changed by rows without one; the
+// other side has nearly all rows, and gains little. So bounds are tight where splits move few rows
+// at a time, and few features have to be scanned again. They hold for scores whose terms are g^2 /
+// (h + lambda):
 //
-//   cells' side   |g|^2 / (h + lambda) <= own,  |g| <= norm,  h <= weight
-//   other side    |T - g|^2 / (H - h + lambda) <= (|T| + norm)^2 / (H - weight + lambda)
+//   nonzeros |g|^2 / (h + lambda) <= gain, |g| <= norm, h <= hessian
+//   other side |T - g|^2 / (H - h + lambda) <= (|T| + norm)^2 / (H - hessian + lambda)
 //
-// and a side of which rows leave whose gradients have norms of d and Hessian of e together, x +
-// lambda being the least that a side can have, has sqrt(own') <= sqrt(own (1 + e / (x + lambda))) +
-// d / sqrt(x + lambda).
-//
-// Owns: those bounds. Must not know: which splits there are, rows, cells.
+// If rows are removed from a side whose gradients have norms of d and Hessians of e in total, and x
+// + lambda is a lower bound of the Hessian of a side, then sqrt(gain') <= sqrt(gain (1 + e / (x +
+// lambda))) + d / sqrt(x + lambda).
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -25,74 +23,73 @@
 
 namespace polyleaf {
 
-// What is known of features: `own` +inf, nothing; -inf, there is no split, nor will there be one
-// below.
-struct CellBoundColumns {
-  const float *own, *norm, *weight;
+// Bounds of features: `gain` +inf, not known; -inf, there is no split, here or below.
+struct SparseGainColumns {
+  const float *gain, *norm, *hessian;
 };
-// A node, and what splits are to be worth there; with lambda in `least`.
-struct CellBoundLimit {
-  float norm, least, least_rest, margin, floor;
+// Sums of a node with the score that splits must exceed; `min_hessian` includes lambda.
+struct SparseGainLimit {
+  float norm, min_hessian, min_rest, margin, best_so_far;
 };
-struct CellBoundKernels {
-  // Writes those of the features first .. last - 1 that a split on may be worth the floor; returns
-  // how many.
-  int64_t (*reach)(const CellBoundColumns& columns, int64_t first, int64_t last,
-                   const CellBoundLimit& limit, int32_t* out);
+struct SparseGainKernels {
+  // Write those of the features first .. last - 1 whose bound is not below best_so_far; return how
+  // many.
+  int64_t (*select_candidates)(const SparseGainColumns& columns, int64_t first, int64_t last,
+                               const SparseGainLimit& limit, int32_t* out);
 };
-POLYLEAF_DECLARE_KERNELS(CellBoundKernels, cell_bound_kernels)
+POLYLEAF_DECLARE_KERNELS(SparseGainKernels, sparse_gain_kernels)
 
-class CellBounds {
+class SparseGainBounds {
  public:
-  // Whether bounds hold for what a node is judged by.
-  static bool hold_for(const ScanNode& node);
+  // Return whether bounds hold for the score of a node.
+  static bool are_valid(const ScanNode& node);
 
-  // Nothing is known of any of n features.
-  void start(int64_t n);
+  // Reset to n features without bounds.
+  void reset(int64_t n);
 
-  // A node's sums, as bounds need them.
+  // Sums of a node.
   struct NodeSums {
-    double norm;         // of its gradients' sum
-    double least, most;  // Hessian of an output, with lambda
-    double least_side;   // Hessian that a side of a split has at least, with lambda
+    double norm;                      // of the sum of gradients
+    double min_hessian, max_hessian;  // of an output, with lambda
+    double min_side;                  // lower bound of the Hessian of a side, with lambda
     double lambda;
-    double margin;  // what rounding may add, in proportion
+    double margin;  // relative rounding error
   };
-  static NodeSums sums_of(const ScanNode& node);
+  static NodeSums sum_node(const ScanNode& node);
 
-  // What the best split on a feature is worth (-inf: there is none), and the Hessian of its
-  // cells.
-  void found(int64_t number, float sum, double weight, const NodeSums& node);
-  // Writes those of the features first .. last - 1 that a split on may be worth the floor, in the
-  // node; returns how many.
-  int64_t reach(int64_t first, int64_t last, const NodeSums& node, float floor, int32_t* out) const;
+  // Set the score of the best split on a feature (-inf: none), and the Hessian of its nonzeros.
+  void set_gain(int64_t number, float sum, double weight, const NodeSums& node);
+  // Write those of the features first .. last - 1 whose bound in the node is not below best_so_far;
+  // return how many.
+  int64_t select_candidates(int64_t first, int64_t last, const NodeSums& node, float best_so_far,
+                            int32_t* out) const;
 
-  // A row with a cell of the feature leaves: the norm of its gradients, and its largest Hessian.
+  // Remove a row with a nonzero of the feature: the norm of its gradients, and its largest Hessian.
   struct RowSums {
     double norm, weight;
   };
-  static RowSums row_of(const ScanNode& node, const int16_t* channels);
-  void leave(int64_t number, const RowSums& row) {
-    Since& since = since_[number];
-    if (!since.waits) waiting_.push_back(static_cast<int32_t>(number));
-    since.waits = true;
-    since.norm += row.norm;
-    since.weight += row.weight;
+  static RowSums sum_row(const ScanNode& node, const int16_t* channels);
+  void remove_row(int64_t number, const RowSums& row) {
+    Removed& removed = removed_[number];
+    if (!removed.is_pending) pending_.push_back(static_cast<int32_t>(number));
+    removed.is_pending = true;
+    removed.norm += row.norm;
+    removed.weight += row.weight;
   }
-  // All rows have left that go with one split.
-  void renew(const NodeSums& node);
+  // Update the bounds after all rows of one split were removed.
+  void update(const NodeSums& node);
 
  private:
-  void set(int64_t number, double own, const NodeSums& node);
+  void set(int64_t number, double gain, const NodeSums& node);
 
-  struct Since {
-    double own = 0, norm = 0,
-           weight = 0;   // what `own` was when it was found, and what has left since
-    bool waits = false;  // to be renewed
+  struct Removed {
+    double gain = 0, norm = 0,
+           weight = 0;        // `gain` at the last scan, and what was removed since
+    bool is_pending = false;  // bound is out of date
   };
-  Buffer<float> own_, norm_, weight_;
-  std::vector<Since> since_;
-  std::vector<int32_t> waiting_;
+  Buffer<float> gain_, norm_, hessian_;
+  std::vector<Removed> removed_;
+  std::vector<int32_t> pending_;
 };
 
 }  // namespace polyleaf

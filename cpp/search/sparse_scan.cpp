@@ -7,9 +7,9 @@
 
 namespace polyleaf {
 
-void CellHistogram::reserve(int lanes) {
+void SparseHistogram::reserve(int lanes) {
   sums.reserve(static_cast<size_t>(kMissingCode + 1) * lanes + 16);
-  all.reserve(lanes + 16);
+  totals.reserve(lanes + 16);
   if (counts.size() > 0) return;
   counts.reserve(kMissingCode + 1 + 16);
   std::fill_n(counts.data(), counts.size(), 0u);
@@ -17,11 +17,11 @@ void CellHistogram::reserve(int lanes) {
 
 namespace {
 
-// The scan of one feature after another.
-class CellScan {
+// Scans one feature after another.
+class SparseScan {
  public:
-  CellScan(const Bins& bins, const int16_t* channels, const ScanNode& node, ScanScratch& scratch,
-           CellHistogram& histogram)
+  SparseScan(const Bins& bins, const int16_t* channels, const ScanNode& node, ScanScratch& scratch,
+             SparseHistogram& histogram)
       : bins_(bins),
         lanes_(node.layout->lanes),
         channels_(channels),
@@ -34,14 +34,14 @@ class CellScan {
     histogram_.found.clear();
   }
 
-  void run(const CellsToScan& cells) {
+  void run(const SparseScanInput& cells) {
     if (cells.lists->is_indexed(cells.list))
       visit_features(cells);
     else
-      visit_runs(cells);
+      visit_lists(cells);
   }
 
-  // Writes the best of each group, the best of all first, and of equal sums that of the first
+  // Write the best split of each feature group, the best of all first; ties go to the first
   // feature.
   void choose(TileSplit* best, int n_best) {
     std::vector<FoundSplit>& found = histogram_.found;
@@ -63,127 +63,129 @@ class CellScan {
   }
 
  private:
-  // Features that a bound tells are worth too little are passed by.
-  void visit_features(const CellsToScan& cells) {
+  // Scan the features whose bound is high enough.
+  void visit_features(const SparseScanInput& cells) {
     if (cells.bounds == nullptr) {
       for (int64_t number = cells.first; number < cells.last; ++number)
         if (is_allowed(cells, number))
-          consider(number, cells.lists->range(cells.list, number, number + 1));
+          score_feature(number, cells.lists->range(cells.list, number, number + 1));
       return;
     }
-    const CellBounds::NodeSums sums = CellBounds::sums_of(node_);
+    const SparseGainBounds::NodeSums sums = SparseGainBounds::sum_node(node_);
     const int64_t n = cells.last - cells.first;
-    histogram_.reach.reserve(static_cast<size_t>(n));
-    int32_t* reach = histogram_.reach.data();
-    const int64_t n_reach =
-        cells.bounds->reach(cells.first, cells.last, sums, scratch_.floor, reach);
-    for (int64_t i = 0; i < n_reach; ++i) {
-      const int64_t number = reach[i];
-      int32_t still;  // what was found since may have raised the floor
+    histogram_.candidates.reserve(static_cast<size_t>(n));
+    int32_t* candidates = histogram_.candidates.data();
+    const int64_t n_candidates = cells.bounds->select_candidates(cells.first, cells.last, sums,
+                                                                 scratch_.best_so_far, candidates);
+    for (int64_t i = 0; i < n_candidates; ++i) {
+      const int64_t number = candidates[i];
+      int32_t unused;  // the score may have risen since
       if (!is_allowed(cells, number) ||
-          cells.bounds->reach(number, number + 1, sums, scratch_.floor, &still) == 0)
+          cells.bounds->select_candidates(number, number + 1, sums, scratch_.best_so_far,
+                                          &unused) == 0)
         continue;
-      const float sum = consider(number, cells.lists->range(cells.list, number, number + 1));
-      cells.bounds->found(number, sum, weight_, sums);
-      scratch_.floor = std::max(scratch_.floor, sum);
+      const float sum = score_feature(number, cells.lists->range(cells.list, number, number + 1));
+      cells.bounds->set_gain(number, sum, max_hessian_, sums);
+      scratch_.best_so_far = std::max(scratch_.best_so_far, sum);
     }
   }
 
-  bool is_allowed(const CellsToScan& cells, int64_t number) const {
+  bool is_allowed(const SparseScanInput& cells, int64_t number) const {
     return cells.allowed[bins_.sparse_columns().feature(number)] != 0;
   }
 
-  // Lists of few cells do not know where features begin.
-  void visit_runs(const CellsToScan& cells) {
+  // Scan short lists, which have no index of features.
+  void visit_lists(const SparseScanInput& cells) {
     const CellRange all = cells.lists->range(cells.list, cells.first, cells.last);
     for (const SparseEntry *at = all.begin, *next; at != all.end; at = next) {
       const int32_t number = at->number();
       next = at + 1;
       while (next != all.end && next->number() == number) ++next;
-      if (is_allowed(cells, number)) consider(number, {at, next});
+      if (is_allowed(cells, number)) score_feature(number, {at, next});
     }
   }
 
-  // What the best split on a feature is worth; -inf: there is none.
-  float consider(int64_t number, const CellRange& cells) {
+  // Return the score of the best split on a feature; -inf: none.
+  float score_feature(int64_t number, const CellRange& cells) {
     NumericBest found{-std::numeric_limits<float>::infinity(), -1, 0};
-    const CellRange there = there_of(cells);
-    weight_ = 0;
-    // One child of every split has none but rows that cells name.
-    if (there.size() < std::max(1, node_.config->min_child_samples)) return found.sum;
-    if (has_one_cut(there)) return consider_cut(number, cells, there);
+    const CellRange present = get_present(cells);
+    max_hessian_ = 0;
+    // One child of every split has only rows with nonzeros.
+    if (present.size() < std::max(1, node_.config->min_child_samples)) return found.sum;
+    if (has_one_threshold(present)) return score_one_threshold(number, cells, present);
     const int f = bins_.sparse_columns().feature(number), n_bins = bins_.n_bins(f);
     uint64_t touched[4] = {};
-    build(number, there.begin, there.size(), touched);
+    build(number, present.begin, present.size(), touched);
     const ScanFeature feature{histogram_.sums.data(), histogram_.counts.data(), touched, n_bins,
                               n_bins};
     const ScanNode split_on = node_.select_feature(f);
     if (node_.factors != nullptr)
-      scratch_.floor = -std::numeric_limits<float>::infinity();  // as tiles have it
+      scratch_.best_so_far = -std::numeric_limits<float>::infinity();  // as in the dense scan
     scores_.scan_numeric(split_on, feature, scratch_, &found);
     clear(touched);
-    weight_ = weight_of(there.size());
+    max_hessian_ = get_max_hessian(present.size());
     if (found.sum > -std::numeric_limits<float>::infinity())
       histogram_.found.push_back({found, split_on.penalised_gain(found.sum), f, number, cells});
     return found.sum;
   }
 
-  // Whether cells all hold one value, so that there is one split: these cells, and all other rows.
-  bool has_one_cut(const CellRange& there) const {
-    const uint32_t key = there.begin->key;
-    return is_separable_ && key == (there.end - 1)->key && (key & 255) != kMissingCode;
+  // Return whether all entries have one value, so that there is one split: these entries, and all
+  // other rows.
+  bool has_one_threshold(const CellRange& present) const {
+    const uint32_t key = present.begin->key;
+    return is_separable_ && key == (present.end - 1)->key && (key & 255) != kMissingCode;
   }
 
-  // The same without a histogram.
-  float consider_cut(int64_t number, const CellRange& cells, const CellRange& there) {
+  // Score the only threshold, without a histogram.
+  float score_one_threshold(int64_t number, const CellRange& cells, const CellRange& present) {
     const float none = -std::numeric_limits<float>::infinity();
-    const int32_t n = static_cast<int32_t>(there.size());
+    const int32_t n = static_cast<int32_t>(present.size());
     if (node_.count - n < node_.config->min_child_samples) return none;
-    int32_t* left = histogram_.all.data();
+    int32_t* left = histogram_.totals.data();
     std::fill_n(left, lanes_, 0);
-    kernels_.sum_few(there.begin, n, channels_, lanes_, left);
-    weight_ = weight_of(n);
-    const int common = bins_.sparse_columns().common(number), code = there.begin->code();
+    kernels_.sum_sparse(present.begin, n, channels_, lanes_, left);
+    max_hessian_ = get_max_hessian(n);
+    const int common = bins_.sparse_columns().common(number), code = present.begin->code();
     if (common < code)
       for (int j = 0; j < lanes_; ++j) left[j] = node_.totals[j] - left[j];
     const int f = bins_.sparse_columns().feature(number);
     const ScanNode split_on = node_.select_feature(f);
     const float sum = scores_.candidate_sum(split_on, left, common < code ? node_.count - n : n);
-    if (!(sum > none)) return none;                       // NaN, too
-    if (node_.factors != nullptr) scratch_.floor = none;  // as tiles have it
+    if (!(sum > none)) return none;                             // also if NaN
+    if (node_.factors != nullptr) scratch_.best_so_far = none;  // as in the dense scan
     histogram_.found.push_back(
         {{sum, std::min(common, code), 0}, split_on.penalised_gain(sum), f, number, cells});
     return sum;
   }
 
-  // SparseColumns of rows that have not left, with their places.
-  CellRange there_of(const CellRange& cells) {
+  // Return the entries of rows that are in the node, with their positions.
+  CellRange get_present(const CellRange& cells) {
     if (cells.positions == nullptr) return cells;
-    histogram_.there.reserve(static_cast<size_t>(cells.size()));
-    SparseEntry* to = histogram_.there.data();
+    histogram_.present.reserve(static_cast<size_t>(cells.size()));
+    SparseEntry* to = histogram_.present.data();
     for (const SparseEntry* e = cells.begin; e != cells.end; ++e) {
       const uint32_t place = cells.positions[e->row];
       *to = {place, e->key};
       to += place != CellRange::kRemoved;
     }
-    return {histogram_.there.data(), to};
+    return {histogram_.present.data(), to};
   }
 
-  // The largest Hessian that an output has in the cells whose sums were built.
-  double weight_of(int64_t n_cells) const {
+  // Return the largest Hessian of an output in the entries that were summed.
+  double get_max_hessian(int64_t n_cells) const {
     const ChannelLayout& layout = *node_.layout;
     double weight = layout.hessian == HessianKind::unit ? static_cast<double>(n_cells) : 0.0;
     for (int j = 0; j < layout.n_hessian(); ++j)
-      weight = std::max(weight, static_cast<double>(histogram_.all[layout.hessian_offset + j]) *
+      weight = std::max(weight, static_cast<double>(histogram_.totals[layout.hessian_offset + j]) *
                                     static_cast<double>(node_.hessian_step[j]));
     return weight;
   }
 
-  // The split, with the exact sums of its left child.
+  // Write the split, with the exact sums of its left child.
   void finish(const FoundSplit& found, TileSplit& best) {
     best.update_if_better(found.best, found.feature, found.penalised_gain);
     best.set = {};
-    const auto [begin, end, places] = there_of(found.cells);
+    const auto [begin, end, places] = get_present(found.entries);
     const auto from = [&, first = begin, last = end](int code) {
       return std::lower_bound(
           first, last, SparseEntry::make_key(found.number, code),
@@ -192,11 +194,10 @@ class CellScan {
     const SparseEntry* after = from(best.bin + 1);
     const SparseEntry* missing = from(kMissingCode);
     int64_t count = 0;
-    if (bins_.sparse_columns().common(found.number) <=
-        best.bin) {  // all, less those that entries name
-      std::fill_n(histogram_.all.data(), lanes_, 0);
-      add(begin, end - begin, histogram_.all.data());
-      for (int j = 0; j < lanes_; ++j) best.left[j] = node_.totals[j] - histogram_.all[j];
+    if (bins_.sparse_columns().common(found.number) <= best.bin) {  // all rows without the entries
+      std::fill_n(histogram_.totals.data(), lanes_, 0);
+      add(begin, end - begin, histogram_.totals.data());
+      for (int j = 0; j < lanes_; ++j) best.left[j] = node_.totals[j] - histogram_.totals[j];
       count = node_.count - (end - begin);
     }
     add(begin, after - begin, best.left.data());
@@ -209,18 +210,18 @@ class CellScan {
     if (missing == end) best.send_missing_to_larger_child(node_);
   }
 
-  // The bins of one feature: those that entries name, and the common one, which holds all other
+  // Build the bins of one feature: those of the entries, and the common one, which holds all other
   // rows.
   void build(int64_t number, const SparseEntry* entries, int64_t n, uint64_t* touched) {
     const int common = bins_.sparse_columns().common(number),
               missing = bins_.n_bins(bins_.sparse_columns().feature(number));
     int32_t* sums = histogram_.sums.data();
-    int32_t* all = histogram_.all.data();
-    std::fill_n(sums, lanes_, 0);  // scans read the first bin in any case
+    int32_t* all = histogram_.totals.data();
+    std::fill_n(sums, lanes_, 0);  // the scan always reads the first bin
     std::fill_n(sums + static_cast<size_t>(missing) * lanes_, lanes_, 0);
     std::fill_n(all, lanes_, 0);
-    kernels_.build_few(entries, n, channels_, lanes_, missing, sums, histogram_.counts.data(), all,
-                       touched);
+    kernels_.build_sparse(entries, n, channels_, lanes_, missing, sums, histogram_.counts.data(),
+                          all, touched);
     int32_t* rest = sums + static_cast<size_t>(common) * lanes_;
     for (int j = 0; j < lanes_; ++j) rest[j] = node_.totals[j] - all[j];
     histogram_.counts[common] = static_cast<uint32_t>(node_.count - n);
@@ -236,8 +237,8 @@ class CellScan {
   void add(const SparseEntry* entries, int64_t n, int32_t* out) {
     uint64_t touched[4] = {};
     if (n == 0) return;
-    kernels_.build_few(entries, n, channels_, lanes_, kMissingCode, histogram_.sums.data(),
-                       histogram_.counts.data(), out, touched);
+    kernels_.build_sparse(entries, n, channels_, lanes_, kMissingCode, histogram_.sums.data(),
+                          histogram_.counts.data(), out, touched);
     clear(touched);
   }
 
@@ -248,18 +249,18 @@ class CellScan {
   const ScoreKernels& scores_;
   const HistogramKernels& kernels_;
   ScanScratch& scratch_;
-  CellHistogram& histogram_;
+  SparseHistogram& histogram_;
   const bool is_separable_;
-  double weight_ = 0;  // of the cells that were looked at last
+  double max_hessian_ = 0;  // of the entries that were summed last
 };
 
 }  // namespace
 
-void best_splits_of_cells(const Bins& bins, const CellsToScan& cells, const ScanNode& node,
-                          ScanScratch& scratch, CellHistogram& histogram, TileSplit* best,
-                          int n_best) {
+void find_best_sparse_splits(const Bins& bins, const SparseScanInput& cells, const ScanNode& node,
+                             ScanScratch& scratch, SparseHistogram& histogram, TileSplit* best,
+                             int n_best) {
   for (int i = 0; i < n_best; ++i) best[i].reset(node);
-  CellScan scan(bins, cells.channels, node, scratch, histogram);
+  SparseScan scan(bins, cells.channels, node, scratch, histogram);
   scan.run(cells);
   scan.choose(best, n_best);
 }

@@ -1,7 +1,5 @@
-// The best split of one node over features that are held sparse: a histogram of the node's cells
-// for one feature at a time, which is scanned as any other (dense_scan.h).
-//
-// Owns: that histogram. Must not know: where cells come from, which node comes next.
+// The best splits of one node among sparse features: a histogram of the node's nonzeros for one
+// feature at a time, which is scanned like any other (dense_scan.h).
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -14,41 +12,40 @@
 
 namespace polyleaf {
 
-// The best split of one feature, and the cells that it was found in.
+// The best split of one feature, and its entries.
 struct FoundSplit {
   NumericBest best;
   float penalised_gain;
   int32_t feature;
   int64_t number;  // among the sparse features
-  CellRange cells;
+  CellRange entries;
 };
 
-// One sparse feature's histogram at a time: bins that hold nothing are left as they are.
-struct CellHistogram {
+// Histogram of one sparse feature at a time; empty bins are undefined.
+struct SparseHistogram {
   Buffer<int32_t> sums;     // [bin][lane]; one bin more for missing
   Buffer<uint32_t> counts;  // zero between features
-  Buffer<int32_t> all;      // lanes
+  Buffer<int32_t> totals;   // one per lane
   std::vector<FoundSplit> found;
-  Buffer<int32_t> reach;      // features that have to be looked at
-  Buffer<SparseEntry> there;  // cells of the node alone, where others lie between them
+  Buffer<int32_t> candidates;   // features to be scanned
+  Buffer<SparseEntry> present;  // entries of rows in the node, if the list holds others
   void reserve(int lanes);
 };
 
-// What the best splits of a node are looked for in: features numbered `first` .. `last` - 1, of
-// those that allowed[feature] says, and `channels` of the node's rows.
-struct CellsToScan {
+// Features with indices first .. last - 1 and allowed[feature], and `channels` of the node's rows.
+struct SparseScanInput {
   const SparseColumnPartition* lists;
   int32_t list;
   int64_t first, last;
   const int16_t* channels;
   const uint8_t* allowed;
-  CellBounds* bounds = nullptr;  // of what was found above; nullptr: all are looked at
+  SparseGainBounds* bounds = nullptr;  // nullptr: all features are scanned
 };
 
-// The best splits among sparse features, `n_best` at most, each of another group of features, the
-// best first; with bounds, none where none is worth the scratch's floor.
-void best_splits_of_cells(const Bins& bins, const CellsToScan& cells, const ScanNode& node,
-                          ScanScratch& scratch, CellHistogram& histogram, TileSplit* best,
-                          int n_best);
+// Find the best splits on sparse features, at most `n_best`, each of another feature group, the
+// best first; with bounds, only splits that exceed scratch.best_so_far.
+void find_best_sparse_splits(const Bins& bins, const SparseScanInput& cells, const ScanNode& node,
+                             ScanScratch& scratch, SparseHistogram& histogram, TileSplit* best,
+                             int n_best);
 
 }  // namespace polyleaf

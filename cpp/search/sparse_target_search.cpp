@@ -27,27 +27,27 @@ void SparseTargetSearch::use(const SparseRows& gradients, const float* weight,
   fixed_weight_ = FixedPoint::above(static_cast<float>(largest));
 }
 
-void SparseTargetSearch::begin(const TreeContext& scope) {
-  scope_ = &scope;
+void SparseTargetSearch::begin(const TreeContext& tree) {
+  tree_ = &tree;
   int64_t sum = 0;
   for (int64_t i = 0; i < sample_.n_used(); ++i) sum += row_hessian(sample_.row(i));
   hessian_.assign(1, static_cast<double>(context_.allreduce_sum(sum)) * hessian_unit());
   left_hessian_.assign(1, 0.0);
 }
 
-bool SparseTargetSearch::admits(double sum, double parent, double& gain) const {
+bool SparseTargetSearch::is_admissible(double sum, double parent, double& gain) const {
   const double difference = sum - parent;
   gain = 0.5 * difference / static_cast<double>(gradients_->n_outputs());
   if (!std::isfinite(sum)) return false;
-  return scope_->config().post_prune ||
-         (gain > scope_->config().split.min_split_gain && difference > kMinRelativeGain * sum);
+  return tree_->config().post_prune ||
+         (gain > tree_->config().split.min_split_gain && difference > kMinRelativeGain * sum);
 }
 
-void SparseTargetSearch::note_choice(int32_t node, double left_hessian) {
+void SparseTargetSearch::record_choice(int32_t node, double left_hessian) {
   left_hessian_[node] = left_hessian;
 }
 
-void SparseTargetSearch::note_split(int32_t parent, int32_t left, int32_t right) {
+void SparseTargetSearch::record_split(int32_t parent, int32_t left, int32_t right) {
   hessian_.resize(std::max<size_t>(hessian_.size(), right + 1));
   left_hessian_.resize(hessian_.size());
   hessian_[left] = left_hessian_[parent];

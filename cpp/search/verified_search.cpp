@@ -10,11 +10,12 @@
 namespace polyleaf {
 namespace {
 
-constexpr int64_t kRowBlock = 4096;     // rows whose sides are decided at a time
-constexpr int64_t kSentRows = 1 << 16;  // rows judged whose sums are sent at once, about
+constexpr int64_t kRowBlock = 4096;  // rows that are routed at a time
+constexpr int64_t kBatchRows =
+    1 << 16;  // approximate number of sampled rows whose sums are sent at once
 
-// The line of an output, which counts as met from here on.
-int64_t* line_of(SetSums& sums, int32_t output) {
+// Return the line of an output, which is added if it is new.
+int64_t* get_line(SetSums& sums, int32_t output) {
   int32_t& number = sums.number[output];
   if (number == 0) {
     sums.touched[sums.n_touched] = output;
@@ -25,9 +26,10 @@ int64_t* line_of(SetSums& sums, int32_t output) {
 
 }  // namespace
 
-VerifiedSearch::VerifiedSearch(const Bins& bins, HistogramSearch& proposals, const Context& context)
+VerifiedSearch::VerifiedSearch(const Bins& bins, HistogramSearch& histograms,
+                               const Context& context)
     : SparseTargetSearch(bins, context),
-      proposals_(proposals),
+      histograms_(histograms),
       scratch_(static_cast<size_t>(context_.n_threads)) {
   for (int sides = 0; sides < (1 << kCandidates); ++sides)
     for (int lane = 0; lane < kSetLanes; ++lane)
@@ -35,12 +37,11 @@ VerifiedSearch::VerifiedSearch(const Bins& bins, HistogramSearch& proposals, con
           lane == 0 || (lane <= kCandidates && ((sides >> (lane - 1)) & 1)) ? -1 : 0;
 }
 
-void VerifiedSearch::start(const TreeContext& scope, const SearchNode& root) {
-  if (!(proposals_.sample() == sample_))
-    throw std::invalid_argument(
-        "The sketch has taken another sample since the search was told to use it.");
-  begin(scope);
-  proposals_.start(scope, root);
+void VerifiedSearch::start(const TreeContext& tree, const SearchNode& root) {
+  if (!(histograms_.sample() == sample_))
+    throw std::invalid_argument("The sketch and the search must use the same row sample.");
+  begin(tree);
+  histograms_.start(tree, root);
   const size_t n = static_cast<size_t>(gradients_->n_outputs());
   for (Scratch& s : scratch_) {
     if (s.touched.size() > n) continue;
@@ -55,54 +56,54 @@ void VerifiedSearch::start(const TreeContext& scope, const SearchNode& root) {
 
 void VerifiedSearch::split(int32_t parent, const SearchNode& left, const SearchNode& right,
                            float*) {
-  std::vector<float> unused(static_cast<size_t>(proposals_.n_outputs()));
-  proposals_.split(parent, left, right, unused.data());
-  note_split(parent, left.id, right.id);
+  std::vector<float> unused(static_cast<size_t>(histograms_.n_outputs()));
+  histograms_.split(parent, left, right, unused.data());
+  record_split(parent, left.id, right.id);
 }
 
 void VerifiedSearch::evaluate(const std::vector<SearchNode>& nodes, bool renewed,
-                              std::vector<SplitInfo>& choices) {
-  choices.assign(nodes.size(), SplitInfo());
-  const int32_t first = nodes[0].id;  // ids of a batch follow each other
-  const ObjectPool<HistogramSearch::Proposals>& proposals =
-      proposals_.propose(nodes, renewed, kCandidates);
-  std::vector<Case> cases;
+                              std::vector<SplitInfo>& splits_out) {
+  splits_out.assign(nodes.size(), SplitInfo());
+  const int32_t first = nodes[0].id;  // the ids of a batch are consecutive
+  const ObjectPool<CandidateSplits>& proposals = histograms_.propose(nodes, renewed, kCandidates);
+  std::vector<Verification> verifications;
   for (size_t i = 0; i < proposals.size(); ++i) {
-    Case c = case_of(nodes[proposals[i].node - first], proposals[i].splits);
+    Verification c = make_verification(nodes[proposals[i].node - first], proposals[i].splits);
     if (c.splits.empty())
-      proposals_.take(c.node.id, nullptr);
+      histograms_.select(c.node.id, nullptr);
     else
-      cases.push_back(std::move(c));
+      verifications.push_back(std::move(c));
   }
   if (context_.is_distributed()) {
-    judge_with_ranks(cases);
+    verify_distributed(verifications);
   } else {
-    parallel_for(context_, static_cast<int64_t>(cases.size()), [&](int64_t task, int thread) {
-      Case& c = cases[task];
-      add_rows(c, scratch_[thread]);
-      find_largest(c, scratch_[thread]);
-      judge(c, scratch_[thread]);
-    });
+    parallel_for(context_, static_cast<int64_t>(verifications.size()),
+                 [&](int64_t task, int thread) {
+                   Verification& c = verifications[task];
+                   add_rows(c, scratch_[thread]);
+                   find_largest(c, scratch_[thread]);
+                   choose(c, scratch_[thread]);
+                 });
   }
-  for (const Case& c : cases) {
-    proposals_.take(c.node.id, c.best);
+  for (const Verification& c : verifications) {
+    histograms_.select(c.node.id, c.best);
     if (c.best == nullptr) continue;
-    choices[c.node.id - first] = to_split_info(*c.best, c.gain);
-    note_choice(c.node.id, static_cast<double>(c.left_hessian) * hessian_unit());
+    splits_out[c.node.id - first] = to_split_info(*c.best, c.gain);
+    record_choice(c.node.id, static_cast<double>(c.left_hessian) * hessian_unit());
   }
 }
 
-// Of all rows that stand for the nodes, wherever they lie.
-void VerifiedSearch::judge_with_ranks(std::span<Case> cases) {
-  for (size_t first = 0, last; first < cases.size(); first = last) {
+// Verify with the sampled rows of all ranks.
+void VerifiedSearch::verify_distributed(std::span<Verification> verifications) {
+  for (size_t first = 0, last; first < verifications.size(); first = last) {
     int64_t n_rows = 0;
-    for (last = first; last < cases.size() && n_rows < kSentRows; ++last)
-      n_rows += std::min(cases[last].node.count, kSampledRows);
-    const std::span<Case> some = cases.subspan(first, last - first);
-    std::vector<Lists<Line>> lines = lines_for_ranks(some);
-    Lists<int64_t> largest = largest_of_own(some, alltoall_lists(context_, lines));
+    for (last = first; last < verifications.size() && n_rows < kBatchRows; ++last)
+      n_rows += std::min(verifications[last].node.count, kSampledRows);
+    const std::span<Verification> some = verifications.subspan(first, last - first);
+    std::vector<Lists<Line>> lines = sum_lines_by_rank(some);
+    Lists<int64_t> largest = find_largest_by_rank(some, alltoall_lists(context_, lines));
     allgather_lists(context_, largest);
-    sum_over_ranks(some);
+    allreduce_counts(some);
     parallel_for(context_, static_cast<int64_t>(some.size()), [&](int64_t task, int thread) {
       Scratch& s = scratch_[thread];
       for (int i = 0; i < kMagnitudes; ++i) {
@@ -110,23 +111,25 @@ void VerifiedSearch::judge_with_ranks(std::span<Case> cases) {
         for (const int64_t magnitude : largest[task * kMagnitudes + i])
           s.magnitudes[i].offer(magnitude);
       }
-      judge(some[task], s);
+      choose(some[task], s);
     });
   }
   if (counts_rows()) return;
   std::vector<int64_t> hessian;
-  for (const Case& c : cases) hessian.push_back(c.left_hessian);
+  for (const Verification& c : verifications) hessian.push_back(c.left_hessian);
   context_.allreduce_sum(hessian);
-  for (size_t i = 0; i < cases.size(); ++i) cases[i].left_hessian = hessian[i];
+  for (size_t i = 0; i < verifications.size(); ++i) verifications[i].left_hessian = hessian[i];
 }
 
-// Sums of this rank's rows: for each rank, and each case, those of the outputs that are the rank's.
-std::vector<Lists<VerifiedSearch::Line>> VerifiedSearch::lines_for_ranks(std::span<Case> cases) {
+// Return sums of this rank's rows: for each rank and node, the outputs that are assigned to that
+// rank.
+std::vector<Lists<VerifiedSearch::Line>> VerifiedSearch::sum_lines_by_rank(
+    std::span<Verification> verifications) {
   const int n_ranks = context_.communicator->size();
-  std::vector<Lists<Line>> lines(n_ranks, Lists<Line>(cases.size()));
-  parallel_for(context_, static_cast<int64_t>(cases.size()), [&](int64_t task, int thread) {
+  std::vector<Lists<Line>> lines(n_ranks, Lists<Line>(verifications.size()));
+  parallel_for(context_, static_cast<int64_t>(verifications.size()), [&](int64_t task, int thread) {
     Scratch& s = scratch_[thread];
-    add_rows(cases[task], s);
+    add_rows(verifications[task], s);
     for (int64_t i = 0; i < s.sums.n_touched; ++i) {
       Line line{s.sums.touched[i], {}};
       std::copy_n(s.sums.lines + i * kSetLanes, kSets, line.sums);
@@ -137,45 +140,47 @@ std::vector<Lists<VerifiedSearch::Line>> VerifiedSearch::lines_for_ranks(std::sp
   return lines;
 }
 
-// Of this rank's outputs the largest magnitudes of every case, given the sums of all ranks' rows.
-Lists<int64_t> VerifiedSearch::largest_of_own(std::span<Case> cases, const Lists<Line>& lines) {
-  Lists<int64_t> largest(cases.size() * kMagnitudes);
-  parallel_for(context_, static_cast<int64_t>(cases.size()), [&](int64_t task, int thread) {
+// Return the largest magnitudes of this rank's outputs for every node, from the sums of all ranks'
+// rows.
+Lists<int64_t> VerifiedSearch::find_largest_by_rank(std::span<Verification> verifications,
+                                                    const Lists<Line>& lines) {
+  Lists<int64_t> largest(verifications.size() * kMagnitudes);
+  parallel_for(context_, static_cast<int64_t>(verifications.size()), [&](int64_t task, int thread) {
     Scratch& s = scratch_[thread];
     for (const Line& line : lines[task]) {
-      int64_t* sums = line_of(s.sums, static_cast<int32_t>(line.output));
+      int64_t* sums = get_line(s.sums, static_cast<int32_t>(line.output));
       for (int set = 0; set < kSets; ++set) sums[set] += line.sums[set];
     }
-    find_largest(cases[task], s);
-    for (int i = 0; i < 2 * cases[task].n_sets(); ++i)
+    find_largest(verifications[task], s);
+    for (int i = 0; i < 2 * verifications[task].n_sets(); ++i)
       largest[task * kMagnitudes + i] = s.magnitudes[i].sorted();
   });
   return largest;
 }
 
-// How many rows stand for each node, and their Hessian.
-void VerifiedSearch::sum_over_ranks(std::span<Case> cases) const {
-  std::vector<int64_t> numbers;
-  for (const Case& c : cases) {
-    numbers.insert(numbers.end(), c.hessian, c.hessian + kSets);
-    numbers.push_back(c.n_judged);
+// Sum the numbers of sampled rows and their Hessians over all ranks.
+void VerifiedSearch::allreduce_counts(std::span<Verification> verifications) const {
+  std::vector<int64_t> counts;
+  for (const Verification& c : verifications) {
+    counts.insert(counts.end(), c.hessian, c.hessian + kSets);
+    counts.push_back(c.n_sampled);
   }
-  context_.allreduce_sum(numbers);
-  const int64_t* of_case = numbers.data();
-  for (Case& c : cases) {
-    std::copy_n(of_case, kSets, c.hessian);
-    c.n_judged = of_case[kSets];
-    of_case += kSets + 1;
+  context_.allreduce_sum(counts);
+  const int64_t* next = counts.data();
+  for (Verification& c : verifications) {
+    std::copy_n(next, kSets, c.hessian);
+    c.n_sampled = next[kSets];
+    next += kSets + 1;
   }
 }
 
-VerifiedSearch::Case VerifiedSearch::case_of(const SearchNode& node,
-                                             const std::vector<TileSplit>& splits) const {
-  Case c;
+VerifiedSearch::Verification VerifiedSearch::make_verification(
+    const SearchNode& node, const std::vector<TileSplit>& splits) const {
+  Verification c;
   c.node = node;
-  // Of each group of features the best, wherever its features lie.
+  // The best split of each feature group.
   const auto feature_group = [&](const TileSplit* split) {
-    return scope_->bins().feature_group(split->feature);
+    return tree_->bins().feature_group(split->feature);
   };
   for (const TileSplit* split : sorted_by_gain(splits)) {
     if (c.splits.size() == kCandidates) break;
@@ -187,9 +192,9 @@ VerifiedSearch::Case VerifiedSearch::case_of(const SearchNode& node,
   return c;
 }
 
-// Which of the rows first .. last - 1 of the node go left, as bits.
-void VerifiedSearch::decide(const Case& c, const TileSplit& split, int64_t first, int64_t last,
-                            Scratch& s) const {
+// Set the bits of the rows first .. last - 1 of the node that go left.
+void VerifiedSearch::decide(const Verification& c, const TileSplit& split, int64_t first,
+                            int64_t last, Scratch& s) const {
   HostRowPartitioner::PartitionRequest division;
   division.rows = c.node.rows;
   division.feature = split.feature;
@@ -197,13 +202,13 @@ void VerifiedSearch::decide(const Case& c, const TileSplit& split, int64_t first
   division.set = split.set;
   division.missing_left = split.missing_left;
   s.bits.resize(static_cast<size_t>(last - first) / 8 + 1);
-  scope_->partition().decide(division, first, last, s.bits.data());
+  tree_->partition().decide(division, first, last, s.bits.data());
 }
 
-// Adds the node's rows, or those that stand for them, to the sets that they are in.
-void VerifiedSearch::add_rows(Case& c, Scratch& s) const {
+// Add the node's rows, or its sample, to the sets that they belong to.
+void VerifiedSearch::add_rows(Verification& c, Scratch& s) const {
   const SparseTargetKernels& kernels = POLYLEAF_SELECT(sparse_target_kernels);
-  const uint32_t* ids = scope_->partition().ids(c.node.rows);
+  const uint32_t* ids = tree_->partition().ids(c.node.rows);
   const int64_t size = c.node.rows.size();
   for (int64_t first = 0; first < size; first += kRowBlock) {
     const int64_t last = std::min(first + kRowBlock, size);
@@ -216,8 +221,8 @@ void VerifiedSearch::add_rows(Case& c, Scratch& s) const {
     }
     for (int64_t at = first; at < last; ++at) {
       const int64_t id = ids != nullptr ? ids[at] : c.node.rows.begin + at;
-      if (!is_judged(id, c.node.count)) continue;
-      ++c.n_judged;
+      if (!is_sampled(id, c.node.count)) continue;
+      ++c.n_sampled;
       const SparseRow row = gradients_->row(id);
       const int64_t* lanes = lanes_[s.sides[at - first]];
       kernels.add_row(row.outputs, row.values, row.n, sample_.factor(id), fixed_.scale, lanes,
@@ -234,9 +239,8 @@ void VerifiedSearch::clear(Scratch& s) const {
   s.sums.n_touched = 0;
 }
 
-// The largest magnitudes of both sides of every set, each with outputs of its own; the sums are
-// cleared.
-void VerifiedSearch::find_largest(const Case& c, Scratch& s) const {
+// Find the largest magnitudes of both sides of every set; clear the sums.
+void VerifiedSearch::find_largest(const Verification& c, Scratch& s) const {
   for (int i = 0; i < 2 * c.n_sets(); ++i) s.magnitudes[i].start(leaf_k_);
   for (int64_t i = 0; i < s.sums.n_touched; ++i) {
     const int64_t* line = s.sums.lines + i * kSetLanes;
@@ -248,32 +252,34 @@ void VerifiedSearch::find_largest(const Case& c, Scratch& s) const {
   clear(s);
 }
 
-// Finds the best of a case's splits by the largest magnitudes.
-void VerifiedSearch::judge(Case& c, Scratch& s) const {
-  std::array<double, kSets> worth = worths(c, s);
+// Choose the best split by the largest magnitudes.
+void VerifiedSearch::choose(Verification& c, Scratch& s) const {
+  std::array<double, kSets> gains = compute_gains(c, s);
   const double scale =
-      static_cast<double>(c.node.count) / static_cast<double>(std::max<int64_t>(1, c.n_judged));
-  for (double& of_set : worth) of_set *= scale;
+      static_cast<double>(c.node.count) / static_cast<double>(std::max<int64_t>(1, c.n_sampled));
+  for (double& gain : gains) gain *= scale;
   double best = 0;
   for (int set = 1; set < c.n_sets(); ++set) {
     const TileSplit* split = c.splits[set - 1];
     double gain = 0;
-    if (!admits(worth[set], worth[0], gain)) continue;
-    const double judged = scope_->config().penalised_gain(split->feature, worth[set], worth[0]);
-    if (c.best != nullptr &&
-        (judged < best || (judged == best && split->feature > c.best->feature)))
+    if (!is_admissible(gains[set], gains[0], gain)) continue;
+    const double gain_with_penalty =
+        tree_->config().penalised_gain(split->feature, gains[set], gains[0]);
+    if (c.best != nullptr && (gain_with_penalty < best ||
+                              (gain_with_penalty == best && split->feature > c.best->feature)))
       continue;
-    best = judged;
+    best = gain_with_penalty;
     c.best = split;
     c.gain = gain;
   }
   if (c.best != nullptr) c.left_hessian = left_hessian(c, s);
 }
 
-// Of all rows here that the best split sends left; of all ranks where rows count 1.
-int64_t VerifiedSearch::left_hessian(const Case& c, Scratch& s) const {
+// Return the Hessian of this rank's rows that the best split sends left; of all ranks' rows if
+// there are no weights.
+int64_t VerifiedSearch::left_hessian(const Verification& c, Scratch& s) const {
   if (counts_rows()) return c.best->left_count;
-  const uint32_t* ids = scope_->partition().ids(c.node.rows);
+  const uint32_t* ids = tree_->partition().ids(c.node.rows);
   const int64_t size = c.node.rows.size();
   int64_t sum = 0;
   for (int64_t first = 0; first < size; first += kRowBlock) {
@@ -288,17 +294,18 @@ int64_t VerifiedSearch::left_hessian(const Case& c, Scratch& s) const {
   return sum;
 }
 
-// What each set, and the node without it, is worth.
-std::array<double, kSets> VerifiedSearch::worths(const Case& c, Scratch& s) const {
-  std::array<double, kSets> worth{};
-  const double of_node = static_cast<double>(c.hessian[0]) * hessian_unit();
-  worth[0] = worth_of_largest(s.magnitudes[0], fixed_.unit, of_node, step_);
+// Return the gain of each set; set 0 is the node itself.
+std::array<double, kSets> VerifiedSearch::compute_gains(const Verification& c, Scratch& s) const {
+  std::array<double, kSets> gains{};
+  const double node_hessian = static_cast<double>(c.hessian[0]) * hessian_unit();
+  gains[0] = sum_largest_gains(s.magnitudes[0], fixed_.unit, node_hessian, step_);
   for (int set = 1; set < c.n_sets(); ++set) {
     const double hessian = static_cast<double>(c.hessian[set]) * hessian_unit();
-    worth[set] = worth_of_largest(s.magnitudes[2 * set], fixed_.unit, hessian, step_) +
-                 worth_of_largest(s.magnitudes[2 * set + 1], fixed_.unit, of_node - hessian, step_);
+    gains[set] =
+        sum_largest_gains(s.magnitudes[2 * set], fixed_.unit, hessian, step_) +
+        sum_largest_gains(s.magnitudes[2 * set + 1], fixed_.unit, node_hessian - hessian, step_);
   }
-  return worth;
+  return gains;
 }
 
 }  // namespace polyleaf

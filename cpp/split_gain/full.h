@@ -1,8 +1,6 @@
-// What a side is worth whose outputs are solved for together (TFBT, eq. 7; in blocks:
-// AOSO-LogitBoost as TFBT, section IV, describes it), and which outputs a node solves for. Float32
-// is enough: channels have 15 bits.
-//
-// Must not know: where sums lie.
+// Score of a side whose outputs are solved for together (TFBT, eq. 7; in blocks: AOSO-LogitBoost as
+// described in TFBT, section IV), and the outputs that a node solves for. Float32 is enough:
+// channels have 15 bits.
 #pragma once
 #include <cstdint>
 
@@ -12,8 +10,8 @@ namespace polyleaf {
 
 constexpr int kScorePivotBits = 13;
 
-// The outputs of the largest of these magnitudes, `size` of k, the first on ties, in ascending
-// order; all of them where size is 0. Returns how many.
+// Select the outputs of the `size` largest of k magnitudes, the first on ties, in ascending order;
+// all outputs if size is 0. Return how many.
 template <class Magnitude>
 POLYLEAF_INLINE int select_solved_outputs(int k, int size, const Magnitude& magnitude,
                                           int32_t* outputs) {
@@ -22,12 +20,12 @@ POLYLEAF_INLINE int select_solved_outputs(int k, int size, const Magnitude& magn
     for (; m < k; ++m) outputs[m] = m;
     return m;
   }
-  for (; m < size; ++m) {  // insertion into an ascending list
+  for (; m < size; ++m) {  // insert into an ascending list
     int next = -1;
     for (int i = 0; i < k; ++i) {
-      bool taken = false;
-      for (int j = 0; j < m; ++j) taken |= outputs[j] == i;
-      if (!taken && (next < 0 || magnitude(i) > magnitude(next))) next = i;
+      bool is_selected = false;
+      for (int j = 0; j < m; ++j) is_selected |= outputs[j] == i;
+      if (!is_selected && (next < 0 || magnitude(i) > magnitude(next))) next = i;
     }
     int at = m;
     for (; at > 0 && outputs[at - 1] > next; --at) outputs[at] = outputs[at - 1];
@@ -36,8 +34,8 @@ POLYLEAF_INLINE int select_solved_outputs(int k, int size, const Magnitude& magn
   return m;
 }
 
-// g' (H + lambda I)^-1 g of one side: gradient(i) and Hessian(i, j) of the i-th and j-th of m
-// outputs.
+// Return g' (H + lambda I)^-1 g of one side: gradient(i) and Hessian(i, j) of the i-th and j-th of
+// m outputs.
 template <class Gradient, class Hessian, class Matrix, class Vector>
 POLYLEAF_INLINE auto compute_side_gain(int m, float lambda, const Gradient& gradient,
                                        const Hessian& hessian, Matrix A, Vector y, Vector inverse) {

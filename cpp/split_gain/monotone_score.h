@@ -1,14 +1,15 @@
-// The score of trees that must obey directions: of an output whose children would disobey the
-// feature's constraint tied_both take the one value that is best for tied_both, which what is below
-// them must not pass. What leaves hold in the end obeys by itself (monotone_leaves.h); here splits
-// learn what that will cost.
+// Score of trees with monotone constraints: if the values of the children of a split would violate
+// the feature's constraint on an output, both children take the one value that is best for both,
+// and no value below may pass it. The leaf values themselves are projected later
+// (leaves/monotone.h); the score accounts for what that costs a split.
 #pragma once
 #include "split_gain/separable_score.h"
 
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
 
-// Of sixteen outputs, or sixteen candidates of one. Coefficients are Hessian and lambda.
+// Score of sixteen outputs, or of one output for sixteen candidates. Coefficients are the Hessian
+// and lambda.
 struct MonotoneBlock {
   const Regularisation& r;
   f32x16 constraint, low, high;
@@ -17,7 +18,7 @@ struct MonotoneBlock {
     const Step<f32x16, float> step(g, c, alpha, r.max_delta_step);
     return min(max(select(g < 0.0f, step.size, -step.size), low), high);
   }
-  // Twice what a value takes off the loss.
+  // Return twice the loss that a value removes.
   POLYLEAF_INLINE_MEMBER f32x16 term(f32x16 g, f32x16 c, f32x16 w) const {
     return -((2.0f * g) * w + (c * w) * w) - (2.0f * r.alpha) * select(w < 0.0f, -w, w);
   }
@@ -28,7 +29,7 @@ struct MonotoneBlock {
     return term(gl, cl, select(is_violated, tied_value, wl)) +
            term(gr, cr, select(is_violated, tied_value, wr));
   }
-  // NaN where each child has its own.
+  // Return the tied values; NaN where each child has its own value.
   POLYLEAF_INLINE_MEMBER f32x16 tied(f32x16 gl, f32x16 gr, f32x16 cl, f32x16 cr) const {
     const f32x16 wl = value(gl, cl, r.alpha), wr = value(gr, cr, r.alpha);
     const f32x16 none = broadcast(__builtin_bit_cast(float, 0x7fc00000u));
@@ -42,15 +43,15 @@ struct MonotoneBlock {
   }
 };
 
-// The score of trees that obey directions (monotone_constraints.h), of any number of outputs, and
-// how it and others are asked for those at hand. Included by kernels only, inside the namespace of
-// an instruction set.
+// The score of trees that obey directions (monotone.h), of any number of outputs, and how it and
+// others are asked for those at hand. Included by kernels only, inside the namespace of an
+// instruction set.
 
 template <bool PER_OUTPUT>
 struct MonotoneScore {
   static constexpr bool kPerOutput = PER_OUTPUT;
   Regularisation r;
-  const float *constraint, *low, *high;  // of every output, readable to the next sixteen
+  const float *constraint, *low, *high;  // one per output, readable to the next sixteen
 
   POLYLEAF_INLINE_MEMBER f32x16 coefficient(f32x16 h) const { return h + r.lambda; }
   POLYLEAF_INLINE_MEMBER MonotoneBlock block(int z) const {
@@ -62,7 +63,7 @@ struct MonotoneScore {
   }
 };
 
-// A score as it is for the outputs 16 z to 16 z + 15, and for one output.
+// Return a score for the outputs 16 z to 16 z + 15, or for a single output.
 template <Score S>
 POLYLEAF_INLINE const S& get_block(const S& score, int) {
   return score;

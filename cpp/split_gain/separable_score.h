@@ -22,21 +22,21 @@ struct Regularisation {
 
 template <class S>
 concept Score = requires(const S s, f32x16 g, f32x16 h) {
-  { S::kPerOutput } -> std::convertible_to<bool>;  // Hessian differs between outputs
-  { s.coefficient(h) } -> std::same_as<f32x16>;    // from summed Hessian to what `pair` wants
+  { S::kPerOutput } -> std::convertible_to<bool>;  // each output has its own Hessian
+  { s.coefficient(h) } -> std::same_as<f32x16>;    // from the Hessian sum to what `pair` takes
   {
     s.pair(g, g, h, h)
   } -> std::same_as<f32x16>;                   // terms of (left, right), with their coefficients
-  { s.single(g, h) } -> std::same_as<f32x16>;  // terms of one node
+  { s.single(g, h) } -> std::same_as<f32x16>;  // term of one node
 };
 
-// A term of one side where plain division is not enough: L1 and limited steps.
+// Return the term of one side with L1 regularisation or limited steps.
 POLYLEAF_INLINE f32x16 regularised_term(f32x16 g, f32x16 c, const Regularisation& r) {
   const Step<f32x16, float> step(g, c, r.alpha, r.max_delta_step);
   return (2.0f * step.kept) * step.size - (c * step.size) * step.size;
 }
 
-// The score of both kinds of Hessian where plain division is not enough.
+// Score with L1 regularisation or limited steps, for a shared or a diagonal Hessian.
 template <bool PER_OUTPUT>
 struct Regularised {
   static constexpr bool kPerOutput = PER_OUTPUT;
@@ -52,9 +52,9 @@ struct Regularised {
 
 static_assert(Score<Regularised<false>> && Score<Regularised<true>>);
 
-// One Hessian for all outputs (a shared channel, or the row count): GBDT-MO eq. 16 with H common
-// to all outputs, and C-GB eq. 10 where it is the count. The gain needs two multiplications per
-// side and no division per output.
+// One Hessian for all outputs (a shared channel, or the row count): GBDT-MO eq. 16 with H common to
+// all outputs, and C-GB eq. 10 where it is the count. The gain needs two multiplications per side
+// and no division per output.
 
 struct Shared {
   static constexpr bool kPerOutput = false;

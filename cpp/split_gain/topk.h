@@ -1,24 +1,24 @@
-// The k largest of terms that are offered one by one, and their sum from the largest on: what a
-// leaf is worth that keeps k outputs (GBDT-MO, eq. 20 to 22). V is a float, or a vector of sixteen
-// candidates; where they lie is for the caller to say.
+// The k largest of terms that are offered one by one, and their sum in descending order: the score
+// of a leaf that keeps k outputs (GBDT-MO, eq. 20 to 22). V is a float, or a vector of sixteen
+// candidates.
 #pragma once
 #include "base/kernels/lanes.h"
 
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
 
-template <class V, class Room = V*>
+template <class V, class Storage = V*>
 struct LargestTerms {
-  Room best;  // for k, descending
+  Storage best;  // k entries, descending
   int k;
   int n = 0;
 
   POLYLEAF_INLINE_MEMBER void offer(V v) {
     if (n == k && !any_above(v, best[k - 1])) return;
     for (int i = 0; i < n; ++i) {
-      const V there = best[i];
-      best[i] = max(there, v);
-      v = select(there > v, v, there);
+      const V current = best[i];
+      best[i] = max(current, v);
+      v = select(current > v, v, current);
     }
     if (n < k) best[n++] = v;
   }

@@ -1,5 +1,4 @@
-// What the core's own tests assert with: an exit that says where, also where exceptions would be
-// caught.
+// Assertion of the core's tests: exits with the location, also where exceptions would be caught.
 #pragma once
 #include <cstdio>
 #include <cstdlib>

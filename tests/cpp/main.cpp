@@ -10,8 +10,8 @@ int main() {
   test_parallel();
   test_growing();
   test_counts_are_not_ranges();
-  test_joint_sums();
-  test_riding_counts();
+  test_packed_sums();
+  test_packed_counts();
   test_orders();
   test_words();
   test_refusals();

@@ -1,6 +1,4 @@
-// Random problems to grow trees on, and what must hold of any tree.
-//
-// Owns: data. Must not know: what is compared.
+// Random problems, and properties of any tree.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -14,7 +12,7 @@
 
 namespace polyleaf::tests {
 
-// Settings, which have no defaults, where a test does not care.
+// Settings for tests that do not depend on them.
 inline GrowConfig grow_config() {
   const SplitConfig split{.reg_lambda = 1.0f,
                           .reg_alpha = 0.0f,
@@ -74,8 +72,7 @@ inline Problem make_problem(uint32_t seed, int64_t n, int n_features, int n_outp
   return p;
 }
 
-// The problem's codes as compressed columns of the features that are no categories, the others
-// dense.
+// The problem's codes, with numeric features as compressed columns and the others dense.
 struct HeldLabels {
   std::vector<int32_t> features, rows;
   std::vector<uint8_t> common, codes, dense;

@@ -1,4 +1,4 @@
-// What searches say and the grower passes on: counts.
+// The grower takes counts from the search.
 #include <array>
 #include <cstdint>
 #include <vector>
@@ -13,22 +13,22 @@
 namespace polyleaf::tests {
 namespace {
 
-// Splits feature 0 in the middle of the codes that a node has, and tells counts of its own, as if
-// other rows of the node lay elsewhere.
-class ToldSearch final : public Search {
+// Splits feature 0 in the middle of the codes of a node, and reports counts of its own, as if other
+// ranks had rows of the node.
+class FixedCountSearch final : public Search {
  public:
-  explicit ToldSearch(int64_t n) { sample_.n_all = n; }
+  explicit FixedCountSearch(int64_t n) { sample_.n_all = n; }
   const RowSample& sample() const override { return sample_; }
   int n_outputs() const override { return 0; }
-  void start(const TreeContext& scope, const SearchNode&) override {
-    scope_ = &scope;
+  void start(const TreeContext& tree, const SearchNode&) override {
+    tree_ = &tree;
     codes_ = {{0, 255}};
   }
   void evaluate(const std::vector<SearchNode>& nodes, bool,
-                std::vector<SplitInfo>& choices) override {
-    choices.assign(nodes.size(), SplitInfo());
+                std::vector<SplitInfo>& splits) override {
+    splits.assign(nodes.size(), SplitInfo());
     for (size_t i = 0; i < nodes.size(); ++i)
-      if (scope_->can_split(nodes[i])) choices[i] = {1.0, 0, middle(nodes[i].id), false, {}, 3};
+      if (tree_->can_split(nodes[i])) splits[i] = {1.0, 0, middle(nodes[i].id), false, {}, 3};
   }
   void split(int32_t parent, const SearchNode& left, const SearchNode& right, float*) override {
     codes_.resize(right.id + 1);
@@ -41,16 +41,16 @@ class ToldSearch final : public Search {
   int32_t middle(int32_t node) const { return (codes_[node][0] + codes_[node][1]) / 2; }
 
   RowSample sample_;
-  const TreeContext* scope_ = nullptr;
+  const TreeContext* tree_ = nullptr;
   std::vector<std::array<int32_t, 2>> codes_;  // first and last of each node
 };
 
-struct ToldProblem {
+struct OneFeatureProblem {
   static constexpr int64_t n = 20000;
   std::vector<uint8_t> codes = std::vector<uint8_t>(n);
   const std::vector<uint8_t> categorical = {0};
   const std::vector<uint16_t> n_bins = {255};
-  ToldProblem() {
+  OneFeatureProblem() {
     for (int64_t i = 0; i < n; ++i) codes[i] = static_cast<uint8_t>(i * 7 % 255);
   }
   Bins bins(int n_threads) const {
@@ -60,18 +60,18 @@ struct ToldProblem {
 
 }  // namespace
 
-// Counts are what searches say; where rows go is the partition's to find.
+// Counts come from the search; the partition finds where rows go.
 void test_counts_are_not_ranges() {
-  const ToldProblem p;
+  const OneFeatureProblem p;
   GrowConfig config = grow_config();
   config.max_leaves = 4;
   config.split.min_child_samples = 2;
   for (int n_threads : {1, 3}) {
     const Bins bins = p.bins(n_threads);
     Grower grower(bins, n_threads);
-    ToldSearch search(p.n);
+    FixedCountSearch search(p.n);
     const Tree tree = grower.grow(search, config, nullptr);
-    // The child of 3 rows cannot be split again, however many lie here.
+    // The child of 3 rows cannot be split again, however many rows this rank has.
     CHECK((tree.count == std::vector<int64_t>{p.n, 3, p.n - 3, 3, p.n - 6, 3, p.n - 9}));
     for (int64_t i = 0; i < p.n; ++i) {
       int32_t node = 0;

@@ -1,4 +1,4 @@
-// Rows of text files: there and back, and no prefix of a row is read past its end.
+// Text rows survive a round trip, and no prefix of a row is read past its end.
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -27,15 +27,15 @@ void test_label_text() {
     const TextRows back = read_xmc_text(again.data(), static_cast<int64_t>(again.size()),
                                         RowSyntax::labelled, {32, 12}, 1, n_threads);
     CHECK(back.values == rows.values && back.indices == rows.indices && back.labels == rows.labels);
-    bool refused = false;
+    bool is_rejected = false;
     try {
       read_xmc_text(text.data(), size, RowSyntax::labelled, {31, 12}, 1, n_threads);
     } catch (const std::invalid_argument& error) {
-      refused = std::string(error.what()).rfind("line 1: feature 31", 0) == 0;
+      is_rejected = std::string(error.what()).rfind("line 1: feature 31", 0) == 0;
     }
-    CHECK(refused);
+    CHECK(is_rejected);
   }
-  // Every prefix of a row ends somewhere awkward; none may be read past its end.
+  // Parse every prefix of a row.
   const std::string row = "3,17 0:0.5 12:1e-5 7:123456789012345678901234567890";
   for (size_t size = 0; size <= row.size(); ++size) {
     const std::vector<char> part(row.begin(), row.begin() + static_cast<std::ptrdiff_t>(size));

@@ -6,8 +6,8 @@ namespace polyleaf::tests {
 void test_parallel();
 void test_growing();
 void test_counts_are_not_ranges();
-void test_joint_sums();
-void test_riding_counts();
+void test_packed_sums();
+void test_packed_counts();
 void test_orders();
 void test_words();
 void test_refusals();

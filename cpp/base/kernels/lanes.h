@@ -1,6 +1,6 @@
-// Vectors of sixteen lanes, whatever the instruction set: one zmm, two ymm or four xmm registers.
-// Sums over outputs use these virtual lanes and one fixed fold, so every instruction set computes
-// the same bits.
+// Vectors of sixteen lanes for every instruction set: one zmm, two ymm or four xmm registers. Sums
+// over outputs use these virtual lanes and one fixed fold, so every instruction set computes the
+// same bits.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -18,8 +18,8 @@ namespace POLYLEAF_ISA_NAMESPACE {
 
 constexpr int kLanes = 16;
 
-// Two vectors as one of twice as many lanes. GCC keeps vectors that are wider than the registers in
-// memory; these it does not.
+// Two vectors as one of twice as many lanes. GCC keeps built-in vectors wider than the registers in
+// memory, but not these.
 template <class Half>
 struct VectorPair {
   Half low, high;
@@ -96,7 +96,7 @@ using i32x16 = VectorPair<VectorPair<i32x4>>;
 using i16x16 = VectorPair<VectorPair<i16x4>>;
 #endif
 
-// n floats.
+// Vector of n floats.
 template <int n>
 struct Floats {
   typedef float type __attribute__((vector_size(n * 4)));
@@ -144,7 +144,7 @@ POLYLEAF_INLINE VectorPair<Half> select(const VectorPair<M>& mask, const VectorP
   return {select(mask.low, yes.low, no.low), select(mask.high, yes.high, no.high)};
 }
 
-// The same numbers as another type: integers as floats, of 16 bits as of 32; floats that hold
+// Conversion between number types: integers to floats, 16 to 32 bits, floats that hold integers to
 // integers.
 template <class To, class From>
 struct Converter {
@@ -156,7 +156,7 @@ struct Converter<VectorPair<To>, VectorPair<From>> {
     return {Converter<To, From>::convert(v.low), Converter<To, From>::convert(v.high)};
   }
 };
-// One of the two types is a vector of the hardware's, which has halves, too.
+// Conversions where only one type is a vector pair: the other is a built-in vector, which is split.
 template <class V>
 struct HalfOf {
   typedef Element<V> type __attribute__((vector_size(sizeof(V) / 2)));
@@ -194,7 +194,7 @@ POLYLEAF_INLINE f32x16 to_float(const i32x16& v) {
   return convert<f32x16>(v);
 }
 
-// Sum of the lanes: ... 16 -> 8 -> 4 -> 2 -> 1, lane i with lane i + half.
+// Return the sum of the lanes: 16 -> 8 -> 4 -> 2 -> 1, lane i with lane i + half.
 template <class V>
 POLYLEAF_INLINE Element<V> fold(const V& v) {
   if constexpr (sizeof(V) == 4 * sizeof(Element<V>)) {
@@ -211,7 +211,7 @@ POLYLEAF_INLINE Element<Half> fold(const VectorPair<Half>& v) {
 }
 
 #if defined(__AVX2__) && !defined(__AVX512F__) && defined(__GNUC__) && !defined(__clang__)
-// Eight rows of eight.
+// Transpose eight rows of eight numbers.
 POLYLEAF_INLINE void transpose_eight(const int32_t* from, int stride, int32_t* to) {
   const i32x8 low1 = {0, 8, 1, 9, 4, 12, 5, 13}, low2 = {0, 1, 8, 9, 4, 5, 12, 13};
   const i32x8 low4 = {0, 1, 2, 3, 8, 9, 10, 11};
@@ -233,7 +233,7 @@ POLYLEAF_INLINE void transpose_eight(const int32_t* from, int stride, int32_t* t
 }
 #endif
 
-// Whether a number of the first is above that of the second.
+// Return whether any element of a is above that of b.
 POLYLEAF_INLINE bool any_above(float a, float b) {
   return a > b;
 }
@@ -254,10 +254,10 @@ POLYLEAF_INLINE bool any_above(f32x16 a, f32x16 b) {
 #endif
 }
 
-// Sixteen rows of sixteen numbers of 32 bits: rows become columns.
+// Transpose sixteen rows of sixteen 32-bit numbers.
 POLYLEAF_INLINE void transpose(const int32_t* from, int stride, i32x16* to) {
 #if defined(__AVX512F__) && defined(__GNUC__) && !defined(__clang__)
-  // Shuffles that each are one instruction without a register of its own for what goes where.
+  // Each of these shuffles is one instruction without an index register.
   const i32x16 low1 = {0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29};
   const i32x16 low2 = {0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29};
   const i32x16 even = {0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27};
@@ -292,10 +292,8 @@ POLYLEAF_INLINE void transpose(const int32_t* from, int stride, i32x16* to) {
 #endif
 }
 
-// Eight doubles: one zmm register, or two vectors of four. With double in their place the same
-// formulas do one candidate.
-//
-// Included by kernels only, inside the namespace of an instruction set.
+// Eight doubles: one zmm register, or two vectors of four. The same formulas work with a single
+// double.
 typedef double f64x4 __attribute__((vector_size(32)));
 #if defined(__AVX512F__)
 typedef double f64x8 __attribute__((vector_size(64)));
@@ -332,7 +330,7 @@ POLYLEAF_INLINE f64x8 join(const f64x4& low, const f64x4& high) {
 #endif
 }
 
-// Sums of the lanes of eight vectors at once, each folded exactly as `fold` does.
+// Return the sums of the lanes of eight vectors, each folded exactly as `fold` does.
 POLYLEAF_INLINE f64x8 fold_eight(const f64x8* v) {
 #if defined(__AVX512F__)
   f64x8 four[4], two[2];
@@ -357,13 +355,8 @@ POLYLEAF_INLINE f64x8 fold_eight(const f64x8* v) {
 #endif
 }
 
-// Lines of memory that are asked for some rows before their turn, where rows are found by their
-// numbers.
-//
-// They go to the second cache: far more of such requests may be under way than of those for the
-// first one.
-//
-// Included by kernels only, inside the namespace of an instruction set.
+// Prefetch into the second-level cache, which allows far more pending requests than the first
+// level. Rows found by id are requested some rows ahead.
 constexpr int64_t kRowsAhead = 128;
 
 POLYLEAF_INLINE void prefetch(const void* line) {

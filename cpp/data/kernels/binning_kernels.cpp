@@ -1,6 +1,4 @@
-// The bin of every value of a column, by two vector comparisons a value (binning.h has the table).
-//
-// Owns: the instructions. Must not know: where columns come from.
+// Find the bin of every value of a column, by two vector comparisons per value.
 #include "data/kernels/binning_kernels.h"
 
 #if defined(__SSE2__)
@@ -11,7 +9,7 @@ namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
 namespace {
 
-// Thresholds of one row below x. `nan_counts`: whether a NaN counts as above every lane (16), or
+// Count the thresholds of one row below x. `nan_counts`: a NaN counts as above every lane (16), or
 // above none (0). The portable form, four lanes at a time; the vector forms below return the same
 // integer.
 template <bool nan_counts, class T>
@@ -27,7 +25,7 @@ inline int count_below(T x, const T* row) {
 }
 
 #if defined(__SSE2__)
-// One bit per lane: x > threshold, or !(x <= threshold), which a NaN fulfils everywhere.
+// Return one bit per lane: x > threshold, or !(x <= threshold), which is true for NaN.
 template <bool nan_counts>
 inline uint32_t mask_below(float x, const float* row) {
 #if defined(__AVX512F__)
@@ -61,8 +59,8 @@ inline int count_below(float x, const float* row) {
 }
 #endif
 
-// (j, k) at 32 j + k -> code. NaN is above no coarse threshold and above all 16 fine lanes: (0,
-// 16).
+// Table from (j, k) at 32 j + k to the code. NaN is above no coarse threshold and above all 16 fine
+// lanes: (0, 16).
 struct CodeOf {
   uint8_t code[32 * kSearchLanes];
   constexpr CodeOf() : code() {

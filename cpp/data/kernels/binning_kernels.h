@@ -1,7 +1,4 @@
-// Kernels of binning, compiled once per instruction set: the search for a value's bin, and the
-// search for infinities.
-//
-// Must not know: columns, blocks, threads.
+// Binning kernels: the search for a value's bin, and for infinities.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -12,8 +9,7 @@
 namespace polyleaf {
 
 struct BinningKernels {
-  // codes[i] = bin of x[i * stride] (stride in elements), 255 where it is NaN. `n_fine_rows` =
-  // search_rows()
+  // codes[i] = bin of x[i * stride] (stride in elements), 255 for NaN. n_fine_rows = search_rows()
   // - 1.
   void (*bin_float)(const float* x, ptrdiff_t stride, int64_t n, const float* table,
                     int n_fine_rows, uint8_t* codes);

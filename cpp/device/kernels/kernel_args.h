@@ -32,7 +32,7 @@ struct Sample {
 // largest[j] = max(largest[j], bits of |value * multiplier|), compared as integers, so that NaN is
 // the largest.
 struct LargestMagnitudes {
-  static constexpr const char* kName = "largest_magnitudes";
+  static constexpr const char* kName = "compute_max_magnitudes";
   const float* values;  // (n_all, n_columns)
   int32_t n_columns;
   Sample sample;

@@ -17,7 +17,7 @@ __device__ inline float round_even(float x) {
 
 using namespace polyleaf::on_device;
 
-extern "C" __global__ void largest_magnitudes(const LargestMagnitudes a) {
+extern "C" __global__ void compute_max_magnitudes(const LargestMagnitudes a) {
   POLYLEAF_SHARED_MEMORY(int32_t, block_memory);
   const BlockAccumulator<int32_t> block(block_memory, a.n_columns, can_share_columns(a.n_columns));
   int32_t largest = 0;

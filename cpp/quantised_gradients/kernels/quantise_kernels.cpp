@@ -1,4 +1,4 @@
-// Quantisation of derivatives to int16 (quantised_gradients.h).
+// Quantisation of gradients and Hessians to int16.
 #include "base/kernels/lanes.h"
 #include "quantised_gradients/quantised_gradients.h"
 
@@ -14,7 +14,7 @@ POLYLEAF_INLINE Floats round_even(const Floats& x) {
   return (x + magic) - magic;
 }
 
-// Magnitudes compared as integers: for non-negative floats the order is the same, and a NaN is
+// Magnitudes are compared as integers: for non-negative floats the order is the same, and a NaN is
 // larger than infinity, so that it is noticed.
 POLYLEAF_INLINE int32_t magnitude(float x) {
   int32_t bits;
@@ -28,25 +28,24 @@ POLYLEAF_INLINE i32x16 magnitudes(const f32x16& x) {
   return bits & 0x7fffffff;
 }
 
-// The last block of sixteen columns may be wider than what is left of a row. Reading on into the
-// next rows is harmless (what is read there is multiplied by zero or ignored), but not past the end
-// of all rows.
-POLYLEAF_INLINE bool may_read_sixteen(int64_t row, int column, int n_columns,
+// The last block of sixteen columns may be wider than the rest of a row. Reading into the next rows
+// is harmless (those values are multiplied by zero or ignored), but not past the end of all rows.
+POLYLEAF_INLINE bool can_read_sixteen(int64_t row, int column, int n_columns,
                                       const RowSample& sample) {
   return row * n_columns + column + 16 <= sample.n_all * n_columns;
 }
 
 // Up to 16 Z columns: the maxima stay in registers.
 template <int Z>
-void largest_of_few(const float* values, int n_columns, const RowSample& sample, int64_t begin,
-                    int64_t end, float* largest) {
+void find_max_few(const float* values, int n_columns, const RowSample& sample, int64_t begin,
+                  int64_t end, float* largest) {
   i32x16 best[Z] = {};
   float end_of_row[16 * Z] = {};
   for (int64_t i = begin; i < end; ++i) {
     const int64_t row = sample.row(i);
     const float* v = values + row * n_columns;
     const float m = sample.factor(row);
-    if (!may_read_sixteen(row, 16 * (Z - 1), n_columns, sample)) {
+    if (!can_read_sixteen(row, 16 * (Z - 1), n_columns, sample)) {
       std::memcpy(end_of_row, v, sizeof(float) * n_columns);
       v = end_of_row;
     }
@@ -61,10 +60,9 @@ void largest_of_few(const float* values, int n_columns, const RowSample& sample,
   }
 }
 
-// More columns: row after row, as memory lies; the maxima of a run of columns stay in the first
-// cache.
-void largest_of_many(const float* values, int n_columns, const RowSample& sample, int64_t begin,
-                     int64_t end, float* largest) {
+// More columns: rows in memory order; the maxima of a run of columns stay in the first-level cache.
+void find_max_many(const float* values, int n_columns, const RowSample& sample, int64_t begin,
+                   int64_t end, float* largest) {
   constexpr int kRun = 1024;
   int32_t best[kRun];
   for (int c = 0; c < n_columns; c += kRun) {
@@ -83,25 +81,25 @@ void largest_of_many(const float* values, int n_columns, const RowSample& sample
   }
 }
 
-void largest_of(const float* values, int n_columns, const RowSample& sample, int64_t begin,
-                int64_t end, float* largest) {
+void find_max(const float* values, int n_columns, const RowSample& sample, int64_t begin,
+              int64_t end, float* largest) {
   if (n_columns == 1 && !sample.rows && !sample.multiplier) {
     int32_t best = magnitude(largest[0]);
     for (int64_t i = begin; i < end; ++i)
       best = magnitude(values[i]) > best ? magnitude(values[i]) : best;
     std::memcpy(largest, &best, sizeof(best));
   } else if (n_columns <= 16) {
-    largest_of_few<1>(values, n_columns, sample, begin, end, largest);
+    find_max_few<1>(values, n_columns, sample, begin, end, largest);
   } else if (n_columns <= 32) {
-    largest_of_few<2>(values, n_columns, sample, begin, end, largest);
+    find_max_few<2>(values, n_columns, sample, begin, end, largest);
   } else if (n_columns <= 64) {
-    largest_of_few<4>(values, n_columns, sample, begin, end, largest);
+    find_max_few<4>(values, n_columns, sample, begin, end, largest);
   } else {
-    largest_of_many(values, n_columns, sample, begin, end, largest);
+    find_max_many(values, n_columns, sample, begin, end, largest);
   }
 }
 
-// One column into interleaved lanes, whole data: the single-output case.
+// One column into interleaved lanes, all rows: the single-output case.
 void quantise_column(const float* values, int64_t begin, int64_t end, float inverse,
                      int16_t* channels, int lanes, int64_t* size, int64_t* total) {
   constexpr int kRun = 256;
@@ -131,7 +129,7 @@ void quantise_sixteen(const float* values, int n_columns, int c, const RowSample
   for (int64_t i = begin; i < end; ++i) {
     const int64_t row = sample.row(i);
     const float* v = values + row * n_columns + c;
-    if (!may_read_sixteen(row, c, n_columns, sample)) {
+    if (!can_read_sixteen(row, c, n_columns, sample)) {
       std::memcpy(end_of_row, v, sizeof(float) * width);
       v = end_of_row;
     }
@@ -144,7 +142,7 @@ void quantise_sixteen(const float* values, int n_columns, int c, const RowSample
   store(totals, total);
 }
 
-// Rows of one vector, of which the columns fill a part: the other lanes keep what they hold.
+// Rows of one vector of which the columns fill a part: the other lanes keep their values.
 template <class Floats, class Integers, class Row>
 void quantise_narrow(const float* values, int n_columns, const RowSample& sample, int64_t begin,
                      int64_t end, const float* inverse, int16_t* channels, int offset,
@@ -160,10 +158,10 @@ void quantise_narrow(const float* values, int n_columns, const RowSample& sample
   for (int64_t i = begin; i < end; ++i) {
     const int64_t row = sample.row(i), first = row * n_columns - offset;
     const float* v = values + first;
-    float alone[kWidth] = {};
-    if (first < 0 || first + kWidth > sample.n_all * n_columns) {  // not outside all rows
-      std::memcpy(alone + offset, values + row * n_columns, sizeof(float) * n_columns);
-      v = alone;
+    float padded[kWidth] = {};
+    if (first < 0 || first + kWidth > sample.n_all * n_columns) {  // not outside of all rows
+      std::memcpy(padded + offset, values + row * n_columns, sizeof(float) * n_columns);
+      v = padded;
     }
     const Integers q = convert<Integers>(round_even(load<Floats>(v) * sample.factor(row) * scale));
     size += max(q, -q);
@@ -199,8 +197,8 @@ void quantise(const float* values, int n_columns, const RowSample& sample, int64
   if (n_columns == 1 && !sample.rows && !sample.multiplier) {
     quantise_column(values, begin, end, inverse[0], channels + offset, lanes, size, total);
   } else {
-    // Sums run in int32 over at most 2048 rows of at most 2^15 each, then in int64. Wide rows go in
-    // shorter runs, which stay in the second cache while their columns are gone through.
+    // Sums are int32 over at most 2048 rows of at most 2^15 each, then int64. Wide rows go in
+    // shorter runs, which stay in the second-level cache while all columns are processed.
     const int64_t run = n_columns <= 64 ? 2048 : n_columns <= 512 ? 256 : 64;
     for (int64_t start = begin; start < end; start += run)
       for (int c = 0; c < n_columns; c += 16) {
@@ -233,7 +231,7 @@ void quantise(const float* values, int n_columns, const RowSample& sample, int64
 
 }  // namespace
 
-const QuantiseKernels quantise_kernels = {largest_of, quantise};
+const QuantiseKernels quantise_kernels = {find_max, quantise};
 
 }  // namespace POLYLEAF_ISA_NAMESPACE
 }  // namespace polyleaf

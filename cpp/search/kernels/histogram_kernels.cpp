@@ -1,5 +1,4 @@
-// The histogram kernel (packed_histogram.h): one word load and one channel load feed up to eight
-// bin updates.
+// Histogram kernels: one word load and one channel load feed up to eight bin updates.
 #include "base/bin_code.h"
 #include "base/kernels/lanes.h"
 #include "search/dense_scan.h"
@@ -12,35 +11,35 @@ namespace {
 
 typedef uint64_t u64x4 __attribute__((vector_size(32)));
 
-// Who counts the rows of a bin.
-enum class Counts { elsewhere, apart, riding };
+// Where the rows of a bin are counted.
+enum class Counts { none, array, packed };
 
-// Z vectors of sixteen lanes per row; the tile of 8 features x 256 bins x 16 lanes lies in the
-// second cache.
+// Z vectors of sixteen lanes per row; the tile of 8 features x 256 bins x 16 lanes fits in the
+// second-level cache.
 template <int Z, int LOG2_STRIDE, Counts COUNTS>
 void build_wide(const uint64_t* words, const int16_t* channels, int64_t n, int n_features,
                 int lanes, int32_t* sums, uint32_t* counts) {
-  int32_t of_row[16] = {};
-  of_row[15] = kCountUnit;
-  const i32x16 count = load<i32x16>(of_row);
+  int32_t row_count[16] = {};
+  row_count[15] = kCountUnit;
+  const i32x16 count = load<i32x16>(row_count);
   for (int64_t i = 0; i < n; ++i) {
     const uint64_t word = words[i];
     i32x16 value[Z];
     for (int z = 0; z < Z; ++z)
       value[z] = convert<i32x16>(load<i16x16>(channels + i * lanes + z * 16));
-    if (COUNTS == Counts::riding) value[Z - 1] += count;
+    if (COUNTS == Counts::packed) value[Z - 1] += count;
 #pragma GCC unroll 8
     for (int f = 0; f < 8; ++f) {
       if (f >= n_features) break;
       const uint32_t bin = (static_cast<uint32_t>(f) << LOG2_STRIDE) + ((word >> (8 * f)) & 255);
       int32_t* at = sums + static_cast<size_t>(bin) * lanes;
       for (int z = 0; z < Z; ++z) store(at + z * 16, load<i32x16>(at + z * 16) + value[z]);
-      if (COUNTS == Counts::apart) ++counts[bin];
+      if (COUNTS == Counts::array) ++counts[bin];
     }
   }
 }
 
-// Four or eight lanes: a tile lies in the first cache.
+// Four or eight lanes: a tile fits in the first-level cache.
 template <class Value, class Sum, int LOG2_STRIDE>
 void build_narrow(const uint64_t* words, const int16_t* channels, int64_t n, int n_features,
                   int32_t* sums) {
@@ -58,11 +57,11 @@ void build_narrow(const uint64_t* words, const int16_t* channels, int64_t n, int
   }
 }
 
-// More than 64 lanes: blocks of 64, so that the bins in use stay in the second cache.
+// More than 64 lanes: blocks of 64, so that the bins in use stay in the second-level cache.
 template <int LOG2_STRIDE, Counts COUNTS>
 void build_blocked(const uint64_t* words, const int16_t* channels, int64_t n, int n_features,
                    int lanes, int32_t* sums, uint32_t* counts) {
-  constexpr Counts none = Counts::elsewhere;
+  constexpr Counts none = Counts::none;
   int at = 0;
   for (; lanes - at >= 64; at += 64)
     if (at == 0)
@@ -86,49 +85,50 @@ void build_as(const uint64_t* words, const int16_t* channels, int64_t n, int n_f
   POLYLEAF_WIDE(3)
   POLYLEAF_WIDE(4)
 #undef POLYLEAF_WIDE
-  if constexpr (COUNTS != Counts::riding)
+  if constexpr (COUNTS != Counts::packed)
     build_blocked<LOG2_STRIDE, COUNTS>(words, channels, n, n_features, lanes, sums, counts);
 }
 
 template <int LOG2_STRIDE>
 void build_stride(const uint64_t* words, const int16_t* channels, int64_t n, int n_features,
-                  int lanes, bool riding, int32_t* sums, uint32_t* counts) {
+                  int lanes, bool packs_count, int32_t* sums, uint32_t* counts) {
   if (lanes == 4)
     return build_narrow<i16x4, i32x4, LOG2_STRIDE>(words, channels, n, n_features, sums);
   if (lanes == 8)
     return build_narrow<i16x8, i32x8, LOG2_STRIDE>(words, channels, n, n_features, sums);
-  const auto build = riding              ? build_as<LOG2_STRIDE, Counts::riding>
-                     : counts != nullptr ? build_as<LOG2_STRIDE, Counts::apart>
-                                         : build_as<LOG2_STRIDE, Counts::elsewhere>;
+  const auto build = packs_count         ? build_as<LOG2_STRIDE, Counts::packed>
+                     : counts != nullptr ? build_as<LOG2_STRIDE, Counts::array>
+                                         : build_as<LOG2_STRIDE, Counts::none>;
   build(words, channels, n, n_features, lanes, sums, counts);
 }
 
 void build(const uint64_t* words, const int16_t* channels, int64_t n, int n_features,
-           int log2_stride, int lanes, bool riding, int32_t* sums, uint32_t* counts) {
+           int log2_stride, int lanes, bool packs_count, int32_t* sums, uint32_t* counts) {
   const auto build = log2_stride == 2   ? build_stride<2>
                      : log2_stride == 4 ? build_stride<4>
                      : log2_stride == 6 ? build_stride<6>
                                         : build_stride<8>;
-  build(words, channels, n, n_features, lanes, riding, sums, counts);
+  build(words, channels, n, n_features, lanes, packs_count, sums, counts);
 }
 
-void unpack_counts(int32_t* sums, int64_t n_bins, int lanes, bool last, int32_t* below,
+void unpack_counts(int32_t* sums, int64_t n_bins, int lanes, bool last, int32_t* rest,
                    uint32_t* counts) {
   for (int64_t b = 0; b < n_bins; ++b) {
     int32_t& lane = sums[(b + 1) * lanes - 1];
     const uint32_t both = static_cast<uint32_t>(lane), rows = (both + kCountBias) / kCountUnit;
-    const int32_t sum = below[b] + static_cast<int32_t>(both - rows * kCountUnit);
+    const int32_t sum = rest[b] + static_cast<int32_t>(both - rows * kCountUnit);
     lane = last ? sum : 0;
-    below[b] = last ? 0 : sum;
+    rest[b] = last ? 0 : sum;
     counts[b] += rows;
   }
 }
 
-// FOUR: the last of the four lanes is in use. BY_ID: words lie elsewhere, and are fetched while
-// sums wait for their stores.
+// FOUR: the last of the four lanes is in use. BY_ID: words are loaded by row id, while sums wait
+// for their stores.
 template <bool FOUR, bool BY_ID, int LOG2_STRIDE>
-void build_joint_as(const uint64_t* words, const uint32_t* ids, const int16_t* channels, int64_t n,
-                    int n_features, const PackedSumFormat& format, uint64_t* joint) {
+void build_packed_width(const uint64_t* words, const uint32_t* ids, const int16_t* channels,
+                        int64_t n, int n_features, const PackedSumFormat& format,
+                        uint64_t* packed) {
   const uint64_t s1 = format.shift[1], s2 = format.shift[2], s3 = format.shift[3];
   const auto widened = [](int16_t x) { return static_cast<uint64_t>(int64_t{x}); };
   for (int64_t i = 0; i < n; ++i) {
@@ -140,42 +140,44 @@ void build_joint_as(const uint64_t* words, const uint32_t* ids, const int16_t* c
 #pragma GCC unroll 8
     for (int f = 0; f < 8; ++f) {
       if (f >= n_features) break;
-      joint[(static_cast<uint32_t>(f) << LOG2_STRIDE) + ((word >> (8 * f)) & 255)] += value;
+      packed[(static_cast<uint32_t>(f) << LOG2_STRIDE) + ((word >> (8 * f)) & 255)] += value;
     }
   }
 }
 
 template <bool FOUR, bool BY_ID>
-void build_joint_of(const uint64_t* words, const uint32_t* ids, const int16_t* channels, int64_t n,
-                    int n_features, int log2_stride, const PackedSumFormat& format,
-                    uint64_t* joint) {
-#define POLYLEAF_JOINT(bits) \
-  if (log2_stride == bits)   \
-    return build_joint_as<FOUR, BY_ID, bits>(words, ids, channels, n, n_features, format, joint);
-  POLYLEAF_JOINT(2)
-  POLYLEAF_JOINT(4)
-  POLYLEAF_JOINT(6)
-  POLYLEAF_JOINT(8)
-#undef POLYLEAF_JOINT
+void build_packed_stride(const uint64_t* words, const uint32_t* ids, const int16_t* channels,
+                         int64_t n, int n_features, int log2_stride, const PackedSumFormat& format,
+                         uint64_t* packed) {
+#define POLYLEAF_PACKED(bits)                                                                 \
+  if (log2_stride == bits)                                                                    \
+    return build_packed_width<FOUR, BY_ID, bits>(words, ids, channels, n, n_features, format, \
+                                                 packed);
+  POLYLEAF_PACKED(2)
+  POLYLEAF_PACKED(4)
+  POLYLEAF_PACKED(6)
+  POLYLEAF_PACKED(8)
+#undef POLYLEAF_PACKED
 }
 
-void build_joint(const uint64_t* words, const uint32_t* ids, const int16_t* channels, int64_t n,
-                 int n_features, int log2_stride, const PackedSumFormat& format, uint64_t* joint) {
+void build_packed(const uint64_t* words, const uint32_t* ids, const int16_t* channels, int64_t n,
+                  int n_features, int log2_stride, const PackedSumFormat& format,
+                  uint64_t* packed) {
   const bool four = format.mask[3] != 0;
-  const auto build = ids == nullptr
-                         ? (four ? build_joint_of<true, false> : build_joint_of<false, false>)
-                         : (four ? build_joint_of<true, true> : build_joint_of<false, true>);
-  build(words, ids, channels, n, n_features, log2_stride, format, joint);
+  const auto build =
+      ids == nullptr ? (four ? build_packed_stride<true, false> : build_packed_stride<false, false>)
+                     : (four ? build_packed_stride<true, true> : build_packed_stride<false, true>);
+  build(words, ids, channels, n, n_features, log2_stride, format, packed);
 }
 
-void spread(uint64_t* joint, int64_t n_bins, const PackedSumFormat& format, int32_t* sums) {
+void unpack_sums(uint64_t* packed, int64_t n_bins, const PackedSumFormat& format, int32_t* sums) {
   const auto shift = load<u64x4>(format.shift), mask = load<u64x4>(format.mask);
-  const auto middle = load<u64x4>(format.middle);
+  const auto bias = load<u64x4>(format.bias);
   for (int64_t b = 0; b < n_bins; ++b) {
-    const u64x4 number = (joint[b] + format.total_bias) - u64x4{};
-    const u64x4 digits = ((number >> shift) & mask) - middle;
+    const u64x4 number = (packed[b] + format.total_bias) - u64x4{};
+    const u64x4 digits = ((number >> shift) & mask) - bias;
     store(sums + 4 * b, load<i32x4>(sums + 4 * b) + __builtin_convertvector(digits, i32x4));
-    joint[b] = 0;
+    packed[b] = 0;
   }
 }
 
@@ -222,7 +224,7 @@ void sum(const int16_t* channels, int64_t n, int lanes, int32_t* out) {
   for (int j = 0; j < lanes; j += 16) sum_lanes<i16x16, i32x16>(channels + j, n, lanes, out + j);
 }
 
-void touch(const uint64_t* words, int64_t n, int n_features, uint64_t* touched) {
+void mark_touched(const uint64_t* words, int64_t n, int n_features, uint64_t* touched) {
   for (int64_t i = 0; i < n; ++i)
     for (int f = 0; f < n_features; ++f) {
       const uint32_t code = (words[i] >> (8 * f)) & 255;
@@ -230,11 +232,12 @@ void touch(const uint64_t* words, int64_t n, int n_features, uint64_t* touched) 
     }
 }
 
-// Z vectors of Row's width, of rows that are `lanes` wide. COUNTS: the first of the passes over the
-// entries.
+// Z vectors of Row's width, of rows with `lanes` lanes. COUNTS: the first pass over the entries,
+// which counts.
 template <class Row, class Sum, int Z, bool COUNTS>
-void build_few_as(const SparseEntry* entries, int64_t n, const int16_t* channels, int lanes,
-                  int missing, int32_t* sums, uint32_t* counts, int32_t* all, uint64_t* touched) {
+void build_sparse_width(const SparseEntry* entries, int64_t n, const int16_t* channels, int lanes,
+                        int missing, int32_t* sums, uint32_t* counts, int32_t* all,
+                        uint64_t* touched) {
   constexpr int kWidth = sizeof(Row) / sizeof(int16_t), kAhead = 12;
   Sum total[Z], run[Z];
   for (int z = 0; z < Z; ++z) total[z] = load<Sum>(all + z * kWidth);
@@ -263,25 +266,25 @@ void build_few_as(const SparseEntry* entries, int64_t n, const int16_t* channels
   for (int z = 0; z < Z; ++z) store(all + z * kWidth, total[z]);
 }
 
-void build_few(const SparseEntry* entries, int64_t n, const int16_t* channels, int lanes,
-               int missing, int32_t* sums, uint32_t* counts, int32_t* all, uint64_t* touched) {
+void build_sparse(const SparseEntry* entries, int64_t n, const int16_t* channels, int lanes,
+                  int missing, int32_t* sums, uint32_t* counts, int32_t* all, uint64_t* touched) {
   const auto pass = [&](auto build, int at) {
     build(entries, n, channels + at, lanes, missing, sums + at, counts, all + at, touched);
   };
-  if (lanes == 4) return pass(build_few_as<i16x4, i32x4, 1, true>, 0);
-  if (lanes == 8) return pass(build_few_as<i16x8, i32x8, 1, true>, 0);
-  if (lanes == 16) return pass(build_few_as<i16x16, i32x16, 1, true>, 0);
-  if (lanes == 32) return pass(build_few_as<i16x16, i32x16, 2, true>, 0);
-  if (lanes == 48) return pass(build_few_as<i16x16, i32x16, 3, true>, 0);
-  pass(build_few_as<i16x16, i32x16, 4, true>, 0);
+  if (lanes == 4) return pass(build_sparse_width<i16x4, i32x4, 1, true>, 0);
+  if (lanes == 8) return pass(build_sparse_width<i16x8, i32x8, 1, true>, 0);
+  if (lanes == 16) return pass(build_sparse_width<i16x16, i32x16, 1, true>, 0);
+  if (lanes == 32) return pass(build_sparse_width<i16x16, i32x16, 2, true>, 0);
+  if (lanes == 48) return pass(build_sparse_width<i16x16, i32x16, 3, true>, 0);
+  pass(build_sparse_width<i16x16, i32x16, 4, true>, 0);
   int at = 64;
-  for (; lanes - at >= 64; at += 64) pass(build_few_as<i16x16, i32x16, 4, false>, at);
-  for (; at < lanes; at += 16) pass(build_few_as<i16x16, i32x16, 1, false>, at);
+  for (; lanes - at >= 64; at += 64) pass(build_sparse_width<i16x16, i32x16, 4, false>, at);
+  for (; at < lanes; at += 16) pass(build_sparse_width<i16x16, i32x16, 1, false>, at);
 }
 
 template <class Row, class Sum>
-void sum_few_lanes(const SparseEntry* entries, int64_t n, const int16_t* channels, int lanes,
-                   int32_t* out) {
+void sum_sparse_lanes(const SparseEntry* entries, int64_t n, const int16_t* channels, int lanes,
+                      int32_t* out) {
   constexpr int64_t kAhead = 12;
   const auto row = [&](int64_t i) __attribute__((always_inline)) {
     return channels + static_cast<size_t>(entries[i].row) * lanes;
@@ -298,12 +301,12 @@ void sum_few_lanes(const SparseEntry* entries, int64_t n, const int16_t* channel
   store(out, even + odd);
 }
 
-void sum_few(const SparseEntry* entries, int64_t n, const int16_t* channels, int lanes,
-             int32_t* out) {
-  if (lanes == 4) return sum_few_lanes<i16x4, i32x4>(entries, n, channels, lanes, out);
-  if (lanes == 8) return sum_few_lanes<i16x8, i32x8>(entries, n, channels, lanes, out);
+void sum_sparse(const SparseEntry* entries, int64_t n, const int16_t* channels, int lanes,
+                int32_t* out) {
+  if (lanes == 4) return sum_sparse_lanes<i16x4, i32x4>(entries, n, channels, lanes, out);
+  if (lanes == 8) return sum_sparse_lanes<i16x8, i32x8>(entries, n, channels, lanes, out);
   for (int j = 0; j < lanes; j += 16)
-    sum_few_lanes<i16x16, i32x16>(entries, n, channels + j, lanes, out + j);
+    sum_sparse_lanes<i16x16, i32x16>(entries, n, channels + j, lanes, out + j);
 }
 
 void order_rows(const uint64_t* words, int64_t n, int slot, int stride, uint32_t* counts,
@@ -355,9 +358,9 @@ void add_bins(const int32_t* sums, int lanes, int n_bins, int32_t* out) {
 
 }  // namespace
 
-const HistogramKernels histogram_kernels = {build,    unpack_counts, build_joint, spread,
-                                            subtract, add,           gather,      sum,
-                                            touch,    build_few,     sum_few};
+const HistogramKernels histogram_kernels = {build,        unpack_counts, build_packed, unpack_sums,
+                                            subtract,     add,           gather,       sum,
+                                            mark_touched, build_sparse,  sum_sparse};
 
 const SumKernels sum_kernels = {add_bins, order_rows, add_rows};
 

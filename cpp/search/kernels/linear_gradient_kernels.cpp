@@ -1,4 +1,4 @@
-// QuantisedGradients of nodes whose leaves are linear (linear_gradients.h).
+// Quantised gradients of nodes with linear leaves.
 #include "search/kernels/linear_gradient_kernels.h"
 
 #include <type_traits>
@@ -62,7 +62,7 @@ void read_narrow(float* rows, const uint32_t* ids, int64_t first, int64_t n, con
     read_rows<false>(rows, ids, first, n, words, shift, old, line, out, least, most);
 }
 
-// A row of four floats (g, h, z, 1) becomes lanes: products of up to three of them.
+// Turn a row of four floats (g, h, z, 1) into lanes: products of up to three of them.
 template <int P, bool UNIT>
 void quantise_rows(const float* rows, int64_t n, float middle, const float* inverse,
                    int16_t* channels, int64_t* totals) {
@@ -105,7 +105,7 @@ void quantise_narrow(const float* rows, int64_t n, int regressors, bool unit, fl
               : quantise_rows<1, false>(rows, n, middle, inverse, channels, totals);
 }
 
-// What a row of floats is cut into.
+// Vector types for blocks of a row.
 struct Four {
   using Floats = f32x4;
   using Integers = i32x4;
@@ -125,10 +125,10 @@ struct Sixteen {
   static constexpr int kWidth = 16;
 };
 
-// Calls f with what rows of `stride` floats (4, or a multiple of 8) are cut into, and whether one
-// is all.
+// Call f with the vector type for rows of `stride` floats (4, or a multiple of 8), and whether one
+// vector is a whole row.
 template <class F>
-POLYLEAF_INLINE void with_vectors(int stride, const F& f) {
+POLYLEAF_INLINE void visit_vector_type(int stride, const F& f) {
   if (stride == 4) return f(Four(), std::true_type());
   if (stride == 8) return f(Eight(), std::true_type());
   if (stride == 16) return f(Sixteen(), std::true_type());
@@ -138,8 +138,8 @@ POLYLEAF_INLINE void with_vectors(int stride, const F& f) {
 
 // g_k += (h_k * (x - middle_k)) * slope_k
 template <class V, bool ONE>
-POLYLEAF_INLINE void take_step(float* row, int n_outputs, int n_hessian, float x,
-                               const float* middle, const float* slope) {
+POLYLEAF_INLINE void apply_step(float* row, int n_outputs, int n_hessian, float x,
+                                const float* middle, const float* slope) {
   using Floats = typename V::Floats;
   float number[V::kWidth];
   for (int j = 0; j < V::kWidth; ++j) number[j] = static_cast<float>(j);
@@ -166,7 +166,7 @@ void read_many_as(float* rows, int stride, int n_outputs, int n_hessian, const u
     if (step != nullptr) {
       const int code = static_cast<int>((step->words[i] >> step->shift) & 255);
       if (code != step->missing)
-        take_step<V, ONE>(row, n_outputs, n_hessian, step->line[code], step->middle, step->slope);
+        apply_step<V, ONE>(row, n_outputs, n_hessian, step->line[code], step->middle, step->slope);
     }
     for (int c = 0; c < (ONE ? V::kWidth : stride); c += V::kWidth) {
       const Floats v = load<Floats>(row + c), size = max(v, -v);
@@ -182,13 +182,13 @@ void read_many_as(float* rows, int stride, int n_outputs, int n_hessian, const u
 
 void read_many(float* rows, int stride, int n_outputs, int n_hessian, const uint32_t* ids,
                int64_t first, int64_t n, const FittedStep* step, float* out, float* largest) {
-  with_vectors(stride, [&](auto v, auto one) {
+  visit_vector_type(stride, [&](auto v, auto one) {
     read_many_as<decltype(v), decltype(one)::value>(rows, stride, n_outputs, n_hessian, ids, first,
                                                     n, step, out, largest);
   });
 }
 
-// One vector of every row.
+// Quantise one vector of every row.
 template <class V>
 void quantise_vector(const float* rows, int64_t n, int stride, const float* inverse, int lanes,
                      int16_t* channels, int64_t* totals) {
@@ -207,7 +207,7 @@ void quantise_vector(const float* rows, int64_t n, int stride, const float* inve
 
 void quantise_many(const float* rows, int64_t n, int stride, const float* inverse, int count_lane,
                    int lanes, int16_t* channels, int64_t* totals) {
-  with_vectors(stride, [&](auto v, auto) {
+  visit_vector_type(stride, [&](auto v, auto) {
     using V = decltype(v);
     for (int c = 0; c < stride; c += V::kWidth)
       quantise_vector<V>(rows + c, n, stride, inverse + c, lanes, channels + c, totals + c);

@@ -1,4 +1,4 @@
-// QuantisedGradients of nodes whose leaves are linear: columns of a node's rows, then products of
+// Quantised gradients of nodes with linear leaves: columns of a node's rows, then products of
 // columns as integers.
 #pragma once
 #include <cstdint>
@@ -7,14 +7,14 @@
 
 namespace polyleaf {
 
-// A channel is the product of up to three columns, from left to right; -1: none.
+// A lane is the product of up to three columns, from left to right; -1: none.
 struct LaneProduct {
   int a, b, c;
 };
 
-// What rows take on where many outputs have fitted a slope of one feature: g_k += (h_k * (x -
-// middle_k)) * slope_k, where x = line[code], code being the word's byte, unless that is `missing`.
-// middle and slope can be read to the next sixteen.
+// Gradient update after many outputs have fitted the slope of one feature: g_k += (h_k * (x -
+// middle_k)) * slope_k, where x = line[code] and code is the word's byte, unless code is `missing`.
+// middle and slope are readable to the next sixteen.
 struct FittedStep {
   const uint64_t* words;
   int shift, missing;
@@ -22,39 +22,39 @@ struct FittedStep {
 };
 
 struct LinearGradientKernels {
-  // Column c of row i <- rows[ids[i] * stride + c] for the first n_columns columns (ids nullptr:
-  // first + i), column after column, `step` floats apart. largest[c] = max(largest[c], |value|).
+  // Copy columns: column c of row i <- rows[ids[i] * stride + c] for the first n_columns columns
+  // (ids nullptr: first + i), column after column, `step` floats apart. largest[c] =
+  // max(largest[c], |value|).
   void (*gather)(const float* rows, int stride, const uint32_t* ids, int64_t first, int64_t n,
                  int n_columns, int64_t step, float* out, float* largest);
-  // One output, half-additive: rows of four floats (g, h, fitted, 1). Copies rows ids[i] (nullptr:
-  // first + i) to `out`; before that, where `words` is set, fitted = old * fitted + line[code],
-  // code being the word's byte. least[c] = min(least[c], value), most likewise, of the four
-  // columns.
+  // One output, half-additive: rows of four floats (g, h, fitted, 1). Copy rows ids[i] (nullptr:
+  // first + i) to `out`; if `words` is set, first update fitted = old * fitted + line[code], where
+  // code is the word's byte. least[c] = min(least[c], value) and most[c] = max(most[c], value) for
+  // the four columns.
   void (*read_narrow)(float* rows, const uint32_t* ids, int64_t first, int64_t n,
                       const uint64_t* words, int shift, float old, const float* line, float* out,
                       float* least, float* most);
-  // QuantisedGradients of such rows with z = fitted - middle: of 0 or 1 regressors, with a
-  // Hessian of 1 or h, in the order of ChannelLayout; inverse: of every lane, 1 in the count
-  // lane. totals[j] += their sums.
+  // Quantise such rows with z = fitted - middle: 0 or 1 regressors, a Hessian of 1 or h, in the
+  // order of ChannelLayout; inverse: per lane, 1 in the count lane. totals[j] += their sums.
   void (*quantise_narrow)(const float* rows, int64_t n, int regressors, bool unit, float middle,
                           const float* inverse, int16_t* channels, int64_t* totals);
-  // Many outputs, half-additive: rows of `stride` floats, g of n_outputs, then n_hessian
-  // Hessian. Copies rows ids[i] (nullptr: first + i) to `out`; before that, where `step` is set,
-  // takes the step. largest[c] = max(largest[c], |value|) of all columns.
+  // Many outputs, half-additive: rows of `stride` floats, g of n_outputs, then n_hessian Hessians.
+  // Copy rows ids[i] (nullptr: first + i) to `out`; if `step` is set, first apply it. largest[c] =
+  // max(largest[c], |value|) for all columns.
   void (*read_many)(float* rows, int stride, int n_outputs, int n_hessian, const uint32_t* ids,
                     int64_t first, int64_t n, const FittedStep* step, float* out, float* largest);
-  // QuantisedGradients of such rows: rint(value * inverse), 0 where that is no number; 1 in the
-  // count lane, 0 behind them. totals[j] += their sums.
+  // Quantise such rows: rint(value * inverse), 0 for NaN; 1 in the count lane, 0 after it.
+  // totals[j] += their sums.
   void (*quantise_many)(const float* rows, int64_t n, int stride, const float* inverse,
                         int count_lane, int lanes, int16_t* channels, int64_t* totals);
   // out[i] = line[code]
   void (*look_up)(const uint64_t* words, int shift, int64_t n, const float* line, float* out);
-  // range[0] = min(range[0], values), range[1] = max(range[1], values), NaN apart.
+  // range[0] = min(range[0], values), range[1] = max(range[1], values), without NaN.
   void (*range)(const float* values, int64_t n, float* range);
-  // values -= middle, 0 where NaN.
+  // values -= middle, 0 for NaN.
   void (*centre)(float* values, int64_t n, float middle);
   // Many columns: channels[i * lanes + j] = rint(product_j * inverse[j]) of n rows for n_products
-  // lanes, 1 in the count lane, 0 behind; totals[j] += their sums. columns[c]: a column, or
+  // lanes, 1 in the count lane, 0 after it; totals[j] += their sums. columns[c]: a column, or
   // nullptr: ones.
   void (*quantise)(const float* const* columns, int64_t n, const LaneProduct* products,
                    int n_products, const float* inverse, int count_lane, int lanes,

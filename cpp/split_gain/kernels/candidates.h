@@ -13,24 +13,24 @@ namespace POLYLEAF_ISA_NAMESPACE {
 
 constexpr float kNone = -__builtin_inff();
 
-// Candidates of one direction: where the running sums stand after each non-empty bin.
+// Candidates of one direction of missing values: the running sums after each non-empty bin.
 struct Candidates {
-  int n;            // how many
-  int first, last;  // the contiguous range whose children are large enough
+  int n;
+  int first, last;  // contiguous range whose children are large enough
 };
 
-// The range of the m candidates listed whose children both have enough rows; `shift`: rows on the
-// left that the counts listed leave out.
-POLYLEAF_INLINE Candidates large_enough(const ScanNode& node, int m, const ScanScratch& s,
-                                        int32_t shift = 0) {
-  const int32_t least = node.config->min_child_samples;
+// Return the range of the m listed candidates whose children both have enough rows; `shift`: rows
+// on the left that the listed counts do not include.
+POLYLEAF_INLINE Candidates find_valid_range(const ScanNode& node, int m, const ScanScratch& s,
+                                            int32_t shift = 0) {
+  const int32_t min_rows = node.config->min_child_samples;
   Candidates c{m, 0, m};
-  while (c.first < m && s.count[c.first] + shift < least) ++c.first;
-  while (c.last > c.first && node.count - (s.count[c.last - 1] + shift) < least) --c.last;
+  while (c.first < m && s.count[c.first] + shift < min_rows) ++c.first;
+  while (c.last > c.first && node.count - (s.count[c.last - 1] + shift) < min_rows) --c.last;
   return c;
 }
 
-// Calls add(bin) for the value bins that may hold rows, ascending; bin 0 always.
+// Call add(bin) for the value bins that may hold rows, ascending; always for bin 0.
 template <class Add>
 POLYLEAF_INLINE void visit_bins(const ScanFeature& feature, const Add& add) {
   if (feature.touched == nullptr) {
@@ -46,10 +46,10 @@ POLYLEAF_INLINE void visit_bins(const ScanFeature& feature, const Add& add) {
   }
 }
 
-// Fills scratch.bins, count, Hessian (where one lane serves all outputs) and, for one output,
-// gradient. Empty bins repeat the candidate before them and are left out; bin 0 stays, since with
-// missing values on the left it is a candidate even when empty.
-template <bool CURVATURE, bool GRADIENT>
+// Fill scratch.bins, count, hessian (if one lane serves all outputs) and, for one output, gradient.
+// Empty bins repeat the candidate before them and are skipped; bin 0 is kept, since with missing
+// values on the left it is a candidate even when empty.
+template <bool HESSIAN, bool GRADIENT>
 static Candidates list_candidates(const ScanNode& node, const ScanFeature& feature,
                                   bool missing_left, ScanScratch& s) {
   const ChannelLayout& layout = *node.layout;
@@ -59,7 +59,7 @@ static Candidates list_candidates(const ScanNode& node, const ScanFeature& featu
   const auto add = [&](int b) __attribute__((always_inline)) {
     const int32_t c = static_cast<int32_t>(feature.count(layout, b));
     count += c;
-    if (CURVATURE) s.hessian[m] = hessian += feature.bin(layout, b)[hessian_lane];
+    if (HESSIAN) s.hessian[m] = hessian += feature.bin(layout, b)[hessian_lane];
     if (GRADIENT) s.gradient[m] = gradient += feature.bin(layout, b)[0];
     s.bins[m] = b;
     s.count[m] = count;
@@ -70,11 +70,11 @@ static Candidates list_candidates(const ScanNode& node, const ScanFeature& featu
     m = 0;
   }
   visit_bins(feature, add);
-  return large_enough(node, m, s);
+  return find_valid_range(node, m, s);
 }
 
 #ifdef __AVX512F__
-// Of sixteen numbers, each added to those before it and to `before`: by doubling.
+// Return running sums of sixteen numbers, starting from `before`, by doubling.
 POLYLEAF_INLINE __m512i running_sums(__m512i v, int32_t before) {
   const __m512i zero = _mm512_setzero_si512();
   v = _mm512_add_epi32(v, _mm512_alignr_epi32(v, zero, 15));
@@ -88,7 +88,7 @@ POLYLEAF_INLINE int32_t last_lane(__m512i v) {
   return _mm_cvtsi128_si32(_mm512_castsi512_si128(_mm512_alignr_epi32(v, v, 15)));
 }
 
-// The same where only counts are wanted and they lie next to each other: sixteen bins at once.
+// List candidates if only counts are needed and they are contiguous: sixteen bins at once.
 static Candidates list_counted(const ScanNode& node, const ScanFeature& feature, bool missing_left,
                                ScanScratch& s) {
   const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
@@ -107,12 +107,12 @@ static Candidates list_counted(const ScanNode& node, const ScanFeature& feature,
     m += __builtin_popcount(kept);
     before = last_lane(sum);
   }
-  return large_enough(node, m, s);
+  return find_valid_range(node, m, s);
 }
 #endif
 
-// in_lane: one Hessian lane serves all outputs; one: there is one output, whose gradient is
-// wanted too.
+// in_lane: one Hessian lane serves all outputs; one: there is one output, whose gradient is needed
+// too.
 POLYLEAF_INLINE Candidates list_candidates(const ScanNode& node, const ScanFeature& feature,
                                            bool missing_left, bool in_lane, bool one,
                                            ScanScratch& s) {
@@ -126,7 +126,7 @@ POLYLEAF_INLINE Candidates list_candidates(const ScanNode& node, const ScanFeatu
                  : list_candidates<false, false>(node, feature, missing_left, s);
 }
 
-// First index of the largest sum in [first, last); -1 where all are -inf or NaN.
+// Return the first index of the largest sum in [first, last); -1 if all are -inf or NaN.
 static inline int first_largest(float* sums, int first, int last) {
   f32x16 lanes = broadcast(kNone);
   for (int i = last; i < last + 15; ++i) sums[i] = kNone;
@@ -138,11 +138,11 @@ static inline int first_largest(float* sums, int first, int last) {
     if (sums[i] == best) return i;
 }
 
-// `best` becomes the best of these candidates of one direction, if it is better;
-// score(missing_left, candidates, sums) writes the score sums of candidates [first, last).
+// Update `best` with the candidates of one direction; score(missing_left, candidates, sums) writes
+// the score sums of candidates [first, last).
 template <class F>
-POLYLEAF_INLINE void take_best(const Candidates& c, int missing_left, ScanScratch& s,
-                               NumericBest* best, const F& score) {
+POLYLEAF_INLINE void update_best(const Candidates& c, int missing_left, ScanScratch& s,
+                                 NumericBest* best, const F& score) {
   if (c.first >= c.last) return;
   float* sums = s.sums[missing_left];
   score(missing_left != 0, c, sums);
@@ -153,27 +153,28 @@ POLYLEAF_INLINE void take_best(const Candidates& c, int missing_left, ScanScratc
     *best = {sums[i], s.bins[i], missing_left};
 }
 
-// Best candidate of both directions for missing values, which are listed anew for each; `score` as
-// above.
+// Find the best candidate of both directions of missing values, which are listed anew for each;
+// `score` as above.
 template <class F>
-POLYLEAF_INLINE void scan_both_ways(const ScanNode& node, const ScanFeature& feature, bool in_lane,
-                                    bool one, ScanScratch& s, NumericBest* best, const F& score) {
+POLYLEAF_INLINE void scan_both_directions(const ScanNode& node, const ScanFeature& feature,
+                                          bool in_lane, bool one, ScanScratch& s, NumericBest* best,
+                                          const F& score) {
   *best = {kNone, -1, 0};
   const bool has_missing = feature.count(*node.layout, feature.missing) != 0;
   for (int missing_left = 0; missing_left <= (has_missing ? 1 : 0); ++missing_left)
-    take_best(list_candidates(node, feature, missing_left != 0, in_lane, one, s), missing_left, s,
-              best, score);
+    update_best(list_candidates(node, feature, missing_left != 0, in_lane, one, s), missing_left, s,
+                best, score);
 }
 
-// The same of the m candidates that are listed, with missing values on neither side.
+// Find the best of m listed candidates, with missing values on neither side in the list.
 template <class F>
 POLYLEAF_INLINE void scan_listed(const ScanNode& node, const ScanFeature& feature, int m,
                                  ScanScratch& s, NumericBest* best, const F& score) {
   *best = {kNone, -1, 0};
   const int32_t n_absent = static_cast<int32_t>(feature.count(*node.layout, feature.missing));
   for (int missing_left = 0; missing_left <= (n_absent != 0 ? 1 : 0); ++missing_left)
-    take_best(large_enough(node, m, s, missing_left != 0 ? n_absent : 0), missing_left, s, best,
-              score);
+    update_best(find_valid_range(node, m, s, missing_left != 0 ? n_absent : 0), missing_left, s,
+                best, score);
 }
 
 }  // namespace POLYLEAF_ISA_NAMESPACE

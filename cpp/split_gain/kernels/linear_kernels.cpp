@@ -1,7 +1,6 @@
-// The scan over candidates where leaves are linear (score_kernels.h, linear_side.h): running
-// sums of channels and of their products with bin means. One output (OneOutput) and many without
-// regressors of the node's own (linear_many.h) have scans of their own; the others are here, eight
-// candidates at a time.
+// Candidate scan for linear leaves: running sums of channels and of their products with bin means.
+// One output, and many outputs without regressors of the node (linear_many.h), have scans of their
+// own; all other cases score eight candidates at a time.
 #include "split_gain/kernels/linear_many.h"
 #include "split_gain/score_kernels.h"
 
@@ -13,19 +12,19 @@ namespace {
 //
 // Included by linear.cpp only, inside the namespace of an instruction set.
 
-// One output and at most one regressor, the half-additive fit: a bin's sums stand next to each
-// other, as in the histogram, and are turned around eight candidates at a time.
+// Scan of one output and at most one regressor, the half-additive fit: the sums of a bin are
+// contiguous, as in the histogram, and are transposed for eight candidates at a time.
 template <int P, bool UNIT>
 struct One {
   static constexpr int kLanes = P == 0 ? 4 : 8;
-  // Where g, h, the h that goes with x^2, and hz stand.
+  // Lanes of g, h, the h that belongs to x^2, and hz.
   static constexpr int kH = UNIT ? (P == 0 ? 1 : 4) : 1, kHz = UNIT ? 1 : 2;
   static constexpr int kCount = UNIT ? (P == 0 ? 1 : 4) : (P == 0 ? 2 : 5);
 
   int32_t (*lanes)[8];
   double (*products)[4];  // gx, hx, hxx, hzx
 
-  // moments: those of ScanScratch; not read where nothing is scanned.
+  // moments: of ScanScratch; not read unless there is a scan.
   explicit One(double* moments)
       : lanes(reinterpret_cast<int32_t (*)[8]>(moments + 4 * kRow)),
         products(reinterpret_cast<double (*)[4]>(moments)) {}
@@ -39,8 +38,8 @@ struct One {
     }
   }
 
-  // gx, hx, hxx, hzx of one bin.
-  POLYLEAF_INLINE_MEMBER static f64x4 products_of(const i32x8& sums, double x) {
+  // Return gx, hx, hxx, hzx of one bin.
+  POLYLEAF_INLINE_MEMBER static f64x4 compute_products(const i32x8& sums, double x) {
     const i32x4 factor = __builtin_shufflevector(sums, sums, 0, kH, kH, kHz);
     return __builtin_convertvector(factor, f64x4) * f64x4{x, x, x * x, x};
   }
@@ -54,7 +53,7 @@ struct One {
       sum += v;
       store(lanes[m], sum);
       if (feature.means != nullptr) {
-        product += products_of(v, feature.means[b]);
+        product += compute_products(v, feature.means[b]);
         store(products[m], product);
       }
       s.bins[m] = b;
@@ -65,18 +64,18 @@ struct One {
     return m;
   }
 
-  // Of the bins up to `last`, and of all; four numbers each, room for which there is.
+  // Write the sums of the bins up to `last`, and of all bins; four numbers each.
   void sum_products(const ScanFeature& feature, int last, double* left, double* whole) const {
     f64x4 product = {}, before = {};
     visit_bins(feature, [&](int b) __attribute__((always_inline)) {
-      product += products_of(bin(feature, b), feature.means[b]);
+      product += compute_products(bin(feature, b), feature.means[b]);
       before = b <= last ? product : before;
     });
     store(left, before);
     store(whole, product);
   }
 
-  // Rows [i, i + 8) by column.
+  // Transpose rows [i, i + 8).
   POLYLEAF_INLINE_MEMBER void turn_lanes(int i, i32x8* out) const {
     i32x8 r[8], t[8];
     for (int j = 0; j < 8; ++j) r[j] = load<i32x8>(lanes[i + j]);
@@ -109,9 +108,9 @@ struct One {
     }
   }
 
-  // A side of eight candidates. all(j), there(j): sums of lane j over all its rows and over those
-  // where the feature is there; product(q): gx, hx, hxx, hzx, which are 0 where the feature does
-  // not join.
+  // Score one side of eight candidates. all(j), there(j): sums of lane j over all its rows and over
+  // those where the feature is present; product(q): gx, hx, hxx, hzx, which are 0 if the feature
+  // does not join.
   template <class All, class There, class Product>
   POLYLEAF_INLINE_MEMBER static f64x8 side(const ScanNode& node, const All& all, const There& there,
                                            const Product& product, f64x8* weight) {
@@ -145,7 +144,7 @@ struct One {
   void score(const ScanNode& node, const ScanFeature& feature, bool missing_left,
              const Candidates& c, float* out) const {
     const i32x8 absent = bin(feature, feature.missing);
-    const double least = node.config->min_child_weight;
+    const double min_weight = node.config->min_child_weight;
     const bool with_x = feature.means != nullptr;
     for (int i = c.first; i < c.last; i += 8) {
       i32x8 sums[8];
@@ -173,13 +172,13 @@ struct One {
       f64x8 weight_left, weight_right;
       const f64x8 sum_left = side(node, all_left, there_left, left, &weight_left);
       const f64x8 sum_right = side(node, all_right, there_right, right, &weight_right);
-      store_scores(sum_left + sum_right, weight_left, weight_right, least, out + i);
+      store_scores(sum_left + sum_right, weight_left, weight_right, min_weight, out + i);
     }
   }
 };
 
-// Running sums over the bins of a feature: rows of kRow numbers, one for each lane, then one for
-// each product.
+// Running sums over the bins of a feature: rows of kRow numbers, one per lane, then one per
+// product.
 struct Running {
   int32_t* lanes;
   double* products;
@@ -188,8 +187,7 @@ struct Running {
   double* product(int q) const { return products + q * kRow; }
 };
 
-// Lists candidates as `list_candidates` does, with missing values on neither side, and fills
-// `sums`.
+// List candidates as `list_candidates` does, with missing values on neither side, and fill `sums`.
 int run_over_bins(const ScanNode& node, const ScanFeature& feature, ScanScratch& s,
                   const Running& sums) {
   const ChannelLayout& layout = *node.layout;
@@ -220,14 +218,14 @@ int run_over_bins(const ScanNode& node, const ScanFeature& feature, ScanScratch&
   return m;
 }
 
-// Score sums of candidates [c.first, c.last).
+// Write the score sums of candidates [c.first, c.last).
 template <int P>
 void score_candidates(const ScanNode& node, const ScanFeature& feature, bool missing_left,
                       const Candidates& c, const ScanScratch& s, const Running& sums, float* out) {
   const ChannelLayout& layout = *node.layout;
   const int32_t* absent = feature.bin(layout, feature.missing);
   const int32_t n_absent = static_cast<int32_t>(feature.count(layout, feature.missing));
-  const double least = node.config->min_child_weight;
+  const double min_weight = node.config->min_child_weight;
   const bool with_x = feature.means != nullptr;
   for (int i = c.first; i < c.last; i += 8) {
     const auto there_left = [&](int j) __attribute__((always_inline)) {
@@ -261,7 +259,7 @@ void score_candidates(const ScanNode& node, const ScanFeature& feature, bool mis
             node, layout, all_right, there_right, product_right, with_x}
             .score(to_double(node.count - left), to_double((node.count - n_absent) - there),
                    &weight_right, &middle, nullptr, nullptr);
-    store_scores(sum_left + sum_right, weight_left, weight_right, least, out + i);
+    store_scores(sum_left + sum_right, weight_left, weight_right, min_weight, out + i);
   }
 }
 
@@ -297,9 +295,9 @@ void scan_one(const One<P, UNIT>& one, const ScanNode& node, const ScanFeature& 
   });
 }
 
-// Calls f with the scan of a node of one output and at most one regressor.
+// Call f with the scan of a node of one output and at most one regressor.
 template <class F>
-POLYLEAF_INLINE void with_one(const ScanNode& node, double* moments, const F& f) {
+POLYLEAF_INLINE void visit_one(const ScanNode& node, double* moments, const F& f) {
   const bool unit = node.layout->hessian == HessianKind::unit;
   if (node.layout->regressors == 0)
     unit ? f(One<0, true>(moments)) : f(One<0, false>(moments));
@@ -315,9 +313,9 @@ bool has_many(const ChannelLayout& layout) {
   return layout.n_outputs > 1 && layout.regressors == 0;
 }
 
-// Calls f with the number of the node's regressors where that is a constant worth code of its own.
+// Call f with the number of the node's regressors, as a constant if it has specialised code.
 template <class F>
-void with_regressors(const ScanNode& node, F f) {
+void visit_regressor_count(const ScanNode& node, F f) {
   if constexpr (kSpecialised) {
     switch (node.layout->regressors) {
 #define POLYLEAF_CASE(P) \
@@ -345,22 +343,24 @@ void scan_numeric(const ScanNode& node, const ScanFeature& feature, ScanScratch&
     return Many<false>(node, feature, scratch).scan(best);
   }
   if (has_one(layout))
-    return with_one(node, scratch.moments,
-                    [&](const auto& one) { scan_one(one, node, feature, scratch, best); });
-  with_regressors(node, [&](auto p) { scan<decltype(p)::value>(node, feature, scratch, best); });
+    return visit_one(node, scratch.moments,
+                     [&](const auto& one) { scan_one(one, node, feature, scratch, best); });
+  visit_regressor_count(node,
+                        [&](auto p) { scan<decltype(p)::value>(node, feature, scratch, best); });
 }
 
-// One side, from integer sums over all its rows, over those where x is there, and products with x
-// (nullptr: x takes no part); all readable to the next eight.
+// Score one side, from integer sums over all its rows, over those where x is present, and products
+// with x (nullptr: x is not used); all readable to the next eight.
 double score_side(const ScanNode& node, const int32_t* lanes, int32_t count, const int32_t* there,
                   int32_t count_there, const double* products, double* weight,
-                  const SideSolution* wanted) {
+                  const SideSolution* solution) {
   const ChannelLayout& layout = *node.layout;
   if (has_many(layout))
     return layout.hessian == HessianKind::diagonal
-               ? score_many<true>(node, lanes, count, there, count_there, products, weight, wanted)
+               ? score_many<true>(node, lanes, count, there, count_there, products, weight,
+                                  solution)
                : score_many<false>(node, lanes, count, there, count_there, products, weight,
-                                   wanted);
+                                   solution);
   const auto all = [&](int j) { return static_cast<double>(lanes[j]); };
   const auto here = [&](int j) { return static_cast<double>(there[j]); };
   const auto product = [&](int q) { return products[q]; };
@@ -368,14 +368,15 @@ double score_side(const ScanNode& node, const int32_t* lanes, int32_t count, con
   const double sum =
       SideSums<double, kAnyRegressors, decltype(all), decltype(here), decltype(product)>{
           node, layout, all, here, product, products != nullptr}
-          .score(count, count_there, weight, &middle, wanted != nullptr ? wanted->slopes : nullptr,
-                 wanted != nullptr ? wanted->terms : nullptr);
-  if (wanted != nullptr)
-    for (int k = 0; k < layout.n_outputs; ++k) wanted->middle[k] = middle;
+          .score(count, count_there, weight, &middle,
+                 solution != nullptr ? solution->slopes : nullptr,
+                 solution != nullptr ? solution->terms : nullptr);
+  if (solution != nullptr)
+    for (int k = 0; k < layout.n_outputs; ++k) solution->middle[k] = middle;
   return sum;
 }
 
-// A set of categories goes left: no feature joins.
+// Score a categorical split: no feature joins.
 float candidate_sum(const ScanNode& node, const int32_t* left, int32_t left_count) {
   int32_t* right = reinterpret_cast<int32_t*>(node.workspace);
   const int readable = node.layout->lanes + 8;
@@ -385,9 +386,10 @@ float candidate_sum(const ScanNode& node, const int32_t* left, int32_t left_coun
       score_side(node, left, left_count, left, 0, nullptr, &weight_left, nullptr);
   const double sum_right =
       score_side(node, right, node.count - left_count, right, 0, nullptr, &weight_right, nullptr);
-  const double least = node.config->min_child_weight;
-  return weight_left >= least && weight_right >= least ? static_cast<float>(sum_left + sum_right)
-                                                       : kNone;
+  const double min_weight = node.config->min_child_weight;
+  return weight_left >= min_weight && weight_right >= min_weight
+             ? static_cast<float>(sum_left + sum_right)
+             : kNone;
 }
 
 float node_sum(const ScanNode& node) {
@@ -400,14 +402,14 @@ float node_hessian(const ScanNode& node) {
   return separable_scores.node_hessian(node);
 }
 
-// Products of the bins up to `last` with their means, and of all bins: what the winner's slopes are
-// solved from.
+// Sum products of the bins up to `last` with their means, and of all bins, for the slopes of the
+// best split.
 void products(const ScanNode& node, const ScanFeature& feature, int last, double* left,
               double* whole) {
   const ChannelLayout& layout = *node.layout;
   if (has_one(layout))
-    return with_one(node, nullptr,
-                    [&](const auto& one) { one.sum_products(feature, last, left, whole); });
+    return visit_one(node, nullptr,
+                     [&](const auto& one) { one.sum_products(feature, last, left, whole); });
   const int K = layout.n_outputs, p = layout.regressors, h_lane = layout.hessian_offset;
   const int m = layout.hessian == HessianKind::diagonal ? K : 1, n = K + 2 * m + p;
   for (int q = 0; q < n; ++q) whole[q] = 0;
@@ -430,8 +432,8 @@ void solve(const ScanNode& node, const int32_t* lanes, int32_t count, const int3
            int32_t count_there, const double* products_with_x, double* slopes, double* middle,
            double* terms) {
   double weight;
-  const SideSolution wanted{slopes, middle, terms};
-  score_side(node, lanes, count, there, count_there, products_with_x, &weight, &wanted);
+  const SideSolution solution{slopes, middle, terms};
+  score_side(node, lanes, count, there, count_there, products_with_x, &weight, &solution);
 }
 
 }  // namespace

@@ -10,25 +10,26 @@
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
 
-// The mean of x, and the inverse of its penalised spread, 0 where it hardly varies.
+// Compute the mean of x, and the inverse of its penalised spread, 0 if x is almost constant.
 template <class V>
-POLYLEAF_INLINE void centre_of(const ScanNode& node, V h_there, V hx, V hxx, V* middle, V* kept) {
-  *middle = hx * inverse_of(h_there);
+POLYLEAF_INLINE void compute_centre(const ScanNode& node, V h_there, V hx, V hxx, V* middle,
+                                    V* kept) {
+  *middle = hx * invert_positive(h_there);
   const V spread = hxx - hx * *middle;
-  *kept = select(spread > kLeastSpread * hxx, inverse_of(spread + node.linear->slope_ridge), V{});
+  *kept =
+      select(spread > kMinSpread * hxx, invert_positive(spread + node.linear->slope_ridge), V{});
 }
 
-// What slopes are made of, where they are wanted: one number an output each.
+// Outputs of a solved side, one number per output each.
 struct SideSolution {
   double *slopes, *middle, *terms;
 };
 
-// What one side of every candidate has for all outputs, where they share their Hessian: so many
-// numbers of each kind next to each other.
-enum Common { kWeight, kShrunk, kMiddle, kKept };
+// Numbers that all outputs of a side share with a shared Hessian, stored in blocks by kind.
+enum Common { kWeight, kInversePenalised, kMiddle, kKept };
 
 // One side. all(j), there(j): eight integer sums from lane j on, over all its rows and over those
-// where x is there. product(q): eight products with x from number q on: g of every output, then h
+// where x is present. product(q): eight products with x from number q on: g of every output, then h
 // x, then h x^2 (of every output, or one for all). DIAGONAL: each output has its own Hessian.
 template <bool DIAGONAL, class All, class There, class Product>
 struct ManySide {
@@ -38,73 +39,73 @@ struct ManySide {
   const Product& product;
   int32_t count, count_there;
   bool with_x;
-  const double* common =
-      nullptr;  // the candidate's weight, where what all outputs share is known already
+  const double* common = nullptr;  // shared numbers of the candidate, if they are known already
 
-  struct Hessian {  // of eight outputs, or of all
-    f64x8 weight, shrunk, middle, kept;
+  struct HessianTerms {  // of eight outputs, or of all
+    f64x8 weight, inverse_penalised, middle, kept;
   };
   template <class V>
-  POLYLEAF_INLINE_MEMBER void hessian(V h, V h_there, V hx, V hxx, V* shrunk, V* middle,
+  POLYLEAF_INLINE_MEMBER void hessian(V h, V h_there, V hx, V hxx, V* inverse_penalised, V* middle,
                                       V* kept) const {
-    *shrunk = inverse_of(h + static_cast<double>(node.config->reg_lambda));
+    *inverse_penalised = invert_positive(h + static_cast<double>(node.config->reg_lambda));
     *middle = *kept = V{};
-    if (with_x) centre_of(node, h_there, hx, hxx, middle, kept);
+    if (with_x) compute_centre(node, h_there, hx, hxx, middle, kept);
   }
-  POLYLEAF_INLINE_MEMBER Hessian for_all() const {  // one Hessian, or none but the number of rows
+  POLYLEAF_INLINE_MEMBER HessianTerms
+  load_shared() const {  // a shared Hessian, or the number of rows
     if (common != nullptr)
-      return {broadcast(common[kWeight * kRow]), broadcast(common[kShrunk * kRow]),
+      return {broadcast(common[kWeight * kRow]), broadcast(common[kInversePenalised * kRow]),
               broadcast(common[kMiddle * kRow]), broadcast(common[kKept * kRow])};
     const int K = node.layout->n_outputs, lane = node.layout->hessian_offset;
     const double step = lane < 0 ? 1.0 : static_cast<double>(node.hessian_step[0]);
     const double h = lane < 0 ? count : all(lane)[0] * step;
     const double h_there = lane < 0 ? count_there : there(lane)[0] * step;
-    double shrunk, middle, kept;
+    double inverse_penalised, middle, kept;
     hessian(h, h_there, with_x ? product(K)[0] * step : 0.0,
-            with_x ? product(K + 1)[0] * step : 0.0, &shrunk, &middle, &kept);
-    return {broadcast(h), broadcast(shrunk), broadcast(middle), broadcast(kept)};
+            with_x ? product(K + 1)[0] * step : 0.0, &inverse_penalised, &middle, &kept);
+    return {broadcast(h), broadcast(inverse_penalised), broadcast(middle), broadcast(kept)};
   }
-  POLYLEAF_INLINE_MEMBER Hessian of_outputs(int k) const {
+  POLYLEAF_INLINE_MEMBER HessianTerms load_outputs(int k) const {
     const int K = node.layout->n_outputs;
     const f64x8 step = to_double(node.hessian_step + k);
-    Hessian c;
+    HessianTerms c;
     c.weight = to_double(all(K + k)) * step;
-    hessian<f64x8>(c.weight, to_double(there(K + k)) * step,
-                   with_x ? product(K + k) * step : f64x8{},
-                   with_x ? product(2 * K + k) * step : f64x8{}, &c.shrunk, &c.middle, &c.kept);
+    hessian<f64x8>(
+        c.weight, to_double(there(K + k)) * step, with_x ? product(K + k) * step : f64x8{},
+        with_x ? product(2 * K + k) * step : f64x8{}, &c.inverse_penalised, &c.middle, &c.kept);
     return c;
   }
 
-  // Eight numbers whose sum is twice the loss removed; `weights`: eight whose sum is the Hessian
-  // of the side (DIAGONAL), or each of which is.
-  POLYLEAF_INLINE_MEMBER f64x8 terms(f64x8* weights, const SideSolution* wanted) const {
+  // Return eight numbers whose sum is twice the loss removed; `weights`: eight numbers whose sum is
+  // the Hessian of the side (DIAGONAL), or eight copies of it.
+  POLYLEAF_INLINE_MEMBER f64x8 terms(f64x8* weights, const SideSolution* solution) const {
     const int K = node.layout->n_outputs;
     f64x8 sum = {};
-    Hessian c;
+    HessianTerms c;
     *weights = f64x8{};
-    if (!DIAGONAL) c = for_all();
+    if (!DIAGONAL) c = load_shared();
     for (int k = 0; k < K; k += 8) {
       if (DIAGONAL) {
-        c = of_outputs(k);
+        c = load_outputs(k);
         *weights += c.weight;
       }
       const f64x8 step = to_double(node.gradient_step + k);
       const f64x8 g = to_double(all(k)) * step;
-      f64x8 term = (g * g) * c.shrunk, y = {};
+      f64x8 term = (g * g) * c.inverse_penalised, y = {};
       if (with_x) {
         y = product(k) * step - c.middle * (to_double(there(k)) * step);
         term += (y * y) * c.kept;
       }
       sum += term;
-      if (wanted != nullptr) keep(*wanted, k, term, y * c.kept, c.middle);
+      if (solution != nullptr) keep(*solution, k, term, y * c.kept, c.middle);
     }
     if (!DIAGONAL) *weights = c.weight;
     return sum;
   }
-  // Their sum; `weight`: the Hessian of the side, mean over outputs.
-  POLYLEAF_INLINE_MEMBER double score(double* weight, const SideSolution* wanted) const {
+  // Return their sum; `weight`: the Hessian of the side, mean over outputs.
+  POLYLEAF_INLINE_MEMBER double score(double* weight, const SideSolution* solution) const {
     f64x8 weights;
-    const double sum = fold(terms(&weights, wanted));
+    const double sum = fold(terms(&weights, solution));
     *weight = DIAGONAL ? fold(weights) / node.layout->n_outputs : weights[0];
     return sum;
   }
@@ -119,10 +120,9 @@ struct ManySide {
   }
 };
 
-// The scan over one feature: running sums of a bin's lanes and of their products, then both sides.
-// GROUPS: how many times eight outputs there are, where that is a constant worth code of its own,
-// for one Hessian: sums stay in registers. Lanes behind the outputs then hold anything, and their
-// steps are 0.
+// The scan of one feature: running sums of a bin's lanes and of their products, then both sides.
+// GROUPS: number of blocks of eight outputs, if specialised for a shared Hessian: sums stay in
+// registers. Lanes after the outputs are undefined then, and their steps are 0.
 template <bool DIAGONAL, int GROUPS = 0>
 class Many {
  public:
@@ -148,11 +148,11 @@ class Many {
 
   void scan(NumericBest* best) {
     const int m = list();
-    scan_listed(node, feature, m, scratch, best,
-                [&](bool missing_left, const Candidates& c, float* out) {
-                  if (n_absent == 0) return one_way<false, false>(c, out);
-                  missing_left ? one_way<true, true>(c, out) : one_way<true, false>(c, out);
-                });
+    scan_listed(
+        node, feature, m, scratch, best, [&](bool missing_left, const Candidates& c, float* out) {
+          if (n_absent == 0) return score_direction<false, false>(c, out);
+          missing_left ? score_direction<true, true>(c, out) : score_direction<true, false>(c, out);
+        });
   }
 
  private:
@@ -161,12 +161,12 @@ class Many {
 
   static int padded(int n) { return (n + 23) / 8 * 8; }
 
-  // Running sums of h, h x and h x^2 over the rows where x is there, kRow candidates each; then
-  // what they make of the left and of the right side.
+  // Running sums of h, h x and h x^2 over the rows where x is present, kRow candidates each; then
+  // the shared numbers of the left and of the right side.
   double* sums_of_h(int which) const { return candidates + which * kRow; }
   double* common(int side) const { return candidates + (3 + 4 * side) * kRow; }
 
-  // Lists candidates as `list_candidates` does, with missing values on neither side, and sums
+  // List candidates as `list_candidates` does, with missing values on neither side, and sum
   // products.
   int list() {
     int m = 0;
@@ -224,7 +224,7 @@ class Many {
     for (; k < K; ++k) to[k] += at[k] * x;
   }
 
-  // What all outputs share, eight candidates at a time.
+  // Compute what all outputs share, eight candidates at a time.
   void share(int m, bool missing_left) const {
     const double step = lane_h < 0 ? 1.0 : static_cast<double>(node.hessian_step[0]);
     const double h_all = lane_h < 0 ? node.count : node.totals[lane_h];
@@ -241,23 +241,24 @@ class Many {
   }
   POLYLEAF_INLINE_MEMBER void share_side(int side, int i, f64x8 h, f64x8 h_there, f64x8 hx,
                                          f64x8 hxx, bool with_x) const {
-    const f64x8 shrunk = inverse_of(h + static_cast<double>(node.config->reg_lambda));
+    const f64x8 inverse_penalised =
+        invert_positive(h + static_cast<double>(node.config->reg_lambda));
     f64x8 middle = {}, kept = {};
-    if (with_x) centre_of(node, h_there, hx, hxx, &middle, &kept);
+    if (with_x) compute_centre(node, h_there, hx, hxx, &middle, &kept);
     double* to = common(side) + i;
     store(to + kWeight * kRow, h);
-    store(to + kShrunk * kRow, shrunk);
+    store(to + kInversePenalised * kRow, inverse_penalised);
     store(to + kMiddle * kRow, middle);
     store(to + kKept * kRow, kept);
   }
 
-  // Score sums of candidates [c.first, c.last).
+  // Write the score sums of candidates [c.first, c.last).
   template <bool MISSING, bool MISSING_LEFT>
-  void one_way(const Candidates& c, float* out) {
+  void score_direction(const Candidates& c, float* out) {
     if (!DIAGONAL) share(c.n, MISSING_LEFT);
     if constexpr (GROUPS > 0) {
-      if (n_products > 0) return in_registers<MISSING, MISSING_LEFT, true>(c, out);
-      return in_registers<MISSING, MISSING_LEFT, false>(c, out);
+      if (n_products > 0) return score_in_registers<MISSING, MISSING_LEFT, true>(c, out);
+      return score_in_registers<MISSING, MISSING_LEFT, false>(c, out);
     }
     for (int j = 0; j < padded(n_lanes); ++j) run[j] = 0;
     for (int q = 0; q < padded(3 * K); ++q) before[q] = 0;
@@ -268,15 +269,15 @@ class Many {
         add_candidate(i);
         sides<MISSING, MISSING_LEFT>(i, sums, weights, i - start);
       }
-      store_scores(fold_eight(sums[0]) + fold_eight(sums[1]), weight_of(weights[0]),
-                   weight_of(weights[1]), node.config->min_child_weight, out + start);
+      store_scores(fold_eight(sums[0]) + fold_eight(sums[1]), collect_weights(weights[0]),
+                   collect_weights(weights[1]), node.config->min_child_weight, out + start);
     }
   }
 
-  // The same: what `sides` does, output by output, with all that does not change from candidate to
-  // candidate loaded once.
+  // The same in registers, output by output: what does not change between candidates is loaded
+  // once.
   template <bool MISSING, bool MISSING_LEFT, bool WITH_X>
-  void in_registers(const Candidates& c, float* out) const {
+  void score_in_registers(const Candidates& c, float* out) const {
     i32x8 sum[kGroups] = {}, all[kGroups], away[kGroups] = {};
     f64x8 product[kGroups] = {}, all_products[kGroups], step[kGroups];
     for (int v = 0; v < kGroups; ++v) {
@@ -301,7 +302,7 @@ class Many {
     const auto term = [&](const double* of, const i32x8& here, const i32x8& there,
                           const f64x8& with_x, int v) __attribute__((always_inline)) {
       const f64x8 g = to_double(here) * step[v];
-      f64x8 found = (g * g) * broadcast(of[kShrunk * kRow]);
+      f64x8 found = (g * g) * broadcast(of[kInversePenalised * kRow]);
       if (!WITH_X) return found;
       const f64x8 g_there = MISSING ? to_double(there) * step[v] : g;
       const f64x8 y = with_x * step[v] - broadcast(of[kMiddle * kRow]) * g_there;
@@ -332,15 +333,15 @@ class Many {
     const int32_t count = i == 0 ? scratch.count[0] : scratch.count[i] - scratch.count[i - 1];
     if (n_products > 0) add_products(scratch.bins[i], count, before);
   }
-  // Hessian of one side of eight candidates.
-  POLYLEAF_INLINE_MEMBER f64x8 weight_of(const f64x8* weights) const {
+  // Return the Hessian of one side of eight candidates.
+  POLYLEAF_INLINE_MEMBER f64x8 collect_weights(const f64x8* weights) const {
     if (DIAGONAL) return fold_eight(weights) / static_cast<double>(K);
     double each[8];
     for (int j = 0; j < 8; ++j) each[j] = weights[j][0];
     return load<f64x8>(each);
   }
 
-  // Candidate i, at which the running sums stand.
+  // Score both sides of candidate i, at which the running sums stand.
   template <bool MISSING, bool MISSING_LEFT>
   POLYLEAF_INLINE_MEMBER void sides(int i, f64x8 (&sums)[2][8], f64x8 (&weights)[2][8],
                                     int at) const {
@@ -383,22 +384,22 @@ class Many {
   const int K, lane_h, n_lanes, n_products;
   ScanScratch& scratch;
   double *before, *whole;  // n_products each, readable to the next eight
-  int32_t *run, *absent;   // n_lanes each, likewise
+  int32_t *run, *absent;   // n_lanes each, likewise readable
   double* candidates;
   int32_t n_absent;
 };
 
-// One side, from sums in memory, readable to the next eight; products nullptr: x takes no part.
+// Score one side, from sums in memory, readable to the next eight; products nullptr: x is not used.
 template <bool DIAGONAL>
 double score_many(const ScanNode& node, const int32_t* lanes, int32_t count, const int32_t* there,
                   int32_t count_there, const double* products, double* weight,
-                  const SideSolution* wanted) {
+                  const SideSolution* solution) {
   const auto all = [&](int j) { return load<i32x8>(lanes + j); };
   const auto here = [&](int j) { return load<i32x8>(there + j); };
   const auto product = [&](int q) { return load<f64x8>(products + q); };
   return ManySide<DIAGONAL, decltype(all), decltype(here), decltype(product)>{
       node, all, here, product, count, count_there, products != nullptr}
-      .score(weight, wanted);
+      .score(weight, solution);
 }
 
 }  // namespace POLYLEAF_ISA_NAMESPACE

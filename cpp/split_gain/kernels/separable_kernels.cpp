@@ -1,5 +1,4 @@
-// Scores whose terms are separate by output (score_kernels.h): prefix sums in integers, scores in
-// sixteen float lanes.
+// Scores that are separable by output: prefix sums in integers, scores in sixteen float lanes.
 #include "split_gain/kernels/separable_kernels.h"
 
 #include <type_traits>
@@ -12,7 +11,7 @@ namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
 namespace {
 
-// Lane sums of sixteen vectors at once, each folded exactly as `fold` does.
+// Return the lane sums of sixteen vectors, each folded exactly as `fold` does.
 POLYLEAF_INLINE f32x16 fold_sixteen(const f32x16* v) {
 #if defined(__AVX512F__) && defined(__GNUC__) && !defined(__clang__)
   const i32x16 low8 = {0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23};
@@ -31,8 +30,7 @@ POLYLEAF_INLINE f32x16 fold_sixteen(const f32x16* v) {
              __builtin_shuffle(four[2 * i], four[2 * i + 1], low2 + 2);
   return __builtin_shuffle(two[0], two[1], low1) + __builtin_shuffle(two[0], two[1], low1 + 1);
 #elif defined(__AVX2__) && defined(__GNUC__) && !defined(__clang__)
-  // In each half of a register the sums of other vectors: those of v[0] and v[8] share one, and so
-  // on.
+  // Each half of a register holds sums of other vectors: v[0] and v[8] share one, and so on.
   const i32x8 low4 = {0, 1, 2, 3, 8, 9, 10, 11}, low2 = {0, 1, 8, 9, 4, 5, 12, 13};
   const i32x8 low1 = {0, 2, 8, 10, 4, 6, 12, 14};
   f32x8 four[8], two[4], one[2];
@@ -54,8 +52,8 @@ POLYLEAF_INLINE f32x16 fold_sixteen(const f32x16* v) {
 #endif
 }
 
-// Coefficients of both sides for candidates [first, last) where one Hessian serves all outputs,
-// and the candidates whose children are too light, as -inf added to their sum.
+// Compute the coefficients of both sides for candidates [first, last) with one Hessian for all
+// outputs, and add -inf to the sums of candidates whose children are too light.
 template <class S>
 void shared_coefficients(const S& score, const ScanNode& node, const Candidates& c, ScanScratch& s,
                          float* penalty) {
@@ -63,13 +61,13 @@ void shared_coefficients(const S& score, const ScanNode& node, const Candidates&
   const float step = unit ? 1.0f : node.hessian_step[0];
   const int32_t total = unit ? node.count : node.totals[node.layout->hessian_offset];
   const int32_t* left = unit ? s.count : s.hessian;
-  const f32x16 least = broadcast(node.config->min_child_weight);
+  const f32x16 min_weight = broadcast(node.config->min_child_weight);
   for (int i = c.first; i < c.last; i += 16) {
     const i32x16 l = load<i32x16>(left + i);
     const f32x16 hl = to_float(l) * step, hr = to_float(splat(total) - l) * step;
     store(s.left + i, score.coefficient(hl));
     store(s.right + i, score.coefficient(hr));
-    const i32x16 heavy = (hl >= least) & (hr >= least);
+    const i32x16 heavy = (hl >= min_weight) & (hr >= min_weight);
     store(penalty + i, select(heavy, f32x16{}, broadcast(kNone)));
   }
 }
@@ -90,8 +88,8 @@ void scan_narrow(const S& score, const ScanNode& node, const Candidates& c, Scan
   }
 }
 
-// Many outputs: sixteen outputs per vector, Z vectors held in registers (Z = 0: any number, held in
-// memory). ROWS: there is no histogram; a bin's sums are added up from the channels of its rows.
+// Many outputs: sixteen outputs per vector, Z vectors in registers (Z = 0: any number, in memory).
+// ROWS: there is no histogram; a bin's sums are added up from the channels of its rows.
 template <class S, int Z, bool ROWS>
 void scan_wide(const S& score, const ScanNode& node, const ScanFeature& feature, bool missing_left,
                const Candidates& c, ScanScratch& s, float* sums) {
@@ -104,7 +102,7 @@ void scan_wide(const S& score, const ScanNode& node, const ScanFeature& feature,
   const auto h_at = [&](int z) {
     return Z > 0 ? h_fixed[z] : load<i32x16>(memory + 16 * (blocks + z));
   };
-  // Adds sixteen gradient sums, and Hessian sums where each output has its own, at a time.
+  // Add sixteen gradient sums at a time, and Hessian sums if each output has its own.
   const auto add_vectors = [&](auto gradient, auto hessian) __attribute__((always_inline)) {
     for (int z = 0; z < blocks; ++z) {
       if (Z > 0)
@@ -142,7 +140,7 @@ void scan_wide(const S& score, const ScanNode& node, const ScanFeature& feature,
   if (missing_left) add_bin(feature.missing);
   for (int i = 0; i < c.first; ++i) add_bin(s.bins[i]);
   if constexpr (!S::kPerOutput) shared_coefficients(score, node, c, s, sums);
-  const float least = node.config->min_child_weight;
+  const float min_weight = node.config->min_child_weight;
   f32x16 terms[16];
   for (int start = c.first; start < c.last; start += 16) {
     const int m = c.last - start < 16 ? c.last - start : 16;
@@ -174,8 +172,8 @@ void scan_wide(const S& score, const ScanNode& node, const ScanFeature& feature,
       terms[j] = v;
       if constexpr (S::kPerOutput) {
         const float k = static_cast<float>(layout.n_outputs);
-        const bool heavy =
-            least <= 0 || (fold(weight_left) / k >= least && fold(weight_right) / k >= least);
+        const bool heavy = min_weight <= 0 || (fold(weight_left) / k >= min_weight &&
+                                               fold(weight_right) / k >= min_weight);
         sums[i] = heavy ? 0.0f : kNone;
       }
     }
@@ -184,7 +182,7 @@ void scan_wide(const S& score, const ScanNode& node, const ScanFeature& feature,
   }
 }
 
-// Scores that most trainings ask for, which are worth code for each number of registers.
+// True for common scores, which have specialised code for each number of registers.
 template <class S>
 constexpr bool kUsual = kSpecialised && (std::is_same_v<S, Shared> || std::is_same_v<S, Diagonal>);
 
@@ -219,22 +217,22 @@ void write_output_terms(const S& score, const ScanNode& node, const int32_t* lef
   }
 }
 
-// The last candidate, which has missing values alone on the right, is judged free of directions:
-// they can be neither raised nor lowered, if no value is ever to come to their side.
-void set_missing_apart(const ScanNode& node, const ScanFeature& feature, const Candidates& c,
-                       ScanScratch& s, float* sums) {
+// Score the last candidate, which has only missing values on the right, without monotone
+// constraints: a missing value is neither above nor below others.
+void score_separated_missing(const ScanNode& node, const ScanFeature& feature, const Candidates& c,
+                             ScanScratch& s, float* sums) {
   separable_sums(node.unconstrained(), feature, false, {c.n, c.last - 1, c.last}, s, sums);
   s.bins[c.last - 1] = feature.n_bins - 1;
 }
 
 void scan_numeric(const ScanNode& node, const ScanFeature& feature, ScanScratch& scratch,
                   NumericBest* best) {
-  scan_both_ways(node, feature, hessian_in_lane(*node.layout), node.layout->n_outputs == 1, scratch,
-                 best, [&](bool missing_left, const Candidates& c, float* sums) {
-                   separable_sums(node, feature, missing_left, c, scratch, sums);
-                   if (node.constraints != nullptr && !missing_left && c.last == c.n)
-                     set_missing_apart(node, feature, c, scratch, sums);
-                 });
+  scan_both_directions(node, feature, has_hessian_lane(*node.layout), node.layout->n_outputs == 1,
+                       scratch, best, [&](bool missing_left, const Candidates& c, float* sums) {
+                         separable_sums(node, feature, missing_left, c, scratch, sums);
+                         if (node.constraints != nullptr && !missing_left && c.last == c.n)
+                           score_separated_missing(node, feature, c, scratch, sums);
+                       });
 }
 
 float candidate_sum(const ScanNode& node, const int32_t* left, int32_t left_count) {

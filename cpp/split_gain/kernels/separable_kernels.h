@@ -10,19 +10,19 @@
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
 
-// Score sums over all outputs of the candidates [first, last) of one constraint, -inf where a child
-// is too light. Where one Hessian serves all outputs, the scratch then holds tied_both sides'
-// coefficients.
+// Write the score sums over all outputs of the candidates [first, last) of one direction, -inf if a
+// child is too light. With one Hessian for all outputs, the scratch then holds the coefficients of
+// both sides.
 void separable_sums(const ScanNode& node, const ScanFeature& feature, bool missing_left,
                     const Candidates& c, ScanScratch& s, float* sums);
 
-// Whether the Hessian of candidates is listed with them.
-POLYLEAF_INLINE bool hessian_in_lane(const ChannelLayout& layout) {
+// Return whether candidates are listed with their Hessian.
+POLYLEAF_INLINE bool has_hessian_lane(const ChannelLayout& layout) {
   return layout.hessian == HessianKind::shared ||
          (layout.n_outputs == 1 && layout.hessian == HessianKind::diagonal);
 }
 
-// Calls f with the score that the node's layout and regularisation ask for.
+// Call f with the score of the node's layout and regularisation.
 template <class F>
 auto visit_plain_score(const ScanNode& node, F f) {
   const Regularisation r{node.config->reg_lambda, node.config->reg_alpha,
@@ -33,7 +33,7 @@ auto visit_plain_score(const ScanNode& node, F f) {
   return plain ? f(Shared{r}) : f(Regularised<false>{r});
 }
 
-// Calls f with the score of trees that obey directions.
+// Call f with the score of monotone constraints.
 template <class F>
 auto visit_monotone_score(const ScanNode& node, const F& f) {
   const Regularisation r{node.config->reg_lambda, node.config->reg_alpha,
@@ -44,7 +44,7 @@ auto visit_monotone_score(const ScanNode& node, const F& f) {
              : f(MonotoneScore<false>{r, node.feature_constraints, low, high});
 }
 
-// With whichever of the two the node asks for.
+// Call f with the score of the node.
 template <class F>
 auto visit_score(const ScanNode& node, const F& f) {
   return node.constraints == nullptr ? visit_plain_score(node, f) : visit_monotone_score(node, f);
@@ -84,7 +84,7 @@ struct Terms {
     return to_float(right ? total - l : l) * load<f32x16>(node.gradient_step + 16 * z);
   }
 
-  // The one value of tied_both children; NaN where each has its own.
+  // Return the tied value of both children; NaN where each has its own.
   f32x16 tied(int z) const {
     const f32x16 cl = score.coefficient(hessian(z, false)),
                  cr = score.coefficient(hessian(z, true));
@@ -103,7 +103,7 @@ struct Terms {
   }
 };
 
-// Its sum; -inf where a child is too light.
+// Return the score sum; -inf if a child is too light.
 template <class S>
 float compute_sum(const S& score, const ScanNode& node, const int32_t* left, int32_t left_count) {
   const Terms<S> terms(score, node, left, left_count);
@@ -116,13 +116,13 @@ float compute_sum(const S& score, const ScanNode& node, const int32_t* left, int
       weight_right += terms.hessian(z, true);
     }
   }
-  const float least = node.config->min_child_weight;
-  if (left != nullptr && least > 0) {
+  const float min_weight = node.config->min_child_weight;
+  if (left != nullptr && min_weight > 0) {
     const bool many = S::kPerOutput && node.layout->n_outputs > 1;
     const float k = static_cast<float>(node.layout->n_outputs);
     const float hl = many ? fold(weight_left) / k : weight_left[0];
     const float hr = many ? fold(weight_right) / k : weight_right[0];
-    if (!(hl >= least && hr >= least)) return kNone;
+    if (!(hl >= min_weight && hr >= min_weight)) return kNone;
   }
   return fold(v);
 }

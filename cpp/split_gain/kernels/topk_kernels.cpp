@@ -1,9 +1,9 @@
-// Scores of leaves that keep k of many outputs (score_kernels.h): each child its own (GBDT-MO,
-// Algorithm 3) or both the same (Algorithm 4).
+// Scores of leaves that keep k of many outputs: each child its own outputs (GBDT-MO, Algorithm 3),
+// or both the same (Algorithm 4).
 //
-// Choosing k outputs for every candidate would cost more than its sum over all of them. That sum
-// bounds it (docs/development/decisions.md, so candidates are first summed as if leaves were dense;
-// few blocks of sixteen are then looked at closely, those of the largest bound first.
+// Selecting k outputs for every candidate would cost more than its sum over all outputs. That sum
+// is an upper bound, so candidates are first summed as if leaves were dense; few blocks of sixteen
+// are then scored exactly, in the order of their bounds.
 #include "base/kernels/lanes.h"
 #include "split_gain/kernels/candidates.h"
 #include "split_gain/kernels/separable_kernels.h"
@@ -14,19 +14,20 @@ namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
 namespace {
 
-constexpr float kRounding = 1.0f / (1 << 23);  // of one operation, with room to spare
+constexpr float kRounding = 1.0f / (1 << 23);  // of one operation, with a margin
 
-// One thread's memory for one node, and what its leaves keep.
-struct Room {
+// One thread's workspace for a node.
+struct Workspace {
   const ScanNode& node;
   const ChannelLayout& layout;
   const int k;
   const bool shared;
-  f32x16 *left, *right;     // the largest terms of sixteen candidates, k each; of both sides
-  int32_t *rows, *running;  // sums of sixteen candidates, one after the other; of the bins so far
+  f32x16 *left, *right;  // largest terms of sixteen candidates, k each, of both sides
+  int32_t *rows,
+      *running;  // sums of sixteen candidates, one after the other; sums of the bins so far
   float *left_terms, *right_terms;  // of one candidate
 
-  explicit Room(const ScanNode& node)
+  explicit Workspace(const ScanNode& node)
       : node(node),
         layout(*node.layout),
         k(node.config->leaf_k),
@@ -41,31 +42,31 @@ struct Room {
   }
 
   int blocks() const { return (layout.n_outputs + 15) / 16; }
-  // Of one candidate's terms, which are in the memory of the terms of sixteen; k of one side at a
-  // time.
+  // Memory for the k largest terms of one side of a single candidate.
   float* largest() const { return reinterpret_cast<float*>(running); }
 };
 
-// Sums of the bins of candidates, as far as they have been read.
+// Running sums of the bins of candidates.
 struct RunningSums {
-  const Room& room;
+  const Workspace& workspace;
   const ScanFeature& feature;
   const ScanScratch& s;
   const bool missing_left;
   int next = 0;  // candidate whose bin comes next
 
-  RunningSums(const Room& room, const ScanFeature& feature, const ScanScratch& s, bool missing_left)
-      : room(room), feature(feature), s(s), missing_left(missing_left) {
+  RunningSums(const Workspace& workspace, const ScanFeature& feature, const ScanScratch& s,
+              bool missing_left)
+      : workspace(workspace), feature(feature), s(s), missing_left(missing_left) {
     restart();
   }
   void restart() {
     next = 0;
-    std::memset(room.running, 0, sizeof(int32_t) * (room.layout.lanes + 16));
+    std::memset(workspace.running, 0, sizeof(int32_t) * (workspace.layout.lanes + 16));
     if (missing_left) add_bin(feature.missing);
   }
   void add_bin(int b) {
-    const int lanes = room.layout.lanes;
-    int32_t* const running = room.running;
+    const int lanes = workspace.layout.lanes;
+    int32_t* const running = workspace.running;
     if (feature.rows != nullptr) {  // there is no histogram
       const RowsByBin& rows = *feature.rows;
       for (uint32_t i = rows.start[b]; i < rows.start[b] + feature.counts[b]; ++i) {
@@ -74,29 +75,29 @@ struct RunningSums {
           store(running + l, load<i32x16>(running + l) + convert<i32x16>(load<i16x16>(at + l)));
       }
     } else {
-      const int32_t* at = feature.bin(room.layout, b);
+      const int32_t* at = feature.bin(workspace.layout, b);
       for (int l = 0; l < lanes; l += 16)
         store(running + l, load<i32x16>(running + l) + load<i32x16>(at + l));
     }
   }
-  // The sums of `n` candidates from `first` on, as rows; the last one fills sixteen.
+  // Write the sums of `n` candidates from `first` on, as rows; the last one fills up to sixteen.
   void write_rows(int first, int n) {
     if (first < next) restart();
     while (next < first) add_bin(s.bins[next++]);
     for (int j = 0; j < 16; ++j) {
       if (j < n) add_bin(s.bins[next++]);
-      std::memcpy(room.rows + j * room.layout.lanes, room.running,
-                  sizeof(int32_t) * room.layout.lanes);
+      std::memcpy(workspace.rows + j * workspace.layout.lanes, workspace.running,
+                  sizeof(int32_t) * workspace.layout.lanes);
     }
   }
 };
 
-// Score sums of the sixteen candidates whose sums are in room.rows; `first` is the first of them.
+// Return the score sums of the sixteen candidates in workspace.rows; `first` is the first of them.
 template <bool SHARED, class S>
-f32x16 block_sums(const S& score, const Room& room, const ScanScratch& s, int first) {
-  const ScanNode& node = room.node;
-  const ChannelLayout& layout = room.layout;
-  LargestTerms<f32x16> left{room.left, room.k}, right{room.right, room.k};
+f32x16 block_sums(const S& score, const Workspace& workspace, const ScanScratch& s, int first) {
+  const ScanNode& node = workspace.node;
+  const ChannelLayout& layout = workspace.layout;
+  LargestTerms<f32x16> left{workspace.left, workspace.k}, right{workspace.right, workspace.k};
   f32x16 cl = {}, cr = {};
   if constexpr (!S::kPerOutput) {
     cl = load<f32x16>(s.left + first);
@@ -104,9 +105,9 @@ f32x16 block_sums(const S& score, const Room& room, const ScanScratch& s, int fi
   }
   i32x16 g[16], h[16];
   for (int start = 0; start < layout.n_outputs; start += 16) {
-    transpose(room.rows + start, layout.lanes, g);
+    transpose(workspace.rows + start, layout.lanes, g);
     if constexpr (S::kPerOutput)
-      transpose(room.rows + layout.hessian_offset + start, layout.lanes, h);
+      transpose(workspace.rows + layout.hessian_offset + start, layout.lanes, h);
     const int n = layout.n_outputs - start < 16 ? layout.n_outputs - start : 16;
     for (int j = 0; j < n; ++j) {
       const int k = start + j;
@@ -137,10 +138,10 @@ POLYLEAF_INLINE float largest_lane(f32x16 v, int n) {
 }
 
 template <bool SHARED, class S>
-void scan_direction(const S& score, const Room& room, const ScanFeature& feature, bool missing_left,
-                    const Candidates& c, ScanScratch& s, float* sums) {
-  separable_sums(room.node, feature, missing_left, c, s, sums);
-  const float rounding = kRounding * static_cast<float>(room.layout.n_outputs + 64);
+void scan_direction(const S& score, const Workspace& workspace, const ScanFeature& feature,
+                    bool missing_left, const Candidates& c, ScanScratch& s, float* sums) {
+  separable_sums(workspace.node, feature, missing_left, c, s, sums);
+  const float rounding = kRounding * static_cast<float>(workspace.layout.n_outputs + 64);
   const int n_blocks = (c.last - c.first + 15) / 16;
   const auto size = [&](int b) {
     return c.last - c.first - 16 * b < 16 ? c.last - c.first - 16 * b : 16;
@@ -154,73 +155,77 @@ void scan_direction(const S& score, const Room& room, const ScanFeature& feature
     const float largest = largest_lane(dense[b], size(b));
     bound[b] = largest == kNone
                    ? kNone
-                   : largest * (1.0f + rounding) - room.node.prune_bound * (1.0f - rounding);
+                   : largest * (1.0f + rounding) - workspace.node.prune_bound * (1.0f - rounding);
     if (bound[b] > bound[first]) first = b;
     store(at, broadcast(kNone));
   }
-  RunningSums running(room, feature, s, missing_left);
-  const auto look_closely = [&](int b) {
-    if (bound[b] == kNone || bound[b] < s.floor) return;
+  RunningSums running(workspace, feature, s, missing_left);
+  const auto score_block = [&](int b) {
+    if (bound[b] == kNone || bound[b] < s.best_so_far) return;
     const int start = c.first + 16 * b;
     running.write_rows(start, size(b));
-    const f32x16 found = block_sums<SHARED>(score, room, s, start);
-    const i32x16 finite = dense[b] - dense[b] == 0.0f;  // those too light are not, either
+    const f32x16 found = block_sums<SHARED>(score, workspace, s, start);
+    const i32x16 finite =
+        dense[b] - dense[b] == 0.0f;  // too light candidates are not finite either
     const f32x16 kept = select(finite, found, broadcast(kNone));
     store(sums + start, kept);
     const float largest = largest_lane(kept, size(b));
-    if (largest > s.floor) s.floor = largest;
+    if (largest > s.best_so_far) s.best_so_far = largest;
   };
-  look_closely(first);
+  score_block(first);
   for (int b = 0; b < n_blocks; ++b)
-    if (b != first) look_closely(b);
+    if (b != first) score_block(b);
 }
 
 void scan_numeric(const ScanNode& node, const ScanFeature& feature, ScanScratch& scratch,
                   NumericBest* best) {
-  const Room room(node);
-  scan_both_ways(node, feature, hessian_in_lane(*node.layout), false, scratch, best,
-                 [&](bool missing_left, const Candidates& c, float* sums) {
-                   visit_plain_score(node, [&](const auto& score) {
-                     if (room.shared)
-                       scan_direction<true>(score, room, feature, missing_left, c, scratch, sums);
-                     else
-                       scan_direction<false>(score, room, feature, missing_left, c, scratch, sums);
-                   });
-                 });
+  const Workspace workspace(node);
+  scan_both_directions(
+      node, feature, has_hessian_lane(*node.layout), false, scratch, best,
+      [&](bool missing_left, const Candidates& c, float* sums) {
+        visit_plain_score(node, [&](const auto& score) {
+          if (workspace.shared)
+            scan_direction<true>(score, workspace, feature, missing_left, c, scratch, sums);
+          else
+            scan_direction<false>(score, workspace, feature, missing_left, c, scratch, sums);
+        });
+      });
 }
 
-// Writes the terms of a candidate, or of the node (left == nullptr): of both sides, or, where one
-// choice is made for both or there is one side, all of them into `left_terms`.
+// Write the terms of a candidate, or of the node (left == nullptr): of both sides, or all of them
+// into `left_terms` if both children share their outputs or there is one side.
 template <class S>
-void write_terms(const Terms<S>& terms, const Room& room) {
-  const bool apart = terms.left != nullptr && !room.shared;
-  for (int z = 0; z < room.blocks(); ++z) {
-    store(room.left_terms + 16 * z, apart ? terms.side(z, false) : terms(z));
-    if (apart) store(room.right_terms + 16 * z, terms.side(z, true));
+void write_terms(const Terms<S>& terms, const Workspace& workspace) {
+  const bool is_separate = terms.left != nullptr && !workspace.shared;
+  for (int z = 0; z < workspace.blocks(); ++z) {
+    store(workspace.left_terms + 16 * z, is_separate ? terms.side(z, false) : terms(z));
+    if (is_separate) store(workspace.right_terms + 16 * z, terms.side(z, true));
   }
 }
 
-LargestTerms<float> select_largest(const Room& room, const float* terms, int k) {
-  LargestTerms<float> largest{room.largest(), k};
-  for (int i = 0; i < room.layout.n_outputs; ++i) largest.offer(terms[i]);
+LargestTerms<float> select_largest(const Workspace& workspace, const float* terms, int k) {
+  LargestTerms<float> largest{workspace.largest(), k};
+  for (int i = 0; i < workspace.layout.n_outputs; ++i) largest.offer(terms[i]);
   return largest;
 }
 
 float candidate_sum(const ScanNode& node, const int32_t* left, int32_t left_count) {
-  const Room room(node);
+  const Workspace workspace(node);
   return visit_plain_score(node, [&](const auto& score) {
     if (!__builtin_isfinite(compute_sum(score, node, left, left_count))) return kNone;
-    write_terms(Terms(score, node, left, left_count), room);
-    const float sum = select_largest(room, room.left_terms, room.k).sum();
-    return room.shared ? sum : sum + select_largest(room, room.right_terms, room.k).sum();
+    write_terms(Terms(score, node, left, left_count), workspace);
+    const float sum = select_largest(workspace, workspace.left_terms, workspace.k).sum();
+    return workspace.shared
+               ? sum
+               : sum + select_largest(workspace, workspace.right_terms, workspace.k).sum();
   });
 }
 
 float node_sum(const ScanNode& node) {
-  const Room room(node);
+  const Workspace workspace(node);
   return visit_plain_score(node, [&](const auto& score) {
-    write_terms(Terms(score, node, nullptr, 0), room);
-    return select_largest(room, room.left_terms, room.k).sum();
+    write_terms(Terms(score, node, nullptr, 0), workspace);
+    return select_largest(workspace, workspace.left_terms, workspace.k).sum();
   });
 }
 
@@ -228,41 +233,41 @@ float node_hessian(const ScanNode& node) {
   return separable_scores.node_hessian(node);
 }
 
-// Terms that are not among the k largest, the first ones on ties, become 0.
-void drop_others(const Room& room, float* terms) {
-  const LargestTerms<float> largest = select_largest(room, terms, room.k);
-  const float least = largest.best[room.k - 1];
-  int n_least = 0;
-  for (int i = 0; i < room.k; ++i) n_least += largest.best[i] == least;
-  for (int i = 0; i < room.layout.n_outputs; ++i) {
-    if (terms[i] > least) continue;
-    if (terms[i] == least && n_least > 0)
-      --n_least;
+// Set terms to 0 that are not among the k largest, the first ones on ties.
+void keep_largest(const Workspace& workspace, float* terms) {
+  const LargestTerms<float> largest = select_largest(workspace, terms, workspace.k);
+  const float threshold = largest.best[workspace.k - 1];
+  int n_ties = 0;
+  for (int i = 0; i < workspace.k; ++i) n_ties += largest.best[i] == threshold;
+  for (int i = 0; i < workspace.layout.n_outputs; ++i) {
+    if (terms[i] > threshold) continue;
+    if (terms[i] == threshold && n_ties > 0)
+      --n_ties;
     else
       terms[i] = 0.0f;
   }
 }
 
 void output_terms(const ScanNode& node, const int32_t* left, int32_t left_count, float* out) {
-  const Room room(node);
-  const int n = room.layout.n_outputs;
+  const Workspace workspace(node);
+  const int n = workspace.layout.n_outputs;
   visit_plain_score(node, [&](const auto& score) {
-    write_terms(Terms(score, node, left, left_count), room);
-    drop_others(room, room.left_terms);
-    for (int i = 0; i < n; ++i) out[i] = room.left_terms[i];
-    if (!room.shared) {
-      drop_others(room, room.right_terms);
-      for (int i = 0; i < n; ++i) out[i] = out[i] + room.right_terms[i];
+    write_terms(Terms(score, node, left, left_count), workspace);
+    keep_largest(workspace, workspace.left_terms);
+    for (int i = 0; i < n; ++i) out[i] = workspace.left_terms[i];
+    if (!workspace.shared) {
+      keep_largest(workspace, workspace.right_terms);
+      for (int i = 0; i < n; ++i) out[i] = out[i] + workspace.right_terms[i];
     }
-    write_terms(Terms(score, node, nullptr, 0), room);
-    drop_others(room, room.left_terms);
-    for (int i = 0; i < n; ++i) out[i] = 0.5f * (out[i] - room.left_terms[i]);
+    write_terms(Terms(score, node, nullptr, 0), workspace);
+    keep_largest(workspace, workspace.left_terms);
+    for (int i = 0; i < n; ++i) out[i] = 0.5f * (out[i] - workspace.left_terms[i]);
   });
 }
 
-// Two children are worth, in every output, at least what one leaf of all rows with their two
-// penalties would be. So whatever outputs they keep, the others take at least the smallest such
-// worths out of the sum over all.
+// In every output, two children score at threshold as much as one leaf of all rows with twice the
+// penalties. So whatever outputs they keep, the others take at threshold the smallest such scores
+// out of the sum over all.
 float prune_bound(const ScanNode& node) {
   if (node.layout->hessian != HessianKind::unit && node.config->reg_lambda < 1e-12f) return kNone;
   SplitConfig config = *node.config;
@@ -270,14 +275,14 @@ float prune_bound(const ScanNode& node) {
   config.reg_alpha *= 2.0f;
   ScanNode one_leaf = node;
   one_leaf.config = &config;
-  const Room room(one_leaf);
-  const int n = room.layout.n_outputs, most = room.shared ? room.k : 2 * room.k;
+  const Workspace workspace(one_leaf);
+  const int n = workspace.layout.n_outputs, most = workspace.shared ? workspace.k : 2 * workspace.k;
   if (most >= n) return 0.0f;
   return visit_plain_score(one_leaf, [&](const auto& score) {
-    write_terms(Terms(score, one_leaf, nullptr, 0), room);
+    write_terms(Terms(score, one_leaf, nullptr, 0), workspace);
     double others = 0;
-    for (int i = 0; i < n; ++i) others += static_cast<double>(room.left_terms[i]);
-    const LargestTerms<float> largest = select_largest(room, room.left_terms, most);
+    for (int i = 0; i < n; ++i) others += static_cast<double>(workspace.left_terms[i]);
+    const LargestTerms<float> largest = select_largest(workspace, workspace.left_terms, most);
     for (int i = 0; i < most; ++i) others -= static_cast<double>(largest.best[i]);
     return others > 0 ? static_cast<float>(others) : 0.0f;
   });

@@ -1,0 +1,396 @@
+#include "search/histogram_builder.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <stdexcept>
+
+#include "base/parallel.h"
+
+namespace polyleaf {
+namespace {
+
+constexpr int64_t kMinChunkRows = 16384;
+constexpr int64_t kSmallRows = 192;       // nodes up to this size are built by touched bins
+constexpr int64_t kPackedBinRows = 2;     // rows per bin of a tile from which channels are packed
+constexpr int64_t kPackedRunRows = 2047;  // of a bin: a gradient, a Hessian and a count fit 64 bits
+constexpr int kMaxPackedLanes = 64;       // with more lanes, counting rows takes little of the time
+constexpr double kMinTileFraction = 0.4;  // with fewer tiles in use by a node nothing is kept
+
+// Return whether counts can be packed into the sums of a lane: the layout has no count lane.
+bool can_pack_count(const ChannelLayout& layout) {
+  return layout.count_lane < 0 && layout.lanes <= kMaxPackedLanes;
+}
+
+int64_t count_bins(const Tile& tile) {
+  return int64_t{tile.n_features} * tile.stride();
+}
+
+}  // namespace
+
+HistogramBuilder::HistogramBuilder(const Bins& bins, const Context& context,
+                                   const ObjectPool<HistogramNode>& nodes)
+    : bins_(bins), context_(context), nodes_(nodes), shared_(context) {
+  scratch_.resize(context_.n_threads);
+}
+
+void HistogramBuilder::start(const TreeContext& tree, const ChannelLayout& layout,
+                             bool has_fixed_gradients) {
+  tree_ = &tree;
+  has_fixed_gradients_ = has_fixed_gradients;
+  if (context_.is_distributed()) {
+    if (bins_.sparse_columns().n_features() > 0)
+      throw std::invalid_argument("Distributed training needs features that are stored dense.");
+    shared_.assign_tiles(bins_, tree.tiles(), layout);
+  }
+  if (!is_laid_out_ || !(layout_ == layout)) {
+    layout_ = layout;
+    pool_.lay_out(bins_, layout_);
+    set_size_thresholds();
+    for (Scratch& s : scratch_)
+      s.reserve(layout_, pool_.max_bins(), static_cast<size_t>(ordered_rows_));
+    is_laid_out_ = true;
+  }
+  pool_.start(tree.config().histogram_memory);
+  find_count_runs();
+}
+
+// Find runs of rows short enough that bin counts fit in the spare bits of a sum.
+void HistogramBuilder::find_count_runs() {
+  if (!can_pack_count(layout_) || !count_runs_.empty()) return;
+  if (bins_.is_external()) return;  // words may have to be read from a disk
+  count_runs_ = bins_.find_row_runs(kMaxPackedCount, context_);
+}
+
+void HistogramBuilder::set_packed_formats(const int32_t* max_magnitudes) {
+  constexpr int kChannels = PackedSumFormat::kChannels;
+  packing_.assign(bins_.n_tiles(), {});
+  if (max_magnitudes == nullptr || layout_.lanes != kChannels) return;
+  if (max_bin_rows_.empty()) {
+    // External words may have to be read from a disk.
+    if (bins_.n_rows() <= kMinChunkRows || bins_.is_external())
+      max_bin_rows_.assign(bins_.n_tiles(), bins_.n_rows());
+    else
+      max_bin_rows_ = bins_.count_max_bin_rows(context_);
+  }
+  ChannelRange channels[kChannels];
+  for (int j = 0; j < kChannels; ++j)
+    channels[j] = {j < layout_.n_outputs ? -max_magnitudes[j] : 0, max_magnitudes[j]};
+  for (const int t : tree_->tiles()) {
+    // Packed numbers are unpacked bin by bin, which pays only after many rows.
+    const PackedSumFormat format = PackedSumFormat::make(channels, max_bin_rows_[t]);
+    if (format.max_rows == max_bin_rows_[t] ||
+        format.max_rows >= kPackedBinRows * count_bins(bins_.tile(t)))
+      packing_[t] = {format};
+    else if (bins_.n_rows() > kMinChunkRows && !bins_.is_external())
+      packing_[t] = {PackedSumFormat::make(channels, kPackedRunRows), true};
+    if (packing_[t].format.max_rows < kPackedRunRows && packing_[t].in_runs) packing_[t] = {};
+  }
+  const bool needs_runs = std::any_of(packing_.begin(), packing_.end(),
+                                      [](const Packing& packing) { return packing.in_runs; });
+  if (needs_runs && packed_runs_.empty())
+    packed_runs_ = bins_.find_row_runs(kPackedRunRows, context_);
+}
+
+void HistogramBuilder::Scratch::reserve(const ChannelLayout& layout, size_t max_bins,
+                                        size_t ordered_rows) {
+  sums.reserve(max_bins * layout.lanes + 16);
+  counts.reserve(max_bins + 16);
+  order.reserve(kTileFeatures * ordered_rows + 16);
+  start.reserve(2 * kTileFeatures * 256);
+  is_clear = false;
+  rest.reserve(max_bins + 16);
+  std::memset(rest.data(), 0, sizeof(int32_t) * rest.size());
+  if (layout.lanes != PackedSumFormat::kChannels) return;
+  packed.reserve(max_bins + 16);
+  std::memset(packed.data(), 0, sizeof(uint64_t) * packed.size());
+}
+
+// Choose the node sizes from which a histogram, and subtraction, pay.
+void HistogramBuilder::set_size_thresholds() {
+  const int64_t n_dense = bins_.n_features() - bins_.sparse_columns().n_features();
+  const double bins_per_feature =
+      static_cast<double>(pool_.n_bins()) / static_cast<double>(std::max<int64_t>(1, n_dense));
+  // Ordering a row by a feature's bins costs about as much as four vectors of sixteen sums; a
+  // histogram is written, read and cleared bin by bin. One output, and a shared Hessian, are
+  // scanned from histograms only.
+  const int vectors = layout_.lanes / 16;
+  const bool can_order = layout_.n_outputs > 1 && layout_.hessian != HessianKind::shared &&
+                         vectors >= 1 && layout_.hessian != HessianKind::full && !layout_.linear();
+  ordered_rows_ =
+      can_order
+          ? std::min<int64_t>(
+                60000, static_cast<int64_t>(bins_per_feature * 4 * vectors / (2.2 + 0.1 * vectors)))
+          : 0;
+  // Subtracting moves every bin of a histogram that has left the cache; building reads rows. The
+  // threshold is the number of rows at which both cost the same, by measurement. Histograms that
+  // have to be sent cost more than either.
+  direct_rows_ =
+      context_.is_distributed()
+          ? 0
+          : std::max<int64_t>(std::max(kSmallRows, ordered_rows_),
+                              static_cast<int64_t>(bins_per_feature * 20.0 * layout_.lanes /
+                                                   (layout_.lanes + 12)));
+}
+
+// Return whether children may be built from the node's histogram. Children of the last level are
+// never scanned, and small children are built directly. Where a node scans few features only their
+// tiles are built, and a child needs others.
+bool HistogramBuilder::keeps_histogram(const HistogramNode& node) const {
+  const GrowConfig& config = tree_->config();
+  const double tile_fraction = 1.0 - std::pow(1.0 - config.colsample_bynode, kTileFeatures);
+  return has_fixed_gradients_ && bins_.n_tiles() > 0 && tile_fraction >= kMinTileFraction &&
+         (config.max_depth < 0 || node.at.depth + 1 < config.max_depth) &&
+         3 * node.at.count > 4 * direct_rows_;
+}
+
+void HistogramBuilder::release(HistogramNode& node) {
+  if (node.histogram >= 0) pool_.release(node.histogram);
+  node.histogram = -1;
+}
+
+std::vector<HistogramJob> HistogramBuilder::plan(const std::vector<SearchNode>& batch,
+                                                 ObjectPool<HistogramNode>& nodes) {
+  std::vector<HistogramJob> jobs;
+  const auto add_direct_job = [&](int32_t i) {
+    HistogramNode& node = nodes[i];
+    if (!tree_->can_split(node.at)) return;
+    HistogramJob job;
+    job.build = i;
+    job.is_ordered = !context_.is_distributed() && node.at.count <= ordered_rows_;
+    job.is_small = !context_.is_distributed() && node.at.count <= kSmallRows;
+    if (!job.is_ordered && keeps_histogram(node)) node.histogram = pool_.acquire();
+    job.keep = node.histogram >= 0;
+    jobs.push_back(job);
+  };
+  if (batch.size() == 1) {
+    add_direct_job(batch[0].id);
+    return jobs;
+  }
+  for (size_t p = 0; p + 1 < batch.size(); p += 2) {
+    HistogramNode& left = nodes[batch[p].id];
+    HistogramNode& right = nodes[batch[p + 1].id];
+    const int parent = left.histogram;  // passed on by HistogramSearch::split
+    left.histogram = right.histogram = -1;
+    const bool is_left_smaller = left.at.count <= right.at.count;
+    HistogramNode& larger = is_left_smaller ? right : left;
+    if (parent < 0 || !tree_->can_split(larger.at) || larger.at.count <= direct_rows_) {
+      if (parent >= 0) pool_.release(parent);
+      add_direct_job(batch[p].id);
+      add_direct_job(batch[p + 1].id);
+      continue;
+    }
+    HistogramJob job;
+    job.build = is_left_smaller ? batch[p].id : batch[p + 1].id;
+    job.subtract = is_left_smaller ? batch[p + 1].id : batch[p].id;
+    job.parent = parent;
+    larger.histogram = parent;
+    HistogramNode& smaller = nodes[job.build];
+    if (tree_->can_split(smaller.at) && keeps_histogram(smaller))
+      smaller.histogram = pool_.acquire();
+    job.keep = smaller.histogram >= 0;
+    jobs.push_back(job);
+  }
+  return jobs;
+}
+
+void HistogramBuilder::build_chunks(std::vector<HistogramJob>& jobs) {
+  const std::vector<int>& tiles = tree_->tiles();
+  const int64_t n_tiles = static_cast<int64_t>(tiles.size());
+  const int64_t n_tasks = static_cast<int64_t>(jobs.size()) * n_tiles;
+  if (context_.n_threads == 1 || n_tasks == 0 || n_tasks >= 4 * context_.n_threads) return;
+  const int64_t max_chunks = (4 * context_.n_threads + n_tasks - 1) / n_tasks;
+  struct Chunk {
+    size_t job;
+    int tile, number;
+  };
+  std::vector<Chunk> chunks;
+  for (size_t j = 0; j < jobs.size(); ++j) {
+    HistogramJob& job = jobs[j];
+    job.n_chunks = static_cast<int>(std::max<int64_t>(
+        1, std::min<int64_t>(max_chunks, nodes_[job.build].n_rows() / kMinChunkRows)));
+    if (job.n_chunks == 1) continue;
+    job.first_chunk = chunks.size();
+    for (int t : tiles)
+      for (int c = 0; c < job.n_chunks; ++c) chunks.push_back({j, t, c});
+  }
+  if (chunks.empty()) return;
+  if (chunks_.size() < chunks.size()) chunks_.resize(chunks.size());
+  parallel_for(context_, static_cast<int64_t>(chunks.size()), [&](int64_t task, int thread) {
+    const Chunk& chunk = chunks[task];
+    const HistogramJob& job = jobs[chunk.job];
+    const HistogramNode& node = nodes_[job.build];
+    const ChannelLayout& layout = *node.view.layout;
+    const size_t n_bins = static_cast<size_t>(count_bins(bins_.tile(chunk.tile)));
+    Buffer<int32_t>& buffer = chunks_[task];
+    buffer.reserve(n_bins * (layout.lanes + 1) + 16);
+    std::memset(buffer.data(), 0, sizeof(int32_t) * n_bins * (layout.lanes + 1));
+    const int64_t begin = node.n_rows() * chunk.number / job.n_chunks;
+    const int64_t end = node.n_rows() * (chunk.number + 1) / job.n_chunks;
+    uint32_t* counts = layout.count_lane < 0
+                           ? reinterpret_cast<uint32_t*>(buffer.data() + n_bins * layout.lanes)
+                           : nullptr;
+    add_rows(job, chunk.tile, begin, end, {buffer.data(), counts}, thread);
+  });
+}
+
+void HistogramBuilder::allreduce_histograms(std::span<HistogramJob> jobs) {
+  const auto n_tiles = static_cast<int64_t>(tree_->tiles().size());
+  shared_.start(jobs.size());
+  for (size_t j = 0; j < jobs.size(); ++j) jobs[j].shared = j;
+  parallel_for(
+      context_, static_cast<int64_t>(jobs.size()) * n_tiles, [&](int64_t task, int thread) {
+        const HistogramJob& job = jobs[task / n_tiles];
+        const auto tile = static_cast<int>(task % n_tiles);
+        add_tile(job, tile, shared_.bins(job.shared, tile, *nodes_[job.build].view.layout), thread);
+      });
+  shared_.reduce_scatter();
+}
+
+const uint64_t* HistogramBuilder::load_words(const HistogramNode& node, int t, int thread) {
+  Buffer<uint64_t>& words = scratch_[thread].words;
+  if (tree_->partition().needs_gather(node.at.rows))
+    words.reserve(static_cast<size_t>(node.n_rows()) + 8);
+  return tree_->partition().words(node.at.rows, t, 0, node.n_rows(), words.data());
+}
+
+TileHistogram HistogramBuilder::order_rows(const HistogramJob& job, int t, const uint64_t* words,
+                                           const Slots& slots, RowsByBin* rows_by_bin, int thread) {
+  const Tile& tile = bins_.tile(t);
+  const int64_t n_rows = nodes_[job.build].n_rows();
+  Scratch& scratch = scratch_[thread];
+  uint32_t* counts = scratch.start.data() + kTileFeatures * 256;
+  for (int s = 0; s < tile.n_features; ++s) {
+    if (!slots[s]) continue;
+    uint32_t* start = scratch.start.data() + s * tile.stride();
+    uint16_t* order = scratch.order.data() + s * n_rows;
+    POLYLEAF_SELECT(sum_kernels)
+        .order_rows(words, n_rows, s, tile.stride(), counts + s * tile.stride(), start, order);
+    rows_by_bin[s] = {job.channels, order, start};
+  }
+  return {nullptr, counts, nullptr, rows_by_bin};
+}
+
+TileBins HistogramBuilder::build(const HistogramJob& job, int tile_index, int thread) {
+  const int t = tree_->tiles()[tile_index];
+  const Tile& tile = bins_.tile(t);
+  const HistogramNode& node = nodes_[job.build];
+  const ChannelLayout& layout = *node.view.layout;
+  Scratch& scratch = scratch_[thread];
+  const TileBins bins =
+      job.keep ? pool_.tile(node.histogram, t) : scratch.bins(layout.count_lane < 0);
+  if (context_.is_distributed())
+    bins.copy(shared_.bins(job.shared, tile_index, layout), tile, layout.lanes);
+  else if (!job.is_small)
+    bins.clear(tile, layout.lanes);
+  else if (!scratch.is_clear)
+    scratch.clear();
+  if (!job.keep) scratch.is_clear = job.is_small;
+  if (!context_.is_distributed()) add_tile(job, tile_index, bins, thread);
+  return bins;
+}
+
+TileBins HistogramBuilder::subtract(const HistogramJob& job, int t, const TileBins& bins) {
+  const TileBins parent = pool_.tile(job.parent, t);
+  parent.subtract(bins, bins_.tile(t), layout_.lanes);
+  return parent;
+}
+
+// Add the rows of the job's node to one tile's bins.
+void HistogramBuilder::add_tile(const HistogramJob& job, int tile_index, const TileBins& bins,
+                                int thread) {
+  const HistogramKernels& kernels = POLYLEAF_SELECT(histogram_kernels);
+  const int t = tree_->tiles()[tile_index];
+  const HistogramNode& node = nodes_[job.build];
+  const int lanes = node.view.layout->lanes;
+  if (job.n_chunks == 1) return add_rows(job, t, 0, node.n_rows(), bins, thread);
+  const int64_t n_bins = count_bins(bins_.tile(t));
+  for (int c = 0; c < job.n_chunks; ++c) {
+    const Buffer<int32_t>& chunk =
+        chunks_[job.first_chunk + static_cast<size_t>(tile_index) * job.n_chunks + c];
+    kernels.add(bins.sums, chunk.data(), n_bins * lanes);
+    if (bins.counts != nullptr)
+      kernels.add(reinterpret_cast<int32_t*>(bins.counts), chunk.data() + n_bins * lanes, n_bins);
+  }
+}
+
+// Add rows begin .. end - 1 of the job's node to one tile's bins.
+void HistogramBuilder::add_rows(const HistogramJob& job, int t, int64_t begin, int64_t end,
+                                const TileBins& bins, int thread) {
+  const HistogramKernels& kernels = POLYLEAF_SELECT(histogram_kernels);
+  const Tile& tile = bins_.tile(t);
+  const int64_t n_bins = count_bins(tile);
+  const PackedSumFormat& format = packing_[t].format;
+  const int64_t n_runs = packing_[t].in_runs ? static_cast<int64_t>(packed_runs_[t].size()) : 1;
+  if (format.max_rows > 0 && end - begin >= kPackedBinRows * n_bins * n_runs) {
+    uint64_t* packed = scratch_[thread].packed.data();
+    for (int64_t i = begin, last; i < end; i = last) {
+      last = find_packed_end(job, t, i, end);
+      const HostRowPartitioner::Words from =
+          tree_->partition().locate_words(nodes_[job.build].at.rows, t, i);
+      kernels.build_packed(from.words, from.ids, job.channels + i * PackedSumFormat::kChannels,
+                           last - i, tile.n_features, tile.log2_stride, format, packed);
+      kernels.unpack_sums(packed, n_bins, format, bins.sums);
+    }
+    return;
+  }
+  const int lanes = nodes_[job.build].view.layout->lanes;
+  const bool has_packed_count = packs_count(job, t, end - begin);
+  for (int64_t i = begin, last; i < end; i = last) {
+    last = has_packed_count ? find_run_end(job, count_runs_[t], i, end) : end;
+    visit_words(job, t, i, last, thread,
+                [&](const uint64_t* words, const int16_t* channels, int64_t n) {
+                  kernels.build(words, channels, n, tile.n_features, tile.log2_stride, lanes,
+                                has_packed_count, bins.sums, bins.counts);
+                });
+    if (has_packed_count)
+      kernels.unpack_counts(bins.sums, n_bins, lanes, last == end, scratch_[thread].rest.data(),
+                            bins.counts);
+  }
+}
+
+// Return whether counts of so many rows are packed into sums: they are unpacked bin by bin, after
+// each run.
+bool HistogramBuilder::packs_count(const HistogramJob& job, int t, int64_t n_rows) const {
+  if (count_runs_.empty() || !can_pack_count(*nodes_[job.build].view.layout)) return false;
+  return 2 * n_rows >= count_bins(bins_.tile(t)) * static_cast<int64_t>(count_runs_[t].size());
+}
+
+// Return the first of rows i .. end of the job's node that is not in row i's run. The rows of a
+// node ascend.
+int64_t HistogramBuilder::find_run_end(const HistogramJob& job, const std::vector<uint32_t>& ends,
+                                       int64_t i, int64_t end) const {
+  const RowRange& rows = nodes_[job.build].at.rows;
+  const uint32_t* ids = tree_->partition().ids(rows);
+  const int64_t row = ids == nullptr ? rows.begin + i : ids[i];
+  const uint32_t run_end = *std::upper_bound(ends.begin(), ends.end(), row);
+  if (ids == nullptr) return std::min<int64_t>(end, run_end - rows.begin);
+  return std::lower_bound(ids + i, ids + end, run_end) - ids;
+}
+
+// Return the first of rows i .. end before which packed numbers must be unpacked.
+int64_t HistogramBuilder::find_packed_end(const HistogramJob& job, int t, int64_t i,
+                                          int64_t end) const {
+  const Packing& packing = packing_[t];
+  if (packing.in_runs) return find_run_end(job, packed_runs_[t], i, end);
+  return packing.format.max_rows == max_bin_rows_[t] ? end
+                                                     : std::min(end, i + packing.format.max_rows);
+}
+
+// Call add(words, channels, n) for blocks of rows begin .. end - 1 of the job's node.
+template <class Add>
+void HistogramBuilder::visit_words(const HistogramJob& job, int t, int64_t begin, int64_t end,
+                                   int thread, const Add& add) {
+  const HostRowPartitioner& partition = tree_->partition();
+  const HistogramNode& node = nodes_[job.build];
+  const int lanes = node.view.layout->lanes;
+  Buffer<uint64_t>& gathered = scratch_[thread].gathered;
+  if (partition.needs_gather(node.at.rows)) gathered.reserve(kGatherWords + 8);
+  const int64_t block = std::max<int64_t>(1, partition.word_block_size(node.at.rows, end - begin));
+  for (int64_t i = begin; i < end; i += block) {
+    const int64_t n = std::min(block, end - i);
+    add(partition.words(node.at.rows, t, i, n, gathered.data()), job.channels + i * lanes, n);
+  }
+}
+
+}  // namespace polyleaf
