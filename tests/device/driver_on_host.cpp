@@ -1,4 +1,4 @@
-// A driver of CUDA without a card: the entry points that polyleaf asks for, over kernels that are
+// A CUDA driver without a GPU: the entry points that polyleaf asks for, over kernels that are
 // compiled for this machine. Memory of the "device" is poisoned where it is new, and surrounded by
 // bytes that must stay as they are. What the module is that is loaded does not matter: the kernels
 // are in here.
