@@ -251,24 +251,24 @@ RowSample checked_rows(const DeviceMatrix& g, const DeviceMatrix* h, GrowerHandl
 auto newton(DeviceLeaves& self, const DeviceMatrix& g, const DeviceMatrix* h, GrowerHandle& grower,
             int32_t n_leaves, const LeafConfig& step, const Optional1<const uint32_t>& rows,
             const Optional1<const float>& multiplier) {
-  DeviceRowPartitioner& on_device = grower.device_rows();
+  DeviceRowPartitioner& device_rows = grower.device_rows();
   const RowSample sample = checked_rows(g, h, grower, n_leaves, rows, multiplier);
   NewArray<float> out({static_cast<size_t>(n_leaves), static_cast<size_t>(g.n_columns)});
   {
     nb::gil_scoped_release release;
-    self.newton(g, h, sample, on_device, n_leaves, step, out.data);
+    self.newton(g, h, sample, device_rows, n_leaves, step, out.data);
   }
   return out.array;
 }
 
 auto hessian(DeviceLeaves& self, const DeviceMatrix* h, GrowerHandle& grower, int32_t n_leaves,
              const Optional1<const uint32_t>& rows, const Optional1<const float>& multiplier) {
-  DeviceRowPartitioner& on_device = grower.device_rows();
+  DeviceRowPartitioner& device_rows = grower.device_rows();
   const RowSample sample = checked_rows(h, grower, n_leaves, rows, multiplier);
   NewArray<double> out(
       {static_cast<size_t>(n_leaves), static_cast<size_t>(h != nullptr ? h->n_columns : 1)});
   nb::gil_scoped_release release;
-  const std::vector<double> found = self.sum_hessians(h, sample, on_device, n_leaves);
+  const std::vector<double> found = self.sum_hessians(h, sample, device_rows, n_leaves);
   std::copy(found.begin(), found.end(), out.data);
   return out.array;
 }
@@ -278,7 +278,7 @@ std::shared_ptr<LeafBlock> topk(DeviceLeaves& self, const DeviceMatrix& g, const
                                 const Tree* shared, const LeafConfig& step,
                                 const Optional1<const uint32_t>& rows,
                                 const Optional1<const float>& multiplier) {
-  DeviceRowPartitioner& on_device = grower.device_rows();
+  DeviceRowPartitioner& device_rows = grower.device_rows();
   const RowSample sample = checked_rows(g, h, grower, n_leaves, rows, multiplier);
   require(h == nullptr || h->n_columns <= g.n_columns,
           "h must have one column, or one per output.");
@@ -286,7 +286,7 @@ std::shared_ptr<LeafBlock> topk(DeviceLeaves& self, const DeviceMatrix& g, const
   require(shared == nullptr || shared->n_leaves == n_leaves,
           "The tree has another number of leaves.");
   nb::gil_scoped_release release;
-  return make_topk_block(self.topk(g, h, sample, on_device, n_leaves, step, leaf_k, shared),
+  return make_topk_block(self.topk(g, h, sample, device_rows, n_leaves, step, leaf_k, shared),
                          g.n_columns);
 }
 

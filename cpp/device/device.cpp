@@ -259,8 +259,8 @@ void Device::wait_for(uint64_t stream) const {
 }
 
 Device::Grid Device::grid_for(int64_t n_items) const {
-  const int64_t wanted = (n_items + kThreads - 1) / kThreads;
-  return {std::clamp<int64_t>(wanted, 1, n_processors_ * kBlocksPerProcessor)};
+  const int64_t n_needed = (n_items + kThreads - 1) / kThreads;
+  return {std::clamp<int64_t>(n_needed, 1, n_processors_ * kBlocksPerProcessor)};
 }
 
 void Device::launch(const char* kernel, Grid grid, int threads, size_t shared,
