@@ -1,5 +1,7 @@
-"""Features held sparse, many of them: trees are those of dense codes where lists of cells are kept, sorted
-from rows or moved, and where bounds tell which features need not be looked at."""
+"""Trees on many sparse features equal trees on dense codes.
+
+Lists of cells may be kept, sorted from rows or moved, and bounds may exclude features.
+"""
 
 from dataclasses import replace
 
@@ -24,7 +26,7 @@ FEATURES, ROWS = 150, 2500
 
 
 def words(draw, n_outputs=1, kind="unit", density=0.02, missing=0.1, **config):
-    """Rows of few words each. A split on one parts with few rows; a feature in five is used by many rows."""
+    """Make rows of few words each; one feature in five occurs in many rows."""
     rng = np.random.default_rng(draw)
     share = np.where(np.arange(FEATURES) % 5 == 0, 10 * density, density)
     held = rng.random((FEATURES, ROWS)) < share[:, None]

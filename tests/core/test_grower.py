@@ -1,4 +1,4 @@
-"""The C++ grower equals the NumPy reference implementation exactly: channels, every array of the tree, every leaf value.
+"""The C++ grower equals the NumPy reference exactly: channels, tree arrays and leaf values.
 
 A missing or incomplete core is a failure here, not a skip. All comparisons are `==`.
 """
@@ -31,7 +31,7 @@ OUTPUTS = [1, 2, 3, 5, 16, 17, 33, 70]
 
 
 def assert_core_equals_reference(p, n_threads=1):
-    """Channels, tree, leaf of every row and leaf values of the core are the reference implementation's; returns the tree."""
+    """Compare channels, tree, leaf IDs and leaf values with the reference; return the tree."""
     for core, expected in zip(Core.channels(p, n_threads), Reference.channels(p), strict=True):
         np.testing.assert_array_equal(core, expected)
     core, core_leaves = Core.grow(p, n_threads)
@@ -49,7 +49,7 @@ def assert_core_equals_reference(p, n_threads=1):
     return expected
 
 
-# --------------------------------------------------------------------------------------------------- channels
+# --- channels ---
 
 
 @pytest.mark.parametrize("n_outputs", OUTPUTS)
@@ -82,7 +82,7 @@ def test_rows_outside_the_sample_may_hold_anything(kind, n_outputs):
 @pytest.mark.parametrize("n_outputs", [1, 3])
 @pytest.mark.parametrize("n_rows", [65_530, 70_000, 150_000])
 def test_channels_are_scaled_down_when_sums_could_overflow(n_rows, n_outputs):
-    """Rows of equal size push sum |q| past int32: the reference implementation shifts by 0, 1 and 2 bits here."""
+    """Equal rows push sum |q| past int32: the reference shifts by 0, 1 and 2 bits."""
     signs = np.where(np.arange(n_rows) % 3 == 0, -1, 1).astype(np.float32)
     g = np.ascontiguousarray(signs[:, None] * np.linspace(0.3, 1, n_outputs, dtype=np.float32))
     g[::7, -1] *= np.float32(0.77)
@@ -100,7 +100,7 @@ def test_channels_of_nothing_and_of_extremes():
     assert_core_equals_reference(replace(p, g=g, h=p.h * np.array([1, 0, 1e-32, 1e30], np.float32)))
 
 
-# ------------------------------------------------------------------------------------------------------ trees
+# --- trees ---
 
 
 @pytest.mark.parametrize("n_outputs", OUTPUTS)
@@ -231,7 +231,7 @@ def test_layers_of_different_rows():
     "n_outputs, kind", [(16, "unit"), (8, "diagonal"), (64, "unit"), (70, "unit")]
 )
 def test_trees_whose_bins_hold_more_rows_than_are_counted_at_once(n_outputs, kind):
-    """No lane is free for counts, and codes have hundreds of rows (search/packed_count.h)."""
+    """No lane is free for counts, and codes have hundreds of rows (packed_histogram.h)."""
     p = make_problem(27, n=3000, n_bins=(9, 3, 30, 2), n_outputs=n_outputs, kind=kind, max_leaves=8)
     assert max(np.bincount(codes).max() for codes in p.codes) > 4 * 255
     for problem in (p, sampled(p)):
@@ -371,7 +371,7 @@ def test_categories_of_noise_lose_to_a_number_that_says_something():
     assert reference.best_candidate(*data, [0, 1], chance).feature == 1
 
 
-def factors_of(p, draw=0):
+def draw_factors(p, draw=0):
     """Some features count whole, some half, one next to nothing."""
     return np.random.default_rng(draw).choice([1.0, 0.5, 0.01], len(p.n_bins)).astype(np.float32)
 
@@ -394,10 +394,10 @@ def test_features_that_compete_by_a_share_of_their_gain(kind, n_outputs, options
         kind=kind,
         **options,
     )
-    tree = assert_core_equals_reference(p.replace_config(factors=factors_of(p)))
+    tree = assert_core_equals_reference(p.replace_config(factors=draw_factors(p)))
     assert tree.n_leaves > 5
     assert not np.array_equal(tree.feature, Reference.grow(p)[0].feature)
-    assert_core_equals_reference(sampled(p.replace_config(factors=factors_of(p, 1))), n_threads=2)
+    assert_core_equals_reference(sampled(p.replace_config(factors=draw_factors(p, 1))), n_threads=2)
 
 
 def test_factors_of_one_change_nothing_and_those_that_do_not_fit_are_refused():
@@ -414,7 +414,7 @@ def test_factors_of_one_change_nothing_and_those_that_do_not_fit_are_refused():
 @pytest.mark.parametrize("n_outputs", [1, 6])
 @pytest.mark.parametrize("n_categories", [10, 80])
 def test_chance_is_what_noise_gains(n_outputs, n_categories):
-    """On average, above what a cut without a choice does: that of an eighth of it is the formula's own."""
+    """The mean exceeds that of a cut without a choice; the formula is right for an eighth of it."""
     rng = np.random.default_rng(1)
     config, n, found = reference.GrowConfig(reg_lambda=0.0, min_child_samples=1), 4000, []
     for _ in range(60):
@@ -573,7 +573,7 @@ def test_an_output_alone_is_bounded_by_nothing(monkeypatch):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("n_outputs", [1, 3, 17])
 def test_directions_where_much_is_missing(kind, n_outputs):
-    """What parts all values from the missing ones obeys by itself, and leaves no value on the other side."""
+    """A split of missing from present values is monotone: one side has no values."""
     p = make_problem(23, n=400, n_bins=(9, 30, 255), n_outputs=n_outputs, kind=kind, missing=0.5)
     g = p.g + np.where(p.codes[1] == reference.MISSING, -3, 0).astype(np.float32)[:, None]
     rising = np.ones((3, n_outputs), np.int8)
@@ -601,10 +601,10 @@ def test_directions_of_layers(n_outputs):
 def test_directions_do_not_outlive_their_rule():
     p = make_problem(26, n=300, n_bins=(8,) * 5, max_leaves=10)
     grower = Core.grower(p)
-    obeying = Core.grow(add_directions(p), grower=grower)[0]
+    constrained = Core.grow(add_directions(p), grower=grower)[0]
     free = Core.grow(p, grower=grower)[0]
     assert_same_tree(free, Reference.grow(p)[0])
-    assert not np.array_equal(obeying.gain, free.gain)
+    assert not np.array_equal(constrained.gain, free.gain)
 
 
 @pytest.mark.parametrize(("directions", "more", "sentence"), INVALID_DIRECTIONS)
@@ -643,7 +643,7 @@ def test_threads_on_blocks_of_rows(kind, n_threads):
 @pytest.mark.parametrize("n_outputs", [1, 2, 3])
 @pytest.mark.parametrize("kind", KINDS)
 def test_many_rows_for_each_bin(kind, n_outputs):
-    """Where sums of few channels may share a number: all rows at once, and only so many at a time."""
+    """Sums of few channels share a number, over all rows or a limited number at a time."""
     p = make_problem(19, n=20_000, n_bins=(255, 4, 3), n_outputs=n_outputs, kind=kind, max_leaves=6)
     assert_core_equals_reference(p, n_threads=2)
 
@@ -698,14 +698,14 @@ def test_a_grower_can_be_used_again():
         np.testing.assert_array_equal(grower.leaf_of_row, leaves)
 
 
-# ------------------------------------------------------------------------------------------------ leaf values
+# --- leaf values ---
 
 
 @pytest.mark.parametrize("n_threads", [1, 3])
 @pytest.mark.parametrize("n_outputs", [1, 3, 17])
 @pytest.mark.parametrize("kind", KINDS)
 def test_leaf_values(kind, n_outputs, n_threads):
-    """Structure and leaves may come from different derivatives: any rows, any leaves, some of them empty."""
+    """Leaves may be fitted to other derivatives than the tree; some leaves are empty."""
     for config in ({}, {"reg_lambda": 0.0}, {"reg_alpha": 2.0, "max_delta_step": 0.05}):
         p = make_problem(13, n=5000, n_outputs=n_outputs, kind=kind, **config)
         leaf_of_row = np.random.default_rng(0).integers(0, 9, 5000).astype(np.int32)
@@ -725,7 +725,7 @@ def test_leaf_values_at_every_scale(scale):
     np.testing.assert_array_equal(core, Reference.leaves(p, leaf_of_row, 4))
 
 
-# -------------------------------------------------------------------------------------------------- at random
+# --- at random ---
 
 
 @st.composite

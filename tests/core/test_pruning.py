@@ -1,4 +1,4 @@
-"""Trees that are cut back (TFBT, section III): against pruning written by hand, and what it is good for."""
+"""Pruned trees (TFBT, section III) equal pruning written by hand, and what pruning is for."""
 
 from dataclasses import fields
 
@@ -16,7 +16,7 @@ NEVER_CUT = -1e30  # as min_split_gain: every subtree is worth its leaves
 
 
 def prune_by_hand(tree, penalty):
-    """The tree without the subtrees whose gains do not pay for their splits: recursive, from the root."""
+    """Return the tree without subtrees whose gains are too small: recursive, from the root."""
 
     def worth(i):
         if tree.feature[i] < 0:
@@ -83,7 +83,7 @@ def test_cutting_back_is_pruning_by_hand(library, data):
 
 
 def test_splits_that_gain_nothing_may_open_others():
-    """Exclusive or: no first split gains anything. Before growth that is the end; after it, it is not."""
+    """The first split of an exclusive or has no gain: pruning while growing stops there."""
     corners = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
     features = np.repeat(corners, 25, axis=0)
     y = np.logical_xor(*features.T).astype(float)

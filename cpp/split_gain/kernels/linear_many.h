@@ -1,9 +1,9 @@
 // Many outputs and no regressors of the node's own, where leaves are linear: eight outputs at a
-// time. What the node's ancestors have fitted is in its gradients (linear_channels.h), so a side
+// time. What the node's ancestors have fitted is in its gradients (linear_gradients.h), so a side
 // has an intercept and the slope of the candidate's feature x for each output; both centred, so
 // they are independent.
 //
-// Included by linear.cpp only, inside the namespace of an instruction set.
+// Included by linear_kernels.cpp only, inside the namespace of an instruction set.
 #pragma once
 #include "split_gain/kernels/linear_side.h"
 

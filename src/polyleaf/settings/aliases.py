@@ -14,13 +14,13 @@ from polyleaf.runtime.user_warnings import warn_user
 
 __all__ = [
     "FOREIGN_ATTRIBUTES",
-    "suggest_on_unknown_kwargs",
     "get_foreign_function_hint",
-    "suggest",
-    "raise_unknown_parameters",
     "get_foreign_value_hint",
-    "warn_one_vs_rest",
+    "raise_unknown_parameters",
+    "suggest",
+    "suggest_on_unknown_kwargs",
     "warn_if_called_on_instance",
+    "warn_one_vs_rest",
 ]
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
