@@ -211,7 +211,7 @@ class EarlyStopping(Callback):
         self._metrics: Sequence[Metric] = ()
 
     def set_metrics(self, metrics: Sequence[Metric]) -> None:
-        """Set the metrics, to know whether larger is better. Called by the estimators."""
+        """Set `metrics`, to know whether larger is better. Called by the estimators."""
         self._metrics = metrics
 
     def before_training(self, model: Model) -> None:

@@ -274,8 +274,7 @@ class Many {
     }
   }
 
-  // The same in registers, output by output: what does not change between candidates is loaded
-  // once.
+  // Score candidates in registers: loads that do not depend on the candidate are done once.
   template <bool MISSING, bool MISSING_LEFT, bool WITH_X>
   void score_in_registers(const Candidates& c, float* out) const {
     i32x8 sum[kGroups] = {}, all[kGroups], away[kGroups] = {};
