@@ -16,7 +16,7 @@ import numpy as np
 
 from polyleaf import PolyleafRegressor
 
-__all__ = ["CONTAINERS", "measure", "make_rows"]
+__all__ = ["CONTAINERS", "make_rows", "measure"]
 
 COLUMNS = (64, 200, 500, 2000)
 ROUNDS, N_ROWS = 5, 1000

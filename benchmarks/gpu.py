@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["CASES", "LIBRARIES", "measure", "prediction", "make_rows", "rows_of_prediction"]
+__all__ = ["CASES", "LIBRARIES", "make_rows", "measure", "prediction", "rows_of_prediction"]
 
 FEW, MANY = 2, 12  # rounds of the two fits
 

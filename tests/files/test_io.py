@@ -33,7 +33,7 @@ def test_formats():
     assert detect_format(Path("a.csv"), FORMATS, "arff") == "arff"
     with pytest.raises(ReadError, match=r"extension of 'a\.x'.* \.csv, \.tsv, \.arff"):
         detect_format(Path("folder/a.x"), FORMATS)
-    with pytest.raises(ReadError, match="format 'xls'.* csv, arff"):
+    with pytest.raises(ReadError, match=r"format 'xls'.* csv, arff"):
         detect_format(Path("a.csv"), FORMATS, "xls")
 
 

@@ -70,7 +70,7 @@ def test_learning_curves_equal_the_log(model, tmp_path):
     loaded = load_model(tmp_path / "m")
     again = LearningCurvesDisplay.from_estimator(loaded).lines_[0]
     np.testing.assert_array_equal(again.get_ydata(), drawn.lines_[0].get_ydata())
-    with pytest.raises(ValueError, match="per output.*eval_set"):
+    with pytest.raises(ValueError, match=r"per output.*eval_set"):
         LearningCurvesDisplay.from_estimator(loaded, per_output=True)
     with pytest.raises(ValueError, match="eval_set"):
         LearningCurvesDisplay.from_estimator(PolyleafRegressor(n_estimators=1).fit(X, Y))

@@ -255,7 +255,7 @@ def test_size_report_by_ensemble_size(trained):
         "merror",
         "mlogloss",
     }
-    with pytest.raises(ValueError, match="rounds.*31"):
+    with pytest.raises(ValueError, match=r"rounds.*31"):
         size_report(model.model_, X, y, rounds=[31])
     with pytest.raises(ValueError, match="no estimator"):
         size_report(random_model(), X[:, :4], y)

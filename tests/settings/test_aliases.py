@@ -499,7 +499,7 @@ def test_invalid_inputs_have_clear_messages():
         model.fit(X, TWO, np.full(len(X), "a"))
     with pytest.raises(ValueError, match=r"y has one dimension.*LabelBinarizer"):
         PolyleafClassifier(leaf="sparse", leaf_k=1, split_search="exact").fit(X, TWO)
-    with pytest.raises(TypeError, match="kind must be a string .* pass rows as X="):
+    with pytest.raises(TypeError, match=r"kind must be a string .* pass rows as X="):
         model.fit(X, TWO).feature_importance(X)
 
 

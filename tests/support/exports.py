@@ -20,8 +20,8 @@ __all__ = [
     "hard_rows",
     "many_labels",
     "predictions",
-    "raw_scores",
     "prepare_features",
+    "raw_scores",
     "training_rows",
 ]
 

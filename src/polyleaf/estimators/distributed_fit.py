@@ -36,7 +36,7 @@ from polyleaf.training.fit import (
 from polyleaf.training.prepare import PreparedData, TrainingData, make_trial
 from polyleaf.training.sampling import GlobalRowIds
 
-__all__ = ["Shard", "SharedFit", "fit_rank", "plan_shared_fit", "find_shared_n_estimators"]
+__all__ = ["Shard", "SharedFit", "find_shared_n_estimators", "fit_rank", "plan_shared_fit"]
 
 
 class SharedFit(NamedTuple):

@@ -21,7 +21,7 @@ from polyleaf.inputs.target import SMALL_N_CLASSES
 from polyleaf.inputs.validation import find_stray_text, has_decimal_commas
 from polyleaf.metrics._multitask import TASKS
 
-__all__ = ["Schema", "select_columns", "infer_task", "decimal_comma_hint", "read_weights"]
+__all__ = ["Schema", "decimal_comma_hint", "infer_task", "read_weights", "select_columns"]
 
 MAX_INFERRED_CLASSES = 20
 """A target of at most this many distinct integers is inferred to be classification."""

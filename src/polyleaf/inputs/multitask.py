@@ -15,17 +15,17 @@ from polyleaf.inputs.target import Target, TargetEncoding
 from polyleaf.inputs.validation import check_in_memory, get_missing_mask
 
 __all__ = [
-    "TaskKey",
     "TaskColumns",
     "TaskEncodings",
+    "TaskKey",
     "TaskTarget",
-    "encode_labelled_rows",
-    "has_class_ids",
-    "stack_task_targets",
-    "get_task_name",
     "decode_target_encoding",
+    "encode_labelled_rows",
+    "get_task_name",
     "get_task_weight",
+    "has_class_ids",
     "name_outputs",
+    "stack_task_targets",
 ]
 
 TaskKey: TypeAlias = Hashable | tuple[Hashable, ...]

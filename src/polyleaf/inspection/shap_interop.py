@@ -15,7 +15,7 @@ from polyleaf.model.leaf_kinds import LINEAR
 from polyleaf.model.shap import BinnedRows, resolve_outputs
 from polyleaf.model.trees import SplitThresholds, Tree
 
-__all__ = ["make_shap_explanation", "export_shap_trees"]
+__all__ = ["export_shap_trees", "make_shap_explanation"]
 
 
 def make_shap_explanation(

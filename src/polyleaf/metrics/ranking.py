@@ -28,11 +28,11 @@ __all__ = [
     "PropensityNdcgAt",
     "PropensityPrecisionAt",
     "ndcg_at",
+    "parse_ranking_metric",
     "precision_at",
     "propensities",
     "psndcg_at",
     "psp_at",
-    "parse_ranking_metric",
     "ranking_scores",
     "top_labels",
 ]

@@ -50,7 +50,7 @@ class BoostResult(NamedTuple):
     evals_log: EvalsLog
     outputs_log: OutputsLog
     was_interrupted: bool
-    learning_rates: dict[int, float] = {}
+    learning_rates: dict[int, float]
 
 
 def boost(

@@ -39,9 +39,9 @@ from polyleaf.training.evaluation import EvalSet
 __all__ = [
     "VALIDATION",
     "FeatureReader",
-    "TrainingData",
     "PreparedData",
     "Seeds",
+    "TrainingData",
     "check_rows",
     "collect_eval_sets",
     "prepare",

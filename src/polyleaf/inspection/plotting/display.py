@@ -17,10 +17,10 @@ __all__ = [
     "Display",
     "get_model",
     "get_output_names",
-    "zero_offset",
     "get_single_task_model",
-    "resolve_offset",
     "predict_probabilities",
+    "resolve_offset",
+    "zero_offset",
 ]
 
 
