@@ -1,4 +1,4 @@
-"""Sparse features: trees equal those of dense codes, with kept, sorted or moved lists and with gain bounds."""
+"""Sparse features: trees equal those of dense codes, for all row lists and with gain bounds."""
 
 from dataclasses import replace
 
@@ -45,7 +45,7 @@ def make_sparse_codes(draw, n_outputs=1, kind="unit", density=0.02, missing=0.1,
 
 
 def make_single_value_codes(draw, n_outputs=1, kind="unit", **config):
-    """As `make_sparse_codes`; of each the cells hold one value, below or above that of all other rows."""
+    """Like `make_sparse_codes`, with one stored value per feature below or above the common."""
     p = make_sparse_codes(draw, n_outputs, kind, missing=0.02, **config)
     own = np.random.default_rng(draw).integers(0, 12, FEATURES)[:, None]
     common = np.array([np.bincount(row).argmax() for row in p.codes])[:, None]
