@@ -139,13 +139,13 @@ void test_leaves() {
   const int64_t begin[] = {0, 2};
   const int32_t outputs[] = {1, 1};
   const float values[] = {1, 2};
-  bool refused = false;
+  bool rejected = false;
   try {
     TopkLeaves(begin, 1, outputs, values, 2, 3);
   } catch (const std::invalid_argument&) {
-    refused = true;
+    rejected = true;
   }
-  CHECK(refused);
+  CHECK(rejected);
 }
 
 }  // namespace polyleaf::tests

@@ -147,7 +147,7 @@ def cpp_names(text: str) -> set[tuple[str, str]]:
     """Return (kind, name) of all identifiers in a C++ source, comments and strings left out."""
     text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.S)
     text = re.sub(r'"(?:\\.|[^"\\\n])*"', '""', text)
-    functions = set(re.findall(r"\b([a-z_]\w*)\s*\(", text))
+    functions = set(re.findall(r"\b([a-z_]\w*)\s*\(", text)) - {"for"}
     return {
         ("function" if n in functions else "name", n) for n in re.findall(r"\b[A-Za-z_]\w*", text)
     }
