@@ -1,4 +1,4 @@
-"""Trees of the split search for linear leaves equal the reference's, bit for bit."""
+"""Splits that anticipate linear leaves: the core's trees equal the reference's, bit for bit."""
 
 from dataclasses import replace
 
@@ -67,7 +67,7 @@ def test_half_additive_trees_equal_the_reference(kind, n_outputs):
 
 @pytest.mark.parametrize("n_outputs", [1, 9])
 @pytest.mark.parametrize("fit", ["half_additive", "full"])
-def test_features_that_compete_by_a_share_of_their_gain(fit, n_outputs):
+def test_gain_factors(fit, n_outputs):
     p = make_problem(
         6,
         n=600,

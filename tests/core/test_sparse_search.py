@@ -72,7 +72,7 @@ def core_gradients(g, n_threads=1):
     return _core.SparseGradients(indptr, indices, rows.data, g.shape[1], n_threads)
 
 
-def sketched(problem, d=8):
+def make_sketch(problem, d=8):
     """Return channels of a sketch: kind, sketch (n, d), Hessian (n, 1) or None."""
     p = problem.gradients
     g = core_gradients(p.g).count_sketch(d, 7, 0.5, 1)
@@ -101,7 +101,7 @@ def core_tree(
         chosen = _core.ExactSearch(bins, n_threads)
         chosen.use(gradients, p.weight, p.rows, p.multiplier, step, leaf_k, threshold_step)
     else:
-        kind, g, h = sketched(problem)
+        kind, g, h = make_sketch(problem)
         channels = _core.QuantisedGradients(g, h, kind, p.rows, p.multiplier, n_threads)
         chosen = _core.VerifiedSearch(_core.HistogramSearch(bins, n_threads), n_threads)
         chosen.use(gradients, p.weight, channels, step, leaf_k, problem.numbers, SEED)
@@ -117,7 +117,7 @@ def reference_tree(problem, search, config, leaf_k, step, threshold_step=0.05, f
     if search == "exact":
         chosen = extreme_multilabel.ExactSearch(data, p, step, leaf_k, config, threshold_step)
     else:
-        kind, g, h = sketched(problem)
+        kind, g, h = make_sketch(problem)
         channels = reference.quantise(g, h, kind, p.rows, p.multiplier)
         n = len(p.g)
         numbers = np.arange(n) if problem.numbers is None else problem.numbers
@@ -156,7 +156,7 @@ def test_trees_equal_the_reference(search, variant):
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("search", ["count_sketch", "exact"])
-def test_features_may_be_held_sparse(search, variant):
+def test_sparse_features(search, variant):
     problem = VARIANTS[variant](Problem(3))
     for sparse_features in ((1, 3, 4), range(5)):
         tree = assert_same_growth(
@@ -199,7 +199,7 @@ def test_thresholds_of_the_exact_search(threshold_step):
     assert_same_growth(Problem(7), "exact", make_config(), threshold_step=threshold_step)
 
 
-def test_coarser_thresholds_are_others():
+def test_coarser_thresholds_change_trees():
     """The step matters: otherwise the test above says nothing."""
     fine, coarse = (
         reference_tree(
@@ -212,7 +212,7 @@ def test_coarser_thresholds_are_others():
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("search", ["count_sketch", "exact"])
-def test_features_that_compete_by_a_share_of_their_gain(search, variant):
+def test_gain_factors(search, variant):
     problem = VARIANTS[variant](Problem(3))
     factors = np.ones(len(problem.data[1]), np.float32)
     factors[[0, 2]] = 0.1, 0.6
@@ -222,7 +222,7 @@ def test_features_that_compete_by_a_share_of_their_gain(search, variant):
 
 
 @pytest.mark.parametrize("search", ["count_sketch", "exact"])
-def test_some_features_only(search):
+def test_feature_subset(search):
     features = np.array([False, True, True, False, True])
     tree = assert_same_growth(Problem(8), search, make_config(), features=features)
     assert set(tree.feature[tree.feature >= 0]) <= {1, 2, 4}
@@ -235,7 +235,7 @@ def test_missing_values(search, missing):
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_large_nodes_are_judged_by_some_of_their_rows(variant, monkeypatch):
+def test_large_nodes_are_sampled(variant, monkeypatch):
     problem = VARIANTS[variant](Problem(12, n=9000))
     tree = assert_same_growth(problem, "count_sketch", make_config(max_leaves=6))
     monkeypatch.setattr(extreme_multilabel, "SAMPLED_ROWS", 10**9)
@@ -252,7 +252,7 @@ def test_large_nodes_are_judged_by_some_of_their_rows(variant, monkeypatch):
     assert tree.cover[0] == by_all.cover[0]
 
 
-def test_rows_that_judge_are_drawn_by_their_numbers():
+def test_samples_depend_on_row_ids():
     """Wherever they lie: problems whose rows lie in another order have the same trees."""
     problem = Problem(12, n=9000)
     tree = assert_same_growth(problem, "count_sketch", make_config(max_leaves=6))
@@ -269,13 +269,13 @@ def test_rows_that_judge_are_drawn_by_their_numbers():
     )
 
 
-def test_categories_are_proposed_and_judged():
+def test_categorical_features():
     problem = Problem(10, n_bins=(9, 40, 4), categorical=(0, 2))
     tree = assert_same_growth(problem, "count_sketch", make_config(max_leaves=12))
     assert (tree.category_set >= 0).any()
 
 
-def test_more_tiles_than_are_judged():
+def test_more_tiles_than_candidates():
     """Ninety features make twelve tiles, six of which have their split judged."""
     assert_same_growth(
         Problem(11, n=300, n_bins=(5,) * 90), "count_sketch", make_config(max_leaves=4)
@@ -284,7 +284,7 @@ def test_more_tiles_than_are_judged():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("search", ["count_sketch", "exact"])
-def test_nodes_of_several_blocks_of_rows(search):
+def test_nodes_of_several_row_blocks(search):
     assert_same_growth(
         Problem(12, n=9000, n_bins=(5, 30)).sampled(), search, make_config(max_leaves=4)
     )
@@ -312,7 +312,7 @@ def test_any_problem(draw, search, variant, n, n_outputs, leaf_k, missing, least
     assert_same_growth(problem, search, config, leaf_k)
 
 
-def test_features_without_a_threshold_make_one_leaf():
+def test_constant_features_give_one_leaf():
     problem = Problem(13, n_bins=(1, 1), missing=0.0)
     for search in ("count_sketch", "exact"):
         assert assert_same_growth(problem, search, make_config()).n_leaves == 1
@@ -428,7 +428,7 @@ SMALL = {"n_estimators": 8, "min_child_samples": 15, "leaf_k": 4}
 SMALL |= {"projection": None, "projection_dim": None, "tfidf": False, "learning_rate": 0.1}
 
 
-def fitted(X, Y, estimator=PolyleafClassifier, weight=None, **parameters):
+def fit_model(X, Y, estimator=PolyleafClassifier, weight=None, **parameters):
     settings = presets.gbdt_sparse() | SMALL | {"random_state": 0, "n_jobs": 1}
     return estimator(**settings | parameters).fit(X, Y, sample_weight=weight)
 
@@ -448,7 +448,7 @@ def test_training_equals_the_reference(data, estimator, loss, base, weighted):
         np.random.default_rng(3).uniform(0.5, 2, len(X)).astype(np.float32) if weighted else None
     )
     options = {"split_search": "exact", "threshold_step": 0.05, "max_depth": 3}
-    model = fitted(X, Y, estimator, weight, **options).model_
+    model = fit_model(X, Y, estimator, weight, **options).model_
     codes = model.mapper.transform(read_features(X))
     data = codes, model.mapper.n_bins_, np.zeros(7, bool)
     config = reference.GrowConfig(
@@ -482,7 +482,7 @@ def test_sparse_and_dense_features_give_the_same_model(data, search, projection)
     X, Y = data
     dim = 5 if projection in ("leml", "pca", "gaussian") else None
     options = {"split_search": search, "projection": projection, "projection_dim": dim}
-    assert_same_models(fitted(X, Y, **options), fitted(sp.csr_matrix(X), Y, **options))
+    assert_same_models(fit_model(X, Y, **options), fit_model(sp.csr_matrix(X), Y, **options))
 
 
 @pytest.mark.parametrize("search", ["count_sketch", "exact"])
@@ -499,7 +499,7 @@ def test_the_same_bits_over_threads(data, search, sampling):
     X, Y = data
     weight = np.linspace(0, 2, len(X))  # and a row that does not count
     one, two, three = (
-        fitted(X, Y, weight=weight, split_search=search, n_jobs=n, **sampling) for n in (1, 2, 3)
+        fit_model(X, Y, weight=weight, split_search=search, n_jobs=n, **sampling) for n in (1, 2, 3)
     )
     assert_same_models(one, two)
     assert_same_models(one, three)
@@ -510,11 +510,12 @@ def test_all_outputs_in_a_leaf(data, search):
     """k = K: what leaves leave out then is 0, and a larger k changes nothing."""
     X, Y = data
     assert_same_models(
-        fitted(X, Y, split_search=search, leaf_k=40), fitted(X, Y, split_search=search, leaf_k=400)
+        fit_model(X, Y, split_search=search, leaf_k=40),
+        fit_model(X, Y, split_search=search, leaf_k=400),
     )
 
 
-def test_a_weight_of_two_is_two_rows(data):
+def test_weight_two_equals_two_rows(data):
     """For leaves and gains; the minimum of rows is off."""
     X, Y = data
     options = {
@@ -525,7 +526,7 @@ def test_a_weight_of_two_is_two_rows(data):
     }
     weight = np.ones(len(X))
     weight[:100] = 2
-    twice = fitted(np.vstack([X, X[:100]]), sp.vstack([Y, Y[:100]]).tocsr(), **options)
-    weighted = fitted(X, Y, weight=weight, **options)
+    twice = fit_model(np.vstack([X, X[:100]]), sp.vstack([Y, Y[:100]]).tocsr(), **options)
+    weighted = fit_model(X, Y, weight=weight, **options)
     a, b = (m.predict_topk(X, 3)[1] for m in (twice, weighted))
     np.testing.assert_allclose(a, b, rtol=1e-5)

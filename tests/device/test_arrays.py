@@ -178,8 +178,8 @@ def test_streams_are_synchronised(monkeypatch):
     assert waited == [2, 1]
 
 
-def test_memory_unknown_to_the_driver_is_rejected():
-    with pytest.raises(_core.DeviceError, match="the driver knows no memory there"):
+def test_memory_that_the_driver_does_not_know():
+    with pytest.raises(_core.DeviceError, match="does not know its address"):
         PolyleafRegressor(**SMALL).fit(ByInterface(X, data=(64, True)), Y)
 
 

@@ -132,7 +132,7 @@ class LikelihoodObjective(Objective):
         """
 
     def transform_target(self, target: FloatArray) -> FloatArray:
-        """Return the target (n, n_targets) as the core takes it."""
+        """Return `target` (n, n_targets) as the core takes it."""
         return target
 
     def distribution(self, scores: FloatArray) -> Distribution:
