@@ -260,8 +260,8 @@ class EarlyStopping(Callback):
             and self._last_round > self._first_round
         ):
             warn_user(
-                f"The metric {self._metric!r} was best at round {self._first_round}, the first one. "
-                f"It is assumed that {'larger' if self._sign == 1 else 'smaller'} is better: a "
+                f"The metric {self._metric!r} was best at round {self._first_round}, the first "
+                f"one. It is assumed that {'larger' if self._sign == 1 else 'smaller'} is better: a "
                 "function can return (name, value, greater_is_better), and EarlyStopping takes "
                 "maximize=. Or the learning rate is too high."
             )

@@ -148,7 +148,7 @@ class _DaskEstimator(BaseEstimator):
         set_feature_names(local, model.mapper.n_features_, model.mapper.feature_names_)
         encoding = TargetEncoding.from_dict(model.metadata, model.n_outputs)
         store_result(
-            local, BoostResult(model, result.evals_log, result.outputs_log, False), encoding
+            local, BoostResult(model, result.evals_log, result.outputs_log, False, {}), encoding
         )
         self._fitted = local
         return self
