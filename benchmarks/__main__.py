@@ -118,9 +118,7 @@ def _parser() -> argparse.ArgumentParser:
     p.set_defaults(command=_frames)
     _common(p, repeats=5)
 
-    p = commands.add_parser(
-        "gpu", help="a tree, and prediction, on a CUDA card, beside the processor"
-    )
+    p = commands.add_parser("gpu", help="a tree, and prediction, on a CUDA GPU and on the CPU")
     p.set_defaults(command=_gpu)
     _common(p, repeats=3)
 
@@ -276,9 +274,9 @@ def _frames(options: argparse.Namespace) -> int:
 
 def _gpu(options: argparse.Namespace) -> int:
     done = gpu.measure(options.quick, options.repeats, _log)
-    report.show("A tree on a card", *gpu.make_rows(done))
-    predicted = gpu.prediction(options.quick, options.repeats, _log)
-    report.show("Prediction on a card", *gpu.rows_of_prediction(predicted))
+    report.show("A tree on a GPU", *gpu.make_rows(done))
+    predicted = gpu.measure_prediction(options.quick, options.repeats, _log)
+    report.show("Prediction on a GPU", *gpu.make_prediction_rows(predicted))
     _write(options.out, "gpu", {"training": done, "prediction": predicted}, report.environment())
     same = all(predicted["same"].values()) and not any(case["same_bytes"] is False for case in done)
     return 0 if same else 1

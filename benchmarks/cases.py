@@ -218,7 +218,7 @@ def outputs(quick: bool) -> list[Case]:
 
 
 def leaves(quick: bool) -> list[Case]:
-    """What full and block curvature, and layers that are boosted, cost in Polyleaf."""
+    """What full and block Hessians and boosted layers cost in Polyleaf."""
     kinds = {
         "diagonal": {"boosting_step": "round"},
         "diagonal, by layers": {},

@@ -51,7 +51,7 @@ class Rows:
         return self.y[:, 0] if self.y.ndim == 2 and self.y.shape[1] == 1 else self.y
 
 
-# ---------------------------------------------------------------------------------------- libraries
+# --- libraries ---
 
 
 def polyleaf(rows: Rows, threads: int, **parameters: Any) -> np.ndarray:
@@ -146,7 +146,7 @@ LIBRARIES: dict[str, Callable[[Rows, int], np.ndarray]] = {
 METHODS = LIBRARIES | {PER_OUTPUT: a_tree_per_output}
 
 
-# --------------------------------------------------------------------------------------------- data
+# --- data ---
 
 
 def effects(context: Context, n_categories: int, n_outputs: int, seed: int) -> Rows:
@@ -297,7 +297,7 @@ _CLASSES = {  # sets of classes
 }
 
 
-# --------------------------------------------------------------------------------------------- runs
+# --- runs ---
 
 
 def made(context: Context, method: str, problem: str) -> Figures:
@@ -328,7 +328,7 @@ def _figures(method: str, context: Context, draws: Iterator[Rows]) -> Figures:
     return figures
 
 
-# ------------------------------------------------------------------------------------------- tables
+# --- tables ---
 
 _PROTOCOL = (
     f"Rate {RATE}, at most {ROUNDS} rounds, stopped after {PATIENCE} without a better score on a "

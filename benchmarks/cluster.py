@@ -47,7 +47,7 @@ def part(
     return X, Y[0] if n_outputs == 1 else np.stack(Y, axis=1)
 
 
-# --- clocks ---------------------------------------------------------------------------------------
+# --- clocks ---
 
 
 def processor_seconds(pid: int) -> float:
@@ -87,7 +87,7 @@ def _cluster(n_workers: int) -> Iterator[tuple[Any, list[int]]]:
         yield client, list(client.run(os.getpid).values())
 
 
-# --- two ranks beside one process -----------------------------------------------------------------
+# --- two ranks beside one process ---
 
 SIZES: dict[str, Shape] = {
     "2,000,000 x 100, 16 outputs": (2_000_000, 100, 16),
@@ -151,7 +151,7 @@ def _fit_ranks(shape: Shape, n_ranks: int) -> tuple[dict[str, float], bytes]:
         return spent | {"peak": max(map(peak_mb, pids))}, model.to_local().save_model()
 
 
-# --- many machines --------------------------------------------------------------------------------
+# --- many machines ---
 
 MACHINES = (8, 64)
 NETWORKS = {"10 Gbit/s": 1.25e9, "25 Gbit/s": 3.125e9}  # bytes a second
@@ -269,7 +269,7 @@ def _cost_of_messages() -> tuple[float, float]:
     return small, (large - small) / 8
 
 
-# --- other libraries ------------------------------------------------------------------------------
+# --- other libraries ---
 
 PEERS = {"1 output": (200_000, 50, 1), "16 outputs": (200_000, 50, 16)}
 PEER_ROUNDS = 20

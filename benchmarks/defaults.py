@@ -139,7 +139,7 @@ class Job:
         return model.predict_proba
 
 
-# ------------------------------------------------------------------------------------ the libraries
+# --- the libraries ---
 
 
 def polyleaf(job: Job, **parameters: Any) -> Predict:
@@ -273,7 +273,7 @@ METHODS = LIBRARIES | {
 }
 
 
-# ------------------------------------------------------------------------------------------ one run
+# --- one run ---
 
 
 def out_of_the_box(context: Context, method: str, problem: str) -> Figures:
@@ -435,7 +435,7 @@ def f1(truth: np.ndarray, predicted: np.ndarray) -> tuple[float, float]:
     return float(2 * right.sum() / both.sum()), float(each.mean())
 
 
-# ------------------------------------------------------------------------------------------- tables
+# --- tables ---
 
 _PROTOCOL = (
     f"No setting of any library; threads as told above. A fit may take {LIMIT:.0f} s of processor "

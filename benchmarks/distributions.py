@@ -57,7 +57,7 @@ def polyleaf(job: Job, objective: Any = "normal", **parameters: Any) -> Predict:
 
 
 def xgboost_hessian(job: Job) -> Predict:
-    """Polyleaf's trees with the curvature of `reg:normal` in XGBoost (its pull request 12550, of
+    """Polyleaf's trees with the Hessian of `reg:normal` in XGBoost (its pull request 12550, of
     2026), in place of Fisher's information: 2 / 3 (1 + 2 z^2) for the logarithm of the deviation.
     """
     from polyleaf.objectives import Custom
@@ -172,7 +172,7 @@ _PROTOCOL = (
     "set. "
     "NGBoost has normal distributions and trees of depth 3; XGBoost 3.4 has no `reg:normal` yet: "
     "of the "
-    "one to come the curvature is used, in Polyleaf's trees. Seconds are processor time of one "
+    "one to come the Hessian is used, in Polyleaf's trees. Seconds are processor time of one "
     "thread."
 )
 

@@ -30,7 +30,7 @@ SETS = [
 Scores = Callable[[np.ndarray], np.ndarray]
 
 
-# ---------------------------------------------------------------------------------------- hard rows
+# --- hard rows ---
 
 
 def hard_rows(est: Any, seed: int = 0, n: int = 200) -> np.ndarray:
@@ -75,7 +75,7 @@ def prepare_features(est: Any, X: np.ndarray) -> Any:
     return table
 
 
-# ------------------------------------------------------------------------------------------ formats
+# --- formats ---
 
 
 def _c(compiler: int) -> Callable[[Any, Path], Scores]:
@@ -133,7 +133,7 @@ FORMATS: dict[str, tuple[Callable[[Any, Path], Scores], dict[str, Any]]] = {
 }
 
 
-# ------------------------------------------------------------------------------------------ one run
+# --- one run ---
 
 
 def exports(context: Context, method: str, problem: str) -> Figures:

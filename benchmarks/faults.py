@@ -46,7 +46,7 @@ def data() -> tuple[np.ndarray, np.ndarray]:
     return X, X[:, :3] ** 2
 
 
-# --- when -----------------------------------------------------------------------------------------
+# --- when ---
 
 
 @dataclass
@@ -106,7 +106,7 @@ def _read(block: np.ndarray, moment: Moment) -> np.ndarray:
     return block
 
 
-# --- what -----------------------------------------------------------------------------------------
+# --- what ---
 
 Strike = Callable[[Any, Any, np.random.Generator], None]  # cluster, client
 
@@ -184,7 +184,7 @@ KINDS = {
 }
 
 
-# --- a trial --------------------------------------------------------------------------------------
+# --- a trial ---
 
 
 def faults(context: Context, method: str, problem: str) -> Figures:

@@ -1,9 +1,8 @@
-"""Training and prediction on a CUDA card, beside the processor and beside other libraries on the
-same card.
+"""Training and prediction on a CUDA GPU, compared with the CPU and other libraries on the same GPU.
 
 Libraries that are not installed are left out. A tree's time is the difference of two fits, so that
-reading, binning and compiling are not in it; fits of all take turns. Polyleaf's models of card and
-processor are compared too: a time of other bytes means nothing. An update is a row that adds one
+reading, binning and compiling are not in it; fits of all take turns. Polyleaf's models of GPU and
+CPU are compared too: a time of other bytes means nothing. An update is a row that adds one
 feature's value of one output to a histogram; a tree has rows times features times outputs of them,
 once a level at most.
 """
@@ -20,7 +19,14 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["CASES", "LIBRARIES", "make_rows", "measure", "prediction", "rows_of_prediction"]
+__all__ = [
+    "CASES",
+    "LIBRARIES",
+    "make_prediction_rows",
+    "make_rows",
+    "measure",
+    "measure_prediction",
+]
 
 FEW, MANY = 2, 12  # rounds of the two fits
 
@@ -107,9 +113,9 @@ def _py_boost(case: Case, X: np.ndarray, y: np.ndarray, rounds: int) -> Any:
 
 # Module, and how it is asked.
 LIBRARIES: dict[str, tuple[str, Fit]] = {
-    "polyleaf, card": ("polyleaf", _polyleaf("cuda")),
-    "polyleaf, processor": ("polyleaf", _polyleaf("cpu")),
-    "xgboost, card": ("xgboost", _xgboost),
+    "polyleaf, GPU": ("polyleaf", _polyleaf("cuda")),
+    "polyleaf, CPU": ("polyleaf", _polyleaf("cpu")),
+    "xgboost, GPU": ("xgboost", _xgboost),
     "py-boost": ("py_boost", _py_boost),
 }
 
@@ -157,8 +163,8 @@ def _ms_of_tree(fit: Fit, case: Case, X: np.ndarray, y: np.ndarray) -> float:
 
 
 def _same_bytes(found: dict[str, Any], case: Case, X: np.ndarray, y: np.ndarray) -> bool | None:
-    """Whether card and processor make the same model; None where one of them makes none."""
-    names = ("polyleaf, card", "polyleaf, processor")
+    """Return whether GPU and CPU make the same model; None where one of them makes none."""
+    names = ("polyleaf, GPU", "polyleaf, CPU")
     if any(found.get(name, {"error": "absent"})["error"] is not None for name in names):
         return None
     scores = [LIBRARIES[name][1](case, X, y, FEW).predict(X[:10_000]) for name in names]
@@ -167,7 +173,7 @@ def _same_bytes(found: dict[str, Any], case: Case, X: np.ndarray, y: np.ndarray)
 
 def make_rows(done: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
     """A table: milliseconds a tree, the middle and the range of repeats, picoseconds an update if a
-    tree had one level, and times the card's Polyleaf.
+    tree had one level, and times Polyleaf's time on the GPU.
     """
     header = ["case", "library", "ms a tree", "from", "to", "ps an update", "times", "same bytes"]
     return header, list(_lines(done))
@@ -175,50 +181,46 @@ def make_rows(done: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]
 
 def _lines(done: Sequence[dict[str, Any]]) -> Iterator[list[str]]:
     for case in done:
-        own = case["libraries"].get("polyleaf, card", {"ms": []})["ms"]
+        own = case["libraries"].get("polyleaf, GPU", {"ms": []})["ms"]
         for name, taken in case["libraries"].items():
             if taken["error"] is not None:
                 yield [case["case"], name, taken["error"], "", "", "", "", ""]
                 continue
             ms = taken["ms"]
             times = f"{median(ms) / median(own):.2f}" if own else ""
-            same = (
-                {True: "yes", False: "NO", None: ""}[case["same_bytes"]] if "card" in name else ""
-            )
+            same = {True: "yes", False: "NO", None: ""}[case["same_bytes"]] if "GPU" in name else ""
             same = same if name.startswith("polyleaf") else ""
             figures = [f"{x:.2f}" for x in (median(ms), min(ms), max(ms))]
             per_update = f"{1e9 * median(ms) / case['updates']:.2f}"
             yield [case["case"], name, *figures, per_update, times, same]
 
 
-# --------------------------------------------------------------------------------------- prediction
+# --- prediction ---
 
 
-def prediction(quick: bool, repeats: int, log: Callable[[str], None]) -> dict[str, Any]:
+def measure_prediction(quick: bool, repeats: int, log: Callable[[str], None]) -> dict[str, Any]:
     """Seconds of raw scores of all rows, by where trees and rows lie; whether they are the same
     bits.
 
-    The processor's are those of all its cores; CuPy, where it is installed, holds rows on the card.
+    The CPU uses all cores; CuPy, where it is installed, holds rows in GPU memory.
     """
     case = CASES[0]
     X, y = case.data(quick)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        est = LIBRARIES["polyleaf, processor"][1](
-            case, X[:20_000], y[:20_000], 10 if quick else 200
-        )
+        est = LIBRARIES["polyleaf, CPU"][1](case, X[:20_000], y[:20_000], 10 if quick else 200)
         est.set_params(n_jobs=-1)
         here, there = est.predictor(), est.predictor(device="cuda")
         asked: dict[str, Callable[[], Any]] = {
-            "processor": lambda: here.raw(X),
-            "card, rows of the host": lambda: there.raw(X),
+            "CPU": lambda: here.predict_raw(X),
+            "GPU, rows in CPU memory": lambda: there.predict_raw(X),
         }
         if find_spec("cupy") is not None:
             import cupy
 
             device_X = cupy.asarray(X)
-            asked["card, rows on it"] = lambda: there.raw(device_X)
-        expected = here.raw(X)
+            asked["GPU, rows in GPU memory"] = lambda: there.predict_raw(device_X)
+        expected = here.predict_raw(X)
         same = {
             name: bool(np.array_equal(_to_host(ask()), expected)) for name, ask in asked.items()
         }
@@ -236,9 +238,9 @@ def _to_host(scores: Any) -> np.ndarray:
     return scores if isinstance(scores, np.ndarray) else scores.read()
 
 
-def rows_of_prediction(done: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """A table: nanoseconds a row, the range of repeats, how many times the processor's speed."""
-    base = median(done["seconds"]["processor"])
+def make_prediction_rows(done: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """A table: nanoseconds a row, the range of repeats, how many times the CPU's speed."""
+    base = median(done["seconds"]["CPU"])
     rows = []
     for name, seconds in done["seconds"].items():
         ns = [
@@ -246,4 +248,4 @@ def rows_of_prediction(done: dict[str, Any]) -> tuple[list[str], list[list[str]]
         ]
         same = "yes" if done["same"][name] else "NO"
         rows.append([name, *ns, f"{base / median(seconds):.2f}", same])
-    return ["trees", "ns a row", "from", "to", "times the processor", "same bits"], rows
+    return ["trees", "ns a row", "from", "to", "times the CPU", "same bits"], rows

@@ -102,7 +102,7 @@ class Workload:
         return np.ascontiguousarray(np.tanh(self.X[:, :8]) @ weights)
 
     def channels(self, n_outputs: int, kind: str) -> Any:
-        """Quantised derivatives; curvature, where the kind has any, is uniform in [0.05, 0.25]."""
+        """Quantised derivatives; Hessians, where the kind has any, are uniform in [0.05, 0.25]."""
         columns = {"unit": 0, "shared": 1, "diagonal": n_outputs}[kind]
         h = (
             self.rng.uniform(0.05, 0.25, (self.n_rows, columns)).astype(np.float32)
@@ -178,7 +178,7 @@ def make_rows(cases: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str
     return header, rows
 
 
-# ---------------------------------------------------------------------------------------- the parts
+# --- the parts ---
 
 
 def binning(work: Workload) -> Iterator[Kernel]:
@@ -297,7 +297,7 @@ def rows_in_smaller_children(tree: Any, max_depth: int) -> int:
 
 
 def derivatives(work: Workload) -> Iterator[Kernel]:
-    """Gradient and curvature of built-in objectives, 16 outputs."""
+    """Gradient and Hessian of built-in objectives, 16 outputs."""
     n_outputs = 16
     raw = work.gradients(n_outputs)
     targets = {

@@ -142,7 +142,7 @@ class XGBoost(Library):
                 _given(
                     multi_strategy=self.multi_strategy,
                     reg_lambda=s.reg_lambda,
-                    # It limits the summed curvature, not rows: of squared error this is the number
+                    # It limits the summed Hessian, not rows: of squared error this is the number
                     # of rows.
                     min_child_weight=s.min_rows if self.kind == "regression" else None,
                     early_stopping_rounds=s.patience,

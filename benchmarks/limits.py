@@ -43,7 +43,7 @@ class Work:
     depth: int | None = None
 
 
-# ----------------------------------------------------------------------------------------- the work
+# --- the work ---
 
 
 def _sixteen(context: Context) -> Work:
@@ -78,7 +78,7 @@ WORK: dict[str, Callable[[Context], Work]] = {
 }
 
 
-# ------------------------------------------------------------------------------------ the libraries
+# --- the libraries ---
 
 
 def _polyleaf(work: Work, threads: int, **more: Any) -> Any:
@@ -144,7 +144,7 @@ METHODS: dict[str, Callable[[Work, int], Any]] = {
 }
 
 
-# ------------------------------------------------------------------------------------- the measures
+# --- the measures ---
 
 
 def _shortest(call: Call, repeats: int, clock: Callable[[], float] = time.process_time) -> float:
@@ -374,7 +374,7 @@ def _get_tree(X: np.ndarray, y: np.ndarray, threads: int) -> float:
     return (_shortest(fit(3), 2) - _shortest(fit(1), 2)) / 2
 
 
-# --------------------------------------------------------------------------------------- the tables
+# --- the tables ---
 
 _PEERS = ("Polyleaf", "XGBoost", "LightGBM")
 _TRAINING = (

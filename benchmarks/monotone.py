@@ -62,7 +62,7 @@ class Job:
 Predict = Callable[[np.ndarray], np.ndarray]  # (n, K)
 
 
-# ----------------------------------------------------------------------------------------- problems
+# --- problems ---
 
 
 def get_directions(rng: np.random.Generator, is_shared: bool) -> np.ndarray:
@@ -143,7 +143,7 @@ def jobs(
         yield job, X_test, y_test
 
 
-# ---------------------------------------------------------------------------------------- libraries
+# --- libraries ---
 
 
 def polyleaf(job: Job, **changed: Any) -> Predict:
@@ -210,7 +210,7 @@ METHODS: dict[str, Callable[[Job], Predict]] = {
 }
 
 
-# ----------------------------------------------------------------------------------------- measures
+# --- measures ---
 
 
 def disobeyed(predict: Predict, X: np.ndarray, directions: np.ndarray, seed: int) -> float:

@@ -80,7 +80,7 @@ def compositions() -> list[Parameters]:
     while len(found) < len(BY_HAND) + len(ONE_CHANGE) + DRAWN:
         drawn = {name: values[int(rng.integers(len(values)))] for name, values in _SPACE.items()}
         chosen = {name: value for name, value in drawn.items() if value is not None}
-        # Linear leaves are for the default curvature.
+        # Linear leaves are for the default Hessian.
         if chosen.get("leaf") == "linear":
             chosen.pop("hessian", None)
         if chosen not in found:
@@ -96,7 +96,7 @@ def confirmed_on() -> list[str]:
     ]
 
 
-# --------------------------------------------------------------------------------------------- runs
+# --- runs ---
 
 
 def losses(context: Context, method: str, problem: str) -> Figures:
@@ -160,7 +160,7 @@ def _train(
     return float(curve[best]), best + 1, LIMIT - limit.left()
 
 
-# ------------------------------------------------------------------------------------------- choice
+# --- choice ---
 
 
 def excess(table: Mapping[str, Sequence[float | None]]) -> dict[str, np.ndarray]:
@@ -233,7 +233,7 @@ def _left_by_chance(far: Mapping[str, np.ndarray], apart: list[str], size: int) 
     return float(np.mean([left(far, apart, chosen) for chosen in drawn]))
 
 
-# ------------------------------------------------------------------------------------------- tables
+# --- tables ---
 
 _PROTOCOL = (
     f"{len(compositions())} compositions: {len(BY_HAND)} made by hand, {len(ONE_CHANGE)} that "

@@ -102,7 +102,7 @@ def _mark_time_to_target(case: dict[str, Any]) -> None:
             run["seconds_to_target"] = next(reached, None)
 
 
-# ------------------------------------------------------------------------------------------- tables
+# --- tables ---
 
 
 def make_rows(case: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
@@ -197,7 +197,7 @@ def make_lines(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-# ------------------------------------------------------------------------------------- result files
+# --- result files ---
 
 
 def environment() -> dict[str, Any]:

@@ -90,7 +90,7 @@ def _folds(part: Part) -> list[tuple[np.ndarray, np.ndarray]]:
     return split_rows(3, part.X, part.y, encode(part.y), part.people, 0)
 
 
-# --------------------------------------------------------------------------------------------- runs
+# --- runs ---
 
 
 def _within(context: Context, method: str, problem: str, seconds: float) -> Figures:
@@ -162,7 +162,7 @@ def within_300(context: Context, method: str, problem: str) -> Figures:
 
 RUNS = dict(zip(SECONDS, (within_5, within_15, within_60, within_300), strict=True))
 
-# ------------------------------------------------------------------------------------------- tables
+# --- tables ---
 
 _PROTOCOL = (
     "The same seconds of processor time for all, the last training on all rows included; one "

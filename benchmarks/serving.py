@@ -30,7 +30,7 @@ Load = Callable[[str], Predict]
 SERVICE = Path(__file__).resolve().parent.parent / "examples" / "http_service.py"
 
 
-# ------------------------------------------------------------------------------------ the libraries
+# --- the libraries ---
 
 
 def _polyleaf() -> Load:
@@ -90,7 +90,7 @@ LOADERS: dict[str, Callable[[], Load]] = {
 }
 
 
-# ---------------------------------------------------------------------------------------- measuring
+# --- measuring ---
 
 
 def measure(job: dict[str, Any]) -> dict[str, float]:

@@ -1,4 +1,4 @@
-// Devices at the border: a card, matrices on it, and the parts of a training that live there.
+// GPU classes for Python: devices, matrices, and the parts of training that run on them.
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
@@ -27,14 +27,14 @@
 
 namespace polyleaf {
 
-// Arrays on a device, as Python's libraries hand them to one another: in without a copy, and out.
+// GPU arrays of other Python libraries: imported without a copy, and exported.
 
 namespace {
 
 using SharedDevice = std::shared_ptr<Device>;
 using ArrayAnywhere = nb::ndarray<nb::ro>;
 
-// Of one dimension or two; a vector is a matrix of one column. `strides` in bytes.
+// Make a view of a 1D or 2D array; a vector is a matrix of one column. `strides` in bytes.
 DeviceView make_view(DeviceAddress data, ValueType type, const std::vector<int64_t>& shape,
                      const std::vector<int64_t>& strides) {
   require(shape.size() == strides.size() && (shape.size() == 1 || shape.size() == 2),
@@ -108,10 +108,10 @@ nb::dict make_array_interface(const DeviceArrayHandle& self) {
   found["data"] = nb::make_tuple(view.data, true);
   found["strides"] = nb::none();
   found["version"] = 3;
-  return found;  // no stream: what is handed out is there
+  return found;  // no stream: the data is complete
 }
 
-// As another library takes it: it keeps `self`.
+// Export as DLPack; the capsule keeps `self` alive.
 nb::object make_dlpack(nb::handle self, const nb::kwargs& options) {
   const auto& held = nb::cast<const DeviceArrayHandle&>(self);
   const DeviceView& view = held.array.view();
@@ -228,7 +228,7 @@ auto read_channels(const DeviceQuantisedGradients& channels) {
   return out.array;
 }
 
-// The sample of the grower's last tree, of whose leaves derivatives are summed.
+// Check the row sample of the grower's last tree.
 RowSample checked_rows(const DeviceMatrix* h, GrowerHandle& grower, int32_t n_leaves,
                        const Optional1<const uint32_t>& rows,
                        const Optional1<const float>& multiplier) {
@@ -251,24 +251,24 @@ RowSample checked_rows(const DeviceMatrix& g, const DeviceMatrix* h, GrowerHandl
 auto newton(DeviceLeaves& self, const DeviceMatrix& g, const DeviceMatrix* h, GrowerHandle& grower,
             int32_t n_leaves, const LeafConfig& step, const Optional1<const uint32_t>& rows,
             const Optional1<const float>& multiplier) {
-  DeviceRowPartitioner& on_device = grower.device_rows();
+  DeviceRowPartitioner& device_rows = grower.device_rows();
   const RowSample sample = checked_rows(g, h, grower, n_leaves, rows, multiplier);
   NewArray<float> out({static_cast<size_t>(n_leaves), static_cast<size_t>(g.n_columns)});
   {
     nb::gil_scoped_release release;
-    self.newton(g, h, sample, on_device, n_leaves, step, out.data);
+    self.newton(g, h, sample, device_rows, n_leaves, step, out.data);
   }
   return out.array;
 }
 
 auto hessian(DeviceLeaves& self, const DeviceMatrix* h, GrowerHandle& grower, int32_t n_leaves,
              const Optional1<const uint32_t>& rows, const Optional1<const float>& multiplier) {
-  DeviceRowPartitioner& on_device = grower.device_rows();
+  DeviceRowPartitioner& device_rows = grower.device_rows();
   const RowSample sample = checked_rows(h, grower, n_leaves, rows, multiplier);
   NewArray<double> out(
       {static_cast<size_t>(n_leaves), static_cast<size_t>(h != nullptr ? h->n_columns : 1)});
   nb::gil_scoped_release release;
-  const std::vector<double> found = self.sum_hessians(h, sample, on_device, n_leaves);
+  const std::vector<double> found = self.sum_hessians(h, sample, device_rows, n_leaves);
   std::copy(found.begin(), found.end(), out.data);
   return out.array;
 }
@@ -278,7 +278,7 @@ std::shared_ptr<LeafBlock> topk(DeviceLeaves& self, const DeviceMatrix& g, const
                                 const Tree* shared, const LeafConfig& step,
                                 const Optional1<const uint32_t>& rows,
                                 const Optional1<const float>& multiplier) {
-  DeviceRowPartitioner& on_device = grower.device_rows();
+  DeviceRowPartitioner& device_rows = grower.device_rows();
   const RowSample sample = checked_rows(g, h, grower, n_leaves, rows, multiplier);
   require(h == nullptr || h->n_columns <= g.n_columns,
           "h must have one column, or one per output.");
@@ -286,7 +286,7 @@ std::shared_ptr<LeafBlock> topk(DeviceLeaves& self, const DeviceMatrix& g, const
   require(shared == nullptr || shared->n_leaves == n_leaves,
           "The tree has another number of leaves.");
   nb::gil_scoped_release release;
-  return make_topk_block(self.topk(g, h, sample, on_device, n_leaves, step, leaf_k, shared),
+  return make_topk_block(self.topk(g, h, sample, device_rows, n_leaves, step, leaf_k, shared),
                          g.n_columns);
 }
 
@@ -406,9 +406,10 @@ void bind_device(nb::module_& m) {
       PyErr_SetString(PyExc_MemoryError, e.what());
     }
   });
-  nb::class_<Device>(m, "Device", "A card, as its driver has it.")
+  nb::class_<Device>(m, "Device", "A CUDA GPU.")
       .def(nb::init<const std::string&, int>(), nb::arg("driver"), nb::arg("ordinal"),
-           "The card of that number; `driver` is the driver's library. DeviceError where there is "
+           "Open the GPU with that number; `driver` is the driver's library. DeviceError where "
+           "there is "
            "none.")
       .def_prop_ro("name", &Device::name)
       .def_prop_ro("architecture", &Device::architecture,
@@ -512,15 +513,15 @@ void bind_device_parts(nb::module_& m) {
           nb::arg("device"))
       .def("newton", &newton, nb::arg("g"), nb::arg("h").none(), nb::arg("grower"),
            nb::arg("n_leaves"), nb::arg("step"), nb::arg("rows").none(),
-           nb::arg("multiplier").none(), "As fit_newton_leaves, of the grower's last tree.")
+           nb::arg("multiplier").none(), "Like fit_newton_leaves, for the grower\'s last tree.")
       .def("sum_hessians", &hessian, nb::arg("h").none(), nb::arg("grower"), nb::arg("n_leaves"),
            nb::arg("rows").none(), nb::arg("multiplier").none(),
-           "As sum_leaf_hessians, of the grower's last tree.")
+           "Like sum_leaf_hessians, for the grower\'s last tree.")
       .def("topk", &topk, nb::arg("g"), nb::arg("h").none(), nb::arg("grower"), nb::arg("n_leaves"),
            nb::arg("leaf_k"), nb::arg("shared").none(), nb::arg("step"), nb::arg("rows").none(),
-           nb::arg("multiplier").none(), "As fit_topk_leaves, of the grower's last tree.")
+           nb::arg("multiplier").none(), "Like fit_topk_leaves, for the grower\'s last tree.")
       .def("add", &add_leaves, nb::arg("raw"), nb::arg("grower"), nb::arg("leaves"),
-           nb::arg("output"), "As add_leaf_values, of the grower's last tree.");
+           nb::arg("output"), "Like add_leaf_values, for the grower\'s last tree.");
   nb::class_<DeviceLoss>(m, "DeviceLoss", "Derivatives of a loss, on a device.")
       .def(
           "__init__",

@@ -1,4 +1,4 @@
-// Bins, QuantisedGradients and Grower at the border.
+// Bins, QuantisedGradients and Grower for Python.
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -207,7 +207,7 @@ void bind_growers(nb::module_& m) {
                    "next.");
 }
 
-// features, common codes, begin, rows, codes
+// (features, common codes, begin, rows, codes)
 using CellArrays = std::tuple<Array1<const int32_t>, Array1<const uint8_t>, Array1<const int64_t>,
                               Array1<const int32_t>, Array1<const uint8_t>>;
 
@@ -237,7 +237,7 @@ int count_features(const Array1<const uint16_t>& n_bins, const Array1<const bool
   return static_cast<int>(n_bins.size());
 }
 
-// Of codes of some rows of bins that are packed in turn.
+// Check the codes of some rows of external bins and return the number of rows.
 template <class T>
 int64_t check_rows(const Bins& bins, const Array2<T>& codes, int64_t first) {
   require(bins.is_external(), "Only bins at words of the caller's are packed in turn.");

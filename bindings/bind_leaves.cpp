@@ -59,7 +59,7 @@ void init_linear(LinearLeaves* self, const Array1<const int64_t>& indptr,
                     static_cast<int64_t>(features.size()), static_cast<int64_t>(n_columns)});
 }
 
-// A read-only property: an array with one entry for each regressor or output of a leaf.
+// Define a read-only property: an array with one entry per regressor or output of a leaf.
 template <class T, class Class, class Get>
 void def_entries(nb::class_<Class, LeafBlock>& cls, const char* name, Get get, const char* doc) {
   cls.def_prop_ro(
@@ -82,7 +82,8 @@ void def_indptr(nb::class_<Class, LeafBlock>& cls) {
       "int64 (n_leaves + 1,); the entries of leaf l are indptr[l] .. indptr[l + 1] - 1");
 }
 
-// A read-only property: a matrix with one row a leaf, or one a regressor, and one column an output.
+// Define a read-only property: a matrix with one row per leaf or regressor and one column per
+// output.
 template <class Get>
 void def_vectors(nb::class_<LinearLeaves, LeafBlock>& cls, const char* name, Get get, bool per_leaf,
                  const char* doc) {
@@ -188,13 +189,13 @@ void bind_leaf_blocks(nb::module_& m) {
 
 namespace {
 
-using Leaves = Array1<const int32_t>;  // of rows
+using Leaves = Array1<const int32_t>;  // leaf id of each row
 using SampleRows = Optional1<const uint32_t>;
 using Multiplier = Optional1<const float>;
 using Derivatives = Array2<const float>;
 using Hessians = Optional2<const float>;
 
-// The sample of a tree's n rows, of which each is in one of the leaves.
+// Check the row sample of a tree whose n rows are each in one of the leaves.
 RowSample checked_rows(int64_t n, const Leaves& leaf_of_row, int32_t n_leaves,
                        const SampleRows& rows, const Multiplier& multiplier,
                        const Context& context) {

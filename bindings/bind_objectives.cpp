@@ -1,4 +1,4 @@
-// Losses at the border: checks of shapes, then the core with the GIL released.
+// Losses for Python: check shapes, then call the core without the GIL.
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -30,7 +30,7 @@ int64_t columns(const auto& array) {
   return static_cast<int64_t>(array.shape(1));
 }
 
-// The part of the input that element-wise losses and those of classes share.
+// The part of the input shared by element-wise and class losses.
 LossInput make_loss_input(const FloatMatrix& raw, const OptionalMatrix& weight,
                           const Array1<const float>& offset) {
   LossInput input;
@@ -243,7 +243,7 @@ void bind_objectives(nb::module_& m) {
         "The kernels' log, for tests.");
 }
 
-// Likelihoods at the border: checks of shapes, then the core with the GIL released.
+// Likelihoods for Python: check shapes, then call the core without the GIL.
 
 namespace {
 

@@ -31,7 +31,7 @@ namespace polyleaf {
 
 namespace {
 
-// A read-only property for one array of the tree, one entry a node.
+// Define a read-only property for an array of the tree with one entry per node.
 template <class T, class Member>
 void def_nodes(nb::class_<Tree>& cls, const char* name, Member member, const char* doc) {
   cls.def_prop_ro(
@@ -109,7 +109,7 @@ void bind_tree(nb::module_& m) {
                  "n_features features.");
 }
 
-// Hands a vector over to NumPy.
+// Move a vector into a NumPy array.
 template <class T>
 nb::ndarray<nb::numpy, T> to_numpy(std::vector<T>&& data) {
   auto* owned = new std::vector<T>(std::move(data));
@@ -352,12 +352,12 @@ void bind_forest(nb::module_& m) {
 }  // namespace
 
 void bind_predict(nb::module_& m) {
-  m.attr("MAX_FEATURES") = kMaxFeatures;  // that trees of a forest can split on
+  m.attr("MAX_FEATURES") = kMaxFeatures;  // limit of features that trees can split on
   bind_tree(m);
   bind_forest(m);
 }
 
-// Explainer for Python: checked arrays in, contributions added to the caller's array.
+// Explainer for Python: checks arrays and adds contributions to the caller's array.
 
 namespace {
 
@@ -439,7 +439,7 @@ void bind_explainer(nb::module_& m) {
            "float64 (n,); with interactions (n_rows, n_features, n_features, n).");
 }
 
-// RowPredictor and DevicePredictor for Python: rows in; scores out.
+// RowPredictor and DevicePredictor for Python.
 
 namespace {
 

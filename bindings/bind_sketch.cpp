@@ -1,4 +1,4 @@
-// Sketches at the border: arrays in, a new array out.
+// Sketches for Python.
 #include <algorithm>
 #include <atomic>
 #include <stdexcept>
@@ -127,7 +127,7 @@ void bind_sketch(nb::module_& m) {
         "float32 (n, 1): mean of each row.");
 }
 
-// Sparse rows times a dense matrix, at the border.
+// Sparse matrix product for Python.
 
 namespace {
 

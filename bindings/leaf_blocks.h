@@ -1,4 +1,4 @@
-// Leaves as they cross the border: dense ones as a float32 matrix, others as an object of their
+// Leaves between C++ and Python: dense leaves as a float32 matrix, others as an object of their
 // kind; and raw features.
 #pragma once
 #include <nanobind/stl/shared_ptr.h>
@@ -29,21 +29,21 @@ inline FeatureMatrix feature_matrix(const AnyFeatures& features) {
           static_cast<int64_t>(features->shape(1))};
 }
 
-// Dense leaves are read where they are.
+// Return a view; dense leaves are not copied.
 inline LeafView get_leaf_view(const AnyLeaves& leaves) {
   if (const auto* block = std::get_if<std::shared_ptr<LeafBlock>>(&leaves)) return (*block)->view();
   const auto& values = std::get<Array2<const float>>(leaves);
   return DenseLeaves::make_view(values.data(), static_cast<int64_t>(values.shape(1)));
 }
 
-// A view of n vectors of a block, without their padding.
+// Return a view of n vectors of a block without their padding.
 inline nb::ndarray<nb::numpy, const float> vectors(const float* data, int64_t n,
                                                    const LeafBlock& block, nb::handle owner) {
   return view<float>(data, {static_cast<size_t>(n), static_cast<size_t>(block.n_columns())}, owner,
                      {block.view().stride, 1});
 }
 
-// Dense leaves become a view without their padding, which keeps them alive.
+// Convert to Python: dense leaves become a view without padding that keeps them alive.
 inline nb::object as_python(const std::shared_ptr<LeafBlock>& block) {
   if (&block->kind() != &kDense) return nb::cast(block);
   nb::capsule owner(new std::shared_ptr<LeafBlock>(block),

@@ -48,7 +48,7 @@ class SearchHandle {
   std::shared_ptr<void> objects_;
 };
 
-// A grower, and the search of the tree that it grows step by step.
+// A grower, and the search of the tree that is grown step by step.
 struct GrowerHandle {
   GrowerHandle(const Bins& bins, const Context& context) : grower(bins, context) {}
   GrowerHandle(std::unique_ptr<RowPartitioner> rows, const Context& context)
@@ -68,7 +68,7 @@ struct GrowerHandle {
     require(search.grower == this, "The search has begun another tree.");
     return search;
   }
-  // Where they lie on a device.
+  // Return the row partitioner of a GPU grower.
   DeviceRowPartitioner& device_rows() {
     auto* const rows = dynamic_cast<DeviceRowPartitioner*>(&grower.rows());
     require(rows != nullptr, "The rows of this grower lie on no device.");

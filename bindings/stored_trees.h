@@ -1,5 +1,4 @@
-// Trees in flat arrays of Python: nodes of one tree, or of several one after another, and those of
-// a file as a source of trees.
+// Trees from flat NumPy arrays: the nodes of one tree, or of all trees of a file as a TreeSource.
 #pragma once
 #include <algorithm>
 #include <cstring>
@@ -24,7 +23,7 @@ inline void require_four_words(const Array2<const uint64_t>& categories) {
                                 " columns; a category set has 4 words of 64 bits.");
 }
 
-// Category sets of a tree, and the gains of its nodes: n_outputs a node.
+// Category sets of a tree, and the output gains of its nodes (n_outputs per node).
 struct SetsAndGains {
   const uint64_t* categories;
   size_t n_sets;
@@ -40,7 +39,7 @@ struct NodeArrays {
   Array1<const int64_t> count;
   Array1<const double> cover;
 
-  // Nodes [begin, end) as a tree, checked; an array that ends before gives what it has.
+  // Read nodes [begin, end) as a checked tree; shorter arrays give what they have.
   void read(size_t begin, size_t end, const SetsAndGains& others, int32_t n_features,
             Tree& tree) const {
     const auto part = [&](const auto* data, size_t n, auto& to) {
@@ -48,7 +47,7 @@ struct NodeArrays {
     };
     part(feature.data(), feature.size(), tree.feature);
     part(threshold.data(), threshold.size(), tree.threshold);
-    // As bytes: a bool array from a file may hold bytes other than 0 and 1.
+    // Read as bytes: a bool array from a file may contain bytes other than 0 and 1.
     part(reinterpret_cast<const uint8_t*>(missing_left.data()), missing_left.size(),
          tree.missing_left);
     part(left.data(), left.size(), tree.left);
@@ -69,7 +68,7 @@ struct NodeArrays {
   }
 };
 
-// What comes with the nodes of a file's trees. Offsets: those of tree t are from [t] to [t + 1].
+// Arrays of a file's trees besides the nodes. Tree t has offsets [t] to [t + 1].
 struct StoredArrays {
   Array1<const int64_t> node_offsets;
   Array2<const uint64_t> categories;
@@ -78,12 +77,12 @@ struct StoredArrays {
   Array1<const float> output_gain, values;
 };
 
-// Trees with dense leaves. Arrays are kept, trees made of them for who asks; leaves are made at
+// Trees with dense leaves. Arrays are kept and trees are created on request; leaves are created at
 // once.
 class StoredTrees final : public TreeSource, public std::enable_shared_from_this<StoredTrees> {
  public:
-  // Throws std::invalid_argument unless the arrays fit each other; what nodes say is checked when
-  // they are read.
+  // Throws std::invalid_argument unless the arrays are consistent; nodes are checked when they
+  // are read.
   StoredTrees(NodeArrays nodes, StoredArrays tree_arrays, int32_t n_outputs, int32_t n_features)
       : arrays_(new Arrays{std::move(nodes), std::move(tree_arrays)}), n_features_(n_features) {
     const StoredArrays& stored = arrays_->stored;
@@ -103,7 +102,7 @@ class StoredTrees final : public TreeSource, public std::enable_shared_from_this
                    n_leaves = n_nodes / 2 + 1;
       get_range(stored.set_offsets, t, stored.categories.shape(0));
       const int32_t n_gains = stored.gain_outputs.data()[t];
-      // Less than none is more than there are.
+      // A negative number of gains is rejected as too large.
       gain_at_.push_back(gains.next(n_nodes * (n_gains < 0 ? SIZE_MAX / (n_nodes + 1) : n_gains)));
       begin_of_values.push_back(values.next(n_leaves * count_columns(t, n_outputs)));
       n_floats += DenseLeaves::room(n_leaves, count_columns(t, n_outputs));
@@ -134,7 +133,7 @@ class StoredTrees final : public TreeSource, public std::enable_shared_from_this
                               stored.gain_outputs.data()[t]};
     arrays_->nodes.read(begin, end, others, n_features_, tree);
   }
-  // Shares the memory of all.
+  // The leaves share ownership of all trees.
   std::shared_ptr<const LeafBlock> leaves(int32_t t) const override {
     return {shared_from_this(), &leaves_[t]};
   }
@@ -145,11 +144,11 @@ class StoredTrees final : public TreeSource, public std::enable_shared_from_this
     NodeArrays nodes;
     StoredArrays stored;
   };
-  // One after another: how much of a flat array each tree takes.
+  // Cursor over a flat array that assigns entries to trees one after another.
   class ArrayCursor {
    public:
     ArrayCursor(size_t size, const char* name) : size_(size), name_(name) {}
-    // Where the next n entries start.
+    // Return the position of the next n entries.
     size_t next(size_t n) {
       const size_t begin = at_;
       if (n > size_ - begin)

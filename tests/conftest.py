@@ -1,4 +1,4 @@
-"""Options of the test run: tests marked slow are skipped unless --run-slow is given (CI gives it)."""
+"""Options of the test run: tests marked slow are skipped without --run-slow, which CI passes."""
 
 import pytest
 

@@ -104,7 +104,7 @@ def settings(method: str, data: DataSet, choice: Choice) -> Settings:
     return Settings(ROUNDS, choice.depth, leaves, choice.rate, own=own)
 
 
-# ----------------------------------------------------------------------------------------- the data
+# --- the data ---
 
 
 def load(context: Context, problem: str) -> DataSet:
@@ -131,7 +131,7 @@ def parts(context: Context, data: DataSet, seed: int) -> Arrays:
     return {"X": data.X[train], "y": data.y[train], "X_test": data.X[test], "y_test": data.y[test]}
 
 
-# ----------------------------------------------------------------------------------------- the runs
+# --- the runs ---
 
 
 def tuned(context: Context, method: str, problem: str) -> Figures:
@@ -335,7 +335,7 @@ def boundaries(context: Context, method: str, problem: str) -> Figures:
     }
 
 
-# --------------------------------------------------------------------------------------- the tables
+# --- the tables ---
 
 
 def _draw_boundaries(canvas: Any, found: dict[tuple[str, str], Figures]) -> None:

@@ -138,7 +138,7 @@ def settings(method: str, problem: str, depth: int, rate: float, rounds: int = R
     )
 
 
-# ----------------------------------------------------------------------------------------- the data
+# --- the data ---
 
 
 def friedman1(seed: int, n: int) -> Arrays:
@@ -228,7 +228,7 @@ def load(context: Context, problem: str, seed: int) -> Arrays:
     return (friedman1 if problem == "friedman1" else random_projection)(seed, context.rows(10_000))
 
 
-# ----------------------------------------------------------------------------------------- the runs
+# --- the runs ---
 
 
 @dataclass(frozen=True)
@@ -336,7 +336,7 @@ def ten_rounds(context: Context, method: str, problem: str) -> Figures:
     return {"round seconds": times}
 
 
-# --------------------------------------------------------------------------------------- the tables
+# --- the tables ---
 
 _SPLITS = (
     "The authors' program, row OmniGBDT, is below the paper by about as much on these ten splits, "

@@ -22,7 +22,7 @@ from ..worker import curve_rounds
 from . import _fits
 from ._fits import Method
 
-# ------------------------------------------------------------------------------------------ methods
+# --- methods ---
 
 POST = {"linear_fit": "post"}
 METHODS = {
@@ -64,7 +64,7 @@ def paper_settings(method: str, bins: int, goss: bool = False) -> Settings:
     )
 
 
-# --------------------------------------------------------------------------------------------- data
+# --- data ---
 
 
 def polynomial(degree: int, n_features: int, n: int, n_test: int) -> Arrays:
@@ -112,7 +112,7 @@ def load(context: Context, problem: str) -> Arrays:
     return polynomial(2, 200, context.rows(200_000), context.rows(50_000))
 
 
-# --------------------------------------------------------------------------------------------- runs
+# --- runs ---
 
 
 @dataclass(frozen=True)
@@ -305,7 +305,7 @@ def cost(context: Context, method: str, problem: str) -> Figures:
     return {"milliseconds": 1000 * float(np.median(own)), "ratio": float(np.median(ratios))}
 
 
-# ------------------------------------------------------------------------------------------- tables
+# --- tables ---
 
 
 def subjects(unit: str, better: Any, digits: int, figure: str, *names: str) -> tuple[Subject, ...]:

@@ -74,7 +74,7 @@ def load(context: Context, problem: str) -> LabelledSet:
     return LabelledSet(data.name, data.X, data.Y, (train, test))
 
 
-# ----------------------------------------------------------------------------------------- the runs
+# --- the runs ---
 
 Ranker = Callable[
     [Any], np.ndarray
@@ -312,7 +312,7 @@ def random_splits(context: Context, method: str, problem: str) -> Figures:
     return figures
 
 
-# ---------------------------------------------------------------------------------------- made data
+# --- made data ---
 
 ROWS, ROUNDS = 20_000, 5  # of the made set, where only time is asked for
 
@@ -356,7 +356,7 @@ def timed(method: str, X: np.ndarray, Y: sp.csr_matrix, threads: int, rounds: in
     }
 
 
-# --------------------------------------------------------------------------------------- the tables
+# --- the tables ---
 
 NAMES = {
     "mediamill": "Mediamill",

@@ -31,7 +31,7 @@ LEFT_OUT = 0.001  # share of the training rows, in the runs that tell how far ch
 REPEATS = 4
 
 
-# --------------------------------------------------------------------------------------------- data
+# --- data ---
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def poker(context: Context) -> Parts:
     return Parts(*_poker.deal(context.rows(1_000_000), seed=0), real.X, real.y)
 
 
-# --------------------------------------------------------------------------------------------- runs
+# --- runs ---
 
 
 def ensembles(context: Context, method: str, problem: str) -> Figures:
@@ -221,7 +221,7 @@ def xgboost_scores(
         yield r * data.n_classes, booster.predict(test, output_margin=True, iteration_range=(0, r))
 
 
-# ------------------------------------------------------------------------------------------- tables
+# --- tables ---
 
 
 def get_sizes(problem: str, needs: str, compared: bool = True) -> tuple[Subject, ...]:

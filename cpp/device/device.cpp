@@ -18,7 +18,7 @@ void* open(const std::string& library) {
   void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr)
     throw DeviceError("No driver of CUDA was found (" + library +
-                      "): this machine has no NVIDIA card, or the card no driver.");
+                      "): there is no NVIDIA GPU, or its driver is not installed.");
   return handle;
 }
 void* symbol(void* library, const char* name) {
@@ -215,20 +215,20 @@ void Device::write(DeviceAddress to, const void* from, size_t bytes) const {
   const bool is_small = bytes <= kStagingBytes / 4;
   if (is_small) {
     if (staging_used_ + bytes > kStagingBytes) {
-      driver_.check(driver_.synchronize(stream_), "do what it was asked for");
+      driver_.check(driver_.synchronize(stream_), "finish its work");
       staging_used_ = 0;
     }
     from = std::memcpy(static_cast<char*>(staging_) + staging_used_, from, bytes);
     staging_used_ += (bytes + 15) / 16 * 16;
   }
   driver_.check(driver_.to_device(to, from, bytes, stream_), "be written to");
-  if (!is_small) driver_.check(driver_.synchronize(stream_), "do what it was asked for");
+  if (!is_small) driver_.check(driver_.synchronize(stream_), "finish its work");
 }
 
 void Device::read(void* to, DeviceAddress from, size_t bytes) const {
   const ContextLock lock(*this);
   driver_.check(driver_.to_host(to, from, bytes, stream_), "be read");
-  driver_.check(driver_.synchronize(stream_), "do what it was asked for");
+  driver_.check(driver_.synchronize(stream_), "finish its work");
 }
 
 void Device::copy(DeviceAddress to, DeviceAddress from, size_t bytes) const {
@@ -246,22 +246,21 @@ void Device::check_owns(DeviceAddress address) const {
   int ordinal = -1;
   if (driver_.pointer_attribute(&ordinal, kPointerOrdinalAttribute, address) != 0)
     throw DeviceError(
-        "The array says that it lies on a CUDA card, and the driver knows no memory there.");
+        "The array claims to be in GPU memory, but the driver does not know its address.");
   if (ordinal != device_)
-    throw DeviceError(
-        "The array lies on CUDA card " + std::to_string(ordinal) + ", and card " +
-        std::to_string(device_) +
-        " is to work on it: copy it there, or let CUDA_VISIBLE_DEVICES name one card.");
+    throw DeviceError("The array is on GPU " + std::to_string(ordinal) +
+                      ", but training uses GPU " + std::to_string(device_) +
+                      ": copy it there, or set CUDA_VISIBLE_DEVICES to one GPU.");
 }
 
 void Device::wait_for(uint64_t stream) const {
   const ContextLock lock(*this);
-  driver_.check(driver_.synchronize(reinterpret_cast<void*>(stream)), "do what it was asked for");
+  driver_.check(driver_.synchronize(reinterpret_cast<void*>(stream)), "finish its work");
 }
 
 Device::Grid Device::grid_for(int64_t n_items) const {
-  const int64_t wanted = (n_items + kThreads - 1) / kThreads;
-  return {std::clamp<int64_t>(wanted, 1, n_processors_ * kBlocksPerProcessor)};
+  const int64_t n_needed = (n_items + kThreads - 1) / kThreads;
+  return {std::clamp<int64_t>(n_needed, 1, n_processors_ * kBlocksPerProcessor)};
 }
 
 void Device::launch(const char* kernel, Grid grid, int threads, size_t shared,

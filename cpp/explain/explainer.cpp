@@ -114,11 +114,12 @@ void Explainer::read(const Forest& forest, TreeRange range) {
   std::set_union(splits.begin(), splits.end(), regressors.begin(), regressors.end(),
                  std::back_inserter(features_));
   n_features_ = features_.empty() ? 0 : features_.back() + 1;
-  column_of_.assign(n_features_, -1);
-  for (size_t c = 0; c < features_.size(); ++c) column_of_[features_[c]] = static_cast<int32_t>(c);
-  for (int32_t f : regressors) regressors_.push_back(column_of_[f]);
+  feature_column_.assign(n_features_, -1);
+  for (size_t c = 0; c < features_.size(); ++c)
+    feature_column_[features_[c]] = static_cast<int32_t>(c);
+  for (int32_t f : regressors) regressors_.push_back(feature_column_[f]);
   for (ForestPart& part : forest.parts(range)) {
-    std::vector<LeafPaths> paths = leaf_paths(*part.tree, part.leaves->view(), column_of_);
+    std::vector<LeafPaths> paths = leaf_paths(*part.tree, part.leaves->view(), feature_column_);
     parts_.push_back(
         {std::move(part.tree), std::move(part.leaves), part.output, std::move(paths), {}, {}});
   }
@@ -200,8 +201,9 @@ void Explainer::find_background_leaves(const Forest& forest, TreeRange range,
 void Explainer::add_background_means(const Part& part, const OutputChunk& chunk,
                                      double* expected) const {
   const LeafView& view = part.leaves->view();
-  std::vector<int64_t> row_of(features_.size(), -1);
-  for (size_t i = 0; i < regressors_.size(); ++i) row_of[regressors_[i]] = static_cast<int64_t>(i);
+  std::vector<int64_t> regressor_row(features_.size(), -1);
+  for (size_t i = 0; i < regressors_.size(); ++i)
+    regressor_row[regressors_[i]] = static_cast<int64_t>(i);
   const int64_t n_rows = background_.n_rows;
   const int32_t n = part.output < 0 ? chunk.n : 1;
   for (int64_t r = 0; r < n_rows; ++r) {
@@ -211,7 +213,8 @@ void Explainer::add_background_means(const Part& part, const OutputChunk& chunk,
                     at = leaf * view.stride + column;
       double value = view.values[at];
       for (int64_t e = view.begin[leaf]; e < view.begin[leaf + 1]; ++e) {
-        const float x = background_features_[row_of[column_of_[view.index[e]]] * n_rows + r];
+        const float x =
+            background_features_[regressor_row[feature_column_[view.index[e]]] * n_rows + r];
         if (!std::isnan(x))
           value +=
               double{view.weights[e * view.stride + column]} * (double{x} - double{view.centre[e]});
@@ -226,7 +229,7 @@ void Explainer::add_background_means(const Part& part, const OutputChunk& chunk,
 std::vector<double> Explainer::compute_expected(const Part& part, const OutputChunk& chunk) const {
   const LeafView& view = part.leaves->view();
   std::vector<double> expected(part.output < 0 ? chunk.n : 1, 0.0);
-  if (part.output >= 0 && chunk.position_of[part.output] < 0) return expected;
+  if (part.output >= 0 && chunk.output_position[part.output] < 0) return expected;
   if (!part.background_leaf.empty()) {
     add_background_means(part, chunk, expected.data());
     return expected;
@@ -235,7 +238,7 @@ std::vector<double> Explainer::compute_expected(const Part& part, const OutputCh
     const double probability = part.probability[leaf];
     if (view.kind->is_sparse) {
       for (int64_t e = view.begin[leaf]; e < view.begin[leaf + 1]; ++e)
-        if (const int32_t k = chunk.position_of[view.index[e]]; k >= 0)
+        if (const int32_t k = chunk.output_position[view.index[e]]; k >= 0)
           expected[k] += probability * view.values[e];
       continue;
     }
@@ -252,25 +255,27 @@ std::vector<double> Explainer::compute_expected(const Part& part, const OutputCh
 }
 
 void Explainer::expected_values(const ExplainedOutputs& outputs, double* expected) const {
-  std::vector<int32_t> position_of(n_outputs_, -1);
-  for (int64_t k = 0; k < outputs.n; ++k) position_of[outputs.outputs[k]] = static_cast<int32_t>(k);
-  const OutputChunk chunk{outputs.outputs, static_cast<int32_t>(outputs.n), position_of.data(),
+  std::vector<int32_t> output_position(n_outputs_, -1);
+  for (int64_t k = 0; k < outputs.n; ++k)
+    output_position[outputs.outputs[k]] = static_cast<int32_t>(k);
+  const OutputChunk chunk{outputs.outputs, static_cast<int32_t>(outputs.n), output_position.data(),
                           nullptr};
   std::fill_n(expected, outputs.n, 0.0);
   for (const Part& part : parts_) {
     const std::vector<double> tree_expected = compute_expected(part, chunk);
     if (part.output < 0)
       for (int64_t k = 0; k < outputs.n; ++k) expected[k] += tree_expected[k];
-    else if (position_of[part.output] >= 0)
-      expected[position_of[part.output]] += tree_expected[0];
+    else if (output_position[part.output] >= 0)
+      expected[output_position[part.output]] += tree_expected[0];
   }
 }
 
 LinearBackground Explainer::make_linear_background(const Part& part, const LeafPaths& paths) const {
   const ShapKernels& kernels = POLYLEAF_SELECT(shap_kernels);
   const LeafView& view = part.leaves->view();
-  std::vector<int64_t> row_of(features_.size(), -1);
-  for (size_t i = 0; i < regressors_.size(); ++i) row_of[regressors_[i]] = static_cast<int64_t>(i);
+  std::vector<int64_t> regressor_row(features_.size(), -1);
+  for (size_t i = 0; i < regressors_.size(); ++i)
+    regressor_row[regressors_[i]] = static_cast<int64_t>(i);
   LinearBackground background;
   background.n_rows = background_.n_rows;
   background.patterns.resize(paths.leaves.size());
@@ -289,7 +294,8 @@ LinearBackground Explainer::make_linear_background(const Part& part, const LeafP
         background.patterns[l].push_back(get_pattern(scratch.held.data(), path.n_features, r));
         for (int32_t e = 0; e < path.n_entries; ++e) {
           const int32_t column = paths.columns[path.first + paths.regressors[path.first_entry + e]];
-          const float x = background_features_[row_of[column] * background_.n_rows + row + r];
+          const float x =
+              background_features_[regressor_row[column] * background_.n_rows + row + r];
           const double centre = view.centre[view.begin[path.leaf] + e];
           background.shifts[l].push_back(std::isnan(x) ? 0.0 : double{x} - centre);
         }
@@ -380,12 +386,12 @@ void Explainer::explain_group(Group& group, const Request& request) const {
   int64_t chunk_size = std::max<int64_t>(16, kTileFloats / (n_slots * tile_rows) / 16 * 16);
   chunk_size =
       std::clamp<int64_t>(kMaxTileFloats / (n_slots * kTileRows), 1, std::min(chunk_size, n));
-  std::vector<int32_t> position_of(n_outputs_, -1);
+  std::vector<int32_t> output_position(n_outputs_, -1);
   for (int64_t first = 0; first < n; first += chunk_size) {
     const auto size = static_cast<int32_t>(std::min(chunk_size, n - first));
-    for (int32_t k = 0; k < size; ++k) position_of[request.outputs.outputs[first + k]] = k;
+    for (int32_t k = 0; k < size; ++k) output_position[request.outputs.outputs[first + k]] = k;
     const OutputChunk chunk{
-        request.outputs.outputs + first, size, position_of.data(),
+        request.outputs.outputs + first, size, output_position.data(),
         request.outputs.scale == nullptr ? nullptr : request.outputs.scale + first};
     std::vector<std::unique_ptr<ShapLeafValues>> made(n_units);
     parallel_for(request.context, n_units, [&](int64_t u, int) {
@@ -396,7 +402,7 @@ void Explainer::explain_group(Group& group, const Request& request) const {
     std::vector<ShapLeafValues> leaf_values;
     for (auto& leaf_value : made) leaf_values.push_back(std::move(*leaf_value));
     explain_chunk(group, leaf_values, request, first, size, tile_rows);
-    for (int32_t k = 0; k < size; ++k) position_of[request.outputs.outputs[first + k]] = -1;
+    for (int32_t k = 0; k < size; ++k) output_position[request.outputs.outputs[first + k]] = -1;
   }
 }
 

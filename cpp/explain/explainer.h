@@ -73,10 +73,10 @@ class Explainer {
                   int64_t first, const ShapTile& tile) const;
 
   int32_t n_outputs_;
-  int32_t n_features_ = 0;           // 1 + the largest feature that is read
-  std::vector<int32_t> features_;    // features that are read, ascending: one per column
-  std::vector<int32_t> column_of_;   // column of each feature; -1: not read
-  std::vector<int32_t> regressors_;  // columns that linear leaves read
+  int32_t n_features_ = 0;               // 1 + the largest feature that is read
+  std::vector<int32_t> features_;        // features that are read, ascending: one per column
+  std::vector<int32_t> feature_column_;  // column of each feature; -1: not read
+  std::vector<int32_t> regressors_;      // columns that linear leaves read
   std::vector<Part> parts_;
   bool has_background_ = false;
   ShapConfig config_;

@@ -28,8 +28,11 @@ std::vector<Branch> find_branches(const Tree& tree) {
 
 class PathWriter {
  public:
-  PathWriter(const Tree& tree, const std::vector<int32_t>& column_of, LeafPaths& paths)
-      : tree_(tree), column_of_(column_of), paths_(paths), split_ids_(tree.n_nodes(), -1) {
+  PathWriter(const Tree& tree, const std::vector<int32_t>& feature_column, LeafPaths& paths)
+      : tree_(tree),
+        feature_column_(feature_column),
+        paths_(paths),
+        split_ids_(tree.n_nodes(), -1) {
     paths_.test_begin.push_back(0);
   }
 
@@ -55,7 +58,7 @@ class PathWriter {
     steps_.clear();
     for (; branches[node].parent >= 0; node = branches[node].parent) {
       const int32_t parent = branches[node].parent;
-      steps_.push_back({parent, column_of_[tree_.feature[parent]], branches[node], false});
+      steps_.push_back({parent, feature_column_[tree_.feature[parent]], branches[node], false});
     }
     std::reverse(steps_.begin(), steps_.end());
   }
@@ -83,7 +86,7 @@ class PathWriter {
   void add_regressors(const LeafView& leaves, LeafPath& path) {
     for (int64_t e = leaves.begin[path.leaf]; e < leaves.begin[path.leaf + 1];
          ++e, ++path.n_entries) {
-      const int32_t column = column_of_[leaves.index[e]];
+      const int32_t column = feature_column_[leaves.index[e]];
       const auto begin = paths_.columns.begin() + path.first;
       const auto at = std::find(begin, paths_.columns.end(), column);
       paths_.regressors.push_back(static_cast<int32_t>(at - begin));
@@ -97,7 +100,7 @@ class PathWriter {
     const uint8_t shift = tree_.missing_left[node];
     const int32_t cut = tree_.category_set[node] < 0 ? tree_.threshold[node] + shift : 0;
     paths_.splits.push_back(
-        {column_of_[tree_.feature[node]], static_cast<uint8_t>(cut), shift, nullptr});
+        {feature_column_[tree_.feature[node]], static_cast<uint8_t>(cut), shift, nullptr});
     if (tree_.category_set[node] >= 0) {
       std::array<uint8_t, 256> left;
       for (int code = 0; code < 256; ++code)
@@ -117,7 +120,7 @@ class PathWriter {
 
  private:
   const Tree& tree_;
-  const std::vector<int32_t>& column_of_;
+  const std::vector<int32_t>& feature_column_;
   LeafPaths& paths_;
   std::vector<int32_t> split_ids_;  // split id of each node; -1: none yet
   std::vector<int32_t> categorical_;
@@ -133,14 +136,14 @@ int32_t LeafPaths::max_features() const {
 }
 
 std::vector<LeafPaths> leaf_paths(const Tree& tree, const LeafView& leaves,
-                                  const std::vector<int32_t>& column_of) {
+                                  const std::vector<int32_t>& feature_column) {
   const std::vector<Branch> branches = find_branches(tree);
   std::vector<int32_t> nodes;
   for (int32_t node = 0; node < tree.n_nodes(); ++node)
     if (tree.feature[node] < 0) nodes.push_back(node);
   std::vector<LeafPaths> all((nodes.size() + kLeafGroupSize - 1) / kLeafGroupSize);
   for (size_t u = 0; u < all.size(); ++u) {
-    PathWriter writer(tree, column_of, all[u]);
+    PathWriter writer(tree, feature_column, all[u]);
     const size_t end = std::min(nodes.size(), (u + 1) * kLeafGroupSize);
     for (size_t i = u * kLeafGroupSize; i < end; ++i) writer.add_leaf(nodes[i], branches, leaves);
     writer.link_categories();

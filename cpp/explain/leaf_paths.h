@@ -40,8 +40,8 @@ struct LeafPaths {
 
 constexpr int32_t kLeafGroupSize = 64;
 
-// column_of[f] is the column of feature f. Paths copy what they need of the tree.
+// feature_column[f] is the column of feature f. Paths copy what they need of the tree.
 std::vector<LeafPaths> leaf_paths(const Tree& tree, const LeafView& leaves,
-                                  const std::vector<int32_t>& column_of);
+                                  const std::vector<int32_t>& feature_column);
 
 }  // namespace polyleaf

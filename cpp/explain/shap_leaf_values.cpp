@@ -45,9 +45,9 @@ ShapLeafValues::ShapLeafValues(const LeafPaths& paths, const LeafView& leaves, i
     : paths_(paths), is_sparse_(leaves.kind->is_sparse), output_(output) {
   if (output < 0) {
     n_columns_ = chunk.n;
-  } else if (chunk.position_of[output] >= 0) {
+  } else if (chunk.output_position[output] >= 0) {
     n_columns_ = 1;
-    position_ = chunk.position_of[output];
+    position_ = chunk.output_position[output];
   }
   if (n_columns_ == 0) return;
   if (is_sparse_)
@@ -75,7 +75,7 @@ void ShapLeafValues::read_topk(const LeafView& leaves, const OutputChunk& chunk)
   for (const LeafPath& path : paths_.leaves) {
     entry_begin_.push_back(static_cast<int64_t>(values.size()));
     for (int64_t e = leaves.begin[path.leaf]; e < leaves.begin[path.leaf + 1]; ++e) {
-      const int32_t position = chunk.position_of[leaves.index[e]];
+      const int32_t position = chunk.output_position[leaves.index[e]];
       if (position < 0) continue;
       positions_.push_back(position);
       values.push_back(clip_to_float(double{leaves.values[e]} * get_scale(chunk, position)));

@@ -17,8 +17,8 @@ namespace polyleaf {
 struct OutputChunk {
   const int32_t* outputs;
   int32_t n;
-  const int32_t* position_of;  // position of every output in the chunk; -1: not in it
-  const double* scale;         // scale of each output of the chunk; null: 1
+  const int32_t* output_position;  // position of every output in the chunk; -1: not in it
+  const double* scale;             // scale of each output of the chunk; null: 1
 };
 
 // Contributions of a tile of rows: slot s (a feature or a pair of features), output at position k

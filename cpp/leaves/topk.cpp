@@ -52,11 +52,13 @@ float leaf_value(const NewtonStep& step, const LeafConfig& config) {
 // before parents.
 std::vector<double> node_sums(const Tree& tree, const std::vector<double>& leaves, int n_columns) {
   std::vector<double> sums(static_cast<size_t>(tree.n_nodes()) * n_columns, 0.0);
-  const auto of = [&](int32_t node) { return sums.data() + static_cast<size_t>(node) * n_columns; };
+  const auto values_at = [&](int32_t node) {
+    return sums.data() + static_cast<size_t>(node) * n_columns;
+  };
   for (int32_t i = tree.n_nodes() - 1; i >= 0; --i)
     for (int j = 0; j < n_columns; ++j)
-      of(i)[j] = tree.left[i] < 0 ? leaves[static_cast<size_t>(tree.leaf[i]) * n_columns + j]
-                                  : of(tree.left[i])[j] + of(tree.right[i])[j];
+      values_at(i)[j] = tree.left[i] < 0 ? leaves[static_cast<size_t>(tree.leaf[i]) * n_columns + j]
+                                         : values_at(tree.left[i])[j] + values_at(tree.right[i])[j];
   return sums;
 }
 

@@ -1,7 +1,7 @@
 // Score of trees with monotone constraints: if the values of the children of a split would violate
 // the feature's constraint on an output, both children take the one value that is best for both,
 // and no value below may pass it. The leaf values themselves are projected later
-// (leaves/monotone.h); the score accounts for what that costs a split.
+// (monotone_leaves.h); the score accounts for what that costs a split.
 #pragma once
 #include "split_gain/separable_score.h"
 
@@ -43,9 +43,9 @@ struct MonotoneBlock {
   }
 };
 
-// The score of trees that obey directions (monotone.h), of any number of outputs, and how it and
-// others are asked for those at hand. Included by kernels only, inside the namespace of an
-// instruction set.
+// The score of trees that obey directions (monotone_constraints.h), of any number of outputs, and
+// how it and others are asked for those at hand. Included by kernels only, inside the namespace of
+// an instruction set.
 
 template <bool PER_OUTPUT>
 struct MonotoneScore {

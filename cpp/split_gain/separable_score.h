@@ -2,9 +2,9 @@
 // sixteen candidates) at a time, and says of the fall of the loss. The step behind it is that of
 // the leaves (step.h). Included by kernels only, inside the namespace of an instruction set.
 //
-// To add one: a header here that satisfies the concept, a line in `with_score`
-// (kernels/separable.h), a twin in tests/reference/split_gain.py. Scores of other kinds (full
-// Hessian, leaves of few outputs, linear leaves) fill a ScoreKernels of their own
+// To add one: a struct here that satisfies the concept, a line in `visit_score`
+// (kernels/separable_kernels.h), the same in tests/reference/split_gain.py. Scores of other kinds
+// (full Hessian, leaves of few outputs, linear leaves) fill a ScoreKernels of their own
 // (score_kernels.h): that is the contract of all scores. Of its entries `output_terms` may be null
 // where LinearKernels::solve answers for it, `prune_bound` where leaves hold all outputs.
 #pragma once

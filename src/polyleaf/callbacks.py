@@ -5,7 +5,6 @@ The boosting loop calls, in order::
     before_training(model)
     for each round:
         before_iteration(model, epoch, evals_log)  -> True: stop before this round
-        ... one round ...
         after_iteration(model, epoch, evals_log)   -> True: stop after this round
     after_training(model)
 
@@ -14,8 +13,7 @@ leaves)` after every layer but the last of a tree, if `boosting_step="layer"`.
 
 `epoch` counts the rounds of the model: a training that continues a model of 40 rounds starts at 40.
 `evals_log` is `{data name: {metric name: [value of each round of this run]}}`. `model` is the
-:class:`polyleaf.Model` in training; `model.learning_rate` may be set and applies from the next
-round.
+:class:`polyleaf.Model` in training; a new `model.learning_rate` applies from the next round.
 """
 
 from __future__ import annotations
@@ -52,7 +50,6 @@ OutputsLog: TypeAlias = dict[str, dict[str, list[np.ndarray]]]
 """`EvalsLog` with an array `(n_outputs,)` for each round."""
 
 Model: TypeAlias = Any  # polyleaf.Model, of a layer above
-
 MAX_PRINTED_OUTPUTS = 8
 
 
@@ -214,7 +211,7 @@ class EarlyStopping(Callback):
         self._metrics: Sequence[Metric] = ()
 
     def set_metrics(self, metrics: Sequence[Metric]) -> None:
-        """Set the `metrics`, to know whether larger is better. Called by the estimators."""
+        """Set `metrics`, to know whether larger is better. Called by the estimators."""
         self._metrics = metrics
 
     def before_training(self, model: Model) -> None:

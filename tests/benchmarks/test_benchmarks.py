@@ -40,7 +40,7 @@ def write_set(folder, name, kind, n=120):
     np.savez(folder / f"{name}.npz", X=X, y=y, train_idx=rows[:100], test_idx=rows[100:])
 
 
-# -------------------------------------------------------------------------------------------- cases
+# --- cases ---
 
 
 @pytest.mark.parametrize("quick", [False, True])
@@ -94,7 +94,7 @@ def test_libraries_option_replaces_the_peers_only():
     assert {c.library for c in case.contenders} == {"polyleaf"}
 
 
-# ----------------------------------------------------------------------------------------- problems
+# --- problems ---
 
 
 def test_problems_are_reproducible_and_complete_on_disk(tmp_path):
@@ -124,7 +124,7 @@ def test_a_missing_set_is_skipped_by_name(tmp_path):
     assert any("otto.npz does not exist" in line for line in lines)
 
 
-# -------------------------------------------------------------------------------------- measurement
+# --- measurement ---
 
 
 def test_every_case_runs_on_polyleaf(tmp_path):
@@ -201,21 +201,18 @@ def test_gpu_and_cpu_are_measured(monkeypatch):
     done = gpu.measure(quick=True, repeats=1, log=lambda text: None)
     assert done[0]["same_bytes"] is True
     _, rows = gpu.make_rows(done)
-    assert [(row[1], row[-1]) for row in rows] == [
-        ("polyleaf, card", "yes"),
-        ("polyleaf, processor", ""),
-    ]
+    assert [(row[1], row[-1]) for row in rows] == [("polyleaf, GPU", "yes"), ("polyleaf, CPU", "")]
 
 
 def test_gpu_and_cpu_predictions_are_measured(monkeypatch):
     monkeypatch.setattr(gpu, "CASES", (gpu.Case("two outputs", 2_000, 9, 2),))
     host_device.use(monkeypatch)
-    done = gpu.prediction(quick=True, repeats=1, log=lambda text: None)
-    header, rows = gpu.rows_of_prediction(done)
-    assert [row[0] for row in rows] == ["processor", "card, rows of the host"]
+    done = gpu.measure_prediction(quick=True, repeats=1, log=lambda text: None)
+    header, rows = gpu.make_prediction_rows(done)
+    assert [row[0] for row in rows] == ["CPU", "GPU, rows in CPU memory"]
     assert all(len(row) == len(header) and row[-1] == "yes" for row in rows)
-    done["same"]["processor"] = False
-    assert gpu.rows_of_prediction(done)[1][0][-1] == "NO"
+    done["same"]["CPU"] = False
+    assert gpu.make_prediction_rows(done)[1][0][-1] == "NO"
 
 
 def test_frames_and_arrays_are_measured(monkeypatch):
@@ -248,7 +245,7 @@ def test_kernels_run_and_describe_what_they_include():
     assert all(len(row) == len(header) and row[-1] for row in rows)
 
 
-# -------------------------------------------------------------------------------- figures and files
+# --- figures and files ---
 
 
 def contender(label, library, runs, **more):
@@ -351,7 +348,7 @@ def test_markdown_table():
     ]  # fmt: skip
 
 
-# --------------------------------------------------------------------------------------- comparison
+# --- comparison ---
 
 
 def verdicts(before, after):
@@ -428,7 +425,7 @@ def test_compare_from_the_command_line(tmp_path, capsys):
     assert "| worse | c | polyleaf | fit_seconds |" in capsys.readouterr().out
 
 
-# ------------------------------------------------------------------------------------ the libraries
+# --- the libraries ---
 
 
 def _small_problem(kind):
@@ -468,7 +465,7 @@ def test_every_installed_library_supports_every_kind(name, kind):
     assert 1 <= library.n_rounds() <= 8 and library.model_bytes() > 0
 
 
-# ---------------------------------------------------------------------------------------- abilities
+# --- abilities ---
 
 
 def test_polyleaf_abilities_match_the_comparison_page():

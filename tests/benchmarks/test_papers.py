@@ -67,7 +67,7 @@ def run(made, context, store, **more):
     return runner.run(made.tasks(), context, store, worker.measure, **more)
 
 
-# -------------------------------------------------------------------------------------- declaration
+# --- declaration ---
 
 
 def test_tables_are_parsed_as_printed():
@@ -119,7 +119,7 @@ def test_quoted_methods_are_shown_and_not_run(context, tmp_path):
     assert tables.fill(made, made.tables[0], store).rows[1] == ["Theirs", "– (91.5)", "–"]
 
 
-# ----------------------------------------------------------------------------------------- verdicts
+# --- verdicts ---
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_values_of_repeats_have_a_deviation_and_single_values_their_error():
     assert get_value(kept, "a") == Value(2.0, 0.5, 0.25, 4)
 
 
-# ------------------------------------------------------------------------------ running and keeping
+# --- running and keeping ---
 
 
 def test_finished_runs_are_not_repeated(context, tmp_path):
@@ -221,7 +221,7 @@ def test_other_files_raise_an_error(tmp_path, text):
         Store(path)
 
 
-# ------------------------------------------------------------------------------------------ showing
+# --- showing ---
 
 
 def test_cells_show_both_figures_and_a_note(context, tmp_path):
@@ -287,7 +287,7 @@ def test_figure_with_its_own_drawing_function(context, tmp_path):
     assert seen[("Ours", "Digits")]["seconds"] == 2.0
 
 
-# ---------------------------------------------------------------------------------------- comparing
+# --- comparing ---
 
 
 def test_two_files_of_runs_are_compared_cell_by_cell(tmp_path):
@@ -321,7 +321,7 @@ def test_files_of_runs_are_compared_from_the_command_line(tmp_path):
     assert main(["compare", str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl")]) == 2
 
 
-# -------------------------------------------------------------------------------------------- ranks
+# --- ranks ---
 
 
 def test_mean_ranks_share_ties_and_skip_incomplete_subjects():
@@ -351,7 +351,7 @@ def test_bars_join_methods_without_significant_difference():
     assert plots.groups([1.0, 3.0], critical=1.0) == []
 
 
-# ------------------------------------------------------------------------------------ the real ones
+# --- the real ones ---
 
 
 def test_poker_hands_are_classified():
@@ -406,7 +406,7 @@ def test_unknown_names_raise_an_error(capsys):
     assert main(["papers", "--table", "Table 99"]) == 2
 
 
-# --------------------------------------------------------------------------------------------- data
+# --- data ---
 
 
 def test_sets_of_every_kind_are_read(tmp_path):

@@ -1,5 +1,8 @@
-"""A device equals processor and reference implementation exactly: channels, trees, leaf values, derivatives. Its kernels are
-compiled for this machine, and so is the driver that launches them."""
+"""The GPU equals the CPU and the reference implementation exactly.
+
+Channels, trees, leaf values and derivatives are compared. Kernels and the driver that launches them
+are compiled for the CPU.
+"""
 
 from dataclasses import replace
 from itertools import product
@@ -31,7 +34,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def assert_device_equals_reference(p, **only_core):
-    """Channels, tree, leaf of every row and leaf values are the reference implementation's; returns the tree."""
+    """Compare channels, tree, leaf IDs and leaf values with the reference; return the tree."""
     on_device = DeviceCore(p)
     np.testing.assert_array_equal(on_device.dense(), Reference.channels(p)[0])
     tree, leaf_of_row = on_device.grow(**only_core)
@@ -49,7 +52,7 @@ def assert_device_equals_reference(p, **only_core):
 @pytest.mark.parametrize(("kind", "n_outputs"), list(product(KINDS, (1, 3, 16, 17, 40))))
 def test_trees_are_those_of_the_reference(kind, n_outputs):
     if kind == "diagonal" and n_outputs == 1:
-        pytest.skip("the curvature of one output is shared")
+        pytest.skip("the Hessian of one output is shared")
     p = make_problem(
         n_outputs, n=150, n_outputs=n_outputs, kind=kind, max_leaves=8, min_child_samples=3
     )
@@ -78,7 +81,7 @@ def test_some_of_the_rows(multiplied):
 @pytest.mark.parametrize("max_cat_to_onehot", [4, 99])
 def test_categories(kind, n_outputs, max_cat_to_onehot):
     if kind == "diagonal" and n_outputs == 1:
-        pytest.skip("the curvature of one output is shared")
+        pytest.skip("the Hessian of one output is shared")
     p = make_problem(
         5,
         n=200,
@@ -134,11 +137,11 @@ def test_ties_go_to_the_first_candidate(p, threshold, missing_left):
     assert (expected.threshold[0], expected.missing_left[0]) == (threshold, missing_left)
 
 
-# --- leaves that hold some of the outputs ------------------------------------------------------------
+# --- sparse leaves ---
 
 
 def assert_topk_equals_reference(p):
-    """The tree is the reference implementation's, and so is what leaves hold and what raw scores become."""
+    """Compare the tree, the sparse leaves and the raw scores with the reference."""
     on_device = DeviceCore(p)
     tree, leaf_of_row = on_device.grow()
     expected, reference_leaves = Reference.grow(p)
@@ -199,7 +202,7 @@ def test_leaves_of_some_outputs_whose_gradients_are_extreme(kind, shared_support
 
 
 def test_sums_over_all_outputs_that_float32_does_not_hold():
-    """They keep a candidate from competing, though those of the outputs that leaves hold are finite."""
+    """Infinite gains exclude a candidate even if the outputs kept in leaves are finite."""
     p = make_problem(8, n=100, n_outputs=33, kind="diagonal", leaf_k=1, reg_lambda=0.0)
     p = replace(p, h=p.h * np.float32(1e-3))
     assert assert_topk_equals_reference(replace(p, g=p.g * np.float32(10**16.5))).n_leaves > 1
@@ -227,7 +230,7 @@ def test_leaves_that_hold_nothing_and_leaves_that_read_features():
         on_device.leaves.add(there, on_device.grower, linear, -1)
 
 
-# --- outputs that are solved for together -------------------------------------------------------------
+# --- full Hessian ---
 
 
 @pytest.mark.parametrize(
@@ -280,10 +283,10 @@ def test_directions_without_curvature():
     assert_device_equals_reference(replace(p, h=p.h * np.float32(0)))
 
 
-# --- features that compete by a share of their gain ----------------------------------------------------
+# --- feature penalties ---
 
 
-def factors_of(p, draw=0):
+def draw_factors(p, draw=0):
     """Some features count whole, some half, one next to nothing."""
     return np.random.default_rng(draw).choice([1.0, 0.5, 0.01], len(p.n_bins)).astype(np.float32)
 
@@ -296,11 +299,11 @@ def test_features_that_have_factors(kind, n_outputs, options):
     if (kind == "diagonal" and n_outputs == 1) or (
         kind == "full" and options.keys() & {"leaf_k", "reg_alpha"}
     ):
-        pytest.skip("there is no such curvature")
+        pytest.skip("one output has no such Hessian")
     p = make_problem(
         18, n=200, n_bins=(25, 30, 90, 6, 9), categorical=[0], n_outputs=n_outputs, kind=kind
     )
-    p = p.replace_config(factors=factors_of(p), max_leaves=8, **options)
+    p = p.replace_config(factors=draw_factors(p), max_leaves=8, **options)
     tree = (
         assert_device_equals_reference(p)
         if "leaf_k" not in options
@@ -319,7 +322,7 @@ def test_factors_and_sums_that_float32_does_not_hold():
         assert_device_equals_reference(replace(p, g=p.g * np.float32(size)))
 
 
-# --- values that must obey directions ------------------------------------------------------------------
+# --- monotone constraints ---
 
 
 @pytest.mark.parametrize(("kind", "n_outputs"), list(product(KINDS, (1, 3, 16, 17))))
@@ -330,7 +333,7 @@ def test_factors_and_sums_that_float32_does_not_hold():
 )
 def test_splits_that_obey_directions(kind, n_outputs, config):
     if kind == "diagonal" and n_outputs == 1:
-        pytest.skip("the curvature of one output is shared")
+        pytest.skip("the Hessian of one output is shared")
     p = make_problem(
         22, n=250, n_bins=(9, 30, 5, 7), categorical=[2], n_outputs=n_outputs, kind=kind
     )
@@ -338,7 +341,7 @@ def test_splits_that_obey_directions(kind, n_outputs, config):
     tree = assert_device_equals_reference(add_directions(p))
     assert not np.array_equal(tree.gain, Reference.grow(p)[0].gain)
     assert_device_equals_reference(add_directions(sampled(p, multiplied=kind != "unit")))
-    assert_device_equals_reference(add_directions(p.replace_config(factors=factors_of(p))))
+    assert_device_equals_reference(add_directions(p.replace_config(factors=draw_factors(p))))
 
 
 @pytest.mark.parametrize(
@@ -361,9 +364,9 @@ def test_growth_that_obeys_directions(growth):
 @pytest.mark.parametrize("n_outputs", [1, 3, 17])
 @pytest.mark.parametrize("kind", ["unit", "diagonal"])
 def test_directions_where_much_is_missing(kind, n_outputs):
-    """What parts all values from the missing ones obeys by itself, and leaves no value on the other side."""
+    """A split of missing from present values is monotone: one side has no values."""
     if kind == "diagonal" and n_outputs == 1:
-        pytest.skip("the curvature of one output is shared")
+        pytest.skip("the Hessian of one output is shared")
     p = make_problem(23, n=250, n_bins=(9, 30, 255), n_outputs=n_outputs, kind=kind, missing=0.5)
     g = p.g + np.where(p.codes[1] == reference.MISSING, -3, 0).astype(np.float32)[:, None]
     rising = np.ones((3, n_outputs), np.int8)
@@ -419,7 +422,7 @@ def test_curvature_of_leaves(kind):
         on_device.leaves.sum_hessians(None, on_device.grower, 99, None, None)
 
 
-# --- many rows ---------------------------------------------------------------------------------------
+# --- many rows ---
 
 
 def test_rows_enough_for_many_blocks():
@@ -449,7 +452,7 @@ def test_sums_that_would_leave_int32_are_made_coarser():
     assert np.abs(on_device.dense()).max() < 32767
 
 
-# --- derivatives -------------------------------------------------------------------------------------
+# --- derivatives ---
 
 LOSSES = {
     "squared_error": ("squared_error", {}, "real"),
@@ -465,7 +468,7 @@ LOSSES = {
 
 
 def derivatives_on_device(problem, raw):
-    """Gradient and curvature, in matrices filled with NaN first; a curvature of 1 is the weights'."""
+    """Compute gradient and Hessian in matrices filled with NaN; a unit Hessian is the weights."""
     g = sent(np.full_like(raw, np.nan))
     shape, constant = problem.hessian_shape(), problem.objective.has_constant_hessian
     h = None if shape is None else sent(problem.weight if constant else np.full(shape, np.nan))
@@ -490,11 +493,11 @@ def test_derivatives_of_element_wise_losses(name, weights):
     assert_same_derivatives(problem, draw_raw(300, 3, scale=20.0))
 
 
-@pytest.mark.parametrize("curvature", ["residual", "friedman", "upper", "diagonal"])
+@pytest.mark.parametrize("hessian", ["residual", "friedman", "upper", "diagonal"])
 @pytest.mark.parametrize("n_classes", [2, 5, 16, 37])
-def test_derivatives_of_softmax(n_classes, curvature):
+def test_derivatives_of_softmax(n_classes, hessian):
     label = np.random.default_rng(3).integers(0, n_classes, 200).astype(np.int32)
-    objective = get_objective("softmax", softmax_hessian=curvature, n_classes=n_classes)
+    objective = get_objective("softmax", softmax_hessian=hessian, n_classes=n_classes)
     for weight in (None, np.random.default_rng(4).random(200)):
         problem = objective.bind(label, weight)
         problem.set_base_score(np.linspace(-1, 1, n_classes))
@@ -509,7 +512,7 @@ def test_what_a_device_does_not_know_is_left_to_the_processor():
     )
 
 
-# --- errors ------------------------------------------------------------------------------------------
+# --- errors ---
 
 
 def test_derivatives_that_are_not_finite_are_refused():

@@ -1,4 +1,4 @@
-"""Totals are those of the reference implementation, bit for bit, whatever the order of the rows."""
+"""Totals equal the reference implementation's, bit for bit, in any order of rows."""
 
 import math
 from fractions import Fraction
@@ -12,7 +12,7 @@ from reference.exact_totals import exact_totals
 from polyleaf import _core
 
 
-def drawn(seed, n, k, dtype, spread):
+def draw_values(seed, n, k, dtype, spread):
     """Values of very unlike size, a third of them 0."""
     rng = np.random.default_rng(seed)
     values = rng.normal(size=(n, k)) * 10.0 ** rng.integers(-spread, spread + 1, (n, k))
@@ -29,12 +29,10 @@ def drawn(seed, n, k, dtype, spread):
     weights=st.sampled_from([0, 1, 3]),
     n_groups=st.sampled_from([0, 1, 4]),
 )
-def test_totals_are_those_of_the_reference_in_any_order(
-    seed, n, k, dtype, spread, weights, n_groups
-):
+def test_totals_equal_the_reference_in_any_order(seed, n, k, dtype, spread, weights, n_groups):
     rng = np.random.default_rng(seed)
-    values = drawn(seed, n, k, dtype, spread)
-    weight = drawn(seed + 1, n, min(weights, k), np.float32, 2) if weights else None
+    values = draw_values(seed, n, k, dtype, spread)
+    weight = draw_values(seed + 1, n, min(weights, k), np.float32, 2) if weights else None
     group = rng.integers(0, n_groups, n).astype(np.int32) if n_groups else None
     found = _core.exact_totals(values, weight, group, max(1, n_groups), 1)
     np.testing.assert_array_equal(found, exact_totals(values, weight, group, max(1, n_groups)))
@@ -44,7 +42,7 @@ def test_totals_are_those_of_the_reference_in_any_order(
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-310, 1e-40, 1e300])
-def test_totals_are_the_nearest_floats_of_true_sums(scale):
+def test_totals_are_correctly_rounded(scale):
     values = np.random.default_rng(0).normal(size=(10_000, 1)) * scale
     true = float(sum(Fraction(x) for x in values[:, 0]))
     assert _core.exact_totals(values, None, None, 1, 2)[0, 0, 0] == pytest.approx(
@@ -53,7 +51,7 @@ def test_totals_are_the_nearest_floats_of_true_sums(scale):
     assert math.isfinite(true)
 
 
-def test_one_row_is_its_own_total_and_what_cancels_leaves_no_more_than_the_unit():
+def test_single_row_and_cancellation():
     values = np.array([[0.1], [1e16], [-1e16]])  # below 2^54: the unit is 2^-40
     assert _core.exact_totals(values[:1], None, None, 1, 1)[0, 0, 0] == 0.1
     expected = [math.floor(0.1 * 2**40) / 2**40, 3.0]
@@ -61,7 +59,7 @@ def test_one_row_is_its_own_total_and_what_cancels_leaves_no_more_than_the_unit(
 
 
 @pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
-def test_a_column_that_is_not_finite_has_no_total(odd):
+def test_non_finite_column_gives_nan(odd):
     values = np.array([[odd, 1.0], [2.0, 2.0]])
     np.testing.assert_array_equal(_core.exact_totals(values, None, None, 1, 1)[0, 0], [np.nan, 3.0])
 
@@ -75,6 +73,6 @@ def test_a_column_that_is_not_finite_has_no_total(odd):
         ([0, 0], 0, "at least 1"),
     ],
 )
-def test_wrong_groups(group, n_groups, words):
+def test_invalid_groups(group, n_groups, words):
     with pytest.raises(ValueError, match=words):
         _core.exact_totals(np.ones((2, 1)), None, np.array(group, np.int32), n_groups, 1)

@@ -1,4 +1,4 @@
-"""Contributions of the core: equal to their definition over all subsets, additive, the same bits always."""
+"""Contributions equal their definition over all subsets, are additive and reproducible."""
 
 import json
 
@@ -43,7 +43,7 @@ def problem(seed, kinds=("dense",), sizes=(1, 2, 6, 9, 12), n_rows=8, n_backgrou
     return forest, parts, rows, background
 
 
-def explainer_of(forest, background=None, **options):
+def make_explainer(forest, background=None, **options):
     if background is None:
         return _core.Explainer(forest, **options)
     return _core.Explainer(forest, background=background[0], features=background[1], **options)
@@ -55,13 +55,13 @@ def magnitude(leaves):
     return float(np.abs(numbers).max(initial=1.0))
 
 
-def assert_close(found, wanted, parts):
+def assert_close(found, expected, parts):
     """Within rounding of float32: sums over leaves are larger than what comes out of them."""
     scale = sum(magnitude(leaves) for _, leaves, _ in parts)
-    np.testing.assert_allclose(found, wanted, rtol=CLOSE, atol=4 * CLOSE * scale)
+    np.testing.assert_allclose(found, expected, rtol=CLOSE, atol=4 * CLOSE * scale)
 
 
-# --- the definition ---------------------------------------------------------------------------------
+# --- the definition ---
 
 
 @pytest.mark.parametrize("n_background", [None, 7])
@@ -69,7 +69,7 @@ def assert_close(found, wanted, parts):
 def test_is_what_the_definition_says(kinds, n_background):
     forest, parts, (codes, x), background = problem(1, kinds, n_background=n_background)
     values, interactions, base = reference.explain_rows(parts, N_OUTPUTS, codes, x, background)
-    explainer = explainer_of(forest, background)
+    explainer = make_explainer(forest, background)
     np.testing.assert_allclose(explainer.expected_values(OUTPUTS), base, atol=1e-13)
     assert_close(contributions(explainer, codes, features=x), values, parts)
     assert_close(
@@ -102,7 +102,7 @@ def test_long_paths_are_what_the_definition_says(n_features, n_background):
         None if n_background is None else (random_codes(rng, n_features, n_background), None)
     )
     values, interactions, _ = reference.explain_rows(parts, 1, codes, None, background)
-    explainer = explainer_of(forest, background)
+    explainer = make_explainer(forest, background)
     np.testing.assert_allclose(contributions(explainer, codes, [0]), values, atol=CLOSE)
     found = contributions(explainer, codes, [0], interactions=True)
     np.testing.assert_allclose(found, interactions, atol=CLOSE)
@@ -124,7 +124,7 @@ def test_very_long_paths_need_no_more_points():
     values[deepest[0]] = 1.0
     forest.append(_core.Tree.from_arrays(**arrays), values)
     codes = np.where(goes_left, 0, 200).astype(np.uint8)[:, None]
-    found = contributions(explainer_of(forest), codes, [0])
+    found = contributions(make_explainer(forest), codes, [0])
     np.testing.assert_allclose(found, np.full((1, n, 1), 1 / n), rtol=1e-6)
 
 
@@ -148,15 +148,15 @@ def test_nodes_that_count_nothing_send_half_of_the_rows_either_way():
         bare.append(tree, leaves, output)
         bare_parts.append((tree, leaves, output))
     values, _, base = reference.explain_rows(bare_parts, N_OUTPUTS, codes, x)
-    np.testing.assert_allclose(explainer_of(bare).expected_values(OUTPUTS), base, atol=1e-13)
-    assert_close(contributions(explainer_of(bare), codes), values, parts)
+    np.testing.assert_allclose(make_explainer(bare).expected_values(OUTPUTS), base, atol=1e-13)
+    assert_close(contributions(make_explainer(bare), codes), values, parts)
     assert (
-        contributions(explainer_of(forest), codes) != contributions(explainer_of(bare), codes)
+        contributions(make_explainer(forest), codes) != contributions(make_explainer(bare), codes)
     ).any()
 
 
 def test_a_split_of_rows_in_layers_shares_what_its_children_count():
-    """A node may count rows of another sample than its children do; `problem` counts at random anyway."""
+    """A node may count rows of another sample than its children do."""
     _, parts, _, _ = problem(3)
     tree = max((tree for tree, _, _ in parts), key=lambda tree: tree.n_nodes)
     inner = np.flatnonzero(tree.left >= 0)
@@ -164,7 +164,7 @@ def test_a_split_of_rows_in_layers_shares_what_its_children_count():
     assert (both != tree.count[inner]).all()
 
 
-# --- properties -------------------------------------------------------------------------------------
+# --- properties ---
 
 
 @settings(max_examples=40, deadline=None)
@@ -179,7 +179,7 @@ def test_contributions_add_up(seed, kinds, sizes, n_rows, n_background):
     if "linear" in kinds and n_background is not None:
         n_rows, sizes = min(n_rows, 5), [min(size, 9) for size in sizes]
     forest, parts, (codes, x), background = problem(seed, kinds, sizes, n_rows, n_background)
-    explainer = explainer_of(forest, background)
+    explainer = make_explainer(forest, background)
     raw = forest.scores(codes, np.zeros(N_OUTPUTS), features=x)
     values = contributions(explainer, codes, features=x).astype(np.float64)
     expected = explainer.expected_values(OUTPUTS)
@@ -201,11 +201,11 @@ def test_a_constant_in_all_leaves_costs_no_digits():
     plain.append(tree, leaves.astype(np.float32))
     shifted = (leaves + np.float32(2.0**20)).astype(np.float32)
     moved.append(tree, shifted)
-    wanted = _core.Forest(1)
-    wanted.append(tree, (shifted - np.float32(2.0**20)).astype(np.float32))
+    expected = _core.Forest(1)
+    expected.append(tree, (shifted - np.float32(2.0**20)).astype(np.float32))
     a, b = (
-        contributions(explainer_of(moved), codes, [0]),
-        contributions(explainer_of(wanted), codes, [0]),
+        contributions(make_explainer(moved), codes, [0]),
+        contributions(make_explainer(expected), codes, [0]),
     )
     np.testing.assert_allclose(a, b, atol=1e-6)
     assert np.abs(a).max() > 0.1
@@ -214,15 +214,15 @@ def test_a_constant_in_all_leaves_costs_no_digits():
 def test_features_that_no_tree_reads_get_nothing():
     forest, _, (codes, x), _ = problem(7, ("dense", "linear"))
     wide = np.vstack([codes, codes[:2]]), np.vstack([x, x[:2]])
-    explainer = explainer_of(forest)
+    explainer = make_explainer(forest)
     found = contributions(explainer, wide[0], features=wide[1])
     assert (found[:, N_FEATURES:] == 0).all()
     assert (found[:, :N_FEATURES] == contributions(explainer, codes, features=x)).all()
     background = random_codes(np.random.default_rng(0), N_FEATURES, 4)
     forest, _, (codes, _), _ = problem(8)
     same = np.repeat(codes[:, :1], 4, axis=1)
-    assert (contributions(explainer_of(forest, (same, None)), codes[:, :1]) == 0).all()
-    assert (contributions(explainer_of(forest, (background, None)), codes[:, :1]) != 0).any()
+    assert (contributions(make_explainer(forest, (same, None)), codes[:, :1]) == 0).all()
+    assert (contributions(make_explainer(forest, (background, None)), codes[:, :1]) != 0).any()
 
 
 def test_features_that_do_the_same_get_the_same():
@@ -239,22 +239,22 @@ def test_features_that_do_the_same_get_the_same():
     codes = np.repeat(random_codes(rng, 1, 20), 2, axis=0)
     for background in (None, np.repeat(random_codes(rng, 1, 6), 2, axis=0)):
         found = contributions(
-            explainer_of(forest, None if background is None else (background, None)), codes
+            make_explainer(forest, None if background is None else (background, None)), codes
         )
         np.testing.assert_allclose(found[:, 0], found[:, 1], atol=4 * CLOSE)
 
 
 def test_two_forests_add_up():
     forest, parts, (codes, x), _ = problem(10, ("dense", "linear"))
-    whole = contributions(explainer_of(forest), codes, features=x)
+    whole = contributions(make_explainer(forest), codes, features=x)
     parts_of = [
-        contributions(explainer_of(forest, first=first, last=last), codes, features=x)
+        contributions(make_explainer(forest, first=first, last=last), codes, features=x)
         for first, last in ((0, 2), (2, 5))
     ]
     assert_close(parts_of[0] + parts_of[1], whole, parts)
 
 
-# --- bits -------------------------------------------------------------------------------------------
+# --- bits ---
 
 
 @pytest.mark.parametrize("n_background", [None, 9])
@@ -263,7 +263,7 @@ def test_a_row_has_its_bits_whatever_is_explained_with_it(interactions, n_backgr
     forest, _, (codes, _), background = problem(
         11, ("dense", "sparse"), (9, 40, 130), n_rows=12, n_background=n_background
     )
-    explainer = explainer_of(forest, background)
+    explainer = make_explainer(forest, background)
     few = contributions(explainer, codes, interactions=interactions)
     repeated = np.ascontiguousarray(np.repeat(codes, 150, axis=1))
     for n_threads in (1, 2, 8):
@@ -275,12 +275,12 @@ def test_a_row_has_its_bits_whatever_is_explained_with_it(interactions, n_backgr
 
 def test_linear_leaves_have_the_same_bits_for_few_rows_and_many():
     forest, _, (codes, x), _ = problem(12, ("linear",), (9, 30))
-    few = contributions(explainer_of(forest), codes, features=x)
+    few = contributions(make_explainer(forest), codes, features=x)
     tables = (
         np.ascontiguousarray(np.repeat(codes, 100, axis=1)),
         np.ascontiguousarray(np.repeat(x, 100, axis=1)),
     )
-    many = contributions(explainer_of(forest), tables[0], features=tables[1], n_threads=3)
+    many = contributions(make_explainer(forest), tables[0], features=tables[1], n_threads=3)
     assert (many.reshape(8, 100, *few.shape[1:]) == few[:, None]).all()
 
 
@@ -288,7 +288,7 @@ def test_many_outputs_are_each_for_themselves():
     rng = np.random.default_rng(13)
     forest, _ = random_forest(rng, 4, 700, (20, 30), kinds=("dense", "sparse"), scalar=0.3)
     codes = random_codes(rng, 4, 70)
-    explainer = explainer_of(forest)
+    explainer = make_explainer(forest)
     whole = contributions(explainer, codes, np.arange(700))
     for chosen in (np.arange(0, 700, 9), [699], np.arange(500, 520)):
         assert (contributions(explainer, codes, chosen) == whole[..., chosen]).all()
@@ -325,11 +325,11 @@ def test_every_instruction_set_and_any_threads_have_the_same_bits():
     assert len(set(printed[0])) == 4  # threads make no difference, the rest does
 
 
-# --- linear leaves ----------------------------------------------------------------------------------
+# --- linear leaves ---
 
 
 def linear_stump(weights, lower, upper, n_regressors=2):
-    """Two linear leaves, split on feature 0 at code 100, both with the same function of all features."""
+    """Make two linear leaves, split on feature 0 at code 100, with one function of all features."""
     arrays = tree_arrays(np.random.default_rng(0), 1, 1, 2)
     arrays["threshold"][0] = 100
     arrays["count"][1:] = 50
@@ -352,7 +352,7 @@ def test_lines_owe_each_regressor_its_slope():
     forest, _ = linear_stump([2.0, -3.0], -np.inf, np.inf)
     x = np.array([[1.0, np.nan, 4.0], [5.0, 1.0, 0.0]], np.float32)
     codes = np.array([[0, 200, 255], [0, 0, 0]], np.uint8)
-    found = contributions(explainer_of(forest), codes, [0], features=x)[..., 0]
+    found = contributions(make_explainer(forest), codes, [0], features=x)[..., 0]
     # Both leaves are the same: the split does nothing, and what is missing is the centre.
     np.testing.assert_allclose(found, [[2.0, -15.0], [0.0, -3.0], [8.0, 0.0]], atol=1e-6)
 
@@ -363,7 +363,7 @@ def test_what_bounds_take_off_is_taken_from_those_who_push():
         [[10.0, 1.0, 1e30, 3.4e38], [1.0, 1.0, 0.0, 3.4e38], [0.0, 9.0, 0.0, 3.4e38]], np.float32
     )
     codes = np.zeros((3, 4), np.uint8)
-    found = contributions(explainer_of(forest), codes, [0], features=x)
+    found = contributions(make_explainer(forest), codes, [0], features=x)
     values, _, base = reference.explain_rows(parts, 1, codes, x)
     np.testing.assert_allclose(found, values, atol=1e-6)
     raw = forest.scores(codes, np.zeros(1), features=x)
@@ -381,19 +381,19 @@ def test_too_many_clipped_regressors_are_refused():
     forest, _ = linear_stump(np.ones(n), -1.0, 1.0, n)
     codes, x = np.zeros((n, 1), np.uint8), np.ones((n, 1), np.float32)
     with pytest.raises(ValueError, match="18 regressors and bounds that a payload meets"):
-        contributions(explainer_of(forest), codes, [0], features=x)
+        contributions(make_explainer(forest), codes, [0], features=x)
     with pytest.raises(ValueError, match="18 regressors that differ"):
-        contributions(explainer_of(forest, (codes, 2 * x)), codes, [0], features=x)
+        contributions(make_explainer(forest, (codes, 2 * x)), codes, [0], features=x)
     free, _ = linear_stump(np.ones(n), -np.inf, np.inf, n)
-    assert (contributions(explainer_of(free), codes, [0], features=x) == 1).all()
+    assert (contributions(make_explainer(free), codes, [0], features=x) == 1).all()
 
 
-# --- what is refused --------------------------------------------------------------------------------
+# --- bad input ---
 
 
 def test_bad_arguments_are_refused():
     forest, _, (codes, x), _ = problem(15, ("dense", "linear"))
-    explainer = explainer_of(forest)
+    explainer = make_explainer(forest)
     with pytest.raises(ValueError, match="no output 3 among the 3"):
         explainer.expected_values(np.array([3], np.int32))
     with pytest.raises(ValueError, match="Output 1 is asked for twice"):
@@ -408,12 +408,12 @@ def test_bad_arguments_are_refused():
     with pytest.raises(ValueError, match="but the trees read 5"):
         explainer.explain(codes[:2], out[:, :2].copy(), OUTPUTS, features=x)
     with pytest.raises(ValueError, match="background has no rows"):
-        explainer_of(forest, (codes[:, :0].copy(), x[:, :0].copy()))
+        make_explainer(forest, (codes[:, :0].copy(), x[:, :0].copy()))
     with pytest.raises(ValueError, match="Trees 0 to 9"):
-        explainer_of(forest, last=9)
+        make_explainer(forest, last=9)
     forest, _, rng = long_forest(0, 70)
     with pytest.raises(ValueError, match="splits on 70 features"):
-        explainer_of(forest, (random_codes(rng, 70, 3), None))
+        make_explainer(forest, (random_codes(rng, 70, 3), None))
     assert (out == 0).all()
 
 
@@ -422,7 +422,7 @@ def test_no_trees_and_no_rows():
     assert (contributions(empty, np.zeros((4, 3), np.uint8)) == 0).all()
     assert (empty.expected_values(OUTPUTS) == 0).all()
     forest, _, (codes, _), _ = problem(16)
-    assert contributions(explainer_of(forest), codes[:, :0].copy()).shape == (
+    assert contributions(make_explainer(forest), codes[:, :0].copy()).shape == (
         0,
         N_FEATURES,
         N_OUTPUTS,
@@ -431,7 +431,7 @@ def test_no_trees_and_no_rows():
 
 def test_an_explainer_outlives_its_forest():
     forest, _, (codes, _), _ = problem(17)
-    explainer = explainer_of(forest)
+    explainer = make_explainer(forest)
     before = contributions(explainer, codes)
     forest.truncate(0)
     del forest
@@ -440,7 +440,7 @@ def test_an_explainer_outlives_its_forest():
 
 def test_scale_multiplies():
     forest, _, (codes, x), _ = problem(18, ("dense", "sparse", "linear"))
-    explainer = explainer_of(forest)
+    explainer = make_explainer(forest)
     plain = contributions(explainer, codes, features=x)
     scaled = contributions(explainer, codes, features=x, scale=np.array([2.0, -0.5, 1.0]))
     np.testing.assert_allclose(scaled, plain * [2.0, -0.5, 1.0], atol=1e-6)

@@ -1,4 +1,4 @@
-"""A forest made at once from arrays is the one made tree by tree, and refuses what that would refuse."""
+"""A forest made from arrays equals one made tree by tree, and rejects the same bad input."""
 
 import numpy as np
 import pytest

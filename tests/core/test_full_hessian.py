@@ -1,7 +1,7 @@
-"""Full and block curvature (TFBT, section III-A and IV): what it must equal, on core, reference implementation and estimators.
+"""Full and block Hessians (TFBT, sections III-A and IV) in core, reference and estimators.
 
-A full system is solved by elimination, a diagonal one by division: where both mean the same, the numbers
-agree to the rounding of float32 (gains) and of float64 (leaves), and structure is the same.
+A full system is solved by elimination, a diagonal one by division. Where both mean the same, trees
+are the same, and gains and leaves differ by the rounding of float32 and float64.
 """
 
 from dataclasses import replace
@@ -40,34 +40,34 @@ def library(request):
     return request.param
 
 
-def without_pairs(p):
-    """A problem of diagonal curvature as one of full curvature: zeros off the diagonal."""
+def fill_zero_pairs(p):
+    """Turn a diagonal Hessian into a full one with zeros off the diagonal."""
     n_outputs = p.g.shape[1]
     h = np.zeros((len(p.g), n_outputs * (n_outputs + 1) // 2), np.float32)
     h[:, reference.packed_diagonal(n_outputs)] = p.h
     return replace(p, h=h, kind="full")
 
 
-# -------------------------------------------------------------------------------------------- full = diagonal
+# --- full = diagonal ---
 
 
 @pytest.mark.parametrize("n_outputs", [1, 2, 3, 17])
 @pytest.mark.parametrize(
     "options", [{}, {"reg_lambda": 0.0}, {"min_child_weight": 4.0}, {"post_prune": True}]
 )
-def test_without_pairs_full_curvature_is_diagonal(library, n_outputs, options):
+def test_full_hessian_without_pairs_is_diagonal(library, n_outputs, options):
     n = 300 if n_outputs < 16 else 80  # the reference implementation is slow
     p = make_problem(
         1, n=n, n_bins=(9, 14, 5), categorical=[2], n_outputs=n_outputs, kind="diagonal"
     )
     p = p.replace_config(min_child_samples=5, max_leaves=12, **options)
-    (diagonal, rows), (full, full_rows) = library.grow(p), library.grow(without_pairs(p))
+    (diagonal, rows), (full, full_rows) = library.grow(p), library.grow(fill_zero_pairs(p))
     assert diagonal.n_leaves > 5
     assert_same_structure(diagonal, full)
     np.testing.assert_allclose(diagonal.output_gain, full.output_gain, rtol=1e-3, atol=1e-4)
     np.testing.assert_allclose(diagonal.cover, full.cover, rtol=1e-6)
     np.testing.assert_array_equal(rows, full_rows)
-    values = [library.leaves(q, rows, diagonal.n_leaves) for q in (p, without_pairs(p))]
+    values = [library.leaves(q, rows, diagonal.n_leaves) for q in (p, fill_zero_pairs(p))]
     np.testing.assert_allclose(*values, rtol=3e-7)
 
 
@@ -101,7 +101,7 @@ def test_one_output_has_no_pairs(make, y, hessian):
     assert bits(make(hessian=hessian).fit(X, y)) == bits(make(hessian="diagonal").fit(X, y))
 
 
-# ----------------------------------------------------------------------------------------------- full = block
+# --- full = block ---
 
 
 @pytest.mark.parametrize("n_outputs", [1, 3, 17])
@@ -142,8 +142,8 @@ def test_leaves_of_a_block_move_no_other_output(size):
         np.testing.assert_allclose(values[j, moved], -np.linalg.solve(H, G[moved]), rtol=1e-4)
 
 
-def test_structure_and_leaves_may_differ_in_curvature():
-    """Leaves alone: the trees of the diagonal's first round, with the leaves of the full Hessian."""
+def test_structure_and_leaves_may_differ_in_hessian():
+    """leaf_hessian="full" keeps the diagonal's first tree and takes leaves of the full Hessian."""
     parameters = {"n_estimators": 1, "softmax_hessian": "diagonal", "learning_rate": 1.0}
     diagonal = classifier(**parameters, hessian="diagonal").fit(X, CLASSES)
     mixed = classifier(**parameters, hessian="diagonal", leaf_hessian="full").fit(X, CLASSES)
@@ -157,7 +157,7 @@ def test_structure_and_leaves_may_differ_in_curvature():
     assert PolyleafClassifier(**sketched).fit(X, CLASSES).score(X, CLASSES) > 0.5
 
 
-# ---------------------------------------------------------------------------------------------- Newton's step
+# --- Newton's step ---
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
@@ -168,7 +168,7 @@ def test_structure_and_leaves_may_differ_in_curvature():
     seed=st.integers(0, 10**6),
 )
 def test_leaves_solve_their_equations(n_outputs, rank, reg_lambda, seed):
-    """(H + lambda I) w = -G with NumPy's own solver (TFBT, eq. 6), and w'G is what eq. 7 promises."""
+    """(H + lambda I) w = -G by NumPy's solver (TFBT, eq. 6), and w'G is the gain of eq. 7."""
     rng = np.random.default_rng(seed)
     n = 40
     p = make_problem(seed, n=n, n_outputs=n_outputs, kind="full", reg_lambda=reg_lambda)
@@ -207,7 +207,7 @@ def quadratic(y, scores):
 
 @pytest.mark.parametrize("boosting_step", ["round", "layer"])
 def test_one_step_reaches_the_minimum_of_a_coupled_quadratic(boosting_step):
-    """Rate 1, no penalty: in every leaf the gradients that are left sum to zero, for all outputs at once."""
+    """With rate 1 and no penalty the gradients after the step sum to zero in every leaf."""
     parameters = {
         **LAYERS,
         "boosting_step": boosting_step,
@@ -280,13 +280,13 @@ def test_the_loop_is_the_reference_values(boosting_step, block_size):
         raw = raw + values[leaves]
 
 
-# ---------------------------------------------------------------------------------------- softmax is singular
+# --- softmax is singular ---
 
 
 @pytest.mark.parametrize("reg_lambda", [0.0, 1e-6, 1.0])
 @pytest.mark.parametrize("hessian", ["full", "block"])
 def test_softmax_without_ridge(reg_lambda, hessian):
-    """All scores raised alike change nothing: no curvature that way, and no step is taken."""
+    """Equal changes of all scores change nothing: zero Hessian, and no step."""
     parameters = {
         "hessian": hessian,
         "block_size": 3,
@@ -302,7 +302,7 @@ def test_softmax_without_ridge(reg_lambda, hessian):
 
 @pytest.mark.parametrize("reg_lambda", [0.0, 1.0])
 def test_order_of_classes_changes_no_probability(reg_lambda):
-    """Which pivot vanishes depends on the order; the step differs then by the same number for all classes."""
+    """The order decides which pivot vanishes; steps differ by one number for all classes."""
     parameters = {
         "hessian": "full",
         "reg_lambda": reg_lambda,
@@ -341,7 +341,7 @@ def test_number_of_threads_changes_nothing(hessian, n_jobs):
 
 
 def test_full_curvature_sees_what_the_diagonal_does_not():
-    """Two outputs that hinder each other: the diagonal's step is too long, the full one's is right."""
+    """For two coupled outputs the diagonal step is too long and the full one is right."""
 
     def opposed(y, scores):
         H = np.array([[1.0, 0.9], [0.9, 1.0]])

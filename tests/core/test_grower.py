@@ -1,4 +1,4 @@
-"""The C++ grower equals the NumPy reference implementation exactly: channels, every array of the tree, every leaf value.
+"""The C++ grower equals the NumPy reference exactly: channels, tree arrays and leaf values.
 
 A missing or incomplete core is a failure here, not a skip. All comparisons are `==`.
 """
@@ -31,7 +31,7 @@ OUTPUTS = [1, 2, 3, 5, 16, 17, 33, 70]
 
 
 def assert_core_equals_reference(p, n_threads=1):
-    """Channels, tree, leaf of every row and leaf values of the core are the reference implementation's; returns the tree."""
+    """Compare channels, tree, leaf IDs and leaf values with the reference; return the tree."""
     for core, expected in zip(Core.channels(p, n_threads), Reference.channels(p), strict=True):
         np.testing.assert_array_equal(core, expected)
     core, core_leaves = Core.grow(p, n_threads)
@@ -49,7 +49,7 @@ def assert_core_equals_reference(p, n_threads=1):
     return expected
 
 
-# --------------------------------------------------------------------------------------------------- channels
+# --- channels ---
 
 
 @pytest.mark.parametrize("n_outputs", OUTPUTS)
@@ -82,7 +82,7 @@ def test_rows_outside_the_sample_may_hold_anything(kind, n_outputs):
 @pytest.mark.parametrize("n_outputs", [1, 3])
 @pytest.mark.parametrize("n_rows", [65_530, 70_000, 150_000])
 def test_channels_are_scaled_down_when_sums_could_overflow(n_rows, n_outputs):
-    """Rows of equal size push sum |q| past int32: the reference implementation shifts by 0, 1 and 2 bits here."""
+    """Equal rows push sum |q| past int32: the reference shifts by 0, 1 and 2 bits."""
     signs = np.where(np.arange(n_rows) % 3 == 0, -1, 1).astype(np.float32)
     g = np.ascontiguousarray(signs[:, None] * np.linspace(0.3, 1, n_outputs, dtype=np.float32))
     g[::7, -1] *= np.float32(0.77)
@@ -93,14 +93,14 @@ def test_channels_are_scaled_down_when_sums_could_overflow(n_rows, n_outputs):
     assert_same_tree(Core.grow(p, n_threads=2)[0], Reference.grow(p)[0])
 
 
-def test_channels_of_nothing_and_of_extremes():
+def test_quantisation_of_zeros_and_extremes():
     p = make_problem(2, n=50, n_outputs=4, kind="diagonal")
     g = p.g * np.array([0, 1e-36, 1e30, 1], np.float32)
     g[3, 2] = np.float32(3e38)
     assert_core_equals_reference(replace(p, g=g, h=p.h * np.array([1, 0, 1e-32, 1e30], np.float32)))
 
 
-# ------------------------------------------------------------------------------------------------------ trees
+# --- trees ---
 
 
 @pytest.mark.parametrize("n_outputs", OUTPUTS)
@@ -116,7 +116,7 @@ def test_trees_at_every_number_of_outputs(kind, n_outputs):
 
 @pytest.mark.parametrize("n_outputs", [1, 2, 3, 5, 16, 17])
 @pytest.mark.parametrize("block_size", [0, 1, 2, 3])
-def test_trees_of_full_curvature(n_outputs, block_size):
+def test_trees_with_full_hessian(n_outputs, block_size):
     p = make_problem(
         3,
         n=300,
@@ -136,7 +136,7 @@ def test_trees_of_full_curvature(n_outputs, block_size):
 @pytest.mark.parametrize("kind", [*KINDS, "full"])
 @pytest.mark.parametrize("level_wise", [False, True])
 @pytest.mark.parametrize("min_split_gain", [0.0, 0.3])
-def test_trees_that_are_cut_back(kind, level_wise, min_split_gain):
+def test_pruned_trees(kind, level_wise, min_split_gain):
     p = make_problem(
         12,
         n=300,
@@ -170,7 +170,7 @@ def test_trees_that_are_cut_back(kind, level_wise, min_split_gain):
 @pytest.mark.parametrize(
     "options", [{}, {"colsample_bynode": 0.5}, {"max_leaves": 9}, {"post_prune": True}]
 )
-def test_layers_of_renewed_derivatives(kind, n_outputs, options):
+def test_layers_with_new_gradients(kind, n_outputs, options):
     """Every layer by derivatives of its own, unrelated to those before."""
     layers = [
         make_problem(
@@ -201,7 +201,7 @@ def test_layers_of_renewed_derivatives(kind, n_outputs, options):
             np.testing.assert_array_equal(core_leaves, reference_leaves)
 
 
-def test_layers_of_different_rows():
+def test_layers_with_different_rows():
     """A layer on other rows than those above: rows are grouped by the nodes they reach."""
     p = make_problem(
         20, n=500, n_bins=(9, 30, 5, 7), categorical=[2], n_outputs=3, max_depth=4, level_wise=True
@@ -230,8 +230,8 @@ def test_layers_of_different_rows():
 @pytest.mark.parametrize(
     "n_outputs, kind", [(16, "unit"), (8, "diagonal"), (64, "unit"), (70, "unit")]
 )
-def test_trees_whose_bins_hold_more_rows_than_are_counted_at_once(n_outputs, kind):
-    """No lane is free for counts, and codes have hundreds of rows (search/packed_count.h)."""
+def test_bins_larger_than_a_packed_count(n_outputs, kind):
+    """No lane is free for counts, and codes have hundreds of rows (packed_histogram.h)."""
     p = make_problem(27, n=3000, n_bins=(9, 3, 30, 2), n_outputs=n_outputs, kind=kind, max_leaves=8)
     assert max(np.bincount(codes).max() for codes in p.codes) > 4 * 255
     for problem in (p, sampled(p)):
@@ -239,7 +239,7 @@ def test_trees_whose_bins_hold_more_rows_than_are_counted_at_once(n_outputs, kin
             assert_core_equals_reference(problem, n_threads)
 
 
-def test_counts_do_not_ride_on_too_many_lanes():
+def test_counts_are_not_packed_with_many_lanes():
     """Not even where the tree before had few."""
     few = make_problem(28, n=600, n_bins=(9, 3, 30, 2), n_outputs=16, max_leaves=8)
     many = replace(few, g=make_problem(28, n=600, n_outputs=80).g)
@@ -248,7 +248,7 @@ def test_counts_do_not_ride_on_too_many_lanes():
         assert_same_tree(Core.grow(p, grower=grower)[0], Reference.grow(p)[0])
 
 
-def test_layers_whose_channels_grow():
+def test_layers_with_growing_gradients():
     """Sums share the bits that a layer's channels need: those of the first one are halved."""
     n = 3 * 32760
     codes = np.repeat(np.arange(3, dtype=np.uint8), n // 3)
@@ -337,7 +337,7 @@ def test_categories(kind, n_outputs, options):
 @pytest.mark.parametrize(
     "options", [{}, {"max_cat_to_onehot": 30}, {"reg_alpha": 0.5}, {"post_prune": True}]
 )
-def test_categories_beside_numbers(kind, n_outputs, options):
+def test_categorical_and_numeric_features(kind, n_outputs, options):
     """What chance gives is taken off before they compete, and given back to what wins."""
     p = make_problem(
         17,
@@ -354,7 +354,7 @@ def test_categories_beside_numbers(kind, n_outputs, options):
     assert_core_equals_reference(sampled(p))
 
 
-def test_categories_of_noise_lose_to_a_number_that_says_something():
+def test_informative_number_beats_noise_categories():
     """By its sum alone the feature of 100 categories, drawn by chance, would be split on first."""
     rng = np.random.default_rng(0)
     n = 1000
@@ -371,7 +371,7 @@ def test_categories_of_noise_lose_to_a_number_that_says_something():
     assert reference.best_candidate(*data, [0, 1], chance).feature == 1
 
 
-def factors_of(p, draw=0):
+def draw_factors(p, draw=0):
     """Some features count whole, some half, one next to nothing."""
     return np.random.default_rng(draw).choice([1.0, 0.5, 0.01], len(p.n_bins)).astype(np.float32)
 
@@ -381,7 +381,7 @@ def factors_of(p, draw=0):
 )
 @pytest.mark.parametrize("n_outputs", [1, 3, 17])
 @pytest.mark.parametrize("kind", [*KINDS, "full"])
-def test_features_that_compete_by_a_share_of_their_gain(kind, n_outputs, options):
+def test_gain_factors(kind, n_outputs, options):
     if kind == "full" and (n_outputs == 17 or not options.keys() <= {"post_prune"}):
         options = {}
     n_outputs = min(n_outputs, 5) if kind == "full" else n_outputs
@@ -394,13 +394,13 @@ def test_features_that_compete_by_a_share_of_their_gain(kind, n_outputs, options
         kind=kind,
         **options,
     )
-    tree = assert_core_equals_reference(p.replace_config(factors=factors_of(p)))
+    tree = assert_core_equals_reference(p.replace_config(factors=draw_factors(p)))
     assert tree.n_leaves > 5
     assert not np.array_equal(tree.feature, Reference.grow(p)[0].feature)
-    assert_core_equals_reference(sampled(p.replace_config(factors=factors_of(p, 1))), n_threads=2)
+    assert_core_equals_reference(sampled(p.replace_config(factors=draw_factors(p, 1))), n_threads=2)
 
 
-def test_factors_of_one_change_nothing_and_those_that_do_not_fit_are_refused():
+def test_unit_factors_and_invalid_factors():
     p = make_problem(19, n=500, n_bins=(25, 30, 90, 6), categorical=[0], n_outputs=3, kind="unit")
     tree = assert_core_equals_reference(p.replace_config(factors=np.ones(4, np.float32)))
     np.testing.assert_array_equal(tree.feature, Reference.grow(p)[0].feature)
@@ -413,8 +413,8 @@ def test_factors_of_one_change_nothing_and_those_that_do_not_fit_are_refused():
 
 @pytest.mark.parametrize("n_outputs", [1, 6])
 @pytest.mark.parametrize("n_categories", [10, 80])
-def test_chance_is_what_noise_gains(n_outputs, n_categories):
-    """On average, above what a cut without a choice does: that of an eighth of it is the formula's own."""
+def test_categorical_gain_correction_equals_gain_of_noise(n_outputs, n_categories):
+    """The mean exceeds that of a cut without a choice; the formula is right for an eighth of it."""
     rng = np.random.default_rng(1)
     config, n, found = reference.GrowConfig(reg_lambda=0.0, min_child_samples=1), 4000, []
     for _ in range(60):
@@ -448,12 +448,12 @@ REGULARISERS = [
 @pytest.mark.parametrize("config", REGULARISERS, ids=str)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("n_outputs", [1, 5])
-def test_regularisers(kind, n_outputs, config):
+def test_regularisation(kind, n_outputs, config):
     p = make_problem(8, n=300, categorical=[3], n_outputs=n_outputs, kind=kind, **config)
     assert assert_core_equals_reference(p).n_leaves > 1
 
 
-def test_no_curvature_at_all():
+def test_zero_hessian():
     p = make_problem(8, n=100, n_outputs=3, kind="diagonal", reg_lambda=0.0)
     h = p.h.copy()
     h[p.codes[0] < 2] = 0
@@ -477,7 +477,7 @@ SCHEDULES = [
 
 @pytest.mark.parametrize("level_wise", [False, True])
 @pytest.mark.parametrize("config", SCHEDULES, ids=str)
-def test_schedules_and_limits(config, level_wise):
+def test_growth_policies_and_limits(config, level_wise):
     p = make_problem(
         9, n=250, n_bins=(20, 30, 40), categorical=[2], n_outputs=2, level_wise=level_wise, **config
     )
@@ -488,7 +488,7 @@ def test_schedules_and_limits(config, level_wise):
 
 @pytest.mark.parametrize("fraction", [0.01, 0.3, 0.5, 0.999, 1.0])
 @pytest.mark.parametrize("seed", [0, 12345, 2**63 + 11])
-def test_features_of_a_node(fraction, seed):
+def test_column_sampling_per_node(fraction, seed):
     p = make_problem(10, n_bins=(8,) * 11, n_outputs=2, colsample_bynode=fraction, seed=seed)
     assert_core_equals_reference(p)
     assert_core_equals_reference(replace(p, features=np.arange(11) % 4 != 1))
@@ -501,7 +501,7 @@ GROUPS = np.array([[1, 1, 0, 0, 0], [0, 1, 1, 0, 0], [0, 0, 0, 1, 1]], bool)
 @pytest.mark.parametrize(
     "groups, at_most", [(GROUPS, 0), (GROUPS, 1), (None, 1), (None, 2), (GROUPS[:1], 0)]
 )
-def test_features_that_may_meet_on_a_path(groups, at_most, fraction):
+def test_interaction_constraints(groups, at_most, fraction):
     p = make_problem(
         21,
         n=500,
@@ -518,7 +518,7 @@ def test_features_that_may_meet_on_a_path(groups, at_most, fraction):
         assert groups is None or any(set(path) <= set(np.flatnonzero(group)) for group in groups)
 
 
-def test_features_that_may_not_meet_do_not_outlive_their_rule():
+def test_interaction_constraints_can_be_removed():
     p = make_problem(21, n=300, n_bins=(8,) * 5, max_leaves=10)
     grower = Core.grower(p)
     Core.grow(replace(p, at_most=1), grower=grower)
@@ -528,7 +528,7 @@ def test_features_that_may_not_meet_do_not_outlive_their_rule():
 @pytest.mark.parametrize("n_outputs", OUTPUTS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("penalties", [{}, {"reg_alpha": 0.4, "max_delta_step": 0.3}], ids=str)
-def test_splits_that_obey_directions(kind, n_outputs, penalties):
+def test_monotone_constraints(kind, n_outputs, penalties):
     """Of children that would disobey an output both have the value that is best for both."""
     p = make_problem(
         22,
@@ -548,7 +548,7 @@ def test_splits_that_obey_directions(kind, n_outputs, penalties):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("n_outputs", [2, 17])
-def test_below_a_split_that_pools_an_output_its_values_are_bounded(kind, n_outputs, monkeypatch):
+def test_values_below_a_tied_split_are_bounded(kind, n_outputs, monkeypatch):
     p = make_problem(27, n=500, n_bins=(9, 30, 5, 7), n_outputs=n_outputs, kind=kind)
     p = add_directions(p)
     tree = assert_core_equals_reference(p)
@@ -560,7 +560,7 @@ def test_below_a_split_that_pools_an_output_its_values_are_bounded(kind, n_outpu
     assert not np.array_equal(tree.gain, unbounded.gain)
 
 
-def test_an_output_alone_is_bounded_by_nothing(monkeypatch):
+def test_unconstrained_output_is_not_bounded(monkeypatch):
     """No split pays for which its only output would disobey."""
     p = add_directions(make_problem(28, n=500, n_bins=(9, 30, 5, 7)))
     tree = assert_core_equals_reference(p)
@@ -572,8 +572,8 @@ def test_an_output_alone_is_bounded_by_nothing(monkeypatch):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("n_outputs", [1, 3, 17])
-def test_directions_where_much_is_missing(kind, n_outputs):
-    """What parts all values from the missing ones obeys by itself, and leaves no value on the other side."""
+def test_monotone_constraints_with_missing_values(kind, n_outputs):
+    """A split of missing from present values is monotone: one side has no values."""
     p = make_problem(23, n=400, n_bins=(9, 30, 255), n_outputs=n_outputs, kind=kind, missing=0.5)
     g = p.g + np.where(p.codes[1] == reference.MISSING, -3, 0).astype(np.float32)[:, None]
     rising = np.ones((3, n_outputs), np.int8)
@@ -583,7 +583,7 @@ def test_directions_where_much_is_missing(kind, n_outputs):
 
 
 @pytest.mark.parametrize("n_outputs", [1, 3])
-def test_directions_of_layers(n_outputs):
+def test_monotone_constraints_of_layers(n_outputs):
     p = make_problem(
         24, n=500, n_bins=(9, 30, 5), n_outputs=n_outputs, max_depth=4, level_wise=True
     )
@@ -598,17 +598,17 @@ def test_directions_of_layers(n_outputs):
     np.testing.assert_array_equal(core_leaves, reference_leaves)
 
 
-def test_directions_do_not_outlive_their_rule():
+def test_monotone_constraints_can_be_removed():
     p = make_problem(26, n=300, n_bins=(8,) * 5, max_leaves=10)
     grower = Core.grower(p)
-    obeying = Core.grow(add_directions(p), grower=grower)[0]
+    constrained = Core.grow(add_directions(p), grower=grower)[0]
     free = Core.grow(p, grower=grower)[0]
     assert_same_tree(free, Reference.grow(p)[0])
-    assert not np.array_equal(obeying.gain, free.gain)
+    assert not np.array_equal(constrained.gain, free.gain)
 
 
 @pytest.mark.parametrize(("directions", "more", "sentence"), INVALID_DIRECTIONS)
-def test_directions_that_do_not_fit_are_refused(directions, more, sentence):
+def test_invalid_monotone_constraints(directions, more, sentence):
     p = make_problem(1, n=50, n_outputs=2, **more)
     with pytest.raises(ValueError, match=sentence):
         Core.grow(replace(p, directions=directions))
@@ -631,7 +631,7 @@ def test_no_feature_allowed():
 
 @pytest.mark.parametrize("n_threads", [1, 2, 3])
 @pytest.mark.parametrize("kind", KINDS)
-def test_threads_on_blocks_of_rows(kind, n_threads):
+def test_row_blocks_of_threads(kind, n_threads):
     """More rows than any block of work, so that threads share them."""
     p = make_problem(
         11, n=9000, n_bins=(200, 6, 30), categorical=[2], n_outputs=3, kind=kind, max_leaves=12
@@ -643,7 +643,7 @@ def test_threads_on_blocks_of_rows(kind, n_threads):
 @pytest.mark.parametrize("n_outputs", [1, 2, 3])
 @pytest.mark.parametrize("kind", KINDS)
 def test_many_rows_for_each_bin(kind, n_outputs):
-    """Where sums of few channels may share a number: all rows at once, and only so many at a time."""
+    """Sums of few channels share a number, over all rows or a limited number at a time."""
     p = make_problem(19, n=20_000, n_bins=(255, 4, 3), n_outputs=n_outputs, kind=kind, max_leaves=6)
     assert_core_equals_reference(p, n_threads=2)
 
@@ -659,7 +659,7 @@ def test_deep_trees(kind):
 
 @pytest.mark.parametrize("histogram_memory", [0, 100_000, 1_000_000])
 @pytest.mark.parametrize("level_wise", [False, True])
-def test_memory_for_histograms_changes_nothing(histogram_memory, level_wise):
+def test_histogram_memory_does_not_change_trees(histogram_memory, level_wise):
     """Kept and subtracted, or thrown away and built again: the sums are exact."""
     p = make_problem(
         18, n=2000, n_bins=(200, 6, 30) * 4, categorical=[2], n_outputs=3, max_leaves=60
@@ -673,7 +673,7 @@ def test_memory_for_histograms_changes_nothing(histogram_memory, level_wise):
 
 @pytest.mark.parametrize("n_threads", [1, 2, 3])
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_a_derivative_that_is_not_finite_is_an_error(bad, n_threads):
+def test_non_finite_gradient_raises(bad, n_threads):
     for n_outputs, row in product((1, 3), (0, 30_000, 59_999)):
         g = np.ones((60_000, n_outputs), np.float32)
         h = g.copy()
@@ -698,14 +698,14 @@ def test_a_grower_can_be_used_again():
         np.testing.assert_array_equal(grower.leaf_of_row, leaves)
 
 
-# ------------------------------------------------------------------------------------------------ leaf values
+# --- leaf values ---
 
 
 @pytest.mark.parametrize("n_threads", [1, 3])
 @pytest.mark.parametrize("n_outputs", [1, 3, 17])
 @pytest.mark.parametrize("kind", KINDS)
 def test_leaf_values(kind, n_outputs, n_threads):
-    """Structure and leaves may come from different derivatives: any rows, any leaves, some of them empty."""
+    """Leaves may be fitted to other derivatives than the tree; some leaves are empty."""
     for config in ({}, {"reg_lambda": 0.0}, {"reg_alpha": 2.0, "max_delta_step": 0.05}):
         p = make_problem(13, n=5000, n_outputs=n_outputs, kind=kind, **config)
         leaf_of_row = np.random.default_rng(0).integers(0, 9, 5000).astype(np.int32)
@@ -725,7 +725,7 @@ def test_leaf_values_at_every_scale(scale):
     np.testing.assert_array_equal(core, Reference.leaves(p, leaf_of_row, 4))
 
 
-# -------------------------------------------------------------------------------------------------- at random
+# --- at random ---
 
 
 @st.composite
@@ -769,18 +769,18 @@ def problems(draw):
 
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(problems(), st.sampled_from([1, 2, 3]))
-def test_trees_at_random(p, n_threads):
+def test_random_problems(p, n_threads):
     assert_core_equals_reference(p, n_threads)
 
 
 @pytest.mark.slow
 @settings(max_examples=1500, deadline=None, derandomize=True)
 @given(problems(), st.sampled_from([1, 2, 3]))
-def test_trees_at_random_for_long(p, n_threads):
+def test_many_random_problems(p, n_threads):
     assert_core_equals_reference(p, n_threads)
 
 
-def test_one_grower_serves_channels_of_every_kind():
+def test_one_grower_with_every_hessian_kind():
     """Memory is laid out again where the channels change, even between layouts of as many lanes."""
     problems = [
         make_problem(31, n=300, n_bins=(200, 9), n_outputs=k, kind=kind)

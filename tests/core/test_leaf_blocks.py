@@ -1,4 +1,4 @@
-"""Leaves that are sparse or linear: prediction and training add what tests/reference/ says, bit for bit."""
+"""Prediction and training add sparse and linear leaves as the reference does, bit for bit."""
 
 import numpy as np
 import pytest
@@ -43,8 +43,8 @@ def test_prediction_and_training_equal_the_reference(
     raw, trained = np.zeros((2, n_rows, n_outputs), np.float32)
     forest.predict(codes, raw, n_threads=n_threads, features=x)
     np.testing.assert_array_equal(raw, expected)
-    for t, (_, payloads, output) in enumerate(parts):
-        _core.add_leaf_values(trained, leaves[:, t].copy(), payloads, output, n_threads, x)
+    for t, (_, leaf_values, output) in enumerate(parts):
+        _core.add_leaf_values(trained, leaves[:, t].copy(), leaf_values, output, n_threads, x)
     np.testing.assert_array_equal(trained, expected)
     base = rng.normal(size=n_outputs)
     np.testing.assert_array_equal(forest.scores(codes, base, features=x), base + raw)
@@ -157,10 +157,7 @@ def test_wrong_calls_are_refused():
     for call, message in [
         (lambda: forest.append(tree, sparse(n_outputs=4)), "for 4 outputs where 3"),
         (lambda: forest.append(tree, sparse(), 0), "not for output 0"),
-        (
-            lambda: forest.append(tree, sparse(indptr=(0, 1, 2, 3))),
-            "2 leaves, but there are 3 payloads",
-        ),
+        (lambda: forest.append(tree, sparse(indptr=(0, 1, 2, 3))), "2 leaves, but there are 3"),
         (lambda: forest.append(tree, linear(), 1), "for 2 outputs where 1"),
         (lambda: with_linear.predict(codes, raw), "Linear leaves read the raw features"),
         (lambda: with_linear.scores(codes, np.zeros(3)), "Linear leaves read the raw features"),
@@ -238,7 +235,8 @@ from support.trees import random_forest, random_codes, random_features
 digest = hashlib.sha256()
 for n_outputs in (1, 3, 8, 16, 75):
     rng = np.random.default_rng(n_outputs)
-    forest, _ = random_forest(rng, 9, n_outputs, [64, 5, 300], scalar=0.2, kinds=("sparse", "linear"))
+    kinds = ("sparse", "linear")
+    forest, _ = random_forest(rng, 9, n_outputs, [64, 5, 300], scalar=0.2, kinds=kinds)
     codes, x = random_codes(rng, 9, 700), random_features(rng, 9, 700)
     raw = np.zeros((700, n_outputs), np.float32)
     forest.predict(codes, raw, features=x)

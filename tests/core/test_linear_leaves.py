@@ -1,4 +1,4 @@
-"""The linear leaf fitter and bin means equal their reference implementation bit for bit; edge cases of the leaf problem."""
+"""Linear leaf fitter and bin means equal the reference bit for bit; edge cases of leaves."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Splits that look ahead to linear leaves: the core's trees equal the reference implementation's, bit for bit."""
+"""Splits that anticipate linear leaves: the core's trees equal the reference's, bit for bit."""
 
 from dataclasses import replace
 
@@ -22,7 +22,7 @@ from support.problems import (
 from polyleaf import _core
 
 
-def by_core(p, features, linear, n_threads=1):
+def grow_in_core(p, features, linear, n_threads=1):
     bins = core_bins(p.codes, p.n_bins, p.is_categorical, n_threads=n_threads)
     channels = _core.LinearGradients(_core.LinearTable(bins, features, None, n_threads))
     channels.renew(p.g, p.h, p.kind, linear_config(linear), p.rows, p.multiplier, n_threads)
@@ -45,7 +45,7 @@ HALF_ADDITIVE = LinearConfig()
 def assert_same(p, linear=HALF_ADDITIVE, draw=0, n_threads=1):
     features = raw_features(p, draw)
     (ours, our_leaves), (theirs, their_leaves) = (
-        by_core(p, features, linear, n_threads),
+        grow_in_core(p, features, linear, n_threads),
         grow_reference(p, features, linear),
     )
     for name, value in vars(theirs).items():
@@ -57,8 +57,9 @@ def assert_same(p, linear=HALF_ADDITIVE, draw=0, n_threads=1):
 @pytest.mark.parametrize("n_outputs", [1, 2, 7, 8, 9, 16, 20])
 @pytest.mark.parametrize("kind", ["unit", "shared", "diagonal"])
 def test_half_additive_trees_equal_the_reference(kind, n_outputs):
+    kind = kind if n_outputs > 1 or kind == "unit" else "shared"
     p = make_problem(
-        n_outputs, n=600, n_outputs=n_outputs, kind=kind if n_outputs > 1 or kind == "unit" else "shared",
+        n_outputs, n=600, n_outputs=n_outputs, kind=kind,
         categorical=(3,), max_leaves=9, n_bins=(40, 8, 30, 6),
     )  # fmt: skip
     assert assert_same(p).n_leaves == 9
@@ -66,7 +67,7 @@ def test_half_additive_trees_equal_the_reference(kind, n_outputs):
 
 @pytest.mark.parametrize("n_outputs", [1, 9])
 @pytest.mark.parametrize("fit", ["half_additive", "full"])
-def test_features_that_compete_by_a_share_of_their_gain(fit, n_outputs):
+def test_gain_factors(fit, n_outputs):
     p = make_problem(
         6,
         n=600,
@@ -106,9 +107,9 @@ def test_small_nodes_samples_and_limits(n_outputs, kind):
 def test_same_bits_for_any_number_of_threads(n_outputs, kind):
     p = make_problem(8, n=30_000, n_outputs=n_outputs, kind=kind, max_leaves=20, n_bins=(250,) * 9)
     features = raw_features(p)
-    expected = by_core(p, features, LinearConfig())
+    expected = grow_in_core(p, features, LinearConfig())
     for n_threads in (2, 3):
-        found = by_core(p, features, LinearConfig(), n_threads)
+        found = grow_in_core(p, features, LinearConfig(), n_threads)
         for name, value in vars(expected[0]).items():
             np.testing.assert_array_equal(getattr(found[0], name), value, err_msg=name)
         np.testing.assert_array_equal(found[1], expected[1])

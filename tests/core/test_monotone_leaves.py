@@ -1,4 +1,4 @@
-"""Leaves that obey directions: the order of leaves and the nearest values, against their definitions."""
+"""Monotone leaves: the order of leaves and the nearest values equal their definitions."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from polyleaf import _core
 
 
 def problem(seed, n_leaves=6, n_outputs=2, categorical=0.3, n_features=3):
-    """A random tree, values and curvatures of its leaves, and directions of features."""
+    """A random tree, values and Hessians of its leaves, and directions of features."""
     rng = np.random.default_rng(seed)
     arrays = tree_arrays(rng, n_features, n_outputs, n_leaves, categorical=categorical)
     # Of one feature all splits are numeric, or none.
@@ -31,7 +31,7 @@ def problem(seed, n_leaves=6, n_outputs=2, categorical=0.3, n_features=3):
     return tree, np.full(n_features, 8, np.uint16), directions, values
 
 
-def obeying(
+def constrain(
     tree, n_bins, directions, values, h=None, leaf_of_row=None, reg_lambda=1.0, n_threads=1
 ):
     leaf_of_row = np.arange(tree.n_leaves, dtype=np.int32) if leaf_of_row is None else leaf_of_row
@@ -49,7 +49,7 @@ def test_values_are_the_nearest_that_obey(seed, n_leaves, columns):
     tree, n_bins, directions, values = problem(seed, n_leaves)
     rng = np.random.default_rng(seed)
     h = None if columns == 0 else rng.uniform(0.1, 3, (n_leaves, columns)).astype(np.float32)
-    found = obeying(tree, n_bins, directions, values, h, n_threads=2)
+    found = constrain(tree, n_bins, directions, values, h, n_threads=2)
     reference_tree = as_reference_tree(tree)
     ids = reference_tree.leaf[
         reference_tree.leaf >= 0
@@ -69,10 +69,10 @@ def test_values_are_the_nearest_that_obey(seed, n_leaves, columns):
 @given(seed=st.integers(0, 2**32 - 1))
 def test_values_that_obey_stay_as_they_are(seed):
     tree, n_bins, directions, values = problem(seed, n_leaves=40)
-    once = obeying(tree, n_bins, directions, values)
-    np.testing.assert_array_equal(obeying(tree, n_bins, directions, once), once)
+    once = constrain(tree, n_bins, directions, values)
+    np.testing.assert_array_equal(constrain(tree, n_bins, directions, once), once)
     free = np.zeros_like(directions)
-    np.testing.assert_array_equal(obeying(tree, n_bins, free, values), values)
+    np.testing.assert_array_equal(constrain(tree, n_bins, free, values), values)
 
 
 @pytest.mark.parametrize("n_leaves", [2, 31, 250])
@@ -89,7 +89,9 @@ def test_leaves_along_one_feature_are_scikit_learns_isotonic_regression(n_leaves
         np.float32
     )
     h = rng.uniform(0.1, 3, (n_leaves, 2)).astype(np.float32)
-    found = obeying(tree, np.array([n_leaves], np.uint16), np.array([[1, -1]], np.int8), values, h)
+    found = constrain(
+        tree, np.array([n_leaves], np.uint16), np.array([[1, -1]], np.int8), values, h
+    )
     for k, rises in enumerate((True, False)):
         y, weights = values[leaves, k].astype(np.float64), 1.0 + h[leaves, k].astype(np.float64)
         place = np.arange(n_leaves)
@@ -101,7 +103,7 @@ def test_leaves_along_one_feature_are_scikit_learns_isotonic_regression(n_leaves
 @given(seed=st.integers(0, 2**32 - 1))
 def test_rows_that_move_obey(seed):
     tree, n_bins, directions, values = problem(seed, n_leaves=60, n_features=4)
-    found, rng = obeying(tree, n_bins, directions, values), np.random.default_rng(seed)
+    found, rng = constrain(tree, n_bins, directions, values), np.random.default_rng(seed)
     codes = np.where(
         random_codes(rng, 4, 300) % 5 == 0, reference.MISSING, rng.integers(0, 8, (4, 300))
     )
@@ -118,9 +120,9 @@ def test_rows_that_move_obey(seed):
 def test_leaves_without_any_weight_count_alike():
     tree, n_bins, directions, values = problem(3, n_leaves=5, categorical=0.0)
     h = np.zeros((5, 1), np.float32)
-    ones = obeying(tree, n_bins, directions, values, None, reg_lambda=0.0)
+    ones = constrain(tree, n_bins, directions, values, None, reg_lambda=0.0)
     np.testing.assert_array_equal(
-        obeying(tree, n_bins, directions, values, h, reg_lambda=0.0), ones
+        constrain(tree, n_bins, directions, values, h, reg_lambda=0.0), ones
     )
 
 
@@ -131,4 +133,4 @@ def test_arrays_that_do_not_fit_are_refused(what, sentence):
     tree, n_bins, directions, values = problem(0)
     wrong = {"values": values, "directions": directions} | {what: np.zeros((9, 2), np.int8)}
     with pytest.raises(ValueError, match=sentence):
-        obeying(tree, n_bins, wrong["directions"], wrong["values"].astype(np.float32))
+        constrain(tree, n_bins, wrong["directions"], wrong["values"].astype(np.float32))

@@ -1,4 +1,4 @@
-"""The core's trees and forests: predictions equal the slow walk of tests/support/trees.py, bit for bit."""
+"""Predictions of trees and forests equal the slow walk of tests/support/trees.py, bit for bit."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from support.trees import leaves_at, random_codes, random_forest, raw_scores_at,
 
 from polyleaf import _core
 
-# Row counts around the sizes at which prediction changes its way: a few rows, slices of 64, blocks of 256.
+# Row counts around the sizes at which prediction changes its path: slices of 64, blocks of 256.
 ROW_COUNTS = [0, 1, 5, 12, 13, 63, 64, 65, 100, 256, 300, 577]
 
 
@@ -78,7 +78,7 @@ def scores_of_some(forest, codes, coded, n_threads=1, first=0, last=None):
 def test_codes_of_some_features(
     seed, n_features, n_outputs, sizes, n_rows, categorical, n_threads, data
 ):
-    """What trees split on is enough, whatever else there is codes of; also for some of the trees."""
+    """Codes of the features that trees split on are enough, also for some of the trees."""
     rng = np.random.default_rng(seed)
     forest, _ = random_forest(rng, n_features, n_outputs, sizes, categorical=categorical)
     first = data.draw(st.integers(0, len(forest)))
@@ -315,7 +315,7 @@ def test_wrong_calls_are_refused():
         (lambda: forest.append(tree, values, 3), "output 3 of a forest with 3"),
         (lambda: forest.append(tree, values, 0), "for 3 outputs where 1"),
         (lambda: forest.append(tree, values[:, :2].copy()), "for 2 outputs where 3"),
-        (lambda: forest.append(tree, values[:5]), "6 leaves, but there are 5 payloads"),
+        (lambda: forest.append(tree, values[:5]), "6 leaves, but there are 5"),
         (lambda: forest.predict(codes[: needed - 1], raw), f"the trees read {needed}"),
         (lambda: forest.predict(codes, raw[:4]), r"\(5, 3\), but has shape \(4, 3\)"),
         (lambda: forest.predict(codes, raw, first=0, last=2), "the forest has 1 trees"),

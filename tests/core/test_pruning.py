@@ -1,4 +1,4 @@
-"""Trees that are cut back (TFBT, section III): against pruning written by hand, and what it is good for."""
+"""Pruned trees (TFBT, section III) against pruning by hand, and their benefits."""
 
 from dataclasses import fields
 
@@ -16,7 +16,7 @@ NEVER_CUT = -1e30  # as min_split_gain: every subtree is worth its leaves
 
 
 def prune_by_hand(tree, penalty):
-    """The tree without the subtrees whose gains do not pay for their splits: recursive, from the root."""
+    """Return the tree without subtrees whose gains are too small: recursive, from the root."""
 
     def worth(i):
         if tree.feature[i] < 0:
@@ -56,7 +56,7 @@ def library(request):
 
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(data=st.data())
-def test_cutting_back_is_pruning_by_hand(library, data):
+def test_pruning_equals_pruning_by_hand(library, data):
     n_bins = tuple(data.draw(st.lists(st.sampled_from([2, 5, 30, 255]), min_size=1, max_size=6)))
     penalty = data.draw(st.sampled_from([0.0, 0.1, 0.5, 3.0]))
     p = make_problem(
@@ -82,8 +82,8 @@ def test_cutting_back_is_pruning_by_hand(library, data):
     np.testing.assert_array_equal(leaf_of_row, reference.leaf_of_row(cut, p.codes))
 
 
-def test_splits_that_gain_nothing_may_open_others():
-    """Exclusive or: no first split gains anything. Before growth that is the end; after it, it is not."""
+def test_zero_gain_splits_allow_later_gains():
+    """The first split of an exclusive or has no gain: pruning while growing stops there."""
     corners = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
     features = np.repeat(corners, 25, axis=0)
     y = np.logical_xor(*features.T).astype(float)
@@ -98,7 +98,7 @@ def test_splits_that_gain_nothing_may_open_others():
     "parameters", [{}, LAYERS, {"hessian": "full"}, {**LAYERS, "subsample": 0.7}]
 )
 @pytest.mark.parametrize("make, y", [(regressor, Y), (classifier, CLASSES)])
-def test_cut_trees_are_smaller_and_gain_as_much_by_leaf(parameters, make, y):
+def test_pruned_trees_are_smaller_with_equal_gain_per_leaf(parameters, make, y):
     uncut = make(**parameters, pruning="post").fit(X, y)
     first = uncut.model_.forest.tree(0)
     penalty = float(np.median(first.gain[first.feature >= 0]))
@@ -113,7 +113,7 @@ def test_cut_trees_are_smaller_and_gain_as_much_by_leaf(parameters, make, y):
         assert tree.n_leaves == 1 or tree.gain.sum() > penalty * (tree.n_leaves - 1)
 
 
-def test_a_threshold_that_nothing_passes_leaves_the_root():
+def test_high_threshold_leaves_the_root():
     for parameters in ({}, LAYERS):
         estimator = regressor(**parameters, pruning="post", min_split_gain=1e9).fit(X, Y)
         assert estimator.model_.n_trees == 1 and estimator.model_.forest.tree(0).n_leaves == 1

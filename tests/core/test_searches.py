@@ -1,4 +1,4 @@
-"""Searches at the border: what they keep alive, and what a grower refuses to be handed."""
+"""Bound searches: object lifetimes, and rejected arguments."""
 
 import sys
 
@@ -14,11 +14,11 @@ CONFIG, STEP = grow_config(max_leaves=4), leaf_config()
 N = P.codes.shape[1]
 
 
-def bins_of(p=P):
+def make_bins(p=P):
     return core_bins(p.codes, p.n_bins, p.is_categorical, p.sparse_features, 1)
 
 
-def gradients_of(n=N):
+def make_gradients(n=N):
     """One output a row."""
     every = np.arange(n)
     return _core.SparseGradients(
@@ -31,9 +31,9 @@ def verified_search(bins):
     return histograms, _core.VerifiedSearch(histograms, 1)
 
 
-def test_what_a_search_uses_lives_until_it_uses_something_else():
+def test_gradients_live_until_the_search_uses_others():
     channels = core_channels(P, 1)
-    search = _core.HistogramSearch(bins_of(), 1)
+    search = _core.HistogramSearch(make_bins(), 1)
     before = sys.getrefcount(channels)
     search.use(channels)
     assert sys.getrefcount(channels) == before + 1
@@ -43,15 +43,15 @@ def test_what_a_search_uses_lives_until_it_uses_something_else():
     assert sys.getrefcount(channels) == before
 
 
-def test_nothing_else_need_hold_what_a_search_uses():
-    bins, weight = bins_of(), np.linspace(0.5, 2.0, N).astype(np.float32)
+def test_search_keeps_gradients_alive():
+    bins, weight = make_bins(), np.linspace(0.5, 2.0, N).astype(np.float32)
     _, verified = verified_search(bins)
     exact = _core.ExactSearch(bins, 1)
     found = []
     for _ in range(2):
-        verified.use(gradients_of(), weight.copy(), core_channels(P, 1), STEP, 1)
-        exact.use(gradients_of(), weight.copy(), None, weight.copy(), STEP, 1, 0.05)
-        junk = [gradients_of() for _ in range(20)]  # where what was freed has been
+        verified.use(make_gradients(), weight.copy(), core_channels(P, 1), STEP, 1)
+        exact.use(make_gradients(), weight.copy(), None, weight.copy(), STEP, 1, 0.05)
+        junk = [make_gradients() for _ in range(20)]  # where what was freed has been
         found.append(
             [_core.Grower(bins, 1).grow(s, CONFIG, None).gain.tolist() for s in (verified, exact)]
         )
@@ -59,8 +59,8 @@ def test_nothing_else_need_hold_what_a_search_uses():
     assert found[0] == found[1]
 
 
-def test_release_lets_go_of_gradients_and_weights():
-    bins, gradients, weight = bins_of(), gradients_of(), np.ones(N, np.float32)
+def test_reset_releases_gradients_and_weights():
+    bins, gradients, weight = make_bins(), make_gradients(), np.ones(N, np.float32)
     _, verified = verified_search(bins)
     exact = _core.ExactSearch(bins, 1)
     before = sys.getrefcount(gradients), sys.getrefcount(weight)
@@ -69,58 +69,58 @@ def test_release_lets_go_of_gradients_and_weights():
     assert sys.getrefcount(gradients) == before[0] + 2
     for search in (verified, exact):
         search.reset()
-        with pytest.raises(ValueError, match="told what to use"):
+        with pytest.raises(ValueError, match="use"):
             _core.Grower(bins, 1).grow(search, CONFIG, None)
     assert (sys.getrefcount(gradients), sys.getrefcount(weight)) == before
 
 
-def test_a_search_is_told_what_to_use_first():
-    bins = bins_of()
-    with pytest.raises(ValueError, match="told what to use"):
+def test_growing_without_gradients_raises():
+    bins = make_bins()
+    with pytest.raises(ValueError, match="use"):
         _core.Grower(bins, 1).grow(_core.HistogramSearch(bins, 1), CONFIG, None)
     histograms, verified = verified_search(bins)
-    verified.use(gradients_of(), None, core_channels(P, 1), STEP, 1)
+    verified.use(make_gradients(), None, core_channels(P, 1), STEP, 1)
     histograms.reset()
-    with pytest.raises(ValueError, match="told what to use"):
+    with pytest.raises(ValueError, match="use"):
         _core.Grower(bins, 1).grow(verified, CONFIG, None)
 
 
-def test_search_and_grower_are_over_the_same_bins():
-    search = _core.HistogramSearch(bins_of(), 1)
+def test_search_and_grower_need_the_same_bins():
+    search = _core.HistogramSearch(make_bins(), 1)
     search.use(core_channels(P, 1))
     with pytest.raises(ValueError, match="the grower's bins"):
-        _core.Grower(bins_of(), 1).grow(search, CONFIG, None)
+        _core.Grower(make_bins(), 1).grow(search, CONFIG, None)
 
 
-def test_rows_must_be_those_of_the_bins():
-    bins, few = bins_of(), make_problem(1, n=N - 1, n_bins=(9, 30), n_outputs=2)
+def test_gradients_need_the_rows_of_the_bins():
+    bins, few = make_bins(), make_problem(1, n=N - 1, n_bins=(9, 30), n_outputs=2)
     histograms, verified = verified_search(bins)
     histograms.use(core_channels(few, 1))
     with pytest.raises(ValueError, match="as many rows as the bins"):
         _core.Grower(bins, 1).grow(histograms, CONFIG, None)
     with pytest.raises(ValueError, match="gradients must have as many rows as the bins"):
-        verified.use(gradients_of(N - 1), None, core_channels(few, 1), STEP, 1)
-    with pytest.raises(ValueError, match="sketch must have as many rows as the gradients"):
-        verified.use(gradients_of(), None, core_channels(few, 1), STEP, 1)
+        verified.use(make_gradients(N - 1), None, core_channels(few, 1), STEP, 1)
+    with pytest.raises(ValueError, match="sketch must have as many rows"):
+        verified.use(make_gradients(), None, core_channels(few, 1), STEP, 1)
 
 
-def test_a_sketch_keeps_its_sample_until_the_tree_is_grown():
-    bins, channels = bins_of(), core_channels(P, 1)
+def test_sketch_keeps_its_sample():
+    bins, channels = make_bins(), core_channels(P, 1)
     _, verified = verified_search(bins)
-    verified.use(gradients_of(), None, channels, STEP, 1)
+    verified.use(make_gradients(), None, channels, STEP, 1)
     channels.quantise(P.g, None, "unit", np.arange(50, dtype=np.uint32), None, 1)
-    with pytest.raises(ValueError, match="another sample"):
+    with pytest.raises(ValueError, match="same row sample"):
         _core.Grower(bins, 1).grow(verified, CONFIG, None)
 
 
-def test_exact_search_is_for_numeric_features():
+def test_exact_search_rejects_categorical_features():
     p = make_problem(1, n=50, n_bins=(9, 30), categorical=[1])
     with pytest.raises(ValueError, match="numeric features only"):
-        _core.ExactSearch(bins_of(p), 1)
+        _core.ExactSearch(make_bins(p), 1)
 
 
-def test_steps_belong_to_a_tree_that_was_begun():
-    bins = bins_of()
+def test_steps_without_begin_raise():
+    bins = make_bins()
     grower, other, search = (
         _core.Grower(bins, 1),
         _core.Grower(bins, 1),
@@ -140,7 +140,7 @@ def test_steps_belong_to_a_tree_that_was_begun():
         other.evaluate()
 
 
-def test_features_need_a_flag_each():
-    grower = HistogramGrower(bins_of())
+def test_feature_flags_need_one_per_feature():
+    grower = HistogramGrower(make_bins())
     with pytest.raises(ValueError, match="one flag per feature"):
         grower.grow(core_channels(P, 1), CONFIG, np.ones(3, bool))

@@ -1,4 +1,4 @@
-"""Leaves that keep k of K dense outputs (GBDT-MO, section III-B): core against reference, and what must be equal.
+"""Leaves that keep k of K dense outputs (GBDT-MO, section III-B), in core and reference.
 
 All comparisons are `==` unless a test says why not.
 """
@@ -45,7 +45,7 @@ def assert_core_equals_reference(p, n_threads=1):
     return expected
 
 
-# ----------------------------------------------------------------------------------------------- core = reference
+# --- core = reference ---
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_one_grower_serves_all_kinds_of_leaves():
         assert_same_tree(Core.grow(q, grower=grower)[0], Reference.grow(q)[0])
 
 
-# ---------------------------------------------------------------------------------------------- what is equal
+# --- equalities ---
 
 
 @pytest.fixture(params=[Reference, Core], ids=["reference", "core"])
@@ -223,7 +223,7 @@ def test_output_gains_add_up_and_say_what_is_kept(library, kind):
     ).all()  # three of the children, three of the parent
 
 
-# ------------------------------------------------------------------------------------------------- estimators
+# --- estimators ---
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(400, 6))
@@ -338,7 +338,7 @@ def test_the_recipe(restricted):
     assert model.score(X, CLASSES) > 0.9
 
 
-# -------------------------------------------------------------------------------------------------- bad input
+# --- bad input ---
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Training on sparse gradients: searches, leaves, derivatives and whole models equal their reference implementation exactly."""
+"""Training on sparse gradients equals the reference: searches, leaves, derivatives, models."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ SEED = 2**63 + 5  # of the rows that stand for large nodes
 
 
 class Problem:
-    """Random codes whose first features tell which outputs a row holds; `draw` numbers the problem."""
+    """Random codes whose first features determine the outputs of a row; `draw` is the seed."""
 
     def __init__(
         self, draw, n=400, n_bins=(5, 40, 12, 3, 90), categorical=(), n_outputs=30, missing=0.1
@@ -72,8 +72,8 @@ def core_gradients(g, n_threads=1):
     return _core.SparseGradients(indptr, indices, rows.data, g.shape[1], n_threads)
 
 
-def sketched(problem, d=8):
-    """Channels of a sketch, for both: kind, sketch (n, d), curvature (n, 1) or None."""
+def make_sketch(problem, d=8):
+    """Return channels of a sketch: kind, sketch (n, d), Hessian (n, 1) or None."""
     p = problem.gradients
     g = core_gradients(p.g).count_sketch(d, 7, 0.5, 1)
     if p.weight is None and p.multiplier is None:
@@ -101,7 +101,7 @@ def core_tree(
         chosen = _core.ExactSearch(bins, n_threads)
         chosen.use(gradients, p.weight, p.rows, p.multiplier, step, leaf_k, threshold_step)
     else:
-        kind, g, h = sketched(problem)
+        kind, g, h = make_sketch(problem)
         channels = _core.QuantisedGradients(g, h, kind, p.rows, p.multiplier, n_threads)
         chosen = _core.VerifiedSearch(_core.HistogramSearch(bins, n_threads), n_threads)
         chosen.use(gradients, p.weight, channels, step, leaf_k, problem.numbers, SEED)
@@ -117,7 +117,7 @@ def reference_tree(problem, search, config, leaf_k, step, threshold_step=0.05, f
     if search == "exact":
         chosen = extreme_multilabel.ExactSearch(data, p, step, leaf_k, config, threshold_step)
     else:
-        kind, g, h = sketched(problem)
+        kind, g, h = make_sketch(problem)
         channels = reference.quantise(g, h, kind, p.rows, p.multiplier)
         n = len(p.g)
         numbers = np.arange(n) if problem.numbers is None else problem.numbers
@@ -140,32 +140,32 @@ def assert_same_growth(problem, search, config, leaf_k=4, step=None, sparse_feat
     return expected[0]
 
 
-def config_of(**changes):
+def make_config(**changes):
     return reference.GrowConfig(
         **{"max_leaves": 9, "min_child_samples": 12, "level_wise": True} | changes
     )
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("search", ["sketch", "exact"])
+@pytest.mark.parametrize("search", ["count_sketch", "exact"])
 def test_trees_equal_the_reference(search, variant):
     problem = VARIANTS[variant](Problem(3))
-    tree = assert_same_growth(problem, search, config_of())
+    tree = assert_same_growth(problem, search, make_config())
     assert tree.n_leaves > 3
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("search", ["sketch", "exact"])
-def test_features_may_be_held_sparse(search, variant):
+@pytest.mark.parametrize("search", ["count_sketch", "exact"])
+def test_sparse_features(search, variant):
     problem = VARIANTS[variant](Problem(3))
     for sparse_features in ((1, 3, 4), range(5)):
         tree = assert_same_growth(
-            problem, search, config_of(), sparse_features=tuple(sparse_features)
+            problem, search, make_config(), sparse_features=tuple(sparse_features)
         )
         assert tree.n_leaves > 3
 
 
-@pytest.mark.parametrize("search", ["sketch", "exact"])
+@pytest.mark.parametrize("search", ["count_sketch", "exact"])
 @pytest.mark.parametrize(
     "changes",
     [
@@ -179,31 +179,31 @@ def test_features_may_be_held_sparse(search, variant):
     ],
 )
 def test_limits_of_growth(search, changes):
-    assert_same_growth(Problem(4).weighted(), search, config_of(**changes))
+    assert_same_growth(Problem(4).weighted(), search, make_config(**changes))
 
 
-@pytest.mark.parametrize("search", ["sketch", "exact"])
+@pytest.mark.parametrize("search", ["count_sketch", "exact"])
 @pytest.mark.parametrize("step", [{"reg_alpha": 3.0}, {"max_delta_step": 0.3}])
 def test_bounded_steps(search, step):
-    assert_same_growth(Problem(5), search, config_of(), step=extreme_multilabel.Step(**step))
+    assert_same_growth(Problem(5), search, make_config(), step=extreme_multilabel.Step(**step))
 
 
 @pytest.mark.parametrize("leaf_k", [1, 2, 29, 30, 99])
-@pytest.mark.parametrize("search", ["sketch", "exact"])
+@pytest.mark.parametrize("search", ["count_sketch", "exact"])
 def test_numbers_of_outputs_in_a_leaf(search, leaf_k):
-    assert_same_growth(Problem(6), search, config_of(max_leaves=4), leaf_k=leaf_k)
+    assert_same_growth(Problem(6), search, make_config(max_leaves=4), leaf_k=leaf_k)
 
 
 @pytest.mark.parametrize("threshold_step", [0.0, 0.02, 0.3, 0.9])
 def test_thresholds_of_the_exact_search(threshold_step):
-    assert_same_growth(Problem(7), "exact", config_of(), threshold_step=threshold_step)
+    assert_same_growth(Problem(7), "exact", make_config(), threshold_step=threshold_step)
 
 
-def test_coarser_thresholds_are_others():
+def test_coarser_thresholds_change_trees():
     """The step matters: otherwise the test above says nothing."""
     fine, coarse = (
         reference_tree(
-            Problem(7), "exact", config_of(), 4, extreme_multilabel.Step(), threshold_step=s
+            Problem(7), "exact", make_config(), 4, extreme_multilabel.Step(), threshold_step=s
         )
         for s in (0.0, 0.3)
     )
@@ -211,36 +211,40 @@ def test_coarser_thresholds_are_others():
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("search", ["sketch", "exact"])
-def test_features_that_compete_by_a_share_of_their_gain(search, variant):
+@pytest.mark.parametrize("search", ["count_sketch", "exact"])
+def test_gain_factors(search, variant):
     problem = VARIANTS[variant](Problem(3))
     factors = np.ones(len(problem.data[1]), np.float32)
     factors[[0, 2]] = 0.1, 0.6
-    tree = assert_same_growth(problem, search, config_of(factors=factors))
-    plain = assert_same_growth(problem, search, config_of())
+    tree = assert_same_growth(problem, search, make_config(factors=factors))
+    plain = assert_same_growth(problem, search, make_config())
     assert tree.n_leaves > 3 and not np.array_equal(tree.feature, plain.feature)
 
 
-@pytest.mark.parametrize("search", ["sketch", "exact"])
-def test_some_features_only(search):
+@pytest.mark.parametrize("search", ["count_sketch", "exact"])
+def test_feature_subset(search):
     features = np.array([False, True, True, False, True])
-    tree = assert_same_growth(Problem(8), search, config_of(), features=features)
+    tree = assert_same_growth(Problem(8), search, make_config(), features=features)
     assert set(tree.feature[tree.feature >= 0]) <= {1, 2, 4}
 
 
-@pytest.mark.parametrize("search", ["sketch", "exact"])
+@pytest.mark.parametrize("search", ["count_sketch", "exact"])
 @pytest.mark.parametrize("missing", [0.0, 0.6])
 def test_missing_values(search, missing):
-    assert_same_growth(Problem(9, missing=missing), search, config_of())
+    assert_same_growth(Problem(9, missing=missing), search, make_config())
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_large_nodes_are_judged_by_some_of_their_rows(variant, monkeypatch):
+def test_large_nodes_are_sampled(variant, monkeypatch):
     problem = VARIANTS[variant](Problem(12, n=9000))
-    tree = assert_same_growth(problem, "sketch", config_of(max_leaves=6))
+    tree = assert_same_growth(problem, "count_sketch", make_config(max_leaves=6))
     monkeypatch.setattr(extreme_multilabel, "SAMPLED_ROWS", 10**9)
     by_all, _ = reference_tree(
-        problem, "sketch", config_of(max_leaves=6), 4, extreme_multilabel.Step(reg_lambda=1.0)
+        problem,
+        "count_sketch",
+        make_config(max_leaves=6),
+        4,
+        extreme_multilabel.Step(reg_lambda=1.0),
     )
     assert tree.gain[0] != by_all.gain[0]
     # By 4,096 of 9,000 rows: the noise of such a draw, .02 to .11 of the gain in these problems.
@@ -248,44 +252,48 @@ def test_large_nodes_are_judged_by_some_of_their_rows(variant, monkeypatch):
     assert tree.cover[0] == by_all.cover[0]
 
 
-def test_rows_that_judge_are_drawn_by_their_numbers():
+def test_samples_depend_on_row_ids():
     """Wherever they lie: problems whose rows lie in another order have the same trees."""
     problem = Problem(12, n=9000)
-    tree = assert_same_growth(problem, "sketch", config_of(max_leaves=6))
+    tree = assert_same_growth(problem, "count_sketch", make_config(max_leaves=6))
     order = problem.rng.permutation(9000)
     codes, *about = problem.data
     moved = Problem(12, n=9000)
     moved.data = codes[:, order], *about
     moved.gradients = replace(problem.gradients, g=problem.gradients.g[order])
     moved.numbers = order
-    assert_same_tree(assert_same_growth(moved, "sketch", config_of(max_leaves=6)), tree)
+    assert_same_tree(assert_same_growth(moved, "count_sketch", make_config(max_leaves=6)), tree)
     moved.numbers = None
-    assert assert_same_growth(moved, "sketch", config_of(max_leaves=6)).gain[0] != tree.gain[0]
+    assert (
+        assert_same_growth(moved, "count_sketch", make_config(max_leaves=6)).gain[0] != tree.gain[0]
+    )
 
 
-def test_categories_are_proposed_and_judged():
+def test_categorical_features():
     problem = Problem(10, n_bins=(9, 40, 4), categorical=(0, 2))
-    tree = assert_same_growth(problem, "sketch", config_of(max_leaves=12))
+    tree = assert_same_growth(problem, "count_sketch", make_config(max_leaves=12))
     assert (tree.category_set >= 0).any()
 
 
-def test_more_tiles_than_are_judged():
+def test_more_tiles_than_candidates():
     """Ninety features make twelve tiles, six of which have their split judged."""
-    assert_same_growth(Problem(11, n=300, n_bins=(5,) * 90), "sketch", config_of(max_leaves=4))
+    assert_same_growth(
+        Problem(11, n=300, n_bins=(5,) * 90), "count_sketch", make_config(max_leaves=4)
+    )
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("search", ["sketch", "exact"])
-def test_nodes_of_several_blocks_of_rows(search):
+@pytest.mark.parametrize("search", ["count_sketch", "exact"])
+def test_nodes_of_several_row_blocks(search):
     assert_same_growth(
-        Problem(12, n=9000, n_bins=(5, 30)).sampled(), search, config_of(max_leaves=4)
+        Problem(12, n=9000, n_bins=(5, 30)).sampled(), search, make_config(max_leaves=4)
     )
 
 
 @settings(max_examples=60, deadline=None)
 @given(
     draw=st.integers(0, 2**32 - 1),
-    search=st.sampled_from(["sketch", "exact"]),
+    search=st.sampled_from(["count_sketch", "exact"]),
     variant=st.sampled_from(sorted(VARIANTS)),
     n=st.sampled_from([1, 2, 25, 80]),
     n_outputs=st.sampled_from([1, 2, 17]),
@@ -300,17 +308,17 @@ def test_any_problem(draw, search, variant, n, n_outputs, leaf_k, missing, least
     rows = problem.gradients.rows
     if rows is not None and len(rows) == 0:
         return
-    config = config_of(min_child_samples=least, max_leaves=5)
+    config = make_config(min_child_samples=least, max_leaves=5)
     assert_same_growth(problem, search, config, leaf_k)
 
 
-def test_features_without_a_threshold_make_one_leaf():
+def test_constant_features_give_one_leaf():
     problem = Problem(13, n_bins=(1, 1), missing=0.0)
-    for search in ("sketch", "exact"):
-        assert assert_same_growth(problem, search, config_of()).n_leaves == 1
+    for search in ("count_sketch", "exact"):
+        assert assert_same_growth(problem, search, make_config()).n_leaves == 1
 
 
-# ----------------------------------------------------------------------------------------------------- leaves
+# --- leaves ---
 
 
 def assert_same_leaves(core, expected):
@@ -352,7 +360,7 @@ def test_leaves_of_equal_sums_hold_the_first_outputs():
     assert list(leaves.outputs) == [0, 1]
 
 
-# ------------------------------------------------------------------------------------------------ derivatives
+# --- derivatives ---
 
 
 @pytest.mark.parametrize("objective", [SquaredHinge(), SquaredError()])
@@ -365,7 +373,7 @@ def test_sparse_derivatives_equal_dense_ones(objective, weighted):
     Y.data[:] = 1 if objective.sparse_base_score else rng.normal(size=Y.nnz)
     weight = rng.uniform(0.5, 2, n).astype(np.float32) if weighted else None
     problem = BoundSparseObjective(objective, Y, weight)
-    scores, raw = problem.scores(), np.zeros((n, K), np.float32)
+    scores, raw = problem.make_raw_scores(), np.zeros((n, K), np.float32)
     for _ in range(5):
         leaf_of_row = rng.integers(0, 7, n).astype(np.int32)
         table = np.where(rng.random((7, K)) < 0.2, rng.normal(size=(7, K)), 0).astype(np.float32)
@@ -401,7 +409,7 @@ def test_the_reference_has_the_same_derivatives(name):
     )
 
 
-# ----------------------------------------------------------------------------------------------- whole models
+# --- whole models ---
 
 
 @pytest.fixture(scope="module")
@@ -420,7 +428,7 @@ SMALL = {"n_estimators": 8, "min_child_samples": 15, "leaf_k": 4}
 SMALL |= {"projection": None, "projection_dim": None, "tfidf": False, "learning_rate": 0.1}
 
 
-def fitted(X, Y, estimator=PolyleafClassifier, weight=None, **parameters):
+def fit_model(X, Y, estimator=PolyleafClassifier, weight=None, **parameters):
     settings = presets.gbdt_sparse() | SMALL | {"random_state": 0, "n_jobs": 1}
     return estimator(**settings | parameters).fit(X, Y, sample_weight=weight)
 
@@ -440,7 +448,7 @@ def test_training_equals_the_reference(data, estimator, loss, base, weighted):
         np.random.default_rng(3).uniform(0.5, 2, len(X)).astype(np.float32) if weighted else None
     )
     options = {"split_search": "exact", "threshold_step": 0.05, "max_depth": 3}
-    model = fitted(X, Y, estimator, weight, **options).model_
+    model = fit_model(X, Y, estimator, weight, **options).model_
     codes = model.mapper.transform(read_features(X))
     data = codes, model.mapper.n_bins_, np.zeros(7, bool)
     config = reference.GrowConfig(
@@ -469,15 +477,15 @@ def assert_same_models(a, b):
 
 
 @pytest.mark.parametrize("projection", [None, "leml", "pca", "gaussian", "columns"])
-@pytest.mark.parametrize("search", ["sketch", "exact"])
+@pytest.mark.parametrize("search", ["count_sketch", "exact"])
 def test_sparse_and_dense_features_give_the_same_model(data, search, projection):
     X, Y = data
     dim = 5 if projection in ("leml", "pca", "gaussian") else None
     options = {"split_search": search, "projection": projection, "projection_dim": dim}
-    assert_same_models(fitted(X, Y, **options), fitted(sp.csr_matrix(X), Y, **options))
+    assert_same_models(fit_model(X, Y, **options), fit_model(sp.csr_matrix(X), Y, **options))
 
 
-@pytest.mark.parametrize("search", ["sketch", "exact"])
+@pytest.mark.parametrize("search", ["count_sketch", "exact"])
 @pytest.mark.parametrize(
     "sampling",
     [
@@ -491,22 +499,23 @@ def test_the_same_bits_over_threads(data, search, sampling):
     X, Y = data
     weight = np.linspace(0, 2, len(X))  # and a row that does not count
     one, two, three = (
-        fitted(X, Y, weight=weight, split_search=search, n_jobs=n, **sampling) for n in (1, 2, 3)
+        fit_model(X, Y, weight=weight, split_search=search, n_jobs=n, **sampling) for n in (1, 2, 3)
     )
     assert_same_models(one, two)
     assert_same_models(one, three)
 
 
-@pytest.mark.parametrize("search", ["sketch", "exact"])
+@pytest.mark.parametrize("search", ["count_sketch", "exact"])
 def test_all_outputs_in_a_leaf(data, search):
     """k = K: what leaves leave out then is 0, and a larger k changes nothing."""
     X, Y = data
     assert_same_models(
-        fitted(X, Y, split_search=search, leaf_k=40), fitted(X, Y, split_search=search, leaf_k=400)
+        fit_model(X, Y, split_search=search, leaf_k=40),
+        fit_model(X, Y, split_search=search, leaf_k=400),
     )
 
 
-def test_a_weight_of_two_is_two_rows(data):
+def test_weight_two_equals_two_rows(data):
     """For leaves and gains; the minimum of rows is off."""
     X, Y = data
     options = {
@@ -517,7 +526,7 @@ def test_a_weight_of_two_is_two_rows(data):
     }
     weight = np.ones(len(X))
     weight[:100] = 2
-    twice = fitted(np.vstack([X, X[:100]]), sp.vstack([Y, Y[:100]]).tocsr(), **options)
-    weighted = fitted(X, Y, weight=weight, **options)
+    twice = fit_model(np.vstack([X, X[:100]]), sp.vstack([Y, Y[:100]]).tocsr(), **options)
+    weighted = fit_model(X, Y, weight=weight, **options)
     a, b = (m.predict_topk(X, 3)[1] for m in (twice, weighted))
     np.testing.assert_allclose(a, b, rtol=1e-5)

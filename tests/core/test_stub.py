@@ -1,4 +1,4 @@
-"""_core.pyi: made by the build and beside the package's modules, it names everything that the core offers."""
+"""_core.pyi: made by the build next to the package's modules, with every name of the core."""
 
 import ast
 from pathlib import Path

@@ -21,7 +21,7 @@
 namespace polyleaf::tests {
 namespace {
 
-// One tree and its leaf values for every thread count, sampled or not: the same each time.
+// Grow one tree and its leaf values for every thread count, sampled or not: results must be equal.
 void test_grow(const Problem& p, HessianKind hessian, const GrowConfig& config, bool sampled) {
   std::vector<uint32_t> rows;
   std::vector<float> multiplier(p.n, 1.0f);
@@ -113,8 +113,8 @@ void test_growing() {
   test_grow(make_problem(98, 1, 2, 2), HessianKind::unit, deep, false);  // one row
 }
 
-// In whatever order rows lie, their sums are the same: as they come, where runs of them are added
-// as one number, and by the code that most have, where runs are too short.
+// Sums must not depend on the order of rows: neither when runs of rows are packed, nor for very
+// frequent codes.
 void test_orders() {
   constexpr int64_t n = 50001;
   constexpr int kFeatures = 8;
@@ -157,8 +157,8 @@ void test_orders() {
     }
 }
 
-// However words come to the rows of a node, they are those of its ids: found by them, fetched, and
-// moved in place or to another copy, as there are tiles for the threads.
+// The words of a node's rows must match its ids, whether they are read in place, gathered, or moved
+// with the rows.
 void test_words() {
   Problem p = make_problem(7, 30000, 9, 1);
   std::fill(p.n_bins.begin(), p.n_bins.end(), 100);
@@ -204,34 +204,34 @@ void test_refusals() {
   Problem p = make_problem(5, 100, 3, 2);
   p.codes[7] = 254;
   p.n_bins = {2, 2, 2};
-  bool refused = false;
+  bool rejected = false;
   try {
     Bins bins(p.codes.data(), p.n, 3, p.n_bins.data(), p.categorical.data(), 2);
   } catch (const std::invalid_argument&) {
-    refused = true;
+    rejected = true;
   }
-  CHECK(refused);
-  const int32_t beyond[] = {1, 9};  // refused before anything is looked up or written by it
+  CHECK(rejected);
+  const int32_t beyond[] = {1, 9};  // must be rejected before it is used as an index
   const uint8_t common[] = {0, 0};
   const int64_t begin[] = {0, 0, 0};
-  refused = false;
+  rejected = false;
   try {
     const CompressedColumns columns{.n = 2, .features = beyond, .common = common, .begin = begin};
     Bins bins(p.codes.data(), p.n, 3, p.n_bins.data(), p.categorical.data(), 2, columns);
   } catch (const std::invalid_argument&) {
-    refused = true;
+    rejected = true;
   }
-  CHECK(refused);
+  CHECK(rejected);
   p.g[3] = std::nanf("");
-  refused = false;
+  rejected = false;
   RowSample sample;
   sample.n_all = p.n;
   try {
     QuantisedGradients().quantise(p.g.data(), nullptr, 2, HessianKind::unit, sample, 3);
   } catch (const std::invalid_argument&) {
-    refused = true;
+    rejected = true;
   }
-  CHECK(refused);
+  CHECK(rejected);
 }
 
 }  // namespace polyleaf::tests

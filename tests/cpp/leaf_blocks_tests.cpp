@@ -68,8 +68,8 @@ std::shared_ptr<const Tree> stump(int32_t feature, int32_t threshold) {
   return std::make_shared<const Tree>(tree);
 }
 
-// Every kind of leaves, from every number of threads: one result, in prediction, training and
-// ranking.
+// Predict, train and rank with every kind of leaf and every number of threads: results must be
+// equal.
 void test_leaf_blocks(int32_t n_outputs, const std::vector<const LeafKind*>& kinds, int64_t n,
                       int32_t n_trees) {
   const int32_t n_features = 5;
@@ -139,13 +139,13 @@ void test_leaves() {
   const int64_t begin[] = {0, 2};
   const int32_t outputs[] = {1, 1};
   const float values[] = {1, 2};
-  bool refused = false;
+  bool rejected = false;
   try {
     TopkLeaves(begin, 1, outputs, values, 2, 3);
   } catch (const std::invalid_argument&) {
-    refused = true;
+    rejected = true;
   }
-  CHECK(refused);
+  CHECK(rejected);
 }
 
 }  // namespace polyleaf::tests

@@ -1,6 +1,6 @@
-// The core's own tests, for the sanitizers (scripts/sanitize): they drive every part through its
-// memory and threads. That results are right is what the Python tests against tests/reference/
-// show; here results are only compared between thread counts and with what can be said in a line.
+// C++ tests of the core for the sanitizers (scripts/sanitize): they exercise the memory and threads
+// of every part. Correctness is tested in Python against tests/reference/; here results are only
+// compared between thread counts.
 #include <cstdio>
 
 #include "tests.h"

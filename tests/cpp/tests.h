@@ -1,4 +1,4 @@
-// The parts that the core's own tests have, a file each.
+// Test functions, one file per part.
 #pragma once
 
 namespace polyleaf::tests {

@@ -46,7 +46,7 @@ def column(x):
     return np.asarray(x, dtype=np.float64).reshape(-1, 1)
 
 
-# ---- codes --------------------------------------------------------------------------------------
+# --- codes ---
 
 
 @settings(max_examples=150, deadline=None)
@@ -102,7 +102,7 @@ def test_threshold_value_is_the_border():
     assert mapper.threshold_value(0, 15) == np.inf
 
 
-# ---- thresholds ---------------------------------------------------------------------------------
+# --- thresholds ---
 
 
 @settings(max_examples=100, deadline=None)
@@ -196,7 +196,7 @@ def test_constant_and_missing_columns():
     np.testing.assert_array_equal(codes, [[0] * 10, [255] * 10, [255] * 9 + [0]])
 
 
-# ---- weights and samples ------------------------------------------------------------------------
+# --- weights and samples ---
 
 
 @pytest.mark.parametrize("max_bins", [4, 255])
@@ -260,7 +260,7 @@ def test_rows_of_weight_zero_are_never_sampled():
     assert fitted(x, 16, weights, subsample=100)[0].thresholds_[0].max() < 2000
 
 
-# ---- categories ---------------------------------------------------------------------------------
+# --- categories ---
 
 
 def test_categories_are_sorted_and_the_rarest_share_a_bin():
@@ -327,7 +327,7 @@ def test_wrong_max_bins(max_bins):
         BinMapper(max_bins).fit(read_features(np.ones((3, 1))))
 
 
-# ---- independence of threads and instruction sets -----------------------------------------------
+# --- independence of threads and instruction sets ---
 
 PROGRAM = """
 import hashlib
@@ -359,7 +359,7 @@ def test_instruction_sets_and_threads_give_the_same_bits():
     assert len(set(run_on_each_isa(PROGRAM))) == 1
 
 
-# ---- the saved form -----------------------------------------------------------------------------
+# --- the saved form ---
 
 
 def example():

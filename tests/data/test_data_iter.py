@@ -219,7 +219,7 @@ def test_text_that_differs_everywhere_is_told_once():
     assert len(printed) == 1
 
 
-# ---- in a file ----------------------------------------------------------------------------------
+# --- in a file ---
 
 
 def numbers(n=2500, n_features=19, seed=0):

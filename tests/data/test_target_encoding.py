@@ -107,18 +107,18 @@ def test_what_other_features_say_already_is_left_out():
     rng = np.random.default_rng(0)
     x, category = rng.normal(size=4000), rng.integers(0, 400, 4000)
     other = [FeatureCodes("x", cells(x, 250).astype(np.uint8), 250)]
-    told, own = np.sin(2 * x), rng.normal(size=400)[category]
+    common, own = np.sin(2 * x), rng.normal(size=400)[category]
     noise = 0.5 * rng.normal(size=4000)
-    assert learned(cells(x, 500), told + noise)[0].is_informative
-    wide, training = learned(cells(x, 500), told + noise, numeric=other)
+    assert learned(cells(x, 500), common + noise)[0].is_informative
+    wide, training = learned(cells(x, 500), common + noise, numeric=other)
     assert (
         not wide.is_informative
         and not wide.values.any()
         and not training.any()
         and wide.n_columns == 1
     )
-    kept, _ = learned(category, told + own + noise, numeric=other)
-    np.testing.assert_array_equal(kept.values, learned(category, told + own + noise)[0].values)
+    kept, _ = learned(category, common + own + noise, numeric=other)
+    np.testing.assert_array_equal(kept.values, learned(category, common + own + noise)[0].values)
 
 
 def test_of_several_outputs_those_are_left_out_that_say_nothing():
@@ -199,9 +199,11 @@ for n_outputs in (1, 40):
     X, y = effects(3000, 400, n_outputs)
     X[:, 0][::50] = np.nan
     for n_jobs in (1, 3):
-        model = PolyleafRegressor(n_estimators=5, categorical_features=[0], n_jobs=n_jobs).fit(X, y).model_
+        est = PolyleafRegressor(n_estimators=5, categorical_features=[0], n_jobs=n_jobs)
+        model = est.fit(X, y).model_
         meta, arrays = model.mapper.to_state()
-        print(n_outputs, zlib.crc32(b"".join(np.ascontiguousarray(a).tobytes() for a in arrays.values())))
+        content = b"".join(np.ascontiguousarray(a).tobytes() for a in arrays.values())
+        print(n_outputs, zlib.crc32(content))
         print(zlib.crc32(model.predict_raw(__import__("polyleaf").inputs.features.read_features(
             X, reference=model.mapper), n_threads=n_jobs).tobytes()))
 """

@@ -1,6 +1,6 @@
-// Enough of CUDA C++ for the kernels of cpp/device to be compiled for this machine: blocks run one
-// after another, the threads of a block as fibres that take turns at barriers. Slow, and in one
-// order only: it shows what kernels compute, not that they are free of races.
+// A minimal CUDA C++ that compiles the kernels of cpp/device for the host: blocks run one after
+// another, the threads of a block as fibres that switch at barriers. It checks what kernels
+// compute, not that they are free of races.
 #pragma once
 #include <cstdint>
 
@@ -16,7 +16,7 @@ extern dim3 gridDim, blockDim, blockIdx, threadIdx;
 
 namespace cuda_on_host {
 
-// Another thread's turn, until all have come here.
+// Yield to the other threads of the block until all have arrived.
 void wait_for_block();
 
 }  // namespace cuda_on_host

@@ -1,7 +1,6 @@
-// A driver of CUDA without a card: the entry points that polyleaf asks for, over kernels that are
-// compiled for this machine. Memory of the "device" is poisoned where it is new, and surrounded by
-// bytes that must stay as they are. What the module is that is loaded does not matter: the kernels
-// are in here.
+// A CUDA driver without a GPU: the entry points that polyleaf uses, over kernels compiled for the
+// host. New device memory is poisoned and surrounded by guard bytes. The loaded module is ignored:
+// the kernels are compiled in.
 #include <ucontext.h>
 
 #include <csetjmp>
@@ -77,7 +76,7 @@ void run_block(size_t n_threads) {
   }
 }
 
-// Kernels by name, called with their records.
+// Return the kernels by name.
 std::map<std::string, std::function<void(const void*)>> kernels() {
   std::map<std::string, std::function<void(const void*)>> found;
   const auto add = [&]<class Record>(void (*kernel)(Record)) {
@@ -259,7 +258,7 @@ Result cuMemsetD8Async(Address to, unsigned char value, size_t size, void*) {
   std::memset(reinterpret_cast<void*>(to), value, size);
   return 0;
 }
-// Memory of this machine is the device's; at small addresses there is none.
+// Host memory counts as device memory; small addresses are invalid.
 Result cuPointerGetAttribute(void* value, int attribute, Address address) {
   if (attribute != 9 || address < 4096) return kInvalid;
   *static_cast<int*>(value) = 0;

@@ -1,6 +1,6 @@
-"""GPU arrays are trained on and predicted in place, with the bytes of arrays on the CPU.
+"""GPU arrays are trained on and predicted in place, with the bytes of CPU arrays.
 
-The card is this machine, as `host_device` has it.
+The GPU is emulated by `host_device`.
 """
 
 import gc
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(host_device.COMPILER is None, reason="kernels ar
 RNG = np.random.default_rng(0)
 X = np.round(RNG.normal(size=(700, 11)), 2)
 X[:, 3] = RNG.integers(0, 3, 700)
-X[:, 5] = 1.6e15 + RNG.integers(0, 400, 700)  # wide: float32 would merge them
+X[:, 5] = 1.6e15 + RNG.integers(0, 400, 700)  # wide range: float32 would merge them
 X[RNG.random(X.shape) < 0.05] = np.nan
 Y = np.stack([np.nan_to_num(X[:, 0] + X[:, 1]), np.nan_to_num(X[:, 2] * X[:, 3])], axis=1)
 SMALL = {"n_estimators": 4, "max_leaves": 8, "n_jobs": 1, "device": "cuda"}
@@ -44,7 +44,7 @@ def same_model(X, there, Y=Y, kind=PolyleafRegressor, fit=None, **parameters):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_features_are_binned_where_they_lie(kind, dtype):
+def test_features_are_binned_in_place(kind, dtype):
     values = X.astype(dtype)
     same_model(values, kind(values))
 
@@ -62,7 +62,7 @@ def test_integers_and_booleans(kind, dtype):
     same_model(values, kind(values), values[:, :2].astype(float))
 
 
-def test_only_a_sample_leaves_the_card(monkeypatch):
+def test_only_a_sample_is_copied_from_the_gpu(monkeypatch):
     from polyleaf.data.binning import BinMapper
 
     monkeypatch.setattr(BinMapper.__init__, "__kwdefaults__", {"subsample": 150, "random_state": 0})
@@ -70,17 +70,17 @@ def test_only_a_sample_leaves_the_card(monkeypatch):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_targets_and_weights_on_a_card(kind):
+def test_targets_and_weights_in_gpu_memory(kind):
     weight = RNG.integers(0, 3, len(X)).astype(float)
     here = PolyleafRegressor(**SMALL).fit(X, Y, sample_weight=weight)
     there = PolyleafRegressor(**SMALL).fit(kind(X), kind(Y), sample_weight=kind(weight))
     np.testing.assert_array_equal(there.predict(X), here.predict(X))
     label = (Y[:, 0] > 0).astype(int)
-    of_classes = PolyleafClassifier(**SMALL).fit(kind(X), kind(label))
-    assert of_classes.classes_.tolist() == [0, 1]
+    classifier = PolyleafClassifier(**SMALL).fit(kind(X), kind(label))
+    assert classifier.classes_.tolist() == [0, 1]
 
 
-def test_watching_going_on_and_linear_leaves_of_the_same_rows():
+def test_evaluation_and_further_rounds_on_the_same_rows():
     there = ByDLPack(X)
     model = same_model(X, there, fit={"eval_set": [(ByDLPack(X[:90]), ByDLPack(Y[:90]))]})
     more = {"init_model": model.model_}
@@ -91,7 +91,7 @@ def test_watching_going_on_and_linear_leaves_of_the_same_rows():
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(on)).predict(X), here.predict(X))
 
 
-def test_what_reads_all_of_a_table_in_memory_gets_a_copy(device):
+def test_readers_of_a_whole_table_get_a_copy(device):
     from polyleaf.inputs.features import read_features
 
     estimator = PolyleafRegressor(**SMALL).fit(X, Y)
@@ -104,17 +104,17 @@ def test_what_reads_all_of_a_table_in_memory_gets_a_copy(device):
     np.testing.assert_array_equal(codes.rows(np.array([2, 5])).array(), codes.array()[:, [2, 5]])
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(codes)).array(), codes.array())
     assert codes.nbytes == X.size
-    wanted = np.arange(X.shape[1]) % 2 == 0
-    compact = estimator.model_.mapper.transform(table, only=wanted, compact=True)
-    np.testing.assert_array_equal(compact, codes.array()[wanted])
+    selected = np.arange(X.shape[1]) % 2 == 0
+    compact = estimator.model_.mapper.transform(table, only=selected, compact=True)
+    np.testing.assert_array_equal(compact, codes.array()[selected])
 
 
-# --- prediction
+# --- prediction ---
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_predictions_stay_on_the_card(kind, dtype):
+def test_predictions_stay_in_gpu_memory(kind, dtype):
     model = PolyleafRegressor(**SMALL, normalize_targets=True).fit(X, Y * [1.0, 100.0])
     values = X.astype(dtype)
     predictor, expected = model.predictor(device="cuda"), model.predictor()(values)
@@ -126,7 +126,7 @@ def test_predictions_stay_on_the_card(kind, dtype):
         )
 
 
-def test_rows_of_categories_that_are_numbers():
+def test_numeric_categories():
     values = np.where(np.isnan(X[:, 3]), np.nan, X[:, 3] * 10)
     table = np.column_stack([X[:, 0], values])
     model = PolyleafRegressor(**SMALL, categorical_features=[1]).fit(table, Y)
@@ -135,14 +135,14 @@ def test_rows_of_categories_that_are_numbers():
     np.testing.assert_array_equal(found.read(), model.predictor().predict_raw(table))
 
 
-def test_what_a_link_makes_is_given_in_memory():
+def test_probabilities_are_returned_in_cpu_memory():
     model = PolyleafClassifier(**SMALL).fit(X, (Y[:, 0] > 0).astype(int))
     predictor = model.predictor("predict_proba", device="cuda")
     np.testing.assert_array_equal(predictor(ByDLPack(X)), model.predict_proba(X))
     assert is_device_array(predictor.predict_raw(ByDLPack(X)))
 
 
-def test_many_rows_are_predicted_a_part_at_a_time():
+def test_many_rows_are_predicted_in_parts():
     model = PolyleafRegressor(**SMALL).fit(X, Y[:, 0])
     values = np.tile(X, (5, 1))
     found = model.predictor(device="cuda")(ByDLPack(values))
@@ -151,10 +151,10 @@ def test_many_rows_are_predicted_a_part_at_a_time():
     assert model.predictor(device="cuda")(ByDLPack(values[:0])).shape == (0, 1)
 
 
-# --- whose memory, and when
+# --- lifetime of memory --- ---
 
 
-def test_memory_is_kept_while_it_is_needed_and_then_given_back(device):
+def test_memory_is_held_while_needed(device):
     there = ByDLPack(X)
     array = as_device_array(device, there, "X")
     assert there.asked == [device.stream] and there.gone == 0
@@ -163,7 +163,7 @@ def test_memory_is_kept_while_it_is_needed_and_then_given_back(device):
     assert there.gone == 1
 
 
-def test_streams_are_waited_for(monkeypatch):
+def test_streams_are_synchronised(monkeypatch):
     waited = []
 
     class Device:
@@ -171,7 +171,7 @@ def test_streams_are_waited_for(monkeypatch):
             waited.append(stream)
 
     monkeypatch.setattr(
-        _core, "DeviceArray", type("A", (), {"from_address": staticmethod(lambda *told: told)})
+        _core, "DeviceArray", type("A", (), {"from_address": staticmethod(lambda *args: args)})
     )
     for stream in (None, 2, False):
         as_device_array(Device(), ByInterface(X, stream=stream), "X")
@@ -179,40 +179,40 @@ def test_streams_are_waited_for(monkeypatch):
 
 
 def test_memory_that_the_driver_does_not_know():
-    with pytest.raises(_core.DeviceError, match="the driver knows no memory there"):
+    with pytest.raises(_core.DeviceError, match="does not know its address"):
         PolyleafRegressor(**SMALL).fit(ByInterface(X, data=(64, True)), Y)
 
 
-# --- what is refused
+# --- bad input --- ---
 
 
-class Refusing(ByDLPack):
+class FailingExport(ByDLPack):
     def __dlpack__(self, **options):
         raise BufferError("Can't export tensors that require gradient.")
 
 
 @pytest.mark.parametrize(
-    ("there", "error", "said"),
+    ("there", "error", "message"),
     [
         (ByDLPack(X[:, 0]), ValueError, "Expected 2D array, got 1D array"),
         (ByDLPack(X[None]), ValueError, "dim 3"),
-        (ByInterface(X[:, :3].astype(np.float16)), TypeError, "X holds float16.*float32"),
-        (ByInterface(X.astype(">f8")), TypeError, "X holds >f8"),
+        (ByInterface(X[:, :3].astype(np.float16)), TypeError, "X has dtype float16.*float32"),
+        (ByInterface(X.astype(">f8")), TypeError, "X has dtype >f8"),
         (ByInterface(X, mask=object()), ValueError, "X has a mask"),
-        (Refusing(X), ValueError, "X is not handed over.*require gradient"),
+        (FailingExport(X), ValueError, "X cannot be shared.*require gradient"),
         (ByDLPack(np.where(X == X[4, 2], np.inf, X)), ValueError, "infinity"),
         (ByDLPack(X[:100]), ValueError, "inconsistent numbers of samples"),
     ],
 )
-def test_what_is_no_table_of_numbers_is_refused(there, error, said):
-    with pytest.raises(error, match=said):
+def test_bad_tables_are_rejected(there, error, message):
+    with pytest.raises(error, match=message):
         PolyleafRegressor(**SMALL).fit(there, Y)
 
 
-def test_infinities_are_told_as_of_arrays_in_memory():
+def test_infinities_are_reported_as_for_cpu_arrays():
     bad = X.copy()
     bad[17, 4] = bad[90, 1] = -np.inf
-    said = []
+    messages = []
     for values, device in (
         (bad, "cpu"),
         (ByDLPack(bad), "cuda"),
@@ -220,15 +220,15 @@ def test_infinities_are_told_as_of_arrays_in_memory():
     ):
         with pytest.raises(ValueError) as error:
             PolyleafRegressor(**SMALL | {"device": device}).fit(values, Y)
-        said.append(str(error.value))
-    assert said[0] == said[1] == said[2] and "17" in said[0]
+        messages.append(str(error.value))
+    assert messages[0] == messages[1] == messages[2] and "17" in messages[0]
 
 
-def test_what_needs_memory_of_this_machine_says_so():
+def test_features_that_need_cpu_memory_are_rejected():
     there = ByDLPack(X)
     with pytest.raises(ValueError, match="validation_fraction cannot split"):
         PolyleafRegressor(**SMALL, validation_fraction=0.2).fit(there, Y)
-    with pytest.raises(ValueError, match="is categorical, and what lies on a card"):
+    with pytest.raises(ValueError, match="is categorical"):
         PolyleafRegressor(**SMALL, categorical_features=[3]).fit(there, Y)
     with pytest.raises(TypeError, match="X is an array in GPU memory"):
         PolyleafRegressor(**SMALL, projection="leml", projection_dim=2).fit(there, Y)
@@ -239,15 +239,13 @@ def test_what_needs_memory_of_this_machine_says_so():
     model = PolyleafRegressor(**SMALL).fit(X, Y)
     with pytest.raises(TypeError, match='make the predictor with device="cuda"'):
         model.predictor()(there)
-    with pytest.raises(
-        ValueError, match=r"must be an array \(n_rows, 11\), and these are \(700, 4\)"
-    ):
+    with pytest.raises(ValueError, match=r"rows must have shape \(n_rows, 11\); got \(700, 4\)"):
         model.predictor(device="cuda")(ByDLPack(X[:, :4]))
     with pytest.raises(ValueError, match="expecting 11 features"):
         model.predict(ByDLPack(X[:, :4]))
 
 
-def test_arrays_in_memory_do_not_lie_on_a_card():
+def test_cpu_arrays_are_not_device_arrays():
     jax = pytest.importorskip("jax.numpy")
     with warnings.catch_warnings():
         warnings.simplefilter("error")

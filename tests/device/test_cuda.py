@@ -74,7 +74,7 @@ def test_unknown_devices_raise(device):
         PolyleafRegressor(device=device).fit(X, X[:, 0])
 
 
-# ---- cache of compiled kernels -----------------------------------------------------------------
+# --- cache of compiled kernels ---
 
 
 class CountingCompiler:
@@ -130,7 +130,7 @@ def test_default_cache_folder_is_the_users(monkeypatch, tmp_path):
     assert cuda.get_cache_folder() == tmp_path / "polyleaf"
 
 
-# ---- NVRTC (no GPU needed) ---------------------------------------------------------------------
+# --- NVRTC (no GPU needed) ---
 
 
 @needs_nvrtc

@@ -403,10 +403,10 @@ def test_distributions_are_by_task():
     found = model({"price": "normal", ("demand", "visits"): "normal", "churn": "logistic"}).fit(
         X, Y
     )
-    laws = found.predict_dist(X)
-    assert list(laws) == ["price", "demand+visits"]
-    np.testing.assert_array_equal(laws["price"].mean(), found.predict(X)["price"])
-    assert laws["demand+visits"].std().shape == (N, 2)
+    distributions = found.predict_dist(X)
+    assert list(distributions) == ["price", "demand+visits"]
+    np.testing.assert_array_equal(distributions["price"].mean(), found.predict(X)["price"])
+    assert distributions["demand+visits"].std().shape == (N, 2)
     assert set(found.d2_scores(X, Y)) == {"price", "demand+visits", "churn"}
 
 

@@ -83,8 +83,8 @@ def test_file_keeps_all(fitted, tmp_path):
     loaded = load_model(tmp_path / "m")
     assert (loaded.predict_dist(X).interval() == model.predict_dist(X).interval()).all()
     scores = model.model_.objective.score_names
-    wanted = tuple(f"{target}_{score}" for target in (0, 1) for score in scores)
-    assert loaded.model_.output_names == model.model_.output_names == wanted
+    expected = tuple(f"{target}_{score}" for target in (0, 1) for score in scores)
+    assert loaded.model_.output_names == model.model_.output_names == expected
 
 
 def test_same_model_on_any_number_of_threads(fitted):
@@ -147,8 +147,8 @@ def test_predictions_as_tables_have_the_names_of_targets():
     model = PolyleafRegressor(objective="normal", **QUICK)
     model.fit(X, pd.DataFrame(Y, columns=["price", "volume"])).set_output(predict="pandas")
     assert list(model.predict(X).columns) == ["price", "volume"]
-    wanted = ["price_mean", "price_log_std", "volume_mean", "volume_log_std"]
-    assert list(model.predict_raw(X).columns) == list(model.model_.output_names) == wanted
+    expected = ["price_mean", "price_log_std", "volume_mean", "volume_log_std"]
+    assert list(model.predict_raw(X).columns) == list(model.model_.output_names) == expected
 
 
 @pytest.mark.parametrize("name", FAMILIES)

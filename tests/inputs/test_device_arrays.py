@@ -12,7 +12,7 @@ SMALL = {"n_estimators": 3, "max_leaves": 4}
 
 
 class GpuArray:
-    """What all arrays on a card have, of whatever library."""
+    """Attributes of GPU arrays of any library."""
 
     def __init__(self, values):
         self.shape, self.dtype, self.ndim = values.shape, values.dtype, values.ndim

@@ -30,7 +30,7 @@ def restored(target):
     )
 
 
-# --- regression ---------------------------------------------------------------------------------
+# --- regression ---
 
 
 def test_one_dimension():
@@ -173,7 +173,7 @@ def test_large_targets_can_be_normalized():
     np.testing.assert_allclose(target.values[:, 0], [-1, 1], rtol=1e-6)
 
 
-# --- weights ------------------------------------------------------------------------------------
+# --- weights ---
 
 
 def test_weights():
@@ -209,7 +209,7 @@ def test_weights_per_output_need_outputs():
         encode_classification([0, 1], np.ones((2, 2)))
 
 
-# --- classes ------------------------------------------------------------------------------------
+# --- classes ---
 
 
 @pytest.mark.parametrize(
@@ -350,7 +350,7 @@ def test_class_weights_per_label():
     np.testing.assert_allclose(balanced, [[1.5, 0.75, 0.75], [0.75, 0.75, 0.75], [0.75, 1.5, 1.5]])
 
 
-# --- validation data and files ------------------------------------------------------------------
+# --- validation data and files ---
 
 
 def test_validation_is_encoded_like_training():

@@ -382,7 +382,7 @@ def test_classifiers_train_on_a_loss(data):
     binary = PolyleafClassifier(objective=logistic, **few).fit(X, Y[:, 0] > 0)
     labels = PolyleafClassifier(objective=pairs, **few).fit(X, (Y > 0).astype(int))
     assert binary.score(X, Y[:, 0] > 0) > 0.9 and labels.decision_function(X).shape == (400, 3)
-    with pytest.raises(ValueError, match="2 scores, but y needs 3"):
+    with pytest.raises(ValueError, match="has 2 scores, but y needs 3"):
         PolyleafClassifier(objective=Custom(cross_entropy, n_outputs=2)).fit(X, y)
 
 

@@ -115,7 +115,7 @@ def test_one_tree_per_output_is_a_model_per_output(data):
 
 
 def test_cgb_is_gbdt_mo_for_squared_error(data):
-    """Constant curvature: there is no second step to take (paper, section 3.2)."""
+    """A constant Hessian has no second step (paper, section 3.2)."""
     X, Y = data
     same = {key: value for key, value in presets.cgb().items() if "hessian" not in key}
     np.testing.assert_array_equal(
@@ -158,9 +158,9 @@ def test_one_call_is_the_method_of_its_paper_for_both_estimators(data):
     X, Y = data
     few = {"n_estimators": 4}
     stated = {presets.cgb: "friedman", presets.tfbt: "diagonal", presets.tfbt_full: "diagonal"}
-    for preset, curvature in stated.items():
+    for preset, hessian in stated.items():
         model = PolyleafClassifier(**preset(**few)).fit(X, Y.argmax(1))
-        assert model.model_.objective.softmax_hessian == curvature
+        assert model.model_.objective.softmax_hessian == hessian
         numbers = PolyleafRegressor(**preset(**few)).fit(X, Y)
         without = {
             name: value for name, value in preset(**few).items() if name != "softmax_hessian"

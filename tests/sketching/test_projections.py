@@ -30,7 +30,7 @@ def csr_arrays(X):
     return X.indptr.astype(np.int64), X.indices.astype(np.int32), X.data.astype(np.float32)
 
 
-# ---- the product --------------------------------------------------------------------------------
+# --- the product ---
 
 
 @pytest.mark.parametrize("d", [1, 3, 4, 16, 17, 33, 100, 131, 260])
@@ -66,7 +66,7 @@ def test_the_core_checks_what_memory_safety_needs(indptr, indices, message):
         core.csr_product(*arrays, np.ones((4, 3), np.float32), 1)
 
 
-# ---- every kind ---------------------------------------------------------------------------------
+# --- every kind ---
 
 
 @pytest.mark.parametrize("kind", PROJECTIONS)
@@ -128,7 +128,7 @@ def test_the_input_is_left_alone(kind):
         np.testing.assert_array_equal(old, new)
 
 
-# ---- columns and weights ------------------------------------------------------------------------
+# --- columns and weights ---
 
 
 def test_tfidf_is_scikit_learns():
@@ -150,7 +150,7 @@ def test_rare_columns_are_cut():
     assert not cut.transform(sp.csr_matrix((2, 5))).toarray().any()
 
 
-# ---- the kinds ----------------------------------------------------------------------------------
+# --- the kinds ---
 
 
 def test_gaussian_keeps_distances():
@@ -238,8 +238,8 @@ def test_leml_features_are_uncorrelated_and_ordered():
     Z = (X @ problem.solve()).astype(np.float64)
     np.testing.assert_allclose(Z.T @ Z, np.eye(4), atol=1e-3)
     fitted = X @ problem.W @ problem.H.T
-    told = np.linalg.norm(Z.T @ fitted, axis=1)
-    np.testing.assert_allclose(told, np.linalg.svd(fitted, compute_uv=False)[:4], rtol=1e-3)
+    norms = np.linalg.norm(Z.T @ fitted, axis=1)
+    np.testing.assert_allclose(norms, np.linalg.svd(fitted, compute_uv=False)[:4], rtol=1e-3)
 
 
 def test_folds_keep_labels_out_of_the_features_trained_on():
@@ -278,7 +278,7 @@ def test_leml_takes_any_target():
     assert np.isfinite(empty.transform(X)).all()
 
 
-# ---- bad input ----------------------------------------------------------------------------------
+# --- bad input ---
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def same_bits(a, b):
     np.testing.assert_array_equal(a, b)
 
 
-# ---- core against reference ---------------------------------------------------------------------
+# --- core against reference ---
 
 
 @pytest.mark.parametrize(("n", "k", "d"), SHAPES)
@@ -141,7 +141,7 @@ def test_same_bits_for_any_instruction_set():
     assert len(set(run_on_each_isa(_HASH_OF_ALL))) == 1
 
 
-# ---- properties ---------------------------------------------------------------------------------
+# --- properties ---
 
 
 def distances(a):
@@ -231,7 +231,7 @@ def test_sketches_are_small_values():
         hash(sketch)
 
 
-# ---- the parameter ------------------------------------------------------------------------------
+# --- the parameter ---
 
 
 def test_get_sketch():
@@ -316,7 +316,7 @@ def test_broken_csr_is_refused(indptr):
         core.SparseGradients(*arrays, 1, 1)
 
 
-# ---- training -----------------------------------------------------------------------------------
+# --- training ---
 
 
 def labels(n=400, k=50, seed=0):

@@ -4,7 +4,7 @@ Data is whole numbers and exact fractions, and nothing here goes through BLAS or
 that the hashes hold on any machine.
 
 `python tests/support/golden.py --check` says whether an installed package makes the same, with
-`--device cuda` whether a card does, of the configurations that it takes. `python
+`--device cuda` whether a GPU does, for the supported configurations. `python
 tests/support/golden.py --write` makes `files/golden.json` anew: only on purpose, with a line in
 CHANGELOG.md.
 """
@@ -32,7 +32,7 @@ ONE_EACH = {"multi_strategy": "one_output_per_tree"}
 PLAIN_FEATURES = {"projection": None, "projection_dim": None, "tfidf": False}
 
 
-# --------------------------------------------------------------------------------------------- data
+# --- data ---
 
 
 @cache
@@ -126,7 +126,7 @@ def squared_error_derivatives(y_true, y_pred):
     return cost * (y_pred - y_true), cost
 
 
-# ----------------------------------------------------------------------------------- configurations
+# --- configurations ---
 
 
 def regressor(y, X=numbers, fit=None, **parameters):
@@ -291,7 +291,7 @@ CONFIGURATIONS = {
 }
 
 
-# ------------------------------------------------------------------------------------------- hashes
+# --- hashes ---
 
 
 def fitted(name, n_jobs=1, device="cpu"):

@@ -129,7 +129,7 @@ def _halved(y_true, y_pred):
     return 0.5 * (y_pred - y_true), None
 
 
-# --- changes --------------------------------------------------------------------------------------
+# --- changes ---
 
 
 def mutant(rng):
@@ -219,7 +219,7 @@ def _change_arrays(arrays, rng):
         flat[rng.integers(len(flat))] = rng.integers(256)
 
 
-# --- the rule -------------------------------------------------------------------------------------
+# --- the rule ---
 
 
 def take(content, X):

@@ -40,7 +40,7 @@ def draw_on_grid(draw, n, shape, largest, low):
     return values
 
 
-# ------------------------------------------------------------------------- one output, many outputs
+# --- one output, many outputs ---
 
 
 @pytest.mark.parametrize("kind", ["unit", "shared"])
@@ -128,7 +128,7 @@ def test_order_of_outputs_permutes_leaf_values(library, kind):
     np.testing.assert_array_equal(a_values[:, order], b_values)
 
 
-# -------------------------------------------------------------------------- rows, features, weights
+# --- rows, features, weights ---
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -213,7 +213,7 @@ def test_a_multiplier_is_a_weight(library):
     np.testing.assert_array_equal(a_values, b_values)
 
 
-# ----------------------------------------------------------------------------------- loss, schedule
+# --- loss, schedule ---
 
 
 @pytest.mark.parametrize("grid", [True, False])
@@ -285,7 +285,7 @@ def test_best_first_trees_with_fewer_leaves_are_subtrees(library):
     np.testing.assert_array_equal(small.count, large.count[: small.n_nodes])
 
 
-# ----------------------------------------------------------------------------------------- the core
+# --- the core ---
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,6 @@ def test_dask_names_the_extra():
 def test_autogluon_names_the_extra():
     done = run(["autogluon"], "import polyleaf.integrations.autogluon")
     assert (
-        "ImportError: polyleaf.integrations.autogluon needs AutoGluon: pip install "
+        "ImportError: polyleaf.integrations.autogluon requires AutoGluon: pip install "
         '"polyleaf[autogluon]".' in done.stderr
     )

@@ -10,7 +10,7 @@ import reference
 from reference import F32, GrowConfig
 from support.problems import KINDS, Reference, all_numeric_splits, exact_gain, make_problem
 
-# ----------------------------------------------------------------------------------------- channels
+# --- channels ---
 
 
 def test_quantise_is_within_half_a_step_and_reaches_the_largest_integer():
@@ -51,7 +51,7 @@ def test_multiplier_and_rows_come_before_the_scale():
     assert channels.hessians.shape == (2, 0)
 
 
-# ------------------------------------------------------------------------------------------- scores
+# --- scores ---
 
 
 @pytest.mark.parametrize("n_outputs", [1, 2, 15, 16, 17, 33, 100])
@@ -106,7 +106,7 @@ def test_zero_hessian_and_zero_lambda_give_no_step():
     assert reference.leaf_terms(one, zero[:, :1], "shared", config).tolist() == [[0, 0]]
 
 
-# ------------------------------------------------------------------------------------- split search
+# --- split search ---
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -154,7 +154,7 @@ def test_split_of_missing_values_from_all_others():
     assert (tree.threshold[0], tree.missing_left[0], tree.n_leaves) == (1, False, 2)
 
 
-# --------------------------------------------------------------------------------------- categories
+# --- categories ---
 
 
 def category_problem(seed, n_categories, n_outputs, **config):
@@ -218,7 +218,7 @@ def test_category_set_is_what_goes_left():
     assert np.array_equal(np.bincount(leaves), tree.count[tree.leaf >= 0])
 
 
-# ----------------------------------------------------------------------------------- growth, leaves
+# --- growth, leaves ---
 
 
 def test_hash_is_the_finaliser_of_splitmix64():
@@ -271,7 +271,7 @@ def test_leaf_sums_are_exact_on_a_grid_and_survive_extremes():
     np.testing.assert_allclose(sums[:, 1:], [[6e38, 2e-28, 0], [-3e38, 0, 0]], rtol=1e-5)
 
 
-# ----------------------------------------------------------------------------------------- boosting
+# --- boosting ---
 
 
 def losses(name, y, scores):

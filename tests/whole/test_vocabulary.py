@@ -55,60 +55,13 @@ MAX_COLUMNS = 100
 SUFFIXES = (".py", ".h", ".cpp", ".cu")
 
 # Faults that are left in a folder; the numbers may only shrink.
-KNOWN_NAMES: dict[str, int] = {
-    "bindings": 25,
-    "cpp/base": 9,
-    "cpp/base/kernels": 1,
-    "cpp/data": 17,
-    "cpp/data/kernels": 1,
-    "cpp/device": 17,
-    "cpp/device/kernels": 9,
-    "cpp/explain": 16,
-    "cpp/explain/kernels": 1,
-    "cpp/forest": 11,
-    "cpp/forest/kernels": 2,
-    "cpp/grower": 11,
-    "cpp/grower/kernels": 2,
-    "cpp/leaves": 17,
-    "cpp/leaves/kernels": 4,
-    "cpp/losses": 3,
-    "cpp/losses/kernels": 3,
-    "cpp/quantised_gradients": 5,
-    "cpp/quantised_gradients/kernels": 2,
-    "cpp/search": 73,
-    "cpp/search/kernels": 7,
-    "cpp/sketch": 1,
-    "cpp/sketch/kernels": 2,
-    "cpp/split_gain": 4,
-    "cpp/split_gain/kernels": 23,
-    "src/polyleaf/data": 4,
-    "tests/core": 15,
-    "tests/cpp": 24,
-    "tests/data": 3,
-    "tests/device": 5,
-    "tests/estimators": 6,
-    "tests/inputs": 7,
-    "tests/settings": 6,
-    "tests/sketching": 1,
-}
+KNOWN_NAMES: dict[str, int] = {"cpp/data": 1, "cpp/device": 4, "cpp/explain": 1}
 KNOWN_LINES: dict[str, int] = {
-    "src/polyleaf": 16,
-    "src/polyleaf/data": 12,
-    "src/polyleaf/datasets": 1,
-    "src/polyleaf/estimators": 30,
-    "src/polyleaf/inputs": 18,
-    "src/polyleaf/runtime": 3,
-    "src/polyleaf/settings": 20,
-    "src/polyleaf/sketching": 5,
-    "src/polyleaf/training": 7,
-    "tests": 2,
-    "tests/core": 71,
-    "tests/data": 22,
-    "tests/device": 1,
-    "tests/estimators": 42,
-    "tests/inputs": 6,
-    "tests/settings": 6,
-    "tests/sketching": 14,
+    "src/polyleaf": 5,
+    "src/polyleaf/inputs": 1,
+    "src/polyleaf/settings": 5,
+    "src/polyleaf/training": 3,
+    "tests/settings": 5,
 }
 
 
@@ -147,7 +100,8 @@ def cpp_names(text: str) -> set[tuple[str, str]]:
     """Return (kind, name) of all identifiers in a C++ source, comments and strings left out."""
     text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.S)
     text = re.sub(r'"(?:\\.|[^"\\\n])*"', '""', text)
-    functions = set(re.findall(r"\b([a-z_]\w*)\s*\(", text))
+    # Names after a dot, an arrow or a scope may be another library's; declarations are without.
+    functions = set(re.findall(r"(?<![.>:\w])([a-z_]\w*)\s*\(", text)) - {"for"}
     return {
         ("function" if n in functions else "name", n) for n in re.findall(r"\b[A-Za-z_]\w*", text)
     }

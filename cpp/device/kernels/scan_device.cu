@@ -55,13 +55,13 @@ __device__ inline FeatureSums get_feature_sums(const Histograms& histograms, int
           count_lane};
 }
 
-// to[bin][j] = sum over bins 0 .. bin of lane_of(j), for the value bins; all threads must call it.
-template <class LaneOf>
-__device__ void sum_up(const FeatureSums& feature, int n_bins, const LaneOf& lane_of, int n_lanes,
+// to[bin][j] = sum over bins 0 .. bin of get_lane(j), for the value bins; all threads must call it.
+template <class GetLane>
+__device__ void sum_up(const FeatureSums& feature, int n_bins, const GetLane& get_lane, int n_lanes,
                        int32_t (*to)[kPadded], int32_t (*totals)[kLanes]) {
   constexpr int kSegments = kScanThreads / kLanes, kBins = kMaxBins / kSegments;
   const int j = threadIdx.x % kLanes, segment = threadIdx.x / kLanes;
-  const int lane = j < n_lanes ? lane_of(j) : 0;
+  const int lane = j < n_lanes ? get_lane(j) : 0;
   int32_t sum = 0;
   __syncthreads();
   for (int b = segment * kBins; b < (segment + 1) * kBins; ++b) {
@@ -380,14 +380,14 @@ struct Solved {
     float weight[2][kLanes] = {};  // [right]
     for (int first = 0; first < scan.n_outputs; first += kLanes) {
       const int width = scan.n_outputs - first < kLanes ? scan.n_outputs - first : kLanes;
-      const auto lane_of = [&](int j) {
+      const auto get_lane = [&](int j) {
         return scan.hessian_offset + packed(first + j, first + j);
       };
-      sum_up(feature, at.n_bins, lane_of, width, memory.gradient, memory.segments);
+      sum_up(feature, at.n_bins, get_lane, width, memory.gradient, memory.segments);
 #pragma unroll
       for (int j = 0; j < kLanes; ++j) {
         if (j >= width) continue;
-        const int lane = lane_of(j);
+        const int lane = get_lane(j);
         const int32_t l =
             memory.gradient[threadIdx.x][j] + (missing_left ? feature.lane(at.missing, lane) : 0);
         const float step = scan.hessian_step[lane - scan.hessian_offset];

@@ -11,7 +11,7 @@ namespace {
 
 typedef uint64_t u64x4 __attribute__((vector_size(32)));
 
-// Where the rows of a bin are counted.
+// Storage of the row counts of bins.
 enum class Counts { none, array, packed };
 
 // Z vectors of sixteen lanes per row; the tile of 8 features x 256 bins x 16 lanes fits in the

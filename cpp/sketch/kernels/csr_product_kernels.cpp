@@ -1,4 +1,4 @@
-// Kernel of sparse rows times a dense matrix (csr_product.h).
+// Kernel of sparse rows times a dense matrix (sketch.h).
 #include "base/kernels/lanes.h"
 #include "sketch/sketch.h"
 

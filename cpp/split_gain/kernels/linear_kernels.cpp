@@ -10,7 +10,7 @@ namespace {
 
 // The scan over one feature where leaves are linear and there is one output.
 //
-// Included by linear.cpp only, inside the namespace of an instruction set.
+// Inside the namespace of an instruction set.
 
 // Scan of one output and at most one regressor, the half-additive fit: the sums of a bin are
 // contiguous, as in the histogram, and are transposed for eight candidates at a time.

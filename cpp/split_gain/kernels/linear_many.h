@@ -1,9 +1,9 @@
 // Many outputs and no regressors of the node's own, where leaves are linear: eight outputs at a
-// time. What the node's ancestors have fitted is in its gradients (linear_channels.h), so a side
+// time. What the node's ancestors have fitted is in its gradients (linear_gradients.h), so a side
 // has an intercept and the slope of the candidate's feature x for each output; both centred, so
 // they are independent.
 //
-// Included by linear.cpp only, inside the namespace of an instruction set.
+// Included by linear_kernels.cpp only, inside the namespace of an instruction set.
 #pragma once
 #include "split_gain/kernels/linear_side.h"
 
@@ -274,8 +274,7 @@ class Many {
     }
   }
 
-  // The same in registers, output by output: what does not change between candidates is loaded
-  // once.
+  // Score candidates in registers: loads that do not depend on the candidate are done once.
   template <bool MISSING, bool MISSING_LEFT, bool WITH_X>
   void score_in_registers(const Candidates& c, float* out) const {
     i32x8 sum[kGroups] = {}, all[kGroups], away[kGroups] = {};

@@ -121,11 +121,6 @@ struct LinearSide {
   POLYLEAF_INLINE_MEMBER void solve(V* y) const { substitute(A, n() + 1, y, 1, kept); }
 };
 
-// What a linear score reads of one side of a candidate, with any number of regressors of the node's
-// own.
-//
-// Included by the scans for linear leaves only, inside the namespace of an instruction set.
-
 constexpr int kRow = 272;  // numbers per row: candidates of a feature, padded
 
 // Sums of one side in units of the derivatives. all(j), there(j): the integer sum of lane j over

@@ -127,7 +127,7 @@ class BinMapper:
         return np.arange(self.n_features_) if derived is None else derived.column_to_feature()
 
     def sum_by_feature(self, per_column: NDArray[Any]) -> NDArray[Any]:
-        """Sum `per_column` (..., n_columns) by feature of X, (..., n_features)."""
+        """Sum the values `per_column` (..., n_columns) by feature of X, (..., n_features)."""
         if self.derived_columns_ is None:
             return per_column
         total = np.zeros((*per_column.shape[:-1], self.n_features_), per_column.dtype)
@@ -377,7 +377,7 @@ class BinMapper:
     def get_raw_values(
         self, table: FeatureTable, only: NDArray[np.bool_] | None = None
     ) -> NDArray[np.float32]:
-        """Return `get_raw_values` of the columns of `table`, or those of `only` (n_columns,)."""
+        """Return the raw values of all columns of `table`, or of those in `only` (n_columns,)."""
         return self._to_columns(table).get_raw_values(only)
 
     def transform_derived(self, columns: FeatureTable, n_threads: int = 1) -> NDArray[np.uint8]:
@@ -461,10 +461,7 @@ class BinMapper:
         return float(thresholds[code]) if code < len(thresholds) else float("inf")
 
     def category_codes(self, feature: int) -> dict[Category, int]:
-        """Return the code of each category of the feature of index `feature`.
-
-        Rare categories share the last code.
-        """
+        """Return the code of each category of `feature`, an index; rare ones share the last."""
         return dict(self._code_of[feature])
 
     @property

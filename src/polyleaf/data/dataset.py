@@ -394,7 +394,7 @@ class Dataset:
         return self._bins
 
     def get_device_bins(self, device: _core.Device) -> _core.DeviceBins:
-        """Return the codes on the GPU `device`, dense; they are copied unless they are there."""
+        """Return the codes on `device`, dense; they are copied unless they are there."""
         if isinstance(self._codes, DeviceCodes):
             return self._codes.device_bins
         if self._codes.sparse is None:

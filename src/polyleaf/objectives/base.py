@@ -4,25 +4,20 @@ data.
 The life of an objective:
 
 1. ``get_objective(name_or_callable, **parameters)`` makes one. It is frozen and holds parameters
-only, never
-   data. ``bind_outputs`` fills in what only an estimator knows.
-2. ``objective.bind(target, weight)`` checks the target and returns a `BoundObjective`. A
-validation set is
-   bound a second time.
-3. ``bound.base_score()`` is the constant score that minimises the loss on the training rows. 4.
-``bound.set_base_score(base)``: raw scores are relative to it from here on. Every bound objective
-gets the
-   base score of the training set.
-5. ``bound.hessian_shape()`` tells which array ``h`` to allocate, or that none is needed. 6. Each
-round ``bound.derivatives(raw, g, h)`` writes the gradient and the Hessian's diagonal at the raw
-   scores, or ``bound.full_hessian(raw, g, h)`` the gradient and the whole Hessian of each row.
+   only, never data. ``bind_outputs`` fills in what only an estimator knows.
+2. ``objective.bind(target, weight)`` checks the target and returns a `BoundObjective`. A validation
+   set is bound a second time.
+3. ``bound.base_score()`` is the constant score that minimises the loss on the training rows.
+4. ``bound.set_base_score(base)``: raw scores are relative to it from here on. Every bound objective
+   gets the base score of the training set.
+5. ``bound.hessian_shape()`` tells which array ``h`` to allocate, or that none is needed.
+6. Each round ``bound.derivatives(raw, g, h)`` writes the gradient and the Hessian's diagonal at the
+   raw scores, or ``bound.full_hessian(raw, g, h)`` the gradient and the whole Hessian of each row.
 7. If ``objective.updates_leaves``, ``bound.update_leaves(...)`` returns leaf values that are no
-Newton steps
-   (medians, quantiles).
-8. ``bound.loss(raw)`` is the mean training loss, whose derivative ``g`` is. 9.
-``objective.transform(raw + base)`` turns scores into predictions; ``to_dict`` stores the objective
-with a
-   model.
+   Newton steps (medians, quantiles).
+8. ``bound.loss(raw)`` is the mean training loss, whose derivative ``g`` is.
+9. ``objective.transform(raw + base)`` turns scores into predictions; ``to_dict`` stores the
+   objective with a model.
 
 Shapes: ``n`` rows, ``K`` outputs. Raw scores are float32 ``(n, K)``; the base score is float64
 ``(K,)``. Full Hessians are packed lower triangles (_utils.py).

@@ -104,16 +104,14 @@ class ElementwiseObjective(Objective):
     def best_constant(
         self, bound: BoundElementwiseObjective, n_threads: int
     ) -> NDArray[np.float64]:
-        """Return the constant scores ``(K,)``, float64, that minimise the loss.
+        """Return the constant scores ``(K,)``, float64, that minimise the loss of `bound`.
 
-        Parameters
-        ----------
-        bound : BoundElementwiseObjective
-        n_threads : int
+        `n_threads` does not change the result.
         """
 
     def output_parameter(self, n_outputs: int) -> NDArray[np.float64]:
-        """Return the loss's parameter (quantile level, weight of positives), ``(n_outputs,)``."""
+        """Return the loss's parameter of each of `n_outputs` outputs (quantile level, weight of
+        positives)."""
         return np.ones(n_outputs)
 
     def leaf_quantile_level(self, n_outputs: int) -> NDArray[np.float64]:

@@ -93,13 +93,8 @@ class MulticlassObjective(Objective):
 
     @abstractmethod
     def best_constant(self, shares: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the constant scores ``(K,)`` that minimise the loss.
-
-        Parameters
-        ----------
-        shares : ndarray of shape (K,)
-            Share of each class in the rows, above 0.
-        """
+        """Return the constant scores ``(K,)`` that minimise the loss for the class `shares`
+        ``(K,)``, all > 0."""
 
     @property
     def link(self) -> str:

@@ -1,5 +1,7 @@
-"""Features held sparse, many of them: trees are those of dense codes where lists of cells are kept, sorted
-from rows or moved, and where bounds tell which features need not be looked at."""
+"""Trees on sparse features equal trees on dense codes.
+
+Lists of entries may be kept, sorted or moved, and gain bounds may exclude features.
+"""
 
 from dataclasses import replace
 
@@ -23,8 +25,8 @@ from polyleaf import PolyleafClassifier, PolyleafRegressor
 FEATURES, ROWS = 150, 2500
 
 
-def words(draw, n_outputs=1, kind="unit", density=0.02, missing=0.1, **config):
-    """Rows of few words each. A split on one parts with few rows; a feature in five is used by many rows."""
+def make_sparse_codes(draw, n_outputs=1, kind="unit", density=0.02, missing=0.1, **config):
+    """Make rows of few make_sparse_codes each; one feature in five occurs in many rows."""
     rng = np.random.default_rng(draw)
     share = np.where(np.arange(FEATURES) % 5 == 0, 10 * density, density)
     held = rng.random((FEATURES, ROWS)) < share[:, None]
@@ -45,16 +47,16 @@ def words(draw, n_outputs=1, kind="unit", density=0.02, missing=0.1, **config):
     )
 
 
-def words_of_one_value(draw, n_outputs=1, kind="unit", **config):
-    """As `words`; of each the cells hold one value, below or above that of all other rows."""
-    p = words(draw, n_outputs, kind, missing=0.02, **config)
+def make_single_value_codes(draw, n_outputs=1, kind="unit", **config):
+    """Make sparse codes in which the entries of a feature share one value."""
+    p = make_sparse_codes(draw, n_outputs, kind, missing=0.02, **config)
     own = np.random.default_rng(draw).integers(0, 12, FEATURES)[:, None]
     common = np.array([np.bincount(row).argmax() for row in p.codes])[:, None]
     codes = np.where((p.codes == common) | (p.codes == reference.MISSING), p.codes, own)
     return replace(p, codes=codes.astype(np.uint8))
 
 
-def assert_same_from_cells(p, held=None):
+def assert_same_as_dense(p, held=None):
     """Grown from dense codes and from cells; returns the tree."""
     expected, leaf_of_row = Core.grow(p, 1)
     for n_threads in (1, 3):
@@ -64,7 +66,7 @@ def assert_same_from_cells(p, held=None):
     return expected
 
 
-def shares_of_smaller_children(tree):
+def get_smaller_child_fractions(tree):
     inner = np.flatnonzero(tree.left >= 0)
     return (
         np.minimum(tree.count[tree.left[inner]], tree.count[tree.right[inner]]) / tree.count[inner]
@@ -74,18 +76,22 @@ def shares_of_smaller_children(tree):
 @pytest.mark.parametrize("leaf_k", [0, 2])
 @pytest.mark.parametrize("n_outputs", [1, 17])
 @pytest.mark.parametrize("kind", KINDS)
-def test_features_that_compete_by_a_share_of_their_gain(kind, n_outputs, leaf_k):
+def test_gain_factors(kind, n_outputs, leaf_k):
     """Bounds on sums tell nothing of what competes."""
     factors = np.random.default_rng(2).choice([1.0, 0.7, 0.2], FEATURES).astype(np.float32)
-    tree = assert_same_from_cells(words(1, n_outputs, kind, factors=factors, leaf_k=leaf_k))
-    plain = assert_same_from_cells(words(1, n_outputs, kind, leaf_k=leaf_k))
+    tree = assert_same_as_dense(
+        make_sparse_codes(1, n_outputs, kind, factors=factors, leaf_k=leaf_k)
+    )
+    plain = assert_same_as_dense(make_sparse_codes(1, n_outputs, kind, leaf_k=leaf_k))
     assert not np.array_equal(tree.feature, plain.feature)
 
 
 @pytest.mark.parametrize("n_outputs", [1, 3, 17])
 @pytest.mark.parametrize("kind", KINDS)
-def test_trees_that_part_with_few_rows_at_a_time(kind, n_outputs):
-    shares = shares_of_smaller_children(assert_same_from_cells(words(1, n_outputs, kind)))
+def test_unbalanced_trees(kind, n_outputs):
+    shares = get_smaller_child_fractions(
+        assert_same_as_dense(make_sparse_codes(1, n_outputs, kind))
+    )
     assert (shares < 1 / 16).sum() > 10  # lists are kept
     assert (shares > 1 / 8).any()  # cells are moved, or the list's are left out that have gone
 
@@ -109,8 +115,8 @@ def test_trees_that_part_with_few_rows_at_a_time(kind, n_outputs):
     ids=str,
 )
 @pytest.mark.parametrize("kind", KINDS)
-def test_whatever_is_asked_of_splits(kind, config):
-    assert_same_from_cells(words(2, 2, kind, **config))
+def test_split_settings(kind, config):
+    assert_same_as_dense(make_sparse_codes(2, 2, kind, **config))
 
 
 @pytest.mark.parametrize(
@@ -120,39 +126,39 @@ def test_whatever_is_asked_of_splits(kind, config):
 )
 @pytest.mark.parametrize("n_outputs", [1, 3, 17])
 @pytest.mark.parametrize("kind", KINDS)
-def test_words_that_are_there_or_not(kind, n_outputs, config):
-    p = words_of_one_value(9, n_outputs, kind, **config)
-    assert_same_from_cells(p)
+def test_binary_features(kind, n_outputs, config):
+    p = make_single_value_codes(9, n_outputs, kind, **config)
+    assert_same_as_dense(p)
     if "leaf_k" not in config and "reg_alpha" not in config:
         directions = np.random.default_rng(9).integers(-1, 2, (FEATURES, n_outputs)).astype(np.int8)
-        assert_same_from_cells(replace(p, directions=directions))
+        assert_same_as_dense(replace(p, directions=directions))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_of_some_rows(kind):
-    assert_same_from_cells(sampled(words(3, 2, kind), multiplied=kind != "unit"))
+def test_row_sample(kind):
+    assert_same_as_dense(sampled(make_sparse_codes(3, 2, kind), multiplied=kind != "unit"))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_some_features_held_sparse(kind):
+def test_mixed_sparse_and_dense_features(kind):
     """Dense ones are looked at first, and may be worth more."""
-    assert_same_from_cells(words(4, 1, kind), held=range(1, FEATURES, 2))
+    assert_same_as_dense(make_sparse_codes(4, 1, kind), held=range(1, FEATURES, 2))
 
 
-def test_gradients_that_all_point_one_way():
+def test_gradients_of_one_sign():
     """What the side of most rows is worth is most of every sum."""
-    p = words(5)
-    assert_same_from_cells(replace(p, g=np.abs(p.g) + 3))
+    p = make_sparse_codes(5)
+    assert_same_as_dense(replace(p, g=np.abs(p.g) + 3))
 
 
 def test_equal_features_tie_and_the_first_is_taken():
-    p = words(6)
+    p = make_sparse_codes(6)
     p.codes[FEATURES // 2 :] = p.codes[: FEATURES // 2]
-    tree = assert_same_from_cells(p)
+    tree = assert_same_as_dense(p)
     assert tree.feature.max() < FEATURES // 2
 
 
-def test_features_of_nodes_are_drawn_from_many():
+def test_column_sampling_per_node():
     p = make_problem(7, n=60, n_bins=(3,) * 1500, max_leaves=6, colsample_bynode=0.3)
     few = replace(p, features=np.arange(1500) % 3 == 0).replace_config(colsample_bynode=0.01)
     for problem in (p, few):
@@ -174,7 +180,7 @@ def test_features_of_nodes_are_drawn_from_many():
     ],
     ids=str,
 )
-def test_models_of_sparse_rows_are_those_of_dense_ones(parameters):
+def test_models_of_sparse_and_dense_rows_are_equal(parameters):
     X, y = _texts()
     model = PolyleafRegressor if parameters.get("hessian") != "full" else PolyleafClassifier
     y = y if model is PolyleafRegressor else y.argmax(axis=1)
