@@ -258,8 +258,8 @@ class EarlyStopping(Callback):
         ):
             warn_user(
                 f"The metric {self._metric!r} was best at round {self._first_round}, the first "
-                f"one. It is assumed that {'larger' if self._sign == 1 else 'smaller'} is better: a "
-                "function can return (name, value, greater_is_better), and EarlyStopping takes "
+                f"one. It is assumed that {'larger' if self._sign == 1 else 'smaller'} is better: "
+                "a function can return (name, value, greater_is_better), and EarlyStopping takes "
                 "maximize=. Or the learning rate is too high."
             )
         if self._best_layer is not None:
