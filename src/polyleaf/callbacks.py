@@ -246,9 +246,9 @@ class EarlyStopping(Callback):
         if self.best_iteration is None:
             if self._first_round is not None:
                 warn_user(
-                    f"Early stopping had no effect, because the metric {self._metric!r} was NaN in every "
-                    "round. Check the evaluation set ('auc' needs both classes, 'r2' needs targets that "
-                    "vary), or use another metric."
+                    f"Early stopping had no effect, because the metric {self._metric!r} was NaN in "
+                    "every round. Check the evaluation set ('auc' needs both classes, 'r2' needs "
+                    "targets that vary), or use another metric."
                 )
             return
         if (
@@ -257,10 +257,10 @@ class EarlyStopping(Callback):
             and self._last_round > self._first_round
         ):
             warn_user(
-                f"The metric {self._metric!r} was best at round {self._first_round}, the first one. It is "
-                f"assumed that {'larger' if self._sign == 1 else 'smaller'} is better: a function can "
-                "return (name, value, greater_is_better), and EarlyStopping takes maximize=. Or the "
-                "learning rate is too high."
+                f"The metric {self._metric!r} was best at round {self._first_round}, the first "
+                f"one. It is assumed that {'larger' if self._sign == 1 else 'smaller'} is better: "
+                "a function can return (name, value, greater_is_better), and EarlyStopping takes "
+                "maximize=. Or the learning rate is too high."
             )
         if self._best_layer is not None:
             tree, leaves = self._best_layer

@@ -43,9 +43,9 @@ OF_OBJECTIVES = {
 } & set(EVERY)
 PREPARATION = OF_OBJECTIVES | {
     "base_score", "calibrate_quantiles", "callbacks", "categorical_features", "class_weight",
-    "device", "early_stopping_rounds", "eval_metric", "leaf", "max_bins", "missing_targets", "n_jobs",
-    "normalize_targets", "objective", "on_interrupt", "projection", "projection_dim", "random_state", "tfidf",
-    "threshold", "validation_fraction", "verbose", "warm_start",
+    "device", "early_stopping_rounds", "eval_metric", "leaf", "max_bins", "missing_targets",
+    "n_jobs", "normalize_targets", "objective", "on_interrupt", "projection", "projection_dim",
+    "random_state", "tfidf", "threshold", "validation_fraction", "verbose", "warm_start",
 }  # fmt: skip
 """What objectives, estimators and the preparation of data read, and no part of a run."""
 

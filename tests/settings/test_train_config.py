@@ -38,11 +38,14 @@ INCOMPATIBLE = [
      'hessian="(full|block)" couples the outputs.*multi_strategy'),
     (lambda c: _leaf_hessian(c) in COUPLED and c["multi_strategy"] == "one_output_per_tree",
      'leaf_hessian="(full|block)" couples the outputs.*multi_strategy'),
-    (lambda c: c["hessian"] in COUPLED and c["sketch"], 'hessian="(full|block)" needs.*sketch=None'),
+    (lambda c: c["hessian"] in COUPLED and c["sketch"],
+     'hessian="(full|block)" needs.*sketch=None'),
     (lambda c: {c["hessian"], _leaf_hessian(c)} & {*COUPLED} and c["reg_alpha"] > 0, "reg_alpha"),
     (lambda c: c["boosting_step"] == "layer" and c["grow_policy"] == "lossguide", "grow_policy"),
-    (lambda c: c["sampling"] == "rows_per_layer" and c["boosting_step"] != "layer", "rows_per_layer"),
-    (lambda c: c["sketch"] and c["multi_strategy"] == "one_output_per_tree", "A sketch.*multi_strategy"),
+    (lambda c: c["sampling"] == "rows_per_layer" and c["boosting_step"] != "layer",
+     "rows_per_layer"),
+    (lambda c: c["sketch"] and c["multi_strategy"] == "one_output_per_tree",
+     "A sketch.*multi_strategy"),
     (lambda c: c["sketch"] and c["hessian"] == "diagonal", 'hessian="diagonal"'),
 ]  # fmt: skip
 

@@ -21,7 +21,7 @@ SIZES = (1, 2, 3, 5)  # of three and more, one has no rows
 
 # What each refused configuration is told.
 UNSUPPORTED = {
-    "quantiles": "calibrate_quantiles=False",
+    "quantiles": "calibrate_quantiles",
     "validation": "validation_fraction",
     **{
         name: "dense"

@@ -97,7 +97,7 @@ def test_names_with_a_dataset_and_numbers_with_an_array():
         ([[0, 9]], ValueError, "feature 9, but X has 5"),
         ([[]], ValueError, "empty group"),
         (["ab"], TypeError, "must hold groups"),
-        ([[0.5]], TypeError, "text or whole number"),
+        ([[0.5]], TypeError, "interaction_constraints must name features"),
         ("some", ValueError, "pairwise"),
     ],
 )

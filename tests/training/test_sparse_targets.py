@@ -164,7 +164,7 @@ BAD = {
     "a label twice": (lambda Y: changed(Y, indices=lambda i: i.__setitem__(1, i[0])), "twice"),
     "not an indicator": (lambda Y: changed(Y, data=put(3, 0.5)), "0 and 1 only"),
     "not a number": (lambda Y: changed(Y, data=put(3, np.nan)), "NaN"),
-    "nothing": (lambda Y: sp.csr_matrix(Y.shape), "nothing but zeros"),
+    "nothing": (lambda Y: sp.csr_matrix(Y.shape), "only zeros"),
     "other rows": (lambda Y: Y[:-1], "899"),
     "too many labels": (
         lambda Y: sp.csr_matrix((Y.data, Y.indices.astype(np.int64), Y.indptr), (900, 2**31)),

@@ -81,9 +81,10 @@ class ParquetRows:
         for table in iter_tables(self.files, self.batch_rows):
             missing = [name for name in others if name not in table.column_names]
             if missing:
+                dots = ", ..." if table.num_columns > 8 else ""
                 raise ValueError(
                     f"There is no column {sorted(missing)[0]!r}; the columns are "
-                    f"{', '.join(table.column_names[:8])}{', ...' if table.num_columns > 8 else ''}."
+                    f"{', '.join(table.column_names[:8])}{dots}."
                 )
             X = table.select([name for name in table.column_names if name not in others])
             y: Any = None if self.target is None else table.select(targets)

@@ -282,8 +282,9 @@ class BoundCustomObjective(BoundObjective):
         keywords = {}
         if self._takes_weight:
             weight = self.weight
-            is_flat = weight is not None and weight.shape[1] == 1
-            keywords["sample_weight"] = weight[:, 0] if is_flat else weight
+            if weight is not None and weight.shape[1] == 1:
+                weight = weight[:, 0]
+            keywords["sample_weight"] = weight
         assert self.objective.function is not None
         return self.objective.function(
             self.target, scores[:, 0] if self.n_outputs == 1 else scores, **keywords

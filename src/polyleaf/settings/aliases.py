@@ -148,7 +148,10 @@ _SHARED_HINTS = {
     "feature_contri feature_contrib feature_penalty": (
         "use feature_penalties with 1 - feature_contri"
     ),
-    "penalties_coefficient first_feature_use_penalties per_object_feature_penalties cegb_tradeoff": (
+    "penalties_coefficient first_feature_use_penalties": (
+        "feature_penalties multiplies the gains of a feature by 1 - penalty"
+    ),
+    "per_object_feature_penalties cegb_tradeoff": (
         "feature_penalties multiplies the gains of a feature by 1 - penalty"
     ),
     "path_smooth": "reg_lambda shrinks leaf values, and min_child_samples sets the size of leaves",
@@ -278,9 +281,9 @@ def warn_one_vs_rest(objective: object, name: str, n_classes: int, prefix: str =
     """
     if isinstance(objective, str) and objective.lower() != name:
         warn_user(
-            f"{prefix}objective={objective!r} is {name!r} here, which learns each of the {n_classes} "
-            'classes against the rest. Use objective="softmax" for exclusive classes, or '
-            f'objective="{name}" to keep one-vs-rest.'
+            f"{prefix}objective={objective!r} is {name!r} here, which learns each of the "
+            f'{n_classes} classes against the rest. Use objective="softmax" for exclusive '
+            f'classes, or objective="{name}" to keep one-vs-rest.'
         )
 
 
@@ -341,8 +344,8 @@ class _WarnIfCalledOnInstance:
             found = method(*args, **kwargs)
             name = method.__name__
             warn_user(
-                f"{name} returns a new estimator and leaves the one that it is called on unchanged. "
-                f"Use m = {owner.__name__}.{name}(path)."
+                f"{name} returns a new estimator and leaves the one that it is called on "
+                f"unchanged. Use m = {owner.__name__}.{name}(path)."
             )
             return found
 

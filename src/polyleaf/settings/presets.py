@@ -240,10 +240,9 @@ def tfbt(**changes: Any) -> dict[str, Any]:
     Data 2017 (arXiv 1710.11547). The configuration that the paper recommends and reports as
     "Diagonal + LBL" (section VII): every layer of a tree is a boosting step (section V), splits and
     leaves use the diagonal of the Hessian (section III-A) of softmax cross-entropy, depth 4,
-    learning rate 0.3, L2 of
-    1. (TFBT's own L2 is per instance; the paper chose it to match XGBoost's 1, which is
-    `reg_lambda` here.) The paper states no minimum leaf size. It is about ensembles of 10 to 100 trees: set
-    `n_estimators`.
+    learning rate 0.3, L2 of 1. (TFBT's own L2 is per instance; the paper chose it to match
+    XGBoost's 1, which is `reg_lambda` here.) The paper states no minimum leaf size. It is about
+    ensembles of 10 to 100 trees: set `n_estimators`.
 
     Parameters
     ----------

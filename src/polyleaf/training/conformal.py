@@ -1,4 +1,4 @@
-"""Conformal prediction: quantiles of residuals, interval_widths of intervals, nonconformity scores of sets.
+"""Conformal prediction: quantiles of residuals, widths of intervals, scores of sets.
 
 The last of n + 1 exchangeable residuals is at most the one of rank k with probability k / (n + 1)
 (Papadopoulos et al., "Inductive confidence machines for regression", 2002; Lei et al.,
@@ -64,7 +64,7 @@ def interval_widths(
     coverage : float in (0, 1)
     weight : ndarray of shape (n,) or (n, T), optional
     joint : bool
-        Cover all targets of a row at once, with interval_widths in proportion to each target's scale. Uses
+        Cover all targets of a row at once, with widths in proportion to each target's scale. Uses
         the rows whose targets all have weight.
 
     Returns
@@ -92,12 +92,12 @@ def interval_widths(
 def _compute_joint_widths(
     scores: NDArray[Any], coverage: float, weight: NDArray[Any]
 ) -> NDArray[np.float64]:
-    """Return interval_widths that cover all targets of a row at once.
+    """Return widths that cover all targets of a row at once.
 
     The score of a row is the largest of its targets' scores, each divided by the scale of the
     target: the magnitude of the rank of the coverage, so that targets with long tails do not widen
     the others' intervals. Scores would be exchangeable if scales were computed from these rows and
-    the new one. Such a scale lies between two adjacent known magnitudes, so scores and interval_widths are
+    the new one. Such a scale lies between two adjacent known magnitudes, so scores and widths are
     computed with the scale that makes them largest: the new row is covered with at least the given
     probability.
     """
