@@ -1,4 +1,7 @@
-"""Sparse features: trees equal those of dense codes, for all row lists and with gain bounds."""
+"""Trees on sparse features equal trees on dense codes.
+
+Lists of entries may be kept, sorted or moved, and gain bounds may exclude features.
+"""
 
 from dataclasses import replace
 
@@ -45,7 +48,7 @@ def make_sparse_codes(draw, n_outputs=1, kind="unit", density=0.02, missing=0.1,
 
 
 def make_single_value_codes(draw, n_outputs=1, kind="unit", **config):
-    """Like `make_sparse_codes`, with one stored value per feature below or above the common."""
+    """Make sparse codes in which the entries of a feature share one value."""
     p = make_sparse_codes(draw, n_outputs, kind, missing=0.02, **config)
     own = np.random.default_rng(draw).integers(0, 12, FEATURES)[:, None]
     common = np.array([np.bincount(row).argmax() for row in p.codes])[:, None]

@@ -204,34 +204,34 @@ void test_refusals() {
   Problem p = make_problem(5, 100, 3, 2);
   p.codes[7] = 254;
   p.n_bins = {2, 2, 2};
-  bool is_rejected = false;
+  bool rejected = false;
   try {
     Bins bins(p.codes.data(), p.n, 3, p.n_bins.data(), p.categorical.data(), 2);
   } catch (const std::invalid_argument&) {
-    is_rejected = true;
+    rejected = true;
   }
-  CHECK(is_rejected);
+  CHECK(rejected);
   const int32_t beyond[] = {1, 9};  // must be rejected before it is used as an index
   const uint8_t common[] = {0, 0};
   const int64_t begin[] = {0, 0, 0};
-  is_rejected = false;
+  rejected = false;
   try {
     const CompressedColumns columns{.n = 2, .features = beyond, .common = common, .begin = begin};
     Bins bins(p.codes.data(), p.n, 3, p.n_bins.data(), p.categorical.data(), 2, columns);
   } catch (const std::invalid_argument&) {
-    is_rejected = true;
+    rejected = true;
   }
-  CHECK(is_rejected);
+  CHECK(rejected);
   p.g[3] = std::nanf("");
-  is_rejected = false;
+  rejected = false;
   RowSample sample;
   sample.n_all = p.n;
   try {
     QuantisedGradients().quantise(p.g.data(), nullptr, 2, HessianKind::unit, sample, 3);
   } catch (const std::invalid_argument&) {
-    is_rejected = true;
+    rejected = true;
   }
-  CHECK(is_rejected);
+  CHECK(rejected);
 }
 
 }  // namespace polyleaf::tests

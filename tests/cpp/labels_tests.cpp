@@ -144,13 +144,13 @@ void test_sparse() {
   const int64_t indptr[] = {0, 2};
   const int32_t unsorted[] = {2, 1}, outside[] = {0, 3};
   for (const int32_t* outputs : {unsorted, outside}) {
-    bool is_rejected = false;
+    bool rejected = false;
     try {
       make_sparse_rows(indptr, outputs, nullptr, 1, 2, 3, 1);
     } catch (const std::invalid_argument&) {
-      is_rejected = true;
+      rejected = true;
     }
-    CHECK(is_rejected);
+    CHECK(rejected);
   }
 }
 

@@ -139,13 +139,13 @@ void test_leaves() {
   const int64_t begin[] = {0, 2};
   const int32_t outputs[] = {1, 1};
   const float values[] = {1, 2};
-  bool is_rejected = false;
+  bool rejected = false;
   try {
     TopkLeaves(begin, 1, outputs, values, 2, 3);
   } catch (const std::invalid_argument&) {
-    is_rejected = true;
+    rejected = true;
   }
-  CHECK(is_rejected);
+  CHECK(rejected);
 }
 
 }  // namespace polyleaf::tests

@@ -307,7 +307,7 @@ def test_bad_arguments_of_fit(options, match):
 
 
 @pytest.mark.parametrize(
-    ("name", "largest", "extra"),
+    ("name", "largest", "others"),
     [
         ("max_leaves", 2**31 - 1, {}),
         ("max_depth", 2**31 - 1, {}),
@@ -318,11 +318,11 @@ def test_bad_arguments_of_fit(options, match):
         ("histogram_memory", 2**63 - 1, {}),
     ],
 )
-def test_numbers_beyond_what_the_core_holds(name, largest, extra):
-    assert regressor(**{name: largest}, **extra).fit(X, Y).n_iter_ > 0
+def test_numbers_beyond_what_the_core_holds(name, largest, others):
+    assert regressor(**{name: largest}, **others).fit(X, Y).n_iter_ > 0
     for number in (largest + 1, 2**70):
         with pytest.raises(ValueError, match=rf"'{name}' parameter .* {largest}\]"):
-            regressor(**{name: number}, **extra).fit(X, Y)
+            regressor(**{name: number}, **others).fit(X, Y)
 
 
 @pytest.mark.parametrize("projection", [None, "pca"])

@@ -100,9 +100,9 @@ def test_two_classes():
     for threshold, expected in ((0.2, 0.2), ({"yes": 0.2}, 0.2), ({"no": 0.8}, 0.2)):
         model = classifier(threshold=threshold).fit(X, y)
         assert model.thresholds_ == pytest.approx([expected])
-        expected_labels = np.where(model.predict_proba(X)[:, 1] > expected, "yes", "no")
-        np.testing.assert_array_equal(model.predict(X), expected_labels)
-        assert model.score(X, y) == np.mean(expected_labels == y)
+        labels = np.where(model.predict_proba(X)[:, 1] > expected, "yes", "no")
+        np.testing.assert_array_equal(model.predict(X), labels)
+        assert model.score(X, y) == np.mean(labels == y)
     chosen = classifier(threshold="f1").fit(X[HALF], y[HALF])
     plain = chosen.predict_proba(X[~HALF])[:, 1] > 0.5
     assert f1_score(Y[~HALF, 0], chosen.predict(X[~HALF]) == "yes") > f1_score(Y[~HALF, 0], plain)
@@ -143,8 +143,8 @@ def test_offsets_and_threads():
     offset = RNG.standard_normal((N, 3))
     one, two = (classifier(threshold="f1", n_jobs=n).fit(X, Y, offset=offset) for n in (1, 2))
     assert one.thresholds_.tolist() == two.thresholds_.tolist()
-    expected_labels = one.predict_proba(X, offset=offset) > one.thresholds_
-    np.testing.assert_array_equal(one.predict(X, offset=offset), expected_labels.astype(int))
+    is_above = one.predict_proba(X, offset=offset) > one.thresholds_
+    np.testing.assert_array_equal(one.predict(X, offset=offset), is_above.astype(int))
 
 
 def test_exported_programs_decide_alike(tmp_path):

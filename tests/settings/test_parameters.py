@@ -89,8 +89,8 @@ def declared_literals():
 
 def test_no_default_has_a_second_home():
     declared = set(declared_literals())
-    defaults = [found for path in SOURCE.rglob("*.py") for found in literal_defaults(path)]
-    others = [(file, name) for file, name, _ in defaults if (file, name) not in SOMETHING_ELSE]
+    literals = [found for path in SOURCE.rglob("*.py") for found in literal_defaults(path)]
+    others = [(file, name) for file, name, _ in literals if (file, name) not in SOMETHING_ELSE]
     assert [(file, name) for file, name in others if name in declared] == []
     assert len(others) == len(
         {name for _, name in others}

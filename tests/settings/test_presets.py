@@ -115,7 +115,7 @@ def test_one_tree_per_output_is_a_model_per_output(data):
 
 
 def test_cgb_is_gbdt_mo_for_squared_error(data):
-    """Constant hessian: there is no second step to take (paper, section 3.2)."""
+    """A constant Hessian has no second step (paper, section 3.2)."""
     X, Y = data
     same = {key: value for key, value in presets.cgb().items() if "hessian" not in key}
     np.testing.assert_array_equal(

@@ -282,8 +282,8 @@ def warn_one_vs_rest(objective: object, name: str, n_classes: int, prefix: str =
     if isinstance(objective, str) and objective.lower() != name:
         warn_user(
             f"{prefix}objective={objective!r} is {name!r} here, which learns each of the "
-            f'{n_classes} classes against the rest. Use objective="softmax" for exclusive classes, '
-            f'or objective="{name}" to keep one-vs-rest.'
+            f'{n_classes} classes against the rest. Use objective="softmax" for exclusive '
+            f'classes, or objective="{name}" to keep one-vs-rest.'
         )
 
 
