@@ -41,8 +41,9 @@ PREPOSITIONS = (
     "among",
 )
 
-# Names of other libraries, and functions that stored benchmark results are keyed by.
+# Names of other libraries and of C++ containers, and functions that stored benchmark results are keyed by.
 ALLOWED = {
+    "at",
     "with_traceback",
     "with_target",
     "with_derived_columns",
