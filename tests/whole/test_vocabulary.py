@@ -41,7 +41,7 @@ PREPOSITIONS = (
     "among",
 )
 
-# Names of other libraries and of C++ containers, and functions that stored benchmark results are keyed by.
+# Names of other libraries and of C++, and functions that key stored benchmark results.
 ALLOWED = {
     "at",
     "with_traceback",
