@@ -1,4 +1,4 @@
-"""The documentation site: pages of docs/, the gallery from examples/, the reference from docstrings.
+"""Configure Sphinx: pages of docs/, the gallery from examples/, the reference from docstrings.
 
 `scripts/docs` builds it. Owns the settings of Sphinx, and nothing that a page should say.
 """
@@ -81,18 +81,17 @@ def setup(app: Any) -> None:
 def skip_what_is_not_ours(
     app: Any, what: str, name: str, member: Any, skip: bool, options: Any
 ) -> bool | None:
-    """What scikit-learn gives every estimator (get_params, clone's routing, ...) has its page there."""
+    """Skip the members that scikit-learn gives every estimator (get_params, ...)."""
     module = getattr(member, "__module__", None) or ""
     return True if module.startswith("sklearn.") else None
 
 
 def stage_examples() -> None:
-    """The examples with a heading: what their docstring says up to the first colon, or full stop."""
+    """Write the examples with a heading: their docstring up to the first colon or full stop."""
     STAGED.mkdir(parents=True, exist_ok=True)
     kept = {"README.rst"}
     (STAGED / "README.rst").write_text(
-        "Gallery\n=======\n\nOne script for most methods, run as it stands when this page was made.\n",
-        "utf-8",
+        "Gallery\n=======\n\nOne script for most methods, run when this page was built.\n", "utf-8"
     )
     for path in sorted((ROOT / "examples").glob("*.py")):
         docstring, rest = path.read_text("utf-8").removeprefix('"""').split('"""', 1)

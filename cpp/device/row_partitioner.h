@@ -26,7 +26,7 @@ class DeviceRowPartitioner final : public RowPartitioner {
   // Copied to host memory on each call.
   const int32_t* leaf_of_row() override;
 
-  const DeviceBins& on_device() const { return bins_; }
+  const DeviceBins& device_bins() const { return bins_; }
   // Leaf ids of the last tree in GPU memory.
   const int32_t* leaves() const { return leaf_of_row_.data(); }
   // Row ids of a copy; nullptr if position i is row i.

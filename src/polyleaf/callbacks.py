@@ -48,7 +48,6 @@ __all__ = [
 EvalsLog: TypeAlias = dict[str, dict[str, list[float]]]
 OutputsLog: TypeAlias = dict[str, dict[str, list[np.ndarray]]]
 """`EvalsLog` with an array `(n_outputs,)` for each round."""
-
 Model: TypeAlias = Any  # polyleaf.Model, of a layer above
 MAX_PRINTED_OUTPUTS = 8
 
@@ -246,9 +245,9 @@ class EarlyStopping(Callback):
         if self.best_iteration is None:
             if self._first_round is not None:
                 warn_user(
-                    f"Early stopping had no effect, because the metric {self._metric!r} was NaN in "
-                    "every round. Check the evaluation set ('auc' needs both classes, 'r2' needs "
-                    "targets that vary), or use another metric."
+                    f"Early stopping had no effect: the metric {self._metric!r} was NaN in every "
+                    "round. Check the evaluation set ('auc' needs both classes, 'r2' targets "
+                    "that vary)."
                 )
             return
         if (
@@ -258,9 +257,9 @@ class EarlyStopping(Callback):
         ):
             warn_user(
                 f"The metric {self._metric!r} was best at round {self._first_round}, the first "
-                f"one. It is assumed that {'larger' if self._sign == 1 else 'smaller'} is better: "
-                "a function can return (name, value, greater_is_better), and EarlyStopping takes "
-                "maximize=. Or the learning rate is too high."
+                f"one, if {'larger' if self._sign == 1 else 'smaller'} is better: a function can "
+                "return (name, value, greater_is_better), and EarlyStopping has maximize=. Or "
+                "the learning rate is too high."
             )
         if self._best_layer is not None:
             tree, leaves = self._best_layer

@@ -524,9 +524,9 @@ class MultiTaskParameters(SharedParameters):
     calibrate_quantiles: bool = parameter(default=RegressorParameters.calibrate_quantiles)
     """Whether quantiles are calibrated, as in regression, for tasks that learn quantiles."""
 
-    eval_metric: str | Mapping[Any, Any] | list[Any] | tuple[Any, ...] | None = parameter(  # type: ignore[assignment]
+    eval_metric: str | Mapping[Any, Any] | list[Any] | tuple[Any, ...] | None = parameter(
         default=None, common=True
-    )
+    )  # type: ignore[assignment]
     """Metrics that are computed on evaluation sets: a dict from tasks to metrics, each as for a
     single target; or "d2", the mean over tasks of the fraction of the constant baseline's error
     that is removed. None: the metric of each task and "d2" as the last one, which early stopping
