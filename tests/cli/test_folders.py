@@ -127,7 +127,7 @@ def test_errors(folder, capsys):
             capsys, "train", folder / "all.parquet", *train, *option
         )
     limited = "train", folder / "parts", *train, "--memory-limit"
-    assert "memory_limit='much' is no size" in fails(capsys, *limited, "much")
+    assert "memory_limit='much' is not a size" in fails(capsys, *limited, "much")
     assert "memory_limit" in fails(capsys, *limited, "1 kB")
     (folder / "empty" / "a.parquet").write_text("no")
     assert "not a readable Parquet file" in fails(capsys, "train", folder / "empty", *train)

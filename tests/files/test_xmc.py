@@ -191,7 +191,7 @@ def test_compressed_files(tmp_path, extension, compress):
 @pytest.mark.parametrize(
     ("X", "Y", "format", "message"),
     [
-        ([[1.0]], [[1], [0]], "xmc", "X has 1 rows, Y has 2"),
+        ([[1.0]], [[1], [0]], "xmc", "X has 1 rows, but Y has 2"),
         ([[1.0]], [[2]], "xmc", "Y must hold only 0 and 1"),
         ([[np.nan]], [[1]], "xmc", "X holds NaN"),
         ([[1.0], [0]], [[1], [0]], "libsvm", "Row 1 has neither labels nor features"),

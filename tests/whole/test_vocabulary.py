@@ -41,9 +41,8 @@ PREPOSITIONS = (
     "among",
 )
 
-# Names of other libraries and of C++, and functions that key stored benchmark results.
+# Names of other libraries, and functions that stored benchmark results are keyed by.
 ALLOWED = {
-    "at",
     "with_traceback",
     "with_target",
     "with_derived_columns",
@@ -54,7 +53,6 @@ ALLOWED = {
 }
 MAX_COLUMNS = 100
 SUFFIXES = (".py", ".h", ".cpp", ".cu")
-
 
 def tracked(*folders: str) -> list[Path]:
     """Return the files of the repository below the folders, committed or not."""
