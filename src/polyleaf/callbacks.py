@@ -31,6 +31,7 @@ import numpy as np
 
 from polyleaf.inputs.validation import describe_signature_mismatch
 from polyleaf.metrics import Metric, get_metric
+from polyleaf.metrics.metric import EvalsLog, OutputsLog
 from polyleaf.runtime.temporary_files import remove_temporary_files
 from polyleaf.runtime.user_warnings import warn_user
 
@@ -45,9 +46,6 @@ __all__ = [
     "as_callbacks",
 ]
 
-EvalsLog: TypeAlias = dict[str, dict[str, list[float]]]
-OutputsLog: TypeAlias = dict[str, dict[str, list[np.ndarray]]]
-"""`EvalsLog` with an array `(n_outputs,)` for each round."""
 Model: TypeAlias = Any  # polyleaf.Model, of a layer above
 MAX_PRINTED_OUTPUTS = 8
 

@@ -54,6 +54,7 @@ ALLOWED = {
 MAX_COLUMNS = 100
 SUFFIXES = (".py", ".h", ".cpp", ".cu")
 
+
 def tracked(*folders: str) -> list[Path]:
     """Return the files of the repository below the folders, committed or not."""
     command = ["git", "ls-files", "-co", "--exclude-standard", "--", *folders]

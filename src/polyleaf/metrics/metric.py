@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +45,11 @@ __all__ = [
     "get_metrics",
     "metric_names",
 ]
+
+EvalsLog: TypeAlias = dict[str, dict[str, list[float]]]
+"""Values of each round by data set and metric: {data: {metric: [value, ...]}}."""
+OutputsLog: TypeAlias = dict[str, dict[str, list[np.ndarray]]]
+"""`EvalsLog` with an array `(n_outputs,)` for each round."""
 
 Array = NDArray[Any]
 PredictionType = Literal["raw", "prediction", "proba"]

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, TypeAlias, TypeVar
 
 import numpy as np
 
-from polyleaf.callbacks import EvalsLog
 from polyleaf.data.binning import BinMapper
-from polyleaf.metrics.metric import RENAMED_METRICS
+from polyleaf.metrics.metric import RENAMED_METRICS, EvalsLog
 from polyleaf.model import storage
 from polyleaf.objectives import Objective, UnregisteredObjectiveError, objective_from_dict
 from polyleaf.runtime.temporary_files import make_temporary_path
