@@ -43,6 +43,7 @@ PREPOSITIONS = (
 
 # Names of other libraries, and functions that stored benchmark results are keyed by.
 ALLOWED = {
+    "at",
     "with_traceback",
     "with_target",
     "with_derived_columns",
