@@ -32,7 +32,7 @@ inline void require(bool condition, const std::string& message) {
   require(condition, message.c_str());
 }
 
-// A new NumPy array that owns its memory. Make it with the GIL held.
+// New NumPy array that owns its memory. Create it with the GIL held.
 template <class T>
 struct NewArray {
   T* data;

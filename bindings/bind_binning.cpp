@@ -1,4 +1,4 @@
-// Bindings of binning: NumPy arrays to Columns, with the checks that memory safety needs.
+// Bindings of binning: conversion of NumPy arrays to Columns, with checks for memory safety.
 
 #include <algorithm>
 #include <optional>
@@ -15,7 +15,7 @@ namespace {
 
 using AnyArray = nb::ndarray<nb::ro, nb::device::cpu>;
 
-// Columns, and the arrays that they point into.
+// Columns, with the arrays that they point to.
 struct Table {
   Columns columns;
   std::vector<AnyArray> owners;
@@ -43,7 +43,7 @@ struct Table {
         nb::cast<nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>>(block[1]);
     require(values.ndim() == 2 && static_cast<int64_t>(values.shape(0)) == columns.n_rows &&
                 values.shape(1) == features.shape(0),
-            "A dense block must be an array (n_rows, number of its features).");
+            "A dense block must have shape (n_rows, number of its features).");
     const ValueType type = to_value_type(values.dtype());
     const auto size = static_cast<ptrdiff_t>(values.itemsize());
     for (size_t c = 0; c < features.shape(0); ++c) {
@@ -73,7 +73,7 @@ struct Table {
     require(values.ndim() == 1 && (values.shape(0) < 2 || values.stride(0) == 1),
             "Sparse values must be contiguous.");
     require(indptr.shape(0) == features.shape(0) + 1,
-            "indptr must have one entry per column and one more.");
+            "indptr must have one entry per column plus one.");
     const auto n_stored = static_cast<int64_t>(std::min(values.shape(0), rows.shape(0)));
     for (size_t c = 0; c < features.shape(0); ++c) {
       const int64_t begin = indptr.data()[c], end = indptr.data()[c + 1];
@@ -147,22 +147,21 @@ nb::tuple bind_find_thresholds(nb::list dense, nb::list sparse, int64_t n_rows, 
 BinTable make_bin_table(Array1<const double> values, Array1<const int64_t> offsets,
                         Array1<const bool> wide) {
   const size_t n_features = wide.shape(0);
-  require(offsets.shape(0) == n_features + 1,
-          "offsets must have one entry per feature and one more.");
+  require(offsets.shape(0) == n_features + 1, "offsets must have one entry per feature plus one.");
   std::vector<Thresholds> thresholds(n_features);
   for (size_t f = 0; f < n_features; ++f) {
     const int64_t begin = offsets.data()[f], end = offsets.data()[f + 1];
     require(0 <= begin && begin <= end && end <= static_cast<int64_t>(values.shape(0)) &&
                 end - begin < kMaxBins,
-            "offsets must ascend, by at most 254 thresholds a feature.");
+            "offsets must ascend, with at most 254 thresholds per feature.");
     thresholds[f].values.assign(values.data() + begin, values.data() + end);
     thresholds[f].wide = wide.data()[f];
   }
   return BinTable(thresholds);
 }
 
-// Write codes. selected: features whose codes are written. compact: `codes` has rows for these
-// only, in order.
+// Write codes. selected: features to write, or all. compact: `codes` has rows only for the
+// selected features, in order.
 void transform(const BinTable& bins, nb::list dense, nb::list sparse, nb::list categories,
                Array2<uint8_t> codes, const Context& context, Optional1<const bool> selected,
                bool compact) {
@@ -177,7 +176,7 @@ void transform(const BinTable& bins, nb::list dense, nb::list sparse, nb::list c
     n_codes += !selected.has_value() || selected->data()[f];
   }
   require(codes.shape(0) == (compact ? static_cast<size_t>(n_codes) : n_features),
-          "codes must be an array (n_features, n_rows).");
+          "codes must have shape (n_features, n_rows).");
   if (selected.has_value()) table.selected = selected->data();
   for (nb::handle block : dense) table.add_dense(block);
   for (nb::handle block : sparse) table.add_stored(block);
@@ -215,24 +214,25 @@ void bind_binning(nb::module_& m) {
   m.def("find_thresholds", &bind_find_thresholds, nb::arg("dense"), nb::arg("sparse"),
         nb::arg("n_rows"), nb::arg("n_features"), nb::arg("rows").none(), nb::arg("weights").none(),
         nb::arg("max_bins"), nb::arg("n_threads"),
-        "Return thresholds (a list of float64 arrays) and wide (bool (n_features,)) of numeric "
-        "columns.");
+        "Return the thresholds of numeric columns (a list of float64 arrays), and wide,\n"
+        "bool (n_features,): whether thresholds need float64.");
   m.def("has_infinite", &bind_has_infinite<float>, nb::arg("values").noconvert(),
         nb::arg("n_threads"));
   m.def("has_infinite", &bind_has_infinite<double>, nb::arg("values").noconvert(),
         nb::arg("n_threads"), "Return whether a float32 or float64 matrix holds an infinity.");
-  nb::class_<BinTable>(m, "BinTable", "Thresholds of all features, laid out for vectorised search.")
+  nb::class_<BinTable>(m, "BinTable",
+                       "Thresholds of all features in a layout for vectorised search.")
       .def(nb::new_(&make_bin_table), nb::arg("values"), nb::arg("offsets"), nb::arg("wide"))
       .def("transform", &transform, nb::arg("dense"), nb::arg("sparse"), nb::arg("categories"),
            nb::arg("codes").noconvert(), nb::arg("n_threads"),
            nb::arg("selected").none() = nb::none(), nb::arg("compact") = false,
-           "Write the codes of all features, or of those selected by bool (n_features,), into "
-           "codes: "
-           "each feature into its own row, or one row after another if compact.")
+           "Write the codes of features into `codes`, uint8 (n_features, n_rows).\n\n"
+           "`selected`: bool (n_features,), the features to write; None: all features.\n"
+           "`compact`: if true, `codes` has one row per selected feature.")
       .def("transform_stored", &transform_stored, nb::arg("block"), nb::arg("n_rows"),
            nb::arg("n_threads"),
-           "Return the codes of the stored values of a sparse block, and of 0 in each column, "
-           "uint8.");
+           "Return the uint8 codes of the stored values of a sparse block (nnz,), and the code\n"
+           "of 0 in each column.");
 }
 
 }  // namespace polyleaf

@@ -1,4 +1,4 @@
-// GPU classes for Python: devices, matrices, and the parts of training that run on them.
+// Bindings of GPU classes: devices, matrices, and the parts of training that run on a GPU.
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
@@ -27,7 +27,7 @@
 
 namespace polyleaf {
 
-// GPU arrays of other Python libraries: imported without a copy, and exported.
+// Import of GPU arrays of other Python libraries without a copy, and export.
 
 namespace {
 
@@ -38,16 +38,16 @@ using ArrayAnywhere = nb::ndarray<nb::ro>;
 DeviceView make_view(DeviceAddress data, ValueType type, const std::vector<int64_t>& shape,
                      const std::vector<int64_t>& strides) {
   require(shape.size() == strides.size() && (shape.size() == 1 || shape.size() == 2),
-          "An array on a device must have one dimension or two.");
+          "A GPU array must have one or two dimensions.");
   const bool is_matrix = shape.size() == 2;
   require(shape[0] <= INT32_MAX && (!is_matrix || shape[1] <= INT32_MAX),
-          "An array on a device must have at most 2147483647 rows and columns.");
+          "A GPU array must have at most 2147483647 rows and columns.");
   const auto size = static_cast<int64_t>(value_size(type));
   const DeviceView view{
       data, type, shape[0], is_matrix ? shape[1] : 1, strides[0], is_matrix ? strides[1] : size};
   require(static_cast<int64_t>(data) % size == 0 && view.row_stride % size == 0 &&
               view.column_stride % size == 0,
-          "Numbers of an array on a device must lie at multiples of their size.");
+          "Elements of a GPU array must be aligned to their size.");
   return view;
 }
 
@@ -139,18 +139,21 @@ std::string DeviceArrayHandle::typestr() const {
 
 void bind_device_arrays(nb::module_& m) {
   nb::class_<DeviceArrayHandle>(m, "DeviceArray",
-                                "Numbers on a device: of another library, or handed to others.")
+                                "Array on a GPU, imported from another library or exported to one.")
       .def_static("from_dlpack", &from_dlpack, nb::arg("device"), nb::arg("capsule"),
-                  "Memory of another library's, which it keeps until this goes.")
+                  "Import an array from a DLPack capsule without a copy.\n\n"
+                  "The memory stays alive as long as this object.")
       .def_static("from_address", &from_address, nb::arg("device"), nb::arg("data"),
                   nb::arg("kind"), nb::arg("item_size"), nb::arg("shape"), nb::arg("strides"),
                   nb::arg("owner"),
-                  "Memory of the owner's; kind of numbers as NumPy calls it, strides in bytes.")
+                  "Import memory that `owner` keeps alive.\n\n"
+                  "`kind` is the dtype kind of NumPy; `strides` are in bytes.")
       .def_prop_ro("shape", &DeviceArrayHandle::shape)
       .def_prop_ro("ndim", [](const DeviceArrayHandle& self) { return self.n_dimensions; })
-      .def_prop_ro("typestr", &DeviceArrayHandle::typestr, "Of the numbers, as NumPy writes it.")
+      .def_prop_ro("typestr", &DeviceArrayHandle::typestr,
+                   "Return the dtype as a NumPy type string.")
       .def("read", &copy_rows, nb::arg("rows").none() = nb::none(),
-           "A copy of rows, or of all, in memory of this machine.")
+           "Return a NumPy copy of the given rows, int64 (n,); None: all rows.")
       .def(
           "find_infinity",
           [](const DeviceArrayHandle& self) -> nb::object {
@@ -163,7 +166,7 @@ void bind_device_arrays(nb::module_& m) {
             return at < 0 ? nb::none() : nb::object(nb::make_tuple(at / k, at % k));
           },
           nb::sig("def find_infinity(self) -> tuple[int, int] | None"),
-          "Row and column; None: there is none.")
+          "Return the row and column of an infinity, or None if there is none.")
       .def_prop_ro("__cuda_array_interface__", &make_array_interface)
       .def("__dlpack__", &make_dlpack, nb::sig("def __dlpack__(self, **options: object) -> object"))
       .def("__dlpack_device__",
@@ -176,11 +179,12 @@ namespace {
 using SharedDevice = std::shared_ptr<Device>;
 
 void require_kernels(const Device& device) {
-  require(device.is_loaded(), "The device has no kernels: call load first.");
+  require(device.is_loaded(), "The GPU has no kernels: call load first.");
 }
 
 void require_rows(const DeviceMatrix& matrix, int64_t n_rows, const char* name) {
-  require(matrix.n_rows == n_rows, std::string(name) + " needs one row for each row of the data.");
+  require(matrix.n_rows == n_rows,
+          std::string(name) + " must have one row for each row of the data.");
 }
 
 class DeviceSearchHandle final : public SearchHandle {
@@ -190,8 +194,7 @@ class DeviceSearchHandle final : public SearchHandle {
 
   void use(const nb::handle_t<DeviceQuantisedGradients>& handle) {
     const auto& channels = nb::cast<const DeviceQuantisedGradients&>(handle);
-    require(channels.device().get() == device_,
-            "The channels lie on another device than the bins.");
+    require(channels.device().get() == device_, "The channels must be on the GPU of the bins.");
     require(channels.sample().n_all == bins().n_rows(),
             "The channels must have as many rows as the bins.");
     reset();
@@ -283,8 +286,7 @@ std::shared_ptr<LeafBlock> topk(DeviceLeaves& self, const DeviceMatrix& g, const
   require(h == nullptr || h->n_columns <= g.n_columns,
           "h must have one column, or one per output.");
   require(leaf_k >= 1, "leaf_k must be at least 1.");
-  require(shared == nullptr || shared->n_leaves == n_leaves,
-          "The tree has another number of leaves.");
+  require(shared == nullptr || shared->n_leaves == n_leaves, "The tree must have n_leaves leaves.");
   nb::gil_scoped_release release;
   return make_topk_block(self.topk(g, h, sample, device_rows, n_leaves, step, leaf_k, shared),
                          g.n_columns);
@@ -298,11 +300,11 @@ void add_leaves(DeviceLeaves& self, const DeviceMatrix& raw, GrowerHandle& growe
   const auto* block = std::get_if<std::shared_ptr<LeafBlock>>(&leaves);
   require((block != nullptr ? static_cast<size_t>((*block)->n_leaves())
                             : std::get<Array2<const float>>(leaves).shape(0)) == n_leaves,
-          "The leaves must be those of the grower's last tree.");
+          "The number of leaves must be that of the grower's last tree.");
   const LeafView view = get_leaf_view(leaves);
   require(
       output >= -1 && output < raw.n_columns && view.n_columns == (output < 0 ? raw.n_columns : 1),
-      "Leaves must have one column per output, or one for the output that they are for.");
+      "Leaves must have one column per output, or one column if they are for a single output.");
   nb::gil_scoped_release release;
   self.add(raw, rows, view, static_cast<int32_t>(n_leaves), output);
 }
@@ -317,25 +319,26 @@ LossInput make_loss_input(int64_t n_rows, int64_t n_outputs, const Optional2<con
   input.offset = offset.data();
   if (weight) {
     require(static_cast<int64_t>(weight->shape(0)) == n_rows,
-            "weight must have one row for each row.");
+            "weight must have one row for each row of the data.");
     input.weight = weight->data();
     input.weight_columns = static_cast<int64_t>(weight->shape(1));
     require(input.weight_columns == 1 || input.weight_columns == n_outputs,
-            "Weights must have one column, or one for each output.");
+            "weight must have one column, or one for each output.");
   }
   return input;
 }
 
 void bind_matrices(nb::module_& m) {
-  nb::class_<DeviceMatrix>(m, "DeviceMatrix", "A float32 matrix on a device.")
+  nb::class_<DeviceMatrix>(m, "DeviceMatrix", "Float32 matrix on a GPU.")
       .def(
           "__init__",
           [](DeviceMatrix* self, const SharedDevice& device, int64_t n_rows, int64_t n_columns) {
-            require(n_rows >= 1 && n_columns >= 1, "A matrix needs rows and columns.");
+            require(n_rows >= 1 && n_columns >= 1,
+                    "A matrix must have at least one row and one column.");
             new (self) DeviceMatrix(device, n_rows, n_columns);
             self->values.clear(self->size());
           },
-          nb::arg("device"), nb::arg("n_rows"), nb::arg("n_columns"), "Of zeros.")
+          nb::arg("device"), nb::arg("n_rows"), nb::arg("n_columns"), "Create a matrix of zeros.")
       .def_prop_ro("shape",
                    [](const DeviceMatrix& a) { return nb::make_tuple(a.n_rows, a.n_columns); })
       .def(
@@ -353,11 +356,11 @@ void bind_matrices(nb::module_& m) {
           [](DeviceMatrix& self, const DeviceMatrix& from) {
             require(from.device == self.device && from.n_rows == self.n_rows &&
                         from.n_columns == self.n_columns,
-                    "The other matrix must be shaped like this one, on its device.");
+                    "The other matrix must be shaped like this one and on the same GPU.");
             nb::gil_scoped_release release;
             self.values.copy(from.values, self.size());
           },
-          nb::arg("other"), "The numbers of another matrix.")
+          nb::arg("other"), "Copy the values of another matrix into this one.")
       .def(
           "read",
           [](const DeviceMatrix& self) {
@@ -369,11 +372,11 @@ void bind_matrices(nb::module_& m) {
             }
             return out.array;
           },
-          "float32 (n_rows, n_columns): a copy in memory of this machine.")
+          "Return a NumPy copy, float32 (n_rows, n_columns).")
       .def(
           "column",
           [](const DeviceMatrix& self, int64_t column) {
-            require(column >= 0 && column < self.n_columns, "There is no such column.");
+            require(column >= 0 && column < self.n_columns, "The column is out of range.");
             DeviceMatrix out(self.device, self.n_rows, 1);
             nb::gil_scoped_release release;
             self.device->launch(self.device->grid_for(self.n_rows),
@@ -382,7 +385,7 @@ void bind_matrices(nb::module_& m) {
                                                       static_cast<int32_t>(column), out.data()});
             return out;
           },
-          nb::arg("column"), "A matrix of one column.");
+          nb::arg("column"), "Return a copy of one column as a matrix.");
 }
 
 }  // namespace
@@ -397,7 +400,7 @@ void bind_device(nb::module_& m) {
           found[kDeviceSources[i].name] = kDeviceSources[i].text;
         return found;
       },
-      "The text of the kernels, by the names that they include each other by.");
+      "Return the source files of the GPU kernels: file name -> text.");
   nb::exception<DeviceError>(m, "DeviceError", PyExc_RuntimeError);
   nb::register_exception_translator([](const std::exception_ptr& error, void*) {
     try {
@@ -406,27 +409,26 @@ void bind_device(nb::module_& m) {
       PyErr_SetString(PyExc_MemoryError, e.what());
     }
   });
-  nb::class_<Device>(m, "Device", "A CUDA GPU.")
+  nb::class_<Device>(m, "Device", "CUDA GPU.")
       .def(nb::init<const std::string&, int>(), nb::arg("driver"), nb::arg("ordinal"),
-           "Open the GPU with that number; `driver` is the driver's library. DeviceError where "
-           "there is "
-           "none.")
+           "Open the GPU with index `ordinal`; `driver` is the path of the CUDA driver library.\n\n"
+           "Raises DeviceError if there is no such GPU.")
       .def_prop_ro("name", &Device::name)
       .def_prop_ro("architecture", &Device::architecture,
-                   "What programs are compiled for: sm_90, say.")
-      .def_prop_ro("driver_version", &Device::driver_version, "1000 * major + 10 * minor.")
+                   "Architecture to compile kernels for, e.g. sm_90.")
+      .def_prop_ro("driver_version", &Device::driver_version,
+                   "CUDA driver version: 1000 * major + 10 * minor.")
       .def_prop_ro("free_memory", &Device::free_memory, "Bytes.")
       .def_prop_ro("is_loaded", &Device::is_loaded)
       .def_prop_ro("stream", &Device::stream,
-                   "The driver's handle, which other libraries may wait for.")
-      .def("wait_for", &Device::wait_for, nb::arg("stream"),
-           "Until a stream has done what it was asked for.")
+                   "CUDA stream handle, for synchronisation with other libraries.")
+      .def("wait_for", &Device::wait_for, nb::arg("stream"), "Wait until a stream has finished.")
       .def(
           "load", [](Device& self, const nb::bytes& image) { self.load(image.c_str()); },
-          nb::arg("image"), "The kernels, compiled for the architecture.");
+          nb::arg("image"), "Load the kernels from an image compiled for the architecture.");
   bind_device_arrays(m);
   bind_matrices(m);
-  nb::class_<DeviceBins>(m, "DeviceBins", "Bins on a device.")
+  nb::class_<DeviceBins>(m, "DeviceBins", "Bins on a GPU.")
       .def(
           "__init__",
           [](DeviceBins* self, const SharedDevice& device, const Bins& bins) {
@@ -444,7 +446,8 @@ void bind_device(nb::module_& m) {
             require(view.n_columns == table.n_features() &&
                         static_cast<int64_t>(n_bins.size()) == view.n_columns &&
                         static_cast<int64_t>(is_categorical.size()) == view.n_columns,
-                    "Numbers, thresholds and bins must be of the same features.");
+                    "numbers, bin_table, n_bins and is_categorical must have the same number of "
+                    "features.");
             nb::gil_scoped_release release;
             auto layout = std::make_unique<const Bins>(
                 nullptr, view.n_rows, static_cast<int>(view.n_columns), n_bins.data(),
@@ -452,7 +455,7 @@ void bind_device(nb::module_& m) {
             return std::make_unique<DeviceBins>(numbers.array, table, std::move(layout));
           },
           nb::arg("numbers"), nb::arg("bin_table"), nb::arg("n_bins"), nb::arg("is_categorical"),
-          "Bins of numbers that lie on a device, made there.")
+          "Compute the bins of a GPU array on its GPU.")
       .def_prop_ro("n_rows", [](const DeviceBins& self) { return self.host().n_rows(); })
       .def_prop_ro("n_features", [](const DeviceBins& self) { return self.host().n_features(); })
       .def(
@@ -466,12 +469,12 @@ void bind_device(nb::module_& m) {
             }
             return out.array;
           },
-          "uint8 (n_features, n_rows), 255 where missing: a copy in memory of this machine.");
+          "Return a NumPy copy of the codes, uint8 (n_features, n_rows); 255: missing.");
   m.def(
       "encode_device_array",
       [](const BinTable& table, const DeviceArrayHandle& array) {
         require(array.array.view().n_columns == table.n_features(),
-                "Rows must have a column for each feature.");
+                "Rows must have one column for each feature.");
         require_kernels(*array.array.device());
         NewArray<uint8_t> out({static_cast<size_t>(table.n_features()),
                                static_cast<size_t>(array.array.view().n_rows)});
@@ -482,13 +485,13 @@ void bind_device(nb::module_& m) {
         return out.array;
       },
       nb::arg("bin_table"), nb::arg("numbers"),
-      "uint8 (n_features, n_rows): codes of numbers on a device, found there; in memory of this "
-      "machine.");
+      "Compute the codes of a GPU array on its GPU and return a NumPy copy, uint8\n"
+      "(n_features, n_rows).");
 }
 
 void bind_device_parts(nb::module_& m) {
   nb::class_<DeviceQuantisedGradients>(m, "DeviceQuantisedGradients",
-                                       "Quantised derivatives, on a device.")
+                                       "Quantised gradients and Hessians on a GPU.")
       .def(
           "__init__",
           [](DeviceQuantisedGradients* self, const SharedDevice& device) {
@@ -496,33 +499,38 @@ void bind_device_parts(nb::module_& m) {
           },
           nb::arg("device"))
       .def("quantise", &quantise_there, nb::arg("g"), nb::arg("h").none(), nb::arg("kind"),
-           nb::arg("rows").none(), nb::arg("multiplier").none(), "As QuantisedGradients.quantise.")
-      .def("read", &read_channels, "int16 (n_rows, lanes), for tests.");
-  nb::class_<DeviceSearchHandle, SearchHandle>(m, "DeviceSearch",
-                                               "Best splits from histograms, on a device.")
+           nb::arg("rows").none(), nb::arg("multiplier").none(),
+           "Quantise gradients and Hessians like QuantisedGradients.quantise.")
+      .def("read", &read_channels,
+           "Return the quantised values, int16 (n_rows, lanes), for tests.");
+  nb::class_<DeviceSearchHandle, SearchHandle>(
+      m, "DeviceSearch", "Search for the best splits from histograms on a GPU.")
       .def(nb::init<const DeviceBins&, const Context&>(), nb::arg("bins"), nb::arg("n_threads"),
            nb::keep_alive<1, 2>())
       .def("use", &DeviceSearchHandle::use, nb::arg("channels"),
-           "What the next tree, or the next layer of a tree, is judged by.")
+           "Set the quantised gradients of the next tree or layer.")
       .def("set_monotone_constraints", &DeviceSearchHandle::set_monotone_constraints,
            nb::arg("directions").none(), kMonotoneConstraintsDoc);
-  nb::class_<DeviceLeaves>(m, "DeviceLeaves", "Leaf values, on a device.")
+  nb::class_<DeviceLeaves>(m, "DeviceLeaves", "Computation of leaf values on a GPU.")
       .def(
           "__init__",
           [](DeviceLeaves* self, const SharedDevice& device) { new (self) DeviceLeaves(device); },
           nb::arg("device"))
       .def("newton", &newton, nb::arg("g"), nb::arg("h").none(), nb::arg("grower"),
            nb::arg("n_leaves"), nb::arg("step"), nb::arg("rows").none(),
-           nb::arg("multiplier").none(), "Like fit_newton_leaves, for the grower\'s last tree.")
+           nb::arg("multiplier").none(),
+           "Return leaf values of the grower's last tree like fit_newton_leaves.")
       .def("sum_hessians", &hessian, nb::arg("h").none(), nb::arg("grower"), nb::arg("n_leaves"),
            nb::arg("rows").none(), nb::arg("multiplier").none(),
-           "Like sum_leaf_hessians, for the grower\'s last tree.")
+           "Return Hessian sums for the leaves of the grower's last tree like sum_leaf_hessians.")
       .def("topk", &topk, nb::arg("g"), nb::arg("h").none(), nb::arg("grower"), nb::arg("n_leaves"),
            nb::arg("leaf_k"), nb::arg("shared").none(), nb::arg("step"), nb::arg("rows").none(),
-           nb::arg("multiplier").none(), "Like fit_topk_leaves, for the grower\'s last tree.")
+           nb::arg("multiplier").none(),
+           "Return leaves of the grower's last tree like fit_topk_leaves.")
       .def("add", &add_leaves, nb::arg("raw"), nb::arg("grower"), nb::arg("leaves"),
-           nb::arg("output"), "Like add_leaf_values, for the grower\'s last tree.");
-  nb::class_<DeviceLoss>(m, "DeviceLoss", "Derivatives of a loss, on a device.")
+           nb::arg("output"),
+           "Add leaf values of the grower's last tree to `raw` like add_leaf_values.");
+  nb::class_<DeviceLoss>(m, "DeviceLoss", "Gradients and Hessians of a loss on a GPU.")
       .def(
           "__init__",
           [](DeviceLoss* self, const SharedDevice& device, const Loss& loss,
@@ -548,7 +556,7 @@ void bind_device_parts(nb::module_& m) {
             LossInput input = make_loss_input(static_cast<int64_t>(label.size()),
                                               static_cast<int64_t>(offset.size()), weight, offset);
             require(!weight || weight->shape(1) == 1,
-                    "A loss of classes takes one weight for each row.");
+                    "A class loss must have one weight for each row.");
             input.label = label.data();
             for (int64_t i = 0; i < input.n_rows; ++i)
               require(input.label[i] >= 0 && input.label[i] < input.n_outputs,
@@ -558,7 +566,7 @@ void bind_device_parts(nb::module_& m) {
           nb::arg("device"), nb::arg("loss"), nb::arg("label").noconvert(),
           nb::arg("weight").noconvert().none(), nb::arg("offset").noconvert())
       .def_static("supports", &DeviceLoss::supports, nb::arg("loss"),
-                  "Whether a device knows a loss of classes; it knows all element-wise ones.")
+                  "Return whether a class loss is supported on GPUs; all element-wise losses are.")
       .def(
           "derivatives",
           [](DeviceLoss& self, const DeviceMatrix& raw, const DeviceMatrix& g,
@@ -568,8 +576,9 @@ void bind_device_parts(nb::module_& m) {
             self.derivatives(raw, g, h);
           },
           nb::arg("raw"), nb::arg("g"), nb::arg("h").none(),
-          "Writes g, and h unless the Hessian of a row is 1: then h is that of the weights and "
-          "stays.");
+          "Compute the gradients g and the Hessians h.\n\n"
+          "If the Hessian is 1 for every row, h contains the weights from the start and is not "
+          "written.");
 }
 
 }  // namespace polyleaf

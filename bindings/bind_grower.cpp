@@ -1,4 +1,4 @@
-// Bins, QuantisedGradients and Grower for Python.
+// Bindings of Bins, QuantisedGradients and Grower.
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -52,8 +52,9 @@ nb::ndarray<nb::numpy, int32_t> dense(const QuantisedGradients& channels) {
 }
 
 void bind_channels(nb::module_& m) {
-  nb::class_<QuantisedGradients>(m, "QuantisedGradients",
-                                 "Quantised derivatives: what one row adds to a histogram bin.")
+  nb::class_<QuantisedGradients>(
+      m, "QuantisedGradients",
+      "Quantised gradients and Hessians of rows, the addends of histogram bins.")
       .def(nb::init<>())
       .def(
           "__init__",
@@ -67,11 +68,11 @@ void bind_channels(nb::module_& m) {
           nb::arg("multiplier").none(), nb::arg("n_threads"))
       .def("quantise", &quantise, nb::arg("g"), nb::arg("h").none(), nb::arg("kind"),
            nb::arg("rows").none(), nb::arg("multiplier").none(), nb::arg("n_threads"),
-           "Fills the channels from g (n, K) and h: None (unit), (n, 1) (shared), (n, K) "
-           "(diagonal) or "
-           "(n, K (K + 1) / 2) (full: lower triangles, row after row). Memory is reused.")
+           "Quantise the gradients g (n, K) and the Hessians h; memory is reused.\n\n"
+           "The shape of h depends on `kind`: None (unit), (n, 1) (shared), (n, K) (diagonal)\n"
+           "or (n, K (K + 1) / 2) (full: lower triangles in row-major order).")
       .def("dense", &dense,
-           "int32 (rows used, K + hessian columns): the quantised values, for tests.")
+           "Return the quantised values, int32 (rows used, K + Hessian columns), for tests.")
       .def_prop_ro(
           "gradient_steps",
           [](const QuantisedGradients& c) {
@@ -91,14 +92,14 @@ void bind_channels(nb::module_& m) {
         return ChannelLayout::make(n_outputs, parse_hessian_kind(kind), regressors).lanes;
       },
       nb::arg("n_outputs"), nb::arg("kind"), nb::arg("regressors"),
-      "How many channels a row has with these; -1 regressors: leaves are constant.");
+      "Return the number of channels per row; `regressors` is -1 for constant leaves.");
 }
 
 void set_interaction_constraints(GrowerHandle& self,
                                  const std::optional<Array2<const bool>>& groups,
                                  int32_t max_features) {
   require(!groups || static_cast<int>(groups->shape(1)) == self.grower.bins().n_features(),
-          "groups needs one flag per feature.");
+          "groups must have one flag per feature.");
   require(max_features >= 0, "max_features must not be negative.");
   InteractionConstraints interactions{{}, max_features};
   for (size_t g = 0; groups && g < groups->shape(0); ++g) {
@@ -155,7 +156,7 @@ nb::ndarray<nb::numpy, const int32_t, nb::ndim<1>> leaf_of_row(nb::handle self) 
 }
 
 void bind_growers(nb::module_& m) {
-  nb::class_<GrowerHandle>(m, "Grower", "Grows trees on one Bins; memory is reused over trees.")
+  nb::class_<GrowerHandle>(m, "Grower", "Tree grower for one Bins; memory is reused over trees.")
       .def(nb::init<const Bins&, const Context&>(), nb::arg("bins"), nb::arg("n_threads"),
            nb::keep_alive<1, 2>())
       .def(
@@ -164,32 +165,33 @@ void bind_growers(nb::module_& m) {
             new (self) GrowerHandle(std::make_unique<DeviceRowPartitioner>(bins), context);
           },
           nb::arg("bins"), nb::arg("n_threads"), nb::keep_alive<1, 2>(),
-          "Rows lie on the device of the bins.")
-      .def(
-          "set_interaction_constraints", &set_interaction_constraints, nb::arg("groups").none(),
-          nb::arg("max_features"),
-          "Which features may meet on a path, in all trees from here on. `groups`: bool (n_groups, "
-          "n_features), every path stays within one of them; None: any. `max_features`: so many "
-          "different "
-          "features a path; 0: any number.")
+          "Create a grower that partitions rows on the GPU of the bins.")
+      .def("set_interaction_constraints", &set_interaction_constraints, nb::arg("groups").none(),
+           nb::arg("max_features"),
+           "Set the interaction constraints of the next trees.\n\n"
+           "`groups`: bool (n_groups, n_features), each path uses features of one group only;\n"
+           "None: any features. `max_features`: maximum number of different features on a\n"
+           "path; 0: no limit.")
       .def("grow", &grow, nb::arg("search"), nb::arg("config"), nb::arg("features").none(),
-           "One tree. `features`: bool (n_features,), the features it may use; None: all.")
+           "Grow a tree and return it.\n\n"
+           "`features`: bool (n_features,), the features that it may split on; None: all features.")
       .def("begin", &begin, nb::arg("search"), nb::arg("config"), nb::arg("features").none(),
-           "Starts a tree that is grown layer by layer: `split`, the search told to use new "
-           "derivatives, "
-           "`evaluate`, ..., `finish`.")
-      .def("split", &split, "Splits the nodes whose turn it is; False where growth has ended.")
+           "Begin a tree that is grown layer by layer.\n\n"
+           "For each layer call `split`, set new gradients of the search, and call `evaluate`.\n"
+           "Then call `finish`.")
+      .def("split", &split, "Split the next nodes; return False if growth has ended.")
       .def("evaluate", &evaluate,
-           "Finds the best splits of the nodes that the last `split` made, by what the search uses "
-           "now.")
+           "Find the best splits of the nodes that the last `split` created, with the current "
+           "gradients.")
       .def(
           "assign_leaf_ids", [](GrowerHandle& self) { return self.grower.assign_leaf_ids(); },
-          nb::call_guard<nb::gil_scoped_release>(), "The tree so far; fills `leaf_of_row`.")
-      .def("finish", &finish, "The tree; fills `leaf_of_row`.")
+          nb::call_guard<nb::gil_scoped_release>(),
+          "Return the current tree and update `leaf_of_row`.")
+      .def("finish", &finish, "Finish the tree, return it and update `leaf_of_row`.")
       .def_prop_ro(
           "can_split_further",
           [](const GrowerHandle& self) { return self.grower.can_split_further(); },
-          "False where the nodes that the last `split` made cannot have children.")
+          "Whether any node that the last `split` created can be split.")
       .def_prop_ro(
           "node_of_leaf",
           [](const GrowerHandle& self) {
@@ -198,13 +200,10 @@ void bind_growers(nb::module_& m) {
             std::copy(nodes.begin(), nodes.end(), out.data);
             return out.array;
           },
-          nb::rv_policy::move,
-          "int32 (n_leaves,): node of each leaf, by the numbers that nodes had before any were "
-          "cut.")
+          nb::rv_policy::move, "Node ids of the leaves before pruning, int32 (n_leaves,).")
       .def_prop_ro("leaf_of_row", &leaf_of_row, nb::rv_policy::reference,
-                   "int32 (n_rows,), read-only view: the leaf of every row in the last tree, "
-                   "overwritten by the "
-                   "next.");
+                   "Leaf ids of all rows in the last tree, int32 (n_rows,).\n\n"
+                   "This is a read-only view, which the next tree overwrites.");
 }
 
 // (features, common codes, begin, rows, codes)
@@ -240,20 +239,21 @@ int count_features(const Array1<const uint16_t>& n_bins, const Array1<const bool
 // Check the codes of some rows of external bins and return the number of rows.
 template <class T>
 int64_t check_rows(const Bins& bins, const Array2<T>& codes, int64_t first) {
-  require(bins.is_external(), "Only bins at words of the caller's are packed in turn.");
+  require(bins.is_external(), "Only bins in memory of the caller can be packed and unpacked.");
   const auto n = static_cast<int64_t>(codes.shape(1));
   require(static_cast<int64_t>(codes.shape(0)) == bins.n_features(),
           "codes must have one row per feature.");
   require(first >= 0 && first <= bins.n_rows() && n <= bins.n_rows() - first,
-          "codes must be of rows of the bins.");
+          "codes must not extend beyond the rows of the bins.");
   return n;
 }
 
 }  // namespace
 
 void bind_grower(nb::module_& m) {
-  nb::class_<Bins>(m, "Bins",
-                   "Feature codes packed for training: tiles of eight features, one word per row.")
+  nb::class_<Bins>(
+      m, "Bins",
+      "Feature codes packed for training: tiles of eight features with one word per row.")
       .def(
           "__init__",
           [](Bins* self, Array2<const uint8_t> codes, Array1<const uint16_t> n_bins,
@@ -263,8 +263,7 @@ void bind_grower(nb::module_& m) {
             require(codes.shape(0) + static_cast<size_t>(columns.n) == n_bins.size() &&
                         n_bins.size() == is_categorical.size(),
                     "codes must have one row per feature that is not sparse, and n_bins and "
-                    "is_categorical "
-                    "one entry per feature.");
+                    "is_categorical one entry per feature.");
             require(n_bins.size() >= 1, "There must be at least one feature.");
             nb::gil_scoped_release release;
             new (self)
@@ -274,9 +273,10 @@ void bind_grower(nb::module_& m) {
           },
           nb::arg("codes"), nb::arg("n_bins"), nb::arg("is_categorical"), nb::arg("n_threads"),
           nb::arg("sparse").none(),
-          "`sparse`: (features int32 (m,), common uint8 (m,), begin int64 (m + 1,), rows int32 "
-          "(nnz,), codes "
-          "uint8 (nnz,)), the codes of features that have no row in `codes` as compressed columns.")
+          "Pack `codes`, uint8 (n_dense_features, n_rows).\n\n"
+          "`sparse` contains the codes of all other features as compressed columns: (features\n"
+          "int32 (m,), common uint8 (m,), begin int64 (m + 1,), rows int32 (nnz,), codes\n"
+          "uint8 (nnz,)).")
       .def_static(
           "at",
           [](Array1<uint64_t> words, int64_t n_rows, Array1<const uint16_t> n_bins,
@@ -290,15 +290,14 @@ void bind_grower(nb::module_& m) {
           },
           nb::arg("words").noconvert(), nb::arg("n_rows"), nb::arg("n_bins"),
           nb::arg("is_categorical"), nb::rv_policy::take_ownership, nb::keep_alive<0, 1>(),
-          "Bins whose words `pack` writes to memory of the caller's, where they stay: training "
-          "copies none.")
+          "Create bins in memory of the caller, which `pack` fills; training does not copy it.")
       .def_static(
           "n_words",
           [](int64_t n_rows, Array1<const uint16_t> n_bins) {
             require(n_rows >= 1, "There must be at least one row.");
             return Bins::n_words(n_rows, static_cast<int>(n_bins.size()), n_bins.data());
           },
-          nb::arg("n_rows"), nb::arg("n_bins"), "How many words `at` needs.")
+          nb::arg("n_rows"), nb::arg("n_bins"), "Return the number of words that `at` requires.")
       .def(
           "pack",
           [](Bins& self, Array2<const uint8_t> codes, int64_t first, const Context& context) {
@@ -307,7 +306,7 @@ void bind_grower(nb::module_& m) {
             self.pack(codes.data(), first, n, context);
           },
           nb::arg("codes"), nb::arg("first"), nb::arg("n_threads"),
-          "Write the codes (F, m) of rows first .. first + m - 1.")
+          "Pack the codes (F, m) of the rows first .. first + m - 1.")
       .def(
           "unpack",
           [](const Bins& self, Array2<uint8_t> codes, int64_t first, const Context& context) {
@@ -316,7 +315,7 @@ void bind_grower(nb::module_& m) {
             self.unpack(codes.data(), first, n, context);
           },
           nb::arg("codes").noconvert(), nb::arg("first"), nb::arg("n_threads"),
-          "The codes again, into `codes`.")
+          "Write the codes of the rows first .. first + m - 1 into `codes` (F, m).")
       .def_prop_ro("n_rows", &Bins::n_rows)
       .def_prop_ro("n_features", &Bins::n_features)
       .def_prop_ro("nbytes", &Bins::n_bytes);

@@ -1,4 +1,4 @@
-// Leaf blocks, leaf fitters and linear tables for Python.
+// Bindings of leaf blocks, leaf fitters and linear tables.
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
@@ -100,12 +100,13 @@ void def_vectors(nb::class_<LinearLeaves, LeafBlock>& cls, const char* name, Get
 void bind_topk_leaves(nb::module_& m) {
   nb::class_<TopkLeaves, LeafBlock> sparse(
       m, "TopkLeaves",
-      "Leaves that hold some of the outputs; the others get nothing. Arrays are read-only views.");
+      "Sparse leaves with values for some of the outputs; the other outputs are 0.\n\n"
+      "Arrays are read-only views.");
   sparse.def("__init__", &init_topk, nb::arg("indptr"), nb::arg("outputs"), nb::arg("values"),
              nb::arg("n_outputs"),
-             "indptr int64 (n_leaves + 1,), outputs int32 (nnz,) ascending in each leaf, values "
-             "float32 (nnz,).\n"
-             "ValueError unless they fit together and are finite.");
+             "Create leaves from indptr int64 (n_leaves + 1,), outputs int32 (nnz,), ascending\n"
+             "in each leaf, and values float32 (nnz,).\n\n"
+             "Raises ValueError unless the arrays are consistent and finite.");
   def_indptr(sparse);
   def_entries<int32_t>(
       sparse, "outputs", [](const LeafView& v) { return v.index; },
@@ -117,18 +118,17 @@ void bind_topk_leaves(nb::module_& m) {
 void bind_linear_leaves(nb::module_& m) {
   nb::class_<LinearLeaves, LeafBlock> linear(
       m, "LinearLeaves",
-      "Leaves that are linear in a few raw features:\n"
-      "clip(intercept + sum_j weights_j * (x_j - centre_j), lower, "
-      "upper), in float32, in order; a missing x_j\n"
-      "adds nothing. Arrays are read-only views.");
+      "Leaves that are linear in a few raw features.\n\n"
+      "The value of a row is clip(intercept + sum_j weights_j * (x_j - centre_j), lower,\n"
+      "upper), in float32, summed in order; a missing x_j adds 0. Arrays are read-only\n"
+      "views.");
   linear.def("__init__", &init_linear, nb::arg("indptr"), nb::arg("features"), nb::arg("weights"),
              nb::arg("centre"), nb::arg("intercept"), nb::arg("lower"), nb::arg("upper"),
-             "indptr int64 (n_leaves + 1,), features int32 (nnz,) ascending in each leaf, weights "
-             "float32 (nnz, "
-             "K),\n"
-             "centre float32 (nnz,), intercept, lower, upper float32 (n_leaves, K). ValueError "
-             "unless they fit\n"
-             "together and are finite (lower may be -inf, upper inf).");
+             "Create leaves from indptr int64 (n_leaves + 1,), features int32 (nnz,), ascending\n"
+             "in each leaf, weights float32 (nnz, K), centre float32 (nnz,), and intercept,\n"
+             "lower and upper float32 (n_leaves, K).\n\n"
+             "Raises ValueError unless the arrays are consistent and finite; lower may be -inf,\n"
+             "and upper inf.");
   def_indptr(linear);
   def_entries<int32_t>(
       linear, "features", [](const LeafView& v) { return v.index; },
@@ -145,7 +145,7 @@ void bind_linear_leaves(nb::module_& m) {
   def_vectors(
       linear, "upper", [](const LeafView& v) { return v.upper; }, true, "float32 (n_leaves, K)");
   linear.def_prop_ro("n_features", &LeafBlock::n_features,
-                     "1 + the largest feature read; 0 where none is.");
+                     "1 + the largest feature that a leaf reads; 0 if there is none.");
 }
 
 void add_leaves(const Array2<float>& raw, const Array1<const int32_t>& leaf_of_row,
@@ -172,19 +172,19 @@ void add_leaves(const Array2<float>& raw, const Array1<const int32_t>& leaf_of_r
 }  // namespace
 
 void bind_leaf_blocks(nb::module_& m) {
-  nb::class_<LeafBlock>(m, "LeafBlock", "The payloads of one tree's leaves.")
+  nb::class_<LeafBlock>(m, "LeafBlock", "Leaf values of one tree.")
       .def_prop_ro("n_leaves", &LeafBlock::n_leaves)
-      .def_prop_ro("n_outputs", &LeafBlock::n_columns, "Outputs that a leaf is for.");
+      .def_prop_ro("n_outputs", &LeafBlock::n_columns, "Number of outputs.");
   bind_topk_leaves(m);
   bind_linear_leaves(m);
   m.def("add_leaf_values", &add_leaves, nb::arg("raw").noconvert(), nb::arg("leaf_of_row"),
         nb::arg("leaves"), nb::arg("output") = -1, nb::arg("n_threads") = 1,
         nb::arg("features").noconvert() = nb::none(),
-        "raw[i] += leaves[leaf_of_row[i]], in place, as Forest.predict does. leaves: as in "
-        "Forest.append;\n"
-        "output >= 0: leaves of one column go to that column; features: float32 (n_features, "
-        "n_rows), where\n"
-        "leaves are linear.");
+        "Add leaf values to raw scores in place: raw[i] += leaves[leaf_of_row[i]], as "
+        "Forest.predict.\n\n"
+        "`leaves`: as in Forest.append. `output`: column of `raw` that leaves with one\n"
+        "column are added to; -1: all columns. `features`: float32 (n_features, n_rows),\n"
+        "for linear leaves.");
 }
 
 namespace {
@@ -195,12 +195,13 @@ using Multiplier = Optional1<const float>;
 using Derivatives = Array2<const float>;
 using Hessians = Optional2<const float>;
 
-// Check the row sample of a tree whose n rows are each in one of the leaves.
+// Check the leaf ids of all n rows of a tree and return the row sample.
 RowSample checked_rows(int64_t n, const Leaves& leaf_of_row, int32_t n_leaves,
                        const SampleRows& rows, const Multiplier& multiplier,
                        const Context& context) {
   const RowSample sample = make_row_sample(n, rows, multiplier, context);
-  require(static_cast<int64_t>(leaf_of_row.size()) == n, "leaf_of_row needs one entry per row.");
+  require(static_cast<int64_t>(leaf_of_row.size()) == n,
+          "leaf_of_row must have one entry per row.");
   require(n_leaves >= 1, "There must be at least one leaf.");
   check_leaf_ids(leaf_of_row.data(), n, n_leaves, context);
   return sample;
@@ -209,7 +210,7 @@ RowSample checked_rows(int64_t n, const Leaves& leaf_of_row, int32_t n_leaves,
 void check_hessian(const Derivatives& g, const Hessians& h) {
   require(g.shape(1) >= 1, "There must be at least one output.");
   require(!h || (h->shape(0) == g.shape(0) && (h->shape(1) == 1 || h->shape(1) == g.shape(1))),
-          "h must have g's rows, and one column or one per output.");
+          "h must have as many rows as g, and one column or one per output.");
 }
 
 const float* data(const Hessians& h) {
@@ -226,9 +227,10 @@ nb::ndarray<nb::numpy, float> fit_newton(const Derivatives& g, const Hessians& h
   const size_t n = g.shape(0), k = g.shape(1);
   const RowSample sample =
       checked_rows(static_cast<int64_t>(n), leaf_of_row, n_leaves, rows, multiplier, context);
-  require(!h || (h->shape(0) == n &&
-                 (h->shape(1) == 1 || h->shape(1) == k || h->shape(1) == packed_size(k))),
-          "h must have g's rows, and one column, one per output, or K (K + 1) / 2.");
+  require(
+      !h || (h->shape(0) == n &&
+             (h->shape(1) == 1 || h->shape(1) == k || h->shape(1) == packed_size(k))),
+      "h must have as many rows as g, and one column, one per output, or K (K + 1) / 2 columns.");
   NewArray<float> out({static_cast<size_t>(n_leaves), k});
   {
     nb::gil_scoped_release release;
@@ -247,8 +249,7 @@ std::shared_ptr<LeafBlock> fit_topk(const Derivatives& g, const Hessians& h,
                                         rows, multiplier, context);
   check_hessian(g, h);
   require(leaf_k >= 1, "leaf_k must be at least 1.");
-  require(shared == nullptr || shared->n_leaves == n_leaves,
-          "The tree has another number of leaves.");
+  require(shared == nullptr || shared->n_leaves == n_leaves, "The tree must have n_leaves leaves.");
   nb::gil_scoped_release release;
   const TopkLeafArrays leaves =
       fit_topk_leaves(g.data(), data(h), static_cast<int>(g.shape(1)), columns(h), sample,
@@ -265,7 +266,7 @@ std::shared_ptr<LeafBlock> fit_topk_sparse(const SparseRows& g,
   const RowSample sample =
       checked_rows(g.n_rows(), leaf_of_row, n_leaves, rows, multiplier, context);
   require(!weight || static_cast<int64_t>(weight->size()) == g.n_rows(),
-          "Weights need one entry per row.");
+          "weight must have one entry per row.");
   require(leaf_k >= 1, "leaf_k must be at least 1.");
   nb::gil_scoped_release release;
   const TopkLeafArrays leaves =
@@ -287,7 +288,7 @@ std::shared_ptr<LinearLeaves> fit_linear(const Derivatives& g, const Hessians& h
       static_cast<int>(features.shape(0)) == table.n_features() && features.shape(1) == g.shape(0),
       "features must have one row for each feature of the table and one column for each row of g.");
   for (int32_t f : tree.feature)
-    require(f < table.n_features(), "The tree splits on unknown features.");
+    require(f < table.n_features(), "The tree splits on features that are out of range.");
   nb::gil_scoped_release release;
   return fit_linear_leaves(g.data(), data(h), static_cast<int>(g.shape(1)), h ? columns(h) : 1,
                            sample, leaf_of_row.data(), tree,
@@ -322,9 +323,10 @@ nb::ndarray<nb::numpy, float> monotone_leaves(const Array2<const float>& values,
   require(weights.shape(0) == values.shape(0) && (weights.shape(1) == 1 || weights.shape(1) == k),
           "weights must have one row per leaf, and one column or one per output.");
   for (int32_t f : tree.feature)
-    require(f < static_cast<int32_t>(features), "The tree splits on unknown features.");
+    require(f < static_cast<int32_t>(features),
+            "The tree splits on features that are out of range.");
   for (size_t f = 0; f < features; ++f)
-    require(n_bins.data()[f] <= kMissingCode, "A feature has at most 255 bins.");
+    require(n_bins.data()[f] <= kMissingCode, "A feature must have at most 255 bins.");
   NewArray<float> out({values.shape(0), k});
   std::copy_n(values.data(), values.size(), out.data);
   const std::vector<double> own(weights.data(), weights.data() + weights.size());
@@ -341,35 +343,35 @@ void bind_fitters(nb::module_& m) {
   m.def("fit_newton_leaves", &fit_newton, nb::arg("g"), nb::arg("h").none(), nb::arg("leaf_of_row"),
         nb::arg("n_leaves"), nb::arg("step"), nb::arg("rows").none(), nb::arg("multiplier").none(),
         nb::arg("n_threads"),
-        "Newton leaf values, float32 (n_leaves, K), times the learning rate (GBDT-MO eq. 15).");
-  m.def("fit_topk_leaves", &fit_topk, nb::arg("g"), nb::arg("h").none(), nb::arg("leaf_of_row"),
-        nb::arg("n_leaves"), nb::arg("leaf_k"), nb::arg("shared").none(), nb::arg("step"),
-        nb::arg("rows").none(), nb::arg("multiplier").none(), nb::arg("n_threads"),
-        "TopkLeaves with the leaf_k outputs of each leaf whose Newton step lowers the loss most "
-        "(GBDT-MO "
-        "eq. 19); `shared`: the tree, whose nodes' children share theirs (Algorithm 4).");
+        "Return Newton leaf values, float32 (n_leaves, K), times the learning rate (GBDT-MO eq. "
+        "15).");
+  m.def(
+      "fit_topk_leaves", &fit_topk, nb::arg("g"), nb::arg("h").none(), nb::arg("leaf_of_row"),
+      nb::arg("n_leaves"), nb::arg("leaf_k"), nb::arg("shared").none(), nb::arg("step"),
+      nb::arg("rows").none(), nb::arg("multiplier").none(), nb::arg("n_threads"),
+      "Return TopkLeaves with the leaf_k outputs of each leaf whose Newton steps lower\n"
+      "the loss most (GBDT-MO eq. 19).\n\n"
+      "`shared`: the tree, if the two children of a node must use the same outputs (Algorithm 4).");
   m.def("fit_topk_leaves_sparse", &fit_topk_sparse, nb::arg("g"), nb::arg("weight").none(),
         nb::arg("leaf_of_row"), nb::arg("n_leaves"), nb::arg("leaf_k"), nb::arg("step"),
         nb::arg("rows").none(), nb::arg("multiplier").none(), nb::arg("n_threads"),
-        "The same from sparse gradients (GBDT-SPARSE eq. 19); every output has the Hessian of "
-        "its row, "
-        "`weight` or 1.");
+        "Return TopkLeaves like fit_topk_leaves, from sparse gradients (GBDT-SPARSE eq. 19).\n\n"
+        "The Hessian of all outputs of a row is its `weight`, float32 (n_rows,); None: 1.");
   m.def("fit_linear_leaves", &fit_linear, nb::arg("g"), nb::arg("h").none(), nb::arg("leaf_of_row"),
         nb::arg("tree"), nb::arg("features").noconvert(), nb::arg("table"), nb::arg("step"),
         nb::arg("rows").none(), nb::arg("multiplier").none(), nb::arg("n_threads"),
-        "LinearLeaves on the first features that each leaf's path splits on (GBDT-PL eq. 6), times "
-        "the "
-        "learning rate.");
+        "Return LinearLeaves times the learning rate (GBDT-PL eq. 6).\n\n"
+        "The regressors of a leaf are the first features that its path splits on.");
   m.def("sum_leaf_hessians", &leaf_hessians, nb::arg("h").none(), nb::arg("leaf_of_row"),
         nb::arg("n_leaves"), nb::arg("rows").none(), nb::arg("multiplier").none(),
         nb::arg("n_threads"),
-        "What the rows of each leaf sum to in each column of h, float64 (n_leaves, columns); None: "
-        "1 a row.");
-  m.def(
-      "enforce_monotone_constraints", &monotone_leaves, nb::arg("values"), nb::arg("directions"),
-      nb::arg("n_bins"), nb::arg("tree"), nb::arg("weights"), nb::arg("n_threads"),
-      "The values (n_leaves, K) of leaves, float32, nearest to these that obey the directions int8 "
-      "(n_features, K), in squares weighted by `weights`, (n_leaves, 1 or K).");
+        "Return the sum of h over the rows of each leaf, float64 (n_leaves, columns); h None: 1 "
+        "per row.");
+  m.def("enforce_monotone_constraints", &monotone_leaves, nb::arg("values"), nb::arg("directions"),
+        nb::arg("n_bins"), nb::arg("tree"), nb::arg("weights"), nb::arg("n_threads"),
+        "Return the leaf values, float32 (n_leaves, K), nearest to `values` that satisfy\n"
+        "the monotone constraints `directions`, int8 (n_features, K).\n\n"
+        "The distance is the sum of squares weighted by `weights`, float64 (n_leaves, 1 or K).");
 }
 
 namespace {
@@ -380,7 +382,7 @@ void init_table(LinearTable* self, const Bins& bins, const Array2<const float>& 
               static_cast<int64_t>(features.shape(1)) == bins.n_rows(),
           "features must have one row for each feature and one column for each row of the bins.");
   require(!weight || static_cast<int64_t>(weight->size()) == bins.n_rows(),
-          "weight needs one entry per row.");
+          "weight must have one entry per row.");
   nb::gil_scoped_release release;
   new (self) LinearTable(bins, features.data(), weight ? weight->data() : nullptr, context);
 }
@@ -391,14 +393,16 @@ void renew(LinearGradients& channels, const Array2<const float>& g, const Option
            const Context& context) {
   const bool diagonal = kind == "diagonal";
   require(kind == "unit" || kind == "shared" || diagonal,
-          "The Hessian must be unit, shared or diagonal.");
-  require(h.has_value() == (kind != "unit"), "h is needed exactly for Hessian that is not unit.");
+          "The Hessian kind must be unit, shared or diagonal.");
+  require(h.has_value() == (kind != "unit"),
+          "h is needed for every Hessian kind except unit, and only then.");
   require(g.shape(1) >= 1, "There must be at least one output.");
-  require(!h || (h->shape(0) == g.shape(0) && h->shape(1) == (diagonal ? g.shape(1) : 1)),
-          "h must have g's rows, and one column for all outputs or, where diagonal, one for each.");
+  require(
+      !h || (h->shape(0) == g.shape(0) && h->shape(1) == (diagonal ? g.shape(1) : 1)),
+      "h must have as many rows as g, and one column, or one per output for a diagonal Hessian.");
   require(!config.full || config.max_regressors <= kMaxRegressors,
-          "The full fit takes at most 8 regressors.");
-  require(!config.full || !diagonal, "The full fit needs one Hessian for all outputs.");
+          "The full fit supports at most 8 regressors.");
+  require(!config.full || !diagonal, "The full fit does not support a diagonal Hessian.");
   const RowSample sample =
       make_row_sample(static_cast<int64_t>(g.shape(0)), rows, multiplier, context);
   nb::gil_scoped_release release;
@@ -413,38 +417,41 @@ void renew(LinearGradients& channels, const Array2<const float>& g, const Option
 
 void bind_linear(nb::module_& m) {
   nb::class_<LinearTable>(m, "LinearTable",
-                          "What features are worth as regressors: centre, scale and bin means.")
+                          "Statistics of features as regressors: centre, scale and bin means.")
       .def("__init__", &init_table, nb::arg("bins"), nb::arg("features").noconvert(),
            nb::arg("weight").none(), nb::arg("n_threads"),
-           "features: float32 (n_features, n_rows), NaN where missing; weight: float32 (n_rows,).")
+           "Compute the statistics of `features`, float32 (n_features, n_rows), NaN where "
+           "missing.\n\n"
+           "`weight`: float32 (n_rows,); None: 1.")
       .def_prop_ro(
           "centre",
           [](nb::handle self) {
             const auto& table = nb::cast<const LinearTable&>(self);
             return view<double>(table.centres().data(), {table.centres().size()}, self);
           },
-          "float64 (n_features,): weighted mean")
+          "Weighted mean of each feature, float64 (n_features,).")
       .def_prop_ro(
           "scale",
           [](nb::handle self) {
             const auto& table = nb::cast<const LinearTable&>(self);
             return view<double>(table.scales().data(), {table.scales().size()}, self);
           },
-          "float64 (n_features,): weighted standard deviation; 0 where a feature can be no "
-          "regressor")
+          "Weighted standard deviation of each feature, float64 (n_features,); 0: not a regressor.")
       .def_prop_ro(
           "means",
           [](nb::handle self) {
             const auto& table = nb::cast<const LinearTable&>(self);
             return view<double>(table.means(0), {table.scales().size(), 256}, self);
           },
-          "float64 (n_features, 256): mean of a bin by code, less the centre, over the scale");
-  nb::class_<LinearGradients>(m, "LinearGradients",
-                              "Derivatives that splits are judged by where leaves will be linear.")
+          "Standardised mean of each bin by code, float64 (n_features, 256).");
+  nb::class_<LinearGradients>(
+      m, "LinearGradients",
+      "Gradients and Hessians for the gain of splits that anticipate linear leaves.")
       .def(nb::init<const LinearTable&>(), nb::arg("table"), nb::keep_alive<1, 2>())
       .def("renew", &renew, nb::arg("g"), nb::arg("h").none(), nb::arg("kind"), nb::arg("config"),
            nb::arg("rows").none(), nb::arg("multiplier").none(), nb::arg("n_threads"),
-           "Takes g (n, K) and h: None (unit) or (n, 1) (shared).");
+           "Set the gradients g (n, K) and the Hessians h: None (unit), (n, 1) (shared) or (n,\n"
+           "K) (diagonal).");
 }
 
 }  // namespace polyleaf

@@ -1,4 +1,4 @@
-// Losses for Python: check shapes, then call the core without the GIL.
+// Bindings of losses: check shapes, then call the core without the GIL.
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -30,7 +30,7 @@ int64_t columns(const auto& array) {
   return static_cast<int64_t>(array.shape(1));
 }
 
-// The part of the input shared by element-wise and class losses.
+// Return the part of the input that element-wise and class losses share.
 LossInput make_loss_input(const FloatMatrix& raw, const OptionalMatrix& weight,
                           const Array1<const float>& offset) {
   LossInput input;
@@ -190,44 +190,43 @@ auto elementary(const Array1<const float>& x) {
 }  // namespace
 
 void bind_objectives(nb::module_& m) {
-  bind_loss<Loss>(m, "Loss", "An element-wise loss.")
+  bind_loss<Loss>(m, "Loss", "Element-wise loss.")
       .def_prop_ro(
           "unit_hessian", [](const Loss& loss) { return loss.kernels().unit_hessian; },
           "Whether the Hessian of unweighted rows is 1 for every output.");
-  bind_loss<ClassLoss>(m, "ClassLoss", "A loss of one of several classes.");
+  bind_loss<ClassLoss>(m, "ClassLoss", "Loss for single-label classification.");
 
   m.def("loss_derivatives", &loss_derivatives, nb::arg("loss"), nb::arg("raw").noconvert(),
         nb::arg("target").noconvert(), nb::arg("weight").noconvert().none(),
         nb::arg("offset").noconvert(), nb::arg("parameter").noconvert(), nb::arg("g").noconvert(),
         nb::arg("h").noconvert().none(), nb::arg("n_threads"),
-        "Gradient and Hessian of an element-wise loss, written into g and h.");
+        "Write the gradients and Hessians of an element-wise loss into g and h.");
   m.def("loss_mean", &loss_mean, nb::arg("loss"), nb::arg("raw").noconvert(),
         nb::arg("target").noconvert(), nb::arg("weight").noconvert().none(),
         nb::arg("offset").noconvert(), nb::arg("parameter").noconvert(), nb::arg("n_threads"),
-        "Weighted mean of an element-wise loss.");
+        "Return the weighted mean of an element-wise loss.");
   m.def("class_derivatives", &class_loss_derivatives, nb::arg("loss"), nb::arg("raw").noconvert(),
         nb::arg("label").noconvert(), nb::arg("weight").noconvert().none(),
         nb::arg("offset").noconvert(), nb::arg("g").noconvert(), nb::arg("h").noconvert(),
         nb::arg("n_threads"),
-        "Gradient and diagonal Hessian of a loss of classes, written into g and h.");
-  m.def(
-      "class_hessians", &class_loss_hessians, nb::arg("loss"), nb::arg("raw").noconvert(),
-      nb::arg("label").noconvert(), nb::arg("weight").noconvert().none(),
-      nb::arg("offset").noconvert(), nb::arg("g").noconvert(), nb::arg("h").noconvert(),
-      nb::arg("n_threads"),
-      "Gradient and packed Hessian (n, K (K + 1) / 2) of a loss of classes, written into g and h.");
+        "Write the gradients and diagonal Hessians of a class loss into g and h.");
+  m.def("class_hessians", &class_loss_hessians, nb::arg("loss"), nb::arg("raw").noconvert(),
+        nb::arg("label").noconvert(), nb::arg("weight").noconvert().none(),
+        nb::arg("offset").noconvert(), nb::arg("g").noconvert(), nb::arg("h").noconvert(),
+        nb::arg("n_threads"),
+        "Write the gradients and packed Hessians (n, K (K + 1) / 2) of a class loss into g and h.");
   m.def("class_mean", &class_loss_mean, nb::arg("loss"), nb::arg("raw").noconvert(),
         nb::arg("label").noconvert(), nb::arg("weight").noconvert().none(),
-        nb::arg("offset").noconvert(), nb::arg("n_threads"), "Weighted mean of a loss of classes.");
+        nb::arg("offset").noconvert(), nb::arg("n_threads"),
+        "Return the weighted mean of a class loss.");
   m.def("exact_totals", &totals<float>, nb::arg("values").noconvert(),
         nb::arg("weight").noconvert().none(), nb::arg("group").noconvert().none(),
         nb::arg("n_groups"), nb::arg("n_threads"));
   m.def("exact_totals", &totals<double>, nb::arg("values").noconvert(),
         nb::arg("weight").noconvert().none(), nb::arg("group").noconvert().none(),
         nb::arg("n_groups"), nb::arg("n_threads"),
-        "Sums over the rows of each group of weight * value and of weight, whatever the order of "
-        "the rows: "
-        "float64 (2, n_groups, n_columns).");
+        "Return the sums of weight * value and of weight over the rows of each group.\n\n"
+        "The result, float64 (2, n_groups, n_columns), does not depend on the order of the rows.");
   m.def("fit_quantile_leaves", &quantiles<float>, nb::arg("values").noconvert(),
         nb::arg("weight").noconvert().none(), nb::arg("leaf_of_row").noconvert().none(),
         nb::arg("n_leaves"), nb::arg("rows").noconvert().none(), nb::arg("level").noconvert(),
@@ -236,14 +235,14 @@ void bind_objectives(nb::module_& m) {
         nb::arg("weight").noconvert().none(), nb::arg("leaf_of_row").noconvert().none(),
         nb::arg("n_leaves"), nb::arg("rows").noconvert().none(), nb::arg("level").noconvert(),
         nb::arg("n_threads"),
-        "Lower weighted quantile of each column in each leaf: (n_leaves, n_columns).");
+        "Return the lower weighted quantile of each column in each leaf, (n_leaves, n_columns).");
   m.def("_exp", &elementary<&ObjectiveKernels::exp>, nb::arg("x").noconvert(),
-        "The kernels' exp, for tests.");
+        "Return exp(x) as the kernels compute it, for tests.");
   m.def("_log", &elementary<&ObjectiveKernels::log>, nb::arg("x").noconvert(),
-        "The kernels' log, for tests.");
+        "Return log(x) as the kernels compute it, for tests.");
 }
 
-// Likelihoods for Python: check shapes, then call the core without the GIL.
+// Bindings of likelihoods: check shapes, then call the core without the GIL.
 
 namespace {
 
@@ -284,16 +283,17 @@ auto elementary(const Array1<const float>& x) {
 }  // namespace
 
 void bind_likelihoods(nb::module_& m) {
-  bind_loss<Likelihood>(m, "Likelihood", "A likelihood of two scores a target.");
+  bind_loss<Likelihood>(m, "Likelihood", "Likelihood with two scores per target.");
   m.def("likelihood_derivatives", &likelihood_derivatives, nb::arg("likelihood"),
         nb::arg("raw").noconvert(), nb::arg("target").noconvert(),
         nb::arg("weight").noconvert().none(), nb::arg("offset").noconvert(),
         nb::arg("g").noconvert(), nb::arg("h").noconvert(), nb::arg("n_threads"),
-        "Gradient and Fisher's information of a likelihood, (n, 2 T), written into g and h.");
+        "Write the gradients and Fisher information of a likelihood, (n, 2 T), into g and h.");
   m.def("_digamma_excess", &elementary<&LikelihoodTable::digamma_excess>, nb::arg("x").noconvert(),
-        "The kernels' digamma(x) - ln x, for tests.");
+        "Return digamma(x) - ln x as the kernels compute it, for tests.");
   m.def("_trigamma_excess", &elementary<&LikelihoodTable::trigamma_excess>,
-        nb::arg("x").noconvert(), "The kernels' x (x trigamma(x) - 1), for tests.");
+        nb::arg("x").noconvert(),
+        "Return x (x trigamma(x) - 1) as the kernels compute it, for tests.");
 }
 
 }  // namespace polyleaf

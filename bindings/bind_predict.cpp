@@ -1,4 +1,4 @@
-// Tree and Forest for Python: checked arrays in, read-only views out.
+// Bindings of Tree and Forest: arrays are checked, and read-only views are returned.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/tuple.h>
@@ -51,7 +51,7 @@ std::shared_ptr<Tree> tree_from_arrays(
     Array2<const float> output_gain, std::optional<int32_t> n_features) {
   require_four_words(categories);
   if (output_gain.shape(0) != feature.size())
-    throw std::invalid_argument("`output_gain` needs one row for each of the " +
+    throw std::invalid_argument("`output_gain` must have one row for each of the " +
                                 std::to_string(feature.size()) + " nodes, but has " +
                                 std::to_string(output_gain.shape(0)) + ".");
   const NodeArrays nodes{feature, threshold,    missing_left, left,  right,
@@ -66,16 +66,17 @@ std::shared_ptr<Tree> tree_from_arrays(
 void bind_tree(nb::module_& m) {
   nb::class_<Tree> cls(
       m, "Tree",
-      "Structure of one tree: splits on feature codes and numbered leaves. Every array has one "
-      "entry\n"
-      "a node; node 0 is the root, children come after their parent. Arrays are read-only views.");
+      "Structure of one tree: splits on feature codes and numbered leaves.\n\n"
+      "Every array has one entry per node; node 0 is the root, and children come after\n"
+      "their parent. Arrays are read-only views.");
   cls.def_prop_ro("n_nodes", &Tree::n_nodes)
       .def_ro("n_leaves", &Tree::n_leaves)
       .def_ro("n_outputs", &Tree::n_outputs);
   def_nodes<int32_t>(cls, "feature", &Tree::feature, "int32; -1: leaf");
   def_nodes<int32_t>(cls, "threshold", &Tree::threshold,
                      "int32; last code that goes left; -1: categorical or leaf");
-  def_nodes<bool>(cls, "missing_left", &Tree::missing_left, "bool; where code 255 goes");
+  def_nodes<bool>(cls, "missing_left", &Tree::missing_left,
+                  "bool; whether missing values (code 255) go left");
   def_nodes<int32_t>(cls, "left", &Tree::left, "int32; -1: leaf");
   def_nodes<int32_t>(cls, "right", &Tree::right, "int32; -1: leaf");
   def_nodes<int32_t>(cls, "leaf", &Tree::leaf, "int32; leaf id; -1: inner node");
@@ -84,7 +85,7 @@ void bind_tree(nb::module_& m) {
   def_nodes<double>(cls, "gain", &Tree::gain,
                     "float64; gain of the split, averaged over outputs; 0 for a leaf");
   def_nodes<int64_t>(cls, "count", &Tree::count, "int64; training rows of the sample");
-  def_nodes<double>(cls, "cover", &Tree::cover, "float64; summed Hessian, mean over outputs");
+  def_nodes<double>(cls, "cover", &Tree::cover, "float64; sum of Hessians, averaged over outputs");
   cls.def_prop_ro(
       "categories",
       [](nb::handle self) {
@@ -99,14 +100,14 @@ void bind_tree(nb::module_& m) {
         return view<float>(tree.output_gain.data(),
                            {tree.feature.size(), static_cast<size_t>(tree.n_outputs)}, self);
       },
-      "float32 (n_nodes, n_outputs); what each output contributes to gain * n_outputs");
+      "float32 (n_nodes, n_outputs); contribution of each output to gain * n_outputs");
   cls.def_static("from_arrays", &tree_from_arrays, nb::kw_only(), nb::arg("feature"),
                  nb::arg("threshold"), nb::arg("missing_left"), nb::arg("left"), nb::arg("right"),
                  nb::arg("leaf"), nb::arg("category_set"), nb::arg("categories"), nb::arg("gain"),
                  nb::arg("count"), nb::arg("cover"), nb::arg("output_gain"),
                  nb::arg("n_features") = nb::none(),
-                 "A tree from arrays of any origin. ValueError unless they describe one tree on "
-                 "n_features features.");
+                 "Create a tree from arrays.\n\n"
+                 "Raises ValueError unless they describe one tree on n_features features.");
 }
 
 // Move a vector into a NumPy array.
@@ -153,7 +154,8 @@ ScoreTransform score_unit(const Forest& forest, const Optional1<const double>& b
                                  outputs_data(forest, scale, "scale"),
                                  outputs_data(forest, offset, "offset")};
   if ((transform.scale == nullptr) != (transform.offset == nullptr))
-    throw std::invalid_argument("`scale` and `offset` go together; give both or neither.");
+    throw std::invalid_argument(
+        "`scale` and `offset` must be given together: give both or neither.");
   if (transform.scale != nullptr && transform.base == nullptr)
     throw std::invalid_argument("`scale` and `offset` need a `base`.");
   return transform;
@@ -256,31 +258,31 @@ void extend(Forest& forest, Array1<const int32_t> feature, Array1<const int32_t>
 }
 
 void bind_forest(nb::module_& m) {
-  nb::class_<Forest>(m, "Forest", "Trees with their leaves, ready to predict.")
+  nb::class_<Forest>(m, "Forest", "Trees with their leaf values, for prediction.")
       .def(nb::init<int32_t>(), nb::arg("n_outputs"))
       .def("__len__", &Forest::n_trees)
       .def_prop_ro("n_outputs", &Forest::n_outputs)
       .def("append", &append, nb::arg("tree"), nb::arg("leaves"), nb::arg("output") = -1,
-           "Adds a tree. leaves: float32 (n_leaves, n_outputs), or (n_leaves, 1) where output >= "
-           "0; or\n"
+           "Add a tree.\n\n"
+           "`leaves`: float32 (n_leaves, n_outputs), or (n_leaves, 1) if output >= 0;\n"
            "TopkLeaves; or LinearLeaves.")
-      .def(
-          "extend", &extend, nb::kw_only(), nb::arg("feature"), nb::arg("threshold"),
-          nb::arg("missing_left"), nb::arg("left"), nb::arg("right"), nb::arg("leaf"),
-          nb::arg("category_set"), nb::arg("gain"), nb::arg("count"), nb::arg("cover"),
-          nb::arg("node_offsets"), nb::arg("categories"), nb::arg("set_offsets"), nb::arg("output"),
-          nb::arg("gain_outputs"), nb::arg("output_gain"), nb::arg("values"), nb::arg("n_features"),
-          "Adds trees with dense leaves, whose arrays lie one after another: nodes of tree t from\n"
-          "node_offsets[t] to node_offsets[t + 1]; ValueError as of Tree.from_arrays. The arrays "
-          "are kept,\n"
-          "and must not be written to: a tree is made of them where one is asked for.")
-      .def("truncate", &Forest::truncate, nb::arg("n_trees"), "Keeps the first n_trees trees.")
+      .def("extend", &extend, nb::kw_only(), nb::arg("feature"), nb::arg("threshold"),
+           nb::arg("missing_left"), nb::arg("left"), nb::arg("right"), nb::arg("leaf"),
+           nb::arg("category_set"), nb::arg("gain"), nb::arg("count"), nb::arg("cover"),
+           nb::arg("node_offsets"), nb::arg("categories"), nb::arg("set_offsets"),
+           nb::arg("output"), nb::arg("gain_outputs"), nb::arg("output_gain"), nb::arg("values"),
+           nb::arg("n_features"),
+           "Add trees with dense leaves from concatenated arrays.\n\n"
+           "Tree t has the nodes node_offsets[t] .. node_offsets[t + 1] - 1. The arrays are\n"
+           "kept and must not be modified; trees are created on request. Raises ValueError as\n"
+           "Tree.from_arrays does.")
+      .def("truncate", &Forest::truncate, nb::arg("n_trees"), "Keep the first n_trees trees.")
       .def(
           "tree",
           [](const Forest& forest, int32_t t) {
             return std::const_pointer_cast<Tree>(forest.tree(checked_index(forest, t)));
           },
-          nb::arg("t"), "Tree t; of those that `extend` added, made anew.")
+          nb::arg("t"), "Return tree t; a tree that `extend` added is created anew.")
       .def(
           "values",
           [](const Forest& forest, int32_t t) {
@@ -288,65 +290,66 @@ void bind_forest(nb::module_& m) {
                 std::const_pointer_cast<LeafBlock>(forest.leaves(checked_index(forest, t))));
           },
           nb::arg("t"),
-          "Leaves of tree t: a read-only view, one row a leaf; or TopkLeaves; or LinearLeaves.")
+          "Return the leaves of tree t: a read-only view with one row per leaf, TopkLeaves or\n"
+          "LinearLeaves.")
       .def(
           "kind",
           [](const Forest& forest, int32_t t) {
             return forest.leaves(checked_index(forest, t))->kind().name;
           },
-          nb::arg("t"), "What the leaves of tree t are: dense, sparse or linear.")
+          nb::arg("t"), "Return the kind of the leaves of tree t: dense, sparse or linear.")
       .def(
           "output",
           [](const Forest& forest, int32_t t) { return forest.output(checked_index(forest, t)); },
-          nb::arg("t"), "The output that tree t is for; -1: all.")
+          nb::arg("t"), "Return the output that tree t predicts; -1: all outputs.")
       .def(
           "regressors",
           [](const Forest& forest, int32_t first, std::optional<int32_t> last) {
             return to_numpy(forest.regressors(tree_range(forest, first, last)));
           },
           nb::arg("first") = 0, nb::arg("last") = nb::none(),
-          "Features that linear leaves of trees first .. last - 1 read: int32, ascending.")
+          "Return the features that linear leaves of the trees first .. last - 1 read: int32, "
+          "ascending.")
       .def(
           "split_features",
           [](const Forest& forest, int32_t first, std::optional<int32_t> last) {
             return to_numpy(forest.split_features(tree_range(forest, first, last)));
           },
           nb::arg("first") = 0, nb::arg("last") = nb::none(),
-          "Features that trees first .. last - 1 split on: int32, ascending.")
+          "Return the features that the trees first .. last - 1 split on: int32, ascending.")
       .def("predict", &predict, nb::arg("codes"), nb::arg("raw").noconvert(), nb::arg("first") = 0,
            nb::arg("last") = nb::none(), nb::arg("n_threads") = 1,
            nb::arg("features").noconvert() = nb::none(),
-           "raw (n_rows, n_outputs) += trees first .. last - 1, in place, in order, in float32. "
-           "codes: uint8\n"
-           "(n_features, n_rows); features: float32 (n_features, n_rows), where leaves are linear.")
+           "Add the trees first .. last - 1 to raw float32 (n_rows, n_outputs) in place, in "
+           "order.\n\n"
+           "`codes`: uint8 (n_features, n_rows). `features`: float32 (n_features, n_rows), for\n"
+           "linear leaves.")
       .def("scores", &scores, nb::arg("codes"), nb::arg("base"), nb::arg("scale") = nb::none(),
            nb::arg("offset") = nb::none(), nb::arg("first") = 0, nb::arg("last") = nb::none(),
            nb::arg("n_threads") = 1, nb::arg("features").noconvert() = nb::none(),
            nb::arg("coded_features") = nb::none(),
-           "float64 (n_rows, n_outputs): (base + float32 sum of trees first .. last - 1) * scale + "
-           "offset.\n"
-           "coded: int32, the features that codes has rows for, ascending, where it has not all.")
+           "Return scores, float64 (n_rows, n_outputs):\n"
+           "(base + float32 sum of the trees first .. last - 1) * scale + offset.\n\n"
+           "`coded_features`: int32, ascending, the features that `codes` has rows for; None: all "
+           "features.")
       .def("topk", &topk, nb::arg("codes"), nb::arg("base").none(), nb::arg("k"),
            nb::arg("scale") = nb::none(), nb::arg("offset") = nb::none(), nb::arg("first") = 0,
            nb::arg("last") = nb::none(), nb::arg("n_threads") = 1,
            nb::arg("features").noconvert() = nb::none(),
-           "outputs int32 (n_rows, k), scores float64 (n_rows, k): the outputs with the highest "
-           "`scores`, "
-           "highest\n"
-           "first, ties by number. base None: raw sums, and only outputs that a leaf of the row "
-           "holds. Where "
-           "there\n"
-           "are fewer than k: -1 and -inf.")
-      .def(
-          "sparse_scores", &sparse_scores, nb::arg("codes"), nb::arg("first") = 0,
-          nb::arg("last") = nb::none(), nb::arg("n_threads") = 1,
-          nb::arg("features").noconvert() = nb::none(),
-          "indptr int64 (n_rows + 1,), outputs int32 (nnz,), values float32 (nnz,): the sums of "
-          "the outputs "
-          "that a\n"
-          "leaf of the row holds, ascending in each row. ValueError where leaves hold all outputs.")
+           "Return the outputs with the highest `scores`, int32 (n_rows, k), and their scores,\n"
+           "float64 (n_rows, k).\n\n"
+           "Outputs are sorted by score, highest first, with ties in ascending order. If\n"
+           "`base` is None, scores are raw sums, and only outputs that a leaf of the row\n"
+           "contains are returned. Missing entries are -1 and -inf.")
+      .def("sparse_scores", &sparse_scores, nb::arg("codes"), nb::arg("first") = 0,
+           nb::arg("last") = nb::none(), nb::arg("n_threads") = 1,
+           nb::arg("features").noconvert() = nb::none(),
+           "Return sums in CSR format: indptr int64 (n_rows + 1,), outputs int32 (nnz,),\n"
+           "values float32 (nnz,).\n\n"
+           "A row has the outputs that its leaves contain, in ascending order. Raises\n"
+           "ValueError if leaves contain all outputs.")
       .def("apply", &apply, nb::arg("codes"), nb::arg("first") = 0, nb::arg("last") = nb::none(),
-           nb::arg("n_threads") = 1, "Leaf ids, int32 (n_rows, last - first).");
+           nb::arg("n_threads") = 1, "Return leaf ids, int32 (n_rows, last - first).");
 }
 
 }  // namespace
@@ -357,7 +360,7 @@ void bind_predict(nb::module_& m) {
   bind_forest(m);
 }
 
-// Explainer for Python: checks arrays and adds contributions to the caller's array.
+// Bindings of Explainer.
 
 namespace {
 
@@ -423,23 +426,27 @@ void explain(const Explainer& explainer, const Array2<const uint8_t>& codes, con
 void bind_explainer(nb::module_& m) {
   nb::class_<Explainer>(
       m, "Explainer",
-      "Contributions of features to the raw sums of trees first .. last - 1: Shapley's values.\n"
-      "Without a background (codes (n_features, n_rows), and features where leaves are linear)\n"
-      "what is not known of a row is as the counts of the nodes say.")
+      "Feature contributions (SHAP values) to the raw sums of the trees first .. last - 1.\n\n"
+      "With a background, uint8 codes (n_features, n_rows), and `features` for linear\n"
+      "leaves, unknown features have the values of the background rows (interventional\n"
+      "TreeSHAP). Otherwise the node counts of the trees are used (path-dependent\n"
+      "TreeSHAP).")
       .def("__init__", &make, nb::arg("forest"), nb::arg("first") = 0, nb::arg("last") = nb::none(),
            nb::arg("background") = nb::none(), nb::arg("features").noconvert() = nb::none(),
            nb::arg("n_threads") = 1)
       .def("expected_values", &expected_values, nb::arg("outputs"),
-           "float64 (n,): the sums of the outputs int32 (n,) of a row of which nothing is known.")
+           "Return the expected raw sums of the outputs int32 (n,) if no feature is known, float64 "
+           "(n,).")
       .def("explain", &explain, nb::arg("codes"), nb::arg("out").noconvert(), nb::arg("outputs"),
            nb::arg("scale") = nb::none(), nb::arg("interactions") = false, nb::arg("n_threads") = 1,
            nb::arg("features").noconvert() = nb::none(),
-           "out float32 (n_rows, n_features, n) += contributions to the outputs, which differ, "
-           "times scale\n"
-           "float64 (n,); with interactions (n_rows, n_features, n_features, n).");
+           "Add contributions to the distinct outputs int32 (n,), times scale float64 (n,), to "
+           "`out`.\n\n"
+           "`out`: float32 (n_rows, n_features, n), or (n_rows, n_features, n_features, n)\n"
+           "with interactions.");
 }
 
-// RowPredictor and DevicePredictor for Python.
+// Bindings of RowPredictor and DevicePredictor.
 
 namespace {
 
@@ -496,20 +503,19 @@ nb::ndarray<nb::numpy, double> scores_of_rows(const Predictor& predictor,
 
 void bind_row_predictor(nb::module_& m) {
   nb::class_<RowPredictor>(m, "RowPredictor",
-                           "A forest and its bins, for a few rows of numbers at a time.")
+                           "Forest and bins for prediction of a few rows at a time.")
       .def(nb::new_(&make_row_predictor), nb::arg("forest"), nb::arg("bins"), nb::arg("categories"),
            nb::arg("base"), nb::arg("scale").none() = nb::none(),
            nb::arg("offset").none() = nb::none(),
-           "categories: of each categorical feature its number, the values that it has, ascending, "
-           "and\n"
-           "their codes. The forest must not change from here on.")
+           "Create a predictor. The forest must not be modified afterwards.\n\n"
+           "`categories`: for each categorical feature a tuple (feature, values float64, codes\n"
+           "uint8), with values in ascending order.")
       .def("scores", &scores_of_rows<RowPredictor>, nb::arg("rows").noconvert(),
            nb::arg("n_threads") = 1,
-           "float64 (n_rows, n_outputs) of rows (n_rows, n_features), or of one row (n_features,); "
-           "float32 "
-           "or\n"
-           "float64.");
-  nb::class_<DevicePredictor>(m, "DevicePredictor", "The same with the trees on a device.")
+           "Return scores, float64 (n_rows, n_outputs), of float32 or float64 rows (n_rows,\n"
+           "n_features) or of one row (n_features,).");
+  nb::class_<DevicePredictor>(m, "DevicePredictor",
+                              "Predictor like RowPredictor with the trees on a GPU.")
       .def(
           "__init__",
           [](DevicePredictor* self, std::shared_ptr<Device> device,
@@ -519,20 +525,21 @@ void bind_row_predictor(nb::module_& m) {
           },
           nb::arg("device"), nb::arg("model"))
       .def("scores", &scores_of_rows<DevicePredictor>, nb::arg("rows").noconvert(),
-           nb::arg("n_threads") = 1, "As RowPredictor.scores, the same bits.")
+           nb::arg("n_threads") = 1,
+           "Return scores that are bitwise equal to those of RowPredictor.scores.")
       .def(
           "scores_on_device",
           [](const DevicePredictor& self, const DeviceArrayHandle& rows) {
             const auto n_columns = rows.array.view().n_columns;
-            require(n_columns == self.n_features(), "Rows must have a column for each feature.");
+            require(n_columns == self.n_features(), "Rows must have one column for each feature.");
             require(rows.array.device() == self.device(),
-                    "The rows lie on another device than the trees.");
+                    "The rows must be on the GPU of the trees.");
             nb::gil_scoped_release release;
             return std::make_unique<DeviceArrayHandle>(
                 DeviceArrayHandle{self.scores(rows.array), 2, {}, {}});
           },
           nb::arg("rows"),
-          "The same of rows that lie on the device: float64 (n_rows, n_outputs), there.");
+          "Return scores of rows on the GPU as a GPU array, float64 (n_rows, n_outputs).");
 }
 
 }  // namespace polyleaf

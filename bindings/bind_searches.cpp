@@ -1,4 +1,4 @@
-// Bindings of the searches that a grower takes.
+// Bindings of split searches.
 
 #include <algorithm>
 
@@ -18,7 +18,7 @@ class HistogramSearchHandle final : public SearchHandle {
   HistogramSearchHandle(const Bins& bins, const Context& context)
       : SearchHandle(bins), search_(bins, context) {}
 
-  // LinearGradients are not const: they make new channels for every node.
+  // LinearGradients are not const: they compute new channels for every node.
   template <class AnyChannels>
   void use(const nb::handle_t<AnyChannels>& handle) {
     auto& channels = nb::cast<AnyChannels&>(handle);
@@ -39,7 +39,7 @@ void check_gradients(const Bins& bins, const SparseRows& gradients,
                      const Optional1<const float>& weight, int32_t leaf_k) {
   require(gradients.n_rows() == bins.n_rows(), "gradients must have as many rows as the bins.");
   require(!weight || static_cast<int64_t>(weight->size()) == gradients.n_rows(),
-          "weight needs one entry per row.");
+          "weight must have one entry per row.");
   require(leaf_k >= 1, "leaf_k must be at least 1.");
 }
 
@@ -62,7 +62,7 @@ class VerifiedSearchHandle final : public SearchHandle {
     check_gradients(bins(), gradients, weight, leaf_k);
     require(sample.n_all == gradients.n_rows(), "sketch must have as many rows as gradients.");
     require(!row_ids || static_cast<int64_t>(row_ids->size()) == gradients.n_rows(),
-            "row_ids needs one entry per row.");
+            "row_ids must have one entry per row.");
     reset();
     histograms_.use(sketch);
     {
@@ -116,43 +116,45 @@ class ExactSearchHandle final : public SearchHandle {
 void bind_searches(nb::module_& m) {
   nb::class_<SearchHandle>(
       m, "Search",
-      "Finds the best splits of nodes, for one grower at a time. Memory is reused over trees.")
+      "Search for the best splits of nodes, for one grower at a time; memory is reused over trees.")
       .def("reset", &SearchHandle::reset,
-           "Release the objects in use, which stay alive until the search uses others.");
+           "Release the objects in use. Otherwise they stay alive until the next call of `use`.");
   nb::class_<HistogramSearchHandle, SearchHandle>(
-      m, "HistogramSearch", "Best splits from histograms of quantised gradients.")
+      m, "HistogramSearch", "Search for the best splits from histograms of quantised gradients.")
       .def(nb::init<const Bins&, const Context&>(), nb::arg("bins"), nb::arg("n_threads"),
            nb::keep_alive<1, 2>())
       .def("use", &HistogramSearchHandle::use<QuantisedGradients>, nb::arg("channels"),
-           "Set the gradients of the next tree, or of the next layer.")
+           "Set the quantised gradients of the next tree or layer.")
       .def("use", &HistogramSearchHandle::use<LinearGradients>, nb::arg("channels"),
-           "Set gradients for splits that anticipate linear leaves.")
+           "Set the gradients of splits that anticipate linear leaves.")
       .def("set_monotone_constraints", &HistogramSearchHandle::set_monotone_constraints,
            nb::arg("constraints").none(), kMonotoneConstraintsDoc);
-  nb::class_<VerifiedSearchHandle, SearchHandle>(m, "VerifiedSearch",
-                                                 "Best splits of sparse gradients: a histogram "
-                                                 "search over a sketch proposes splits, and exact "
-                                                 "sums over the outputs that gain most decide.")
+  nb::class_<VerifiedSearchHandle, SearchHandle>(
+      m, "VerifiedSearch",
+      "Search for the best splits of sparse gradients.\n\n"
+      "A histogram search over a sketch proposes splits; exact sums over the outputs with\n"
+      "the highest gain select among them.")
       .def(nb::init<HistogramSearchHandle&, const Context&>(), nb::arg("histograms"),
            nb::arg("n_threads"), nb::keep_alive<1, 2>())
       .def("use", &VerifiedSearchHandle::use, nb::arg("gradients"), nb::arg("weight").none(),
            nb::arg("sketch"), nb::arg("step"), nb::arg("leaf_k"),
            nb::arg("row_ids").none() = nb::none(), nb::arg("seed") = 0,
-           "Set the gradients of the next tree, the Hessian of rows (None: 1), a quantised sketch "
-           "of both, "
-           "which the histogram search uses, and the leaf configuration. Large nodes are "
-           "represented by "
-           "rows that a seed and int64 (n_rows,) row_ids (None: positions) draw.");
+           "Set the gradients and the leaf configuration of the next tree.\n\n"
+           "`weight`: float32 (n_rows,), Hessians of the rows; None: 1. `sketch`: quantised\n"
+           "sketch of both, for the histogram search. `row_ids`: int64 (n_rows,), which\n"
+           "determine with `seed` the random rows that represent large nodes; None: row\n"
+           "positions.");
   nb::class_<ExactSearchHandle, SearchHandle>(
       m, "ExactSearch",
-      "Best splits of sparse gradients by exact sums of every feature (GBDT-SPARSE, Algorithm 1).")
+      "Search for the best splits of sparse gradients by exact sums over every feature\n"
+      "(GBDT-SPARSE, Algorithm 1).")
       .def(nb::init<const Bins&, const Context&>(), nb::arg("bins"), nb::arg("n_threads"),
            nb::keep_alive<1, 2>())
       .def("use", &ExactSearchHandle::use, nb::arg("gradients"), nb::arg("weight").none(),
            nb::arg("rows").none(), nb::arg("multiplier").none(), nb::arg("step"), nb::arg("leaf_k"),
            nb::arg("threshold_step"),
-           "Set the gradients of the next tree; threshold_step: fraction of a node's rows between "
-           "thresholds.");
+           "Set the gradients of the next tree.\n\n"
+           "`threshold_step`: fraction of a node's rows between two thresholds.");
 }
 
 }  // namespace polyleaf

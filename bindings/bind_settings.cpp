@@ -1,4 +1,4 @@
-// Bindings of settings: every field by name, none with a default.
+// Bindings of settings: fields are keyword-only and have no defaults.
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
@@ -97,7 +97,7 @@ void bind_settings(nb::module_& m) {
   nb::class_<LinearConfig>(m, "LinearConfig",
                            "Configuration of splits that anticipate linear leaves.")
       .def("__init__", &init_linear_config, nb::kw_only(), nb::arg("fit"),
-           nb::arg("max_regressors"), nb::arg("linear_lambda"), "fit: half_additive or full.");
+           nb::arg("max_regressors"), nb::arg("linear_lambda"), "`fit`: half_additive or full.");
 }
 
 }  // namespace polyleaf

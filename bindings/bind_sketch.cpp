@@ -1,4 +1,4 @@
-// Sketches for Python.
+// Bindings of sketches.
 #include <algorithm>
 #include <atomic>
 #include <stdexcept>
@@ -110,24 +110,26 @@ auto compute_row_means(Array2<const float> values, const Context& context) {
 void bind_sketch(nb::module_& m) {
   m.def("sketch_project", &sketch_project, nb::arg("values").noconvert(),
         nb::arg("matrix").noconvert(), nb::arg("scale"), nb::arg("n_threads"),
-        "scale * values @ matrix, in one order of additions.");
+        "Return scale * values @ matrix, with a fixed order of additions.");
   m.def("sketch_signs", &sketch_signs, nb::arg("values").noconvert(), nb::arg("dim"),
         nb::arg("seed"), nb::arg("scale"), nb::arg("n_threads"),
-        "scale * values @ (random signs).");
+        "Return scale * values @ R, where R is a matrix of random signs.");
   m.def("sketch_subspace", &sketch_subspace, nb::arg("values").noconvert(), nb::arg("dim"),
         nb::arg("seed"), nb::arg("n_iterations"), nb::arg("scale"), nb::arg("n_threads"),
-        "scale * values @ (basis near the leading right singular vectors).");
+        "Return scale * values @ V, where V is a basis near the leading right singular vectors.");
   m.def("sketch_count", &sketch_count, nb::arg("values").noconvert(), nb::arg("dim"),
-        nb::arg("seed"), nb::arg("scale"), nb::arg("n_threads"), "Count-sketch of dense rows.");
+        nb::arg("seed"), nb::arg("scale"), nb::arg("n_threads"),
+        "Return the count sketch of dense rows.");
   m.def("sketch_take", &sketch_take, nb::arg("values").noconvert(), nb::arg("columns").noconvert(),
-        nb::arg("scale").noconvert(), nb::arg("n_threads"), "Some columns, each times its scale.");
+        nb::arg("scale").noconvert(), nb::arg("n_threads"),
+        "Return the selected columns, each times its scale.");
   m.def("column_energy", &compute_column_energy, nb::arg("values").noconvert(),
-        nb::arg("n_threads"), "float64 (K,): sum of squares of each column.");
+        nb::arg("n_threads"), "Return the sum of squares of each column, float64 (K,).");
   m.def("row_means", &compute_row_means, nb::arg("values").noconvert(), nb::arg("n_threads"),
-        "float32 (n, 1): mean of each row.");
+        "Return the mean of each row, float32 (n, 1).");
 }
 
-// Sparse matrix product for Python.
+// Bindings of the sparse matrix product.
 
 namespace {
 
@@ -148,7 +150,7 @@ void require_columns_below(const Array1<const int32_t>& indices, size_t n_column
 
 auto product(Array1<const int64_t> indptr, Array1<const int32_t> indices,
              Array1<const float> values, Array2<const float> matrix, const Context& context) {
-  require(indptr.shape(0) >= 1, "indptr must have one entry per row and one more.");
+  require(indptr.shape(0) >= 1, "indptr must have one entry per row plus one.");
   require(indices.shape(0) == values.shape(0), "indices and data must have the same length.");
   require(matrix.shape(1) <= size_t{INT32_MAX}, "The matrix has too many columns.");
   const auto n = static_cast<int64_t>(indptr.shape(0)) - 1;
@@ -171,7 +173,7 @@ auto product(Array1<const int64_t> indptr, Array1<const int32_t> indices,
 void bind_csr_product(nb::module_& m) {
   m.def("csr_product", &product, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(),
         nb::arg("data").noconvert(), nb::arg("matrix").noconvert(), nb::arg("n_threads"),
-        "CSR rows (n, m) @ matrix (m, d): float32 (n, d).");
+        "Return the product of a CSR matrix (n, m) and a dense matrix (m, d), float32 (n, d).");
 }
 
 }  // namespace polyleaf

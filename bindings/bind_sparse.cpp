@@ -1,4 +1,4 @@
-// Bindings of rows over very many outputs (sparse raw scores and their gradients) and of their text
+// Bindings of sparse raw scores and gradients of rows with very many outputs, and of their text
 // files.
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
@@ -53,8 +53,7 @@ nb::ndarray<nb::numpy, float> make_sketch(const SparseRows& rows, int32_t d, uin
 }
 
 void bind_rows(nb::module_& m) {
-  nb::class_<SparseRows>(m, "SparseGradients",
-                         "Gradients of rows over very many outputs, most of which are 0.")
+  nb::class_<SparseRows>(m, "SparseGradients", "Sparse gradients of rows with very many outputs.")
       .def(
           "__init__",
           [](SparseRows* self, Array1<const int64_t> indptr, Array1<const int32_t> outputs,
@@ -63,13 +62,13 @@ void bind_rows(nb::module_& m) {
           },
           nb::arg("indptr"), nb::arg("outputs"), nb::arg("values"), nb::arg("n_outputs"),
           nb::arg("n_threads"),
-          "From CSR arrays: indptr int64 (n_rows + 1,), outputs int32 (nnz,) ascending in each "
-          "row, values "
-          "float32 (nnz,).")
+          "Create gradients from CSR arrays: indptr int64 (n_rows + 1,), outputs int32\n"
+          "(nnz,), ascending in each row, and values float32 (nnz,).")
       .def_prop_ro("n_rows", &SparseRows::n_rows)
       .def_prop_ro("n_outputs", &SparseRows::n_outputs)
       .def_prop_ro("n_entries", &SparseRows::n_entries)
-      .def("csr", &csr, "Copies: indptr int64, outputs int32, values float32.")
+      .def("csr", &csr,
+           "Return copies of the CSR arrays: indptr int64, outputs int32, values float32.")
       .def(
           "dense",
           [](const SparseRows& rows, const Context& context) {
@@ -89,7 +88,7 @@ void bind_rows(nb::module_& m) {
             }
             return out.array;
           },
-          nb::arg("n_threads"), "float32 (n_rows, n_outputs), for few outputs.")
+          nb::arg("n_threads"), "Return a dense array, float32 (n_rows, n_outputs).")
       .def(
           "norms",
           [](const SparseRows& rows, const Context& context) {
@@ -100,7 +99,7 @@ void bind_rows(nb::module_& m) {
             }
             return out.array;
           },
-          nb::arg("n_threads"), "float32 (n_rows, 1): Euclidean length of each row.")
+          nb::arg("n_threads"), "Return the Euclidean norm of each row, float32 (n_rows, 1).")
       .def(
           "totals",
           [](const SparseRows& rows, const Context& context) {
@@ -113,18 +112,19 @@ void bind_rows(nb::module_& m) {
             return out.array;
           },
           nb::arg("n_threads"),
-          "float64 (n_outputs,): sums over the rows, of all ranks, exact in units of one power of "
-          "two.")
+          "Return the sum of each output over the rows of all ranks, float64 (n_outputs,).\n\n"
+          "Sums are exact in units of one power of two.")
       .def("count_sketch", &make_sketch, nb::arg("d"), nb::arg("seed"), nb::arg("scale"),
            nb::arg("n_threads"),
-           "float32 (n_rows, d): every output is added to one of d columns with a random sign.");
+           "Return the count sketch, float32 (n_rows, d).\n\n"
+           "Every output is added to one of d columns with a random sign.");
 }
 
 void bind_scores(nb::module_& m) {
   nb::class_<SparseRawScores>(
       m, "SparseRawScores",
-      "Raw scores of rows over very many outputs: of each row its labels and what leaves have "
-      "given it so far; all others are 0.")
+      "Sparse raw scores of rows with very many outputs.\n\n"
+      "A row holds its labels and the outputs of its leaves so far; all other raw scores are 0.")
       .def(
           "__init__",
           [](SparseRawScores* self, int64_t n_rows, int64_t n_outputs) {
@@ -132,7 +132,7 @@ void bind_scores(nb::module_& m) {
                     "There must be between 1 and 2147483647 outputs.");
             new (self) SparseRawScores(n_rows, n_outputs);
           },
-          nb::arg("n_rows"), nb::arg("n_outputs"), "Rows without targets, which are only scored.")
+          nb::arg("n_rows"), nb::arg("n_outputs"), "Create raw scores of rows without targets.")
       .def(
           "__init__",
           [](SparseRawScores* self, Array1<const int64_t> indptr, Array1<const int32_t> outputs,
@@ -143,39 +143,36 @@ void bind_scores(nb::module_& m) {
           },
           nb::arg("indptr"), nb::arg("outputs"), nb::arg("values").none(), nb::arg("n_outputs"),
           nb::arg("n_threads"),
-          "Rows with targets in CSR form: indptr int64 (n_rows + 1,), outputs int32 (nnz,) "
-          "ascending in each "
-          "row, "
-          "values float32 (nnz,) or None: 1 throughout.")
+          "Create raw scores of rows with targets in CSR format: indptr int64 (n_rows + 1,),\n"
+          "outputs int32 (nnz,), ascending in each row, values float32 (nnz,); None: 1.")
       .def(
           "add",
           [](SparseRawScores& self, Array1<const int32_t> leaf_of_row, const TopkLeaves& leaves,
              const Context& context) {
             require(static_cast<int64_t>(leaf_of_row.size()) == self.raw().n_rows(),
-                    "leaf_of_row needs one entry per row.");
+                    "leaf_of_row must have one entry per row.");
             require(leaves.n_columns() == self.raw().n_outputs(),
-                    "The leaves are for another number of outputs.");
+                    "The leaves must have as many outputs as the raw scores.");
             nb::gil_scoped_release release;
             check_leaf_ids(leaf_of_row.data(), self.raw().n_rows(), leaves.n_leaves(), context);
             self.add(leaf_of_row.data(), leaves.view(), context);
           },
           nb::arg("leaf_of_row"), nb::arg("leaves"), nb::arg("n_threads"),
-          "Add the value of each row's leaf; leaf_of_row: int32 (n_rows,).")
+          "Add the leaf value of each row; leaf_of_row: int32 (n_rows,).")
       .def(
           "gradients",
           [](const SparseRawScores& self, const Loss& loss, float base,
              Optional1<const float> weight, const Context& context) {
             require(!weight || static_cast<int64_t>(weight->size()) == self.raw().n_rows(),
-                    "weight needs one entry per row.");
+                    "weight must have one entry per row.");
             SparseRows out;
             nb::gil_scoped_release release;
             self.gradients(loss, base, weight ? weight->data() : nullptr, out, context);
             return out;
           },
           nb::arg("loss"), nb::arg("base"), nb::arg("weight").none(), nb::arg("n_threads"),
-          "SparseGradients at raw + base, times the rows' weights. An output that is not stored "
-          "must have "
-          "the derivative 0.")
+          "Return the SparseGradients at raw + base, times the row weights.\n\n"
+          "The derivative of an output that is not stored must be 0.")
       .def(
           "topk",
           [](const SparseRawScores& self, int32_t k, const Context& context) {
@@ -190,14 +187,14 @@ void bind_scores(nb::module_& m) {
             return nb::make_tuple(outputs.array, scores.array);
           },
           nb::arg("k"), nb::arg("n_threads"),
-          "outputs int32 (n_rows, k), raw scores float64 (n_rows, k): the best of what each row "
-          "holds, best "
-          "first, "
-          "ties by number; -1 and -inf where there are fewer.")
+          "Return the k outputs with the highest raw scores that each row holds, int32\n"
+          "(n_rows, k), and their raw scores, float64 (n_rows, k).\n\n"
+          "Outputs are sorted by score, highest first, with ties in ascending order. Missing\n"
+          "entries are -1 and -inf.")
       .def_prop_ro("n_entries", [](const SparseRawScores& self) { return self.raw().n_entries(); })
       .def(
           "csr", [](const SparseRawScores& self) { return csr(self.raw()); },
-          "Copies: indptr int64, outputs int32, raw scores float32.");
+          "Return copies of the CSR arrays: indptr int64, outputs int32, raw scores float32.");
 }
 
 RowSyntax parse_syntax(const std::string& name) {
@@ -219,7 +216,7 @@ nb::tuple read_rows(nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::de
                     const std::string& syntax, int64_t n_features, int64_t n_labels,
                     int64_t first_line, const Context& context) {
   require(n_features >= 0 && n_features <= INT32_MAX && n_labels >= 0 && n_labels <= INT32_MAX,
-          "Features and labels must be at most 2147483647.");
+          "n_features and n_labels must be between 0 and 2147483647.");
   TextRows rows;
   {
     nb::gil_scoped_release release;
@@ -232,7 +229,7 @@ nb::tuple read_rows(nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::de
 }
 
 void require_indptr(const Array1<const int64_t>& indptr, size_t n_rows, size_t n_stored) {
-  require(indptr.shape(0) == n_rows + 1, "indptr must have one entry per row and one more.");
+  require(indptr.shape(0) == n_rows + 1, "indptr must have one entry per row plus one.");
   for (size_t i = 0; i < n_rows; ++i)
     require(indptr.data()[i] <= indptr.data()[i + 1], "indptr must ascend.");
   require(indptr.data()[0] >= 0 && indptr.data()[n_rows] <= static_cast<int64_t>(n_stored),
@@ -242,7 +239,7 @@ void require_indptr(const Array1<const int64_t>& indptr, size_t n_rows, size_t n
 nb::bytes write_rows(Optional1<const int64_t> label_indptr, Optional1<const int32_t> labels,
                      Array1<const int64_t> indptr, Array1<const int32_t> indices,
                      Array1<const float> values, int32_t index_base) {
-  require(indptr.shape(0) >= 1, "indptr must have one entry per row and one more.");
+  require(indptr.shape(0) >= 1, "indptr must have one entry per row plus one.");
   const size_t n_rows = indptr.shape(0) - 1;
   require(indices.shape(0) == values.shape(0), "indices and data must have the same length.");
   require_indptr(indptr, n_rows, indices.shape(0));
@@ -266,7 +263,7 @@ void bind_sparse(nb::module_& m) {
   bind_scores(m);
   m.def("read_xmc_text", &read_rows, nb::arg("text").noconvert(), nb::arg("syntax"),
         nb::arg("n_features"), nb::arg("n_labels"), nb::arg("first_line"), nb::arg("n_threads"),
-        "Return (label_indptr, labels, indptr, indices, data) of the rows in bytes of text.");
+        "Return (label_indptr, labels, indptr, indices, data) of the rows in a text, uint8 bytes.");
   m.def("write_xmc_text", &write_rows, nb::arg("label_indptr").none(), nb::arg("labels").none(),
         nb::arg("indptr"), nb::arg("indices"), nb::arg("data"), nb::arg("index_base"),
         "Return CSR rows as bytes of text.");

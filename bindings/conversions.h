@@ -34,21 +34,22 @@ inline CodeMatrix code_matrix(const Array2<const uint8_t>& codes) {
   return {codes.data(), static_cast<int64_t>(codes.shape(0)), static_cast<int64_t>(codes.shape(1))};
 }
 
-// Bind a loss class whose instances are made by the name of a loss.
+// Bind a loss class whose instances are created from a loss name.
 template <class L>
 nb::class_<L> bind_loss(nb::module_& m, const char* name, const char* doc) {
   return nb::class_<L>(m, name, doc)
       .def(nb::init<const std::string&, const typename L::Parameters&>(), nb::arg("name"),
-           nb::arg("parameters"), "The loss of that name, with all its parameters.")
-      .def_static("available", &L::available, "Name of every loss -> names of its parameters.");
+           nb::arg("parameters"), "Create a loss from its name and all its parameters.")
+      .def_static("available", &L::available,
+                  "Return the parameter names of every loss: loss name -> parameter names.");
 }
 
-// A device array with the owner of its memory, as Python holds it.
+// Python object of a GPU array, with the owner of its memory.
 struct DeviceArrayHandle {
   DeviceArray array;
   size_t n_dimensions;
   nb::object owner;
-  nb::ndarray<nb::ro> handed;  // the array of another library, if it comes from one
+  nb::ndarray<nb::ro> handed;  // array of another library, if imported
 
   nb::tuple shape() const;
   std::string typestr() const;
@@ -56,13 +57,13 @@ struct DeviceArrayHandle {
 
 void bind_device_arrays(nb::module_& m);
 
-// Return the monotone constraints of int8 (n_features, n_outputs), or none for None.
+// Return the monotone constraints from int8 (n_features, n_outputs); None: no constraints.
 inline MonotoneConstraints parse_monotone_constraints(
     const Bins& bins, const std::optional<Array2<const int8_t>>& constraints) {
   if (!constraints) return {};
   const int n_outputs = static_cast<int>(constraints->shape(1));
   require(static_cast<int>(constraints->shape(0)) == bins.n_features(),
-          "constraints needs one row per feature.");
+          "constraints must have one row per feature.");
   for (int f = 0; f < bins.n_features(); ++f)
     for (int k = 0; k < n_outputs; ++k)
       require(!bins.is_categorical(f) || constraints->data()[f * n_outputs + k] == 0,
@@ -71,10 +72,12 @@ inline MonotoneConstraints parse_monotone_constraints(
 }
 
 constexpr const char* kMonotoneConstraintsDoc =
-    "int8 (n_features, K) or None: 1, the output must not fall with the feature; -1, it must not "
-    "rise; 0, it is free. Holds from the next tree on.";
+    "Set the monotone constraints of the next trees, int8 (n_features, K); None: no "
+    "constraints.\n\n"
+    "1: an output must not decrease as the feature increases; -1: it must not increase;\n"
+    "0: no constraint.";
 
-// Return the Hessian kind of a name.
+// Return the Hessian kind of the given name.
 inline HessianKind parse_hessian_kind(const std::string& kind) {
   if (kind == "unit") return HessianKind::unit;
   if (kind == "shared") return HessianKind::shared;
@@ -128,12 +131,12 @@ inline nb::dlpack::dtype to_dlpack_type(ValueType type) {
   return {static_cast<uint8_t>(code), static_cast<uint8_t>(8 * value_size(type)), 1};
 }
 
-// Return rows from CSR arrays; values: 1 throughout for None.
+// Return rows from CSR arrays; values None: 1.
 inline SparseRows parse_sparse_rows(const Array1<const int64_t>& indptr,
                                     const Array1<const int32_t>& outputs,
                                     const Optional1<const float>& values, int64_t n_outputs,
                                     const Context& context) {
-  require(indptr.size() >= 1, "indptr needs one entry per row and one more.");
+  require(indptr.size() >= 1, "indptr must have one entry per row plus one.");
   require(n_outputs >= 1 && n_outputs <= INT32_MAX,
           "There must be between 1 and 2147483647 outputs.");
   require(!values || values->size() == outputs.size(),
@@ -168,7 +171,7 @@ inline RowSample make_row_sample(int64_t n_all, const Optional1<const uint32_t>&
   }
   if (multiplier) {
     require(static_cast<int64_t>(multiplier->size()) == n_all,
-            "A multiplier needs one entry per row.");
+            "multiplier must have one entry per row.");
     sample.multiplier = non_null_data(multiplier->data(), multiplier->size());
   }
   return sample;

@@ -1,5 +1,5 @@
-// Leaves between C++ and Python: dense leaves as a float32 matrix, others as an object of their
-// kind; and raw features.
+// Conversion of leaves and raw features between C++ and Python: dense leaves are a float32 matrix,
+// other leaves an object of their class.
 #pragma once
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/variant.h>

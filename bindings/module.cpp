@@ -29,8 +29,9 @@ NB_MODULE(_core, m) {
   nb::set_leak_warnings(false);
   m.def(
       "isa", [] { return std::string(polyleaf::isa_name(polyleaf::active_isa())); },
-      "Name of the instruction set in use: baseline, avx2 or avx512.");
-  m.def("available_isas", &polyleaf::available_isas, "Instruction sets this CPU can run.");
+      "Return the name of the instruction set in use: baseline, avx2 or avx512.");
+  m.def("available_isas", &polyleaf::available_isas,
+        "Return the instruction sets that this CPU supports.");
   polyleaf::bind_binning(m);
   polyleaf::bind_objectives(m);
   polyleaf::bind_likelihoods(m);

@@ -1,4 +1,4 @@
-// A search with the objects that it uses, which stay alive until the search uses others or is
+// A search with the objects that it uses. They stay alive until the search uses other objects or is
 // reset.
 #pragma once
 #include <memory>
@@ -23,7 +23,7 @@ class SearchHandle {
   // Return the search, for the next tree or layer of a grower on `bins`.
   Search& get(const Bins& bins) {
     require(&bins == &bins_, "The search must use the grower's bins.");
-    require(is_ready(), "Call use() of the search before a tree is grown.");
+    require(is_ready(), "Call use() of the search before growing a tree.");
     require(search().sample().n_all == bins.n_rows(),
             "The gradients of the search must have as many rows as the bins.");
     return search();
@@ -48,7 +48,7 @@ class SearchHandle {
   std::shared_ptr<void> objects_;
 };
 
-// A grower, and the search of the tree that is grown step by step.
+// A grower, with the search of the tree that is being grown step by step.
 struct GrowerHandle {
   GrowerHandle(const Bins& bins, const Context& context) : grower(bins, context) {}
   GrowerHandle(std::unique_ptr<RowPartitioner> rows, const Context& context)
@@ -59,7 +59,7 @@ struct GrowerHandle {
   const uint8_t* flags(const Optional1<const bool>& features) const {
     if (!features) return nullptr;
     require(static_cast<int>(features->size()) == grower.bins().n_features(),
-            "features needs one flag per feature.");
+            "features must have one flag per feature.");
     return reinterpret_cast<const uint8_t*>(features->data());
   }
   SearchHandle& search() const {

@@ -1,4 +1,4 @@
-// Trees from flat NumPy arrays: the nodes of one tree, or of all trees of a file as a TreeSource.
+// Construction of trees from flat NumPy arrays: one tree, or all trees of a file as a TreeSource.
 #pragma once
 #include <algorithm>
 #include <cstring>
@@ -39,7 +39,7 @@ struct NodeArrays {
   Array1<const int64_t> count;
   Array1<const double> cover;
 
-  // Read nodes [begin, end) as a checked tree; shorter arrays give what they have.
+  // Read and check the tree of the nodes [begin, end), which are clipped to each array's length.
   void read(size_t begin, size_t end, const SetsAndGains& others, int32_t n_features,
             Tree& tree) const {
     const auto part = [&](const auto* data, size_t n, auto& to) {
@@ -81,7 +81,7 @@ struct StoredArrays {
 // once.
 class StoredTrees final : public TreeSource, public std::enable_shared_from_this<StoredTrees> {
  public:
-  // Throws std::invalid_argument unless the arrays are consistent; nodes are checked when they
+  // Throw std::invalid_argument unless the arrays are consistent; nodes are checked when they
   // are read.
   StoredTrees(NodeArrays nodes, StoredArrays tree_arrays, int32_t n_outputs, int32_t n_features)
       : arrays_(new Arrays{std::move(nodes), std::move(tree_arrays)}), n_features_(n_features) {
@@ -160,7 +160,7 @@ class StoredTrees final : public TreeSource, public std::enable_shared_from_this
     void end() const {
       if (at_ != size_)
         throw std::invalid_argument("The forest's array '" + name_ +
-                                    "' is longer than its trees need.");
+                                    "' is longer than its trees require.");
     }
 
    private:

@@ -31,8 +31,8 @@ def main() -> dict[str, float]:
     above = found.sf(30.0)[:, 0]  # a plant of 30 kWh/m2
     right = float(np.mean((above > 0.5) == (y_test[:, 0] > 30)))
     print(
-        f"{np.mean(above > 0.1):.0%} of the buildings may need more than 30; {right:.0%} are told "
-        "right"
+        f"{np.mean(above > 0.1):.0%} of the buildings may need more than 30; {right:.0%} are "
+        "predicted correctly"
     )
     return {
         "gain in nats": nothing - likely,

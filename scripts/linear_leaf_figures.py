@@ -48,7 +48,7 @@ def staircase(panels: Any) -> None:
 
 
 def far_away(panels: Any) -> None:
-    """Rows beyond the training rows, with payloads held within bounds and free."""
+    """Plot predictions beyond the training rows, with clipped and unclipped linear leaves."""
     grid = np.linspace(-1, 3, 1000).astype(np.float32)
     X, y = training_rows()
     for panel, how in zip(panels, ("clip", "none"), strict=True):

@@ -191,12 +191,11 @@ void check_leaves(const Tree& tree, const LeafBlock& leaves, int32_t output, int
   if (leaves.n_leaves() != tree.n_leaves)
     throw std::invalid_argument("The tree has " + std::to_string(tree.n_leaves) +
                                 " leaves, but there are " + std::to_string(leaves.n_leaves()) +
-                                " payloads.");
+                                " leaf values.");
   if (output >= 0 && leaves.kind().is_sparse)
     throw std::invalid_argument(
-        "Sparse leaves say themselves which outputs they hold, so their tree must be for all of "
-        "them "
-        "(output=-1), not for output " +
+        "Sparse leaves store their outputs, so their tree must be for all outputs (output=-1), not "
+        "for output " +
         std::to_string(output) + ".");
   const int32_t needed = output < 0 ? n_outputs : 1;
   if (leaves.n_columns() != needed)

@@ -43,8 +43,8 @@ struct MonotoneBlock {
   }
 };
 
-// The score of trees that obey directions (monotone_constraints.h), of any number of outputs, and
-// how it and others are asked for those at hand. Included by kernels only, inside the namespace of
+// Score of trees with monotone constraints (monotone_constraints.h) for any number of outputs, and
+// functions that select the outputs of a score. Included by kernels only, inside the namespace of
 // an instruction set.
 
 template <bool PER_OUTPUT>

@@ -279,7 +279,7 @@ class ColumnOptions:
 
 @dataclass(frozen=True)
 class TrainingSpec:
-    """What is trained on a table.
+    """Specification of a training run on a table.
 
     Attributes
     ----------

@@ -89,7 +89,7 @@ class BinnedRows(NamedTuple):
 
 
 class PlannedFit(NamedTuple):
-    """What depends on all targets, weights and offsets.
+    """State of a fit that depends on all targets, weights and offsets.
 
     Attributes
     ----------

@@ -218,7 +218,7 @@ def _summarise(
 
 
 class DataSummary:
-    """What bins depend on, for the rows read so far.
+    """Summary of the rows read so far, from which bins are computed.
 
     Parameters
     ----------

@@ -52,7 +52,7 @@ def parse_size(size: int | str) -> int:
 
 @dataclass(frozen=True)
 class MemoryBudget:
-    """How much memory a data set and its training may take.
+    """Memory limit of a data set and its training.
 
     Attributes
     ----------

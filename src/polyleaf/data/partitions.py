@@ -21,7 +21,7 @@ __all__ = ["PartitionSummary", "merge_summaries", "summarise_partition"]
 
 
 class PartitionSummary(NamedTuple):
-    """What bins depend on, for one partition.
+    """Summary of one partition, from which bins are computed.
 
     Attributes
     ----------

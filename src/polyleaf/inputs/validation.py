@@ -157,7 +157,10 @@ def _check_indices(indices: Any, n: int, axis: str, name: str) -> None:
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a value is None, NaN or a null object of pandas (told by name, without pandas)."""
+    """Return whether a value is None, NaN or a null object of pandas.
+
+    Null objects are recognised by class name, so that pandas is not imported.
+    """
     return (
         value is None
         or (isinstance(value, float) and value != value)

@@ -18,7 +18,7 @@ __all__ = ["Context", "effective_threads"]
 
 @dataclass(frozen=True)
 class Context:
-    """Where a training runs. The model does not depend on it.
+    """Execution environment of a training run. The model does not depend on it.
 
     Attributes
     ----------

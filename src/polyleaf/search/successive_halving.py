@@ -40,11 +40,12 @@ __all__ = [
 # doubling.
 HOPELESS_FACTOR = 4.0
 TIME_MARGIN = 1.2  # the final fit may take longer than estimated from trials
-# Share of the time limit, and at most so many seconds, for work between trials and before the first
-# round of the final fit.
+# Fraction of the time limit, and maximum number of seconds, for work between trials and before the
+# first round of the final fit.
 OVERHEAD_FRACTION, MAX_OVERHEAD_SECONDS = 0.02, 0.5
 GENERATION_SIZE = 8  # candidates of a generation after the portfolio
-# Leaders to validate again: one for so many candidates, and at most so many, beside the defaults.
+# Number of leaders to validate again besides the defaults: one per CANDIDATES_PER_LEADER, at most
+# MAX_LEADERS.
 CANDIDATES_PER_LEADER, MAX_LEADERS = 8, 4
 LEADER_ERRORS = 2.0  # standard errors of the mean difference to the best
 JOBS_AHEAD = 2  # jobs started per thread before the first result is taken

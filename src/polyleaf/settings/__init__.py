@@ -1,1 +1,1 @@
-"""What can be set: each parameter declared once, and the frozen parts that a training is handed."""
+"""Declarations of all parameters, and the immutable configurations of a training run."""

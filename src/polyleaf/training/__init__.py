@@ -1,1 +1,1 @@
-"""How a model comes about: the loop, and the parts that it is composed of."""
+"""Training of models: the boosting loop and its components."""

@@ -145,13 +145,13 @@ def make_row_allocator(
 ) -> Callable[..., np.ndarray]:
     """Return the allocator of zeroed arrays of raw scores and derivatives.
 
-    It allocates in memory, or memory-mapped files if `memory_limit` requires them. The bins of the
-    data set are moved to files first, if they do not fit beside what has to stay in memory.
+    The allocator uses memory, or memory-mapped files if `memory_limit` requires them. The bins of
+    the data set are moved to files first if they do not fit in memory with the other arrays.
 
     Raises
     ------
     ValueError
-        If the limit is too small for what has to stay in memory.
+        If the limit is too small for the arrays that must stay in memory.
     """
     limit, folder = dataset.memory.limit, dataset.memory.folder
     if limit is None or folder is None:
