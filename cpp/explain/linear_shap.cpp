@@ -13,12 +13,9 @@ void ClippedLinearShap::set_row(const PathProduct& path, const std::vector<uint8
   if (regressors.size() > kMaxClippedRegressors)
     throw std::invalid_argument(
         "A linear leaf has " + std::to_string(regressors.size()) +
-        " regressors and bounds that a leaf_value meets: its contributions take a look at every "
-        "set "
-        "of them, "
-        "and " +
+        " regressors and values that reach its bounds; SHAP values support at most " +
         std::to_string(kMaxClippedRegressors) +
-        " are the most. Train with fewer linear_features, or with linear_extrapolation=\"none\".");
+        " of them. Train with fewer linear_features, or with linear_extrapolation=\"none\".");
   held_ = held;
   regressors_ = regressors;
   feature_bits_.assign(path.n_features, -1);

@@ -79,13 +79,13 @@ void check_input(const LossInput& input) {
   if (input.n_outputs < 1) throw std::invalid_argument("A loss needs at least one output.");
   if (input.weight != nullptr && input.weight_columns != 1 &&
       input.weight_columns != input.n_outputs)
-    throw std::invalid_argument("Weights must have one column, or one for each output.");
+    throw std::invalid_argument("weight must have one column, or one per output.");
 }
 
 void check_labels(const LossInput& input) {
   check_input(input);
   if (input.weight != nullptr && input.weight_columns != 1)
-    throw std::invalid_argument("A loss of classes takes one weight for each row.");
+    throw std::invalid_argument("A class loss must have one weight per row.");
   for (int64_t i = 0; i < input.n_rows; ++i)
     if (input.label[i] < 0 || input.label[i] >= input.n_outputs)
       throw std::invalid_argument("A class id is outside 0 .. number of classes - 1.");

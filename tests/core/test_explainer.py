@@ -380,7 +380,7 @@ def test_too_many_clipped_regressors_are_refused():
     n = 18
     forest, _ = linear_stump(np.ones(n), -1.0, 1.0, n)
     codes, x = np.zeros((n, 1), np.uint8), np.ones((n, 1), np.float32)
-    with pytest.raises(ValueError, match="18 regressors and bounds that a payload meets"):
+    with pytest.raises(ValueError, match="18 regressors and values that reach its bounds"):
         contributions(make_explainer(forest), codes, [0], features=x)
     with pytest.raises(ValueError, match="18 regressors that differ"):
         contributions(make_explainer(forest, (codes, 2 * x)), codes, [0], features=x)
