@@ -1,14 +1,21 @@
-"""Programs that measure Polyleaf beside its peers: `python -m benchmarks --help`, from the
-repository root.
+"""Benchmarks of Polyleaf and other libraries: `python -m benchmarks --help`.
 
-Not installed, and no test depends on what the clock says. See docs/benchmarks.md.
+The package is not installed, and no test depends on timings. See docs/benchmarks.md.
 
-    __main__.py   the command line             libraries.py  one small class per library, the same
-    verbs cases.py      what is compared with what   worker.py     one measurement, in a process of
-    its own problems.py   the data of the cases        peers.py      runs the cases, libraries in
-    turn sets.py       real data sets               kernels.py    times the parts of the core
-    scores.py     the score of each task       report.py     figures, tables, result files memory.py
-    the memory of this process   compare.py    two result files processes.py  a process of its own
-    results.py    one page of all results papers/       one module a paper           frame/
-    what these have in common
+    __main__.py   command line
+    cases.py      declarations of the compared libraries and settings
+    problems.py   data of the cases
+    sets.py       real data sets
+    libraries.py  common interface of the libraries
+    worker.py     one measurement in a new process
+    peers.py      execution of the cases, with the libraries interleaved
+    kernels.py    times of the parts of the core
+    scores.py     score of each task
+    report.py     figures, tables and result files
+    memory.py     memory of a process
+    compare.py    comparison of two result files
+    processes.py  execution in a new process
+    results.py    page with all results
+    papers/       one module per paper
+    harness/      common code of the studies
 """

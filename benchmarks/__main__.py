@@ -46,7 +46,7 @@ from .harness.paper import Paper, Table
 from .harness.store import Store
 from .libraries import LIBRARIES
 
-# What is no paper's, by the name of its command and of its file.
+# Studies that belong to no paper, by the name of their command and file.
 STUDIES = {
     "categories": categories.PAPER,
     "defaults": defaults.PAPER,
@@ -70,12 +70,12 @@ STUDIES = {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a command; the exit code."""
+    """Run a command and return its exit code."""
     options = _parser().parse_args(arguments)
     if "repeats" in options and options.repeats is None:
         options.repeats = 1 if options.quick else options.usual_repeats
-    with suppress(ValueError):  # not in the main thread
-        # A program that is ended ends the measurement it waits for: otherwise that would run on.
+    with suppress(ValueError):  # outside the main thread
+        # When this program is terminated, end the running measurement too.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     return options.command(options)
 
@@ -237,7 +237,7 @@ def _peers(options: argparse.Namespace) -> int:
         report.show(case["title"], *report.make_rows(case))
         _write(
             options.out, "peers", done, about
-        )  # after every case: nothing is lost when a later one is stopped
+        )  # after every case, so that finished cases are kept on interruption
     failed = [
         c for case in done for c in case["contenders"] if c["library"] == "polyleaf" and c["error"]
     ]
@@ -302,7 +302,7 @@ def _studies(options: argparse.Namespace) -> int:
 
 
 def _run_studies(studies: list[Paper], name: str, options: argparse.Namespace) -> int:
-    """Do the runs that are missing, then show the tables; exit code 1 where a run failed."""
+    """Execute the missing runs, show the tables and return 1 if a run failed."""
     if options.table:
         studies = [chosen for study in studies if (chosen := study.only(options.table)).tables]
         if not studies:
@@ -313,7 +313,7 @@ def _run_studies(studies: list[Paper], name: str, options: argparse.Namespace) -
             return 2
     suffix = "-quick" if options.quick else ""
     context = Context(options.data, options.quick, options.threads)
-    # Quick runs are so short that starting processes would take most of their time.
+    # Quick runs are so short that starting processes would dominate their time.
     measure = (
         runner.measure_in_process
         if options.quick
@@ -380,7 +380,7 @@ def _compare(options: argparse.Namespace) -> int:
 def _compare_files(
     before: Path, after: Path, tolerance: float
 ) -> tuple[compare.Comparison, set[str | None]]:
-    """What changed, and the processors that both were measured on."""
+    """Return the changes, and the processors used in both files."""
     if before.suffix == after.suffix == ".jsonl":
         if missing := [str(path) for path in (before, after) if not path.is_file()]:
             raise FileNotFoundError(f"{' and '.join(missing)}: no such file.")

@@ -1,7 +1,7 @@
-"""What libraries can do at all, tried rather than read.
+"""Feature support of each library, determined by trial rather than from documentation.
 
-An attempt that ends with an error is a "no", and the error is its reason; one that could succeed
-without doing what is asked checks that it did.
+An attempt that raises an error counts as a "no", with the error as its reason. Attempts that could
+succeed without effect also verify their result.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WEIGHTS = np.abs(Y)
 RISING = [1, 0, 0, 0, 0]
 FALLING = np.column_stack(
     [X[:, 0] + X[:, 1], X[:, 2] - X[:, 0], np.sin(3 * X[:, 0])]
-)  # unless told not to
+)  # unless monotone constraints are set
 LEVELS = [0.1, 0.5, 0.9]
 GROUPS = np.repeat(np.arange(N_ROWS // 20), 20)
 GRADES = np.clip(np.round(Y[:, 0]), 0, 3).astype(np.int64)
@@ -34,7 +34,7 @@ HAS_WORD = _RNG.random(N_ROWS) < 0.5
 
 
 def run() -> list[tuple[str, str, str]]:
-    """Library and version, ability, and "works" or why not; of the libraries that are installed."""
+    """Return (library and version, ability, "works" or the reason) for installed libraries."""
     found = []
     for module, attempts in _LIBRARIES.items():
         try:
@@ -47,7 +47,7 @@ def run() -> list[tuple[str, str, str]]:
 
 
 def make_rows(found: list[tuple[str, str, str]]) -> tuple[list[str], list[list[str]]]:
-    """A table for `report.show`."""
+    """Return the header and rows of a table for `report.show`."""
     return ["library", "ability", "outcome"], [list(line) for line in found]
 
 
@@ -75,7 +75,7 @@ def _many_categories() -> Any:
 
 
 def _make_text() -> Any:
-    """No text twice; some hold a word."""
+    """Make distinct texts, some of which contain a given word."""
     texts = [f"a {'costly' if has else 'cheap'} thing {i}" for i, has in enumerate(HAS_WORD)]
     return _frame().assign(kind=texts)
 
@@ -85,15 +85,16 @@ def _make_embeddings() -> Any:
 
 
 def _adds_up(contributions: Any, raw: Any) -> None:
-    """SHAP values are those of the model only where they add up to its scores."""
+    """Check that SHAP values and the base value add up to the model's raw scores."""
     difference = float(np.abs(np.asarray(contributions).sum(axis=-1) - raw).max())
     if difference > 1e-4:
         raise ValueError(f"the values do not add up to the scores, by {difference:g}.")
 
 
 def _reads_words(fit: Callable[[Any, Any], Any]) -> None:
-    """A text is a feature, and no category, only where its words say something of texts not seen
-    before.
+    """Check that a text column is used as a feature rather than as a category.
+
+    The words must be predictive for texts that were not in the training data.
     """
     frame, known = _make_text(), N_ROWS // 2
     predicted = fit(frame[:known], HAS_WORD[:known].astype(float)).predict(frame[known:])
@@ -103,7 +104,7 @@ def _reads_words(fit: Callable[[Any, Any], Any]) -> None:
 
 
 def _rises(predict: Callable[[Any], Any]) -> None:
-    """Directions are kept only where no output falls along the first feature."""
+    """Check that no output decreases along the first feature."""
     steps = np.linspace(-3, 3, 20)
     rows = np.repeat(X[:50], len(steps), axis=0)
     rows[:, 0] = np.tile(steps, 50)

@@ -1,4 +1,4 @@
-"""Exported C headers as functions, compiled by each available compiler."""
+"""Functions from exported C headers, compiled by each available compiler."""
 
 import ctypes
 import shutil
@@ -40,7 +40,7 @@ void classes_of(const {name}_input *x, int *out, long n) {{
 
 
 class CProgram:
-    """A header in `folder`, compiled."""
+    """Compiled header in `folder`."""
 
     def __init__(
         self, folder, compiler=COMPILERS[0] if COMPILERS else "", name="model", flags=("-O2",)

@@ -1,7 +1,6 @@
-"""What is compared with what: pure data.
+"""Declarations of the compared libraries, problems and settings.
 
-`CASES` maps names to functions of `quick` that give the comparisons; adding a case is adding one
-function.
+`CASES` maps names to functions of `quick` that return the cases. To add a case, add one function.
 """
 
 from __future__ import annotations
@@ -21,9 +20,10 @@ ALL_PEERS = (*MULTI_OUTPUT_PEERS, "sklearn")
 
 @dataclass(frozen=True)
 class Settings:
-    """What all libraries get. None: no limit (`max_depth`, `max_leaves`), or the library's default.
+    """Settings common to all libraries.
 
-    `own` are parameters under the library's own names, over all others.
+    None means no limit (`max_depth`, `max_leaves`) or the library's default. `own` holds parameters
+    under the library's own names, which override all others.
     """
 
     rounds: int
@@ -50,18 +50,18 @@ class Contender:
 
 @dataclass(frozen=True)
 class Case:
-    """Contenders measured in turn.
+    """Group of contenders measured in turn.
 
     Attributes
     ----------
     baseline : str
-        Label of the contender that the others are divided by.
+        Label of the contender used as the denominator of ratios.
     focus : str
-        The measure that the case is about: "fit_seconds", "round_seconds", "predict_seconds" or
+        Main measure of the case: "fit_seconds", "round_seconds", "predict_seconds" or
         "peak_above_data_bytes".
     curve_points : int
-        How many shorter models are scored on the test part, to know when a score was reached. 0:
-        none.
+        Number of shorter models scored on the test part, used to find when a score was reached.
+        0 disables the curve.
     """
 
     name: str
@@ -79,7 +79,7 @@ def _make_contenders(
 
 
 def _same_trees(rounds: int, **limits: int) -> Settings:
-    """Settings for timing: leaves of one row and one reg_lambda, for trees of equal size."""
+    """Return settings for timing: one-row leaves and one reg_lambda, for trees of equal size."""
     return Settings(rounds, reg_lambda=1.0, min_rows=1, **limits)
 
 
@@ -98,7 +98,7 @@ def _two_classes(quick: bool) -> Problem:
 
 
 def mo16(quick: bool) -> list[Case]:
-    """Sixteen targets that share structure."""
+    """Return a case with sixteen targets of shared structure."""
     settings = _same_trees(3 if quick else 50, max_depth=6, max_leaves=64)
     problem = _targets(quick, 16)
     return [
@@ -111,7 +111,7 @@ def mo16(quick: bool) -> list[Case]:
 
 
 def one(quick: bool) -> list[Case]:
-    """One output, many rows."""
+    """Return cases with one output and many rows."""
     settings = _same_trees(3 if quick else 50, max_leaves=64)
     peers = ("xgboost", "lightgbm", "lightgbm-quantized", "catboost", "sklearn")
     return [
@@ -124,7 +124,7 @@ def one(quick: bool) -> list[Case]:
 
 
 def few(quick: bool) -> list[Case]:
-    """Few rows, many outputs (XGBoost's issue 9870)."""
+    """Return cases with few rows and many outputs (XGBoost issue 9870)."""
     n, n_test, n_outputs = (200, 50, 5) if quick else (1_000, 500, 50)
     problem = Problem(
         "regression",
@@ -141,7 +141,7 @@ def few(quick: bool) -> list[Case]:
 
 
 def words(quick: bool) -> list[Case]:
-    """Sparse features: a matrix of counts of words."""
+    """Return a case with sparse features: a matrix of word counts."""
     n, n_test, n_features, n_words = (400, 100, 500, 20) if quick else (20_000, 5_000, 30_000, 80)
     cases = []
     for n_outputs in (1, 10):
@@ -159,7 +159,7 @@ def words(quick: bool) -> list[Case]:
     return cases
 
 
-# The real sets of `quality`: what they are, and who else is worth the time.
+# Real data sets of `quality`: their task, and the additional libraries to run.
 _QUALITY = {
     "otto": ("multiclass", ()),
     "letter": ("multiclass", ("sklearn",)),
@@ -174,8 +174,9 @@ _QUALITY = {
 
 
 def quality(quick: bool) -> list[Case]:
-    """Real data and early stopping; whatever is not the size of the trees is each library's
-    default.
+    """Return cases on real data with early stopping.
+
+    Settings other than the tree size are each library's defaults.
     """
     settings = Settings(5 if quick else 1000, max_depth=6, max_leaves=64, patience=20)
     return [
@@ -194,7 +195,7 @@ def quality(quick: bool) -> list[Case]:
 
 
 def predict(quick: bool) -> list[Case]:
-    """Prediction; the models are trained on fewer rows."""
+    """Return cases that time prediction, with models trained on fewer rows."""
     problem = _targets(quick, 16, n_test=100_000)
     settings = _same_trees(5 if quick else 200, max_depth=6, max_leaves=64)
     contenders = _make_contenders(problem, settings, MULTI_OUTPUT_PEERS)
@@ -209,7 +210,7 @@ def predict(quick: bool) -> list[Case]:
 
 
 def outputs(quick: bool) -> list[Case]:
-    """What outputs cost in Polyleaf."""
+    """Return cases that measure the cost of additional outputs in Polyleaf."""
     settings = _same_trees(3 if quick else 50, max_depth=6, max_leaves=64)
     contenders = tuple(
         Contender(f"{k} outputs", "polyleaf", _targets(quick, k), settings) for k in (16, 64)
@@ -218,7 +219,7 @@ def outputs(quick: bool) -> list[Case]:
 
 
 def leaves(quick: bool) -> list[Case]:
-    """What full and block Hessians and boosted layers cost in Polyleaf."""
+    """Return cases that measure the cost of full and block Hessians and boosted layers."""
     kinds = {
         "diagonal": {"boosting_step": "round"},
         "diagonal, by layers": {},
@@ -250,13 +251,13 @@ def leaves(quick: bool) -> list[Case]:
 
 
 def _tree_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
-    """A recipe without the parameters in `Settings`."""
+    """Return the parameters of a recipe that are not in `Settings`."""
     set_already = ("learning_rate", "max_depth", "max_leaves", "reg_lambda", "min_child_samples")
     return {name: value for name, value in parameters.items() if name not in set_already}
 
 
 def threads(quick: bool) -> list[Case]:
-    """What a second thread gives in Polyleaf."""
+    """Return cases that measure the speedup from a second thread in Polyleaf."""
     cases = []
     for source in (mo16(quick)[0], one(quick)[0]):
         polyleaf = source.contenders[0]
@@ -276,7 +277,7 @@ def threads(quick: bool) -> list[Case]:
 
 
 def memory(quick: bool) -> list[Case]:
-    """Peak memory of training, above the data."""
+    """Return cases that measure peak memory of training, above the data."""
     settings = _same_trees(3 if quick else 10, max_leaves=64)
     contenders = _make_contenders(_two_classes(quick), settings, ("lightgbm", "xgboost"))
     return [
@@ -293,11 +294,10 @@ CASES: dict[str, Callable[[bool], list[Case]]] = {
 def select(
     name: str, quick: bool, n_threads: int = 2, libraries: Sequence[str] | None = None
 ) -> list[Case]:
-    """The cases of a name ("all": every one), on `n_threads` threads, with `libraries` as the
-    peers.
+    """Return the cases of a name ("all" for every case).
 
-    `threads` keeps its own numbers of threads; cases of Polyleaf alone are not affected by
-    `libraries`.
+    The cases run on `n_threads` threads, with `libraries` as the peers. `threads` keeps its own
+    numbers of threads. Cases of Polyleaf alone are not affected by `libraries`.
     """
     chosen = CASES if name == "all" else {name: CASES[name]}
     cases = []

@@ -1,8 +1,7 @@
-"""Features of many and of very many categories: every library's own way with them, on made and on
-real data.
+"""Benchmark of categorical features with many categories, on synthetic and real data.
 
-All libraries get the same rate, the same most rounds and the same rows to stop early on; nothing
-else is set.
+Each library uses its own method for categories. All libraries get the same learning rate, the same
+maximum number of rounds and the same rows for early stopping; nothing else is set.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from .harness.paper import Figures, Paper, Subject, Table
 from .libraries import is_installed
 
 ROUNDS, PATIENCE, RATE = 400, 25, 0.1
-TRAINING, TEST = 15_000, 5_000  # rows of made sets
+TRAINING, TEST = 15_000, 5_000  # rows of synthetic sets
 MOST_ROWS = 15_000  # of real sets
 SIZES = (100, 400, 1_000, 3_000, 10_000)
 
 
 @dataclass(frozen=True)
 class Rows:
-    """One problem: numbers (n, F), ids of categories (n, C), target, and its three parts."""
+    """One problem: numbers (n, F), category ids (n, C), target, and three parts of the rows."""
 
     task: str
     numbers: np.ndarray
@@ -37,7 +36,7 @@ class Rows:
     test: np.ndarray
 
     def frame(self, text: bool = False) -> Any:
-        """As pandas has it: categories of the training and watched rows, or all of them as text."""
+        """Return a pandas frame with categories of the fitted rows, or all categories as text."""
         import pandas as pd
 
         columns: dict[str, Any] = {f"x{j}": column for j, column in enumerate(self.numbers.T)}
@@ -91,7 +90,7 @@ def xgboost(rows: Rows, threads: int) -> np.ndarray:
 
 
 def lightgbm(rows: Rows, threads: int) -> np.ndarray:
-    """It knows one output only: one model for each."""
+    """Fit one model per output, because LightGBM supports single outputs only."""
     from lightgbm import LGBMClassifier, LGBMRegressor, early_stopping
 
     X = rows.frame()
@@ -109,7 +108,7 @@ def lightgbm(rows: Rows, threads: int) -> np.ndarray:
 
 
 def catboost(rows: Rows, threads: int) -> np.ndarray:
-    """Several targets need its loss for them."""
+    """Fit CatBoost, with its multi-target loss if there are several targets."""
     from catboost import CatBoostClassifier, CatBoostRegressor
 
     model = _kind(rows, CatBoostRegressor, CatBoostClassifier)(
@@ -150,7 +149,7 @@ METHODS = LIBRARIES | {PER_OUTPUT: a_tree_per_output}
 
 
 def effects(context: Context, n_categories: int, n_outputs: int, seed: int) -> Rows:
-    """One categorical feature with N(0, 1) effects on each output, and noise of deviation 0.3."""
+    """Make one categorical feature with N(0, 1) effects on each output and noise of scale 0.3."""
     rng = np.random.default_rng(seed)
     n_train = context.rows(TRAINING)
     n = n_train + context.rows(TEST)
@@ -162,16 +161,16 @@ def effects(context: Context, n_categories: int, n_outputs: int, seed: int) -> R
 
 @dataclass(frozen=True)
 class Crossed:
-    """A real set of which some columns are made into features of many categories, and taken out.
+    """Real set in which some columns are combined into features of many categories.
 
     Attributes
     ----------
     file : str
     crosses : tuple of tuple of (column, cut)
-        What makes up the value of each such feature. Cut: None for the column's values as they are,
-        an int for so many quantiles, a float for the width of a cell.
+        Columns that are combined into each feature. Cut: None for the column's values unchanged,
+        an int for that number of quantiles, a float for the width of a cell.
     dropped : tuple of int
-        Columns that would give it away.
+        Columns removed because they would reveal the combined values.
     """
 
     file: str
@@ -199,7 +198,7 @@ class Crossed:
 def _crossed(
     X: np.ndarray, cross: Sequence[tuple[int, int | float | None]], rng: Any
 ) -> np.ndarray:
-    """Ids of the values that columns take together, numbered by chance."""
+    """Return ids of the combined values of columns, in random order."""
     ids = np.zeros(len(X), np.int64)
     for column, cut in cross:
         x = X[:, column]
@@ -217,7 +216,7 @@ def _pairs(columns: Sequence[tuple[int, ...]], n: int) -> tuple[tuple[tuple[int,
     return tuple(tuple((column, n) for column in columns_of_one) for columns_of_one in columns)
 
 
-# What Polyleaf does with categories was chosen on the first ones, and on the made sets.
+# The category defaults of Polyleaf were chosen on the first of these and on the synthetic sets.
 CHOSEN_ON = {
     "california, cells of 0.1 degrees": Crossed("california_housing", (((0, 0.1), (1, 0.1)),)),
     "bike, weekday x hour x month": Crossed(
@@ -244,7 +243,7 @@ CONFIRMED_ON = {
         ),
     ),
 }  # fmt: skip
-# At most 255 categories each: what the search takes off for chance was chosen on the first ones.
+# At most 255 categories each. The gain correction for chance was chosen on the first ones.
 MANY_CHOSEN_ON = {
     "casp, 200 bins": Crossed("casp", _pairs([(0,), (1,), (2,)], 200)),
     "casp, 20 bins": Crossed("casp", _pairs([(0,), (1,), (2,)], 20)),
@@ -301,7 +300,7 @@ _CLASSES = {  # sets of classes
 
 
 def made(context: Context, method: str, problem: str) -> Figures:
-    """R2 of made sets, called "1,000 categories" or "1,000 categories, 8 outputs"."""
+    """Return R2 on synthetic sets, named "1,000 categories" or "1,000 categories, 8 outputs"."""
     sizes = [int(word.split(" ")[0].replace(",", "")) for word in problem.split(", ")]
     n_outputs = sizes[1] if len(sizes) > 1 else 1
     draws = 1 if n_outputs > 1 else 3
@@ -310,7 +309,7 @@ def made(context: Context, method: str, problem: str) -> Figures:
 
 
 def real(context: Context, method: str, problem: str) -> Figures:
-    """R2, or log loss, of a real set."""
+    """Return R2, or log loss, on a real set."""
     return _figures(
         method, context, (REAL[problem].rows(context, seed) for seed in context.seeds(1))
     )

@@ -1,5 +1,7 @@
-"""What a cluster costs: processor time of ranks beside one process, what many machines would take,
-and other libraries on the same cluster.
+"""Benchmark of distributed training.
+
+Measures the processor time of ranks compared with one process, projects the time on many machines,
+and compares with other libraries on the same cluster.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from .harness.context import Context, Unavailable, require_module
 from .harness.paper import Figures, Paper, Subject, Table
 
 ROUNDS, MAX_DEPTH, PARTS = 6, 6, 8
-IDLE_SECONDS = 4.0  # in which workers are watched that have nothing to do
+IDLE_SECONDS = 4.0  # observation time of idle workers
 SHAPE = {
     "max_depth": MAX_DEPTH,
     "max_leaves": None,
@@ -40,7 +42,7 @@ Shape = tuple[int, int, int]  # rows, features, outputs
 def part(
     number: int, n_rows: int, n_features: int, n_outputs: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The same rows for the same number, wherever they are made."""
+    """Return the rows of a part, identical for the same number in every process."""
     rng = np.random.default_rng(number)
     X = rng.random((n_rows, n_features), np.float32)
     Y = [np.sin(6 * X[:, k % 8]) * X[:, (k + 3) % 8] + 0.1 * X[:, -1] for k in range(n_outputs)]
@@ -51,18 +53,18 @@ def part(
 
 
 def processor_seconds(pid: int) -> float:
-    """Of a process, all threads."""
+    """Return the processor seconds of a process over all threads."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def peak_mb(pid: int) -> float:
-    """The most memory that a process has held."""
+    """Return the peak memory of a process in MB."""
     return memory.peak(pid) / 2**20
 
 
 class Clock(Callback):
-    """Writes to a file what processes have spent on a round, the mean of all but the first."""
+    """Callback that writes the mean time per round to a file, without the first round."""
 
     def __init__(self, pids: Sequence[int], path: str):
         self.pids, self.path = list(pids), path
@@ -78,7 +80,7 @@ class Clock(Callback):
 
 @contextmanager
 def _cluster(n_workers: int) -> Iterator[tuple[Any, list[int]]]:
-    """A client of so many processes of one thread, and their numbers."""
+    """Start a client of `n_workers` single-threaded processes, and return their process ids."""
     from distributed import Client, LocalCluster
 
     about: dict[str, Any] = {"threads_per_worker": 1, "dashboard_address": None, "memory_limit": 0}
@@ -87,7 +89,7 @@ def _cluster(n_workers: int) -> Iterator[tuple[Any, list[int]]]:
         yield client, list(client.run(os.getpid).values())
 
 
-# --- two ranks beside one process ---
+# --- two ranks compared with one process ---
 
 SIZES: dict[str, Shape] = {
     "2,000,000 x 100, 16 outputs": (2_000_000, 100, 16),
@@ -96,9 +98,11 @@ SIZES: dict[str, Shape] = {
 
 
 def ranks(context: Context, method: str, problem: str) -> Figures:
-    """Seconds of processor time of a tree: `alone`, of two processes `apart` with half the rows
-    each, and of `two` ranks; what two `idle` workers take in that time, and the `ratio` without
-    this; `peak_alone`, `peak_rank`: MB; `same`: whether the model file is.
+    """Measure the processor seconds of a tree on one process and on two ranks.
+
+    Figures: `alone` for one process, `apart` for two processes with half the rows each, `two` for
+    two ranks, `idle` for two idle workers in the same time, `ratio` without the idle time,
+    `peak_alone` and `peak_rank` in MB, and `same`, whether the model files are equal.
     """
     require_module("distributed")
     n, n_features, n_outputs = SIZES[method]
@@ -154,19 +158,21 @@ def _fit_ranks(shape: Shape, n_ranks: int) -> tuple[dict[str, float], bytes]:
 # --- many machines ---
 
 MACHINES = (8, 64)
-NETWORKS = {"10 Gbit/s": 1.25e9, "25 Gbit/s": 3.125e9}  # bytes a second
+NETWORKS = {"10 Gbit/s": 1.25e9, "25 Gbit/s": 3.125e9}  # bytes per second
 LATENCY, CORES, ROWS_EACH, N_FEATURES, N_OUTPUTS = 0.2e-3, 8, 1_250_000, 100, 16
 
 
 class Mirror(Communicator):
-    """A rank of many of which the others have no rows: what it does, sends and is sent is what one
-    of so many machines does that all have as many rows. It has tiles of its own.
+    """Communicator of one rank among many, where the other ranks hold no rows.
+
+    Its computation and messages are those of one of `size` machines with equal numbers of rows. The
+    rank has its own tiles of features.
     """
 
     def __init__(self, size: int, n_features: int):
         n_tiles = -(-n_features // 8)  # of eight features each
         self.size, self.rank = size, size // (2 * n_tiles)
-        self.steps: list[tuple[int, int]] = []  # bytes out, bytes in
+        self.steps: list[tuple[int, int]] = []  # bytes sent, bytes received
 
     def exchange(self, blocks: Sequence[Any]) -> list[Any]:
         sizes = [len(memoryview(block).cast("B")) for block in blocks]
@@ -186,9 +192,11 @@ class Mirror(Communicator):
 
 
 def projected(context: Context, method: str, problem: str) -> Figures:
-    """Of a tree on so many machines: `compute` (processor seconds of one), `asked`, `mb` (out of or
-    into the busiest), `seconds` on CORES cores each, `one`: of one machine with all rows, `times`
-    as fast.
+    """Project the training of a tree on many machines.
+
+    Figures: `compute` (processor seconds of one machine), `asked` (number of exchanges), `mb` (sent
+    or received by the busiest machine), `seconds` with CORES cores per machine, `one` (one machine
+    with all rows) and `times` (the speedup).
     """
     require_module("distributed")
     from polyleaf.estimators.distributed_fit import fit_rank, plan_shared_fit
@@ -228,7 +236,7 @@ def projected(context: Context, method: str, problem: str) -> Figures:
 
 
 def _ask_often(rank: int, addresses: list[str], fit: str, n: int, n_bytes: int) -> float:
-    """Seconds of this worker's processor time for one exchange."""
+    """Return this worker's processor seconds for one exchange."""
     from distributed import secede
 
     from polyleaf.dask.communicator import DaskCommunicator
@@ -319,8 +327,10 @@ METHODS: dict[str, Callable[..., bytes]] = {
 
 
 def peers(context: Context, method: str, problem: str) -> Figures:
-    """With two workers `seconds`, `cpu` of both, `peak` MB of one; `runs`: different models of two
-    runs, `workers`: of 1, 2 and 4 workers.
+    """Measure training with two workers.
+
+    Figures: `seconds`, `cpu` of both workers, `peak` in MB of one worker, `runs` (different models
+    in two runs) and `workers` (different models with 1, 2 and 4 workers).
     """
     require_module("distributed")
     require_module(method.lower())
@@ -343,7 +353,7 @@ def peers(context: Context, method: str, problem: str) -> Figures:
 
 
 def _arrays(client: Any, shape: Shape) -> tuple[Any, Any]:
-    """Dask arrays whose chunks lie on the workers already."""
+    """Return Dask arrays whose chunks are already on the workers."""
     import dask.array as da
     from dask import delayed
     from distributed import wait

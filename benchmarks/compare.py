@@ -1,4 +1,4 @@
-"""Two result files: what of Polyleaf got slower, larger or worse by more than the noise."""
+"""Comparison of two result files: changes of Polyleaf's figures that exceed the noise."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ LOWER_IS_BETTER = (
     "ns_per_unit",
     "explain_us",
 )  # fmt: skip
-SCORE_TOLERANCE = 0.002  # scores do not depend on how busy the machine is
+SCORE_TOLERANCE = 0.002  # scores do not depend on the load of the machine
 
 
 @dataclass(frozen=True)
 class Change:
-    """One figure in both files. `factor` > 1: worse in the second."""
+    """One figure in both files. `factor` > 1 means that the second is worse."""
 
     case: str
     contender: str
@@ -33,7 +33,7 @@ class Change:
 
     @property
     def verdict(self) -> str:
-        """ "worse", "better" or "same"."""
+        """Return "worse", "better" or "same"."""
         if self.factor > 1 + self.noise:
             return "worse"
         return "better" if self.factor < 1 / (1 + self.noise) else "same"
@@ -41,7 +41,7 @@ class Change:
 
 @dataclass
 class Comparison:
-    """Changes of Polyleaf and of the peers (a machine check), and what has no counterpart."""
+    """Changes of Polyleaf and of the peers (a machine check), and unmatched figures."""
 
     changes: list[Change]
     peers: list[Change]
@@ -50,17 +50,17 @@ class Comparison:
 
     @property
     def is_worse(self) -> bool:
-        """Whether a figure of Polyleaf got worse, or is no longer there."""
+        """Return whether a figure of Polyleaf is worse or missing."""
         return bool(self.lost) or any(change.verdict == "worse" for change in self.changes)
 
 
 def compare(before: dict[str, Any], after: dict[str, Any], tolerance: float = 0.05) -> Comparison:
     """Compare two result files.
 
-    A figure changed when the ratio of its medians is beyond `tolerance` and beyond the spread, (max
-    - min) / median, of either file's repeats. Contenders of another problem or other settings are
-    not compared. Cases that only one file has were not asked for and are passed over; a contender
-    that has no runs any more is lost.
+    A figure changed if the ratio of its medians exceeds `tolerance` and the spread, (max - min) /
+    median, of the repeats of either file. Contenders with a different problem or different settings
+    are not compared. Cases that occur in one file only are skipped. A contender without runs in the
+    second file counts as lost.
     """
     found = Comparison([], [], [], [])
     cases = {case["name"]: case for case in after["cases"]}
@@ -107,11 +107,11 @@ def _changes(
 def compare_studies(
     before: Store, after: Store, studies: Iterable[Paper], tolerance: float
 ) -> Comparison:
-    """Compare the runs of two files cell by cell: of the tables' methods, those that are Polyleaf's
-    are ours.
+    """Compare the runs of two files cell by cell; Polyleaf's methods are those marked in the
+    tables.
 
-    A score changed when the ratio of its means is beyond `SCORE_TOLERANCE` and beyond two standard
-    errors of their difference; seconds when it is beyond `tolerance` and those.
+    A score changed if the ratio of its means exceeds `SCORE_TOLERANCE` and two standard errors of
+    their difference. Seconds changed if the ratio exceeds `tolerance` and these standard errors.
     """
     found = Comparison([], [], [], [])
     for study in studies:
@@ -147,7 +147,7 @@ def _cell_change(
 
 
 def make_rows(changes: list[Change]) -> tuple[list[str], list[list[str]]]:
-    """Header and cells of a table, the worst first."""
+    """Return the header and cells of a table, the worst changes first."""
     header = [
         "verdict",
         "case",

@@ -1,7 +1,6 @@
-"""Intervals after `calibrate`: what share of test rows lies in them, target by target and all at
-once.
+"""Coverage of intervals after `calibrate`, per target and jointly over all targets.
 
-Sets and splits are those of `sets`.
+Data sets and splits are those of `sets`.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ from .harness.paper import Figures, Paper, Subject, Table
 SETS = "enb rf1 wq sarcos4449 scpf edm casp gas_turbine oes10".split()
 SPLITS = 3
 MOST_ROWS = 5_000
-TESTED, HELD = 0.3, 0.25  # of all rows, and of the others to calibrate on
+TESTED, HELD = 0.3, 0.25  # share of test rows; share of the other rows for calibration
 COVERAGE = 0.9
 
 QUANTILES = {"objective": "quantile", "quantile_alpha": (0.05, 0.95), "calibrate_quantiles": False}
 MODELS: dict[
     str, tuple[dict[str, Any], bool | None]
-] = {  # parameters, and whether jointly; None: not at all
+] = {  # parameters, and whether calibration is joint; None: no calibration
     "quantiles as they are": (QUANTILES, None),
     "quantiles, each": (QUANTILES, False),
     "quantiles, joint": (QUANTILES, True),
@@ -33,9 +32,11 @@ MODELS: dict[
 
 
 def conformal(context: Context, method: str, problem: str) -> Figures:
-    """Coverage in %, mean over targets (`each`), of the worst (`worst`) and of all at once (`all`);
-    the mean `width` in deviations of the targets; and `error`, the standard error of a coverage in
-    %: of the rows that it was calibrated and measured on. Lists with one number a split.
+    """Return coverage in % and width of the intervals, as lists with one number per split.
+
+    Figures: `each` (mean coverage over targets), `worst` (worst target), `all` (all targets
+    jointly), `width` (mean width in standard deviations of the targets) and `error` (standard error
+    of a coverage in %, from the calibration rows and the test rows).
     """
     from polyleaf import PolyleafRegressor
 
@@ -66,7 +67,7 @@ Rows = tuple[np.ndarray, np.ndarray]
 
 
 def _parts(context: Context, name: str) -> Iterator[tuple[Rows, Rows, Rows]]:
-    """Rows to train on, to calibrate on and to test on, as (X, y) each."""
+    """Yield the rows for training, calibration and testing, as (X, y) each."""
     data = context.load(name)
     y = data.y.reshape(len(data.y), -1).astype(np.float64)
     for seed in context.seeds(SPLITS):

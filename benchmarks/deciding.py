@@ -1,6 +1,6 @@
-"""Deciding: F1 of labels where a label holds above one half, and above one threshold chosen by F1.
+"""F1 of multi-label decisions at threshold 0.5 and at a threshold that maximises F1.
 
-How libraries are called is `defaults`'.
+The calls of the libraries are defined in `defaults`.
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ from .harness.paper import Figures, Paper, Subject, Table
 from .libraries import is_installed
 
 SETS = "birds cal500 corel5k emotions enron imdb medical scene yeast_ml".split()
-MOST_ROWS = 4_000  # to train and choose on
-LIMIT = 10.0  # seconds of processor time that a fit may take
+MOST_ROWS = 4_000  # for training and for choosing the threshold
+LIMIT = 10.0  # limit of a fit in seconds of processor time
 
 
 def deciding(context: Context, method: str, problem: str) -> Figures:
-    """F1 over all cells (`micro`) and the mean of the labels' (`macro`) at one half, at the
-    threshold that is best on rows held out (`chosen_micro`, `chosen_macro`), and that `threshold`.
+    """Return F1 at threshold 0.5 and at the best threshold on held-out rows.
+
+    Figures: `micro` (over all cells) and `macro` (mean over labels) at 0.5, `chosen_micro` and
+    `chosen_macro` at the chosen threshold, and that `threshold`.
     """
     if not is_installed(method.lower()):
         raise Unavailable(f"{method} is not installed")

@@ -1,7 +1,7 @@
-"""Out of the box: every library as its users first meet it, on every data set, in the same seconds.
+"""Benchmark of every library with its default settings, on every data set, with equal time.
 
-A library's own number of rounds holds unless the limit comes first: then the model is what it had
-by then.
+The library's default number of rounds applies unless the time limit comes first; then the model
+consists of the rounds finished so far.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from .harness.paper import Figures, Paper, Subject, Table
 from .libraries import is_installed
 from .sets import DataSet
 
-LIMIT = 30.0  # seconds of processor time that a fit may take
-HELD = 0.25  # of the training rows: labels' threshold is chosen on these
+LIMIT = 30.0  # limit of a fit in seconds of processor time
+HELD = 0.25  # share of training rows on which the threshold of labels is chosen
 MOST_ROWS = 10_000  # of a training part, and of a test part
-MOST_CLASSES = 26  # of a full Hessian
-LEAST_PROBABILITY = 1e-7  # float32 cannot tell 1 - p from 1 much below
+MOST_CLASSES = 26  # limit for a full Hessian
+LEAST_PROBABILITY = 1e-7  # float32 cannot distinguish 1 - p from 1 far below this
 
 MULTICLASS = (
     "covtype20k dna leaf99 letter mnist nursery optdigits otto pendigits poker25k satimage "
@@ -49,13 +49,13 @@ MULTILABEL = (
     "birds cal500 corel5k delicious emotions enron imdb medical ohsumed rcv1_subset1 scene yeast_ml"
 ).split()
 
-# Settings are chosen on these: small enough to try many.
+# Sets for choosing settings, small enough to try many.
 CHOSEN_ON = (
     "bike_hour casp edm enb oes10 scpf sf1 slump student_por wq dna satimage vehicle yeast"
 ).split()
-# Of more than 12,500 training rows, where ending early could be the default.
+# Sets of more than 12,500 training rows, where early stopping could be the default.
 LARGE = "casp gas_turbine california_housing bike_hour poker25k shuttle letter".split()
-# Of several outputs, of every task and size; recipes are compared on these.
+# Sets of several outputs, of every task and size, for comparing recipes.
 SEVERAL_OUTPUTS = (
     "covtype20k dna leaf99 letter otto satimage vehicle yeast enb gas_turbine oes10 rf1 "
     "sarcos4449 scpf wq "
@@ -72,28 +72,25 @@ class Deadline:
         self._end = time.process_time() + seconds
 
     def left(self) -> float:
-        """Seconds, less than 0 when they are over."""
+        """Return the remaining seconds, negative after the deadline."""
         return self._end - time.process_time()
 
     def passed(self, *_: Any) -> bool:
-        """Whether training must stop; asked after each round."""
+        """Return whether training must stop; called after each round."""
         return self.left() < 0
 
     @contextmanager
     def interrupting(self) -> Iterator[None]:
-        """When time is over it is as if somebody had pressed Ctrl-C: for fits that nothing is to
-        watch.
-        """
+        """Raise KeyboardInterrupt at the deadline, for fits without a callback."""
 
         ended = threading.Event()
 
-        def watch() -> None:  # timers of the processor's time would make that time itself coarse
+        def watch() -> None:  # timers of processor time would reduce the clock's resolution
             while not ended.wait(0.005):
                 if self.passed():
                     return _thread.interrupt_main()
 
-        # Where a shell runs us in the background it has Ctrl-C ignored, and nothing would interrupt
-        # anything.
+        # Background shells ignore SIGINT, which would disable the interrupt.
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         watcher = threading.Thread(target=watch)
         watcher.start()
@@ -107,7 +104,7 @@ class Deadline:
 
 @dataclass(frozen=True)
 class Job:
-    """What a library is handed.
+    """Input of a library.
 
     Attributes
     ----------
@@ -125,12 +122,13 @@ class Job:
     deadline: Deadline
 
     def estimator(self, regressor: type, classifier: type) -> type:
-        """The one of the two that fits the task."""
+        """Return the class that fits the task."""
         return regressor if self.task == "regression" else classifier
 
     def reader(self, model: Any) -> Predict:
-        """What gives the model's values, or probabilities: of class 1, of all classes, of all
-        labels.
+        """Return the function that gives the model's values or probabilities.
+
+        Probabilities are those of class 1, of all classes or of all labels.
         """
         if self.task == "regression":
             return model.predict
@@ -166,8 +164,9 @@ def xgboost(job: Job, **parameters: Any) -> Predict:
 
 
 def lightgbm(job: Job) -> Predict:
-    """It knows one output only: one model for each target or label, each with its share of the
-    time.
+    """Fit one model per target or label, because LightGBM supports single outputs only.
+
+    Each model gets an equal share of the time.
     """
     if job.y.ndim == 1:
         return _lightgbm(job)
@@ -194,8 +193,9 @@ def _lightgbm(job: Job) -> Predict:
 
 
 def catboost(job: Job) -> Predict:
-    """Several targets or labels need its loss for them; labels that never vary are refused, so left
-    out.
+    """Fit CatBoost with the loss for several targets or labels where needed.
+
+    Constant labels raise an error in CatBoost, so they are left out.
     """
     from catboost import CatBoostClassifier, CatBoostRegressor
 
@@ -234,9 +234,9 @@ LIBRARIES: dict[str, Callable[[Job], Predict]] = {
     "LightGBM": lightgbm,
     "CatBoost": catboost,
 }
-# Recipes and settings are compared at as many rounds, whatever rows that are held out ask for.
+# Recipes and settings are compared at equal rounds, whatever early stopping would choose.
 AT_ROUNDS = "300 rounds"
-# What each is about; all else is as it comes.
+# Name and parameters of each recipe; everything else is at its default.
 PRESETS: dict[str, dict[str, Any]] = {
     "a tree per output": {"multi_strategy": "one_output_per_tree"},
     "first order (C-GB)": {"hessian": "none"},
@@ -245,7 +245,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "linear leaves (GBDT-PL)": {"leaf": "linear"},
     "sketch": {"sketch": "auto"},
 }
-# What else was tried; all but the first are the defaults at 300 rounds with one change.
+# Other settings; all but the first are the defaults at 300 rounds with one change.
 SETTINGS: dict[str, dict[str, Any]] = {
     "100 rounds, 20 rows, all features": {
         "n_estimators": 100, "min_child_samples": 20, "colsample_bynode": 1.0,
@@ -260,8 +260,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "15 leaves": {"max_leaves": 15},
     "63 leaves": {"max_leaves": 63},
 }  # fmt: skip
-# A tenth of the rows held out, as scikit-learn's histogram boosting has it by itself above 10,000
-# rows.
+# A tenth of the rows is held out, as scikit-learn's histogram boosting does above 10,000 rows.
 _STOPPED: dict[str, Any] = {"validation_fraction": 0.1, "early_stopping_rounds": 10}
 EARLY: dict[str, dict[str, Any]] = {
     "stopped early": _STOPPED,
@@ -277,8 +276,9 @@ METHODS = LIBRARIES | {
 
 
 def out_of_the_box(context: Context, method: str, problem: str) -> Figures:
-    """Fit without settings, or with those of a recipe, on each split: see `measure`. For the
-    libraries' labels `chosen` too, F1 above a threshold, and that `threshold`.
+    """Fit with defaults, or with a recipe, on each split and return the figures of `measure`.
+
+    For multi-label sets also return `chosen`, F1 above a threshold, and that `threshold`.
     """
     if method in LIBRARIES and not is_installed(method.lower()):
         raise Unavailable(f"{method} is not installed")
@@ -296,7 +296,7 @@ def _check_recipe(parameters: dict[str, Any], data: DataSet) -> None:
 
 
 def on_all_rows(context: Context, method: str, problem: str) -> Figures:
-    """As `out_of_the_box`, with as many rows as there are."""
+    """Run `out_of_the_box` on all rows of the set."""
     return measure(context, METHODS[method], problem, sys.maxsize)
 
 
@@ -307,9 +307,10 @@ def measure(
     most_rows: int = MOST_ROWS,
     chooses: bool = False,
 ) -> Figures:
-    """`loss`, `score` and `seconds` (of processor time), each a list with one number a split; with
-    `chooses` labels' F1 above the threshold that `chosen_threshold` gives too, which takes a second
-    fit.
+    """Return `loss`, `score` and `seconds` of processor time, as lists with one number per split.
+
+    With `chooses`, also return F1 of labels above the threshold from `chosen_threshold`, which
+    needs a second fit.
     """
     data = context.load(problem)
     limit = LIMIT / 20 if context.quick else LIMIT
@@ -332,8 +333,10 @@ def measure(
 def chosen_threshold(
     fit: Callable[[Job], Predict], X: Any, Y: np.ndarray, threads: int, limit: float
 ) -> tuple[float, Predict]:
-    """The threshold of the largest F1 over all cells of a quarter of the rows, by a model of the
-    others; and that model. Rows are in random order.
+    """Return the threshold that maximises F1 over all cells of a quarter of the rows, and the
+    model.
+
+    The model is trained on the other rows. Rows must be in random order.
     """
     held = np.arange(len(Y)) < round(HELD * len(Y))
     predict = fit(Job("multilabel", X[~held], Y[~held], threads, Deadline(limit)))
@@ -341,7 +344,7 @@ def chosen_threshold(
 
 
 class Split(NamedTuple):
-    """Training and test part, and whose rows the former are, where rows are of people."""
+    """Training and test part, and the person of each training row where rows belong to people."""
 
     X: Any
     y: np.ndarray
@@ -353,17 +356,17 @@ class Split(NamedTuple):
 def parts(
     context: Context, data: DataSet, most_rows: int = MOST_ROWS
 ) -> Iterator[tuple[Any, np.ndarray, Any, np.ndarray]]:
-    """Training and test parts of `splits`."""
+    """Yield the training and test parts of `splits`."""
     for split in splits(context, data, most_rows):
         yield split[:4]
 
 
 def splits(context: Context, data: DataSet, most_rows: int = MOST_ROWS) -> Iterator[Split]:
-    """The source's own split first, then random ones; small sets get more of them.
+    """Yield the source's own split first, then random ones; small sets get more splits.
 
-    Rows of one person are alike, so people, not rows, of the Parkinson's data are drawn, and who it
-    was is left out of the features. Classes are numbered by those that the training part has; test
-    rows of others are left out.
+    Rows of one person are similar, so the Parkinson's data are split by person, and the person is
+    not a feature. Classes are numbered by those of the training part, and test rows of other
+    classes are left out.
     """
     n = len(data.y)
     X, people = data.X, None
@@ -391,7 +394,7 @@ def splits(context: Context, data: DataSet, most_rows: int = MOST_ROWS) -> Itera
 
 
 def compute_scores(task: str, y: np.ndarray, predicted: np.ndarray) -> tuple[float, float]:
-    """The loss, and what users look at.
+    """Return the loss and the score that users look at.
 
     Regression: RMSE of each target over its standard deviation, averaged; R2, averaged. Classes:
     log loss; accuracy. Labels: log loss averaged over labels; F1 over all cells at probability 0.5.
@@ -425,7 +428,7 @@ def row_losses(task: str, y: np.ndarray, predicted: np.ndarray) -> np.ndarray:
 
 
 def f1(truth: np.ndarray, predicted: np.ndarray) -> tuple[float, float]:
-    """Over all cells, and the mean over the labels that some row has."""
+    """Return F1 over all cells, and the mean over the labels that occur."""
     right, both = (
         np.sum((truth == 1) & predicted, axis=0),
         np.sum(truth == 1, axis=0) + predicted.sum(axis=0),
@@ -547,7 +550,7 @@ def _table(
 
 
 def _chosen(table: Table) -> Table:
-    """With F1 of labels above the threshold that was chosen."""
+    """Return the table with F1 of labels above the chosen threshold."""
     subjects = (
         dataclasses.replace(s, figure="chosen") if s.title in MULTILABEL else s
         for s in table.subjects

@@ -1,7 +1,7 @@
-"""What it takes to serve a model, beside other libraries: its file, loading, answers to single
-rows, batches, memory, and requests to a service.
+"""Benchmark of model serving, compared with other libraries.
 
-Each file is served by a process of its own (`serving`), which has never trained anything.
+Covers the model file, loading, single rows, batches, memory and requests to a service. Each file is
+served by a fresh process (`serving`) that has not trained anything.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .problems import shared_structure
 ROUNDS, N_TRAINED, N_FEATURES, N_OUTPUTS = 200, 5_000, 50, 16
 ASKED = 2_000  # single rows
 TIMEOUT = 300.0
-# The models, by problem: one for all libraries, and one of deeper trees for Polyleaf alone.
+# Models by problem: one for all libraries, and one with deeper trees for Polyleaf alone.
 SHARED, DEEP = f"{N_OUTPUTS} targets", f"{N_OUTPUTS} targets, 31 leaves"
 SHAPES: dict[str, dict[str, int]] = {
     SHARED: {"max_depth": 6, "max_leaves": 64},
@@ -38,7 +38,7 @@ def _save_lightgbm(model: Any, path: Path) -> None:
         booster.save_model(f"{path}.{number:02d}")
 
 
-# The class that trains, the file's ending, and what writes it.
+# Estimator class, file extension and writer.
 SAVED: dict[str, tuple[str, str, Callable[[Any, Path], Any]]] = {
     "Polyleaf": ("polyleaf", ".polyleaf", lambda model, path: model.save_model(path)),
     "Polyleaf, predictor()": ("polyleaf", ".polyleaf", lambda model, path: model.save_model(path)),
@@ -50,7 +50,7 @@ C = {f"Polyleaf as C, {name}": name for name in ("gcc", "clang")}
 
 
 def deployment(context: Context, method: str, problem: str) -> Figures:
-    """Figures of one library, as `serving.measure` has them, and `file_mb`."""
+    """Return the figures of one library from `serving.measure`, and `file_mb`."""
     library = "polyleaf" if method in C else SAVED[method][0]
     if not is_installed(library):
         raise Unavailable(f"{method} is not installed")
@@ -83,7 +83,7 @@ def _measure_file(
 
 
 def _measure_c(compiler: str, model: Any, X: np.ndarray, folder: Path) -> Figures:
-    """The header, row by row within one call: the least of five passes."""
+    """Time the C header row by row within one call: the minimum of five passes."""
     from polyleaf.export import to_c, to_numeric_matrix
 
     found = [name for name in COMPILERS if name.startswith(compiler)]
@@ -136,7 +136,7 @@ def _table(
     methods: list[str],
     model: tuple[str, str] = (SHARED, _PROTOCOL),
 ) -> Table:
-    """`model`: the problem, and how its figures come about."""
+    """Return a table; `model` describes the problem and the protocol."""
     problem, protocol = model
     subjects = tuple(
         Subject(shown, unit, None, digits, problem, figure)

@@ -1,7 +1,7 @@
-"""Data in files: what a tree costs where bins lie on a disk, beside XGBoost's external memory.
+"""Training from files: the cost of a tree with bins on disk, compared with XGBoost.
 
-Both write a file and read it for every tree; whether the system has it in memory is the same for
-both, and told by the bytes that came from the disk.
+Both libraries write a file and read it for every tree. Whether the system caches the file is the
+same for both, and the bytes read from disk are recorded.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from .harness.paper import Figures, Paper, Subject, Table
 
 N_FEATURES, BATCH_ROWS, MAX_DEPTH = 96, 50_000, 6
 N_ROWS = 400_000
-TREES = 4  # beyond the first, which pays for what is done once
+TREES = 4  # in addition to the first, which includes one-time costs
 OUTPUTS = {"1 output": 1, "16 outputs": 16}
 
 
 @dataclass(frozen=True)
 class Job:
-    """Attributes: `n_batches` of BATCH_ROWS rows, `n_outputs`, a `folder` for files, `threads`."""
+    """Job: `n_batches` of BATCH_ROWS rows, `n_outputs`, a `folder` for files, and `threads`."""
 
     n_batches: int
     n_outputs: int
@@ -37,7 +37,7 @@ class Job:
     threads: int
 
     def batches(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Always the same rows, made anew at every reading."""
+        """Yield the same rows, generated anew at every pass."""
         for number in range(self.n_batches):
             X = np.random.default_rng(number).random((BATCH_ROWS, N_FEATURES), np.float32)
             products = [X[:, k] * X[:, k + 1] for k in range(self.n_outputs)]
@@ -45,7 +45,7 @@ class Job:
             yield X, y[:, 0] if self.n_outputs == 1 else y
 
 
-Train = Callable[[int], Any]  # so many rounds
+Train = Callable[[int], Any]  # argument: number of rounds
 
 
 def polyleaf(job: Job) -> Train:
@@ -91,8 +91,10 @@ METHODS: dict[str, Callable[[Job], Train]] = {"Polyleaf": polyleaf, "XGBoost": x
 
 
 def out_of_core(context: Context, method: str, problem: str) -> Figures:
-    """`tree` (seconds of processor time), `wall`, `anonymous` (MB at most, of memory that no file
-    stands for), `fetched` (MB a tree that come from the disk; both libraries map their files).
+    """Measure a tree that is trained from files.
+
+    Figures: `tree` (seconds of processor time), `wall`, `anonymous` (peak MB of memory without a
+    backing file) and `fetched` (MB per tree read from disk; both libraries map their files).
     """
     if method == "XGBoost":
         require_module("xgboost")
@@ -121,8 +123,9 @@ def _clocks() -> dict[str, float]:
 
 
 class _most_anonymous:
-    """Within it memory that no file stands for is watched; what it gives says the most so far, in
-    MB.
+    """Context manager that monitors memory without a backing file.
+
+    The value is a function that returns the peak so far in MB.
     """
 
     def __enter__(self) -> Callable[[], float]:

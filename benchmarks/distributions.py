@@ -1,7 +1,6 @@
-"""Distributions: how likely test rows are under them, their CRPS, and the seconds that training
-takes.
+"""Benchmark of predicted distributions: likelihood of test rows, CRPS and training time.
 
-Sets and splits are those of `sets`.
+Data sets and splits are those of `sets`.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ SETS = (
 
 @dataclass(frozen=True)
 class Job:
-    """What a library is handed: rows to train on, rows to stop on."""
+    """Input of a library: rows for training and rows for early stopping."""
 
     X: np.ndarray
     y: np.ndarray
@@ -57,8 +56,9 @@ def polyleaf(job: Job, objective: Any = "normal", **parameters: Any) -> Predict:
 
 
 def xgboost_hessian(job: Job) -> Predict:
-    """Polyleaf's trees with the Hessian of `reg:normal` in XGBoost (its pull request 12550, of
-    2026), in place of Fisher's information: 2 / 3 (1 + 2 z^2) for the logarithm of the deviation.
+    """Fit Polyleaf with the Hessian of `reg:normal` in XGBoost (pull request 12550, 2026).
+
+    It replaces the Fisher information: 2 / 3 (1 + 2 z^2) for the logarithm of the deviation.
     """
     from polyleaf.objectives import Custom
 
@@ -90,7 +90,7 @@ def ngboost(job: Job) -> Predict:
     return predict
 
 
-# As it comes finds its rounds by rows that it holds out by itself.
+# The defaults choose the number of rounds by rows that the library holds out.
 OF_ROUNDS: dict[str, int | None] = {"as it comes": None, "300 rounds": 300}
 
 METHODS: dict[str, Callable[[Job], Predict]] = {
@@ -101,12 +101,13 @@ METHODS: dict[str, Callable[[Job], Predict]] = {
 
 
 def distributions(context: Context, method: str, problem: str) -> Figures:
-    """`nll` and `crps` of test rows, of targets in units of their deviation, and `seconds` of
-    training; a list with one number a split.
+    """Return `nll` and `crps` of test rows and `seconds` of training, one number per split.
+
+    Targets are in units of their standard deviation.
     """
     module = "ngboost" if method == "NGBoost" else "polyleaf.estimators"
     require_module(module)
-    importlib.import_module(module)  # which the clock is not to see
+    importlib.import_module(module)  # import outside the timed part
     figures: Figures = {"nll": [], "crps": [], "seconds": []}
     for job, X, y in _parts(context, problem):
         start = time.process_time()
@@ -119,8 +120,10 @@ def distributions(context: Context, method: str, problem: str) -> Figures:
 
 
 def rounds(context: Context, method: str, problem: str) -> Figures:
-    """`nll` and `crps` as in `distributions`, without a setting but the number of rounds, trained
-    on the rows to stop on as well; and the `rounds` that were trained.
+    """Return `nll` and `crps` as `distributions` does, with only the number of rounds set.
+
+    The rows for early stopping are added to the training rows. `rounds` is the number of trained
+    rounds.
     """
     from polyleaf import PolyleafRegressor
 
@@ -140,13 +143,13 @@ def rounds(context: Context, method: str, problem: str) -> Figures:
 
 
 def nll(y: np.ndarray, mean: np.ndarray, deviation: np.ndarray) -> float:
-    """Mean negative log-likelihood of normal distributions, in nats."""
+    """Return the mean negative log-likelihood of normal distributions, in nats."""
     z = (y - mean) / deviation
     return float(np.mean(0.5 * np.log(2 * np.pi) + np.log(deviation) + 0.5 * z**2))
 
 
 def crps(y: np.ndarray, mean: np.ndarray, deviation: np.ndarray) -> float:
-    """Mean continuous ranked probability score of normal distributions."""
+    """Return the mean continuous ranked probability score of normal distributions."""
     z = (y - mean) / deviation
     density = np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi)
     return float(np.mean(deviation * (z * (2 * ndtr(z) - 1) + 2 * density - 1 / np.sqrt(np.pi))))

@@ -1,4 +1,4 @@
-"""What `memory_estimate` says beside what a training then holds."""
+"""Comparison of `memory_estimate` with the measured memory of training."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .harness.paper import Figures, Paper, Subject, Table
 
 N_ROWS, N_FEATURES, ROUNDS = 60_000, 50, 20
 
-# Task, outputs, parameters, and whether as many rows are evaluated on.
+# Task, outputs, parameters, and whether an equal number of rows is evaluated on.
 TRAININGS: dict[str, tuple[str, int, dict[str, Any], bool]] = {
     "one number": ("regression", 1, {}, False),
     "16 numbers": ("regression", 16, {}, False),
@@ -35,8 +35,9 @@ TRAININGS: dict[str, tuple[str, int, dict[str, Any], bool]] = {
 
 
 def estimates(context: Context, method: str, problem: str) -> Figures:
-    """Of the training `method`, in MiB: `measured` (growth at its peak), `estimated`; `ratio` of
-    both.
+    """Return the memory of the training `method` in MiB.
+
+    Figures: `measured` (growth at the peak), `estimated`, and their `ratio`.
     """
     from polyleaf import PolyleafClassifier, PolyleafRegressor, memory_estimate
 
@@ -46,7 +47,7 @@ def estimates(context: Context, method: str, problem: str) -> Figures:
     X, y = _data(task, n_rows, n_outputs)
     given = {"eval_set": [_data(task, n_rows, n_outputs, seed=1)]} if is_evaluated else {}
     kind = PolyleafRegressor if task == "regression" else PolyleafClassifier
-    kind(**{**parameters, "n_estimators": 1}).fit(X[:300], y[:300])  # what is loaded once
+    kind(**{**parameters, "n_estimators": 1}).fit(X[:300], y[:300])  # load libraries first
     memory.give_back()
     grown = memory.growth(lambda: kind(**parameters).fit(X, y, **given))
     if grown is None:

@@ -1,7 +1,7 @@
-"""Times contributions (SHAP values) of Polyleaf and peers, each of its own model, on one thread.
+"""Time of contributions (SHAP values) in Polyleaf and peers, each on its own model, on one thread.
 
-Turns are interleaved: within one all contenders run one after the other, so what else the machine
-does hits ratios less than times. Times are processor time.
+Contenders are interleaved: within one repeat all run one after the other, so that the load of the
+machine affects ratios less than times. Times are processor times.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ WARM_UP = 20  # rows explained before the clock starts
 
 @dataclass(frozen=True)
 class Contender:
-    """One way to explain some rows.
+    """One way to explain rows.
 
     Attributes
     ----------
     label, library : str
     n_rows : int
-        Rows explained in one call: less for those who take long.
+        Rows explained in one call, fewer for slow contenders.
     explain : callable
-        Takes a fitted `Library`, X, and rows to explain; what the peer's users would call.
+        Called with a fitted `Library`, X, and rows to explain; uses the peer's public API.
     unit : int
-        Rows that a call counts as, where it is more than the rows themselves (pairs with a
+        Rows that a call counts as, where that differs from the number of rows (pairs with a
         background).
     n_outputs : int
     """
@@ -52,7 +52,7 @@ def _ours(library: Library, X: np.ndarray, rows: np.ndarray) -> Any:
 
 
 def _shap(library: Library, X: np.ndarray, rows: np.ndarray) -> Any:
-    """Polyleaf's trees explained by the shap package."""
+    """Explain Polyleaf's trees with the shap package."""
     import shap
 
     from polyleaf import inspection
@@ -75,7 +75,7 @@ def _lightgbm(library: Library, X: np.ndarray, rows: np.ndarray) -> Any:
 def _catboost(library: Library, X: np.ndarray, rows: np.ndarray) -> Any:
     from catboost import Pool
 
-    # "Regular" is the exact algorithm; "Auto" takes it, too, for so few rows and trees.
+    # "Regular" is the exact algorithm; "Auto" selects it, too, for so few rows and trees.
     return library.model.get_feature_importance(
         Pool(rows), type="ShapValues", thread_count=1, shap_calc_type="Regular"
     )
@@ -108,7 +108,7 @@ def _xgboost_interactions(library: Library, X: np.ndarray, rows: np.ndarray) -> 
 
 
 def _peers(n_outputs: int, rows: Sequence[int]) -> list[Contender]:
-    """Path-dependent values: Polyleaf first, then the others for so many rows each."""
+    """Return contenders for path-dependent values: Polyleaf, then peers with their row counts."""
     counts = dict(zip(("shap", "catboost", "xgboost", "lightgbm"), rows, strict=True))
     vector = "xgboost-multi-output-tree" if n_outputs > 1 else "xgboost"
     return [
@@ -192,7 +192,7 @@ def run(
 
 
 class _Models:
-    """Fitted once each."""
+    """Cache of fitted models."""
 
     def __init__(self, quick: bool):
         self._n_rows = 500 if quick else 40_000
@@ -200,7 +200,7 @@ class _Models:
         self._fitted: dict[tuple[str, int], tuple[Library, np.ndarray]] = {}
 
     def get(self, library: str, n_outputs: int) -> tuple[Library, np.ndarray]:
-        """The library's model for so many targets, and its X."""
+        """Return the library's model for this number of targets, and its X."""
         if (library, n_outputs) not in self._fitted:
             data = shared_structure(self._n_rows, 10, N_FEATURES, n_outputs)
             if n_outputs == 1:
@@ -231,14 +231,14 @@ def _measure(contender: Contender, models: _Models, entry: dict[str, Any]) -> No
         start = time.process_time()
         contender.explain(library, X, rows)
         seconds = time.process_time() - start
-    except Exception as error:  # a peer that cannot does not end the others
+    except Exception as error:  # an error of one peer does not stop the others
         entry["error"], entry["runs"] = f"{type(error).__name__}: {error}"[:200], []
         return
     entry["runs"].append({"explain_us": seconds * 1e6 / len(rows) / contender.unit})
 
 
 def make_rows(case: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Header and cells of a summarised case."""
+    """Return the header and cells of a summarised case."""
     rows = []
     for c in case["contenders"]:
         if not c["runs"]:

@@ -1,5 +1,4 @@
-"""Models that left Polyleaf beside Polyleaf itself, on every data set: how far their raw scores are
-apart.
+"""Comparison of exported models with Polyleaf's raw scores, on every data set.
 
 Sets and splits are those of `defaults`.
 """
@@ -21,11 +20,11 @@ from .harness.paper import Figures, Paper, Subject, Table
 from .sets import DataMissing, DataSet
 
 ROUNDS, MOST_LEAVES, MOST_TRAINED = 10, 31, 3_000
-N_ROWS = 200  # of the test part, and as many hard ones
+N_ROWS = 200  # of the test part, and the same number of hard rows
 
 SETS = [
     name for name in EVERYTHING if name != "rcv1_subset1"
-]  # 47,236 features: minutes, and not run yet
+]  # 47,236 features: takes minutes, and not run yet
 
 Scores = Callable[[np.ndarray], np.ndarray]
 
@@ -34,8 +33,9 @@ Scores = Callable[[np.ndarray], np.ndarray]
 
 
 def hard_rows(est: Any, seed: int = 0, n: int = 200) -> np.ndarray:
-    """A matrix as exported models read it: thresholds, their neighbours, NaN, infinities, any
-    category.
+    """Return a matrix of edge cases for exported models.
+
+    It contains thresholds, their neighbouring floats, NaN, infinities and arbitrary categories.
     """
     from polyleaf.export.ir import build_ir
 
@@ -59,7 +59,7 @@ def hard_rows(est: Any, seed: int = 0, n: int = 200) -> np.ndarray:
 
 
 def prepare_features(est: Any, X: np.ndarray) -> Any:
-    """The same rows as a FeatureTable, past the check that refuses infinities."""
+    """Return the rows as a FeatureTable, bypassing the check that rejects infinities."""
     from polyleaf.export.ir import build_ir
     from polyleaf.inputs.feature_table import CategoryColumn, DenseBlock, FeatureTable
 
@@ -137,9 +137,10 @@ FORMATS: dict[str, tuple[Callable[[Any, Path], Scores], dict[str, Any]]] = {
 
 
 def exports(context: Context, method: str, problem: str) -> Figures:
-    """On the set `method`, for each format: the largest difference of a raw score, on rows of the
-    test part and on hard rows, as `difference` has it. Formats that cannot hold the model are left
-    out.
+    """Return the largest difference of a raw score for each format, on the set `method`.
+
+    Test rows and hard rows are compared with `difference`. Formats that do not support the model
+    are left out.
     """
     try:
         data = context.load(method)
@@ -151,7 +152,7 @@ def exports(context: Context, method: str, problem: str) -> Figures:
         kind = str(parameters)
         if kind not in asked:
             if parameters and sp.issparse(data.X):
-                continue  # linear leaves need dense features
+                continue  # linear leaves require dense features
             asked[kind] = _asked(context, *_fitted(context, data, parameters))
         est, questions = asked[kind]
         try:
@@ -166,12 +167,12 @@ def exports(context: Context, method: str, problem: str) -> Figures:
 def _asked(
     context: Context, est: Any, rows: Any
 ) -> tuple[Any, list[tuple[np.ndarray, np.ndarray]]]:
-    """The model, and matrices with their raw scores: rows of the test part, and hard ones."""
+    """Return the model, and matrices with their raw scores: test rows and hard rows."""
     from polyleaf.export import to_numeric_matrix
     from polyleaf.export.ir import build_ir
 
     real, hard = to_numeric_matrix(est, rows), hard_rows(est, n=context.rows(N_ROWS))
-    if est.leaf == "linear":  # sums of lines at infinity are beyond float32 in graphs
+    if est.leaf == "linear":  # sums of lines at infinity exceed float32 in graphs
         hard = np.clip(hard, np.nanmin(real), np.nanmax(real))
     n_rounds = build_ir(est).n_rounds
     return est, [
@@ -180,7 +181,7 @@ def _asked(
 
 
 def difference(found: np.ndarray, expected: np.ndarray) -> float:
-    """In 1e-9 of the largest score of a row, or of 1; -1: the same bits."""
+    """Return the difference in 1e-9 of the largest score of a row, or of 1; -1 for equal bits."""
     found = np.ascontiguousarray(found, np.float64).reshape(expected.shape)
     if (found.view(np.uint64) == expected.view(np.uint64)).all():
         return -1.0
@@ -189,7 +190,7 @@ def difference(found: np.ndarray, expected: np.ndarray) -> float:
 
 
 def _fitted(context: Context, data: DataSet, parameters: dict[str, Any]) -> tuple[Any, Any]:
-    """The model, and rows of the test part."""
+    """Return the model and rows of the test part."""
     from polyleaf import PolyleafClassifier, PolyleafRegressor
 
     X, y, X_test, _ = next(parts(context, data))

@@ -21,8 +21,8 @@ import scipy.sparse as sp
 
 _BLOCK = 20_000  # rows drawn at a time
 _GROUP_SIZE = 25  # topics of a group
-_SHARED = 0.1  # of the labels of a row come from the list of all
-_FLATTEN = 8.0  # Zipf's law of rank r is 1 / (r + this): no label holds nearly everywhere
+_SHARED = 0.1  # share of a row's labels that come from the common list
+_FLATTEN = 8.0  # Zipf's law of rank r is 1 / (r + this), so that no label holds nearly everywhere
 
 
 def make_extreme(
@@ -34,7 +34,7 @@ def make_extreme(
     n_topics: int = 500,
     seed: int = 0,
 ) -> tuple[np.ndarray, sp.csr_matrix]:
-    """Make the set; the first rows do not depend on how many there are.
+    """Make the set; the first rows do not depend on `n_rows`.
 
     Parameters
     ----------
@@ -42,19 +42,19 @@ def make_extreme(
         A topic's list has `4 n_labels / n_topics` labels, at least four times `labels_per_row`
         where there are so many; lists overlap.
     labels_per_row : float
-        Mean; the number of a row varies by a factor of about 1.5.
+        Mean number of labels per row; the number varies by a factor of about 1.5.
     seed : int
 
     Returns
     -------
     X : ndarray of shape (n_rows, n_features), float32
     Y : csr_matrix of shape (n_rows, n_labels), float32
-        1 where a label holds.
+        1 for the labels of a row.
 
     Raises
     ------
     ValueError
-        Where a row cannot have so many labels.
+        If a row cannot have that many labels.
     """
     if not 1 <= labels_per_row <= n_labels / 4:
         raise ValueError(f"labels_per_row must be between 1 and n_labels / 4 = {n_labels / 4:g}.")
@@ -90,8 +90,9 @@ def make_extreme(
 def _topics(
     rng: np.random.Generator, popularity: np.ndarray, group: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Two topics for each row of a block, of one group for half of the rows, and the share of the
-    first.
+    """Draw two topics for each row of a block, and the share of the first topic.
+
+    For about half of the rows the second topic is from the same group.
     """
     first = np.searchsorted(popularity, rng.random(_BLOCK))
     second = np.searchsorted(popularity, rng.random(_BLOCK))
@@ -111,7 +112,7 @@ def _labels(
     lists: np.ndarray,
     shared: np.ndarray,
 ) -> sp.csr_matrix:
-    """Labels of one block: drawn with replacement, kept once."""
+    """Draw the labels of one block with replacement, and remove duplicates."""
     n = len(topics)
     count = np.maximum(1, rng.gamma(6.0, mean_draws / 6.0, n).astype(np.int64))
     row = np.repeat(np.arange(n), count)
@@ -129,7 +130,7 @@ def _labels(
 
 
 def _zipf(u: np.ndarray, n: int) -> np.ndarray:
-    """Ranks 0 .. n - 1 of probability about 1 / (rank + _FLATTEN), from uniform numbers."""
+    """Map uniform numbers to ranks 0 .. n - 1 of probability about 1 / (rank + _FLATTEN)."""
     rank = _FLATTEN * ((1.0 + n / _FLATTEN) ** u - 1.0)
     return np.minimum(rank.astype(np.int64), n - 1)
 
@@ -152,7 +153,7 @@ def _draws_for(
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Write the set to a file; the exit code."""
+    """Write the set to a file and return the exit code."""
     from polyleaf.files.xmc import write_multilabel
 
     parser = argparse.ArgumentParser(prog="python -m benchmarks.extreme", description=__doc__)

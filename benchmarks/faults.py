@@ -1,7 +1,8 @@
-"""Workers that are lost in a fit: whether the model is still that of one machine, and time lost.
+"""Fault injection for distributed fits: equality of the model, and time lost to worker failures.
 
-A trial is a fit on a cluster of processes that is made for it; a callback, or the data themselves,
-tell by a file that the moment has come. One that has not ended within PATIENCE seconds has hung.
+Each trial is a fit on a new cluster of processes. A callback, or the data themselves, signals the
+moment of the fault through a file. A trial that does not end within PATIENCE seconds counts as
+hung.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ SETTINGS = {
 
 
 def data() -> tuple[np.ndarray, np.ndarray]:
-    """X and three targets of it."""
+    """Return X and three targets."""
     X = np.random.default_rng(0).normal(size=(N_ROWS, 8))
     return X, X[:, :3] ** 2
 
@@ -51,17 +52,17 @@ def data() -> tuple[np.ndarray, np.ndarray]:
 
 @dataclass
 class Moment:
-    """Files in a folder that all processes see.
+    """Moment of the fault, signalled through files in a folder shared by all processes.
 
     Attributes
     ----------
     folder : str
     round : int
-        After which the moment has come; -1: while partitions are read.
+        Round after which the fault is injected; -1: while partitions are read.
     waits : bool
-        Whether training stands still until the fault has struck.
+        Whether training waits until the fault has been injected.
     slows : float
-        Seconds that every partition and every round take longer.
+        Seconds added to every partition and every round.
     """
 
     folder: str
@@ -70,7 +71,7 @@ class Moment:
     slows: float = 0.0
 
     def come(self) -> None:
-        """Tell that it has come; only the first time."""
+        """Signal that the moment has come, the first time only."""
         here = Path(self.folder, "come")
         if not here.exists():
             here.touch()
@@ -85,7 +86,7 @@ class Moment:
 
 
 class FaultMessages(Callback):
-    """FaultMessages when a round has ended."""
+    """Callback that signals the moment at the end of a round."""
 
     def __init__(self, moment: Moment):
         self.moment = moment
@@ -98,7 +99,7 @@ class FaultMessages(Callback):
 
 
 def _read(block: np.ndarray, moment: Moment) -> np.ndarray:
-    """A partition of X, which takes a moment to come."""
+    """Return a partition of X, after a delay."""
     time.sleep(moment.slows)
     if moment.round < 0:
         moment.come()
@@ -108,11 +109,11 @@ def _read(block: np.ndarray, moment: Moment) -> np.ndarray:
 
 # --- what ---
 
-Strike = Callable[[Any, Any, np.random.Generator], None]  # cluster, client
+Strike = Callable[[Any, Any, np.random.Generator], None]  # cluster, client, generator
 
 
 def _list_nannies(cluster: Any) -> list[Any]:
-    """Nannies in the order of their workers' ranks."""
+    """Return the nannies in the order of their workers' ranks."""
     alive = [nanny for nanny in cluster.workers.values() if nanny.worker_address and nanny.pid]
     return sorted(alive, key=lambda nanny: nanny.worker_address)
 
@@ -155,8 +156,10 @@ def _scale(cluster: Any, client: Any, rng: np.random.Generator) -> None:
 
 @dataclass(frozen=True)
 class Kind:
-    """Attributes: what strikes; when: in a "tree", between "rounds", in "binning", or "before" the
-    fit; whether an evaluation set is watched; how many seconds partitions and rounds take longer.
+    """Kind of fault.
+
+    Attributes: the fault; its time: in a "tree", between "rounds", in "binning", or "before" the
+    fit; whether an evaluation set is used; and the seconds added to partitions and rounds.
     """
 
     strike: Strike | None
@@ -188,9 +191,11 @@ KINDS = {
 
 
 def faults(context: Context, method: str, problem: str) -> Figures:
-    """Numbers of `trials`, `struck`, models with `other` bytes, `hung`, `restarts`; seconds: `lost`
-    and `most` (from a loss to the next attempt), `fit`. Of a client that was killed, `lost` and
-    `most` are until workers have nothing left to do, and the model is the next client's.
+    """Run trials and return their counts and times.
+
+    Counts: `trials`, `struck`, models with `other` bytes, `hung` and `restarts`. Seconds: `lost`
+    and `most` (from a loss to the next attempt) and `fit`. If the client was killed, `lost` and
+    `most` are measured until the workers are idle, and the model is the next client's.
     """
     require_module("distributed")
     trial = _kill_client if method == "the client killed" else partial(_trial, KINDS[method])
@@ -219,7 +224,7 @@ def _eval_set(is_watched: bool) -> dict[str, Any]:
 
 @contextmanager
 def _cluster(n_workers: int) -> Iterator[tuple[Any, Any]]:
-    """Processes that are forked of one that has imported all: a trial then takes seconds."""
+    """Start processes forked from one with all imports, so that a trial takes seconds."""
     import dask
     from distributed import Client, LocalCluster
     from distributed.utils import get_mp_context
@@ -235,7 +240,7 @@ def _cluster(n_workers: int) -> Iterator[tuple[Any, Any]]:
 
 
 def _trial(kind: Kind, expected: bytes, seed: int) -> dict[str, Any]:
-    """One fit, and what became of it."""
+    """Run one fit and return its outcome."""
     rng = np.random.default_rng(seed)
     began = {"binning": -1, "before": ROUNDS}.get(kind.when, int(rng.integers(2, ROUNDS - 10)))
     first = 1 if kind.when == "before" else N_WORKERS
@@ -255,7 +260,7 @@ def _trial(kind: Kind, expected: bytes, seed: int) -> dict[str, Any]:
 def _strike(
     strike: Strike, fit: _Fit, moment: Moment, cluster: Any, rng: np.random.Generator
 ) -> bool:
-    """Wait for the moment, then strike; False where the fit has ended before."""
+    """Wait for the moment, then inject the fault; return False if the fit ended before."""
     while not moment.has_come():
         if not fit.is_alive():
             return False
@@ -270,7 +275,7 @@ def _strike(
 
 
 class _Fit(threading.Thread):
-    """A fit that somebody else looks after."""
+    """Thread that runs a fit."""
 
     def __init__(self, client: Any, moment: Moment, is_watched: bool):
         super().__init__(daemon=True)
@@ -283,12 +288,12 @@ class _Fit(threading.Thread):
     def run(self) -> None:
         try:
             self.found = fitted(self.client, self.moment, self.is_watched)
-        except BaseException as error:  # told with the trial
+        except BaseException as error:  # reported with the trial
             self.error = error
         self.seconds = time.monotonic() - self.began
 
     def figures(self, expected: bytes) -> dict[str, Any]:
-        """Once it has ended, or patience has."""
+        """Return the figures after the fit has ended or the time limit has passed."""
         self.join(max(0.0, self.began + PATIENCE - time.monotonic()))
         if self.is_alive():
             return {"other": 0, "hung": 1, "lost": [], "fit": PATIENCE, "where": _stack(self)}
@@ -309,7 +314,7 @@ class _Fit(threading.Thread):
 
 
 def _stack(thread: threading.Thread) -> str:
-    """Where a thread is."""
+    """Return the stack of a thread."""
     import traceback
 
     frame = sys._current_frames()[thread.ident or 0]
@@ -319,7 +324,7 @@ def _stack(thread: threading.Thread) -> str:
 
 
 def fitted(client: Any, moment: Moment, is_watched: bool) -> Any:
-    """The fit of all trials."""
+    """Run the fit used by all trials."""
     import dask.array as da
 
     from polyleaf.dask import DaskPolyleafRegressor
@@ -339,7 +344,7 @@ def fitted(client: Any, moment: Moment, is_watched: bool) -> Any:
 
 
 def _kill_client(expected: bytes, seed: int) -> dict[str, Any]:
-    """A client is killed in a tree; the next one asks the same workers."""
+    """Kill a client while a tree is grown, and fit with the next client on the same workers."""
     from distributed import Client, LocalCluster
 
     rng = np.random.default_rng(seed)
@@ -368,10 +373,10 @@ def _kill_client(expected: bytes, seed: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """The client that is killed: its scheduler, the moment's folder and round."""
+    """Run the client that is killed; arguments: its scheduler, the moment's folder and round."""
     from distributed import Client
 
-    from . import faults  # workers know its classes by this name
+    from . import faults  # workers import its classes by this name
 
     address, folder, moment = sys.argv[1:]
     with Client(address) as client:

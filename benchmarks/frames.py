@@ -1,8 +1,7 @@
-"""What it costs that features come in a data frame: predictions for one row and for a thousand, and
-training.
+"""Overhead of data frames as input: predictions for one row and for a thousand, and training.
 
-Libraries that are not installed are left out. Each is compared with itself on the same numbers as
-an array: the trees are few and small, so that reading is what takes the time.
+Libraries that are not installed are left out. Each library is compared with itself on the same
+numbers as an array. Trees are few and small, so that the conversion dominates the time.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ def _pandas(X: np.ndarray, names: list[str]) -> Any:
 
 
 def _pandas_mixed(X: np.ndarray, names: list[str]) -> Any:
-    """Every third column float32, every fourth integer."""
+    """Return a frame with every third column float32 and every fourth integer."""
     import pandas as pd
 
     kinds = {
@@ -84,12 +83,12 @@ LIBRARIES = {"polyleaf": _polyleaf, "lightgbm": _lightgbm, "xgboost": _xgboost}
 
 
 def measure(quick: bool, repeats: int, log: Callable[[str], None]) -> list[dict[str, Any]]:
-    """The least milliseconds of all repeats, container after container in turn.
+    """Return the minimum milliseconds over all repeats, with the containers interleaved.
 
     Returns
     -------
     list of dict
-        `columns`, `library`, `container`, and the measures by name; None where the library refuses
+        `columns`, `library`, `container`, and the measures by name; None where the library rejects
         the container.
     """
     found = []
@@ -121,7 +120,7 @@ def _measure_library(
 
 
 def _calls(make: Callable[[], Any], X: Any, y: np.ndarray) -> dict[str, Callable[[], Any]] | None:
-    """What is timed, warmed up; None where the library does not take such a container."""
+    """Return the timed calls after a warm-up; None if the library does not accept the container."""
     one_row = X.iloc[[0]] if hasattr(X, "iloc") else X[:1]
     try:
         model = make().fit(X, y)
@@ -136,8 +135,9 @@ def _calls(make: Callable[[], Any], X: Any, y: np.ndarray) -> dict[str, Callable
 
 
 def make_rows(results: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    """Head and rows of a table: milliseconds, in brackets multiples of the library's own time for
-    arrays.
+    """Return the header and rows of a table in milliseconds.
+
+    Brackets hold multiples of the library's own time for arrays.
     """
     arrays = {(r["columns"], r["library"]): r for r in results if r["container"] == "array"}
     rows = []

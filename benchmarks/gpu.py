@@ -1,10 +1,10 @@
 """Training and prediction on a CUDA GPU, compared with the CPU and other libraries on the same GPU.
 
-Libraries that are not installed are left out. A tree's time is the difference of two fits, so that
-reading, binning and compiling are not in it; fits of all take turns. Polyleaf's models of GPU and
-CPU are compared too: a time of other bytes means nothing. An update is a row that adds one
-feature's value of one output to a histogram; a tree has rows times features times outputs of them,
-once a level at most.
+Libraries that are not installed are left out. The time of a tree is the difference of two fits,
+which excludes reading, binning and compiling; the fits of all libraries are interleaved. Polyleaf's
+models of GPU and CPU are compared too, because times of different models are not comparable. An
+update is the addition of one row's value for one feature and one output to a histogram. A tree has
+at most rows times features times outputs updates per level.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FEW, MANY = 2, 12  # rounds of the two fits
 
 @dataclass(frozen=True)
 class Case:
-    """Rows, features, outputs, tree shape, and `sketch`: columns that replace the outputs."""
+    """Case: rows, features, outputs, tree shape, and `sketch`: columns that replace the outputs."""
 
     title: str
     rows: int
@@ -44,7 +44,7 @@ class Case:
     sketch: int | None = None
 
     def data(self, quick: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Float32 features, and targets that trees can learn a part of."""
+        """Return float32 features and targets that trees can partly learn."""
         rng, n = np.random.default_rng(0), 2_000 if quick else self.rows
         X = rng.random((n, self.features), np.float32)
         parts = np.tanh(4 * X[:, :8] - 2)
@@ -76,7 +76,7 @@ def _polyleaf(device: str) -> Fit:
         with warnings.catch_warnings():
             warnings.simplefilter(
                 "ignore", UserWarning
-            )  # that cards have not been measured: here they are
+            )  # GPU without measured support: this benchmark measures it
             est = PolyleafRegressor(n_estimators=rounds, learning_rate=0.1, device=device, **shape)
             return est.fit(X, y)
 
@@ -111,7 +111,7 @@ def _py_boost(case: Case, X: np.ndarray, y: np.ndarray, rounds: int) -> Any:
     return model
 
 
-# Module, and how it is asked.
+# Module and fit function of each library.
 LIBRARIES: dict[str, tuple[str, Fit]] = {
     "polyleaf, GPU": ("polyleaf", _polyleaf("cuda")),
     "polyleaf, CPU": ("polyleaf", _polyleaf("cpu")),
@@ -121,8 +121,10 @@ LIBRARIES: dict[str, tuple[str, Fit]] = {
 
 
 def measure(quick: bool, repeats: int, log: Callable[[str], None]) -> list[dict[str, Any]]:
-    """All cases: `ms` a tree of each repeat, by library, and what went wrong; whether bytes are the
-    same.
+    """Measure all cases.
+
+    Results hold `ms` per tree of each repeat by library, the errors, and whether the bytes are
+    equal.
     """
     return [_measured(case, quick, repeats, log) for case in CASES]
 
@@ -135,7 +137,7 @@ def _measured(case: Case, quick: bool, repeats: int, log: Callable[[str], None])
             continue
         log(f"{case.title}: {name}, for the first time")
         try:
-            fit(case, X, y, 1)  # compiles, and takes memory
+            fit(case, X, y, 1)  # compiles and allocates memory
             found[name] = {"ms": [], "error": None}
         except Exception as error:
             found[name] = {"ms": [], "error": f"{type(error).__name__}: {error}"}
@@ -163,7 +165,7 @@ def _ms_of_tree(fit: Fit, case: Case, X: np.ndarray, y: np.ndarray) -> float:
 
 
 def _same_bytes(found: dict[str, Any], case: Case, X: np.ndarray, y: np.ndarray) -> bool | None:
-    """Return whether GPU and CPU make the same model; None where one of them makes none."""
+    """Return whether GPU and CPU give the same model; None if one of them fails."""
     names = ("polyleaf, GPU", "polyleaf, CPU")
     if any(found.get(name, {"error": "absent"})["error"] is not None for name in names):
         return None
@@ -172,8 +174,10 @@ def _same_bytes(found: dict[str, Any], case: Case, X: np.ndarray, y: np.ndarray)
 
 
 def make_rows(done: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    """A table: milliseconds a tree, the middle and the range of repeats, picoseconds an update if a
-    tree had one level, and times Polyleaf's time on the GPU.
+    """Return a table of milliseconds per tree.
+
+    Columns: the median and range of repeats, picoseconds per update for a tree of one level, and
+    multiples of Polyleaf's time on the GPU.
     """
     header = ["case", "library", "ms a tree", "from", "to", "ps an update", "times", "same bytes"]
     return header, list(_lines(done))
@@ -199,10 +203,10 @@ def _lines(done: Sequence[dict[str, Any]]) -> Iterator[list[str]]:
 
 
 def measure_prediction(quick: bool, repeats: int, log: Callable[[str], None]) -> dict[str, Any]:
-    """Seconds of raw scores of all rows, by where trees and rows lie; whether they are the same
-    bits.
+    """Return seconds of raw scores of all rows, by the location of trees and rows.
 
-    The CPU uses all cores; CuPy, where it is installed, holds rows in GPU memory.
+    Also return whether the bits are equal. The CPU uses all cores. CuPy, if installed, holds rows
+    in GPU memory.
     """
     case = CASES[0]
     X, y = case.data(quick)
@@ -239,7 +243,7 @@ def _to_host(scores: Any) -> np.ndarray:
 
 
 def make_prediction_rows(done: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """A table: nanoseconds a row, the range of repeats, how many times the CPU's speed."""
+    """Return a table of nanoseconds per row, the range of repeats, and speedup over the CPU."""
     base = median(done["seconds"]["CPU"])
     rows = []
     for name, seconds in done["seconds"].items():

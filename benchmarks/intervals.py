@@ -1,7 +1,6 @@
-"""Intervals: what share of test rows lies in them and what quantiles cost, in the libraries as they
-come.
+"""Benchmark of predicted intervals and quantiles, with the libraries' defaults.
 
-Sets and splits are those of `sets`.
+Measures the coverage of test rows and the pinball loss. Sets and splits are those of `sets`.
 """
 
 from __future__ import annotations
@@ -16,22 +15,22 @@ from .harness.context import QUICK_ROUNDS, Context, require_module
 from .harness.paper import Figures, Paper, Subject, Table
 
 MOST_ROWS = 6_000  # of a training part, and of a test part
-SETS = {"enb": 4, "california_housing": 2, "casp": 2, "bike_hour": 2, "sarcos4449": 2}  # and splits
+SETS = {"enb": 4, "california_housing": 2, "casp": 2, "bike_hour": 2, "sarcos4449": 2}  # splits
 NOMINAL = {"50": (0.25, 0.5, 0.75), "80": (0.1, 0.5, 0.9), "95": (0.025, 0.5, 0.975)}
 
 
 @dataclass(frozen=True)
 class Job:
-    """What a library is handed.
+    """Input of a library.
 
     Attributes
     ----------
     X, y : (n, F), (n, T)
     levels : tuple of float
-        Of each target.
+        Quantile levels of each target.
     threads : int
     rounds : dict
-        `n_estimators`, of quick runs only.
+        `n_estimators`, in quick runs only.
     """
 
     X: np.ndarray
@@ -57,7 +56,7 @@ def not_calibrated(job: Job) -> Predict:
 
 
 def xgboost(job: Job) -> Predict:
-    """All levels in one model, one model for each target."""
+    """Fit one model per target with all levels."""
     from xgboost import XGBRegressor
 
     what = {"objective": "reg:quantileerror", "quantile_alpha": job.levels, "n_jobs": job.threads}
@@ -66,7 +65,7 @@ def xgboost(job: Job) -> Predict:
 
 
 def lightgbm(job: Job) -> Predict:
-    """One model for each target and level."""
+    """Fit one model per target and level."""
     from lightgbm import LGBMRegressor
 
     what = {"objective": "quantile", "n_jobs": job.threads, "verbose": -1, **job.rounds}
@@ -85,8 +84,9 @@ METHODS: dict[str, Callable[[Job], Predict]] = {
 
 
 def intervals(context: Context, method: str, problem: str) -> Figures:
-    """`coverage` of the outer levels in % and pinball `loss` in units of each target's deviation,
-    means over targets; a list with one number a split.
+    """Return `coverage` of the outer levels in % and pinball `loss`, one number per split.
+
+    Both are means over targets; the loss is in units of each target's standard deviation.
     """
     if method in ("XGBoost", "LightGBM"):
         require_module(method.lower())

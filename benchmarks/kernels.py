@@ -1,6 +1,4 @@
-"""Times the parts of the core through `polyleaf._core`, on one thread: nanoseconds per unit of
-work.
-"""
+"""Kernel benchmarks of `polyleaf._core` on one thread, in nanoseconds per unit of work."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ STEP = _core.LeafConfig(
 
 
 def _grow_config(**changes: Any) -> _core.GrowConfig:
-    """Settings that leave the kernels to their work: no sampling, no penalty but the ridge."""
+    """Return settings that isolate the kernels: no sampling, no penalty except the ridge."""
     settings = dict(
         max_leaves=LEAVES,
         max_depth=DEPTH,
@@ -56,11 +54,11 @@ class Kernel:
     ----------
     name, unit, includes : str
     n_units : int
-        Units of work in one call.
+        Number of units of work in one call.
     call : callable
     subtract : callable, optional
-        Timed right before `call`, and taken off: for what can only be reached through something
-        else.
+        Timed right before `call` and subtracted, for kernels that can only be reached through
+        another call.
     """
 
     name: str
@@ -72,10 +70,9 @@ class Kernel:
 
 
 class Workload:
-    """Rows, features and derivatives of the size that the kernels are timed on.
+    """Rows, features and derivatives of the size used for timing kernels.
 
-    Gradients follow the features smoothly, so that trees are as balanced as on real data of that
-    kind.
+    Gradients are smooth functions of the features, so that trees are as balanced as on real data.
     """
 
     def __init__(self, quick: bool):
@@ -92,17 +89,17 @@ class Workload:
         self.rng = rng
 
     def grow(self, channels: Any, config: _core.GrowConfig) -> Any:
-        """One tree; nodes' histograms are in memory that is reused."""
+        """Grow one tree; the memory of node histograms is reused."""
         self.search.use(channels)
         return self.grower.grow(self.search, config, None)
 
     def gradients(self, n_outputs: int) -> np.ndarray:
-        """float32 (n_rows, n_outputs), no noise of its own."""
+        """Return float32 gradients (n_rows, n_outputs) without noise."""
         weights = self.rng.standard_normal((8, n_outputs), dtype=np.float32)
         return np.ascontiguousarray(np.tanh(self.X[:, :8]) @ weights)
 
     def channels(self, n_outputs: int, kind: str) -> Any:
-        """Quantised derivatives; Hessians, where the kind has any, are uniform in [0.05, 0.25]."""
+        """Return quantised derivatives; Hessians, if any, are uniform in [0.05, 0.25]."""
         columns = {"unit": 0, "shared": 1, "diagonal": n_outputs}[kind]
         h = (
             self.rng.uniform(0.05, 0.25, (self.n_rows, columns)).astype(np.float32)
@@ -115,7 +112,7 @@ class Workload:
 def run(
     quick: bool, repeats: int, log: Callable[[str], object] = lambda text: None
 ) -> Iterator[dict[str, Any]]:
-    """Time every kernel; cases as result files have them, whose runs hold `ns_per_unit`."""
+    """Time every kernel and return cases for result files; runs hold `ns_per_unit`."""
     work = Workload(quick)
     for part in (binning, growing, derivatives, leaves, prediction, other_leaves):
         for kernel in part(work):
@@ -128,8 +125,7 @@ def _nanoseconds(kernel: Kernel) -> float:
     taken = 0.0
     if kernel.subtract is not None:
         taken = _seconds(kernel.subtract)
-    # The two calls are disturbed differently: on a busy machine the difference can come out below
-    # nothing.
+    # The two calls are disturbed differently: on a busy machine the difference may be negative.
     return max(0.0, _seconds(kernel.call) - taken) * 1e9 / kernel.n_units
 
 
@@ -158,9 +154,7 @@ def _case(kernel: Kernel, work: Workload, runs: list[dict[str, float]]) -> dict[
 
 
 def make_rows(cases: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    """Header and cells of the table: the best run, which is the least disturbed one, and the
-    median.
-    """
+    """Return the header and cells of the table: the minimum over runs, and the median."""
     header = ["kernel", "best ns", "median ns", "per", "what is included"]
     rows = []
     for case in cases:
@@ -182,7 +176,7 @@ def make_rows(cases: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str
 
 
 def binning(work: Workload) -> Iterator[Kernel]:
-    """Features to codes to packed words."""
+    """Yield kernels from features to codes to packed words."""
     values = work.n_rows * work.n_features
     unit = "row x feature"
     yield Kernel(
@@ -210,7 +204,7 @@ def binning(work: Workload) -> Iterator[Kernel]:
 
 
 def growing(work: Workload) -> Iterator[Kernel]:
-    """Quantised derivatives, the root's histograms with their scan, and the nodes below it."""
+    """Yield kernels of quantisation, the root's histograms with their scan, and the nodes below."""
     yield _partition(work)
     for n_outputs, kind in (
         (1, "unit"),
@@ -255,7 +249,7 @@ def _outputs(n: int) -> str:
 
 
 def _histograms(work: Workload, channels: Any, name: str) -> Iterator[Kernel]:
-    # A gain that no split has: the root is built and scanned, and nothing comes after.
+    # With an unreachable minimum gain only the root is built and scanned.
     only_root = _grow_config(max_leaves=2, max_depth=1, min_split_gain=1e300)
     whole_tree = _grow_config()
     tree = work.grow(channels, whole_tree)
@@ -279,10 +273,10 @@ def _histograms(work: Workload, channels: Any, name: str) -> Iterator[Kernel]:
 
 
 def rows_in_smaller_children(tree: Any, max_depth: int) -> int:
-    """Rows whose histograms must be built below the root (the larger child's comes from
-    subtraction).
+    """Count the rows whose histograms are built below the root.
 
-    Children at `max_depth` are leaves and have none.
+    The histogram of the larger child comes from subtraction. Children at `max_depth` are leaves and
+    have none.
     """
     left, right, count = tree.left, tree.right, tree.count
     depth = np.zeros(len(left), np.int64)
@@ -297,7 +291,7 @@ def rows_in_smaller_children(tree: Any, max_depth: int) -> int:
 
 
 def derivatives(work: Workload) -> Iterator[Kernel]:
-    """Gradient and Hessian of built-in objectives, 16 outputs."""
+    """Yield kernels of gradients and Hessians of built-in objectives, 16 outputs."""
     n_outputs = 16
     raw = work.gradients(n_outputs)
     targets = {
@@ -323,7 +317,7 @@ def derivatives(work: Workload) -> Iterator[Kernel]:
 
 
 def leaves(work: Workload) -> Iterator[Kernel]:
-    """Leaf values of a grown tree, and their addition to the raw scores."""
+    """Yield kernels of leaf values of a grown tree, and of their addition to the raw scores."""
     for n_outputs in (1, 16):
         g = work.gradients(n_outputs)
         tree = work.grow(_core.QuantisedGradients(g, None, "unit", None, None, 1), _grow_config())
@@ -349,7 +343,7 @@ def leaves(work: Workload) -> Iterator[Kernel]:
 
 
 def prediction(work: Workload) -> Iterator[Kernel]:
-    """A small forest on codes."""
+    """Yield kernels of prediction with a small forest on codes."""
     n_trees = 20
     for n_outputs in (1, 16):
         forest = _core.Forest(n_outputs)
@@ -371,7 +365,7 @@ def prediction(work: Workload) -> Iterator[Kernel]:
 
 
 def other_leaves(work: Workload) -> Iterator[Kernel]:
-    """Forests whose leaves are sparse, or linear: random payloads on trees that were grown."""
+    """Yield kernels of forests with sparse or linear leaves: random leaf data on grown trees."""
     n_trees, n_rows = 100, min(work.n_rows, 20_000)
     codes = np.ascontiguousarray(work.codes[:, :n_rows])
     channels = _core.QuantisedGradients(work.gradients(1), None, "unit", None, None, 1)
@@ -408,7 +402,7 @@ def other_leaves(work: Workload) -> Iterator[Kernel]:
 def _chosen(
     work: Workload, n_leaves: int, n_entries: int, limit: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """indptr, and for each leaf `n_entries` numbers below `limit`, ascending."""
+    """Return indptr, and for each leaf `n_entries` numbers below `limit`, ascending."""
     chosen = [np.sort(work.rng.choice(limit, n_entries, replace=False)) for _ in range(n_leaves)]
     return np.arange(n_leaves + 1, dtype=np.int64) * n_entries, np.concatenate(chosen).astype(
         np.int32

@@ -1,6 +1,4 @@
-"""One small class per library, all with the same verbs, so that the measuring code knows none of
-them.
-"""
+"""Common interface of the compared libraries, with one small class per library."""
 
 from __future__ import annotations
 
@@ -18,14 +16,14 @@ from .problems import Arrays
 
 
 class Library:
-    """What the measuring code may ask.
+    """Interface of a library for the measuring code.
 
     Attributes
     ----------
     module : str
-        What must be importable.
+        Module that must be importable.
     round_ends : list of float
-        `time.perf_counter()` after each round; empty where rounds make no sense (one model per
+        `time.perf_counter()` after each round; empty if rounds are undefined (one model per
         output).
     """
 
@@ -37,19 +35,19 @@ class Library:
         self.model: Any = None
 
     def fit(self, data: Arrays) -> None:
-        """Train on X, y; with early stopping on X_val, y_val where `settings.patience` is set."""
+        """Train on X, y; stop early on X_val, y_val if `settings.patience` is set."""
         raise NotImplementedError
 
     def predict(self, X: np.ndarray, rounds: int | None = None) -> np.ndarray:
-        """What `scores.py` reads, from the best model or from its first `rounds` rounds."""
+        """Return the input of `scores.py`, from the best model or its first `rounds` rounds."""
         raise NotImplementedError
 
     def n_rounds(self) -> int:
-        """Rounds that `predict` uses."""
+        """Return the number of rounds that `predict` uses."""
         raise NotImplementedError
 
     def model_bytes(self) -> int:
-        """Size of the model in the library's own compact file."""
+        """Return the size of the model in the library's own compact file format."""
         raise NotImplementedError
 
     def _note(self, *_: Any) -> bool:
@@ -61,12 +59,12 @@ class Library:
 
 
 def _given(**parameters: Any) -> dict[str, Any]:
-    """Without those that are None: the library's default holds."""
+    """Drop parameters that are None, for which the library's default applies."""
     return {name: value for name, value in parameters.items() if value is not None}
 
 
 def _columns(y: np.ndarray) -> np.ndarray:
-    """As (n, K), classes and single targets too."""
+    """Return y as (n, K), also for classes and single targets."""
     return y.reshape(len(y), -1)
 
 
@@ -142,8 +140,8 @@ class XGBoost(Library):
                 _given(
                     multi_strategy=self.multi_strategy,
                     reg_lambda=s.reg_lambda,
-                    # It limits the summed Hessian, not rows: of squared error this is the number
-                    # of rows.
+                    # XGBoost limits the summed Hessian instead of rows: with squared error both are
+                    # equal.
                     min_child_weight=s.min_rows if self.kind == "regression" else None,
                     early_stopping_rounds=s.patience,
                 )
@@ -187,7 +185,7 @@ class XGBoostOneOutputPerTree(XGBoost):
 
 
 class LightGBM(Library):
-    """One model per target or label, on one Dataset binned once; one model for classes."""
+    """LightGBM with one model per target or label on one Dataset, and one model for classes."""
 
     module = "lightgbm"
     extra: dict[str, Any] = {}  # noqa: RUF012
@@ -264,13 +262,13 @@ class LightGBMQuantized(LightGBM):
 
 
 class LightGBMLinear(LightGBM):
-    """Linear models in the leaves."""
+    """LightGBM with linear models in the leaves."""
 
     extra = {"linear_tree": True}  # noqa: RUF012
 
 
 class CatBoost(Library):
-    """Labels that never vary are refused, so they are left out and predicted as they are."""
+    """CatBoost; constant labels raise an error, so they are left out and predicted as constants."""
 
     module = "catboost"
 
@@ -293,7 +291,7 @@ class CatBoost(Library):
             "multilabel": "MultiLogloss",
         }[self.kind]
         shape: dict[str, Any] = {"depth": s.max_depth}
-        if s.max_depth is None:  # Lossguide knows no unlimited depth: 16 is the most it takes.
+        if s.max_depth is None:  # Lossguide has no unlimited depth; the maximum is 16.
             shape = {"grow_policy": "Lossguide", "max_leaves": s.max_leaves, "depth": 16}
         self.model = cls(
             loss_function=loss,
@@ -339,10 +337,9 @@ class _CatBoostClock:
 
 
 class ScikitLearn(Library):
-    """HistGradientBoosting, one model per target or label; its threads are those of
-    OMP_NUM_THREADS.
+    """HistGradientBoosting with one model per target or label; OMP_NUM_THREADS sets its threads.
 
-    It tells nobody when a round ends.
+    It has no callback at the end of a round.
     """
 
     module = "sklearn"
@@ -353,7 +350,7 @@ class ScikitLearn(Library):
         for k in range(y.shape[1]):
             val = {} if y_val is None else {"X_val": data["X_val"], "y_val": y_val[:, k]}
             if self.kind == "multilabel" and y[:, k].min() == y[:, k].max():
-                self.model.append(float(y[0, k]))  # one class is refused
+                self.model.append(float(y[0, k]))  # a single class raises an error
             else:
                 self.model.append(self._new().fit(data["X"], y[:, k], **val))
 
@@ -401,10 +398,9 @@ class ScikitLearn(Library):
 
 
 class OmniGBDT(Library):
-    """GBDT-MO's authors' program, packaged: doubles, no missing values, raw scores of classes and
-    labels.
+    """Packaged program of GBDT-MO's authors, which reports no end of single rounds.
 
-    Its rounds are not told one by one.
+    It uses doubles, supports no missing values, and returns raw scores of classes and labels.
     """
 
     module = "omnigbdt"
@@ -467,8 +463,9 @@ class OmniGBDT(Library):
 
 
 class MBTR(Library):
-    """Multivariate boosted trees in NumPy and Numba: squared error only, no limit on depth or
-    leaves.
+    """Multivariate boosted trees in NumPy and Numba.
+
+    It supports squared error only, without a limit on depth or leaves.
     """
 
     module = "mbtr"
@@ -515,5 +512,5 @@ LIBRARIES: dict[str, type[Library]] = {
 
 
 def is_installed(name: str) -> bool:
-    """Whether the library of this name can be imported."""
+    """Return whether the library of this name can be imported."""
     return importlib.util.find_spec(LIBRARIES[name].module) is not None

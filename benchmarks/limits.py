@@ -1,8 +1,7 @@
-"""How close training and prediction come to what the machine could do: time, memory, threads;
-beside others.
+"""Efficiency of training and prediction in time, memory and threads, compared with other libraries.
 
-Times are of the processor, of all threads together, unless said: they hold on a machine that has
-other work too.
+Times are processor times of all threads together unless stated otherwise, so that they are valid on
+a machine with other load.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from . import memory
 from .harness.context import Context, Unavailable, require_module
 from .harness.paper import Figure, Figures, Paper, Run, Subject, Table
 
-REPEATS = 3  # of which the shortest counts
+REPEATS = 3  # the minimum counts
 N_TREES = 10_000  # of the model that is loaded
 ROWS = (100_000, 300_000, 1_000_000, 3_000_000, 10_000_000)  # of one tree
 
@@ -31,8 +30,10 @@ Call = Callable[[], Any]
 
 @dataclass(frozen=True)
 class Work:
-    """Attributes: features `X` and targets `y`; `task` as data sets have it; what all libraries are
-    told.
+    """Data and settings of a measurement.
+
+    Attributes: features `X` and targets `y`; `task` as in data sets; and the settings common to all
+    libraries.
     """
 
     X: Any
@@ -43,7 +44,7 @@ class Work:
     depth: int | None = None
 
 
-# --- the work ---
+# --- the workloads ---
 
 
 def _sixteen(context: Context) -> Work:
@@ -64,7 +65,7 @@ def _one(context: Context) -> Work:
 
 
 def _words(context: Context) -> Work:
-    """Rows of few of 30,000 words, of which a fiftieth matter."""
+    """Make rows with few of 30,000 words each, a fiftieth of which are informative."""
     rng, n = np.random.default_rng(0), context.rows(20_000)
     X = sp.random(n, 30_000, density=0.002, format="csr", random_state=0, dtype=np.float32)
     weight = rng.standard_normal(30_000) * (rng.random(30_000) < 0.02)
@@ -85,7 +86,7 @@ def _polyleaf(work: Work, threads: int, **more: Any) -> Any:
     from polyleaf import PolyleafClassifier, PolyleafRegressor
 
     estimator = PolyleafRegressor if work.task == "regression" else PolyleafClassifier
-    # All features for each node, as the other libraries have them.
+    # All features for each node, as in the other libraries.
     shape = {
         "max_leaves": work.leaves,
         "max_depth": work.depth,
@@ -157,7 +158,7 @@ def _shortest(call: Call, repeats: int, clock: Callable[[], float] = time.proces
 
 
 def _warm(method: str) -> None:
-    """What a library does once in a process is not on the clock."""
+    """Run a library once, to exclude one-time costs from the timing."""
     rng = np.random.default_rng(0)
     METHODS[method](Work(rng.random((300, 3), np.float32), rng.random(300), "regression", 2), 1)
 
@@ -167,7 +168,9 @@ def _repeats(context: Context) -> int:
 
 
 def training(context: Context, method: str, problem: str) -> Figures:
-    """`seconds` of a fit with binning; `memory`, peak MB above the data in the first fit."""
+    """Return `seconds` of a fit with binning, and `memory`: peak MB above the data in the first
+    fit.
+    """
     require_module(method.lower())
     _warm(method)
     work = WORK[problem](context)
@@ -177,7 +180,7 @@ def training(context: Context, method: str, problem: str) -> Figures:
 
 
 def _most_memory(call: Call) -> float:
-    """MB, at most, above what is held before."""
+    """Return the peak MB above the memory held before the call."""
     grown = memory.growth(call)
     if grown is None:
         raise Unavailable("the most memory held cannot be told apart here")
@@ -185,7 +188,7 @@ def _most_memory(call: Call) -> float:
 
 
 def threads(context: Context, method: str, problem: str) -> Figures:
-    """`ratio`: wall time of one thread over that of two, shortest of alternating fits."""
+    """Return `ratio`: wall time of one thread over that of two, minimum of alternating fits."""
     require_module(method.lower())
     _warm(method)
     work = WORK[problem](context)
@@ -197,7 +200,7 @@ def threads(context: Context, method: str, problem: str) -> Figures:
 
 
 def predicting(context: Context, method: str, problem: str) -> Figures:
-    """`ms` to predict 5,000 rows of the work that the model was trained on."""
+    """Return `ms` to predict 5,000 rows of the training data."""
     require_module(method.lower())
     work = WORK[problem](context)
     model, rows = METHODS[method](work, context.threads), work.X[:5_000]
@@ -205,7 +208,7 @@ def predicting(context: Context, method: str, problem: str) -> Figures:
 
 
 def kinds(context: Context, method: str, problem: str) -> Figures:
-    """`ratio`: a fit with the parameters that `problem` asks of Polyleaf over one without."""
+    """Return `ratio`: time of a fit with the parameters of `problem` over one without."""
     more, make = KINDS[problem]
     work = make(context)
     _polyleaf(work, context.threads, **more)
@@ -240,7 +243,7 @@ KINDS: dict[str, tuple[dict[str, Any], Callable[[Context], Work]]] = {
 }
 
 
-# What a tree's structure is found from, where outputs are very many.
+# Source of the tree structure, for very many outputs.
 LABELS: dict[str, Callable[[Work, int], Any]] = {
     "Polyleaf, random projection": partial(_polyleaf, sketch="random_projection"),
     "Polyleaf, top outputs": partial(_polyleaf, sketch="top_outputs"),
@@ -249,8 +252,10 @@ LABELS: dict[str, Callable[[Work, int], Any]] = {
 
 
 def labels(context: Context, method: str, problem: str) -> Figures:
-    """`round`, ms: half the difference of fits of three rounds and of one; `five`, seconds of a fit
-    of five, binning included.
+    """Return times of fits with many labels.
+
+    Figures: `round` in ms, half the difference of fits of three rounds and of one; `five`, seconds
+    of a fit of five rounds, including binning.
     """
     require_module("xgboost" if method == "XGBoost" else "polyleaf")
     data = context.load(problem)
@@ -266,7 +271,7 @@ def labels(context: Context, method: str, problem: str) -> Figures:
 
 
 def loading(context: Context, method: str, problem: str) -> Figures:
-    """`load` and `first`, ms: a model of many trees of 8 leaves from its file, and then its first
+    """Return `load` and `first` in ms: a model of many 8-leaf trees from its file, and its first
     row.
     """
     require_module(method.lower())
@@ -344,8 +349,9 @@ LOADING = {
 
 
 def rows(context: Context, method: str, problem: str) -> Figures:
-    """`curves["tree"]`: rows, and nanoseconds a row of one tree, its derivatives and leaf values
-    included.
+    """Return `curves["tree"]`: rows, and nanoseconds per row of one tree.
+
+    The time includes derivatives and leaf values.
     """
     curve = []
     for n in ROWS[:1] if context.quick else ROWS:
@@ -358,9 +364,7 @@ def rows(context: Context, method: str, problem: str) -> Figures:
 
 
 def _get_tree(X: np.ndarray, y: np.ndarray, threads: int) -> float:
-    """Seconds of a tree, from the difference of fits of three trees and of one, on bins made
-    before.
-    """
+    """Return seconds of a tree: a fit of three trees minus a fit of one, on existing bins."""
     from polyleaf import Dataset, PolyleafRegressor
 
     data = Dataset(X, y, n_jobs=threads)
@@ -399,7 +403,10 @@ def _compare(
     figure: str,
     problems: Sequence[str] = _PROBLEMS,
 ) -> Table:
-    """A figure of all libraries; `shown`: its unit, what is better, and digits."""
+    """Return a table of one figure for all libraries.
+
+    `shown` holds the unit, the better direction and the digits.
+    """
     subjects = tuple(Subject(problem, *shown, figure=figure) for problem in problems)
     return Table(name, title, subjects, run, protocol, also=_PEERS, ours=("Polyleaf",))
 

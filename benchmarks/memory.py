@@ -1,4 +1,4 @@
-"""The memory of this process and of others here, in bytes."""
+"""Memory of this process and of other processes on this machine, in bytes."""
 
 from __future__ import annotations
 
@@ -14,27 +14,28 @@ _PROC = Path("/proc")
 
 
 def resident() -> int:
-    """Memory held now; where the system does not say (not Linux), the peak so far."""
+    """Return the resident memory, or the peak so far where it is not available (not Linux)."""
     return _status("VmRSS") or _usage()
 
 
 def anonymous() -> int:
-    """Memory held now that no file stands for; where the system does not say, as `resident`."""
+    """Return the memory without a backing file, or `resident()` where it is not available."""
     return _status("RssAnon") or resident()
 
 
 def peak(process: int | str = "self") -> int:
-    """Most memory that a process has held since the last `forget_peak` (or the start).
+    """Return the peak memory of a process since the last `forget_peak` (or the start).
 
-    Linux: VmHWM and not ru_maxrss, because the latter is handed on through fork and exec: a small
-    child of a large parent would report the parent.
+    On Linux this reads VmHWM instead of ru_maxrss, because the latter is inherited through fork and
+    exec: a small child of a large parent would report the parent.
     """
     return _status("VmHWM", process) or _usage()
 
 
 def give_back() -> None:
-    """Return free memory to the system, where possible: a fit that reused it would seem to need
-    none.
+    """Return free memory to the system, where possible.
+
+    Otherwise a fit that reuses free memory would appear to need none.
     """
     gc.collect()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
@@ -43,7 +44,7 @@ def give_back() -> None:
 
 
 def forget_peak() -> bool:
-    """Start the peak anew from what is held now. False where the system cannot."""
+    """Reset the peak to the current memory; return False if the system does not support it."""
     try:
         (_PROC / "self/clear_refs").write_text("5")
     except OSError:
@@ -52,8 +53,9 @@ def forget_peak() -> bool:
 
 
 def growth(call: Callable[[], Any]) -> int | None:
-    """Memory held at most in `call` beyond what is held before it; None where the system does not
-    report it.
+    """Return the peak memory during `call` above the memory held before it.
+
+    The result is None if the system does not report it.
     """
     if not forget_peak():
         return None

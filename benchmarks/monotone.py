@@ -1,4 +1,4 @@
-"""Monotone constraints: what they cost and what they gain, beside those of other libraries."""
+"""Cost and accuracy of monotone constraints, compared with other libraries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .harness.paper import Figures, Paper, Subject, Table
 
 ROUNDS, PATIENCE, LEAVES, RATE, LEAST = 400, 40, 31, 0.1, 5
 REPEATS = 3
-MORE_REPEATS = 12  # where few rows make repeats differ much
+MORE_REPEATS = 12  # where few rows cause a large variance between repeats
 N_FEATURES, N_OUTPUTS = 10, 4
 MADE = ("additive", "products", "steps", "correlated", "few rows")
 COSTS = (
@@ -25,9 +25,9 @@ COSTS = (
 )
 MOVED = 2_000  # pairs of rows for each repeat and output
 
-# Features by number and their direction, for all outputs, of sets from a folder.
+# Feature numbers and their directions, for all outputs, of sets from a folder.
 REAL = {
-    "enb": {4: 1, 6: 1},  # height, area of glazing -> heating and cooling
+    "enb": {4: 1, 6: 1},  # height, glazing area -> heating and cooling
     "student_por": {
         6: 1,
         7: 1,
@@ -38,14 +38,15 @@ REAL = {
     },  # schooling, study; failures, drinking, absence
     "rf1": {f: 1 for f in range(8)},  # flows at eight places of a river -> in two days
 }
-ONE = {"enb": 0, "student_por": 2, "california_housing": 0}  # the output that is learned alone
+ONE = {"enb": 0, "student_por": 2, "california_housing": 0}  # index of the single output
 REAL_ONE = {**REAL, "california_housing": {7: 1}}  # income -> price
 
 
 @dataclass(frozen=True)
 class Job:
-    """What a library is handed: rows to learn from and to stop on, and directions (F, K); all 0:
-    none.
+    """Input of a library: rows for training and early stopping, and directions (F, K).
+
+    Directions of 0 mean no constraint.
     """
 
     X: np.ndarray
@@ -73,7 +74,7 @@ def get_directions(rng: np.random.Generator, is_shared: bool) -> np.ndarray:
 
 
 def truth(kind: str, X: np.ndarray, directions: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """(n, K): what obeys the directions, and waves where there are none."""
+    """Return (n, K) outputs: monotone where there is a direction, waves elsewhere."""
     found = np.zeros((len(X), N_OUTPUTS))
     for k in range(N_OUTPUTS):
         for f, d in enumerate(directions[:, k]):
@@ -89,7 +90,7 @@ def truth(kind: str, X: np.ndarray, directions: np.ndarray, rng: np.random.Gener
 def made(
     kind: str, seed: int, is_shared: bool, context: Context
 ) -> tuple[Job, np.ndarray, np.ndarray]:
-    """A job, and rows to test on with their truth, without noise."""
+    """Make a job, and test rows with their noise-free outputs."""
     rng = np.random.default_rng([seed, *kind.encode()])
     directions = get_directions(rng, is_shared)
     n = context.rows(300 if kind == "few rows" else 2000)
@@ -119,7 +120,7 @@ def real(name: str, seed: int, context: Context) -> tuple[Job, np.ndarray, np.nd
 
 
 def alone(job: Job, y_test: np.ndarray, output: int) -> tuple[Job, np.ndarray]:
-    """The same for one of the outputs."""
+    """Return the job and test outputs for one of the outputs."""
     k = slice(output, output + 1)
     return replace(
         job,
@@ -168,7 +169,7 @@ def tree_each(job: Job) -> Predict:
 
 
 def xgboost(job: Job) -> Predict:
-    """Trees with vector leaves, which take one direction for all outputs."""
+    """Fit trees with vector leaves, which support one direction for all outputs."""
     from xgboost import XGBRegressor
 
     if np.any(job.directions != job.directions[:, :1]):
@@ -184,7 +185,7 @@ def xgboost(job: Job) -> Predict:
 
 
 def lightgbm(job: Job) -> Predict:
-    """A model for each output."""
+    """Fit one model per output."""
     import lightgbm
 
     models = []
@@ -214,8 +215,9 @@ METHODS: dict[str, Callable[[Job], Predict]] = {
 
 
 def disobeyed(predict: Predict, X: np.ndarray, directions: np.ndarray, seed: int) -> float:
-    """% of pairs of rows, one moved as an output's directions require, whose predictions are out of
-    order.
+    """Return the % of row pairs whose predictions violate the directions.
+
+    One row of each pair is moved along an output's directions.
     """
     rng = np.random.default_rng(seed)
     rows = X[rng.integers(len(X), size=MOVED)]
@@ -229,8 +231,10 @@ def disobeyed(predict: Predict, X: np.ndarray, directions: np.ndarray, seed: int
 
 
 def monotone(context: Context, method: str, problem: str) -> Figures:
-    """One number a repeat: `error`, RMSE in units of each output's deviation, the mean over
-    outputs; `disobeyed`, see there.
+    """Return `error` and `disobeyed`, one number per repeat.
+
+    `error` is the RMSE in units of each output's standard deviation, averaged over outputs; see the
+    function `disobeyed` for the other.
     """
     _check_installed(method)
     figures: dict[str, list[float]] = {"error": [], "disobeyed": []}
@@ -242,14 +246,15 @@ def monotone(context: Context, method: str, problem: str) -> Figures:
 
 
 def error(predict: Predict, X: np.ndarray, y: np.ndarray) -> float:
-    """RMSE in units of each output's deviation, the mean over outputs."""
+    """Return the RMSE in units of each output's standard deviation, averaged over outputs."""
     squares = np.mean((predict(X) - y) ** 2, axis=0)
     return float(np.mean(np.sqrt(squares) / y.std(axis=0)))
 
 
 def obedience(context: Context, method: str, problem: str) -> Figures:
-    """One number a repeat: `error` with directions, `free` of the same library without them, and
-    `ratio`, the first over the second.
+    """Return `error` with directions, `free` without them, and the `ratio` of the two.
+
+    Each has one number per repeat; both models are of the same library.
     """
     _check_installed(method)
     figures: dict[str, list[float]] = {"error": [], "free": [], "ratio": []}
@@ -263,7 +268,10 @@ def obedience(context: Context, method: str, problem: str) -> Figures:
 
 
 def cost(context: Context, method: str, problem: str) -> Figures:
-    """`ms`, of the processor, a round; `times` as much as without directions, fitted in turn."""
+    """Return `ms` of processor time per round, and `times`: the ratio to fits without directions.
+
+    The fits with and without directions are interleaved.
+    """
     _check_installed(method)
     n, n_outputs, leaves = (int(part.split()[0].replace(",", "")) for part in problem.split(" x "))
     rng = np.random.default_rng(0)
@@ -273,7 +281,7 @@ def cost(context: Context, method: str, problem: str) -> Figures:
     rounds = context.rounds(20)
     job = Job(X, y, X[:50], y[:50], directions, context.threads, rounds, rounds, leaves)
     figures: dict[str, list[float]] = {"ms": [], "times": []}
-    METHODS[method](replace(job, rounds=1))  # libraries are loaded
+    METHODS[method](replace(job, rounds=1))  # import libraries outside the timed part
     for _ in context.seeds(REPEATS):
         seconds = []
         for each in (job, replace(job, directions=np.zeros_like(directions))):

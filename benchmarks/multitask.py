@@ -1,4 +1,4 @@
-"""Several tasks of unlike kind: one model for all of them beside a model for each.
+"""Multi-task training: one model for tasks of different kinds, compared with a model per task.
 
 Sets are those of `sets`.
 """
@@ -18,7 +18,7 @@ from .harness.paper import Figures, Paper, Subject, Table
 MOST_ROWS = 8_000  # of a set, before it is split
 SPLITS = 3
 ROUNDS, PATIENCE = 500, 30
-FASTER = 0.2  # a rate, beside those that come by themselves
+FASTER = 0.2  # learning rate, in addition to the defaults
 LEVELS = (0.1, 0.5, 0.9)
 
 Columns = dict[str, np.ndarray]
@@ -26,21 +26,22 @@ Columns = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Mixed:
-    """Tasks made of the targets (n, T) of a set: the loss of each, and how its column is made.
+    """Tasks made of the targets (n, T) of a set: the loss and the column of each task.
 
     Attributes
     ----------
     words : str
     losses : dict of str to object
-        As `PolyleafMultiTask` takes them, but "quantile" for three levels.
+        As in `PolyleafMultiTask`, except "quantile" for three levels.
     """
 
     words: str
     losses: dict[str, str]
 
     def columns(self, y: np.ndarray) -> Columns:
-        """One column for each task: of target t mod T numbers as they are, or cut where the name
-        says.
+        """Return one column per task, from target t mod T.
+
+        Values are used unchanged, or cut where the name of the loss requires it.
         """
         made = {}
         for t, (name, loss) in enumerate(self.losses.items()):
@@ -85,7 +86,7 @@ SETS: dict[str, Mixed] = {
 
 @dataclass(frozen=True)
 class Part:
-    """Rows to train on, to stop on and to test on, as (X, Y) each."""
+    """Rows for training, early stopping and testing, as (X, Y) each."""
 
     train: tuple[np.ndarray, Columns]
     held: tuple[np.ndarray, Columns]
@@ -93,7 +94,7 @@ class Part:
 
 
 def fitted(losses: dict[str, str], part: Part, context: Context, **parameters: Any) -> Any:
-    """One model of these tasks."""
+    """Fit one model of these tasks."""
     from polyleaf import PolyleafMultiTask
     from polyleaf.objectives import Quantile
 
@@ -116,7 +117,10 @@ def together_faster(losses: dict[str, str], part: Part, context: Context) -> dic
 def apart(
     losses: dict[str, str], part: Part, context: Context, **parameters: Any
 ) -> dict[str, float]:
-    """A model of one task is that of the plain estimator, bit for bit."""
+    """Fit a model per task.
+
+    A model of one task equals the plain estimator bit for bit.
+    """
     found = {}
     for name, loss in losses.items():
         found |= fitted({name: loss}, part, context, **parameters).d2_scores(*part.test)
@@ -137,15 +141,16 @@ METHODS = {
 
 
 def multitask(context: Context, method: str, problem: str) -> Figures:
-    """`skill`, the mean over tasks, `least`, that of the worst, and `seconds` of the processor,
-    prediction of the test rows included: lists with one number a split; and `tasks`, the skill of
-    each in the mean.
+    """Return the accuracy and time of a method, as lists with one number per split.
+
+    Figures: `skill`, the mean over tasks; `least`, that of the worst task; `seconds` of processor
+    time, including prediction of the test rows; and `tasks`, the mean of each task.
     """
     figures: Figures = {"skill": [], "least": [], "seconds": []}
     each: dict[str, list[float]] = {}
     losses = SETS[problem].losses
     parts = list(_parts(context, problem))
-    fitted(losses, parts[0], Context(context.data, True, context.threads))  # libraries are loaded
+    fitted(losses, parts[0], Context(context.data, True, context.threads))  # imports libraries
     for part in parts:
         start = time.process_time()
         d2_scores = METHODS[method](losses, part, context)
@@ -160,12 +165,13 @@ def multitask(context: Context, method: str, problem: str) -> Figures:
 
 
 def turns(context: Context, method: str, problem: str) -> Figures:
-    """`ratio`: processor time to train and predict of a method over that of a model each, which
-    takes turns with it: one number a split.
+    """Return `ratio`: time to train and predict over that of a model per task, one per split.
+
+    Processor times are compared, and both are interleaved.
     """
     losses, ratios = SETS[problem].losses, []
     parts = list(_parts(context, problem))
-    fitted(losses, parts[0], Context(context.data, True, context.threads))  # libraries are loaded
+    fitted(losses, parts[0], Context(context.data, True, context.threads))  # imports libraries
     for part in parts:
         seconds = []
         for each in (METHODS[method], apart):

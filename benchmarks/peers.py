@@ -1,4 +1,4 @@
-"""Runs cases: every measurement in a process of its own, the contenders in turn, over and over."""
+"""Execution of cases: each measurement in a new process, with the contenders interleaved."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Measure = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 def make_subprocess_measure(timeout: float) -> Measure:
-    """A `measure` that runs worker.py, with as many OpenMP threads as the job says."""
+    """Return a `measure` that runs worker.py with the number of OpenMP threads in the job."""
 
     def measure(job: dict[str, Any]) -> dict[str, Any]:
         return processes.call(f"{__package__}.worker", job, job["settings"]["threads"], timeout)
@@ -38,9 +38,9 @@ def run(
     Yields
     ------
     dict
-        A case as result files have it: `name`, `title`, `baseline`, `focus`, `contenders`; each of
+        Cases in result file format: `name`, `title`, `baseline`, `focus`, `contenders`; each of
         these has `label`, `library`, `problem`, `settings`, `score_name`, `higher_is_better`,
-        `runs` (what `worker.measure` gives, one a repeat) and `error` (None, or why there are fewer
+        `runs` (`worker.measure`, one per repeat) and `error` (None, or why there are fewer
         runs).
     """
     for case in cases:
@@ -55,7 +55,7 @@ def run(
 
 
 def _prepare(case: Case, folder: Path | None, scratch: Path) -> dict[str, str]:
-    """Write each problem's data once; the folder of each contender."""
+    """Write each problem's data once, and return the folder of each contender."""
     made: list[problems.Problem] = []
     folders = {}
     for contender in case.contenders:

@@ -1,7 +1,8 @@
-"""Which compositions a search tries first: many, each on every set, and the few that cover most.
+"""Choice of the configurations that a search tries first.
 
-What the search then tries is `polyleaf.search.portfolio`. Test parts of sets are not read: a study
-of the search needs them.
+Many configurations are run on every set, and a few that cover most sets are chosen. The result is
+stored in `polyleaf.search.portfolio`. The test parts of the sets are not read, because a study of
+the search needs them.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from .defaults import BINARY, MOST_CLASSES, MULTICLASS, MULTILABEL, REGRESSION, 
 from .harness.context import Context
 from .harness.paper import Figures, Paper, Subject, Table
 
-MOST_ROWS = 2_000  # two thirds to train on
-LIMIT = 0.6  # seconds of processor time of one training
-RATE = 0.2  # of all: a search looks at candidates in haste, and the rate is a matter of time
-DRAWN = 9  # compositions at random, beside those made by hand
+MOST_ROWS = 2_000  # two thirds for training
+LIMIT = 0.6  # limit of a training in seconds of processor time
+RATE = 0.2  # for all: the search compares candidates after few rounds
+DRAWN = 9  # random compositions, in addition to manual ones
 
-# What a search tried first until this was measured, without its rates.
+# Former first trials of the search, without their learning rates.
 BY_HAND: tuple[Parameters, ...] = (
     {},
     {"max_leaves": 8},
@@ -40,7 +41,7 @@ BY_HAND: tuple[Parameters, ...] = (
     {"leaf": "linear", "max_leaves": 8, "min_child_samples": 20, "subsample": 0.7},
     {"max_leaves": 4, "colsample_bynode": 1.0},
 )
-# The defaults with one thing changed.
+# The defaults with one change each.
 ONE_CHANGE: tuple[Parameters, ...] = (
     {"leaf": "linear"},
     {"max_leaves": 15},
@@ -51,8 +52,7 @@ ONE_CHANGE: tuple[Parameters, ...] = (
     {"subsample": 0.7},
     {"hessian": "none"},
 )
-# Of what compositions are drawn. A value that stands twice is drawn twice as often; None leaves the
-# default.
+# Values of random compositions. A repeated value is drawn twice as often; None keeps the default.
 _SPACE: dict[str, tuple[Any, ...]] = {
     "max_leaves": (4, 8, 15, None, 63, 127),
     "min_child_samples": (None, None, 5, 10, 20),
@@ -62,8 +62,7 @@ _SPACE: dict[str, tuple[Any, ...]] = {
     "leaf": (None, None, "linear"),
     "hessian": (None, None, "none"),
 }
-# The others decide nothing within seconds: one round of them takes a good part of a training's
-# time.
+# These sets are too large: one round takes a large part of the time of a training.
 LEFT_OUT = ("cal500", "corel5k", "delicious", "rcv1_subset1")
 TASKS = {
     "regression": REGRESSION,
@@ -74,13 +73,13 @@ SETS = [name for names in TASKS.values() for name in names]
 
 
 def compositions() -> list[Parameters]:
-    """Those made by hand, those that change one thing, those drawn; always the same."""
+    """Return the manual compositions, the single changes and the random ones; deterministic."""
     rng = np.random.default_rng(17)
     found = [*BY_HAND, *ONE_CHANGE]
     while len(found) < len(BY_HAND) + len(ONE_CHANGE) + DRAWN:
         drawn = {name: values[int(rng.integers(len(values)))] for name, values in _SPACE.items()}
         chosen = {name: value for name, value in drawn.items() if value is not None}
-        # Linear leaves are for the default Hessian.
+        # Linear leaves require the default Hessian.
         if chosen.get("leaf") == "linear":
             chosen.pop("hessian", None)
         if chosen not in found:
@@ -89,7 +88,7 @@ def compositions() -> list[Parameters]:
 
 
 def confirmed_on() -> list[str]:
-    """A third of the sets of every kind of task, by chance: nothing was chosen on them."""
+    """Return a random third of the sets of every task, which were not used for choosing."""
     rng = np.random.default_rng(17)
     return [
         name for names in TASKS.values() for name in sorted(rng.permutation(names)[::3].tolist())
@@ -100,11 +99,11 @@ def confirmed_on() -> list[str]:
 
 
 def losses(context: Context, method: str, problem: str) -> Figures:
-    """`losses`, `rounds` and `seconds` of every composition (None: it does not apply), and
-    `gained`.
+    """Return `losses`, `rounds` and `seconds` of every composition, and `gained`.
 
-    Loss on a third of the training part, after the best round; what is gained is how many per cent
-    the best one's lies below the defaults'.
+    The loss is that on a third of the training part after the best round, or None if the
+    composition does not apply. `gained` is the improvement of the best composition over the
+    defaults, in %.
     """
     data = context.load(problem)
     X, y, _, _ = next(parts(context, data))
@@ -145,7 +144,7 @@ def _train(
         random_state=0,
         **parameters,
     )
-    if y.ndim == 1 and task != "regression":  # no model has a score for a class it never saw
+    if y.ndim == 1 and task != "regression":  # no score for classes missing in training
         valid = valid[np.isin(y[valid], y[train])]
     limit = Deadline(LIMIT)
     watched = {"X_val": X[valid], "y_val": y[valid], "callbacks": [limit.passed]}
@@ -153,7 +152,7 @@ def _train(
         warnings.simplefilter("ignore")
         try:
             model.fit(X[train], y[train], **watched)
-        except ValueError:  # a full Hessian of a regression, one tree per output of one output
+        except ValueError:  # full Hessian of a regression, one tree per output of one output
             return None, None, None
     curve = list(model.evals_result_["validation"].values())[-1]
     best = int(np.nanargmin(curve))
@@ -164,7 +163,7 @@ def _train(
 
 
 def excess(table: Mapping[str, Sequence[float | None]]) -> dict[str, np.ndarray]:
-    """For each set: log excess of each combination's loss over the best one, at most 1."""
+    """Return for each set the log excess of each combination's loss over the best, at most 1."""
     found = {}
     for name, values in table.items():
         loss = np.array([np.inf if value is None else max(value, 1e-12) for value in values])
@@ -175,9 +174,7 @@ def excess(table: Mapping[str, Sequence[float | None]]) -> dict[str, np.ndarray]
 def cover(
     far: Mapping[str, np.ndarray], names: Iterable[str], size: int, first: int = 0
 ) -> list[int]:
-    """Greedy: again and again the composition that brings the mean excess of the best so far down
-    most.
-    """
+    """Choose compositions greedily by the mean excess of the best chosen one."""
     rows = np.stack([far[name] for name in names])
     chosen = [first]
     while len(chosen) < min(size, rows.shape[1]):
@@ -189,15 +186,16 @@ def cover(
 
 
 def left(far: Mapping[str, np.ndarray], names: Iterable[str], chosen: Sequence[int]) -> float:
-    """The mean excess that remains where the best of the chosen is taken."""
+    """Return the mean excess of the best among the chosen compositions."""
     return float(np.mean([far[name][list(chosen)].min() for name in names]))
 
 
 def make_rows(
     found: Mapping[str, Figures], sizes: Sequence[int] = (1, 2, 4, 6, 8, 12)
 ) -> tuple[list[str], list[list[str]]]:
-    """What remains on the sets that nothing was chosen on, by size of the portfolio and way of
-    choosing.
+    """Return the remaining excess on the sets that were not used for choosing.
+
+    Rows are sizes of the portfolio, columns methods of choosing.
     """
     far = excess({name: figures["losses"] for name, figures in found.items()})
     apart = [name for name in confirmed_on() if name in far]
@@ -247,7 +245,7 @@ _PROTOCOL = (
 )
 
 
-# In an order by chance: where not all sets were run, those that were are a sample.
+# In random order: if not all sets were run, the finished ones are a random sample.
 _ORDER = np.random.default_rng(3).permutation(SETS).tolist()
 
 PAPER = Paper(

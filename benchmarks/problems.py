@@ -1,4 +1,4 @@
-"""The data of the cases: made from a seed, or read from a folder of .npz files."""
+"""Data of the cases: generated from a seed, or read from a folder of .npz files."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import scipy.sparse as sp
 
 from . import sets
 
-Arrays = dict[str, Any]  # NumPy arrays, X perhaps a CSR matrix
+Arrays = dict[str, Any]  # NumPy arrays; X may be a CSR matrix
 PARTS = ("X", "y", "X_val", "y_val", "X_test", "y_test")
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Data by name of recipe and its arguments: plain values, which a result file can hold.
+    """Data by name of recipe and its arguments: plain values that can be stored in a result file.
 
     Attributes
     ----------
@@ -33,10 +33,11 @@ class Problem:
     arguments: dict[str, Any] = field(default_factory=dict)
 
     def make(self, folder: Path | None = None) -> Arrays:
-        """The arrays: X float32 (n, F); y float32 (n, K) for regression, int64 (n,) for classes.
+        """Return the arrays: X float32 (n, F); y float32 (n, K) for regression, int64 (n,) for
+        classes.
 
-        `X`, `y`, `X_test`, `y_test`, and for early stopping `X_val`, `y_val`. `sets.DataMissing`
-        where a file is missing.
+        The names are `X`, `y`, `X_test`, `y_test`, and for early stopping `X_val`, `y_val`. Raise
+        `sets.DataMissing` if a file is missing.
         """
         if self.recipe == "file":
             return read(folder, **self.arguments)
@@ -44,8 +45,9 @@ class Problem:
 
 
 def shared_structure(n: int, n_test: int, n_features: int, n_outputs: int) -> Arrays:
-    """Targets that mix the same non-linear factors, so that one tree can serve them all; normal
-    features.
+    """Draw targets that mix the same non-linear factors of normal features.
+
+    One tree can therefore fit all of them.
     """
     rng = np.random.default_rng(16)
     X = rng.standard_normal((n + n_test, n_features), dtype=np.float32)
@@ -64,9 +66,7 @@ def shared_structure(n: int, n_test: int, n_features: int, n_outputs: int) -> Ar
 
 
 def classes_of_structure(n: int, n_test: int, n_features: int, n_classes: int) -> Arrays:
-    """Classes about as frequent as each other: the largest of as many targets of
-    `shared_structure`.
-    """
+    """Draw classes of similar frequency: the largest of as many targets of `shared_structure`."""
     made = shared_structure(n, n_test, n_features, n_classes)
     y = np.concatenate([made["y"], made["y_test"]])
     y = ((y - y.mean(axis=0)) / y.std(axis=0)).argmax(axis=1)
@@ -74,8 +74,9 @@ def classes_of_structure(n: int, n_test: int, n_features: int, n_classes: int) -
 
 
 def binary_signal(n: int, n_test: int, n_features: int) -> Arrays:
-    """Two classes, not separable: the logit is a sum of steps, waves and interactions of normal
-    features.
+    """Draw two non-separable classes with normal features.
+
+    The logit is a sum of steps, waves and interactions.
     """
     rng = np.random.default_rng(28)
     X = rng.standard_normal((n + n_test, n_features), dtype=np.float32)
@@ -90,7 +91,7 @@ def binary_signal(n: int, n_test: int, n_features: int) -> Arrays:
 
 
 def linear_targets(n: int, n_test: int, n_features: int, n_outputs: int) -> Arrays:
-    """scikit-learn's make_regression, as in XGBoost's issue 9870."""
+    """Draw scikit-learn's make_regression, as in XGBoost issue 9870."""
     from sklearn.datasets import make_regression
 
     X, y = make_regression(
@@ -100,8 +101,9 @@ def linear_targets(n: int, n_test: int, n_features: int, n_outputs: int) -> Arra
 
 
 def words(n: int, n_test: int, n_features: int, n_words: int, n_outputs: int) -> Arrays:
-    """Counts of `n_words` words a row, drawn by Zipf's law, as CSR; one word in fifty says
-    something.
+    """Draw counts of `n_words` words per row by Zipf's law, as CSR.
+
+    One word in fifty is informative.
     """
     rng = np.random.default_rng(80)
     rows = np.repeat(np.arange(n + n_test), n_words)
@@ -124,10 +126,10 @@ PRESETS: dict[str, Callable[..., Arrays]] = {
 
 
 def read(folder: Path | None, name: str, n_rows: int | None = None) -> Arrays:
-    """A real data set, `folder/name.npz`: `X`, `y`, and the rows of its own split where it has one.
+    """Read a real data set, `folder/name.npz`: `X`, `y`, and the rows of its own split, if any.
 
-    Without a split of its own it is 80 / 20 at random. 15 % of the training rows become the
-    validation part. `n_rows` keeps that many training rows (quick runs).
+    Sets without their own split are split 80 / 20 at random. 15 % of the training rows become the
+    validation part. `n_rows` limits the training rows (quick runs).
     """
     found = sets.load(folder, name)
     rows = np.random.default_rng(0).permutation(len(found.y))
@@ -146,9 +148,7 @@ def _cut(X: np.ndarray, y: np.ndarray, n: int) -> Arrays:
 
 
 def save(arrays: Arrays, folder: Path) -> None:
-    """Write the parts as .npy files, sparse ones as .npz, from which every process reads the same
-    bytes.
-    """
+    """Write the parts as .npy files, sparse ones as .npz, for all processes to read."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, values in arrays.items():
         if sp.issparse(values):
@@ -158,7 +158,7 @@ def save(arrays: Arrays, folder: Path) -> None:
 
 
 def load(folder: Path) -> Arrays:
-    """What `save` wrote, in memory."""
+    """Load the files written by `save` into memory."""
     dense = {
         name: np.load(folder / f"{name}.npy")
         for name in PARTS

@@ -1,4 +1,4 @@
-"""A measurement in a process of its own."""
+"""Execution of a measurement in a new process."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 class Failed(Exception):
-    """A measurement that gave no figures; the message says why."""
+    """Raised if a measurement gives no figures; the message contains the reason."""
 
 
 def call(module: str, job: dict[str, Any], n_threads: int, timeout: float) -> dict[str, Any]:
-    """Run `python -m module` with `job` as JSON on its standard input; the JSON of its last line of
-    output.
+    """Run `python -m module` with `job` as JSON on its standard input.
 
-    OpenMP and BLAS get `n_threads`. `Failed` where it takes longer than `timeout` seconds or does
-    not end well.
+    Return the JSON of its last line of output. OpenMP and BLAS get `n_threads`. Raise `Failed` if
+    it takes longer than `timeout` seconds or ends with an error.
     """
     threads = {f"{name}_NUM_THREADS": str(n_threads) for name in ("OMP", "OPENBLAS", "MKL")}
     try:

@@ -1,4 +1,4 @@
-"""Figures from runs, tables from figures, and the result files."""
+"""Summaries of runs, tables, and result files."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ Spread = dict[str, float]  # median, min, max
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """Median, smallest and largest."""
+    """Return median, minimum and maximum."""
     return {"median": statistics.median(values), "min": min(values), "max": max(values)}
 
 
 def summarise(case: dict[str, Any]) -> dict[str, Any]:
-    """The case with `target`, and with `summary` and `ratios` in each contender.
+    """Return the case with `target`, and with `summary` and `ratios` in each contender.
 
-    `ratios[measure]` are contender / baseline, repeat by repeat: the two ran one after the other,
-    so what else the machine did hit both.
+    `ratios[measure]` are contender / baseline, repeat by repeat. The two ran one after the other,
+    so the load of the machine affects both.
     """
     _mark_time_to_target(case)
     baseline = next((c for c in case["contenders"] if c["label"] == case["baseline"]), None)
@@ -72,18 +72,20 @@ def summarise(case: dict[str, Any]) -> dict[str, Any]:
 
 
 def _values(contender: dict[str, Any], measure: str) -> list[float]:
-    """One value a run; none at all where a run lacks it (a target that was missed once was not
-    reached).
+    """Return one value per run, or an empty list if a run lacks it.
+
+    A target that was missed in one run therefore counts as not reached.
     """
     values = [run.get(measure) for run in contender["runs"]]
     return [] if None in values else values
 
 
 def _mark_time_to_target(case: dict[str, Any]) -> None:
-    """`seconds_to_target` in every run with a curve: when its test score was that of the best peer.
+    """Set `seconds_to_target` in every run with a curve: the time to reach the best peer's score.
 
-    The target is what the best peer reaches in each of its runs. A contender that never does has
-    None; one without a curve (one model per output) has its whole fit.
+    The target is the score that the best peer reaches in each of its runs. The value is None for a
+    contender that never reaches it, and the whole fit for one without a curve (one model per
+    output).
     """
     if not any(run.get("curve") for c in case["contenders"] for run in c["runs"]):
         return
@@ -106,7 +108,7 @@ def _mark_time_to_target(case: dict[str, Any]) -> None:
 
 
 def make_rows(case: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Header and cells of a summarised case of libraries."""
+    """Return the header and cells of a summarised case of libraries."""
     with_target, with_rounds = "target" in case, case["focus"] == "round_seconds"
     score_name = case["contenders"][0]["score_name"]
     header = [
@@ -167,7 +169,7 @@ def _megabytes(contender: dict[str, Any], measure: str) -> str:
 
 
 def show(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table: drawn on a terminal, Markdown otherwise."""
+    """Print a table: formatted on a terminal, otherwise as Markdown."""
     if sys.stdout.isatty():
         try:
             from rich.console import Console
@@ -184,12 +186,12 @@ def show(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> No
 
 
 def markdown(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table under a heading."""
+    """Return a Markdown table under a heading."""
     return f"\n### {title}\n\n{make_lines(header, rows)}"
 
 
 def make_lines(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table."""
+    """Return the lines of a Markdown table."""
     lines = [
         [cell.replace("|", "\\|") for cell in line]
         for line in (header, ["---"] * len(header), *rows)
@@ -201,7 +203,7 @@ def make_lines(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def environment() -> dict[str, Any]:
-    """What figures depend on: versions, processor, commit, date and machine load."""
+    """Return the environment: versions, processor, commit, date and machine load."""
     from polyleaf import _core
 
     return {
@@ -249,12 +251,12 @@ def _cpu_model() -> str:
 
 
 def document(kind: str, cases: Sequence[dict[str, Any]], about: dict[str, Any]) -> dict[str, Any]:
-    """The content of a result file. `kind`: "peers" or "kernels"."""
+    """Return the content of a result file. `kind`: "peers" or "kernels"."""
     return {"format": FORMAT, "kind": kind, "environment": about, "cases": list(cases)}
 
 
 def write(path: Path, content: dict[str, Any]) -> None:
-    """Write a result file; an old one stays whole until the new one is."""
+    """Write a result file; an existing file is replaced only by a complete one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".part")
     partial.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n")
@@ -262,7 +264,7 @@ def write(path: Path, content: dict[str, Any]) -> None:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Read a result file. `ValueError` where it is none."""
+    """Read a result file; raise ValueError if the file is not a result file."""
     try:
         content = json.loads(path.read_text())
     except json.JSONDecodeError as error:

@@ -1,4 +1,4 @@
-"""One page with all tables and plots, from the result files."""
+"""Page with all tables and plots, made from the result files."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ is told in
 def page(
     studies: Sequence[tuple[Paper, Store]], documents: Sequence[dict[str, Any]], images: Path
 ) -> str:
-    """The page as Markdown; images are written to the folder `images`, which lies beside the page.
+    """Return the page as Markdown, and write images to the folder `images`, next to the page.
 
     Parameters
     ----------
     studies : sequence of (Paper, Store)
-        Those without a finished run are left out.
+        Studies without a finished run are left out.
     documents : sequence of dict
         Result files of `peers`, `explain` and `kernels`.
     images : Path
@@ -44,7 +44,7 @@ def page(
 
 
 def _standing(studies: Sequence[tuple[Paper, Store]]) -> Iterator[str]:
-    """How our cells stand to the papers', counted."""
+    """Yield a summary that compares our cells with the papers', with counts."""
     rows = []
     for paper, store in studies:
         filled = [tables.fill(paper, t, store) for t in paper.tables if isinstance(t, Table)]
@@ -76,7 +76,7 @@ def _study(paper: Paper, store: Store, images: Path) -> Iterator[str]:
     yield "\n".join(_environments(store.find_environments(paper)))
     if any(isinstance(table, Table) and table.paper for table in paper.tables):
         yield tables.LEGEND
-    protocols: dict[str, str] = {}  # and the first table that has it
+    protocols: dict[str, str] = {}  # protocol: first table that has it
     for table in paper.tables:
         yield f"### {table.name}: {table.title}"
         if isinstance(table, Figure):
@@ -100,7 +100,7 @@ def _table(paper: Paper, table: Table, store: Store) -> Iterator[str]:
 
 
 def _environments(environments: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """What runs depended on: each machine once, with all commits."""
+    """Yield the environments of the runs: each machine once, with all commits."""
     commits: dict[tuple[str, str, str], list[str]] = {}
     for environment in environments:
         of_machine = commits.setdefault(_environment(environment), [])
@@ -117,7 +117,7 @@ def _commit(about: dict[str, Any]) -> str:
 
 
 def _environment(about: dict[str, Any]) -> tuple[str, str, str]:
-    """Date, machine and packages."""
+    """Return date, machine and packages."""
     packages = ", ".join(f"{name} {version}" for name, version in about.get("packages", {}).items())
     threads = f", {about['threads']} threads" if "threads" in about else ""
     is_busy = (about.get("load_average") or 0) > 2 * (about.get("cores") or 1)
@@ -131,7 +131,7 @@ def _environment(about: dict[str, Any]) -> tuple[str, str, str]:
 def _document(document: dict[str, Any]) -> Iterator[str]:
     yield f"## {document['kind'].capitalize()}"
     yield "\n".join(_environments([document["environment"]]))
-    if document["kind"] in ("kernels", "frames"):  # tables without cases of their own
+    if document["kind"] in ("kernels", "frames"):  # tables without cases
         from . import frames, kernels
 
         rows_of_all = {"kernels": kernels.make_rows, "frames": frames.make_rows}[document["kind"]]

@@ -1,7 +1,6 @@
-"""Targets of unlike scale: what each target gets of a model of all of them, in the libraries as
-they come.
+"""Benchmark of targets with different scales in one model, with the libraries' defaults.
 
-R2 of each target on test rows. How libraries are called is told in `defaults`.
+Measures R2 of each target on test rows. The calls of the libraries are defined in `defaults`.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from .defaults import Deadline, Job, Predict
 from .harness.context import Context, require_module
 from .harness.paper import Figures, Paper, Subject, Table
 
-LIMIT = 40.0  # seconds of processor time that a fit may take
+LIMIT = 40.0  # limit of a fit in seconds of processor time
 MOST_ROWS = 4_000  # of a training part, and of a test part
 SETS = {
     "rf1": 2,
@@ -27,7 +26,7 @@ SETS = {
     "wq": 4,
     "sarcos4449": 2,
     "scpf": 6,
-}  # and splits
+}  # number of splits
 RATIOS = {"1 : 1": 1.0, "10 : 1": 10.0, "1e3 : 1": 1e3, "1e6 : 1": 1e6}
 PAIRS = 4  # draws of each
 PAIR_ROWS = 2_000
@@ -49,8 +48,9 @@ METHODS: dict[str, Callable[[Job], Predict]] = {
 
 
 def pair(kind: str, ratio: float, seed: int, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Features and two targets with noise of a fifth, the first `ratio` times as large. "shared":
-    they share features and a term; "apart": nothing.
+    """Draw features and two targets with a fifth of noise, the first `ratio` times as large.
+
+    "shared" targets have common features and a common term; "apart" targets have none.
     """
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, 10)).astype(np.float32)
@@ -65,7 +65,7 @@ def pair(kind: str, ratio: float, seed: int, n: int) -> tuple[np.ndarray, np.nda
 
 
 def r2_of_targets(context: Context, method: str, problem: str) -> Figures:
-    """`mean` and `least` over targets, and `0`, `1`, ... of each: a number per split."""
+    """Return `mean` and `least` over targets, and `0`, `1`, ... of each: one number per split."""
     library = method.partition(",")[0].lower()
     if library in ("xgboost", "lightgbm"):
         require_module(library)

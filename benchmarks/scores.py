@@ -1,4 +1,4 @@
-"""The score of each task on test data."""
+"""Scores of each task on test data."""
 
 from __future__ import annotations
 
@@ -22,23 +22,20 @@ def _auc(y: np.ndarray, predicted: np.ndarray) -> float:
 def _log_loss(y: np.ndarray, predicted: np.ndarray) -> float:
     from sklearn.metrics import log_loss
 
-    # Libraries give float32 probabilities, whose sum is 1 only nearly: normalised for all of them
-    # alike.
+    # float32 probabilities sum to 1 only approximately, so they are normalised for all libraries.
     probability = np.asarray(predicted, np.float64)
     probability = probability / probability.sum(axis=1, keepdims=True)
     return float(log_loss(y, probability, labels=np.arange(probability.shape[1])))
 
 
 def _label_log_loss(y: np.ndarray, predicted: np.ndarray) -> float:
-    p = np.clip(
-        np.asarray(predicted, np.float64), 1e-7, 1 - 1e-7
-    )  # float32 does not come closer to 1
+    p = np.clip(np.asarray(predicted, np.float64), 1e-7, 1 - 1e-7)  # float32 precision next to 1
     return float(-np.mean(np.where(y == 1, np.log(p), np.log1p(-p))))
 
 
 @dataclass(frozen=True)
 class Score:
-    """How predictions of one task are judged.
+    """Score of predictions of one task.
 
     `function(y, predicted)`: for "regression" `predicted` are values (n,) or (n, K), for "binary"
     the probability of class 1 (n,), for "multiclass" and "multilabel" the probabilities (n, K).
@@ -49,7 +46,7 @@ class Score:
     higher_is_better: bool
 
     def reached(self, value: float, target: float) -> bool:
-        """Whether `value` is at least as good as `target`."""
+        """Return whether `value` is at least as good as `target`."""
         return value >= target if self.higher_is_better else value <= target
 
 

@@ -1,6 +1,6 @@
-"""Equal seconds for all: the searching estimators beside other libraries that Optuna tunes.
+"""Search estimators compared with other libraries tuned by Optuna, with equal time.
 
-How the others are tuned is `tuned.py`'s.
+The tuning of the other libraries is in `tuned.py`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .tuned import PEERS, Part, Predict, tune
 SECONDS = (5, 15, 60, 300)
 ALONE = (
     5,
-)  # beside the others' defaults, which *out of the box* has after up to 30 s, not beside tuned ones
+)  # compared with the others' defaults of *out of the box*, up to 30 s, not with tuned ones
 BLEND = "Polyleaf, blend of 5"
 OURS = {
     "Polyleaf": {},
@@ -37,7 +37,7 @@ AS_IT_COMES = "Polyleaf as it comes"
 def searched(
     part: Part, seconds: float, asks_optuna: bool = False, **chosen: Any
 ) -> tuple[Any, Any]:
-    """Run the searching estimator with the processor time of this process as its clock."""
+    """Run the search estimator with the processor time of this process as its clock."""
     from polyleaf import PolyleafClassifierCV, PolyleafRegressorCV
     from polyleaf.search import optuna_search, successive_halving
 
@@ -64,9 +64,7 @@ def as_it_comes(part: Part, seconds: float) -> tuple[Any, Any]:
 
 
 def _cost(model: Any, X: Any) -> dict[str, float]:
-    """Of our model: megabytes of its file, microseconds a row where a thousand are predicted at a
-    time.
-    """
+    """Return our model's file size in MB, and microseconds per row in batches of a thousand."""
     rows, seconds = X[:1000], []
     for _ in range(5):
         begun = time.process_time()
@@ -82,7 +80,7 @@ def _reader(task: str, model: Any) -> Predict:
 
 
 def _folds(part: Part) -> list[tuple[np.ndarray, np.ndarray]]:
-    """The same three folds for all: those of the search."""
+    """Return the three folds of the search, which all libraries use."""
     from polyleaf.inputs.target import encode_classification, encode_regression
     from polyleaf.search.cv_splits import split_rows
 
@@ -94,9 +92,11 @@ def _folds(part: Part) -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 def _within(context: Context, method: str, problem: str, seconds: float) -> Figures:
-    """`loss`, `score`, `seconds` (of processor time), of ours `megabytes` and `us`, and what was
-    chosen; on the first split. Of the search also what `_compare_with_defaults` says of it and the
-    defaults, which take seconds of their own.
+    """Return the figures of a search on the first split.
+
+    Figures: `loss`, `score`, `seconds` of processor time, for Polyleaf `megabytes` and `us`, and
+    the choice. For the search also those of `_compare_with_defaults`; the defaults have their own
+    time.
     """
     peer = PEERS.get(method)
     if peer is not None and not (is_installed(method.lower()) and find_spec("optuna")):
@@ -131,9 +131,10 @@ def _within(context: Context, method: str, problem: str, seconds: float) -> Figu
 def _compare_with_defaults(
     task: str, y: np.ndarray, ours: np.ndarray, usual: np.ndarray
 ) -> Figures:
-    """`behind`: how far the loss is above that of the defaults (`usual`), in standard errors of the
-    mean of the difference over the test rows. 0 where the two are the same. Rows that are alike in
-    groups, as those of one person, tell less than this takes them to.
+    """Return `behind`: the excess loss over that of the defaults (`usual`), in standard errors.
+
+    The standard error is that of the mean difference over the test rows. The value is 0 if both
+    losses are equal. Test rows that belong to groups, such as people, make it too small.
     """
     differences = row_losses(task, y, ours) - row_losses(task, y, usual)
     error = float(differences.std(ddof=1)) / np.sqrt(len(differences))
@@ -184,13 +185,13 @@ _MEASURES: dict[str, Literal["higher", "lower"]] = {"loss": "lower", "score": "h
 
 
 def apart() -> list[str]:
-    """The sets that the portfolio was not chosen on."""
+    """Return the sets that were not used for choosing the portfolio."""
     chosen = set(SETS) - set(confirmed_on())
     return [name for name in EVERYTHING if name not in chosen]
 
 
 def _tables() -> Iterator[Table]:
-    # By chance, so that those that were run are a sample where not all were.
+    # In random order, so that the finished ones are a random sample if not all were run.
     order = np.random.default_rng(5).permutation(EVERYTHING).tolist()
     for seconds in SECONDS:
         for what, better in _MEASURES.items():
@@ -216,7 +217,7 @@ def _table(
 
 
 def _noise_tables() -> Iterator[Table]:
-    """Whether the search is worse than the defaults by more than the noise of the split."""
+    """Yield tables that test whether the search is worse than the defaults beyond the noise."""
     for words, is_apart in (("apart", True), ("chosen on", False)):
         names = [name for name in sorted(EVERYTHING) if (name in apart()) == is_apart]
         yield Table(
@@ -240,7 +241,7 @@ DRAWN = (
     "corel5k",
     "satimage",
     "usps",
-)  # sets with a panel, once they were run with more time
+)  # sets with a panel, if they were run with more time
 
 
 def _curves() -> Figure:
@@ -261,9 +262,7 @@ def _curves() -> Figure:
 
 
 def _draw_curves(canvas: Any, found: dict[tuple[str, str], Figures]) -> None:
-    """A panel for each set, a line for each library, where anything was run with more than one
-    number of seconds.
-    """
+    """Draw a panel per set and a line per library, for sets run with several time limits."""
     points: dict[str, dict[str, list[tuple[int, float]]]] = {}
     for (method, title), figures in found.items():
         name, seconds = title.split()
@@ -284,12 +283,12 @@ def _draw_curves(canvas: Any, found: dict[tuple[str, str], Figures]) -> None:
         panel.legend(fontsize=7)
 
 
-# Of every kind of task, what a blend is measured on.
+# Sets of every kind of task, for measuring a blend.
 BLENDED = ("usps", "satimage", "rf1", "scene", "casp", "bike_hour", "cal500")
 
 
 def _blend_comparison_tables() -> Iterator[Table]:
-    """The blend in the search's place, among the tuned libraries."""
+    """Yield tables of the blend in place of the search, among the tuned libraries."""
     for what, better in _MEASURES.items():
         yield Table(
             f"15 s, {what}, a blend",
@@ -304,7 +303,7 @@ def _blend_comparison_tables() -> Iterator[Table]:
 
 
 def _blend_tables() -> Iterator[Table]:
-    """What a blend, or Optuna, brings beside the search as it comes, and what that costs."""
+    """Yield tables of the gain and the cost of a blend, or of Optuna, over the default search."""
     units = {"megabytes": "MB of the file", "us": "microseconds a row, a thousand at a time"}
     for what in (*_MEASURES, *units):
         better = _MEASURES.get(what)

@@ -1,7 +1,7 @@
-"""A model file served by a fresh process: loading, first and later answers, batches, memory,
-requests.
+"""Serving of a model file by a fresh process.
 
-Reads a job as JSON from standard input, prints its figures as the last line.
+Measures loading, first and later predictions, batches, memory and requests. Reads a job as JSON
+from standard input and prints the figures as the last line.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from . import memory
 
 BATCHES = (1, 10, 100, 1_000, 10_000)
 CLIENTS = (1, 4)
-LEAST_SECONDS = 0.3  # that a batch is repeated for
+LEAST_SECONDS = 0.3  # minimum time of a batch's repeats
 
 Predict = Callable[[Any], np.ndarray]
 Load = Callable[[str], Predict]
@@ -36,7 +36,7 @@ SERVICE = Path(__file__).resolve().parent.parent / "examples" / "http_service.py
 def _polyleaf() -> Load:
     from polyleaf import PolyleafRegressor, load_model
 
-    assert PolyleafRegressor  # imported beforehand, as other libraries are
+    assert PolyleafRegressor  # imported beforehand, as for other libraries
     return lambda path: load_model(path).set_params(n_jobs=1).predict
 
 
@@ -59,7 +59,7 @@ def _xgboost() -> Load:
 
 
 def _lightgbm() -> Load:
-    """One booster a target: it has no leaves of several."""
+    """Load one booster per target, because LightGBM has no vector leaves."""
     from lightgbm import Booster
 
     def load(path: str) -> Predict:
@@ -80,7 +80,7 @@ def _catboost() -> Load:
     return load
 
 
-# Each imports its library and gives what loads a file.
+# Functions that import a library and return a function that loads a file.
 LOADERS: dict[str, Callable[[], Load]] = {
     "Polyleaf": _polyleaf,
     "Polyleaf, predictor()": _predictor,
@@ -94,7 +94,10 @@ LOADERS: dict[str, Callable[[], Load]] = {
 
 
 def measure(job: dict[str, Any]) -> dict[str, float]:
-    """Figures of one library; `job` names it, its file, that of the rows, and how often to ask."""
+    """Return the figures of one library.
+
+    `job` gives the library, its file, the file of the rows, and the number of predictions.
+    """
     X = np.load(job["rows"])
     load = LOADERS[job["method"]]()
     memory.give_back()
@@ -116,7 +119,7 @@ def measure(job: dict[str, Any]) -> dict[str, float]:
 
 
 def _latency(what: str, predict: Predict, rows: list[Any]) -> dict[str, float]:
-    """Microseconds that half of the calls and 99 of 100 took."""
+    """Return the median and the 99th percentile of the calls' microseconds."""
     took = []
     for row in rows:
         begun = time.perf_counter()
@@ -131,7 +134,7 @@ def _frames(X: np.ndarray) -> list[Any]:
         import pandas as pd
     except ImportError:
         return []
-    frame = pd.DataFrame(X)  # columns are numbers: the models know no names
+    frame = pd.DataFrame(X)  # columns are numbers: the models have no feature names
     return [frame.iloc[i : i + 1] for i in range(len(X))]
 
 
@@ -156,13 +159,13 @@ def _ask(port: int, X: np.ndarray, n_clients: int, n_requests: int) -> dict[str,
 
 
 def _requests(predict: Predict, X: np.ndarray, n_requests: int) -> dict[str, float]:
-    """The example's service, asked by clients of another process, row by row."""
+    """Time the example service, with clients in another process that send single rows."""
     figures = {}
     context = multiprocessing.get_context("spawn")
     with _example().Service(predict) as service, ProcessPoolExecutor(1, mp_context=context) as pool:
         Thread(target=service.serve_forever, daemon=True).start()
         for n_clients in CLIENTS:
-            pool.submit(_ask, service.port, X[:50], n_clients, 5).result()  # connections, imports
+            pool.submit(_ask, service.port, X[:50], n_clients, 5).result()  # warm-up
             found = pool.submit(_ask, service.port, X[:500], n_clients, n_requests).result()
             figures[f"requests_{n_clients}"] = found["requests a second"]
             figures[f"request_{n_clients}_p50_ms"] = found["p50"]

@@ -1,4 +1,4 @@
-"""Real data sets as their files have them, and how they are split."""
+"""Real data sets as in their files, and their splits."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 
 
 class DataMissing(Exception):
-    """The file of a real data set is not in the data folder."""
+    """Raised if the file of a real data set is not in the data folder."""
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """One data set.
+    """Data set.
 
     Attributes
     ----------
@@ -38,8 +38,9 @@ class DataSet:
     categorical: np.ndarray
 
     def split(self, seed: int, test_share: float = 0.2) -> tuple[np.ndarray, np.ndarray]:
-        """Row ids of a training and a test part, at random; each class by its share, if all have
-        two rows.
+        """Return row ids of a random training and test part.
+
+        The split is stratified by class if all classes have at least two rows.
         """
         from sklearn.model_selection import train_test_split
 
@@ -57,14 +58,14 @@ class DataSet:
 
 @dataclass(frozen=True)
 class LabelledSet:
-    """Rows with many labels, never dense.
+    """Rows with many labels, in sparse format.
 
     Attributes
     ----------
     name : str
     X : float32 array (n, F) or SciPy CSR matrix
     Y : CSR matrix (n, L), float32
-        1 where a label holds.
+        1 for the labels of a row.
     parts : (train, test)
         Row ids.
     """
@@ -75,13 +76,14 @@ class LabelledSet:
     parts: tuple[np.ndarray, np.ndarray]
 
     def part(self, which: int) -> tuple[Any, Any]:
-        """Features and labels of the training rows (0) or of the test rows (1)."""
+        """Return features and labels of the training rows (0) or of the test rows (1)."""
         return self.X[self.parts[which]], self.Y[self.parts[which]]
 
 
 def find(folder: Path | None, name: str) -> Path:
-    """The file of a data set, or the folder with its text files. `DataMissing` where there is
-    neither.
+    """Return the file of a data set, or the folder with its text files.
+
+    Raise `DataMissing` if neither exists.
     """
     path = Path(folder or ".") / f"{name}.npz"
     texts = path.with_suffix("")
@@ -93,7 +95,7 @@ def find(folder: Path | None, name: str) -> Path:
 
 
 def load(folder: Path | None, name: str) -> DataSet:
-    """Read `folder/name.npz`. `DataMissing` where it is not there."""
+    """Read `folder/name.npz`; raise `DataMissing` if it does not exist."""
     with np.load(find(folder, name), allow_pickle=False) as file:
         X = file["X"].astype(np.float32) if "X" in file else _csr(file, "X", np.float32)
         if "y" in file:
@@ -106,9 +108,10 @@ def load(folder: Path | None, name: str) -> DataSet:
 
 
 def load_labelled(folder: Path | None, name: str) -> LabelledSet:
-    """Read `folder/name.npz`, or `folder/name/train.txt` and `test.txt` in the format of the
-    extreme classification repository. Without a split of its own, a fifth of the rows is for test,
-    at random.
+    """Read `folder/name.npz`, or `folder/name/train.txt` and `test.txt`.
+
+    The text files have the format of the extreme classification repository. Without its own split,
+    a random fifth of the rows is for testing.
     """
     path = find(folder, name)
     if path.is_dir():

@@ -1,7 +1,7 @@
-"""Other libraries, tuned by Optuna in a given number of seconds of processor time.
+"""Other libraries, tuned by Optuna within a time limit of processor time.
 
-The library's defaults are the first trial. The last training, on all rows, is never cut: a model of
-a few rounds would say nothing of its library.
+The library's defaults are the first trial. The final training on all rows is never interrupted,
+because a model of a few rounds would not represent its library.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from .defaults import Deadline, compute_scores
 
 Predict = Callable[[Any], np.ndarray]
 
-MOST_ROUNDS, PATIENCE = 5_000, 4.0  # patience at a rate of 1, as the search has it
-MARGIN = 1.2  # of time kept for the last training
+MOST_ROUNDS, PATIENCE = 5_000, 4.0  # patience at a rate of 1, as in the search
+MARGIN = 1.2  # factor on the time reserved for the final training
 
 
 @dataclass(frozen=True)
 class Part:
-    """Rows and their targets, as `defaults.Job` has them."""
+    """Rows and their targets, in the format of `defaults.Job`."""
 
     task: str
     X: Any
     y: np.ndarray
-    people: np.ndarray | None = None  # whose rows they are, where some are of one person
+    people: np.ndarray | None = None  # person of each row, for sets with several rows per person
 
     def column(self, k: int) -> Part:
-        """One target, or one label."""
+        """Return the part with one target or one label."""
         return Part("binary" if self.task == "multilabel" else self.task, self.X, self.y[:, k])
 
     @property
@@ -46,8 +46,10 @@ class Part:
 
 @dataclass(frozen=True)
 class Fitted:
-    """What came of a training: predictions, how many rounds they are of (one a model), and how many
-    were trained in all, those after the best of a model included.
+    """Result of a training: predictions, and numbers of rounds.
+
+    `rounds` holds the used rounds of each model; `n_trained` is the number of trained rounds,
+    including those after the best.
     """
 
     predict: Predict
@@ -56,8 +58,9 @@ class Fitted:
 
 
 class Peer(ABC):
-    """A library. `rate` is the learning rate that it has where none is set, `defaults` the first
-    trial.
+    """Base class of a library.
+
+    `rate` is its default learning rate, `defaults` are the parameters of the first trial.
     """
 
     name: str
@@ -65,13 +68,13 @@ class Peer(ABC):
     defaults: ClassVar[dict[str, Any]] = {}
 
     def load(self) -> None:
-        """Import what is needed, so that no trial's clock has it."""
+        """Import the library, so that the time of trials excludes it."""
         for name in ("optuna", "sklearn.metrics", self.name.lower()):
             importlib.import_module(name)
 
     @abstractmethod
     def space(self, trial: Any) -> dict[str, Any]:
-        """Parameters, as a trial suggests them: the ranges of TabArena."""
+        """Return parameters suggested by a trial, in the ranges of TabArena."""
 
     @abstractmethod
     def fit(
@@ -82,10 +85,10 @@ class Peer(ABC):
         valid: Part | None,
         passed: Callable[..., bool],
     ) -> Fitted:
-        """Train with these rounds; or as long as `valid` gets better, and until `passed()`."""
+        """Train with these rounds; or while `valid` improves, and until `passed()`."""
 
     def patience(self, parameters: dict[str, Any]) -> int:
-        """Rounds without an improvement."""
+        """Return the number of rounds without an improvement after which training stops."""
         return max(10, round(PATIENCE / parameters.get("learning_rate", self.rate)))
 
 
@@ -132,16 +135,13 @@ class XGBoost(Peer):
         watched = None if valid is None else [(valid.X, valid.y)]
         model.fit(part.X, part.y, eval_set=watched, verbose=False)
         done = model.get_booster().num_boosted_rounds()
-        # Where `passed()` ends it in its first round, nothing was evaluated and there is no best
-        # one.
+        # If `passed()` ends training in its first round, there is no evaluation and no best round.
         best = model.get_booster().attr("best_iteration")
         return Fitted(_reader(part.task, model), [done if best is None else int(best) + 1], done)
 
 
 class LightGBM(Peer):
-    """It knows one output only: one model for each target or label, each with its share of the
-    time.
-    """
+    """LightGBM with one model per target or label, each with an equal share of the time."""
 
     name, rate = "LightGBM", 0.1
 
@@ -173,7 +173,7 @@ class LightGBM(Peer):
         for k in range(n):
             column, watched = part.column(k), None if valid is None else valid.column(k)
             own = None if rounds is None else [rounds[k]]
-            # `passed(share)`: whether this share of the time is over.
+            # `passed(share)`: whether this share of the time has passed.
             each.append(
                 self._one(parameters, own, column, watched, lambda k=k: passed((k + 1) / n))
             )
@@ -218,8 +218,8 @@ class LightGBM(Peer):
 
 class CatBoost(Peer):
     name, rate = "CatBoost", 0.05
-    # Where none is set it takes a rate that depends on the number of rounds: another one on the
-    # folds, which may have very many, than in the last training. This is AutoGluon's.
+    # CatBoost's default rate depends on the number of rounds, which may be much larger on the folds
+    # than in the final training. This is AutoGluon's rate.
     defaults: ClassVar[dict[str, Any]] = {"learning_rate": 0.05}
 
     def space(self, trial: Any) -> dict[str, Any]:
@@ -251,7 +251,7 @@ class CatBoost(Peer):
                 return not passed()
 
         varies = np.ones(part.y.shape[1:], bool)
-        if part.task == "multilabel":  # labels that never vary are refused
+        if part.task == "multilabel":  # constant labels raise an error
             varies = part.y.min(axis=0) < part.y.max(axis=0)
         several = part.y.ndim == 2
         loss = (
@@ -302,14 +302,13 @@ class _Best:
     loss: float
     parameters: dict[str, Any]
     rounds: list[int]
-    seconds: float  # of the last training, as far as is known
+    seconds: float  # seconds of the final training, as far as known
 
 
 def tune(
     peer: Peer, part: Part, folds: list[tuple[np.ndarray, np.ndarray]], seconds: float
 ) -> tuple[Predict, dict[str, Any]]:
-    """Trials until the time is over but for the last training, on all rows, with the best one's
-    rounds.
+    """Run trials within the time left by the final training on all rows, which uses the best trial.
 
     Returns
     -------
@@ -344,19 +343,19 @@ def _trial(
     best: _Best | None,
     end: Deadline,
 ) -> _Best:
-    """The better of the best so far and this one."""
+    """Run a trial and return the better of it and the best one so far."""
     import optuna
 
     losses: list[float] = []
     rounds: list[list[int]] = []
-    needed: list[float] = []  # seconds of the last training, judged by each fold
+    needed: list[float] = []  # seconds of the final training, estimated by each fold
     for j, (train, valid) in enumerate(folds):
         growth = MARGIN * len(part.y) / len(train)
         begun, was_cut = end.left(), False
 
         def passed(share: float = 1.0, begun: float = begun, growth: float = growth) -> bool:
             nonlocal was_cut
-            # The first training may be all that there is time for.
+            # There may be time for the first training only.
             kept = best.seconds if best else growth * (begun - end.left())
             was_cut = (begun - end.left()) >= share * (begun - kept)
             return was_cut

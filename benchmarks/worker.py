@@ -1,6 +1,4 @@
-"""One measurement in a process of its own: job on standard input, figures on standard output, as
-JSON.
-"""
+"""Measurement in a new process: job on standard input, figures on standard output, as JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ from .cases import Settings
 from .libraries import LIBRARIES, Library
 from .scores import SCORES
 
-PREDICTIONS = 3  # timed; the median counts
+PREDICTIONS = 3  # timed repeats; the median is reported
 
 
 def measure(job: dict[str, Any]) -> dict[str, Any]:
@@ -29,7 +27,7 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
     Parameters
     ----------
     job : dict
-        `library` (key of `LIBRARIES`), `kind`, `settings` (those of `Settings`), `data` (folder of
+        `library` (key of `LIBRARIES`), `kind`, `settings` (fields of `Settings`), `data` (folder of
         .npy files), `curve_points`.
 
     Returns
@@ -38,7 +36,7 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
         `fit_seconds`, `fit_cpu_seconds` (of all threads), `peak_above_data_bytes` (most memory
         during fit, above what was held before), `peak_bytes`, `predict_seconds`, `score`, `rounds`,
         `model_bytes`, `round_seconds` (median over the rounds after the first; None where the
-        library tells nobody when a round ends), `curve` (lists of rounds, seconds since the fit
+        library has no round callback), `curve` (lists of rounds, seconds since the fit
         began, test score).
     """
     settings = Settings(**job["settings"])
@@ -71,9 +69,7 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def warm_up(cls: type[Library], kind: str, settings: Settings) -> None:
-    """A fit and a prediction of no size: imports, thread pools and first calls are nobody's
-    training time.
-    """
+    """Fit and predict with tiny data, to exclude imports and thread start-up from timings."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((64, 4), dtype=np.float32)
     y = {
@@ -103,8 +99,9 @@ def _round_seconds(ends: list[float]) -> float | None:
 def _curve(
     library: Library, data: problems.Arrays, start: float, n_points: int
 ) -> list[list[float]]:
-    """Test scores of shorter models, and when training had them: [rounds, seconds, score]. Not
-    timed.
+    """Return [rounds, seconds, score]: test scores of shorter models, and when they were reached.
+
+    The scoring is not timed.
     """
     last = library.n_rounds()
     if n_points == 0 or len(library.round_ends) < last:
@@ -127,7 +124,7 @@ def curve_rounds(last: int, n_points: int) -> np.ndarray:
 
 
 def main() -> None:
-    """Libraries may print: only the last line is the result."""
+    """Print the result as the last line, because libraries may print, too."""
     result = measure(json.load(sys.stdin))
     print("\n" + json.dumps(result))
 

@@ -1,10 +1,13 @@
-"""What every study has in common: how tables are declared, run, kept and shown.
+"""Common code of all studies: declaration, execution, storage and display of tables.
 
-    paper.py    Paper, Table, Figure, Subject: a declaration   store.py   finished runs, a file of
-    JSON lines context.py  what a run is handed: data, rounds, repeats    runner.py  does the runs
-    that are missing verdict.py  our figure against the paper's                 worker.py  one run,
-    in its own process tables.py   cells as text                                  plots.py   figures
-    as images
+    paper.py    declarations: Paper, Table, Figure, Subject
+    store.py    finished runs in a file of JSON lines
+    context.py  arguments of a run: data, rounds, repeats
+    runner.py   execution of the missing runs
+    verdict.py  comparison of our figure with the paper's
+    worker.py   one run in a new process
+    tables.py   cells as text
+    plots.py    figures as images
 
 A study is declared in benchmarks/papers/ (see its `__init__.py` for how to add one).
 """

@@ -1,4 +1,4 @@
-"""What a run is handed: where the data is, how large it may be."""
+"""Context of a run: location of the data and size limits."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ QUICK_ROUNDS, QUICK_REPEATS, QUICK_ROWS = 3, 2, 400
 
 
 class Unavailable(Exception):
-    """This run is not possible here (a library is not installed); the message says why."""
+    """Raised if a run is not possible here, for example because a library is not installed."""
 
 
 def require_module(name: str) -> None:
-    """`Unavailable` where it cannot be imported."""
+    """Raise `Unavailable` if the module cannot be imported."""
     if importlib.util.find_spec(name) is None:
         raise Unavailable(f"{name} is not installed")
 
 
 @dataclass(frozen=True)
 class Context:
-    """The settings of a run that are not the paper's.
+    """Settings of a run that do not come from the paper.
 
     Attributes
     ----------
     data : Path
-        Folder of NAME.npz.
+        Folder of NAME.npz files.
     quick : bool
-        Sizes are cut so that all runs end within minutes: figures show that it works and mean
-        nothing else.
+        Reduce sizes so that all runs end within minutes. The figures only show that the
+        runs work.
     threads : int
-        Threads of every library.
+        Number of threads of every library.
     """
 
     data: Path
@@ -44,26 +44,26 @@ class Context:
     threads: int = 1
 
     def rounds(self, n: int) -> int:
-        """`n` rounds of boosting; few in a quick run."""
+        """Return `n` boosting rounds, or few in a quick run."""
         return min(n, QUICK_ROUNDS) if self.quick else n
 
     def seeds(self, n: int) -> Iterator[int]:
-        """Seeds of `n` repeats, from 0; few in a quick run."""
+        """Iterate over the seeds of `n` repeats, from 0; few in a quick run."""
         yield from range(min(n, QUICK_REPEATS) if self.quick else n)
 
     def rows(self, n: int) -> int:
-        """`n` rows; few in a quick run."""
+        """Return `n` rows, or few in a quick run."""
         return min(n, QUICK_ROWS) if self.quick else n
 
     def load(self, name: str) -> DataSet:
-        """The data set `name`. `DataMissing` where its file is not in the folder."""
+        """Load the data set `name`; raise `DataMissing` if its file is not in the folder."""
         return sets.load(self.data, name)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for another process."""
+        """Return plain values, for another process."""
         return {"data": str(self.data.resolve()), "quick": self.quick, "threads": self.threads}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Context:
-        """The context that `to_dict` was called on."""
+        """Return the context that `to_dict` was called on."""
         return cls(Path(values["data"]), values["quick"], values["threads"])

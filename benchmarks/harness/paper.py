@@ -1,9 +1,8 @@
-"""A study declared: what a paper's tables print, and which run gives our figure for each of their
-cells.
+"""Declarations of a study: the tables of a paper, and the run behind each cell.
 
 A *run* is a function `(context, method, problem) -> figures`, called once for each method and
-problem, however many cells show one of its figures. A *subject* is what methods are compared on:
-one column of a table (or one row), that is a problem and the figure shown.
+problem, for all cells that show one of its figures. A *subject* is an item on which methods are
+compared: one column (or row) of a table, that is a problem and the figure shown.
 """
 
 from __future__ import annotations
@@ -24,26 +23,26 @@ Run = Callable[[Context, str, str], Figures]
 
 @dataclass(frozen=True)
 class Subject:
-    """What methods are compared on.
+    """Item on which methods are compared.
 
     Attributes
     ----------
     title : str
-        As in the head of the paper's table.
+        Title in the header of the paper's table.
     unit : str
-        Of the figure: "accuracy, %", "RMSE", "s".
+        Unit of the figure: "accuracy, %", "RMSE", "s".
     better : "higher", "lower" or None
-        None: shown but not judged, for example seconds on another machine.
+        None: shown without a comparison, for example seconds on another machine.
     digits : int
-        After the decimal point, as in the paper.
+        Digits after the decimal point, as in the paper.
     problem : str
-        What the run is called with. Default: the title.
+        Argument of the run. Default: the title.
     figure : str
-        Which of the run's figures is shown.
+        Name of the run's figure that is shown.
     needs : tuple of str
-        Data sets without which there is nothing to run.
+        Data sets that the run requires.
     run : callable or None
-        What is run for it, where that is not the table's.
+        Run of this subject, if it differs from the table's.
     """
 
     title: str
@@ -61,7 +60,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Task:
-    """One run with its arguments: what is done once and kept under `key`."""
+    """One run with its arguments, executed once and stored under `key`."""
 
     module: str
     run: Run
@@ -71,7 +70,7 @@ class Task:
 
     @property
     def key(self) -> str:
-        """Unique among all studies."""
+        """Return a key that is unique among all studies."""
         return "/".join(
             (self.module.rpartition(".")[2], self.run.__name__, self.method, self.problem)
         )
@@ -79,7 +78,7 @@ class Task:
 
 @dataclass(frozen=True)
 class _Grid:
-    """Methods on subjects: what a table and a figure have in common."""
+    """Methods on subjects: common base of tables and figures."""
 
     name: str
     title: str
@@ -93,24 +92,24 @@ class _Grid:
         raise NotImplementedError
 
     def cells(self) -> Iterator[tuple[str, Subject]]:
-        """Every method on every subject."""
+        """Iterate over every method on every subject."""
         for subject in self.subjects:
             for method in self.methods:
                 yield method, subject
 
     def runs(self) -> Iterator[tuple[str, Subject]]:
-        """The cells that something is run for."""
+        """Iterate over the cells that have a run."""
         return ((method, subject) for method, subject in self.cells() if method not in self.quoted)
 
 
 @dataclass(frozen=True)
 class Table(_Grid):
-    """A table of a paper.
+    """Table of a paper.
 
     Attributes
     ----------
     name, title : str
-        "Table V" and what it shows.
+        "Table V" and its caption.
     subjects : tuple of Subject
     run : callable
         `(context, method, problem) -> figures`, see :mod:`benchmarks.harness.paper`. `figures` are
@@ -120,15 +119,15 @@ class Table(_Grid):
         The paper's own table as text: cells are separated by two or more spaces, "-" is an empty
         cell. The first line holds the subjects' titles (the methods, where `subjects_are="rows"`).
     protocol : str
-        How the figures come about, and what differs from the paper.
+        How the figures are obtained, and what differs from the paper.
     quoted : tuple of str
-        Methods that are not run: the paper's figures alone.
+        Methods that are not run; only the paper's figures are shown.
     ours : tuple of str
-        Methods that are run with Polyleaf: those that are judged.
+        Methods that are run with Polyleaf and compared with the paper.
     also : tuple of str
-        Methods that the paper does not have.
+        Methods that are not in the paper.
     explained : dict
-        `(method, subject's title)` -> why our figure is not as good as the paper's, and the table
+        `(method, subject's title)` -> why our figure is worse than the paper's, and the table
         that shows it.
     subjects_are : "columns" or "rows"
     ranks : bool
@@ -162,12 +161,12 @@ class Table(_Grid):
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """In the order of the paper, then those in `also`."""
+        """Return the methods in the order of the paper, then those in `also`."""
         listed = dict.fromkeys(method for method, _ in self._printed)
         return (*listed, *(m for m in self.also if m not in listed))
 
     def printed(self, method: str, subject: Subject) -> float | None:
-        """The paper's figure; None where it has none."""
+        """Return the paper's figure; None if it has none."""
         return self._printed.get((method, subject.title))
 
     @cached_property
@@ -198,8 +197,7 @@ class Table(_Grid):
 
 @dataclass(frozen=True)
 class Figure(_Grid):
-    """A figure of a paper: a panel for each subject with a curve for each method, or drawn by
-    `draw`.
+    """Figure of a paper: a panel for each subject with a curve for each method, or drawn by `draw`.
 
     Attributes
     ----------
@@ -209,11 +207,11 @@ class Figure(_Grid):
         Names in `figures["curves"]` of a run, each a list of points [x, y]: the first is drawn
         solid, the second dashed.
     x, y : str
-        What the axes show.
+        Labels of the axes.
     log : str
         The axes that are logarithmic: "", "x", "y" or "xy".
     draw : callable, optional
-        `(matplotlib figure, {(method, subject's title): figures})` draws all by itself.
+        `(matplotlib figure, {(method, subject's title): figures})` draws the whole figure.
     """
 
     lines: tuple[str, ...] = ()
@@ -230,15 +228,15 @@ class Figure(_Grid):
 
 @dataclass(frozen=True)
 class Paper:
-    """A study: the value of `PAPER` in its module.
+    """Study: the value of `PAPER` in its module.
 
     Attributes
     ----------
     module : str
-        The module's `__name__`, from which another process finds it again.
+        The module's `__name__`, by which another process imports it.
     title, citation : str
     tables : tuple of Table and Figure
-        In the order of showing.
+        In display order.
     """
 
     module: str
@@ -248,11 +246,11 @@ class Paper:
 
     @property
     def key(self) -> str:
-        """The name on the command line."""
+        """Return the name on the command line."""
         return self.module.rpartition(".")[2]
 
     def tasks(self) -> list[Task]:
-        """The runs that all cells need, each once."""
+        """Return the runs that all cells need, without duplicates."""
         tasks = {}
         for table in self.tables:
             for method, subject in table.runs():
@@ -261,14 +259,14 @@ class Paper:
         return list(tasks.values())
 
     def only(self, names: Sequence[str]) -> Paper:
-        """The study with the tables of these names alone, which may be none."""
+        """Return the study with only the tables of these names, possibly none."""
         return dataclasses.replace(self, tables=tuple(t for t in self.tables if t.name in names))
 
     def task(self, table: Table | Figure, method: str, subject: Subject) -> Task:
-        """The run behind one cell."""
+        """Return the run behind one cell."""
         return Task(self.module, subject.run or table.run, method, subject.problem, subject.needs)
 
 
 def find(module: str) -> Paper:
-    """The study that a module declares."""
+    """Return the study that a module declares."""
     return importlib.import_module(module).PAPER

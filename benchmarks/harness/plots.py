@@ -1,4 +1,4 @@
-"""Figures as images."""
+"""Figures of studies as images."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from .store import Store
 
 WIDTH, PANEL_HEIGHT, DPI = 9.0, 3.0, 100
 STYLES = ("-", "--", ":")
-# The same file from the same figures: no date, no random ids.
+# Reproducible files: no date, no random ids.
 SETTINGS = {"svg.hashsalt": "polyleaf", "font.size": 9, "axes.grid": True, "grid.alpha": 0.3}
 
 
 def draw(paper: Paper, figure: Figure, store: Store, folder: Path) -> Path | None:
-    """Write the image of a figure; its path, None where none of its runs has been done.
+    """Write the image of a figure and return its path; None if none of its runs is finished.
 
-    Runs whose curves were not kept leave an image that is there as it is.
+    If the curves of the runs were not stored, an existing image is left unchanged.
     """
     path = folder / (re.sub(r"[^a-z0-9]+", "-", f"{paper.key}-{figure.name}".lower()) + ".svg")
     found = store.found(paper, figure)
@@ -31,7 +31,7 @@ def draw(paper: Paper, figure: Figure, store: Store, folder: Path) -> Path | Non
 
 
 def save(paint: Any, path: Path, height: float = PANEL_HEIGHT) -> Path:
-    """Let `paint(matplotlib figure)` draw, and write what it drew."""
+    """Let `paint(matplotlib figure)` draw, and write the result."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -47,7 +47,10 @@ def save(paint: Any, path: Path, height: float = PANEL_HEIGHT) -> Path:
 
 
 def _curves(figure: Figure) -> Any:
-    """A painter of one panel a subject: colours are methods, styles the curves of one run."""
+    """Return a painter with one panel per subject.
+
+    Colours are methods, and line styles the curves of a run.
+    """
 
     def paint(canvas: Any, found: dict[tuple[str, str], dict[str, Any]]) -> None:
         panels = canvas.subplots(1, len(figure.subjects), squeeze=False)[0]
@@ -80,8 +83,9 @@ def _curves(figure: Figure) -> Any:
 
 
 def rank_diagram(panel: Any, means: dict[str, float], critical: float) -> None:
-    """Mean ranks on a line, the best at the left; bars join methods that do not differ (Demšar,
-    figure 1).
+    """Draw mean ranks on a line, the best at the left.
+
+    Bars join methods that do not differ significantly (Demšar, figure 1).
     """
     ordered = sorted(means.items(), key=lambda item: item[1])
     low, high = math.floor(ordered[0][1]), math.ceil(ordered[-1][1])
@@ -112,7 +116,7 @@ def rank_diagram(panel: Any, means: dict[str, float], critical: float) -> None:
 
 
 def groups(ordered: list[float], critical: float) -> list[tuple[float, float]]:
-    """The longest runs of ranks, in ascending order, whose ends differ by less than `critical`."""
+    """Return the longest runs of ascending ranks whose ends differ by less than `critical`."""
     found: list[tuple[float, float]] = []
     for i, first in enumerate(ordered):
         last = max(rank for rank in ordered[i:] if rank - first < critical)

@@ -1,4 +1,4 @@
-"""Mean ranks of methods over subjects, and the difference of ranks that is significant.
+"""Mean ranks of methods over subjects, and the critical difference of ranks.
 
 J. Demšar, "Statistical comparisons of classifiers over multiple data sets", JMLR 7, 2006.
 """
@@ -16,12 +16,12 @@ from .verdict import get_value
 
 
 def mean_ranks(values: Sequence[Mapping[str, float]], methods: Sequence[str]) -> dict[str, float]:
-    """The mean rank of each method, 1 the best; equal values share their ranks' mean.
+    """Return the mean rank of each method, 1 for the best; ties share their mean rank.
 
     Parameters
     ----------
     values : sequence of dict
-        One a subject, each with every method's value; the smaller, the better.
+        One per subject, each with every method's value; smaller is better.
     methods : sequence of str
     """
     ranks = np.mean([rankdata([row[m] for m in methods]) for row in values], axis=0)
@@ -39,10 +39,10 @@ def from_figures(
     subjects: Sequence[Subject],
     methods: Sequence[str] | None = None,
 ) -> tuple[list[dict[str, float]], list[str]]:
-    """What `mean_ranks` takes: the subjects on which all of the methods have figures, and these
+    """Return the arguments of `mean_ranks`: the subjects with figures of all methods, and the
     methods.
 
-    Values are rounded as they are shown: what looks equal is.
+    Values are rounded to the displayed digits, so that values displayed as equal are ties.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def from_figures(
         `(method, subject's title)` -> figures of the run.
     subjects : sequence of Subject
     methods : sequence of str, optional
-        By default all that have figures.
+        By default all methods that have figures.
     """
     methods = list(dict.fromkeys(method for method, _ in found) if methods is None else methods)
     rows = []
@@ -68,7 +68,7 @@ def from_figures(
 
 
 def most_complete(found: Mapping[tuple[str, str], Figures]) -> list[str]:
-    """The methods that have figures for every subject that any method has them for."""
+    """Return the methods that have figures for every subject that has any."""
     subjects = {title for _, title in found}
     methods = dict.fromkeys(method for method, _ in found)
     return [m for m in methods if all((m, title) in found for title in subjects)]

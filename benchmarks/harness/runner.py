@@ -1,4 +1,4 @@
-"""Does the runs of studies that are missing, one after the other, and shows how far it is."""
+"""Execution of the missing runs of studies, one after the other, with a progress display."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Measure = Callable[[dict[str, Any]], Record]
 
 
 def make_subprocess_measure(context: Context, timeout: float) -> Measure:
-    """A `measure` that does each run in a process of its own."""
+    """Return a `measure` that executes each run in a new process."""
 
     def measure(job: dict[str, Any]) -> Record:
         return processes.call(worker.__name__, job, context.threads, timeout)
@@ -30,25 +30,25 @@ def make_subprocess_measure(context: Context, timeout: float) -> Measure:
 
 
 def measure_in_process(job: dict[str, Any]) -> Record:
-    """A `measure` that does each run here: no limit on its time, and nothing is imported again."""
+    """Execute a run in this process, without a time limit and without repeated imports."""
     try:
         return worker.measure(job)
-    except Exception as error:  # a library may raise anything; the next run follows
+    except Exception as error:  # libraries may raise any exception; continue with the next run
         raise Failed(f"{type(error).__name__}: {error}") from error
 
 
 def run(
     tasks: Iterable[Task], context: Context, store: Store, measure: Measure, *, again: bool = False
 ) -> list[Task]:
-    """Do what is not in the store yet.
+    """Execute the runs that are not in the store yet.
 
-    A run that fails is kept with its reason, and the next one follows. `again`: do all of them,
-    done or not.
+    A failed run is stored with its reason, and the next one follows. `again` repeats all runs,
+    including finished ones.
 
     Returns
     -------
     list of Task
-        Those that failed (not: those whose data or library is missing).
+        The failed runs, without those whose data or library is missing.
     """
     to_do, skipped = [], Counter[str]()
     for task in tasks:
@@ -86,12 +86,12 @@ def _missing(task: Task, context: Context) -> str:
 
 
 def log(text: str) -> None:
-    """To standard error: tables are on standard output."""
+    """Print to standard error; tables are printed to standard output."""
     print(text, file=sys.stderr, flush=True)
 
 
 class _Progress(AbstractContextManager["_Progress"]):
-    """A bar with the run in progress on a terminal, one line a run elsewhere."""
+    """Progress bar with the current run on a terminal, otherwise one line per run."""
 
     def __init__(self, n_runs: int):
         from rich.console import Console

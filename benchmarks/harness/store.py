@@ -1,7 +1,6 @@
-"""Finished runs, a file of JSON lines that grows by one line a run.
+"""Finished runs in a file of JSON lines that grows by one line per run.
 
-A run that is interrupted leaves no line; a line that was cut in writing is the last one and is
-dropped.
+An interrupted run leaves no line. An incomplete last line is dropped.
 """
 
 from __future__ import annotations
@@ -19,17 +18,17 @@ Record = dict[str, Any]
 
 
 class Store:
-    """Runs by their key; the last line of a key counts.
+    """Runs by key; the last line of a key is valid.
 
     Parameters
     ----------
     path : Path
-        Need not exist.
+        May not exist yet.
 
     Raises
     ------
     ValueError
-        Where the file holds something else.
+        If the file is not a store.
     """
 
     def __init__(self, path: Path):
@@ -62,13 +61,11 @@ class Store:
         return self.figures(key) is not None
 
     def figures(self, key: str) -> dict[str, Any] | None:
-        """What the run gave; None where it has not been done."""
+        """Return the figures of the run; None if it is not finished."""
         return self.records.get(key, {}).get("figures")
 
     def found(self, paper: Paper, table: Table | Figure) -> dict[tuple[str, str], dict[str, Any]]:
-        """The figures of a table's runs, as far as they have been done, by method and subject's
-        title.
-        """
+        """Return the figures of a table's finished runs, by method and subject's title."""
         keys = ((m, s.title, paper.task(table, m, s).key) for m, s in table.runs())
         return {
             (m, title): figures
@@ -77,21 +74,21 @@ class Store:
         }
 
     def find_error(self, key: str) -> str | None:
-        """Why the run has no figures; None where it has, or was never tried."""
+        """Return why the run has no figures; None if it has figures or was never tried."""
         return self.records.get(key, {}).get("error")
 
     def find_environments(self, paper: Paper) -> list[dict[str, Any]]:
-        """What the finished runs of a paper depended on, in the order of the file."""
+        """Return the environments of a paper's finished runs, in the order of the file."""
         used = {
             self.records[task.key].get("ran_in") for task in paper.tasks() if self.done(task.key)
         }
         return [environment for i, environment in enumerate(self.environments) if i in used]
 
     def begin(self, environment: dict[str, Any]) -> None:
-        """Note what the runs to come depend on: versions, processor, commit, and `quick`.
+        """Record the environment of the following runs: versions, processor, commit, and `quick`.
 
-        `ValueError` where the file's runs are quick ones and those to come are not, or the other
-        way round.
+        Raise ValueError if the file has quick runs and the following ones are not quick, or vice
+        versa.
         """
         for earlier in self.environments:
             if earlier.get("quick") != environment.get("quick"):
@@ -103,12 +100,12 @@ class Store:
         self._append({"environment": environment})
 
     def add(self, record: Record) -> None:
-        """Keep a run: `key`, `figures` or `error`, and whatever else is to be known of it."""
+        """Store a run: `key`, `figures` or `error`, and additional information."""
         self._keep(record)
         self._append(record)
 
     def _keep(self, record: Record) -> None:
-        """Of the environment above it in the file, also where files have been put together."""
+        """Store a run with the preceding environment of the file, also for concatenated files."""
         self.records[record["key"]] = {**record, "ran_in": len(self.environments) - 1}
 
     def _append(self, line: dict[str, Any]) -> None:
@@ -123,7 +120,7 @@ class Store:
 
 
 def plain(value: Any) -> Any:
-    """NumPy's numbers and arrays as JSON has them."""
+    """Convert NumPy numbers and arrays to JSON values."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     raise TypeError(f"{type(value).__name__} cannot be kept in a result file.")

@@ -1,4 +1,4 @@
-"""The cells of a table as text, and how many of ours are as good as the paper's."""
+"""Cells of a table as text, and the number of our cells that match the paper's."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _MARKS = {Verdict.BELOW: " ↓", Verdict.WITHIN_ERROR: " ↘"}
 
 @dataclass(frozen=True)
 class Filled:
-    """A table with its figures.
+    """Table with its figures.
 
     Attributes
     ----------
-    header, rows : the cells, as text
+    header, rows : the cells as text
     notes : list of str
-        The explanations that marks in cells lead to, and why cells are empty.
+        Explanations of the marks in cells, and reasons for empty cells.
     verdicts : Counter of Verdict
-        Over the cells that are ours.
+        Verdicts of the cells of our methods.
     explained : int
-        Those below the paper's whose explanation the table has.
+        Number of cells below the paper's that have an explanation.
     """
 
     header: list[str]
@@ -44,7 +44,7 @@ class Filled:
 
 
 def fill(paper: Paper, table: Table, store: Store) -> Filled:
-    """The table with what the store has."""
+    """Fill the table from the store."""
     notes: list[str] = []
     explained = 0
     verdicts: Counter[Verdict] = Counter()
@@ -84,8 +84,8 @@ def _not_run(table: Table, reason: str, where: dict[str, list[str]]) -> str:
 
 
 def _ranks(paper: Paper, table: Table, store: Store) -> list[str]:
-    """Mean ranks of all methods on the subjects that all have, and of those that have all subjects
-    there.
+    """Return mean ranks of all methods on the common subjects, and of the methods with all
+    subjects.
     """
     found = store.found(paper, table)
     everyone = list(dict.fromkeys(method for method, _ in found))
@@ -108,7 +108,7 @@ def _format_ranks(values: list[dict[str, float]], methods: list[str]) -> str:
 
 
 def cell_text(subject: Subject, value: Value | None, printed: float | None) -> str:
-    """ "98.31 ± 0.05 (98.30)"; "–" stands for ours where it has not been run."""
+    """Return text such as "98.31 ± 0.05 (98.30)"; "–" stands for a missing figure of ours."""
     ours = "–"
     if value is not None:
         ours = f"{value.mean:.{subject.digits}f}"
@@ -141,7 +141,7 @@ def _lay_out(
 
 
 def count(verdicts: Counter[Verdict]) -> str:
-    """One sentence on how our cells stand to the paper's; empty where none could be compared."""
+    """Return a sentence that compares our cells with the paper's; empty without any comparison."""
     compared = [v for v in Verdict if v is not Verdict.NOT_COMPARED]
     total = sum(verdicts[v] for v in compared)
     if not total:

@@ -1,4 +1,4 @@
-"""Our figure against the paper's."""
+"""Comparison of our figure with the paper's."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .paper import Subject
 
 
 class Verdict(Enum):
-    """How our figure stands to the paper's."""
+    """Result of comparing our figure with the paper's."""
 
     AS_GOOD = "as good"  # at least the paper's, at the paper's digits
     WITHIN_ERROR = "within one standard error"
@@ -22,9 +22,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Value:
-    """One figure of a run: the mean over repeats, their standard deviation, and the mean's standard
-    error.
-    """
+    """One figure of a run: mean and standard deviation over repeats, standard error of the mean."""
 
     mean: float
     deviation: float | None
@@ -33,10 +31,10 @@ class Value:
 
 
 def get_value(figures: dict[str, Any] | None, name: str) -> Value | None:
-    """The figure `name` of a run. None where it is not there.
+    """Return the figure `name` of a run; None if it is missing.
 
-    It is a number, one for each repeat, or, where repeats were not kept, their `mean`, `deviation`
-    and `n`.
+    It is a number, a list with one number per repeat, or, if repeats were not stored, their `mean`,
+    `deviation` and `n`.
     """
     found = None if figures is None else figures.get(name)
     if found is None:

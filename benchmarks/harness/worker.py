@@ -15,13 +15,14 @@ from .store import Record, plain
 
 
 def make_job(task: paper.Task, context: Context) -> dict[str, Any]:
-    """A task as plain values."""
+    """Return a task as plain values."""
     return {"module": task.module, "key": task.key, "context": context.to_dict()}
 
 
 def measure(job: dict[str, Any]) -> Record:
-    """Do a run: `key`, `figures`, `seconds` and `peak_bytes`; or `error` where it is not possible
-    here.
+    """Execute a run.
+
+    Return `key`, `figures`, `seconds` and `peak_bytes`; or `error` if the run is not possible here.
     """
     context = Context.from_dict(job["context"])
     task = next(t for t in paper.find(job["module"]).tasks() if t.key == job["key"])
@@ -35,7 +36,7 @@ def measure(job: dict[str, Any]) -> Record:
 
 
 def main() -> None:
-    """Libraries may print: only the last line is the result."""
+    """Print the result as the last line, because libraries may print, too."""
     record = measure(json.load(sys.stdin))
     print("\n" + json.dumps(record, default=plain))
 

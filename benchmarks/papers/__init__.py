@@ -1,11 +1,16 @@
-"""One module for each paper, which reads like the paper's tables.
+"""Studies of papers, one module per paper, declared like the paper's tables.
 
-To add one, write a module here with a `PAPER`; nothing else needs to know of it:
+To add a study, write a module here with a `PAPER`; no other file needs a change:
 
-    def accuracy(context, method, problem):              # one run: called once for each method and
-    problem
-        data = context.load(problem) ... return {"accuracy": [0.91, 0.92, 0.90], "seconds": 3.1,
-        "curves": {"test": [[1, 0.4], [2, 0.6]]}}
+    # A run, called once for each method and problem.
+    def accuracy(context, method, problem):
+        data = context.load(problem)
+        ...
+        return {
+            "accuracy": [0.91, 0.92, 0.90],
+            "seconds": 3.1,
+            "curves": {"test": [[1, 0.4], [2, 0.6]]},
+        }
 
     PAPER = Paper(__name__, "TFBT", "Ponomareva et al., ...", (
         Table(
@@ -17,16 +22,16 @@ To add one, write a module here with a `PAPER`; nothing else needs to know of it
                 TFBT      0.960
                 XGBoost   0.956
             ''',
-            ours=("TFBT",),                               # judged against the paper's figure
-            also=("LightGBM",),                           # rows that the paper does not have
+            ours=("TFBT",),                               # compared with the paper's figure
+            also=("LightGBM",),                           # methods that are not in the paper
             explained={("TFBT", "MNIST"): "..."},
         ),
     ))
 
-A run returns numbers, or lists of numbers with one a repeat (shown as mean and standard deviation),
-and `curves`. It raises `Unavailable` where a library is not installed. `context` has the data
-(`load`), the seeds of the repeats (`seeds`), and `rounds` and `rows`, which cut what is asked for
-in a quick run.
+A run returns numbers, or lists with one number per repeat (shown as mean and standard deviation),
+and `curves`. It raises `Unavailable` if a library is not installed. `context` provides the data
+(`load`), the seeds of the repeats (`seeds`), and `rounds` and `rows`, which reduce the requested
+numbers in a quick run.
 """
 
 from __future__ import annotations
@@ -37,7 +42,7 @@ from ..harness.paper import Paper, find
 
 
 def all_papers() -> dict[str, Paper]:
-    """Every paper by its name on the command line."""
+    """Return every paper by its name on the command line."""
     names = sorted(
         module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_")
     )

@@ -1,4 +1,4 @@
-"""Shared by the runs of several papers: a fit of one library, and the printed scores."""
+"""Helpers shared by the runs of several papers: a fit of one library, and the printed scores."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..problems import Arrays
 from ..worker import warm_up
 
 CURVE_POINTS = 40
-# What `Settings` tell every library, so that a recipe must not tell it again.
+# Parameters that `Settings` covers for every library, so that a recipe must not repeat them.
 SHARED = (
     "n_estimators",
     "learning_rate",
@@ -31,8 +31,7 @@ SHARED = (
 
 @dataclass(frozen=True)
 class Method:
-    """A row of a table: a library and the parameters, under its own names, that make it this
-    method.
+    """Row of a table: a library, and the parameters of the method under the library's own names.
 
     Attributes
     ----------
@@ -40,8 +39,8 @@ class Method:
         Key of `LIBRARIES`.
     own : dict
     recipe : str
-        Of Polyleaf's presets, under `own`. A recipe that this version does not have leaves the cell
-        empty.
+        Preset of Polyleaf, which `own` overrides. If this version has no such recipe, the cell
+        stays empty.
     """
 
     library: str
@@ -49,7 +48,7 @@ class Method:
     recipe: str = ""
 
     def parameters(self, **arguments: Any) -> dict[str, Any]:
-        """The recipe's parameters and `own` over them. `arguments` are the recipe's."""
+        """Return the parameters of the recipe with `arguments`, overridden by `own`."""
         if not self.recipe:
             return self.own
         if not hasattr(presets, self.recipe):
@@ -66,10 +65,9 @@ def fit(
     *,
     warm: bool = False,
 ) -> tuple[Library, float]:
-    """Train one library; it, and the seconds that took. `Unavailable` where it is not installed.
+    """Train one library; return it and the seconds; raise `Unavailable` if it is not installed.
 
-    `warm`: start its threads with a tiny fit first, so that the seconds are those of training
-    alone.
+    `warm` starts its threads with a tiny fit first, so that only training is timed.
     """
     if not is_installed(library):
         raise Unavailable(f"{LIBRARIES[library].module} is not installed")
@@ -86,23 +84,24 @@ def fit(
 
 
 def accuracy(y: np.ndarray, predicted: np.ndarray) -> float:
-    """Percent of rows whose most probable class is right; `predicted` (n, K) or, for two classes,
-    (n,).
+    """Return the percentage of rows whose most probable class is correct.
+
+    `predicted` is (n, K) or, for two classes, (n,).
     """
     chosen = predicted.argmax(axis=1) if predicted.ndim == 2 else predicted > 0.5
     return float(100 * np.mean(chosen == y))
 
 
 def accuracy_error(percent: float, n_rows: int) -> float:
-    """The standard error of an accuracy on `n_rows` test rows, in percent."""
+    """Return the standard error of an accuracy on `n_rows` test rows, in percent."""
     return float(np.sqrt(percent * (100 - percent) / n_rows))
 
 
 def rmse(y: np.ndarray, predicted: np.ndarray) -> float:
-    """Over all rows and targets."""
+    """Return the RMSE over all rows and targets."""
     return float(np.sqrt(np.mean((predicted.reshape(y.shape) - y) ** 2, dtype=np.float64)))
 
 
 def stack_repeats(found: list[dict[str, Any]]) -> dict[str, list[Any]]:
-    """The figures of several repeats: under each name a list."""
+    """Combine the figures of several repeats into a list for each name."""
     return {name: [figures[name] for figures in found] for name in found[0]}

@@ -1,5 +1,6 @@
-"""Poker hands and their classes, which are a fixed function of the hands: more rows of UCI's Poker
-Hand.
+"""Poker hands and their classes: generated rows of UCI's Poker Hand.
+
+The class is a fixed function of the hand.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ import numpy as np
 
 
 def deal(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Hands of five different hands in the order they were dealt.
+    """Draw hands of five different cards, in the order of dealing.
 
     Returns
     -------
@@ -31,12 +32,13 @@ def _has_repeat(hands: np.ndarray) -> np.ndarray:
 
 
 def classes(X: np.ndarray) -> np.ndarray:
-    """What hands are worth, as UCI numbers it: int64 (n,) from 0 (nothing) to 9 (royal flush).
+    """Return the class of each hand, numbered as in UCI: int64 (n,), 0 (nothing) to 9 (royal
+    flush).
 
     Parameters
     ----------
     X : array (n, 10)
-        As `deal` gives it.
+        As returned by `deal`.
     """
     suits, ranks = X[:, 0::2], X[:, 1::2]
     of_rank = (ranks[:, :, None] == np.arange(1, 14)).sum(axis=1)

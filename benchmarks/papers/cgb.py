@@ -1,8 +1,7 @@
-"""C-GB: trees fitted by least squares to the residuals of all classes. Each method is tuned on a
-grid.
+"""C-GB: trees fitted by least squares to the residuals of all classes, each method tuned on a grid.
 
-What two processor cores force: the search sees as many training rows as `search_rows` allows, and
-only sets of up to `SEARCH_EACH` rows are searched anew for every split.
+Two processor cores require limits: the search uses at most `search_rows` training rows, and only
+sets of up to `SEARCH_EACH` rows are searched again for every split.
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ ONE_TREE_EACH = {"multi_strategy": "one_output_per_tree"}
 
 @dataclass(frozen=True)
 class Tuned:
-    """A method and its grid: table 2, and for the others that of TFBT.
+    """Method and its grid: that of table 2, and for the others that of TFBT.
 
-    `most_leaves` limits the leaves where depth alone would not. "sqrt" of the features: those a
-    node sees.
+    `most_leaves` limits the leaves where depth alone does not. "sqrt" is the share of features used
+    at a node.
     """
 
     method: Method
@@ -50,14 +49,14 @@ class Tuned:
     most_leaves: int | None = 1024
 
     def grid(self) -> list[Choice]:
-        """All combinations."""
+        """Return all combinations."""
         axes = itertools.product(self.depths, self.rates, self.subsamples, self.features)
         return [Choice(*point) for point in axes]
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A point of a grid."""
+    """Point of a grid."""
 
     depth: int
     rate: float
@@ -90,7 +89,7 @@ PEERS = ("Polyleaf", "XGBoost", "XGBoost, vector leaves", "LightGBM", "CatBoost"
 
 
 def settings(method: str, data: DataSet, choice: Choice) -> Settings:
-    """A point of the grid in the words of the method's library."""
+    """Return the settings of a grid point under the parameter names of the method's library."""
     tuned = METHODS[method]
     leaves = None if tuned.most_leaves is None else min(2**choice.depth, tuned.most_leaves)
     own: dict[str, Any] = {}
@@ -108,7 +107,7 @@ def settings(method: str, data: DataSet, choice: Choice) -> Settings:
 
 
 def load(context: Context, problem: str) -> DataSet:
-    """The set of a problem; the three that scikit-learn ships come from there."""
+    """Load the set of a problem; three of them are included in scikit-learn."""
     if problem in ("iris", "wine", "digits"):
         from sklearn import datasets
 
@@ -120,7 +119,7 @@ def load(context: Context, problem: str) -> DataSet:
 
 
 def parts(context: Context, data: DataSet, seed: int) -> Arrays:
-    """Training and test part: 80 / 20 at random, but for what the paper takes as it is given."""
+    """Split into training and test part: 80 / 20 at random, except for the paper's fixed splits."""
     if data.name == "poker25k":  # the file is the paper's test part
         X, y = _poker.deal(context.rows(HANDS), seed)
         return {"X": X, "y": y, "X_test": data.X, "y_test": data.y}
@@ -135,7 +134,7 @@ def parts(context: Context, data: DataSet, seed: int) -> Arrays:
 
 
 def tuned(context: Context, method: str, problem: str) -> Figures:
-    """Search the grid on the training part, train with its best point, judge on the test part."""
+    """Search the grid on the training part, train with the best point, score on the test part."""
     data = load(context, problem)
     large = len(data.y) > 20_000 or problem in ("covtype20k", "poker25k")
     found: list[dict[str, Any]] = []
@@ -155,14 +154,12 @@ def tuned(context: Context, method: str, problem: str) -> Figures:
 
 
 def search_rows(n_features: int) -> int:
-    """Rows for the search: `SEARCH_CELLS` numbers, at least `SEARCH_ROWS` rows."""
+    """Return the number of rows for the search: `SEARCH_CELLS` numbers, at least `SEARCH_ROWS`."""
     return max(SEARCH_ROWS, SEARCH_CELLS // n_features)
 
 
 def search(context: Context, method: str, data: DataSet, arrays: Arrays) -> Choice:
-    """The best point of the grid: the better mean of accuracy or R2 over two folds; the first of
-    equals.
-    """
+    """Return the best grid point by mean accuracy or R2 over two folds; the first on ties."""
     most = context.rows(search_rows(arrays["X"].shape[1]))
     rows = np.random.default_rng(0).permutation(len(arrays["y"]))[:most]
     folds = [(rows[1::2], rows[::2]), (rows[::2], rows[1::2])]
@@ -194,7 +191,7 @@ def _fold(
 
 
 class _Known:
-    """A model of the classes that the training part has, as one of all classes."""
+    """Model of the classes in the training part, presented as one of all classes."""
 
     def __init__(self, model: Library, classes: np.ndarray):
         self.model, self.classes = model, classes
@@ -206,7 +203,10 @@ class _Known:
 def _train(
     context: Context, method: str, data: DataSet, arrays: Arrays, choice: Choice
 ) -> tuple[Any, float]:
-    """A trained model, and the seconds it took. Libraries get the classes that a small fold has."""
+    """Return a trained model, and its training seconds.
+
+    Libraries are trained on the classes that a small fold has.
+    """
     chosen, library = settings(method, data, choice), METHODS[method].method.library
     if data.task == "regression":
         return _fits.fit(context, library, "regression", arrays, chosen)
@@ -216,7 +216,7 @@ def _train(
 
 
 def evaluate(data: DataSet, arrays: Arrays, model: Any) -> dict[str, float]:
-    """Accuracy in percent; or RMSE of each target ("RMSE 0") and R2 averaged over them."""
+    """Return accuracy in percent; or RMSE of each target ("RMSE 0") and the mean R2."""
     y, predicted = arrays["y_test"], model.predict(arrays["X_test"])
     if data.task != "regression":
         return {"accuracy": float(100 * np.mean(predicted == y))}
@@ -226,7 +226,7 @@ def evaluate(data: DataSet, arrays: Arrays, model: Any) -> dict[str, float]:
 
 
 def more_splits(context: Context, method: str, problem: str) -> Figures:
-    """Thirty splits with one point of the grid: the best within the first one's training part."""
+    """Score thirty splits with one grid point: the best in the first split's training part."""
     data, found, choice = load(context, problem), [], None
     for seed in context.seeds(MORE_REPEATS):
         arrays = parts(context, data, seed)
@@ -237,7 +237,10 @@ def more_splits(context: Context, method: str, problem: str) -> Figures:
 
 
 def one_point(context: Context, method: str, problem: str) -> Figures:
-    """Accuracy at a grid point, e.g. "mnist/10/1.0/sqrt", on the first split; rate 0.1."""
+    """Return the accuracy at a grid point such as "mnist/10/1.0/sqrt" on the first split.
+
+    The learning rate is 0.1.
+    """
     name, depth, subsample, features = problem.split("/")
     data = load(context, name)
     arrays = parts(context, data, 0)
@@ -251,7 +254,7 @@ BY_HAND = "C-GB of scikit-learn's trees"
 
 
 def one_choice(context: Context, method: str, problem: str) -> Figures:
-    """Accuracy on the splits of table 3 with one point of the grid, and no search."""
+    """Return the accuracy on the splits of table 3 with one grid point, without a search."""
     data, figures = load(context, problem), {"accuracy": []}
     choice = Choice(10, 0.1, 0.75, "sqrt")
     for seed in context.seeds(REPEATS):
@@ -266,7 +269,7 @@ def one_choice(context: Context, method: str, problem: str) -> Figures:
 
 
 def _fit_manually(rounds: int, arrays: Arrays, choice: Choice, seed: int) -> np.ndarray:
-    """Algorithm 1, as directly as scikit-learn allows: the classes of the test rows."""
+    """Run Algorithm 1 with scikit-learn trees, and return the classes of the test rows."""
     from scipy.special import softmax
     from sklearn.tree import DecisionTreeRegressor
 
@@ -294,9 +297,7 @@ def _fit_manually(rounds: int, arrays: Arrays, choice: Choice, seed: int) -> np.
 
 
 def timed(context: Context, method: str, problem: str) -> Figures:
-    """Seconds of training, and of predicting 100,000 rows (the test part over and over); three
-    times.
-    """
+    """Time training, and prediction of 100,000 rows (the repeated test part), three times."""
     data = load(context, problem)
     arrays = parts(context, data, 0)
     again = -(-context.rows(PREDICTED_ROWS) // len(arrays["X_test"]))
@@ -312,8 +313,9 @@ def timed(context: Context, method: str, problem: str) -> Figures:
 
 
 def boundaries(context: Context, method: str, problem: str) -> Figures:
-    """The class at each point of a grid over two features, and the training rows; depth 3,
-    subsample 0.75.
+    """Return the class at each point of a grid over two features, and the training rows.
+
+    Depth is 3 and subsample 0.75.
     """
     from sklearn.datasets import make_classification
 
@@ -357,8 +359,9 @@ def _draw_boundaries(canvas: Any, found: dict[tuple[str, str], Figures]) -> None
 
 
 def _draw_ranks(subjects: tuple[Subject, ...]) -> Any:
-    """A painter of the critical-difference diagram of the methods that have all figures of these
-    subjects.
+    """Return a painter of the critical-difference diagram.
+
+    It shows the methods that have figures of all these subjects.
     """
 
     def paint(canvas: Any, found: dict[tuple[str, str], Figures]) -> None:

@@ -1,9 +1,9 @@
-"""GBDT-MO: one tree for all outputs against one for each. Its tables on sparse leaves are in
-gbdt_mo_sparse.
+"""GBDT-MO: one tree for all outputs, compared with one tree per output.
 
-What the text leaves open is taken from the authors' published experiments: training stops on the
-test part, by error for classes and by RMSE for targets; the gain that is compared with the
-threshold is half the difference of the scores, averaged over outputs, as it is here.
+Its tables on sparse leaves are in gbdt_mo_sparse. Details that the text leaves open are taken from
+the authors' published experiments: early stopping uses the test part, with the error for classes
+and RMSE for targets. The gain compared with the threshold is half the difference of the scores,
+averaged over outputs, as in Polyleaf.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from . import _fits
 from ._fits import Method
 
 PATIENCE = 25
-ROUNDS = 10_000  # training stops long before
-DEPTHS, RATES = (4, 5, 6, 7, 8, 9, 10), (0.05, 0.1, 0.25, 0.5)  # appendix B: what is searched
-DIAGONAL = {"softmax_hessian": "diagonal"}  # p (1 - p), as the authors have it
+ROUNDS = 10_000  # upper limit; early stopping ends training long before
+DEPTHS, RATES = (4, 5, 6, 7, 8, 9, 10), (0.05, 0.1, 0.25, 0.5)  # appendix B: the searched values
+DIAGONAL = {"softmax_hessian": "diagonal"}  # p (1 - p), as in the authors' code
 
 METHODS = {
     "XGBoost": Method("xgboost-one-output-per-tree"),
@@ -55,16 +55,12 @@ METHODS = {
         for name, support in (("restricted", "shared"), ("unrestricted", "own"))
     },
 }
-ONE_EACH = (
-    "XGBoost",
-    "LightGBM",
-    "GBDT-SO",
-)  # a model for each target, which stops when it is best
+ONE_EACH = ("XGBoost", "LightGBM", "GBDT-SO")  # a model per target, each with early stopping
 
 
 @dataclass(frozen=True)
 class Fixed:
-    """What the paper fixes for a data set (table XI), and our name of what it stops on."""
+    """Settings that the paper fixes for a data set (table XI), and the metric of early stopping."""
 
     kind: str
     threshold: float
@@ -82,7 +78,7 @@ FIXED = {
     "student_por": Fixed("regression", 1e-6, 4, 8, 10),
 }
 
-# Table IX, depth and learning rate; methods that the paper does not have get GBDT-MO's.
+# Table IX, depth and learning rate; methods that are not in the paper use GBDT-MO's.
 _CHOSEN = """
          mnist   yeast   inpainting  student_por
 XGBoost  8 0.10  4 0.10  8 0.10      4 0.10
@@ -93,7 +89,7 @@ GBDT-MO  8 0.10  5 0.10  7 0.10      4 0.10
 
 
 def chosen(method: str, problem: str) -> tuple[int, float]:
-    """Depth and learning rate."""
+    """Return depth and learning rate."""
     head, *lines = (line.split() for line in _CHOSEN.splitlines() if line)
     rows = {line[0]: line[1:] for line in lines}
     row, column = rows.get(method, rows["GBDT-MO"]), 2 * head.index(problem)
@@ -101,9 +97,7 @@ def chosen(method: str, problem: str) -> tuple[int, float]:
 
 
 def settings(method: str, problem: str, depth: int, rate: float, rounds: int = ROUNDS) -> Settings:
-    """What all methods share (appendix B: 0.75 * 2^depth leaves, L2 of 1), in each library's own
-    words.
-    """
+    """Return the common settings (appendix B: 0.75 * 2^depth leaves, L2 of 1) for each library."""
     fixed, leaves = FIXED[problem], int(0.75 * 2**depth)
     library, classes = (
         METHODS[method].library.partition("-")[0],
@@ -124,7 +118,7 @@ def settings(method: str, problem: str, depth: int, rate: float, rounds: int = R
             library
         )
         own = {name: fixed.threshold} if name else {}
-    if classes and library != "omnigbdt":  # which knows no other error
+    if classes and library != "omnigbdt":  # omnigbdt supports no other error
         name, error = {
             "polyleaf": ("eval_metric", "merror"),
             "xgboost": ("eval_metric", "merror"),
@@ -142,8 +136,9 @@ def settings(method: str, problem: str, depth: int, rate: float, rounds: int = R
 
 
 def friedman1(seed: int, n: int) -> Arrays:
-    """Eq. 23 and 24: five noisy copies of a function of ten features, `n` rows for training and for
-    test.
+    """Draw eq. 23 and 24: five noisy copies of a function of ten features.
+
+    `n` is the number of training rows and of test rows.
     """
     rng = np.random.default_rng(seed)
     X = rng.uniform(-1, 1, (2 * n, 10))
@@ -153,7 +148,7 @@ def friedman1(seed: int, n: int) -> Arrays:
 
 
 def random_projection(seed: int, n: int) -> Arrays:
-    """Eq. 25: eight projections of four features."""
+    """Draw eq. 25: eight projections of four features."""
     rng = np.random.default_rng(seed)
     w = rng.uniform(-1, 1, (4, 8))
     X = rng.uniform(-1, 1, (2 * n, 4))
@@ -161,7 +156,7 @@ def random_projection(seed: int, n: int) -> Arrays:
 
 
 def halves(X: np.ndarray, y: np.ndarray, n: int) -> Arrays:
-    """The first `n` rows for training, the others for test, on which training also stops."""
+    """Use the first `n` rows for training, the others for testing and early stopping."""
     X, y = X.astype(np.float32), y.astype(np.float32) if y.dtype.kind == "f" else y
     return {
         "X": X[:n],
@@ -174,7 +169,7 @@ def halves(X: np.ndarray, y: np.ndarray, n: int) -> Arrays:
 
 
 def mnist(context: Context) -> Arrays:
-    """The first 50,000 of the training images (the paper does not say which), and the 10,000 test
+    """Return the first 50,000 training images (the paper names no subset) and the 10,000 test
     images.
     """
     data = context.load("mnist")
@@ -184,8 +179,9 @@ def mnist(context: Context) -> Arrays:
 
 
 def inpainting(context: Context) -> Arrays:
-    """The upper half of the central 20 x 20 pixels -> 4 x 6 pixels at the top of the lower half, in
-    0..1.
+    """Map the upper half of the central 20 x 20 pixels to 4 x 6 pixels of the lower half, in 0..1.
+
+    The targets are at the top of the lower half.
     """
     found = mnist(context)
     image = np.concatenate([found["X"], found["X_test"]]).reshape(-1, 28, 28)[:, 4:-4, 4:-4] / 255
@@ -194,12 +190,14 @@ def inpainting(context: Context) -> Arrays:
 
 
 def student(context: Context, seed: int) -> Arrays:
-    """Categories one-hot, grades mapped from 0..20 to [-1, 1]; 70 % of the rows for training."""
+    """Use one-hot categories, grades mapped from 0..20 to [-1, 1] and 70 % of the rows for
+    training.
+    """
     data = context.load("student_por")
     columns = []
     for j, is_categorical in enumerate(data.categorical):
         values = data.X[:, j]
-        # Two categories need one column: the paper counts 41 features.
+        # One column is enough for two categories: the paper counts 41 features.
         levels = np.unique(values) if is_categorical and len(np.unique(values)) > 2 else None
         columns.append(
             values[:, None] if levels is None else (values[:, None] == levels).astype(np.float32)
@@ -208,19 +206,19 @@ def student(context: Context, seed: int) -> Arrays:
 
 
 def yeast(context: Context, seed: int) -> Arrays:
-    """70 % of the rows for training, at random."""
+    """Use 70 % of the rows for training, at random."""
     data = context.load("yeast")
     return shuffled(data.X, data.y, seed)
 
 
 def shuffled(X: np.ndarray, y: np.ndarray, seed: int) -> Arrays:
-    """Rows in random order, 70 % of them for training."""
+    """Shuffle the rows and use 70 % of them for training."""
     order = np.random.default_rng(seed).permutation(len(y))
     return halves(X[order], y[order], int(0.7 * len(y)))
 
 
 def load(context: Context, problem: str, seed: int) -> Arrays:
-    """The parts of a problem; `seed` draws the data, or the split where the data is real."""
+    """Return the parts of a problem; `seed` draws the data, or the split of real data."""
     if problem in ("mnist", "inpainting"):
         return mnist(context) if problem == "mnist" else inpainting(context)
     if problem in ("yeast", "student_por"):
@@ -233,13 +231,13 @@ def load(context: Context, problem: str, seed: int) -> Arrays:
 
 @dataclass(frozen=True)
 class Fitted:
-    """One model, or one for each target."""
+    """One model, or one model per target."""
 
     models: list[Library]
     seconds: float
 
     def predict(self, X: np.ndarray, rounds: int | None = None) -> np.ndarray:
-        """With all rounds, or the first `rounds` (of a model that has fewer: all)."""
+        """Predict with all rounds, or with the first `rounds` of each model (at most all)."""
         each = [m.predict(X, rounds and min(rounds, m.n_rounds())) for m in self.models]
         return each[0] if len(each) == 1 else np.column_stack(each)
 
@@ -248,7 +246,7 @@ class Fitted:
 
 
 def fit(context: Context, method: str, problem: str, data: Arrays, chosen: Settings) -> Fitted:
-    """Train; for targets, the methods that know one output only get one model each."""
+    """Train; for targets, methods that support one output only fit one model per target."""
     library, kind = METHODS[method].library, FIXED[problem].kind
     if kind != "regression" or method not in ONE_EACH:
         model, seconds = _fits.fit(context, library, kind, data, chosen)
@@ -263,13 +261,14 @@ def fit(context: Context, method: str, problem: str, data: Arrays, chosen: Setti
 
 
 def score(problem: str, y: np.ndarray, predicted: np.ndarray) -> float:
-    """Accuracy in percent, or RMSE."""
+    """Return accuracy in percent, or RMSE."""
     return (_fits.accuracy if FIXED[problem].kind == "multiclass" else _fits.rmse)(y, predicted)
 
 
 def synthetic(context: Context, method: str, problem: str) -> Figures:
-    """Depth and rate are searched on the first of five draws; curves of both methods at GBDT-MO's
-    choice.
+    """Search depth and rate on the first of five draws, and score all draws.
+
+    The curves of both methods use the depth and rate chosen for GBDT-MO.
     """
     data = load(context, problem, 0)
     grid = [(d, r) for d in DEPTHS for r in RATES][:: 9 if context.quick else 1]
@@ -287,14 +286,14 @@ def synthetic(context: Context, method: str, problem: str) -> Figures:
 
 
 def curves(context: Context, method: str, problem: str) -> Figures:
-    """RMSE after each of up to 500 rounds, without early stopping; depth 6, rate 0.1."""
+    """Return RMSE after each of up to 500 rounds, without early stopping; depth 6, rate 0.1."""
     data = load(context, problem, 0)
     model = fit(context, method, problem, data, settings(method, problem, 6, 0.1, 500))
     return {"curves": {part: points(problem, model, data, part) for part in ("training", "test")}}
 
 
 def points(problem: str, model: Fitted, data: Arrays, part: str) -> list[list[float]]:
-    """[rounds, score] of shorter models on one part of the data."""
+    """Return [rounds, score] of shorter models on one part of the data."""
     suffix = "_test" if part == "test" else ""
     X, y = data["X" + suffix], data["y" + suffix]
     rounds = curve_rounds(model.n_rounds(), _fits.CURVE_POINTS)
@@ -302,7 +301,7 @@ def points(problem: str, model: Fitted, data: Arrays, part: str) -> list[list[fl
 
 
 def real(context: Context, method: str, problem: str) -> Figures:
-    """Score on the test part, number of trees, and seconds of a round."""
+    """Return the score on the test part, the number of trees, and seconds per round."""
     figures: Figures = {"score": [], "trees": [], "round seconds": []}
     for seed in context.seeds(FIXED[problem].repeats):
         data = load(context, problem, seed)
@@ -322,14 +321,14 @@ def real(context: Context, method: str, problem: str) -> Figures:
 
 
 def trees(method: str, problem: str, model: Fitted, data: Arrays) -> int:
-    """Of the best model; one for each output and round where a tree has one output."""
+    """Count the trees of the best model: one per output and round where a tree has one output."""
     if FIXED[problem].kind == "multiclass" and method in ONE_EACH:
         return model.n_rounds() * (int(data["y"].max()) + 1)
     return sum(m.n_rounds() for m in model.models)
 
 
 def ten_rounds(context: Context, method: str, problem: str) -> Figures:
-    """Ten rounds, three times: seconds of one."""
+    """Time ten rounds three times, and return the seconds of one round."""
     data = load(context, problem, 0)
     ten = settings(method, problem, *chosen(method, problem), rounds=10)
     times = [fit(context, method, problem, data, ten).seconds / 10 for _ in context.seeds(3)]

@@ -1,4 +1,4 @@
-"""GBDT-MO's tables on sparse leaves: a leaf keeps k outputs, and splits know it (section V-C).
+"""GBDT-MO with sparse leaves: a leaf keeps k outputs, and the split gain includes it (section V-C).
 
 Data, settings and scores are those of the dense tables (gbdt_mo).
 """
@@ -14,13 +14,16 @@ DENSE = "GBDT-MO"
 
 
 def real(context: Context, method: str, problem: str) -> Figures:
-    """Score on the test part, and number of trees."""
+    """Return the score on the test part, and the number of trees."""
     _reject_all(method, problem)
     return gbdt_mo.real(context, method, problem)
 
 
 def rounds_in_turn(context: Context, method: str, problem: str) -> Figures:
-    """Alternate ten rounds of the method and of dense leaves, five times: round seconds, ratio."""
+    """Alternate ten rounds of the method and of dense leaves, five times.
+
+    Return the seconds per round and their ratio.
+    """
     _reject_all(method, problem)
     data = gbdt_mo.load(context, problem, 0)
     figures: Figures = {"round seconds": [], "ratio": []}
@@ -35,7 +38,7 @@ def rounds_in_turn(context: Context, method: str, problem: str) -> Figures:
 
 
 def _reject_all(method: str, problem: str) -> None:
-    """Ten classes leave nothing to choose from where sixteen are kept."""
+    """Raise if a leaf would keep sixteen of ten classes."""
     if problem == "mnist" and method.startswith("k=16"):
         raise Unavailable("there are ten classes")
 

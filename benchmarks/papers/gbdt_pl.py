@@ -1,7 +1,8 @@
-"""GBDT-PL: leaves that are linear in a few features, and splits that know it.
+"""GBDT-PL: leaves that are linear in a few features, and splits that take them into account.
 
-HIGGS, HEPMASS and Epsilon are not at hand. The paper does not publish how Cubic and Poly were made,
-so their figures are compared as ratios to LightGBM's on polynomials of the same shape.
+HIGGS, HEPMASS and Epsilon are not available here. The paper does not publish how Cubic and Poly
+were generated, so their figures are compared as ratios to LightGBM's on polynomials of the same
+shape.
 """
 
 from __future__ import annotations
@@ -39,13 +40,15 @@ GOSS = {"polyleaf": {"sampling_method": "goss"}, "lightgbm": {"data_sample_strat
 
 
 def get_library(method: str) -> str:
-    """The library's name without what it is to do."""
+    """Return the library's name from the name of a method."""
     return METHODS[method].library.partition("-")[0]
 
 
 def settings(method: str, own: dict[str, Any], **common: Any) -> Settings:
-    """`common` for all, the method's own parameters, and `own` over them, in each library's own
-    words.
+    """Return the settings of a method under its library's parameter names.
+
+    `common` applies to all methods and is overridden by the method's own parameters, which `own`
+    overrides.
     """
     parameters = METHODS[method].parameters()
     return Settings(
@@ -54,7 +57,9 @@ def settings(method: str, own: dict[str, Any], **common: Any) -> Settings:
 
 
 def paper_settings(method: str, bins: int, goss: bool = False) -> Settings:
-    """Table 3: 500 rounds, 255 leaves, rate 0.1, regularisation 0.01, least sum of Hessians 100."""
+    """Return table 3: 500 rounds, 255 leaves, rate 0.1, regularisation 0.01, minimum Hessian sum
+    100.
+    """
     library = get_library(method)
     name = {"lightgbm": "min_sum_hessian_in_leaf"}.get(library, "min_child_weight")
     least = {name: 100}
@@ -68,11 +73,10 @@ def paper_settings(method: str, bins: int, goss: bool = False) -> Settings:
 
 
 def polynomial(degree: int, n_features: int, n: int, n_test: int) -> Arrays:
-    """Normal features; a target without noise: powers of single features, and products of different
-    ones.
+    """Draw normal features, and a noise-free target: a polynomial in them.
 
-    As many products as features, of two features each (and of three, where the degree is 3);
-    coefficients are normal too.
+    It has powers of single features, and products of different ones: as many products as features,
+    of two features each (and of three, if the degree is 3). The coefficients are normal, too.
     """
     rng = np.random.default_rng(degree)
     X = rng.standard_normal((n + n_test, n_features), dtype=np.float32)
@@ -86,8 +90,9 @@ def polynomial(degree: int, n_features: int, n: int, n_test: int) -> Arrays:
 
 
 def real(context: Context, name: str, seed: int = 0, output: int | None = None) -> Arrays:
-    """A data set by its own split, or four fifths of its rows at random; one of its outputs, or
-    all.
+    """Load a data set with its own split, or with four fifths of its rows for training, at random.
+
+    The targets are one of its outputs, or all of them.
     """
     data = context.load(name)
     parts = data.parts if data.parts is not None else data.split(seed)
@@ -97,14 +102,14 @@ def real(context: Context, name: str, seed: int = 0, output: int | None = None) 
 
 
 def casp(context: Context) -> Arrays:
-    """The first 30,000 rows for training, as in the authors' repository."""
+    """Use the first 30,000 rows for training, as in the authors' repository."""
     data, n = context.load("casp"), context.rows(30_000)
     X, y = data.X, data.y.ravel()
     return {"X": X[:n], "y": y[:n], "X_test": X[30_000:], "y_test": y[30_000:]}
 
 
 def load(context: Context, problem: str) -> Arrays:
-    """CASP, or a polynomial that is scaled to two processor cores."""
+    """Load CASP, or a polynomial set reduced to the size that two processor cores can handle."""
     if problem == "CASP":
         return casp(context)
     if problem == "Cubic":
@@ -117,7 +122,7 @@ def load(context: Context, problem: str) -> Arrays:
 
 @dataclass(frozen=True)
 class Fitted:
-    """A trained library and its scores on the test part, from few rounds to all."""
+    """Trained library and its scores on the test part, by number of rounds."""
 
     library: Library
     seconds: float
@@ -125,15 +130,15 @@ class Fitted:
 
     @property
     def best(self) -> float:
-        """The least error."""
+        """Return the minimum error."""
         return min(error for _, _, error in self.points)
 
     def reaches(self, error: float) -> tuple[int, float] | None:
-        """Rounds and seconds to this error; None: never."""
+        """Return rounds and seconds to this error; None if it is never reached."""
         return next(((r, s) for r, s, e in self.points if e <= error), None)
 
     def curves(self) -> dict[str, list[list[float]]]:
-        """Error by rounds, and by seconds."""
+        """Return the error by rounds, and by seconds."""
         return {
             "rounds": [[r, e] for r, _, e in self.points],
             "seconds": [[s, e] for _, s, e in self.points],
@@ -141,14 +146,14 @@ class Fitted:
 
 
 def compute_error(kind: str, y: np.ndarray, predicted: np.ndarray) -> float:
-    """RMSE, or the log loss of two classes."""
+    """Return the RMSE, or the log loss of two classes."""
     if kind == "binary":
         return SCORES["multilabel"].function(y, predicted)
     return _fits.rmse(y, predicted)
 
 
 def fit(context: Context, method: str, kind: str, data: Arrays, chosen: Settings) -> Fitted:
-    """Train, and afterwards score shorter models."""
+    """Train, and then score shorter models."""
     start = time.perf_counter()
     library, seconds = _fits.fit(context, METHODS[method].library, kind, data, chosen, warm=True)
     start = library.round_ends[-1] - seconds if library.round_ends else start
@@ -164,7 +169,7 @@ def fit(context: Context, method: str, kind: str, data: Arrays, chosen: Settings
 
 
 def described(fitted: Fitted, data: Arrays) -> Figures:
-    """RMSE of all rounds, seconds of training and of test prediction, size of the model."""
+    """Return RMSE of all rounds, seconds of training and of test prediction, and model size."""
     start = time.perf_counter()
     fitted.library.predict(data["X_test"])
     return {
@@ -177,7 +182,7 @@ def described(fitted: Fitted, data: Arrays) -> Figures:
 
 
 def table_4(context: Context, method: str, problem: str) -> Figures:
-    """One row of table 4: "GBDT-PL, 63 bins" on CASP."""
+    """Return one row of table 4: "GBDT-PL, 63 bins" on CASP."""
     name, _, bins = method.rpartition(", ")
     data = load(context, problem)
     chosen = paper_settings(name, int(bins.split()[0]))
@@ -185,7 +190,7 @@ def table_4(context: Context, method: str, problem: str) -> Figures:
 
 
 def synthetic(context: Context, method: str, problem: str) -> Figures:
-    """GBDT-PL and LightGBM, one after the other, with as many bins as `method` says."""
+    """Run GBDT-PL and LightGBM, one after the other, with the number of bins in `method`."""
     data, bins = load(context, problem), int(method.split()[0])
     both = {
         name: described(fit(context, name, "regression", data, paper_settings(name, bins)), data)
@@ -200,8 +205,9 @@ def synthetic(context: Context, method: str, problem: str) -> Figures:
 
 
 def goss(context: Context, method: str, problem: str) -> Figures:
-    """Table 3's settings on the fifth of largest gradients and a tenth of the other rows (section
-    7.5).
+    """Run table 3's settings with gradient-based sampling (section 7.5).
+
+    A fifth of the rows with the largest gradients and a tenth of the other rows are used.
     """
     data = load(context, problem)
     return described(
@@ -222,8 +228,9 @@ CONVERGENCE = {
 
 
 def convergence(context: Context, method: str, problem: str) -> Figures:
-    """Rounds and seconds to the least test error that LightGBM has in up to 300 rounds; both in one
-    run.
+    """Return rounds and seconds to LightGBM's minimum test error in up to 300 rounds.
+
+    Both libraries are measured in one run.
     """
     output, kind = CONVERGENCE[problem]
     data = real(context, problem, output=output)
@@ -246,8 +253,9 @@ MANY = {"rf1": 1, "rf2": 1, "enb": 3, "gas_turbine": 1, "sarcos4449": 3, "atp1d"
 
 
 def many_outputs(context: Context, method: str, problem: str) -> Figures:
-    """Mean of the outputs' R2 on the test part, and seconds; a tenth of the training rows stops
-    training.
+    """Return the mean R2 over outputs on the test part, and seconds.
+
+    A tenth of the training rows is used for early stopping.
     """
     figures: Figures = {"aR2": [], "seconds": [], "rounds": []}
     for seed in context.seeds(MANY[problem]):
@@ -258,7 +266,7 @@ def many_outputs(context: Context, method: str, problem: str) -> Figures:
             "X": data["X"][train], "y": data["y"][train], "X_val": data["X"][val],
             "y_val": data["y"][val],
         }  # fmt: skip
-        # Leaves are CatBoost's way to grow nothing that it is known for: it gets its own depth.
+        # CatBoost's default trees are not leaf-wise, so it uses its own depth.
         size: dict[str, Any] = {"max_depth": 6} if method == "CatBoost" else {"max_leaves": 31}
         chosen = settings(method, {}, rounds=300, patience=20, **size)
         library, seconds = _fits.fit(
@@ -284,8 +292,9 @@ COST = {
 
 
 def cost(context: Context, method: str, problem: str) -> Figures:
-    """Processor time of a tree beside that of one with constant leaves; the two take turns, three
-    times.
+    """Return the processor time of a tree relative to one with constant leaves.
+
+    The fits of the two are interleaved, three times.
     """
     rounds, leaves, n_outputs = COST[problem]
     if problem == "CASP":
@@ -309,7 +318,7 @@ def cost(context: Context, method: str, problem: str) -> Figures:
 
 
 def subjects(unit: str, better: Any, digits: int, figure: str, *names: str) -> tuple[Subject, ...]:
-    """One column for each data set."""
+    """Return one column per data set."""
     return tuple(
         Subject(n, unit, better, digits, n, figure, needs=() if n in NO_FILES else (n.lower(),))
         for n in names
@@ -384,7 +393,7 @@ def synthetic_figure(name: str, title: str, axis: str, x: str) -> Figure:
 
 
 def draw_prediction(canvas: Any, found: dict[tuple[str, str], Figures]) -> None:
-    """Figure 6: error against the seconds that predicting the test part takes."""
+    """Draw figure 6: error against the seconds of predicting the test part."""
     panel = canvas.subplots()
     for i, ((method, _), figures) in enumerate(found.items()):
         panel.plot(
@@ -395,7 +404,7 @@ def draw_prediction(canvas: Any, found: dict[tuple[str, str], Figures]) -> None:
 
 
 def draw_steps(canvas: Any, found: dict[tuple[str, str], Figures]) -> None:
-    """Figure 3: processor time of a tree, for each way to choose splits."""
+    """Draw figure 3: processor time of a tree, for each method of choosing splits."""
     panel = canvas.subplots()
     names = [f"{method}: {problem}" for method, problem in found]
     panel.barh(names, [f["milliseconds"] for f in found.values()])

@@ -1,13 +1,12 @@
-"""GBDT-SPARSE: very many labels of which each row has few. Its tables, and the same on sets at
-hand.
+"""GBDT-SPARSE: many labels with few per row, on the sets of its tables and on available sets.
 
-The paper tells depth, rows of a leaf, lambda, k and the projection (section 5), but neither the
-number of trees nor a shrinkage; these, and the scaling of the features before they are projected,
-are the recipe's (docs/sparse-leaves.md tells how they were chosen: on a part of the training rows
-of Delicious).
+The paper gives depth, rows of a leaf, lambda, k and the projection (section 5), but neither the
+number of trees nor a shrinkage. These, and the scaling of the features before projection, come from
+the recipe (docs/sparse-leaves.md explains how they were chosen on a part of the training rows of
+Delicious).
 
-Sets of the extreme classification repository that are not at hand run where the data folder has
-them as `NAME/train.txt` and `NAME/test.txt`.
+Sets of the extreme classification repository that are not included run if the data folder has them
+as `NAME/train.txt` and `NAME/test.txt`.
 """
 
 from __future__ import annotations
@@ -38,14 +37,11 @@ REPOSITORY = (
     "mediamill",
     "wiki10",
     "delicious200k",
-)  # to be had from the extreme classification repository
-# Section 5: labels of a leaf and features after projection.
+)  # available from the extreme classification repository
+# Section 5: labels per leaf and features after projection.
 LEAF_K = {"delicious200k": 100}
 DIM = {"mediamill": 50, "delicious200k": 50}
-DENSE = (
-    "cal500",
-    "mediamill",
-)  # features that are no words: nothing to weigh, nothing to give a length
+DENSE = ("cal500", "mediamill")  # features that are not words: no weighting and no normalisation
 
 OURS: dict[str, dict[str, Any]] = {
     "GBDT-SPARSE": presets.gbdt_sparse(),
@@ -57,7 +53,7 @@ OURS: dict[str, dict[str, Any]] = {
 
 
 def parameters(context: Context, method: str, problem: str) -> dict[str, Any]:
-    """Of the estimator, for a problem: the recipe with what the paper sets for each data set."""
+    """Return the estimator's parameters: the recipe with the paper's values for each data set."""
     chosen = OURS[method] | {"n_jobs": context.threads, "random_state": 0}
     chosen |= {"leaf_k": LEAF_K.get(problem, 20), "projection_dim": DIM.get(problem, 100)}
     if problem in DENSE:
@@ -66,7 +62,7 @@ def parameters(context: Context, method: str, problem: str) -> dict[str, Any]:
 
 
 def load(context: Context, problem: str) -> LabelledSet:
-    """The data, with the split of its source or else a fifth of the rows, at random, for test."""
+    """Load the data with the source's split, or with a random fifth of the rows for testing."""
     data = load_labelled(context.data, problem)
     if not context.quick:
         return data
@@ -78,11 +74,11 @@ def load(context: Context, problem: str) -> LabelledSet:
 
 Ranker = Callable[
     [Any], np.ndarray
-]  # features -> int (n, k): labels, the best first, -1 where there is none
+]  # features -> int (n, k): labels, the best first, padded with -1
 
 
 def ranking(context: Context, method: str, problem: str) -> Figures:
-    """P@k in percent on test rows, seconds of training and prediction, model bytes."""
+    """Return P@k in percent on test rows, seconds of training and prediction, and model bytes."""
     data = load(context, problem)
     (X, Y), (X_test, Y_test) = data.part(0), data.part(1)
     begun = time.perf_counter()
@@ -100,26 +96,26 @@ def ranking(context: Context, method: str, problem: str) -> Figures:
 
 
 def precisions(Y: sp.csr_matrix, best: np.ndarray) -> dict[str, float]:
-    """P@1, P@3 and P@5 in percent."""
+    """Return P@1, P@3 and P@5 in percent."""
     ranked = ranked_labels(best, Y.shape[1])
     return {f"P@{k}": 100 * precision_at(Y, ranked, k) for k in KS}
 
 
 def ranked_labels(best: np.ndarray, n_labels: int) -> tuple[np.ndarray, np.ndarray]:
-    """Labels and scores, as the metrics take a ranking whose scores nobody needs."""
+    """Return labels and scores in the format of ranking metrics; the scores are arbitrary."""
     places = np.broadcast_to(-np.arange(best.shape[1], dtype=np.float64), best.shape)
     return best, np.where(best < 0, -np.inf, places)
 
 
 def standard_error(percent: float, n_rows: int) -> float:
-    """Of P@1; those of P@3 and P@5 are smaller."""
+    """Return the standard error of P@1; those of P@3 and P@5 are smaller."""
     return float(np.sqrt(percent * (100 - percent) / n_rows))
 
 
 def ours(
     context: Context, method: str, problem: str, X: Any, Y: sp.csr_matrix
 ) -> tuple[Ranker, int]:
-    """Polyleaf, on one core in prediction as the paper is."""
+    """Train Polyleaf; prediction uses one core, as in the paper."""
     model = polyleaf.PolyleafClassifier(**parameters(context, method, problem)).fit(X, Y)
     size = file_size(model)
     model.set_params(n_jobs=1)
@@ -127,7 +123,7 @@ def ours(
 
 
 def file_size(model: polyleaf.PolyleafClassifier) -> int:
-    """Bytes of the model's file, for prediction alone."""
+    """Return the bytes of the model's file, for prediction only."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model"
         model.save_model(path, statistics=False)
@@ -137,7 +133,7 @@ def file_size(model: polyleaf.PolyleafClassifier) -> int:
 def omikuji(
     context: Context, method: str, problem: str, X: Any, Y: sp.csr_matrix
 ) -> tuple[Ranker, int]:
-    """Parabel's linear label trees with their defaults (omikuji)."""
+    """Train Parabel's linear label trees with default parameters (omikuji)."""
     module = library("omikuji")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "train.txt"
@@ -163,7 +159,7 @@ def omikuji(
 def napkinxc(
     context: Context, method: str, problem: str, X: Any, Y: sp.csr_matrix
 ) -> tuple[Ranker, int]:
-    """Probabilistic label trees with their defaults (napkinXC)."""
+    """Train probabilistic label trees with default parameters (napkinXC)."""
     plt = library("napkinxc.models").PLT
     folder = tempfile.TemporaryDirectory()
     model = plt(folder.name, threads=context.threads, verbose=False)
@@ -173,7 +169,7 @@ def napkinxc(
     def rank(X_test: Any) -> np.ndarray:
         assert Path(
             folder.name
-        ).is_dir()  # the model reads it: it must live as long as this function
+        ).is_dir()  # the model reads this folder: keep it for the lifetime of the function
         return padded(model.predict(sp.csr_matrix(X_test), top_k=max(KS)))
 
     return rank, size
@@ -182,11 +178,11 @@ def napkinxc(
 def pecos(
     context: Context, method: str, problem: str, X: Any, Y: sp.csr_matrix
 ) -> tuple[Ranker, int]:
-    """A tree of linear models over clusters of labels, with its defaults (XR-Linear of PECOS).
+    """Train a tree of linear models over label clusters with defaults (XR-Linear of PECOS).
 
-    PECOS 1.2.8 asks SciPy for what 1.14 removed, and its package for PyTorch, which this part does
-    not need: install it with `--no-deps` beside an older SciPy. Unlike the other two it does not
-    scale rows by itself.
+    PECOS 1.2.8 uses functions that SciPy 1.14 removed, and its package depends on PyTorch, which
+    this part does not need: install it with `--no-deps` and an older SciPy. Unlike the other two it
+    does not scale rows itself.
     """
     xmc, linear = library("pecos.xmc"), library("pecos.xmc.xlinear.model").XLinearModel
     scale = scaler(problem).fit(X)
@@ -214,8 +210,9 @@ def pecos(
 def one_versus_rest(
     context: Context, method: str, problem: str, X: Any, Y: sp.csr_matrix
 ) -> tuple[Ranker, int]:
-    """A linear support vector machine for each label, on TF-IDF features of length 1
-    (scikit-learn).
+    """Train a linear support vector machine per label (scikit-learn).
+
+    Features are TF-IDF features of length 1.
     """
     from sklearn.multiclass import OneVsRestClassifier
     from sklearn.pipeline import make_pipeline
@@ -229,7 +226,7 @@ def one_versus_rest(
 
 
 def scaler(problem: str) -> Any:
-    """What linear models get: TF-IDF features of length 1, or dense ones of variance 1."""
+    """Return a scaler for linear models: TF-IDF of length 1, or dense features of variance 1."""
     from sklearn.feature_extraction.text import TfidfTransformer
     from sklearn.preprocessing import StandardScaler
 
@@ -245,12 +242,12 @@ PEERS = {
 
 
 def trainer(method: str) -> Callable[..., tuple[Ranker, int]]:
-    """What trains a method."""
+    """Return the function that trains a method."""
     return ours if method in OURS else PEERS[method]
 
 
 def library(name: str) -> Any:
-    """The module; `Unavailable` where it is not installed."""
+    """Return the module; raise `Unavailable` if it is not installed."""
     import importlib
 
     try:
@@ -260,7 +257,7 @@ def library(name: str) -> Any:
 
 
 def padded(labels: list[list[int]]) -> np.ndarray:
-    """Rows of unequal length, -1 behind."""
+    """Pad rows of unequal length with -1 at the end."""
     best = np.full((len(labels), max(KS)), -1)
     for row, found in zip(best, labels, strict=True):
         row[: len(found)] = found
@@ -268,7 +265,7 @@ def padded(labels: list[list[int]]) -> np.ndarray:
 
 
 def by_size(context: Context, method: str, problem: str) -> Figures:
-    """P@1 against prediction time and against size, as trees are added."""
+    """Return P@1 against prediction time and against size, as trees are added."""
     data = load(context, problem)
     (X, Y), (X_test, Y_test) = data.part(0), data.part(1)
     model = polyleaf.PolyleafClassifier(**parameters(context, method, problem)).fit(X, Y)
@@ -286,7 +283,7 @@ def by_size(context: Context, method: str, problem: str) -> Figures:
 
 
 def few_trees(context: Context, method: str, problem: str) -> Figures:
-    """As `ranking`, with `FEW_TREES`."""
+    """Run `ranking` with `FEW_TREES`."""
     data = load(context, problem)
     (X, Y), (X_test, Y_test) = data.part(0), data.part(1)
     chosen = parameters(context, method, problem) | {"n_estimators": context.rounds(FEW_TREES)}
@@ -297,7 +294,7 @@ def few_trees(context: Context, method: str, problem: str) -> Figures:
 
 
 def random_splits(context: Context, method: str, problem: str) -> Figures:
-    """P@k on random splits of the sizes of the source's own."""
+    """Return P@k on random splits of the same sizes as the source's own."""
     data = load_labelled(context.data, problem)
     n_train, n_test = len(data.parts[0]), len(data.parts[1])
     figures: Figures = {}
@@ -312,28 +309,26 @@ def random_splits(context: Context, method: str, problem: str) -> Figures:
     return figures
 
 
-# --- made data ---
+# --- synthetic data ---
 
-ROWS, ROUNDS = 20_000, 5  # of the made set, where only time is asked for
+ROWS, ROUNDS = 20_000, 5  # of the synthetic set, which is used for timing only
 
 
 def made(context: Context, method: str, problem: str) -> Figures:
-    """A tree on the made extreme set; `problem` is the number of labels."""
+    """Time a tree on the synthetic extreme set; `problem` is the number of labels."""
     n_labels = int(problem.replace(",", ""))
     X, Y = extreme.make_extreme(context.rows(ROWS), n_labels)
     return timed(method, X, Y, context.threads, context.rounds(ROUNDS))
 
 
 def by_threads(context: Context, method: str, problem: str) -> Figures:
-    """The same at 20,000 labels, by threads."""
+    """Time a tree at 20,000 labels, by number of threads."""
     X, Y = extreme.make_extreme(context.rows(ROWS), 20_000)
     return timed(method, X, Y, int(problem), context.rounds(ROUNDS))
 
 
 def timed(method: str, X: np.ndarray, Y: sp.csr_matrix, threads: int, rounds: int) -> Figures:
-    """Seconds of a tree (median of all but the first), labels, and outputs that trees have
-    predicted.
-    """
+    """Return seconds of a tree (median of all but the first), labels, and predicted outputs."""
     ends: list[float] = []
 
     def note(*_: Any) -> bool:
@@ -369,7 +364,7 @@ COSTS = {"training": ("s", None, 1), "prediction": ("s", None, 3), "MB": ("MB", 
 
 
 def subjects(problem: str, title: str, *figures: str) -> tuple[Subject, ...]:
-    """Columns of one data set."""
+    """Return the columns of one data set."""
     known: dict[str, Any] = FIGURES | COSTS | {"us a row": ("µs", None, 1)}
     return tuple(
         Subject(

@@ -1,9 +1,8 @@
-"""SketchBoost: the structure of trees from a sketch of the gradients; what that costs, and what it
-loses.
+"""SketchBoost: tree structure from a sketch of the gradients, its speed and its loss of accuracy.
 
-The paper's own figures are of a GPU, five folds and early stopping at a learning rate of 0.015;
-here ours with and without a sketch, and XGBoost's vector leaves, are compared in one run on the
-same split.
+The paper's own figures were obtained with a GPU, five folds and early stopping at a learning rate
+of 0.015. Here Polyleaf with and without a sketch, and XGBoost's vector leaves, are compared in one
+run on the same split.
 """
 
 from __future__ import annotations
@@ -26,11 +25,13 @@ METHODS = {
     "sketch of 5": Method("polyleaf", {"sketch": "random_projection", "sketch_dim": 5}),
     "XGBoost, vector leaves": Method("xgboost-multi-output-tree"),
 }
-OUTPUTS = {16: 200, 100: 50, 1000: 10}  # and the rounds that are timed: about a second
+OUTPUTS = {16: 200, 100: 50, 1000: 10}  # outputs: timed rounds, about a second
 
 
 def labels(n: int, n_features: int, n_outputs: int) -> Arrays:
-    """Labels of about one row in six each: signs of random directions of normal features."""
+    """Draw labels that hold in about one row of six each: signs of random directions of the
+    features.
+    """
     rng = np.random.default_rng(1000)
     X = rng.standard_normal((n, n_features), dtype=np.float32)
     y = X @ rng.standard_normal((n_features, n_outputs), dtype=np.float32) > np.sqrt(n_features)
@@ -38,8 +39,9 @@ def labels(n: int, n_features: int, n_outputs: int) -> Arrays:
 
 
 def cost(context: Context, method: str, problem: str) -> Figures:
-    """Milliseconds of a round at each number of outputs: a fit less one of a single round, all in
-    turn.
+    """Return milliseconds per round at each number of outputs.
+
+    The time is that of a fit minus a fit of one round, with all fits interleaved.
     """
     data = {k: labels(context.rows(10_000), 50, k) for k in OUTPUTS}
     figures: Figures = {f"K={k}": [] for k in OUTPUTS} | {"ratio": []}
@@ -61,20 +63,20 @@ def _seconds(context: Context, method: str, data: Arrays, rounds: int) -> float:
 
 
 def fit(context: Context, method: str, kind: str, data: Arrays, rounds: int) -> tuple[Any, float]:
-    """Depth 6, 64 leaves, rate 0.1, 255 bins; and the seconds."""
+    """Fit with depth 6, 64 leaves, rate 0.1, 255 bins; return the model and the seconds."""
     settings = Settings(rounds, 6, 64, 0.1, 255, 1.0, 1, own=METHODS[method].own)
     return _fits.fit(context, METHODS[method].library, kind, data, settings)
 
 
 def few_rounds(context: Context, method: str, problem: str) -> Figures:
-    """Five rounds on Delicious: seconds of one, binning included, and how good they are."""
+    """Run five rounds on Delicious; return seconds per round, including binning, and the scores."""
     data = load(context, problem)
     model, seconds = fit(context, method, "multilabel", data, 5)
     return {"round seconds": seconds / context.rounds(5), **scores(problem, data, model)}
 
 
 def many_rounds(context: Context, method: str, problem: str) -> Figures:
-    """A hundred rounds on Delicious, three hundred on Otto."""
+    """Run a hundred rounds on Delicious, or three hundred on Otto."""
     data = load(context, problem)
     rounds, kind = (100, "multilabel") if problem == "delicious" else (300, "multiclass")
     model, seconds = fit(context, method, kind, data, rounds)
@@ -82,7 +84,7 @@ def many_rounds(context: Context, method: str, problem: str) -> Figures:
 
 
 def load(context: Context, problem: str) -> Arrays:
-    """The source's own split, or 80 / 20 at random."""
+    """Load with the source's own split, or 80 / 20 at random."""
     data = context.load(problem)
     train, test = data.parts or data.split(0)
     X = data.X if isinstance(data.X, np.ndarray) else data.X.toarray()
@@ -91,7 +93,7 @@ def load(context: Context, problem: str) -> Arrays:
 
 
 def scores(problem: str, data: Arrays, model: Any) -> Figures:
-    """Log loss (of labels their mean), and percent of rows whose best label or class is right."""
+    """Return log loss (mean over labels), and the % of rows with a correct top prediction."""
     p, y = model.predict(data["X_test"]).astype(np.float64), data["y_test"]
     p = np.clip(p, 1e-7, 1 - 1e-7)
     rows = np.arange(len(y))

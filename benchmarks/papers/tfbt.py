@@ -1,4 +1,4 @@
-"""TFBT: multi-class with vector leaves, full or diagonal Hessians, layer-wise boosting."""
+"""TFBT: multi-class trees with vector leaves, full or diagonal Hessians, layer-wise boosting."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 XGBOOST = "XGBoost default"
 SIZES = (10, 25, 50, 100)
-CURVE_TREES = {"mnist": 300, "letter": 300}  # of figures 3 and 4
-LEFT_OUT = 0.001  # share of the training rows, in the runs that tell how far chance moves a figure
+CURVE_TREES = {"mnist": 300, "letter": 300}  # in figures 3 and 4
+LEFT_OUT = 0.001  # left-out share of the training rows, to measure random variation
 REPEATS = 4
 
 
@@ -36,7 +36,7 @@ REPEATS = 4
 
 @dataclass(frozen=True)
 class Parts:
-    """A data set cut in two: features float32 (n, F), class ids int64 (n,)."""
+    """Data set with two parts: features float32 (n, F), class ids int64 (n,)."""
 
     X: np.ndarray
     y: np.ndarray
@@ -48,14 +48,15 @@ class Parts:
         return int(max(self.y.max(), self.y_test.max())) + 1
 
     def thinned(self, seed: int) -> Parts:
-        """Without a few training rows, which should not matter."""
+        """Return the data without a small random share of training rows."""
         keep = np.random.default_rng(seed).random(len(self.y)) >= LEFT_OUT
         return Parts(self.X[keep], self.y[keep], self.X_test, self.y_test)
 
 
 def split_parts(context: Context, problem: str) -> Parts:
-    """The data of a problem: a data set by its own split, MNIST with its parts exchanged, or dealt
-    hands.
+    """Return the data of a problem.
+
+    It is a data set with its own split, MNIST with its parts exchanged, or dealt hands.
     """
     if problem == "poker":
         return poker(context)
@@ -68,7 +69,7 @@ def split_parts(context: Context, problem: str) -> Parts:
 
 
 def poker(context: Context) -> Parts:
-    """A million hands dealt and labelled here, to be tested on the real rows."""
+    """Deal and label a million training hands; the real rows are the test part."""
     real = context.load("poker25k")
     if (_poker.classes(real.X) != real.y).any():
         raise ValueError(
@@ -81,7 +82,7 @@ def poker(context: Context) -> Parts:
 
 
 def ensembles(context: Context, method: str, problem: str) -> Figures:
-    """Accuracy and cross-entropy of a method's first 10, 25, 50 and 100 trees, and its curve."""
+    """Return accuracy and cross-entropy of the first 10, 25, 50 and 100 trees, and the curve."""
     data = split_parts(context, problem)
     largest = context.rounds(max(SIZES))
     whole = measured(context, method, data, context.rounds(CURVE_TREES.get(problem, largest)))
@@ -99,9 +100,7 @@ def ensembles(context: Context, method: str, problem: str) -> Figures:
 
 
 def other_hands(context: Context, method: str, problem: str) -> Figures:
-    """The figures of Table II's Poker from other deals of the training hands: a list with one each
-    a deal.
-    """
+    """Return the figures of Table II's Poker for other training hands, one per deal."""
     real = context.load("poker25k")
     largest, found = context.rounds(max(SIZES)), []
     for seed in context.seeds(REPEATS):
@@ -111,7 +110,7 @@ def other_hands(context: Context, method: str, problem: str) -> Figures:
 
 
 def other_bins(context: Context, method: str, problem: str) -> Figures:
-    """The figures of Table II's MNIST with so many bins a feature ("mnist/64")."""
+    """Return the figures of Table II's MNIST with another number of bins ("mnist/64")."""
     name, bins = problem.split("/")
     largest = context.rounds(max(SIZES))
     stages = measured(context, method, split_parts(context, name), largest, max_bins=int(bins))
@@ -119,7 +118,7 @@ def other_bins(context: Context, method: str, problem: str) -> Figures:
 
 
 def mnist10k(context: Context, method: str, problem: str) -> Figures:
-    """Accuracy of one rate and depth ("0.04/2") after many trees: the more, the lower the rate."""
+    """Return the accuracy of a rate and depth ("0.04/2") after many trees, more for lower rates."""
     rate, depth = problem.split("/")
     changes = {"learning_rate": float(rate), "max_depth": int(depth)}
     column, *variants = method.split("; ")
@@ -142,8 +141,9 @@ Stage = tuple[int, float, float]  # trees, accuracy, cross-entropy
 
 
 def evaluate_sizes(stages: list[Stage], largest: int) -> dict[str, float]:
-    """The figures of the sizes that the tables show; where trees come in rounds, those of the
-    round.
+    """Return the figures of the sizes in the tables.
+
+    If trees come in rounds, they are those of the round.
     """
     found = {}
     for size in SIZES:
@@ -156,7 +156,7 @@ def evaluate_sizes(stages: list[Stage], largest: int) -> dict[str, float]:
 def measured(
     context: Context, method: str, data: Parts, n_trees: int, every: int = 1, **changes: Any
 ) -> list[Stage]:
-    """Test scores of growing ensembles, up to `n_trees` trees."""
+    """Return test scores of growing ensembles, up to `n_trees` trees."""
     scores = xgboost_scores if method == XGBOOST else polyleaf_scores
     rows, stages = np.arange(len(data.y_test)), []
     for n, raw in scores(context, method, data, n_trees, every, changes):
@@ -171,10 +171,12 @@ def measured(
 def polyleaf_scores(
     context: Context, method: str, data: Parts, n_trees: int, every: int, changes: dict[str, Any]
 ) -> Iterator[tuple[int, np.ndarray]]:
-    """Trees so far and raw scores (n, K), after so many trees: a round of one tree per class has
-    several.
+    """Yield the number of trees so far and raw scores (n, K).
+
+    A round of one tree per class has several trees.
     """
-    # TFBT's own MNIST example starts from scores of 0 (center_bias=False); the paper does not say.
+    # TFBT's own MNIST example starts from scores of 0 (center_bias=False); the paper is silent on
+    # it.
     settings = {**presets.tfbt(), "base_score": 0.0, **METHODS[method], **changes}
     per_round = data.n_classes if settings.get("multi_strategy") == "one_output_per_tree" else 1
     rounds = math.ceil(n_trees / per_round)
@@ -188,7 +190,7 @@ def polyleaf_scores(
     for first in range(0, last, every):
         n = min(first + every, last)
         model.forest.predict(codes, raw, first, n, context.threads)
-        scores = np.zeros((len(raw), data.n_classes))  # where a class without rows stays
+        scores = np.zeros((len(raw), data.n_classes))  # classes without rows keep this value
         scores[:, classes] = model.to_target_scale(raw)
         yield n, scores
 
@@ -196,7 +198,7 @@ def polyleaf_scores(
 def xgboost_scores(
     context: Context, method: str, data: Parts, n_trees: int, every: int, changes: dict[str, Any]
 ) -> Iterator[tuple[int, np.ndarray]]:
-    """The same of XGBoost, whose rounds are one tree per class; after every round."""
+    """Yield the same for XGBoost after every round, which has one tree per class."""
     try:
         import xgboost
     except ImportError as error:
@@ -225,7 +227,7 @@ def xgboost_scores(
 
 
 def get_sizes(problem: str, needs: str, compared: bool = True) -> tuple[Subject, ...]:
-    """The columns of Table II: accuracy and cross-entropy at each size."""
+    """Return the columns of Table II: accuracy and cross-entropy at each size."""
     columns = []
     for size in SIZES:
         for figure, short, better in (
@@ -409,7 +411,7 @@ WHAT_CHANCE_DOES = (
 )
 
 RATE_TIMES_TREES, MANY_TREES = 160, 5_000
-LOW_PENALTY = "L2 of 1/6"  # what an L2 of 1 for each of 60,000 rows is with 10,000
+LOW_PENALTY = "L2 of 1/6"  # corresponds to an L2 of 1 for each of 60,000 rows, with 10,000 rows
 TO_THE_END = f"{MANY_TREES:,} trees"
 NOT_TO_THE_END = (
     "More trees, and the penalty of table II kept for each row: table III, trees and penalty, has "

@@ -1,8 +1,9 @@
-"""The NumPy reference implementation of the core: docs/development/arithmetic.md, slow and obvious.
+"""NumPy reference implementation of the core, as specified in docs/development/arithmetic.md.
 
-The arithmetic of quantisation, gains, split search, growth order and leaf values, bit for bit, and
-small boosting loops on top. It does not use the polyleaf package, except for default parameters.
-The core equals it exactly; where the two differ, the document decides which of them is wrong.
+It covers quantisation, gains, split search, growth order and leaf values, bit for bit, and small
+boosting loops. It favours clarity over speed, and does not use the polyleaf package except for
+default parameters. The core must equal it exactly; if they differ, the document decides which of
+them is wrong.
 
 Common names are imported here; `linear_leaves`, `linear_split_search` and `extreme_multilabel` are
 imported by name.

@@ -1,4 +1,4 @@
-"""Boosting loops with three losses, a tree at a time or a layer at a time."""
+"""Boosting loops with three losses, one tree or one layer per step."""
 
 import numpy as np
 
@@ -10,19 +10,20 @@ from reference.tree_growth import grow
 
 
 def squared_error(y, score):
-    """Gradient (n, K) and curvature of (score - y)^2 / 2: constant, so None."""
+    """Return gradient (n, K) and Hessian of (score - y)^2 / 2, which is constant: None."""
     return score - y, None
 
 
 def logistic(y, score):
-    """Gradient and curvature (n, K) of the log loss of indicators y (n, K)."""
+    """Return gradient and Hessian (n, K) of the log loss of indicators y (n, K)."""
     p = 1 / (1 + np.exp(-score))
     return p - y, p * (1 - p)
 
 
 def softmax(y, score):
-    """Gradient and curvature (n, K) of the cross-entropy of one-hot y; K / (K - 1) is from C-GB,
-    eq. 13.
+    """Return gradient and Hessian (n, K) of the cross-entropy of one-hot y.
+
+    The factor K / (K - 1) is from C-GB, eq. 13.
     """
     p = np.exp(score - score.max(axis=1, keepdims=True))
     p /= p.sum(axis=1, keepdims=True)
@@ -30,10 +31,10 @@ def softmax(y, score):
 
 
 def fit_tree(codes, n_bins, is_categorical, g, h, kind, config, learning_rate):
-    """One tree: structure from `kind` channels, leaf values from all of g and h (C-GB, Algorithm
-    1).
+    """Fit one tree: structure from `kind` channels, leaf values from all of g and h.
 
-    Returns the tree, the leaf id of each row, and the leaf values float32 (n_leaves, K).
+    See C-GB, Algorithm 1. Return the tree, the leaf id of each row, and the leaf values float32
+    (n_leaves, K).
     """
     tree = grow(codes, n_bins, is_categorical, quantise(g, h, kind), config)
     leaves = leaf_of_row(tree, codes)
@@ -44,20 +45,20 @@ def fit_tree(codes, n_bins, is_categorical, g, h, kind, config, learning_rate):
 def fit_tree_by_layers(
     codes, n_bins, is_categorical, derivatives, raw, kind, config, learning_rate
 ):
-    """One tree whose every layer is a step of boosting (TFBT, section V).
+    """Fit one tree, each layer of which is a boosting step (TFBT, section V).
 
-    `derivatives(raw)` gives g and h at raw scores float32 (n, K). The children that a layer makes
-    take a step by the derivatives that their split was found with, and add it to what their
-    ancestors gave; then derivatives are renewed and the children are looked at. The root takes no
-    step, unless it cannot be split at all.
+    `derivatives(raw)` returns g and h at raw scores float32 (n, K). The children of a layer take a
+    step computed from the derivatives of their split, added to the steps of their ancestors. Then
+    the derivatives are renewed and the children are searched for splits. The root takes a step only
+    if it cannot be split.
 
-    Returns the tree, the leaf id of each row, and the leaf values float32 (n_leaves, K): the sums
-    of steps.
+    Return the tree, the leaf id of each row, and the leaf values float32 (n_leaves, K): the sums of
+    steps.
     """
     penalties = config.reg_lambda, config.reg_alpha, config.max_delta_step, learning_rate
     block = {"block_size": config.block_size}
     g, h = derivatives(raw)
-    given = {}  # rows of a node -> sum of the steps down to it
+    given = {}  # rows of a node -> sum of the steps on its path
 
     def renew(nodes):
         nonlocal g, h
@@ -96,12 +97,11 @@ def boost(
     offset=None,
     fit_tree=fit_tree,
 ):
-    """Train; returns scores float64 (n_rounds + 1, n, K), those before and after each round, and
-    the trees.
+    """Train, and return scores float64 (n_rounds + 1, n, K) before and after each round, and trees.
 
-    `data` is (codes, n_bins, is_categorical). `kind` "unit" makes it C-GB, "diagonal" GBDT-MO. Rows
-    start from `offset` (n, K): a loss sees it rounded with the sum of leaves, in float32; scores
-    have it in float64.
+    `data` is (codes, n_bins, is_categorical). `kind` "unit" is C-GB, "diagonal" is GBDT-MO. Rows
+    start from `offset` (n, K). The loss receives the sum of offset and leaves rounded to float32;
+    scores hold it in float64.
     """
     offset = np.zeros(y.shape) if offset is None else offset
     raw, scores, trees = np.zeros(y.shape, F32), [base + offset], []

@@ -6,9 +6,11 @@ import numpy as np
 
 
 def residual_quantile(residuals, level, weight=None):
-    """For levels above one half the smallest residual such that those up to it weigh `level` of all
-    of them and one of mean weight more, or the largest of all; for levels below, the same with
-    signs turned round.
+    """Return a conformal quantile of residuals.
+
+    For levels above one half this is the smallest residual such that the residuals up to it have
+    `level` of the total weight plus one row of mean weight, or the largest residual. Levels below
+    use the same rule with signs reversed.
     """
     weight = np.ones(len(residuals)) if weight is None else weight
     if level < 0.5:
@@ -29,8 +31,11 @@ def residual_quantile(residuals, level, weight=None):
 
 
 def quantile_shifts(y, levels, weight, fold, n_used, predict_without):
-    """One shift for each target and level. y (n, T), weight None or (n, T), fold (n,);
-    `predict_without(rows)`: (n, T * A) of a model that has not seen these rows."""
+    """Return one shift for each target and level.
+
+    y (n, T), weight None or (n, T), fold (n,). `predict_without(rows)` returns (n, T * A) of a
+    model that was not trained on these rows.
+    """
     truth = np.repeat(y, len(levels), axis=1)
     weight = np.ones(y.shape) if weight is None else weight
     rows = np.flatnonzero(fold < n_used)
@@ -49,12 +54,12 @@ def quantile_shifts(y, levels, weight, fold, n_used, predict_without):
 
 
 def interval_widths(scores, coverage, joint=False):
-    """The width of each target, or None: the score of rank ceil(coverage (n + 1)).
+    """Return the width of each target, or None: the score of rank ceil(coverage (n + 1)).
 
-    `joint`: every target has a unit, the magnitude of that rank among the scores of n + 1 rows, of
-    which n are known: it lies between two of these, `low` and `high`. A row's score is the largest
-    of its targets' in these units, taken as large as it may be; a width is the score of that rank,
-    times the unit as large as it may be.
+    With `joint`, every target has a unit: the magnitude of that rank among the scores of n + 1
+    rows. Since n of these are known, the unit lies between two known values, `low` and `high`. The
+    score of a row is its largest score over targets in these units, at its upper limit. A width is
+    the score of that rank times the upper limit of the unit.
     """
     n, n_targets = scores.shape
     rank = -int(-Fraction(coverage).limit_denominator(10**6) * (n + 1) // 1)

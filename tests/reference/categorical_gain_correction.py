@@ -1,4 +1,4 @@
-"""Expected gain of the best ordering of many categories that carry no information."""
+"""Expected gain of the best ordering of many uninformative categories."""
 
 from dataclasses import dataclass
 
@@ -8,33 +8,36 @@ from reference.quantised_gradients import F32, total
 from reference.split_gain import diagonal_hessian
 
 BEST_CUT = (
-    0.6366197723675814  # 2 / pi: of the squares of many normal numbers, what one cut explains
+    0.6366197723675814  # 2 / pi: share of the squares of many normal numbers that one cut explains
 )
 
 
 @dataclass(frozen=True)
 class CategoricalOverfit:
-    """Gradients as numbers drawn by chance: their variance for each unit of curvature, and how many
-    outputs vary (one that varies little counts for little).
+    """Model of gradients as random numbers.
+
+    Holds their variance per unit of Hessian, and the effective number of varying outputs (one that
+    varies little counts for little).
     """
 
     variance: float
     width: float
 
     def expected_gain(self, n_categories):
-        """Float32: by how much the best cut of so many categories, in the order of their gradients,
-        raises the score sum above that of one cut without a choice.
+        """Return float32: the expected excess of the best cut over one fixed cut.
 
-        Means of n categories of K outputs vary most along a direction that was found for them: by
-        (sqrt(n - 1) + sqrt(K - 1))^2 variances (Marchenko and Pastur, 1967) where a given one has K
-        - 1.
+        Categories are ordered by their gradients, and the excess is that of the score sum.
+
+        Means of n categories of K outputs vary most along a direction that was chosen for them: by
+        (sqrt(n - 1) + sqrt(K - 1))^2 variances (Marchenko and Pastur, 1967), compared with K - 1
+        for a given one.
         """
         rest, others = float(n_categories - 1), max(self.width - 1.0, 0.0)
         return F32(BEST_CUT * (rest + 2.0 * np.sqrt(rest * others)) * self.variance)
 
 
 def estimate_overfit(channels):
-    """`CategoricalOverfit` of all rows of `channels`, or None where no gradient differs from 0."""
+    """Return `CategoricalOverfit` of all rows of `channels`, or None if all gradients are 0."""
     sums = total(channels)
     squares = np.sum(channels.gradients * channels.gradients, axis=0).astype(np.float64)
     steps = channels.gradient_steps.astype(np.float64)

@@ -1,7 +1,7 @@
-"""Extreme multi-label training, slow and obvious: everything is dense.
+"""Extreme multi-label training on dense arrays.
 
-Sums of sparse gradients, both split searches, sparse Newton leaves and a boosting loop. An output
-that a row does not hold has gradient 0, and zeros change no sum, maximum or choice.
+Implements sums of sparse gradients, both split searches, sparse Newton leaves and a boosting loop.
+An output that is not a label of a row has gradient 0, and zeros change no sum, maximum or choice.
 
 Si et al., "Gradient Boosted Decision Trees for High Dimensional Sparse Output" (GBDT-SPARSE).
 """
@@ -22,14 +22,14 @@ from reference import (
 )
 from reference.split_candidates import penalise_gain
 
-N_PROPOSALS = 6  # splits of a node that are judged by exact sums
-SAMPLED_ROWS = 4096  # of a large node, about, that they are judged by
+N_PROPOSALS = 6  # splits of a node that are scored by exact sums
+SAMPLED_ROWS = 4096  # approximate sample size for scoring a large node
 TILE_FEATURES = 8
 
 
 @dataclass(frozen=True)
 class Step:
-    """What bounds a leaf's step; the fields of `_core.LeafConfig`."""
+    """Limits of a leaf's step; the fields of `_core.LeafConfig`."""
 
     reg_lambda: float = reference.GrowConfig.reg_lambda
     reg_alpha: float = reference.GrowConfig.reg_alpha
@@ -39,19 +39,18 @@ class Step:
 
 @dataclass(frozen=True)
 class Gradients:
-    """What one tree is fitted to."""
+    """Gradients, weights and rows that one tree is fitted to."""
 
     g: np.ndarray  # float32 (n, K)
-    weight: np.ndarray | None = None  # float32 (n,), curvature of the rows; None: 1
+    weight: np.ndarray | None = None  # float32 (n,), Hessian of the rows; None: 1
     rows: np.ndarray | None = None  # in use, ascending; None: all
     multiplier: np.ndarray | None = None  # float32 (n,), of the sample; None: 1
 
 
 def fixed_point(values):
-    """int64 integers for float32 `values`, and what 1 of them is worth.
+    """Return int64 integers for float32 `values`, and the value of one unit.
 
-    2^30 of them are the smallest power of two above the largest magnitude: one scale for all
-    outputs.
+    2^30 units are the smallest power of two above the largest magnitude: one scale for all outputs.
     """
     largest = float(np.max(np.abs(values)))
     if largest < SMALLEST_DERIVATIVE:
@@ -61,8 +60,9 @@ def fixed_point(values):
 
 
 def row_hessians(gradients):
-    """int64 (n_used,): the curvature of the rows in use, and its unit. Counts where nothing weighs
-    them.
+    """Return int64 (n_used,): the Hessian of the rows in use, and its unit.
+
+    Without weights these are counts.
     """
     n, weight = len(gradients.g), gradients.weight
     if weight is None and gradients.multiplier is None:
@@ -72,9 +72,9 @@ def row_hessians(gradients):
 
 
 def worth(sums, unit, H, leaf_k, step):
-    """Float64: what a leaf is worth that holds the `leaf_k` outputs of largest |sum| (eq. 20).
+    """Return float64: the gain of a leaf with the `leaf_k` largest sums by magnitude (eq. 20).
 
-    `sums` are integers (K,); the coalition_worths are added from the largest on.
+    `sums` are integers (K,); the terms are added in descending order.
     """
     total = 0.0
     for magnitude in np.sort(np.abs(sums))[::-1][:leaf_k]:
@@ -83,9 +83,9 @@ def worth(sums, unit, H, leaf_k, step):
 
 
 class LabelSearch:
-    """What both searches share; `reference.grow` takes them in place of channels."""
+    """Base class of both searches; `reference.grow` accepts them in place of channels."""
 
-    n_outputs = 0  # gains are not told apart by output
+    n_outputs = 0  # gains are not recorded by output
 
     def __init__(self, data, gradients, step, leaf_k, config):
         self.data, self.config, self.step, self.leaf_k = data, config, step, leaf_k
@@ -98,7 +98,7 @@ class LabelSearch:
         return float(self.hessian[positions].sum()) * self.hessian_unit
 
     def worth(self, positions):
-        """Of these rows as one leaf."""
+        """Return the gain of these rows as one leaf."""
         sums = self.integers[positions].sum(axis=0)
         return worth(sums, self.unit, self.cover(positions, None), self.leaf_k, self.step)
 
@@ -113,7 +113,7 @@ class LabelSearch:
         )
 
     def validate_gain(self, best_sum, parent_sum):
-        """The gain of a split, or None where it may not be taken."""
+        """Return the gain of a split, or None if it is not admissible."""
         difference = best_sum - parent_sum
         gain = 0.5 * difference / self.integers.shape[1]
         if not np.isfinite(best_sum):
@@ -122,11 +122,11 @@ class LabelSearch:
         return gain if self.config.post_prune or enough else None
 
     def record_split(self, i, split, children):
-        """Nothing is kept of a node."""
+        """Do nothing: no data of a node are kept."""
 
 
 class ExactSearch(LabelSearch):
-    """Algorithm 1: every feature by exact sums, a threshold at every so many rows in its order.
+    """Algorithm 1: every feature by exact sums, thresholds at equal numbers of rows.
 
     `threshold_step` is the share of a node's rows; where a bin's last row passes a multiple of it,
     the bin's upper end is a threshold (so the last bin's always is). 0: every bin with rows.
@@ -149,8 +149,8 @@ class ExactSearch(LabelSearch):
         return None if gain is None else Split(*best, gain, np.zeros(0, F32))
 
     def best_threshold(self, f, positions):
-        """What the best threshold of a feature is worth (-inf: there is none), it, and codes that
-        go left.
+        """Return the gain of a feature's best threshold (-inf: none), it, and the codes that go
+        left.
         """
         best = -np.inf, None, None
         for threshold, goes_left in self.thresholds(f, positions):
@@ -165,7 +165,7 @@ class ExactSearch(LabelSearch):
         return best
 
     def thresholds(self, f, positions):
-        """Thresholds in order, each with missing right and then, where some are missing, left."""
+        """Yield thresholds in order, each with missing right and then, if any are missing, left."""
         codes, n_bins, _ = self.data
         counts = np.bincount(codes[f, positions], minlength=N_CODES)
         n_present = len(positions) - counts[MISSING]
@@ -185,12 +185,12 @@ class ExactSearch(LabelSearch):
 
 
 class VerifiedSearch(LabelSearch):
-    """Splits proposed by `channels` of a sketch of the gradients, judged by exact sums.
+    """Splits proposed by `channels` of a sketch of the gradients, and scored by exact sums.
 
-    Every group of features proposes its best split, whatever its gain by the sketch; the most
-    promising are sampled, in large nodes by some of the rows, which `seed` draws by their `numbers`
-    (of the rows in use, among all that there are anywhere). A group is a tile of the dense matrix,
-    however its features are held.
+    Every group of features proposes its best split, whatever its gain by the sketch. The most
+    promising ones are scored, in large nodes on a sample of the rows, which `seed` draws by their
+    `numbers` (of the rows in use, among all rows of all ranks). A group is a tile of the dense
+    matrix, independent of the storage of its features.
     """
 
     def __init__(self, data, gradients, step, leaf_k, config, channels, numbers, seed):
@@ -247,8 +247,9 @@ class VerifiedSearch(LabelSearch):
 
 
 def tiles(n_bins):
-    """Features that are looked at together: of like cardinality, spread evenly over as few tiles as
-    fit.
+    """Return groups of features that are searched together.
+
+    Features of similar cardinality are spread evenly over as few tiles as fit.
     """
     found = []
     for fewest, most in ((0, 3), (4, 15), (16, 63), (64, 255)):
@@ -262,8 +263,11 @@ def tiles(n_bins):
 
 
 def fit_topk_leaves(gradients, leaf_of_row, n_leaves, leaf_k, step):
-    """`reference.TopkLeaves`: the `leaf_k` outputs of largest |sum|, ties by number, their Newton
-    steps (eq. 19); outputs whose step is worth nothing are left out.
+    """Return `reference.TopkLeaves` with the `leaf_k` outputs of largest sum by magnitude.
+
+    Ties are resolved by number.
+
+    The values are Newton steps (eq. 19); outputs without gain are left out.
     """
     integers, unit = fixed_point(reference.used(gradients.g, gradients.rows, gradients.multiplier))
     H, H_unit = row_hessians(gradients)
@@ -287,24 +291,25 @@ def fit_topk_leaves(gradients, leaf_of_row, n_leaves, leaf_k, step):
 
 
 def squared_error(y, score):
-    """Float32 derivative of (score - y)^2 / 2."""
+    """Return the float32 derivative of (score - y)^2 / 2."""
     return score - y
 
 
 def squared_hinge(y, score):
-    """Float32 derivative of max(0, 1 - (2y - 1) score)^2 / 2 (eq. 9, its margins moved to -1 and
-    1).
+    """Return the float32 derivative of max(0, 1 - (2y - 1) score)^2 / 2.
+
+    This is eq. 9, with its margins moved to -1 and 1.
     """
     sign = np.where(y > 0, F32(1), F32(-1))
     return -sign * np.maximum(F32(0), F32(1) - sign * score)
 
 
 def boost(data, Y, derivative, base, make_search, config, leaf_k, step, n_rounds, weight=None):
-    """Train on dense `Y` float32 (n, K); raw scores float32 (n, K) and the (tree, leaves) of each
-    round.
+    """Train on dense `Y` float32 (n, K).
 
-    `make_search(round, gradients)` gives the search of a round. The raw score of an output that is
-    no label of a row, and that no leaf has held for it, stays 0, and so does its gradient.
+    Return raw scores float32 (n, K) and the (tree, leaves) of each round. `make_search(round,
+    gradients)` returns the search of a round. The raw score of an output that is not a label of a
+    row, and that no leaf has held for it, stays 0, and so does its gradient.
     """
     raw, rounds = np.zeros(Y.shape, F32), []
     for round in range(n_rounds):

@@ -6,14 +6,16 @@ from reference.quantised_gradients import F32
 
 
 def packed(H):
-    """(n, K (K + 1) / 2): the lower triangles of `H` (n, K, K), row by row."""
+    """Return (n, K (K + 1) / 2): the lower triangles of `H` (n, K, K), row by row."""
     return H[:, *np.tril_indices(H.shape[1])]
 
 
 def softmax_hessian(p):
-    """Float32 diag(p) - p p', packed, of float32 probabilities (n, K), floored on the diagonal.
+    """Return float32 diag(p) - p p', packed, of float32 probabilities (n, K), floored on the
+    diagonal.
 
-    1 - p is the sum of the probabilities before and of those after, each in order from its end.
+    1 - p is the sum of the preceding and the following probabilities, each added in order from its
+    end.
     """
     before, after = np.zeros_like(p), np.zeros_like(p)
     before[:, 1:] = np.cumsum(p, axis=1)[:, :-1]
@@ -23,8 +25,9 @@ def softmax_hessian(p):
 
 
 def exponential_hessian(e, label, n_classes):
-    """Float32 e v v', packed, of the losses e (n,): v is 1 - 1/K for the class of a row, -1/K
-    elsewhere.
+    """Return float32 e v v', packed, of the losses e (n,).
+
+    v is 1 - 1/K for the class of a row, and -1/K for the others.
     """
     other = F32(1) / F32(n_classes)
     own = F32(1) - other
@@ -35,7 +38,10 @@ def exponential_hessian(e, label, n_classes):
 
 
 def margin_hessian(e, total, label):
-    """Float32, packed, of the factors e (n, K) of the other classes and their sums `total` (n,)."""
+    """Return a packed float32 Hessian of the factors e (n, K) of the other classes.
+
+    `total` (n,) holds their sums.
+    """
     rows, n_classes = np.arange(len(e)), e.shape[1]
     H = np.zeros((len(e), n_classes, n_classes), F32)
     H[rows, label] = H[rows, :, label] = F32(-0.25) * e
@@ -45,7 +51,7 @@ def margin_hessian(e, total, label):
 
 
 def pack_with_diagonal(H, diagonal):
-    """`H` (n, K, K) with that diagonal (n, K), floored as hessians are, packed."""
+    """Pack `H` (n, K, K) with the given diagonal (n, K), floored as Hessians are."""
     i = np.arange(H.shape[1])
     H[:, i, i] = np.maximum(diagonal, F32(1e-16))
     return packed(H)

@@ -9,7 +9,7 @@ from reference.quantised_gradients import F32
 
 @dataclass(frozen=True)
 class TopkLeaves:
-    """Leaves that hold some outputs; leaf l has the entries `indptr[l] .. indptr[l + 1] - 1`."""
+    """Leaves with some outputs; leaf l has the entries `indptr[l] .. indptr[l + 1] - 1`."""
 
     indptr: np.ndarray  # int64 (n_leaves + 1,)
     outputs: np.ndarray  # int32 (n_entries,), ascending in each leaf
@@ -35,9 +35,9 @@ class LinearLeaves:
 
 
 def leaf_values(leaves, leaf_of_row, features=None):
-    """Float32 (n, K): what each row's leaf adds to its raw scores.
+    """Return float32 (n, K): the value that each row's leaf adds to its raw scores.
 
-    `leaves` is a matrix (n_leaves, K), a `TopkLeaves` or a `LinearLeaves`, which reads `features`,
+    `leaves` is a matrix (n_leaves, K), a `TopkLeaves` or a `LinearLeaves`, which needs `features`,
     float32 (n_features, n), NaN where missing.
     """
     if isinstance(leaves, np.ndarray):
@@ -52,7 +52,7 @@ def leaf_values(leaves, leaf_of_row, features=None):
 
 
 def sparse_leaf_value(leaves, leaf):
-    """Float32 (K,), 0 for the outputs that the leaf does not hold."""
+    """Return float32 (K,), 0 for the outputs that are not in the leaf."""
     entries = slice(leaves.indptr[leaf], leaves.indptr[leaf + 1])
     leaf_value = np.zeros(leaves.n_outputs, F32)
     leaf_value[leaves.outputs[entries]] = leaves.values[entries]
@@ -61,8 +61,9 @@ def sparse_leaf_value(leaves, leaf):
 
 @np.errstate(over="ignore", invalid="ignore")
 def linear_leaf_value(leaves, leaf, x):
-    """Float32 (K,): the leaf's linear function of one row x, held within its bounds (GBDT-PL,
-    section 4).
+    """Return float32 (K,): the leaf's linear function of one row x, clipped to its bounds.
+
+    See GBDT-PL, section 4.
     """
     leaf_value = leaves.intercept[leaf].copy()
     for e in range(leaves.indptr[leaf], leaves.indptr[leaf + 1]):
@@ -75,7 +76,7 @@ def linear_leaf_value(leaves, leaf, x):
 
 
 def holds(leaves, leaf_of_row, n_outputs, output=-1):
-    """Bool (n, n_outputs): the outputs that each row's leaf has a say in."""
+    """Return bool (n, n_outputs): the outputs to which each row's leaf contributes."""
     held = np.zeros((len(leaf_of_row), n_outputs), bool)
     for i, leaf in enumerate(leaf_of_row):
         if hasattr(leaves, "outputs"):
@@ -86,10 +87,10 @@ def holds(leaves, leaf_of_row, n_outputs, output=-1):
 
 
 def top_outputs(scores, takes_part, k):
-    """The k outputs of each row with the highest scores, ties by number, and these scores.
+    """Return the k outputs of each row with the highest scores, ties by number, and these scores.
 
-    int32 and float64 (n, k); -1 and -inf where there are fewer. `scores` is float64 (n, K); only
-    outputs with `takes_part` (n, K) are ranked.
+    The results are int32 and float64 (n, k), padded with -1 and -inf. `scores` is float64 (n, K);
+    only outputs with `takes_part` (n, K) are ranked.
     """
     outputs, best = np.full((len(scores), k), -1, np.int32), np.full((len(scores), k), -np.inf)
     for i, row in enumerate(scores):

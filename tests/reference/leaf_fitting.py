@@ -12,15 +12,16 @@ from reference.tree_growth import GrowConfig
 
 
 def leaf_sums(values, leaves, n_leaves):
-    """Float64 (n_leaves, m): float32 `values` (n_used, m) summed by leaf in 30-bit fixed point: no
-    order.
+    """Sum float32 `values` (n_used, m) by leaf: float64 (n_leaves, m).
+
+    The sums use 30-bit fixed point, so they do not depend on the order of rows.
     """
     sums = np.zeros((n_leaves, values.shape[1]))
     for k, column in enumerate(values.T):
         largest = float(np.max(np.abs(column)))
         if largest < SMALLEST_DERIVATIVE:
             continue
-        unit = np.ldexp(1.0, int(np.frexp(largest)[1]) - 30)  # 2^30 of them exceed `largest`
+        unit = np.ldexp(1.0, int(np.frexp(largest)[1]) - 30)  # 2^30 units exceed `largest`
         integers = np.zeros(n_leaves, np.int64)
         np.add.at(integers, leaves, np.trunc(column.astype(np.float64) / unit).astype(np.int64))
         sums[:, k] = integers.astype(np.float64) * unit
@@ -40,12 +41,11 @@ def fit_newton_leaves(
     multiplier=None,
     block_size=0,
 ):
-    """Float32 (n_leaves, K): one Newton step a leaf and output (GBDT-MO, eq. 15; C-GB, eq. 13;
-    TFBT, eq. 6).
+    """Return float32 (n_leaves, K): one Newton step per leaf and output.
 
-    `g` float32 (n, K), `h` (n, 1), (n, K), (n, K (K + 1) / 2) or None: curvature 1, times the
-    multiplier like any other. With the triangle a leaf solves for its `block_size` outputs of
-    largest |G| (0: all).
+    See GBDT-MO, eq. 15; C-GB, eq. 13; TFBT, eq. 6. `g` is float32 (n, K). `h` is (n, 1), (n, K),
+    (n, K (K + 1) / 2) or None, which means a Hessian of 1, multiplied by the multiplier. With the
+    triangle a leaf solves for its `block_size` outputs of largest |G| (0: all).
     """
     h = np.ones((len(g), 1), F32) if h is None else h
     leaves = leaf_of_row if rows is None else leaf_of_row[rows]
@@ -67,11 +67,11 @@ def fit_newton_leaves(
 
 
 def fit_topk_leaves(g, h, leaf_of_row, tree, config, learning_rate=1.0, rows=None, multiplier=None):
-    """`TopkLeaves` with the `leaf_k` outputs whose Newton step removes most loss (GBDT-MO, eq. 19).
+    """Return `TopkLeaves` with the `leaf_k` outputs of largest loss decrease (GBDT-MO, eq. 19).
 
-    `config.shared_support`: the two children of a node hold those that gain most in both together
-    (Algorithm 4). An output without gain is not held. Arguments as for `fit_newton_leaves`, `h` not
-    full; all in float64.
+    With `config.shared_support`, the two children of a node hold the outputs with the largest joint
+    decrease (Algorithm 4). Outputs without a decrease are left out. The arguments are those of
+    `fit_newton_leaves`, except that `h` must not be full; all computations are in float64.
     """
     h = np.ones((len(g), 1), F32) if h is None else h
     leaves = leaf_of_row if rows is None else leaf_of_row[rows]
@@ -95,7 +95,7 @@ def fit_topk_leaves(g, h, leaf_of_row, tree, config, learning_rate=1.0, rows=Non
 
 
 def node_sums(tree, leaves):
-    """Float64 (n_nodes, m) of the sums (n_leaves, m) of leaves; multiples of one unit, so exact."""
+    """Return float64 (n_nodes, m) from the leaf sums (n_leaves, m), exact multiples of one unit."""
     sums = np.zeros((tree.n_nodes, leaves.shape[1]))
     for i in reversed(range(tree.n_nodes)):
         inner = tree.leaf[i] < 0
@@ -104,8 +104,9 @@ def node_sums(tree, leaves):
 
 
 def newton_steps(G, H, config):
-    """Float64 (C, K): the step of each output, and by how much it lowers twice the loss (GBDT-MO,
-    eq. 20).
+    """Return float64 (C, K): the step of each output, and its decrease of twice the loss.
+
+    See GBDT-MO, eq. 20.
     """
     c = H + config.reg_lambda
     t = np.maximum(np.abs(G) - config.reg_alpha, 0.0)

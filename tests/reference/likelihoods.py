@@ -1,7 +1,7 @@
-"""Likelihoods of a target given two raw scores, float64, for likelihood_kernels.cpp.
+"""Likelihoods of a target given two raw scores, in float64, for likelihood_kernels.cpp.
 
-SciPy distributions, derivatives by finite differences, and Fisher information by its definition,
-the mean square of the gradient.
+Uses SciPy distributions, derivatives by finite differences, and the Fisher information by its
+definition, the mean square of the gradient.
 """
 
 import numpy as np
@@ -9,7 +9,7 @@ from scipy import stats
 
 
 def frozen(name, first, second, df=5.0):
-    """SciPy's distribution with these scores."""
+    """Return SciPy's distribution with these scores."""
     if name == "normal":
         return stats.norm(first, np.exp(second))
     if name == "lognormal":
@@ -31,7 +31,7 @@ def loss(name, first, second, y):
 
 
 def gradient(name, first, second, y, step=1e-4):
-    """Derivatives by both scores: differences of fourth order."""
+    """Return derivatives by both scores: differences of fourth order."""
 
     def slope(function):
         near, far = function(step) - function(-step), function(2 * step) - function(-2 * step)
@@ -50,8 +50,7 @@ def information(name, first, second):
         y = np.arange(law.isf(1e-14) + 1)
         share = law.pmf(y)
     else:
-        # Many quantiles; tails, which the gradients' squares weigh, in equal steps of their
-        # logarithms.
+        # Many quantiles; the tails, where squared gradients are large, are spaced logarithmically.
         edges = np.concatenate([np.logspace(-13, -3, 4_000), np.linspace(1e-3, 0.5, 4_000)[1:]])
         middle, width = (edges[1:] + edges[:-1]) / 2, np.diff(edges)
         y, share = (

@@ -1,7 +1,7 @@
 """Linear leaves: bin means of regressors, and the linear leaf problem (GBDT-PL, section 4).
 
-Shi, Li and Li, "Gradient Boosting With Piece-Wise Linear Regression Trees", IJCAI 2019.
-p regressors, d the maximum of a leaf.
+Shi, Li and Li, "Gradient Boosting With Piece-Wise Linear Regression Trees", IJCAI 2019. p is the
+number of regressors, d the maximum per leaf.
 """
 
 from dataclasses import dataclass
@@ -11,19 +11,17 @@ import numpy as np
 from reference import F32, MISSING, GrowConfig, LinearLeaves, leaf_sums, linear_leaf_value, used
 from reference.exact_totals import exact_totals, exponent_above, term_bits
 
-MIN_PIVOT = 2.0**-20  # of a leaf's Gram matrix, relative to its diagonal entry
+MIN_PIVOT = 2.0**-20  # pivots of a leaf's Gram matrix, relative to its diagonal entry
 
 
 def rounded_sum(terms):
-    """Int: the sum over the last axis of float64 terms, each rounded to an integer, to even."""
+    """Sum float64 terms over the last axis, each rounded to an integer, ties to even."""
     return np.rint(terms).astype(np.int64).sum(axis=-1)
 
 
 @dataclass(frozen=True)
 class LinearTable:
-    """What a feature is worth as a regressor: in units of its standard deviation, centred on its
-    mean.
-    """
+    """Features as regressors: centred on the mean, in units of the standard deviation."""
 
     centre: np.ndarray  # float64 (F,)
     scale: np.ndarray  # float64 (F,), 0: no regressor (categorical, constant or all missing)
@@ -31,7 +29,9 @@ class LinearTable:
 
 
 def linear_table(codes, features, is_categorical, weight=None):
-    """Bin means of raw `features`, float32 (F, n), NaN where missing (GBDT-PL, section 4.1)."""
+    """Compute bin means of raw `features`, float32 (F, n), NaN where missing (GBDT-PL, section
+    4.1).
+    """
     n_features, n = codes.shape
     w = np.ones(n) if weight is None else np.asarray(weight, np.float64)
     centre, scale, means = np.zeros(n_features), np.zeros(n_features), np.zeros((n_features, 256))
@@ -55,8 +55,7 @@ def linear_table(codes, features, is_categorical, weight=None):
 
 
 def path_regressors(tree, scale, d):
-    """For each leaf the first d features that its path from the root splits on and that can be
-    regressors.
+    """Return for each leaf the first d possible regressors on its path from the root.
 
     GBDT-PL, section 4.2: a leaf that has d regressors gets no more.
     """
@@ -73,9 +72,9 @@ def path_regressors(tree, scale, d):
 
 
 def solve_gram(A, c, least_pivot=MIN_PIVOT):
-    """A^-1 c by elimination in order; a regressor that those before it all but determine gets 0.
+    """Solve A^-1 c by elimination in order; nearly dependent regressors get 0.
 
-    A (p, p) has the penalty on its diagonal; c (p, K).
+    A (p, p) has the penalty on its diagonal; c is (p, K).
     """
     p = len(A)
     A, y, diagonal = A.copy(), c.copy(), np.diag(A).copy()
@@ -112,11 +111,11 @@ def linear_leaves(
     rows=None,
     multiplier=None,
 ):
-    """One Newton step a leaf, linear in its regressors: a `LinearLeaves` (GBDT-PL, eq. 6).
+    """Return a `LinearLeaves`: one Newton step per leaf, linear in its regressors (GBDT-PL, eq. 6).
 
-    `g` float32 (n, K), `h` (n, 1), (n, K) or None; `regressors` a list of features a leaf;
-    `features` float32 (F, n). The intercept belongs to the centre of the leaf: without slopes it is
-    the value of a constant leaf.
+    `g` is float32 (n, K), `h` is (n, 1), (n, K) or None. `regressors` has a list of features per
+    leaf. `features` is float32 (F, n). The intercept applies at the centre of the leaf: without
+    slopes it is the value of a constant leaf.
     """
     hm = used(np.ones((len(g), 1), F32) if h is None else h, rows, multiplier)
     gm = used(g, rows, multiplier)
@@ -136,8 +135,10 @@ def linear_leaves(
 
 @dataclass
 class Moments:
-    """Sums over a leaf's rows, from integers: Gram matrices (m, p, p), of which the lower
-    triangles, sums of regressors (m, p) and products with gradients (p, K).
+    """Sums over a leaf's rows, from integers.
+
+    Holds the lower triangles of Gram matrices (m, p, p), sums of regressors (m, p) and products
+    with gradients (p, K).
     """
 
     gram: np.ndarray
@@ -172,7 +173,10 @@ def standardised(x, centre, scale):
 
 
 def moments(g, h, z, z_tops, tops, bits):
-    """`Moments` of a leaf: g (n, K) and h (n, m) float64, z (p, n) as `standardised` gives it."""
+    """Compute the `Moments` of a leaf.
+
+    g (n, K) and h (n, m) are float64, and z (p, n) comes from `standardised`.
+    """
     p, m, n_outputs = len(z), h.shape[1], g.shape[1]
     g_tops, h_tops = tops
     found = Moments(np.zeros((m, p, p)), np.zeros((m, p)), np.zeros((p, n_outputs)))
@@ -194,10 +198,10 @@ def moments(g, h, z, z_tops, tops, bits):
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def fit_leaf(g, h, x, scale, G, H, tops, linear_lambda, learning_rate, found):
-    """Features ascending, weights float32 (p, K), centre float32 (p,), intercept float32 (K,) of
-    one leaf.
+    """Fit one leaf.
 
-    `tops`: powers of two above the columns of g and h, of all leaves.
+    Return features ascending, weights float32 (p, K), centre float32 (p,) and intercept float32
+    (K,). `tops` are powers of two above the columns of g and h, over all leaves.
     """
     n_outputs, p = g.shape[1], len(found)
     g, h, bits = g.astype(np.float64), h.astype(np.float64), term_bits(len(g))
@@ -206,7 +210,7 @@ def fit_leaf(g, h, x, scale, G, H, tops, linear_lambda, learning_rate, found):
     z, z_tops = standardised(x, centre, scale)
     of = moments(g, h, z, z_tops, tops, bits)
     slopes, shift = np.zeros((p, n_outputs)), np.zeros(n_outputs)
-    for m in range(h.shape[1]):  # one Gram matrix for all outputs, or one each
+    for m in range(h.shape[1]):  # one Gram matrix for all outputs, or one per output
         columns = slice(None) if one else slice(m, m + 1)
         A, v = of.gram[m], of.sums[m]
         inverse = 1.0 / H[m] if H[m] > 0 else 0.0
@@ -233,9 +237,7 @@ def fit_leaf(g, h, x, scale, G, H, tops, linear_lambda, learning_rate, found):
 
 
 def joined(fits, features, ids, leaves, clip):
-    """The leaves as one block, with the least and largest leaf_value of each leaf's rows in use as
-    bounds.
-    """
+    """Combine the leaves, bounded by the minimum and maximum leaf_value over their rows in use."""
     n_leaves, n_outputs = len(fits), len(fits[0][3])
     free = LinearLeaves(
         np.cumsum([0, *(len(f[0]) for f in fits)]).astype(np.int64),

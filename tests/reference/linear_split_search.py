@@ -1,6 +1,6 @@
 """Split search with the gain of linear leaves (GBDT-PL, Algorithm 2).
 
-p regressors, d the maximum of a leaf; C candidates.
+p is the number of regressors, d the maximum per leaf; C is the number of candidates.
 """
 
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from polyleaf.settings.parameters import LinearLeafParameters
 from reference import F32, LARGEST_INTEGER, LARGEST_SUM, MISSING, SMALLEST_DERIVATIVE, Split, used
 from reference.split_candidates import gain_correction, penalise_gain
 
-MIN_SPREAD = 2.0**-30  # of a regressor in a child, relative to its second moment: below, a constant
-MIN_MOMENT_PIVOT = 2.0**-10  # of a node's own regressor, whose moments are rounded
-OUTPUT_LANES = 8  # in which scores are summed
+MIN_SPREAD = 2.0**-30  # regressor variance over second moment; below: constant
+MIN_MOMENT_PIVOT = 2.0**-10  # pivot of a node's own regressor, whose moments are rounded
+OUTPUT_LANES = 8  # lanes of score sums
 
 
 @dataclass(frozen=True)
 class LinearConfig:
-    """How a search looks ahead to linear leaves."""
+    """Parameters of the split search with linear leaves."""
 
     fit: str = LinearLeafParameters.linear_fit  # or "full"
     max_regressors: int = LinearLeafParameters.linear_features
@@ -28,11 +28,11 @@ class LinearConfig:
 
 @dataclass
 class LinearNode:
-    """What a node passes on: its regressors, and the slopes that it has fitted.
+    """State that a node passes to its children: its regressors, and its fitted slopes.
 
-    In the half-additive fit one output has its parent's function as a regressor. Many outputs have
-    one each; their coefficients stay 1, and what they have fitted is in the gradients (the additive
-    fit that section 4.2 speaks of).
+    In the half-additive fit, with one output, the parent's function is a regressor. With many
+    outputs each has its own function; the coefficients stay 1, and the fitted part is subtracted
+    through the gradients (the additive fit of section 4.2).
     """
 
     regressors: list  # features
@@ -40,14 +40,12 @@ class LinearNode:
     fitted: np.ndarray | None = (
         None  # float32 (n_node,): its slopes' part of the fit; None: no slopes
     )
-    g: np.ndarray | None = (
-        None  # float32 (n_node, K): gradients at what has been fitted (many outputs)
-    )
+    g: np.ndarray | None = None  # float32 (n_node, K): gradients at the fitted part (many outputs)
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Integer channels of a node's rows, p of its own regressors z; value = integer * step
+    """Integer channels of a node's rows and its p own regressors z; value = integer * step
     (float32).
     """
 
@@ -56,7 +54,7 @@ class Moments:
     h: np.ndarray  # int64 (n_node, m), m = 1 or (diagonal) K; unit: ones
     hz: np.ndarray  # int64 (n_node, p)
     hzz: np.ndarray  # int64 (n_node, p (p + 1) / 2), lower triangle, row after row
-    gz: np.ndarray  # int64 (n_node, p K), all outputs of the first regressor first
+    gz: np.ndarray  # int64 (n_node, p K), grouped by regressor
     steps: dict  # of "g" (K,), "h" (m,), "hz", "hzz", "gz"
 
     @property
@@ -77,10 +75,10 @@ class Moments:
 
 
 def bounded_channel(values, largest, n_rows):
-    """One channel and its step: `largest`, no less than any |value|, becomes 32767, less in a large
+    """Return one channel and its step; `largest` (>= any |value|) becomes 32767, less in a large
     node.
 
-    The sum over all rows then fits int32 whatever the values.
+    The sum over all rows then fits int32 for any values.
     """
     if not (largest >= SMALLEST_DERIVATIVE and np.isfinite(largest)):
         return np.zeros(len(values), np.int64), F32(0)
@@ -93,9 +91,10 @@ def bounded_channel(values, largest, n_rows):
 
 @np.errstate(over="ignore", invalid="ignore", under="ignore")
 def quantise_moments(g, h, z, kind):
-    """`Moments` of a node's rows: g float32 (n, K), h float32 (n, m), z float32 (p, n) around the
-    middle of its range. A product's channel is scaled by the product of its factors' largest
-    magnitudes.
+    """Compute the `Moments` of a node's rows.
+
+    g is float32 (n, K), h float32 (n, m), and z float32 (p, n) relative to the middle of its range.
+    A product's channel is scaled by the product of its factors' largest magnitudes.
     """
     p, n_outputs = len(z), g.shape[1]
     channels, steps = {}, {}
@@ -121,7 +120,7 @@ def quantise_moments(g, h, z, kind):
 
 
 def subtract_midrange(z):
-    """z less the middle of its range, float32."""
+    """Subtract the middle of its range from z, in float32."""
     return z - F32(0.5) * (z.min() + z.max())
 
 
@@ -129,10 +128,10 @@ def subtract_midrange(z):
 class Sums:
     """Sums over one side of each of C candidates; float64, in the unit of the derivatives.
 
-    `count` (C,), `G` (C, K), `H` (C, m), `HZ` (C, p), `HZZ` (C, p (p + 1) / 2), `GZ` (C, p K) over
-    all rows; `Gp`, `Hp`, `HZp` over those where the candidate's feature is there; `Gx` (C, K),
-    `Hx`, `Hxx` (C, m), `HZx` (C, p) of products with its bin means. m is 1, or K where p is 0 and
-    curvature is diagonal.
+    `count` (C,), `G` (C, K), `H` (C, m), `HZ` (C, p), `HZZ` (C, p (p + 1) / 2), `GZ` (C, p K) are
+    over all rows. `Gp`, `Hp`, `HZp` are over rows where the candidate's feature is present. `Gx`
+    (C, K), `Hx`, `Hxx` (C, m), `HZx` (C, p) are sums of products with its bin means. m is 1, or K
+    where p is 0 and the Hessian is diagonal.
     """
 
     count: np.ndarray
@@ -151,27 +150,26 @@ class Sums:
 
 
 def over(x):
-    """1 / x, 0 where x is not above 0."""
+    """Return 1 / x, or 0 where x is not positive."""
     return np.where(x > 0, 1.0 / np.where(x > 0, x, 1.0), 0.0)
 
 
 @dataclass
 class Solution:
-    """One side's score, and what its slopes are made of."""
+    """Score of one side, and the slopes that give it."""
 
-    score: np.ndarray  # float64 (C, K): what each output adds
+    score: np.ndarray  # float64 (C, K): contribution of each output
     slope: np.ndarray  # float64 (C, K), of the candidate's feature
     middle: np.ndarray  # float64 (C, m): its mean
     slopes: np.ndarray  # float64 (C, p, K), of the node's own regressors
 
 
 def linear_score(s, ridges, noise, reg_lambda, linear_lambda):
-    """Twice the loss that a linear function on one side removes (GBDT-PL, eq. 7), regressors
-    centred on it.
+    """Return twice the loss decrease of a linear function on one side (GBDT-PL, eq. 7).
 
-    Intercept, the candidate's feature (where `s` has it), the node's own regressors in order; one
-    that is all but determined by those before it is left out. `noise` is what rounding may have
-    taken from their second moments, per row.
+    Regressors are centred on the side. The order is: intercept, the candidate's feature (where `s`
+    has it), the node's own regressors. A regressor that nearly depends on the preceding ones is
+    left out. `noise` is the possible rounding error of their second moments, per row.
     """
     p, (n_candidates, n_outputs), m = s.HZ.shape[1], s.G.shape, s.H.shape[1]
     inverse = over(s.H)
@@ -213,10 +211,9 @@ def linear_score(s, ridges, noise, reg_lambda, linear_lambda):
 
 
 def one_output_score(s, ridges, noise, reg_lambda, linear_lambda):
-    """What `linear_score` gives for one output and at most one regressor, in closed form: float64
-    (C,).
+    """Return `linear_score` for one output and at most one regressor, in closed form: float64 (C,).
 
-    Moments are brought on one denominator each, so that few divisions are left.
+    Moments are brought to one denominator each, so that few divisions are left.
     """
     g, h, count = s.G[:, 0], s.H[:, 0], s.count
     zero, one = np.zeros(len(g)), np.ones(len(g))
@@ -245,7 +242,9 @@ def one_output_score(s, ridges, noise, reg_lambda, linear_lambda):
 
 
 def sum_outputs(terms):
-    """Float64 (C,): sum over outputs (C, K); lane j adds outputs j, j + 8, ... and lanes fold."""
+    """Sum over outputs (C, K): float64 (C,); lane j adds outputs j, j + 8, ..., then lanes are
+    folded.
+    """
     lanes = np.zeros((len(terms), OUTPUT_LANES))
     for start in range(0, terms.shape[1], OUTPUT_LANES):
         part = terms[:, start : start + OUTPUT_LANES]
@@ -270,10 +269,10 @@ class LinearSearch:
         self.chance = reference.estimate_overfit(self.moments(0))
         self.chosen = {}  # node: (moments, the two sides' sums of the chosen split)
 
-    # -- what `grow` asks
+    # -- interface of `grow`
 
     def cover(self, positions, parent):
-        """By the channels of the node that was split."""
+        """Return the cover from the channels of the split node."""
         moments = self.moments(0) if parent is None else self.chosen[parent][0]
         of = (
             np.arange(len(positions))
@@ -333,7 +332,7 @@ class LinearSearch:
         return best if admissible else None
 
     def record_split(self, i, split, children):
-        """The children's regressors, and in the half-additive fit the slopes that they take on."""
+        """Record the children's regressors, and in the half-additive fit their inherited slopes."""
         node, node_sum = self.nodes[i]
         regressors, f = node.regressors, split.feature
         may_join = split.threshold >= 0 and self.table.scale[f] > 0 and f not in regressors
@@ -357,9 +356,7 @@ class LinearSearch:
         return np.float64(F32(self.config.reg_lambda)), np.float64(self.linear.linear_lambda)
 
     def take_slopes(self, new, norm, z, slope, middle, slopes, f, positions):
-        """One output: the child's function is its parent's times its coefficient, plus the new
-        slope.
-        """
+        """Set the child's function of one output: the scaled parent's plus the new slope."""
         old = 0.0 if z is None else slopes[0, 0]
         new_slope = 0.0 if slope is None else slope[0]
         new.norm = new_slope * new_slope + (old * old) * norm
@@ -382,7 +379,7 @@ class LinearSearch:
         return g + (self.h[positions] * x) * np.where(np.isfinite(slope), slope, F32(0))
 
     def own_regressors(self, node, positions):
-        """Float32 (p, n_node): z of the node's rows."""
+        """Return float32 (p, n_node): z of the node's rows."""
         if self.linear.fit == "half_additive" and self.n_outputs > 1:
             return []
         if self.linear.fit == "half_additive":
@@ -405,7 +402,7 @@ class LinearSearch:
         return quantise_moments(node.g, self.h[positions], z, self.kind)
 
     def penalties(self, node, moments):
-        """Ridge on each of the node's regressors, and the rounding of its second moment per row."""
+        """Return the ridge on each regressor, and the rounding of its second moment per row."""
         p = moments.hz.shape[1]
         weight = node.norm if self.linear.fit == "half_additive" else 1.0
         diagonal = [i * (i + 3) // 2 for i in range(p)]
@@ -413,15 +410,15 @@ class LinearSearch:
         return ridges, [0.5 * np.float64(moments.steps["hzz"][d]) for d in diagonal]
 
     def may_regress(self, node, f):
-        """Whether the candidate's feature is a regressor of the children."""
+        """Return whether the candidate's feature becomes a regressor of the children."""
         if self.is_categorical[f] or not self.table.scale[f] > 0:
             return False
         if self.linear.fit == "full" and f in node.regressors:
-            return False  # it is there already
+            return False  # already a regressor
         return f in node.regressors or len(node.regressors) < self.linear.max_regressors
 
     def candidates(self, moments, node, f, positions):
-        """Bool (C, 256), which codes go left, and the `Sums` of both sides."""
+        """Return bool (C, 256), the codes that go left, and the `Sums` of both sides."""
         codes = self.codes[f, positions]
         if self.is_categorical[f]:
             counts = np.bincount(codes, minlength=256)
@@ -437,7 +434,7 @@ class LinearSearch:
         return candidates, sides
 
     def sums(self, moments, of):
-        """`Sums` over the rows that `of` (C, n_node) marks."""
+        """Return `Sums` over the rows that `of` (C, n_node) marks."""
         total = {
             name: (of.astype(np.int64) @ getattr(moments, name)).astype(np.float64)
             * moments.steps[name].astype(np.float64)
@@ -446,8 +443,9 @@ class LinearSearch:
         return Sums(of.sum(axis=1), total["g"], total["h"], total["hz"], total["hzz"], total["gz"])
 
     def add_products(self, sides, moments, codes, candidates, x):
-        """Sums of products with the bin means: running sums over bins on the left, the rest on the
-        right.
+        """Add sums of products with the bin means.
+
+        The left side has running sums, the right side the rest.
         """
         present = codes != MISSING
         last = candidates[:, :MISSING].sum(axis=1) - 1  # last bin that goes left

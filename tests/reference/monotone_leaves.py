@@ -1,4 +1,4 @@
-"""Monotone constraints between leaves: their order, and isotonic regression by its definition."""
+"""Monotone constraints between leaves: order of leaves, and isotonic regression by definition."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from reference.tree import goes_left_table
 
 
 def codes_of_leaves(tree, n_bins):
-    """Bool (n_leaves, F, 256): the codes of each feature that a leaf can be reached with."""
+    """Return bool (n_leaves, F, 256): the codes of each feature that can reach a leaf."""
     there = np.zeros((tree.n_nodes, len(n_bins), N_CODES), bool)
     there[0] = np.arange(N_CODES) < np.asarray(n_bins)[:, None]
     there[0, :, MISSING] = True
@@ -22,11 +22,11 @@ def codes_of_leaves(tree, n_bins):
 
 
 def leaf_order(tree, n_bins, directions):
-    """Bool (n_leaves, n_leaves): whether leaf a must not be above leaf b, by one output's
-    directions (F,).
+    """Return bool (n_leaves, n_leaves): whether the value of leaf a must not exceed that of leaf b.
 
-    It must not where some row of a becomes a row of b by raising features of direction 1 and
-    lowering those of -1 alone. A missing value can be neither raised nor lowered.
+    `directions` (F,) are those of one output. The order applies if some row of a becomes a row of b
+    by only raising features of direction 1 and lowering those of -1. A missing value can be neither
+    raised nor lowered.
     """
     codes = codes_of_leaves(tree, n_bins)
     order = np.zeros((len(codes), len(codes)), bool)
@@ -37,7 +37,7 @@ def leaf_order(tree, n_bins, directions):
 
 
 def _can_become(codes_a, codes_b, direction):
-    """Whether some code of a is one of b, or becomes one by a move in this direction."""
+    """Return whether some code of a is one of b, or becomes one by a move in this direction."""
     if np.any(codes_a & codes_b):
         return True
     a, b = np.flatnonzero(codes_a[:MISSING]), np.flatnonzero(codes_b[:MISSING])
@@ -47,12 +47,11 @@ def _can_become(codes_a, codes_b, direction):
 
 
 def isotonic(values, weights, order):
-    """Float64 (n,): the values nearest to `values` in weighted squares among those that keep to
-    `order`.
+    """Return float64 (n,): the weighted least-squares fit to `values` that satisfies `order`.
 
-    By the minimax formula (Robertson, Wright and Dykstra, 1988, theorem 1.4.4): the largest over
-    upper sets U that hold a leaf, of the least over lower sets L that do, of the mean of U and L's
-    common leaves. Over all subsets: for few leaves.
+    Uses the minimax formula (Robertson, Wright and Dykstra, 1988, theorem 1.4.4): the maximum over
+    upper sets U that contain a leaf, of the minimum over lower sets L that do, of the mean over the
+    leaves in both U and L. It enumerates all subsets, so it is only for few leaves.
     """
     n = len(values)
     sets = [np.array([s >> i & 1 for i in range(n)], bool) for s in range(1, 2**n)]

@@ -12,8 +12,9 @@ from reference.tree_growth import grow
 
 
 def dispersion(g, h, weight=None):
-    """The mean of g^2 / h as a ratio of means: of float32 (n, k), times weights (n, k) already; h
-    None: 1.
+    """Return the mean of g^2 / h as a ratio of means.
+
+    g and h are float32 (n, k), already multiplied by the weights (n, k). h None means 1.
     """
     w = np.ones(g.shape, F32) if weight is None else np.broadcast_to(weight, g.shape)
     h = np.ones(g.shape, F32) if h is None else h
@@ -26,8 +27,9 @@ def dispersion(g, h, weight=None):
 
 
 def units(blocks, g, h, weight=None):
-    """What gradients (n, K) are multiplied by, (K,). `blocks` are (scores, weight of the task),
-    `weight` (n, K).
+    """Return the factors (K,) of gradients (n, K).
+
+    `blocks` are (scores, weight of the task); `weight` is (n, K).
     """
     unit = np.empty(g.shape[1])
     for scores, counts in blocks:
@@ -38,17 +40,20 @@ def units(blocks, g, h, weight=None):
 
 
 def lower_quantile(values, level):
-    """The smallest of the values that at least the level's share of them does not exceed."""
+    """Return the smallest value such that at least a share `level` of the values does not exceed
+    it.
+    """
     ordered = np.sort(values)
     share = np.arange(1, len(ordered) + 1) / len(ordered)
     return ordered[np.argmax(share >= level)]
 
 
 def fit_tree(data, g, h, unit, config, learning_rate, levels=(), residual=None):
-    """One tree of tasks without weights. `levels` (K,) are those of scores whose leaves are
-    quantiles of `residual` (n, K); NaN for others, whose leaves are Newton steps.
+    """Fit one tree of tasks without weights.
 
-    Returns the tree, the leaf id of each row, and the leaf values float32 (n_leaves, K).
+    `levels` (K,) are quantile levels of scores whose leaves are quantiles of `residual` (n, K); NaN
+    for the others, whose leaves are Newton steps. Return the tree, the leaf id of each row, and the
+    leaf values float32 (n_leaves, K).
     """
     of_splits = g * unit.astype(F32)
     tree = grow(*data, quantise(of_splits, h, "unit" if h is None else "diagonal"), config)

@@ -9,7 +9,7 @@ F32 = np.float32
 
 @dataclass(frozen=True)
 class OutputBounds:
-    """`low` and `high`, float32 (K,)."""
+    """Bounds of outputs: `low` and `high`, float32 (K,)."""
 
     low: np.ndarray
     high: np.ndarray
@@ -19,15 +19,15 @@ class OutputBounds:
         return cls(np.full(n_outputs, -np.inf, F32), np.full(n_outputs, np.inf, F32))
 
     def nearest(self, w):
-        """The values nearest to `w` (C, K) that keep to them."""
+        """Clip `w` (C, K) to the bounds."""
         return np.minimum(np.maximum(w, self.low), self.high)
 
     def child_bounds(self, pooled, directions):
-        """Those of the left and the right child.
+        """Return the bounds of the left and the right child.
 
-        `pooled` (K,): the one value of both children, NaN where each has its own; `directions` (K,)
-        of the feature split on. On the side where values are to be lower none may pass the pooled
-        one upwards, on the other none downwards.
+        `pooled` (K,) is the common value of both children, NaN where each has its own. `directions`
+        (K,) are those of the split feature. The pooled value is an upper bound on the side with
+        lower values, and a lower bound on the other.
         """
         rises, falls = (~np.isnan(pooled) & (sign * directions > 0) for sign in (1, -1))
         lower, upper = np.where(rises, pooled, self.high), np.where(rises, pooled, self.low)
@@ -38,9 +38,7 @@ class OutputBounds:
 
 @dataclass(frozen=True)
 class NodeConstraints:
-    """What splits of a node must obey: `directions` of all features (F, K), or of one (K,), and
-    bounds.
-    """
+    """Constraints of a node: `directions` of all features (F, K) or of one (K,), and bounds."""
 
     directions: np.ndarray
     bounds: OutputBounds

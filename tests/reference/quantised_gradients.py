@@ -1,6 +1,6 @@
 """Quantised gradients and Hessians, and their sums (GBDT-MO, Algorithm 1).
 
-m Hessian channels: 0 (unit), 1 (shared), K (diagonal) or K (K + 1) / 2 (full: the lower
+There are m Hessian channels: 0 (unit), 1 (shared), K (diagonal) or K (K + 1) / 2 (full: the lower
 triangle, row by row).
 """
 
@@ -11,16 +11,14 @@ import numpy as np
 F32 = np.float32
 MISSING = 255
 N_CODES = 256
-LARGEST_INTEGER = 32767  # of one quantised derivative: int16 without its lowest value
-LARGEST_SUM = 2**31 - 1  # of channels over any set of rows: histograms are int32
-SMALLEST_DERIVATIVE = F32(1e-28)  # a column whose largest magnitude is below counts as zero
+LARGEST_INTEGER = 32767  # largest quantised derivative: int16 without its lowest value
+LARGEST_SUM = 2**31 - 1  # largest sum of channels over any set of rows: histograms are int32
+SMALLEST_DERIVATIVE = F32(1e-28)  # columns whose largest magnitude is below count as zero
 
 
 @dataclass(frozen=True)
 class Channels:
-    """Quantised derivatives of the rows in use, in the order of `rows`: physical value = integer *
-    step.
-    """
+    """Quantised derivatives of the rows in use, in the order of `rows`; value = integer * step."""
 
     kind: str  # "unit", "shared", "diagonal" or "full"
     gradients: np.ndarray  # int64 (n_used, K)
@@ -29,14 +27,14 @@ class Channels:
     hessian_steps: np.ndarray  # float32 (m,)
 
     def dense(self):
-        """int64 (n_used, K + m): gradient channels, then curvature channels."""
+        """Return int64 (n_used, K + m): gradient channels, then Hessian channels."""
         return np.hstack([self.gradients, self.hessians])
 
 
 @dataclass(frozen=True)
 class Sums:
-    """Channels summed over a set of rows; the leading axis is the sets (codes of a feature,
-    candidates).
+    """Channels summed over sets of rows; the leading axis is the set, such as a code or a
+    candidate.
     """
 
     count: np.ndarray  # int64 (C,)
@@ -51,12 +49,12 @@ class Sums:
 
 
 def quantise(g, h, kind, rows=None, multiplier=None):
-    """Integers for float32 gradients `g` (n, K) and hessians `h` (n, m) or None: a `Channels`.
+    """Quantise float32 gradients `g` (n, K) and Hessians `h` (n, m) or None to `Channels`.
 
     m is 1 (shared), K (diagonal) or K (K + 1) / 2 (full: the lower triangle, row after row).
 
     `rows` (n_used,) are the rows in use (None: all), `multiplier` float32 (n,) their sampling
-    multipliers. The unit kind counts a row as 1 whatever its multiplier.
+    multipliers. The unit kind counts a row as 1 for any multiplier.
     """
     gradients, gradient_steps = quantise_columns(used(g, rows, multiplier))
     if kind == "unit":
@@ -66,7 +64,7 @@ def quantise(g, h, kind, rows=None, multiplier=None):
 
 
 def used(values, rows, multiplier):
-    """Float32 derivatives of the rows in use, times their multipliers."""
+    """Return float32 derivatives of the rows in use, times their multipliers."""
     values = np.asarray(values, F32)
     if multiplier is not None:
         values = values * np.asarray(multiplier, F32)[:, None]
@@ -74,16 +72,14 @@ def used(values, rows, multiplier):
 
 
 def quantise_columns(values):
-    """int64 of the same shape as `values` (n_used, m), and float32 steps (m,)."""
+    """Return int64 of the same shape as `values` (n_used, m), and float32 steps (m,)."""
     columns = [quantise_column(column) for column in values.T]
     integers = np.array([q for q, _ in columns], np.int64).reshape(values.shape[::-1]).T
     return integers, np.array([step for _, step in columns], F32)
 
 
 def quantise_column(values):
-    """One channel: the largest |value| becomes 32767, less where a sum over all rows could pass
-    int32.
-    """
+    """Quantise one channel: the largest |value| becomes 32767, or less to fit sums in int32."""
     largest = np.max(np.abs(values))
     if largest < SMALLEST_DERIVATIVE:
         return np.zeros(len(values), np.int64), F32(0)
@@ -99,7 +95,9 @@ def quantise_column(values):
 
 
 def histogram(codes, channels):
-    """`Sums` of one feature's rows, one set for each of the 256 codes (GBDT-MO, Algorithm 1)."""
+    """Return `Sums` of one feature's rows, one set for each of the 256 codes (GBDT-MO, Algorithm
+    1).
+    """
     sums = Sums(
         np.bincount(codes, minlength=N_CODES),
         np.zeros((N_CODES, channels.gradients.shape[1]), np.int64),
@@ -111,7 +109,7 @@ def histogram(codes, channels):
 
 
 def take(channels, positions):
-    """The channels of some of the rows in use."""
+    """Return the channels of some of the rows in use."""
     return Channels(
         channels.kind,
         channels.gradients[positions],
@@ -122,7 +120,7 @@ def take(channels, positions):
 
 
 def total(channels):
-    """`Sums` of one set: all rows."""
+    """Return `Sums` of one set: all rows."""
     return Sums(
         np.array([len(channels.gradients)]),
         channels.gradients.sum(axis=0, keepdims=True),

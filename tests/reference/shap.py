@@ -1,15 +1,15 @@
 """SHAP values by definition: a cooperative game over all subsets of the features.
 
-The specification of `_core.Explainer`. A forest is a list of (tree, leaves, output), a row its
+Specification of `_core.Explainer`. A forest is a list of (tree, leaves, output); a row is its
 codes and, for linear leaves, its raw features. Everything is float64, with 2^F evaluations per row.
 
 The worth of a set S of known features is the expected sum of leaf values:
 
-- by counts (`expected`): a split on a known feature is followed; at others both sides are, weighted
+- by counts (`expected`): splits on known features are followed; at others both sides are weighted
   by the training rows of the children (a half each if they have none). In a linear leaf an unknown
   regressor is missing, so it counts as the centre of the leaf.
 - by a background (`background_worth`): the mean leaf value of the rows that take the features in S
-  from the row, and the others from a row of the background.
+  from the row, and the other features from a row of the background.
 """
 
 from __future__ import annotations
@@ -36,9 +36,7 @@ def share_of_left(tree, node):
 
 
 def leaf_value(leaves, leaf, x, known):
-    """What a leaf pays out for the raw features x, those that are not known being missing: (K or
-    1,).
-    """
+    """Return the leaf value (K or 1,) for raw features x, where unknown features are missing."""
     if isinstance(leaves, np.ndarray):
         return leaves[leaf].astype(np.float64)
     entries = slice(leaves.indptr[leaf], leaves.indptr[leaf + 1])
@@ -56,7 +54,7 @@ def leaf_value(leaves, leaf, x, known):
 
 
 def expected(tree, leaves, codes, x, known, node=0):
-    """The worth of what is known, by the counts of one tree."""
+    """Return the worth of the known features, by the counts of one tree."""
     if tree.feature[node] < 0:
         return leaf_value(leaves, tree.leaf[node], x, known)
 
@@ -72,7 +70,7 @@ def expected(tree, leaves, codes, x, known, node=0):
 
 
 def background_worth(tree, leaves, codes, x, known, background):
-    """Return the worth of known features, background_worth over the rows of a background."""
+    """Return the worth of known features: the mean over the rows of a background."""
     mask = np.isin(np.arange(len(codes)), list(known))
     everything = set(range(len(codes)))
     rows = []
@@ -83,7 +81,7 @@ def background_worth(tree, leaves, codes, x, known, background):
 
 
 def coalition_worths(parts, n_outputs, codes, x, background=None):
-    """The worth of every set of features, bit f of its number being feature f: (2^F, K)."""
+    """Return the worth of every set of features, bit f of its number being feature f: (2^F, K)."""
     F = len(codes)
     found = np.zeros((2**F, n_outputs))
     for number in range(2**F):
@@ -98,9 +96,7 @@ def coalition_worths(parts, n_outputs, codes, x, background=None):
 
 
 def shapley_values(worth):
-    """Shapley's values (F, K): what a feature adds, over all orders in which features may become
-    known.
-    """
+    """Return Shapley values (F, K): mean contribution of a feature over all orders of features."""
     F = len(worth).bit_length() - 1
     numbers = np.arange(len(worth))
     size = [number.bit_count() for number in range(len(worth))]
@@ -113,8 +109,9 @@ def shapley_values(worth):
 
 
 def interaction_values(worth):
-    """Shapley's interactions (F, F, K), halves on either side; with the diagonal, rows sum to the
-    values.
+    """Return Shapley interactions (F, F, K), halved between both sides of the diagonal.
+
+    With the diagonal, rows sum to the Shapley values.
     """
     F = len(worth).bit_length() - 1
     numbers = np.arange(len(worth))
@@ -137,8 +134,8 @@ def interaction_values(worth):
 
 
 def explain_rows(parts, n_outputs, codes, features=None, background=None):
-    """Contributions (n, F, K), interactions (n, F, F, K) and the worth of knowing nothing (K,) of
-    all rows.
+    """Return contributions (n, F, K), interactions (n, F, F, K) and the worth of the empty set
+    (K,).
 
     codes, features and both parts of the background are (F, n).
     """

@@ -1,4 +1,4 @@
-"""Sketches of outputs, and products of sparse rows with a matrix, with the order of every sum."""
+"""Sketches of outputs, and products of sparse rows with a matrix, with a fixed order of sums."""
 
 import numpy as np
 
@@ -8,25 +8,27 @@ from reference.split_candidates import feature_hash
 from reference.split_gain import lane_sum
 
 ROWS_OF_PRODUCT, PARTS_OF_PRODUCT = 1024, 16  # least rows, and most parts, of a transposed product
-RUN_OF_PRODUCT = 256  # stored terms that are summed before they join the total
+RUN_OF_PRODUCT = 256  # stored terms that are summed before being added to the total
 
 
 def random_sign(seed, k, j):
-    """+1 or -1 for output k and column j: one bit of a hash of (seed, k, j // 64)."""
+    """Return +1 or -1 for output k and column j: one bit of a hash of (seed, k, j // 64)."""
     return F32(1 - 2 * (feature_hash(seed, k, j // 64) >> (j % 64) & 1))
 
 
 def bucket_and_sign(seed, k, n_buckets):
-    """Where count-sketch puts output k, and with which sign (Charikar, Chen and Farach-Colton,
-    2002).
+    """Return the bucket and sign of output k in count-sketch.
+
+    Charikar, Chen and Farach-Colton, 2002.
     """
     z = feature_hash(seed, k, 0)
     return (z >> 32) * n_buckets >> 32, F32(1 - 2 * (z & 1))
 
 
 def project(values, matrix, scale):
-    """Float32 (n, d): `values` (n, K) times `matrix` (K, d), terms in order of k from +0; times
-    `scale`.
+    """Return float32 (n, d): `values` (n, K) times `matrix` (K, d), then times `scale`.
+
+    Terms are added in order of k from +0.
     """
     out = np.zeros((len(values), matrix.shape[1]), F32)
     for k in range(values.shape[1]):
@@ -35,14 +37,15 @@ def project(values, matrix, scale):
 
 
 def signed_projection(values, d, seed, scale):
-    """`project` on random signs (Achlioptas, 2003)."""
+    """Run `project` on random signs (Achlioptas, 2003)."""
     signs = [[random_sign(seed, k, j) for j in range(d)] for k in range(values.shape[1])]
     return project(values, np.array(signs, F32), scale)
 
 
 def count_sketch(values, d, seed, scale):
-    """Float32 (n, d): every output is added to one bucket with a sign, in order of k; then times
-    `scale`.
+    """Return float32 (n, d): every output is added to one bucket with a sign, in order of k.
+
+    The result is multiplied by `scale`.
     """
     out = np.zeros((len(values), d), F32)
     for k in range(values.shape[1]):
@@ -52,8 +55,8 @@ def count_sketch(values, d, seed, scale):
 
 
 def column_energy(values):
-    """Float64 (K,): sums of squares, rounded to integers in a unit that the largest of the column
-    sets.
+    """Return float64 (K,): sums of squares, rounded to integers in a unit set by the column
+    maximum.
     """
     total = np.zeros(values.shape[1])
     for k, column in enumerate(values.T.astype(np.float64)):
@@ -63,12 +66,12 @@ def column_energy(values):
 
 
 def row_means(values):
-    """Float32 (n, 1): mean over outputs in virtual lanes."""
+    """Return float32 (n, 1): mean over outputs in virtual lanes."""
     return (lane_sum(values) * F32(1.0 / values.shape[1]))[:, None]
 
 
 def orthonormal(matrix):
-    """Gram-Schmidt, twice, in float64; a column that depends on those before it becomes 0."""
+    """Apply Gram-Schmidt twice, in float64; a linearly dependent column becomes 0."""
     q = matrix.astype(np.float64).copy()
     for j in range(q.shape[1]):
         before = np.sqrt(ordered_dot(q[:, j], q[:, j]))
@@ -81,7 +84,7 @@ def orthonormal(matrix):
 
 
 def ordered_dot(a, b):
-    """Float64 sum of products, one after the other."""
+    """Return the float64 sum of products, added in order."""
     total = np.float64(0)
     for x, y in zip(a, b, strict=True):
         total = total + x * y
@@ -89,8 +92,9 @@ def ordered_dot(a, b):
 
 
 def transposed_product(values, factors):
-    """Float64 (K, d): values' times factors; float32 in order of row within parts, float64 over the
-    parts.
+    """Return float64 (K, d): transposed values times factors.
+
+    Sums are float32 in order of rows within parts, and float64 over the parts.
     """
     n = len(values)
     size = max(ROWS_OF_PRODUCT, -(-n // PARTS_OF_PRODUCT))
@@ -106,8 +110,9 @@ def transposed_product(values, factors):
 
 
 def subspace_projection(values, d, seed, n_iterations, scale):
-    """`project` on a basis of the leading right singular vectors: subspace iteration (Halko et al.,
-    2011).
+    """Run `project` on a basis of the leading right singular vectors.
+
+    Uses subspace iteration (Halko et al., 2011).
     """
     n_outputs = values.shape[1]
     signs = [[random_sign(seed, k, j) for j in range(d)] for k in range(n_outputs)]
@@ -119,7 +124,7 @@ def subspace_projection(values, d, seed, n_iterations, scale):
 
 
 def csr_product(indptr, indices, data, matrix):
-    """Float32 (n, d): CSR rows times `matrix` (m, d), in stored order, run after run."""
+    """Return float32 (n, d): CSR rows times `matrix` (m, d), in stored order, run after run."""
     out = np.zeros((len(indptr) - 1, matrix.shape[1]), F32)
     for i in range(len(out)):
         for start in range(indptr[i], indptr[i + 1], RUN_OF_PRODUCT):

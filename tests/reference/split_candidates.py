@@ -1,6 +1,6 @@
-"""Split candidates of a node, and which of them wins.
+"""Split candidates of a node, and the choice of the best.
 
-Features that a node may use, thresholds, orders of categories, missing values and ties.
+Covers allowed features, thresholds, orders of categories, missing values and ties.
 """
 
 from dataclasses import dataclass
@@ -13,21 +13,21 @@ from reference.split_gain import diagonal_hessian, is_worthwhile, parent_score, 
 
 @dataclass(frozen=True)
 class Split:
-    """One way to cut a node in two: `goes_left[c]` says where a row of code c goes."""
+    """Split of a node; `goes_left[c]` is the side of rows with code c."""
 
     feature: int
     threshold: int  # last code that goes left; -1: categorical
     goes_left: np.ndarray  # bool (256,)
-    gain: float  # float64, background_worth over outputs
+    gain: float  # float64, mean over outputs
     output_gain: np.ndarray  # float32 (K,), parts of gain * K
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """The best way to cut a node by some features, admissible or not."""
+    """Best cut of a node by some features, admissible or not."""
 
     sum: np.float32  # score sum of both children
-    penalised_sum: np.float32  # what candidates of all features compete by
+    penalised_sum: np.float32  # compared between candidates of all features
     feature: int
     threshold: int  # last code that goes left; -1: categorical
     goes_left: np.ndarray  # bool (256,)
@@ -35,8 +35,10 @@ class Candidate:
 
 
 def filter_interactions(allowed, path, groups, at_most):
-    """The features of `allowed` that may follow those on `path`: in one of `groups` with them (bool
-    (n, F); None: any), and among them where they are `at_most` (0: any number) already.
+    """Return the features of `allowed` that may follow those on `path`.
+
+    They must share one of `groups` with the path (bool (G, F); None: no restriction). Once the path
+    has `at_most` features (0: any number), only features on the path are allowed.
     """
     if at_most and len(path) >= at_most:
         allowed = [f for f in allowed if f in path]
@@ -46,9 +48,7 @@ def filter_interactions(allowed, path, groups, at_most):
 
 
 def node_features(allowed, node, config):
-    """Features `node` may use, ascending: ceil(colsample_bynode * m) of the m allowed, by smallest
-    hash.
-    """
+    """Return ceil(colsample_bynode * m) of the m features by smallest hash, ascending."""
     n_kept = int(np.ceil(config.colsample_bynode * len(allowed)))
     return sorted(sorted(allowed, key=lambda f: (feature_hash(config.seed, node, f), f))[:n_kept])
 
@@ -65,8 +65,9 @@ def feature_hash(seed, node, feature):
 
 
 def numeric_candidates(counts, n_bins):
-    """Bool (C, 256), which codes go left: by bin, missing right first, then left where the node has
-    any.
+    """Return bool (C, 256), the codes that go left.
+
+    Candidates are ordered by bin, missing right first, then left if the node has missing values.
     """
     below = np.tri(n_bins, N_CODES, dtype=bool)  # row b: codes <= b
     if counts[MISSING] == 0:
@@ -91,11 +92,11 @@ def categorical_candidates(sums, channels, config):
 
 
 def category_positions(sums, channels, config):
-    """Float64 (n_present,): where each category with rows lies on the line along which leaf values
-    vary most.
+    """Return float64 (n_present,): coordinates of the categories along the direction of largest
+    variance.
 
-    For one output that is the leaf value itself (Fisher's order, exact for squared error); for
-    more, the first principal coordinate of the categories' leaf values weighted by count, by eight
+    For one output that is the leaf value itself (Fisher's order, exact for squared error). For more
+    it is the first principal coordinate of the categories' leaf values weighted by count, by eight
     power iterations.
     """
     n = sums.count[sums.count > 0].astype(np.float64)
@@ -114,7 +115,7 @@ def category_positions(sums, channels, config):
 
 
 def category_deviations(sums, channels, config):
-    """Float64 (n_present, K): smoothed G / H of each category, less the mean over rows."""
+    """Return float64 (n_present, K): smoothed G / H of each category, minus the mean over rows."""
     present = sums.count > 0
     n = sums.count[present].astype(np.float64)
     G = sums.gradients[present] * channels.gradient_steps.astype(np.float64)
@@ -128,7 +129,7 @@ def category_deviations(sums, channels, config):
 
 
 def ordered_sum(terms):
-    """Float64 sum over the first axis, one after the other (NumPy's own sum adds in pairs)."""
+    """Return the float64 sum over the first axis, in order (NumPy's own sum adds in pairs)."""
     return np.cumsum(terms, axis=0)[-1]
 
 
@@ -142,7 +143,7 @@ def set_default_direction(goes_left, counts):
 
 
 def separates_missing(goes_left, counts):
-    """Whether the right side has missing values and nothing else."""
+    """Return whether the right side has missing values only."""
     return not np.any(counts[:MISSING][~goes_left[:MISSING]]) and not goes_left[MISSING]
 
 
@@ -158,13 +159,13 @@ def best_candidate(
     rules=None,
     node_sum=None,
 ):
-    """Return the best `Candidate`, the first feature on ties; None where children are always too
+    """Return the best `Candidate`, the first feature on ties; None if children are always too
     small.
 
-    `codes` (F, n_node) are the feature codes of the rows of `channels`, `features` those allowed,
-    ascending. `chance`: of the rows of the tree; None: no gradient differs from 0. `rules`: which
-    way values may move with each feature, and how far; None: they are free. `node_sum`: what the
-    node is worth by itself; needed where features have factors.
+    `codes` (F, n_node) are the feature codes of the rows of `channels`, `features` the allowed
+    ones, ascending. `chance` is that of the rows of the tree; None: all gradients are 0. `rules`
+    are the directions of the features and the bounds of values; None: no constraints. `node_sum` is
+    the score of the unsplit node, which is needed if features have factors.
     """
     best = None
     for f in features:
@@ -185,17 +186,17 @@ def best_candidate(
         goes_left = set_default_direction(candidates[c], sums.count)
         threshold = -1 if is_categorical[f] else int(candidates[c, :MISSING].sum()) - 1
         if own is not None and threshold >= 0 and separates_missing(goes_left, sums.count):
-            threshold = int(n_bins[f]) - 1  # no value will ever be on the right
+            threshold = int(n_bins[f]) - 1  # no value goes right
             goes_left = np.arange(N_CODES) <= threshold
         best = Candidate(scores[c], penalised_sum, int(f), threshold, goes_left, terms(c))
     return best
 
 
 def penalise_gain(sum, correction, node_sum, config, feature):
-    """What the best candidate of a feature, whose sum is this, competes by with those of others.
+    """Return the score by which the best candidates of features are compared.
 
-    That is its sum, less what chance gives. Where features have factors, by how much that is above
-    what the node is worth by itself, times the feature's factor where it is above.
+    It is the candidate's sum minus the correction for chance. If features have factors, a positive
+    excess over the score of the unsplit node is multiplied by the feature's factor.
     """
     if config.factors is None:
         return sum - correction
@@ -204,9 +205,7 @@ def penalise_gain(sum, correction, node_sum, config, feature):
 
 
 def gain_correction(counts, is_categorical, chance, config):
-    """Float32: what is taken off all candidates of a feature when they compete with those of
-    others.
-    """
+    """Return float32: the correction of a feature's candidates when features are compared."""
     n_present = np.count_nonzero(counts)
     if not is_categorical or chance is None or n_present <= config.max_cat_to_onehot:
         return F32(0)
@@ -215,7 +214,7 @@ def gain_correction(counts, is_categorical, chance, config):
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def best_split(codes, n_bins, is_categorical, channels, config, features, chance=None, rules=None):
-    """The best admissible `Split` of the rows of `channels`, or None (GBDT-MO, Algorithm 2)."""
+    """Return the best admissible `Split` of `channels`, or None (GBDT-MO, Algorithm 2)."""
     parent_sum, parent_terms = parent_score(channels, config, rules)
     data = codes, n_bins, is_categorical
     best = best_candidate(*data, channels, config, features, chance, rules, parent_sum)

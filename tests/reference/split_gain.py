@@ -1,7 +1,7 @@
 """Split gains and leaf objectives of summed gradients, in float32.
 
-Terms of every kind of Hessian and leaf, their sum in virtual lanes, elimination, and the minimum
-gain.
+Covers the terms of every kind of Hessian and leaf, their sum in virtual lanes, elimination, and the
+minimum gain.
 """
 
 import numpy as np
@@ -9,15 +9,16 @@ import numpy as np
 from reference.quantised_gradients import F32, MISSING, Sums, total
 
 N_LANES = 16
-GAIN_RESOLUTION = 2.0**-20  # relative; below it float32 cannot tell gain from rounding
-# Relative to its diagonal entry; below, a direction counts as having no curvature.
+GAIN_RESOLUTION = 2.0**-20  # relative; below it float32 cannot distinguish gain from rounding
+# Pivot relative to its diagonal entry; below, a direction has no curvature.
 MIN_PIVOT = F32(2.0**-13)
 MIN_LEAF_PIVOT = 2.0**-20  # the same for leaf values, in float64
 
 
 def lane_sum(terms):
-    """Sum of float32 `terms` (..., K) over outputs in 16 virtual lanes: the same bits at any vector
-    width.
+    """Sum float32 `terms` (..., K) over outputs in 16 virtual lanes.
+
+    The bits do not depend on the vector width.
     """
     n_outputs = terms.shape[-1]
     padded = np.zeros((*terms.shape[:-1], -(-n_outputs // N_LANES) * N_LANES), F32)
@@ -32,7 +33,7 @@ def lane_sum(terms):
 
 
 def gradient_and_hessian(sums, channels):
-    """Float32 G (C, K) and H: (C, 1) for unit (the count) and shared, else (C, m)."""
+    """Return float32 G (C, K) and H: (C, 1) for unit (the count) and shared, else (C, m)."""
     G = sums.gradients.astype(F32) * channels.gradient_steps
     if channels.kind == "unit":
         return G, sums.count.astype(F32)[:, None]
@@ -40,21 +41,20 @@ def gradient_and_hessian(sums, channels):
 
 
 def packed_diagonal(n_outputs):
-    """Where entries (i, i) lie in a packed lower triangle."""
+    """Return the positions of entries (i, i) in a packed lower triangle."""
     i = np.arange(n_outputs)
     return i * (i + 3) // 2
 
 
 def diagonal_hessian(H, kind, n_outputs):
-    """What each output, or all of them, has for itself: H without what is off the diagonal."""
+    """Return H without off-diagonal entries: one value per output, or one for all."""
     return H[..., packed_diagonal(n_outputs)] if kind == "full" else H
 
 
 def mean_hessian(H):
-    """Float32 (C,): H or its mean over outputs, what `min_child_weight` is compared with; also the
-    cover.
+    """Return float32 (C,): H or its mean over outputs (of the diagonal, for a full Hessian).
 
-    Of a full curvature: its diagonal's.
+    It is compared with `min_child_weight`, and is also the cover.
     """
     return H[:, 0] if H.shape[1] == 1 else lane_sum(H) / F32(H.shape[1])
 
@@ -66,15 +66,17 @@ def safe_divide(numerator, denominator):
 
 
 def is_regularised(config):
-    """Whether the leaf problem has more than a ridge penalty, so that the gain needs the leaf
-    value.
+    """Return whether the leaf problem has more than a ridge penalty.
+
+    Then the gain requires the leaf value.
     """
     return config.reg_alpha > 0 or config.max_delta_step > 0
 
 
 def regularised_terms(G, H, config):
-    """Float32 (C, K): twice the loss that a thresholded, clipped leaf value removes; H includes
-    lambda.
+    """Return float32 (C, K): twice the loss decrease of a thresholded, clipped leaf value.
+
+    H includes lambda.
     """
     t = np.sign(G) * np.maximum(np.abs(G) - F32(config.reg_alpha), F32(0))
     w = safe_divide(t, H)
@@ -84,8 +86,9 @@ def regularised_terms(G, H, config):
 
 
 def leaf_terms(G, H, kind, config):
-    """Float32 (C, K): minus twice the objective of one leaf, G^2 / (H + lambda) (GBDT-MO, eq. 7 and
-    15).
+    """Return float32 (C, K): minus twice the objective of one leaf, G^2 / (H + lambda).
+
+    See GBDT-MO, eq. 7 and 15.
     """
     H = H + F32(config.reg_lambda)
     if is_regularised(config):
@@ -94,8 +97,9 @@ def leaf_terms(G, H, kind, config):
 
 
 def split_terms(G_left, H_left, G_right, H_right, kind, config):
-    """Float32 (C, K): what each output adds to a split's score sum (GBDT-MO, eq. 16 without the
-    parent).
+    """Return float32 (C, K): the contribution of each output to a split's score sum.
+
+    See GBDT-MO, eq. 16, without the parent.
     """
     if is_regularised(config) or kind != "diagonal":
         return leaf_terms(G_left, H_left, kind, config) + leaf_terms(G_right, H_right, kind, config)
@@ -104,7 +108,7 @@ def split_terms(G_left, H_left, G_right, H_right, kind, config):
 
 
 def free_value(G, H, alpha, config):
-    """Float32 (C, K): the best step of one leaf; H includes lambda."""
+    """Return float32 (C, K): the best step of one leaf; H includes lambda."""
     size = safe_divide(np.maximum(np.abs(G) - F32(alpha), F32(0)), H)
     if config.max_delta_step > 0:
         size = np.minimum(size, F32(config.max_delta_step))
@@ -112,11 +116,12 @@ def free_value(G, H, alpha, config):
 
 
 def constrained_values(left, right, config, rules, is_ordered):
-    """The values (C, K) of both children, and which (C, K) are one for both; `left`, `right`: pairs
-    G, H. `rules`: of the feature split on, 1 must not fall, -1 must not rise, 0 free.
+    """Return the values (C, K) of both children, and bool (C, K): whether they are pooled.
 
-    Of an output that would disobey, both take the one that is best for both: of both their rows,
-    with both their penalties. `is_ordered` (C, 1): whether directions matter at all.
+    `left` and `right` are pairs G, H. `rules` are those of the split feature: 1 must not decrease,
+    -1 must not increase, 0 is free. Where an output would violate its direction, both children take
+    the best common value of all their rows, with both penalties. `is_ordered` (C, 1) marks the
+    candidates to which directions apply.
     """
     nearest = rules.bounds.nearest
     (G_left, H_left), (G_right, H_right) = [
@@ -131,24 +136,26 @@ def constrained_values(left, right, config, rules, is_ordered):
 
 
 def value_terms(G, H, w, config):
-    """Float32 (C, K): twice the loss that values `w` remove; H without lambda."""
+    """Return float32 (C, K): twice the loss decrease of values `w`; H without lambda."""
     H = H + F32(config.reg_lambda)
     return -((F32(2) * G) * w + (H * w) * w) - F32(2) * F32(config.reg_alpha) * np.abs(w)
 
 
 def constrained_terms(left, right, config, rules, is_ordered):
-    """Float32 (C, K): what each output adds to the score sum of a split that obeys."""
+    """Return float32 (C, K): each output's contribution to the score sum of a constrained split."""
     w_left, w_right, _ = constrained_values(left, right, config, rules, is_ordered)
     return value_terms(*left, w_left, config) + value_terms(*right, w_right, config)
 
 
 def is_sparse_leaf(config, n_outputs):
-    """Whether leaves are sparse: as many outputs as there are is a dense leaf."""
+    """Return whether leaves are sparse: fewer outputs than there are."""
     return 0 < config.leaf_k < n_outputs
 
 
 def largest_sum(terms, k):
-    """Float32 (C,): the k largest `terms` (C, K) of each row, added from the largest on."""
+    """Return float32 (C,): the sum of the k largest `terms` (C, K) of each row, in descending
+    order.
+    """
     descending = np.sort(terms, axis=1)[:, ::-1]
     total = descending[:, 0]
     for i in range(1, k):
@@ -157,7 +164,7 @@ def largest_sum(terms, k):
 
 
 def kept_terms(terms, k):
-    """`terms` (K,) without those that are not among the k largest, the first ones on ties."""
+    """Return `terms` (K,) with all but the k largest set to 0, the first ones kept on ties."""
     kept = np.zeros_like(terms)
     largest = np.argsort(-terms, kind="stable")[:k]
     kept[largest] = terms[largest]
@@ -165,11 +172,12 @@ def kept_terms(terms, k):
 
 
 def topk_candidates(left, right, pairs, config):
-    """Float32 sums (C,) of candidates whose children keep k outputs (GBDT-MO, eq. 21 and 22).
+    """Return float32 sums (C,) of candidates whose children keep k outputs (GBDT-MO, eq. 21 and
+    22).
 
-    Terms (C, K) of both sides, and `pairs` of both at once. Each child keeps the k outputs of its
-    own that gain most (Algorithm 3), or both keep those that gain most in the two together
-    (Algorithm 4). Also returns a function that gives the terms (K,) of one candidate that are kept.
+    The inputs are the terms (C, K) of both sides, and `pairs` of both together. Each child keeps
+    the k outputs with its largest gains (Algorithm 3), or both keep those with the largest joint
+    gain (Algorithm 4). Also return a function that gives the kept terms (K,) of one candidate.
     """
     k = config.leaf_k
     if config.shared_support:
@@ -179,10 +187,10 @@ def topk_candidates(left, right, pairs, config):
 
 
 def block_outputs(G, config):
-    """Outputs that a node solves for, ascending: the `block_size` of largest |G| (K,), the first on
-    ties.
+    """Return the outputs that a node solves for, ascending.
 
-    TFBT, section IV (as AOSO-LogitBoost: Sun, Reid and Zhou, 2012): the others stay as they are.
+    These are the `block_size` outputs of largest |G| (K,), the first on ties. TFBT, section IV (as
+    AOSO-LogitBoost: Sun, Reid and Zhou, 2012): the others are unchanged.
     """
     n_outputs = len(G)
     size = n_outputs if config.block_size <= 0 else min(config.block_size, n_outputs)
@@ -190,10 +198,10 @@ def block_outputs(G, config):
 
 
 def full_sum(G, H, outputs, ridge, least_pivot=MIN_PIVOT):
-    """(C,): G' (H + ridge I)^-1 G over `outputs` (TFBT, eq. 7 without the half), by elimination.
+    """Return (C,): G' (H + ridge I)^-1 G over `outputs` (TFBT, eq. 7 without the half).
 
-    G (C, K), H (C, K (K + 1) / 2), in their dtype throughout. A pivot that has all but vanished
-    stands for a direction without curvature (for softmax without ridge: all scores raised alike)
+    Uses elimination on G (C, K) and H (C, K (K + 1) / 2), in their dtype throughout. A vanishing
+    pivot means a direction without curvature (for softmax without ridge: all scores raised equally)
     and adds nothing.
     """
     A, y, diagonal = eliminated(G, H, outputs, ridge, least_pivot)
@@ -204,8 +212,9 @@ def full_sum(G, H, outputs, ridge, least_pivot=MIN_PIVOT):
 
 
 def eliminated(G, H, outputs, ridge, least_pivot):
-    """Elimination without exchanges: pivots on the diagonal of A, the right-hand side in y,
-    diag(H).
+    """Eliminate without pivoting.
+
+    Return the pivots on the diagonal of A, the right-hand side in y, and diag(H).
     """
     m, dtype = len(outputs), G.dtype
     A = np.empty((m, m, len(G)), dtype)
@@ -230,7 +239,7 @@ def inverse_pivot(pivot, diagonal, least_pivot):
 
 
 def full_solution(G, H, outputs, ridge, least_pivot=MIN_PIVOT):
-    """(C, K): (H + ridge I)^-1 G over `outputs` (TFBT, eq. 6 without the sign), 0 elsewhere."""
+    """Return (C, K): (H + ridge I)^-1 G over `outputs` (TFBT, eq. 6 without the sign), else 0."""
     A, y, diagonal = eliminated(G, H, outputs, ridge, least_pivot)
     w = np.zeros_like(G)
     m = len(outputs)
@@ -243,7 +252,7 @@ def full_solution(G, H, outputs, ridge, least_pivot=MIN_PIVOT):
 
 
 def parent_score(channels, config, rules=None):
-    """Float32 sum and terms (K,) of the node as one leaf."""
+    """Return the float32 sum and terms (K,) of the node as one leaf."""
     G, H = gradient_and_hessian(total(channels), channels)
     if rules is not None:
         w = rules.bounds.nearest(
@@ -262,9 +271,11 @@ def parent_score(channels, config, rules=None):
 
 
 def score_candidates(sums, candidates, channels, config, rules=None):
-    """Float32 score sums (C,), -inf where a child is too small or the sum is NaN; and a function
-    that gives the terms (K,) of one of them. `rules`: those of the feature; None: values are free.
-    Directions do not matter to what sets all values apart from missing ones, which move nowhere.
+    """Return float32 score sums (C,), and a function that gives the terms (K,) of one candidate.
+
+    The sum is -inf if a child is too small or the sum is NaN. `rules` are those of the feature;
+    None: no constraints. Directions do not apply to a candidate that separates all values from
+    missing ones.
     """
     present = sums.count > 0
     left = Sums(*(candidates[:, present].astype(np.int64) @ part[present] for part in sums.parts()))
@@ -309,15 +320,16 @@ def score_candidates(sums, candidates, channels, config, rules=None):
 
 
 def is_large_enough(count, H, config):
-    """Bool (C,): whether each child has the rows and the curvature it needs."""
+    """Return bool (C,): whether each child has enough rows and Hessian."""
     return (count >= max(1, config.min_child_samples)) & (
         mean_hessian(H) >= F32(config.min_child_weight)
     )
 
 
 def is_worthwhile(best_sum, parent_sum, gain, config):
-    """Whether the gain, background_worth over outputs (GBDT-MO, appendix B), passes its threshold
-    and is no noise.
+    """Return whether the mean gain over outputs passes its threshold and exceeds rounding noise.
+
+    See GBDT-MO, appendix B.
     """
     difference = float(best_sum) - float(parent_sum)
     if config.post_prune:

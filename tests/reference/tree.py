@@ -1,4 +1,4 @@
-"""A tree as arrays: the structure, without leaf values."""
+"""Tree structure as arrays, without leaf values."""
 
 from dataclasses import dataclass
 
@@ -9,9 +9,7 @@ from reference.quantised_gradients import F32, MISSING, N_CODES
 
 @dataclass
 class Tree:
-    """Structure of one tree: the arrays of `_core.Tree`, one entry a node, children after their
-    parent.
-    """
+    """Arrays of `_core.Tree`, one entry per node; children follow their parent."""
 
     feature: np.ndarray  # int32, -1: leaf
     threshold: np.ndarray  # int32, last code that goes left; -1: categorical or leaf
@@ -36,7 +34,7 @@ class Tree:
 
 
 def to_tree(nodes, order, n_outputs):
-    """The grown `nodes` as arrays; `order` lists the split nodes as they were split."""
+    """Convert the grown `nodes` to arrays; `order` lists the nodes in the order of splitting."""
     tree = empty_tree(len(nodes), n_outputs)
     for i, node in enumerate(nodes):
         tree.count[i] = len(node.positions)
@@ -58,7 +56,7 @@ def to_tree(nodes, order, n_outputs):
 
 
 def empty_tree(n_nodes, n_outputs):
-    """A `Tree` whose nodes are all unnumbered leaves."""
+    """Return a `Tree` whose nodes are all unnumbered leaves."""
     none = np.full(n_nodes, -1, np.int32)
     return Tree(
         feature=none.copy(),
@@ -77,8 +75,9 @@ def empty_tree(n_nodes, n_outputs):
 
 
 def category_words(goes_left):
-    """Four uint64, bit c: code c goes left. The bit of the missing code stays 0: `missing_left`
-    tells.
+    """Return four uint64, bit c: code c goes left.
+
+    The bit of the missing code stays 0, because `missing_left` stores it.
     """
     words = [0, 0, 0, 0]
     for code in np.flatnonzero(goes_left[:MISSING]):
@@ -87,9 +86,9 @@ def category_words(goes_left):
 
 
 def leaf_of_row(tree, codes):
-    """int32 (n,): the leaf id that each column of `codes` (F, n) reaches."""
+    """Return int32 (n,): the leaf id that each column of `codes` (F, n) reaches."""
     node = np.zeros(codes.shape[1], np.int64)
-    for i in range(tree.n_nodes):  # children come after their parent
+    for i in range(tree.n_nodes):  # children follow their parent
         if tree.feature[i] >= 0:
             here = np.flatnonzero(node == i)
             left = goes_left_table(tree, i)[codes[tree.feature[i], here]]
@@ -98,7 +97,7 @@ def leaf_of_row(tree, codes):
 
 
 def goes_left_table(tree, i):
-    """Bool (256,): which codes go left at inner node `i`, read back from the arrays."""
+    """Return bool (256,): the codes that go left at inner node `i`, decoded from the arrays."""
     if tree.category_set[i] < 0:
         table = np.arange(N_CODES) <= tree.threshold[i]
     else:

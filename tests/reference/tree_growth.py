@@ -1,4 +1,4 @@
-"""Tree growth: which nodes are split, in which order, and when it ends (GBDT-MO, Algorithm 5)."""
+"""Tree growth: the choice and order of splits, and the stopping rule (GBDT-MO, Algorithm 5)."""
 
 from dataclasses import dataclass, field
 
@@ -20,10 +20,10 @@ from reference.tree import to_tree
 
 @dataclass(frozen=True)
 class GrowConfig:
-    """What bounds a tree; the fields of `_core.GrowConfig`. Real ones are float64, rounded where
-    used.
+    """Limits of a tree; the fields of `_core.GrowConfig`.
 
-    Defaults are those of the estimators, or such that a test sees all features and no other limit.
+    Real fields are float64 and rounded where used. The defaults are those of the estimators, or
+    such that all features are used and no other limit applies.
     """
 
     max_leaves: int = TreeParameters.max_leaves  # at least 1
@@ -39,30 +39,29 @@ class GrowConfig:
     cat_smooth: float = TreeParameters.cat_smooth
     colsample_bynode: float = 1.0
     seed: int = 0
-    post_prune: bool = False  # split whatever the gain, and cut back at the end
-    block_size: int = 0  # full curvature: outputs that a node solves for; 0: all
-    leaf_k: int = 0  # outputs of a sparse leaf; 0, or as many as there are: all
-    shared_support: bool = False  # sparse leaves: the two children of a node hold the same outputs
-    factors: np.ndarray | None = (
-        None  # float32 (F,), of what features gain where they compete; None: all 1
-    )
+    post_prune: bool = False  # split for any gain, and prune at the end
+    block_size: int = 0  # full Hessian: outputs that a node solves for; 0: all
+    leaf_k: int = 0  # outputs of a sparse leaf; 0 or the number of outputs: all
+    shared_support: bool = False  # sparse leaves: both children of a node hold the same outputs
+    factors: np.ndarray | None = None  # float32 (F,), factors of the features' gains; None: all 1
 
 
 @dataclass
 class Node:
-    """A node while its tree grows."""
+    """Node of a growing tree."""
 
-    positions: np.ndarray  # of its rows among the rows in use
+    positions: np.ndarray  # positions of its rows among the rows in use
     depth: int
     path: frozenset  # features split on above it
-    cover: float  # by the derivatives it was made with
+    cover: float  # from the derivatives that it was made with
     split: Split | None = None  # the best admissible one; None: the node stays a leaf
     children: tuple[int, ...] = field(default=())
 
 
 def next_batch(gains, n_leaves, config):
-    """Which frontier nodes are split next, given gains by node id (GBDT-MO, section III-E,
-    Algorithm 5).
+    """Return the frontier nodes that are split next, given gains by node id.
+
+    See GBDT-MO, section III-E, Algorithm 5.
     """
     ranked = sorted(gains, key=lambda node: (-gains[node], node))
     room = config.max_leaves - n_leaves
@@ -73,32 +72,30 @@ def next_batch(gains, n_leaves, config):
 
 
 class ChannelSearch:
-    """Best splits from channels that a row keeps in every node (the core's HistogramSearch).
+    """Best splits from channels that are constant in all nodes (the core's HistogramSearch).
 
-    `directions` (F, K): which outputs must obey which features; None: all are free.
+    `directions` (F, K) are the monotone constraints of outputs by feature; None: no constraints.
     """
 
     def __init__(self, data, channels, config, directions=None):
         self.data, self.channels, self.config, self.directions = data, channels, config, directions
         self.n_outputs = len(channels.gradient_steps)
         self.chance = estimate_overfit(channels)
-        self.bounds = {}  # of nodes, where a split above them has pooled an output
+        self.bounds = {}  # of nodes below a split with a pooled output
 
     def cover(self, positions, parent):
-        """Summed curvature of rows that the split of node `parent` (None: the root) has put
-        together.
-        """
+        """Return the summed Hessian of the rows of a child of node `parent` (None: of the root)."""
         return compute_cover(take(self.channels, positions))
 
     def find_split(self, i, positions, allowed):
-        """The best `Split` of node `i`, or None."""
+        """Return the best `Split` of node `i`, or None."""
         codes, n_bins, is_categorical = self.data
         node_sum = take(self.channels, positions)
         node = codes[:, positions], n_bins, is_categorical, node_sum
         return best_split(*node, self.config, allowed, self.chance, self.node_constraints(i))
 
     def node_constraints(self, i):
-        """What the splits of node `i` must obey, or None."""
+        """Return the constraints of the splits of node `i`, or None."""
         if self.directions is None:
             return None
         return NodeConstraints(
@@ -106,7 +103,7 @@ class ChannelSearch:
         )
 
     def record_split(self, i, split, children):
-        """Node `i` was split; `children`: two pairs (id, positions), left first."""
+        """Record the split of node `i`; `children`: two pairs (id, positions), left first."""
         if self.directions is None:
             return
         rules = self.node_constraints(i).select(split.feature)
@@ -134,11 +131,11 @@ def grow(
 ):
     """Grow one `Tree` (GBDT-MO, Algorithm 5).
 
-    `codes` uint8 (F, n), `channels` of the `rows` in use (None: all), or a search of another kind
-    (a class like `ChannelSearch`, on its own codes), `features` bool (F,): allowed. `renew(nodes)`
-    gives new channels after every batch of splits, before the new nodes are looked at (TFBT,
-    section V). `groups` and `at_most` say which features may meet on a path
-    (`filter_interactions`), `directions` which outputs must obey which features.
+    `codes` is uint8 (F, n). `channels` are those of the `rows` in use (None: all), or a search with
+    the interface of `ChannelSearch`, on its own codes. `features` bool (F,) are allowed.
+    `renew(nodes)` returns new channels after every batch of splits, before the new nodes are
+    searched (TFBT, section V). `groups` and `at_most` restrict the features of a path
+    (`filter_interactions`). `directions` are monotone constraints.
     """
     codes = codes if rows is None else codes[:, rows]
     allowed = np.arange(len(codes)) if features is None else np.flatnonzero(features)
@@ -186,18 +183,16 @@ def grow(
 
 
 def compute_cover(channels):
-    """Float64: summed curvature of all rows of `channels`, mean over outputs."""
+    """Return float64: the summed Hessian of all rows of `channels`, mean over outputs."""
     H = gradient_and_hessian(total(channels), channels)[1]
     return float(mean_hessian(diagonal_hessian(H, channels.kind, len(channels.gradient_steps)))[0])
 
 
 def pruned(nodes, order, config):
-    """The nodes that remain, and their order of splitting, where subtrees gain nothing (TFBT, eq.
-    8).
+    """Return the nodes that remain, and their order of splitting, after pruning (TFBT, eq. 8).
 
-    A subtree is worth the gains of its splits, each less `min_split_gain`; it is cut where that is
-    not above
-    0. Nodes keep their order.
+    The gain of a subtree is the sum of its splits' gains, each minus `min_split_gain`; it is pruned
+    if that is not positive. Nodes keep their order.
     """
     worth = [0.0] * len(nodes)
     for i in reversed(range(len(nodes))):
@@ -207,7 +202,7 @@ def pruned(nodes, order, config):
             if not worth[i] > 0:
                 worth[i], nodes[i].children = 0.0, ()
     kept = [0]
-    for i in kept:  # grows on the way
+    for i in kept:  # the list grows during the loop
         kept.extend(nodes[i].children)
     kept.sort()
     number = {old: new for new, old in enumerate(kept)}

@@ -1,4 +1,4 @@
-"""Data, models and programs that several test files share."""
+"""Data, models and programs shared by several test files."""
 
 from pathlib import Path
 

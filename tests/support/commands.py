@@ -1,15 +1,15 @@
-"""Run commands of the command line in this process."""
+"""Helpers that run commands of the command line in this process."""
 
 from polyleaf.cli.main import run
 
 
 def polyleaf(*arguments):
-    """Run a command that has to work."""
+    """Run a command that must succeed."""
     assert run([str(argument) for argument in arguments]) == 0
 
 
 def fails(capsys, *arguments):
-    """Run a command that has to fail; returns its one sentence."""
+    """Run a command that must fail, and return its one-sentence message."""
     capsys.readouterr()
     assert run([str(argument) for argument in arguments]) == 2
     printed = capsys.readouterr()

@@ -1,4 +1,4 @@
-"""Hostile data files: small valid ones of every format with random changes."""
+"""Hostile data files: small valid files of every format with random changes."""
 
 import bz2
 import gzip
@@ -38,7 +38,7 @@ LIBSVM = "".join(f"{i % 3} 1:{i / 8} {i + 2}:1 40:-3e-2 # row\n" for i in range(
 LABELLED = "".join(f"{i % 5},{5 + i % 3} 0:{i / 8} {i + 1}:1 30:-3e-2\n" for i in range(10))
 MATRIX = "4 6\n0:0.5 5:1\n\n2:-1\n3:1e-3\n"
 
-# What stands in text files, and may not stand there.
+# Text that may or may not be valid in text files.
 WORDS = (
     *(
         b"",
@@ -83,7 +83,7 @@ WORDS = (
 
 @cache
 def seeds():
-    """Name of a file -> (its sound content, what reads it)."""
+    """Return {name of a file: (its valid content, its reader)}."""
     found = {
         "t.csv": (CSV.encode(), read_table),
         "t.tsv": (CSV.replace(",", "\t").encode(), read_table),
@@ -136,7 +136,7 @@ def _write_file(table, out):
 
 
 def mutant(rng):
-    """Name, changed content, and what reads it."""
+    """Return a name, changed content, and its reader."""
     name = list(seeds())[rng.integers(len(seeds()))]
     content, read = seeds()[name]
     changed = bytearray(content)
@@ -144,7 +144,7 @@ def mutant(rng):
         changed = _changed(changed, rng)
     if (
         name.endswith((".gz", ".bz2")) and rng.random() < 0.7
-    ):  # what is within is damaged, the rest is sound
+    ):  # the inner content is damaged, the rest is valid
         inner = bytes(_changed(bytearray(CSV.encode()), rng))
         changed = gzip.compress(inner, mtime=0) if name.endswith("gz") else bz2.compress(inner)
     return name, bytes(changed), read
@@ -174,8 +174,9 @@ def _changed(content, rng):
 
 
 def take(path, read):
-    """Whether a file is read; what comes of it is then looked at. Anything but a `ReadError` goes
-    through.
+    """Return whether a file is read, and use the result.
+
+    Exceptions other than `ReadError` propagate.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

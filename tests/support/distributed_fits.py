@@ -1,4 +1,4 @@
-"""A distributed fit by ranks that are threads."""
+"""Distributed fits with threads as ranks."""
 
 import copy
 
@@ -14,7 +14,7 @@ from polyleaf.training.evaluation import EvalSet
 
 
 def cuts(n_rows, size, seed):
-    """Which rows each rank has, ascending: cut at random, and with many ranks some have none."""
+    """Return the rows of each rank, ascending, with random cuts; with many ranks some have none."""
     rank = np.random.default_rng(seed).integers(0, size, n_rows)
     if size >= 3:
         rank[rank == 1] = 2
@@ -34,7 +34,7 @@ def fit_on_threads(
     wrap=None,
     offset=None,
 ):
-    """The estimators of all ranks, fitted."""
+    """Return the fitted estimators of all ranks."""
     shared, shard = plan_shared_fit(estimator, y, sample_weight, offset=offset)
     start, target = shared.plan.start, shard.target
     mapper = None if start is None else start.mapper

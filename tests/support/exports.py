@@ -1,6 +1,4 @@
-"""What tests of every format share: models of all sorts, rows that are hard on them, and what is
-expected.
-"""
+"""Shared test data of every export format: models of all kinds, edge cases and expected results."""
 
 from functools import cache
 
@@ -27,7 +25,7 @@ __all__ = [
 
 
 def days():
-    """Float64 (n, 2): time stamps that float32 would merge, and a number that it holds."""
+    """Return float64 (n, 2): time stamps that float32 would merge, and a float32 number."""
     X = golden.numbers()[:, :2].copy()
     X[:, 0] = 1.7e9 + 60.0 * np.arange(len(X))
     return X
@@ -78,7 +76,7 @@ def estimator(name):
 
 @cache
 def many_labels(n_labels):
-    """Five of very many labels a row, those that its first numbers say."""
+    """Return five of many labels per row, determined by its first numbers."""
     X, rng = golden.numbers(3000), np.random.default_rng(4)
     kind = 37 * (X[:, 0] * 4 + 16).astype(int) + 1009 * (X[:, 2] > 0)
     labels = (
@@ -93,7 +91,7 @@ def many_labels(n_labels):
 
 
 def training_rows(name):
-    """X of a case, as the estimator takes it."""
+    """Return X of a case, in the format that the estimator accepts."""
     if name.startswith("time"):
         return days()
     known = golden.CONFIGURATIONS.get(name)
@@ -101,12 +99,12 @@ def training_rows(name):
 
 
 def raw_scores(est, X):
-    """float64 (n_rows, n_outputs): what Polyleaf says."""
+    """Return Polyleaf's raw scores: float64 (n_rows, n_outputs)."""
     return est.model_.predict_raw(prepare_features(est, X), 0, build_ir(est).n_rounds)
 
 
 def predictions(est, raw):
-    """Predictions of a regressor, probabilities of a classifier: float64 (n_rows, k)."""
+    """Return predictions of a regressor, probabilities of a classifier: float64 (n_rows, k)."""
     has = getattr(est, "predict_proba", None)
     found = est._probabilities(raw) if has is not None else est.model_.objective.transform(raw)
     return found.reshape(len(raw), -1)

@@ -1,4 +1,4 @@
-"""Arrays as other libraries have them on a GPU: here the device is this machine (`host_device`)."""
+"""GPU arrays of other libraries; the device is this machine (`host_device`)."""
 
 import ctypes
 
@@ -6,8 +6,9 @@ import numpy as np
 
 
 class ByInterface:
-    """What CuPy and Numba hand over: a dict that tells where memory lies. `stream` as given, unless
-    False.
+    """Array with the interface of CuPy and Numba: a dict that describes the memory.
+
+    `stream` is included unless False.
     """
 
     def __init__(self, values, stream=None, **interface):
@@ -62,7 +63,10 @@ class _Managed(ctypes.Structure):
 
 
 class ByDLPack:
-    """What PyTorch and JAX hand over: a capsule, made here by hand. `asked` and `gone` count."""
+    """Array with the interface of PyTorch and JAX: a capsule made with ctypes.
+
+    `asked` records the requested streams, and `gone` counts the deletions.
+    """
 
     CODES = {"i": 0, "u": 1, "f": 2, "b": 6}  # noqa: RUF012
 
@@ -106,7 +110,7 @@ class ByDLPack:
 
 
 def taken(array):
-    """What a library gets that takes an array from a GPU by `__cuda_array_interface__`."""
+    """Return what a library receives through `__cuda_array_interface__`."""
     interface = array.__cuda_array_interface__
     n, kind = int(np.prod(interface["shape"])), np.dtype(interface["typestr"])
     memory = (ctypes.c_char * (n * kind.itemsize)).from_address(interface["data"][0])

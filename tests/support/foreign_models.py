@@ -1,7 +1,7 @@
-"""Small models of XGBoost and LightGBM as they write them, with what they predict.
+"""Small models in the file formats of XGBoost and LightGBM, with their predictions.
 
-`python tests/support/foreign_models.py` makes `files/foreign/` anew, where both libraries are
-installed. XGBoost 3.4.1 and LightGBM 4.7.0 made what is there; tests need neither.
+`python tests/support/foreign_models.py` regenerates `files/foreign/` and requires both libraries.
+The existing files were made by XGBoost 3.4.1 and LightGBM 4.7.0; tests require neither.
 """
 
 from pathlib import Path
@@ -13,7 +13,9 @@ N, ROUNDS = 300, 4
 
 
 def rows():
-    """Float32 (n, 5): numbers, some missing, zeros, few values, and codes of eleven categories."""
+    """Return float32 (n, 5): numbers, some missing, zeros, few values, and codes of eleven
+    categories.
+    """
     rng = np.random.default_rng(0)
     X = rng.integers(-64, 65, (N, 5)) / np.float32(16)
     X[rng.random(N) < 0.2, 1] = np.nan
@@ -86,7 +88,7 @@ LIGHTGBM = {
 
 
 def path_to_model(library, name):
-    """Path of a model: of XGBoost every other one is UBJSON."""
+    """Return the path of a model; every other one of XGBoost is UBJSON."""
     suffix = ".txt"
     if library == "xgboost":
         suffix = ".ubj" if list(XGBOOST).index(name) % 2 else ".json"
@@ -94,7 +96,7 @@ def path_to_model(library, name):
 
 
 def asked():
-    """The rows, and harder ones: thresholds of both libraries lie between sixteenths or on them."""
+    """Return the rows and edge cases: thresholds of both libraries lie between or on sixteenths."""
     rng = np.random.default_rng(2)
     X = rng.choice(
         np.array([-3.9375, -1.5, 0, 0.03125, 1 / 3, 2, 5, np.nan, 1e-40, 3e38, -3e38]), (200, 5)
@@ -104,7 +106,7 @@ def asked():
 
 
 def expected():
-    """`{library-name: (raw scores, predictions)}`, both (n, k)."""
+    """Return `{library-name: (raw scores, predictions)}`, both (n, k)."""
     with np.load(FOLDER / "expected.npz") as stored:
         names = {name.rpartition("/")[0] for name in stored.files}
         return {name: (stored[f"{name}/raw"], stored[f"{name}/predictions"]) for name in names}

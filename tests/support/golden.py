@@ -37,7 +37,7 @@ PLAIN_FEATURES = {"projection": None, "projection_dim": None, "tfidf": False}
 
 @cache
 def numbers(n=N):
-    """Float64 (n, 6): sixty-fourths, missing values in column 1, few values in column 5."""
+    """Return float64 (n, 6): sixty-fourths; column 1 has missing values, column 5 few values."""
     rng = np.random.default_rng(0)
     X = rng.integers(-256, 256, (n, 6)) / 64.0
     X[rng.random(n) < 0.2, 1] = np.nan
@@ -47,7 +47,7 @@ def numbers(n=N):
 
 @cache
 def frame():
-    """The same, and a column of categories of which some are missing, as pandas has it."""
+    """Return the same as a pandas frame, with a column of categories of which some are missing."""
     codes = np.random.default_rng(1).integers(-1, 11, N)
     colour = pd.Categorical.from_codes(codes, [f"c{i:02}" for i in range(11)])
     return pd.DataFrame(numbers(), columns=[*"abcdef"]).assign(colour=colour)
@@ -55,7 +55,7 @@ def frame():
 
 @cache
 def mostly_zeros():
-    """CSR (N, 40): columns that few rows store, beside two that all do."""
+    """Return CSR (N, 40): columns stored by few rows, and two stored by all."""
     rng = np.random.default_rng(2)
     dense = np.where(rng.random((N, 40)) < 0.04, rng.integers(1, 9, (N, 40)), 0).astype(np.float64)
     dense[:, :2] = rng.integers(-8, 8, (N, 2))
@@ -64,7 +64,7 @@ def mostly_zeros():
 
 @cache
 def values(n=N, n_outputs=OUTPUTS):
-    """Float64 (n, n_outputs): sixteenths, of which trees can learn a part."""
+    """Return float64 (n, n_outputs): sixteenths that trees can partly learn."""
     X, rng = np.nan_to_num(numbers(n), nan=2.0), np.random.default_rng(3)
     weights = rng.integers(-2, 3, (6, n_outputs))
     mixed = sum(
@@ -74,7 +74,7 @@ def values(n=N, n_outputs=OUTPUTS):
 
 
 def coloured(n_outputs=OUTPUTS):
-    """The same, and what the colours of `frame` add, a missing one too."""
+    """Return the same plus effects of the categories of `frame`, including a missing one."""
     codes = frame()["colour"].cat.codes.to_numpy()
     added = np.random.default_rng(7).integers(-256, 257, (12, n_outputs)) / 16.0
     return values(n_outputs=n_outputs) + added[codes]
@@ -108,20 +108,20 @@ def make_missing_targets():
 
 
 def few_labels():
-    """CSR (N, 50): some five labels a row."""
+    """Return CSR (N, 50): about five labels per row."""
     drawn = np.random.default_rng(5).random((N, 50)) < 0.04
     drawn[np.arange(N), (np.nan_to_num(numbers()[:, 0]) * 5 + 20).astype(int)] = True
     return csr_matrix(drawn.astype(np.float64))
 
 
 def weight(n_outputs=None):
-    """Quarters, 0 among them."""
+    """Return weights in quarters, including 0."""
     shape = N if n_outputs is None else (N, n_outputs)
     return np.random.default_rng(6).integers(0, 9, shape) / 4.0
 
 
 def squared_error_derivatives(y_true, y_pred):
-    """Custom loss: squared error, four times as large where the prediction is too low."""
+    """Return derivatives of a custom loss: squared error, times four for low predictions."""
     cost = np.where(y_pred < y_true, 4.0, 1.0)
     return cost * (y_pred - y_true), cost
 
@@ -138,12 +138,12 @@ def classifier(y, X=numbers, fit=None, **parameters):
 
 
 def large():
-    """Rows enough for several blocks of every loop over rows."""
+    """Return enough rows for several blocks of every loop over rows."""
     return values(30_000)
 
 
 CONFIGURATIONS = {
-    # What users have as it comes.
+    # Defaults.
     "defaults": regressor(values),
     "defaults, one output": regressor(one),
     "defaults, classes": classifier(classes),
@@ -194,7 +194,7 @@ CONFIGURATIONS = {
     "samme": classifier(classes, **presets.samme()),
     "gamble": classifier(classes, **presets.gamble()),
     "gd_mcboost": classifier(classes, **presets.gd_mcboost()),
-    # Curvature of structure and leaves.
+    # Hessians of structure and leaves.
     **{
         f"curvature {kind}": classifier(classes, hessian=kind)
         for kind in ("none", "shared", "full", "block")
@@ -208,7 +208,7 @@ CONFIGURATIONS = {
         f"softmax {kind}": classifier(classes, softmax_hessian=kind)
         for kind in ("diagonal", "friedman", "upper", "residual")
     },
-    # When derivatives are renewed, one tree an output, layers.
+    # Renewal of derivatives, one tree per output, layers.
     "one tree an output": regressor(values, **ONE_EACH),
     "one tree an output, renewed": classifier(classes, boosting_step="tree", **ONE_EACH),
     "layers": classifier(classes, **LAYERS),
@@ -283,7 +283,7 @@ CONFIGURATIONS = {
         few_labels, **SPARSE_LABELS, fit=lambda: {"sample_weight": weight()}
     ),
     "sparse X and Y": classifier(few_labels, X=mostly_zeros, **SPARSE_LABELS),
-    # Going on.
+    # Continued training.
     "warm start": regressor(values, warm_start=True),
     "warm start, layers": classifier(classes, warm_start=True, **LAYERS),
     "warm start, linear": regressor(one, warm_start=True, leaf="linear"),
@@ -295,7 +295,7 @@ CONFIGURATIONS = {
 
 
 def fitted(name, n_jobs=1, device="cpu"):
-    """The estimator of a configuration. With `warm_start` it was fitted twice, with more rounds."""
+    """Return the estimator of a configuration; `warm_start` fits twice, with more rounds."""
     kind, X, y, fit, parameters = CONFIGURATIONS[name]
     own = {"n_estimators": SMALL["n_estimators"], "n_jobs": n_jobs, "device": device}
     estimator = kind(**SMALL | parameters | own)
@@ -306,7 +306,7 @@ def fitted(name, n_jobs=1, device="cpu"):
 
 
 def hashes(name, n_jobs=1, device="cpu"):
-    """Of the model file and of raw scores: each 16 hexadecimal digits."""
+    """Return hashes of the model file and of raw scores, 16 hexadecimal digits each."""
     X = CONFIGURATIONS[name][1]()
     model = fitted(name, n_jobs, device).model_
     if not isinstance(X, Dataset):
@@ -329,7 +329,7 @@ def all_hashes(n_jobs=1):
 
 
 def hashes_on(device):
-    """Of the configurations that a device takes; None for those that it refuses."""
+    """Return hashes of the configurations that a device supports; None for the others."""
     found = {}
     for name in CONFIGURATIONS:
         try:
@@ -346,9 +346,7 @@ def expected():
 
 
 def _lasting(data):
-    """A model file's bytes but for the package's version and what the user had set, `n_jobs` for
-    one.
-    """
+    """Return a model file's bytes without package version and user settings such as `n_jobs`."""
     size = 8 + int.from_bytes(data[:8], "little")
     about = json.loads(json.loads(data[8:size])["__metadata__"]["polyleaf-model"])
     del about["polyleaf_version"], about["checksum"], about["model"]["metadata"]["parameters"]
@@ -360,13 +358,13 @@ def _hash(*parts):
 
 
 def differing():
-    """Configurations whose models are not the golden file's, or that only one of the two names."""
+    """Return configurations whose models differ from the golden file, or that are only in one."""
     kept, made = expected(), all_hashes()
     return sorted(name for name in kept.keys() | made.keys() if kept.get(name) != made.get(name))
 
 
 def check_device(device):
-    """Say of which configurations a device makes other models, and which it refuses."""
+    """Print the configurations that differ on a device, and those that it does not support."""
     found, kept = hashes_on(device), expected()
     taken = {name: made for name, made in found.items() if made is not None}
     wrong = sorted(name for name, made in taken.items() if made != kept[name])

@@ -1,4 +1,4 @@
-"""Tables with a feature of more than 255 categories, and targets that depend on it."""
+"""Data with a feature of more than 255 categories, and targets that depend on it."""
 
 import numpy as np
 
@@ -15,7 +15,7 @@ def effects(n, n_categories, n_outputs=1, noise=0.3, seed=0):
 
 
 def r2(y, predicted):
-    """Averaged over outputs."""
+    """Return R2 averaged over outputs."""
     error, spread = (
         np.sum((y - predicted) ** 2, axis=0),
         np.sum((y - np.mean(y, axis=0)) ** 2, axis=0),

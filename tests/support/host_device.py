@@ -1,6 +1,6 @@
-"""A device without a GPU: the CUDA driver and all kernels, compiled for this machine.
+"""Device without a GPU: the CUDA driver and all kernels, compiled for this machine.
 
-With `POLYLEAF_GPU=1` in the environment it is the GPU of this machine, for `scripts/check_gpu`.
+With `POLYLEAF_GPU=1` in the environment the GPU of this machine is used, for `scripts/check_gpu`.
 """
 
 import hashlib
@@ -31,12 +31,12 @@ FLAGS = [
     "-Wno-unknown-pragmas",
 ]
 
-_get_gpu = cuda._get_cuda_device  # before a test puts another in its place
+_get_gpu = cuda._get_cuda_device  # saved before a test replaces it
 
 
 @cache
 def library():
-    """The library, built where it is not there yet; a path."""
+    """Return the path of the library, and build it if it does not exist."""
     files = [*SOURCES.glob("*"), *(ROOT / "cpp").rglob("*.cu"), *(ROOT / "cpp").rglob("*.h")]
     text = b"".join(
         path.read_bytes() for path in sorted(files) if path.suffix in (".h", ".cpp", ".cu")
@@ -59,7 +59,7 @@ def library():
 
 @cache
 def device():
-    """The device, with its kernels."""
+    """Return the device with its kernels."""
     if os.environ.get("POLYLEAF_GPU"):
         return _get_gpu()
     found = _core.Device(library(), 0)
@@ -68,12 +68,12 @@ def device():
 
 
 def use(monkeypatch):
-    """Let `device="cuda"` be this one."""
+    """Make `device="cuda"` use this device."""
     monkeypatch.setattr(cuda, "_get_cuda_device", device)
 
 
 class DeviceCore:
-    """The core on this device, behind the calls of `problems.Core` and `problems.Reference`."""
+    """Core on this device, with the interface of `problems.Core` and `problems.Reference`."""
 
     def __init__(self, p):
         self.problem = p
@@ -85,16 +85,16 @@ class DeviceCore:
         self.leaves = _core.DeviceLeaves(device())
 
     def dense(self):
-        """int16 (n_used, K and curvatures): as `_core.QuantisedGradients.dense`."""
+        """Return int16 (n_used, K and Hessian channels), as `_core.QuantisedGradients.dense`."""
         width = self.problem.g.shape[1] + (0 if self.problem.h is None else self.problem.h.shape[1])
         return self.channels.read()[self.problem.rows_in_use, :width]
 
     def grow(self, **only_core):
-        """The tree, and the leaf id of every row, in the sample or not."""
+        """Return the tree, and the leaf id of every row, in the sample or not."""
         return as_reference_tree(self.grow_in_core(**only_core)), np.array(self.grower.leaf_of_row)
 
     def grow_in_core(self, **only_core):
-        """The tree as the core has it."""
+        """Return the tree as a core object."""
         p, search = self.problem, _core.DeviceSearch(self.bins, 1)
         search.use(self.channels)
         search.set_monotone_constraints(p.directions)
@@ -102,12 +102,12 @@ class DeviceCore:
         return self.grower.grow(search, grow_config(p.config, **only_core), p.features)
 
     def values(self, n_leaves, learning_rate=1.0):
-        """Of the leaves of the tree that was grown."""
+        """Return the leaf values of the grown tree."""
         step, p = make_leaf_config(self.problem.config, learning_rate), self.problem
         return self.leaves.newton(self.g, self.h, self.grower, n_leaves, step, p.rows, p.multiplier)
 
     def topk(self, learning_rate=1.0):
-        """The leaves of the tree that is grown, which hold some of the outputs."""
+        """Return the sparse leaves of the grown tree."""
         p, c = self.problem, self.problem.config
         tree = self.grow_in_core()
         kept = c.leaf_k, tree if c.shared_support else None, make_leaf_config(c, learning_rate)
@@ -116,7 +116,7 @@ class DeviceCore:
 
 
 def sent(values):
-    """A float32 matrix on the device."""
+    """Copy a float32 matrix to the device."""
     matrix = _core.DeviceMatrix(device(), *values.shape)
     matrix.write(np.ascontiguousarray(values, np.float32))
     return matrix

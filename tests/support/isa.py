@@ -1,4 +1,4 @@
-"""Run programs once for each instruction set of this CPU, each in a subprocess."""
+"""Execution of programs once per instruction set of this CPU, each in a subprocess."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ from polyleaf import _core
 
 
 def run_on_each_isa(program):
-    """What a program prints, which may import what tests may: one text for each set."""
+    """Return the output of a program for each set; the program may import test modules."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", program]
     return [

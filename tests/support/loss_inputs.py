@@ -22,7 +22,7 @@ def draw_raw(n, k, seed=1, scale=1.5):
 
 
 def run(problem, raw, n_threads=1):
-    """Gradient and curvature, in arrays filled with NaN first: every entry must be written."""
+    """Return gradient and Hessian, in arrays filled with NaN first: every entry must be written."""
     g = np.full_like(raw, np.nan)
     shape = problem.hessian_shape()
     h = None if shape is None else np.full(shape, np.nan, np.float32)
@@ -31,7 +31,7 @@ def run(problem, raw, n_threads=1):
 
 
 def hessians(problem, raw, n_threads=1):
-    """Gradient and packed Hessian, in arrays filled with NaN first."""
+    """Return gradient and packed Hessian, in arrays filled with NaN first."""
     g = np.full_like(raw, np.nan)
     h = np.full((len(raw), packed_size(raw.shape[1])), np.nan, np.float32)
     problem.full_hessian(raw, g, h, n_threads)
@@ -39,7 +39,7 @@ def hessians(problem, raw, n_threads=1):
 
 
 def softmax_hessians(y, z):
-    """Gradient (n, K) and Hessians (n, K, K) as a user would write them."""
+    """Return gradient (n, K) and Hessians (n, K, K) as a user would write them."""
     p = np.exp(z - z.max(1, keepdims=True))
     p /= p.sum(1, keepdims=True)
     g = p.copy()

@@ -13,7 +13,7 @@ FILES = Path(__file__).parent / "files"
 
 
 def about(data):
-    """What the file says about its model."""
+    """Return the description of the model in the file's header."""
     size = int.from_bytes(data[:8], "little")
     return json.loads(json.loads(data[8 : 8 + size])["__metadata__"][serialize.FORMAT])
 
@@ -24,7 +24,7 @@ def _parts(data):
 
 
 def reseal(data, change):
-    """The file with its header or arrays changed, and a checksum that is right again."""
+    """Return the file with its header or arrays changed, and a valid checksum."""
     text, kept = _parts(bytes(data))
     metadata, arrays = json.loads(text), {k: np.array(v) for k, v in kept.items()}
     change(metadata["model"], arrays)

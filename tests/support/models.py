@@ -13,7 +13,7 @@ from support.trees import random_leaves, tree_arrays
 
 
 def example_frame(rng, n_rows):
-    """Two numeric features, one with missing values, one with few values, and one of categories."""
+    """Draw numeric features, some with missing values or few values, and one of categories."""
     x = rng.normal(size=n_rows)
     x[rng.random(n_rows) < 0.1] = np.nan
     colour = pd.Categorical(rng.choice(["red", "green", "blue", "grey", "pink"], n_rows))
@@ -28,7 +28,7 @@ def example_frame(rng, n_rows):
 
 
 def random_tree(rng, mapper, n_outputs, n_leaves):
-    """A random tree whose splits are such as the mapper's codes allow."""
+    """Draw a random tree whose splits are valid for the mapper's codes."""
     n_features = len(mapper.n_bins_)
     arrays = tree_arrays(rng, n_features, n_outputs, n_leaves)
     inner = arrays["feature"] >= 0
@@ -56,8 +56,9 @@ def random_model(
     kinds=("dense",),
     **fields,
 ):
-    """A model of `n_rounds` rounds, with leaves of `kinds` in turn; `scalar`: one tree for each
-    output.
+    """Draw a model of `n_rounds` rounds, with leaves of `kinds` in turn.
+
+    `scalar` means one tree per output.
     """
     rng = np.random.default_rng(seed)
     mapper = BinMapper().fit(read_features(example_frame(rng, 400)))
@@ -75,8 +76,9 @@ def random_model(
 
 @st.composite
 def forests(draw, kinds=("dense", "sparse", "linear"), most_leaves=60):
-    """Random models whose leaves are of some of `kinds`; with one tree for each output none are
-    sparse.
+    """Draw random models whose leaves are of some of `kinds`.
+
+    With one tree per output none are sparse.
     """
     scalar = draw(st.booleans())
     chosen = draw(st.lists(st.sampled_from(kinds), min_size=1, unique=True))

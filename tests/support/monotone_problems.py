@@ -1,4 +1,4 @@
-"""Growth problems with monotone constraints: random ones, and invalid ones."""
+"""Growth problems with monotone constraints: random and invalid ones."""
 
 from dataclasses import replace
 
@@ -7,17 +7,15 @@ import pytest
 
 
 def add_directions(p, draw=0):
-    """The problem with random directions of its numeric features, one vector of them for each
-    output.
-    """
+    """Return the problem with random directions of its numeric features, one vector per output."""
     shape = len(p.n_bins), p.g.shape[1]
     directions = np.random.default_rng(draw).integers(-1, 2, shape).astype(np.int8)
     directions[p.is_categorical] = 0
     return replace(p, directions=directions)
 
 
-# Of problems of four features and two outputs: directions, what else the problem is, and what the
-# error says.
+# Invalid problems of four features and two outputs: directions, other fields, and the error
+# message.
 INVALID_DIRECTIONS = [
     pytest.param(np.ones((3, 2), np.int8), {}, "one row per feature", id="features"),
     pytest.param(np.ones((4, 2), np.int8), {"categorical": [1]}, "categorical", id="categories"),

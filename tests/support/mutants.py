@@ -1,4 +1,4 @@
-"""Hostile model files: small valid ones of every kind with random changes."""
+"""Hostile model files: small valid files of every kind with random changes."""
 
 import json
 import warnings
@@ -19,7 +19,7 @@ ESTIMATORS = {cls.__name__: cls for cls in (PolyleafRegressor, PolyleafClassifie
 SMALL = {"n_estimators": 2, "max_leaves": 4, "min_child_samples": 5, "random_state": 0, "n_jobs": 1}
 N_ROWS = 60
 
-# What may stand where something else stood.
+# Replacement values for entries.
 ODD = (
     *(
         None,
@@ -68,7 +68,7 @@ ODD = (
 
 @cache
 def data():
-    """X as an array and as a frame, and targets."""
+    """Return X as an array and as a frame, and targets."""
     rng = np.random.default_rng(0)
     X = rng.integers(-16, 16, (N_ROWS, 4)) / 4.0
     X[rng.random(X.shape) < 0.1] = np.nan
@@ -80,7 +80,7 @@ def data():
 
 @cache
 def seeds():
-    """Name -> (content of a sound file, X that its model takes)."""
+    """Return {name: (content of a valid file, X that its model accepts)}."""
     X, frame, Y = data()
     classes, labels = Y.argmax(axis=1), (Y > 0).astype(int)
     wide = sp.csr_matrix((np.random.default_rng(1).random((N_ROWS, 40)) < 0.2).astype(np.float32))
@@ -133,7 +133,7 @@ def _halved(y_true, y_pred):
 
 
 def mutant(rng):
-    """A changed file, and X for its model; what changed it is drawn."""
+    """Draw a changed file, and return it with X for its model."""
     name = list(seeds())[rng.integers(len(seeds()))]
     content, X = seeds()[name]
     kind = rng.random()
@@ -149,12 +149,12 @@ def mutant(rng):
 
     try:
         return reseal(content, change), X
-    except (ValueError, TypeError, OverflowError):  # what JSON or safetensors does not write
+    except (ValueError, TypeError, OverflowError):  # values that JSON or safetensors cannot write
         return _damaged(content, rng), X
 
 
 def _damaged(content, rng):
-    """Bytes flipped, cut off, put in or doubled: what disks and networks do."""
+    """Flip, cut, insert or duplicate bytes, as damage by disks and networks does."""
     damaged, at = bytearray(content), int(rng.integers(len(content)))
     kind = rng.integers(4)
     if kind == 0:
@@ -169,7 +169,7 @@ def _damaged(content, rng):
 
 
 def _change_header(header, rng):
-    """One entry, anywhere, is something else, or away, or that of another place."""
+    """Replace, remove, repeat or change one entry of the header at a random place."""
     place, key = header, _key(header, rng)
     while isinstance(place[key], dict | list) and len(place[key]) and rng.random() < 0.75:
         place, key = place[key], _key(place[key], rng)
@@ -223,7 +223,10 @@ def _change_arrays(arrays, rng):
 
 
 def take(content, X):
-    """Whether a file loads; it then predicts. Anything but a `ModelFileError` goes through."""
+    """Return whether a file loads, and predict with it.
+
+    Exceptions other than `ModelFileError` propagate.
+    """
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:
@@ -236,7 +239,7 @@ def take(content, X):
 
 
 def use(estimator, X):
-    """All that reads a model: a table of its own shape, where X no longer fits it."""
+    """Call all functions that read a model, with generated data if X does not fit it."""
     model = estimator.model_
     X = X[:7]
     fits = X.shape[1] == estimator.n_features_in_

@@ -1,4 +1,4 @@
-"""Random growth problems, the core and the reference behind the same calls, and brute force."""
+"""Random growth problems, a common interface of core and reference, and brute force."""
 
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
@@ -12,7 +12,7 @@ KINDS = ("unit", "shared", "diagonal")
 
 @dataclass(frozen=True)
 class Problem:
-    """Everything that one tree depends on."""
+    """All inputs of growing one tree."""
 
     codes: np.ndarray  # uint8 (F, n)
     n_bins: np.ndarray  # uint16 (F,)
@@ -24,10 +24,10 @@ class Problem:
     rows: np.ndarray | None = None  # uint32, ascending
     multiplier: np.ndarray | None = None  # float32 (n,)
     features: np.ndarray | None = None  # bool (F,)
-    groups: np.ndarray | None = None  # bool (G, F): each path stays within one
-    at_most: int = 0  # features of a path; 0: any number
-    directions: np.ndarray | None = None  # int8 (F, K): which outputs must obey which features
-    # features that the core holds sparse; the reference implementation knows no difference
+    groups: np.ndarray | None = None  # bool (G, F): each path stays within one group
+    at_most: int = 0  # maximum number of features on a path; 0: any number
+    directions: np.ndarray | None = None  # int8 (F, K): monotone constraints of outputs by feature
+    # features stored sparse by the core; the reference implementation ignores this
     sparse_features: tuple = ()
 
     def replace_config(self, **changes):
@@ -38,9 +38,7 @@ class Problem:
         return np.arange(self.codes.shape[1]) if self.rows is None else self.rows
 
     def store_sparse(self, features=None):
-        """The same problem, with these features, by default all that can be, held sparse by the
-        core.
-        """
+        """Return the problem with these features (default: all possible) sparse in the core."""
         can = np.flatnonzero(~self.is_categorical & (self.n_bins > 0)).tolist()
         return replace(self, sparse_features=tuple(can if features is None else features))
 
@@ -55,8 +53,9 @@ def make_problem(
     missing=0.1,
     **config,
 ):
-    """Random problem number `draw`: signal in its first feature, noise elsewhere, bins of unequal
-    size.
+    """Draw random problem number `draw`: signal in the first feature, noise in the others.
+
+    The bins have unequal sizes.
     """
     rng = np.random.default_rng(draw)
     codes = np.stack([np.minimum(rng.geometric(min(1, 3 / b), n) - 1, b - 1) for b in n_bins])
@@ -76,7 +75,7 @@ def make_problem(
 
 
 def sparse_arrays(codes, features):
-    """Codes (F, n) of `features` as compressed columns, the way `_core.Bins` takes them.
+    """Return codes (F, n) of `features` as compressed columns, in the format of `_core.Bins`.
 
     The common code of a feature is its most frequent one that is not missing.
     """
@@ -97,7 +96,7 @@ def sparse_arrays(codes, features):
 
 
 def core_bins(codes, n_bins, is_categorical, sparse_features=(), n_threads=1):
-    """`_core.Bins` of codes (F, n), some of the features held sparse."""
+    """Return `_core.Bins` of codes (F, n), with some of the features sparse."""
     from polyleaf import _core
 
     if not sparse_features:
@@ -116,7 +115,7 @@ def triangles(rng, n, n_outputs, rank=2):
 
 
 def raw_features(problem, draw=0):
-    """Float32 (F, n): values whose order is that of the codes, NaN where the code is missing."""
+    """Return float32 (F, n): values in the order of the codes, NaN where the code is missing."""
     rng = np.random.default_rng(draw)
     codes = problem.codes
     x = (codes + rng.uniform(0, 1, codes.shape)) * rng.uniform(
@@ -126,7 +125,7 @@ def raw_features(problem, draw=0):
 
 
 def sampled(problem, draw=0, fraction=0.7, multiplied=True):
-    """The problem on a random part of its rows, some of them with a multiplier (as GOSS gives)."""
+    """Return the problem on a random sample of its rows, some with a multiplier (as for GOSS)."""
     rng = np.random.default_rng(draw)
     n = problem.codes.shape[1]
     rows = np.flatnonzero(rng.random(n) < fraction)
@@ -135,7 +134,10 @@ def sampled(problem, draw=0, fraction=0.7, multiplied=True):
 
 
 def tied_problem(codes, g, min_child_samples):
-    """One numeric feature of three bins, one output, one split; lambda 0 keeps exact ties exact."""
+    """Return a problem with a numeric feature of three bins, one output and one split.
+
+    Lambda 0 keeps exact ties exact.
+    """
     return Problem(
         codes=np.array([codes], np.uint8),
         n_bins=np.array([3], np.uint16),
@@ -152,15 +154,15 @@ def tied_problem(codes, g, min_child_samples):
 # Exact ties between missing right and missing left: (problem, expected threshold, expected
 # missing_left).
 MISSING_TIES = [
-    # Two sides of the same bin: right comes first.
+    # Two sides of the same bin: right is first.
     (tied_problem([0, 0, 2, 2, 255], [-1, -1, 1, 1, 0], 1), 0, False),
-    # Bin 0 with missing is bins 0 and 1 without: the smaller bin comes first.
+    # Bin 0 with missing equals bins 0 and 1 without: the smaller bin is first.
     (tied_problem([0, 0, 1, 2, 2, 255], [-4, -4, -1, 3, 3, -1], 3), 0, True),
 ]
 
 
 class Reference:
-    """The NumPy reference implementation."""
+    """NumPy reference implementation."""
 
     @staticmethod
     def channels(p, n_threads=1):
@@ -169,7 +171,7 @@ class Reference:
 
     @staticmethod
     def grow(p, n_threads=1):
-        """The tree, and the leaf id of every row, in the sample or not."""
+        """Return the tree, and the leaf id of every row, in the sample or not."""
         channels = reference.quantise(p.g, p.h, p.kind, p.rows, p.multiplier)
         data = p.codes, p.n_bins, p.is_categorical
         rules = p.groups, p.at_most, p.directions
@@ -178,7 +180,7 @@ class Reference:
 
     @staticmethod
     def grow_by_layers(layers, n_threads=1):
-        """The tree whose layers are grown by the derivatives of `layers` in turn."""
+        """Return the tree whose layers are grown by the derivatives of `layers` in turn."""
         channels = iter(
             [reference.quantise(p.g, p.h, p.kind, p.rows, p.multiplier) for p in layers]
         )
@@ -206,9 +208,7 @@ class Reference:
 
 
 class Core:
-    """The C++ core. Imported on use, so that tests of the reference implementation alone run
-    without it.
-    """
+    """C++ core, imported on use, because tests of the reference implementation do not need it."""
 
     @staticmethod
     def channels(p, n_threads=1):
@@ -263,7 +263,7 @@ class Core:
 
 
 class HistogramGrower:
-    """The core's grower with a histogram search; their memory is reused over trees."""
+    """Grower of the core with a histogram search, whose memory is reused between trees."""
 
     def __init__(self, bins, n_threads=1):
         from polyleaf import _core
@@ -289,14 +289,14 @@ def core_channels(p, n_threads):
 
 
 def as_reference_tree(tree):
-    """A copy of a core tree's arrays as a `reference.Tree`."""
+    """Copy a core tree's arrays to a `reference.Tree`."""
     return reference.Tree(
         **{f.name: np.array(getattr(tree, f.name)) for f in fields(reference.Tree)}
     )
 
 
 def assert_same_tree(a, b, ignore=()):
-    """Every array equal, in type too."""
+    """Check that all arrays are equal, including their types."""
     for f in fields(reference.Tree):
         if f.name not in ignore:
             x, y = getattr(a, f.name), getattr(b, f.name)
@@ -308,7 +308,7 @@ STRUCTURE = "feature threshold missing_left left right leaf category_set categor
 
 
 def assert_same_structure(a, b, ignore=()):
-    """Splits and counts equal, gains but for rounding."""
+    """Check that splits and counts are equal, and gains up to rounding."""
     for name in STRUCTURE:
         if name not in ignore:
             np.testing.assert_array_equal(getattr(a, name), getattr(b, name), err_msg=name)
@@ -316,7 +316,7 @@ def assert_same_structure(a, b, ignore=()):
 
 
 def boosted(implementation, data, y, derivatives, kind, config, **options):
-    """`reference.boost` with the trees and leaves of one of the two implementations."""
+    """Run `reference.boost` with the trees and leaves of one of the two implementations."""
 
     def fit_tree(codes, n_bins, is_categorical, g, h, kind, config, learning_rate):
         h_structure = None if kind == "unit" else h
@@ -331,8 +331,9 @@ def boosted(implementation, data, y, derivatives, kind, config, **options):
 
 
 def exact_gain(p, channels, goes_left, rows=None):
-    """Gain of a split of `rows` as an exact fraction of quantised sums (unit or shared, ridge
-    only).
+    """Return the gain of a split of `rows` as an exact fraction of quantised sums.
+
+    Unit or shared Hessian, ridge only.
     """
     rows = np.arange(len(goes_left)) if rows is None else rows
 
@@ -351,9 +352,7 @@ def exact_gain(p, channels, goes_left, rows=None):
 
 
 def all_numeric_splits(p, rows):
-    """Every (feature, threshold, missing_left, goes_left) of `rows` with two sides that are not
-    empty.
-    """
+    """Yield every (feature, threshold, missing_left, goes_left) with two non-empty sides."""
     codes = p.codes[:, rows]
     for f, n_bins in enumerate(p.n_bins):
         for threshold, missing_left in product(range(n_bins), (False, True)):
@@ -363,7 +362,7 @@ def all_numeric_splits(p, rows):
 
 
 def rows_of_nodes(tree, codes):
-    """For each node, the columns of `codes` (F, n) that pass through it."""
+    """Return for each node the columns of `codes` (F, n) that pass through it."""
     rows = [np.arange(codes.shape[1])] + [None] * (tree.n_nodes - 1)
     for i in np.flatnonzero(tree.feature >= 0):
         left = reference.goes_left_table(tree, i)[codes[tree.feature[i], rows[i]]]

@@ -1,11 +1,11 @@
-"""What is public: the pages of the reference, their modules, and the names in these."""
+"""Public names: the pages of the API reference, their modules, and the names in them."""
 
 from __future__ import annotations
 
 import importlib
 import inspect
 
-# The public modules of each page of the reference.
+# Public modules of each page of the API reference.
 PAGES = {
     "callbacks": ["polyleaf.callbacks"],
     "dask": ["polyleaf.dask"],
@@ -28,7 +28,7 @@ PAGES = {
 }
 MODULES = [module for modules in PAGES.values() for module in modules]
 
-# The package that a module needs, where it is not installed everywhere.
+# Optional package that a module requires.
 EXTRA = {"polyleaf.dask": "distributed", "polyleaf.integrations.autogluon": "autogluon.core"}
 
 

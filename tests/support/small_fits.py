@@ -1,4 +1,4 @@
-"""Small training problems, and access to the state that a training left."""
+"""Small training problems, and access to the internal state of a training."""
 
 from contextlib import contextmanager
 
@@ -23,7 +23,7 @@ LAYERS = {**SMALL, "boosting_step": "layer", "grow_policy": "depthwise"}
 
 
 def features(n=N, seed=0):
-    """Draw three numeric columns, one with missing values, a categorical one, one of few values."""
+    """Draw numeric columns, with missing values in one and few values in one, and categories."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, 5))
     X[rng.random(n) < 0.2, 1] = np.nan
@@ -33,7 +33,7 @@ def features(n=N, seed=0):
 
 
 def targets(X, n_outputs=3, seed=1):
-    """Float64 (n, n_outputs): what trees can learn of X, and noise."""
+    """Return float64 (n, n_outputs): functions of X that trees can learn, and noise."""
     rng = np.random.default_rng(seed)
     gap = np.nan_to_num(X[:, 1], nan=2.0)
     parts = [X[:, 0], gap * X[:, 2], np.sin(X[:, 3]), X[:, 4] * X[:, 0], np.abs(gap)]
@@ -57,7 +57,7 @@ def classifier(**parameters):
 
 @contextmanager
 def runs():
-    """The runs of the loop that are begun inside: a list of `boosting.BoostingLoop`."""
+    """Record the `boosting.BoostingLoop` objects that run within the context."""
     begun = []
 
     class Run(boosting.BoostingLoop):
@@ -73,12 +73,12 @@ def runs():
 
 
 def bits(estimator):
-    """All trees and leaf values of a model, as bytes."""
+    """Return all trees and leaf values of a model, as bytes."""
     return {name: array.tobytes() for name, array in to_arrays(estimator.model_.forest).items()}
 
 
 def loss(estimator, features, y):
-    """Mean training loss of a fitted estimator, by its objective."""
+    """Return the mean training loss of a fitted estimator, by its objective."""
     model = estimator.model_
     target = y if "classes" in model.objective.target_kinds else np.asarray(y, np.float64)
     problem = model.objective.bind(target, None)

@@ -1,4 +1,4 @@
-"""Random trees, and the slow and obvious walk that predictions are compared with."""
+"""Random trees, and a simple tree walk that predictions are compared with."""
 
 import numpy as np
 import reference
@@ -9,9 +9,7 @@ MISSING = 255
 
 
 def tree_arrays(rng, n_features, n_outputs, n_leaves, *, categorical=0.0, chain=False):
-    """Arrays of a random tree; leaf ids are shuffled, so that they do not follow the order of the
-    nodes.
-    """
+    """Return arrays of a random tree, with leaf ids in random order."""
     feature, left, right = [-1], [-1], [-1]
     leaves = [0]
     while len(leaves) < n_leaves:
@@ -48,10 +46,10 @@ def tree_arrays(rng, n_features, n_outputs, n_leaves, *, categorical=0.0, chain=
 
 
 def random_leaves(rng, kind, n_leaves, n_outputs, n_features):
-    """Random leaves of one kind, as `Forest.append` takes them."""
+    """Draw random leaves of one kind, as arguments of `Forest.append`."""
     if kind == "dense":
         return rng.normal(size=(n_leaves, n_outputs)).astype(np.float32)
-    # Most leaves have a few entries; some none.
+    # Most leaves have a few entries, some have none.
     limit = n_outputs if kind == "sparse" else n_features
     picked = [np.sort(rng.permutation(limit)[: rng.integers(0, 6)]) for _ in range(n_leaves)]
     indptr = np.cumsum([0, *map(len, picked)], dtype=np.int64)
@@ -78,7 +76,7 @@ def random_leaves(rng, kind, n_leaves, n_outputs, n_features):
 
 
 def random_forest(rng, n_features, n_outputs, sizes, *, scalar=0.0, kinds=("dense",), **options):
-    """A forest of random trees, `scalar` of them trees of one output, and what it was made of."""
+    """Draw a forest with a share `scalar` of single-output trees; return it and its parts."""
     forest, parts = _core.Forest(n_outputs), []
     for n_leaves in sizes:
         tree = _core.Tree.from_arrays(
@@ -93,7 +91,7 @@ def random_forest(rng, n_features, n_outputs, sizes, *, scalar=0.0, kinds=("dens
 
 
 def sparse_forest(rng, n_outputs, n_trees, n_leaves, n_entries):
-    """Sparse trees whose leaves hold n_entries outputs each."""
+    """Draw sparse trees whose leaves hold n_entries outputs each."""
     forest = _core.Forest(n_outputs)
     indptr = np.arange(n_leaves + 1, dtype=np.int64) * n_entries
     for _ in range(n_trees):
@@ -107,7 +105,7 @@ def sparse_forest(rng, n_outputs, n_trees, n_leaves, n_entries):
 
 
 def random_features(rng, n_features, n_rows, missing=0.1):
-    """Raw features, float32 (n_features, n_rows)."""
+    """Draw raw features, float32 (n_features, n_rows)."""
     x = rng.normal(size=(n_features, n_rows)).astype(np.float32)
     x[rng.random(x.shape) < missing] = np.nan
     return x
@@ -120,7 +118,7 @@ def random_codes(rng, n_features, n_rows):
 
 
 def find_leaf(tree, row):
-    """Leaf id of one row of codes."""
+    """Return the leaf id of one row of codes."""
     node = 0
     while tree.feature[node] >= 0:
         code = int(row[tree.feature[node]])
@@ -136,13 +134,13 @@ def find_leaf(tree, row):
 
 
 def leaves_at(parts, codes):
-    """int32 (n_rows, n_trees)."""
+    """Return the leaf of each row and tree: int32 (n_rows, n_trees)."""
     leaves = [[find_leaf(tree, row) for tree, _, _ in parts] for row in codes.T]
     return np.array(leaves, np.int32).reshape(codes.shape[1], len(parts))
 
 
 def raw_scores_at(parts, leaves, n_outputs, features=None):
-    """float32 (n_rows, n_outputs): tree after tree, in order."""
+    """Return raw scores, added tree by tree: float32 (n_rows, n_outputs)."""
     raw = np.zeros((len(leaves), n_outputs), np.float32)
     for t, (_, values, output) in enumerate(parts):
         columns = slice(None) if output < 0 else slice(output, output + 1)

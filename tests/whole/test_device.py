@@ -1,9 +1,9 @@
-"""The golden file on a device: the configurations that it takes are the same bytes there."""
+"""Golden file tests on a device: supported configurations give the same bytes."""
 
 import pytest
 from support import golden, host_device
 
-# What devices do not take yet; docs/gpu.md says so. It may shrink, and is not to grow.
+# Configurations that devices do not support yet (docs/gpu.md). This list must not grow.
 N_UNSUPPORTED = 21
 
 

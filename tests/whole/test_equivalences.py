@@ -1,7 +1,7 @@
-"""What must be equal because of what the algorithms mean, on the core and on the reference
-implementation alike.
+"""Equalities that follow from the algorithms, for the core and the reference implementation.
 
-Where two runs add in another order, structure is compared exactly and numbers to float32 precision.
+If two runs add in a different order, structure is compared exactly and numbers to float32
+precision.
 """
 
 import hashlib
@@ -46,8 +46,9 @@ def draw_on_grid(draw, n, shape, largest, low):
 @pytest.mark.parametrize("kind", ["unit", "shared"])
 @pytest.mark.parametrize("n_outputs", [1, 3])
 def test_every_split_is_the_best_of_all(library, kind, n_outputs):
-    """Exhaustive search in exact arithmetic; with one output it is the scalar tree (GBDT-MO, eq.
-    7).
+    """Compare with an exhaustive search in exact arithmetic.
+
+    With one output it is the scalar tree (GBDT-MO, eq. 7).
     """
     p = make_problem(0, n=80, n_bins=(6, 9, 4), n_outputs=n_outputs, kind=kind, max_leaves=8)
     channels = reference.quantise(p.g, p.h, p.kind)
@@ -62,14 +63,15 @@ def test_every_split_is_the_best_of_all(library, kind, n_outputs):
 
 
 def test_shared_and_diagonal_hessian_are_equal_for_one_output(library):
-    """Diagonal and shared curvature are the same thing for one output."""
+    """Check that diagonal and shared Hessians are identical for one output."""
     p = make_problem(1, n=400, kind="shared", categorical=[2], min_child_samples=5)
     assert_same_structure(library.grow(p)[0], library.grow(replace(p, kind="diagonal"))[0])
 
 
 def test_constant_hessian_equals_unit_hessian(library):
-    """C-GB (splits by the error of the residuals, eq. 10) is the vector leaf of GBDT-MO for squared
-    error.
+    """Check that C-GB equals the vector leaf of GBDT-MO for squared error.
+
+    C-GB splits by the error of the residuals (eq. 10).
     """
     p = make_problem(2, n=400, n_outputs=4, categorical=[2], min_child_samples=5)
     condensed, _ = library.grow(p)
@@ -97,7 +99,10 @@ def test_condensed_boosting_is_vector_boosting_for_squared_error(library):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("copies", [2, 4, 16, 32])
 def test_duplicated_outputs_do_not_change_the_tree(library, kind, copies):
-    """The gain is averaged over outputs, and sums of a power of two of equal terms are exact."""
+    """Check that duplicates have no effect.
+
+    The gain is averaged over outputs, and sums of a power of two of equal terms are exact.
+    """
     p = make_problem(4, n=300, kind=kind, min_split_gain=0.3)
     many = replace(p, g=np.repeat(p.g, copies, axis=1))
     if kind == "diagonal":
@@ -148,7 +153,7 @@ def test_order_of_rows_changes_nothing(library, kind):
 
 
 def test_permuted_features_are_relabelled(library):
-    """Large leaves: two features never cut a node in the same way, which would be a tie."""
+    """Use large leaves, so that two features never cut a node identically, which would be a tie."""
     n_bins = (5, 8, 12, 3, 9, 30, 7, 4, 6, 11)
     p = make_problem(7, n=600, n_bins=n_bins, categorical=[2, 5], n_outputs=2, min_child_samples=25)
     order = np.random.default_rng(0).permutation(10)
@@ -176,8 +181,9 @@ def test_sampled_rows_equal_a_table_of_these_rows(library):
 
 
 def test_integer_weights_are_repeated_rows(library):
-    """Derivatives on a grid, so that quantisation is exact; only counts, and what they decide, may
-    differ.
+    """Use derivatives on a grid, so that quantisation is exact.
+
+    Only counts, and the limits that depend on them, may differ.
     """
     n = 200
     p = make_problem(9, n=n, n_bins=(5, 8, 12, 3), categorical=[3], max_leaves=12)
@@ -218,12 +224,11 @@ def test_a_multiplier_is_a_weight(library):
 
 @pytest.mark.parametrize("grid", [True, False])
 def test_gain_is_the_decrease_of_the_loss(library, grid):
-    """Squared error, lambda 0: gain * K = loss of a node as one leaf - loss of its children as
-    leaves.
+    """Check gain * K = loss of a node as one leaf - loss of its children as leaves.
 
-    Quantisation moves a gradient by at most step / 2, so a sum over m rows by m * step / 2 and the
-    loss G^2 / 2m of a leaf by |G| step / 2 + m step^2 / 8; on a grid it moves nothing. Float32 adds
-    a few units in the last place of the terms.
+    The loss is squared error, and lambda is 0. Quantisation moves a gradient by at most step / 2,
+    so a sum over m rows by m * step / 2 and the loss G^2 / 2m of a leaf by |G| step / 2 + m step^2
+    / 8; on a grid it moves nothing. Float32 adds a few units in the last place of the terms.
     """
     n, n_outputs = 400, 3
     p = make_problem(
@@ -246,8 +251,9 @@ def test_gain_is_the_decrease_of_the_loss(library, grid):
 
 
 def test_newton_leaves_reach_the_minimum_of_squared_error(library):
-    """Rate 1, lambda 0: a tree lowers the loss by its gains and the root's own fall; no step is
-    left.
+    """Check that a tree lowers the loss by its gains and the root's own decrease.
+
+    With rate 1 and lambda 0 no step is left.
     """
     p = make_problem(12, n=300, n_outputs=2, reg_lambda=0.0)
     tree, leaves = library.grow(p)
@@ -274,8 +280,9 @@ def test_best_first_growth_with_enough_leaves_equals_depthwise(library):
 
 
 def test_best_first_trees_with_fewer_leaves_are_subtrees(library):
-    """Best-first adds the best split of the frontier: a small tree is where a large one was on its
-    way.
+    """Check that a small tree is an intermediate state of a large one.
+
+    Best-first growth always takes the best split of the frontier.
     """
     p = make_problem(14, n=300, n_outputs=2)
     small, large = (library.grow(p.replace_config(max_leaves=m))[0] for m in (6, 20))
@@ -305,7 +312,7 @@ def test_boosting_is_the_same_in_core_and_the_reference(name, kind):
 
 
 def large_problems():
-    """Problems with many blocks of rows and several tiles of features."""
+    """Yield problems with many blocks of rows and several tiles of features."""
     for n_outputs, kind in (
         (1, "unit"),
         (1, "diagonal"),
@@ -337,7 +344,7 @@ def test_number_of_threads_changes_nothing():
 
 
 def digest():
-    """One hash of all that the core computes for the large problems, bit by bit."""
+    """Return one hash of all results of the core on the large problems, bit by bit."""
     bits = hashlib.sha256()
     for p in large_problems():
         tree, leaves = Core.grow(p, n_threads=2)

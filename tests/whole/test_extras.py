@@ -1,4 +1,4 @@
-"""What works without the extras, and what is said where one is missing."""
+"""Behaviour without the optional packages, and error messages for missing ones."""
 
 import re
 import subprocess
@@ -11,7 +11,7 @@ WITHOUT = "import sys\nfor name in {names!r}: sys.modules[name] = None\n"
 
 
 def run(names, program, *arguments):
-    """A program in a process that cannot import these packages."""
+    """Run a program in a process that cannot import these packages."""
     command = [sys.executable, "-c", WITHOUT.format(names=names) + program, *arguments]
     return subprocess.run(command, capture_output=True, text=True)
 

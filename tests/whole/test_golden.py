@@ -1,4 +1,4 @@
-"""Models equal the golden file, on every instruction set and with any number of threads."""
+"""Comparison of models with the golden file, for every instruction set and number of threads."""
 
 import json
 
@@ -14,7 +14,7 @@ print(json.dumps([golden.all_hashes(n_jobs) for n_jobs in (1, 3)]))
 
 
 def changed(found):
-    """The configurations whose models, or scores, are not those of the golden file."""
+    """Return the configurations whose models or scores differ from the golden file."""
     expected = golden.expected()
     return [name for name in expected | found if expected.get(name) != found.get(name)]
 

@@ -1,4 +1,4 @@
-"""Data files of any origin: each is read, or is a `ReadError`; no command ends in a traceback."""
+"""Hostile data files: each is read or raises `ReadError`, and no command ends in a traceback."""
 
 import json
 import subprocess

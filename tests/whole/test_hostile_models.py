@@ -155,7 +155,7 @@ def test_number_of_outputs_is_bounded_by_the_file_size():
             header["n_outputs"] = header["metadata"]["n_outputs"] = n_outputs
 
         content = changed("sparse labels", put)
-        if sound:  # sparse leaves need no memory for other labels
+        if sound:  # sparse leaves require no memory for other labels
             assert loaded(content).n_outputs_ == n_outputs
         else:
             with pytest.raises(ModelFileError, match=r"'n_outputs' is .*at most"):
@@ -163,7 +163,7 @@ def test_number_of_outputs_is_bounded_by_the_file_size():
 
 
 def test_saved_models_pass_the_checks(monkeypatch):
-    """A model with many outputs and few trees stores a base score per output."""
+    """Check a model with many outputs and few trees, which stores a base score per output."""
     few = Model.from_bytes(mutants.seeds()["sparse labels"][0])
     assert about(few.to_bytes())["model"]["n_outputs"] == 1100
     monkeypatch.setattr(serialize, "SPARE_BYTES", 0)
@@ -235,7 +235,7 @@ print(peak() - before)
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 @pytest.mark.parametrize("change", [many_features, many_trees, many_dicts])
 def test_memory_is_bounded_by_the_size_of_the_file(change, tmp_path):
-    """By the multiple that docs/model-format.md states."""
+    """Check that memory stays within the multiple stated in docs/model-format.md."""
     small, large = tmp_path / "small", tmp_path / "large"
     small.write_bytes(mutants.seeds()["numbers"][0])
     large.write_bytes(changed("numbers", change))

@@ -1,4 +1,4 @@
-"""Every folder imports only from folders in layers below it, in Python and in the core."""
+"""Layers of the source tree: folders import only from layers below, in Python and in the core."""
 
 import ast
 import re
@@ -10,7 +10,7 @@ from importlinter.cli import lint_imports
 ROOT = Path(__file__).parents[2]
 CORE = ROOT / "cpp"
 
-# A folder includes from itself and from those before it.
+# A folder includes headers of itself and of the preceding folders only.
 LAYERS = (
     "base",
     "data",
@@ -26,13 +26,13 @@ LAYERS = (
     "device",
 )
 
-# What a kernel may include: nothing of these leaves a template to the linker, which could carry
-# AVX-512 code onto a machine without it.
+# Headers that a kernel may include. They leave no template to the linker, which could otherwise use
+# AVX-512 code on a machine without it.
 KERNEL_HEADERS = {"cstddef", "cstdint", "cstring", "immintrin.h", "type_traits", "utility"}
 
 
 def includes(path):
-    """Headers of the core and headers of others that a file includes, as they are written."""
+    """Return the included headers of the core and of other libraries, as written."""
     text = path.read_text("utf-8")
     return re.findall(r'#include "([^"]+)"', text), re.findall(r"#include <([^>]+)>", text)
 
@@ -48,7 +48,7 @@ def test_imports_of_the_package_point_downwards(monkeypatch, capsys):
 
 
 def imports_dynamically(call):
-    """Whether a call imports a module by a name of the package, or by a name that is computed."""
+    """Return whether a call imports a package module by name, or by a computed name."""
     function = ast.unparse(call.func)
     if function not in ("importlib.import_module", "import_module", "__import__") or not call.args:
         return False
@@ -58,7 +58,9 @@ def imports_dynamically(call):
 
 
 def test_no_module_imports_the_package_dynamically():
-    """The import contracts do not see such imports; packages may load their own modules lazily."""
+    """Check for imports that the import contracts do not see; lazy imports within packages are
+    allowed.
+    """
     package = ROOT / "src" / "polyleaf"
     found = [
         str(path.relative_to(package))

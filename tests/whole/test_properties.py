@@ -1,6 +1,4 @@
-"""What must hold of every tree, whatever the data: on the core and on the reference implementation
-alike.
-"""
+"""Properties of every tree for any data, for the core and the reference implementation."""
 
 from dataclasses import fields, replace
 
@@ -20,8 +18,9 @@ def library(request):
 
 
 def check_shape(tree, p):
-    """A binary tree in arrays: every node but the root has one parent, before it; leaves are in
-    order.
+    """Check the arrays of a binary tree.
+
+    Every node except the root has one preceding parent, and leaves are in order.
     """
     inner = np.flatnonzero(tree.feature >= 0)
     is_leaf = tree.feature < 0
@@ -43,8 +42,9 @@ def check_shape(tree, p):
 
 
 def check_splits(tree, p):
-    """Splits name features, bins and categories that exist, and categorical ones only where they
-    may.
+    """Check that splits refer to existing features, bins and categories.
+
+    Categorical splits occur on categorical features only.
     """
     inner = np.flatnonzero(tree.feature >= 0)
     feature, is_set = tree.feature[inner], tree.category_set[inner] >= 0
@@ -59,7 +59,7 @@ def check_splits(tree, p):
 
 
 def check_sums(tree, p):
-    """Counts and covers add up, limits on gains and children hold, nothing is NaN."""
+    """Check that counts and covers add up, limits hold, and nothing is NaN."""
     inner = np.flatnonzero(tree.feature >= 0)
     left, right = tree.left[inner], tree.right[inner]
     assert tree.count[0] == len(p.rows_in_use)
@@ -76,7 +76,7 @@ def check_sums(tree, p):
 
 
 def check_rows(tree, leaf_of_row, p):
-    """Children partition their parent, and tree arrays agree with the grower's leaf ids."""
+    """Check that children partition their parent, and that leaf ids match the tree arrays."""
     assert leaf_of_row.dtype == np.int32
     assert np.array_equal(leaf_of_row, reference.leaf_of_row(tree, p.codes))
     rows = rows_of_nodes(tree, p.codes[:, p.rows_in_use])
@@ -145,8 +145,9 @@ def test_huge_and_tiny_derivatives(
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("n_outputs", [1, 3])
 def test_nothing_to_split(library, kind, n_outputs):
-    """One row, constant features, all values missing, equal gradients: a single leaf with the right
-    value.
+    """Check that the result is a single leaf with the correct value.
+
+    Cases: one row, constant features, all values missing, equal gradients.
     """
     p = make_problem(2, n=50, n_outputs=n_outputs, kind=kind)
     one_row = make_problem(2, n=1, n_outputs=n_outputs, kind=kind)
@@ -162,8 +163,9 @@ def test_nothing_to_split(library, kind, n_outputs):
 
 
 def test_constant_gradient_gives_no_split(library):
-    """Without lambda the children would get the parent's value: any gain is rounding, and none is
-    taken.
+    """Check that gains from rounding are not accepted.
+
+    Without lambda the children have the parent's value, so that any gain is rounding.
     """
     p = make_problem(3, n=300, n_outputs=3, reg_lambda=0.0, min_split_gain=0.0)
     tree, _ = check(library, replace(p, g=np.full_like(p.g, 0.7)))

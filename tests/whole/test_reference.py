@@ -1,5 +1,6 @@
-"""The specification checked against brute force: loops, fractions, float64, every subset of
-categories.
+"""Comparison of the reference implementation with brute force.
+
+Uses loops, fractions, float64, and every subset of categories.
 """
 
 from itertools import combinations, product
@@ -67,9 +68,7 @@ def test_lane_sum_adds_in_the_documented_order(n_outputs):
 
 
 def leaf_objective(G, H, config):
-    """Minimum over w of 2 (G w + alpha |w|) + (H + lambda) w^2 with |w| <= max_delta_step, by a
-    fine grid.
-    """
+    """Minimise 2 (G w + alpha |w|) + (H + lambda) w^2 with |w| <= max_delta_step on a fine grid."""
     limit = config.max_delta_step if config.max_delta_step > 0 else 10
     w = np.linspace(-limit, limit, 200_001)
     return np.min(2 * (G * w + config.reg_alpha * np.abs(w)) + (H + config.reg_lambda) * w * w)
@@ -127,7 +126,7 @@ def test_the_root_split_is_the_best_of_all_splits(seed, kind, n_outputs):
 def test_first_candidate_wins_a_tie():
     codes = np.array(
         [[0, 0, 3, 3], [3, 3, 0, 0]], np.uint8
-    )  # thresholds 0, 1, 2 of both cut the same way
+    )  # thresholds 0, 1, 2 of both make the same cut
     g = np.array([[-1], [-1], [1], [1]], F32)
     data = codes, np.array([4, 4]), np.zeros(2, bool)
     tree = reference.grow(*data, reference.quantise(g, None, "unit"), GrowConfig(max_leaves=2))
@@ -179,8 +178,9 @@ def best_subset_gain(p, sizes):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_one_output_finds_the_best_category_subset(seed):
-    """Fisher's theorem: without smoothing and ridge, the best set is a prefix of the sorted
-    categories.
+    """Check Fisher's theorem.
+
+    Without smoothing and ridge, the best set is a prefix of the sorted categories.
     """
     p = category_problem(seed, 7, 1, cat_smooth=0.0, reg_lambda=0.0)
     assert len(np.unique(p.codes[0])) > 4
@@ -261,7 +261,7 @@ def test_leaf_values_solve_the_leaf_problem(kind, alpha, max_delta_step):
         w = -np.sign(G) * np.maximum(np.abs(G) - alpha, 0) / H
         w = np.clip(w, -max_delta_step, max_delta_step) if max_delta_step else w
         np.testing.assert_allclose(values[leaf], 0.5 * w, rtol=1e-5, atol=1e-7)
-    assert values.dtype == F32 and not values[3].any()  # an empty leaf does not move
+    assert values.dtype == F32 and not values[3].any()  # an empty leaf has value 0
 
 
 def test_leaf_sums_are_exact_on_a_grid_and_survive_extremes():
@@ -286,7 +286,7 @@ def losses(name, y, scores):
 @pytest.mark.parametrize("name", ["squared_error", "logistic", "softmax"])
 def test_boosting_lowers_the_loss_every_round(name, kind):
     if name == "squared_error" and kind == "diagonal":
-        kind = "unit"  # its curvature is constant: there is no diagonal to read
+        kind = "unit"  # its Hessian is constant, so there is no diagonal
     p = make_problem(6, n=300, n_outputs=3)
     y = {"squared_error": p.g, "logistic": p.g > 0, "softmax": np.eye(3)[p.g.argmax(axis=1)]}[name]
     data = p.codes, p.n_bins, p.is_categorical

@@ -1,7 +1,7 @@
-"""Names follow docs/development/glossary.md: no banned words, no `*_of`, no leading preposition.
+"""Checks of names by docs/development/glossary.md: banned words, `*_of`, leading prepositions.
 
-Run as a program with paths to list what is left there: `python tests/whole/test_vocabulary.py
-src/polyleaf/search`.
+To list violations in some files, run as a program with paths: `python
+tests/whole/test_vocabulary.py src/polyleaf/search`.
 """
 
 import ast
@@ -41,7 +41,7 @@ PREPOSITIONS = (
     "among",
 )
 
-# Names of other libraries, and functions that stored benchmark results are keyed by.
+# Names of other libraries, and functions that are keys of stored benchmark results.
 ALLOWED = {
     "at",
     "with_traceback",
@@ -88,10 +88,10 @@ def python_names(text: str) -> set[tuple[str, str]]:
 
 
 def cpp_names(text: str) -> set[tuple[str, str]]:
-    """Return (kind, name) of all identifiers in a C++ source, comments and strings left out."""
+    """Return (kind, name) of all identifiers in a C++ source, without comments and strings."""
     text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.S)
     text = re.sub(r'"(?:\\.|[^"\\\n])*"', '""', text)
-    # Names after a dot, an arrow or a scope may be another library's; declarations are without.
+    # Names after a dot, an arrow or a scope may belong to other libraries; declarations have none.
     functions = set(re.findall(r"(?<![.>:\w])([a-z_]\w*)\s*\(", text)) - {"for"}
     return {
         ("function" if n in functions else "name", n) for n in re.findall(r"\b[A-Za-z_]\w*", text)
@@ -99,7 +99,7 @@ def cpp_names(text: str) -> set[tuple[str, str]]:
 
 
 def faults(path: Path) -> list[str]:
-    """Describe every name in a file, its own included, that breaks the rules."""
+    """Describe every name in a file, including its own, that violates the rules."""
     place = path.relative_to(ROOT)
     names = {("file", path.stem)}
     if path.suffix == ".py":
@@ -121,7 +121,7 @@ def faults(path: Path) -> list[str]:
 
 
 def wide_lines(path: Path) -> list[str]:
-    """Describe the lines of a file that are too long, tables and links of Markdown left out."""
+    """Describe the lines of a file that are too long, except tables and links of Markdown."""
     found = []
     for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
         if len(line) > MAX_COLUMNS and not (
