@@ -28,7 +28,7 @@ TRAININGS: dict[str, tuple[str, int, dict[str, Any], bool]] = {
     "16 numbers, linear leaves": ("regression", 16, {"leaf": "linear"}, False),
     "16 labels": ("labels", 16, {}, False),
     "8 classes": ("classes", 8, {}, False),
-    "8 classes, full curvature": ("classes", 8, {"hessian": "full"}, False),
+    "8 classes, full Hessian": ("classes", 8, {"hessian": "full"}, False),
     "100 numbers": ("regression", 100, {}, False),
     '100 numbers, `sketch="auto"`': ("regression", 100, {"sketch": "auto"}, False),
 }
