@@ -1,6 +1,6 @@
 """Benchmarks of Polyleaf and other libraries: `python -m benchmarks --help`.
 
-The package is not installed, and no test depends on timings. See docs/benchmarks.md.
+The package is not installed, and no test depends on timings. See docs/benchmarks/index.md.
 
     __main__.py   command line
     cases.py      declarations of the compared libraries and settings

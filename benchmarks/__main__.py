@@ -147,7 +147,9 @@ def _parser() -> argparse.ArgumentParser:
         default=Path("benchmarks/results"),
         help="result files (default: %(default)s, those of the page in docs/)",
     )
-    p.add_argument("--to", type=Path, default=Path("docs/results.md"), help="default: %(default)s")
+    p.add_argument(
+        "--to", type=Path, default=Path("docs/benchmarks/results.md"), help="default: %(default)s"
+    )
 
     p = commands.add_parser(
         "compare", help="what got slower or worse; exit code 1 when something did"

@@ -18,7 +18,7 @@ _INTRODUCTION = """\
 
 Written by `python -m benchmarks results` from result files; do not edit. How things are measured \
 is told in
-[benchmarks.md](benchmarks.md)."""
+[benchmarks](index.md)."""
 
 
 def page(

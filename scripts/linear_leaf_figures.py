@@ -1,4 +1,4 @@
-"""Figures of docs/linear-leaves.md: `python scripts/linear_leaf_figures.py` writes docs/images."""
+"""Draw the figures of docs/user_guide/linear_leaves.md into docs/images."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 The paper gives depth, rows of a leaf, lambda, k and the projection (section 5), but neither the
 number of trees nor a shrinkage. These, and the scaling of the features before projection, come from
-the recipe (docs/sparse-leaves.md explains how they were chosen on a part of the training rows of
-Delicious).
+the preset (docs/user_guide/sparse_leaves.md explains how they were chosen on a part of the
+training rows of Delicious).
 
 Sets of the extreme classification repository that are not included run if the data folder has them
 as `NAME/train.txt` and `NAME/test.txt`.

@@ -69,7 +69,7 @@ def test_missing_library_is_reported(tmp_path, monkeypatch):
 
 # --- the page that cites the figures ---
 
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "deployment.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how_to" / "deployment.md"
 COMMITTED = Store(Path(__file__).parents[2] / "benchmarks" / "results" / "deployment.jsonl")
 # What a line of the page's table calls a method, and the figures of its columns.
 CALLED = {"`predictor()`": ["Polyleaf, predictor()"], "as C, gcc; clang": list(deployment.C)}
@@ -137,7 +137,7 @@ def test_the_page_shows_how_far_load_tests_are_apart():
 
 
 def test_the_page_of_exports_shows_the_committed_figures():
-    page = " ".join((PAGE.parents[1] / "export.md").read_text("utf-8").split())
+    page = " ".join((PAGE.with_name("export.md")).read_text("utf-8").split())
 
     def cell(method, figure, digits, problem=deployment.DEEP):
         return (

@@ -39,6 +39,6 @@ def test_growth_is_what_a_call_holds_at_most():
 def test_the_page_shows_the_committed_figures(name):
     found = COMMITTED.figures(f"estimates/estimates/{name}/growth")
     cells = f"{found['measured']:.1f} | {found['estimated']:.1f} | {found['ratio']:.2f}"
-    page = (ROOT / "docs" / "how-to" / "deployment.md").read_text("utf-8")
+    page = (ROOT / "docs" / "how_to" / "deployment.md").read_text("utf-8")
     assert f"| {name} | {cells} |" in page.splitlines()
     assert found["ratio"] > 1  # as the page says

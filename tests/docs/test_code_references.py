@@ -11,11 +11,10 @@ from support import ROOT
 DEVELOPMENT = ROOT / "docs" / "development"
 PAGES = [
     ROOT / "CONTRIBUTING.md",
-    ROOT / "docs" / "papers.md",
     # The first column of renamed.md has names that are gone.
     *(page for page in sorted(DEVELOPMENT.glob("*.md")) if page.name != "renamed.md"),
 ]
-GENERATED = {"build/", "build/*/compile_commands.json", "src/polyleaf/_core.pyi"}
+GENERATED = {"build/", "dist/", "build/*/compile_commands.json", "src/polyleaf/_core.pyi"}
 FOLDERS = ".ci benchmarks bindings cpp docs examples packaging scripts src tests".split()
 
 CODE = re.compile(r"`([^`\n]+)`")

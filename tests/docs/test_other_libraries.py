@@ -1,4 +1,4 @@
-"""The table of features in docs/other-libraries.md has a source for every claim."""
+"""The table of features in docs/getting_started/comparison.md has a source for every claim."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 from support import ROOT
 
-PAGE = "docs/other-libraries.md"
+PAGE = "docs/getting_started/comparison.md"
 
 
 def read_table(text: str) -> list[list[str]]:

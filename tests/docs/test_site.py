@@ -71,7 +71,11 @@ def test_every_public_module_has_its_page():
         if inspect.ismodule(getattr(polyleaf, name))
     }
     assert {name for name in modules if not any(m.startswith(name) for m in MODULES)} == set()
-    assert {page.stem for page in (DOCS / "reference").glob("*.md")} == {"index", *PAGES}
+    assert {page.stem for page in (DOCS / "reference").glob("*.md")} == {
+        "index",
+        "model_format",
+        *PAGES,
+    }
 
 
 def test_every_page_is_in_the_contents():
@@ -82,7 +86,7 @@ def test_every_page_is_in_the_contents():
             listed |= {(page.parent / f"{name}.md").resolve() for name in names}
     missing = [str(page.relative_to(ROOT)) for page in pages() if page not in listed]
     assert not missing, (
-        f"{missing}: name it in a toctree (docs/guide.md, docs/how-to/index.md, ...)"
+        f"{missing}: name it in a toctree (docs/user_guide/index.md, docs/how_to/index.md, ...)"
     )
     unknown = [path for path in listed if not path.is_file() and path.parent.name not in GENERATED]
     assert not unknown
@@ -160,8 +164,8 @@ def test_search_finds_names_and_pages(site):
     index = (site / "searchindex.js").read_text("utf-8")
     for word in (
         "EarlyStopping",
-        "how-to/from-xgboost",
-        "tutorials/very-many-labels",
+        "getting_started/from_xgboost",
+        "tutorials/extreme_multi_label",
         "gallery/quantiles",
     ):
         assert word in index, word

@@ -3,7 +3,7 @@
 import pytest
 from support import golden, host_device
 
-# Configurations that devices do not support yet (docs/gpu.md). This list must not grow.
+# Configurations that devices do not support yet (docs/how_to/gpu.md). This list must not grow.
 N_UNSUPPORTED = 21
 
 

@@ -235,7 +235,7 @@ print(peak() - before)
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 @pytest.mark.parametrize("change", [many_features, many_trees, many_dicts])
 def test_memory_is_bounded_by_the_size_of_the_file(change, tmp_path):
-    """Check that memory stays within the multiple stated in docs/model-format.md."""
+    """Check that memory stays within the multiple stated in docs/reference/model_format.md."""
     small, large = tmp_path / "small", tmp_path / "large"
     small.write_bytes(mutants.seeds()["numbers"][0])
     large.write_bytes(changed("numbers", change))
