@@ -104,10 +104,10 @@ def test_own_names_of_the_table_exist():
         for method in (PolyleafRegressor.fit, PolyleafRegressor.predict)
         for name in _names(method)
     }
-    assert set(aliases._FOREIGN_NAMES) - own <= {"offset"}
+    assert set(aliases.FOREIGN_NAMES) - own <= {"offset"}
     for method, names in aliases._METHOD_ARGUMENTS.items():
         assert set(names) <= {*_names(getattr(PolyleafRegressor, method)), "offset"}
-    foreign = [name for names in aliases._FOREIGN_NAMES.values() for name in names.split()]
+    foreign = [name for names in aliases.FOREIGN_NAMES.values() for name in names.split()]
     assert set(foreign) & {p.name for p in get_param_specs(PolyleafClassifier)} <= {"n_estimators"}
 
 
@@ -191,10 +191,10 @@ def test_foreign_objectives_have_hints(name, words):
 
 def test_parameters_without_equivalent_have_hints():
     missing = []
-    for name in aliases._HINTS:
+    for name in aliases.FOREIGN_HINTS:
         with pytest.raises(TypeError) as error:
             PolyleafRegressor(**{name: 1})
-        if not str(error.value).endswith(aliases._HINTS[name]):
+        if not str(error.value).endswith(aliases.FOREIGN_HINTS[name]):
             missing.append(name)
     assert not missing
 

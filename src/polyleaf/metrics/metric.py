@@ -215,7 +215,7 @@ RENAMED_METRICS = {"skill": "d2"}
 """Names in model files of earlier versions, and what these metrics are called now."""
 
 # Names in XGBoost, LightGBM and scikit-learn.
-_ALIASES: dict[str, str] = {
+METRIC_ALIASES: dict[str, str] = {
     "l2": "mse",
     "l2_root": "rmse",
     "l1": "mae",
@@ -289,13 +289,13 @@ def get_metric(
         return _from_callable(metric)
     if not isinstance(metric, str):
         raise ValueError(f"A metric must be a name or a callable; got {type(metric).__name__}.")
-    name = _ALIASES.get(metric.lower(), metric.lower())
+    name = METRIC_ALIASES.get(metric.lower(), metric.lower())
     if name in ("log_loss", "logloss"):
         is_multiclass = objective is not None and objective.target_kinds == ("classes",)
         name = "mlogloss" if is_multiclass else "logloss"
     found = _METRICS.get(name) or _get_composed_metric(name, objective)
     if found is None:
-        close = difflib.get_close_matches(name, [*_METRICS, *_ALIASES], n=1)
+        close = difflib.get_close_matches(name, [*_METRICS, *METRIC_ALIASES], n=1)
         raise ValueError(
             f"Unknown metric {metric!r}.{f' Did you mean {close[0]!r}?' if close else ''} Valid "
             f"names are {', '.join([*_METRICS, *_relative_names(), *DISTRIBUTION_SCORES])}, loss, "

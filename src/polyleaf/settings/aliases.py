@@ -14,6 +14,8 @@ from polyleaf.runtime.user_warnings import warn_user
 
 __all__ = [
     "FOREIGN_ATTRIBUTES",
+    "FOREIGN_HINTS",
+    "FOREIGN_NAMES",
     "get_foreign_function_hint",
     "get_foreign_value_hint",
     "raise_unknown_parameters",
@@ -26,7 +28,7 @@ __all__ = [
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 # Names of parameters in XGBoost, LightGBM, CatBoost and scikit-learn, by their name here.
-_FOREIGN_NAMES = {
+FOREIGN_NAMES = {
     "n_estimators": (
         "n_round n_rounds num_round num_rounds nrounds num_boost_round num_iterations "
         "num_iteration n_iter n_iters max_iter iterations num_trees n_trees"
@@ -93,12 +95,12 @@ _METHOD_ARGUMENTS = {
     "predict": ("iteration_range",),
 }
 _OWN_NAMES: dict[str, list[str]] = {}
-for _own, _foreign in _FOREIGN_NAMES.items():
+for _own, _foreign in FOREIGN_NAMES.items():
     for _name in _foreign.split():
         _OWN_NAMES.setdefault(_name, []).append(_own)
 
 # Hints for foreign parameters without an equivalent.
-_HINTS = {
+FOREIGN_HINTS = {
     "enable_categorical": "categorical columns of a data frame are categorical features; use "
     "categorical_features for others",
     "output_margin": "predict_raw returns raw scores",
@@ -167,7 +169,7 @@ _SHARED_HINTS = {
     "pred_contrib pred_contribs shap_values": "use shap_values",
     "pred_interactions": "use shap_values(X, interactions=True)",
 }
-_HINTS |= {name: hint for names, hint in _SHARED_HINTS.items() for name in names.split()}
+FOREIGN_HINTS |= {name: hint for names, hint in _SHARED_HINTS.items() for name in names.split()}
 
 # Values of parameters in other libraries: a pattern of their lower-case repr, and a hint.
 _VALUES: dict[str, list[tuple[str, str]]] = {
@@ -373,8 +375,8 @@ def _make_hint(
         candidates = [own for own in (name, *_OWN_NAMES.get(name, ())) if own in arguments]
         if candidates:
             return f": it is {candidates[0]} of {method}"
-    if name in _HINTS:
-        return f": {_HINTS[name]}"
+    if name in FOREIGN_HINTS:
+        return f": {FOREIGN_HINTS[name]}"
     close = difflib.get_close_matches(name, known, n=1) or difflib.get_close_matches(
         name, constructor_names, n=1
     )

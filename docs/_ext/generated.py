@@ -1,0 +1,191 @@
+"""Sphinx extension: tables of the reference, generated from the declarations in the package.
+
+A page has a comment such as `<!-- generated: parameters -->` where the table stands.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from polyleaf import (
+    PolyleafClassifier,
+    PolyleafClassifierCV,
+    PolyleafMultiTask,
+    PolyleafRegressor,
+    PolyleafRegressorCV,
+)
+from polyleaf.metrics import get_metric, metric_names
+from polyleaf.metrics.metric import METRIC_ALIASES
+from polyleaf.objectives import objective_class, objective_names
+from polyleaf.settings.aliases import FOREIGN_HINTS, FOREIGN_NAMES
+from polyleaf.settings.param_spec import ParamSpec, get_param_specs
+
+ESTIMATORS = (
+    PolyleafRegressor,
+    PolyleafClassifier,
+    PolyleafMultiTask,
+    PolyleafRegressorCV,
+    PolyleafClassifierCV,
+)
+MARKER = re.compile(r"<!-- generated: (\w+) -->")
+
+
+def setup(app: Any) -> dict[str, bool]:
+    """Called by Sphinx."""
+    app.connect("source-read", _expand_markers)
+    return {"parallel_read_safe": True}
+
+
+def _expand_markers(app: Any, docname: str, source: list[str]) -> None:
+    source[0] = MARKER.sub(lambda found: "\n".join(TABLES[found[1]]()), source[0])
+
+
+# --- parameters -----------------------------------------------------------------------------------
+
+
+def find_parameters() -> list[tuple[ParamSpec, list[str]]]:
+    """Return each different declaration of a parameter with the estimators that have it."""
+    found: dict[tuple[str, str], tuple[ParamSpec, list[str]]] = {}
+    for estimator in ESTIMATORS:
+        for spec in get_param_specs(estimator):
+            _, names = found.setdefault((spec.name, spec.text), (spec, []))
+            names.append(estimator.__name__)
+    return sorted(found.values(), key=lambda item: -len(item[1]))  # shared ones first
+
+
+def make_parameters() -> Iterator[str]:
+    """Yield the sections of all parameters, by topic, in MyST Markdown."""
+    parameters = find_parameters()
+    titles = [spec.name for spec, _ in parameters]
+    topics = list(dict.fromkeys(spec.topic for spec, _ in parameters))
+    for topic in topics:
+        yield f"\n## {topic}\n"
+        for spec, estimators in parameters:
+            if spec.topic == topic:
+                is_unique = titles.count(spec.name) == 1
+                title = spec.name if is_unique else f"{spec.name} ({topic.lower()})"
+                yield from _make_section(spec, title, estimators, set(titles))
+
+
+def _make_section(
+    spec: ParamSpec, title: str, estimators: list[str], names: set[str]
+) -> Iterator[str]:
+    default = json.dumps(spec.default) if isinstance(spec.default, str) else repr(spec.default)
+    yield f"### {title}\n"
+    yield f"{_escape(spec.kind)}; default `{default}`\n"
+    yield f"{_link(spec.text, names - {spec.name})}\n"
+    facts = []
+    if len(estimators) < len(ESTIMATORS):
+        facts.append(f"Estimators: {_join(estimators)}.")
+    if spec.name in FOREIGN_NAMES:
+        facts.append(f"Other libraries: {_join(FOREIGN_NAMES[spec.name].split())}.")
+    if facts:
+        yield f"{' '.join(facts)}\n"
+
+
+def _escape(text: str) -> str:
+    return re.sub(r"([\[\]{}*_<>])", r"\\\1", text)
+
+
+def _join(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _link(text: str, names: set[str]) -> str:
+    """Return a text with roles in MyST, and links from the first mention of each parameter."""
+    text = re.sub(r":(class|mod|func):`([^`]+)`", r"{py:\1}`\2`", text)
+    linked: set[str] = set()
+
+    def replace(found: re.Match[str]) -> str:
+        name = found[1]
+        if name not in names or name in linked or name == "objective":
+            return found[0]
+        linked.add(name)
+        return f"[`{name}`](#{name})"
+
+    return re.sub(r"(?<!\})`(\w+)`", replace, text)
+
+
+def make_common_parameters() -> Iterator[str]:
+    """Yield a table of the most common parameters."""
+    yield "| Parameter | Default | Meaning | Other libraries |"
+    yield "|---|---|---|---|"
+    for spec in get_param_specs(PolyleafRegressor):
+        if spec.common:
+            others = _join(FOREIGN_NAMES.get(spec.name, "").split()[:4])
+            link = "objective-regression" if spec.name == "objective" else spec.name
+            link = "eval_metric-evaluation" if spec.name == "eval_metric" else link
+            default = f"`{spec.default!r}`".replace("'", '"')
+            yield f"| [`{spec.name}`](#{link}) | {default} | {spec.summary} | {others} |"
+
+
+def make_method_arguments() -> Iterator[str]:
+    """Yield a table of arguments of methods and their names in other libraries."""
+    parameters = {spec.name for spec, _ in find_parameters()}
+    yield "| Argument | Other libraries |"
+    yield "|---|---|"
+    for name, others in FOREIGN_NAMES.items():
+        if name not in parameters:
+            yield f"| `{name}` | {_join(others.split())} |"
+
+
+def make_foreign_parameters() -> Iterator[str]:
+    """Yield a table of parameters of other libraries without an equivalent."""
+    parameters = {spec.name for spec, _ in find_parameters()}
+    by_hint: dict[str, list[str]] = {}
+    for name, hint in FOREIGN_HINTS.items():
+        if name not in parameters:
+            by_hint.setdefault(_mark_code(hint), []).append(name)
+    yield "| Other libraries | In Polyleaf |"
+    yield "|---|---|"
+    for hint, names in sorted(by_hint.items(), key=lambda item: item[1]):
+        yield f"| {_join(names)} | {hint} |"
+
+
+def _mark_code(text: str) -> str:
+    """Put identifiers and assignments in backquotes."""
+    return re.sub(r"[\w.]*_[\w.]*(\([^)]*\))?|\w+=(\"\w+\"|\w+)|Dataset\([^)]*\)", r"`\g<0>`", text)
+
+
+# --- objectives and metrics -----------------------------------------------------------------------
+
+
+def make_objectives() -> Iterator[str]:
+    """Yield a table of the objectives, their names in other libraries and default metrics."""
+    from polyleaf.metrics import default_metric
+
+    yield "| Name | Class | Targets | Metric | Other names |"
+    yield "|---|---|---|---|---|"
+    for name in objective_names():
+        cls = objective_class(name)
+        objective = cls(n_classes=3) if "n_classes" in cls.__dataclass_fields__ else cls()
+        yield (
+            f"| `{name}` | {{py:class}}`~polyleaf.objectives.{cls.__name__}` | "
+            f"{', '.join(cls.target_kinds)} | `{default_metric(objective).name}` | "
+            f"{_join(cls.aliases)} |"
+        )
+
+
+def make_metrics() -> Iterator[str]:
+    """Yield a table of the metrics and their names in other libraries."""
+    yield "| Name | Better | Computed from | Other names |"
+    yield "|---|---|---|---|"
+    words = {"raw": "raw scores", "prediction": "predictions", "proba": "probabilities"}
+    for name in metric_names():
+        metric = get_metric(name)
+        others = _join(alias for alias, own in METRIC_ALIASES.items() if own == name)
+        better = "larger" if metric.greater_is_better else "smaller"
+        yield f"| `{name}` | {better} | {words[metric.prediction_type]} | {others} |"
+
+
+TABLES: dict[str, Callable[[], Iterator[str]]] = {
+    "parameters": make_parameters,
+    "common_parameters": make_common_parameters,
+    "method_arguments": make_method_arguments,
+    "foreign_parameters": make_foreign_parameters,
+    "objectives": make_objectives,
+    "metrics": make_metrics,
+}
