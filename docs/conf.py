@@ -1,16 +1,20 @@
-"""Configure Sphinx: pages of docs/, the gallery from examples/, the reference from docstrings.
+"""Configure Sphinx: pages of docs/, the gallery from examples/, the reference from docstrings and
+declarations.
 
-`scripts/docs` builds it. Owns the settings of Sphinx, and nothing that a page should say.
+`scripts/docs` builds the site.
 """
 
 from __future__ import annotations
 
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 STAGED = ROOT / "build" / "docs" / "examples"  # the gallery reads them from here, with titles
+
+sys.path.insert(0, str(ROOT / "docs" / "_ext"))
 
 project = "Polyleaf"
 author = "The maintainers of Polyleaf"
@@ -19,7 +23,14 @@ version = release = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))[
     "version"
 ]
 
-extensions = ["myst_parser", "numpydoc", "sphinx.ext.autodoc", "sphinx_gallery.gen_gallery"]
+extensions = [
+    "myst_parser",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx_gallery.gen_gallery",
+    "generated",  # docs/_ext
+    "pictures",
+]
 exclude_patterns = ["gallery/*.ipynb", "gallery/*.zip"]
 default_role = "literal"
 language = "en"

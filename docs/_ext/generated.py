@@ -134,10 +134,11 @@ def make_method_arguments() -> Iterator[str]:
 
 def make_foreign_parameters() -> Iterator[str]:
     """Yield a table of parameters of other libraries without an equivalent."""
-    parameters = {spec.name for spec, _ in find_parameters()}
+    known = {spec.name for spec, _ in find_parameters()}
+    known.update(*(names.split() for names in FOREIGN_NAMES.values()))
     by_hint: dict[str, list[str]] = {}
     for name, hint in FOREIGN_HINTS.items():
-        if name not in parameters:
+        if name not in known:
             by_hint.setdefault(_mark_code(hint), []).append(name)
     yield "| Other libraries | In Polyleaf |"
     yield "|---|---|"
@@ -147,7 +148,8 @@ def make_foreign_parameters() -> Iterator[str]:
 
 def _mark_code(text: str) -> str:
     """Put identifiers and assignments in backquotes."""
-    return re.sub(r"[\w.]*_[\w.]*(\([^)]*\))?|\w+=(\"\w+\"|\w+)|Dataset\([^)]*\)", r"`\g<0>`", text)
+    code = r'\w+=(?:"\w+"|\w+)|[\w.]*_[\w.]*(?:\([^)]*\))?|Dataset\([^)]*\)|polyleaf\.[\w.]+'
+    return re.sub(code, r"`\g<0>`", text)
 
 
 # --- objectives and metrics -----------------------------------------------------------------------

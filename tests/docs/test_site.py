@@ -74,6 +74,7 @@ def test_every_public_module_has_its_page():
     assert {page.stem for page in (DOCS / "reference").glob("*.md")} == {
         "index",
         "model_format",
+        "parameters",
         *PAGES,
     }
 
