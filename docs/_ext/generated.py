@@ -111,15 +111,14 @@ def _link(text: str, names: set[str]) -> str:
 
 def make_common_parameters() -> Iterator[str]:
     """Yield a table of the most common parameters."""
-    yield "| Parameter | Default | Meaning | Other libraries |"
-    yield "|---|---|---|---|"
+    yield "| Parameter | Default | Meaning |"
+    yield "|---|---|---|"
     for spec in get_param_specs(PolyleafRegressor):
         if spec.common:
-            others = _join(FOREIGN_NAMES.get(spec.name, "").split()[:4])
             link = "objective-regression" if spec.name == "objective" else spec.name
             link = "eval_metric-evaluation" if spec.name == "eval_metric" else link
             default = f"`{spec.default!r}`".replace("'", '"')
-            yield f"| [`{spec.name}`](#{link}) | {default} | {spec.summary} | {others} |"
+            yield f"| [`{spec.name}`](#{link}) | {default} | {spec.summary} |"
 
 
 def make_method_arguments() -> Iterator[str]:
