@@ -29,13 +29,14 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx_gallery.gen_gallery",
     "generated",  # docs/_ext
+    "mathml",
     "pictures",
 ]
 exclude_patterns = ["gallery/*.ipynb", "gallery/*.zip"]
 default_role = "literal"
 language = "en"
 
-myst_enable_extensions: list[str] = []
+myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
 # Pages of figures begin their tables at the level that fits where they are read in the repository.
 suppress_warnings = ["myst.header"]
@@ -49,6 +50,7 @@ autodoc_mock_imports = [
 ]  # extras, which pages about them do not need
 numpydoc_show_class_members = False
 
+html_math_renderer = "mathml"
 html_theme = "pydata_sphinx_theme"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
