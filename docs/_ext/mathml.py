@@ -22,5 +22,7 @@ def _visit_math(translator: Any, node: nodes.math) -> None:
 
 
 def _visit_block(translator: Any, node: nodes.math_block) -> None:
-    translator.body.append(f'<div class="equation">{tex2mathml(node.astext(), as_block=True)}</div>')
+    translator.body.append(
+        f'<div class="equation">{tex2mathml(node.astext(), as_block=True)}</div>'
+    )
     raise nodes.SkipNode
