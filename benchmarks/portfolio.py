@@ -1,7 +1,7 @@
 """Choice of the configurations that a search tries first.
 
 Many configurations are run on every set, and a few that cover most sets are chosen. The result is
-stored in `polyleaf.search.portfolio`. The test parts of the sets are not read, because a study of
+stored in `polyleaf.search.candidates`. The test parts of the sets are not read, because a study of
 the search needs them.
 """
 
@@ -15,8 +15,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from polyleaf.search.base import PATIENCE
-from polyleaf.search.portfolio import Parameters
-from polyleaf.training.auto_n_estimators import max_rounds
+from polyleaf.search.candidates import Parameters
+from polyleaf.training.fit import max_rounds
 
 from .defaults import BINARY, MOST_CLASSES, MULTICLASS, MULTILABEL, REGRESSION, Deadline, parts
 from .harness.context import Context

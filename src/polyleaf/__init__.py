@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     )
     from polyleaf.estimators.memory_estimate import memory_estimate
     from polyleaf.model import Model
-    from polyleaf.search.estimators import PolyleafClassifierCV, PolyleafRegressorCV
+    from polyleaf.search.base import PolyleafClassifierCV, PolyleafRegressorCV
     from polyleaf.settings import presets
 
     __version__: str
@@ -42,10 +42,10 @@ _HOME = {
     "Dataset": "data.dataset",
     "Model": "model",
     "PolyleafClassifier": "estimators",
-    "PolyleafClassifierCV": "search.estimators",
+    "PolyleafClassifierCV": "search.base",
     "PolyleafMultiTask": "estimators",
     "PolyleafRegressor": "estimators",
-    "PolyleafRegressorCV": "search.estimators",
+    "PolyleafRegressorCV": "search.base",
     "load_model": "estimators",
     "memory_estimate": "estimators.memory_estimate",
 }

@@ -18,7 +18,7 @@ from support.model_files import about, reseal
 from polyleaf import Dataset, Model, PolyleafClassifier, PolyleafRegressor
 from polyleaf.data.binning import BinMapper
 from polyleaf.inspection.model_summary import nodes_table, summary
-from polyleaf.model.compiled_predictor import Predictor
+from polyleaf.model.prediction import Predictor
 from polyleaf.model.serialize import ModelFileError
 
 N, C = 4000, 400

@@ -6,7 +6,7 @@ import tempfile
 
 import pytest
 
-from polyleaf.data.memory import MemoryBudget, parse_size
+from polyleaf.data.binned import MemoryBudget, parse_size
 
 
 @pytest.mark.parametrize(

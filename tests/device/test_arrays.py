@@ -13,7 +13,7 @@ from support import foreign_arrays, host_device
 from support.foreign_arrays import ByDLPack, ByInterface
 
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, _core
-from polyleaf.runtime.device_arrays import as_device_array, is_device_array
+from polyleaf.runtime.cuda import as_device_array, is_device_array
 
 pytestmark = pytest.mark.skipif(host_device.COMPILER is None, reason="kernels are compiled by g++")
 

@@ -22,12 +22,12 @@ from polyleaf import (
 from polyleaf.distributions import NegativeBinomial, Normal
 from polyleaf.inspection.plotting import OutputsDisplay
 from polyleaf.inspection.report import make_report
-from polyleaf.inspection.report.html import render_page, render_svg
 from polyleaf.inspection.report.report_data import (
     COVERAGES,
     compute_coverage_table,
     compute_pit_histogram,
 )
+from polyleaf.inspection.report.sections import render_page, render_svg
 from polyleaf.metrics._multitask import compute_scores_per_target
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}

@@ -7,7 +7,7 @@ import pytest
 from sklearn.datasets import make_classification, make_regression
 
 from polyleaf import Dataset, Model, PolyleafClassifier, PolyleafRegressor
-from polyleaf.model.ensemble_average import average_models
+from polyleaf.search.ensemble import average_models
 
 X, Y = make_regression(200, 6, n_targets=3, noise=3.0, random_state=0)
 DATA = Dataset(X, keep_features=True)

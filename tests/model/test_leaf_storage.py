@@ -13,9 +13,8 @@ from support.models import example_table, random_model
 from polyleaf import Model, PolyleafClassifier, PolyleafRegressor, load_model
 from polyleaf.cli.main import run
 from polyleaf.inspection.model_summary import leaf_dtype_report, nodes_table, size_report, summary
-from polyleaf.model.leaf_storage import LEAF_DTYPES, decode, encode
 from polyleaf.model.serialize import ModelFileError
-from polyleaf.model.storage import to_arrays
+from polyleaf.model.storage import LEAF_DTYPES, decode, encode, to_arrays
 
 ROUNDED = ("float16", "int8")
 

@@ -10,10 +10,10 @@ import scipy.sparse
 from support.models import example_table, random_model
 from support.trees import leaves_at, raw_scores_at
 
-import polyleaf.model.batch_predict
+import polyleaf.model.prediction
 from polyleaf import PolyleafRegressor
 from polyleaf.model import Model
-from polyleaf.model.batch_predict import read_regressors
+from polyleaf.model.prediction import read_regressors
 
 N_ROWS = 200
 
@@ -97,7 +97,7 @@ def test_chunks_change_nothing(monkeypatch, kinds):
         return found + ([model.predict_sparse(table).toarray()] if kinds == ("sparse",) else [])
 
     whole = predictions()
-    monkeypatch.setattr(polyleaf.model.batch_predict, "_CHUNK_BYTES", 4 * 30)
+    monkeypatch.setattr(polyleaf.model.prediction, "_CHUNK_BYTES", 4 * 30)
     for part, expected in zip(predictions(), whole, strict=True):
         np.testing.assert_array_equal(part, expected)
 

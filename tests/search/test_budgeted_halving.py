@@ -9,9 +9,9 @@ import pytest
 
 from polyleaf.search import successive_halving as halving
 from polyleaf.search.budgeted_halving import BudgetedHalving
+from polyleaf.search.candidates import LearningRateScale
 from polyleaf.search.cv_splits import Fold, Folds
 from polyleaf.search.resume_log import ResumeLog
-from polyleaf.search.screening import LearningRateScale
 from polyleaf.search.successive_halving import Budget
 
 GOOD, BAD = {"learning_rate": 0.05, "max_leaves": 8}, {"learning_rate": 0.05, "max_leaves": 63}

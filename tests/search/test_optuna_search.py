@@ -9,8 +9,8 @@ import pytest
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor, PolyleafRegressorCV
 from polyleaf.search import optuna_search
+from polyleaf.search.candidates import get_portfolio
 from polyleaf.search.optuna_search import suggest_params
-from polyleaf.search.portfolio import get_portfolio
 from polyleaf.search.trials import Candidate
 from polyleaf.settings.param_spec import get_param_specs
 from polyleaf.settings.parameters import DEFAULTS, RegressorParameters

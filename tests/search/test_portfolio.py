@@ -7,7 +7,12 @@ from itertools import islice
 import pytest
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor
-from polyleaf.search.portfolio import LADDERS, filter_applicable, generate_variations, get_portfolio
+from polyleaf.search.candidates import (
+    LADDERS,
+    filter_applicable,
+    generate_variations,
+    get_portfolio,
+)
 
 DEFAULTS = {
     "learning_rate": 0.1,

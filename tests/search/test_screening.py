@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from polyleaf.search.screening import (
+from polyleaf.search.candidates import (
     DEFAULT_TOTAL_RATE,
     TIME_EXPONENT,
     LearningRateScale,

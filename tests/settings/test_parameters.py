@@ -21,7 +21,7 @@ from polyleaf.settings.param_spec import get_param_specs, make_constraints
 from polyleaf.settings.parameters import ClassifierParameters, RegressorParameters
 from polyleaf.sketching.projections import Projector
 from polyleaf.sketching.sketches import DEFAULT_DIM
-from polyleaf.training import auto_n_estimators
+from polyleaf.training import fit as fit_steps
 from polyleaf.training.tree_builder import LABEL_SKETCH_DIM, MAX_DIAGONAL_OUTPUTS
 
 ESTIMATORS = [(PolyleafRegressor, RegressorParameters), (PolyleafClassifier, ClassifierParameters)]
@@ -197,14 +197,11 @@ def test_texts_that_say_what_None_stands_for_are_true():
     assert set(spreads) == set(usual) and spreads["learning_rate"] == counts["learning_rate"]
     assert spreads["colsample_bynode"] == usual["colsample_bynode"]
     assert all(EVERY[name].default is None for name in (*usual, "n_estimators"))
-    rows = f"with {auto_n_estimators.MIN_ROWS} to {auto_n_estimators.MAX_ROWS:,} rows"
+    rows = f"with {fit_steps.MIN_ROWS} to {fit_steps.MAX_ROWS:,} rows"
     assert f"None: {parameters.DEFAULT_N_ESTIMATORS}; {rows}" in EVERY["n_estimators"].text.replace(
         "\n", " "
     )
-    assert (
-        f"at most {auto_n_estimators.MAX_ROUNDS:.0f} / `learning_rate`"
-        in EVERY["n_estimators"].text
-    )
+    assert f"at most {fit_steps.MAX_ROUNDS:.0f} / `learning_rate`" in EVERY["n_estimators"].text
     assert f"None: {DEFAULT_DIM}, and {LABEL_SKETCH_DIM} for" in EVERY["sketch_dim"].text
     assert f"None: {Projector.dim}." in EVERY["projection_dim"].text
     assert (

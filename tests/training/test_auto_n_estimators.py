@@ -16,7 +16,8 @@ from polyleaf import (
 from polyleaf.data.random_rows import split_rows_stratified
 from polyleaf.inputs.target import encode_evaluation_target
 from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS
-from polyleaf.training import auto_n_estimators, prepare
+from polyleaf.training import fit as fit_steps
+from polyleaf.training import prepare
 
 
 def noise(n=400, k=2, seed=0):
@@ -55,9 +56,9 @@ def test_where_there_is_no_noise_more_rounds_are_trained():
 @pytest.mark.parametrize("rate", [0.3, 0.8])
 def test_a_high_rate_is_not_doubled(rate, monkeypatch):
     seen = []
-    boost = auto_n_estimators.boost
+    boost = fit_steps.boost
     monkeypatch.setattr(
-        auto_n_estimators, "boost", lambda *a, **k: seen.append(a[4].boosting) or boost(*a, **k)
+        fit_steps, "boost", lambda *a, **k: seen.append(a[4].boosting) or boost(*a, **k)
     )
     PolyleafRegressor(learning_rate=rate).fit(*noise())
     ((run,),) = [seen]
@@ -94,7 +95,7 @@ def test_no_search_with_evaluation_sets_callbacks_or_init_model(monkeypatch):
     ("n", "is_done"), [(49, False), (50, True), (10_000, True), (10_001, False)]
 )
 def test_range_of_rows(n, is_done):
-    assert auto_n_estimators.has_few_rows(n) == is_done
+    assert fit_steps.has_few_rows(n) == is_done
 
 
 def test_sparse_targets_use_the_default_rounds():
@@ -185,13 +186,13 @@ def test_hold_out_without_weight_uses_the_default_rounds():
 
 @pytest.mark.parametrize("mode", ["keep", "raise"])
 def test_an_interruption_keeps_what_was_trained(mode, monkeypatch):
-    class Impatient(auto_n_estimators._BestRound):
+    class Impatient(fit_steps._BestRound):
         def after_iteration(self, model, epoch, evals_log):
             if epoch == 4:
                 raise KeyboardInterrupt
             return False
 
-    monkeypatch.setattr(auto_n_estimators, "_BestRound", Impatient)
+    monkeypatch.setattr(fit_steps, "_BestRound", Impatient)
     X, Y = noise()
     model = PolyleafRegressor(on_interrupt=mode)
     if mode == "keep":

@@ -5,7 +5,7 @@ import pytest
 from reference.calibration import interval_widths as widths_by_definition
 from reference.calibration import residual_quantile as by_definition
 
-from polyleaf.training.conformal import conformal_quantile, interval_widths
+from polyleaf.training.cross_fitting import conformal_quantile, interval_widths
 
 LEVELS = [0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99]
 

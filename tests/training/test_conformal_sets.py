@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from polyleaf.training.conformal import (
+from polyleaf.training.cross_fitting import (
     class_nonconformity,
     label_nonconformity,
     truth_nonconformity,

@@ -14,7 +14,6 @@ from polyleaf.objectives import get_objective
 from polyleaf.settings.train_config import make_train_config
 from polyleaf.training import boosting
 from polyleaf.training.factory import bind_objective, make_components
-from polyleaf.training.layer_boosting import LayerBooster
 from polyleaf.training.leaf_fitters import (
     ConstantFitter,
     LinearFitter,
@@ -22,12 +21,12 @@ from polyleaf.training.leaf_fitters import (
     SparseTargetFitter,
     TopkFitter,
 )
-from polyleaf.training.raw_scores import DenseState
-from polyleaf.training.sparse_raw_scores import SparseState
+from polyleaf.training.raw_scores import DenseState, SparseState
 from polyleaf.training.tree_builder import (
     ExactSplitFinder,
     GradientQuantiser,
     HistogramSplitFinder,
+    LayerBooster,
     LinearGradientQuantiser,
     VerifiedSplitFinder,
 )

@@ -61,7 +61,7 @@ def explain(
 
     SHAP values say what each feature adds to the raw score of a row.
     """
-    from polyleaf.estimators.shap_mixin import iter_shap_values, mean_abs_shap
+    from polyleaf.estimators._prediction import iter_shap_values, mean_abs_shap
 
     if out is not None:
         options.check_writable(out)

@@ -201,7 +201,7 @@ def train(
 
     Progress and a summary are printed to standard error.
     """
-    from polyleaf.model.leaf_storage import check_leaf_dtype
+    from polyleaf.model.storage import check_leaf_dtype
 
     check_leaf_dtype(leaf_dtype)
     chosen = {
@@ -459,7 +459,7 @@ def _make_time_limit(seconds: float | None, search: float | None) -> dict[str, A
 def _get_estimator_class(task: str, params: dict[str, Any]) -> Any:
     """Return the class of the estimator, after a check of the parameters."""
     from polyleaf.estimators import PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor
-    from polyleaf.search.estimators import PolyleafClassifierCV, PolyleafRegressorCV
+    from polyleaf.search.base import PolyleafClassifierCV, PolyleafRegressorCV
 
     is_search = "time_limit" in params
     if task == "tasks":

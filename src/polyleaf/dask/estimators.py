@@ -17,8 +17,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from polyleaf.callbacks import as_callbacks
-from polyleaf.dask.collections import LazyData, align, is_lazy
-from polyleaf.dask.driver import LazyEvalSet, Restart, fit
+from polyleaf.dask.driver import LazyData, LazyEvalSet, Restart, align, fit, is_lazy
 from polyleaf.estimators._fitting import store_result
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.estimators.classifier import PolyleafClassifier

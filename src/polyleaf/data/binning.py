@@ -12,13 +12,15 @@ from sklearn.utils.validation import check_random_state
 
 import polyleaf._core as _core
 from polyleaf.data.binned import Codes, DeviceCodes, SparseCodes, empty_codes
-from polyleaf.data.category_bins import (
+from polyleaf.data.high_cardinality import (
+    Category,
+    DerivedColumns,
+    check_category_types,
     choose_categories,
     split_into_groups,
     sum_category_weights,
     take_each_type,
 )
-from polyleaf.data.high_cardinality import Category, DerivedColumns, check_category_types
 from polyleaf.data.mapper_state import CategoryLists, read_state
 from polyleaf.data.random_rows import BINNED_ROWS, draw
 from polyleaf.inputs.feature_table import (

@@ -14,11 +14,16 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from polyleaf.data.binned import Codes, DeviceCodes, MemmapCodes, empty_codes
+from polyleaf.data.binned import (
+    Codes,
+    DeviceCodes,
+    MemmapCodes,
+    MemoryBudget,
+    create_memmap,
+    empty_codes,
+)
 from polyleaf.data.binning import BinMapper, quantise_weights
-from polyleaf.data.category_bins import sum_category_weights
-from polyleaf.data.high_cardinality import Category
-from polyleaf.data.memory import MemoryBudget, create_memmap
+from polyleaf.data.high_cardinality import Category, sum_category_weights
 from polyleaf.data.random_rows import hash_ids
 from polyleaf.inputs.feature_table import (
     CategoryColumn,

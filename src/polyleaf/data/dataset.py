@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import polyleaf._core as _core
-from polyleaf.data.binned import Codes, DeviceCodes, MemmapCodes
+from polyleaf.data.binned import Codes, DeviceCodes, MemmapCodes, MemoryBudget, create_memmap
 from polyleaf.data.binning import MAX_BINS, BinMapper
 from polyleaf.data.data_iter import BatchReader, BinnedData, read_batches
-from polyleaf.data.memory import MemoryBudget, create_memmap
 from polyleaf.data.target_encoding import FeatureCodes, fit_target_statistics
 from polyleaf.inputs.feature_table import FeatureTable
 from polyleaf.inputs.features import FROM_DTYPE, read_features

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyleaf.data.binning import BinMapper
-from polyleaf.data.category_bins import sum_category_weights
 from polyleaf.data.data_iter import CategorySummary, DataSummary, summarise_features
+from polyleaf.data.high_cardinality import sum_category_weights
 from polyleaf.inputs.feature_table import DenseBlock, FeatureSpec, FeatureTable
 from polyleaf.inputs.features import read_features
 

@@ -25,12 +25,13 @@ from polyleaf.runtime.cuda import get_device
 from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS
 from polyleaf.settings.train_config import make_train_config
-from polyleaf.training.auto_n_estimators import RoundSearchResult, find_n_estimators
 from polyleaf.training.boosting import BoostResult
 from polyleaf.training.cross_fitting import TrainingRecord
 from polyleaf.training.fit import (
     FitPlan,
     ModelInfo,
+    RoundSearchResult,
+    find_n_estimators,
     get_score_scale,
     make_metrics,
     read_offsets,

@@ -17,8 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.estimators._fitting import fit_estimator
 from polyleaf.estimators._persistence import read_estimator
-from polyleaf.estimators._prediction import PredictionMixin
-from polyleaf.estimators.shap_mixin import ShapMixin
+from polyleaf.estimators._prediction import PredictionMixin, ShapMixin
 from polyleaf.inputs.target import Target, TargetEncoding, encode_sparse
 from polyleaf.model import Model, serialize
 from polyleaf.model.html import render_model

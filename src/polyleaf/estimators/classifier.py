@@ -11,23 +11,23 @@ import scipy.sparse
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from polyleaf.estimators._docs import add_parameter_docs
 from polyleaf.estimators.base import PolyleafEstimator
-from polyleaf.estimators.conformal import calibrate_sets, predict_sets
-from polyleaf.estimators.decision_threshold import (
+from polyleaf.estimators.calibration import (
     DecisionThresholdMixin,
+    calibrate_sets,
     compute_probabilities,
     decide,
+    predict_sets,
 )
 from polyleaf.inputs.read_target import read_labels
 from polyleaf.inputs.target import Target, TargetEncoding, encode_classification
 from polyleaf.inputs.weights import negatives_per_positive
 from polyleaf.metrics._sklearn import known_subset_accuracy
 from polyleaf.model import Model
-from polyleaf.model.decision_threshold import get_decision_thresholds, get_raw_decision_thresholds
+from polyleaf.model.metadata import get_decision_thresholds, get_raw_decision_thresholds
 from polyleaf.objectives import Custom, Objective, auto_objective_name, objective_class
 from polyleaf.settings.aliases import suggest_on_unknown_kwargs, warn_one_vs_rest
-from polyleaf.settings.param_spec import make_constraints
+from polyleaf.settings.param_spec import add_parameter_docs, make_constraints
 from polyleaf.settings.parameters import ClassifierParameters
 from polyleaf.training.cross_fitting import TrainingRecord
 from polyleaf.training.fit import complete_objective

@@ -12,7 +12,7 @@ from polyleaf.estimators._fitting import make_objective
 from polyleaf.runtime.context import effective_threads
 from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS
 from polyleaf.settings.train_config import make_train_config
-from polyleaf.training.auto_n_estimators import has_few_rows, max_rounds
+from polyleaf.training.fit import has_few_rows, max_rounds
 from polyleaf.training.memory_usage import count_columns, histogram_bytes, row_bytes, tree_bytes
 
 __all__ = ["memory_estimate"]

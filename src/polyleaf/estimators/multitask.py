@@ -10,12 +10,11 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.distributions import Distribution
-from polyleaf.estimators._docs import add_parameter_docs
 from polyleaf.estimators._persistence import make_estimator
 from polyleaf.estimators._prediction import make_table
 from polyleaf.estimators.base import PolyleafEstimator
+from polyleaf.estimators.calibration import compute_probabilities, decide
 from polyleaf.estimators.classifier import PolyleafClassifier
-from polyleaf.estimators.decision_threshold import compute_probabilities, decide
 from polyleaf.estimators.regressor import PolyleafRegressor, get_auto_scaling
 from polyleaf.inputs.multitask import (
     TaskColumns,
@@ -39,7 +38,7 @@ from polyleaf.model.metadata import ESTIMATOR, HAS_OFFSETS, INPUT_NAMES, PARAMET
 from polyleaf.objectives import Objective, auto_objective_name, objective_class
 from polyleaf.objectives.multitask import MultiTask, Task, TaskSlice
 from polyleaf.settings.aliases import suggest_on_unknown_kwargs, warn_one_vs_rest
-from polyleaf.settings.param_spec import make_constraints
+from polyleaf.settings.param_spec import add_parameter_docs, make_constraints
 from polyleaf.settings.parameters import MultiTaskParameters
 from polyleaf.training.fit import complete_objective, has_quantiles
 

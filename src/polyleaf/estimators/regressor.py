@@ -8,15 +8,14 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from polyleaf.distributions import Distribution
-from polyleaf.estimators._docs import add_parameter_docs
 from polyleaf.estimators.base import PolyleafEstimator
-from polyleaf.estimators.conformal import calibrate_intervals, predict_bounds
+from polyleaf.estimators.calibration import calibrate_intervals, predict_bounds
 from polyleaf.inputs.target import Target, TargetEncoding, encode_regression
 from polyleaf.inputs.target_scaling import Normalize
 from polyleaf.metrics._sklearn import mean_d2_pinball, mean_r2
 from polyleaf.model import Model
 from polyleaf.objectives import Objective, distribution_names, objective_class
-from polyleaf.settings.param_spec import make_constraints
+from polyleaf.settings.param_spec import add_parameter_docs, make_constraints
 from polyleaf.settings.parameters import RegressorParameters
 from polyleaf.training.fit import complete_objective, has_quantiles
 

@@ -14,8 +14,8 @@ from polyleaf.data.binning import MISSING_CODE, Category
 from polyleaf.inputs.features import read_features
 from polyleaf.inputs.target import TargetEncoding
 from polyleaf.model import Model
-from polyleaf.model.decision_threshold import get_raw_decision_thresholds
 from polyleaf.model.leaf_kinds import Leaves
+from polyleaf.model.metadata import get_raw_decision_thresholds
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 _MAX_LEAF_VALUES = 1 << 28  # total size of all leaves as dense vectors

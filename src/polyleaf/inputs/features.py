@@ -36,8 +36,7 @@ from polyleaf.inputs.validation import (
     is_missing,
     replace_nulls_with_nan,
 )
-from polyleaf.runtime.cuda import get_device
-from polyleaf.runtime.device_arrays import as_device_array, is_device_array
+from polyleaf.runtime.cuda import as_device_array, get_device, is_device_array
 from polyleaf.runtime.user_warnings import warn_user
 
 __all__ = [

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from polyleaf.runtime.device_arrays import is_device_array
+from polyleaf.runtime.cuda import is_device_array
 
 __all__ = [
     "all_distinct",

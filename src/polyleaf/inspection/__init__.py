@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from polyleaf.estimators.shap_mixin import iter_shap_values, mean_abs_shap
+from polyleaf.estimators._prediction import iter_shap_values, mean_abs_shap
 from polyleaf.inspection.model_summary import (
     dump_json,
     leaf_dtype_report,

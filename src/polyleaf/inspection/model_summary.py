@@ -10,9 +10,9 @@ import numpy as np
 
 from polyleaf.model import Model, statistics, storage
 from polyleaf.model.leaf_kinds import NameLookup
-from polyleaf.model.leaf_storage import LEAF_DTYPES
 from polyleaf.model.serialize import TextDestination, write_text
 from polyleaf.model.statistics import Scorer
+from polyleaf.model.storage import LEAF_DTYPES
 from polyleaf.model.trees import SplitThresholds, Tree, left_categories, node_depths
 
 TABLE_KINDS = ("dict", "pandas", "polars", "pyarrow")

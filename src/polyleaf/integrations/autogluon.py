@@ -15,7 +15,7 @@ from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor
 from polyleaf.estimators.memory_estimate import memory_estimate
 from polyleaf.search.base import PATIENCE
 from polyleaf.search.optuna_search import Task, suggest_params
-from polyleaf.training.auto_n_estimators import max_rounds
+from polyleaf.training.fit import max_rounds
 
 try:
     from autogluon.common.space import Categorical, Int, Real

@@ -16,10 +16,9 @@ from polyleaf.data.dataset import Dataset
 from polyleaf.inputs.feature_table import FeatureTable
 from polyleaf.inputs.features import read_features
 from polyleaf.model import serialize, statistics, storage
-from polyleaf.model.batch_predict import bin_features, iter_chunks, read_regressors
-from polyleaf.model.compiled_predictor import Predictor
 from polyleaf.model.html import render_model
 from polyleaf.model.leaf_kinds import Leaves
+from polyleaf.model.prediction import Predictor, bin_features, iter_chunks, read_regressors
 from polyleaf.model.serialize import Destination, EvalsLog, Source
 from polyleaf.model.shap import ShapExplainer, TargetScale
 from polyleaf.model.trees import Trees
@@ -605,7 +604,7 @@ class Model:
         ----------
         path : str, path or open file
         leaf_dtype : {"float32", "float16", "int8"}
-            Leaf values as they are, or rounded: see :mod:`polyleaf.model.leaf_storage`, and
+            Leaf values as they are, or rounded: see :mod:`polyleaf.model.storage`, and
             :func:`polyleaf.inspection.leaf_dtype_report` for the loss of accuracy. They are
             float32 again after loading.
         statistics : bool

@@ -12,7 +12,7 @@ import numpy as np
 
 import polyleaf._core as _core
 from polyleaf.inputs.feature_table import FeatureTable
-from polyleaf.model.batch_predict import bin_features, read_regressors
+from polyleaf.model.prediction import bin_features, read_regressors
 
 __all__ = ["BinnedRows", "OutputSelection", "ShapExplainer", "TargetScale", "resolve_outputs"]
 

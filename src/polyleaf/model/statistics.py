@@ -14,7 +14,7 @@ from polyleaf.inputs.read_target import check_same_rows
 from polyleaf.metrics import Metric, get_metrics
 from polyleaf.model import storage
 from polyleaf.model.leaf_kinds import LEAF_KINDS
-from polyleaf.model.leaf_storage import LEAF_DTYPES
+from polyleaf.model.storage import LEAF_DTYPES
 from polyleaf.model.trees import node_depths
 
 if TYPE_CHECKING:

@@ -1,4 +1,10 @@
-"""A forest as flat arrays, as files and pickles store it: trees are concatenated, with offsets."""
+"""A forest as flat arrays, as files and pickles store it: trees are concatenated, with offsets.
+
+Leaf values are stored as float32, or rounded to 16 or 8 bits. "int8" is an integer from -127 to
+127 times a scale for each output of a tree, so that outputs in different units keep their
+precision. A scale has 16 significant bits, so that its products are exact: values that were stored
+once are stored again without change.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +13,86 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 import polyleaf._core as _core
-from polyleaf.model import leaf_storage
 from polyleaf.model.leaf_kinds import LEAF_KINDS, LeafKind, Leaves
+
+__all__ = ["LEAF_DTYPES", "check_leaf_dtype", "decode", "encode", "has_scales"]
+
+
+LEAF_DTYPES: dict[str, type] = {"float32": np.float32, "float16": np.float16, "int8": np.int8}
+
+_MAX_INT8 = 127  # the range is symmetric
+_MAX_FLOAT16 = 65504.0
+# Below this largest value, float16 has fewer than 11 significant bits.
+_MIN_FLOAT16_SCALE = 2.0**-13
+
+Values = NDArray[np.float32]
+
+
+def check_leaf_dtype(name: str) -> None:
+    """Raise ValueError unless `name` is one of `LEAF_DTYPES`."""
+    if name not in LEAF_DTYPES:
+        raise ValueError(f"leaf_dtype must be one of {', '.join(LEAF_DTYPES)}; got {name!r}.")
+
+
+def has_scales(dtype: np.dtype) -> bool:
+    """Return whether values of a dtype have scales; raise ValueError for other dtypes."""
+    if dtype not in [np.dtype(known) for known in LEAF_DTYPES.values()]:
+        raise ValueError(f"Leaf values must be one of {', '.join(LEAF_DTYPES)}; got {dtype}.")
+    return dtype == np.int8
+
+
+def encode(blocks: list[Values], leaf_dtype: str) -> tuple[list[NDArray], list[Values]]:
+    """Return the stored values (n_leaves, width) and scales (width,) of each tree.
+
+    Raises
+    ------
+    ValueError
+        If float16 cannot represent the largest value, or would lose precision.
+    """
+    check_leaf_dtype(leaf_dtype)
+    if leaf_dtype == "float32":
+        return list(blocks), []
+    if leaf_dtype == "float16":
+        _check_fits_float16(blocks)
+        return [block.astype(np.float16) for block in blocks], []
+    scales = [_compute_scales(block) for block in blocks]
+    return [_quantise(*pair) for pair in zip(blocks, scales, strict=True)], scales
+
+
+def decode(stored: NDArray, scales: Values | None) -> Values:
+    """Return stored values (n_leaves, width) as float32, multiplied by scales (width,) if any."""
+    values = stored.astype(np.float32)
+    return values if scales is None else values * scales
+
+
+def _compute_scales(block: Values) -> Values:
+    """Return the smallest scales of 16 significant bits that bring all columns into range."""
+    scales = np.abs(block).max(axis=0, initial=0.0).astype(np.float32) / np.float32(_MAX_INT8)
+    return ((scales.view(np.int32) + 0xFF) & ~0xFF).view(np.float32)
+
+
+def _quantise(block: Values, scales: Values) -> NDArray[np.int8]:
+    quotient = np.divide(block, scales, out=np.zeros_like(block), where=scales > 0)
+    return np.clip(np.rint(quotient), -_MAX_INT8, _MAX_INT8).astype(np.int8)
+
+
+def _check_fits_float16(blocks: list[Values]) -> None:
+    largest = max((float(np.abs(block).max(initial=0.0)) for block in blocks), default=0.0)
+    advice = 'Use leaf_dtype="int8", which has a scale per output, or "float32"'
+    if largest > _MAX_FLOAT16:
+        raise ValueError(
+            f"float16 represents numbers up to {_MAX_FLOAT16:g}, but a leaf value is {largest:g}. "
+            f"{advice}; for targets on a large scale, normalize_targets=True keeps leaf values "
+            "near 1."
+        )
+    if 0 < largest < _MIN_FLOAT16_SCALE:
+        raise ValueError(
+            f"Values underflow in float16: the largest leaf value is {largest:g}. {advice}."
+        )
+
 
 NODE_ARRAYS: dict[str, type] = {
     "feature": np.int32,
@@ -37,7 +119,7 @@ _OTHER_ARRAYS: dict[str, tuple[type, int]] = {
 STATISTICS = ("gain", "count", "cover", "gain_outputs", "output_gain")
 """Arrays that prediction does not use; a file may omit all of them."""
 
-# `values` has the concatenated `LeafKind.values` in one of `leaf_storage.LEAF_DTYPES`; if that has
+# `values` has the concatenated `LeafKind.values` in one of `LEAF_DTYPES`; if that has
 # scales, `value_scales` has one float32 per column of each tree.
 
 _KIND_ARRAYS: dict[str, tuple[type, int]] = {
@@ -151,11 +233,9 @@ def _kind_arrays(version: int) -> dict[str, type]:
 
 def _encode_values(values: Sequence[np.ndarray], leaf_dtype: str) -> dict[str, np.ndarray]:
     """Return stored leaf values, and their scales if the dtype has any."""
-    stored, scales = leaf_storage.encode(list(values), leaf_dtype)
-    arrays = {
-        "values": _concatenate([v.ravel() for v in stored], leaf_storage.LEAF_DTYPES[leaf_dtype])
-    }
-    if leaf_storage.has_scales(arrays["values"].dtype):
+    stored, scales = encode(list(values), leaf_dtype)
+    arrays = {"values": _concatenate([v.ravel() for v in stored], LEAF_DTYPES[leaf_dtype])}
+    if has_scales(arrays["values"].dtype):
         arrays["value_scales"] = _concatenate(scales, np.float32)
     return arrays
 
@@ -178,7 +258,7 @@ def from_arrays(arrays: Mapping[str, np.ndarray], n_outputs: int, n_features: in
     forest = _core.Forest(n_outputs)
     if _is_plain(arrays):
         flat = {name: arrays[name] for name in (*NODE_ARRAYS, *_OTHER_ARRAYS)}
-        values = leaf_storage.decode(arrays["values"], None)
+        values = decode(arrays["values"], None)
         forest.extend(**flat, values=values, n_features=n_features)
         return forest
     readers = _readers(arrays)
@@ -254,7 +334,7 @@ def _zero_statistics(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 def _check_arrays(arrays: Mapping[str, np.ndarray]) -> None:
     required = {name: (dtype, 1) for name, dtype in NODE_ARRAYS.items()} | _OTHER_ARRAYS
     values = arrays.get("values")
-    if values is not None and leaf_storage.has_scales(values.dtype):
+    if values is not None and has_scales(values.dtype):
         required["value_scales"] = (np.float32, 1)
     required["values"] = (np.float32 if values is None else values.dtype.type, 1)
     version = max((since for name, (_, since) in _KIND_ARRAYS.items() if name in arrays), default=1)
@@ -307,13 +387,13 @@ class _ValueReader:
 
     def __init__(self, arrays: Mapping[str, np.ndarray]):
         self._values = _ArrayReader(arrays, "values")
-        scaled = leaf_storage.has_scales(arrays["values"].dtype)
+        scaled = has_scales(arrays["values"].dtype)
         self._scales = _ArrayReader(arrays, "value_scales") if scaled else None
 
     def take(self, n_rows: int, n_columns: int) -> np.ndarray:
         stored = self._values.take(n_rows, n_columns)
         scales = None if self._scales is None else self._scales.take(1, n_columns)[0]
-        return leaf_storage.decode(stored, scales)
+        return decode(stored, scales)
 
     def check_end(self) -> None:
         self._values.check_end()

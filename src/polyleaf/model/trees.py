@@ -8,9 +8,9 @@ from typing import Any, overload
 import numpy as np
 
 import polyleaf._core as _core
-from polyleaf.model.batch_predict import bin_features
 from polyleaf.model.html import render_tree
 from polyleaf.model.leaf_kinds import LEAF_KINDS, LINEAR, SPARSE, LeafKind, LeafLinear, NameLookup
+from polyleaf.model.prediction import bin_features
 
 __all__ = ["LeafLinear", "SplitThresholds", "Tree", "Trees", "left_categories", "node_depths"]
 

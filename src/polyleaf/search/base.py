@@ -1,4 +1,4 @@
-"""SearchMixin: fitting by a hyperparameter search, shared by the searching estimators."""
+"""PolyleafClassifierCV and PolyleafRegressorCV: estimators that search their own parameters."""
 
 from __future__ import annotations
 
@@ -14,19 +14,26 @@ from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.data.dataset import Dataset
-from polyleaf.estimators._docs import add_parameter_docs, fill_docstring
+from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor
 from polyleaf.estimators._fitting import draw_seed, make_objective
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.inputs.read_target import is_sparse
 from polyleaf.inputs.target import Target
 from polyleaf.metrics import Metric
-from polyleaf.model.decision_threshold import get_decision_thresholds, set_decision_thresholds
-from polyleaf.model.ensemble_average import average_models
+from polyleaf.model.metadata import get_decision_thresholds, set_decision_thresholds
 from polyleaf.objectives import objective_class
 from polyleaf.runtime.context import effective_threads
 from polyleaf.runtime.user_warnings import warn_user
-from polyleaf.search import optuna_search, results
+from polyleaf.search import optuna_search
 from polyleaf.search.budgeted_halving import BudgetedHalving
+from polyleaf.search.candidates import (
+    N_PARENTS,
+    LearningRateScale,
+    Parameters,
+    filter_applicable,
+    generate_variations,
+    get_portfolio,
+)
 from polyleaf.search.cv_splits import (
     Fold,
     Folds,
@@ -37,17 +44,9 @@ from polyleaf.search.cv_splits import (
     split_rows,
     subsample,
 )
-from polyleaf.search.ensemble import Member, select_members
+from polyleaf.search.ensemble import Member, average_models, select_members
 from polyleaf.search.optuna_search import Task
-from polyleaf.search.portfolio import (
-    N_PARENTS,
-    Parameters,
-    filter_applicable,
-    generate_variations,
-    get_portfolio,
-)
 from polyleaf.search.resume_log import ResumeLog, fingerprint
-from polyleaf.search.screening import LearningRateScale
 from polyleaf.search.successive_halving import (
     Budget,
     FinalFit,
@@ -55,17 +54,30 @@ from polyleaf.search.successive_halving import (
     SuccessiveHalving,
     TrialStopper,
 )
-from polyleaf.search.trials import Candidate
+from polyleaf.search.trials import (
+    Candidate,
+    format_blend,
+    format_leaderboard,
+    make_cv_results,
+    make_leaderboard,
+    measure_cost,
+)
 from polyleaf.settings.aliases import suggest_on_unknown_kwargs
-from polyleaf.settings.param_spec import get_param_specs
+from polyleaf.settings.param_spec import (
+    add_parameter_docs,
+    fill_docstring,
+    get_param_specs,
+    make_constraints,
+)
 from polyleaf.settings.parameters import (
     DEFAULT_N_ESTIMATORS,
     DEFAULTS,
+    ClassifierSearchParameters,
+    RegressorSearchParameters,
     RuntimeParameters,
     SearchParameters,
 )
-from polyleaf.training.auto_n_estimators import max_rounds
-from polyleaf.training.fit import make_metrics
+from polyleaf.training.fit import make_metrics, max_rounds
 from polyleaf.training.prepare import (
     VALIDATION,
     FeatureReader,
@@ -75,7 +87,8 @@ from polyleaf.training.prepare import (
     set_feature_names,
 )
 
-__all__ = ["SearchMixin", "add_search_docs"]
+__all__ = ["PolyleafClassifierCV", "PolyleafRegressorCV", "SearchMixin", "add_search_docs"]
+
 
 _Class = TypeVar("_Class", bound=type)
 
@@ -254,12 +267,12 @@ class SearchMixin(_Base):
         """
         check_is_fitted(self)
         n_failed = sum(map(bool, self.cv_results_["error"]))
-        text = results.format_leaderboard(
+        text = format_leaderboard(
             self.leaderboard_, self._metric_name, self._greater_is_better, n_failed
         )
         if self.ensemble_ is None:
             return text
-        return f"{text}\n{results.format_blend(self.ensemble_, self.best_score_, self._costs)}"
+        return f"{text}\n{format_blend(self.ensemble_, self.best_score_, self._costs)}"
 
     # --- parameters ------------------------------------------------------------------------------
 
@@ -508,7 +521,7 @@ class SearchMixin(_Base):
         self._set_model(model, first._encoding)
         self.best_score_ = final.sign * loss
         data = final.data.X, n_threads
-        self._costs = results.measure_cost(models[0], *data), results.measure_cost(model, *data)
+        self._costs = measure_cost(models[0], *data), measure_cost(model, *data)
 
     def _store_search(
         self,
@@ -521,8 +534,8 @@ class SearchMixin(_Base):
         self.evals_result_ = fitted.evals_result_
         self.evals_result_per_output_ = fitted.evals_result_per_output_
         self.best_params_ = {**self._model_parameters(), **parameters}
-        self.cv_results_ = results.make_cv_results(search.candidates, len(search.folds), final.sign)
-        self.leaderboard_ = results.make_leaderboard(search.candidates, final.sign)
+        self.cv_results_ = make_cv_results(search.candidates, len(search.folds), final.sign)
+        self.leaderboard_ = make_leaderboard(search.candidates, final.sign)
         self._metric_name = final.metric.name
         self._greater_is_better = final.metric.greater_is_better
 
@@ -598,3 +611,57 @@ def _to_array(values: Any) -> Any:
     """Convert weights or offsets to an array of rows; None if there is no value per row."""
     array = None if values is None else np.asarray(values)
     return None if array is None or array.ndim == 0 else array
+
+
+@add_search_docs
+class PolyleafClassifierCV(SearchMixin, PolyleafClassifier, ClassifierSearchParameters):
+    """`PolyleafClassifier` that chooses its parameters by cross-validation on the training data.
+
+    Parameters that are set to other than their defaults are the same for all candidates.
+
+    {parameters}
+
+    Attributes
+    ----------
+    {search_attributes}
+    {attributes}
+
+    Examples
+    --------
+    >>> from polyleaf import PolyleafClassifierCV
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = PolyleafClassifierCV(n_candidates=3, n_estimators=30).fit(X, y)
+    >>> model.predict_proba(X).shape, len(model.leaderboard_)
+    ((150, 3), 3)
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = make_constraints(ClassifierSearchParameters)
+    _base_class = PolyleafClassifier
+
+
+@add_search_docs
+class PolyleafRegressorCV(SearchMixin, PolyleafRegressor, RegressorSearchParameters):
+    """`PolyleafRegressor` that chooses its parameters by cross-validation on the training data.
+
+    Parameters that are set to other than their defaults are the same for all candidates.
+
+    {parameters}
+
+    Attributes
+    ----------
+    {search_attributes}
+    {attributes}
+
+    Examples
+    --------
+    >>> from polyleaf import PolyleafRegressorCV
+    >>> from sklearn.datasets import make_regression
+    >>> X, Y = make_regression(n_targets=3, random_state=0)
+    >>> model = PolyleafRegressorCV(n_candidates=3, n_estimators=30).fit(X, Y)
+    >>> model.predict(X).shape, len(model.leaderboard_)
+    ((100, 3), 3)
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = make_constraints(RegressorSearchParameters)
+    _base_class = PolyleafRegressor

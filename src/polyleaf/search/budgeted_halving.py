@@ -12,8 +12,8 @@ from contextlib import closing
 from functools import partial
 from typing import Any
 
+from polyleaf.search.candidates import TIME_EXPONENT, LearningRateScale, Screening, ScreeningResult
 from polyleaf.search.cv_splits import Fold
-from polyleaf.search.screening import TIME_EXPONENT, LearningRateScale, Screening, ScreeningResult
 from polyleaf.search.successive_halving import (
     TIME_MARGIN,
     Budget,

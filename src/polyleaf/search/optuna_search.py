@@ -12,7 +12,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Literal, TypeAlias, get_args
 
-from polyleaf.search.portfolio import Parameters
+from polyleaf.search.candidates import Parameters
 from polyleaf.search.trials import Candidate
 
 __all__ = ["Task", "is_optuna_useful", "propose_candidates", "suggest_params"]

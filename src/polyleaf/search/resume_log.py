@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from polyleaf.search.portfolio import Parameters
+from polyleaf.search.candidates import Parameters
 
 __all__ = ["ResumeLog", "TrialRecord", "fingerprint", "hash_bytes"]
 

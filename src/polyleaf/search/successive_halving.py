@@ -17,9 +17,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from polyleaf.callbacks import Callback, EvalsLog
 from polyleaf.metrics import Metric
+from polyleaf.search.candidates import Parameters
 from polyleaf.search.cv_splits import Fold, Folds
 from polyleaf.search.ensemble import POOL_SIZE
-from polyleaf.search.portfolio import Parameters
 from polyleaf.search.resume_log import ResumeLog, TrialRecord
 from polyleaf.search.trials import Candidate, is_near_leader, rank_candidates, rank_with_defaults
 

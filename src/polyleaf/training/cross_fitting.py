@@ -1,24 +1,208 @@
-"""Cross-fitting: scores of rows by models that were not trained on them, and quantile calibration
-by them."""
+"""Cross-fitting: models of folds, their out-of-fold predictions and what is calibrated on them.
+
+Conformal prediction: the last of n + 1 exchangeable residuals is at most the one of rank k with
+probability k / (n + 1) (Papadopoulos et al., "Inductive confidence machines for regression", 2002;
+Lei et al., "Distribution-free predictive inference for regression", JASA 113, 2018).
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from polyleaf.data.dataset import Dataset
 from polyleaf.model import Model
 from polyleaf.objectives import Objective
 from polyleaf.settings.train_config import TrainConfig
 from polyleaf.training.boosting import BoostingLoop, compute_base_score
-from polyleaf.training.conformal import conformal_quantile
 from polyleaf.training.factory import bind_objective, make_components
 from polyleaf.training.raw_scores import DenseState
 
-__all__ = ["TrainingRecord", "cross_fit_scores", "quantile_shifts"]
+__all__ = [
+    "TrainingRecord",
+    "class_nonconformity",
+    "conformal_quantile",
+    "cross_fit_scores",
+    "interval_widths",
+    "label_nonconformity",
+    "quantile_shifts",
+    "truth_nonconformity",
+]
+
+
+# Largest rounding error of a level times the total weight, relative to that weight.
+_ROUNDING = 1e-9
+
+
+def conformal_quantile(
+    residuals: NDArray[Any], level: float, weight: NDArray[Any] | None = None
+) -> float:
+    """Return the residual of rank ``level * (n + 1)``, rounded away from the median.
+
+    Parameters
+    ----------
+    residuals : ndarray of shape (n,)
+        Target minus prediction.
+    level : float in (0, 1)
+    weight : ndarray of shape (n,), optional
+        Nonnegative weights. Ranks are then sums of weights, and the new row has the mean weight.
+
+    Returns
+    -------
+    float
+        The outermost residual if there is none of that rank; 0 if no residual has weight, and for
+        the level 0.5, since medians are not shifted.
+    """
+    used = np.ones(len(residuals), bool) if weight is None else np.asarray(weight) > 0
+    if level == 0.5 or not used.any():
+        return 0.0
+    oriented = _orient(residuals, level)
+    ordered = np.sort(oriented[used])
+    rank = min(_find_rank(oriented, max(level, 1 - level), weight), len(ordered) - 1)
+    return float(np.sign(level - 0.5) * ordered[rank])
+
+
+def interval_widths(
+    scores: NDArray[Any], coverage: float, weight: NDArray[Any] | None = None, joint: bool = False
+) -> NDArray[np.float64]:
+    """Return how far the interval of each target is extended beyond its bounds.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n, T)
+        Distance of each target beyond its bounds; negative inside.
+    coverage : float in (0, 1)
+    weight : ndarray of shape (n,) or (n, T), optional
+    joint : bool
+        Cover all targets of a row at once, with widths in proportion to each target's scale. Uses
+        the rows whose targets all have weight.
+
+    Returns
+    -------
+    ndarray of shape (T,)
+
+    Raises
+    ------
+    ValueError
+        If there are too few rows for the coverage.
+    """
+    weights = (
+        np.ones(scores.shape) if weight is None else np.broadcast_to(weight.T, scores.shape[::-1]).T
+    )
+    if not joint or scores.shape[1] == 1:
+        return np.array(
+            [_compute_width(s, coverage, w) for s, w in zip(scores.T, weights.T, strict=True)]
+        )
+    used = (weights > 0).all(axis=1)
+    return _compute_joint_widths(
+        np.asarray(scores[used], np.float64), coverage, weights[used].min(axis=1)
+    )
+
+
+def _compute_joint_widths(
+    scores: NDArray[Any], coverage: float, weight: NDArray[Any]
+) -> NDArray[np.float64]:
+    """Return widths that cover all targets of a row at once.
+
+    The score of a row is the largest of its targets' scores, each divided by the scale of the
+    target: the magnitude of the rank of the coverage, so that targets with long tails do not widen
+    the others' intervals. Scores would be exchangeable if scales were computed from these rows and
+    the new one. Such a scale lies between two adjacent known magnitudes, so scores and widths are
+    computed with the scale that makes them largest: the new row is covered with at least the given
+    probability.
+    """
+    low, high = _bound_scales(np.abs(scores), coverage)
+    largest = np.where(scores >= 0, scores / low, scores / high).max(axis=1, initial=-np.inf)
+    factor = _compute_width(largest, coverage, weight)
+    return factor * (high if factor >= 0 else low)
+
+
+def _bound_scales(
+    magnitudes: NDArray[np.float64], coverage: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return bounds of the scale of each column with one more row; the mean if most magnitudes are
+    0."""
+    n = len(magnitudes)
+    if n == 0:
+        return np.ones(magnitudes.shape[1]), np.ones(magnitudes.shape[1])
+    ordered = np.sort(magnitudes, axis=0)
+    rank = min(int(np.ceil(coverage * (n + 1) - _ROUNDING * n)), n)  # from 1
+    low, high = ordered[max(rank - 2, 0)], ordered[rank - 1]
+    mean = magnitudes.mean(axis=0)
+    mean = np.where(mean > 0, mean, 1.0)
+    return np.where(low > 0, low, mean), np.where(low > 0, high, mean)
+
+
+def _compute_width(scores: NDArray[Any], coverage: float, weight: NDArray[Any]) -> float:
+    ordered = np.sort(scores[weight > 0])
+    rank = _find_rank(scores, coverage, weight) if len(ordered) else 0
+    if rank >= len(ordered):
+        raise ValueError(
+            f"{len(ordered)} rows are too few for coverage={coverage:g}, which needs at least "
+            f"{int(np.ceil(coverage / (1 - coverage) - _ROUNDING))}, and more if weights differ."
+        )
+    return float(ordered[rank])
+
+
+def _orient(residuals: NDArray[Any], level: float) -> NDArray[np.float64]:
+    """Negate residuals for levels below 0.5, so that rounding outwards is rounding up."""
+    residuals = np.asarray(residuals, np.float64)
+    return residuals if level > 0.5 else -residuals
+
+
+def _find_rank(values: NDArray[Any], level: float, weight: NDArray[Any] | None) -> int:
+    """Return the rank, from 0, of a level among sorted values; their number if there is none."""
+    weights = np.ones(len(values)) if weight is None else np.asarray(weight, np.float64)
+    used = weights > 0
+    order = np.argsort(np.asarray(values)[used], kind="stable")
+    cumulative = np.cumsum(weights[used][order])
+    total = cumulative[-1]
+    sought = level * (total + total / len(cumulative))
+    return int(np.searchsorted(cumulative, sought - _ROUNDING * total, side="left"))
+
+
+# --- nonconformity scores of prediction sets ---
+
+
+def class_nonconformity(probability: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the total probability of all classes that are class_nonconformity than each, (n_rows,
+    n_classes).
+
+    Ties are ordered by class, and the likeliest class has 0. The classes up to a threshold are the
+    adaptive prediction sets of Romano, Sesia and Candès, "Classification with valid and adaptive
+    coverage", NeurIPS 2020, without their randomisation: a set is never empty, and the same each
+    time.
+    """
+    probability = np.asarray(probability, np.float64)
+    order = np.argsort(-probability, axis=1, kind="stable")
+    descending = np.take_along_axis(probability, order, axis=1)
+    before = np.cumsum(descending, axis=1) - descending
+    before[:, 0] = 0.0
+    scores = np.empty_like(before)
+    np.put_along_axis(scores, order, before, axis=1)
+    return scores
+
+
+def label_nonconformity(probability: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the probability that each label is absent, (n_rows, n_labels)."""
+    return 1.0 - np.asarray(probability, np.float64)
+
+
+def truth_nonconformity(scores: NDArray[Any], truth: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the threshold at which a set contains all true classes or labels of a row, (n_rows,).
+
+    Parameters
+    ----------
+    scores, truth : ndarray of shape (n_rows, n)
+        Nonconformity of each class or label, and whether it is true. Rows without true labels get
+        -1.
+    """
+    return np.where(truth > 0, scores, -1.0).max(axis=1)
+
 
 # Chosen by measurement: models of fewer rows differ more from the model of all rows.
 FOLDS, FOLDS_FOR_FEW_ROWS, FEW_ROWS = 10, 20, 2_000

@@ -22,9 +22,14 @@ import polyleaf._core as _core
 from polyleaf.data.dataset import Dataset
 from polyleaf.model.leaf_kinds import Leaves
 from polyleaf.settings.train_config import LinearLeaf, RegularisationConfig, TopkLeaf, TrainConfig
-from polyleaf.training.raw_scores import DenseState, Derivatives, GrownTree, extract_column
+from polyleaf.training.raw_scores import (
+    DenseState,
+    Derivatives,
+    GrownTree,
+    SparseState,
+    extract_column,
+)
 from polyleaf.training.sampling import TreeSample
-from polyleaf.training.sparse_raw_scores import SparseState
 
 
 class LeafFitter(Protocol):

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 import polyleaf._core as _core
+from polyleaf.data.binned import create_memmap
 from polyleaf.data.dataset import Dataset
-from polyleaf.data.memory import create_memmap
 from polyleaf.objectives.base import BoundObjective
 from polyleaf.settings.train_config import LinearLeaf, TrainConfig
 from polyleaf.sketching.sketches import get_sketch

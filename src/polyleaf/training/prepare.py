@@ -30,7 +30,7 @@ from polyleaf.inputs.validation import (
 )
 from polyleaf.metrics import Metric
 from polyleaf.model import Model
-from polyleaf.runtime.device_arrays import as_device_array, is_device_array
+from polyleaf.runtime.cuda import as_device_array, is_device_array
 from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.settings.parameters import SharedParameters
 from polyleaf.sketching.projections import Projection, Projector, explain_numeric_only

@@ -6,13 +6,13 @@ artists (`ax_`, `figure_` and so on).
 
 from __future__ import annotations
 
-from polyleaf.inspection.plotting.calibration import CalibrationDisplay
-from polyleaf.inspection.plotting.coverage import CoverageDisplay
-from polyleaf.inspection.plotting.decision_threshold import ThresholdDisplay
-from polyleaf.inspection.plotting.importances import ImportanceDisplay
-from polyleaf.inspection.plotting.learning_curves import LearningCurvesDisplay
-from polyleaf.inspection.plotting.outputs import OutputsDisplay
-from polyleaf.inspection.plotting.trees import TreeDisplay
+from polyleaf.inspection.plotting.curves import (
+    CalibrationDisplay,
+    CoverageDisplay,
+    LearningCurvesDisplay,
+    ThresholdDisplay,
+)
+from polyleaf.inspection.plotting.structure import ImportanceDisplay, OutputsDisplay, TreeDisplay
 
 __all__ = [
     "CalibrationDisplay",

@@ -12,7 +12,7 @@ from sklearn.utils import _safe_indexing
 
 from polyleaf.data.dataset import Dataset
 from polyleaf.distributions import Distribution
-from polyleaf.estimators.shap_mixin import mean_abs_shap
+from polyleaf.estimators._prediction import mean_abs_shap
 from polyleaf.inputs.multitask import (
     TaskColumns,
     TaskEncodings,

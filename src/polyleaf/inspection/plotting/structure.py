@@ -1,17 +1,217 @@
-"""A display of one tree: nodes with splits and counts, leaves as strips of outputs."""
+"""Displays of what a model learned: feature importances, outputs and trees."""
 
 from __future__ import annotations
 
-from typing import Any, Self
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Self
 
 import numpy as np
 
+from polyleaf.inputs.multitask import decode_target_encoding
+from polyleaf.inputs.offsets import OffsetReader
 from polyleaf.inspection.model_summary import tree_nodes
-from polyleaf.inspection.plotting.display import Display, get_model, import_pyplot
+from polyleaf.inspection.plotting.display import (
+    Display,
+    get_model,
+    get_output_names,
+    get_single_task_model,
+    get_target_names,
+    import_pyplot,
+    resolve_offset,
+)
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import LINEAR, SPARSE
+from polyleaf.model.metadata import HAS_OFFSETS
+from polyleaf.model.statistics import Scorer
 
-__all__ = ["TreeDisplay"]
+__all__ = ["ImportanceDisplay", "OutputsDisplay", "TreeDisplay"]
+
+
+_UNITS = {
+    "gain": "gain",
+    "split": "splits",
+    "cover": "sum of Hessians",
+    "shap": "mean |SHAP value|",
+}
+
+
+class ImportanceDisplay(Display):
+    """Importances as bars, or as a map of features and outputs.
+
+    Parameters
+    ----------
+    importance : array of shape (n_features,) or (n_outputs, n_features)
+    feature_names : sequence of str
+    output_names : sequence of str
+        Required if `importance` has two dimensions.
+    kind : str
+        The kind of importance, for the label.
+    max_features : int
+        The number of features to draw, those with the largest means.
+
+    Attributes
+    ----------
+    bars_ : matplotlib BarContainer or None
+    image_ : matplotlib AxesImage or None
+    """
+
+    def __init__(
+        self,
+        importance: Any,
+        feature_names: Sequence[str],
+        output_names: Sequence[str] = (),
+        kind: str = "gain",
+        max_features: int = 15,
+    ):
+        self.importance = np.asarray(importance, np.float64)
+        self.feature_names, self.output_names = feature_names, output_names
+        self.kind, self.max_features = kind, max_features
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        kind: Literal["gain", "split", "cover", "shap"] = "gain",
+        *,
+        X: Any = None,
+        per_output: bool = False,
+        max_features: int = 15,
+        ax: Any = None,
+    ) -> Self:
+        """Draw importances.
+
+        Parameters
+        ----------
+        estimator : fitted estimator
+        kind, X, per_output
+            See its `feature_importance`.
+        max_features : int
+            The number of features to draw, those with the largest means.
+        ax : matplotlib Axes, optional
+        """
+        model = get_model(estimator)
+        importance = estimator.feature_importance(kind, per_output, X=X)
+        return cls(importance, model.input_names, get_output_names(model), kind, max_features).plot(
+            ax
+        )
+
+    def plot(self, ax: Any = None) -> Self:
+        ax = self._start(ax)
+        by_output = np.atleast_2d(self.importance)
+        order = np.argsort(-by_output.mean(axis=0), kind="stable")[: self.max_features]
+        names, unit = [self.feature_names[f] for f in order], _UNITS.get(self.kind, self.kind)
+        self.bars_ = self.image_ = None
+        if self.importance.ndim == 1:
+            self.bars_ = ax.barh(np.arange(len(order)), self.importance[order])
+            ax.set(xlabel=unit)
+            ax.invert_yaxis()
+        else:
+            self.image_ = ax.imshow(by_output[:, order].T, aspect="auto", cmap="viridis", vmin=0)
+            shown = range(0, len(by_output), max(1, len(by_output) // 20))
+            ax.set_xticks(shown, [self.output_names[k] for k in shown], rotation=45, ha="right")
+            self.figure_.colorbar(self.image_, ax=ax, label=unit)
+        ax.set_yticks(np.arange(len(order)), names)
+        return self
+
+
+class OutputsDisplay(Display):
+    """A metric of each output.
+
+    Parameters
+    ----------
+    scores : dict of str -> array of shape (n_outputs,)
+        The metric of each model; "constant" is that of the base scores.
+    output_names : sequence of str
+    metric : str
+
+    Attributes
+    ----------
+    bars_ : dict of str -> matplotlib BarContainer
+    """
+
+    def __init__(self, scores: Mapping[str, Any], output_names: Sequence[str], metric: str):
+        self.scores = {name: np.asarray(score, np.float64) for name, score in scores.items()}
+        self.output_names, self.metric = output_names, metric
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        y: Any,
+        *,
+        metric: str | None = None,
+        others: Mapping[str, Any] | None = None,
+        offset: Any = None,
+        ax: Any = None,
+    ) -> Self:
+        """Evaluate each output of a fitted estimator, its base scores and other estimators.
+
+        Parameters
+        ----------
+        estimator : fitted PolyleafRegressor or PolyleafClassifier
+        X, y
+            Rows that are not in the training data.
+        metric : str, optional
+            A metric that is defined for a single output. Default: that of the objective.
+        others : dict of str -> fitted estimator, optional
+            Estimators of the same outputs, such as one with a tree per output.
+        offset : optional
+            See `predict`: the offset of the constant, of the model, and of others that were trained
+            with offsets.
+        ax : matplotlib Axes, optional
+
+        Raises
+        ------
+        ValueError
+            If the metric is not defined for a single output.
+        """
+        fitted = {"model": estimator, **(others or {})}
+        offset = resolve_offset(estimator, X, y, offset)
+        scores: dict[str, np.ndarray] = {}
+        name = ""
+        for label, one in fitted.items():
+            model = get_single_task_model(one)
+            scorer = Scorer(model, X, y, metrics=metric)
+            n_rounds = model.n_rounds if model.best_iteration is None else model.best_iteration + 1
+            start = _read_offset(
+                model, offset if one is estimator or model.metadata.get(HAS_OFFSETS) else None
+            )
+            if label == "model":
+                scores["constant"], name = scorer.per_output(
+                    model.predict_raw(scorer.table, 0, 0) + start
+                )
+            scores[label], name = scorer.per_output(
+                model.predict_raw(scorer.table, 0, n_rounds) + start
+            )
+        own = get_model(estimator)
+        names = get_output_names(own)
+        if len(scores["model"]) < len(names):  # a target has several raw scores
+            names = get_target_names(own)
+        return cls(scores, names, name).plot(ax)
+
+    def plot(self, ax: Any = None) -> Self:
+        ax = self._start(ax)
+        n, width = len(self.output_names), 0.8 / len(self.scores)
+        self.bars_ = {}
+        for i, (label, scores) in enumerate(self.scores.items()):
+            at = np.arange(n) + (i - (len(self.scores) - 1) / 2) * width
+            colour = "lightgrey" if label == "constant" else f"C{(i - 1) % 10}"
+            self.bars_[label] = ax.bar(at, scores, width, label=label, color=colour)
+        shown = range(0, n, max(1, n // 20))
+        ax.set_xticks(shown, [self.output_names[k] for k in shown], rotation=45, ha="right")
+        ax.set(ylabel=self.metric)
+        ax.legend()
+        return self
+
+
+def _read_offset(model: Model, offset: Any) -> np.ndarray | float:
+    """Return the offset as raw scores."""
+    if offset is None:
+        return 0.0
+    encoding = decode_target_encoding(model.metadata, model.n_outputs)
+    return OffsetReader(encoding, model.n_outputs, model.objective.offset_mask).read(offset)
+
 
 _MAX_NAMES = 3  # outputs or regressors of a leaf
 _MAX_NAME_LENGTH = 18  # longer names are shortened in the middle

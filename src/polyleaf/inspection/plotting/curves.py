@@ -1,0 +1,456 @@
+"""Displays of curves: learning curves, decision thresholds, calibration and interval coverage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from polyleaf.inspection.plotting.display import (
+    Display,
+    get_model,
+    get_output_names,
+    get_single_task_model,
+    predict_probabilities,
+    resolve_offset,
+)
+
+__all__ = ["CalibrationDisplay", "CoverageDisplay", "LearningCurvesDisplay", "ThresholdDisplay"]
+
+
+class LearningCurvesDisplay(Display):
+    """A metric after each round, on each evaluation set.
+
+    Parameters
+    ----------
+    curves : dict of str -> array of shape (n_rounds,) or (n_rounds, n_outputs)
+        The curve of each evaluation set.
+    metric : str
+    output_names : sequence of str, optional
+        Required if curves have several columns.
+    best_round : int, optional
+        Counted from 0, see `best_iteration_`.
+
+    Attributes
+    ----------
+    lines_ : list of matplotlib Line2D
+    best_line_ : matplotlib Line2D or None
+    """
+
+    def __init__(
+        self,
+        curves: Mapping[str, Any],
+        metric: str,
+        output_names: Sequence[str] | None = None,
+        best_round: int | None = None,
+    ):
+        self.curves = {name: np.asarray(curve, np.float64) for name, curve in curves.items()}
+        self.metric, self.output_names, self.best_round = metric, output_names, best_round
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, metric: str | None = None, *, per_output: bool = False, ax: Any = None
+    ) -> Self:
+        """Draw the evaluation log of a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : fitted PolyleafRegressor or PolyleafClassifier
+        metric : str, optional
+            Default: the first.
+        per_output : bool
+            Draw a line for each output.
+        ax : matplotlib Axes, optional
+
+        Raises
+        ------
+        ValueError
+            If nothing was logged, or not this metric.
+        """
+        model = get_model(estimator)
+        logs = estimator.evals_result_per_output_ if per_output else estimator.evals_result_
+        known = list(dict.fromkeys(name for metrics in logs.values() for name in metrics))
+        if not known:
+            detail = " per output, which model files do not store" if per_output else ""
+            raise ValueError(f"There are no learning curves{detail}: fit with eval_set or X_val.")
+        metric = known[0] if metric is None else metric
+        if metric not in known:
+            raise ValueError(f"metric={metric!r} was not logged; choose from {', '.join(known)}.")
+        curves = {name: metrics[metric] for name, metrics in logs.items() if metric in metrics}
+        names = get_output_names(model) if per_output else None
+        return cls(curves, metric, names, estimator.best_iteration_).plot(ax)
+
+    def plot(self, ax: Any = None) -> Self:
+        ax = self._start(ax)
+        self.lines_: list[Any] = []
+        for number, (data, curve) in enumerate(self.curves.items()):
+            columns = curve.reshape(len(curve), -1).T
+            for k, column in enumerate(columns):
+                label = data if self.output_names is None else f"{data}, {self.output_names[k]}"
+                style = (
+                    {"color": f"C{number % 10}"}
+                    if len(columns) == 1
+                    else {"linestyle": ("-", "--", ":")[number % 3], "color": f"C{k % 10}"}
+                )
+                self.lines_ += ax.plot(np.arange(1, len(column) + 1), column, label=label, **style)
+        self.best_line_ = None
+        if self.best_round is not None:
+            best = {"color": "grey", "linewidth": 0.8, "linestyle": "--", "label": "best round"}
+            self.best_line_ = ax.axvline(self.best_round + 1, **best)
+        ax.set(xlabel="rounds", ylabel=self.metric)
+        if len(self.lines_) <= 12:
+            ax.legend()
+        return self
+
+
+class ThresholdDisplay(Display):
+    """Precision, recall and F1 of one label, or of all labels, by the decision threshold.
+
+    Parameters
+    ----------
+    thresholds : array of shape (n,)
+        A label is predicted where its probability is at least the threshold.
+    precision, recall, f1 : array of shape (n,)
+    name : str
+
+    Attributes
+    ----------
+    best_threshold : float
+        The first threshold with the largest F1.
+    lines_ : list of matplotlib Line2D
+    """
+
+    def __init__(self, thresholds: Any, precision: Any, recall: Any, f1: Any, name: str):
+        self.thresholds, self.precision = np.asarray(thresholds), np.asarray(precision)
+        self.recall, self.f1, self.name = np.asarray(recall), np.asarray(f1), name
+        self.best_threshold = float(self.thresholds[int(np.argmax(self.f1))])
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        y: Any,
+        *,
+        output: str | int | None = None,
+        offset: Any = None,
+        ax: Any = None,
+    ) -> Self:
+        """Draw the scores on rows that are not in the training data.
+
+        Parameters
+        ----------
+        estimator : fitted PolyleafClassifier
+        X, y
+        output : str or int, optional
+            Name or number of a label or class. Default: all together (micro averages).
+        offset : optional
+            See `predict`: for a model that was trained with offsets.
+        ax : matplotlib Axes, optional
+
+        Raises
+        ------
+        ValueError
+            If the estimator has no probabilities, or there is no such output.
+        """
+        truth, probabilities, names = predict_probabilities(estimator, X, y, offset)
+        if output is None:
+            name = names[0] if len(names) == 1 else "all labels"
+            return cls.from_predictions(truth, probabilities, name, ax=ax)
+        if isinstance(output, str):
+            if output not in names:
+                raise ValueError(f"output={output!r} must be one of {', '.join(names[:20])}.")
+            output = names.index(output)
+        if not 0 <= output < len(names):
+            raise ValueError(f"output={output} must be below {len(names)}, the number of outputs.")
+        return cls.from_predictions(
+            truth[:, output], probabilities[:, output], names[output], ax=ax
+        )
+
+    @classmethod
+    def from_predictions(cls, y_true: Any, y_prob: Any, name: str = "", *, ax: Any = None) -> Self:
+        """Draw the scores of probabilities.
+
+        Parameters
+        ----------
+        y_true, y_prob : array of any shape, the same for both
+            0 and 1, and the probabilities of 1.
+        name : str
+            The name of the label.
+        ax : matplotlib Axes, optional
+
+        Raises
+        ------
+        ValueError
+            If the shapes do not match, or are empty.
+        """
+        truth, probabilities = (
+            np.ravel(np.asarray(y_true, bool)),
+            np.ravel(np.asarray(y_prob, np.float64)),
+        )
+        if truth.shape != probabilities.shape or not truth.size:
+            raise ValueError(
+                f"y_true and y_prob must have the same shape; got {truth.size} and "
+                f"{probabilities.size} values."
+            )
+        thresholds = np.linspace(0.01, 0.99, 99)
+        order = np.sort(probabilities)
+        positive = np.sort(probabilities[truth])
+        predicted = len(order) - np.searchsorted(order, thresholds)
+        right = len(positive) - np.searchsorted(positive, thresholds)
+        precision = np.divide(right, predicted, out=np.full(99, np.nan), where=predicted > 0)
+        recall = right / max(1, truth.sum())
+        f1 = 2 * right / np.maximum(1, predicted + truth.sum())
+        return cls(thresholds, precision, recall, f1, name).plot(ax)
+
+    def plot(self, ax: Any = None) -> Self:
+        ax = self._start(ax)
+        self.lines_: list[Any] = []
+        for label, values in (
+            ("precision", self.precision),
+            ("recall", self.recall),
+            ("F1", self.f1),
+        ):
+            self.lines_ += ax.plot(self.thresholds, values, label=label)
+        ax.axvline(self.best_threshold, color="grey", linewidth=0.8, linestyle="--")
+        ax.set(
+            xlabel=f"threshold, {self.name}" if self.name else "threshold", xlim=(0, 1), ylim=(0, 1)
+        )
+        ax.legend()
+        return self
+
+
+class CalibrationDisplay(Display):
+    """Predicted against observed frequencies, which are equal on the diagonal.
+
+    Parameters
+    ----------
+    predicted, observed : list of arrays
+        For each curve: mean probabilities of the bins and the shares of positive rows; or levels of
+        quantiles and the shares of rows below.
+    names : sequence of str
+        The names of the curves.
+    kind : {"probability", "quantile"}
+
+    Attributes
+    ----------
+    lines_ : list of matplotlib Line2D
+    diagonal_ : matplotlib Line2D
+    """
+
+    def __init__(
+        self, predicted: Sequence[Any], observed: Sequence[Any], names: Sequence[str], kind: str
+    ):
+        self.predicted = [np.asarray(values, np.float64) for values in predicted]
+        self.observed = [np.asarray(values, np.float64) for values in observed]
+        self.names, self.kind = names, kind
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: Any, y: Any, *, n_bins: int = 10, offset: Any = None, ax: Any = None
+    ) -> Self:
+        """Draw the calibration on rows that are not in the training data.
+
+        Parameters
+        ----------
+        estimator : fitted PolyleafClassifier, or PolyleafRegressor of objective "quantile"
+        X, y
+        n_bins : int
+            Number of bins of probabilities, with equal numbers of rows. Not used for quantiles.
+        offset : optional
+            See `predict`: for a model that was trained with offsets.
+        ax : matplotlib Axes, optional
+
+        Raises
+        ------
+        ValueError
+            If the estimator predicts neither probabilities nor quantiles.
+        """
+        levels = np.asarray(get_single_task_model(estimator).objective.quantile_levels, np.float64)
+        if not levels.size:
+            return cls.from_predictions(
+                *predict_probabilities(estimator, X, y, offset), n_bins=n_bins, ax=ax
+            )
+        offset = resolve_offset(estimator, X, y, offset)
+        Y = np.asarray(y, np.float64).reshape(len(y), -1)
+        below = Y[..., None] <= estimator.predict(X, offset=offset).reshape(*Y.shape, len(levels))
+        shares = [below[~np.isnan(Y[:, t]), t].mean(axis=0) for t in range(Y.shape[1])]
+        names = ["y"] if len(shares) == 1 else [f"target {t}" for t in range(len(shares))]
+        return cls([levels] * len(shares), shares, names, "quantile").plot(ax)
+
+    @classmethod
+    def from_predictions(
+        cls, y_true: Any, y_prob: Any, names: Sequence[str], *, n_bins: int = 10, ax: Any = None
+    ) -> Self:
+        """Draw the calibration of probabilities.
+
+        Parameters
+        ----------
+        y_true : array of shape (n_rows, m)
+            0 and 1.
+        y_prob : array of shape (n_rows, m)
+            Probabilities of 1.
+        names : sequence of str
+            The names of the m curves.
+        n_bins : int
+            Number of bins of probabilities, with equal numbers of rows.
+        ax : matplotlib Axes, optional
+
+        Raises
+        ------
+        ValueError
+            If the shapes do not match.
+        """
+        truth, probabilities = np.asarray(y_true, bool), np.asarray(y_prob, np.float64)
+        if truth.shape != probabilities.shape or truth.ndim != 2:
+            raise ValueError(
+                "y_true and y_prob must have the same shape (n_rows, m); got "
+                f"{truth.shape} and {probabilities.shape}."
+            )
+        predicted, observed = [], []
+        for k in range(truth.shape[1]):
+            order = np.argsort(probabilities[:, k], kind="stable")
+            bins = [part for part in np.array_split(order, n_bins) if len(part)]
+            predicted.append([probabilities[part, k].mean() for part in bins])
+            observed.append([truth[part, k].mean() for part in bins])
+        return cls(predicted, observed, names, "probability").plot(ax)
+
+    def plot(self, ax: Any = None) -> Self:
+        ax = self._start(ax)
+        (self.diagonal_,) = ax.plot([0, 1], [0, 1], color="grey", linewidth=0.8, linestyle="--")
+        self.lines_: list[Any] = []
+        for predicted, observed, name in zip(
+            self.predicted, self.observed, self.names, strict=True
+        ):
+            self.lines_ += ax.plot(predicted, observed, marker="o", markersize=3, label=name)
+        is_quantile = self.kind == "quantile"
+        ax.set(
+            xlabel="level of the quantile" if is_quantile else "mean probability",
+            ylabel="share of rows below" if is_quantile else "share of positive rows",
+            xlim=(0, 1),
+            ylim=(0, 1),
+            aspect="equal",
+        )
+        if len(self.lines_) <= 12:
+            ax.legend()
+        return self
+
+
+class CoverageDisplay(Display):
+    """The share of rows within their interval, for each target and for all targets at once.
+
+    Parameters
+    ----------
+    shares : array of shape (n_targets,)
+    joint : float
+        The share of rows within all of their intervals.
+    errors : array of shape (n_targets,)
+        Standard errors of the shares.
+    widths : array of shape (n_targets,)
+        Mean widths of the intervals.
+    coverage : float
+        The requested coverage.
+    names : sequence of str
+
+    Attributes
+    ----------
+    bars_ : matplotlib BarContainer
+    line_ : matplotlib Line2D
+        The line at the requested coverage.
+    """
+
+    def __init__(
+        self,
+        shares: Any,
+        joint: float,
+        errors: Any,
+        widths: Any,
+        coverage: float,
+        names: Sequence[str],
+    ):
+        self.shares, self.errors = np.asarray(shares, np.float64), np.asarray(errors, np.float64)
+        self.widths, self.joint = np.asarray(widths, np.float64), joint
+        self.coverage, self.names = coverage, names
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: Any, y: Any, *, offset: Any = None, ax: Any = None
+    ) -> Self:
+        """Draw the coverage on rows that neither `fit` nor `calibrate` used.
+
+        Parameters
+        ----------
+        estimator : calibrated PolyleafRegressor
+        X
+        y : array-like of shape (n_rows,) or (n_rows, n_targets)
+            NaN where missing.
+        offset : optional
+            See `predict`: for a model that was trained with offsets.
+        ax : matplotlib Axes, optional
+        """
+        model = get_single_task_model(estimator)
+        intervals = estimator.predict_interval(X, offset=resolve_offset(estimator, X, y, offset))
+        n_targets = intervals.reshape(len(intervals), -1, 2).shape[1]
+        names = (
+            get_output_names(model)
+            if model.n_outputs == n_targets
+            else [f"target {t}" for t in range(n_targets)]
+        )
+        coverage = model.metadata["intervals"]["coverage"]
+        return cls.from_predictions(
+            y, intervals, coverage, names if n_targets > 1 else ["y"], ax=ax
+        )
+
+    @classmethod
+    def from_predictions(
+        cls, y_true: Any, intervals: Any, coverage: float, names: Sequence[str], *, ax: Any = None
+    ) -> Self:
+        """Draw the coverage of intervals.
+
+        Parameters
+        ----------
+        y_true : array of shape (n_rows,) or (n_rows, n_targets)
+            NaN where missing.
+        intervals : array of shape (n_rows, 2) or (n_rows, n_targets, 2)
+            Lower and upper bounds, in the unit of y.
+        coverage : float in (0, 1)
+            The requested coverage.
+        names : sequence of str
+            The names of the targets.
+        ax : matplotlib Axes, optional
+
+        Raises
+        ------
+        ValueError
+            If the shapes do not match.
+        """
+        Y = np.asarray(y_true, np.float64).reshape(len(y_true), -1)
+        bounds = np.asarray(intervals, np.float64)
+        if bounds.size != 2 * Y.size or bounds.shape[-1] != 2 or not Y.size:
+            raise ValueError(
+                f"intervals must have two bounds for each of {Y.size} targets; got {bounds.size}."
+            )
+        low, high = np.moveaxis(bounds.reshape(*Y.shape, 2), 2, 0)
+        known = ~np.isnan(Y)
+        inside = (Y >= low) & (Y <= high)
+        shares = np.where(known, inside, 0).sum(axis=0) / np.maximum(1, known.sum(axis=0))
+        errors = np.sqrt(shares * (1 - shares) / np.maximum(1, known.sum(axis=0)))
+        joint = float((inside | ~known).all(axis=1).mean())
+        return cls(shares, joint, errors, (high - low).mean(axis=0), coverage, names).plot(ax)
+
+    def plot(self, ax: Any = None) -> Self:
+        ax = self._start(ax)
+        several = len(self.shares) > 1
+        heights = [*self.shares, self.joint] if several else [*self.shares]
+        errors = [*(2 * self.errors), 0.0] if several else [*(2 * self.errors)]
+        colours = ["C0"] * len(self.shares) + ["lightgrey"] * several
+        self.bars_ = ax.bar(range(len(heights)), heights, color=colours, yerr=errors, capsize=3)
+        self.line_ = ax.axhline(
+            self.coverage, color="grey", linewidth=0.8, linestyle="--", label="requested"
+        )
+        labels = [*self.names, "all targets"] if several else [*self.names]
+        ax.set_xticks(range(len(heights)), labels, rotation=45, ha="right")
+        ax.set(ylabel="share of rows inside", ylim=(0, 1))
+        ax.legend(loc="lower right")
+        return self
