@@ -11,12 +11,11 @@
 #include "context_caster.h"
 #include "conversions.h"
 #include "leaf_blocks.h"
+#include "leaves/leaf_kinds.h"
 #include "leaves/linear.h"
-#include "leaves/linear_block.h"
 #include "leaves/monotone_leaves.h"
 #include "leaves/newton.h"
 #include "leaves/topk.h"
-#include "leaves/topk_block.h"
 #include "search/linear_gradients.h"
 
 namespace polyleaf {

@@ -24,7 +24,7 @@
 #include "forest/row_predictor.h"
 #include "grower/tree.h"
 #include "leaf_blocks.h"
-#include "leaves/dense_block.h"
+#include "leaves/leaf_kinds.h"
 #include "stored_trees.h"
 
 namespace polyleaf {

@@ -20,8 +20,8 @@
 #include "data/sparse_rows.h"
 #include "device/binning.h"
 #include "forest/forest.h"
+#include "leaves/leaf_kinds.h"
 #include "leaves/topk.h"
-#include "leaves/topk_block.h"
 #include "quantised_gradients/quantised_gradients.h"
 #include "split_gain/monotone_constraints.h"
 

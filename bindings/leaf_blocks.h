@@ -9,7 +9,7 @@
 #include <variant>
 
 #include "arrays.h"
-#include "leaves/dense_block.h"
+#include "leaves/leaf_kinds.h"
 
 namespace polyleaf {
 

@@ -13,7 +13,7 @@
 #include "base/aligned_buffer.h"
 #include "forest/forest.h"
 #include "grower/tree.h"
-#include "leaves/dense_block.h"
+#include "leaves/leaf_kinds.h"
 
 namespace polyleaf {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "device/row_partitioner.h"
-#include "leaves/dense_block.h"
+#include "leaves/leaf_kinds.h"
 
 namespace polyleaf {
 DevicePredictor::DevicePredictor(std::shared_ptr<const Device> device,

@@ -119,7 +119,8 @@ void Explainer::read(const Forest& forest, TreeRange range) {
     feature_column_[features_[c]] = static_cast<int32_t>(c);
   for (int32_t f : regressors) regressors_.push_back(feature_column_[f]);
   for (ForestPart& part : forest.parts(range)) {
-    std::vector<LeafPaths> paths = leaf_paths(*part.tree, part.leaves->view(), feature_column_);
+    std::vector<LeafPaths> paths =
+        make_leaf_paths(*part.tree, part.leaves->view(), feature_column_);
     parts_.push_back(
         {std::move(part.tree), std::move(part.leaves), part.output, std::move(paths), {}, {}});
   }

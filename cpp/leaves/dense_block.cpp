@@ -1,7 +1,6 @@
-#include "leaves/dense_block.h"
-
 #include "leaves/kernels/leaf_block_kernels.h"
 #include "leaves/leaf_block.h"
+#include "leaves/leaf_kinds.h"
 #include "leaves/sparse_accumulator.h"
 
 namespace polyleaf {

@@ -14,7 +14,7 @@
 #include "data/linear_table.h"
 #include "data/sample.h"
 #include "grower/tree.h"
-#include "leaves/linear_block.h"
+#include "leaves/leaf_kinds.h"
 
 namespace polyleaf {
 

@@ -1,9 +1,8 @@
-#include "leaves/linear_block.h"
-
 #include <cmath>
 
 #include "leaves/kernels/leaf_block_kernels.h"
 #include "leaves/leaf_block.h"
+#include "leaves/leaf_kinds.h"
 #include "leaves/sparse_accumulator.h"
 
 namespace polyleaf {

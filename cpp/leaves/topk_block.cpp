@@ -1,6 +1,5 @@
-#include "leaves/topk_block.h"
-
 #include "leaves/leaf_block.h"
+#include "leaves/leaf_kinds.h"
 #include "leaves/sparse_accumulator.h"
 
 namespace polyleaf {

@@ -11,7 +11,7 @@
 #include "forest/forest.h"
 #include "grower/grower.h"
 #include "grower/host_row_partitioner.h"
-#include "leaves/dense_block.h"
+#include "leaves/leaf_kinds.h"
 #include "leaves/newton.h"
 #include "problem.h"
 #include "quantised_gradients/quantised_gradients.h"

@@ -9,9 +9,7 @@
 #include "check.h"
 #include "data/binning.h"
 #include "forest/forest.h"
-#include "leaves/dense_block.h"
-#include "leaves/linear_block.h"
-#include "leaves/topk_block.h"
+#include "leaves/leaf_kinds.h"
 #include "problem.h"
 #include "tests.h"
 
