@@ -61,7 +61,7 @@ def test_a_high_rate_is_not_doubled(rate, monkeypatch):
         fit_steps, "boost", lambda *a, **k: seen.append(a[4].boosting) or boost(*a, **k)
     )
     PolyleafRegressor(learning_rate=rate).fit(*noise())
-    ((run,),) = [seen]
+    run, _ = seen  # the search for the round, and the training of all rows
     assert (run.learning_rate, run.n_estimators) == (rate, round(60 / rate))
 
 
