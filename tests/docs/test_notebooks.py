@@ -23,10 +23,10 @@ def read_code(path: Path) -> list[str]:
 
 @pytest.fixture
 def no_network(monkeypatch):
-    def refuse(self, address):
+    def fail(self, address):
         raise OSError(f"A notebook connected to {address}.")
 
-    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket.socket, "connect", fail)
 
 
 @pytest.mark.slow
