@@ -406,7 +406,7 @@ def _tables() -> Iterator[Table]:
 
 PAPER = Paper(
     __name__,
-    "Very many categories",
+    "High-cardinality categorical features",
     "Features of 20 to 255 categories, and of more, beside XGBoost, LightGBM and CatBoost.",
     tuple(_tables()),
 )

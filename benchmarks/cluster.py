@@ -377,7 +377,7 @@ def _subjects(problem: str, figures: dict[str, tuple[str, str, Any, int]]) -> tu
 
 PAPER = Paper(
     __name__,
-    "A cluster",
+    "Distributed training",
     "What a fit on several workers costs, and what it would take on many machines.",
     (
         Table(

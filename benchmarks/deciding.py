@@ -39,7 +39,7 @@ def deciding(context: Context, method: str, problem: str) -> Figures:
 
 
 _PROTOCOL = (
-    "No setting of any library, as in Out of the box, and its first split; a fit may take "
+    "No setting of any library, as in Default settings, and its first split; a fit may take "
     f"{LIMIT:.0f} s of processor time. At most {MOST_ROWS:,} rows, of which a quarter is held out; "
     "the threshold is that of the largest F1 over all cells of these, one for all labels, by the "
     "same rule "
@@ -71,7 +71,7 @@ def _table(figure: str) -> Table:
 
 PAPER = Paper(
     __name__,
-    "Deciding",
+    "Decision thresholds",
     "F1 of labels at one half, and at one threshold for all labels that rows held out choose.",
     tuple(_table(figure) for figure in _FIGURES),
 )

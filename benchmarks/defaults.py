@@ -560,7 +560,7 @@ def _chosen(table: Table) -> Table:
 
 PAPER = Paper(
     __name__,
-    "Out of the box",
+    "Default settings",
     "Polyleaf's defaults beside those of XGBoost, LightGBM and CatBoost, on all data sets.",
     tuple(_tables()),
 )

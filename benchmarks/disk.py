@@ -169,7 +169,7 @@ _FIGURES: dict[str, tuple[str, str, Any, int]] = {
 
 PAPER = Paper(
     __name__,
-    "Data in files",
+    "Data on disk",
     "Trees grown from bins that lie in a file, beside XGBoost's external memory.",
     tuple(
         Table(

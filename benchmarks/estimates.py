@@ -76,7 +76,7 @@ def _data(task: str, n_rows: int, n_outputs: int, seed: int = 0) -> tuple[np.nda
 
 PAPER = Paper(
     __name__,
-    "Memory that a training needs",
+    "Memory estimates",
     "What `memory_estimate` counts beside how the process grows.",
     (
         Table(

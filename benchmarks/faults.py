@@ -416,7 +416,7 @@ _FIGURES: dict[str, tuple[str, str, Any, int]] = {
 
 PAPER = Paper(
     __name__,
-    "Lost workers",
+    "Worker failures",
     "What becomes of a fit on a cluster whose workers are killed, stopped, restarted or scaled "
     "away.",
     (

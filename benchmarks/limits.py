@@ -413,7 +413,7 @@ def _compare(
 
 PAPER = Paper(
     __name__,
-    "How close to the limit",
+    "Resource limits",
     "Time, memory and threads of what is left between the kernels and the whole, beside other "
     "libraries.",
     (

@@ -253,7 +253,7 @@ _IN_TURNS = Table(
 
 PAPER = Paper(
     __name__,
-    "Several tasks",
+    "Multi-task learning",
     "Targets of unlike kind, learned by one model or by a model each.",
     (*(_table(figure) for figure in _FIGURES), _IN_TURNS),
 )

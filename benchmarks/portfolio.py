@@ -250,7 +250,7 @@ _ORDER = np.random.default_rng(3).permutation(SETS).tolist()
 
 PAPER = Paper(
     __name__,
-    "What a search tries first",
+    "Portfolio of the search",
     "Many compositions on every set, and the few that cover most.",
     (
         Table(

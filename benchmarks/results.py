@@ -13,12 +13,17 @@ from .harness.paper import Figure, Paper, Table
 from .harness.store import Store
 from .harness.verdict import Verdict
 
+# The search of the site leaves the page out: it is as long as all others together.
 _INTRODUCTION = """\
-# Results
+---
+nosearch: true
+---
 
-Written by `python -m benchmarks results` from result files; do not edit. How things are measured \
-is told in
-[benchmarks](index.md)."""
+# All results
+
+Written by `python -m benchmarks results` from result files; do not edit. [Running the \
+benchmarks](running.md)
+describes how they are measured."""
 
 
 def page(

@@ -140,7 +140,7 @@ def _table(name: str, title: str, subjects: tuple[Subject, ...]) -> Table:
 
 PAPER = Paper(
     __name__,
-    "Targets of unlike scale",
+    "Targets on different scales",
     "What each target gets of a model of all of them.",
     (
         _pairs("apart"),

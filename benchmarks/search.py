@@ -324,7 +324,7 @@ def _blend_tables() -> Iterator[Table]:
 
 PAPER = Paper(
     __name__,
-    "The best model in the time given",
+    "Hyperparameter search with a time budget",
     "Polyleaf's search beside XGBoost, LightGBM and CatBoost tuned by Optuna, in equal seconds.",
     (*_tables(), *_noise_tables(), *_blend_comparison_tables(), *_blend_tables(), _curves()),
 )
