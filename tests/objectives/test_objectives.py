@@ -444,7 +444,11 @@ def test_updated_leaves_are_lower_weighted_quantiles(n, n_leaves, weights, seed,
         for k in range(2):
             expected = brute_quantile((y - raw)[inside, k], full[inside, k], level)
             assert found[at, k] == expected
-    np.testing.assert_array_equal(found, problem.update_leaves(raw, leaf, n_leaves, rows, 3))
+    np.testing.assert_array_equal(found, problem.update_leaves(raw, leaf, n_leaves, rows, None, 3))
+    factor = rng.integers(1, 5, n).astype(np.float32)  # a multiplier is a weight
+    scaled = problem.update_leaves(raw, leaf, n_leaves, rows, factor)
+    weighted = get_objective("quantile", alpha=level).bind(y, columns * factor[:, None])
+    np.testing.assert_array_equal(scaled, weighted.update_leaves(raw, leaf, n_leaves, rows))
 
 
 def test_weights_of_quantiles_add_up_whatever_the_order_of_rows():

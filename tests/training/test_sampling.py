@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from polyleaf import PolyleafRegressor
 from polyleaf.training.sampling import Sampler, sample_features, sample_rows
 
 
@@ -178,3 +179,35 @@ def test_samples_of_layers_contain_each_other():
     layers = [sample_rows(c, gradients(200), 4, None, layer)[0] for layer in range(4)]
     assert [None if rows is None else len(rows) for rows in layers] == [20, 50, None, None]
     assert np.isin(layers[0], layers[1]).all()
+
+
+# --- what is computed from sampled rows ---
+
+
+def share_below(objective, n=3000, **parameters):
+    """Return the shares of rows below the predictions of noise, by weight."""
+    rng = np.random.default_rng(0)
+    X, y, weight = rng.standard_normal((n, 4)), rng.standard_normal(n), rng.choice([0.9, 1.0], n)
+    options = {"sampling_method": "goss", "n_estimators": 60, "random_state": 0, "n_jobs": 1}
+    model = PolyleafRegressor(objective=objective, **options, **parameters)
+    model.fit(X, y, sample_weight=weight)
+    below = y[:, None] <= model.predict(X).reshape(n, -1)
+    return (weight[:, None] * below).sum(axis=0) / weight.sum()
+
+
+@pytest.mark.parametrize("more", [{}, {"monotone_constraints": [1, 0, 0, 0]}])
+def test_quantiles_of_goss_samples_have_their_level(more):
+    levels = [0.3, 0.5, 0.7]
+    share = share_below("quantile", quantile_alpha=levels, calibrate_quantiles=False, **more)
+    assert np.all(abs(share - levels) < 0.1)
+
+
+def test_rows_without_weight_do_not_count_as_gradients_that_cancel_out():
+    X, y = np.arange(20.0)[:, None], np.arange(20.0)
+    parameters = {"n_estimators": 400, "min_child_samples": 15, "base_score": 3.0, "n_jobs": 1}
+    plain = PolyleafRegressor(**parameters).fit(X, y)
+    more = np.repeat([1.0, 0.0], [20, 20_000])
+    padded = PolyleafRegressor(**parameters).fit(
+        np.resize(X, (20_020, 1)), np.resize(y, 20_020), sample_weight=more
+    )
+    assert 50 < plain.n_iter_ == padded.n_iter_ < 400

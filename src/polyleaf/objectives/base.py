@@ -464,6 +464,7 @@ class BoundObjective(ABC):
         leaf_of_row: Array,
         n_leaves: int,
         rows: Array | None = None,
+        multiplier: Array | None = None,
         n_threads: int | Context = 1,
     ) -> NDArray[np.float32]:
         """Return leaf values that minimise the loss exactly, before shrinkage; only if
@@ -478,6 +479,8 @@ class BoundObjective(ABC):
             Number of leaves of the tree.
         rows : uint32 (m,), optional
             Rows to fit on, ascending (the sample of this tree); default: all.
+        multiplier : float32 (n,), optional
+            Factors of the weights of the rows, from sampling (GOSS); default: 1.
         n_threads : int or Context
             A `Context` in distributed training, if the objective `updates_leaves_distributed`.
 

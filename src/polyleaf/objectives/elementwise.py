@@ -187,12 +187,16 @@ class BoundElementwiseObjective(BoundObjective):
         leaf_of_row: Array,
         n_leaves: int,
         rows: Array | None = None,
+        multiplier: Array | None = None,
         n_threads: int | Context = 1,
     ) -> NDArray[np.float32]:
         level = self.objective.leaf_quantile_level(self.n_outputs)
-        residual = self._kernel_target - raw
+        residual, weight = self._kernel_target - raw, self.weight
+        if multiplier is not None:
+            factor = multiplier[:, None]
+            weight = factor if weight is None else weight * factor
         return _core.fit_quantile_leaves(
-            residual, self.weight, leaf_of_row, n_leaves, rows, level, n_threads
+            residual, weight, leaf_of_row, n_leaves, rows, level, n_threads
         )
 
     def mean_target(self, n_threads: int) -> NDArray[np.float64]:

@@ -313,6 +313,7 @@ class BoundMultiTask(BoundObjective):
         leaf_of_row: Array,
         n_leaves: int,
         rows: Array | None = None,
+        multiplier: Array | None = None,
         n_threads: int | Context = 1,
     ) -> NDArray[np.float32]:
         values = np.zeros((n_leaves, self.n_outputs), np.float32)
@@ -320,7 +321,7 @@ class BoundMultiTask(BoundObjective):
             if bound.objective.updates_leaves:
                 own = copy_columns(raw, place.scores)
                 values[:, place.scores] = bound.update_leaves(
-                    own, leaf_of_row, n_leaves, rows, n_threads
+                    own, leaf_of_row, n_leaves, rows, multiplier, n_threads
                 )
         return values
 

@@ -96,6 +96,7 @@ class QuantileFitter:
             grown.grower.leaf_of_row,
             grown.tree.n_leaves,
             sample.rows,
+            sample.multiplier,
             self._workers.n_threads_or_context,
         )
         values = values if output < 0 else extract_column(values, output)

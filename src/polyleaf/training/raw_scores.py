@@ -25,6 +25,7 @@ from polyleaf.runtime.context import Context
 from polyleaf.settings.train_config import COUPLED, HessianConfig
 from polyleaf.sketching.sketches import mean_over_outputs
 from polyleaf.training.evaluation import EvalSet
+from polyleaf.training.sampling import count_usable_rows
 
 __all__ = [
     "DenseScores",
@@ -90,6 +91,7 @@ class Derivatives:
         n, k = bound.n_rows, bound.n_outputs
         self.row_weight = weight if weight is not None and weight.ndim == 1 else None
         self._bound, self._leaf_hessian, self._workers = bound, config.leaf_hessian, workers
+        self._n_usable = count_usable_rows(n, weight)
         h_columns, full_columns = hessian_columns(bound, config)
         if full_columns > 0:
             _check_memory(n, k, config, memory_limit)
@@ -154,7 +156,7 @@ class Derivatives:
         """Return whether one step for all rows would gain almost nothing."""
         g = self.scaled_gradients(output)
         squares, sums = _core.exact_totals(g, g, None, 1, self._workers)[:, 0]
-        return gradients_cancel_out(sums, squares, self._workers.sum_over_ranks(len(g)))
+        return gradients_cancel_out(sums, squares, self._workers.sum_over_ranks(self._n_usable))
 
     def select_for_leaves(self, output: int) -> tuple[np.ndarray, np.ndarray | None]:
         """Return g, and h of 1, K or K (K + 1) / 2 columns or None (1 per row), for leaf values."""
@@ -418,7 +420,8 @@ class SparseState:
         """Return whether one step for all rows would gain almost nothing."""
         _, _, values = self.gradients.csr()
         squares = _core.exact_totals(values[:, None], values[:, None], None, 1, self._workers)[0, 0]
-        n_rows = self._workers.sum_over_ranks(self._bound.n_rows)
+        n_usable = count_usable_rows(self._bound.n_rows, self.weight)
+        n_rows = self._workers.sum_over_ranks(n_usable)
         return gradients_cancel_out(self.gradients.totals(self._workers), squares, n_rows)
 
     def add_tree(self, grown: GrownTree, leaves: Leaves, output: int) -> None:

@@ -17,6 +17,7 @@ __all__ = [
     "GlobalRowIds",
     "Sampler",
     "TreeSample",
+    "count_usable_rows",
     "global_row_ids",
     "sample_features",
     "sample_rows",
@@ -141,6 +142,11 @@ def _find_usable_rows(weight: np.ndarray | None) -> np.ndarray | None:
         return None
     used = weight > 0 if weight.ndim == 1 else (weight > 0).any(axis=1)
     return None if used.all() else np.flatnonzero(used).astype(np.uint32)
+
+
+def count_usable_rows(n_rows: int, weight: np.ndarray | None) -> int:
+    """Return the number of rows of positive weight."""
+    return _count_usable(n_rows, _find_usable_rows(weight))
 
 
 def global_row_ids(weight: np.ndarray | None, row_ids: GlobalRowIds | None) -> np.ndarray | None:
