@@ -17,6 +17,7 @@ NUMBERS = [1.5, None, 3.0, -2.0]
 TEXT = ["red", "blue", None, "red"]
 INTS = [3, 1, 2, 2]
 BOOLS = [True, False, True, True]
+FIRST = {"categorical_features": [0]}
 
 
 def codes(X, reference=None, **options):
@@ -141,6 +142,43 @@ def test_sparse_equals_dense(container, dtype):
     np.testing.assert_array_equal(
         codes(container(X), categorical_features=[2]), codes(X, categorical_features=[2])
     )
+
+
+WHOLE = [-0.0, 0.0, 1.0, None, -3.0, 1.0, 0.0]
+COLUMNS_OF_EQUAL_NUMBERS = {
+    "float64": lambda: np.array(WHOLE, float)[:, None],
+    "float16": lambda: np.array(WHOLE, np.float16)[:, None],
+    "sparse": lambda: sp.csr_matrix(np.array(WHOLE, float)[:, None]),
+    "objects": lambda: np.array([0, -0.0, True, pd.NA, np.int8(-3), 1, False], object)[:, None],
+    "pandas float": lambda: pd.DataFrame({"a": np.array(WHOLE, float)}),
+    "pandas nullable": lambda: pd.DataFrame({"a": pd.array([0, 0, 1, None, -3, 1, 0], "Int8")}),
+    "pandas category": lambda: pd.DataFrame({"a": pd.Categorical(WHOLE)}),
+    "polars": lambda: pl.DataFrame({"a": WHOLE}),
+    "arrow": lambda: pa.table({"a": pa.array([0, 0, 1, None, -3, 1, 0], pa.int16())}),
+}
+
+
+@pytest.mark.parametrize("kind", COLUMNS_OF_EQUAL_NUMBERS)
+def test_equal_numbers_are_one_category_in_one_form(kind):
+    mapper = BinMapper().fit(read_features(COLUMNS_OF_EQUAL_NUMBERS[kind](), **FIRST))
+    (kept,) = mapper.categories_
+    assert repr(kept) == "[-3, 0, 1]"
+
+
+@pytest.mark.parametrize("value", [0.5, 1e300, 2**53 + 1, np.int64(2**62 + 1), -(2**63)])
+def test_numbers_keep_their_value_as_categories(value):
+    for X in (np.array([[value]]), pd.DataFrame({"a": [value]}), sp.csr_matrix([[value]])):
+        (column,) = read_features(X, **FIRST).categories
+        assert column.categories == (value,)
+
+
+def test_text_subclasses_are_text():
+    class Name(str):
+        pass
+
+    X = np.array([[Name("a")], [np.str_("b")]], object)
+    (column,) = read_features(X, **FIRST).categories
+    assert [type(category) for category in column.categories] == [str, str]
 
 
 def test_sparse_duplicates_are_summed_and_the_users_matrix_is_left_alone():

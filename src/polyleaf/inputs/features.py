@@ -291,6 +291,7 @@ class _Reader:
         if not matrix.has_canonical_format:
             matrix = matrix.copy() if matrix is X else matrix
             matrix.sum_duplicates()
+        given = matrix  # integers above 2^53 are categories of their own
         if matrix.data.dtype not in (np.float32, np.float64):
             matrix = matrix.astype(np.float64)
         if np.isinf(matrix.data).any():
@@ -308,9 +309,7 @@ class _Reader:
                 SparseBlock(block.data[stored], block.indices[stored], indptr, features)
             )
         for feature in np.flatnonzero(mask).tolist() if mask is not None else ():
-            column = np.zeros(table.n_rows, block.data.dtype)
-            stored = slice(block.indptr[feature], block.indptr[feature + 1])
-            column[block.indices[stored]] = block.data[stored]
+            column = given[:, [feature]].toarray().ravel()
             table.categories.append(_encode_array(column, int(feature), table))
         return table
 
@@ -626,5 +625,13 @@ def _make_category_column(
         if isinstance(value, float) and np.isinf(value):
             raise _infinity(int(np.flatnonzero(index == i)[0]), name)
         new_index[i] = len(categories)
-        categories.append(value)
+        categories.append(_unify_equal_numbers(value))
     return CategoryColumn(new_index[index], tuple(categories), feature)
+
+
+def _unify_equal_numbers(category: Any) -> Any:
+    """Return equal categories in one form: -0.0, booleans and whole numbers as integers."""
+    if isinstance(category, str):
+        return str.__str__(category)  # of subclasses
+    is_whole = -(2**63) <= category < 2**64 and category == int(category)
+    return int(category) if is_whole else category

@@ -378,6 +378,7 @@ def sort_classes(labels: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]
             ids = np.fromiter(map(index.__getitem__, rows), np.int64, len(rows))
         else:
             classes, ids = np.unique(labels, return_inverse=True)
+            classes = classes + 0 if classes.dtype.kind == "f" else classes  # no -0.0
     except TypeError:
         types = sorted({type(label).__name__ for label in labels.tolist()})
         raise ValueError(
