@@ -93,10 +93,15 @@ def test_every_page_is_in_the_contents():
     assert not unknown
 
 
+def test_readme_is_short():
+    assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 120
+
+
 def test_links_between_pages_lead_somewhere():
     broken = []
-    for page in pages():
-        for target in re.findall(r"\]\(([^)#\s]+)", page.read_text("utf-8")):
+    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *pages()):
+        text = page.read_text("utf-8")
+        for target in re.findall(r"(?:\]\(|src(?:set)?=\")([^)#\"\s]+)", text):
             if "://" not in target and not (page.parent / target).exists():
                 broken.append((str(page.relative_to(ROOT)), target))
     assert not broken
