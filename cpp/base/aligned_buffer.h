@@ -8,6 +8,8 @@
 
 #if defined(__linux__)
 #include <sys/mman.h>
+#elif defined(_WIN32)
+#include <malloc.h>
 #endif
 
 namespace polyleaf {
@@ -24,18 +26,17 @@ class Buffer {
     swap(other);
     return *this;
   }
-  ~Buffer() { std::free(data_); }
+  ~Buffer() { release(data_); }
 
   // Reserve room for `size` elements, plus one cache line that may be read past the end.
   void reserve(size_t size) {
     if (size <= size_) return;
-    std::free(data_);
+    release(data_);
     data_ = nullptr;
     size_ = 0;
     const size_t bytes = allocated_bytes(size), align = bytes >= kHuge ? kHuge : kAlign;
-    void* data = nullptr;
-    if (posix_memalign(&data, align, bytes) != 0) throw std::bad_alloc();
-    data_ = static_cast<T*>(data);
+    data_ = static_cast<T*>(allocate(align, bytes));
+    if (data_ == nullptr) throw std::bad_alloc();
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
     if (align == kHuge) madvise(data_, bytes / kHuge * kHuge, MADV_HUGEPAGE);
 #endif
@@ -59,6 +60,16 @@ class Buffer {
  private:
   static constexpr size_t kAlign = 64;
   static constexpr size_t kHuge = size_t{2} << 20;
+#if defined(_WIN32)
+  static void* allocate(size_t align, size_t bytes) { return _aligned_malloc(bytes, align); }
+  static void release(void* data) { _aligned_free(data); }
+#else
+  static void* allocate(size_t align, size_t bytes) {
+    void* data = nullptr;
+    return posix_memalign(&data, align, bytes) == 0 ? data : nullptr;
+  }
+  static void release(void* data) { std::free(data); }
+#endif
   T* data_ = nullptr;
   size_t size_ = 0;
 };

@@ -5,8 +5,16 @@
 #include <cmath>
 #include <cstring>
 #include <stdexcept>
+#include <string>
+#include <string_view>
 
 #include "base/parallel.h"
+
+#if defined(__APPLE__)
+#include <xlocale.h>
+#else
+#include <clocale>
+#endif
 
 namespace polyleaf {
 namespace {
@@ -58,6 +66,24 @@ const char* read_index(const char* at, const char* end, int64_t limit, const cha
   return at;
 }
 
+// As std::from_chars, which libc++ has for floating point since LLVM 20 only.
+std::from_chars_result parse_double(const char* first, const char* last, double& value) {
+#if defined(__cpp_lib_to_chars) || !defined(_LIBCPP_VERSION)
+  return std::from_chars(first, last, value);
+#else
+  static const locale_t classic = newlocale(LC_ALL_MASK, "C", nullptr);
+  const std::string_view characters = "+-.0123456789eEinfatyINFATY";  // none of hexadecimal numbers
+  const auto is_other = [&](char c) { return characters.find(c) == characters.npos; };
+  const std::string text(first, std::find_if(first, last, is_other));
+  char* rest;
+  value = strtod_l(text.c_str(), &rest, classic);
+  if (rest == text.c_str() || *first == '+') return {first, std::errc::invalid_argument};
+  const bool is_outside = value == 0 ? text.find_first_of("123456789") < text.find_first_of("eE")
+                                     : std::isinf(value) && is_digit(rest[-1]);
+  return {first + (rest - text.c_str()), is_outside ? std::errc::result_out_of_range : std::errc()};
+#endif
+}
+
 // Return whether a number outside the range of double is too small rather than too large.
 bool is_tiny(const char* at, const char* end) {
   if (at < end && *at == '-') ++at;
@@ -91,7 +117,7 @@ const char* read_value(const char* at, const char* end, float& out) {
     value = static_cast<double>(mantissa) / kPowers[n_decimals];
     if (negative) value = -value;
   } else {
-    const std::from_chars_result result = std::from_chars(number, end, value);
+    const std::from_chars_result result = parse_double(number, end, value);
     if (result.ec == std::errc::invalid_argument || (number != start && *number == '-'))
       fail(word(start, end) + " is no number");
     if (result.ec == std::errc::result_out_of_range)

@@ -66,7 +66,7 @@ int64_t DeviceArray::find_infinity() const {
   return static_cast<int64_t>(first.read(1)[0]);
 }
 
-DeviceBinTable::DeviceBinTable(std::shared_ptr<const Device> device, const BinTable& table,
+DeviceBinTable::DeviceBinTable(const std::shared_ptr<const Device>& device, const BinTable& table,
                                const std::vector<CategoryValues>& categories)
     : device_(device),
       n_features_(table.n_features()),

@@ -50,7 +50,7 @@ class DeviceArray {
 class DeviceBinTable {
  public:
   // `categories`: values of categorical features; without them all features are numeric.
-  DeviceBinTable(std::shared_ptr<const Device> device, const BinTable& table,
+  DeviceBinTable(const std::shared_ptr<const Device>& device, const BinTable& table,
                  const std::vector<CategoryValues>& categories = {});
 
   int32_t n_features() const { return n_features_; }

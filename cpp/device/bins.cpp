@@ -5,7 +5,7 @@
 
 namespace polyleaf {
 
-DeviceBins::DeviceBins(std::shared_ptr<const Device> device, const Bins* borrowed,
+DeviceBins::DeviceBins(const std::shared_ptr<const Device>& device, const Bins* borrowed,
                        std::unique_ptr<const Bins> owned)
     : device_(device),
       owned_(std::move(owned)),

@@ -36,7 +36,7 @@ class DeviceBins {
 
  private:
   // Exactly one of the two is given.
-  DeviceBins(std::shared_ptr<const Device> device, const Bins* borrowed,
+  DeviceBins(const std::shared_ptr<const Device>& device, const Bins* borrowed,
              std::unique_ptr<const Bins> owned);
 
   const std::shared_ptr<const Device> device_;

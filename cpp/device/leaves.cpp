@@ -8,7 +8,7 @@
 
 namespace polyleaf {
 
-DeviceLeaves::DeviceLeaves(std::shared_ptr<const Device> device)
+DeviceLeaves::DeviceLeaves(const std::shared_ptr<const Device>& device)
     : device_(device),
       sample_(device),
       scale_(device),

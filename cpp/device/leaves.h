@@ -13,7 +13,7 @@ namespace polyleaf {
 
 class DeviceLeaves {
  public:
-  explicit DeviceLeaves(std::shared_ptr<const Device> device);
+  explicit DeviceLeaves(const std::shared_ptr<const Device>& device);
 
   // Fit Newton leaves, out (n_leaves, K). h: 1 or K columns; nullptr: Hessian 1.
   void newton(const DeviceMatrix& g, const DeviceMatrix* h, const RowSample& sample,

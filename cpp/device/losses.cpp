@@ -10,7 +10,7 @@ bool DeviceLoss::supports(const ClassLoss& loss) {
   return loss.kernels().name == std::string("softmax");
 }
 
-DeviceLoss::DeviceLoss(std::shared_ptr<const Device> device, const Loss* loss,
+DeviceLoss::DeviceLoss(const std::shared_ptr<const Device>& device, const Loss* loss,
                        const ClassLoss* class_loss, const LossInput& input)
     : device_(device),
       is_class_loss_(class_loss != nullptr),

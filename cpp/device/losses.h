@@ -14,8 +14,8 @@ class DeviceLoss {
  public:
   // Set the data of the loss (`raw` is not read). Exactly one of `loss` and `class_loss` is
   // given; the only class loss is softmax.
-  DeviceLoss(std::shared_ptr<const Device> device, const Loss* loss, const ClassLoss* class_loss,
-             const LossInput& input);
+  DeviceLoss(const std::shared_ptr<const Device>& device, const Loss* loss,
+             const ClassLoss* class_loss, const LossInput& input);
 
   // Return whether a class loss is supported on GPUs.
   static bool supports(const ClassLoss& loss);

@@ -8,7 +8,7 @@
 #include "leaves/leaf_kinds.h"
 
 namespace polyleaf {
-DevicePredictor::DevicePredictor(std::shared_ptr<const Device> device,
+DevicePredictor::DevicePredictor(const std::shared_ptr<const Device>& device,
                                  std::shared_ptr<const RowPredictor> model)
     : device_(device),
       model_(std::move(model)),

@@ -16,7 +16,8 @@ namespace polyleaf {
 class DevicePredictor {
  public:
   // Throws std::invalid_argument unless all leaves are dense.
-  DevicePredictor(std::shared_ptr<const Device> device, std::shared_ptr<const RowPredictor> model);
+  DevicePredictor(const std::shared_ptr<const Device>& device,
+                  std::shared_ptr<const RowPredictor> model);
 
   int32_t n_features() const { return model_->n_features(); }
   int32_t n_outputs() const { return model_->n_outputs(); }

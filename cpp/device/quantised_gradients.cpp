@@ -7,7 +7,7 @@
 
 namespace polyleaf {
 
-DeviceSample::DeviceSample(std::shared_ptr<const Device> device)
+DeviceSample::DeviceSample(const std::shared_ptr<const Device>& device)
     : device_(device), rows_on_device_(device), multiplier_(device), largest_(device) {}
 
 void DeviceSample::set(const RowSample& sample) {
@@ -39,7 +39,7 @@ std::vector<float> DeviceSample::compute_max_magnitudes(const float* values, int
   return largest;
 }
 
-DeviceQuantisedGradients::DeviceQuantisedGradients(std::shared_ptr<const Device> device)
+DeviceQuantisedGradients::DeviceQuantisedGradients(const std::shared_ptr<const Device>& device)
     : device_(device),
       sample_(device),
       data_(device),

@@ -16,7 +16,7 @@ namespace polyleaf {
 
 class DeviceSample {
  public:
-  explicit DeviceSample(std::shared_ptr<const Device> device);
+  explicit DeviceSample(const std::shared_ptr<const Device>& device);
 
   // Copy the sample; the caller's arrays may be freed afterwards.
   void set(const RowSample& sample);
@@ -38,7 +38,7 @@ class DeviceSample {
 
 class DeviceQuantisedGradients {
  public:
-  explicit DeviceQuantisedGradients(std::shared_ptr<const Device> device);
+  explicit DeviceQuantisedGradients(const std::shared_ptr<const Device>& device);
 
   // g: (n_all, K); h: (n_all, 1 or K), nullptr for unit Hessians. Memory is reused. Throws
   // std::invalid_argument if a derivative is not finite.

@@ -40,11 +40,11 @@ DeviceSearch::DeviceSearch(const DeviceBins& bins, const Context& context)
       allowed_(device_),
       best_(device_),
       scan_scratch_(device_),
+      factors_(device_),
+      own_sums_(device_),
       device_directions_(device_),
       low_(device_),
       high_(device_),
-      factors_(device_),
-      own_sums_(device_),
       lanes_(device_) {}
 
 void DeviceSearch::set_monotone_constraints(MonotoneConstraints directions) {

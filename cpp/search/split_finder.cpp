@@ -1,7 +1,6 @@
 #include "search/split_finder.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <limits>
 
@@ -143,12 +142,13 @@ void SplitFinder::propagate_output_bounds(const HistogramNode& parent, Histogram
 template <class Find>
 void SplitFinder::find_with_pruning(HistogramNode& node, int thread, const Find& find) {
   ScanScratch& scratch = scratch_[thread].scan;
-  std::atomic_ref<float> best_so_far(node.best_so_far);
-  scratch.best_so_far = best_so_far.load(std::memory_order_relaxed);
+  float found;  // std::atomic_ref needs libc++ 19
+  __atomic_load(&node.best_so_far, &scratch.best_so_far, __ATOMIC_RELAXED);
   find(scratch);
-  float found = best_so_far.load(std::memory_order_relaxed);
+  __atomic_load(&node.best_so_far, &found, __ATOMIC_RELAXED);
   while (scratch.best_so_far > found &&
-         !best_so_far.compare_exchange_weak(found, scratch.best_so_far)) {
+         !__atomic_compare_exchange(&node.best_so_far, &found, &scratch.best_so_far, true,
+                                    __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
   }
 }
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 import importlib.machinery
 import importlib.util
 import re
-import shutil
 import subprocess
 import tomllib
 from pathlib import Path
@@ -15,7 +14,7 @@ from pathlib import Path
 import pytest
 from support import ROOT
 
-FILES = ("pyproject.toml", "CITATION.cff", "packaging/conda/meta.yaml", "CHANGELOG.md")
+FILES = ("packaging/conda/meta.yaml", "CHANGELOG.md")
 
 
 @pytest.fixture(scope="module")
@@ -48,10 +47,12 @@ def git(root: Path, *words: str) -> str:
 
 
 @pytest.fixture
-def checkout(tmp_path, monkeypatch):
-    for name in FILES:
+def checkout(release, tmp_path, monkeypatch):
+    files = (*FILES, *release.OWNED)
+    for name in files:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / name, tmp_path / name)
+        text = (ROOT / name).read_text("utf-8")
+        (tmp_path / name).write_text(text.replace(release.PLACEHOLDER, "someone"))
     (tmp_path / "CHANGELOG.md").write_text(
         "# Changelog\n\n## [Unreleased]\n\n### Added\n\n- Something.\n"
     )
@@ -59,7 +60,7 @@ def checkout(tmp_path, monkeypatch):
         monkeypatch.setenv(f"GIT_{who}_NAME", "Tester")
         monkeypatch.setenv(f"GIT_{who}_EMAIL", "tester@invalid")
     git(tmp_path, "init", "--quiet")
-    git(tmp_path, "add", *FILES)
+    git(tmp_path, "add", *files)
     git(tmp_path, "commit", "--quiet", "--message", "All there is")
     return tmp_path
 
@@ -73,7 +74,10 @@ def test_a_version_is_written_committed_and_tagged(release, checkout, capsys):
     assert "## [Unreleased]\n\n## [9.8.7] - 2030-01-02\n\n### Added\n\n- Something.\n" in log
     assert git(checkout, "tag", "--list").split() == ["v9.8.7"]
     assert not git(checkout, "status", "--porcelain")
-    assert "publish" in capsys.readouterr().out
+    assert "publish" in capsys.readouterr().out.lower()
+    assert release.main(["v9.8.7", "--check", "--root", str(checkout)]) == 0
+    assert release.main(["v9.8.8", "--check", "--root", str(checkout)]) == 1
+    assert "pyproject.toml is 9.8.7" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("version, message", [("2", "MAJOR.MINOR.PATCH"), ("0.0.1", "step back")])
@@ -93,7 +97,33 @@ def test_release_with_uncommitted_changes_is_an_error(release, checkout, capsys)
     with (checkout / "CHANGELOG.md").open("a") as log:
         log.write("- More.\n")
     assert release.main(["9.8.7", "--root", str(checkout)]) == 1
-    assert "not committed" in capsys.readouterr().err
+    assert "uncommitted" in capsys.readouterr().err
+
+
+def test_placeholders_are_errors(release, checkout, capsys):
+    with (checkout / "pyproject.toml").open("a") as project:
+        project.write(f"# {release.PLACEHOLDER}\n")
+    git(checkout, "commit", "--quiet", "--all", "--message", "A placeholder")
+    for mode in ([], ["--check"]):
+        assert release.main(["9.8.7", *mode, "--root", str(checkout)]) == 1
+        assert "pyproject.toml" in capsys.readouterr().err
+    assert not git(checkout, "tag", "--list")
+
+
+def test_dry_run_makes_the_release_in_a_copy(release, checkout, capfd):
+    wheels = checkout / "scripts" / "wheels"
+    wheels.parent.mkdir()
+    wheels.write_text("#!/bin/sh\ngit describe; head -5 CHANGELOG.md\n")
+    wheels.chmod(0o755)
+    git(checkout, "add", "scripts")
+    git(checkout, "commit", "--quiet", "--message", "Build distributions")
+    arguments = ["9.8.7", "--dry-run", "--date", "2030-01-02", "--root", str(checkout)]
+    assert release.main(arguments) == 0
+    assert (
+        "v9.8.7\n# Changelog\n\n## [Unreleased]\n\n## [9.8.7] - 2030-01-02"
+        in capfd.readouterr().out
+    )
+    assert not git(checkout, "tag", "--list") and release.current(checkout) != "9.8.7"
 
 
 def test_version_is_the_same_in_all_files(release):
