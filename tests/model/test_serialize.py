@@ -13,10 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load, save
 from support.high_cardinality import effects
+from support.kept_models import make_table
 from support.model_files import FILES, about, reseal
 from support.models import example_table, random_model
 
 import polyleaf.model.serialize as serialize
+from polyleaf import load_model
 from polyleaf.inputs.features import read_features
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import LEAF_KINDS
@@ -113,6 +115,20 @@ def test_files_of_every_version_load_and_predict_the_same(version):
         table = example_table(model, n_rows=20)
     np.testing.assert_array_equal(model.predict_raw(table), expected)
     assert about(model.to_bytes())["format_version"] == version
+
+
+KEPT = sorted(FILES.glob("version-*/*.polyleaf"))
+
+
+@pytest.mark.parametrize("path", KEPT, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_models_kept_by_versions_predict_the_same(path, tmp_path):
+    stored = np.load(path.with_name("raw_scores.npz"))
+    model, X = load_model(path), make_table(stored["numbers"], stored["codes"])
+    np.testing.assert_array_equal(model.predict_raw(X), stored[path.stem])
+    model.save_model(tmp_path / "again.polyleaf")
+    np.testing.assert_array_equal(
+        load_model(tmp_path / "again.polyleaf").predict_raw(X), stored[path.stem]
+    )
 
 
 def test_newer_versions_raise(data, tmp_path):

@@ -53,6 +53,8 @@ def checkout(release, tmp_path, monkeypatch):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         text = (ROOT / name).read_text("utf-8")
         (tmp_path / name).write_text(text.replace(release.PLACEHOLDER, "someone"))
+    for version in ("9.8.7", "9.8.8"):
+        (tmp_path / release.KEPT / f"version-{version}").mkdir(parents=True)
     (tmp_path / "CHANGELOG.md").write_text(
         "# Changelog\n\n## [Unreleased]\n\n### Added\n\n- Something.\n"
     )
@@ -98,6 +100,12 @@ def test_release_with_uncommitted_changes_is_an_error(release, checkout, capsys)
         log.write("- More.\n")
     assert release.main(["9.8.7", "--root", str(checkout)]) == 1
     assert "uncommitted" in capsys.readouterr().err
+
+
+def test_release_without_kept_models_is_an_error(release, checkout, capsys):
+    assert release.main(["9.9.0", "--root", str(checkout)]) == 1
+    assert "kept_models.py 9.9.0" in capsys.readouterr().err
+    assert (ROOT / release.KEPT / f"version-{release.current(ROOT)}").is_dir()
 
 
 def test_placeholders_are_errors(release, checkout, capsys):
