@@ -58,11 +58,12 @@ html_title = f"Polyleaf {version}"
 html_show_sphinx = False
 html_copy_source = False
 html_show_sourcelink = False
-html_sidebars = {"index": []}
+html_sidebars = {"index": [], "faq": [], "whats_new": []}
 html_theme_options = {
     "header_links_before_dropdown": 6,
     "navbar_end": ["theme-switcher"],
     "secondary_sidebar_items": ["page-toc"],
+    "show_toc_level": 2,
     "footer_start": ["copyright"],
     "footer_end": [],
     "show_prev_next": True,

@@ -30,7 +30,8 @@ DEVELOPMENT = [page for page in PAGES if DOCS / "development" in page.parents]
 DEVELOPMENT.append(ROOT / "CONTRIBUTING.md")
 # Pages that name classes and parameters of other libraries.
 FOREIGN = (
-    "comparison export from_catboost from_lightgbm from_scikit_learn from_xgboost glossary".split()
+    "comparison export from_catboost from_lightgbm from_scikit_learn from_xgboost glossary "
+    "import_models".split()
 )
 
 GENERATED = {"build/", "dist/", "build/*/compile_commands.json", "src/polyleaf/_core.pyi"}
