@@ -333,6 +333,23 @@ def test_offsets_of_frames_and_of_delayed_parts(client):
             model.predict(lazy[0], offset=other)
 
 
+@pytest.mark.parametrize(
+    ("labels", "threshold"), [(False, 0.1), (False, {"high": 0.8}), (True, {1: 0.2})]
+)
+def test_thresholds_equal_those_of_one_machine(client, labels, threshold):
+    X, Y = make_data()
+    y = (Y > 1).astype(int) if labels else np.where(Y[:, 0] > 1, "low", "high").astype(object)
+    parts = [cut(values, (0, 100, N)) for values in (X, y)]
+    local = PolyleafClassifier(threshold=threshold, **SMALL).fit(X, y)
+    model = DaskPolyleafClassifier(client=client, threshold=threshold, **SMALL).fit(*parts)
+    np.testing.assert_array_equal(model.thresholds_, local.thresholds_)
+    np.testing.assert_array_equal(
+        np.concatenate(dask.compute(*model.predict(parts[0]))), local.predict(X)
+    )
+    assert model.to_local().save_model() == local.save_model()
+    assert (local.predict(X) != PolyleafClassifier(**SMALL).fit(X, y).predict(X)).any()
+
+
 def test_concurrent_fits_and_a_fit_within_a_task(client):
     X, Y = make_data()
 

@@ -11,6 +11,7 @@ pytest.importorskip("distributed", reason="the extra dask is not installed")
 da = pytest.importorskip("dask.array")
 
 from distributed import Client, LocalCluster, Status, get_worker, wait  # noqa: E402
+from distributed.comm import CommClosedError  # noqa: E402
 
 from polyleaf import PolyleafRegressor  # noqa: E402
 from polyleaf.callbacks import Callback  # noqa: E402
@@ -112,6 +113,40 @@ def test_training_continues_from_the_last_copy_if_all_are_lost(client, local, mo
 def test_more_losses_than_max_restarts(client):
     with pytest.raises(driver.WorkersLostError, match="max_restarts=0 allows"):
         fit(client, lambda own: lose(client, {own}), max_restarts=0)
+
+
+@pytest.mark.filterwarnings("ignore:Lost")
+@pytest.mark.parametrize("n_losses", [1, 2])
+def test_workers_lost_while_the_plugin_is_registered(client, local, n_losses, monkeypatch):
+    register, losses = client.register_plugin, iter(sorted(client.nthreads())[:n_losses])
+
+    def lose_one(plugin):
+        address = next(losses, None)
+        if address is not None:
+            lose(client, {address})
+            raise CommClosedError("in <TCP (closed) Scheduler Broadcast>")
+        return register(plugin)
+
+    monkeypatch.setattr(client, "register_plugin", lose_one)
+    model = fit(client, None)
+    assert model.to_local().save_model() == local
+    assert [restart.round for restart in model.restarts_] == [0] * n_losses
+    assert all(len(restart.lost) == 1 for restart in model.restarts_)
+    losses = iter(sorted(client.nthreads())[:1])
+    with pytest.raises(driver.WorkersLostError, match="max_restarts=0 allows"):
+        fit(client, None, max_restarts=0)
+
+
+def test_no_worker_is_left_before_the_first_round(client, monkeypatch):
+    register = client.register_plugin
+
+    def lose_all(plugin):
+        register(plugin)
+        lose(client, set(client.nthreads()))
+
+    monkeypatch.setattr(client, "register_plugin", lose_all)
+    with pytest.raises(driver.WorkersLostError, match="All workers are lost"):
+        fit(client, None, wait_for_workers=0.0)
 
 
 def test_no_new_worker_joins(client):

@@ -117,7 +117,7 @@ class LazyData:
     offset: Any = None
     name: str = "X"
 
-    def submit(self, client: Client) -> DataFutures:
+    def submit(self, client: Client, wait_for_workers: float) -> DataFutures:
         """Compute the partitions on the cluster, and drop those without rows."""
         X = _split_partitions(self.X, None)
         chunks = self.X.chunks[0] if isinstance(self.X, da.Array) else None
@@ -133,7 +133,9 @@ class LazyData:
                     "repartition them alike."
                 )
         futures = [_submit_partitions(client, partitions) for _, partitions in named]
-        lengths = [client.gather(client.map(_count_rows, part, pure=False)) for part in futures]
+        counted = [client.map(_count_rows, part, pure=False) for part in futures]
+        _wait_for(client, [count for part in counted for count in part], wait_for_workers)
+        lengths = [client.gather(part) for part in counted]
         for (name, _), counts in zip(named, lengths, strict=True):
             for i, (expected, n) in enumerate(zip(lengths[0], counts, strict=True)):
                 if n != expected:
@@ -258,12 +260,14 @@ def fit(
     wait_for_workers: float,
 ) -> tuple[FitResult, list[Restart]]:
     """Train on the workers of a cluster."""
-    client.register_plugin(CommunicatorPlugin())
+    # A cluster that scales up from nothing is waited for without limit.
+    seconds = wait_for_workers if _list_running(client) else math.inf
     try:
+        restarts = _register_plugin(client, max_restarts)
         is_watched = bool(eval_sets or callbacks)
-        prepared = _prepare(client, estimator, data, eval_sets, init_model, is_watched)
+        prepared = _prepare(client, estimator, data, eval_sets, init_model, is_watched, seconds)
         arguments = estimator, prepared.shared, prepared.mapper
-        loop = RetryLoop(client, prepared, arguments, list(callbacks))
+        loop = RetryLoop(client, prepared, arguments, list(callbacks), restarts=restarts)
         return loop.run(max_restarts, wait_for_workers), loop.restarts
     except CancelledError as error:
         if client.status != "running":
@@ -272,6 +276,50 @@ def fit(
             "Data were lost with a worker and cannot be computed again, since they were put there "
             "with client.scatter. Pass data from files, or data in memory."
         ) from error
+
+
+def _register_plugin(client: Client, max_restarts: int) -> list[Restart]:
+    """Register the plugin on all workers, again if one is lost meanwhile; return the losses."""
+    restarts: list[Restart] = []
+    while True:
+        before, seen_at = client.nthreads(), time.monotonic()
+        try:
+            client.register_plugin(CommunicatorPlugin())
+            return restarts
+        except OSError as error:  # includes CommClosedError and timeouts
+            if client.status != "running":
+                raise
+            after = client.nthreads()
+            lost = tuple(address for address in before if address not in after)
+            if len(restarts) >= max_restarts:
+                raise WorkersLostError(_describe_losses(len(restarts) + 1, lost)) from error
+            restarts.append(Restart(0, lost, time.monotonic() - seen_at))
+            warn_user(f"Lost {', '.join(lost) or 'a worker'} before the first round.")
+
+
+def _describe_losses(n: int, lost: Sequence[str]) -> str:
+    return (
+        f"Workers were lost {n} times, the last time {', '.join(lost) or 'an unknown one'}: more "
+        f"often than max_restarts={n - 1} allows. If they ran out of memory, add workers."
+    )
+
+
+def _wait_for(client: Client, futures: Sequence[Future], seconds: float) -> None:
+    """Wait for futures; raise if there is no worker for some seconds."""
+    deadline, is_ready = time.monotonic() + seconds, False
+    while not is_ready:
+        with contextlib.suppress(TimeoutError):
+            wait(futures, timeout=_POLL_SECONDS)
+            is_ready = True
+        if _list_running(client):
+            deadline = time.monotonic() + seconds
+            continue
+        is_ready = False
+        if time.monotonic() > deadline:
+            raise WorkersLostError(
+                f"All workers are lost, and no worker has joined within {seconds} seconds."
+            )
+        time.sleep(_POLL_SECONDS / 5)
 
 
 # --- preparation ---------------------------------------------------------------------------------
@@ -294,17 +342,22 @@ def _prepare(
     eval_sets: Sequence[LazyEvalSet],
     init_model: Any,
     is_watched: bool,
+    wait_for_workers: float,
 ) -> PreparedPartitions:
     def submit(function: Callable[..., Any], *arguments: Any) -> Future:
         return client.submit(function, *arguments, pure=False)
 
-    data = lazy_data.submit(client)
+    def fetch(future: Future) -> Any:
+        _wait_for(client, [future], wait_for_workers)
+        return future.result()
+
+    data = lazy_data.submit(client, wait_for_workers)
     sizes, starts = data.sizes, list(itertools.accumulate(data.sizes, initial=0))[:-1]
     new_mapper = BinMapper(estimator.max_bins, random_state=0)
     targets = data.y, data.weight, data.offset
     planned = submit(plan_fit, estimator, *targets, init_model, is_watched, new_mapper, sizes)
     partitions = [submit(get_partition, planned, i) for i in range(len(sizes))]
-    shared = submit(_get_shared, planned).result()
+    shared = fetch(submit(_get_shared, planned))
     if shared.plan.start is not None:
         mapper = submit(_get_mapper, shared.plan.start)
     else:
@@ -314,7 +367,7 @@ def _prepare(
             for X, i, start, partition in zip(data.X, data.numbers, starts, partitions, strict=True)
         ]
         mapper = submit(merge_summaries, summaries, new_mapper, submit(_get_weights, planned))
-    fitted_mapper: BinMapper = mapper.result()
+    fitted_mapper: BinMapper = fetch(mapper)
     if fitted_mapper.high_cardinality_features_:
         feature = fitted_mapper.high_cardinality_features_[0]
         names = fitted_mapper.feature_names_
@@ -326,14 +379,18 @@ def _prepare(
         )
     codes = [submit(bin_partition, X, mapper, shared.reads_features) for X in data.X]
     if shared.auto_rounds_metric is not None:
-        shared = submit(find_n_estimators, estimator, shared, mapper, codes, partitions).result()
+        shared = fetch(submit(find_n_estimators, estimator, shared, mapper, codes, partitions))
     binned_sets = []
     for name, lazy_set in eval_sets:
-        valid, encoding = lazy_set.submit(client), submit(_get_encoding, partitions[0])
+        valid, encoding = (
+            lazy_set.submit(client, wait_for_workers),
+            submit(_get_encoding, partitions[0]),
+        )
         values = valid.X, valid.y, valid.weight, valid.offset
         binned_sets.append(submit(make_eval_set, name, *values, mapper, shared, encoding))
-    for future in (*codes, *partitions, *binned_sets):
-        wait(future)
+    prepared = (*codes, *partitions, *binned_sets)
+    _wait_for(client, prepared, wait_for_workers)
+    for future in prepared:
         if future.status == "error":
             future.result()
     return PreparedPartitions(shared, mapper, codes, partitions, binned_sets)
@@ -376,12 +433,10 @@ class RetryLoop:
             if result is not None:
                 return result
             if len(self.restarts) >= max_restarts:
-                raise WorkersLostError(
-                    f"Workers were lost {len(self.restarts) + 1} times, the last time "
-                    f"{', '.join(lost) or 'an unknown one'}: more often than "
-                    f"max_restarts={max_restarts} allows. If they ran out of memory, add workers."
-                )
-            self._wait_for_partitions(wait_for_workers)
+                raise WorkersLostError(_describe_losses(len(self.restarts) + 1, lost))
+            prepared = self.prepared
+            kept = *prepared.codes, *prepared.partitions, *prepared.eval_sets, prepared.mapper
+            _wait_for(self.client, kept, wait_for_workers)
             n_rounds = 0 if self.resume_from is None else self.resume_from.n_rounds
             self.restarts.append(Restart(n_rounds, tuple(lost), time.monotonic() - seen_at))
             warn_user(
@@ -528,25 +583,6 @@ class RetryLoop:
                 continue
             if self.resume_from is None or model.n_rounds > self.resume_from.n_rounds:
                 self.resume_from = model
-
-    def _wait_for_partitions(self, seconds: float) -> None:
-        """Wait until lost partitions are computed again, and a worker runs."""
-        prepared = self.prepared
-        futures = [*prepared.codes, *prepared.partitions, *prepared.eval_sets, prepared.mapper]
-        deadline, is_ready = time.monotonic() + seconds, False
-        while not is_ready:
-            with contextlib.suppress(TimeoutError):
-                wait(futures, timeout=_POLL_SECONDS)
-                is_ready = True
-            if _list_running(self.client):
-                deadline = time.monotonic() + seconds
-                continue
-            is_ready = False
-            if time.monotonic() > deadline:
-                raise WorkersLostError(
-                    f"All workers are lost, and no worker has joined within {seconds} seconds."
-                )
-            time.sleep(_POLL_SECONDS / 5)
 
 
 def _assign_partitions(client: Client, codes: list[Future]) -> dict[str, list[int]]:

@@ -49,6 +49,7 @@ __all__ = [
     "make_objective",
     "make_plan",
     "read_fit_offsets",
+    "report_interrupt",
     "search_n_estimators",
     "store_result",
     "train_estimator",
@@ -86,10 +87,14 @@ def fit_estimator(
         found = search_n_estimators(estimator, plan, ready, base_score)
         if found.result.was_interrupted:
             store_result(estimator, found.result, target.encoding)
+            estimator._after_training(found.record, ready.trial, data)
+            report_interrupt(estimator)
             return estimator
         plan = plan.replace_n_estimators(found.n_estimators)
-    record = train_estimator(estimator, plan, ready, base_score, callbacks)
+    result, record = train_estimator(estimator, plan, ready, base_score, callbacks)
     estimator._after_training(record, ready, data)
+    if result.was_interrupted:
+        report_interrupt(estimator)
     return estimator
 
 
@@ -203,12 +208,12 @@ def train_estimator(
     callbacks: Any,
     row_ids: GlobalRowIds | None = None,
     resume_from: Model | None = None,
-) -> TrainingRecord:
-    """Train on prepared data and set the fitted attributes."""
+) -> tuple[BoostResult, TrainingRecord]:
+    """Train on prepared data and set the fitted attributes, before calibrations."""
     info = _make_model_info(estimator, plan, data)
     result, record = train(estimator, plan, data, info, base_score, callbacks, row_ids, resume_from)
     store_result(estimator, result, data.target.encoding)
-    return record
+    return result, record
 
 
 def _make_model_info(estimator: Any, plan: FitPlan, data: PreparedData) -> ModelInfo:
@@ -217,22 +222,24 @@ def _make_model_info(estimator: Any, plan: FitPlan, data: PreparedData) -> Model
     names = estimator._score_names(encoding, plan.objective)
     has_offsets, is_projected = data.offset is not None, data.projection is not None
     metadata = make_metadata(estimator, encoding, has_offsets, is_projected)
+    metadata |= estimator._calibration_metadata(encoding)
     return ModelInfo(scale, offset, names, data.projection, metadata)
 
 
 def store_result(estimator: Any, result: BoostResult, encoding: TargetEncoding) -> None:
-    """Set the fitted attributes of an estimator, also after Ctrl-C."""
+    """Set the fitted attributes of an estimator."""
     estimator._set_model(result.model, encoding)
     estimator.evals_result_ = result.evals_log
     estimator.evals_result_per_output_ = {
         name: {metric: np.array(rows) for metric, rows in metrics.items()}
         for name, metrics in result.outputs_log.items()
     }
-    if result.was_interrupted:
-        n = result.model.n_rounds
-        message = f"Training was interrupted; the {n} complete rounds are kept"
-        if estimator.on_interrupt == "raise":
-            raise KeyboardInterrupt(
-                f'{message} by the estimator (on_interrupt="keep" returns them).'
-            )
-        warn_user(f"{message}.")
+
+
+def report_interrupt(estimator: Any) -> None:
+    """Raise KeyboardInterrupt, or warn, for a fitted estimator whose training Ctrl-C ended."""
+    n = estimator.model_.n_rounds
+    message = f"Training was interrupted; the {n} complete rounds are kept"
+    if estimator.on_interrupt == "raise":
+        raise KeyboardInterrupt(f'{message} by the estimator (on_interrupt="keep" returns them).')
+    warn_user(f"{message}.")

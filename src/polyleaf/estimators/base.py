@@ -97,6 +97,10 @@ class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParamet
         if self._is_calibrated(record.objective):
             self.model_.add_to_base_score(quantile_shifts(record))
 
+    def _calibration_metadata(self, encoding: TargetEncoding) -> dict[str, Any]:
+        """Return metadata that parameters give before training."""
+        return {}
+
     def _score_names(self, encoding: TargetEncoding, objective: Objective) -> list[str] | None:
         raise NotImplementedError
 

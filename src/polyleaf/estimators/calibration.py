@@ -14,6 +14,7 @@ from polyleaf.inputs.target import TargetEncoding
 from polyleaf.metrics._classification import best_f1_threshold
 from polyleaf.model import Model
 from polyleaf.model.metadata import (
+    encode_decision_thresholds,
     get_calibration,
     get_decision_thresholds,
     set_calibration,
@@ -262,10 +263,17 @@ class DecisionThresholdMixin:
         if not isinstance(self.threshold, str):
             _read_thresholds(self.threshold, encoding)
 
-    def _set_threshold(
+    def _calibration_metadata(self, encoding: TargetEncoding) -> dict[str, Any]:
+        thresholds: float | np.ndarray = 0.5
+        if not isinstance(self.threshold, str):
+            thresholds = _read_thresholds(self.threshold, encoding)
+        n_scores = 1 if encoding.kind == "binary" else encoding.n_outputs
+        return encode_decision_thresholds(thresholds, n_scores)
+
+    def _choose_threshold_by_f1(
         self, record: TrainingRecord, eval_set: EvalSet | None, y: Any, sample_weight: Any
     ) -> None:
-        """Set the threshold of a fitted model, chosen by F1 if the parameter asks for it.
+        """Choose the threshold of a fitted model by F1 if the parameter asks for it.
 
         Parameters
         ----------
@@ -276,9 +284,7 @@ class DecisionThresholdMixin:
             Training data as passed to `fit`, without class weights.
         """
         if not isinstance(self.threshold, str):
-            thresholds = _read_thresholds(self.threshold, self._encoding)
-            return set_decision_thresholds(self.model_, thresholds)
-        set_decision_thresholds(self.model_, 0.5)
+            return
         if eval_set is None:
             target = self._encoding.encode(y, sample_weight, normalized=False)
             truth, weight = target.values, target.weight

@@ -23,7 +23,6 @@ from polyleaf.model import Model
 from polyleaf.runtime.context import Context
 from polyleaf.settings.train_config import LinearLeaf
 from polyleaf.training.boosting import compute_base_score
-from polyleaf.training.cross_fitting import TrainingRecord
 from polyleaf.training.distributed import check_distributed
 from polyleaf.training.evaluation import EvalSet
 from polyleaf.training.factory import bind_objective
@@ -186,7 +185,7 @@ def fit_rank(
     eval_sets: Sequence[EvalSet] = (),
     callbacks: Any = None,
     known: Model | None = None,
-) -> TrainingRecord:
+) -> None:
     """Train on one rank. All ranks get the same model, and rank 0 the metrics of evaluation sets.
 
     Parameters
@@ -211,7 +210,7 @@ def fit_rank(
     plan = plan._replace(settings=replace(plan.settings, workers=workers))
     ready = PreparedData(dataset, shard.target, list(eval_sets), None, shard.offset)
     row_ids = GlobalRowIds(shard.numbers, shared.n_usable, workers.communicator)
-    return train_estimator(estimator, plan, ready, shared.base_score, callbacks, row_ids, known)
+    train_estimator(estimator, plan, ready, shared.base_score, callbacks, row_ids, known)
 
 
 def _is_usable(target: Target) -> np.ndarray:

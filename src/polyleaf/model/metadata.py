@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from polyleaf.model.model import Model
-
 if TYPE_CHECKING:
     from polyleaf.model.model import Model
 
@@ -18,13 +16,13 @@ __all__ = [
     "PARAMETERS",
     "CalibrationKind",
     "clear_calibrations",
+    "encode_decision_thresholds",
     "get_calibration",
     "get_decision_thresholds",
     "get_raw_decision_thresholds",
     "set_calibration",
     "set_decision_thresholds",
 ]
-
 
 ESTIMATOR = "estimator"  # name of the class
 PARAMETERS = "parameters"  # of the estimator
@@ -51,8 +49,8 @@ def get_calibration(model: Model, kind: CalibrationKind) -> dict[str, Any]:
 
 
 def clear_calibrations(model: Model) -> None:
-    """Remove all calibrations of a model that is about to change."""
-    for kind in get_args(CalibrationKind):
+    """Remove all calibrations and thresholds of a model that is about to change."""
+    for kind in (*get_args(CalibrationKind), _KEY):
         model.metadata.pop(kind, None)
 
 
@@ -61,10 +59,14 @@ _KEY = "thresholds"  # in the metadata, unless all thresholds are 0.5
 
 def set_decision_thresholds(model: Model, thresholds: Any) -> None:
     """Set the probabilities above which labels are predicted: one number, or one per output."""
-    values = np.broadcast_to(np.asarray(thresholds, np.float64), (model.n_outputs,))
     model.metadata.pop(_KEY, None)
-    if (values != 0.5).any():
-        model.metadata[_KEY] = values.tolist()
+    model.metadata.update(encode_decision_thresholds(thresholds, model.n_outputs))
+
+
+def encode_decision_thresholds(thresholds: Any, n_outputs: int) -> dict[str, Any]:
+    """Return the metadata of thresholds: one number, or one per output."""
+    values = np.broadcast_to(np.asarray(thresholds, np.float64), (n_outputs,))
+    return {_KEY: values.tolist()} if (values != 0.5).any() else {}
 
 
 def get_decision_thresholds(model: Model) -> np.ndarray:

@@ -70,10 +70,13 @@ class RoundSearchResult(NamedTuple):
     n_estimators : int
     result : BoostResult
         The training on some of the rows; Ctrl-C may have ended it.
+    record : TrainingRecord
+        The same training, for calibrations of an interrupted fit.
     """
 
     n_estimators: int
     result: BoostResult
+    record: TrainingRecord
 
 
 def has_few_rows(n_rows: int) -> bool:
@@ -118,12 +121,13 @@ def find_n_estimators(
         trial.eval_sets[0].metrics[0].greater_is_better,
         max(10, round(PATIENCE / boosting.learning_rate)),
     )
+    trial_settings = replace(settings, boosting=boosting)
     result = boost(
         trial.dataset,
         trial.target.values,
         trial.target.weight,
         objective,
-        replace(settings, boosting=boosting),
+        trial_settings,
         eval_sets=trial.eval_sets,
         callbacks=[best_round],
         base_score=base_score,
@@ -131,7 +135,8 @@ def find_n_estimators(
         **model_fields,
     )
     n_estimators = speedup * best_round.n_rounds or settings.boosting.n_estimators
-    return RoundSearchResult(n_estimators, result)
+    record = _make_record(trial, objective, trial_settings, result, base_score, trial.offset)
+    return RoundSearchResult(n_estimators, result, record)
 
 
 class _BestRound(Callback):
@@ -404,30 +409,38 @@ def train(
         for callback in all_callbacks:
             if isinstance(callback, ProgressBar):
                 callback.close()
-    model = result.model
-    best = model.best_iteration
-    record = TrainingRecord(
+    return result, _make_record(data, objective, settings, result, base_score, offset)
+
+
+def _make_record(
+    data: PreparedData,
+    objective: Objective,
+    settings: TrainConfig,
+    result: BoostResult,
+    base_score: np.ndarray | None,
+    offset: np.ndarray | None,
+) -> TrainingRecord:
+    best = result.model.best_iteration
+    return TrainingRecord(
         data.dataset,
-        target.values,
-        target.weight,
+        data.target.values,
+        data.target.weight,
         objective,
         settings,
         result.learning_rates,
-        model.n_rounds if best is None else best + 1,
+        result.model.n_rounds if best is None else best + 1,
         base_score,
         offset,
-        model.output_names,
+        result.model.output_names,
     )
-    return result, record
 
 
 def _copy_to_continue(start: Model, info: ModelInfo) -> Model:
-    """Copy the model that training continues, without its calibrations."""
+    """Copy the model that training continues, with the metadata of this fit."""
     model = start.copy()
     model.set_target_scale(info.target_scale, info.target_offset)  # undoes shifts of quantiles
     clear_calibrations(model)
-    if info.metadata.get(HAS_OFFSETS):
-        model.metadata[HAS_OFFSETS] = True
+    model.metadata.update(info.metadata)
     return model
 
 
