@@ -44,9 +44,9 @@ def list_attributes(estimator):
 
 
 def assert_same_fit(estimator, expected):
-    found, wanted = list_attributes(estimator), list_attributes(expected)
-    assert found.keys() == wanted.keys()
-    for name, value in wanted.items():
+    found, required = list_attributes(estimator), list_attributes(expected)
+    assert found.keys() == required.keys()
+    for name, value in required.items():
         np.testing.assert_equal(found[name], value, err_msg=name)
     for method in METHODS:
         if hasattr(expected, method):
