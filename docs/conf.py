@@ -54,6 +54,7 @@ html_math_renderer = "mathml"
 html_theme = "pydata_sphinx_theme"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_search_scorer = str(ROOT / "docs" / "_ext" / "scorer.js")
 html_title = f"Polyleaf {version}"
 html_show_sphinx = False
 html_copy_source = False

@@ -59,15 +59,16 @@ def find_parameters() -> list[tuple[ParamSpec, list[str]]]:
 def make_parameters() -> Iterator[str]:
     """Yield the sections of all parameters, by topic, in MyST Markdown."""
     parameters = find_parameters()
-    titles = [spec.name for spec, _ in parameters]
+    names = {spec.name for spec, _ in parameters}
+    plain: set[str] = set()
     topics = list(dict.fromkeys(spec.topic for spec, _ in parameters))
     for topic in topics:
         yield f"\n## {topic}\n"
         for spec, estimators in parameters:
             if spec.topic == topic:
-                is_unique = titles.count(spec.name) == 1
-                title = spec.name if is_unique else f"{spec.name} ({topic.lower()})"
-                yield from _make_section(spec, title, estimators, set(titles))
+                title = f"{spec.name} ({topic.lower()})" if spec.name in plain else spec.name
+                plain.add(spec.name)
+                yield from _make_section(spec, title, estimators, names)
 
 
 def _make_section(
@@ -101,7 +102,7 @@ def _link(text: str, names: set[str]) -> str:
 
     def replace(found: re.Match[str]) -> str:
         name = found[1]
-        if name not in names or name in linked or name == "objective":
+        if name not in names or name in linked:
             return found[0]
         linked.add(name)
         return f"[`{name}`](#{name})"
@@ -115,10 +116,8 @@ def make_common_parameters() -> Iterator[str]:
     yield "|---|---|---|"
     for spec in get_param_specs(PolyleafRegressor):
         if spec.common:
-            link = "objective-regression" if spec.name == "objective" else spec.name
-            link = "eval_metric-evaluation" if spec.name == "eval_metric" else link
             default = f"`{spec.default!r}`".replace("'", '"')
-            yield f"| [`{spec.name}`](#{link}) | {default} | {spec.summary} |"
+            yield f"| [`{spec.name}`](#{spec.name}) | {default} | {spec.summary} |"
 
 
 def make_method_arguments() -> Iterator[str]:
