@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 from polyleaf import (
@@ -35,8 +36,15 @@ MARKER = re.compile(r"<!-- generated: (\w+) -->")
 
 def setup(app: Any) -> dict[str, bool]:
     """Called by Sphinx."""
+    app.connect("env-get-outdated", _find_pages)
     app.connect("source-read", _expand_markers)
     return {"parallel_read_safe": True}
+
+
+def _find_pages(app: Any, env: Any, *changed: Any) -> list[str]:
+    """Return the pages with generated tables, which are read anew in every build."""
+    pages = {name: Path(env.doc2path(name)) for name in env.found_docs}
+    return [name for name, path in pages.items() if MARKER.search(path.read_text("utf-8"))]
 
 
 def _expand_markers(app: Any, docname: str, source: list[str]) -> None:
