@@ -167,7 +167,7 @@ def main(arguments: list[str] | None = None) -> int:
     X, Y = make_extreme(
         o.rows, o.labels, labels_per_row=o.labels_per_row, n_features=o.features, seed=o.seed
     )
-    write_multilabel(o.file, X, Y, "xmc")
+    write_multilabel(o.file, X, Y)
     print(
         f"{o.file}: {X.shape[0]} rows, {X.shape[1]} features, {Y.shape[1]} labels, {Y.nnz} of "
         "them hold."

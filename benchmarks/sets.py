@@ -130,7 +130,7 @@ def _labelled_texts(folder: Path, name: str) -> LabelledSet:
 
     from polyleaf.files.xmc import read_multilabel
 
-    train, test = (read_multilabel(folder / f"{part}.txt", "xmc") for part in ("train", "test"))
+    train, test = (read_multilabel(folder / f"{part}.txt") for part in ("train", "test"))
     rows, n_train = np.arange(train.X.shape[0] + test.X.shape[0]), train.X.shape[0]
     X, Y = vstack([train.X, test.X], "csr"), vstack([train.Y, test.Y], "csr")
     return LabelledSet(name, X, Y, (rows[:n_train], rows[n_train:]))

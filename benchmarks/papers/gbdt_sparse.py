@@ -137,7 +137,7 @@ def omikuji(
     module = library("omikuji")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "train.txt"
-        write_multilabel(file, X, Y, "xmc")
+        write_multilabel(file, X, Y)
         model = module.Model.train_on_data(str(file), n_threads=context.threads)
         model.save(str(Path(folder) / "model"))
         size = sum(f.stat().st_size for f in (Path(folder) / "model").iterdir())

@@ -449,10 +449,10 @@ def test_labelled_sets_stay_sparse(tmp_path):
     folder = tmp_path / "texts"
     folder.mkdir()
     X, Y = csr_matrix(np.eye(20, 7)), csr_matrix(np.eye(20, 5))
-    write_multilabel(folder / "train.txt", X[:15], Y[:15], "xmc")
+    write_multilabel(folder / "train.txt", X[:15], Y[:15])
     with pytest.raises(sets.DataMissing):
         sets.find(tmp_path, "texts")
-    write_multilabel(folder / "test.txt", X[15:], Y[15:], "xmc")
+    write_multilabel(folder / "test.txt", X[15:], Y[15:])
     found = sets.load_labelled(tmp_path, "texts")
     assert (found.X != X).nnz == 0 and (found.Y != Y).nnz == 0
     assert found.part(1)[0].shape == (5, 7)

@@ -45,11 +45,8 @@ def predict_columns(capsys, *arguments):
     return {name: [row[name] for row in rows] for name in rows[0]}
 
 
-@pytest.mark.parametrize("with_pyarrow", [True, False])
 @pytest.mark.parametrize("style", [[], ["--sep", ";", "--encoding", "utf-16"]])
-def test_csv_cells_are_copied(with_pyarrow, style, numbers, model, tmp_path, monkeypatch, capsys):
-    if not with_pyarrow:
-        monkeypatch.setattr("polyleaf.files.readers.find_spec", lambda name: None)
+def test_csv_cells_are_copied(style, numbers, model, tmp_path, monkeypatch, capsys):
     text = to_csv(KEPT | numbers, ";" if style else ",")
     (tmp_path / "t.csv").write_bytes(text.encode("utf-16" if style else "utf-8"))
     found = predict_columns(
@@ -123,14 +120,10 @@ def test_arrow_types_are_kept(kind, numbers, model, tmp_path, capsys):
 
 
 def test_arff_cells_are_copied(numbers, model, tmp_path, capsys):
-    head = "@relation r\n@attribute id numeric\n@attribute 'a name' {'b c',d}\n"
+    head = "@relation r\n@attribute id string\n@attribute 'a name' {'b c',d}\n"
     head += "@attribute x numeric\n@data\n"
     names = ["'b c'", "?"] * 30
     rows = (f"{i},{name},{x}" for i, name, x in zip(IDS, names, numbers["x"], strict=True))
     (tmp_path / "t.arff").write_text(head + "\n".join(rows) + "\n")
     found = predict_columns(capsys, tmp_path / "t.arff", "-m", model, "--keep", "id,a name")
     assert found["id"] == IDS and found["a name"] == ["b c", ""] * 30
-    sparse = (f"{{0 {n}, 1 d, 2 {x}}}" for n, x in enumerate(numbers["x"]))
-    (tmp_path / "s.arff").write_text(head + "\n".join(sparse) + "\n")
-    found = predict_columns(capsys, tmp_path / "s.arff", "-m", model, "--keep", "id,a name")
-    assert found["id"] == list(map(str, range(60))) and found["a name"] == ["d"] * 60

@@ -8,9 +8,10 @@ import sys
 import numpy as np
 import pytest
 from support.commands import fails, polyleaf
+from support.small_fits import bits
 
 from polyleaf import load_model
-from polyleaf.cli.messages import translate_parameter_names
+from polyleaf.cli.messages import translate_message
 
 RNG = np.random.default_rng(0)
 ROWS = [
@@ -127,7 +128,7 @@ def test_csv_options(options, style, model, houses, tmp_path, capsys):
         "--quiet",
     )
     polyleaf(*train, *options)
-    assert load_model(tmp_path / "n").model_.equals(load_model(model).model_)
+    assert bits(load_model(tmp_path / "n")) == bits(load_model(model))
 
 
 def test_no_header(tmp_path, houses, capsys):
@@ -219,8 +220,8 @@ def test_json_lines(houses, model, tmp_path, capsys):
         ("nothing=1 of the kind", "nothing=1 of the kind"),
     ],
 )
-def test_translate_parameter_names(message, expected):
-    assert translate_parameter_names(message) == expected
+def test_translate_message(message, expected):
+    assert translate_message(message) == expected
 
 
 def test_errors_name_options(houses, tmp_path, capsys):
@@ -230,7 +231,7 @@ def test_errors_name_options(houses, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    "command", ["train", "predict", "evaluate", "calibrate", "explain", "inspect", "demo"]
+    "command", ["train", "predict", "evaluate", "explain", "report", "inspect", "demo"]
 )
 def test_help_fits_eighty_columns(command, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")

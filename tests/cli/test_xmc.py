@@ -37,9 +37,9 @@ def folder(tmp_path_factory):
     Y = sp.csr_matrix(
         (rng.random((400, 12)) < np.where(rng.random((5, 12)) < 0.2, 0.8, 0.02)[group]) * 1.0
     )
-    write_multilabel(folder / "train.txt", X[:300], Y[:300], "xmc")
-    write_multilabel(folder / "test.xmc", X[300:], Y[300:], "xmc")
-    write_multilabel(folder / "narrow.xmc", X[300:, :29], Y[300:], "xmc")
+    write_multilabel(folder / "train.txt", X[:300], Y[:300])
+    write_multilabel(folder / "test.xmc", X[300:], Y[300:])
+    write_multilabel(folder / "narrow.xmc", X[300:, :29], Y[300:])
     (folder / "names.txt").write_text("".join(f"topic {k}\n" for k in range(12)))
     np.savez(folder / "data.npz", X=X.toarray(), Y=Y.toarray())
     train = (
@@ -147,7 +147,7 @@ def test_validation(folder, validation):
         (["train", "names.txt", "--format", "xmc"], "line 1"),
         (["train", "train.txt", "--label-names", "names.txt"], "--label-names needs"),
         (["predict", "narrow.xmc"], "has 29 features, but the model has 30"),
-        (["predict", "test.xmc", "-o", "best.parquet"], "unknown extension"),
+        (["predict", "test.xmc", "-o", "best.xlsx"], "unknown extension"),
         (["predict", "train.txt", "--format", "csv"], "use --format xmc"),
         (["evaluate", "train.txt", "--format", "arrow"], "use --format xmc"),
     ],

@@ -4,6 +4,8 @@ import bz2
 import gzip
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from polyleaf.files.io import (
@@ -11,13 +13,12 @@ from polyleaf.files.io import (
     detect_format,
     get_extension,
     open_for_writing,
-    open_text,
+    open_writer,
     read_bytes,
+    read_text,
     wrap_read_errors,
-    write_csv,
+    write_columns,
 )
-
-FORMATS = {"csv": (".csv", ".tsv"), "arff": (".arff",)}
 
 
 @pytest.mark.parametrize(
@@ -29,12 +30,12 @@ def test_extensions(name, extension):
 
 
 def test_formats():
-    assert detect_format(Path("a.TSV.gz"), FORMATS) == "csv"
-    assert detect_format(Path("a.csv"), FORMATS, "arff") == "arff"
-    with pytest.raises(ReadError, match=r"extension of 'a\.x'.* \.csv, \.tsv, \.arff"):
-        detect_format(Path("folder/a.x"), FORMATS)
-    with pytest.raises(ReadError, match=r"format 'xls'.* csv, arff"):
-        detect_format(Path("a.csv"), FORMATS, "xls")
+    assert detect_format(Path("a.TSV.gz")) == "csv" == detect_format(Path("-"))
+    assert detect_format(Path("a.csv"), "arff") == "arff"
+    with pytest.raises(ReadError, match=r"extension of 'a\.x'.* \.csv, \.tsv"):
+        detect_format(Path("folder/a.x"))
+    with pytest.raises(ReadError, match=r"format 'xls'.* csv, parquet"):
+        detect_format(Path("a.csv"), "xls")
 
 
 @pytest.mark.parametrize(
@@ -45,8 +46,7 @@ def test_bytes_and_text_round_trip(tmp_path, extension, decompress):
     with open_for_writing(path) as stream:
         stream.write(content)
     assert decompress(path.read_bytes()) == content == read_bytes(path).tobytes()
-    with open_text(path) as stream:
-        assert stream.read() == "ü\r\n"
+    assert read_text(path) == "ü\r\n"
 
 
 def test_an_empty_file_has_no_bytes(tmp_path):
@@ -68,9 +68,29 @@ def test_errors_name_the_file(tmp_path):
         assert str(caught.value).count(str(path)) == 1
 
 
+COLUMNS = {
+    "a": np.array([1, 2**60]),
+    "b,c": np.array([None, 'say "y"'], object),
+    "x": np.array([0.1, np.nan], np.float32),
+}
+
+
 def test_write_csv(tmp_path, capsys):
-    lines = ["a", "b,c"], [[1, "x"], ["", 'say "y"']]
-    write_csv(tmp_path / "a.csv", *lines)
-    write_csv(None, *lines)
-    text = 'a,"b,c"\n1,x\n,"say ""y"""\n'
+    write_columns(COLUMNS, tmp_path / "a.csv")
+    write_columns(COLUMNS, None)
+    text = f'a,"b,c",x\n1,,0.1\n{2**60},"say ""y""",\n'
     assert (tmp_path / "a.csv").read_bytes().decode() == text == capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet", "a.jsonl"])
+def test_batches(tmp_path, name):
+    with open_writer(tmp_path / name) as write:
+        write(COLUMNS)
+        write(COLUMNS)
+    read = {"a.csv": pd.read_csv, "a.parquet": pd.read_parquet}.get(
+        name, lambda path: pd.read_json(path, lines=True)
+    )
+    found = read(tmp_path / name)
+    assert found["a"].tolist() == [1, 2**60] * 2 and found["x"].isna().tolist() == [False, True] * 2
+    with pytest.raises(ReadError, match="unknown extension"), open_writer(tmp_path / "a.xlsx"):
+        pass

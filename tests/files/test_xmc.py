@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import polyleaf._core as core
-from polyleaf.files.table import ReadError
+from polyleaf.files.io import ReadError
 from polyleaf.files.xmc import (
     read_multilabel,
     read_names,
@@ -165,14 +165,6 @@ def test_round_trip(tmp_path_factory, n, d, n_labels, density):
     same(found.Y, Y.toarray())
     write_sparse_matrix(folder / "b.txt", X)
     same(read_sparse_matrix(folder / "b.txt"), X.toarray())
-    if np.all(np.diff(X.indptr) + np.diff(Y.indptr) > 0):
-        for zero_based in (True, False):
-            write_multilabel(folder / "a.svm", X, Y, zero_based=zero_based)
-            found = read_multilabel(
-                folder / "a.svm", n_features=d, n_labels=n_labels, zero_based=zero_based
-            )
-            same(found.X, X.toarray())
-            same(found.Y, Y.toarray())
 
 
 @pytest.mark.parametrize(
@@ -189,18 +181,16 @@ def test_compressed_files(tmp_path, extension, compress):
 
 
 @pytest.mark.parametrize(
-    ("X", "Y", "format", "message"),
+    ("X", "Y", "message"),
     [
-        ([[1.0]], [[1], [0]], "xmc", "X has 1 rows, but Y has 2"),
-        ([[1.0]], [[2]], "xmc", "Y must hold only 0 and 1"),
-        ([[np.nan]], [[1]], "xmc", "X holds NaN"),
-        ([[1.0], [0]], [[1], [0]], "libsvm", "Row 1 has neither labels nor features"),
-        ([[1.0]], [[1]], "arff", "format='arff'"),
+        ([[1.0]], [[1], [0]], "X has 1 rows, but Y has 2"),
+        ([[1.0]], [[2]], "Y must hold only 0 and 1"),
+        ([[np.nan]], [[1]], "X holds NaN"),
     ],
 )
-def test_write_errors(tmp_path, X, Y, format, message):
+def test_write_errors(tmp_path, X, Y, message):
     with pytest.raises(ValueError, match=message):
-        write_multilabel(tmp_path / "out.txt", X, Y, format)
+        write_multilabel(tmp_path / "out.txt", X, Y)
 
 
 def test_read_sparse_matrix(tmp_path):
@@ -214,140 +204,6 @@ def test_read_sparse_matrix(tmp_path):
     }.items():
         with pytest.raises(ReadError, match=message):
             read_sparse_matrix(file(tmp_path, text))
-
-
-# ---- LIBSVM ----
-
-
-def test_libsvm(tmp_path):
-    text = "# a comment\n0,2 1:0.5 3:1 # another\n\n 2:2\n1\n"
-    found = read_multilabel(file(tmp_path, text, "data.svm"))
-    same(found.X, [[0.5, 0, 1], [0, 2, 0], [0, 0, 0]])
-    same(found.Y, [[1, 0, 1], [0, 0, 0], [0, 1, 0]])
-    zero = read_multilabel(
-        file(tmp_path, text, "data.svm"), zero_based=True, n_features=6, n_labels=4
-    )
-    assert (zero.X.shape, zero.Y.shape, zero.X[0, 1]) == ((3, 6), (3, 4), 0.5)
-    auto = read_multilabel(file(tmp_path, "1 0:1 2:1\n", "data.svm"))
-    same(auto.X, [[1, 0, 1]])
-
-
-@pytest.mark.parametrize(
-    ("text", "settings_", "message"),
-    [
-        ("\n# nothing\n", {}, "no rows"),
-        ("1 2:1\n", dict(n_features=1), "n_features=1 is too few: the file has feature 1"),
-        ("5 2:1\n", dict(n_labels=5), "the file has label 5"),
-        ("5 2:1\n1 0:1\n", dict(zero_based=False), "row 2 has feature 0"),
-        ("+1 2:1\n", {}, "line 1: '.1' is no label"),
-        ("\n\n1 2147483647:1\n", {}, "line 3: feature 2147483647 is outside"),
-    ],
-)
-def test_broken_libsvm(tmp_path, text, settings_, message):
-    with pytest.raises(ReadError, match=message):
-        read_multilabel(file(tmp_path, text, "data.svm"), **settings_)
-
-
-# ---- ARFF ----
-
-HEADER = (
-    "@attribute {a}l0{b} {{0,1}}\n@attribute x0 numeric\n@attribute 'x 1' real\n"
-    "@attribute l1 {{0,1}}\n"
-    "@DATA\n"
-)
-SPARSE = HEADER.format(a="", b="") + "% comment\n{0 1,1 2.5}\n{}\n\n{ 2 -1 , 3 1 }\n"
-DENSE = HEADER.format(a="'", b="'") + "1,2.5,0,0\n0,0,0,0\n0,0,-1,1\n"
-XML = (
-    '<?xml version="1.0" ?><labels xmlns="http://mulan.sourceforge.net/labels"><label name="l1">'
-    '<label name="l0"></label></label></labels>'
-)
-
-
-@pytest.mark.parametrize(
-    "rows", [SPARSE, DENSE, SPARSE.replace("real", "{0,1,-1}").replace("2 -1", "2 -1")]
-)
-def test_arff_with_named_labels(tmp_path, rows):
-    path = file(tmp_path, "@relation x\n" + rows, "data.arff")
-    found = read_multilabel(path, labels=file(tmp_path, XML, "labels.xml"))
-    assert (found.feature_names, found.label_names) == (("x0", "x 1"), ("l1", "l0"))
-    same(found.Y, [[0, 1], [0, 0], [1, 0]])
-    third = 2 if "{0,1,-1}" in rows else -1  # a category is its index in the declaration
-    same(found.X, [[2.5, 0], [0, 0], [0, third]])
-    same(read_multilabel(path, labels=["l0"]).Y, [[1], [0], [0]])
-
-
-@pytest.mark.parametrize("rows", [SPARSE, DENSE])
-@pytest.mark.parametrize(("count", "names"), [("1", ("l0",)), ("-1", ("l1",))])
-def test_arff_of_meka(tmp_path, rows, count, names):
-    path = file(tmp_path, f"@relation 'Some data: -C {count}'\n" + rows, "data.arff")
-    assert read_multilabel(path).label_names == names
-
-
-@pytest.mark.parametrize(
-    ("text", "labels", "message"),
-    [
-        ("@relation x\n" + SPARSE, None, "which attributes are labels"),
-        ("@relation 'x -C 9'\n" + SPARSE, None, "which attributes are labels"),
-        ("@relation x\n" + SPARSE, ["l7"], "labels= names 'l7'"),
-        ("@relation x\n" + SPARSE, ["l0", "l0"], "none twice"),
-        ("@relation x\n" + SPARSE, ["x0"], "neither 0 nor 1"),
-        (
-            "@relation x\n" + DENSE.replace("l1 {0,1}", "l1 {1,0}"),
-            ["l1"],
-            "must have the type {0,1}",
-        ),
-        (
-            "@relation x\n" + SPARSE.replace("1 2.5", "1 b"),
-            ["l0"],
-            "line 8: attribute 'x0' is numeric",
-        ),
-        (
-            "@relation x\n" + SPARSE.replace("1 2.5", "1 2,1 3"),
-            ["l0"],
-            "line 8 gives the same attribute twice",
-        ),
-        ("@relation x\n" + SPARSE.replace("1 2.5", "9 2"), ["l0"], "there is no attribute 9"),
-        ("nothing", ["l0"], "expected @relation"),
-    ],
-)
-def test_broken_arff(tmp_path, text, labels, message):
-    with pytest.raises(ReadError, match=message):
-        read_multilabel(file(tmp_path, text, "data.arff"), labels=labels)
-
-
-def test_arff_parsers_in_python_and_cpp_agree(tmp_path):
-    rng = np.random.default_rng(0)
-    values = np.where(rng.random((50, 8)) < 0.3, rng.standard_normal((50, 8)), 0)
-    values[:, :2] = rng.random((50, 2)) < 0.5
-    rows = [
-        "{" + ",".join(f"{j} {values[i, j]:.6g}" for j in range(8) if values[i, j]) + "}"
-        for i in range(50)
-    ]
-    attributes = "".join(f"@attribute a{j} numeric\n" for j in range(7))
-    fast = read_multilabel(
-        file(
-            tmp_path,
-            f"@relation 'x -C 2'\n{attributes}@attribute a7 numeric\n@data\n" + "\n".join(rows),
-            "a.arff",
-        )
-    )
-    quoted = [row.replace("7 ", "7 '").replace("}", "'}") if "7 " in row else row for row in rows]
-    slow = read_multilabel(
-        file(
-            tmp_path,
-            f"@relation 'x -C 2'\n{attributes}@attribute a7 numeric\n@data\n" + "\n".join(quoted),
-            "b.arff",
-        )
-    )
-    assert (fast.X != slow.X).nnz == (fast.Y != slow.Y).nnz == 0
-    assert fast.X.nnz > 20
-
-
-def test_broken_xml(tmp_path):
-    path = file(tmp_path, "@relation x\n" + SPARSE, "data.arff")
-    for text, message in {"<labels": "not valid XML", "<labels/>": "lists no labels"}.items():
-        with pytest.raises(ReadError, match=message):
-            read_multilabel(path, labels=file(tmp_path, text, "labels.xml"))
 
 
 # ---- names ----
@@ -364,7 +220,11 @@ def test_label_names(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("a\n\nb\n", "line 2 is blank"), ("a\nb\na\n", "lines 1 and 3"), (b"\xff\xfe", "not UTF-8")],
+    [
+        ("a\n\nb\n", "line 2 is blank"),
+        ("a\nb\na\n", "lines 1 and 3"),
+        (b"\xff\xfe", "is not utf-8 text"),
+    ],
 )
 def test_broken_names(tmp_path, text, message):
     with pytest.raises(ReadError, match=message):
@@ -374,16 +234,10 @@ def test_broken_names(tmp_path, text, message):
 # ---- paths ----
 
 
-def test_missing_files_and_unknown_formats(tmp_path):
+def test_missing_files(tmp_path):
     for call in (read_multilabel, read_sparse_matrix, read_names):
         with pytest.raises(ReadError, match="no file"):
             call(tmp_path / "absent.txt")
-    with pytest.raises(ReadError, match="file extension"):
-        read_multilabel(tmp_path / "data.csv")
-    with pytest.raises(ReadError, match="format 'csv'"):
-        read_multilabel(tmp_path / "data.txt", "csv")
-    with pytest.raises(ReadError, match="for LIBSVM files"):
-        read_multilabel(file(tmp_path, "1 1 1\n0 0:1\n"), n_labels=4)
 
 
 @pytest.mark.parametrize(

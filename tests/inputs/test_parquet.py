@@ -64,6 +64,19 @@ def test_one_target_is_a_vector_and_text_stays_text(folder, table):
     assert Dataset.from_parquet(str(folder / "*.pq")).n_rows == 30
 
 
+def test_hive_partitions_are_columns(table, tmp_path):
+    table["year"] = np.arange(100) % 3 + 2020
+    table["zip"] = np.where(np.arange(100) % 2 == 0, "01234", "56789")
+    table.to_parquet(tmp_path, partition_cols=["year", "zip"])
+    (tmp_path / "_delta_log").mkdir()
+    table.to_parquet(tmp_path / "_delta_log" / "0.parquet")
+    data = Dataset.from_parquet(tmp_path, "a", drop=["id", "b", "weight"])
+    assert data.feature_names == ("x", "count", "colour", "kind", "year", "zip")
+    assert data.n_rows == 100
+    assert data.mapper.spec_.is_categorical.tolist() == [False, False, True, True, False, True]
+    assert data.mapper.categories_[5] == ["01234", "56789"]
+
+
 def test_what_is_wrong_is_said(folder, tmp_path):
     with pytest.raises(FileNotFoundError, match="There is no Parquet file at"):
         Dataset.from_parquet(tmp_path / "nowhere")
@@ -73,5 +86,5 @@ def test_what_is_wrong_is_said(folder, tmp_path):
         ValueError, match="There is no column 'price'; the columns are id, x, count"
     ):
         Dataset.from_parquet(folder, "price")
-    with pytest.raises(ValueError, match=r"_notes.parquet is not a readable Parquet file"):
+    with pytest.raises(ValueError, match=r"_notes.parquet is not a readable Parquet or Arrow file"):
         Dataset.from_parquet(folder / "_notes.parquet")

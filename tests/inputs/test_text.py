@@ -10,7 +10,12 @@ import pytest
 
 from polyleaf import PolyleafRegressor
 from polyleaf.inputs.features import read_features
-from polyleaf.inputs.validation import all_distinct, find_stray_text, has_decimal_commas
+from polyleaf.inputs.numeric_text import (
+    TextColumnError,
+    all_distinct,
+    describe_number,
+    find_text_problem,
+)
 
 
 def numbers(n=60):
@@ -53,9 +58,40 @@ def test_the_ways_out_of_the_message_are_ways_out():
     assert np.isnan(read_features(X).dense[0].values[5, 1])
 
 
-def test_a_spelled_number_among_numbers_is_no_stray_text():
-    table = read_features(FRAMES["pandas text"](add_stray("12.5")))
-    assert table.is_categorical.tolist() == [False, True]  # all text: what its type says
+def number_columns():
+    """Text columns of nothing but numbers, and how they are written."""
+    return {
+        "number": ["12", "7", "-1.5e3"] * 20,
+        "one number": ["12"] * 60,
+        "separators": [f"{i},5" for i in range(60)],
+        "thousands": [f"{i + 1},234.50" for i in range(60)],
+        "spaces": [f"{i + 1} 000" for i in range(60)],
+        "no-break spaces": [f"{i + 1}\u202f000" for i in range(60)],
+        "minus signs": [f"\u2212{i}" for i in range(60)],
+        "per cent": ["12%", "7 %"] * 30,
+        "currency": ["$1,200", "$3"] * 30,
+        "currency code": ["12.50 EUR", "7 EUR"] * 30,
+        "unit": [f"{i} km" for i in range(60)],
+        "date": [f"2026-0{i % 9 + 1}-{i % 28 + 1:02}" for i in range(60)],
+    }
+
+
+@pytest.mark.parametrize("kind", list(FRAMES)[1:])
+@pytest.mark.parametrize("style", number_columns())
+def test_text_of_nothing_but_numbers_is_refused(kind, style):
+    cells = number_columns()[style]
+    with pytest.raises(TextColumnError, match=r"row 0 holds .*categorical_features") as caught:
+        read_features(FRAMES[kind](cells))
+    assert caught.value.row == 0 and caught.value.cell == cells[0]
+    assert repr("x") in str(caught.value)
+    assert read_features(
+        FRAMES[kind](cells), categorical_features=["x"]
+    ).is_categorical.tolist() == [False, True]
+
+
+def test_a_spelled_number_among_numbers_is_refused():
+    with pytest.raises(TextColumnError, match=r"numbers as text: row 5 holds '12.5'"):
+        read_features(FRAMES["pandas objects"](add_stray("12.5")))
 
 
 @pytest.mark.parametrize(
@@ -63,6 +99,14 @@ def test_a_spelled_number_among_numbers_is_no_stray_text():
     [
         ["0", "1", "2", "3+"] * 15,  # few numbers for the one text: categories
         [f"{i}{'a' if i % 3 else ''}" for i in range(60)],  # house numbers
+        [f"{i}{'abc'[i % 3]}" for i in range(60)],
+        [f"{i % 40:03}" for i in range(60)],  # codes
+        [str(2**53 + 1 + i % 40) for i in range(60)],
+        [f"A{i % 40}" for i in range(60)],
+        [f"{i % 40}-{i % 7}" for i in range(60)],
+        ["2XL", "3XL"] * 30,
+        ["10 ml", "20 ml"] * 30,
+        ["192.168.0.1", "10.0.0.7"] * 30,
         ["red", "blue", None] * 20,
         [None] * 60,
     ],
@@ -74,12 +118,56 @@ def test_categories_stay_categories(values):
     assert table.is_categorical.tolist() == [True]
 
 
-def test_the_first_stray_cell_is_the_first_by_row():
-    index, categories = np.array([3, 2, 0, -1, 5, 4, 6, 7, 8, 9, 10, 1]), ["no", "?", *"123456789"]
-    assert find_stray_text(index, categories) == (2, "no")
-    assert find_stray_text(index, ["5.5", *categories[1:]]) == (11, "?")
-    assert find_stray_text(index, list("abcdefghijk")) is None
-    assert find_stray_text(np.array([], int), []) is None
+def test_the_stray_texts_are_found():
+    numbers = list("123456789")
+    counts = np.ones(11, np.int64)
+    problem = find_text_problem(["no", "?", *numbers], counts)
+    assert problem.kind == "text" and problem.is_cell.tolist() == [True, True] + [False] * 9
+    counts[0] = 0
+    assert find_text_problem(["no", "?", *numbers], counts).is_cell.sum() == 1
+    counts[1] = 30
+    assert find_text_problem(["no", "?", *numbers], counts) is None  # most rows are text
+    assert find_text_problem(list("abcdefghijk"), np.ones(11, np.int64)) is None
+    assert find_text_problem([], np.array([], int)) is None
+
+
+def test_many_categories_are_sampled():
+    counts = np.ones(5000, np.int64)
+    names = [f"name {i}" for i in range(5000)]
+    assert find_text_problem(names, counts) is None
+    assert find_text_problem([*map(str, range(4999)), "oops"], counts).is_cell.sum() == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "style"),
+    [
+        ("1e5", "number"),
+        (" 12 ", "number"),
+        ("1.234,56", "separators"),
+        ("1'234", "separators"),
+        ("1,8133", "separators"),
+        ("3,2132", "separators"),
+        ("-1,5e3", "separators"),
+        (",5", "separators"),
+        ("\u221212", "separators"),
+        ("10%", "per cent"),
+        ("-$5", "currency"),
+        ("€ 5,00", "currency"),
+        ("5,00 €", "currency"),
+        ("12°C", "unit"),
+        ("3 m2", "unit"),
+        ("80 km/h", "unit"),
+        ("0x1F", None),
+        ("1_a", None),
+        ("12.", "number"),
+        ("a", None),
+        ("", None),
+        ("nan", None),
+        ("12-13", None),
+    ],
+)
+def test_styles_of_numbers(text, style):
+    assert describe_number(text) == style
 
 
 def test_text_that_differs_in_every_row_is_warned_of_once():
@@ -102,25 +190,3 @@ def test_missing_cells_do_not_make_texts_alike_nor_differ():
     assert not all_distinct(texts, once + (np.arange(30) == 3))
     assert not all_distinct(texts[:5], once[:5])  # so few may differ by chance
     assert not all_distinct(list(range(30)), once)
-
-
-@pytest.mark.parametrize(
-    ("cells", "are"),
-    [
-        (["0,5", "1,25", "-3,1"], True),
-        (["1,5e3", ",5", "7"], True),
-        (["0,500", "12,125"], True),  # no thousands begin with 0
-        (["1,500", "12,125"], False),  # thousands, or three decimals
-        (["1,5", "a", "b"], False),  # not most rows
-        (["1,2,3", "1,"], False),
-        (["1.5", "2"], False),
-        ([], False),
-    ],
-)
-def test_decimal_commas(cells, are):
-    assert has_decimal_commas(cells, np.ones(len(cells), int)) == are
-
-
-def test_rows_that_are_not_there_say_nothing_of_decimal_commas():
-    assert not has_decimal_commas(["0,5", "a"], np.array([0, 3]))
-    assert has_decimal_commas(["0,5", "a"], np.array([4, 3]))

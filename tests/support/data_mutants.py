@@ -6,7 +6,6 @@ import io
 import warnings
 from functools import cache
 
-import numpy as np
 import scipy.sparse as sp
 
 from polyleaf.files.io import ReadError
@@ -33,7 +32,7 @@ ARFF = """@relation 'some: -C 2'
 1,0,?,'dark blue'
 1,1,1e3,red
 """
-SPARSE_ARFF = ARFF.split("@data")[0] + "@data\n{0 1,2 0.5}\n{1 1, 3 'dark blue'}\n{}\n{2 7}\n"
+SPARSE_ARFF = ARFF.split("@attribute c")[0] + "@data\n{0 1,2 0.5}\n{1 1}\n{}\n{2 7}\n"
 LIBSVM = "".join(f"{i % 3} 1:{i / 8} {i + 2}:1 40:-3e-2 # row\n" for i in range(10))
 LABELLED = "".join(f"{i % 5},{5 + i % 3} 0:{i / 8} {i + 1}:1 30:-3e-2\n" for i in range(10))
 MATRIX = "4 6\n0:0.5 5:1\n\n2:-1\n3:1e-3\n"
@@ -93,8 +92,6 @@ def seeds():
         "s.arff": (SPARSE_ARFF.encode(), read_table),
         "t.svm": (LIBSVM.encode(), read_table),
         "m.svm": (LIBSVM.replace(" 1:", ",7 1:").encode(), read_table),
-        "l.arff": (ARFF.encode(), read_multilabel),
-        "l.svm": (LABELLED.encode(), read_multilabel),
         "l.xmc": (b"10 31 8\n" + LABELLED.encode(), read_multilabel),
         "l.txt": (MATRIX.encode(), read_sparse_matrix),
     }
@@ -190,17 +187,18 @@ def take(path, read):
         if sp.issparse(matrix):
             matrix.sum(axis=0) if matrix.shape[1] < 10**6 else matrix.sum(axis=1)
             matrix.tocsc() if matrix.shape[1] < 10**6 else None
-        else:
-            np.nansum(np.where(np.isfinite(matrix), matrix, 0))
     return True
 
 
 def _matrices(found):
     if hasattr(found, "X"):
         return found.X, found.Y
-    assert len(found.names) == found.values.shape[1]
-    for name in found.categories:
-        codes = found.column(name)
-        there = codes[~np.isnan(codes)]
-        assert len(there) == 0 or 0 <= there.min() <= there.max() < len(found.categories[name])
-    return (found.values,)
+    if found.is_sparse:
+        return (found.data,)
+    for name in found.names:
+        try:
+            kind = found.infer_kind(name)
+        except ReadError:
+            continue  # lists and the like
+        found.read(name, kind)
+    return (found.data,)

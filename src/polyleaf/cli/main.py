@@ -1,91 +1,234 @@
-"""The application: its commands, and how errors become messages and exit codes."""
+"""The application: its commands and options, and how errors become messages and exit codes."""
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
+import warnings
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Any, NoReturn
 
-import typer
-
-from polyleaf.cli.evaluate import calibrate, evaluate, report
-from polyleaf.cli.explain import explain
-from polyleaf.cli.messages import INTERRUPT_EXIT_CODE, print_error, translate_parameter_names
-from polyleaf.cli.model_file import extract, inspect
-from polyleaf.cli.options import FORMATS_HELP, ThreadsOption, format_examples
-from polyleaf.cli.predict import predict
-from polyleaf.cli.train import train
+from polyleaf.cli import evaluate, model_file, predict, train, xmc
+from polyleaf.cli.messages import INTERRUPT_EXIT_CODE, print_error, translate_message
+from polyleaf.cli.parameters import OPTIONS, describe, list_parameters
+from polyleaf.files.io import FORMATS, ReadError
+from polyleaf.inputs.numeric_text import TextColumnError
 from polyleaf.model.serialize import polyleaf_version
+from polyleaf.settings import presets
 
-app = typer.Typer(
-    name="polyleaf",
-    help=f"Gradient boosted trees for many outputs.\n\n{FORMATS_HELP}",
-    epilog=format_examples(),
-    add_completion=False,
-    rich_markup_mode=None,  # rich panels truncate option names in narrow terminals
-    pretty_exceptions_enable=False,
+_EXTENSIONS = f"File extensions: {', '.join(e for found in FORMATS.values() for e in found)}."
+_COLUMNS = "names, patterns (label_*), first:N or last:N, separated by commas; repeatable."
+_DEFAULT = "Default: that of the training file."
+_FLAG, _LIST, _PATH, _INT = (
+    {"action": "store_true"},
+    {"action": "append"},
+    {"type": Path},
+    {"type": int},
 )
 
+# Flags, help, and further arguments of `add_argument`.
+_Option = tuple[str, str, dict[str, Any]]
 
-def demo(
-    out: Annotated[
-        Path, typer.Option(help="Folder for models, plots and data; created if missing.")
-    ] = Path("polyleaf_demo"),
-    quick: Annotated[bool, typer.Option("--quick", help="Train only a few rounds.")] = False,
-    threads: ThreadsOption = None,
-) -> None:
-    """Train on three bundled data sets.
+_DATA: list[_Option] = [
+    ("file", f"A file, - for standard input, or a folder of Parquet files. {_EXTENSIONS}", _PATH),
+    ("--model -m", "The model file.", {"type": Path, "required": True}),
+    ("--format", f"Format of FILE: {', '.join(FORMATS)}, {xmc.FORMAT}. Default: by extension.", {}),
+    ("--no-header", "CSV: there is no header; columns are named c0, c1, ...", _FLAG),
+    ("--sep", "CSV: separator, a character or tab. Default: detected.", {}),
+    ("--encoding", "CSV: text encoding.", {"default": "utf-8"}),
+    ("--decimal", f"Decimal mark, . or , {_DEFAULT}", {}),
+    ("--thousands", f"Mark between thousands. {_DEFAULT}", {}),
+    (
+        "--na-values",
+        f"A cell that is missing, beside those of pandas; repeatable. {_DEFAULT}",
+        _LIST,
+    ),
+    (
+        "--threads -j",
+        "Number of threads; it does not change the result.",
+        {**_INT, "dest": "n_jobs"},
+    ),
+    ("--quiet -q", "Print errors only.", _FLAG),
+]
+_OUT: _Option = (
+    "--out -o",
+    "CSV, Parquet or JSON lines (.jsonl). Default: standard output.",
+    _PATH,
+)
+_TRAIN: list[_Option] = [
+    ("--target -t", f"Target columns: {_COLUMNS} LIBSVM files mark their own.", _LIST),
+    (
+        "--task",
+        "regression, classification or multilabel. Default: inferred. One column of text, or of at "
+        "most 20 distinct integers, is classification; several 0/1 columns are multilabel; others "
+        "are regression. For a multi-task model, give --task once per task instead of --target: "
+        "NAME=LOSS (price=squared_error, demand=quantile:0.1,0.9), or NAME to infer the loss.",
+        _LIST,
+    ),
+    ("--drop", f"Columns to ignore: {_COLUMNS}", _LIST),
+    ("--weight", "Column of sample weights.", {}),
+    ("--offset", "Columns of offsets (base margins) that boosting starts from.", _LIST),
+    ("--categorical", "Columns of numbers to treat as categories. Text always is.", _LIST),
+    ("--validation", "Evaluation data: a file, or the fraction of rows to hold out.", {}),
+    ("--time-limit", "Seconds for all rounds.", {"type": float, "dest": "seconds"}),
+    ("--preset", f"Parameters of a paper: {', '.join(sorted(presets.__all__))}.", {}),
+    *((flags, describe(name), {"dest": name}) for name, (flags, _) in OPTIONS.items()),
+    ("--seed", "Random seed.", {**_INT, "default": 0}),
+    ("--label-names", f"Format {xmc.FORMAT}: file with one label name per line.", _PATH),
+    ("--leaf-dtype", "Type of stored leaf values: float32, float16, int8.", {"default": "float32"}),
+    (
+        "--statistics",
+        "Keep gains and row counts of nodes, which feature importances need.",
+        {"action": argparse.BooleanOptionalAction, "default": True},
+    ),
+    ("--cache", "Folders: directory for binned data that does not fit in memory.", _PATH),
+    ("--memory-limit", 'Folders: memory for training, such as "4GiB".', {}),
+    (
+        "--set",
+        f"NAME=VALUE: any other parameter; repeatable. {list_parameters()}",
+        {"action": "append", "dest": "settings", "default": []},
+    ),
+]
+_PREDICT: list[_Option] = [
+    _OUT,
+    ("--proba", "Add the probability of each class or label.", _FLAG),
+    ("--intervals", "Add intervals or sets of a model that was calibrated in Python.", _FLAG),
+    ("--levels", "Add quantiles of predicted distributions, such as 0.05,0.5,0.95.", {}),
+    ("--top", f"Format {xmc.FORMAT}: labels per row.", {**_INT, "default": 5}),
+    ("--keep", f"Columns of FILE to copy: {_COLUMNS}", _LIST),
+    ("--json", "Write JSON lines, one object per row.", _FLAG),
+]
+_EXPLAIN: list[_Option] = [
+    _OUT,
+    ("--background", "Background rows for interventional instead of path-dependent values.", _PATH),
+    ("--outputs", "Outputs to explain: names or numbers, separated by commas.", {}),
+    ("--importance", "Write only the mean |SHAP| of each feature.", _FLAG),
+]
+_EVALUATE: list[_Option] = [
+    ("--weight", "Column of sample weights.", {}),
+    ("--json", 'Print JSON; scores of single targets are under "targets".', _FLAG),
+]
+_REPORT: list[_Option] = [
+    ("--out -o", "HTML file to write.", {"type": Path, "default": Path("report.html")}),
+    ("--title", "Title. Default: name of the model file.", {}),
+]
+_INSPECT: list[_Option] = [
+    ("model", "The model file.", _PATH),
+    ("--tree", "Print the tree with this number, from 0.", _INT),
+    ("--top", "Number of features to list by gain.", {**_INT, "default": 10}),
+    ("--json", "Print the whole model as JSON.", _FLAG),
+]
+_DEMO: list[_Option] = [
+    ("--out", "Folder to write to.", {"type": Path, "default": Path("polyleaf_demo")}),
+    ("--quick", "Train only a few rounds.", _FLAG),
+    ("--threads -j", "Number of threads.", {**_INT, "dest": "n_jobs"}),
+]
 
-    Prints test scores, saves the models and plots learning curves.
-    """
+
+def _demo(o: Any) -> None:
+    """Train on three bundled data sets, print test scores, and save models and plots."""
     from polyleaf.cli.demo import run
 
-    run(out, quick=quick, n_jobs=threads)
+    run(o.out, quick=o.quick, n_jobs=o.n_jobs)
 
 
-for _command in (train, predict, evaluate, calibrate, extract, explain, report, inspect, demo):
-    app.command(epilog=format_examples(_command.__name__))(_command)
+# Function, options, examples.
+_COMMANDS: dict[Callable[[Any], int | None], tuple[list[_Option], str]] = {
+    train.train: (
+        _DATA + _TRAIN,
+        """
+polyleaf train houses.csv --target price --model houses.polyleaf
+polyleaf train energy.csv -t heating,cooling --validation 0.2 --early-stopping 20 -m m
+polyleaf train energy.csv -t heating -t cooling -m m --search 60 --set subsample=0.8
+polyleaf train claims.csv -t claims -m m --objective poisson --offset log_exposure
+polyleaf train visits/ -t visits -m m --validation later.parquet --drop id,date
+polyleaf train houses.csv --task price=squared_error --task sold=logistic --task segment -m m
+polyleaf train tags.txt --format xmc --leaf sparse --label-names tags.names -m m""",
+    ),
+    predict.predict: (
+        _DATA + _PREDICT,
+        """
+polyleaf predict new.csv --model m --out predictions.csv
+polyleaf predict new.csv --model m --proba --keep id | head
+cat new.csv | polyleaf predict - --model m --json
+polyleaf predict new.txt --format xmc --model m --top 5 --out best.csv""",
+    ),
+    evaluate.evaluate: (_DATA + _EVALUATE, "\npolyleaf evaluate test.csv --model m --json"),
+    predict.explain: (
+        _DATA + _EXPLAIN,
+        """
+polyleaf explain new.csv --model m --out shap.parquet
+polyleaf explain new.csv --model m --background houses.csv --outputs price""",
+    ),
+    evaluate.report: (_DATA + _REPORT, "\npolyleaf report test.csv --model m --out report.html"),
+    model_file.inspect: (_INSPECT, "\npolyleaf inspect m --tree 0"),
+    _demo: (_DEMO, "\npolyleaf demo --quick --out /tmp/demo"),
+}
 
 
-def _print_version(is_set: bool) -> None:
-    if is_set:
-        print(polyleaf_version())
-        raise typer.Exit
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ReadError(message)
 
 
-@app.callback()
-def _app_options(
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
-        ),
-    ] = False,
-) -> None:
-    """Accept the options of the application itself."""
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    parser = _Parser("polyleaf", description="Gradient boosted trees for many outputs.")
+    parser.epilog = "Examples: polyleaf train houses.csv --target price --model houses.polyleaf"
+    parser.add_argument("--version", action="version", version=polyleaf_version())
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for command, (options, examples) in _COMMANDS.items():
+        summary = (command.__doc__ or "").splitlines()[0]
+        own = commands.add_parser(
+            command.__name__.strip("_"),
+            help=summary,
+            description=command.__doc__,
+            epilog=f"Examples{examples}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        own.set_defaults(command=command)
+        for flags, text, arguments in options:
+            own.add_argument(*flags.split(), help=text.replace("%", "%%"), **arguments)
+    return parser
 
 
-def main(arguments: list[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code: 0, 2 for an error, 130 for Ctrl-C."""
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
 
 
-def run(arguments: list[str]) -> int:
+def _print_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    print_error(f"warning: {message}")
+
+
+def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code; errors are printed, not raised."""
     try:
-        return app(args=arguments or ["--help"], prog_name="polyleaf", standalone_mode=False) or 0
-    except (KeyboardInterrupt, typer.Abort):
+        with warnings.catch_warnings():
+            o = make_parser().parse_args(arguments or ["--help"])
+            warnings.simplefilter(
+                "ignore" if getattr(o, "quiet", False) else "default", UserWarning
+            )
+            warnings.showwarning = _print_warning
+            return o.command(o) or 0
+    except SystemExit as exit:
+        return int(exit.code or 0)
+    except KeyboardInterrupt:
         return print_error("interrupted.", INTERRUPT_EXIT_CODE)
     except BrokenPipeError:  # the reader of the output, such as `head`, has ended
         sys.stdout = None
         return 1
+    except TextColumnError as error:
+        return print_error(
+            f"{error.problem} Correct the file, or use --decimal, --thousands or --na-values; if "
+            f"the cells are categories, use --categorical {error.column.strip(chr(39))!r}."
+        )
     except (ValueError, OSError, RuntimeError, MemoryError, ImportError) as error:
-        return print_error(translate_parameter_names(str(error) or type(error).__name__))
+        return print_error(translate_message(str(error) or type(error).__name__))
     except Exception as error:
-        # Usage errors: their class differs between versions of typer, their method does not.
-        if hasattr(error, "format_message"):
-            return print_error(error.format_message())
         if os.environ.get("POLYLEAF_TRACEBACK"):
             raise
         return print_error(

@@ -1,21 +1,23 @@
-"""Model files: how commands load and save them, and the commands `inspect` and `extract`."""
+"""Data and model files as the commands open them, and the command `inspect`."""
 
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import numpy as np
 
 from polyleaf.cli import xmc
-from polyleaf.cli.messages import pluralise
-from polyleaf.cli.options import check_writable
+from polyleaf.files.cells import CellFormat
 from polyleaf.files.io import ReadError
-from polyleaf.files.schema import Schema
+from polyleaf.files.readers import CsvOptions, read_table
+from polyleaf.files.schema import Schema, read_weights, select_columns
+from polyleaf.files.table import Table
 
 _SCHEMA_KEY = "table"  # model metadata: the schema of the training table
-_XMC_KEY = "labelled rows"  # model metadata: whether the model was trained from XMC data
+XMC_KEY = "labelled rows"  # model metadata: whether the model was trained from XMC data
 
 # Kind of task of a schema -> what the model's tasks may learn.
 _LEARNED_KINDS = {
@@ -25,18 +27,32 @@ _LEARNED_KINDS = {
 }
 
 
+def open_table(o: Any, path: Path, schema: Schema | None = None) -> Table:
+    """Read a table with the options of a command; others are those of the training file."""
+    trained = CellFormat() if schema is None else schema.format
+    format = CellFormat(
+        trained.decimal if o.decimal is None else o.decimal,
+        trained.thousands if o.thousands is None else o.thousands,
+        trained.na_values if o.na_values is None else tuple(o.na_values),
+    )
+    separator = {"tab": "\t", "\\t": "\t", "space": " "}.get(o.sep or "", o.sep)
+    header = False if o.no_header else None
+    return read_table(path, o.format, CsvOptions(header, separator, o.encoding, format))
+
+
+def check_writable(path: Path | None) -> None:
+    """Raise a `ReadError` before a long computation if its result cannot be saved."""
+    if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
+        reason = "it is a folder" if path.is_dir() else "its folder does not exist"
+        raise ReadError(f"{path} cannot be written: {reason}.")
+
+
 def save_table_model(estimator: Any, schema: Schema, path: Path, **options: Any) -> None:
     """Save a model together with the schema of its training table."""
     model = estimator.model_
     model.metadata[_SCHEMA_KEY] = schema.to_dict()
     if model.output_names is None and model.n_outputs == len(schema.targets):
         model.output_names = schema.targets
-    estimator.save_model(path, **options)
-
-
-def save_xmc_model(estimator: Any, path: Path, **options: Any) -> None:
-    """Save a model that was trained from XMC data."""
-    estimator.model_.metadata[_XMC_KEY] = True
     estimator.save_model(path, **options)
 
 
@@ -49,11 +65,12 @@ def load_estimator(path: Path) -> Any:
     return load_model(path)
 
 
-def load_table_model(path: Path, threads: int | None) -> tuple[Any, Schema]:
+def load_table_model(o: Any) -> tuple[Any, Schema]:
     """Load a model that `train` saved, and the schema of its training table."""
+    path = o.model
     estimator = load_estimator(path)
     fields = estimator.model_.metadata.get(_SCHEMA_KEY)
-    if estimator.model_.metadata.get(_XMC_KEY):
+    if estimator.model_.metadata.get(XMC_KEY):
         raise ReadError(f"{path} was trained from multi-label data: use --format {xmc.FORMAT}.")
     if fields is None:
         raise ReadError(
@@ -61,135 +78,71 @@ def load_table_model(path: Path, threads: int | None) -> tuple[Any, Schema]:
             "table; use it in Python."
         )
     schema = Schema.from_dict(fields)
+    kind = estimator.model_.metadata["kind"]
+    kind = kind if kind in ("regression", "multilabel", "tasks") else "classification"
+    places, own = estimator.model_.objective.tasks, schema.task_schemas
     if (
         len(schema.features) != len(estimator.model_.input_names)
-        or schema.task not in _get_readable_tasks(estimator)
-        or not _has_same_tasks(estimator.model_.objective.tasks, schema)
+        or schema.task != kind
+        or [place.task.name for place in places] != list(own)
+        or not all(map(_is_same_task, [place.task for place in places], own.values()))
     ):
         raise ReadError(f"{path} is damaged: its columns do not match its model.")
-    return estimator.set_params(n_jobs=threads), schema
+    return estimator.set_params(n_jobs=o.n_jobs), schema
 
 
-def _get_readable_tasks(estimator: Any) -> tuple[str, ...]:
-    kind = estimator.model_.metadata["kind"]
-    return (kind,) if kind in ("regression", "multilabel", "tasks") else ("classification",)
+def _is_same_task(task: Any, schema: Schema) -> bool:
+    has_columns = schema.task == "classification" or task.n_columns == len(schema.targets)
+    return has_columns and task.target_kind in _LEARNED_KINDS[schema.task]
 
 
-def _has_same_tasks(places: Any, schema: Schema) -> bool:
-    """Check that a schema has the tasks of a multi-task model in the same order."""
+def make_dataset(table: Table, schema: Schema, reference: Any, **options: Any) -> Any:
+    """Return the features and offsets of rows as a `Dataset` in the bins of `reference`."""
+    from polyleaf.data.dataset import Dataset
 
-    def matches(task: Any, own: Schema) -> bool:
-        has_columns = own.task == "classification" or task.n_columns == len(own.targets)
-        return has_columns and task.target_kind in _LEARNED_KINDS[own.task]
+    if table.is_folder:
+        batches = partial(table.iter_features, schema)
+        X = Dataset.from_batches(batches, reference=reference, **options)
+    else:
+        X = Dataset(table.read_features(schema), reference=reference, **options)
+    X.offset = schema.read_offset(table)
+    return X
 
-    schemas = schema.task_schemas
-    return [place.task.name for place in places] == list(schemas) and all(
-        matches(place.task, own) for place, own in zip(places, schemas.values(), strict=True)
-    )
+
+def open_rows(o: Any, path: Path, schema: Schema, estimator: Any) -> tuple[Table, Any]:
+    """Return a table, and its features as a `Dataset` in the bins of a model."""
+    table, model = open_table(o, path, schema), estimator.model_
+    options = {"keep_features": model.has_linear_leaves, "n_jobs": estimator.n_jobs}
+    return table, make_dataset(table, schema, model.mapper, **options)
 
 
-def load_xmc_model(path: Path, file: Path, threads: int | None) -> tuple[Any, Any]:
+def read_weight_column(o: Any, table: Table) -> tuple[tuple[str, ...], np.ndarray | None]:
+    """Return the column that `--weight` names, if any, and the weights."""
+    chosen = select_columns(table, o.weight, "--weight")
+    if len(chosen) > 1:
+        raise ReadError(f"--weight takes one column, but {o.weight!r} selects {len(chosen)}.")
+    return chosen, read_weights(table, chosen[0]) if chosen else None
+
+
+def load_xmc_model(o: Any) -> tuple[Any, Any]:
     """Load a model that was trained from XMC data, and the rows of a file in that format."""
-    estimator = load_estimator(path)
-    if not estimator.model_.metadata.get(_XMC_KEY):
-        raise ReadError(f"{path} was trained from a table: leave --format {xmc.FORMAT} out.")
-    rows = xmc.read_rows(file, None, threads)
-    xmc.check_shape(rows, estimator.n_features_in_, estimator.model_.n_outputs, file)
-    return estimator.set_params(n_jobs=threads), rows
+    estimator = load_estimator(o.model)
+    if not estimator.model_.metadata.get(XMC_KEY):
+        raise ReadError(f"{o.model} was trained from a table: leave --format {xmc.FORMAT} out.")
+    rows = xmc.read_rows(o.file, None, o.n_jobs)
+    xmc.check_shape(rows, estimator.n_features_in_, estimator.model_.n_outputs, o.file)
+    return estimator.set_params(n_jobs=o.n_jobs), rows
 
 
-def check_single_task(schema: Schema, path: Path, command: str) -> None:
-    """Raise a `ReadError` that names `polyleaf extract` if a model has several tasks."""
-    tasks = list(schema.task_schemas)
-    if tasks:
-        raise ReadError(
-            f"{command} does not support multi-task models, and {path} has the tasks "
-            f"{', '.join(tasks)}. Extract one of them first: "
-            f"polyleaf extract {path} --task {tasks[0]} --out FILE."
-        )
-
-
-# ---- commands ------------------------------------------------------------------------------
-
-
-def extract(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A multi-task model file.")],
-    task: Annotated[str, typer.Option(help="Name of the task, as inspect and evaluate print it.")],
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="The model file to write.", show_default=False)
-    ],
-) -> None:
-    """Save one task of a multi-task model as a model.
-
-    calibrate, report and other commands for single-task models can read the result.
-    """
-    estimator, schema = load_table_model(model, None)
-    if not schema.task_columns:
-        raise ReadError(f"{model} is not a multi-task model; use it as it is.")
-    check_writable(out)
-    save_table_model(estimator.task_estimator(task), schema.task_schemas[task], out)
-
-
-def inspect(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The model file.")],
-    tree: Annotated[
-        int | None, typer.Option(help="Print the tree with this number, from 0.", min=0)
-    ] = None,
-    top: Annotated[int, typer.Option(help="Number of features to list by gain.", min=1)] = 10,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the whole model as JSON.")] = False,
-) -> None:
+def inspect(o: Any) -> None:
     """Print a summary of a model, a tree, or all of it as JSON."""
-    from polyleaf.inspection.model_summary import dump_json, summary
+    from polyleaf.inspection.model_summary import dump_json, format_tree, summary
 
-    content = load_estimator(model).model_
-    if as_json:
+    content = load_estimator(o.model).model_
+    if o.json:
         print(json.dumps(dump_json(content), default=str))
-    elif tree is not None:
-        trees = dump_json(content)["trees"]
-        if tree >= len(trees):
-            raise ReadError(
-                f"--tree {tree}: the model has {pluralise(len(trees), 'tree')}, counted from 0."
-            )
-        _print_tree(trees[tree])
+    elif o.tree is not None:
+        print(format_tree(content, o.tree))
     else:
-        print(f"file size {model.stat().st_size / 2**20:.2f} MiB")
-        print(summary(content, n_features=top))
-
-
-def _print_tree(tree: dict[str, Any]) -> None:
-    """Print splits with their gain, and leaves with their value for each output."""
-    from rich.console import Console
-    from rich.tree import Tree
-
-    nodes = tree["nodes"]
-
-    def describe(node: dict[str, Any]) -> str:
-        details = [f"gain {node['gain']:.4g}"] if "gain" in node else []
-        details += [pluralise(node["count"], "row")] if "count" in node else []
-        suffix = f" ({', '.join(details)})" if details else ""
-        if "leaf" not in node:
-            return f"{_format_condition(node)}{suffix}"
-        values = " ".join(f"{value:.4g}" for value in node["value"])
-        return f"leaf {node['leaf']}: {values}{suffix}"
-
-    def add_node(branch: Tree, number: int, answer: str) -> None:
-        node = nodes[number]
-        child = branch.add(f"{answer}{describe(node)}")
-        if "leaf" not in node:
-            add_node(child, node["left"], "yes: ")
-            add_node(child, node["right"], "no: ")
-
-    output = "" if tree["output"] is None else f" for {tree['output']}"
-    root = Tree(f"tree {tree['tree']}{output}, round {tree['round']}")
-    add_node(root, 0, "")
-    Console(highlight=False, markup=False, soft_wrap=True).print(root)
-
-
-def _format_condition(node: dict[str, Any]) -> str:
-    if "categories" in node:
-        condition = f"{node['feature']} in {{{', '.join(map(str, node['categories']))}}}"
-    elif node["threshold"] is None:
-        condition = f"{node['feature']} is not missing"
-    else:
-        condition = f"{node['feature']} <= {node['threshold']:.6g}"
-    return f"{condition}{' or missing' if node['missing_left'] else ''}"
+        print(f"file size {o.model.stat().st_size / 2**20:.2f} MiB")
+        print(summary(content, n_features=o.top))

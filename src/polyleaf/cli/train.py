@@ -6,420 +6,54 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-import typer
 
 from polyleaf.callbacks import TimeLimit
 from polyleaf.cli import xmc
-from polyleaf.cli.input import (
-    Source,
-    get_header,
-    make_training_dataset,
-    open_source,
-    read_columns,
-    select_weight_column,
-)
-from polyleaf.cli.messages import INTERRUPT_EXIT_CODE, Reporter, pluralise, print_error
-from polyleaf.cli.model_file import save_table_model, save_xmc_model
-from polyleaf.cli.multitask import TaskSpec, describe_tasks, get_single_kind, parse_tasks
-from polyleaf.cli.options import (
-    PARAMETERS,
-    DecimalOption,
-    EncodingOption,
-    FileArgument,
-    FormatOption,
-    ModelOption,
-    NoHeaderOption,
-    QuietOption,
-    SepOption,
-    ThreadsOption,
-    WeightOption,
+from polyleaf.cli.messages import INTERRUPT_EXIT_CODE, describe_training, pluralise, print_error
+from polyleaf.cli.model_file import (
+    XMC_KEY,
     check_writable,
-    list_parameters,
-    make_csv_options,
-    parameter_option,
+    make_dataset,
+    open_table,
+    read_weight_column,
+    save_table_model,
 )
+from polyleaf.cli.parameters import PARAMETERS, get_estimator_class, read_parameters
 from polyleaf.data.random_rows import split_validation
-from polyleaf.files.folders import ParquetFolder
 from polyleaf.files.io import ReadError
-from polyleaf.files.readers import CsvOptions, read_table
-from polyleaf.files.schema import (
-    Schema,
-    decimal_comma_hint,
-    infer_task,
-    read_weights,
-    select_columns,
-)
-from polyleaf.files.table import Table
+from polyleaf.files.schema import Schema, infer_task, select_columns
+from polyleaf.files.table import Table, abbreviate
 from polyleaf.inputs.weights import weight_known_targets
+from polyleaf.metrics._multitask import TASKS
+from polyleaf.objectives import auto_objective_name, get_objective, objective_class
 from polyleaf.settings import presets
-from polyleaf.settings.aliases import suggest
-from polyleaf.settings.param_spec import get_param_specs
 from polyleaf.settings.parameters import SearchParameters
 
-KEEP_ON_INTERRUPT = {"on_interrupt": "keep"}
-"""Parameters with which estimators, and the final fit of a search, keep finished rounds."""
-
 _INTERRUPT_WARNING = "was interrupted"  # part of the warning of an estimator that keeps rounds
+_COLUMN_OPTIONS = ("target", "task", "drop", "weight", "offset", "categorical")
 
 
-def train(
-    file: FileArgument,
-    model: ModelOption,
-    target: Annotated[
-        str | None,
-        typer.Option(
-            "--target",
-            "-t",
-            help="Target columns: names, patterns (label_*), first:N or last:N, separated by "
-            "commas. LIBSVM files mark their own.",
-        ),
-    ] = None,
-    task: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KIND or NAME=LOSS",
-            help="regression, classification or multilabel. Default: inferred. One text column, or "
-            "one column of at most 20 distinct integers, is classification; several 0/1 columns "
-            "are multilabel; everything else is regression. For a multi-task model, give --task "
-            "once per task instead of --target: NAME=LOSS (price=squared_error, "
-            "demand=quantile:0.1,0.9), or NAME to infer the loss.",
-        ),
-    ] = None,
-    drop: Annotated[
-        str | None, typer.Option(help="Columns to ignore; same syntax as --target.")
-    ] = None,
-    weight: WeightOption = None,
-    offset: Annotated[
-        str | None,
-        typer.Option(
-            "--offset",
-            help="Column of offsets (base margins): the raw score that boosting starts from, such "
-            "as the log exposure of counts; or one column per output. Data to predict needs them "
-            "too.",
-        ),
-    ] = None,
-    categorical: Annotated[
-        str | None,
-        typer.Option(help="Numeric columns to treat as categorical. Text columns always are."),
-    ] = None,
-    validation: Annotated[
-        str | None,
-        typer.Option(help="Evaluation data: a file, or the fraction of FILE's rows to hold out."),
-    ] = None,
-    early_stopping: Annotated[
-        int | None, parameter_option("early_stopping_rounds", "--early-stopping")
-    ] = None,
-    time_limit: Annotated[
-        float | None, typer.Option("--time-limit", help="Seconds for all boosting rounds.")
-    ] = None,
-    preset: Annotated[
-        str | None,
-        typer.Option(
-            help="Parameters of a published method: "
-            f"{', '.join(sorted(presets.__all__))}. Other options override them."
-        ),
-    ] = None,
-    search: Annotated[
-        float | None,
-        typer.Option(
-            help="Seconds for a hyperparameter search, by cross-validation or on --validation. "
-            "Parameters that are given stay fixed.",
-            min=0.001,
-        ),
-    ] = None,
-    rounds: Annotated[int | None, parameter_option("n_estimators", "--rounds", "-n")] = None,
-    learning_rate: Annotated[
-        float | None, parameter_option("learning_rate", "--learning-rate", "-r")
-    ] = None,
-    leaves: Annotated[int | None, parameter_option("max_leaves", "--leaves")] = None,
-    depth: Annotated[int | None, parameter_option("max_depth", "--depth")] = None,
-    leaf: Annotated[str | None, parameter_option("leaf", "--leaf", summary="Kind of leaf.")] = None,
-    linear_fit: Annotated[
-        str | None,
-        parameter_option(
-            "linear_fit", "--linear-fit", summary="How split gains account for linear leaves."
-        ),
-    ] = None,
-    label_names: Annotated[
-        Path | None,
-        typer.Option(help=f"File with one label name per line, for --format {xmc.FORMAT}."),
-    ] = None,
-    objective: Annotated[
-        str | None, typer.Option(help="Loss to minimise. Default: by the task.")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
-    threads: ThreadsOption = None,
-    leaf_dtype: Annotated[
-        str,
-        typer.Option(
-            "--leaf-dtype",
-            help="Type of leaf values in the model file: float32, or the smaller float16 or int8.",
-        ),
-    ] = "float32",
-    statistics: Annotated[
-        bool,
-        typer.Option(
-            help="Keep gains, row counts and Hessian sums of nodes in the model file; feature "
-            "importances need them."
-        ),
-    ] = True,
-    cache: Annotated[
-        Path | None,
-        typer.Option(
-            help="If FILE is a folder: directory for binned data that does not fit in memory, one "
-            "byte per value."
-        ),
-    ] = None,
-    memory_limit: Annotated[
-        str | None,
-        typer.Option(
-            help='If FILE is a folder: memory for training, such as "4GiB". What does not fit is '
-            "kept in files in --cache, or in the system's temporary directory."
-        ),
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="NAME=VALUE",
-            help=f"Set any other parameter of the estimator; repeatable. {list_parameters()}",
-        ),
-    ] = None,
-    format: FormatOption = None,
-    no_header: NoHeaderOption = False,
-    sep: SepOption = None,
-    decimal: DecimalOption = ".",
-    encoding: EncodingOption = "utf-8",
-    quiet: QuietOption = False,
-) -> None:
-    """Train a model on a data file and save it.
-
-    Progress and a summary are printed to standard error.
-    """
+def train(o: Any) -> int | None:
+    """Train a model on a data file and save it."""
     from polyleaf.model.storage import check_leaf_dtype
 
-    check_leaf_dtype(leaf_dtype)
-    chosen = {
-        "n_estimators": rounds,
-        "learning_rate": learning_rate,
-        "max_leaves": leaves,
-        "max_depth": depth,
-        "leaf": leaf,
-        "linear_fit": linear_fit,
-        "objective": objective,
-        "early_stopping_rounds": early_stopping,
-        "n_jobs": threads,
-        "time_limit": search,
-    }
-    params = {name: value for name, value in chosen.items() if value is not None}
-    params |= KEEP_ON_INTERRUPT
-    params |= {"random_state": seed, "verbose": int(sys.stderr.isatty() and not quiet)}
-    params |= _parse_settings(settings or [])
-    params |= _make_time_limit(time_limit, search)
-    options = TrainOptions(
-        file=file,
-        model=model,
-        format=format,
-        csv_options=make_csv_options(no_header, sep, decimal, encoding),
-        preset=preset,
-        params=params,
-        validation=validation,
-        early_stopping=early_stopping,
-        search=search,
-        objective=objective,
-        seed=seed,
-        threads=threads,
-        save_options={"leaf_dtype": leaf_dtype, "statistics": statistics},
-        reporter=Reporter(quiet),
-    )
-    columns = ColumnOptions(target, task, drop, weight, offset, categorical)
-    if xmc.is_xmc(file, format):
-        _train_xmc(options, columns, label_names)
-    else:
-        _check_input_options(file.is_dir(), label_names, cache, memory_limit)
-        _train_table(options, columns, cache, memory_limit)
-
-
-@dataclass(frozen=True)
-class TrainOptions:
-    """Options of `train` that are not about columns; `params` does not include the preset."""
-
-    file: Path
-    model: Path
-    format: str | None
-    csv_options: CsvOptions
-    preset: str | None
-    params: dict[str, Any]
-    validation: str | None
-    early_stopping: int | None
-    search: float | None
-    objective: str | None
-    seed: int
-    threads: int | None
-    save_options: dict[str, Any]
-    reporter: Reporter
-
-
-@dataclass(frozen=True)
-class ColumnOptions:
-    """Options of `train` that select columns, as they were given."""
-
-    target: str | None
-    task: list[str] | None
-    drop: str | None
-    weight: str | None
-    offset: str | None
-    categorical: str | None
-
-
-@dataclass(frozen=True)
-class TrainingSpec:
-    """Specification of a training run on a table.
-
-    Attributes
-    ----------
-    schema : Schema
-    table : Table
-        Targets, weights and offsets of all rows; of a file also the features.
-    weight_column : tuple of str
-        The column of weights, if there is one.
-    params : dict
-        Parameters of the estimator, with those of the preset.
-    texts : set of str
-        Text columns.
-    categorical : tuple of str
-        Columns that `--categorical` names.
-    tasks : list of TaskSpec
-        Tasks of a multi-task model; empty for a single task.
-    """
-
-    schema: Schema
-    table: Table
-    weight_column: tuple[str, ...]
-    params: dict[str, Any]
-    texts: set[str]
-    categorical: tuple[str, ...]
-    tasks: list[TaskSpec]
-
-
-def _train_xmc(options: TrainOptions, columns: ColumnOptions, label_names: Path | None) -> None:
-    """Train on extreme multi-label data and save the model."""
-    for name, value in asdict(columns).items():
-        if value:
-            raise ReadError(f"--{name} selects columns, but --format {xmc.FORMAT} has none.")
-    _check_validation(options.validation, options.early_stopping)
-    check_writable(options.model)
-    if options.search is not None:
-        raise ReadError(f"--search does not support --format {xmc.FORMAT}.")
-    params = _get_preset(options.preset or "gbdt_sparse") | options.params
-    estimator = _get_estimator_class("multilabel", params)(**params)
-    rows = xmc.read_rows(options.file, label_names, options.threads)
-    with capture_interrupt() as interrupt:
-        xmc.fit_labels(estimator, rows, options.validation, options.seed, options.threads)
-    _exit_without_model(interrupt, estimator)
-    save_xmc_model(estimator, options.model, **options.save_options)
-    options.reporter.training_data(
-        f"multilabel with {pluralise(rows.Y.shape[1], 'label')}", rows.X.shape
-    )
-    options.reporter.trained(estimator, options.model)
-    _exit_if_interrupted(interrupt, estimator, options.model)
-
-
-def _train_table(
-    options: TrainOptions, columns: ColumnOptions, cache: Path | None, memory_limit: str | None
-) -> None:
-    """Train on a table and save the model."""
-    source = open_source(options.file, options.format, options.csv_options)
-    is_folder = options.file.is_dir()
-    spec = _make_training_spec(options, columns, source)
-    schema, reporter = spec.schema, options.reporter
-    estimator = _get_estimator_class(schema.task, spec.params)(**spec.params)
-    _check_validation(
-        options.validation, options.early_stopping if options.search is None else None
-    )
-    _check_folder_validation(is_folder, options.validation)
-    training, held = _split(spec.table, options)
-    check_writable(options.model)
-    weights = read_weights(training, spec.weight_column[0]) if spec.weight_column else None
-    bin_weights = weight_known_targets(schema.read_targets(training), weights)
-    texts = spec.texts - set(spec.categorical)
-    X = make_training_dataset(
-        source if is_folder else training,
-        schema,
-        estimator,
-        bin_weights,
-        texts,
-        cache,
-        memory_limit,
-    )
-    with capture_interrupt() as interrupt:
-        _fit(estimator, schema, X, training, held, weights)
-    _exit_without_model(interrupt, estimator)
-    save_table_model(estimator, schema, options.model, **options.save_options)
-    tasks = describe_tasks(spec.tasks) if spec.tasks else ""
-    reporter.training_table(schema, columns.task is None, training.n_rows, spec.texts, tasks)
-    text_features = [name for name in schema.features if name in texts]
-    if hint := decimal_comma_hint(get_header(source), text_features):
-        reporter.info(hint.strip())
-    if options.search is not None:
-        reporter.info(estimator.report())
-    reporter.trained(estimator, options.model)
-    _exit_if_interrupted(interrupt, estimator, options.model)
-
-
-def _make_training_spec(
-    options: TrainOptions, columns: ColumnOptions, source: Source
-) -> TrainingSpec:
-    """Select columns and parameters."""
-    header = get_header(source)
-    kind = get_single_kind(columns.task or [], columns.target)
-    tasks: list[TaskSpec] = []
-    if columns.task and kind is None:
-        _check_multitask_options(options, columns)
-        tasks = parse_tasks(header, columns.task, lambda names: read_columns(source, names))
-    targets = tuple(name for task in tasks for name in task.columns)
-    targets = targets or _select_targets(header, columns.target)
-    dropped = _select(header, columns.drop, "--drop")
-    weight_column = select_weight_column(header, columns.weight)
-    offsets = _select(header, columns.offset, "--offset")
-    categorical = _select(header, columns.categorical, "--categorical")
-    texts = set(header.categories)
-    header = header.convert_to_categorical([name for name in categorical if name not in targets])
-    table = read_columns(
-        source if isinstance(source, ParquetFolder) else header,
-        (*targets, *weight_column, *offsets),
-    )
-    if weight_column:
-        read_weights(table, weight_column[0])  # before a split, so that errors count FILE's rows
-    params = _get_preset(options.preset) | options.params
-    _check_decimal_commas(table, tasks, () if kind == "classification" else targets)
-    ignored = (*dropped, *weight_column)
-    if tasks:
-        schema = Schema.from_tasks(header, [(t.kind, t.columns) for t in tasks], ignored)
-        params |= {"objective": {task.key: task.objective for task in tasks}}
-    else:
-        kind = kind or infer_task(table, targets)
-        schema = Schema.from_table(header, targets, kind, ignored, offsets)
-        params = _replace_target_names(params, schema)
-    schema.check_stray_text(header, categorical)
-    return TrainingSpec(schema, table, weight_column, params, texts, categorical, tasks)
-
-
-def _select(header: Table, text: str | None, option: str) -> tuple[str, ...]:
-    return select_columns(header, text, option) if text else ()
-
-
-def _select_targets(header: Table, text: str | None) -> tuple[str, ...]:
-    if text:
-        return select_columns(header, text, "--target")
-    if header.targets:
-        return header.targets
-    raise ReadError("--target is required: name the column or columns to predict.")
+    check_leaf_dtype(o.leaf_dtype)
+    is_xmc = xmc.is_xmc(o.file, o.format)
+    params = _get_preset(o.preset or ("gbdt_sparse" if is_xmc else None))
+    params |= {"on_interrupt": "keep", "verbose": int(sys.stderr.isatty() and not o.quiet)}
+    params |= read_parameters(o)
+    if o.seconds is not None:
+        if o.time_limit is not None:
+            raise ReadError("--time-limit cannot be combined with --search, which has its own.")
+        if not o.seconds > 0:
+            raise ReadError(f"--time-limit must be a number above 0, not {o.seconds:g}.")
+        params["callbacks"] = [TimeLimit(o.seconds)]
+    return (_train_xmc if is_xmc else _train_table)(o, params)
 
 
 def _get_preset(name: str | None) -> dict[str, Any]:
@@ -431,52 +65,107 @@ def _get_preset(name: str | None) -> dict[str, Any]:
     return getattr(presets, name)()
 
 
-def _parse_settings(settings: list[str]) -> dict[str, Any]:
-    """Parse ``["subsample=0.8", "max_depth=None", "objective=huber"]``."""
-    parsed = {}
-    for setting in settings:
-        name, equals, text = setting.partition("=")
-        name = name.strip()
-        if not equals or not name:
-            raise ReadError(f"--set takes NAME=VALUE, such as subsample=0.8, not {setting!r}.")
-        try:
-            parsed[name] = PARAMETERS[name].read(text) if name in PARAMETERS else text
-        except ValueError as error:
-            raise ReadError(f"--set {setting}: {error}") from None
-    return parsed
+def _train_xmc(o: Any, params: dict[str, Any]) -> int | None:
+    for name in _COLUMN_OPTIONS:
+        if getattr(o, name):
+            raise ReadError(f"--{name} selects columns, but --format {xmc.FORMAT} has none.")
+    if o.time_limit is not None:
+        raise ReadError(f"--search does not support --format {xmc.FORMAT}.")
+    _check_validation(o)
+    check_writable(o.model)
+    estimator = get_estimator_class("multilabel", params)(**params)
+    rows = xmc.read_rows(o.file, o.label_names, o.n_jobs)
+    labels = pluralise(rows.Y.shape[1], "label")
+
+    def save() -> None:
+        estimator.model_.metadata[XMC_KEY] = True
+        estimator.save_model(o.model, leaf_dtype=o.leaf_dtype, statistics=o.statistics)
+
+    return _fit_and_save(
+        o,
+        estimator,
+        lambda: xmc.fit_labels(estimator, rows, o.validation, o.seed, o.n_jobs),
+        save,
+        [_describe_data(f"multilabel with {labels}", *rows.X.shape)],
+    )
 
 
-def _make_time_limit(seconds: float | None, search: float | None) -> dict[str, Any]:
-    if seconds is None:
-        return {}
-    if search is not None:
-        raise ReadError("--time-limit cannot be combined with --search, which has its own limit.")
-    if not seconds > 0:
-        raise ReadError(f"--time-limit must be a number of seconds above 0, not {seconds:g}.")
-    return {"callbacks": [TimeLimit(seconds)]}
+def _train_table(o: Any, params: dict[str, Any]) -> int | None:
+    if o.label_names is not None:
+        raise ReadError(f"--label-names needs --format {xmc.FORMAT}; tables have column names.")
+    table = open_table(o, o.file)
+    for option, value in (("--cache", o.cache), ("--memory-limit", o.memory_limit)):
+        if value is not None and not table.is_folder:
+            raise ReadError(f"{option} needs a folder of Parquet files, not a single file.")
+    weight, _ = read_weight_column(o, table)  # before a split, so that errors count FILE's rows
+    schema, tasks = _make_schema(o, table, weight)
+    if tasks:
+        params["objective"] = {task.key: task.objective for task in tasks}
+    params = _replace_target_names(params, schema)
+    estimator = get_estimator_class(schema.task, params)(**params)
+    _check_validation(o)
+    training, held = _split(o, table, schema)
+    check_writable(o.model)
+    y, offset = schema.read_targets(training), schema.read_offset(training)
+    weights = read_weight_column(o, training)[1]
+    X = _make_dataset(o, training, schema, estimator, weight_known_targets(y, weights))
+
+    def fit() -> None:
+        eval_set = eval_offset = None
+        if held is not None:
+            rows = make_dataset(
+                held, schema, X, keep_features=X.features is not None, n_jobs=o.n_jobs
+            )
+            eval_set = [(rows, schema.read_targets(held))]
+            eval_offset, rows.offset = None if offset is None else [rows.offset], None
+        sets: dict[str, Any] = {"eval_set": eval_set, "eval_offset": eval_offset}
+        estimator.fit(X, y, sample_weight=weights, offset=offset, **sets)
+
+    def save() -> None:
+        options = {"leaf_dtype": o.leaf_dtype, "statistics": o.statistics}
+        save_table_model(estimator, schema, o.model, **options)
+
+    names = schema.targets if len(schema.targets) < 6 else [f"{len(schema.targets)} targets"]
+    note = "" if o.task else " (inferred; set it with --task)"
+    task = _describe_tasks(tasks) if tasks else f"{schema.task} of {', '.join(names)}{note}"
+    lines = [_describe_data(task, training.n_rows, len(schema.features))]
+    if schema.text_features:
+        lines += [f"text columns read as categories: {abbreviate(schema.text_features)}"]
+    return _fit_and_save(o, estimator, fit, save, lines)
 
 
-def _get_estimator_class(task: str, params: dict[str, Any]) -> Any:
-    """Return the class of the estimator, after a check of the parameters."""
-    from polyleaf.estimators import PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor
-    from polyleaf.search.base import PolyleafClassifierCV, PolyleafRegressorCV
+def _describe_data(task: str, n_rows: int, n_features: int) -> str:
+    return f"{task}, {pluralise(n_rows, 'row')}, {pluralise(n_features, 'feature')}"
 
-    is_search = "time_limit" in params
-    if task == "tasks":
-        cls: Any = PolyleafMultiTask
-    elif task == "regression":
-        cls = PolyleafRegressorCV if is_search else PolyleafRegressor
-    else:
-        cls = PolyleafClassifierCV if is_search else PolyleafClassifier
-    known = [p.name for p in get_param_specs(cls)]
-    unknown = [name for name in params if name not in known]
-    if unknown:
-        if unknown[0] in {p.name for p in get_param_specs(SearchParameters)}:
-            raise ReadError(f"--set: {unknown[0]} needs --search SECONDS.")
-        hint = suggest(unknown[0], known) or f"; choose one of {', '.join(sorted(known))}."
-        raise ReadError(f"--set: there is no parameter {unknown[0]!r}{hint}")
-    cls(**params)._validate_params()
-    return cls
+
+def _make_schema(o: Any, table: Table, weight: Sequence[str]) -> tuple[Schema, list[TaskSpec]]:
+    """Select columns and infer tasks."""
+    drop = (*select_columns(table, o.drop, "--drop"), *weight)
+    offset = select_columns(table, o.offset, "--offset")
+    categorical = select_columns(table, o.categorical, "--categorical")
+    is_single = not o.task or (len(o.task) == 1 and o.task[0] in TASKS)
+    if is_single:
+        targets = select_columns(table, o.target, "--target") or table.targets
+        if not targets:
+            raise ReadError("--target is required: name the column or columns to predict.")
+        kind = o.task[0] if o.task else None
+        return Schema.from_table(table, targets, kind, drop, offset, categorical), []
+    if o.target:
+        raise ReadError(
+            f"--task {o.task[0]} cannot be combined with --target. With --target, --task is one of "
+            f"{', '.join(TASKS)}; for a multi-task model, leave --target out."
+        )
+    for option, value, hint in (
+        ("--objective", o.objective, "give each task its loss: --task NAME=LOSS"),
+        ("--offset", o.offset, "give offsets of single tasks in Python"),
+        ("--search", o.time_limit, "a search supports single-task models only"),
+    ):
+        if value is not None:
+            raise ReadError(f"{option} does not support multi-task models: {hint}.")
+    tasks = [_parse_task(table, text) for text in o.task]
+    targets = tuple(name for task in tasks for name in task.columns)
+    columns = [(task.kind, task.columns) for task in tasks]
+    return Schema.from_table(table, targets, None, drop, (), categorical, columns), tasks
 
 
 def _replace_target_names(params: dict[str, Any], schema: Schema) -> dict[str, Any]:
@@ -494,112 +183,173 @@ def _replace_target_names(params: dict[str, Any], schema: Schema) -> dict[str, A
     return params | {"monotone_constraints": replaced}
 
 
-def _split(table: Table, options: TrainOptions) -> tuple[Table, Table | None]:
-    """Return the training rows and the evaluation rows, if there are any."""
-    if options.validation is None:
-        return table, None
-    parts = split_validation(options.validation, table.n_rows, options.seed)
-    if parts is None:
-        return table, read_table(options.validation, options.format, options.csv_options)
-    kept, held = parts
-    return table.take_rows(kept), table.take_rows(held)
-
-
-def _fit(
-    estimator: Any,
-    schema: Schema,
-    X: Any,
-    training: Table,
-    held: Table | None,
-    weights: np.ndarray | None,
-) -> None:
-    """Fit on the features `X` and the targets of a table; evaluate on the table `held`."""
-    from polyleaf.data.dataset import Dataset
-
-    offset, eval_set, eval_offset = schema.read_offset(training), None, None
-    if held is not None:
-        features = schema.read_features(held)
-        keep = X.features is not None
-        X_held = Dataset(features, reference=X, keep_features=keep, n_jobs=estimator.n_jobs)
-        eval_offset = None if offset is None else [schema.read_offset(held)]
-        eval_set = [(X_held, schema.read_targets(held))]
-    estimator.fit(
-        X,
-        schema.read_targets(training),
-        sample_weight=weights,
-        offset=offset,
-        eval_set=eval_set,
-        eval_offset=eval_offset,
-    )
-
-
-# ---- checks --------------------------------------------------------------------------------
-
-
-def _check_multitask_options(options: TrainOptions, columns: ColumnOptions) -> None:
-    values = {
-        "--objective": (options.objective, "give each task its loss: --task NAME=LOSS"),
-        "--offset": (columns.offset, "give offsets of single tasks in Python"),
-        "--search": (options.search, "a search supports single-task models only"),
-    }
-    for option, (value, hint) in values.items():
-        if value is not None:
-            raise ReadError(f"{option} does not support multi-task models: {hint}.")
-
-
-def _check_decimal_commas(table: Table, tasks: Sequence[TaskSpec], targets: Sequence[str]) -> None:
-    """Reject text targets that are numbers with decimal commas, unless declared as classes."""
-    if tasks:
-        unclear = [task for task in tasks if task.is_inferred or task.kind == "regression"]
-        targets = [name for task in unclear for name in task.columns]
-    if hint := decimal_comma_hint(table, targets):
-        kind = "NAME=softmax" if tasks else "classification"
-        raise ReadError(f"{hint.strip()} If they are class labels, use --task {kind}.")
-
-
-def _check_validation(validation: str | None, early_stopping: int | None) -> None:
-    if validation is None and early_stopping is not None:
+def _check_validation(o: Any) -> None:
+    if o.validation is None and o.early_stopping_rounds is not None and o.time_limit is None:
         raise ReadError("--early-stopping needs --validation: a file, or a fraction such as 0.2.")
 
 
-def _check_folder_validation(is_folder: bool, validation: str | None) -> None:
-    """Reject a fraction for a folder, whose rows are read in order."""
-    if is_folder and validation is not None and split_validation(validation, 100, 0) is not None:
+def _split(o: Any, table: Table, schema: Schema) -> tuple[Table, Table | None]:
+    """Return the training rows and the evaluation rows, if there are any."""
+    if o.validation is None:
+        return table, None
+    parts = split_validation(o.validation, table.n_rows, o.seed)
+    if parts is None:
+        return table, open_table(o, Path(o.validation), schema)
+    if table.is_folder:
         raise ReadError(
-            f"--validation {validation}: rows of a folder cannot be held out; give a file of "
+            f"--validation {o.validation}: rows of a folder cannot be held out; give a file of "
             "evaluation data."
         )
+    kept, held = parts
+    if schema.task == "classification":
+        y = schema.read_targets(table)
+        only = ~np.isin(y[held], y[kept])  # rows of classes that training would not see
+        kept, held = np.sort(np.append(kept, held[only])), held[~only]
+        if not len(held):
+            raise ReadError(f"--validation {o.validation} leaves no row: every class has one row.")
+    return table.take_rows(kept), table.take_rows(held)
 
 
-def _check_input_options(
-    is_folder: bool, label_names: Path | None, cache: Path | None, memory_limit: str | None
-) -> None:
-    """Reject options that do not apply to the kind of input."""
-    if label_names is not None:
-        raise ReadError(f"--label-names needs --format {xmc.FORMAT}; tables have column names.")
-    for option, value in (("--cache", cache), ("--memory-limit", memory_limit)):
-        if value is not None and not is_folder:
-            raise ReadError(f"{option} needs a folder of Parquet files, not a single file.")
+def _make_dataset(o: Any, table: Table, schema: Schema, estimator: Any, weights: Any) -> Any:
+    """Return the features of training data as a `Dataset` with bins of its own."""
+    from polyleaf.data.dataset import Dataset
+
+    options: dict[str, Any] = {"max_bins": estimator.max_bins, "n_jobs": estimator.n_jobs}
+    is_linear, is_search = estimator.leaf == "linear", isinstance(estimator, SearchParameters)
+    if not table.is_folder:
+        keep = is_linear or (is_search and not table.is_sparse)
+        X = table.read_features(schema)
+        return Dataset(X, sample_weight=weights, keep_features=keep, **options)
+
+    def read_batches() -> Iterator[Any]:
+        start = 0
+        for X in table.iter_features(schema):
+            stop = start + X.num_rows
+            yield X, None, None if weights is None else weights[start:stop]
+            start = stop
+
+    options |= {"cache_dir": o.cache, "memory_limit": o.memory_limit}
+    return Dataset.from_batches(read_batches, keep_features=is_linear or is_search, **options)
 
 
-# ---- Ctrl-C --------------------------------------------------------------------------------
+# ---- tasks of a multi-task model -------------------------------------------------------------
 
 
-@dataclass
-class InterruptStatus:
-    """Whether Ctrl-C interrupted a fit."""
+@dataclass(frozen=True)
+class TaskSpec:
+    """A task of a multi-task model: its kind, targets and loss, and whether that was inferred."""
 
-    was_interrupted: bool = False
+    kind: str
+    columns: tuple[str, ...]
+    objective: Any
+    is_inferred: bool
+
+    @property
+    def key(self) -> Any:
+        """The name by which the estimator knows the task."""
+        return self.columns if len(self.columns) > 1 else self.columns[0]
+
+
+def _parse_task(table: Table, text: str) -> TaskSpec:
+    """Parse `--task NAME`, `NAME=LOSS` and `NAME=LOSS:VALUE`."""
+    name, equals, loss = (text, "", "") if text in table.names else text.rpartition("=")
+    name, loss = (name, loss.strip()) if equals else (text, "")
+    option = f"--task {text}"
+    columns = select_columns(table, name, option)
+    if not columns or (equals and not loss):
+        raise ReadError(
+            f"--task takes NAME or NAME=LOSS, such as price=squared_error, not {text!r}."
+        )
+    if not loss:
+        kind = infer_task(table, columns)
+        return TaskSpec(kind, columns, _get_default_loss(table, columns[0], kind), True)
+    try:
+        objective = _parse_objective(loss, option)
+        kinds = objective_class(objective).target_kinds
+    except ValueError as error:
+        raise ReadError(f"{option}: {error}".replace(f"{option}: {option}", option)) from None
+    if set(kinds) == {"values"}:
+        kind = "regression"
+    elif "values" not in kinds:
+        kind = "classification" if len(columns) == 1 else "multilabel"
+    else:
+        kind = infer_task(table, columns)
+    return TaskSpec(kind, columns, objective, False)
+
+
+def _parse_objective(loss: str, option: str) -> Any:
+    """Return a name, or an objective with its parameter: `quantile:0.1,0.9`."""
+    name, colon, value = loss.partition(":")
+    try:
+        cls = objective_class(name)
+    except ValueError:
+        cls = None
+    if cls is None or not colon:
+        return loss  # the whole text: XGBoost's names contain colons
+    parameter = next(iter(cls.parameters), None)
+    if parameter is None:
+        raise ReadError(f"{option}: objective {name!r} takes no value after a colon.")
+    text = f"[{value}]" if "," in value else value
+    return get_objective(name, **{parameter: PARAMETERS[parameter].read(text)})
+
+
+def _get_default_loss(table: Table, column: str, kind: str) -> str:
+    if kind == "regression":
+        return "squared_error"
+    if kind == "multilabel":
+        return auto_objective_name("multilabel", sparse=False)
+    labels = table.read(column, table.infer_kind(column, as_category=True)).drop_null().unique()
+    return auto_objective_name("binary" if len(labels) <= 2 else "multiclass", sparse=False)
+
+
+def _describe_tasks(tasks: Sequence[TaskSpec]) -> str:
+    """Return the number of tasks, their targets and their losses as text."""
+    losses = [getattr(t.objective, "name", t.objective) for t in tasks]
+    notes = [", inferred" if task.is_inferred else "" for task in tasks]
+    texts = [
+        f"{'+'.join(task.columns)} ({loss}{note})"
+        for task, loss, note in zip(tasks, losses, notes, strict=True)
+    ]
+    return f"{pluralise(len(tasks), 'task')}: {', '.join(texts)}"
+
+
+# ---- fit, report and Ctrl-C ------------------------------------------------------------------
+
+
+def _fit_and_save(o: Any, estimator: Any, fit: Any, save: Any, lines: list[str]) -> int | None:
+    """Fit, save and print a summary; after Ctrl-C, save what is complete."""
+    with _capture_interrupt() as interrupts:
+        fit()
+    model: Any = getattr(estimator, "model_", None)
+    if interrupts and (model is None or model.n_rounds == 0):
+        message = "interrupted before the first round was complete; no model was saved."
+        return print_error(message, INTERRUPT_EXIT_CODE)
+    save()
+    if not o.quiet:
+        report = [estimator.report()] if o.time_limit is not None else []
+        last = f"{describe_training(estimator)}, saved to {o.model}"
+        print(*lines, *report, last, sep="\n", file=sys.stderr)
+    if not interrupts:
+        return None
+    rounds, trials = pluralise(model.n_rounds, "round"), getattr(estimator, "leaderboard_", None)
+    message = f"interrupted after {rounds}; the model so far was saved to {o.model}."
+    if trials is not None:
+        message = (
+            f"search interrupted; the best of {pluralise(len(trials), 'candidate')}, trained for "
+            f"{rounds} on all rows, was saved to {o.model}."
+        )
+    return print_error(message, INTERRUPT_EXIT_CODE)
 
 
 @contextmanager
-def capture_interrupt() -> Iterator[InterruptStatus]:
-    """Record Ctrl-C during a fit, and redirect what the fit prints to the error stream."""
-    status, show = InterruptStatus(), warnings.showwarning
+def _capture_interrupt() -> Iterator[list[str]]:
+    """Yield a list that Ctrl-C during a fit fills; what the fit prints goes to the error stream."""
+    interrupts: list[str] = []
+    show = warnings.showwarning
 
     def show_warning(message: Warning | str, *args: Any, **kwargs: Any) -> None:
         if _INTERRUPT_WARNING in str(message):
-            status.was_interrupted = True
+            interrupts.append(str(message))
         else:
             show(message, *args, **kwargs)
 
@@ -607,30 +357,6 @@ def capture_interrupt() -> Iterator[InterruptStatus]:
         warnings.filterwarnings("always", message=f".*{_INTERRUPT_WARNING}")
         warnings.showwarning = show_warning
         try:
-            yield status
+            yield interrupts
         except KeyboardInterrupt:  # before the first round, or after the last
-            status.was_interrupted = True
-
-
-def _exit_without_model(status: InterruptStatus, estimator: Any) -> None:
-    """Exit if Ctrl-C came before the first round was complete."""
-    model = getattr(estimator, "model_", None)
-    if status.was_interrupted and (model is None or model.n_rounds == 0):
-        message = "interrupted before the first round was complete; no model was saved."
-        raise typer.Exit(print_error(message, INTERRUPT_EXIT_CODE))
-
-
-def _exit_if_interrupted(status: InterruptStatus, estimator: Any, path: Path) -> None:
-    """Exit with a description of the model that was saved."""
-    if not status.was_interrupted:
-        return
-    rounds = pluralise(estimator.model_.n_rounds, "round")
-    trials = getattr(estimator, "leaderboard_", None)
-    if trials is None:
-        message = f"interrupted after {rounds}; the model so far was saved to {path}."
-    else:
-        message = (
-            f"search interrupted; the best of {pluralise(len(trials), 'candidate')}, trained for "
-            f"{rounds} on all rows, was saved to {path}."
-        )
-    raise typer.Exit(print_error(message, INTERRUPT_EXIT_CODE))
+            interrupts.append("interrupted")

@@ -18,7 +18,7 @@ from polyleaf.data.data_iter import BatchReader, BinnedData, read_batches
 from polyleaf.data.target_encoding import FeatureCodes, fit_target_statistics
 from polyleaf.inputs.feature_table import FeatureTable
 from polyleaf.inputs.features import FROM_DTYPE, read_features
-from polyleaf.inputs.parquet import ParquetRows, find_parquet_files
+from polyleaf.inputs.parquet import ParquetRows
 from polyleaf.inputs.target import Target
 from polyleaf.inputs.weights import weight_known_targets
 from polyleaf.runtime.context import effective_threads
@@ -268,7 +268,7 @@ class Dataset:
         ImportError
             Without PyArrow.
         """
-        rows = ParquetRows(find_parquet_files(path), target, sample_weight, tuple(drop), batch_rows)
+        rows = ParquetRows(path, target, sample_weight, tuple(drop), batch_rows)
         return cls.from_batches(rows, **options)
 
     @classmethod

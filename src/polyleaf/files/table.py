@@ -1,20 +1,27 @@
-"""`Table`: named columns of a file; text cells as numbers, categories and missing values."""
+"""`Table`: the columns of a data file, read as the kinds that a schema gives."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from polyleaf.files.cells import (
+    INTEGER,
+    NUMBER,
+    CellFormat,
+    convert,
+    infer_kind,
+    infer_written_kind,
+)
 from polyleaf.files.io import ReadError
+from polyleaf.inputs.features import read_features
+from polyleaf.inputs.parquet import get_category_columns, iter_tables
 
-MISSING_VALUES = frozenset({"", "?", "NA", "N/A", "NaN", "nan", "NAN", "null", "NULL", "None"})
-"""Cells of a text file that stand for a missing value."""
-
-CHUNK_ROWS = 32768
-"""Rows of a text file that are held as Python strings at a time, of some 50 bytes each."""
+_BATCH_ROWS = 65_536
 
 
 @dataclass(frozen=True)
@@ -23,156 +30,130 @@ class Table:
 
     Attributes
     ----------
+    data : pyarrow.Table, pyarrow Dataset of a folder, or csr_matrix
     names : tuple of str
         Unique column names.
-    values : ndarray of shape (n_rows, n_columns), float64, or csr_matrix of that shape and dtype
-        Numbers; in a categorical column indices of `categories`. NaN: missing.
-    categories : dict of str to tuple of str
-        Categories of the categorical columns.
+    written : frozenset of str
+        Columns of text cells without types, as all of a CSV file.
+    format : CellFormat
+        How text cells stand for numbers and missing values.
     targets : tuple of str
-        Columns that the file marks as targets, as LIBSVM files do; empty for other formats.
-    unsupported : dict of str to str
-        Columns that are neither numbers nor text -> their type. They cannot be read.
+        Columns that the file marks as targets, as LIBSVM files do.
     """
 
+    data: Any
     names: tuple[str, ...]
-    values: np.ndarray | sp.csr_matrix
-    categories: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    written: frozenset[str] = frozenset()
+    format: CellFormat = field(default_factory=CellFormat)
     targets: tuple[str, ...] = ()
-    unsupported: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        seen: set[str] = set()
-        for name in self.names:
-            if name in seen:
-                raise ReadError(f"Two columns have the same name {name!r}; rename one of them.")
-            seen.add(name)
-
-    @property
-    def n_rows(self) -> int:
-        return int(self.values.shape[0])
+        repeated = {name for name in self.names if self.names.count(name) > 1}
+        if repeated:
+            raise ReadError(
+                f"Two columns have the same name {min(repeated)!r}; rename one of them."
+            )
 
     @property
     def is_sparse(self) -> bool:
-        return sp.issparse(self.values)
+        return sp.issparse(self.data)
 
-    def select(self, names: Sequence[str]) -> Table:
-        """Return the columns `names`, in this order.
+    @property
+    def is_folder(self) -> bool:
+        return hasattr(self.data, "count_rows")
 
-        A column that a sparse table lacks is all zero, since LIBSVM files do not list features
-        that never occur.
+    @property
+    def n_rows(self) -> int:
+        return int(self.data.count_rows() if self.is_folder else self.data.shape[0])
 
-        Raises
-        ------
-        ReadError
-            If a dense table lacks one of the columns, or its type is not supported.
-        """
-        self.check_readable(names)
-        position = {name: i for i, name in enumerate(self.names)}
-        absent = [name for name in names if name not in position]
+    def check_columns(self, names: Sequence[str]) -> None:
+        """Raise a `ReadError` if a column is missing; a sparse table lacks columns of zeros."""
+        known = set(self.names)
+        absent = [repr(name) for name in names if name not in known]
         if absent and not self.is_sparse:
             raise ReadError(
-                f"The file has no column {abbreviate([repr(name) for name in absent])}; "
-                f"its columns are {abbreviate(self.names)}."
+                f"The file has no column {abbreviate(absent)}; its columns are "
+                f"{abbreviate(self.names)}."
             )
-        index = [position.get(name, len(self.names)) for name in names]
-        values = self.values
-        if absent:
-            values = sp.hstack([values, sp.csr_matrix((self.n_rows, 1))], format="csr")
-        return Table(
-            names=tuple(names),
-            values=values[:, index],
-            categories={name: self.categories[name] for name in names if name in self.categories},
-            targets=tuple(name for name in self.targets if name in set(names)),
-        )
 
-    def check_readable(self, names: Iterable[str]) -> None:
-        """Raise a `ReadError` if one of these columns is of a type that is not supported."""
-        for name in names:
-            if name in self.unsupported:
-                raise ReadError(
-                    f"Column {name!r} has type {self.unsupported[name]}, neither numbers nor text; "
-                    "drop or convert it."
-                )
+    def column(self, name: str) -> Any:
+        """Return a column as it is in the file, an Arrow ChunkedArray."""
+        import pyarrow as pa
 
-    def take_rows(self, index: np.ndarray) -> Table:
-        """Return the rows `index`, int64 row numbers or a bool mask."""
-        return replace(self, values=self.values[index])
-
-    def column(self, name: str) -> np.ndarray:
-        """Return a column as a dense float64 array of shape (n_rows,)."""
-        values = self.select([name]).values
-        return (values.toarray() if isinstance(values, sp.csr_matrix) else values).ravel()
-
-    def convert_to_categorical(self, names: Iterable[str]) -> Table:
-        """Return the table with the columns `names` as categories, one per distinct number.
-
-        Raises
-        ------
-        ReadError
-            If the table is sparse.
-        """
-        chosen = [name for name in names if name not in self.categories]
-        if not chosen:
-            return self
+        self.check_columns([name])
         if self.is_sparse:
+            dense = self._take_columns([name]).toarray().ravel()
+            return pa.chunked_array([pa.array(dense, from_pandas=True)])
+        if self.is_folder:
+            batches = list(iter_tables(self.data, _BATCH_ROWS, [name]))
+            return pa.concat_tables(batches).column(0)
+        return self.data.column(name)
+
+    def infer_kind(self, name: str, as_category: bool = False) -> str:
+        """Return the kind that a column of training data has: see `cells.KINDS`."""
+        self.check_columns([name])
+        if self.is_sparse:
+            return INTEGER if as_category else NUMBER
+        if name in self.written:
+            return infer_written_kind(self.column(name), self.format, as_category)
+        type_ = self.data.schema.field(name).type
+        kind = infer_kind(type_, as_category or self.is_dictionary(name))
+        if kind is None:
             raise ReadError(
-                "Numeric columns of a sparse file cannot be categorical; convert the file to CSV."
+                f"Column {name!r} has type {type_}, neither numbers nor text; drop or convert it."
             )
-        values = self.values.copy()
-        categories = dict(self.categories)
-        for name in chosen:
-            numbers = self.column(name)
-            known = ~np.isnan(numbers)
-            distinct, codes = np.unique(numbers[known], return_inverse=True)
-            values[known, self.names.index(name)] = codes
-            categories[name] = tuple(f"{number:.15g}" for number in distinct)
-        return replace(self, values=values, categories=categories)
+        return kind
+
+    def is_dictionary(self, name: str) -> bool:
+        """Whether a column is categories by its type."""
+        return not self.is_sparse and name in get_category_columns(self.data.schema)
+
+    def read(self, name: str, kind: str, kept: Sequence[str] = ()) -> Any:
+        """Return a column as values of a kind: see `cells.convert`."""
+        return convert(self.column(name), kind, name, self.format, kept)
+
+    def take_rows(self, rows: np.ndarray) -> Table:
+        """Return the rows with these numbers."""
+        return replace(self, data=self.data[rows] if self.is_sparse else self.data.take(rows))
+
+    def read_features(self, schema: Any) -> Any:
+        """Return the features of a schema as `Dataset` takes them."""
+        self.check_columns(schema.features)
+        if self.is_sparse:
+            # Names of numbers, which LIBSVM files have, are names too.
+            matrix = self._take_columns(schema.features)
+            return read_features(matrix, feature_names=schema.features)
+        return self._convert_features(self.data, schema, 0)
+
+    def iter_features(self, schema: Any) -> Iterator[Any]:
+        """Yield the features of a folder in batches."""
+        self.check_columns(schema.features)
+        start = 0
+        for batch in iter_tables(self.data, _BATCH_ROWS, schema.features):
+            yield self._convert_features(batch, schema, start)
+            start += batch.num_rows
+
+    def _convert_features(self, data: Any, schema: Any, start: int) -> Any:
+        import pyarrow as pa
+
+        columns = {}
+        for name in schema.features:
+            kind, kept = schema.kinds[name], schema.kept_values.get(name, ())
+            found = convert(data.column(name), kind, name, self.format, kept, start)
+            if name in schema.categorical:
+                found = found.dictionary_encode()
+            columns[name] = found
+        return pa.table(columns)
+
+    def _take_columns(self, names: Sequence[str]) -> sp.csr_matrix:
+        """Return columns of a sparse table; absent ones are 0."""
+        position = {name: i for i, name in enumerate(self.names)}
+        index = [position.get(name, len(self.names)) for name in names]
+        zeros = sp.csr_matrix((self.n_rows, 1))
+        return sp.hstack([self.data, zeros], format="csr")[:, index]
 
 
 def abbreviate(names: Sequence[str], max_names: int = 8) -> str:
     """Join the first names, and add their number if there are more."""
     suffix = f", ... ({len(names)} in total)" if len(names) > max_names else ""
     return ", ".join(names[:max_names]) + suffix
-
-
-def parse_numbers(cells: Sequence[str]) -> np.ndarray | None:
-    """Return cells as float64, NaN where missing; None if a cell is text."""
-    try:
-        return np.array(cells, dtype=np.float64)
-    except ValueError:
-        pass
-    try:
-        return np.array(
-            [np.nan if cell.strip() in MISSING_VALUES else float(cell) for cell in cells]
-        )
-    except ValueError:
-        return None
-
-
-def encode_categories(texts: Sequence[str | None]) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Return texts (None: missing) as float64 codes (NaN: missing), and their sorted categories."""
-    categories = tuple(sorted({text for text in texts if text is not None}))
-    code = {text: i for i, text in enumerate(categories)}
-    codes = [np.nan if text is None else code[text] for text in texts]
-    return np.array(codes, dtype=np.float64), categories
-
-
-def parse_texts(cells: Iterable[str]) -> list[str | None]:
-    """Strip cells; None where missing."""
-    return [None if cell.strip() in MISSING_VALUES else cell.strip() for cell in cells]
-
-
-def build_table(names: tuple[str, ...], chunks: list[list], is_text: list[bool]) -> Table:
-    """Build a table from columns in chunks: float64 arrays, or lists of texts where `is_text`."""
-    n_rows = sum(map(len, chunks[0]))
-    values = np.empty((n_rows, len(names)), dtype=np.float64, order="F")
-    categories = {}
-    for i, name in enumerate(names):
-        if is_text[i]:
-            texts = [text for chunk in chunks[i] for text in chunk]
-            values[:, i], categories[name] = encode_categories(texts)
-        elif n_rows:
-            values[:, i] = np.concatenate(chunks[i])
-        chunks[i] = []
-    return Table(names, values, categories)

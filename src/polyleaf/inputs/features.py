@@ -24,14 +24,13 @@ from polyleaf.inputs.feature_table import (
     to_sparse_block,
 )
 from polyleaf.inputs.frames import Frame, as_frame
+from polyleaf.inputs.numeric_text import TextColumnError, all_distinct, find_text_problem
 from polyleaf.inputs.validation import (
-    all_distinct,
     check_data,
     check_in_memory,
     check_unique_names,
     describe_type,
     find_non_number,
-    find_stray_categories,
     get_feature_index,
     is_missing,
     replace_nulls_with_nan,
@@ -553,22 +552,15 @@ def _has_text_dtype(series: Any) -> bool:
 
 
 def check_text_columns(texts: Iterable[TextColumnSummary]) -> None:
-    """Raise for numbers that a stray cell turned into text; warn of text that is all distinct."""
+    """Raise for numbers and dates as text; warn of text that is all distinct."""
     useless = []
     for text in texts:
-        is_stray = find_stray_categories(text.categories, text.counts)
-        if is_stray is not None:
-            stray = np.flatnonzero(is_stray & (text.counts > 0)).tolist()
-            first = min(stray, key=text.first.__getitem__)
-            raise ValueError(
-                f"Column {text.name} of X holds numbers, but row {int(text.first[first])} holds "
-                "the "
-                f"text {text.categories[first]!r}, which would make all of them categories. "
-                "Correct "
-                'the cell, or make it missing (pandas.to_numeric with errors="coerce"); if they '
-                f"are categories, give the column a categorical dtype, or list {text.name} in "
-                "categorical_features."
-            )
+        problem = find_text_problem(text.categories, text.counts)
+        if problem is not None:
+            cells = np.flatnonzero(problem.is_cell).tolist()
+            first = min(cells, key=text.first.__getitem__)
+            cell = str(text.categories[first])
+            raise TextColumnError(text.name, int(text.first[first]), cell, problem.kind)
         if all_distinct(text.categories, text.counts):
             useless.append(text.name)
     if useless:

@@ -1,25 +1,30 @@
-"""Batches of rows from Parquet files, with features, target and weight apart."""
+"""Parquet and Arrow files, and folders of them, as Arrow datasets; and as batches for training."""
 
 from __future__ import annotations
 
 import glob
+import json
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-__all__ = ["ParquetRows", "find_parquet_files", "iter_tables"]
+__all__ = ["ParquetRows", "find_data_files", "get_category_columns", "iter_tables", "open_dataset"]
+
+_EXTENSIONS = {".parquet": "parquet", ".pq": "parquet"}
+_EXTENSIONS |= dict.fromkeys((".arrow", ".feather", ".ipc"), "feather")
+_ROW_INDEX = re.compile(r"__index_level_\d+__")  # pandas' nameless index
 
 
-def find_parquet_files(
-    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-) -> list[str]:
+def find_data_files(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
     """Return the files of a path: a file, a folder, a pattern like ``data/*.parquet``, or a list.
 
-    A list keeps its order; other files are sorted. Of a folder, files at any depth are taken that
-    end in ``.parquet`` or ``.pq`` and whose name begins with neither a dot nor an underscore.
+    A list keeps its order; other files are sorted. Of a folder, Parquet and Arrow files at any
+    depth are taken, without files and folders whose name begins with a dot or an underscore.
 
     Raises
     ------
@@ -33,16 +38,104 @@ def find_parquet_files(
         return files
     name = os.fspath(path)
     if os.path.isdir(name):
-        files = sorted(
+        found = sorted(glob.glob("**/*", root_dir=name, recursive=True))
+        files = [
             os.path.join(name, one)
-            for one in glob.glob("**/*", root_dir=name, recursive=True)
-            if one.endswith((".parquet", ".pq")) and os.path.basename(one)[0] != "_"
-        )
+            for one in found
+            if os.path.splitext(one)[1].lower() in _EXTENSIONS
+            and not any(part.startswith(("_", ".")) for part in Path(one).parts)
+            and os.path.isfile(os.path.join(name, one))
+        ]
     else:
         files = [name] if os.path.isfile(name) else sorted(glob.glob(name, recursive=True))
     if not files:
         raise FileNotFoundError(f"There is no Parquet file at {name!r}.")
     return files
+
+
+def open_dataset(path: Any, format: str | None = None) -> tuple[Any, tuple[str, ...]]:
+    """Open Parquet or Arrow files as one dataset with a common schema.
+
+    The names of folders such as ``country=FR`` (Hive partitions) become columns of text. The
+    nameless row index that pandas writes is left out.
+
+    Parameters
+    ----------
+    path : str, path or sequence of them
+        See `find_data_files`.
+    format : {"parquet", "feather"}, optional
+        By default by the extension of the first file.
+
+    Returns
+    -------
+    dataset : pyarrow.dataset.Dataset
+    partitions : tuple of str
+        Columns from the names of folders.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no file.
+    ValueError
+        If a file is damaged, or its columns do not fit those of the others.
+    """
+    import pyarrow as pa
+    import pyarrow.dataset as ds
+    from pyarrow.fs import LocalFileSystem
+
+    files = [os.path.abspath(file) for file in find_data_files(path)]
+    is_folder = isinstance(path, str | os.PathLike) and os.path.isdir(path)
+    base = os.path.abspath(path) if is_folder else os.path.dirname(os.path.commonpath(files))
+    parts = [Path(file).relative_to(base).parts[:-1] for file in files] if is_folder else []
+    names = dict.fromkeys(part.partition("=")[0] for own in parts for part in own if "=" in part)
+    partitioning = ds.HivePartitioning(pa.schema([(name, pa.string()) for name in names]))
+    options = ds.FileSystemFactoryOptions(partition_base_dir=base, partitioning=partitioning)
+    kind = {"parquet": ds.ParquetFileFormat, "feather": ds.IpcFileFormat}[
+        format or _EXTENSIONS.get(os.path.splitext(files[0])[1].lower(), "parquet")
+    ]()
+    factory = ds.FileSystemDatasetFactory(LocalFileSystem(), files, kind, options)
+    try:
+        schema = factory.inspect(promote_options="permissive")
+    except (pa.ArrowException, OSError):
+        _check_files(files, kind)
+        raise
+    kept = [field for field in schema if not _ROW_INDEX.fullmatch(field.name)]
+    return factory.finish(pa.schema(kept, schema.metadata)), tuple(names)
+
+
+def get_category_columns(schema: Any) -> set[str]:
+    """Return the columns of an Arrow schema that are categories, also by pandas' metadata.
+
+    Parquet keeps Arrow's type of categories for text only.
+    """
+    import pyarrow.types as kinds
+
+    found = {field.name for field in schema if kinds.is_dictionary(field.type)}
+    columns = json.loads((schema.metadata or {}).get(b"pandas", b"{}")).get("columns", [])
+    is_category = {c["name"]: c.get("pandas_type") == "categorical" for c in columns}
+    return found | {name for name in schema.names if is_category.get(name, False)}
+
+
+def _check_files(files: Sequence[str], kind: Any) -> None:
+    """Raise a ValueError that names the first file that is damaged, or differs from the first."""
+    import pyarrow as pa
+    from pyarrow.fs import LocalFileSystem
+
+    first: Any = None
+    for name in files:
+        try:
+            schema = kind.inspect(name, LocalFileSystem())
+            first = schema if first is None else pa.unify_schemas(
+                [first, schema], promote_options="permissive"
+            )  # fmt: skip
+        except (pa.ArrowException, OSError) as error:
+            raise unreadable(name, error) from error
+
+
+def unreadable(name: str, error: BaseException) -> ValueError:
+    """Return an error that says that a file is damaged."""
+    reason = " ".join(str(error).split()).rstrip(".")
+    return ValueError(f"{name} is not a readable Parquet or Arrow file: {reason}.")
 
 
 @dataclass(frozen=True)
@@ -51,8 +144,8 @@ class ParquetRows:
 
     Attributes
     ----------
-    files : list of str
-        Files in order.
+    path : str, path or sequence of them
+        See `find_data_files`.
     target : str, sequence of str, or None
         A column gives a vector, a sequence a table.
     weight : str or None
@@ -63,7 +156,7 @@ class ParquetRows:
         Largest number of rows of a batch.
     """
 
-    files: list[str]
+    path: Any
     target: str | Sequence[str] | None
     weight: str | None
     drop: Sequence[str]
@@ -76,38 +169,79 @@ class ParquetRows:
             raise ImportError(
                 'Reading Parquet files needs PyArrow: pip install "polyleaf[arrow]".'
             ) from None
+        dataset, partitions = open_dataset(self.path)
+        numeric = [name for name in partitions if _holds_integers(dataset, name)]
         targets = [self.target] if isinstance(self.target, str) else list(self.target or ())
         others = {*targets, *self.drop} | ({self.weight} if self.weight is not None else set())
-        for table in iter_tables(self.files, self.batch_rows):
-            missing = [name for name in others if name not in table.column_names]
-            if missing:
-                dots = ", ..." if table.num_columns > 8 else ""
-                raise ValueError(
-                    f"There is no column {sorted(missing)[0]!r}; the columns are "
-                    f"{', '.join(table.column_names[:8])}{dots}."
-                )
-            X = table.select([name for name in table.column_names if name not in others])
+        names = dataset.schema.names
+        missing = [name for name in others if name not in names]
+        if missing:
+            dots = ", ..." if len(names) > 8 else ""
+            raise ValueError(
+                f"There is no column {sorted(missing)[0]!r}; the columns are "
+                f"{', '.join(names[:8])}{dots}."
+            )
+        features = [name for name in names if name not in others]
+        for table in iter_tables(dataset, self.batch_rows):
+            for name in numeric:
+                column = table.column(name).cast(pa.int64())
+                table = table.set_column(table.schema.get_field_index(name), name, column)
             y: Any = None if self.target is None else table.select(targets)
             if isinstance(self.target, str):
                 y = _to_vector(pa, table.column(self.target))
-            yield X, y, None if self.weight is None else _to_vector(pa, table.column(self.weight))
+            weight = None if self.weight is None else _to_vector(pa, table.column(self.weight))
+            yield table.select(features), y, weight
+
+
+def _holds_integers(dataset: Any, partition: str) -> bool:
+    """Whether all values of a partition are integers without leading zeros."""
+    from pyarrow.dataset import get_partition_keys
+
+    fragments = dataset.get_fragments()
+    values = {get_partition_keys(f.partition_expression).get(partition) for f in fragments}
+    return all(v is None or re.fullmatch(r"-?(0|[1-9]\d{0,17})", v) for v in values)
 
 
 def iter_tables(
-    files: Sequence[str], batch_rows: int, columns: Sequence[str] | None = None
+    dataset: Any, batch_rows: int, columns: Sequence[str] | None = None
 ) -> Iterator[Any]:
-    """Yield the rows of files as Arrow tables of at most `batch_rows` rows."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    """Yield the rows of a dataset in order, as Arrow tables of at most `batch_rows` rows.
 
-    for name in files:
+    Raises
+    ------
+    ValueError
+        If a file is damaged or lacks one of the columns.
+    """
+    import pyarrow as pa
+    from pyarrow.dataset import get_partition_keys
+
+    names = list(dataset.schema.names if columns is None else columns)
+    categories = get_category_columns(dataset.schema)
+    for fragment in dataset.get_fragments():
+        partition = get_partition_keys(fragment.partition_expression)
+        missing = set(names).difference(fragment.physical_schema.names, partition)
+        if missing:
+            raise ValueError(
+                f"{fragment.path} has no column {min(missing)!r}, which other files of the same "
+                "folder have."
+            )
         try:
-            with pq.ParquetFile(name) as file:
-                for batch in file.iter_batches(batch_rows, columns=columns):
-                    yield pa.Table.from_batches([batch])
-        except pa.ArrowException as error:
-            reason = " ".join(str(error).split()).rstrip(".")
-            raise ValueError(f"{name} is not a readable Parquet file: {reason}.") from error
+            batches = fragment.to_batches(
+                schema=dataset.schema,
+                columns=names,
+                batch_size=batch_rows,
+                batch_readahead=1,
+                fragment_readahead=1,
+            )
+            for batch in batches:
+                if batch.num_rows:
+                    parts = {
+                        name: c.dictionary_encode() if name in categories else c
+                        for name, c in zip(names, batch.columns, strict=True)
+                    }
+                    yield pa.table(parts)
+        except (pa.ArrowException, OSError) as error:
+            raise unreadable(fragment.path, error) from error
 
 
 def _to_vector(pa: Any, column: Any) -> np.ndarray:

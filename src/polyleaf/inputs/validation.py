@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,18 +13,14 @@ from numpy.typing import NDArray
 from polyleaf.runtime.cuda import is_device_array
 
 __all__ = [
-    "all_distinct",
     "check_data",
     "check_in_memory",
     "check_unique_names",
     "describe_signature_mismatch",
     "describe_type",
     "find_non_number",
-    "find_stray_categories",
-    "find_stray_text",
     "get_feature_index",
     "get_missing_mask",
-    "has_decimal_commas",
     "is_missing",
     "replace_nulls_with_nan",
 ]
@@ -201,90 +195,6 @@ def describe_type(value: Any) -> str:
     """Return the type of a value with its article: "a Period", "an Interval"."""
     kind = type(value).__name__
     return f"{'an' if kind[0] in 'aeiouAEIOU' else 'a'} {kind}"
-
-
-# ---- columns of text that are unlikely to be categories ----------------------------------------
-
-# A column of "0", "1", "2", "3+" has few numbers per text; a stray cell stands among many.
-_MIN_NUMBERS_PER_TEXT = 4
-_DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
-_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")  # or a number with three decimals
-_MIN_DISTINCT_ROWS = 20  # fewer values may be distinct by chance
-
-
-def find_stray_text(
-    index: NDArray[np.integer[Any]], categories: Sequence[Any]
-) -> tuple[int, str] | None:
-    """Return the first cell of text in a column that otherwise holds numbers.
-
-    In such a column more than half of the rows hold numbers or numeric text, and there are more
-    than four distinct numbers per distinct text.
-
-    Parameters
-    ----------
-    index : ndarray of int, shape (n_rows,)
-        Row i holds `categories[index[i]]`; -1 is missing.
-    categories : sequence of str, bool, int or float
-        Distinct values.
-
-    Returns
-    -------
-    (row, cell), or None for other columns
-    """
-    counts = np.bincount(index[index >= 0], minlength=len(categories))
-    is_text = find_stray_categories(categories, counts)
-    if is_text is None:
-        return None
-    row = int(np.flatnonzero((index >= 0) & is_text[index])[0])
-    return row, str(categories[index[row]])
-
-
-def find_stray_categories(
-    categories: Sequence[Any], counts: NDArray[np.integer[Any]]
-) -> NDArray[np.bool_] | None:
-    """Return a mask of the categories that are stray text, from the number of rows of each.
-
-    Parameters
-    ----------
-    categories : sequence of str, bool, int or float
-        Distinct values.
-    counts : ndarray of int, shape (n_categories,)
-        Rows that hold each category.
-
-    Returns
-    -------
-    ndarray of bool, shape (n_categories,), or None where there is no such text
-    """
-    is_text = np.array([not _is_finite_number(category) for category in categories], bool)
-    n_texts, n_text_rows = int(is_text.sum()), int(counts[is_text].sum())
-    if n_texts == 0 or len(categories) - n_texts <= _MIN_NUMBERS_PER_TEXT * n_texts:
-        return None
-    return None if n_text_rows == 0 or 2 * n_text_rows >= int(counts.sum()) else is_text
-
-
-def all_distinct(categories: Sequence[Any], counts: NDArray[np.integer[Any]]) -> bool:
-    """Whether a column of text has no value twice, as columns of names and dates have not."""
-    if not categories or not all(isinstance(category, str) for category in categories):
-        return False
-    n_present = int(counts.sum())
-    return n_present >= _MIN_DISTINCT_ROWS and int(np.count_nonzero(counts)) == n_present
-
-
-def has_decimal_commas(categories: Sequence[Any], counts: NDArray[np.integer[Any]]) -> bool:
-    """Whether most rows hold text such as "3,25", and not all of it may be thousands."""
-    pairs = zip(categories, counts.tolist(), strict=True)
-    n_rows = {c: n for c, n in pairs if n and isinstance(c, str) and _DECIMAL_COMMA.fullmatch(c)}
-    is_majority = 2 * sum(n_rows.values()) > int(counts.sum())
-    return is_majority and not all(map(_THOUSANDS.fullmatch, n_rows))
-
-
-def _is_finite_number(value: Any) -> bool:
-    if not isinstance(value, str):
-        return True
-    try:
-        return math.isfinite(float(value))
-    except ValueError:
-        return False
 
 
 # ---- parameters --------------------------------------------------------------------------------

@@ -150,6 +150,43 @@ def dump_json(model: Any, path: TextDestination | None = None) -> dict[str, Any]
     return content
 
 
+def format_tree(model: Any, tree: int) -> str:
+    """Return a tree as indented lines: splits with their gain, leaves with their values."""
+    content = _get_model(model)
+    trees = list(_trees(content))
+    if not 0 <= tree < len(trees):
+        raise ValueError(f"There is no tree {tree}: the model has {len(trees)}, counted from 0.")
+    found, lines = trees[tree], []
+    nodes, output = list(found["nodes"]), found["output"]
+    lines.append(f"tree {tree}{'' if output is None else f' for {output}'}, round {found['round']}")
+
+    def add(number: int, depth: int, answer: str) -> None:
+        node = nodes[number]
+        details = [f"gain {node['gain']:.4g}"] if "gain" in node else []
+        details += [f"{node['count']} row{'s'[: node['count'] != 1]}"] if "count" in node else []
+        suffix = f" ({', '.join(details)})" if details else ""
+        if "leaf" in node:
+            values = " ".join(f"{value:.4g}" for value in node["value"])
+            lines.append(f"{'  ' * depth}{answer}leaf {node['leaf']}: {values}{suffix}")
+            return
+        lines.append(f"{'  ' * depth}{answer}{_format_condition(node)}{suffix}")
+        add(node["left"], depth + 1, "yes: ")
+        add(node["right"], depth + 1, "no: ")
+
+    add(0, 1, "")
+    return "\n".join(lines)
+
+
+def _format_condition(node: dict[str, Any]) -> str:
+    if "categories" in node:
+        condition = f"{node['feature']} in {{{', '.join(map(str, node['categories']))}}}"
+    elif node["threshold"] is None:
+        condition = f"{node['feature']} is not missing"
+    else:
+        condition = f"{node['feature']} <= {node['threshold']:.6g}"
+    return f"{condition}{' or missing' if node['missing_left'] else ''}"
+
+
 def size_report(
     model: Any,
     X: Any = None,

@@ -1,0 +1,97 @@
+"""Estimator parameters as options of `train`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from polyleaf.files.io import ReadError
+from polyleaf.settings.aliases import suggest
+from polyleaf.settings.param_spec import ParamSpec, get_param_specs
+from polyleaf.settings.parameters import (
+    ClassifierSearchParameters,
+    MultiTaskParameters,
+    RegressorSearchParameters,
+    SearchParameters,
+)
+
+PARAMETERS: dict[str, ParamSpec] = {
+    p.name: p
+    for group in (MultiTaskParameters, RegressorSearchParameters, ClassifierSearchParameters)
+    for p in get_param_specs(group)
+}
+"""Parameters of all estimators by name."""
+
+OPTIONS = {
+    "n_estimators": ("--rounds -n", ""),
+    "learning_rate": ("--learning-rate -r", ""),
+    "max_leaves": ("--leaves", ""),
+    "max_depth": ("--depth", ""),
+    "leaf": ("--leaf", "Kind of leaf."),
+    "linear_fit": ("--linear-fit", "How split gains account for linear leaves."),
+    "objective": ("--objective", "Loss to minimise."),
+    "early_stopping_rounds": ("--early-stopping", ""),
+    "time_limit": ("--search", "Seconds for a hyperparameter search."),
+}
+"""Parameters that have an option of their own: flags and help. `--set` takes the others."""
+
+OPTION_NAMES = {name: flags.split()[0] for name, (flags, _) in OPTIONS.items()}
+OPTION_NAMES |= {"n_jobs": "--threads", "random_state": "--seed"}
+
+
+def describe(name: str) -> str:
+    """Return the help of the option of a parameter."""
+    p = PARAMETERS[name]
+    return f"{OPTIONS[name][1] or p.summary} {p.kind}; default {p.default}."
+
+
+def list_parameters() -> str:
+    """Return the names of all parameters, grouped by topic."""
+    topics: dict[str, list[str]] = {}
+    for p in PARAMETERS.values():
+        topics.setdefault(p.topic, []).append(p.name)
+    return " ".join(f"{topic}: {', '.join(names)}." for topic, names in topics.items())
+
+
+def read_parameters(o: Any) -> dict[str, Any]:
+    """Return the parameters that options and `--set` give."""
+    params = {"random_state": o.seed, "n_jobs": o.n_jobs}
+    for name in OPTIONS:
+        text = getattr(o, name)
+        if text is not None:
+            params[name] = _read(name, text, f"{OPTION_NAMES[name]} {text}")
+    for setting in o.settings:
+        name, equals, text = setting.partition("=")
+        if not equals or not name.strip():
+            raise ReadError(f"--set takes NAME=VALUE, such as subsample=0.8, not {setting!r}.")
+        params[name.strip()] = _read(name.strip(), text, f"--set {setting}")
+    return {name: value for name, value in params.items() if value is not None or name != "n_jobs"}
+
+
+def _read(name: str, text: str, option: str) -> Any:
+    try:
+        return PARAMETERS[name].read(text) if name in PARAMETERS else text
+    except ValueError as error:
+        raise ReadError(f"{option}: {error}") from None
+
+
+def get_estimator_class(task: str, params: dict[str, Any]) -> Any:
+    """Return the class of the estimator, after a check of the parameters."""
+    from polyleaf.estimators import PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor
+    from polyleaf.search.base import PolyleafClassifierCV, PolyleafRegressorCV
+
+    is_search = "time_limit" in params
+    if task == "tasks":
+        cls: Any = PolyleafMultiTask
+    elif task == "regression":
+        cls = PolyleafRegressorCV if is_search else PolyleafRegressor
+    else:
+        cls = PolyleafClassifierCV if is_search else PolyleafClassifier
+    known = [p.name for p in get_param_specs(cls)]
+    unknown = [name for name in params if name not in known]
+    if unknown:
+        if unknown[0] in {p.name for p in get_param_specs(SearchParameters)}:
+            raise ReadError(f"--set: {unknown[0]} needs --search SECONDS.")
+        hint = suggest(unknown[0], known) or f"; choose one of {', '.join(sorted(known))}."
+        raise ReadError(f"--set: there is no parameter {unknown[0]!r}{hint}")
+    cls(**params)._validate_params()
+    return cls
