@@ -827,7 +827,7 @@ def test_public_names():
 )
 def test_extras_are_imported_on_use(code):
     """What scikit-learn imports by itself does not count."""
-    extras = {"matplotlib", "pandas", "polars", "pyarrow", "rich", "typer", "safetensors"}
+    extras = {"matplotlib", "pandas", "polars", "pyarrow", "rich", "safetensors"}
     program = f"""
 import sklearn.base, sklearn.model_selection, sys
 before = set(sys.modules)

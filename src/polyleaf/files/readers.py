@@ -121,7 +121,7 @@ def _read_csv(path: Path, options: CsvOptions) -> Table:
         raise ReadError("it is empty; a CSV file must start with column names or data.")
     bad_rows: list[Any] = []
 
-    def refuse(row: Any) -> str:
+    def collect_bad_row(row: Any) -> str:
         bad_rows.append(row)
         return "error"
 
@@ -135,7 +135,7 @@ def _read_csv(path: Path, options: CsvOptions) -> Table:
                 use_threads=use_threads,
             ),
             parse_options=pa_csv.ParseOptions(
-                delimiter=separator, newlines_in_values=True, invalid_row_handler=refuse
+                delimiter=separator, newlines_in_values=True, invalid_row_handler=collect_bad_row
             ),
             convert_options=pa_csv.ConvertOptions(
                 column_types={f"f{i}": pa.string() for i in range(len(head))}
