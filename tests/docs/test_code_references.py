@@ -34,7 +34,8 @@ FOREIGN = (
     "import_models".split()
 )
 
-GENERATED = {"build/", "dist/", "build/*/compile_commands.json", "src/polyleaf/_core.pyi"}
+GENERATED = {"build/", "dist/", "compile_commands.json", "build/*/compile_commands.json"}
+GENERATED |= {"src/polyleaf/_core.pyi"}
 FOLDERS = ".ci benchmarks bindings cpp docs examples packaging scripts src tests".split()
 
 CODE = re.compile(r"`([^`\n]+)`")
