@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import json
 import os
 import re
 import subprocess
@@ -14,6 +15,9 @@ from pathlib import Path
 import pytest
 from support import ROOT
 from support.public_names import EXTRA, MODULES, PAGES, public_names
+
+import polyleaf
+from polyleaf.settings.param_spec import get_param_specs
 
 DOCS = ROOT / "docs"
 GENERATED = {"gallery"}
@@ -63,8 +67,6 @@ def test_every_section_is_about_a_public_name(page):
 
 
 def test_every_public_module_has_its_page():
-    import polyleaf
-
     modules = {
         getattr(polyleaf, name).__name__
         for name in polyleaf.__all__
@@ -165,13 +167,43 @@ def test_style_sheets_fetch_nothing_from_elsewhere(site):
         )
 
 
+@pytest.fixture(scope="module")
+def search_index(site):
+    text = (site / "searchindex.js").read_text("utf-8")
+    return json.loads(text.removeprefix("Search.setIndex(").rstrip().rstrip(")"))
+
+
 @pytest.mark.slow
-def test_search_finds_names_and_pages(site):
-    index = (site / "searchindex.js").read_text("utf-8")
-    for word in (
-        "EarlyStopping",
-        "getting_started/from_xgboost",
-        "tutorials/extreme_multi_label",
-        "gallery/quantiles",
-    ):
-        assert word in index, word
+def test_search_finds_parameters_and_titles(search_index):
+    parameters = {
+        spec.name
+        for name in dir(polyleaf)
+        if name.startswith("Polyleaf")
+        for spec in get_param_specs(getattr(polyleaf, name))
+    }
+    page = search_index["docnames"].index("reference/parameters")
+    titles = search_index["alltitles"]
+    assert len(parameters) > 60
+    assert not [name for name in parameters if page not in dict(titles.get(name, []))]
+    found = {title.replace("’", "'") for title in search_index["titles"]}
+    for path in pages():
+        title = re.search(r"(?m)^# (.+)$", path.read_text("utf-8"))
+        if title and path.name != "results.md":  # others include a file with a title
+            assert title[1].replace("`", "") in found, path.name
+
+
+@pytest.mark.slow
+def test_search_finds_names_in_other_libraries(site, search_index):
+    page = search_index["docnames"].index("reference/parameters")
+    text = (site / "reference" / "parameters.html").read_text("utf-8")
+    for name in ("num_leaves", "min_sum_hessian_in_leaf", "colsample_bylevel", "base_margin"):
+        assert name in text, name
+    for term in ("eta", "shrinkag", "bagging_fract", "num_leav"):
+        documents = search_index["terms"][term]
+        assert page in (documents if isinstance(documents, list) else [documents]), term
+
+
+@pytest.mark.slow
+def test_search_leaves_out_the_page_of_results(search_index):
+    page = search_index["docnames"].index("benchmarks/results")
+    assert not [t for t, found in search_index["terms"].items() if found == page]
