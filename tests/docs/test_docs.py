@@ -9,7 +9,7 @@ import pytest
 from support import ROOT
 
 PAGES = ROOT / "docs"
-NEEDS = {"how_to/gpu": "cupy", "user_guide/objectives": "jax", "how_to/optuna": "optuna"}
+NEEDS = {"how_to/gpu": "cupy", "user_guide/custom_objectives": "jax", "how_to/optuna": "optuna"}
 
 
 def extract_code(page: Path) -> str:
