@@ -2,23 +2,27 @@
 
 import json
 import os
+import pickle
 import resource
 import signal
 import stat
 import threading
+import warnings
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load, save
+from sklearn.exceptions import InconsistentVersionWarning
 from support.high_cardinality import effects
 from support.kept_models import make_table
 from support.model_files import FILES, about, reseal
 from support.models import example_table, random_model
 
 import polyleaf.model.serialize as serialize
-from polyleaf import load_model
+import polyleaf.runtime.version
+from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, load_model
 from polyleaf.inputs.features import read_features
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import LEAF_KINDS
@@ -298,6 +302,90 @@ def test_hostile_content_that_is_well_formed(data):
     assert Model.from_bytes(reseal(data, deep)).n_trees == 3
     with pytest.raises(ModelFileError):
         Model.from_bytes(save(load(data), {serialize.FORMAT: "[" * 100_000}))
+
+
+CALIBRATIONS = {
+    "intervals": [
+        None,
+        [1.0],
+        {},
+        {"coverage": 0.9, "joint": False},
+        {"coverage": 0.9, "joint": False, "widths": [1.0]},
+        {"coverage": 0.9, "joint": False, "widths": [1.0, None]},
+        {"coverage": 0.9, "joint": False, "widths": [1.0, np.nan]},
+        {"coverage": 1.5, "joint": False, "widths": [1.0, 1.0]},
+        {"coverage": 0.9, "joint": "no", "widths": [1.0, 1.0]},
+    ],
+    "prediction sets": [None, {}, {"coverage": 0.9}, {"coverage": 0.9, "depth": [0.5]}],
+}
+WRONG_METADATA = CALIBRATIONS | {
+    "thresholds": [None, "all", [0.5], [0.5, 1.0], [0.5, None], [[0.5], [0.5]]],
+    "rows have offsets": [None, 1, "yes"],
+    "estimator": [None, 1, ["PolyleafRegressor"]],
+    "parameters": [None, 1, ["n_estimators"]],
+    "input_names": [False, 1, "ab", [1, 2]],
+    "kind": [None, 1, "unknown"],
+    "n_outputs": [None, 0, 3, True],
+    "one_dimensional": [None, 0, True],
+    "classes": [0, [1]],
+    "output_names": [0, ["a"], [1, 2]],
+    "scale": [0, [1.0], [1.0, 0.0], [1.0, np.nan]],
+}
+
+
+@pytest.mark.parametrize("key", WRONG_METADATA)
+def test_metadata_of_estimators_is_checked(key):
+    X, y = effects(60, 5, n_outputs=2)
+    estimator = PolyleafRegressor(n_estimators=1).fit(X, y).calibrate(X, y)
+    data = estimator.model_.to_bytes()
+    assert Model.from_bytes(data).n_trees == 1
+    for value in WRONG_METADATA[key]:
+
+        def change(header, arrays, value=value):
+            header["metadata"][key] = value
+
+        for load_anything in (Model.from_bytes, load_model):
+            with pytest.raises(ModelFileError, match=f"'{key}'|encoding"):
+                load_anything(reseal(data, change))
+
+
+@pytest.mark.parametrize(
+    "labels", [{"dtype": "", "labels": [0, 1]}, {"dtype": "int64", "labels": [0, np.inf]}]
+)
+def test_class_labels_of_files_are_checked(labels):
+    X, y = effects(60, 5)
+    data = PolyleafClassifier(n_estimators=1).fit(X, y > 0).model_.to_bytes()
+
+    def change(header, arrays):
+        header["metadata"]["classes"] = labels
+
+    with pytest.raises(ModelFileError, match="'classes' must"):
+        Model.from_bytes(reseal(data, change))
+
+
+@pytest.mark.parametrize("make", ["unfitted", "estimator", "model", "dataset"])
+def test_pickles_of_another_version_warn(make, monkeypatch):
+    X, y = effects(60, 5)
+    estimator = PolyleafRegressor(n_estimators=1)
+    fitted = PolyleafRegressor(n_estimators=1).fit(X, y)
+    pickled = {
+        "unfitted": estimator,
+        "estimator": fitted,
+        "model": fitted.model_,
+        "dataset": Dataset(X, y),
+    }[make]
+    written = {}
+    for version in ("1.2.0", "1.2.3", "1.3.0"):
+        monkeypatch.setattr(polyleaf.runtime.version, "polyleaf_version", lambda v=version: v)
+        written[version] = pickle.dumps(pickled)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        again = pickle.loads(written["1.3.0"])
+    assert "_polyleaf_version" not in vars(again)
+    for version in ("1.2.0", "1.2.3"):
+        with pytest.warns(InconsistentVersionWarning, match=rf"Polyleaf {version} .* 1\.3\.0") as w:
+            pickle.loads(written[version])
+        assert len(w) == 1 and w[0].filename == __file__
 
 
 def test_metadata_without_json_form_raises(model):

@@ -22,6 +22,7 @@ from polyleaf.inputs.parquet import ParquetRows
 from polyleaf.inputs.target import Target
 from polyleaf.inputs.weights import weight_known_targets
 from polyleaf.runtime.context import effective_threads
+from polyleaf.runtime.version import add_version, remove_version
 
 __all__ = ["Dataset"]
 
@@ -540,7 +541,10 @@ class Dataset:
         return self.n_rows
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_bins": None}
+        return add_version({**self.__dict__, "_bins": None})
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(remove_version("Dataset", state))
 
     def __repr__(self) -> str:
         size = f"{self.nbytes / 2**20:.1f} MiB"

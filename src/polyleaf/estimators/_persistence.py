@@ -45,7 +45,7 @@ def make_estimator(cls: type[_Estimator], model: Model) -> _Estimator:
         If the model is not one of this class.
     """
     known, parameters = cls._get_param_names(), model.metadata.get(PARAMETERS)
-    if not isinstance(parameters, dict):
+    if parameters is None:
         raise ValueError("The metadata names no parameters.")
     # Files hold objectives by name only; for others the model has the objective.
     values = {"objective": cls._objective_parameter(model), **from_stored(parameters)}
@@ -85,7 +85,7 @@ def make_estimator_builder(
     def build(header: serialize.Header, arrays: serialize.Arrays) -> _Estimator:
         model = Model.from_state(header, arrays)
         name = model.metadata.get(ESTIMATOR)
-        if not isinstance(name, str):
+        if name is None:
             raise ModelFileError(
                 "it holds a model without an estimator: read it with polyleaf.Model.load."
             )
@@ -99,8 +99,7 @@ def make_estimator_builder(
 
 
 def _check_input_names(names: Any, n_features: int) -> None:
-    is_list = isinstance(names, list) and all(isinstance(name, str) for name in names)
-    if names is not None and not (is_list and len(names) == n_features):
+    if names is not None and len(names) != n_features:
         raise ValueError(f"The metadata must name {n_features} features of X, or none.")
 
 

@@ -24,6 +24,7 @@ from polyleaf.model.html import render_model
 from polyleaf.model.serialize import Destination, Source
 from polyleaf.objectives import Objective, objective_class
 from polyleaf.runtime.cuda import get_device
+from polyleaf.runtime.version import add_version, remove_version
 from polyleaf.settings.aliases import (
     FOREIGN_ATTRIBUTES,
     get_foreign_value_hint,
@@ -389,6 +390,15 @@ class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParamet
             for metric, curve in metrics.items():
                 return render_model(self.model_, curve, f"{data_name}, {metric}")
         return render_model(self.model_)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        return state if "model_" in state else add_version(state)  # the model has its own
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(
+            state if "model_" in state else remove_version(type(self).__name__, state)
+        )
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")

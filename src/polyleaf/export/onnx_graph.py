@@ -14,7 +14,8 @@ import numpy as np
 
 from polyleaf.data.binning import MISSING_CODE
 from polyleaf.export.ir import FLOAT32_MAX, ModelIR, TreeIR, build_ir, category_mapping
-from polyleaf.model.serialize import Destination, as_path, polyleaf_version, write_open
+from polyleaf.model.serialize import Destination, as_path, write_open
+from polyleaf.runtime.version import polyleaf_version
 
 _OPSET, _IR_VERSIONS = 18, {3: 9, 5: 10}
 _INPUT = "X"

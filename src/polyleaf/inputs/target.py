@@ -620,7 +620,10 @@ def _labels_from_json(fields: Mapping[str, Any]) -> np.ndarray:
     labels: Any = fields.get("labels")
     is_valid = isinstance(labels, list) and isinstance(name, str)
     _require(is_valid, "classes", "must have a dtype and labels")
-    dtype = np.dtype(object) if name == "object" else np.dtype(name)
+    try:
+        dtype = np.dtype(name)
+    except TypeError:
+        dtype = np.dtype(np.void)
     is_text = dtype.kind in "OU"
     _require(is_text or dtype.kind in "iufb", "classes", "must be text, numbers or booleans")
     is_valid = all(isinstance(label, (str, bool, int, float)) for label in labels) and all(
@@ -631,8 +634,12 @@ def _labels_from_json(fields: Mapping[str, Any]) -> np.ndarray:
     max_bytes = _SPARE_BYTES + _MAX_BYTES_PER_CHARACTER * n_characters
     is_valid = dtype.kind != "U" or dtype.itemsize * len(labels) <= max_bytes
     _require(is_valid, "classes", "has a text dtype that is too wide")
-    classes = np.array(labels, dtype)
-    _require(classes.tolist() == labels, "classes", "must have labels that its dtype can hold")
+    try:
+        classes = np.array(labels, dtype)
+        is_valid = classes.tolist() == labels
+    except (OverflowError, ValueError):
+        is_valid = False
+    _require(is_valid, "classes", "must have labels that its dtype can hold")
     return classes
 
 

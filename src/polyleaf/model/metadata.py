@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
+
+from polyleaf.inputs.multitask import decode_target_encoding
 
 if TYPE_CHECKING:
     from polyleaf.model.model import Model
@@ -15,6 +18,7 @@ __all__ = [
     "INPUT_NAMES",
     "PARAMETERS",
     "CalibrationKind",
+    "check_metadata",
     "clear_calibrations",
     "encode_decision_thresholds",
     "get_calibration",
@@ -70,20 +74,9 @@ def encode_decision_thresholds(thresholds: Any, n_outputs: int) -> dict[str, Any
 
 
 def get_decision_thresholds(model: Model) -> np.ndarray:
-    """Return the probability of each output above which it is predicted, float64 (n_outputs,).
-
-    Raises
-    ------
-    ValueError
-        If the thresholds in a file are not probabilities.
-    """
+    """Return the probability of each output above which it is predicted, float64 (n_outputs,)."""
     stored = model.metadata.get(_KEY)
-    if stored is None:
-        return np.full(model.n_outputs, 0.5)
-    is_valid = isinstance(stored, list) and all(isinstance(t, float) and 0 < t < 1 for t in stored)
-    if not is_valid or len(stored) != model.n_outputs:
-        raise ValueError("The model's thresholds must be one probability per output.")
-    return np.array(stored)
+    return np.full(model.n_outputs, 0.5) if stored is None else np.array(stored)
 
 
 def get_raw_decision_thresholds(model: Model) -> np.ndarray | float:
@@ -92,3 +85,61 @@ def get_raw_decision_thresholds(model: Model) -> np.ndarray | float:
         return 0.0
     thresholds = get_decision_thresholds(model)
     return np.where(thresholds == 0.5, 0.0, np.log(thresholds) - np.log1p(-thresholds))
+
+
+# ---- metadata of files ---------------------------------------------------------------------------
+
+
+def check_metadata(metadata: Mapping[str, Any], n_outputs: int) -> None:
+    """Check what estimators and exports read from the metadata of a file; other keys are free.
+
+    Raises
+    ------
+    ValueError
+        If an entry is not what an estimator of `n_outputs` raw scores writes.
+    """
+    entries = metadata.get
+    _require(isinstance(entries(ESTIMATOR, ""), str), ESTIMATOR, "must be the name of a class")
+    _require(isinstance(entries(PARAMETERS, {}), dict), PARAMETERS, "must be given by name")
+    _require(isinstance(entries(HAS_OFFSETS, True), bool), HAS_OFFSETS, "must be true or false")
+    names = entries(INPUT_NAMES)
+    is_list = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    _require(names is None or is_list, INPUT_NAMES, "must be a list of texts")
+    _require(isinstance(entries("kind", ""), str), "kind", "must be a text")
+    n_targets = None
+    if ESTIMATOR in metadata or "one_dimensional" in metadata or entries("kind") == "tasks":
+        n_targets = decode_target_encoding(metadata, n_outputs).n_outputs
+    if _KEY in metadata:
+        is_valid = _is_list_of_numbers(metadata[_KEY], n_outputs)
+        is_valid = is_valid and all(0 < threshold < 1 for threshold in metadata[_KEY])
+        _require(is_valid, _KEY, f"must be {n_outputs} probabilities, one per output")
+    for kind in get_args(CalibrationKind):
+        if kind in metadata:
+            _check_calibration(kind, metadata[kind], n_targets)
+
+
+def _check_calibration(kind: CalibrationKind, values: Any, n_targets: int | None) -> None:
+    _require(isinstance(values, dict), kind, "must have a coverage")
+    coverage = values.get("coverage")
+    is_valid = _is_number(coverage) and 0 < coverage < 1
+    _require(is_valid, kind, "must have a coverage between 0 and 1")
+    if kind == "prediction sets":
+        _require(_is_number(values.get("depth")), kind, "must have a number as depth")
+        return
+    _require(isinstance(values.get("joint"), bool), kind, "must be joint or not")
+    widths = values.get("widths")
+    is_valid = n_targets is not None and _is_list_of_numbers(widths, n_targets)
+    _require(is_valid, kind, "must have one width per target")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value == value
+
+
+def _is_list_of_numbers(values: Any, length: int) -> bool:
+    return isinstance(values, list) and len(values) == length and all(map(_is_number, values))
+
+
+def _require(condition: bool, name: str, rule: str) -> None:
+    if not condition:
+        raise ValueError(f"The metadata entry {name!r} of the model {rule}.")

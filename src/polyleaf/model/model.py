@@ -24,6 +24,7 @@ from polyleaf.model.shap import ShapExplainer, TargetScale
 from polyleaf.model.trees import Trees
 from polyleaf.objectives import Objective
 from polyleaf.objectives._utils import apply_rowwise
+from polyleaf.runtime.version import add_version, remove_version
 from polyleaf.sketching.projections import Projection
 
 
@@ -664,10 +665,10 @@ class Model:
         return serialize.from_state(cls, header, arrays)
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"forest": storage.to_arrays(self.forest)}
+        return add_version(self.__dict__ | {"forest": storage.to_arrays(self.forest)})
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
+        self.__dict__.update(remove_version("Model", state))
         self.forest = storage.from_arrays(state["forest"], self.n_outputs, self.n_features)
 
     def _repr_html_(self) -> str:

@@ -12,7 +12,6 @@ import stat
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, TypeAlias, TypeVar
 
@@ -21,8 +20,10 @@ import numpy as np
 from polyleaf.data.binning import BinMapper
 from polyleaf.metrics.metric import RENAMED_METRICS, EvalsLog
 from polyleaf.model import storage
+from polyleaf.model.metadata import check_metadata
 from polyleaf.objectives import Objective, UnregisteredObjectiveError, objective_from_dict
 from polyleaf.runtime.temporary_files import make_temporary_path
+from polyleaf.runtime.version import polyleaf_version
 from polyleaf.sketching.projections import Projection
 
 if TYPE_CHECKING:
@@ -129,6 +130,7 @@ def from_state(cls: type[_M], header: Header, arrays: Arrays) -> _M:
         raise ValueError("The projection and the mapper have different features.")
     model.evals_log = _read_evals_log(header.get("evals_log", {}))
     _check_objective(model.objective, model.n_outputs)
+    check_metadata(model.metadata, model.n_outputs)
     _restore_trees(model, _remove_prefix(arrays, _FOREST), arrays["round_of_tree"])
     iteration, score = header["best_iteration"], header["best_score"]
     if iteration is not None and not 0 <= iteration < model.n_rounds:
@@ -299,14 +301,6 @@ def from_bytes(data: bytes, build: Callable[[Header, Arrays], _T]) -> _T:
 def _describe(error: Exception) -> str:
     """Return the message of our own errors; others are preceded by their class."""
     return str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}"
-
-
-def polyleaf_version() -> str:
-    """Return the version of the installed package; "unknown" if it is not installed."""
-    try:
-        return version("polyleaf")
-    except PackageNotFoundError:
-        return "unknown"
 
 
 def _to_json(value: Any) -> Any:

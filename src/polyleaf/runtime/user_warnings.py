@@ -9,7 +9,7 @@ from types import FrameType
 __all__ = ["warn_user"]
 
 
-def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
+def warn_user(message: str | Warning, category: type[Warning] = UserWarning) -> None:
     """Warn at the first calling frame outside of Polyleaf and scikit-learn."""
     level, frame = 2, sys._getframe(1)
     # scikit-learn wraps `fit`, and calls it from pipelines and searches.

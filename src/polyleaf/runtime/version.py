@@ -1,0 +1,62 @@
+"""The version of the package, and pickles of other versions."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from sklearn.exceptions import InconsistentVersionWarning
+
+from polyleaf.runtime.user_warnings import warn_user
+
+__all__ = ["PickleVersionWarning", "add_version", "polyleaf_version", "remove_version"]
+
+_KEY = "_polyleaf_version"  # in the states of pickles
+
+
+def polyleaf_version() -> str:
+    """Return the version of the installed package; "unknown" if it is not installed."""
+    try:
+        return version("polyleaf")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+class PickleVersionWarning(InconsistentVersionWarning):
+    """A pickle was written by a version of Polyleaf with another MAJOR.MINOR."""
+
+    def __str__(self) -> str:
+        return (
+            f"This {self.estimator_name} was pickled by Polyleaf {self.original_sklearn_version} "
+            f"and is opened by {self.current_sklearn_version}, which may fail or predict something "
+            "else. Pickles are for one minor version: open it with the version that wrote it and "
+            "call save_model, whose files every later version reads."
+        )
+
+
+def add_version(state: dict[str, Any]) -> dict[str, Any]:
+    """Return the state of a pickle with the version of the package."""
+    return state | {_KEY: polyleaf_version()}
+
+
+def remove_version(name: str, state: dict[str, Any]) -> dict[str, Any]:
+    """Return the state of a pickle as it was; warn if another minor version wrote it.
+
+    Parameters
+    ----------
+    name : str
+        Name of the class.
+    state : dict
+        State of a pickle; those of the first versions have no version.
+    """
+    state = dict(state)
+    current, original = polyleaf_version(), state.pop(_KEY, "of an earlier version")
+    if current.split(".")[:2] != original.split(".")[:2]:
+        warn_user(
+            PickleVersionWarning(
+                estimator_name=name,
+                current_sklearn_version=current,
+                original_sklearn_version=original,
+            )
+        )
+    return state
