@@ -65,7 +65,7 @@ def exposure() -> dict[str, float]:
             y[test], rate.predict(X[test], offset=np.log(size[test]))
         ),
         "feature": root_mean_squared_error(y[test], feature.predict(wide[test])),
-        "rate": float(rate.predict(X[test]).mean()),  # without an offset: the rate of one letter
+        "rate": float(rate.predict(X[test], offset=np.zeros(500)).mean()),  # of one letter
     }
     print(
         f"vowels of longer pages: RMSE {found['feature']:.1f} with the length as a feature,",

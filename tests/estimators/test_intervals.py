@@ -126,3 +126,39 @@ def test_coverage_is_a_number(coverage):
     model = PolyleafRegressor(n_estimators=2).fit(X, X[:, 0])
     with pytest.raises(ValueError, match="coverage must lie between 0 and 1, got"):
         model.calibrate(X, X[:, 0], coverage=coverage)
+
+
+def draw_compound(rng, mean):
+    """Draw sums of a Poisson number of gamma variables, of variance `mean ** 1.5`."""
+    n = rng.poisson(2 * np.sqrt(mean))
+    return rng.gamma(np.maximum(n, 1), np.sqrt(mean) / 2) * (n > 0)
+
+
+@pytest.mark.parametrize(
+    ("objective", "draw"),
+    [
+        ("poisson", lambda rng, mean: rng.poisson(mean)),
+        ("gamma", lambda rng, mean: rng.gamma(2.0, mean / 2)),
+        ("tweedie", draw_compound),
+    ],
+)
+def test_intervals_of_a_log_link_widen_with_the_mean(objective, draw):
+    rng = np.random.default_rng(0)
+    X, exposure = rng.random((4000, 3)), np.exp(rng.uniform(-1, 4, 4000))
+    y = draw(rng, exposure * np.exp(1 + X[:, 0]))
+    offset, parts = np.log(exposure), (slice(0, 2000), slice(2000, 3000), slice(3000, 4000))
+    train, held_out, test = parts
+    model = PolyleafRegressor(objective=objective, n_estimators=60, max_leaves=8, random_state=0)
+    model.fit(X[train], y[train], offset=offset[train])
+    model.calibrate(X[held_out], y[held_out], coverage=0.8, offset=offset[held_out])
+    low, high = model.predict_interval(X[test], offset=offset[test]).T
+    assert (low >= 0).all() and (low <= high).all()
+    covered = (low <= y[test]) & (y[test] <= high)
+    is_small = exposure[test] < 5
+    for rows in (is_small, ~is_small):
+        assert 0.7 < covered[rows].mean() < 0.9
+    assert (high - low)[is_small].mean() < 0.5 * (high - low)[~is_small].mean()
+    loaded = PolyleafRegressor.load_model(model.save_model())
+    np.testing.assert_array_equal(
+        loaded.predict_interval(X[test], offset=offset[test]), np.stack([low, high], axis=1)
+    )

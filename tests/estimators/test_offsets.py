@@ -1,13 +1,17 @@
-"""Offsets, whole: what training makes of scores that rows start from.
+"""Offsets in training, prediction, evaluation and files.
 
-Of losses of a difference they are taken off the target; of others the loss sees them. Both are
-compared with what they mean, written apart.
+If the loss depends on score - target only, offsets are subtracted from the target; otherwise the
+loss is evaluated at the offset. Both are compared with direct computations.
 """
+
+import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
 import reference
+from sklearn import config_context
+from sklearn.model_selection import GridSearchCV
 from support.problems import Core, Reference, boosted
 from support.small_fits import LAYERS, SMALL, N, X, Y, bits, classifier, regressor, runs, targets
 
@@ -332,3 +336,28 @@ def test_the_target_is_what_it_was():
     regressor().fit(X, y, offset=known)
     np.testing.assert_array_equal(y, targets(X))
     np.testing.assert_array_equal(known, KNOWN)
+
+
+def test_evaluation_without_the_offset_warns():
+    rng = np.random.default_rng(0)
+    X, offset = rng.random((60, 2)), rng.normal(size=60)
+    y = rng.poisson(np.exp(offset + X[:, 0]))
+    model = PolyleafRegressor(objective="poisson", n_estimators=3).fit(X, y, offset=offset)
+    for call in (model.predict, lambda X: model.score(X, y), lambda X: model.calibrate(X, y)):
+        with pytest.warns(UserWarning, match=r"trained with an offset.*pass offset"):
+            call(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.score(X, y, offset=offset)
+        model.predict(X, offset=np.zeros(60))
+        model.predict(Dataset(X, y, offset=offset))
+    search = GridSearchCV(
+        PolyleafRegressor(objective="poisson", n_estimators=3), {"max_depth": [2]}
+    )
+    with pytest.warns(UserWarning, match="trained with an offset"):
+        search.fit(X, y, offset=offset)
+    with config_context(enable_metadata_routing=True), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        routed = PolyleafRegressor(objective="poisson", n_estimators=3)
+        routed.set_fit_request(offset=True).set_score_request(offset=True)
+        GridSearchCV(routed, {"max_depth": [2]}).fit(X, y, offset=offset)

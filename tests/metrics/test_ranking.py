@@ -266,3 +266,31 @@ def test_ranking_metrics_in_training():
     three = PolyleafClassifier(n_estimators=3, eval_metric=["p@2", "psp@1"], n_jobs=1)
     three.fit(X[:200], Y[:200, :3].sum(axis=1), eval_set=[(X[200:], Y[200:, :3].sum(axis=1))])
     assert 2 * three.evals_result_["validation_0"]["p@2"][-1] > 0.7
+
+
+def test_an_integer_matrix_of_fewer_columns_holds_labels():
+    rng = np.random.default_rng(0)
+    y = (rng.random((30, 12)) < 0.3).astype(int)
+    y[:, 0] = 1
+    labels = np.argsort(-y, axis=1, kind="stable")[:, :3]
+    ranks = np.broadcast_to(-np.arange(3.0), labels.shape)
+    for truth in (y, sp.csr_matrix(y)):
+        found = ranking_scores(truth, labels, (1, 3), propensities(y))
+        assert found == ranking_scores(truth, (labels, ranks), (1, 3), propensities(y))
+        assert found["P@1"] == found["nDCG@3"] == precision_at(truth, labels, 1) == 1
+    assert precision_at(np.array([2, 0]), (np.array([[2, 1], [1, 0]]), ranks[:2, :2]), 1) == 0.5
+    assert precision_at(y, 2 * y + 1, 1) == 1  # scores
+
+
+@pytest.mark.parametrize("y", [np.eye(3), np.array([0, 1, 2])])
+def test_an_integer_matrix_that_may_be_labels_or_scores_is_refused(y):
+    both = np.array([[2, 0, 1], [1, 0, 2], [0, 1, 2]])
+    for score in (precision_at, ranking_scores):
+        with pytest.raises(ValueError, match="scores or labels"):
+            score(y, both)
+    assert precision_at(y, both.astype(float), 1) == 2 / 3
+
+
+def test_scores_of_other_labels_are_refused():
+    with pytest.raises(ValueError, match="y has 4 labels, but the prediction has 3"):
+        ranking_scores(np.eye(4), np.eye(4)[:, :3])

@@ -17,11 +17,13 @@ from polyleaf.inputs.offsets import OffsetReader
 from polyleaf.inputs.read_target import check_same_rows
 from polyleaf.inputs.target import Target, TargetEncoding
 from polyleaf.model import Model
+from polyleaf.model.metadata import HAS_OFFSETS
 from polyleaf.model.prediction import Predictor
 from polyleaf.model.shap import BinnedRows, OutputSelection, ShapExplainer, resolve_outputs
 from polyleaf.model.statistics import IMPORTANCE_KINDS
 from polyleaf.objectives import Objective
 from polyleaf.runtime.context import effective_threads
+from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.settings.aliases import suggest_on_unknown_kwargs
 from polyleaf.training.prepare import FeatureReader
 
@@ -32,6 +34,7 @@ __all__ = [
     "iter_shap_values",
     "make_table",
     "mean_abs_shap",
+    "resolve_offset",
 ]
 
 
@@ -188,6 +191,20 @@ TableLibrary: TypeAlias = Literal["default", "pandas", "polars", "pyarrow"]
 _LIBRARIES = ("default", "pandas", "polars", "pyarrow")
 
 
+def resolve_offset(model: Model, X: Any, offset: Any) -> Any:
+    """Return the offset as given, or that of a Dataset.
+
+    Warn if the model was trained with offsets and there is none.
+    """
+    given = X.offset if offset is None and isinstance(X, Dataset) else offset
+    if given is None and model.metadata.get(HAS_OFFSETS):
+        warn_user(
+            "The model was trained with an offset, but these rows have none: pass offset (zeros to "
+            "silence this warning)."
+        )
+    return given
+
+
 class PredictionMixin:
     """Prediction methods of all estimators."""
 
@@ -236,8 +253,7 @@ class PredictionMixin:
         n_threads = self._n_threads()
         data = X if isinstance(X, Dataset) else self._features(X, n_threads)
         raw = self.model_.predict_raw(data, first, last, n_threads)
-        if offset is None and isinstance(X, Dataset):
-            offset = X.offset
+        offset = resolve_offset(self.model_, X, offset)
         return raw if offset is None else raw + self._offsets(offset, len(raw))
 
     def _staged_raw(
@@ -246,6 +262,7 @@ class PredictionMixin:
         first, last = self._rounds(iteration_range)
         table = self._features(X)
         stages = self.model_.staged_predict_raw(table, first, last, self._n_threads())
+        offset = resolve_offset(self.model_, X, offset)
         if offset is None:
             return stages
         start = self._offsets(offset, table.n_rows)
@@ -305,7 +322,7 @@ class PredictionMixin:
             stopping.
         offset : array-like of shape (n_rows,) or (n_rows, n_outputs), optional
             Initial raw scores, as in `fit`. Default: the offset of X if it is a Dataset with one,
-            else 0, even if the model was trained with offsets.
+            else 0, with a warning if the model was trained with offsets.
         sparse : bool
             Return a sparse matrix without computing all outputs. For models with sparse leaves that
             were trained on sparse targets (`split_search` "count_sketch" or "exact").

@@ -53,7 +53,7 @@ def calibrate_intervals(
     check_is_fitted(regressor)
     check_coverage(coverage)
     target = regressor._encoding.encode(y, sample_weight, normalized=False)
-    scores = _compute_errors(regressor, X, target.values, offset)
+    scores, is_scaled = _compute_errors(regressor, X, target.values, offset)
     widths = interval_widths(scores, coverage, target.weight, joint)
     set_calibration(
         regressor.model_,
@@ -61,6 +61,7 @@ def calibrate_intervals(
         coverage=float(coverage),
         joint=bool(joint),
         widths=widths.tolist(),
+        scaled=is_scaled,
     )
 
 
@@ -69,30 +70,37 @@ def predict_bounds(
 ) -> np.ndarray:
     """Compute calibrated bounds, float64 (n_rows, n_targets, 2)."""
     check_is_fitted(regressor)
-    width = np.asarray(get_calibration(regressor.model_, "intervals")["widths"], np.float64)
+    calibration = get_calibration(regressor.model_, "intervals")
+    width = np.asarray(calibration["widths"], np.float64)
     if regressor.model_.objective.has_distribution:
         predicted = regressor._distributions(X, iteration_range, offset)
         tail = np.minimum(np.exp(-width), 0.5)
         return np.stack([predicted.ppf(tail), predicted.isf(tail)], axis=2)
     low, high = _predict_extremes(regressor, X, iteration_range, offset)
+    scale = regressor.model_.objective.deviation(high) if calibration.get("scaled") else None
+    if scale is not None:
+        return np.stack([np.maximum(low - width * scale, 0.0), high + width * scale], axis=2)
     # Bounds that are moved past each other meet in the middle.
     middle = (low + high) / 2
     return np.stack([np.minimum(low - width, middle), np.maximum(high + width, middle)], axis=2)
 
 
-def _compute_errors(regressor: Any, X: Any, y: np.ndarray, offset: Any) -> np.ndarray:
+def _compute_errors(regressor: Any, X: Any, y: np.ndarray, offset: Any) -> tuple[np.ndarray, bool]:
     """Compute the nonconformity of each value, (n_rows, n_targets).
 
-    The distance beyond the bounds, or -ln of the tail probability of a predicted distribution.
+    The distance beyond the bounds, relative to `Objective.deviation` if there is one (then the
+    second result is True), or -ln of the tail probability of a predicted distribution.
     """
     if not regressor.model_.objective.has_distribution:
         low, high = _predict_extremes(regressor, X, None, offset)
         check_same_rows(len(low), len(y))
-        return np.maximum(low - y, y - high)
+        distance, scale = np.maximum(low - y, y - high), regressor.model_.objective.deviation(high)
+        return (distance, False) if scale is None else (distance / scale, True)
     predicted = regressor._distributions(X, None, offset)
     check_same_rows(len(predicted), len(y))
     above = predicted.sf(y - 1 if predicted.is_discrete else y)
-    return -np.log(np.maximum(np.minimum(predicted.cdf(y), above), np.finfo(np.float64).tiny))
+    tail = np.minimum(predicted.cdf(y), above)
+    return -np.log(np.maximum(tail, np.finfo(np.float64).tiny)), False
 
 
 def _predict_extremes(

@@ -3,8 +3,9 @@
 The truth is an indicator matrix ``(n, L)``, dense or CSR (a label is true where the value is above
 1/2), or class ids ``(n,)``. A prediction is a matrix of scores ``(n, L)``, dense or CSR (labels
 that are not stored are not predicted), or a pair ``(labels, scores)`` of the best labels of each
-row, ``(n, m)`` each, as returned by `predict_topk`; label -1 pads rows with fewer labels. Labels
-with equal scores are ranked by index. Positions beyond the last label count as misses.
+row, ``(n, m)`` each, as returned by `predict_topk`; label -1 pads rows with fewer labels. An
+integer matrix with fewer columns than there are labels holds the best labels of each row, best
+first. Labels with equal scores are ranked by index. Positions beyond the last label are misses.
 
 The definitions are those of the extreme classification repository (Bhatia et al., 2016), the
 propensities those of Jain, Prabhu and Varma, "Extreme Multi-label Loss Functions for
@@ -184,8 +185,11 @@ def _read(
         prediction = prediction if sp.issparse(prediction) else np.asarray(prediction)
         if prediction.ndim == 1:
             prediction = prediction[:, None]
-        n_labels = prediction.shape[1]
         shape = np.shape(y) if not sp.issparse(y) else y.shape
+        if _is_label_matrix(prediction, shape):
+            scores = np.broadcast_to(-np.arange(prediction.shape[1], dtype=float), prediction.shape)
+            return _read(y, (prediction, scores), weight)
+        n_labels = prediction.shape[1]
         if len(shape) == 2 and shape[1] != n_labels:
             raise ValueError(f"y has {shape[1]} labels, but the prediction has {n_labels}.")
     if weight is None:
@@ -198,6 +202,21 @@ def _read(
         prediction = np.where(weight > 0, prediction, -np.inf)
         weight = weight.mean(axis=1)
     return y, prediction, weight.reshape(-1), n_labels
+
+
+def _is_label_matrix(prediction: Any, shape: tuple[int, ...]) -> bool:
+    """Return whether a prediction holds labels instead of scores; raise if it may be either."""
+    if sp.issparse(prediction) or prediction.dtype.kind not in "iu" or prediction.shape[1] < 2:
+        return False
+    if len(shape) == 2 and prediction.shape[1] < shape[1]:
+        return True
+    ranked = np.sort(prediction, axis=1)
+    if (ranked[:, 0] >= -1).all() and (np.diff(ranked, axis=1) > 0).all():
+        raise ValueError(
+            "The prediction is an integer matrix with different numbers in each row: scores or "
+            "labels? Pass scores as floats, or labels as the pair (labels, scores)."
+        )
+    return False
 
 
 def _weighted_mean(values: NDArray[np.float64], weight: NDArray[np.float64] | None) -> float:
@@ -364,6 +383,7 @@ def ranking_scores(
     dict of str to float
         With keys "P@1", "nDCG@1", "PSP@1", "PSnDCG@1" and so on.
     """
+    y, prediction, _, _ = _read(y, prediction, None)
     best = top_labels(prediction, max(ks))
     ranked = best, np.where(best < 0, -np.inf, -np.arange(best.shape[1], dtype=float))
     found = {f"P@{k}": precision_at(y, ranked, k) for k in ks}

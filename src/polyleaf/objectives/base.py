@@ -244,6 +244,23 @@ class Objective(ABC):
         """
         return scores
 
+    def deviation(self, prediction: FloatArray) -> FloatArray | None:
+        """Return the standard deviation of targets around predictions, up to a factor.
+
+        Calibrated intervals are as wide as a multiple of it.
+
+        Parameters
+        ----------
+        prediction : ndarray, float64
+            Predictions in the unit of the target.
+
+        Returns
+        -------
+        ndarray of the same shape, or None
+            None: it does not depend on the prediction.
+        """
+        return None
+
     def distribution(self, scores: FloatArray) -> Distribution:
         """Return the predicted distribution of each row and target; only if `has_distribution`.
 

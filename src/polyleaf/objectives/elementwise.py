@@ -428,6 +428,9 @@ class LogLinkObjective(ElementwiseObjective):
         with np.errstate(over="ignore"):
             return np.exp(scores)
 
+    def deviation(self, prediction: FloatArray) -> FloatArray:
+        return np.maximum(prediction, np.finfo(np.float64).tiny) ** (self.power / 2)
+
 
 @register
 @dataclass(frozen=True)

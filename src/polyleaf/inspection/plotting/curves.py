@@ -9,11 +9,11 @@ import numpy as np
 
 from polyleaf.inspection.plotting.display import (
     Display,
+    get_evaluation_offset,
     get_model,
     get_output_names,
     get_single_task_model,
     predict_probabilities,
-    resolve_offset,
 )
 
 __all__ = ["CalibrationDisplay", "CoverageDisplay", "LearningCurvesDisplay", "ThresholdDisplay"]
@@ -272,7 +272,7 @@ class CalibrationDisplay(Display):
             return cls.from_predictions(
                 *predict_probabilities(estimator, X, y, offset), n_bins=n_bins, ax=ax
             )
-        offset = resolve_offset(estimator, X, y, offset)
+        offset = get_evaluation_offset(estimator, X, y, offset)
         Y = np.asarray(y, np.float64).reshape(len(y), -1)
         below = Y[..., None] <= estimator.predict(X, offset=offset).reshape(*Y.shape, len(levels))
         shares = [below[~np.isnan(Y[:, t]), t].mean(axis=0) for t in range(Y.shape[1])]
@@ -390,7 +390,9 @@ class CoverageDisplay(Display):
         ax : matplotlib Axes, optional
         """
         model = get_single_task_model(estimator)
-        intervals = estimator.predict_interval(X, offset=resolve_offset(estimator, X, y, offset))
+        intervals = estimator.predict_interval(
+            X, offset=get_evaluation_offset(estimator, X, y, offset)
+        )
         n_targets = intervals.reshape(len(intervals), -1, 2).shape[1]
         names = (
             get_output_names(model)

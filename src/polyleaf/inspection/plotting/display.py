@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from polyleaf.data.dataset import Dataset
+from polyleaf.estimators._prediction import resolve_offset
 from polyleaf.model import Model
 from polyleaf.model.metadata import HAS_OFFSETS
-from polyleaf.runtime.user_warnings import warn_user
 
 __all__ = [
     "Display",
+    "get_evaluation_offset",
     "get_model",
     "get_output_names",
     "get_single_task_model",
     "predict_probabilities",
-    "resolve_offset",
     "zero_offset",
 ]
 
@@ -99,25 +99,22 @@ def get_single_task_model(estimator: Any) -> Model:
     return model
 
 
-def resolve_offset(estimator: Any, X: Any, y: Any, offset: Any) -> Any:
-    """Return the offset of rows to evaluate: as given, or that of a Dataset.
-
-    Warn if the model was trained with offsets and none is given; the offset is then 0.
-    """
+def get_evaluation_offset(estimator: Any, X: Any, y: Any, offset: Any) -> Any:
+    """Return the offset of rows to evaluate: as given, that of a Dataset, or 0 with a warning."""
     model = get_model(estimator)
-    given = X.offset if offset is None and isinstance(X, Dataset) else offset
-    if given is not None or not model.metadata.get(HAS_OFFSETS):
-        return given
-    warn_user(
-        "The model was trained with an offset, but these rows have none, so it is evaluated "
-        "without: pass offset (zeros to silence this warning)."
-    )
-    return None if model.objective.tasks else zero_offset(model, np.shape(y)[0])
+    given = resolve_offset(model, X, offset)
+    if given is None and model.metadata.get(HAS_OFFSETS):  # further calls should not warn again
+        first = next(iter(y.values())) if isinstance(y, Mapping) else y
+        return zero_offset(model, np.shape(first)[0])
+    return given
 
 
-def zero_offset(model: Model, n_rows: int) -> np.ndarray:
-    """Return an offset of 0 for each row and column."""
-    return np.zeros((n_rows, model.n_outputs // len(model.objective.offset_mask)))
+def zero_offset(model: Model, n_rows: int) -> Any:
+    """Return an offset of 0 for each row and column, or a dict of such offsets by task."""
+    if not model.objective.tasks:
+        return np.zeros((n_rows, model.n_outputs // len(model.objective.offset_mask)))
+    tasks = [place.task for place in model.objective.tasks]
+    return {t.name: np.zeros((n_rows, t.n_scores // len(t.objective.offset_mask))) for t in tasks}
 
 
 def get_output_names(model: Model) -> list[str]:
@@ -159,7 +156,9 @@ def predict_probabilities(
     model = get_single_task_model(estimator)
     if not hasattr(estimator, "predict_proba"):
         raise ValueError("This display requires an estimator with predict_proba.")
-    probabilities = estimator.predict_proba(X, offset=resolve_offset(estimator, X, y, offset))
+    probabilities = estimator.predict_proba(
+        X, offset=get_evaluation_offset(estimator, X, y, offset)
+    )
     y = np.asarray(y.toarray() if hasattr(y, "toarray") else y)
     if y.ndim == 2 and y.shape[1] > 1:
         return y != 0, probabilities, get_output_names(model)

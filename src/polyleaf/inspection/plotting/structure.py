@@ -12,12 +12,12 @@ from polyleaf.inputs.offsets import OffsetReader
 from polyleaf.inspection.model_summary import tree_nodes
 from polyleaf.inspection.plotting.display import (
     Display,
+    get_evaluation_offset,
     get_model,
     get_output_names,
     get_single_task_model,
     get_target_names,
     import_pyplot,
-    resolve_offset,
 )
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import LINEAR, SPARSE
@@ -167,7 +167,7 @@ class OutputsDisplay(Display):
             If the metric is not defined for a single output.
         """
         fitted = {"model": estimator, **(others or {})}
-        offset = resolve_offset(estimator, X, y, offset)
+        offset = get_evaluation_offset(estimator, X, y, offset)
         scores: dict[str, np.ndarray] = {}
         name = ""
         for label, one in fitted.items():

@@ -9,7 +9,7 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
-from polyleaf.inspection.plotting.display import resolve_offset
+from polyleaf.inspection.plotting.display import get_evaluation_offset
 from polyleaf.inspection.report.report_data import MultiTaskReportData, SingleTaskReportData
 from polyleaf.inspection.report.sections import make_multitask_sections, make_sections, render_page
 from polyleaf.runtime.version import polyleaf_version
@@ -79,7 +79,7 @@ def make_report(
     True
     """
     check_is_fitted(estimator)
-    offset = resolve_offset(estimator, X, y, offset)
+    offset = get_evaluation_offset(estimator, X, y, offset)
     data: SingleTaskReportData | MultiTaskReportData
     if estimator.model_.objective.tasks:
         data = MultiTaskReportData(estimator, X, y, offset)
