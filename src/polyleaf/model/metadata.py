@@ -127,6 +127,7 @@ def _check_calibration(kind: CalibrationKind, values: Any, n_targets: int | None
         _require(_is_number(values.get("depth")), kind, "must have a number as depth")
         return
     _require(isinstance(values.get("joint"), bool), kind, "must be joint or not")
+    _require(isinstance(values.get("scaled", False), bool), kind, "must be scaled or not")
     widths = values.get("widths")
     is_valid = n_targets is not None and _is_list_of_numbers(widths, n_targets)
     _require(is_valid, kind, "must have one width per target")
