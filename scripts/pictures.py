@@ -1,8 +1,8 @@
 """Pictures of the documentation: `python scripts/pictures.py [NAME ...]` writes docs/images.
 
-Each picture is written twice, NAME-light.svg and NAME-dark.svg. Times come from the files in
-benchmarks/results; everything else is trained here. The picture of the report needs Playwright and
-Chromium.
+Each picture is written twice, NAME-light.svg and NAME-dark.svg. Times and ranks come from the
+results of benchmarks; everything else is trained here. The picture of the report needs Playwright
+and Chromium.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +26,7 @@ from polyleaf.inspection import make_report
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "images"
 PEERS = ROOT / "benchmarks" / "results" / "peers.json"
+RESULTS = ROOT / "docs" / "benchmarks" / "results.md"
 ONE_THREAD = {"n_jobs": 1, "random_state": 0}
 
 
@@ -346,6 +348,50 @@ def draw_fit_time(figure: Any, theme: Theme) -> None:
     panel.grid(False, axis="x")
     handles, labels = panel.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), fontsize=8.5)
+
+
+RANKED = {
+    "Polyleaf": 0, "XGBoost": 2, "LightGBM": 3, "CatBoost": 4, "Polyleaf, default settings": 5,
+}  # fmt: skip
+
+
+def read_mean_ranks(heading: str) -> tuple[int, dict[str, float]]:
+    """Return the number of data sets and the mean rank of each library from the page of results."""
+    _, _, section = RESULTS.read_text("utf-8").partition(f"\n### {heading}")
+    found = re.search(r"Mean ranks over (\d+): (.*?) \(critical", section, re.DOTALL)
+    assert found, heading
+    text = " ".join(found[2].split()).replace("Polyleaf as it comes", "Polyleaf, default settings")
+    pairs = re.findall(r"((?:Polyleaf, default settings|\w+)) ([\d.]+)", text)
+    return int(found[1]), {name: float(rank) for name, rank in pairs}
+
+
+@picture(8.4, 2.7)
+def draw_mean_ranks(figure: Any, theme: Theme) -> None:
+    """Draw the mean rank by test loss with default settings, and after tuning."""
+    panels = figure.subplots(1, 2)
+    defaults = {"regression": "regression", "multi-class": "classes", "multi-label": "labels"}
+    rows = (
+        {f"Test loss, {kind}": word for kind, word in defaults.items()},
+        {f"{limit} s, loss, sets apart": f"{limit} s" for limit in (15, 60, 300)},
+    )
+    titles = ("default settings", "tuned for so many seconds")
+    handles: dict[str, Any] = {}
+    for panel, headings, title in zip(panels, rows, titles, strict=True):
+        names = []
+        for y, (heading, word) in enumerate(headings.items()):
+            n, ranks = read_mean_ranks(heading)
+            names.append(f"{word}, {n} sets")
+            panel.axhline(y, color=theme.faint, lw=0.6, alpha=0.5)
+            for name, rank in ranks.items():
+                is_default = name not in CONTENDERS.values()
+                handles[name] = panel.plot(
+                    rank, y, "D" if is_default else "o", color=theme.colors[RANKED[name]],
+                    ms=6 if is_default else 8, label=name, ls="none", zorder=3,
+                )[0]  # fmt: skip
+        panel.set(title=title, xlabel="mean rank by test loss (1 is best)", ylim=(2.5, -0.5))
+        panel.set_yticks(range(3), names)
+        panel.grid(False, axis="y")
+    figure.legend(handles.values(), handles, loc="outside lower center", ncols=5, fontsize=8.5)
 
 
 # --- architecture ---------------------------------------------------------------------------------

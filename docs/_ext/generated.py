@@ -120,12 +120,12 @@ def _link(text: str, names: set[str]) -> str:
 
 def make_common_parameters() -> Iterator[str]:
     """Yield a table of the most common parameters."""
-    yield "| Parameter | Default | Meaning |"
+    yield "| Parameter | Meaning | Default |"
     yield "|---|---|---|"
     for spec in get_param_specs(PolyleafRegressor):
         if spec.common:
             default = f"`{spec.default!r}`".replace("'", '"')
-            yield f"| [`{spec.name}`](#{spec.name}) | {default} | {spec.summary} |"
+            yield f"| [`{spec.name}`](#{spec.name}) | {spec.summary} | {default} |"
 
 
 def make_method_arguments() -> Iterator[str]:

@@ -109,6 +109,22 @@ def test_links_between_pages_lead_somewhere():
     assert not broken
 
 
+def test_pictures_have_both_themes_and_are_used():
+    names = {path.name for path in (DOCS / "images").iterdir()}
+    light = {name for name in names if "-light." in name}
+    assert names == light | {name.replace("-light.", "-dark.") for name in light}
+    used = {
+        Path(target).name
+        for page in [*pages(), ROOT / "README.md"]
+        for target in re.findall(r"images/([\w.-]+)", page.read_text("utf-8"))
+    }
+    assert light <= used
+    drawn = (ROOT / "scripts" / "pictures.py").read_text("utf-8")
+    for name in light:
+        function = name.partition("-light.")[0].replace("-", "_")
+        assert f"def draw_{function}(" in drawn or function == "report", name
+
+
 # --- what is built ---
 
 
