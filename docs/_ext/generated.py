@@ -18,9 +18,9 @@ from polyleaf import (
     PolyleafRegressor,
     PolyleafRegressorCV,
 )
-from polyleaf.metrics import get_metric, metric_names
+from polyleaf.metrics import default_metric, get_metric, metric_names
 from polyleaf.metrics.metric import METRIC_ALIASES
-from polyleaf.objectives import objective_class, objective_names
+from polyleaf.objectives import distribution_names, objective_class, objective_names
 from polyleaf.settings.aliases import FOREIGN_HINTS, FOREIGN_NAMES
 from polyleaf.settings.param_spec import ParamSpec, get_param_specs
 
@@ -162,16 +162,14 @@ def _mark_code(text: str) -> str:
 
 
 def make_objectives() -> Iterator[str]:
-    """Yield a table of the objectives, their names in other libraries and default metrics."""
-    from polyleaf.metrics import default_metric
-
-    yield "| Name | Class | Targets | Metric | Other names |"
-    yield "|---|---|---|---|---|"
-    for name in objective_names():
+    """Yield a table of the objectives, their default metrics and names in other libraries."""
+    yield "| Name | Targets | Metric | Other names |"
+    yield "|---|---|---|---|"
+    for name in sorted(objective_names(), key=distribution_names().__contains__):
         cls = objective_class(name)
         objective = cls(n_classes=3) if "n_classes" in cls.__dataclass_fields__ else cls()
         yield (
-            f"| `{name}` | {{py:class}}`~polyleaf.objectives.{cls.__name__}` | "
+            f"| {{py:class}}`{name} <polyleaf.objectives.{cls.__name__}>` | "
             f"{', '.join(cls.target_kinds)} | `{default_metric(objective).name}` | "
             f"{_join(cls.aliases)} |"
         )
