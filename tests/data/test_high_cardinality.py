@@ -173,11 +173,22 @@ def test_kinds_of_tables_give_the_same_model(data, model):
     assert from_pandas.feature_names_in_.tolist() == names
     sparse = sp.csr_matrix(X)
     np.testing.assert_array_equal(regressor().fit(sparse, y).predict(sparse), whole)
-    rare = sp.csr_matrix(np.column_stack([X, np.arange(N) % 100 == 0]))
-    dense = regressor().fit(rare.toarray(), y)
-    np.testing.assert_array_equal(
-        regressor().fit(rare, y).predict(rare), dense.predict(rare.toarray())
-    )
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("weighted", [False, True])
+def test_mostly_zero_columns_are_read_beside_the_categories(seed, weighted):
+    rng = np.random.default_rng(seed)
+    category = rng.integers(0, 300, 1500)
+    zeros = np.where(rng.random((1500, 3)) < 0.04, rng.normal(size=(1500, 3)), 0.0)
+    slopes = rng.normal(size=300)[category]
+    y = 3 * slopes * zeros[:, 0] + zeros[:, 1] + 0.1 * slopes + 0.1 * rng.normal(size=1500)
+    X, weight = np.column_stack([zeros, category]), rng.integers(0, 4, 1500) if weighted else None
+    models = [
+        regressor(categorical_features=[3]).fit(table, y, sample_weight=weight).model_
+        for table in (X, sp.csr_matrix(X), sp.csc_matrix(X))
+    ]
+    assert models[0].equals(models[1]) and models[0].equals(models[2])
 
 
 def test_numbers_in_place_of_text_are_refused(data):

@@ -10,6 +10,7 @@ import mmap
 import os
 import re
 import tempfile
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -195,6 +196,21 @@ class Codes:
         codes[sparse.features] = sparse.common[:, None]
         codes[np.repeat(sparse.features, np.diff(sparse.begin)), sparse.rows] = sparse.codes
         return codes
+
+    def iter_columns(self, features: Iterable[int]) -> Iterator[NDArray[np.uint8]]:
+        """Yield the codes (n_rows,) of some features."""
+        sparse = self.sparse
+        row = {feature: i for i, feature in enumerate(self.dense_features().tolist())}
+        for feature in features:
+            if feature in row:
+                yield self.dense[row[feature]]
+                continue
+            assert sparse is not None
+            i = int(np.searchsorted(sparse.features, feature))
+            codes = np.full(self.n_rows, sparse.common[i])
+            stored = slice(sparse.begin[i], sparse.begin[i + 1])
+            codes[sparse.rows[stored]] = sparse.codes[stored]
+            yield codes
 
     def dense_features(self) -> NDArray[np.int64]:
         """Return the features of the rows of ``dense``."""

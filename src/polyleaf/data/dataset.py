@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any
@@ -449,7 +449,7 @@ class Dataset:
             return self
         n_threads = effective_threads(self.n_jobs)
         derived, statistics = fit_target_statistics(
-            self._high_cardinality, self._get_other_codes(), target, self.n_features, n_threads
+            self._high_cardinality, self._iter_other_codes(), target, self.n_features, n_threads
         )
         columns = derived.expand(self._make_category_table(None), statistics)
         if derived.n_columns > _core.MAX_FEATURES:
@@ -497,19 +497,17 @@ class Dataset:
         """Return a table with the high-cardinality features alone."""
         return FeatureTable(self.n_rows, self.n_features, names, categories=self._high_cardinality)
 
-    def _get_other_codes(self) -> list[FeatureCodes]:
-        """Return the dense features without the high-cardinality ones."""
+    def _iter_other_codes(self) -> Iterator[FeatureCodes]:
+        """Yield the features other than the high-cardinality ones."""
         names, mapper = self.feature_names, self.mapper
         assert isinstance(self._codes, Codes)
         excluded = {column.feature for column in self._high_cardinality}
-        others = []
-        for row, feature in enumerate(self._codes.dense_features().tolist()):
-            if feature < self.n_features and feature not in excluded:
-                name = f"f{feature}" if names is None else names[feature]
-                n_bins = int(mapper.n_bins_[feature])
-                is_numeric = not mapper.spec_.is_categorical[feature]
-                others.append(FeatureCodes(name, self._codes.dense[row], n_bins, is_numeric))
-        return others
+        features = [feature for feature in range(self.n_features) if feature not in excluded]
+        columns = self._codes.iter_columns(features)
+        for feature, codes in zip(features, columns, strict=True):
+            name = f"f{feature}" if names is None else names[feature]
+            is_numeric = not mapper.spec_.is_categorical[feature]
+            yield FeatureCodes(name, codes, int(mapper.n_bins_[feature]), is_numeric)
 
     def _replace_columns(self, mapper: BinMapper, columns: FeatureTable) -> Dataset:
         """Return a copy with derived columns, read from a table of all columns."""

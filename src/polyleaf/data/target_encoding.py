@@ -16,8 +16,8 @@ Additions have the same order on every machine: no BLAS, and no sums of NumPy.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -76,7 +76,7 @@ class _Output(NamedTuple):
 
 def fit_target_statistics(
     columns: Sequence[CategoryColumn],
-    others: Sequence[FeatureCodes],
+    others: Iterable[FeatureCodes],
     target: Target,
     n_features: int,
     n_threads: int,
@@ -87,9 +87,9 @@ def fit_target_statistics(
     ----------
     columns : sequence of CategoryColumn
         The high-cardinality features.
-    others : sequence of FeatureCodes
+    others : iterable of FeatureCodes
         Features that may predict the same as the categories, or whose slopes may differ between
-        categories.
+        categories; the first 64 are read.
     target : Target
         Target of the training.
     n_features : int
@@ -104,7 +104,7 @@ def fit_target_statistics(
     training : dict from feature to ndarray of shape (n_rows, n_statistics), float32
         Statistics of the training rows.
     """
-    outputs = _Outputs(target, n_threads)
+    outputs, others = _Outputs(target, n_threads), list(islice(others, _MAX_SCREENED[1]))
     ordered = sorted(columns, key=lambda column: column.feature)
     fitters = [_StatisticFitter(column, outputs, others) for column in ordered]
     derived = DerivedColumns(n_features, tuple(fitter.result for fitter in fitters))
@@ -126,10 +126,7 @@ class _StatisticFitter:
             for output in outputs.iter_outputs(self._codes, self._rows, self._n)
         ]
         self._screened = _select_rows(self._codes)
-        bins = [
-            other.codes[self._rows[self._screened]].astype(np.int64)
-            for other in others[: _MAX_SCREENED[1]]
-        ]
+        bins = [other.codes[self._rows[self._screened]].astype(np.int64) for other in others]
         residuals = [_compute_residual(bins, self._screened, o) for o in used] if others else []
         means = [self._fit_mean(output) for output in used]
         priors = [mean.prior for mean in means]
@@ -206,9 +203,9 @@ class _StatisticFitter:
         self, residuals: Sequence[_Output], others: Sequence[FeatureCodes]
     ) -> list[tuple[int, FeatureCodes]]:
         """Return the few outputs and numeric features whose slopes differ most by category."""
-        _, max_features, max_outputs = _MAX_SCREENED
+        max_outputs = _MAX_SCREENED[2]
         codes, rows, found = self._codes[self._screened], self._rows[self._screened], []
-        for j, feature in enumerate(others[:max_features]):
+        for j, feature in enumerate(others):
             if not feature.is_numeric:
                 continue
             ranks = _standardise_ranks(feature)[rows]
