@@ -263,32 +263,25 @@ def test_rows_of_weight_zero_are_never_sampled():
 # --- categories ---
 
 
-def test_categories_are_sorted_and_the_rarest_share_a_bin():
-    values = np.repeat([5, 3, 9, 1, 7], [10, 1, 8, 2, 6]).astype(float)
+@pytest.mark.parametrize("max_bins", [2, 16, 255])
+def test_categories_are_sorted_and_have_a_bin_each(max_bins):
+    values = np.random.default_rng(0).permutation(np.repeat(np.arange(255), 3)).astype(float)
+    mapper = BinMapper(max_bins).fit(read_features(column(values), categorical_features=[0]))
+    assert mapper.categories_ == [list(range(255))] and mapper.rare_categories_ == [[]]
+    assert mapper.n_bins_[0] == 255
+    new = read_features(column([3, 254, 255, np.nan]), reference=mapper)
+    np.testing.assert_array_equal(mapper.transform(new)[0], [3, 254, 255, 255])
+
+
+@pytest.mark.parametrize("max_bins", [2, 255])
+def test_of_more_than_255_categories_the_lightest_share_a_bin(max_bins):
+    values, weights = np.arange(300.0), np.ones(300)
+    weights[:46], weights[0] = 0.5, 0.0
     table = read_features(column(values), categorical_features=[0])
-    mapper = BinMapper(4).fit(table)
-    assert (
-        mapper.categories_ == [[5, 7, 9]]
-        and mapper.rare_categories_ == [[1, 3]]
-        and mapper.n_bins_[0] == 4
-    )
-    new = read_features(column([1, 3, 5, 7, 9, 11, np.nan]), reference=mapper)
-    np.testing.assert_array_equal(mapper.transform(new)[0], [3, 3, 0, 1, 2, 255, 255])
-
-
-def test_weights_decide_which_categories_are_rare():
-    table = read_features(column([0, 0, 0, 1, 1, 2]), categorical_features=[0])
-    mapper = BinMapper(2).fit(table, [0, 1, 1, 1, 1, 10])
-    assert mapper.categories_ == [[2]] and mapper.rare_categories_ == [[0, 1]]
-    assert mapper.transform(table)[0].tolist() == [1, 1, 1, 1, 1, 0]
-    assert BinMapper(2).fit(table, [0, 0, 0, 1, 1, 10]).transform(table)[0].tolist() == [
-        255,
-        255,
-        255,
-        0,
-        0,
-        1,
-    ]
+    mapper = BinMapper(max_bins).fit(table, weights)
+    assert mapper.categories_ == [list(range(46, 300))]
+    assert mapper.rare_categories_ == [list(range(1, 46))]
+    assert mapper.transform(table)[0].tolist() == [255] + [254] * 45 + list(range(254))
 
 
 def test_numbers_sort_before_text_and_numbers_are_equal_by_value():
@@ -419,7 +412,7 @@ HOSTILE_META = [
     ({"categories": [{"feature": 2, "kept": [float("nan")], "rare": []}]}, "not text, finite"),
     ({"categories": [{"feature": 2, "kept": "abc", "rare": []}]}, "not text, finite"),
     ({"categories": [{"feature": 2, "kept": [1], "rare": [1]}]}, "repeats"),
-    ({"categories": [{"feature": 2, "kept": list(range(9)), "rare": []}]}, "too many categories"),
+    ({"categories": [{"feature": 2, "kept": list(range(256)), "rare": []}]}, "too many categories"),
     ({"categories": [{"feature": 2, "kept": [], "rare": []}] * 2}, "twice"),
     ({"categories": [{"feature": 0, "kept": [], "rare": []}]}, "gives thresholds to a categorical"),
 ]

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from support import golden, host_device
 from support.exports import CASES, estimator, hard_rows, raw_scores
+from support.model_files import reseal
 from support.models import random_model
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor
@@ -93,13 +94,19 @@ def test_categories_that_are_numbers_stand_for_themselves_and_text_for_its_code(
 
 
 def test_rare_categories_share_a_code():
+    """Files of the first versions have such features."""
     rng = np.random.default_rng(1)
-    X = np.column_stack([rng.integers(0, 40, 2000), rng.normal(size=2000)]).astype(np.float64)
-    est = PolyleafRegressor(**golden.SMALL, categorical_features=[0], max_bins=8).fit(
-        X, X[:, 0] % 3
-    )
-    assert est.model_.mapper.rare_categories_[0]
-    assert_same_bits(est.predictor()(X), est.predict(X))
+    X = np.column_stack([rng.integers(0, 8, 2000), rng.normal(size=2000)]).astype(np.float64)
+    est = PolyleafRegressor(**golden.SMALL, categorical_features=[0]).fit(X, X[:, 0] % 3)
+
+    def share_the_last_bin(header, arrays):
+        header["mapper"]["categories"][0] |= {"kept": list(range(7)), "rare": [7, 8, 9]}
+
+    old = PolyleafRegressor.load_model(reseal(est.save_model(), share_the_last_bin))
+    X[:, 0] = rng.integers(0, 10, 2000)
+    assert_same_bits(old.predictor()(X), old.predict(X))
+    X[:, 0] = np.minimum(X[:, 0], 7)
+    assert_same_bits(old.predict(X), est.predict(X))
 
 
 def test_a_predictor_is_pickled():

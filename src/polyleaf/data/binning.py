@@ -51,16 +51,16 @@ class BinMapper:
     (timestamps, large ids), or whose values exceed its range, is compared as float64
     (``float64_bins_``). Integers are converted to float64: above 2^53 neighbours are merged.
 
-    A categorical feature has a bin per category. If there are more than ``max_bins``, the most
-    frequent (by weight) keep their own and all others share the last bin, "rare". Unseen
-    categories, like NaN, are missing. A feature of more than 255 categories is replaced by derived
-    columns once a target is known (`with_derived_columns`); then all attributes except ``spec_``
-    are about columns instead of features.
+    A categorical feature has a bin per category, whatever ``max_bins``. Unseen categories, like
+    NaN, are missing. A feature of more than 255 categories is replaced by derived columns once a
+    target is known (`with_derived_columns`); then all attributes except ``spec_`` are about columns
+    instead of features. Until then the most frequent (by weight) have a bin of their own and all
+    others share the last one, "rare".
 
     Parameters
     ----------
     max_bins : int, default 255
-        Bins per feature, from 2 to 255, not counting the one for missing values.
+        Bins per numeric feature, from 2 to 255, not counting the one for missing values.
     subsample : int or None, default 200000
         Number of rows, drawn without replacement, that thresholds are chosen from; None: all rows.
         Categories are always counted on all rows.
@@ -182,7 +182,7 @@ class BinMapper:
         """
         self.check_params()
         weights = None if sample_weight is None else quantise_weights(sample_weight, table.n_rows)
-        thresholds, is_float64 = self._find_thresholds(table, weights, n_threads)
+        thresholds, is_float64 = self._find_thresholds(table, weights, self.max_bins, n_threads)
         counted = {
             column.feature: (column.categories, sum_category_weights(column, weights))
             for column in table.categories
@@ -247,11 +247,11 @@ class BinMapper:
         categories: CategoryLists = [None] * spec.n_features
         rare: CategoryLists = [None] * spec.n_features
         for feature, (known, totals) in counted.items():
-            categories[feature], rare[feature] = choose_categories(known, totals, self.max_bins)
+            categories[feature], rare[feature] = choose_categories(known, totals, MAX_BINS)
         self._set_state(spec, thresholds, is_float64, categories, rare, None)
 
     def _find_thresholds(
-        self, table: FeatureTable, weights: NDArray[np.int64] | None, n_threads: int
+        self, table: FeatureTable, weights: NDArray[np.int64] | None, max_bins: int, n_threads: int
     ) -> tuple[list[NDArray[np.float64]], NDArray[np.bool_]]:
         rows = self.sample_rows(table.n_rows, weights)
         if weights is not None and rows is not None:
@@ -264,7 +264,7 @@ class BinMapper:
             table.n_features,
             rows,
             weights,
-            self.max_bins,
+            max_bins,
             n_threads,
         )
 
@@ -289,7 +289,7 @@ class BinMapper:
         weights = (
             None if sample_weight is None else quantise_weights(sample_weight, training.n_rows)
         )
-        found, found_float64 = self._find_thresholds(training, weights, n_threads)
+        found, found_float64 = self._find_thresholds(training, weights, MAX_BINS, n_threads)
         n_further = derived.n_columns - derived.n_features
         thresholds = self.thresholds_ + [np.empty(0)] * n_further
         is_float64 = np.append(self.float64_bins_, np.zeros(n_further, bool))
@@ -301,7 +301,7 @@ class BinMapper:
                 thresholds[column], is_float64[column] = found[column], found_float64[column]
                 categories[column] = rare[column] = None
             groups = columns[feature.n_numeric :].tolist()
-            parts = split_into_groups(group_columns, groups, weights, self.max_bins)
+            parts = split_into_groups(group_columns, groups, weights, MAX_BINS)
             for column, group in zip(groups, parts, strict=True):
                 categories[column], rare[column] = group, []
         mapper = BinMapper(self.max_bins, subsample=self.subsample, random_state=self.random_state)

@@ -47,8 +47,8 @@ class Dataset:
     offset : array-like of shape (n_rows,) or (n_rows, n_outputs), optional
         Raw scores that rows start from, for training and prediction; the estimator reads them.
     max_bins : int, default 255
-        Bins per feature, not counting the one for missing values. Ignored if ``reference`` is
-        given.
+        Bins per numeric feature, not counting the one for missing values. Ignored if
+        ``reference`` is given.
     categorical_features : "from_dtype", None, list of names or positions, or bool mask
         Which features are categorical. Ignored if ``reference`` is given.
     feature_names : sequence of str, optional

@@ -48,8 +48,11 @@ def read_state(
     if "made" in meta:
         derived = DerivedColumns.from_state(meta["made"], arrays, n_features)
         n_columns = derived.n_columns
-    thresholds, is_float64 = _read_thresholds(arrays, n_columns, max_bins)
-    categories, rare = _read_categories(meta.get("categories"), n_columns, max_bins)
+    n_bins = np.full(n_columns, max_bins)
+    for _, columns in () if derived is None else derived.iter_columns():
+        n_bins[columns] = limit
+    thresholds, is_float64 = _read_thresholds(arrays, n_bins)
+    categories, rare = _read_categories(meta.get("categories"), n_columns, limit)
     is_categorical = np.array([kept is not None for kept in categories])
     pairs = zip(thresholds, is_categorical, strict=True)
     is_valid = not any(len(t) for t, has_categories in pairs if has_categories)
@@ -88,13 +91,13 @@ def _read_names(names: Any, n_features: int) -> tuple[str, ...] | None:
 
 
 def _read_thresholds(
-    arrays: Mapping[str, Any], n_features: int, max_bins: int
+    arrays: Mapping[str, Any], max_bins: NDArray[np.int64]
 ) -> tuple[list[NDArray[np.float64]], NDArray[np.bool_]]:
-    """Return the thresholds of each feature, and which features have float64 bins."""
+    """Return the thresholds of each column, and which have float64 bins; `max_bins` of each."""
     values = _read_array(arrays, "thresholds", np.float64)
     offsets = _read_array(arrays, "offsets", np.int64)
     is_float64 = _read_array(arrays, "wide", np.uint8)
-    is_valid = len(offsets) == n_features + 1 and len(is_float64) == n_features
+    is_valid = len(offsets) == len(max_bins) + 1 and len(is_float64) == len(max_bins)
     _require(is_valid, "has arrays of the wrong length")
     is_valid = offsets[0] == 0 and offsets[-1] == len(values)
     _require(is_valid, "has thresholds that belong to no feature")
@@ -126,7 +129,7 @@ def _read_array(arrays: Mapping[str, Any], name: str, dtype: type) -> NDArray[An
 
 
 def _read_categories(
-    entries: Any, n_features: int, max_bins: int
+    entries: Any, n_features: int, limit: int
 ) -> tuple[CategoryLists, CategoryLists]:
     """Return the categories with bins of their own, and the rare ones, of each feature."""
     kept: CategoryLists = [None] * n_features
@@ -148,7 +151,7 @@ def _read_categories(
             )
         together = entry["kept"] + entry["rare"]
         _require(len(set(together)) == len(together), f"repeats a category of feature {feature}")
-        is_valid = len(entry["kept"]) + bool(entry["rare"]) <= max_bins
+        is_valid = len(entry["kept"]) + bool(entry["rare"]) <= limit
         _require(is_valid, f"has too many categories for feature {feature}")
         kept[feature], rare[feature] = list(entry["kept"]), list(entry["rare"])
     return kept, rare
