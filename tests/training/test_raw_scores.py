@@ -81,7 +81,7 @@ def test_rows_of_one_rank_may_have_zero_hessian(all_flat):
         objective = Custom(flat if is_flat else lambda y, z: (z - y, 1 + 0 * z))
         workers = Context(1, communicator)
         problem = objective.bind(Y, None)
-        found = Derivatives(problem, settings.hessian, None, 1 << 30, workers)
+        found = Derivatives(problem, settings.hessian, 1 << 30, workers)
         found.compute(np.zeros_like(Y, np.float32))
         return found.h.any()
 

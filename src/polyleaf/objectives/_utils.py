@@ -202,7 +202,16 @@ def minimise_base_score(
     base = bound.base_score(n_threads)
     if np.isnan(bound.loss(raise_scores(base), n_threads)):
         return base
-    base = base - offset.mean(axis=0, dtype=np.float64)
+    own = bound.output_weight
+    weight = np.ones(offset.shape) if own is None else np.broadcast_to(own, offset.shape)
+    totals = weight.sum(axis=0, dtype=np.float64)
+    means = np.divide(
+        (weight * offset).sum(axis=0, dtype=np.float64),
+        totals,
+        out=np.zeros_like(base),
+        where=totals > 0,
+    )
+    base = base - means
     loss = bound.loss(raise_scores(base), n_threads)
     for _ in range(_MAX_STEPS):
         step = _newton_step(bound, raise_scores(base), n_threads)

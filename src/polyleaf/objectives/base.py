@@ -379,6 +379,22 @@ class BoundObjective(ABC):
             return (self.n_rows, self.n_outputs)
         return None if self.weight is None else (self.n_rows, self.weight.shape[1])
 
+    def count_rows(self) -> NDArray[np.float64]:
+        """Return the number of rows that the weights of each output stand for, (1,) or (K,).
+
+        It is the total weight, but not less than the number of rows with a positive weight.
+        """
+        if self.weight is None:
+            return np.array([float(self.n_rows)])
+        total = self.weight.sum(axis=0, dtype=np.float64)
+        return np.maximum(total, np.count_nonzero(self.weight, axis=0))
+
+    @property
+    def output_weight(self) -> NDArray[np.float32] | None:
+        """Weight of each row in the loss, ``(n, 1)`` or ``(n, K)``, or None if all are 1. It
+        counts rows where Hessians are not used."""
+        return self.weight
+
     @property
     def updated_outputs(self) -> NDArray[np.bool_]:
         """Mask (K,) of the outputs whose values `update_leaves` gives."""

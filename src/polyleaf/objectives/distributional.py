@@ -196,6 +196,12 @@ class BoundLikelihoodObjective(BoundObjective):
                 base[k] = self.objective.best_scores(y[weight > 0], weight[weight > 0])
         return base.reshape(-1)
 
+    @property
+    def output_weight(self) -> NDArray[np.float32] | None:
+        if self.weight is None or self.weight.shape[1] == 1:
+            return self.weight
+        return np.repeat(self.weight, 2, axis=1)
+
     def hessian_shape(self) -> tuple[int, int]:
         return (self.n_rows, self.n_outputs)
 

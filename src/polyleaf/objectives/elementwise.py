@@ -129,6 +129,10 @@ class ElementwiseObjective(Objective):
             target = np.repeat(target, repeats, axis=1)
         return BoundElementwiseObjective(self, target, weight)
 
+    def target_weight(self, target: FloatArray) -> NDArray[np.float32] | None:
+        """Return the factor of the weight of each target (n, K), or None if all are 1."""
+        return None
+
 
 class BoundElementwiseObjective(BoundObjective):
     """An `ElementwiseObjective` bound to data: ``target`` is float32 or float64 ``(n, K)``."""
@@ -143,6 +147,13 @@ class BoundElementwiseObjective(BoundObjective):
         self._loss = objective.core_loss()
         self._parameter = objective.output_parameter(self.n_outputs).astype(np.float32)
         self._set_kernel_data()
+
+    @property
+    def output_weight(self) -> NDArray[np.float32] | None:
+        factor = self.objective.target_weight(self.target)
+        if factor is None or self.weight is None:
+            return self.weight if factor is None else factor
+        return self.weight * factor
 
     @property
     def kernel_base_score(self) -> NDArray[np.float32]:
@@ -556,6 +567,12 @@ class Logistic(ElementwiseObjective):
             )
         return np.array(np.broadcast_to(values, (n_outputs,)))
 
+    def target_weight(self, target: FloatArray) -> NDArray[np.float32] | None:
+        positive = self.output_parameter(target.shape[1])
+        if (positive == 1).all():
+            return None
+        return ((1.0 - target) + positive * target).astype(np.float32)
+
     def check_target(self, target: FloatArray, weight: Array | None) -> None:
         check_domain((target >= 0) & (target <= 1), target, weight, self.name, "targets in [0, 1]")
 
@@ -564,7 +581,7 @@ class Logistic(ElementwiseObjective):
     ) -> NDArray[np.float64]:
         mean = bound.mean_target(n_threads)
         # A label that no row or every row has gets the share of half a row more.
-        lowest = 0.5 / (bound.n_rows + 1.0)
+        lowest = 0.5 / (bound.count_rows() + 1.0)
         mean = np.where(
             mean <= 0, lowest, np.where(mean >= 1, 1 - lowest, np.where(np.isnan(mean), 0.5, mean))
         )

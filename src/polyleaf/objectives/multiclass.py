@@ -155,7 +155,8 @@ class BoundMulticlassObjective(BoundObjective):
         if not count.any():
             return np.zeros(self.n_outputs)
         share = count / count.sum()
-        return self.objective.best_constant(np.where(share > 0, share, 0.5 / (self.n_rows + 1.0)))
+        absent = 0.5 / (self.count_rows() + 1.0)
+        return self.objective.best_constant(np.where(share > 0, share, absent))
 
     def derivatives(self, raw: Array, g: Array, h: Array | None, n_threads: int = 1) -> None:
         assert h is not None  # the Hessian is never constant

@@ -213,11 +213,12 @@ class BoundMultiTask(BoundObjective):
         self, objective: MultiTask, bound: Sequence[BoundObjective], weight: Array | None
     ) -> None:
         n_rows = bound[0].n_rows
-        super().__init__(objective, n_rows, sum(b.n_outputs for b in bound), weight)
+        n_outputs = sum(b.n_outputs for b in bound)
+        weight = as_weight(weight, n_rows, sum(part.n_columns for part in objective.parts))
+        if weight is not None and weight.shape[1] > 1:
+            weight = weight[:, objective.score_columns(n_outputs)]
+        super().__init__(objective, n_rows, n_outputs, weight)
         self._bound = list(bound)
-        self._row_weight = as_weight(
-            weight, n_rows, sum(part.n_columns for part in objective.parts)
-        )
 
     @property
     def _slices(self) -> list[tuple[TaskSlice, BoundObjective]]:
@@ -230,6 +231,20 @@ class BoundMultiTask(BoundObjective):
         super().set_base_score(base)
         for place, bound in self._slices:
             bound.set_base_score(self.base[place.scores])
+
+    @property
+    def output_weight(self) -> NDArray[np.float32] | None:
+        own = [bound.output_weight for bound in self._bound]
+        if all(w is bound.weight for w, bound in zip(own, self._bound, strict=True)):
+            return self.weight
+        shapes = [(self.n_rows, bound.n_outputs) for bound in self._bound]
+        ones = np.ones((1, 1), np.float32)
+        return np.hstack(
+            [
+                np.broadcast_to(ones if w is None else w, shape)
+                for w, shape in zip(own, shapes, strict=True)
+            ]
+        )
 
     @property
     def updated_outputs(self) -> NDArray[np.bool_]:
@@ -293,12 +308,9 @@ class BoundMultiTask(BoundObjective):
     @cached_property
     def _inverse_root(self) -> NDArray[np.float32] | None:
         """1 / sqrt(weight) of scores, (n, 1) or (n, K), 0 for weights of 0; None: all 1."""
-        weight = self._row_weight
-        if weight is None:
+        if self.weight is None:
             return None
-        if weight.shape[1] > 1:
-            weight = weight[:, self.objective.score_columns(self.n_outputs)]
-        roots = np.sqrt(weight)
+        roots = np.sqrt(self.weight)
         return np.divide(1.0, roots, out=np.zeros_like(roots), where=roots > 0)
 
     def loss(self, raw: Array, n_threads: int = 1) -> float:

@@ -170,7 +170,7 @@ def _make_dense(
     allocate = make_row_allocator(bound, settings, dataset) if has_limit else np.zeros
     leaf, workers, bins = settings.leaf, settings.workers, dataset.bins
     derivatives = Derivatives(
-        bound, settings.hessian, weight, settings.growth.histogram_memory_bytes, workers, allocate
+        bound, settings.hessian, settings.growth.histogram_memory_bytes, workers, allocate
     )
     state = DenseState(bound, derivatives, dataset, model, workers, offset, allocate)
     monotone = _encode_monotone(settings, bound, model)
@@ -208,7 +208,7 @@ def _make_gpu(
     assert device is not None
     bins = dataset.get_device_bins(device)
     grower = _core.Grower(bins, workers)
-    derivatives = gpu.DeviceDerivatives(device, bound, weight, settings)
+    derivatives = gpu.DeviceDerivatives(device, bound, settings)
     state = gpu.DeviceState(bound, derivatives, dataset, model, grower, settings, offset)
     monotone = _encode_monotone(settings, bound, model)
     fitter: leaf_fitters.LeafFitter

@@ -61,15 +61,9 @@ class DeviceDerivatives:
         Kind of Hessian of leaf values.
     """
 
-    def __init__(
-        self,
-        device: _core.Device,
-        bound: BoundObjective,
-        weight: np.ndarray | None,
-        settings: TrainConfig,
-    ) -> None:
+    def __init__(self, device: _core.Device, bound: BoundObjective, settings: TrainConfig) -> None:
         memory_limit, config = settings.growth.histogram_memory_bytes, settings.hessian
-        host = Derivatives(bound, config, weight, memory_limit, settings.workers)
+        host = Derivatives(bound, config, memory_limit, settings.workers)
         self._host, self.leaf_hessian = host, config.leaf_hessian
         self.device, self.g = device, _core.DeviceMatrix(device, *host.g.shape)
         self.h = None if host.h is None else _core.DeviceMatrix(device, *host.h.shape)
@@ -110,9 +104,9 @@ class DeviceDerivatives:
         """Whether splits use scaled gradients."""
         return self._host.gain_scale is not None
 
-    @property
-    def row_weight(self) -> np.ndarray | None:
-        return self._host.row_weight
+    def select_weight(self, output: int) -> np.ndarray | None:
+        """Return the weights in host memory, see `Derivatives`."""
+        return self._host.select_weight(output)
 
     def select(self, output: int) -> tuple[_core.DeviceMatrix, _core.DeviceMatrix | None]:
         """Return gradient and Hessian of one output (n_rows, 1), or of all if `output` is -1."""
@@ -198,7 +192,7 @@ class DeviceSplitFinder:
         self._derivatives, self._sketch, self._settings = derivatives, sketch, settings
         self._quantised = _core.DeviceQuantisedGradients(device)
         self._search = _core.DeviceSearch(bins, settings.workers)
-        self._weight: _core.DeviceMatrix | None = None
+        self._weights: dict[int, _core.DeviceMatrix] = {}
 
     def configure(self, sample: TreeSample, output: int) -> _core.Search:
         if self._monotone is not None:
@@ -223,18 +217,19 @@ class DeviceSplitFinder:
         columns = None if h is None else h.shape[1]
         kind = resolve_hessian_kind(self._settings.hessian.hessian, columns, g.shape[1])
         if kind == "none":
-            kind, weight = count_hessian(g.shape[0], derivatives.row_weight, sample)
-            return kind, g, None if weight is None else self._get_weight(weight)
+            weight = derivatives.select_weight(output)
+            kind, counts = count_hessian(g.shape[0], weight, sample)
+            return kind, g, None if counts is None else self._get_weight(counts, output)
         if kind == "full":
             return kind, g, derivatives.full
         matches = columns == (1 if kind == "shared" else g.shape[1])
         return (kind, g, h) if matches else None
 
-    def _get_weight(self, weight: np.ndarray) -> _core.DeviceMatrix:
-        """Return the weights of rows, which are constant and copied once."""
-        if self._weight is None:
-            self._weight = copy_to_device(self._derivatives.device, weight)
-        return self._weight
+    def _get_weight(self, weight: np.ndarray, output: int) -> _core.DeviceMatrix:
+        """Return the weights of rows, which are constant and copied once for each output."""
+        if output not in self._weights:
+            self._weights[output] = copy_to_device(self._derivatives.device, weight)
+        return self._weights[output]
 
     def _copy_from_host(
         self, sample: TreeSample, output: int

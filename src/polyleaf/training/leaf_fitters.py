@@ -27,6 +27,7 @@ from polyleaf.training.raw_scores import (
     Derivatives,
     GrownTree,
     SparseState,
+    average_weights,
     extract_column,
 )
 from polyleaf.training.sampling import TreeSample
@@ -210,7 +211,8 @@ class LinearFitter:
     ) -> None:
         self._derivatives, self._leaf, self._features = derivatives, leaf, dataset.raw_features()
         self._regularisation, self._workers = settings.regularisation, settings.workers
-        weight = derivatives.row_weight
+        weight = derivatives.weight
+        weight = None if weight is None else average_weights(weight).reshape(-1)
         self.table = _core.LinearTable(dataset.bins, self._features, weight, self._workers)
 
     def fit(self, grown: GrownTree, sample: TreeSample, output: int, rate: float) -> Leaves:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,6 +35,7 @@ __all__ = [
     "GrownTree",
     "SparseScores",
     "SparseState",
+    "average_weights",
     "extract_column",
     "gradients_cancel_out",
     "hessian_columns",
@@ -43,6 +45,7 @@ __all__ = [
 # As in the split search of the core: relative gains below it are indistinguishable from rounding.
 _MIN_RELATIVE_GAIN = 2.0**-20
 
+_BLOCK_ROWS = 1 << 10  # rows whose weights are averaged at a time
 _BLOCK_BINS = 8 * 256  # bins of eight features, which a thread sums at a time
 
 
@@ -73,8 +76,8 @@ class Derivatives:
         None: 1 everywhere, or not used.
     full : ndarray of shape (n_rows, K (K + 1) / 2), float32, or None
         Packed Hessian of each row; None if full Hessians are not used.
-    row_weight : ndarray of shape (n_rows,), float32, or None
-        Weights of whole rows.
+    weight : ndarray of shape (n_rows, 1) or (n_rows, K), float32, or None
+        What a row counts where Hessians are not used; None: 1.
     gain_scale : ndarray of shape (K,), float64, or None
         Factors of the gradients in the split search.
     """
@@ -83,15 +86,13 @@ class Derivatives:
         self,
         bound: BoundObjective,
         config: HessianConfig,
-        weight: np.ndarray | None,
         memory_limit: int,
         workers: Context,
         allocate: Callable[..., np.ndarray] = np.zeros,
     ) -> None:
         n, k = bound.n_rows, bound.n_outputs
-        self.row_weight = weight if weight is not None and weight.ndim == 1 else None
         self._bound, self._leaf_hessian, self._workers = bound, config.leaf_hessian, workers
-        self._n_usable = count_usable_rows(n, weight)
+        self._n_usable = count_usable_rows(n, bound.weight)
         h_columns, full_columns = hessian_columns(bound, config)
         if full_columns > 0:
             _check_memory(n, k, config, memory_limit)
@@ -102,6 +103,10 @@ class Derivatives:
         zero_mask = None if self.h is None else bound.zero_hessian_mask
         self._zero_hessian_mask = zero_mask if zero_mask is not None and zero_mask.any() else None
         self._scales_gains = type(bound).gain_scale is not BoundObjective.gain_scale
+
+    @cached_property
+    def weight(self) -> np.ndarray | None:
+        return self._bound.output_weight
 
     def compute(self, raw: np.ndarray) -> None:
         """Compute all derivatives at raw scores (n_rows, K), float32."""
@@ -131,7 +136,14 @@ class Derivatives:
         h = self.h
         return extract_column(self.g, output), None if h is None else extract_column(h, output)
 
-    def scaled_gradients(self, output: int, shares_hessian: bool = False) -> np.ndarray:
+    def select_weight(self, output: int) -> np.ndarray | None:
+        """Return the weight of one output (n_rows, 1), or of all if `output` is -1."""
+        weight = self.weight
+        return weight if weight is None or output < 0 else extract_column(weight, output)
+
+    def scaled_gradients(
+        self, output: int, shares_hessian: bool = False, weight: np.ndarray | None = None
+    ) -> np.ndarray:
         """Return gradients as `select` does, scaled so that gains of all outputs add up.
 
         Parameters
@@ -140,6 +152,8 @@ class Derivatives:
         shares_hessian : bool
             Whether gains use one Hessian for all outputs: the scale then makes the gain of each
             output on average equal to that with its own Hessian.
+        weight : ndarray of shape (n_rows, 1) or (n_rows, K), optional
+            What rows count in that Hessian, if it differs between outputs.
         """
         g, _ = self.select(output)
         if self.gain_scale is None or output >= 0:
@@ -147,6 +161,9 @@ class Derivatives:
         scale = self.gain_scale
         if shares_hessian and self.h is not None and self.h.shape[1] > 1:
             total = _core.exact_totals(self.h, None, None, 1, self._workers)[0, 0]
+            if weight is not None and weight.shape[1] > 1:
+                counts = _core.exact_totals(weight, None, None, 1, self._workers)[0, 0]
+                total = total * (counts.mean() / np.maximum(counts, np.finfo(np.float32).tiny))
             scale = scale * np.sqrt(total.mean() / np.maximum(total, np.finfo(np.float32).tiny))
         scaled = np.empty_like(g)
         apply_rowwise(np.multiply, g, scale.astype(np.float32), scaled)
@@ -164,7 +181,7 @@ class Derivatives:
         if self._leaf_hessian in COUPLED and self.full is not None:
             return g, self.full
         if self._leaf_hessian == "none":
-            return g, None if self.row_weight is None else self.row_weight.reshape(-1, 1)
+            return g, self.select_weight(output)
         if self._leaf_hessian == "shared" and h is not None:
             return g, mean_over_outputs(h, self._workers.n_threads)
         return g, h
@@ -311,6 +328,17 @@ def gradients_cancel_out(sums: np.ndarray, squares: np.ndarray, n_rows: int) -> 
     squares.
     """
     return math.fsum(sums**2) <= _MIN_RELATIVE_GAIN * n_rows * math.fsum(squares)
+
+
+def average_weights(weight: np.ndarray) -> np.ndarray:
+    """Return the mean weight (n_rows, 1) of each row; equal weights are their own mean."""
+    if weight.shape[1] == 1:
+        return weight
+    means = np.empty((len(weight), 1), np.float32)
+    for start in range(0, len(weight), _BLOCK_ROWS):
+        sums = np.cumsum(weight[start : start + _BLOCK_ROWS], axis=1, dtype=np.float64)[:, -1:]
+        means[start : start + _BLOCK_ROWS] = sums / weight.shape[1]
+    return means
 
 
 def extract_column(matrix: np.ndarray, k: int) -> np.ndarray:

@@ -23,6 +23,7 @@ from polyleaf.training.raw_scores import (
     Derivatives,
     GrownTree,
     SparseState,
+    average_weights,
     extract_column,
 )
 from polyleaf.training.sampling import Sampler, TreeSample
@@ -224,7 +225,9 @@ class SplitGradients:
         kind = resolve_hessian_kind(self._hessian, None if h is None else h.shape[1], g.shape[1])
         if self._derivatives.gain_scale is not None:
             shares_hessian = kind in ("none", "shared") or self._sketch is not None
-            g = self._derivatives.scaled_gradients(output, shares_hessian)
+            counts_rows = kind == "none" and self._sketch is None
+            weight = self._derivatives.select_weight(output) if counts_rows else None
+            g = self._derivatives.scaled_gradients(output, shares_hessian, weight)
         if self._sketch is not None:
             g, h = self._sketch.sketch(
                 g,
@@ -238,7 +241,10 @@ class SplitGradients:
         if kind == "full":
             return kind, g, self._derivatives.full
         if kind == "none" or h is None:
-            kind, counts = count_hessian(len(g), self._derivatives.row_weight, sample)
+            weight = self._derivatives.select_weight(output)
+            if self._sketch is not None and weight is not None:
+                weight = average_weights(weight)
+            kind, counts = count_hessian(len(g), weight, sample)
             return kind, g, counts
         if kind == "shared":
             return kind, g, mean_over_outputs(h, self._workers.n_threads)
@@ -269,7 +275,8 @@ class VerifiedSplitFinder:
     def configure(self, sample: TreeSample, output: int) -> _core.Search:
         gradients, weight = self._state.gradients, self._state.weight
         g = self._sketch.sketch_labels(gradients, sample.round, self._seed, self._workers.n_threads)
-        kind, h = count_hessian(len(g), weight, sample)
+        columns = None if weight is None else weight.reshape(-1, 1)
+        kind, h = count_hessian(len(g), columns, sample)
         quantised = self._quantiser.quantise(kind, g, h, sample)
         seed = derive_seed(self._seed, sample.round, SCORED_ROWS)
         self._search.use(
@@ -299,12 +306,13 @@ class ExactSplitFinder:
 def count_hessian(
     n_rows: int, weight: np.ndarray | None, sample: TreeSample
 ) -> tuple[str, np.ndarray | None]:
-    """Return the kind and the Hessian (n_rows, 1) of rows that count 1, or their weight
-    (n_rows,)."""
-    if weight is None and sample.multiplier is None:
-        return "unit", None
-    ones = np.ones(n_rows, np.float32) if weight is None else weight
-    return "shared", np.ascontiguousarray(ones, np.float32).reshape(-1, 1)
+    """Return the kind and the Hessian of rows that count 1, or their weight (n_rows, 1 or K)."""
+    if weight is None:
+        is_unit = sample.multiplier is None
+        return ("unit", None) if is_unit else ("shared", np.ones((n_rows, 1), np.float32))
+    if 1 < weight.shape[1] <= MAX_DIAGONAL_OUTPUTS:
+        return "diagonal", weight
+    return "shared", average_weights(weight)
 
 
 def resolve_hessian_kind(hessian: str, h_columns: int | None, n_outputs: int) -> str:
