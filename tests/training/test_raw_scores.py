@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from polyleaf import PolyleafMultiTask, PolyleafRegressor
+from polyleaf import PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor
+from polyleaf.inputs.features import read_features
 from polyleaf.objectives import Custom
 from polyleaf.runtime.collective import ThreadCommunicator
 from polyleaf.runtime.context import Context
@@ -13,11 +14,16 @@ from polyleaf.training.raw_scores import Derivatives
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((90, 3))
 Y = X[:, :2] + 5
+LABELS = (RNG.standard_normal((90, 3)) > 0).astype(int)
 ORDERS = {"hessian": "none", "leaf_hessian": "none"}
 
 
 def regressor(objective, **changes):
     return PolyleafRegressor(**{"objective": objective, "n_estimators": 4, "n_jobs": 1} | changes)
+
+
+def classifier(**changes):
+    return PolyleafClassifier(**{"n_estimators": 4, "n_jobs": 1} | changes)
 
 
 def flat(y, z):
@@ -90,3 +96,32 @@ def test_rows_of_one_rank_may_have_zero_hessian(all_flat):
             ThreadCommunicator.run(2, run_rank)
     else:
         assert ThreadCommunicator.run(2, run_rank) == [False, True]
+
+
+@pytest.mark.parametrize("is_matrix", [False, True])
+@pytest.mark.parametrize("kind", ["leaf_hessian", "hessian"])
+def test_rows_count_their_weight_without_hessians(kind, is_matrix):
+    """Check sums of weights, where `leaf_hessian="none"` or `hessian="none"` ignores Hessians."""
+    weight = np.random.default_rng(0).integers(1, 99, LABELS.shape if is_matrix else len(X)) / 4.0
+    model = classifier(n_estimators=1, **{kind: "none"}).fit(X, LABELS, sample_weight=weight).model_
+    counts = np.broadcast_to((weight if is_matrix else weight[:, None]), LABELS.shape)
+    tree = model.forest.tree(0)
+    if kind == "hessian":
+        np.testing.assert_allclose(tree.cover[0], counts.sum(axis=0).mean(), rtol=1e-3)
+        return
+    rows = model.apply(read_features(X, reference=model.mapper))[:, 0]
+    p = 1 / (1 + np.exp(-model.base_score.astype(np.float32)))
+    g = (p - LABELS) * counts
+    for leaf in range(tree.n_leaves):
+        here = rows == leaf
+        step = -g[here].sum(axis=0) / (counts[here].sum(axis=0) + 1) * 0.1
+        np.testing.assert_allclose(model.forest.values(0)[leaf], step, rtol=1e-5)
+
+
+def test_positives_count_their_weight_without_hessians():
+    """Check that `scale_pos_weight` counts rows as `class_weight` does."""
+    scores = [
+        classifier(hessian="none", leaf_hessian="none", **given).fit(X, LABELS).decision_function(X)
+        for given in ({"scale_pos_weight": 64.0}, {"class_weight": [{0: 1.0, 1: 64.0}] * 3})
+    ]
+    np.testing.assert_allclose(*scores, rtol=0.02, atol=0.02)

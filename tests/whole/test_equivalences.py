@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import reference
+from support.configurations import N_ROWS, UPDATED, draw_configuration
 from support.problems import (
     KINDS,
     Core,
@@ -372,3 +373,151 @@ def test_instruction_set_changes_nothing(isa):
     )
     assert run.returncode == 0, run.stderr
     assert run.stdout.strip() == digest()
+
+
+# --- estimators, over random configurations ---
+
+# Blocks of seeds: the first in the fast tier, the others in the slow one.
+SEEDS = [
+    range(40),
+    *(pytest.param(range(i, i + 196), marks=pytest.mark.slow) for i in range(40, 2000, 196)),
+]
+
+
+def compare(first, second):
+    """Return the largest difference of raw scores, in units of their largest deviation."""
+    deviation = np.abs(first - first.mean(axis=0)).max() + 1e-12
+    return float(np.abs(first - second).max() / deviation)
+
+
+def differences(pair, seeds):
+    """Return the difference of each configuration for which `pair` returns two arrays of scores."""
+    found = {}
+    for seed in seeds:
+        scores = pair(draw_configuration(seed))
+        if scores is not None:
+            found[seed] = compare(*scores)
+    assert len(found) >= len(seeds) / 8
+    return found
+
+
+def assert_all_below(limit, found):
+    assert {seed: value for seed, value in found.items() if not value <= limit} == {}
+
+
+def assert_few_above(limits, found):
+    """Check that at most a share of the configurations differ by more than a limit.
+
+    Quantised gradients are rounded differently, so candidates whose gains are almost equal may
+    change places, after which trees differ.
+    """
+    for limit, share in limits.items():
+        above = {seed: value for seed, value in found.items() if not value <= limit}
+        assert len(above) <= max(1, share * len(found)), (limit, above)
+
+
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_weights_of_equal_columns_are_the_weights_of_rows(seeds):
+    def pair(c):
+        if c.kind == "classes" or c.n_targets < 2:
+            return None
+        weight = c.row_weight if c.row_weight.ndim == 1 else c.row_weight[:, 0]
+        matrix = np.repeat(weight[:, None], c.n_targets, axis=1)
+        return replace(c, weight=weight).raw_scores(), replace(c, weight=matrix).raw_scores()
+
+    assert_few_above({1e-3: 0.02}, differences(pair, seeds))
+
+
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_rows_of_weight_zero_are_absent(seeds):
+    def pair(c):
+        rng = np.random.default_rng(c.seed)
+        kept = np.sort(rng.choice(N_ROWS, N_ROWS - 30, replace=False))
+        dropped = np.setdiff1d(np.arange(N_ROWS), kept)
+        weight, X, y = c.row_weight.copy(), c.X.copy(), c.y.copy()
+        weight[dropped] = 0
+        X[dropped] = rng.choice([1e6, -999.0, np.nan], X[dropped].shape)
+        if c.is_translation_invariant:
+            y[dropped] = rng.choice([-1e6, 1e6], y[dropped].shape)
+        with_zeros = replace(c, weight=weight, X=X, y=y)
+        without = with_zeros.take(kept)
+        if c.kind != "values" and len(np.unique(without.y)) < len(np.unique(c.y)):
+            return None
+        if c.weight is None:
+            without = replace(without, weight=None)
+        return without.raw_scores(), with_zeros.raw_scores(X=without.X)
+
+    assert_all_below(1e-6, differences(pair, seeds))
+
+
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_weight_two_is_the_row_twice(seeds):
+    """Count rows by their weight; only the correction of categorical gains counts rows as such."""
+
+    def pair(c):
+        if c.is_sampled or c.sorts_categories or c.has_ties:
+            return None
+        factor = np.random.default_rng(c.seed).integers(1, 3, N_ROWS)
+        least = float(3 * c.row_weight.mean())
+        c = c.with_parameters(min_child_samples=1, min_child_weight=least)
+        twice = replace(c, weight=c.row_weight).take(np.repeat(np.arange(N_ROWS), factor))
+        weighted = replace(c, weight=(c.row_weight.T * factor).T)
+        return weighted.raw_scores(), twice.raw_scores(X=c.X)
+
+    assert_few_above({1e-3: 0.15, 0.3: 0.04}, differences(pair, seeds))
+
+
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_order_of_rows_has_no_effect(seeds):
+    def pair(c):
+        order = np.random.default_rng(c.seed).permutation(N_ROWS)
+        return None if c.is_sampled else (c.raw_scores()[order], c.take(order).raw_scores())
+
+    assert_all_below(1e-6, differences(pair, seeds))
+
+
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_order_of_columns_has_no_effect(seeds):
+    def pair(c):
+        if c.has_ties or "colsample_bytree" in c.parameters:
+            return None
+        order = np.random.default_rng(c.seed).permutation(c.X.shape[1])
+        permuted = replace(c, X=c.X[:, order])
+        if c.parameters["categorical_features"]:
+            place = int(np.flatnonzero(order == 4)[0])
+            permuted = permuted.with_parameters(categorical_features=[place])
+        return c.raw_scores(), permuted.raw_scores()
+
+    assert_few_above({1e-6: 0.05}, differences(pair, seeds))
+
+
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_order_of_outputs_permutes_scores(seeds):
+    def pair(c):
+        if c.has_ties or c.n_targets < 2 or c.is_order_dependent:
+            return None
+        order = np.random.default_rng(c.seed).permutation(c.n_targets)
+        scores = c.raw_scores()
+        per_target = scores.shape[1] // c.n_targets
+        columns = (order[:, None] * per_target + np.arange(per_target)).ravel()
+        return scores[:, columns], c.permute_outputs(order).raw_scores()
+
+    assert_few_above({1e-4: 0.05}, differences(pair, seeds))
+
+
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_scaled_targets_scale_predictions(seeds):
+    def pair(c):
+        if not c.is_translation_invariant:
+            return None
+        unit = 8.0
+        scaled = replace(c, y=c.y * unit, offset=None if c.offset is None else c.offset * unit)
+        step = c.parameters.get("max_delta_step", 0.0) * unit
+        scaled = scaled.with_parameters(max_delta_step=step)
+        if c.objective == "huber":
+            scaled = scaled.with_parameters(huber_delta=unit)
+        if c.objective not in UPDATED and "reg_alpha" in c.parameters:
+            scaled = scaled.with_parameters(reg_alpha=c.parameters["reg_alpha"] * unit)
+        return c.raw_scores() * unit, scaled.raw_scores()
+
+    assert_all_below(0, differences(pair, seeds))

@@ -218,6 +218,13 @@ class SplitGradients:
     ) -> None:
         self._derivatives, self._sketch, self._workers = derivatives, sketch, settings.workers
         self._hessian, self._seed = settings.hessian.hessian, settings.sampling.seed
+        leaf = settings.leaf
+        solves_once = isinstance(leaf, LinearLeaf) and leaf.linear_fit == "full"
+        self._averages_weights = sketch is not None or solves_once
+
+    def _select_weight(self, output: int) -> np.ndarray | None:
+        weight = self._derivatives.select_weight(output)
+        return average_weights(weight) if self._averages_weights and weight is not None else weight
 
     def select(self, sample: TreeSample, output: int) -> tuple[str, np.ndarray, np.ndarray | None]:
         """Return the kind of Hessian, gradients and Hessians."""
@@ -225,8 +232,7 @@ class SplitGradients:
         kind = resolve_hessian_kind(self._hessian, None if h is None else h.shape[1], g.shape[1])
         if self._derivatives.gain_scale is not None:
             shares_hessian = kind in ("none", "shared") or self._sketch is not None
-            counts_rows = kind == "none" and self._sketch is None
-            weight = self._derivatives.select_weight(output) if counts_rows else None
+            weight = self._select_weight(output) if kind == "none" else None
             g = self._derivatives.scaled_gradients(output, shares_hessian, weight)
         if self._sketch is not None:
             g, h = self._sketch.sketch(
@@ -241,10 +247,7 @@ class SplitGradients:
         if kind == "full":
             return kind, g, self._derivatives.full
         if kind == "none" or h is None:
-            weight = self._derivatives.select_weight(output)
-            if self._sketch is not None and weight is not None:
-                weight = average_weights(weight)
-            kind, counts = count_hessian(len(g), weight, sample)
+            kind, counts = count_hessian(len(g), self._select_weight(output), sample)
             return kind, g, counts
         if kind == "shared":
             return kind, g, mean_over_outputs(h, self._workers.n_threads)
