@@ -15,6 +15,7 @@ from polyleaf.runtime.collective import SINGLE_PROCESS, Communicator
 __all__ = [
     "BINNED_ROWS",
     "FEATURES",
+    "ROUNDING",
     "ROWS",
     "SCORED_ROWS",
     "derive_seed",
@@ -30,7 +31,7 @@ __all__ = [
 Rows = NDArray[np.int64]
 
 # Streams of random numbers: draws with the same seed must differ.
-ROWS, FEATURES, BINNED_ROWS, SCORED_ROWS = 1, 2, 3, 4
+ROWS, FEATURES, BINNED_ROWS, SCORED_ROWS, ROUNDING = 1, 2, 3, 4, 5
 
 
 def draw(n: int, count: int, seed: int, round: int, stream: int) -> NDArray[np.bool_]:

@@ -17,6 +17,7 @@ from polyleaf.settings.train_config import LinearLeaf, TopkLeaf, TrainConfig
 from polyleaf.sketching.sketches import Sketch, get_sketch
 from polyleaf.training import constraints, gpu, leaf_fitters
 from polyleaf.training.evaluation import EvalSet, Evaluation
+from polyleaf.training.heavy_rows import limit_weights
 from polyleaf.training.memory_usage import make_row_allocator
 from polyleaf.training.raw_scores import DenseState, Derivatives, SparseState
 from polyleaf.training.sampling import GlobalRowIds, Sampler, global_row_ids
@@ -51,7 +52,7 @@ def bind_objective(
 ) -> Any:
     """Bind an objective to dense or sparse targets."""
     if settings.has_sparse_targets:
-        return BoundSparseObjective(objective, target, weight)
+        return BoundSparseObjective(objective, target, limit_weights(weight))
     return objective.bind(target, weight)
 
 
@@ -172,7 +173,8 @@ def _make_dense(
     derivatives = Derivatives(
         bound, settings.hessian, settings.growth.histogram_memory_bytes, workers, allocate
     )
-    state = DenseState(bound, derivatives, dataset, model, workers, offset, allocate)
+    ids, seed = global_row_ids(weight, row_ids), settings.sampling.seed
+    state = DenseState(bound, derivatives, dataset, model, workers, offset, ids, seed, allocate)
     monotone = _encode_monotone(settings, bound, model)
     quantiser: GradientQuantiser | LinearGradientQuantiser = GradientQuantiser(workers)
     fitter: leaf_fitters.LeafFitter
@@ -209,7 +211,8 @@ def _make_gpu(
     bins = dataset.get_device_bins(device)
     grower = _core.Grower(bins, workers)
     derivatives = gpu.DeviceDerivatives(device, bound, settings)
-    state = gpu.DeviceState(bound, derivatives, dataset, model, grower, settings, offset)
+    ids = global_row_ids(weight, row_ids)
+    state = gpu.DeviceState(bound, derivatives, dataset, model, grower, settings, offset, ids)
     monotone = _encode_monotone(settings, bound, model)
     fitter: leaf_fitters.LeafFitter
     if isinstance(leaf, TopkLeaf):

@@ -76,8 +76,8 @@ class DeviceDerivatives:
 
     def compute(self, raw: _core.DeviceMatrix | None, scores: Callable[[], np.ndarray]) -> None:
         """Compute derivatives at raw scores on the device, or if these are None at `scores()`."""
-        self._is_on_host = self._loss is None or raw is None
-        if self._loss is not None and raw is not None:
+        self._is_on_host = self._loss is None or raw is None or self.has_heavy_rows
+        if self._loss is not None and raw is not None and not self.has_heavy_rows:
             self._loss.derivatives(raw, self.g, self.h)
             return
         host = self._host
@@ -98,6 +98,11 @@ class DeviceDerivatives:
                 host.h[...] = self.h.read()
         self._is_on_host = True
         return host
+
+    @property
+    def has_heavy_rows(self) -> bool:
+        """Whether derivatives are limited and rounded, on the host."""
+        return self._host.heavy_rows is not None
 
     @property
     def has_gain_scale(self) -> bool:
@@ -128,8 +133,12 @@ class DeviceState(DenseState):
         grower: _core.Grower,
         settings: TrainConfig,
         offset: np.ndarray | None = None,
+        row_ids: np.ndarray | None = None,
     ) -> None:
-        super().__init__(bound, derivatives.host, dataset, model, settings.workers, offset)
+        seed = settings.sampling.seed
+        super().__init__(
+            bound, derivatives.host, dataset, model, settings.workers, offset, row_ids, seed
+        )
         self.device_derivatives, self._grower = derivatives, grower
         self._scores = copy_to_device(derivatives.device, self._raw)
         self._leaves = _core.DeviceLeaves(derivatives.device)
@@ -211,7 +220,7 @@ class DeviceSplitFinder:
         """Return the kind of Hessian, gradients and Hessians on the device; None if they must be
         computed."""
         derivatives = self._derivatives
-        if self._sketch is not None or derivatives.has_gain_scale:
+        if self._sketch is not None or derivatives.has_gain_scale or derivatives.has_heavy_rows:
             return None
         g, h = derivatives.select(output)
         columns = None if h is None else h.shape[1]

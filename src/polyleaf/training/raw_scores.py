@@ -18,6 +18,7 @@ from polyleaf.objectives._utils import (
     apply_rowwise,
     check_hessian_not_zero,
     packed_diagonal,
+    packed_lower,
     packed_size,
 )
 from polyleaf.objectives.base import BoundObjective
@@ -26,9 +27,11 @@ from polyleaf.runtime.context import Context
 from polyleaf.settings.train_config import COUPLED, HessianConfig
 from polyleaf.sketching.sketches import mean_over_outputs
 from polyleaf.training.evaluation import EvalSet
+from polyleaf.training.heavy_rows import HeavyRows
 from polyleaf.training.sampling import count_usable_rows
 
 __all__ = [
+    "MAX_DIAGONAL_OUTPUTS",
     "DenseScores",
     "DenseState",
     "Derivatives",
@@ -44,6 +47,10 @@ __all__ = [
 
 # As in the split search of the core: relative gains below it are indistinguishable from rounding.
 _MIN_RELATIVE_GAIN = 2.0**-20
+
+# Most outputs for which hessian="auto" means one Hessian per output; above, their mean saves K
+# histograms.
+MAX_DIAGONAL_OUTPUTS = 64
 
 _BLOCK_ROWS = 1 << 10  # rows whose weights are averaged at a time
 _BLOCK_BINS = 8 * 256  # bins of eight features, which a thread sums at a time
@@ -80,6 +87,8 @@ class Derivatives:
         What a row counts where Hessians are not used; None: 1.
     gain_scale : ndarray of shape (K,), float64, or None
         Factors of the gradients in the split search.
+    heavy_rows : HeavyRows or None
+        Treatment of rows whose weights differ by orders of magnitude; see `find_heavy_rows`.
     """
 
     def __init__(
@@ -100,13 +109,35 @@ class Derivatives:
         self.full = allocate((n, full_columns), np.float32) if full_columns > 0 else None
         self.h = None if h_columns is None else allocate((n, h_columns), np.float32)
         self.gain_scale: np.ndarray | None = None
+        self.heavy_rows: HeavyRows | None = None
         zero_mask = None if self.h is None else bound.zero_hessian_mask
         self._zero_hessian_mask = zero_mask if zero_mask is not None and zero_mask.any() else None
         self._scales_gains = type(bound).gain_scale is not BoundObjective.gain_scale
 
     @cached_property
     def weight(self) -> np.ndarray | None:
-        return self._bound.output_weight
+        weight = self._bound.output_weight
+        factor = None if self.heavy_rows is None else self.heavy_rows.factor
+        return weight if weight is None or factor is None else weight * factor
+
+    def find_heavy_rows(self, raw: np.ndarray, row_ids: np.ndarray | None, seed: int) -> None:
+        """Measure the Hessians at raw scores before training.
+
+        Weights of targets, such as `scale_pos_weight`, are not counted: they tell rows apart that
+        splits are to tell apart.
+        """
+        self.compute(raw)
+        assert self.h is not None
+        size, weight = self.h, self._bound.output_weight
+        if weight is not None and weight is not self._bound.weight:
+            own = np.ones((1, 1), np.float32) if self._bound.weight is None else self._bound.weight
+            factor = np.divide(weight, own, out=np.ones_like(weight), where=own > 0)
+            size = np.divide(size, factor, out=np.zeros_like(weight), where=factor > 0)
+        if size.shape[1] > MAX_DIAGONAL_OUTPUTS:
+            size = average_weights(size)
+        self.heavy_rows = HeavyRows.find(size, row_ids, seed, self._workers.communicator)
+        if self.heavy_rows is not None and self.heavy_rows.factor is not None:
+            self.compute(raw)
 
     def compute(self, raw: np.ndarray) -> None:
         """Compute all derivatives at raw scores (n_rows, K), float32."""
@@ -118,8 +149,20 @@ class Derivatives:
             np.take(self.full, packed_diagonal(self.g.shape[1]), axis=1, out=self.h, mode="clip")
         if self._zero_hessian_mask is not None:
             self._check_hessian(self._zero_hessian_mask)
+        if self.heavy_rows is not None and self.heavy_rows.factor is not None:
+            self._limit(self.heavy_rows.factor)
         if self._scales_gains:
             self.gain_scale = self._bound.gain_scale(self.g, self.h, n_threads)
+
+    def _limit(self, factor: np.ndarray) -> None:
+        """Multiply the derivatives of heavy rows by their factors."""
+        assert self.h is not None
+        self.g *= factor
+        self.h *= factor if self.h.shape[1] >= factor.shape[1] else factor.min(axis=1)[:, None]
+        if self.full is not None:
+            i, j = packed_lower(self.g.shape[1])
+            roots = np.sqrt(np.broadcast_to(factor, self.g.shape))
+            self.full *= roots[:, i] * roots[:, j]
 
     def _check_hessian(self, zero_mask: np.ndarray) -> None:
         """Raise if the Hessian of an output is 0 in all rows of all ranks, but not its gradient."""
@@ -242,6 +285,8 @@ class DenseState:
         model: Model,
         workers: Context,
         offset: np.ndarray | None = None,
+        row_ids: np.ndarray | None = None,
+        seed: int = 0,
         allocate: Callable[..., np.ndarray] = np.zeros,
     ) -> None:
         self.bound, self.derivatives, self._allocate = bound, derivatives, allocate
@@ -252,6 +297,9 @@ class DenseState:
             features = dataset.raw_features() if model.has_linear_leaves else None
             DenseScores(self._raw, workers).add_trees(model.forest, 0, dataset.codes, features)
         self._is_stale = True  # raw scores have changed since the derivatives were computed
+        if derivatives.h is not None and (bound.weight is not None or offset is not None):
+            start = np.zeros_like(self._raw) if self._offset is None else self._offset
+            derivatives.find_heavy_rows(start, row_ids, seed)
         self._saved: np.ndarray | None = None
 
     def new_scores(self, n_rows: int) -> DenseScores:

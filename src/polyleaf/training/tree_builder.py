@@ -19,6 +19,7 @@ from polyleaf.settings.train_config import COUPLED, LinearLeaf, TopkLeaf, TrainC
 from polyleaf.sketching.sketches import CountSketch, Sketch, mean_over_outputs
 from polyleaf.training.leaf_fitters import LeafFitter, MonotoneFitter, make_leaf_config
 from polyleaf.training.raw_scores import (
+    MAX_DIAGONAL_OUTPUTS,
     DenseState,
     Derivatives,
     GrownTree,
@@ -42,10 +43,6 @@ __all__ = [
     "resolve_hessian_kind",
 ]
 
-
-# Most outputs for which hessian="auto" means one Hessian per output; above, their mean saves K
-# histograms.
-MAX_DIAGONAL_OUTPUTS = 64
 # Columns of the count-sketch that proposes splits for sparse targets, chosen by measurement.
 LABEL_SKETCH_DIM = 32
 
@@ -228,6 +225,14 @@ class SplitGradients:
 
     def select(self, sample: TreeSample, output: int) -> tuple[str, np.ndarray, np.ndarray | None]:
         """Return the kind of Hessian, gradients and Hessians."""
+        kind, g, h = self._select(sample, output)
+        heavy_rows = self._derivatives.heavy_rows
+        if heavy_rows is None:
+            return kind, g, h
+        g = heavy_rows.round(g, sample, output, stream=0)
+        return kind, g, None if h is None else heavy_rows.round(h, sample, output, stream=1)
+
+    def _select(self, sample: TreeSample, output: int) -> tuple[str, np.ndarray, np.ndarray | None]:
         g, h = self._derivatives.select(output)
         kind = resolve_hessian_kind(self._hessian, None if h is None else h.shape[1], g.shape[1])
         if self._derivatives.gain_scale is not None:

@@ -1,0 +1,134 @@
+"""Weights and exposures over many orders of magnitude: the other rows keep their say."""
+
+import numpy as np
+import pytest
+
+from polyleaf import PolyleafClassifier, PolyleafRegressor, _core
+from polyleaf.runtime.collective import SINGLE_PROCESS, ThreadCommunicator
+from polyleaf.training.heavy_rows import MAX_RATIO, HeavyRows, limit_weights
+from polyleaf.training.sampling import TreeSample
+
+N = 1500
+RNG = np.random.default_rng(0)
+X, X_TEST = RNG.standard_normal((2, N, 4))
+NOISE = 0.1 * RNG.standard_normal(N)
+SAMPLE = TreeSample(3, None, None, None)
+
+
+def truth(X):
+    return np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2]
+
+
+def r2(predictions, true):
+    return 1 - np.mean((predictions - true) ** 2) / true.var()
+
+
+def heavy(weight, n=N):
+    values = np.ones(n)
+    values[0] = weight
+    return values
+
+
+def fit(weight=None, **parameters):
+    settings = {"n_estimators": 60, "n_jobs": 1} | parameters
+    return PolyleafRegressor(**settings).fit(X, truth(X) + NOISE, sample_weight=weight)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {},
+        {"leaf": "linear"},
+        {"min_child_weight": 0},
+        {"boosting_step": "layer", "grow_policy": "depthwise", "max_depth": 5},
+        {"hessian": "none", "leaf_hessian": "none"},
+        {"sampling_method": "goss", "top_rate": 0.4, "other_rate": 0.4},
+    ],
+    ids=lambda parameters: next(iter(parameters), "defaults"),
+)
+@pytest.mark.parametrize("weight", [1e5, 1e10])
+def test_one_heavy_row_does_not_hide_the_others(weight, parameters):
+    plain = r2(fit(**parameters).predict(X_TEST), truth(X_TEST))
+    found = r2(fit(heavy(weight), **parameters).predict(X_TEST), truth(X_TEST))
+    assert found > plain - 0.03
+
+
+def test_weights_of_outputs():
+    """Check a heavy row of one output, and of both."""
+    Y = np.column_stack([truth(X), truth(X[:, ::-1])])
+    true = np.column_stack([truth(X_TEST), truth(X_TEST[:, ::-1])])
+    for columns in ([0], [0, 1]):
+        weight = np.ones(Y.shape)
+        weight[0, columns] = 1e7
+        model = PolyleafRegressor(n_estimators=60, n_jobs=1).fit(X, Y, sample_weight=weight)
+        assert r2(model.predict(X_TEST), true) > 0.7  # .77 without weights
+
+
+def test_classes_of_heavy_rows():
+    y = (truth(X) > 0).astype(int) + (truth(X) > 1)
+    model = PolyleafClassifier(n_estimators=40, n_jobs=1).fit(X, y, sample_weight=heavy(1e5))
+    assert model.score(X_TEST, (truth(X_TEST) > 0).astype(int) + (truth(X_TEST) > 1)) > 0.8
+
+
+@pytest.mark.parametrize("spread", [3.0, 8.0])
+def test_exposures_over_many_decades(spread):
+    exposure = np.exp(spread * np.random.default_rng(1).standard_normal(N))
+    counts = np.random.default_rng(2).poisson(np.exp(truth(X)) * exposure)
+    model = PolyleafRegressor(objective="poisson", n_estimators=150, n_jobs=1)
+    model.fit(X, counts, offset=np.log(exposure))
+    assert r2(np.log(model.predict(X_TEST)), truth(X_TEST)) > 0.75
+
+
+def test_heavy_tails_of_weights():
+    weight = np.exp(6 * np.random.default_rng(3).standard_normal(N))
+    assert r2(fit(weight).predict(X_TEST), truth(X_TEST)) > 0.7
+
+
+def test_ordinary_weights_are_not_touched():
+    size = RNG.uniform(1.0, 2000.0, (N, 2)).astype(np.float32)
+    size[7] = 0
+    assert HeavyRows.find(size, None, 0) is None
+    assert HeavyRows.find(np.zeros((3, 1), np.float32), None, 0) is None
+
+
+def test_factors_limit_heavy_rows_only():
+    size = np.ones((N, 1), np.float32)
+    size[:3, 0] = 2.0**20, 2.0**15, 0
+    factor = HeavyRows.find(size, None, 0).factor
+    assert factor[0] == MAX_RATIO / 2.0**20
+    assert (factor[1:] == 1).all()
+    assert limit_weights(size[:, 0])[0] == MAX_RATIO
+
+
+@pytest.mark.parametrize("uses_multiplier", [False, True])
+def test_rounding_is_unbiased_and_what_the_core_quantises(uses_multiplier):
+    values = np.full((20_000, 2), 0.3, np.float32)
+    values[0] = 32767.0, -2.0 * 32767
+    multiplier = np.full(len(values), 4.0, np.float32) if uses_multiplier else None
+    sample = SAMPLE._replace(multiplier=multiplier)
+    rounded = HeavyRows(None, None, 0, SINGLE_PROCESS).round(
+        values, sample, -1, 0
+    )
+    integers = np.rint(rounded / np.array([1.0, 2.0]))
+    np.testing.assert_allclose(rounded, integers * [1.0, 2.0], rtol=1e-6)
+    assert np.isin(integers[1:], [0, 1]).all()
+    np.testing.assert_allclose(integers[1:].mean(axis=0), [0.3, 0.15], atol=0.01)
+    quantised = _core.QuantisedGradients()
+    quantised.quantise(rounded, None, "unit", None, multiplier, 1)
+    assert np.array_equal(quantised.dense()[:, :2], integers)
+
+
+def test_rounding_does_not_depend_on_ranks():
+    values = np.exp(8 * RNG.standard_normal((N, 1))).astype(np.float32)
+    ids, half = np.arange(N), N // 3
+    alone = HeavyRows.find(values, None, 5)
+
+    def run_rank(communicator):
+        part = slice(0, half) if communicator.rank == 0 else slice(half, N)
+        found = HeavyRows.find(values[part], ids[part], 5, communicator)
+        return found.factor, found.round(values[part], SAMPLE, -1, 0)
+
+    parts = ThreadCommunicator.run(2, run_rank)
+    assert np.array_equal(np.concatenate([factor for factor, _ in parts]), alone.factor)
+    together = np.concatenate([rounded for _, rounded in parts])
+    assert np.array_equal(together, alone.round(values, SAMPLE, -1, 0))
