@@ -106,9 +106,7 @@ def test_rounding_is_unbiased_and_what_the_core_quantises(uses_multiplier):
     values[0] = 32767.0, -2.0 * 32767
     multiplier = np.full(len(values), 4.0, np.float32) if uses_multiplier else None
     sample = SAMPLE._replace(multiplier=multiplier)
-    rounded = HeavyRows(None, None, 0, SINGLE_PROCESS).round(
-        values, sample, -1, 0
-    )
+    rounded = HeavyRows(None, None, 0, SINGLE_PROCESS).round(values, sample, -1, 0)
     integers = np.rint(rounded / np.array([1.0, 2.0]))
     np.testing.assert_allclose(rounded, integers * [1.0, 2.0], rtol=1e-6)
     assert np.isin(integers[1:], [0, 1]).all()

@@ -464,7 +464,7 @@ def test_weight_two_is_the_row_twice(seeds):
         weighted = replace(c, weight=(c.row_weight.T * factor).T)
         return weighted.raw_scores(), twice.raw_scores(X=c.X)
 
-    assert_few_above({1e-3: 0.15, 0.3: 0.04}, differences(pair, seeds))
+    assert_few_above({1e-3: 0.2, 0.3: 0.06}, differences(pair, seeds))
 
 
 @pytest.mark.parametrize("seeds", SEEDS)
@@ -512,12 +512,11 @@ def test_scaled_targets_scale_predictions(seeds):
             return None
         unit = 8.0
         scaled = replace(c, y=c.y * unit, offset=None if c.offset is None else c.offset * unit)
-        step = c.parameters.get("max_delta_step", 0.0) * unit
-        scaled = scaled.with_parameters(max_delta_step=step)
         if c.objective == "huber":
             scaled = scaled.with_parameters(huber_delta=unit)
-        if c.objective not in UPDATED and "reg_alpha" in c.parameters:
-            scaled = scaled.with_parameters(reg_alpha=c.parameters["reg_alpha"] * unit)
+        if c.objective not in UPDATED:  # whose gradients have no unit
+            penalties = {"reg_alpha", "max_delta_step"} & c.parameters.keys()
+            scaled = scaled.with_parameters(**{p: c.parameters[p] * unit for p in penalties})
         return c.raw_scores() * unit, scaled.raw_scores()
 
     assert_all_below(0, differences(pair, seeds))

@@ -390,10 +390,18 @@ class BoundObjective(ABC):
         return np.maximum(total, np.count_nonzero(self.weight, axis=0))
 
     @property
+    def target_weight(self) -> NDArray[np.float32] | None:
+        """Weight that the loss itself gives to each target, ``(n, K)``, or None if all are 1."""
+        return None
+
+    @property
     def output_weight(self) -> NDArray[np.float32] | None:
         """Weight of each row in the loss, ``(n, 1)`` or ``(n, K)``, or None if all are 1. It
         counts rows where Hessians are not used."""
-        return self.weight
+        factor = self.target_weight
+        if factor is None or self.weight is None:
+            return self.weight if factor is None else factor
+        return self.weight * factor
 
     @property
     def updated_outputs(self) -> NDArray[np.bool_]:

@@ -149,11 +149,8 @@ class BoundElementwiseObjective(BoundObjective):
         self._set_kernel_data()
 
     @property
-    def output_weight(self) -> NDArray[np.float32] | None:
-        factor = self.objective.target_weight(self.target)
-        if factor is None or self.weight is None:
-            return self.weight if factor is None else factor
-        return self.weight * factor
+    def target_weight(self) -> NDArray[np.float32] | None:
+        return self.objective.target_weight(self.target)
 
     @property
     def kernel_base_score(self) -> NDArray[np.float32]:

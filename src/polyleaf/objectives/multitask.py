@@ -233,18 +233,13 @@ class BoundMultiTask(BoundObjective):
             bound.set_base_score(self.base[place.scores])
 
     @property
-    def output_weight(self) -> NDArray[np.float32] | None:
-        own = [bound.output_weight for bound in self._bound]
-        if all(w is bound.weight for w, bound in zip(own, self._bound, strict=True)):
-            return self.weight
+    def target_weight(self) -> NDArray[np.float32] | None:
+        own = [bound.target_weight for bound in self._bound]
+        if all(factor is None for factor in own):
+            return None
         shapes = [(self.n_rows, bound.n_outputs) for bound in self._bound]
-        ones = np.ones((1, 1), np.float32)
-        return np.hstack(
-            [
-                np.broadcast_to(ones if w is None else w, shape)
-                for w, shape in zip(own, shapes, strict=True)
-            ]
-        )
+        filled = [np.ones((1, 1), np.float32) if factor is None else factor for factor in own]
+        return np.hstack([np.broadcast_to(*pair) for pair in zip(filled, shapes, strict=True)])
 
     @property
     def updated_outputs(self) -> NDArray[np.bool_]:

@@ -128,11 +128,9 @@ class Derivatives:
         """
         self.compute(raw)
         assert self.h is not None
-        size, weight = self.h, self._bound.output_weight
-        if weight is not None and weight is not self._bound.weight:
-            own = np.ones((1, 1), np.float32) if self._bound.weight is None else self._bound.weight
-            factor = np.divide(weight, own, out=np.ones_like(weight), where=own > 0)
-            size = np.divide(size, factor, out=np.zeros_like(weight), where=factor > 0)
+        size, factor = self.h, self._bound.target_weight
+        if factor is not None:
+            size = np.divide(size, factor, out=np.zeros_like(factor), where=factor > 0)
         if size.shape[1] > MAX_DIAGONAL_OUTPUTS:
             size = average_weights(size)
         self.heavy_rows = HeavyRows.find(size, row_ids, seed, self._workers.communicator)
