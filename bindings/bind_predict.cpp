@@ -452,6 +452,9 @@ namespace {
 
 using Known = std::tuple<int32_t, Array1<const double>, Array1<const uint8_t>>;
 
+using Regressors = std::optional<
+    std::tuple<Array1<const double>, Array1<const double>, Array1<const double>>>;
+
 template <class T>
 std::vector<T> copied(const Array1<const T>& array) {
   return std::vector<T>(array.data(), array.data() + array.size());
@@ -459,14 +462,23 @@ std::vector<T> copied(const Array1<const T>& array) {
 
 RowPredictor* make_row_predictor(std::shared_ptr<Forest> forest, std::shared_ptr<BinTable> bins,
                                  const std::vector<Known>& categories,
-                                 const Array1<const double>& base,
+                                 const Regressors& regressors, const Array1<const double>& base,
                                  const Optional1<const double>& scale,
                                  const Optional1<const double>& offset) {
   std::vector<CategoryValues> known;
   for (const auto& [feature, values, codes] : categories)
     known.push_back({feature, copied(values), copied(codes)});
   const std::vector<double> nothing;
-  return new RowPredictor(std::move(forest), std::move(bins), std::move(known), copied(base),
+  RegressorTransform transform;
+  if (regressors) {
+    const auto& [centre, low, high] = *regressors;
+    for (const auto* values : {&centre, &low, &high})
+      require(values->size() == static_cast<size_t>(bins->n_features()),
+              "`regressors` must have three numbers for each feature.");
+    transform = {copied(centre), copied(low), copied(high)};
+  }
+  return new RowPredictor(std::move(forest), std::move(bins), std::move(known),
+                          std::move(transform), copied(base),
                           scale ? copied(*scale) : nothing, offset ? copied(*offset) : nothing);
 }
 
@@ -505,11 +517,12 @@ void bind_row_predictor(nb::module_& m) {
   nb::class_<RowPredictor>(m, "RowPredictor",
                            "Forest and bins for prediction of a few rows at a time.")
       .def(nb::new_(&make_row_predictor), nb::arg("forest"), nb::arg("bins"), nb::arg("categories"),
-           nb::arg("base"), nb::arg("scale").none() = nb::none(),
+           nb::arg("regressors").none(), nb::arg("base"), nb::arg("scale").none() = nb::none(),
            nb::arg("offset").none() = nb::none(),
            "Create a predictor. The forest must not be modified afterwards.\n\n"
            "`categories`: for each categorical feature a tuple (feature, values float64, codes\n"
-           "uint8), with values in ascending order.")
+           "uint8), with values in ascending order. `regressors`: centre, low and high of every\n"
+           "feature, float64, for linear leaves: values limited to low .. high, less the centre.")
       .def("scores", &scores_of_rows<RowPredictor>, nb::arg("rows").noconvert(),
            nb::arg("n_threads") = 1,
            "Return scores, float64 (n_rows, n_outputs), of float32 or float64 rows (n_rows,\n"

@@ -40,10 +40,12 @@ void check_sizes(const std::vector<double>& values, size_t n, const char* name) 
 
 RowPredictor::RowPredictor(std::shared_ptr<const Forest> forest,
                            std::shared_ptr<const BinTable> bins,
-                           std::vector<CategoryValues> categories, std::vector<double> base,
+                           std::vector<CategoryValues> categories,
+                           RegressorTransform regressor_transform, std::vector<double> base,
                            std::vector<double> scale, std::vector<double> offset)
     : forest_(std::move(forest)),
       bins_(std::move(bins)),
+      regressor_transform_(std::move(regressor_transform)),
       base_(std::move(base)),
       scale_(std::move(scale)),
       offset_(std::move(offset)) {
@@ -90,10 +92,16 @@ void RowPredictor::find_codes(const NumberRows& rows, uint8_t* codes,
 // As FeatureTable.get_raw_values: a double that float cannot hold becomes the largest float of its
 // sign.
 void RowPredictor::copy_features(const NumberRows& rows, float* features) const {
+  const RegressorTransform& transform = regressor_transform_;
+  const bool transforms = !transform.centre.empty();
+  const bool clips = transforms || rows.type == ValueType::f64;
   for (int32_t feature : regressors_)
     for (int64_t r = 0; r < rows.n_rows; ++r) {
-      const double value = read_value(rows, r, feature);
-      const bool clips = rows.type == ValueType::f64;
+      double value = read_value(rows, r, feature);
+      if (transforms) {
+        const double low = transform.low[feature], high = transform.high[feature];
+        value = (value < low ? low : value > high ? high : value) - transform.centre[feature];
+      }
       features[feature * rows.n_rows + r] =
           static_cast<float>(clips && value > FLT_MAX    ? FLT_MAX
                              : clips && value < -FLT_MAX ? -FLT_MAX

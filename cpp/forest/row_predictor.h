@@ -26,13 +26,19 @@ struct NumberRows {
   }
 };
 
+// Values of a feature are limited to low .. high, less its centre, as regressors of linear leaves.
+// Empty: they are used as they are.
+struct RegressorTransform {
+  std::vector<double> centre, low, high;
+};
+
 class RowPredictor {
  public:
   // base: one value per output; scale and offset likewise, or empty. Throws std::invalid_argument
   // for inconsistent arguments.
   RowPredictor(std::shared_ptr<const Forest> forest, std::shared_ptr<const BinTable> bins,
-               std::vector<CategoryValues> categories, std::vector<double> base,
-               std::vector<double> scale, std::vector<double> offset);
+               std::vector<CategoryValues> categories, RegressorTransform regressor_transform,
+               std::vector<double> base, std::vector<double> scale, std::vector<double> offset);
 
   int32_t n_features() const { return bins_->n_features(); }
   int32_t n_outputs() const { return forest_->n_outputs(); }
@@ -60,6 +66,7 @@ class RowPredictor {
   std::vector<CategoryValues> categories_;  // categorical features that trees split on
   std::vector<int32_t> numeric_;            // likewise
   std::vector<int32_t> regressors_;
+  RegressorTransform regressor_transform_;
   std::vector<int32_t> row_positions_;
   std::vector<double> base_, scale_, offset_;
 };

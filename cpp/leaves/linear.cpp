@@ -1,6 +1,7 @@
 #include "leaves/linear.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -146,16 +147,20 @@ class Fit {
     return low > high ? 0.0 : std::max(std::fabs(transform(low)), std::fabs(transform(high)));
   }
 
-  // Return the float64 Hessians of a piece's rows times their multipliers, scaled for the leaf; 1
-  // if there are several Hessian columns.
+  // Return the float64 Hessians of a piece's rows times their multipliers, scaled for the leaf: the
+  // sum of several columns, divided by the power of two that is not below their number.
   const double* weights(const Piece& piece, Scratch& s) const {
     s.weight.resize(kSumBlock);
-    const bool is_one = h_columns_ == 1;
-    const double unit = std::ldexp(1.0, bits_[piece.leaf] - (is_one ? h_top_[0] : 1));
+    const int top = *std::max_element(h_top_.begin(), h_top_.end());
+    const int shift = std::bit_width(static_cast<unsigned>(h_columns_ - 1));
+    const double unit = std::ldexp(1.0, bits_[piece.leaf] - top - shift);
     for (int64_t i = 0; i < piece.n; ++i) {
       const int64_t row = ids_[piece.begin + i];
       const float m = sample_.factor(row);
-      s.weight[i] = is_one ? static_cast<double>(h_ != nullptr ? h_[row] * m : m) * unit : unit;
+      double sum = 0;
+      for (int c = 0; c < h_columns_; ++c)
+        sum += static_cast<double>(h_ != nullptr ? h_[row * h_columns_ + c] * m : m);
+      s.weight[i] = sum * unit;
     }
     return s.weight.data();
   }

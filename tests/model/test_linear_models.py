@@ -4,9 +4,12 @@ import math
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 from support.small_fits import bits
 
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor
+from polyleaf.data.binning import BinMapper
+from polyleaf.inputs.features import read_features
 from polyleaf.settings import presets
 
 FITS = ("half_additive", "full", "post")
@@ -192,3 +195,83 @@ def test_preset():
     X, y = smooth()
     model = PolyleafRegressor(**{**presets.gbdt_pl(), "n_estimators": 20}).fit(X, y)
     assert model.score(X, y) > 0.9 and model.leaf == "linear"
+
+
+# ---- awkward features ---------------------------------------------------------------------------
+
+
+def mixed(n, seed):
+    """Return float64 X (n, 4) and a target that is linear in some features and smooth in others."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2, 2, (n, 4))
+    y = X[:, 0] + 2 * np.sin(X[:, 1]) + 0.5 * X[:, 2] * (X[:, 3] > 0)
+    return X, y, y + 0.05 * rng.standard_normal(n)
+
+
+X_ROWS, _, Y_ROWS = mixed(1200, 0)
+X_NEW, Y_NEW, _ = mixed(1500, 1)
+
+
+def rmse(X, X_new, **parameters):
+    model = regressor(n_estimators=60, max_leaves=31, **parameters).fit(X, Y_ROWS)
+    return float(np.sqrt(np.mean((model.predict(X_new) - Y_NEW) ** 2)))
+
+
+@pytest.mark.parametrize("fit", FITS)
+@pytest.mark.parametrize(("offset", "scale"), [(1.7e9, 1.0), (1.7e9, 900.0), (1.7e12, 3.6e6)])
+def test_time_stamps_keep_their_digits(offset, scale, fit):
+    plain = rmse(X_ROWS, X_NEW, linear_fit=fit)
+    shifted = rmse(offset + scale * X_ROWS, offset + scale * X_NEW, linear_fit=fit)
+    assert shifted == pytest.approx(plain, rel=0.05)
+
+
+@pytest.mark.parametrize("fit", FITS)
+@pytest.mark.parametrize("codes", [[-999.0], [1e6], [-999.0, -9999.0], [-1e30, 1e30]])
+def test_codes_for_missing_values_do_not_decide_the_slopes(codes, fit):
+    """Compare with constant leaves, which such codes do not disturb."""
+    rng = np.random.default_rng(2)
+    X, X_new = X_ROWS.copy(), X_NEW.copy()
+    for code in codes:
+        for values in (X, X_new):
+            values[rng.random(values.shape) < 0.01] = code
+    linear = rmse(X, X_new, linear_fit=fit)
+    assert linear < 1.02 * rmse(X, X_new, leaf="constant")
+
+
+def test_awkward_features_predict_alike_on_every_path(tmp_path):
+    X = np.column_stack([1.7e9 + 60.0 * X_ROWS[:, 0], X_ROWS[:, 1:]])
+    X[::40, 1], X[::50, 0], X[::30, 2] = -9999.0, 0.0, np.nan
+    model = regressor().fit(X, Y_ROWS)
+    expected = model.predict(X)
+    model.save_model(tmp_path / "model.polyleaf")
+    loaded = PolyleafRegressor.load_model(tmp_path / "model.polyleaf")
+    assert np.array_equal(loaded.predict(X), expected)
+    assert np.array_equal(model.predictor()(X), expected)
+    one_by_one = [model.predict(X[i : i + 1]) for i in range(9)]
+    assert np.array_equal(np.concatenate(one_by_one), expected[:9])
+    values, base = model.shap_values(X[:20]), model.shap_base_values()
+    np.testing.assert_allclose(values.sum(axis=1) + base, expected[:20], rtol=1e-5, atol=1e-5)
+
+
+def test_files_without_the_transform_predict_as_before():
+    """Check that models of earlier versions read values as they are."""
+    X = 1.7e9 + 60.0 * X_ROWS
+    mapper = Dataset(X).mapper
+    meta, arrays = mapper.to_state()
+    assert meta.pop("regressors")
+    table = read_features(X, reference=mapper)
+    old = BinMapper.from_state(meta, arrays)
+    assert np.array_equal(old.get_raw_values(table), X.T.astype(np.float32))
+    centred = mapper.get_raw_values(table) + mapper.regressor_transform_.centre[:, None]
+    np.testing.assert_allclose(centred, X.T, rtol=0, atol=1e-5)
+    assert "regressors" not in Dataset(X_ROWS).mapper.to_state()[0]
+
+
+def test_sparse_and_dense_values_are_transformed_alike():
+    X = X_ROWS.copy()
+    X[np.random.default_rng(3).random(X.shape) < 0.5] = 0.0
+    X[::30, 1] = -9999.0
+    mapper = Dataset(X).mapper
+    dense = mapper.get_raw_values(read_features(X, reference=mapper))
+    sparse = mapper.get_raw_values(read_features(csr_matrix(X), reference=mapper))
+    assert dense[1].min() > -3 and np.array_equal(sparse, dense)

@@ -146,6 +146,15 @@ class Moments:
     products: np.ndarray
 
 
+def mean_weights(h, tops):
+    """Return the mean Hessian of each row, times a power of two, and the power above the largest.
+
+    The columns are added in order.
+    """
+    shift = int(np.ceil(np.log2(h.shape[1])))
+    return np.cumsum(h, axis=1)[:, -1] * 2.0**-shift, max(tops)
+
+
 def centres(x, w, w_top, bits):
     """Return float32 (p,): weighted means of regressors x (p, n), without missing values."""
     centre = np.zeros(len(x), F32)
@@ -206,7 +215,7 @@ def fit_leaf(g, h, x, scale, G, H, tops, linear_lambda, learning_rate, found):
     n_outputs, p = g.shape[1], len(found)
     g, h, bits = g.astype(np.float64), h.astype(np.float64), term_bits(len(g))
     one = h.shape[1] == 1
-    centre = centres(x, h[:, 0] if one else np.ones(len(g)), tops[1][0] if one else 1, bits)
+    centre = centres(x, *mean_weights(h, tops[1]), bits)
     z, z_tops = standardised(x, centre, scale)
     of = moments(g, h, z, z_tops, tops, bits)
     slopes, shift = np.zeros((p, n_outputs)), np.zeros(n_outputs)

@@ -31,6 +31,13 @@ def days():
     return X
 
 
+def coded_days():
+    """Return the same with codes for missing values in both columns."""
+    X = days()
+    X[::50, 0], X[::40, 1] = 0.0, -9999.0
+    return X
+
+
 CASES = {
     **{
         name: lambda name=name: golden.fitted(name)
@@ -66,6 +73,9 @@ CASES = {
     "time stamps, linear": lambda: PolyleafRegressor(**golden.SMALL, leaf="linear").fit(
         days(), golden.values()
     ),
+    "time stamps and codes, linear": lambda: PolyleafRegressor(**golden.SMALL, leaf="linear").fit(
+        coded_days(), golden.values()
+    ),
 }
 
 
@@ -93,7 +103,7 @@ def many_labels(n_labels):
 def training_rows(name):
     """Return X of a case, in the format that the estimator accepts."""
     if name.startswith("time"):
-        return days()
+        return coded_days() if "codes" in name else days()
     known = golden.CONFIGURATIONS.get(name)
     return golden.numbers() if known is None else known[1]()
 

@@ -30,6 +30,7 @@ from polyleaf.inputs.feature_table import (
     SparseBlock,
     SparseRows,
 )
+from polyleaf.inputs.regressors import RegressorTransform
 
 __all__ = ["MAX_BINS", "MISSING_CODE", "BinMapper", "quantise_weights"]
 
@@ -84,6 +85,8 @@ class BinMapper:
         Features that are compared as float64.
     derived_columns_ : DerivedColumns or None
         Columns that replace high-cardinality features.
+    regressor_transform_ : RegressorTransform or None
+        Changes values that linear leaves read; None: none.
     """
 
     spec_: FeatureSpec
@@ -93,6 +96,7 @@ class BinMapper:
     rare_categories_: CategoryLists
     float64_bins_: NDArray[np.bool_]
     derived_columns_: DerivedColumns | None
+    regressor_transform_: RegressorTransform | None
 
     def __init__(
         self, max_bins: int = MAX_BINS, *, subsample: int | None = 200_000, random_state: Any = 0
@@ -380,7 +384,7 @@ class BinMapper:
         self, table: FeatureTable, only: NDArray[np.bool_] | None = None
     ) -> NDArray[np.float32]:
         """Return the raw values of all columns of `table`, or of those in `only` (n_columns,)."""
-        return self._to_columns(table).get_raw_values(only)
+        return self._to_columns(table).get_raw_values(only, self.regressor_transform_)
 
     def transform_derived(self, columns: FeatureTable, n_threads: int = 1) -> NDArray[np.uint8]:
         """Return the codes of derived columns.
@@ -512,18 +516,16 @@ class BinMapper:
     def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the state for `from_state`: a dict that JSON can hold, and arrays.
 
-        Returns
-        -------
         meta : dict
             ``max_bins``, ``n_features``, ``feature_names`` (or None), ``categories``: one entry
             ``{"feature", "kept", "rare"}`` per categorical column; ``made`` if there are derived
-            columns.
+            columns; ``regressors`` if `regressor_transform_` is not None.
         arrays : dict
             ``thresholds`` float64 (all columns concatenated), ``offsets`` int64 (n_columns + 1,),
             ``wide`` uint8 (n_columns,), 1 for float64 bins, and arrays of derived columns.
         """
         names = self.feature_names_
-        meta = {
+        meta: dict[str, Any] = {
             "max_bins": int(self.max_bins),
             "n_features": self.n_features_,
             "feature_names": None if names is None else list(names),
@@ -536,6 +538,8 @@ class BinMapper:
             "thresholds": np.concatenate([np.empty(0), *self.thresholds_])
         }
         arrays |= {"offsets": self._get_offsets(), "wide": self.float64_bins_.astype(np.uint8)}
+        if self.regressor_transform_ is not None:
+            meta["regressors"] = True
         if self.derived_columns_ is not None:
             meta["made"], derived_arrays = self.derived_columns_.to_state()
             arrays |= derived_arrays
@@ -543,13 +547,7 @@ class BinMapper:
 
     @classmethod
     def from_state(cls, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> BinMapper:
-        """Invert `to_state`, with `meta` and `arrays` from untrusted files.
-
-        Raises
-        ------
-        ValueError
-            If they are not the state of a mapper.
-        """
+        """Invert `to_state`; raise a ValueError if untrusted input is not the state of a mapper."""
         max_bins, state = read_state(meta, arrays, MAX_BINS)
         mapper = cls(max_bins)
         mapper._set_state(*state)
@@ -563,6 +561,7 @@ class BinMapper:
         categories: CategoryLists,
         rare: CategoryLists,
         derived: DerivedColumns | None,
+        transforms: bool = True,
     ) -> None:
         self.spec_, self.thresholds_, self.float64_bins_ = spec, thresholds, is_float64
         self.categories_, self.rare_categories_ = categories, rare
@@ -572,6 +571,8 @@ class BinMapper:
             if kept is not None:
                 n_bins[feature] = max(1, len(kept) + bool(others))
         self.n_bins_ = n_bins.astype(np.uint16)
+        make = RegressorTransform.from_thresholds
+        self.regressor_transform_ = make(thresholds, is_float64) if transforms else None
         self._build_lookups()
 
     def _build_lookups(self) -> None:
@@ -592,7 +593,7 @@ class BinMapper:
         return {k: v for k, v in self.__dict__.items() if k not in _CACHED_ATTRIBUTES}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update({"derived_columns_": None} | state)
+        self.__dict__.update({"derived_columns_": None, "regressor_transform_": None} | state)
         if "spec_" in state:
             self._build_lookups()
 

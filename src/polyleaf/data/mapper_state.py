@@ -22,6 +22,7 @@ State = tuple[
     CategoryLists,
     CategoryLists,
     DerivedColumns | None,
+    bool,
 ]
 
 
@@ -63,7 +64,9 @@ def read_state(
         _require(is_valid, "has categories in a numeric column")
         is_categorical[feature.feature] = True
     spec = FeatureSpec(n_features, names, is_categorical[:n_features])
-    return max_bins, (spec, thresholds, is_float64, categories, rare, derived)
+    transforms = meta.get("regressors", False)  # files written before 0.1 have none
+    _require(isinstance(transforms, bool), "has regressors that are not a flag")
+    return max_bins, (spec, thresholds, is_float64, categories, rare, derived, transforms)
 
 
 def _require(condition: bool, problem: str) -> None:

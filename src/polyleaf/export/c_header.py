@@ -308,8 +308,25 @@ class _Header:
         yield c_templates.STEP_WITH_CATEGORIES if self._nodes.sets else c_templates.STEP
         yield c_templates.FIND_LEAVES
         yield from self._leaves.format_tables()
+        yield from self._format_regressors()
         yield from self._format_functions()
         yield c_templates.BOTTOM
+
+    def _format_regressors(self) -> Iterator[str]:
+        """Yield the function that reads a regressor of linear leaves, if there are any."""
+        transform = self._ir.model.mapper.regressor_transform_
+        if all(tree.kind != "linear" for tree in self._ir.trees):
+            return
+        if transform is None:
+            yield c_templates.REGRESSOR
+            return
+        for part in ("centre", "low", "high"):
+            values = getattr(transform, part).tolist()
+            texts = [
+                repr(v) if np.isfinite(v) else "-INFINITY" if v < 0 else "INFINITY" for v in values
+            ]
+            yield from _format_table("double", f"regressor_{part}", texts)
+        yield c_templates.TRANSFORMED_REGRESSOR
 
     # -- comment and sizes
 

@@ -104,6 +104,21 @@ static inline float NAME_narrow(float v) { return v; }
 static inline uint32_t NAME_key(float v, int i) { return (void)i, NAME_key_of(v); }
 """
 
+REGRESSOR = """\
+static inline float NAME_regressor(const NAME_input *x, uint32_t i) { return NAME_narrow(x[i]); }
+"""
+
+TRANSFORMED_REGRESSOR = """\
+/* Codes for missing values are limited, and large numbers are centred. */
+static inline float NAME_regressor(const NAME_input *x, uint32_t i) {
+  double v = x[i];
+  v = v < NAME_regressor_low[i] ? NAME_regressor_low[i] : v;
+  v = v > NAME_regressor_high[i] ? NAME_regressor_high[i] : v;
+  v -= NAME_regressor_centre[i];
+  return v > FLT_MAX ? FLT_MAX : v < -FLT_MAX ? -FLT_MAX : (float)v;
+}
+"""
+
 FIND_LEAVES = """\
 /* Keep GCC from loading the next nodes ahead of time, which takes too many registers. */
 #if defined(__GNUC__)
@@ -188,7 +203,7 @@ static inline void NAME_add_WHICH(const NAME_input *x, uint32_t leaf, float *sum
   uint32_t e, k;
   for (k = 0; k < COLUMNS; ++k) v[k] = NAME_WHICH_intercept[COLUMNS * leaf + k];
   for (e = NAME_WHICH_begin[leaf]; e < NAME_WHICH_begin[leaf + 1]; ++e) {
-    const float z = NAME_narrow(x[NAME_WHICH_entry[e]]);
+    const float z = NAME_regressor(x, NAME_WHICH_entry[e]);
     const float shift = z == z ? z - NAME_WHICH_centre[e] : 0.0f;
     for (k = 0; k < COLUMNS; ++k) v[k] += NAME_WHICH_weights[COLUMNS * e + k] * shift;
   }

@@ -341,10 +341,17 @@ class _GraphBuilder:
     ) -> list[str]:
         """Return the distance of each regressor from its centre, (n, n_trees, 1), 0 if missing."""
         graph = self._graph
-        numbers = rows
-        if self._ir.dtype is np.float64:
+        numbers, transform = rows, self._ir.model.mapper.regressor_transform_
+        if transform is not None:
+            numbers = graph.cast(rows, np.float64)
+            for operator, limits in (("Less", transform.low), ("Greater", transform.high)):
+                limit = graph.add_constant(limits)
+                is_beyond = graph.add(operator, numbers, limit)
+                numbers = graph.add("Where", is_beyond, limit, numbers)
+            numbers = graph.add("Sub", numbers, graph.add_constant(transform.centre))
+        if self._ir.dtype is np.float64 or transform is not None:
             high, low = graph.add_constant(FLOAT32_MAX), graph.add_constant(-FLOAT32_MAX)
-            numbers = graph.add("Where", graph.add("Greater", rows, high), high, rows)
+            numbers = graph.add("Where", graph.add("Greater", numbers, high), high, numbers)
             numbers = graph.add("Where", graph.add("Less", numbers, low), low, numbers)
             numbers = graph.cast(numbers, np.float32)
         zero, last = graph.add_constant(np.float32(0)), graph.add_constant(np.array([2]))

@@ -12,6 +12,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 import polyleaf._core as _core
+from polyleaf.inputs.regressors import RegressorTransform
 
 __all__ = [
     "CATEGORY_TYPES",
@@ -208,13 +209,17 @@ class FeatureTable:
             [CategoryColumn(c.index[start:stop], c.categories, c.feature) for c in self.categories],
         )
 
-    def get_raw_values(self, only: NDArray[np.bool_] | None = None) -> NDArray[np.float32]:
+    def get_raw_values(
+        self, only: NDArray[np.bool_] | None = None, transform: RegressorTransform | None = None
+    ) -> NDArray[np.float32]:
         """Return the values of the features, as linear leaves read them.
 
         Parameters
         ----------
         only : ndarray of bool, shape (n_features,), optional
             Features to return; the others are zeros that take no memory until they are read.
+        transform : RegressorTransform, optional
+            Applied before values are rounded to float32.
 
         Returns
         -------
@@ -223,7 +228,7 @@ class FeatureTable:
             largest number of that sign.
         """
         if self.device_array is not None:
-            return self.copy_to_host(None).get_raw_values(only)
+            return self.copy_to_host(None).get_raw_values(only, transform)
         needed = np.ones(self.n_features, bool) if only is None else only
         values = np.zeros((self.n_features, self.n_rows), np.float32)
         for block in self.dense:
@@ -231,12 +236,17 @@ class FeatureTable:
             features = block.features[columns]
             for begin in range(0, self.n_rows if len(columns) else 0, _BLOCK_ROWS):
                 rows = slice(begin, begin + _BLOCK_ROWS)
-                values[features, rows] = _to_float32(block.values[rows, columns]).T
+                chosen = _transform(block.values[rows, columns], features, transform)
+                values[features, rows] = _to_float32(chosen).T
         for sparse in self.sparse:
             part = sparse.take(needed[sparse.features])
             for column in range(len(part.features)):
                 stored = slice(part.indptr[column], part.indptr[column + 1])
-                values[part.features[column], part.indices[stored]] = _to_float32(part.data[stored])
+                feature = part.features[column : column + 1]
+                numbers = np.append(part.data[stored], 0.0)[:, None]  # and that of absent entries
+                own = _to_float32(_transform(numbers, feature, transform))[:, 0]
+                values[feature[0]] = own[-1]
+                values[feature[0], part.indices[stored]] = own[:-1]
         for category in self.categories:
             if needed[category.feature]:
                 values[category.feature] = np.nan
@@ -246,6 +256,15 @@ class FeatureTable:
         """Return a feature's name in quotes, or its position, for messages."""
         names = self.feature_names
         return f"{names[feature]!r}" if names is not None else f"number {feature}"
+
+
+def _transform(
+    values: NDArray[Any], features: NDArray[Any], transform: RegressorTransform | None
+) -> NDArray[Any]:
+    """Return values (n_rows, len(features)), transformed if some of the features are."""
+    if transform is None or not transform.is_changed()[features].any():
+        return values
+    return transform.apply(values, features)
 
 
 def _to_float32(values: NDArray[Any]) -> NDArray[np.float32]:

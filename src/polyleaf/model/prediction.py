@@ -169,10 +169,12 @@ class Predictor:
 
     def _make_core(self) -> _core.RowPredictor | _core.DevicePredictor:
         mapper, device = self._model.mapper, get_device(self._device)
+        transform = mapper.regressor_transform_
         predictor = _core.RowPredictor(
             self._model.forest,
             mapper.bin_table,
             [_code_table(f, numbers, mapper) for f, numbers in self.categories.items()],
+            None if transform is None else (transform.centre, transform.low, transform.high),
             self._model.base_score,
             self._model.target_scale,
             self._model.target_offset,
