@@ -82,7 +82,7 @@ class Configuration:
         factors = self.parameters.get("class_weight")
         if factors is None:
             return permuted
-        return permuted.with_parameters(class_weight=[factors[i] for i in order])
+        return permuted.update_parameters(class_weight=[factors[i] for i in order])
 
     @property
     def is_sampled(self):
@@ -94,7 +94,7 @@ class Configuration:
         parts = {name: getattr(self, name) for name in ("X", "y", "weight", "offset")}
         return replace(self, **{k: None if v is None else v[rows] for k, v in parts.items()})
 
-    def with_parameters(self, **parameters):
+    def update_parameters(self, **parameters):
         return replace(self, parameters=self.parameters | parameters)
 
     def fit(self):

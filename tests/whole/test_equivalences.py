@@ -459,7 +459,7 @@ def test_weight_two_is_the_row_twice(seeds):
             return None
         factor = np.random.default_rng(c.seed).integers(1, 3, N_ROWS)
         least = float(3 * c.row_weight.mean())
-        c = c.with_parameters(min_child_samples=1, min_child_weight=least)
+        c = c.update_parameters(min_child_samples=1, min_child_weight=least)
         twice = replace(c, weight=c.row_weight).take(np.repeat(np.arange(N_ROWS), factor))
         weighted = replace(c, weight=(c.row_weight.T * factor).T)
         return weighted.raw_scores(), twice.raw_scores(X=c.X)
@@ -485,7 +485,7 @@ def test_order_of_columns_has_no_effect(seeds):
         permuted = replace(c, X=c.X[:, order])
         if c.parameters["categorical_features"]:
             place = int(np.flatnonzero(order == 4)[0])
-            permuted = permuted.with_parameters(categorical_features=[place])
+            permuted = permuted.update_parameters(categorical_features=[place])
         return c.raw_scores(), permuted.raw_scores()
 
     assert_few_above({1e-6: 0.05}, differences(pair, seeds))
@@ -513,10 +513,10 @@ def test_scaled_targets_scale_predictions(seeds):
         unit = 8.0
         scaled = replace(c, y=c.y * unit, offset=None if c.offset is None else c.offset * unit)
         if c.objective == "huber":
-            scaled = scaled.with_parameters(huber_delta=unit)
+            scaled = scaled.update_parameters(huber_delta=unit)
         if c.objective not in UPDATED:  # whose gradients have no unit
             penalties = {"reg_alpha", "max_delta_step"} & c.parameters.keys()
-            scaled = scaled.with_parameters(**{p: c.parameters[p] * unit for p in penalties})
+            scaled = scaled.update_parameters(**{p: c.parameters[p] * unit for p in penalties})
         return c.raw_scores() * unit, scaled.raw_scores()
 
     assert_all_below(0, differences(pair, seeds))
