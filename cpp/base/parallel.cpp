@@ -28,7 +28,7 @@ inline void relax() {
 #endif
 }
 
-thread_local bool inside_task = false;
+POLYLEAF_THREAD_LOCAL bool inside_task = false;
 
 // One call of run_tasks. It lives on the caller's stack; workers hold it only between `join` and
 // `leave`.

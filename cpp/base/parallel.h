@@ -7,6 +7,14 @@
 
 #include "base/context.h"
 
+// Specifies a variable of each thread. glibc allocates it when the thread is created, which may
+// fail, and not at its first use, where a lack of memory would abort the process.
+#if defined(__GLIBC__)
+#define POLYLEAF_THREAD_LOCAL __attribute__((tls_model("initial-exec"))) thread_local
+#else
+#define POLYLEAF_THREAD_LOCAL thread_local
+#endif
+
 namespace polyleaf {
 
 using TaskFunction = void (*)(void* closure, int64_t task, int thread);

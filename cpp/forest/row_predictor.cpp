@@ -9,6 +9,7 @@
 
 #include "base/aligned_buffer.h"
 #include "base/bin_code.h"
+#include "base/parallel.h"
 
 namespace polyleaf {
 namespace {
@@ -110,8 +111,8 @@ void RowPredictor::copy_features(const NumberRows& rows, float* features) const 
 }
 
 void RowPredictor::scores(const NumberRows& rows, double* scores, const Context& context) const {
-  thread_local Buffer<uint8_t> codes;
-  thread_local Buffer<float> features;
+  POLYLEAF_THREAD_LOCAL Buffer<uint8_t> codes;
+  POLYLEAF_THREAD_LOCAL Buffer<float> features;
   for (int64_t begin = 0; begin < rows.n_rows; begin += kRowBlock) {
     const NumberRows part = rows.part(begin, std::min(begin + kRowBlock, rows.n_rows));
     const size_t size = static_cast<size_t>(part.n_rows) * part.n_features;

@@ -310,3 +310,26 @@ def test_remaining_jobs_are_cancelled(closed):
         with pytest.raises(MemoryError, match="no room"):
             next(found)
     assert cancelled.is_set()
+
+
+@pytest.mark.parametrize("n_available", [0, 1, 2])
+def test_jobs_run_on_as_many_threads_as_the_system_starts(n_available, monkeypatch):
+    start, alive = threading.Thread.start, []
+
+    def start_some(self):
+        if len(alive) >= n_available:
+            raise RuntimeError("can't start new thread")
+        alive.append(self)
+        start(self)
+
+    def join(self, timeout=None):
+        alive.remove(self)
+
+    monkeypatch.setattr(threading.Thread, "start", start_some)
+    monkeypatch.setattr(threading.Thread, "join", join)
+    jobs = [lambda i=i: (i, threading.current_thread().name) for i in range(9)]
+    found = list(run_parallel(jobs, 4, lambda: None))
+    assert [i for i, _ in found] == list(range(9))
+    names = {name for _, name in found}
+    assert len(names) <= max(1, n_available)
+    assert all("polyleaf-search" in name for name in names) == (n_available == 2)

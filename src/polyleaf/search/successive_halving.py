@@ -7,6 +7,7 @@ Without a time limit nothing here reads the clock.
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -69,7 +70,8 @@ def run_parallel(
     cancel : callable
         Asks running jobs to stop, after an error or Ctrl-C.
     """
-    if n_parallel == 1:
+    n_parallel = _count_threads(n_parallel)
+    if n_parallel <= 1:
         for job in jobs:
             yield job()
         return
@@ -86,6 +88,23 @@ def run_parallel(
             cancel()
             for future in running:
                 future.cancel()
+
+
+def _count_threads(n_threads: int) -> int:
+    """Return how many threads, up to `n_threads`, the system starts."""
+    release = threading.Event()
+    threads: list[threading.Thread] = []
+    try:
+        while 1 < n_threads > len(threads):
+            thread = threading.Thread(target=release.wait, daemon=True)
+            thread.start()
+            threads.append(thread)
+    except RuntimeError:  # the limit of processes or of memory is reached
+        pass
+    release.set()
+    for thread in threads:
+        thread.join()
+    return len(threads)
 
 
 class Budget:
