@@ -84,7 +84,8 @@ def _make_section(
 ) -> Iterator[str]:
     default = json.dumps(spec.default) if isinstance(spec.default, str) else repr(spec.default)
     yield f"### {title}\n"
-    yield f"{_escape(spec.kind)}; default `{default}`\n"
+    kind = re.sub(r"\d{10,}\]", "inf)", spec.kind)  # limits of the core's integers
+    yield f"{_escape(kind)}; default `{default}`\n"
     yield f"{_link(spec.text, names - {spec.name})}\n"
     facts = []
     if len(estimators) < len(ESTIMATORS):

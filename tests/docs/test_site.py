@@ -17,6 +17,9 @@ from support import ROOT
 from support.public_names import EXTRA, MODULES, PAGES, public_names
 
 import polyleaf
+from polyleaf.metrics import metric_names
+from polyleaf.objectives import objective_names
+from polyleaf.settings.aliases import FOREIGN_NAMES
 from polyleaf.settings.param_spec import get_param_specs
 
 DOCS = ROOT / "docs"
@@ -79,6 +82,25 @@ def test_every_public_module_has_its_page():
         "parameters",
         *PAGES,
     }
+
+
+def test_generated_tables_have_all_names():
+    spec = importlib.util.spec_from_file_location("generated", DOCS / "_ext" / "generated.py")
+    generated = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(generated)
+    marked = [generated.MARKER.findall(page.read_text("utf-8")) for page in pages()]
+    assert {name for names in marked for name in names} == generated.TABLES.keys()
+
+    lines = list(generated.make_parameters())
+    for spec, estimators in generated.find_parameters():
+        assert any(line.startswith(f"### {spec.name}") for line in lines), spec.name
+        assert estimators
+    text = "\n".join([*lines, *generated.make_method_arguments()])
+    for name, others in FOREIGN_NAMES.items():
+        assert f"`{name}`" in text or f"### {name}" in text, name
+        assert all(f"`{other}`" in text for other in others.split()), name
+    assert all(f"`{name} <" in "\n".join(generated.make_objectives()) for name in objective_names())
+    assert all(f"`{name}`" in "\n".join(generated.make_metrics()) for name in metric_names())
 
 
 def test_every_page_is_in_the_contents():
