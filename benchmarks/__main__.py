@@ -281,7 +281,13 @@ def _gpu(options: argparse.Namespace) -> int:
     report.show("Prediction on a GPU", *gpu.make_prediction_rows(predicted))
     _write(options.out, "gpu", {"training": done, "prediction": predicted}, report.environment())
     same = all(predicted["same"].values()) and not any(case["same_bytes"] is False for case in done)
-    return 0 if same else 1
+    failed = any(
+        found["error"]
+        for case in done
+        for name, found in case["libraries"].items()
+        if name.startswith("polyleaf")
+    )
+    return 0 if same and not failed else 1
 
 
 def _papers(options: argparse.Namespace) -> int:

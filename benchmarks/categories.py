@@ -409,4 +409,5 @@ PAPER = Paper(
     "High-cardinality categorical features",
     "Features of 20 to 255 categories, and of more, beside XGBoost, LightGBM and CatBoost.",
     tuple(_tables()),
+    golden=("frame with categories", "frame, one output", "frame, classes"),
 )

@@ -475,4 +475,5 @@ PAPER = Paper(
             for problem, (n, f, _) in PEERS.items()
         ),
     ),
+    golden=("defaults", "defaults, one output"),
 )

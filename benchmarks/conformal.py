@@ -124,4 +124,5 @@ PAPER = Paper(
     "Conformal intervals",
     f"Intervals that are calibrated on rows held out, {100 * COVERAGE:.0f} % asked.",
     tuple(_table(figure) for figure in _FIGURES),
+    golden=("quantiles", "quantiles as they are", "defaults"),
 )

@@ -74,4 +74,5 @@ PAPER = Paper(
     "Decision thresholds",
     "F1 of labels at one half, and at one threshold for all labels that rows held out choose.",
     tuple(_table(figure) for figure in _FIGURES),
+    golden=("defaults, labels",),
 )

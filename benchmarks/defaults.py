@@ -563,4 +563,11 @@ PAPER = Paper(
     "Default settings",
     "Polyleaf's defaults beside those of XGBoost, LightGBM and CatBoost, on all data sets.",
     tuple(_tables()),
+    golden=(
+        "defaults",
+        "defaults, one output",
+        "defaults, classes",
+        "defaults, two classes",
+        "defaults, labels",
+    ),
 )

@@ -209,4 +209,5 @@ PAPER = Paper(
             (DEEP, _OF_DEEP),
         ),
     ),
+    golden=("defaults",),
 )

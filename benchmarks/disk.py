@@ -183,4 +183,5 @@ PAPER = Paper(
         )
         for figure, (title, unit, better, digits) in _FIGURES.items()
     ),
+    golden=("defaults", "defaults, one output"),
 )

@@ -227,4 +227,5 @@ PAPER = Paper(
         _table_of_rounds("crps", "test continuous ranked probability score, likewise", "lower", 4),
         _table_of_rounds("rounds", "how many there were", None, 0),
     ),
+    golden=("defaults, one output",),
 )

@@ -97,4 +97,5 @@ PAPER = Paper(
             also=tuple(TRAININGS),
         ),
     ),
+    golden=("defaults", "linear", "curvature full"),
 )

@@ -239,4 +239,5 @@ PAPER = Paper(
             also=tuple(SETS),
         ),
     ),
+    golden=("defaults", "defaults, classes", "defaults, labels", "linear", "frame with categories"),
 )

@@ -432,6 +432,7 @@ PAPER = Paper(
             also=tuple(KINDS),
         ),
     ),
+    golden=("defaults",),
 )
 
 if __name__ == "__main__":

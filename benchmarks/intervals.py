@@ -161,4 +161,5 @@ PAPER = Paper(
         for nominal in ("80", "95", "50")
         for figure in ("coverage", "loss")
     ),
+    golden=("quantiles",),
 )

@@ -528,4 +528,5 @@ PAPER = Paper(
             log="x",
         ),
     ),
+    golden=("defaults", "defaults, one output", "defaults, classes"),
 )

@@ -381,4 +381,5 @@ PAPER = Paper(
         _cost_table("Cost, times", "times the fit without directions", "times"),
         _cost_table("Cost, ms", "milliseconds of the processor a round", "ms"),
     ),
+    golden=("defaults", "defaults, one output"),
 )

@@ -256,4 +256,5 @@ PAPER = Paper(
     "Multi-task learning",
     "Targets of unlike kind, learned by one model or by a model each.",
     (*(_table(figure) for figure in _FIGURES), _IN_TURNS),
+    golden=("defaults",),
 )

@@ -264,4 +264,5 @@ PAPER = Paper(
             subjects_are="rows",
         ),
     ),
+    golden=("defaults", "defaults, classes", "defaults, labels"),
 )

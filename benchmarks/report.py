@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import json
 import os
 import platform
+import re
 import statistics
 import subprocess
 import sys
@@ -17,6 +19,7 @@ from typing import Any
 from .scores import Score
 
 FORMAT = 1
+GOLDEN = Path(__file__).parent.parent / "tests" / "support" / "files" / "golden.json"
 RATIOS = (
     "fit_seconds",
     "predict_seconds",
@@ -225,6 +228,22 @@ def _version(package: str) -> str | None:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return None
+
+
+@functools.cache
+def find_model_changes() -> dict[str, datetime]:
+    """Return when the models of each configuration of the golden file last changed, by Git."""
+    text = _git("blame", "--line-porcelain", "--", str(GOLDEN))
+    changes: dict[str, datetime] = {}
+    name = ""
+    for line in (text or "").splitlines():
+        if line.startswith("committer-time "):
+            changed = datetime.fromtimestamp(int(line.split()[1]), UTC)
+        elif heading := re.fullmatch(r'\t "(.+)": \{', line):
+            name = heading[1]
+        elif line.startswith("\t  "):
+            changes[name] = max(changed, changes.get(name, changed))
+    return changes
 
 
 def _git(*arguments: str) -> str | None:

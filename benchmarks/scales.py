@@ -154,4 +154,5 @@ PAPER = Paper(
             for figure, words in (("mean", "their mean"), ("least", "the worst one"))
         ),
     ),
+    golden=("defaults", "normalized targets"),
 )

@@ -327,4 +327,11 @@ PAPER = Paper(
     "Hyperparameter search with a time budget",
     "Polyleaf's search beside XGBoost, LightGBM and CatBoost tuned by Optuna, in equal seconds.",
     (*_tables(), *_noise_tables(), *_blend_comparison_tables(), *_blend_tables(), _curves()),
+    golden=(
+        "defaults",
+        "defaults, one output",
+        "defaults, classes",
+        "defaults, two classes",
+        "defaults, labels",
+    ),
 )

@@ -237,12 +237,16 @@ class Paper:
     title, citation : str
     tables : tuple of Table and Figure
         In display order.
+    golden : tuple of str
+        Configurations of the golden file that train as the study does. Figures of ours that are
+        older than the last change of these models are marked.
     """
 
     module: str
     title: str
     citation: str
     tables: tuple[Table | Figure, ...]
+    golden: tuple[str, ...]
 
     @property
     def key(self) -> str:

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from .. import report
 from .paper import Figure, Paper, Table
 
 Record = dict[str, Any]
@@ -76,6 +79,18 @@ class Store:
     def find_error(self, key: str) -> str | None:
         """Return why the run has no figures; None if it has figures or was never tried."""
         return self.records.get(key, {}).get("error")
+
+    def is_stale(self, key: str, golden: Sequence[str]) -> bool:
+        """Return whether the run is older than a change of the models named in `golden`."""
+        if not self.done(key):
+            return False
+        ran_in = self.records[key]["ran_in"]
+        if ran_in < 0:
+            return True
+        ran = datetime.fromisoformat(self.environments[ran_in]["date"])
+        ran = ran if ran.tzinfo else ran.replace(tzinfo=UTC)  # dates without a time of day
+        changes = report.find_model_changes()
+        return any(ran < changes[name] for name in golden if name in changes)
 
     def find_environments(self, paper: Paper) -> list[dict[str, Any]]:
         """Return the environments of a paper's finished runs, in the order of the file."""

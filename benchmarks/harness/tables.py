@@ -18,6 +18,9 @@ LEGEND = (
     "as good as the paper's, ↘ nor is, but by less than a standard error of its mean; letters "
     "lead to why."
 )
+STALE = " °"
+STALE_NOTE = "Measured before the last change of these models; to be measured again."
+PEERS = ("XGBoost", "LightGBM", "CatBoost", "OmniGBDT", "NGBoost", "omikuji", "napkinXC", "PECOS")
 _MARKS = {Verdict.BELOW: " ↓", Verdict.WITHIN_ERROR: " ↘"}
 
 
@@ -46,7 +49,7 @@ class Filled:
 def fill(paper: Paper, table: Table, store: Store) -> Filled:
     """Fill the table from the store."""
     notes: list[str] = []
-    explained = 0
+    explained = n_stale = 0
     verdicts: Counter[Verdict] = Counter()
     missing: dict[str, dict[str, list[str]]] = {}
     cells: dict[tuple[str, str], str] = {}
@@ -66,11 +69,16 @@ def fill(paper: Paper, table: Table, store: Store) -> Filled:
             if explanation and verdict in _MARKS:
                 text += f" [{_letter(notes, explanation)}]"
                 explained += verdict is Verdict.BELOW
+        if not method.startswith(PEERS) and store.is_stale(key, paper.golden):
+            text += STALE
+            n_stale += 1
         if reason := store.find_error(key):
             missing.setdefault(reason, {}).setdefault(method, []).append(subject.title)
         cells[method, subject.title] = text
     notes = [f"[{string.ascii_lowercase[i]}] {text}" for i, text in enumerate(notes)]
     notes += [_not_run(table, reason, where) for reason, where in missing.items()]
+    if n_stale:
+        notes.append(f"{STALE.strip()} {STALE_NOTE}")
     if table.ranks:
         notes[:0] = _ranks(paper, table, store)
     header, rows = _lay_out(table, lambda method, subject: cells[method, subject.title])

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from sklearn.utils._param_validation import InvalidParameterError
 
 from polyleaf.settings import presets
 
@@ -39,21 +38,17 @@ class Method:
         Key of `LIBRARIES`.
     own : dict
     recipe : str
-        Preset of Polyleaf, which `own` overrides. If this version has no such recipe, the cell
-        stays empty.
+        Preset of Polyleaf, which `own` overrides.
     """
 
     library: str
     own: dict[str, Any] = field(default_factory=dict)
     recipe: str = ""
 
-    def parameters(self, **arguments: Any) -> dict[str, Any]:
-        """Return the parameters of the recipe with `arguments`, overridden by `own`."""
-        if not self.recipe:
-            return self.own
-        if not hasattr(presets, self.recipe):
-            raise Unavailable(f"this version of Polyleaf has no recipe {self.recipe}")
-        return {**getattr(presets, self.recipe)(**arguments), **self.own}
+    def parameters(self) -> dict[str, Any]:
+        """Return the parameters of the recipe, overridden by `own`."""
+        recipe = getattr(presets, self.recipe)() if self.recipe else {}
+        return {**recipe, **self.own}
 
 
 def fit(
@@ -76,10 +71,7 @@ def fit(
         warm_up(LIBRARIES[library], kind, settings)
     model = LIBRARIES[library](kind, settings)
     start = time.perf_counter()
-    try:
-        model.fit(data)
-    except InvalidParameterError as error:
-        raise Unavailable(f"not in this version: {error}") from error
+    model.fit(data)
     return model, time.perf_counter() - start
 
 

@@ -94,9 +94,8 @@ def settings(method: str, data: DataSet, choice: Choice) -> Settings:
     leaves = None if tuned.most_leaves is None else min(2**choice.depth, tuned.most_leaves)
     own: dict[str, Any] = {}
     if tuned.method.library == "polyleaf":
-        classes = {"classifier": data.task != "regression"}
-        own = tuned.method.parameters(**classes if tuned.method.recipe in ("cgb", "tfbt") else {})
-        own = {name: v for name, v in own.items() if name not in _fits.SHARED[:4]}
+        recipe = tuned.method.parameters()
+        own = {name: v for name, v in recipe.items() if name not in _fits.SHARED[:4]}
         own |= {"subsample": choice.subsample, "random_state": 0}
         if choice.features == "sqrt":
             own["colsample_bynode"] = data.X.shape[1] ** -0.5
@@ -624,4 +623,5 @@ PAPER = Paper(
             ours=OURS, subjects_are="rows",
         ),
     ),
+    golden=("cgb", "cgb, classes", "tfbt", "gbdt_mo", "gbdt_mo, classes"),
 )  # fmt: skip

@@ -480,4 +480,5 @@ PAPER = Paper(
             ours=("diagonal hessian", "exact hessian"),
         ),
     ),
+    golden=("gbdt_mo", "gbdt_mo, classes", "gbdt_so"),
 )  # fmt: skip

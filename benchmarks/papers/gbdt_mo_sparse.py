@@ -108,4 +108,5 @@ PAPER = Paper(
             also=(DENSE,),
         ),
     ),
+    golden=("gbdt_mo_sparse", "gbdt_mo_sparse, unrestricted"),
 )  # fmt: skip

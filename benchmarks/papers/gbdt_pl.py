@@ -531,4 +531,5 @@ PAPER = Paper(
             cost, _COST, also=("GBDT-PL", "post-fit", "constant leaves"),
         ),
     ),
+    golden=("gbdt_pl",),
 )  # fmt: skip

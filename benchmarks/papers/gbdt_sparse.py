@@ -533,4 +533,5 @@ PAPER = Paper(
             lines=("GBDT-SPARSE",), curves=("size",), x="MB", y="P@1, %", log="x",
         ),
     ),
+    golden=("gbdt_sparse", "gbdt_sparse, exact", "sparse Y", "sparse Y, exact"),
 )  # fmt: skip

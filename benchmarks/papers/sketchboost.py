@@ -147,4 +147,5 @@ PAPER = Paper(
             also=("no sketch", "sketch", "sketch of 5"),
         ),
     ),
+    golden=("sketch random_projection", "sketch, classes"),
 )  # fmt: skip

@@ -518,4 +518,5 @@ PAPER = Paper(
         TABLE_3,
         TABLE_3_PENALTY,
     ),
+    golden=("tfbt", "tfbt_full"),
 )
