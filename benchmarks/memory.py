@@ -1,80 +1,26 @@
-"""Memory of this process and of other processes on this machine, in bytes."""
+"""Memory: the most that a process holds while training or predicting."""
 
 from __future__ import annotations
 
-import ctypes
-import gc
-import resource
-import sys
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
-_PROC = Path("/proc")
+from .fit import KINDS, SHAPE
 
 
-def resident() -> int:
-    """Return the resident memory, or the peak so far where it is not available (not Linux)."""
-    return _status("VmRSS") or _usage()
+class PeakMemory:
+    """Peak memory of the process; the data is part of it."""
 
+    params = ["one output", "16 outputs", "1,000 labels, sparse leaves", "words"]
+    param_names = ("kind",)
 
-def anonymous() -> int:
-    """Return the memory without a backing file, or `resident()` where it is not available."""
-    return _status("RssAnon") or resident()
+    def setup(self, kind):
+        estimator, make, changes = KINDS[kind]
+        self.X, self.y = make()
+        self.estimator = estimator(**SHAPE | changes)
 
+    def peakmem_data(self, kind):
+        """Measure the data alone, to be subtracted."""
 
-def peak(process: int | str = "self") -> int:
-    """Return the peak memory of a process since the last `forget_peak` (or the start).
+    def peakmem_fit(self, kind):
+        self.estimator.fit(self.X, self.y)
 
-    On Linux this reads VmHWM instead of ru_maxrss, because the latter is inherited through fork and
-    exec: a small child of a large parent would report the parent.
-    """
-    return _status("VmHWM", process) or _usage()
-
-
-def give_back() -> None:
-    """Return free memory to the system, where possible.
-
-    Otherwise a fit that reuses free memory would appear to need none.
-    """
-    gc.collect()
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
-
-
-def forget_peak() -> bool:
-    """Reset the peak to the current memory; return False if the system does not support it."""
-    try:
-        (_PROC / "self/clear_refs").write_text("5")
-    except OSError:
-        return False
-    return True
-
-
-def growth(call: Callable[[], Any]) -> int | None:
-    """Return the peak memory during `call` above the memory held before it.
-
-    The result is None if the system does not report it.
-    """
-    if not forget_peak():
-        return None
-    before = resident()
-    call()
-    return peak() - before
-
-
-def _status(name: str, process: int | str = "self") -> int | None:
-    try:
-        lines = (_PROC / str(process) / "status").read_text().splitlines()
-    except OSError:
-        return None
-    for line in lines:
-        if line.startswith(name + ":"):
-            return int(line.split()[1]) * 1024
-    return None
-
-
-def _usage() -> int:
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    def peakmem_predict(self, kind):
+        self.estimator.fit(self.X[:300], self.y[:300]).predict(self.X)

@@ -1,7 +1,7 @@
 """Pictures of the documentation: `python scripts/pictures.py [NAME ...]` writes docs/images.
 
 Each picture is written twice, NAME-light.svg and NAME-dark.svg. Times and ranks come from the
-results of benchmarks; everything else is trained here. The picture of the report needs Playwright
+results of experiments; everything else is trained here. The picture of the report needs Playwright
 and Chromium.
 """
 
@@ -25,7 +25,7 @@ from polyleaf.inspection import make_report
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "images"
-PEERS = ROOT / "benchmarks" / "results" / "peers.json"
+PEERS = ROOT / "experiments" / "results" / "peers.json"
 RESULTS = ROOT / "docs" / "benchmarks" / "results.md"
 ONE_THREAD = {"n_jobs": 1, "random_state": 0}
 

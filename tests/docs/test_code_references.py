@@ -36,7 +36,9 @@ FOREIGN = (
 
 GENERATED = {"build/", "dist/", "compile_commands.json", "build/*/compile_commands.json"}
 GENERATED |= {"src/polyleaf/_core.pyi"}
-FOLDERS = ".ci benchmarks bindings cpp docs examples packaging scripts src tests".split()
+FOLDERS = (
+    ".ci benchmarks bindings cpp docs examples experiments packaging scripts src tests".split()
+)
 
 CODE = re.compile(r"`([^`\n]+)`")
 FILE = re.compile(r"[\w.*/-]*[\w*]\.(?:cpp|cu|h|json|md|py|pyi|toml|txt|\*)")

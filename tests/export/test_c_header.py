@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from benchmarks.c_programs import COMPILERS, CProgram
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.c_programs import COMPILERS, CProgram
 from support.exports import (
     CASES,
     class_numbers,

@@ -35,7 +35,7 @@ def test_golden_file_is_checked_before_speed(called):
     code, calls = called()
     assert code == 0
     assert (
-        "golden.py --check --device cuda" in calls[1] and "benchmarks gpu --repeats 3" in calls[-1]
+        "golden.py --check --device cuda" in calls[1] and "experiments gpu --repeats 3" in calls[-1]
     )
     assert [call.split()[2] for call in calls if call.startswith("compute")] == [
         "memcheck",

@@ -3,12 +3,12 @@
 from functools import cache
 
 import numpy as np
-from benchmarks.exports import hard_rows, prepare_features
 from scipy.sparse import csr_matrix
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor
 from polyleaf.export.ir import build_ir
 from support import golden
+from support.export_rows import hard_rows, prepare_features
 
 __all__ = [
     "CASES",

@@ -22,7 +22,7 @@ def test_dependencies_and_extras():
     assert needed == {"numpy", "scipy", "scikit-learn", "threadpoolctl", "safetensors", "narwhals"}
     extras = project["optional-dependencies"]
     for extra in ("cli", "plot"):
-        for group in ("test", "docs", "bench"):
+        for group in ("test-full", "docs"):
             assert set(extras[extra]) <= set(extras[group])
 
 

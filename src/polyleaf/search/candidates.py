@@ -1,6 +1,6 @@
 """Sets of parameters to try: the portfolio, variations of the best, and screening on few rows.
 
-The portfolio was selected by `benchmarks/portfolio.py`. Screening fits sped-up trials on few rows,
+The portfolio was selected by `experiments/portfolio.py`. Screening fits sped-up trials on few rows,
 and estimates the time of trials and of final fits.
 """
 

@@ -1,0 +1,1 @@
+"""Repeats of papers and comparisons with other libraries: see README.md."""
