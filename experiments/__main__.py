@@ -145,7 +145,7 @@ def _parser() -> argparse.ArgumentParser:
         help="result files (default: %(default)s, those of the page in docs/)",
     )
     p.add_argument(
-        "--to", type=Path, default=Path("docs/experiments/results.md"), help="default: %(default)s"
+        "--to", type=Path, default=Path("docs/benchmarks/results.md"), help="default: %(default)s"
     )
 
     return parser
