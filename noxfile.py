@@ -88,7 +88,7 @@ def full(session: nox.Session) -> None:
     """Run all tests; the pages that they read are built first. Arguments go to pytest."""
     install_extra(session, "test-full")
     build_docs(session)
-    session.run("pytest", *(session.posargs or ["-n", "2", "-m", "full or not full", "--run-slow"]))
+    session.run("pytest", *(session.posargs or ["-n", "2", "-m", "full or not full"]))
 
 
 @nox.session

@@ -38,7 +38,7 @@ def test_quick_demo(tmp_path, capsys):
     assert "R2" in capsys.readouterr().out
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_demo_beats_the_baselines(tmp_path):
     from polyleaf.cli.demo import run
 

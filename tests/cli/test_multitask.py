@@ -107,6 +107,7 @@ def test_scores_of_each_task(folder, expected, capsys):
     )
 
 
+@pytest.mark.full
 def test_one_task_in_python(folder, expected, capsys, tmp_path):
     """What docs/how-to/command-line.md says of single tasks and calibration."""
     test, sold = pd.read_csv(folder / "test.csv"), tmp_path / "sold"

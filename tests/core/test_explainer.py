@@ -319,6 +319,7 @@ print(json.dumps(hashes))
 """
 
 
+@pytest.mark.full
 def test_every_instruction_set_and_any_threads_have_the_same_bits():
     printed = [json.loads(text) for text in run_on_each_isa(EVERY_PROGRAM)]
     assert all(found == printed[0] for found in printed)

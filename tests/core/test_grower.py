@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.core_settings import grow_config
 from support.monotone_problems import INVALID_DIRECTIONS, add_directions
+from support.pairwise import parametrize_pairs
 from support.problems import (
     KINDS,
     MISSING_TIES,
@@ -133,9 +134,7 @@ def test_trees_with_full_hessian(n_outputs, block_size):
     assert_core_equals_reference(p.replace_config(reg_lambda=0.0, max_depth=3, max_leaves=8))
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "full"])
-@pytest.mark.parametrize("level_wise", [False, True])
-@pytest.mark.parametrize("min_split_gain", [0.0, 0.3])
+@parametrize_pairs(kind=[*KINDS, "full"], level_wise=[False, True], min_split_gain=[0.0, 0.3])
 def test_pruned_trees(kind, level_wise, min_split_gain):
     p = make_problem(
         12,
@@ -165,10 +164,10 @@ def test_pruned_trees(kind, level_wise, min_split_gain):
     assert (full.gain[full.feature >= 0] < min_split_gain).any() or full.n_leaves <= before.n_leaves
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "full"])
-@pytest.mark.parametrize("n_outputs", [1, 3, 17])
-@pytest.mark.parametrize(
-    "options", [{}, {"colsample_bynode": 0.5}, {"max_leaves": 9}, {"post_prune": True}]
+@parametrize_pairs(
+    kind=[*KINDS, "full"],
+    n_outputs=[1, 3, 17],
+    options=[{}, {"colsample_bynode": 0.5}, {"max_leaves": 9}, {"post_prune": True}],
 )
 def test_layers_with_new_gradients(kind, n_outputs, options):
     """Every layer by derivatives of its own, unrelated to those before."""
@@ -281,9 +280,9 @@ def test_trees_at_every_number_of_features(n_features):
     assert mask[tree.feature[tree.feature >= 0]].all()
 
 
-@pytest.mark.parametrize("n_bins", [1, 2, 3, 16, 17, 64, 128, 254, 255])
-@pytest.mark.parametrize("categorical", [(), (0, 1)])
-@pytest.mark.parametrize("n_outputs", [1, 3])
+@parametrize_pairs(
+    n_bins=[1, 2, 3, 16, 17, 64, 128, 254, 255], categorical=[(), (0, 1)], n_outputs=[1, 3]
+)
 def test_trees_at_every_number_of_bins(n_bins, categorical, n_outputs):
     p = make_problem(
         5,
@@ -315,9 +314,9 @@ def test_ties_over_missing_values():
         assert (tree.threshold[0], tree.missing_left[0]) == (threshold, missing_left)
 
 
-@pytest.mark.parametrize("n_outputs", [1, 2, 17])
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("options", [{}, {"max_cat_to_onehot": 30}, {"cat_smooth": 0.5}])
+@parametrize_pairs(
+    n_outputs=[1, 2, 17], kind=KINDS, options=[{}, {"max_cat_to_onehot": 30}, {"cat_smooth": 0.5}]
+)
 def test_categories(kind, n_outputs, options):
     p = make_problem(
         7,
@@ -332,10 +331,10 @@ def test_categories(kind, n_outputs, options):
     assert len(tree.categories) == tree.n_leaves - 1
 
 
-@pytest.mark.parametrize("n_outputs", [1, 2, 17])
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    "options", [{}, {"max_cat_to_onehot": 30}, {"reg_alpha": 0.5}, {"post_prune": True}]
+@parametrize_pairs(
+    n_outputs=[1, 2, 17],
+    kind=KINDS,
+    options=[{}, {"max_cat_to_onehot": 30}, {"reg_alpha": 0.5}, {"post_prune": True}],
 )
 def test_categorical_and_numeric_features(kind, n_outputs, options):
     """What chance gives is taken off before they compete, and given back to what wins."""
@@ -376,11 +375,11 @@ def draw_factors(p, draw=0):
     return np.random.default_rng(draw).choice([1.0, 0.5, 0.01], len(p.n_bins)).astype(np.float32)
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"post_prune": True}, {"leaf_k": 1}, {"reg_alpha": 0.4}], ids=str
+@parametrize_pairs(
+    options=[{}, {"post_prune": True}, {"leaf_k": 1}, {"reg_alpha": 0.4}],
+    n_outputs=[1, 3, 17],
+    kind=[*KINDS, "full"],
 )
-@pytest.mark.parametrize("n_outputs", [1, 3, 17])
-@pytest.mark.parametrize("kind", [*KINDS, "full"])
 def test_gain_factors(kind, n_outputs, options):
     if kind == "full" and (n_outputs == 17 or not options.keys() <= {"post_prune"}):
         options = {}
@@ -445,9 +444,7 @@ REGULARISERS = [
 ]
 
 
-@pytest.mark.parametrize("config", REGULARISERS, ids=str)
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("n_outputs", [1, 5])
+@parametrize_pairs(config=REGULARISERS, kind=KINDS, n_outputs=[1, 5])
 def test_regularisation(kind, n_outputs, config):
     p = make_problem(8, n=300, categorical=[3], n_outputs=n_outputs, kind=kind, **config)
     assert assert_core_equals_reference(p).n_leaves > 1
@@ -525,9 +522,9 @@ def test_interaction_constraints_can_be_removed():
     assert_same_tree(Core.grow(p, grower=grower)[0], Reference.grow(p)[0])
 
 
-@pytest.mark.parametrize("n_outputs", OUTPUTS)
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("penalties", [{}, {"reg_alpha": 0.4, "max_delta_step": 0.3}], ids=str)
+@parametrize_pairs(
+    n_outputs=OUTPUTS, kind=KINDS, penalties=[{}, {"reg_alpha": 0.4, "max_delta_step": 0.3}]
+)
 def test_monotone_constraints(kind, n_outputs, penalties):
     """Of children that would disobey an output both have the value that is best for both."""
     p = make_problem(
@@ -701,9 +698,7 @@ def test_a_grower_can_be_used_again():
 # --- leaf values ---
 
 
-@pytest.mark.parametrize("n_threads", [1, 3])
-@pytest.mark.parametrize("n_outputs", [1, 3, 17])
-@pytest.mark.parametrize("kind", KINDS)
+@parametrize_pairs(n_threads=[1, 3], n_outputs=[1, 3, 17], kind=KINDS)
 def test_leaf_values(kind, n_outputs, n_threads):
     """Leaves may be fitted to other derivatives than the tree; some leaves are empty."""
     for config in ({}, {"reg_lambda": 0.0}, {"reg_alpha": 2.0, "max_delta_step": 0.05}):
@@ -773,7 +768,7 @@ def test_random_problems(p, n_threads):
     assert_core_equals_reference(p, n_threads)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @settings(max_examples=1500, deadline=None, derandomize=True)
 @given(problems(), st.sampled_from([1, 2, 3]))
 def test_many_random_problems(p, n_threads):

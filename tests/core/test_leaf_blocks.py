@@ -245,6 +245,7 @@ print(digest.hexdigest())
 """
 
 
+@pytest.mark.full
 def test_instruction_sets_give_the_same_bits():
     assert len(set(run_on_each_isa(PRINT_DIGEST))) == 1
 

@@ -10,6 +10,7 @@ import pytest
 import reference
 import scipy.sparse as sp
 from reference import GrowConfig
+from support.pairwise import parametrize_pairs
 from support.problems import (
     KINDS,
     Core,
@@ -73,9 +74,7 @@ def get_smaller_child_fractions(tree):
     )
 
 
-@pytest.mark.parametrize("leaf_k", [0, 2])
-@pytest.mark.parametrize("n_outputs", [1, 17])
-@pytest.mark.parametrize("kind", KINDS)
+@parametrize_pairs(leaf_k=[0, 2], n_outputs=[1, 17], kind=KINDS)
 def test_gain_factors(kind, n_outputs, leaf_k):
     """Bounds on sums tell nothing of what competes."""
     factors = np.random.default_rng(2).choice([1.0, 0.7, 0.2], FEATURES).astype(np.float32)
@@ -119,13 +118,17 @@ def test_split_settings(kind, config):
     assert_same_as_dense(make_sparse_codes(2, 2, kind, **config))
 
 
-@pytest.mark.parametrize(
-    "config",
-    [{}, {"min_child_samples": 30}, {"min_child_weight": 5.0}, {"reg_alpha": 0.5}, {"leaf_k": 2}],
-    ids=str,
+@parametrize_pairs(
+    config=[
+        {},
+        {"min_child_samples": 30},
+        {"min_child_weight": 5.0},
+        {"reg_alpha": 0.5},
+        {"leaf_k": 2},
+    ],
+    n_outputs=[1, 3, 17],
+    kind=KINDS,
 )
-@pytest.mark.parametrize("n_outputs", [1, 3, 17])
-@pytest.mark.parametrize("kind", KINDS)
 def test_binary_features(kind, n_outputs, config):
     p = make_single_value_codes(9, n_outputs, kind, **config)
     assert_same_as_dense(p)

@@ -12,6 +12,7 @@ import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.core_settings import grow_config, make_leaf_config
+from support.pairwise import parametrize_pairs
 from support.problems import KINDS, Core, Reference, assert_same_tree, make_problem, sampled
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor, _core
@@ -75,11 +76,10 @@ def test_trees_and_leaves(kind, n_outputs, leaf_k, shared_support):
     assert_core_equals_reference(sampled(p, multiplied=kind != "unit"), n_threads=2)
 
 
-@pytest.mark.parametrize("shared_support", SUPPORTS)
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    "config",
-    [
+@parametrize_pairs(
+    shared_support=SUPPORTS,
+    kind=KINDS,
+    config=[
         {"reg_lambda": 0.0},  # no bound is known
         {"reg_lambda": 25.0},
         {"reg_alpha": 3.0},
@@ -93,7 +93,6 @@ def test_trees_and_leaves(kind, n_outputs, leaf_k, shared_support):
         {"colsample_bynode": 0.5, "seed": 7},
         {"max_cat_to_onehot": 30},
     ],
-    ids=str,
 )
 def test_regularisers_and_schedules(kind, config, shared_support):
     p = make_problem(8, n=300, categorical=[3], n_outputs=6, kind=kind, **config)
@@ -125,9 +124,8 @@ def test_no_curvature_and_extreme_gradients(kind, shared_support):
     )  # squares that float32 does not hold
 
 
-@pytest.mark.parametrize("n_threads", [1, 2, 3])
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("shared_support", SUPPORTS)
+@pytest.mark.full
+@parametrize_pairs(n_threads=[1, 2, 3], kind=KINDS, shared_support=SUPPORTS)
 def test_threads_on_blocks_of_rows(kind, n_threads, shared_support):
     p = make_problem(
         11, n=9000, n_bins=(200, 6, 30) * 6, categorical=[2], n_outputs=5, kind=kind, max_leaves=12
@@ -172,9 +170,7 @@ def library(request):
     return request.param
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("shared_support", SUPPORTS)
-@pytest.mark.parametrize("n_outputs", [1, 5, 17])
+@parametrize_pairs(kind=KINDS, shared_support=SUPPORTS, n_outputs=[1, 5, 17])
 def test_leaves_that_keep_all_outputs_are_dense(library, kind, shared_support, n_outputs):
     p = make_problem(4, n=200, n_bins=(9, 30, 5), categorical=[2], n_outputs=n_outputs, kind=kind)
     dense, _ = library.grow(p)
@@ -250,11 +246,10 @@ def predicted(estimator):
     return np.asarray(estimator.predict_proba(X) if kind else estimator.predict(X))
 
 
-@pytest.mark.parametrize("task", TARGETS)
-@pytest.mark.parametrize("support", ["own", "shared"])
-@pytest.mark.parametrize(
-    "parameters",
-    [
+@parametrize_pairs(
+    task=TARGETS,
+    support=["own", "shared"],
+    parameters=[
         {},
         {"hessian": "none", "leaf_hessian": "none"},
         {"hessian": "shared", "leaf_hessian": "shared"},
@@ -265,7 +260,6 @@ def predicted(estimator):
         {"reg_alpha": 0.2, "max_delta_step": 0.7},
         {"sketch": "random_projection", "sketch_dim": 2},
     ],
-    ids=str,
 )
 def test_estimators(task, support, parameters):
     """Leaves hold at most k outputs, training adds what prediction adds, threads change nothing."""

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import extreme_multilabel
 from support.core_settings import grow_config, leaf_config
+from support.pairwise import parametrize_pairs
 from support.problems import as_reference_tree, assert_same_tree, core_bins
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor, _core
@@ -282,7 +283,7 @@ def test_more_tiles_than_candidates():
     )
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("search", ["count_sketch", "exact"])
 def test_nodes_of_several_row_blocks(search):
     assert_same_growth(
@@ -328,10 +329,10 @@ def assert_same_leaves(core, expected):
         np.testing.assert_array_equal(a, b, err_msg=name)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("leaf_k", [1, 4, 40])
-@pytest.mark.parametrize(
-    "step", [{}, {"reg_alpha": 4.0}, {"max_delta_step": 0.2, "learning_rate": 0.1}]
+@parametrize_pairs(
+    variant=VARIANTS,
+    leaf_k=[1, 4, 40],
+    step=[{}, {"reg_alpha": 4.0}, {"max_delta_step": 0.2, "learning_rate": 0.1}],
 )
 def test_leaves_equal_the_reference(variant, leaf_k, step):
     p = VARIANTS[variant](Problem(14)).gradients
@@ -433,6 +434,7 @@ def fit_model(X, Y, estimator=PolyleafClassifier, weight=None, **parameters):
     return estimator(**settings | parameters).fit(X, Y, sample_weight=weight)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize(
     ("estimator", "loss", "base"),

@@ -65,6 +65,7 @@ def test_only_cells_of_columns_that_are_rarely_used_are_held():
     assert data.nbytes == held + data.codes.nbytes
 
 
+@pytest.mark.full
 def test_a_very_wide_table_needs_memory_for_what_it_stores():
     """Dense, its codes would be 1.2 GB."""
     rng = np.random.default_rng(0)

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.isa import run_on_each_isa
+from support.pairwise import parametrize_pairs
 
 from polyleaf import _core
 from polyleaf.data.binning import BinMapper
@@ -82,9 +83,11 @@ def test_every_size_of_table(n_distinct, wide):
     )
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("order", ["C", "F"])
-@pytest.mark.parametrize("shape", [(1, 1), (1, 200), (3, 70), (1023, 3), (1025, 65), (5000, 2)])
+@parametrize_pairs(
+    dtype=[np.float32, np.float64],
+    order=["C", "F"],
+    shape=[(1, 1), (1, 200), (3, 70), (1023, 3), (1025, 65), (5000, 2)],
+)
 def test_every_shape_and_order(dtype, order, shape):
     rng = np.random.default_rng(0)
     X = np.where(rng.random(shape) < 0.1, np.nan, rng.normal(size=shape)).astype(dtype)
@@ -348,6 +351,7 @@ print(digest.hexdigest())
 """
 
 
+@pytest.mark.full
 def test_instruction_sets_and_threads_give_the_same_bits():
     assert len(set(run_on_each_isa(PROGRAM))) == 1
 

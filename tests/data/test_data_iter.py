@@ -351,7 +351,7 @@ print(4 * N * F / allowed)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is limited as Linux does")
 def test_four_times_the_memory_trains_from_a_file(tmp_path):
     """The table takes 880 MiB as float32, and 220 are allowed besides the program."""

@@ -209,6 +209,7 @@ for n_outputs in (1, 40):
 """
 
 
+@pytest.mark.full
 def test_instruction_sets_and_threads_give_the_same_bits():
     printed = run_on_each_isa(PROGRAM)
     assert len(set(printed)) == 1

@@ -15,7 +15,10 @@ from support.foreign_arrays import ByDLPack, ByInterface
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, _core
 from polyleaf.runtime.cuda import as_device_array, is_device_array
 
-pytestmark = pytest.mark.skipif(host_device.COMPILER is None, reason="kernels are compiled by g++")
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.skipif(host_device.COMPILER is None, reason="kernels are compiled by g++"),
+]
 
 RNG = np.random.default_rng(0)
 X = np.round(RNG.normal(size=(700, 11)), 2)

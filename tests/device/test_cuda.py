@@ -10,6 +10,8 @@ from support.host_device import COMPILER, library
 from polyleaf import PolyleafRegressor, _core
 from polyleaf.runtime import cuda
 
+pytestmark = pytest.mark.full
+
 X = np.random.default_rng(0).random((50, 3))
 NVRTC = cuda.find_nvrtc()
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="the driver is compiled by g++")

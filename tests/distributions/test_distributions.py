@@ -101,6 +101,7 @@ def integrate_crps(law, y):
     )
 
 
+@pytest.mark.full
 def test_crps_is_the_integral(case):
     ours, theirs, y = case
     for at in (y, np.maximum(np.round(3 * y), 0), np.zeros(3) + 1):

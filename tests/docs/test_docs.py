@@ -35,6 +35,7 @@ WITH_CODE = [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("page", WITH_CODE, ids=page_name)
 def test_code_runs(page, tmp_path, monkeypatch):
     name = page_name(page)

@@ -123,6 +123,7 @@ def run_main(path: Path) -> dict[str, float]:
     return loaded(path).main()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_example(path, capsys):
     if path.stem in NEEDS:

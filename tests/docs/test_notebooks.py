@@ -29,7 +29,7 @@ def no_network(monkeypatch):
     monkeypatch.setattr(socket.socket, "connect", fail)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebook_runs(path, tmp_path, monkeypatch, no_network):
     matplotlib = pytest.importorskip("matplotlib")

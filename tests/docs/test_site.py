@@ -187,7 +187,7 @@ def site():
     return ROOT / "build" / "docs" / "html"
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_pages_fetch_nothing_from_elsewhere(site):
     html = sorted(site.rglob("*.html"))
     assert len(html) > 50
@@ -197,7 +197,7 @@ def test_pages_fetch_nothing_from_elsewhere(site):
         assert not [url for url in parser.found if re.match(r"(\w+:)?//", url)], path.name
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_style_sheets_fetch_nothing_from_elsewhere(site):
     for path in site.rglob("*.css"):
         assert not re.search(r"(url\(|@import)\s*['\"]?(https?:)?//", path.read_text("utf-8")), (
@@ -211,7 +211,7 @@ def search_index(site):
     return json.loads(text.removeprefix("Search.setIndex(").rstrip().rstrip(")"))
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_search_finds_parameters_and_titles(search_index):
     parameters = {
         spec.name
@@ -230,7 +230,7 @@ def test_search_finds_parameters_and_titles(search_index):
             assert title[1].replace("`", "") in found, path.name
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_search_finds_names_in_other_libraries(site, search_index):
     page = search_index["docnames"].index("reference/parameters")
     text = (site / "reference" / "parameters.html").read_text("utf-8")
@@ -241,7 +241,7 @@ def test_search_finds_names_in_other_libraries(site, search_index):
         assert page in (documents if isinstance(documents, list) else [documents]), term
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_search_leaves_out_the_page_of_results(search_index):
     page = search_index["docnames"].index("benchmarks/results")
     assert not [t for t, found in search_index["terms"].items() if found == page]

@@ -269,6 +269,7 @@ def two_targets(ratio, n=3000):
     return X, Y * [ratio, 1]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("ratio", [1, 10, 1e3, 1e6])
 def test_targets_of_unlike_scale(ratio):
     """None is behind what equal scales make of it, at any ratio."""
@@ -821,6 +822,7 @@ def test_public_names():
         polyleaf.nothing  # noqa: B018
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "code",
     ["import polyleaf", "from polyleaf import PolyleafRegressor, Dataset, presets, callbacks"],

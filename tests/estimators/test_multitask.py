@@ -137,6 +137,7 @@ RENEWED = ("absolute_error", "quantiles", "several levels")
 TARGETS = {name: y for name, (_, _, y) in ALONE.items()}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("options", [*OPTIONS, "linear"])
 def test_a_task_of_several_is_an_estimator_of_its_own(options):
     """With the scores, predictions and probabilities of the model that it is of, and a file."""
@@ -162,6 +163,7 @@ def test_a_task_of_several_is_an_estimator_of_its_own(options):
             np.testing.assert_array_equal(found.predict_proba(X), chances[name])
 
 
+@pytest.mark.full
 def test_what_takes_one_estimator_takes_a_task():
     held, new = slice(TRAIN, 425), slice(425, N)
     many = fitted(validation_fraction=0.2)
@@ -260,6 +262,7 @@ def test_threads_give_the_same_bits():
     assert trees(fitted()) == trees(fitted(n_jobs=3))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "options",
     [

@@ -49,7 +49,7 @@ def checked(folder):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_type_checker_knows_what_a_script_uses(tmp_path):
     pytest.importorskip("mypy")
     expected = [

@@ -90,6 +90,7 @@ def test_compilers_and_flags(name, compiler, flags, program):
     )
 
 
+@pytest.mark.full
 @settings(max_examples=8, deadline=None)
 @given(forests(most_leaves=300), st.integers(0, 2**31))
 def test_any_forest(tmp_path_factory, model, seed):
@@ -101,7 +102,7 @@ def test_any_forest(tmp_path_factory, model, seed):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("n_labels", [2_000, 20_000])
 def test_very_many_labels(n_labels, tmp_path):
     est = many_labels(n_labels)

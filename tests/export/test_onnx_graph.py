@@ -24,6 +24,8 @@ from polyleaf.export import to_numeric_matrix, to_onnx
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
+pytestmark = pytest.mark.full
+
 
 def run(proto, inputs):
     options = onnxruntime.SessionOptions()
@@ -148,7 +150,7 @@ def test_errors(monkeypatch):
         to_onnx(estimator("defaults"))
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("version", [3, 5])
 @pytest.mark.parametrize("n_labels", [2_000, 20_000])
 def test_very_many_labels(n_labels, version):

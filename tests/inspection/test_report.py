@@ -30,6 +30,8 @@ from polyleaf.inspection.report.report_data import (
 from polyleaf.inspection.report.sections import render_page, render_svg
 from polyleaf.metrics._multitask import compute_scores_per_target
 
+pytestmark = pytest.mark.full
+
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 
 

@@ -13,6 +13,8 @@ from autogluon.tabular.testing import FitHelper
 
 from polyleaf.integrations.autogluon import PolyleafModel, search_space
 
+pytestmark = pytest.mark.full
+
 ONE_BAG = {
     "num_bag_folds": 3,
     "fit_weighted_ensemble": False,

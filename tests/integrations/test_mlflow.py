@@ -14,6 +14,8 @@ from polyleaf.integrations.mlflow import load_model, log_model, save_model
 
 mlflow = pytest.importorskip("mlflow")
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture(autouse=True)
 def tracked(tmp_path, monkeypatch):

@@ -8,6 +8,8 @@ import pytest
 from polyleaf import PolyleafRegressor
 from polyleaf.integrations.optuna import PruningCallback
 
+pytestmark = pytest.mark.full
+
 X = np.random.default_rng(0).normal(size=(80, 3))
 Y = X[:, :2] * 2
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import sklearn.metrics as sk
 from sklearn.metrics import f1_score
+from support.pairwise import parametrize_pairs
 
 from polyleaf.metrics import get_metric
 from polyleaf.metrics._classification import (
@@ -14,9 +15,7 @@ from polyleaf.metrics._classification import (
 )
 
 
-@pytest.mark.parametrize("share", [0.01, 0.2, 0.5, 0.9])
-@pytest.mark.parametrize("decimals", [0, 1, 12])
-@pytest.mark.parametrize("weighted", [False, True])
+@parametrize_pairs(share=[0.01, 0.2, 0.5, 0.9], decimals=[0, 1, 12], weighted=[False, True])
 def test_areas_equal_scikit_learn(share, decimals, weighted):
     """Compare with ties, few positives and many."""
     rng = np.random.default_rng(int(share * 100) + decimals)
@@ -76,10 +75,9 @@ def f1_above(p, y, w, macro, t):
     return np.mean(each)
 
 
-@pytest.mark.parametrize("macro", [False, True])
-@pytest.mark.parametrize("k", [1, 3])
-@pytest.mark.parametrize("how", ["plain", "row weights", "label weights"])
-@pytest.mark.parametrize("seed", range(3))
+@parametrize_pairs(
+    macro=[False, True], k=[1, 3], how=["plain", "row weights", "label weights"], seed=range(3)
+)
 def test_f1_threshold_is_optimal(macro, k, how, seed):
     p, y, w = sample_probabilities(k=k, seed=seed)
     weight = {"plain": None, "row weights": w[:, 0], "label weights": w}[how]

@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.pairwise import parametrize_pairs
 
 from polyleaf import PolyleafClassifier
 from polyleaf.metrics import get_metric
@@ -78,9 +79,7 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("ties", [False, True])
-@pytest.mark.parametrize("k", [1, 2, 5, 8])
+@parametrize_pairs(form=FORMS, ties=[False, True], k=[1, 2, 5, 8])
 def test_values_equal_the_definition(form, ties, k):
     y, scores = problem(ties=ties)
     p = propensities(y)

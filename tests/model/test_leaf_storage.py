@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.model_files import FILES, reseal
 from support.models import example_table, random_model
+from support.pairwise import parametrize_pairs
 
 from polyleaf import Model, PolyleafClassifier, PolyleafRegressor, load_model
 from polyleaf.cli.main import run
@@ -78,9 +79,7 @@ def test_values_beyond_float16_raise():
 # --- files ---
 
 
-@pytest.mark.parametrize("leaf_dtype", ROUNDED)
-@pytest.mark.parametrize("scalar", [False, True])
-@pytest.mark.parametrize("n_rounds", [0, 4])
+@parametrize_pairs(leaf_dtype=ROUNDED, scalar=[False, True], n_rounds=[0, 4])
 def test_files_keep_all_but_the_last_digits_of_leaf_values(tmp_path, leaf_dtype, scalar, n_rounds):
     model = random_model(scalar=scalar, n_rounds=n_rounds)
     model.save(tmp_path / "m", leaf_dtype=leaf_dtype)

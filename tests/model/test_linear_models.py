@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
+from support.pairwise import parametrize_pairs
 from support.small_fits import bits
 
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor
@@ -61,9 +62,9 @@ def test_looking_ahead_gains_on_many_outputs_too(n_outputs):
     assert ahead > post
 
 
-@pytest.mark.parametrize("fit", FITS)
-@pytest.mark.parametrize("none", [{"linear_features": 0}, {"linear_lambda": math.inf}])
-@pytest.mark.parametrize("n_outputs", [1, 3])
+@parametrize_pairs(
+    fit=FITS, none=[{"linear_features": 0}, {"linear_lambda": math.inf}], n_outputs=[1, 3]
+)
 def test_without_slopes_leaves_are_the_constant_ones(n_outputs, none, fit):
     X, y = smooth(n_outputs=n_outputs)
     linear = regressor(linear_fit=fit, **none).fit(X, y)

@@ -18,6 +18,8 @@ from polyleaf.objectives import Custom, get_objective
 from polyleaf.objectives.autodiff import BoundLoss
 
 jax = pytest.importorskip("jax")
+
+pytestmark = pytest.mark.full
 jnp = jax.numpy
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 from support.loss_inputs import draw_target
+from support.pairwise import parametrize_pairs
 
 from polyleaf.objectives import Custom, get_objective
 from polyleaf.objectives._utils import minimise_base_score
@@ -39,9 +40,7 @@ def minimise_loss(loss, k):
     return minimize(loss, np.zeros(k), tol=1e-10).x
 
 
-@pytest.mark.parametrize("spread", [0.5, 3.0])
-@pytest.mark.parametrize("is_weighted", [False, True])
-@pytest.mark.parametrize("name", ELEMENTWISE)
+@parametrize_pairs(spread=[0.5, 3.0], is_weighted=[False, True], name=ELEMENTWISE)
 def test_elementwise_losses(name, is_weighted, spread):
     kind, loss = ELEMENTWISE[name]
     y, offset = draw_target(kind, N, K), offsets(N, K, spread)

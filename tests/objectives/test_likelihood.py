@@ -250,6 +250,7 @@ for n_threads in (1, 3):
 """
 
 
+@pytest.mark.full
 def test_same_bits_for_any_instruction_set_and_number_of_threads():
     path = [os.path.dirname(__file__), *sys.path]
     printed = run_on_each_isa(f"import sys; sys.path[:0] = {path!r}{DIGEST}")

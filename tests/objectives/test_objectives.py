@@ -877,6 +877,7 @@ print(core.isa(), digest.hexdigest())
 """
 
 
+@pytest.mark.full
 def test_same_bits_for_any_instruction_set_and_number_of_threads():
     digests = {}
     path = os.pathsep.join([os.path.dirname(__file__), *sys.path])

@@ -19,6 +19,8 @@ from distributed import Client, LocalCluster  # noqa: E402
 from polyleaf import PolyleafClassifier, PolyleafRegressor  # noqa: E402
 from polyleaf.dask import DaskPolyleafClassifier, DaskPolyleafRegressor  # noqa: E402
 
+pytestmark = pytest.mark.full
+
 SMALL = {"n_estimators": 3, "max_depth": 2, "max_leaves": None, "random_state": 0, "n_jobs": 1}
 N = 240
 

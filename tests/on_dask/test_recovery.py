@@ -19,6 +19,8 @@ from polyleaf.dask import DaskPolyleafRegressor, driver, worker  # noqa: E402
 from polyleaf.dask.communicator import CommunicatorPlugin  # noqa: E402
 from polyleaf.runtime.collective import WorkerLostError  # noqa: E402
 
+pytestmark = pytest.mark.full
+
 SMALL = {"n_estimators": 6, "max_depth": 2, "max_leaves": None, "random_state": 0, "n_jobs": 1}
 TIMEOUT = 60.0
 

@@ -78,6 +78,7 @@ print(len(os.listdir("/proc/self/task")) - n_before)
 """
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="uses glibc and /proc")
 @pytest.mark.parametrize("threads", ["none", "some"])
 def test_fit_continues_when_threads_do_not_start(threads):

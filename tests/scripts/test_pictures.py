@@ -34,7 +34,7 @@ def test_all_pictures_are_tested():
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.slow] if n in SLOW else []) for n in WORDS]
+    "name", [pytest.param(n, marks=[pytest.mark.full] if n in SLOW else []) for n in WORDS]
 )
 def test_a_picture_has_its_words_and_colours(name, tmp_path):
     for theme in pictures.THEMES:

@@ -381,6 +381,7 @@ def test_dataset():
     assert kept.model_.equals(PolyleafClassifierCV(**QUICK).fit(X, y).model_)
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @parametrize_with_checks(
     [

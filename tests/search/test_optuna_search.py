@@ -15,6 +15,8 @@ from polyleaf.search.trials import Candidate
 from polyleaf.settings.param_spec import get_param_specs
 from polyleaf.settings.parameters import DEFAULTS, RegressorParameters
 
+pytestmark = pytest.mark.full
+
 ALL_DEFAULTS = {p.name: p.default for p in get_param_specs(RegressorParameters)} | DEFAULTS
 X = np.random.default_rng(0).normal(size=(60, 3))
 

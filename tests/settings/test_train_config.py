@@ -114,7 +114,7 @@ def test_combinations_train_or_raise():
         train(combination)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_all_combinations_train_or_raise():
     for combination in combinations():
         train(combination)

@@ -137,6 +137,7 @@ print(digest.hexdigest())
 """
 
 
+@pytest.mark.full
 def test_same_bits_for_any_instruction_set():
     assert len(set(run_on_each_isa(_HASH_OF_ALL))) == 1
 
@@ -325,6 +326,7 @@ def labels(n=400, k=50, seed=0):
     return X, (X @ rng.standard_normal((6, k)) + rng.standard_normal((n, k)) > 1.5).astype(int)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", [*SKETCHES, "auto"])
 def test_a_sketched_model_learns(name):
     X, Y = labels()

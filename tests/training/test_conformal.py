@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from reference.calibration import interval_widths as widths_by_definition
 from reference.calibration import residual_quantile as by_definition
+from support.pairwise import parametrize_pairs
 
 from polyleaf.training.cross_fitting import conformal_quantile, interval_widths
 
@@ -45,9 +46,7 @@ def test_quantiles_have_their_level_on_new_rows(level):
     assert abs(np.mean(below) - expected) < 3 * np.sqrt(level * (1 - level) / 4000)
 
 
-@pytest.mark.parametrize("joint", [False, True])
-@pytest.mark.parametrize("coverage", [0.3, 0.5, 0.8, 0.9, 0.95])
-@pytest.mark.parametrize("n", [1, 4, 9, 19, 60])
+@parametrize_pairs(joint=[False, True], coverage=[0.3, 0.5, 0.8, 0.9, 0.95], n=[1, 4, 9, 19, 60])
 def test_widths_are_those_of_the_definition(n, coverage, joint):
     scores = np.random.default_rng(n).standard_normal((n, 3)) * [1, 100, 0.01]
     expected = widths_by_definition(scores, coverage, joint)

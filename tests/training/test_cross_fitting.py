@@ -83,6 +83,7 @@ def test_only_the_base_score_changes():
         np.testing.assert_array_equal(ours[name], array)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("n_targets", [1, 2])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_intervals_have_their_coverage_and_pinball_loss_is_not_worse(n_targets, weighted):

@@ -73,7 +73,7 @@ def test_models_are_those_of_the_golden_file(name):
     check(name, 3)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", SHARED)
 def test_all_models_are_those_of_the_golden_file(name, size):

@@ -10,7 +10,10 @@ from support import golden, host_device
 from polyleaf import Dataset, PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor
 from polyleaf.callbacks import Callback
 
-pytestmark = pytest.mark.skipif(host_device.COMPILER is None, reason="kernels are compiled by g++")
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.skipif(host_device.COMPILER is None, reason="kernels are compiled by g++"),
+]
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(300, 5))

@@ -13,6 +13,7 @@ import pytest
 import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.pairwise import parametrize_pairs
 from support.small_fits import (
     CLASSES,
     LABELS,
@@ -110,6 +111,7 @@ def digest():
     return found.hexdigest()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512"])
 def test_instruction_set_changes_nothing(isa):
     if isa not in core.available_isas():
@@ -153,13 +155,16 @@ def reference_config(**changes):
     return replace(config, **{"min_child_weight": 1e-3, **changes})
 
 
-@pytest.mark.parametrize("kind", ["unit", "shared", "diagonal"])
-@pytest.mark.parametrize(
-    "options",
-    [{}, {"reg_lambda": 30.0, "min_split_gain": 0.05}, {"min_split_gain": 1e9}, {"max_leaves": 6}],
-    ids=str,
+@parametrize_pairs(
+    kind=["unit", "shared", "diagonal"],
+    options=[
+        {},
+        {"reg_lambda": 30.0, "min_split_gain": 0.05},
+        {"min_split_gain": 1e9},
+        {"max_leaves": 6},
+    ],
+    post_prune=[False, True],
 )
-@pytest.mark.parametrize("post_prune", [False, True])
 def test_the_loop_equals_the_reference(kind, options, post_prune):
     hessian = {"unit": "none"}.get(kind, kind)
     parameters = {**LAYERS, "objective": coupled, "hessian": hessian, "leaf_hessian": hessian}

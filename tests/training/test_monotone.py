@@ -211,7 +211,7 @@ def test_constraints_on_random_trees(seed):
     assert violations(model, directions, n_pairs=1000, seed=seed) == 0
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("seed", range(60))
 def test_constraints_on_a_million_pairs(seed):
     model, directions = build_model(seed)

@@ -3,6 +3,8 @@
 import pytest
 from support import golden, host_device
 
+pytestmark = pytest.mark.full
+
 # Configurations that devices do not support yet (docs/how_to/gpu.md). This list must not grow.
 N_UNSUPPORTED = 21
 

@@ -6,6 +6,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 WITHOUT = "import sys\nfor name in {names!r}: sys.modules[name] = None\n"
 
@@ -60,6 +62,7 @@ def test_a_terminal_without_rich_gets_lines(monkeypatch, capsys):
     assert "round 3/3" in capsys.readouterr().err
 
 
+@pytest.mark.full
 def test_command_line_names_the_extra():
     program = "from polyleaf.cli import main\nmain()"
     done = run(["pyarrow"], program, "train", "t.csv", "-t", "y", "-m", "m")
@@ -71,6 +74,7 @@ def test_command_line_names_the_extra():
     assert done.returncode == 2 and 'pip install "polyleaf[cli,plot]"' in done.stderr
 
 
+@pytest.mark.full
 def test_plotting_names_the_extra():
     done = run(
         ["matplotlib"],
@@ -79,6 +83,7 @@ def test_plotting_names_the_extra():
     assert 'ImportError: Displays require matplotlib: pip install "polyleaf[plot]"' in done.stderr
 
 
+@pytest.mark.full
 def test_mlflow_names_the_extra():
     program = "from polyleaf.integrations import mlflow\nmlflow.save_model(None, 'nowhere')"
     done = run(["mlflow"], program)
@@ -93,6 +98,7 @@ def test_dask_names_the_extra():
     assert 'ImportError: polyleaf.dask needs Dask: pip install "polyleaf[dask]".' in done.stderr
 
 
+@pytest.mark.full
 def test_autogluon_names_the_extra():
     done = run(["autogluon"], "import polyleaf.integrations.autogluon")
     assert (

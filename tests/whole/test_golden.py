@@ -24,7 +24,7 @@ def test_models_are_those_of_the_golden_file():
     assert changed(golden.all_hashes()) == []
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_models_are_the_same_on_every_instruction_set_and_any_number_of_threads():
     for printed in run_on_each_isa(EVERY_PROGRAM):
         for found in json.loads(printed):

@@ -35,7 +35,7 @@ def test_hostile_files_are_read_or_raise_read_error(tmp_path):
     assert 0 < sum(taken) < len(taken)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize(("what", "count"), [("data", 100_000), ("models", 30_000)])
 def test_many_files_in_a_subprocess(what, count):
     done = subprocess.run(

@@ -32,7 +32,7 @@ def test_hostile_files_load_or_raise_model_file_error():
     assert 0 < sum(taken) < len(taken)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_with_a_hundred_thousand_files():
     for seed in range(1000, 101_000):
         mutants.take(*mutants.mutant(np.random.default_rng(seed)))
@@ -232,6 +232,7 @@ print(peak() - before)
 """
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 @pytest.mark.parametrize("change", [many_features, many_trees, many_dicts])
 def test_memory_is_bounded_by_the_size_of_the_file(change, tmp_path):
