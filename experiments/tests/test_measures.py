@@ -87,13 +87,13 @@ def test_cells_show_both_figures_and_old_ones_are_marked(tmp_path, monkeypatch):
     store.begin({"date": "2026-01-01"})
     for method, problem, values in (
         ("Ours", "Letters", [91.0, 93.0]),
-        ("Ours", "Digits", [82.0, 82.1]),
+        ("Ours", "Digits", [81.8, 82.2]),
         ("XGBoost", "Digits", [81.0, 81.0]),
     ):
         key = f"tests/<lambda>/{method}/{problem}"
         store.add({"key": key, "figures": {"score": values}})
     filled = tables.fill(study, study.tables[0], store)
-    assert filled.rows[0] == ["Ours", "92.0 ± 1.4 (92.0) °", "82.0 ± 0.1 (82.1) ↘ [a] °"]
+    assert filled.rows[0] == ["Ours", "92.0 ± 1.4 (92.0) °", "82.0 ± 0.3 (82.1) ↘ [a] °"]
     assert filled.rows[1] == ["XGBoost", "– (91.5)", "81.0 ± 0.0"]
     assert any(note.startswith("° Measured before") for note in filled.notes)
     store.begin({"date": "2099-01-01"})
