@@ -59,10 +59,14 @@ class Callback:
         Whether `after_layer` is called, which evaluates the evaluation sets once more.
     watches_outputs : bool
         Whether `set_per_output_log` is called.
+    saves_model : bool
+        Whether the callback saves the model: it is called after the others in each round, and
+        before them at the end.
     """
 
     watches_layers = False
     watches_outputs = False
+    saves_model = False
 
     def before_training(self, model: Model) -> Any:
         """Called once before the first round. The result is ignored.
@@ -221,6 +225,34 @@ class EarlyStopping(Callback):
         self._metric = ""
         self._best_layer: tuple[Any, Any] | None = None  # tree and leaves, if inside a tree
 
+    def restore_best(self, model: Model, epoch: int, score: float, found: Any) -> None:
+        """Take over the best round of the training that goes on.
+
+        It is taken over if the metric still has the value `score` in round `epoch`: otherwise the
+        evaluation set is another one.
+
+        Parameters
+        ----------
+        model : Model
+        epoch : int
+        score : float
+        found : list of (metrics, (tree, leaves) or None)
+            Metrics of the round, `{data name: {metric name: value}}`, and after its layers.
+        """
+        for values, layer in found:
+            data, metric = self._select_metric(values)
+            if values[data][metric] == score:
+                self.best_iteration, self.best_score, self._best_layer = epoch, score, layer
+                model.best_iteration, model.best_score = epoch, score
+                self._improves(score, metric)
+                self._metric, self._first_round = metric, 0
+                self._last_round = model.n_rounds - 1
+                return
+
+    def before_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool:
+        best = self.best_iteration
+        return best is not None and epoch - 1 - best >= self.rounds
+
     def after_layer(self, model: Model, epoch: int, values: Any, tree: Any, leaves: Any) -> None:
         """Keep the tree so far if it is the best."""
         data, metric = self._select_metric(values)
@@ -235,7 +267,7 @@ class EarlyStopping(Callback):
         self._first_round = epoch if self._first_round is None else self._first_round
         if self._improves(value, metric):
             self.best_iteration, self.best_score, self._best_layer = epoch, value, None
-            model.best_iteration, model.best_score = epoch, value
+        model.best_iteration, model.best_score = self.best_iteration, self.best_score
         # Without any valid value there is nothing to stop by.
         return self.best_iteration is not None and epoch - self.best_iteration >= self.rounds
 
@@ -394,8 +426,10 @@ class Checkpoint(Callback):
 
     Files are written atomically; incomplete files of a killed training are removed when the next
     one begins, so a directory and name must be used by one training at a time. To continue, pass
-    `init_model=Checkpoint.latest(directory)` and the number of remaining rounds to `fit`: the
-    result equals the model of an uninterrupted training, bit for bit.
+    `init_model=Checkpoint.latest(directory)` and the number of remaining rounds to `fit`, with the
+    same data, parameters and callbacks: the result equals the model of an uninterrupted training,
+    bit for bit, also under early stopping. A file that cannot be written, for example because the
+    disk is full, is a warning and does not end the training.
 
     Parameters
     ----------
@@ -408,6 +442,8 @@ class Checkpoint(Callback):
     name : str, default="checkpoint"
         Files are named `<name>_<rounds>.polyleaf`.
     """
+
+    saves_model = True
 
     def __init__(
         self,
@@ -459,8 +495,13 @@ class Checkpoint(Callback):
         return files[-1] if files else None
 
     def _save(self, model: Model) -> None:
-        model.save(self.directory / f"{self.name}_{self._n_rounds}.polyleaf")
         self._n_saved = self._n_rounds
+        path = self.directory / f"{self.name}_{self._n_rounds}.polyleaf"
+        try:
+            model.save(path)
+        except OSError as error:
+            warn_user(f"The checkpoint {str(path)!r} cannot be written: {error}. Training goes on.")
+            return
         if self.keep is not None:
             for old in _list_checkpoints(self.directory, self.name)[: -self.keep]:
                 old.unlink(missing_ok=True)

@@ -23,9 +23,11 @@ __all__ = [
     "encode_decision_thresholds",
     "get_calibration",
     "get_decision_thresholds",
+    "get_learning_rates",
     "get_raw_decision_thresholds",
     "set_calibration",
     "set_decision_thresholds",
+    "set_learning_rates",
 ]
 
 ESTIMATOR = "estimator"  # name of the class
@@ -56,6 +58,25 @@ def clear_calibrations(model: Model) -> None:
     """Remove all calibrations and thresholds of a model that is about to change."""
     for kind in (*get_args(CalibrationKind), _KEY):
         model.metadata.pop(kind, None)
+
+
+LEARNING_RATES = "learning_rates"  # of each round, unless all are that of the model
+
+
+def set_learning_rates(model: Model, rates: Mapping[int, float]) -> None:
+    """Store the learning rate of each round, by its number."""
+    model.metadata.pop(LEARNING_RATES, None)
+    if set(rates.values()) != {model.learning_rate}:
+        model.metadata[LEARNING_RATES] = [rates[round] for round in range(model.n_rounds)]
+
+
+def get_learning_rates(model: Model) -> list[float]:
+    """Return the learning rate of each round."""
+    stored, n = model.metadata.get(LEARNING_RATES), model.n_rounds
+    is_valid = isinstance(stored, list) and all(isinstance(rate, float) for rate in stored)
+    if is_valid and len(stored) >= n:
+        return stored[:n]
+    return [float(model.learning_rate)] * n
 
 
 _KEY = "thresholds"  # in the metadata, unless all thresholds are 0.5

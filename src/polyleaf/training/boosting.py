@@ -5,15 +5,17 @@ The loop does not depend on which components it calls; factory.py chooses them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 
+import polyleaf._core as _core
 from polyleaf.callbacks import Callback, EvalsLog, OutputsLog
 from polyleaf.data.dataset import Dataset
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import Leaves
+from polyleaf.model.metadata import get_learning_rates, set_learning_rates
 from polyleaf.objectives import Objective
 from polyleaf.objectives._utils import minimise_base_score
 from polyleaf.settings.train_config import TrainConfig
@@ -43,7 +45,7 @@ class BoostResult(NamedTuple):
     was_interrupted : bool
         Whether Ctrl-C ended the training; the model then has the complete rounds.
     learning_rates : dict
-        Learning rate of each round, by its number.
+        Learning rate of each round of the model, by its number.
     """
 
     model: Model
@@ -67,6 +69,7 @@ def boost(
     offset: np.ndarray | None = None,
     row_ids: GlobalRowIds | None = None,
     resume_from: Model | None = None,
+    is_same_training: bool = False,
     target_scale: np.ndarray | None = None,
     target_offset: np.ndarray | None = None,
     output_names: Sequence[str] | None = None,
@@ -100,6 +103,9 @@ def boost(
         Model of the same training before it was interrupted: its rounds are replayed with its
         trees, callbacks and evaluations included. With layers that are boosted the trees are
         trained again, since callbacks may have received the layers, which a tree does not store.
+    is_same_training : bool
+        Whether `init_model` was trained with the same parameters. Rounds without a split, and the
+        best round if the evaluation sets are the same, then count as if it had not been cut.
     target_scale, target_offset, output_names, projection, metadata
         Attributes of the model. The target is `(y - target_offset) / target_scale`.
 
@@ -114,8 +120,6 @@ def boost(
     bound = bind_objective(objective, target, weight, settings)
     if init_model is not None:
         model = init_model.copy()
-        model.best_iteration = model.best_score = None  # of the previous training
-        model.learning_rate = settings.boosting.learning_rate
     else:
         if base_score is None:
             base_score = compute_base_score(bound, offset, settings)
@@ -134,16 +138,96 @@ def boost(
     bound.set_base_score(model.base_score)
     for metric in (metric for e in eval_sets for metric in e.metrics):
         metric.set_train_target(target, bound.n_outputs)
+
+    def make_loop(model: Model, hooks: Sequence[Any]) -> BoostingLoop:
+        components = make_components(
+            settings, bound, dataset, weight, model, eval_sets, hooks, offset, row_ids
+        )
+        return BoostingLoop(settings, components)
+
+    rates = get_learning_rates(model)
+    previous, known = None, model
+    if init_model is not None:
+        if is_same_training and model.best_iteration is not None:
+            previous = _restore_best_round(model, rates, make_loop)
+            known = previous.model
+        model = known.copy()
+        if is_same_training:  # rounds without a split are replayed, which counts them
+            model.truncate(model.n_rounds - _count_last_stumps(model))
+        model.best_iteration = model.best_score = None
+        model.learning_rate = settings.boosting.learning_rate
     hooks = [c.after_layer for c in callbacks if getattr(c, "watches_layers", False)]
-    components = make_components(
-        settings, bound, dataset, weight, model, eval_sets, hooks, offset, row_ids
-    )
-    loop = BoostingLoop(settings, components)
-    loop.run(callbacks, resume_from)
-    evaluation = components.evaluation
+    loop = make_loop(model, hooks)
+    loop.learning_rates = dict(enumerate(rates))
+    for round in range(model.n_rounds, known.n_rounds):
+        loop.replay_round(known, round)
+    loop.run(callbacks, resume_from, previous)
+    evaluation = loop.evaluation
     return BoostResult(
         model, evaluation.log, evaluation.log_by_output, loop.was_interrupted, loop.learning_rates
     )
+
+
+class _BestRound(NamedTuple):
+    """The best round of a training that goes on.
+
+    Attributes
+    ----------
+    model : Model
+        Model to continue.
+    round : int
+    score : float
+    forest : _core.Forest
+        Trees up to this round.
+    layers : list of (metrics, (tree, leaves))
+        The tree of this round after each layer but the last, if layers are boosted.
+    """
+
+    model: Model
+    round: int
+    score: float
+    forest: _core.Forest
+    layers: list[tuple[dict[str, dict[str, float]], tuple[_core.Tree, Leaves]]]
+
+
+def _restore_best_round(
+    init_model: Model, rates: Sequence[float], make_loop: Callable[..., BoostingLoop]
+) -> _BestRound:
+    """Return the best round of `init_model`.
+
+    With layers that are boosted the round is trained once more: its best layer is not stored, and
+    if early stopping has cut the last tree back to that layer, training goes on from the whole
+    tree.
+    """
+    round, score, layers = init_model.best_iteration, init_model.best_score, []
+    assert round is not None and score is not None
+    best = init_model.copy()
+    best.truncate(round + 1)
+    result = _BestRound(init_model, round, score, best.forest, layers)
+    again = init_model.copy()
+    again.truncate(round)
+    again.learning_rate = rates[round]
+    loop = make_loop(again, [lambda *given: layers.append((given[2], given[3:]))])
+    if loop.layers is None:
+        return result
+    loop.evaluation.start()
+    loop.step(round)
+    last = cast(np.ndarray, init_model.forest.values(len(init_model.forest) - 1))
+    is_cut = init_model.n_rounds == round + 1 and any(
+        np.array_equal(leaves, last) for _, (_, leaves) in layers
+    )
+    return result._replace(model=again, forest=again.forest) if is_cut else result
+
+
+def _count_last_stumps(model: Model) -> int:
+    """Return how many of the last rounds, of `MAX_FAILED_ROUNDS`, have trees of one leaf only."""
+    rounds, first = model.round_of_tree, model.n_rounds - MAX_FAILED_ROUNDS
+    split = [
+        round
+        for t, round in enumerate(rounds.tolist())
+        if round >= first and model.forest.tree(t).n_leaves > 1
+    ]
+    return model.n_rounds - 1 - max([first - 1, -1, *split])
 
 
 def compute_base_score(bound: Any, offset: np.ndarray | None, settings: TrainConfig) -> np.ndarray:
@@ -168,10 +252,16 @@ class BoostingLoop:
         self.settings = settings
         self.communicator = settings.workers.communicator
         self.rounds_without_split = 0  # in a row
+        self.max_failed_rounds = MAX_FAILED_ROUNDS if self.sampler.is_random else 1
         self.was_interrupted = False
         self.learning_rates: dict[int, float] = {}
 
-    def run(self, callbacks: Sequence[Callback], resume_from: Model | None = None) -> None:
+    def run(
+        self,
+        callbacks: Sequence[Callback],
+        resume_from: Model | None = None,
+        previous: _BestRound | None = None,
+    ) -> None:
         """Train all rounds, unless a callback, Ctrl-C or the end of growth stops earlier."""
         known = resume_from
         if known is not None and not can_replay(self.settings):
@@ -182,9 +272,17 @@ class BoostingLoop:
             if getattr(callback, "watches_outputs", False):
                 callback.set_per_output_log(self.evaluation.log_by_output)
             callback.before_training(model)
+        self.evaluation.start()
+        if previous is not None:
+            self._restore_callbacks(callbacks, previous)
+        # Callbacks that save the model do so after the others have noted the best round, and before
+        # they cut the model at the end.
+        savers_last = sorted(callbacks, key=lambda c: getattr(c, "saves_model", False))
+        savers_first = sorted(callbacks, key=lambda c: not getattr(c, "saves_model", False))
         round = first = model.n_rounds
+        can_split = self.rounds_without_split < self.max_failed_rounds
         try:
-            for round in range(first, first + self.n_rounds):
+            for round in range(first, first + self.n_rounds * can_split):
                 stops = [callback.before_iteration(model, round, log) for callback in callbacks]
                 if self._should_stop(any(stops)):
                     break
@@ -195,14 +293,25 @@ class BoostingLoop:
                     goes_on = self.step(round)
                 if self.evaluation.sets:
                     self.evaluation.update()
-                stops = [callback.after_iteration(model, round, log) for callback in callbacks]
+                set_learning_rates(model, self.learning_rates)
+                stops = [callback.after_iteration(model, round, log) for callback in savers_last]
                 if self._should_stop(any(stops) or not goes_on):
                     break
         except KeyboardInterrupt:
             self.discard_incomplete_round(round)
             self.was_interrupted = True
-        for callback in callbacks:
+        if model.n_rounds > 0:  # callbacks may have set that of a round that was not trained
+            model.learning_rate = self.learning_rates[model.n_rounds - 1]
+        for callback in savers_first:
             callback.after_training(model)
+
+    def _restore_callbacks(self, callbacks: Sequence[Callback], best: _BestRound) -> None:
+        """Tell callbacks the best round, and the metrics of its tree and of its layers."""
+        restore = [c.restore_best for c in callbacks if hasattr(c, "restore_best")]
+        if restore and self.evaluation.sets:
+            found = [(self.evaluation.compute_metrics(best.forest), None), *best.layers]
+            for function in restore:
+                function(self.model, best.round, best.score, found)
 
     def _should_stop(self, stops: bool) -> bool:
         if self.communicator.size == 1:
@@ -222,6 +331,8 @@ class BoostingLoop:
                 leaves = self.fitter.fit(grown, sample, output, self.model.learning_rate)
             else:
                 grown, leaves = self.layers.build_tree(sample, output)
+            if self.updates_per_tree:
+                state.update_derivatives()  # layers have changed them
             # A single leaf shifts all rows, after which there may be splits.
             has_split |= grown.tree.n_leaves > 1 or not state.gradients_cancel_out(output)
             state.add_tree(grown, leaves, output)
@@ -230,10 +341,12 @@ class BoostingLoop:
 
     def replay_round(self, known: Model, round: int) -> bool:
         """Repeat one round with the trees of a model; return what `step` returned."""
-        has_split = False
-        for i in np.flatnonzero(known.round_of_tree == round).tolist():
+        has_split, trees = False, np.flatnonzero(known.round_of_tree == round).tolist()
+        if any(known.forest.tree(i).n_leaves == 1 for i in trees):
+            self.state.update_derivatives()
+        for i in trees:
             tree, output = known.forest.tree(i), known.forest.output(i)
-            if tree.n_leaves == 1:
+            if tree.n_leaves == 1 and self.updates_per_tree:
                 self.state.update_derivatives()
             has_split |= tree.n_leaves > 1 or not self.state.gradients_cancel_out(output)
             self.model.append(tree, cast(Leaves, known.forest.values(i)), round, output)
@@ -244,8 +357,7 @@ class BoostingLoop:
         """Return whether the next round may find splits, with another sample if sampling is
         random."""
         self.rounds_without_split = 0 if has_split else self.rounds_without_split + 1
-        limit = MAX_FAILED_ROUNDS if self.sampler.is_random else 1
-        return self.rounds_without_split < limit
+        return self.rounds_without_split < self.max_failed_rounds
 
     def discard_incomplete_round(self, round: int) -> None:
         """Remove the trees and metric values of a round that Ctrl-C interrupted."""

@@ -90,11 +90,15 @@ class Evaluation:
         new_scores: Callable[[int], Any],
         layer_hooks: Sequence[Callable[..., Any]],
     ) -> None:
-        self._model, self._layer_hooks, self._first_round = model, layer_hooks, model.n_rounds
+        self._model, self._layer_hooks, self._new_scores = model, layer_hooks, new_scores
         self.sets = [(e, new_scores(e.codes.shape[1])) for e in eval_sets]
         self.log: EvalsLog = {e.name: {m.name: [] for m in e.metrics} for e in eval_sets}
         self.log_by_output: OutputsLog = {e.name: {} for e in eval_sets}
-        self._n_scored = 0
+        self._n_scored = self._first_round = 0
+
+    def start(self) -> None:
+        """Score the trees of the model; the metrics of later rounds are logged."""
+        self._first_round = self._model.n_rounds
         self._add_trees()
 
     def update(self) -> None:
@@ -118,14 +122,25 @@ class Evaluation:
             return
         unfinished = _core.Forest(self._model.n_outputs)
         unfinished.append(tree, leaves, -1)
-        values: dict[str, dict[str, float]] = {}
-        for e, scores in self.sets:
-            with_tree = scores.copy()
-            with_tree.add_trees(unfinished, 0, e.codes, e.features)
-            metrics = with_tree.iter_metrics(e, self._model)
-            values[e.name] = {metric.name: float(metric(*data)) for metric, data in metrics}
+        values = self._compute_metrics(unfinished, [scores.copy() for _, scores in self.sets])
         for after_layer in self._layer_hooks:
             after_layer(self._model, round, values, tree, leaves)
+
+    def compute_metrics(self, forest: _core.Forest) -> dict[str, dict[str, float]]:
+        """Return the metrics of a forest, `{data name: {metric name: value}}`."""
+        scores = [self._new_scores(e.codes.shape[1]) for e, _ in self.sets]
+        return self._compute_metrics(forest, scores)
+
+    def _compute_metrics(
+        self, forest: _core.Forest, scores: Sequence[Any]
+    ) -> dict[str, dict[str, float]]:
+        """Add a forest to the scores of each set, and return the metrics."""
+        values: dict[str, dict[str, float]] = {}
+        for (e, _), added in zip(self.sets, scores, strict=True):
+            added.add_trees(forest, 0, e.codes, e.features)
+            metrics = added.iter_metrics(e, self._model)
+            values[e.name] = {metric.name: float(metric(*data)) for metric, data in metrics}
+        return values
 
     def discard_incomplete_round(self) -> None:
         """Delete logged values of rounds that the model does not have."""

@@ -26,8 +26,9 @@ from polyleaf.inputs.offsets import check_all_or_none
 from polyleaf.inputs.target import Target, TargetEncoding
 from polyleaf.metrics import Metric, default_metrics, get_metrics
 from polyleaf.model import Model
-from polyleaf.model.metadata import HAS_OFFSETS, clear_calibrations
+from polyleaf.model.metadata import HAS_OFFSETS, PARAMETERS, clear_calibrations
 from polyleaf.objectives import Objective, get_objective, objective_class, objective_names
+from polyleaf.runtime.stored_names import from_stored
 from polyleaf.settings.parameters import SharedParameters
 from polyleaf.settings.train_config import TrainConfig
 from polyleaf.training.boosting import BoostResult, boost
@@ -403,6 +404,7 @@ def train(
             offset=offset,
             row_ids=row_ids,
             resume_from=resume_from,
+            is_same_training=plan.start is not None and _is_same_training(plan.start, info),
             **info._asdict(),
         )
     finally:
@@ -433,6 +435,22 @@ def _make_record(
         offset,
         result.model.output_names,
     )
+
+
+# Parameters that may differ between the parts of one training.
+_RUN_PARAMETERS = {"n_estimators", "warm_start", "n_jobs", "verbose", "on_interrupt"}
+
+
+def _is_same_training(start: Model, info: ModelInfo) -> bool:
+    """Return whether the model was trained with the parameters of this fit."""
+    parameters = [m.get(PARAMETERS) for m in (start.metadata, info.metadata)]
+    first, second = (
+        {name: value for name, value in from_stored(p).items() if name not in _RUN_PARAMETERS}
+        if isinstance(p, dict)
+        else None
+        for p in parameters
+    )
+    return first == second
 
 
 def _copy_to_continue(start: Model, info: ModelInfo) -> Model:

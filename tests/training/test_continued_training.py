@@ -1,0 +1,154 @@
+"""A training that is cut at any round and continued is the whole training, byte for byte."""
+
+import json
+
+import numpy as np
+import pytest
+
+from polyleaf import PolyleafClassifier, PolyleafRegressor, load_model
+from polyleaf.callbacks import Checkpoint, EarlyStopping, LearningRateScheduler
+from polyleaf.model import Model
+
+RNG = np.random.default_rng(3)
+X, X_VALID = RNG.standard_normal((2, 300, 4))
+Y, Y_VALID = (x[:, 0] + 0.3 * RNG.standard_normal(300) for x in (X, X_VALID))
+VALID = {"eval_set": [(X_VALID, Y_VALID)]}
+
+
+def regressor(n_estimators=100, **parameters):
+    options = {"learning_rate": 0.2, "max_leaves": 6, "random_state": 0, "n_jobs": 1}
+    return PolyleafRegressor(n_estimators=n_estimators, **options | parameters)
+
+
+def lasting(model):
+    """Return the bytes of a model without version and parameters, of which rounds differ."""
+    data = model.to_bytes()
+    size = 8 + int.from_bytes(data[:8], "little")
+    header = json.loads(json.loads(data[8:size])["__metadata__"]["polyleaf-model"])
+    del header["polyleaf_version"], header["checksum"], header["model"]["metadata"]["parameters"]
+    return json.dumps(header, sort_keys=True), data[size:]
+
+
+def assert_same(first, second):
+    assert first.n_iter_ == second.n_iter_
+    assert lasting(first.model_) == lasting(second.model_)
+
+
+@pytest.mark.parametrize("sampling", [{}, {"colsample_bynode": 1.0}])
+def test_rounds_without_a_split_are_counted_on(sampling):
+    """Check the end of growth: after one round, or after ten if rows are sampled."""
+    parameters = {"min_split_gain": 0.01, "learning_rate": 0.1} | sampling
+    whole = regressor(300, **parameters).fit(X, Y)
+    n = whole.n_iter_
+    assert 10 < n < 300
+    for cut in (n - 11, n - 8, n - 1, n, 300):
+        part = regressor(cut, **parameters).fit(X, Y)
+        for _ in range(2):
+            part = regressor(max(1, 300 - cut), **parameters).fit(X, Y, init_model=part)
+            assert_same(part, whole)
+
+
+@pytest.mark.parametrize("layers", [{}, {"boosting_step": "layer", "grow_policy": "depthwise"}])
+def test_early_stopping_goes_on(layers, tmp_path):
+    parameters = {"early_stopping_rounds": 7, "max_depth": 3} | layers
+    saved = Checkpoint(tmp_path, interval=1, keep=None)
+    whole = regressor(**parameters).fit(X, Y, **VALID, callbacks=[saved])
+    best, n = whole.best_iteration_, len(list(tmp_path.iterdir()))
+    assert 5 < best and n == best + 8
+    for cut in (1, best, best + 1, best + 2, n):
+        path = tmp_path / f"checkpoint_{cut}.polyleaf"
+        rest = regressor(**parameters).fit(X, Y, **VALID, init_model=path)
+        assert_same(rest, whole)
+        warm = regressor(cut, warm_start=True, **parameters).fit(X, Y, **VALID)
+        assert_same(warm.set_params(n_estimators=100).fit(X, Y, **VALID), whole)
+
+
+def test_a_best_layer_is_found_again(tmp_path):
+    """Check a training whose best metric is inside a tree, which its model does not store."""
+    saved = Checkpoint(tmp_path, interval=1, keep=None)
+    parameters = {"boosting_step": "layer", "grow_policy": "depthwise", "max_depth": 3}
+    parameters |= {"early_stopping_rounds": 3, "learning_rate": 0.9}
+    whole = regressor(**parameters).fit(X, Y, **VALID, callbacks=[saved])
+    best, last = whole.best_iteration_, Checkpoint.latest(tmp_path)
+    full = Model.load(tmp_path / f"checkpoint_{best + 1}.polyleaf").forest.tree(best)
+    assert whole.model_.forest.tree(best).n_leaves < full.n_leaves
+    for start in (whole, tmp_path / f"checkpoint_{best + 1}.polyleaf", last):
+        assert_same(regressor(**parameters).fit(X, Y, **VALID, init_model=start), whole)
+
+
+def test_another_evaluation_set_or_other_parameters_start_anew():
+    start = regressor(early_stopping_rounds=3).fit(X, Y, **VALID)
+    same = regressor(early_stopping_rounds=3).fit(X, Y, **VALID, init_model=start)
+    assert same.n_iter_ == start.n_iter_ < 100
+    other = {"eval_set": [(X_VALID, Y_VALID + 1.0)]}
+    later = regressor(early_stopping_rounds=3).fit(X, Y + 1.0, **other, init_model=start)
+    assert later.n_iter_ > start.n_iter_ and later.best_iteration_ >= start.n_iter_
+    slower = regressor(early_stopping_rounds=3, learning_rate=0.01)
+    assert slower.fit(X, Y, **VALID, init_model=start).n_iter_ > start.n_iter_
+    ended = regressor(min_split_gain=1000.0).fit(X, Y)
+    assert ended.n_iter_ == 10
+    assert regressor(5, min_split_gain=0.0).fit(X, Y, init_model=ended).n_iter_ == 15
+    shifted = regressor(5, min_split_gain=1000.0).fit(X, Y + 1, init_model=ended)
+    assert shifted.n_iter_ == 15
+
+
+def test_checkpoints_know_the_best_round_of_their_round(tmp_path):
+    saved = Checkpoint(tmp_path, interval=1, keep=None)
+    model = regressor(6, early_stopping_rounds=3).fit(X, Y, **VALID, callbacks=[saved])
+    assert model.best_iteration_ == 5
+    for n in range(1, 7):
+        assert Model.load(tmp_path / f"checkpoint_{n}.polyleaf").best_iteration == n - 1
+
+
+def test_calibration_repeats_the_learning_rate_of_every_round(tmp_path):
+    parameters = {"objective": "quantile", "quantile_alpha": [0.1, 0.9]}
+    schedule = LearningRateScheduler(lambda epoch: 0.5 / (1 + epoch))
+    saved = Checkpoint(tmp_path, interval=5, keep=None)
+    whole = regressor(9, **parameters).fit(X, Y, callbacks=[saved, schedule])
+    start = tmp_path / "checkpoint_5.polyleaf"
+    rest = regressor(4, **parameters).fit(X, Y, callbacks=[schedule], init_model=start)
+    assert_same(rest, whole)
+    np.testing.assert_array_equal(rest.predict(X), whole.predict(X))
+    rates = whole.model_.metadata["learning_rates"]
+    np.testing.assert_allclose(rates, 0.5 / np.arange(1, 10))
+    for wrong in ("x", [0.1], ["a"] * 9, {"a": 1}):
+        whole.model_.metadata["learning_rates"] = wrong
+        regressor(1, **parameters).fit(X, Y, init_model=load_model(whole.save_model()))
+
+
+def test_files_have_the_parameters_of_the_last_fit():
+    model = regressor(3, warm_start=True).fit(X, Y)
+    model.set_params(n_estimators=5).fit(X, Y)
+    assert load_model(model.save_model()).set_params(n_estimators=6).fit(X, Y).n_iter_ == 6
+    assert load_model(model.save_model()).n_estimators == 5
+
+
+def test_a_full_disk_does_not_end_the_training(tmp_path, monkeypatch):
+    def fail(*given, **more):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Model, "save", fail)
+    with pytest.warns(UserWarning, match=r"checkpoint_4.polyleaf.*No space left.*Training goes on"):
+        model = regressor(6).fit(X, Y, callbacks=[Checkpoint(tmp_path, interval=2)])
+    assert model.n_iter_ == 6
+
+
+def test_thresholds_are_chosen_as_in_the_whole_training():
+    y = (Y > 0.7).astype(int)
+    parameters = {"threshold": "f1", "n_jobs": 1, "subsample": 0.5}
+    whole = PolyleafClassifier(n_estimators=8, **parameters).fit(X, y)
+    part = PolyleafClassifier(n_estimators=3, **parameters).fit(X, y)
+    rest = PolyleafClassifier(n_estimators=5, **parameters).fit(X, y, init_model=part)
+    assert_same(rest, whole)
+    assert whole.thresholds_[0] != 0.5
+
+
+def test_early_stopping_in_callbacks_goes_on():
+    def fit(n, **given):
+        stopper = EarlyStopping(5, save_best=True, min_delta=0.001)
+        return regressor(n).fit(X, Y, **VALID, callbacks=[stopper], **given)
+
+    whole = fit(100)
+    assert whole.n_iter_ == whole.best_iteration_ + 1 < 95
+    assert_same(fit(100, init_model=fit(whole.n_iter_ - 3)), whole)
+    assert_same(fit(100, init_model=whole), whole)
