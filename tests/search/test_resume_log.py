@@ -48,6 +48,49 @@ def test_log_of_another_search_and_other_files_are_errors(tmp_path):
             ResumeLog(path, SETTINGS)
 
 
+def test_damaged_logs_are_errors_or_lose_their_last_line(tmp_path):
+    """Change, insert and delete bytes anywhere: what remains is what was written."""
+    path, rng = tmp_path / "log", np.random.default_rng(0)
+    log = ResumeLog(path, SETTINGS)
+    records = [TrialRecord([0.5, float(i)], 1.0, "" if i else "x") for i in range(4)]
+    for fold, record in enumerate(records):
+        log.add({"max_leaves": 8}, fold, record)
+    content, n_refused = path.read_bytes(), 0
+    for _ in range(400):
+        at, size = rng.integers(len(content), size=2)
+        what = rng.integers(3)
+        inserted = [b"", bytes([rng.integers(256)]), b"[" * 100_000][what]
+        path.write_bytes(
+            content[:at] + inserted + content[at + (size if what == 0 else what == 1) :]
+        )
+        try:
+            found = [ResumeLog(path, SETTINGS).find({"max_leaves": 8}, i) for i in range(4)]
+        except ValueError as error:
+            assert "damaged" in str(error) or "another search" in str(error)
+            n_refused += 1
+        else:
+            assert all(kept in (None, record) for kept, record in zip(found, records, strict=True))
+    assert n_refused > 300
+
+
+def test_a_full_disk_does_not_end_the_search(tmp_path):
+    log = ResumeLog(tmp_path / "log", SETTINGS)
+    log._path = tmp_path / "missing" / "log"
+    with pytest.warns(UserWarning, match="cannot be written.*The search goes on"):
+        log.add({}, 0, TrialRecord([1.0], 1.0))
+    log.add({}, 1, TrialRecord([2.0], 1.0))
+    assert [log.find({}, fold).curve for fold in (0, 1)] == [[1.0], [2.0]]
+
+
+def test_a_log_is_not_written_again_when_it_is_read(tmp_path):
+    path = tmp_path / "log"
+    ResumeLog(path, SETTINGS).add({}, 0, TrialRecord([1.0], 1.0))
+    path.chmod(0o444)
+    before = path.stat().st_mtime_ns
+    ResumeLog(path, SETTINGS)
+    assert path.stat().st_mtime_ns == before
+
+
 def test_without_a_path_trials_are_kept_in_memory():
     log = ResumeLog(None, {})
     log.add({}, 0, TrialRecord([1.0], 1.0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -12,9 +13,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.search.candidates import Parameters
 
 __all__ = ["ResumeLog", "TrialRecord", "fingerprint", "hash_bytes"]
+
+
+_CHECKSUM = "checksum"  # of the other entries of a line
 
 
 class TrialRecord(NamedTuple):
@@ -31,14 +36,15 @@ class ResumeLog:
     Parameters
     ----------
     path : path or None
-        File of JSON lines: the settings of the search, then one line per trial. None keeps no file.
+        File of JSON lines with checksums: the settings of the search, then one line per trial. None
+        keeps no file.
     settings : dict
         Values, of JSON types, that must be equal for trials to be reusable.
 
     Raises
     ------
     ValueError
-        If the file belongs to another search, or is not such a log.
+        If the file belongs to another search, is damaged, or is not such a log.
     """
 
     def __init__(self, path: Any, settings: dict[str, Any]) -> None:
@@ -46,26 +52,32 @@ class ResumeLog:
         self._trials: dict[tuple[str, int], TrialRecord] = {}
         if self._path is None:
             return
+        content = self._path.read_bytes() if self._path.exists() else b""
         # An incomplete last line, of a search that was killed, is dropped.
-        invalid = f"resume={str(path)!r} is not the log file of a search."
-        try:
-            complete, _, _ = (
-                self._path.read_text().rpartition("\n") if self._path.is_file() else ("", "", "")
-            )
-        except UnicodeDecodeError:
-            raise ValueError(invalid) from None
+        complete = content[: content.rfind(b"\n") + 1]
         if not complete:
-            self._path.write_text(json.dumps(settings) + "\n")
+            self._path.write_text(_to_line(settings))
             return
-        first, *lines = complete.split("\n")
-        try:
-            self._check_settings(json.loads(first), settings)
-            for line in map(json.loads, lines):
-                record = TrialRecord(line["curve"], line["seconds"], line["error"])
-                self._trials[_make_key(line["parameters"]), line["fold"]] = record
-        except (json.JSONDecodeError, KeyError, TypeError):
-            raise ValueError(invalid) from None
-        self._path.write_text(complete + "\n")
+        for i, line in enumerate(complete.splitlines()):
+            try:
+                entry = _from_line(line)
+                if i > 0:
+                    record = TrialRecord(entry["curve"], entry["seconds"], entry["error"])
+                    self._trials[_make_key(entry["parameters"]), entry["fold"]] = record
+                    continue
+                different = [name for name in settings if entry[name] != settings[name]]
+            except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+                raise ValueError(
+                    f"resume={str(path)!r} is not the log file of a search, or its line {i + 1} is "
+                    f"damaged: delete {'that line' if i > 0 else 'the file'}, or use another file."
+                ) from None
+            if different:
+                raise ValueError(
+                    f"resume={str(path)!r} belongs to another search: {', '.join(different)} "
+                    "differ. Use another file, or delete this one to start anew."
+                )
+        if len(complete) < len(content):
+            os.truncate(self._path, len(complete))
 
     def find(self, parameters: Parameters, fold: int) -> TrialRecord | None:
         """Return the trial if it has already been completed."""
@@ -74,18 +86,34 @@ class ResumeLog:
     def add(self, parameters: Parameters, fold: int, record: TrialRecord) -> None:
         """Store a trial that was not cut short by the time limit."""
         self._trials[_make_key(parameters), fold] = record
-        if self._path is not None:
-            entry = {"parameters": parameters, "fold": fold, **record._asdict()}
+        if self._path is None:
+            return
+        try:
             with self._path.open("a") as file:
-                file.write(json.dumps(entry) + "\n")
-
-    def _check_settings(self, stored: dict[str, Any], settings: dict[str, Any]) -> None:
-        different = [name for name in settings if stored[name] != settings[name]]
-        if different:
-            raise ValueError(
-                f"resume={str(self._path)!r} belongs to another search: {', '.join(different)} "
-                "differ. Use another file, or delete this one to start anew."
+                file.write(_to_line({"parameters": parameters, "fold": fold, **record._asdict()}))
+        except OSError as error:
+            warn_user(
+                f"resume={str(self._path)!r} cannot be written: {error}. The search goes on, but "
+                "its further trials cannot be resumed."
             )
+            self._path = None
+
+
+def _to_line(entry: Mapping[str, Any]) -> str:
+    """Return an entry and its checksum as a line of JSON."""
+    return json.dumps({**entry, _CHECKSUM: _compute_checksum(entry)}) + "\n"
+
+
+def _from_line(line: bytes) -> dict[str, Any]:
+    """Invert `_to_line`; raise if the line is not what was written."""
+    entry: dict[str, Any] = json.loads(line)
+    if entry.pop(_CHECKSUM) != _compute_checksum(entry):
+        raise ValueError("The checksum differs.")
+    return entry
+
+
+def _compute_checksum(entry: Mapping[str, Any]) -> str:
+    return hash_bytes(json.dumps(entry, sort_keys=True).encode())
 
 
 def _make_key(parameters: Parameters) -> str:
