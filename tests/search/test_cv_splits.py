@@ -47,6 +47,18 @@ def test_groups_are_not_split(n_rows):
         assert not set(groups[train]) & set(groups[valid])
 
 
+@pytest.mark.parametrize("classes", [False, True])
+@pytest.mark.parametrize("n_rows", [60, LARGE_N_ROWS + 5])
+def test_equal_rows_are_not_split(n_rows, classes):
+    repeated = np.random.default_rng(0).permutation(np.repeat(np.arange(n_rows), 2))
+    y = repeated % 3 if classes else repeated / 7
+    target = encode_classification(y) if classes else encode_regression(y)
+    found = split_rows(None, y[:, None], y, target, None, 0, repeated)
+    for train, valid in found:
+        assert not set(repeated[train]) & set(repeated[valid])
+        assert len(train) + len(valid) == 2 * n_rows and 1.5 < len(train) / len(valid) < 4.5
+
+
 def test_groups_are_stratified_if_a_fold_would_lack_classes(recwarn):
     groups = np.repeat(np.arange(9), 4)
     y = np.where(groups < 2, 2, np.arange(36) % 2)  # the third class is in two groups of nine

@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 
@@ -220,3 +221,24 @@ def test_memory_estimate_uses_the_largest_number_of_rounds():
     assert few[0] == few[1] > memory_estimate(10_000, 5, 3, n_estimators=300)
     many = memory_estimate(10_001, 5, 3), memory_estimate(10_001, 5, 3, n_estimators=300)
     assert many[0] == many[1]
+
+
+@pytest.mark.parametrize("kind", ["values", "classes", "categories"])
+def test_copied_rows_are_on_one_side(kind):
+    """Check that the number of rounds does not follow copies, which the model has learned."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((600, 5)), rng.standard_normal(600)
+    if kind == "categories":
+        X = pd.DataFrame(X, columns=[*"abcde"]).assign(
+            c=pd.Categorical(rng.integers(0, 300, 600).astype(str))
+        )
+    classify = kind == "classes"
+    estimator = PolyleafClassifier if classify else PolyleafRegressor
+    y = np.where(y > 0, "a", "b") if classify else y
+    rows = rng.permutation(np.repeat(np.arange(600), 2))
+    part = X.iloc[rows].reset_index(drop=True) if hasattr(X, "iloc") else X[rows]
+    assert estimator(random_state=0, n_jobs=1).fit(part, y[rows]).n_iter_ < 60
+    stopped = estimator(
+        random_state=0, n_jobs=1, validation_fraction=0.2, early_stopping_rounds=20, n_estimators=99
+    )
+    assert stopped.fit(part, y[rows]).best_iteration_ < 60

@@ -1,10 +1,11 @@
 """Quantile calibration by cross-fitting."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from reference.calibration import quantile_shifts as by_definition
 
-from polyleaf import Dataset, PolyleafRegressor, load_model
+from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, load_model
 from polyleaf.callbacks import LearningRateScheduler
 from polyleaf.model import serialize
 from polyleaf.training import cross_fitting
@@ -69,6 +70,64 @@ def test_shifts_are_from_models_without_the_rows(how, monkeypatch):
     counts = known * (1 if given is None else given.reshape(len(given), -1))
     expected = by_definition(Y, LEVELS, counts, fold, n_used, predict_without)
     np.testing.assert_allclose(shifts(model, plain, X), expected, rtol=1e-5, atol=1e-6)
+
+
+def fit_rows(X, y, rows=slice(None), calibrate=False, **parameters):
+    return fitted(X.iloc[rows] if hasattr(X, "iloc") else X[rows], y[rows], calibrate, **parameters)
+
+
+@pytest.mark.parametrize("what", ["categories", "projection", "both folds and init_model"])
+def test_models_of_folds_learn_derived_features_anew(what, monkeypatch):
+    """Compare with models of the other rows: nothing of a fold's targets is known to them."""
+    monkeypatch.setattr(cross_fitting, "FOLDS_FOR_FEW_ROWS", 4)
+    X, Y = made(1200, 1)
+    y, parameters, data = Y[:, 0], {"random_state": 0}, X
+    if what == "projection":
+        parameters |= {"projection": "leml", "projection_dim": 3}
+    else:
+        rng = np.random.default_rng(0)
+        category = rng.integers(0, 400, 1200)
+        data = pd.DataFrame(X, columns=[*"abcde"]).assign(
+            c=pd.Categorical([f"c{i:03}" for i in category])
+        )
+        y = y + 3 * rng.standard_normal(400)[category]
+    plain, model = (fit_rows(data, y, calibrate=on, **parameters) for on in (False, True))
+    if what == "both folds and init_model":
+        start = fit_rows(data, y, calibrate=True, **parameters, n_estimators=5)
+        model = PolyleafRegressor(**SMALL | parameters | {"n_estimators": 7})
+        model.fit(data, y, init_model=start)
+    fold, n_used = cross_fitting.assign_folds(len(X), seed=0)
+
+    def predict_without(rows):
+        rest = np.setdiff1d(np.arange(len(X)), rows)
+        if what == "projection":
+            return fit_rows(data, y, rest, **parameters)._raw(data, None)
+        part = Dataset(data).rows(rest)
+        return fitted(part, y[rest], False, **parameters)._raw(data, None)
+
+    expected = by_definition(y[:, None], LEVELS, None, fold, n_used, predict_without)
+    np.testing.assert_allclose(shifts(model, plain, data), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("n", [200, 600])
+def test_copied_rows_are_in_one_fold(n):
+    X, Y = made(n + 3000, 1)
+    rows = np.random.default_rng(0).permutation(np.repeat(np.arange(n), 2))
+    model = fitted(X[rows], Y[rows, 0], n_estimators=60, max_leaves=31)
+    assert 0.76 < coverage(model, X[n:], Y[n:])[0] < 0.88
+
+
+def test_thresholds_of_copied_rows_are_those_of_the_rows():
+    rng = np.random.default_rng(0)
+    X, noise = rng.standard_normal((2, 400, 8))
+    y = (X[:, 0] + 2 * noise[:, 0] > 1.2).astype(int)
+    single, twice = (
+        PolyleafClassifier(threshold="f1", n_estimators=40, n_jobs=1).fit(
+            np.tile(X, (k, 1)), np.tile(y, k)
+        )
+        for k in (1, 2)
+    )
+    assert abs(single.thresholds_[0] - twice.thresholds_[0]) < 0.12
 
 
 def test_only_the_base_score_changes():

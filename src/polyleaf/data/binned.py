@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 import polyleaf._core as _core
+from polyleaf.data.random_rows import hash64
 
 __all__ = [
     "Codes",
@@ -253,6 +254,19 @@ class Codes:
         stored = new_row[old.rows[kept]], old.codes[kept]
         sparse = SparseCodes(old.features, old.common, begin, *stored)
         return Codes(len(rows), self.n_features, dense, sparse)
+
+    def hash_rows(self) -> NDArray[np.uint64]:
+        """Return numbers (n_rows,) that are equal for rows of equal codes."""
+        hashes = np.zeros(self.n_rows, np.uint64)
+        for feature, codes in zip(self.dense_features().tolist(), self.dense, strict=True):
+            hashes += hash64(np.arange(256) + 256 * feature)[codes]
+        if self.sparse is not None:
+            old = self.sparse
+            feature = np.repeat(np.arange(len(old.features)), np.diff(old.begin))
+            first = 256 * old.features[feature].astype(np.int64)
+            stored, common = hash64(first + old.codes), hash64(first + old.common[feature])
+            np.add.at(hashes, old.rows, stored - common)
+        return hashes
 
     def write(self, first: int, codes: NDArray[np.uint8], n_threads: int) -> None:
         """Set the codes (n_features, m) of rows from ``first`` on; no sparse columns."""

@@ -15,6 +15,7 @@ import polyleaf._core as _core
 from polyleaf.data.binned import Codes, DeviceCodes, MemmapCodes, MemoryBudget, create_memmap
 from polyleaf.data.binning import MAX_BINS, BinMapper
 from polyleaf.data.data_iter import BatchReader, BinnedData, read_batches
+from polyleaf.data.random_rows import find_repeated_rows, hash64
 from polyleaf.data.target_encoding import FeatureCodes, fit_target_statistics
 from polyleaf.inputs.feature_table import FeatureTable
 from polyleaf.inputs.features import FROM_DTYPE, read_features
@@ -429,6 +430,21 @@ class Dataset:
             other.features = np.ascontiguousarray(self.features[:, rows])
         return other
 
+    @property
+    def has_high_cardinality(self) -> bool:
+        """Whether there are features whose columns are derived from the target."""
+        return bool(self._high_cardinality)
+
+    def hash_rows(self) -> NDArray[np.uint64] | None:
+        """Return numbers (n_rows,) that are equal for equal rows; None if the codes are not in
+        memory."""
+        if not isinstance(self._codes, Codes):
+            return None
+        hashes = self._codes.hash_rows()
+        for column in self._high_cardinality:  # never negative: -1 is missing
+            hashes += hash64((column.index + np.int64(1)) * 2**22 + column.feature)
+        return hashes
+
     def with_target(self, target: Target, *, is_first: bool = True) -> Dataset:
         """Return the data for a training: high-cardinality features become derived columns.
 
@@ -449,7 +465,12 @@ class Dataset:
             return self
         n_threads = effective_threads(self.n_jobs)
         derived, statistics = fit_target_statistics(
-            self._high_cardinality, self._iter_other_codes(), target, self.n_features, n_threads
+            self._high_cardinality,
+            self._iter_other_codes(),
+            target,
+            self.n_features,
+            n_threads,
+            find_repeated_rows(self.hash_rows(), target.values),
         )
         columns = derived.expand(self._make_category_table(None), statistics)
         if derived.n_columns > _core.MAX_FEATURES:

@@ -7,7 +7,10 @@ NumPy version, the CPU, the number of threads, or the rank that holds a row.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from polyleaf.runtime.collective import SINGLE_PROCESS, Communicator
@@ -22,7 +25,11 @@ __all__ = [
     "draw",
     "draw_ids",
     "find_kth_smallest",
+    "find_repeated_rows",
+    "hash64",
     "hash_ids",
+    "hash_values",
+    "split_folds",
     "split_rows",
     "split_rows_stratified",
     "split_validation",
@@ -91,6 +98,14 @@ def hash_ids(ids: NDArray[np.integer], seed: int, round: int, stream: int) -> ND
     return h
 
 
+def hash64(numbers: NDArray[Any]) -> NDArray[np.uint64]:
+    """Hash numbers to 64 bits (SplitMix64)."""
+    z = numbers.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        z = (z ^ (z >> np.uint64(shift))) * np.uint64(factor)
+    return z ^ (z >> np.uint64(31))
+
+
 # ---- validation rows ---------------------------------------------------------------------------
 
 
@@ -101,7 +116,11 @@ def split_rows(n_rows: int, n_validation: int, seed: int) -> tuple[Rows, Rows]:
 
 
 def split_rows_stratified(
-    n_rows: int, fraction: float, seed: int, classes: np.ndarray | None
+    n_rows: int,
+    fraction: float,
+    seed: int,
+    classes: np.ndarray | None,
+    groups: np.ndarray | None = None,
 ) -> tuple[Rows, Rows]:
     """Split for `validation_fraction`, with at least one row in either part.
 
@@ -116,7 +135,15 @@ def split_rows_stratified(
     classes : ndarray of shape (n_rows,), or None
         Classes that keep their frequencies, if every class has two rows and both parts have room
         for all classes.
+    groups : ndarray of shape (n_rows,), int, or None
+        Group of each row: all rows of a group are in the same part.
     """
+    if groups is not None:
+        names, first = np.unique(groups, return_index=True)
+        own = None if classes is None else classes[first]
+        _, chosen = split_rows_stratified(len(first), fraction, seed, own)
+        is_validation = np.isin(groups, names[chosen])
+        return np.flatnonzero(~is_validation), np.flatnonzero(is_validation)
     n_validation = min(max(1, round(fraction * n_rows)), n_rows - 1)
     if classes is not None:
         _, counts = np.unique(classes, return_counts=True)
@@ -129,6 +156,22 @@ def split_rows_stratified(
         np.arange(n_rows), test_size=n_validation, random_state=seed % 2**32, stratify=classes
     )
     return np.sort(training), np.sort(validation)
+
+
+def split_folds(
+    n_rows: int, n_folds: int, rng: np.random.Generator, groups: Rows | None = None
+) -> Rows:
+    """Return the fold of each row, of `n_folds` at most; the rows of a group share one."""
+    if groups is None:
+        return rng.permutation(n_rows) % min(n_folds, n_rows)
+    _, groups, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    order = rng.permutation(len(sizes))
+    n_before = np.cumsum(sizes[order]) - sizes[order]
+    fold = np.empty(len(sizes), np.int64)
+    middle = 2 * n_before + sizes[order]
+    fold[order] = middle * min(n_folds, len(sizes)) // (2 * n_rows)
+    _, fold = np.unique(fold, return_inverse=True)  # a large group may leave folds empty
+    return fold[groups]
 
 
 def split_validation(validation: str, n_rows: int, seed: int) -> tuple[Rows, Rows] | None:
@@ -150,3 +193,68 @@ def split_validation(validation: str, n_rows: int, seed: int) -> tuple[Rows, Row
             "a fraction between 0 and 1."
         )
     return split_rows(n_rows, n_validation, seed)
+
+
+# ---- repeated rows ------------------------------------------------------------------------------
+
+# Rows of equal features and targets are copies if rows of equal features have equal targets more
+# often than this, or if two rows hardly ever have equal targets by chance.
+_MIN_AGREEMENT, _MAX_CHANCE = 0.99, 0.01
+_MIN_GROUPS = 10
+
+
+def find_repeated_rows(hashes: Any, values: Any, offset: Any = None) -> Rows | None:
+    """Find rows that are copies of others: their features and targets are equal.
+
+    Where features and targets have few values, rows are equal by chance, and every part of the
+    data should have such rows.
+
+    Parameters
+    ----------
+    hashes : ndarray of shape (n_rows,), uint64, or None
+        Hashes of the features of each row (`Dataset.hash_rows`, `hash_values`); None: unknown.
+    values : array or CSR matrix of n_rows
+        Targets.
+    offset : array of n_rows, optional
+
+    Returns
+    -------
+    ndarray of shape (n_rows,), int64, or None
+        Number of each distinct row, by first occurrence; None if no row is a copy.
+    """
+    n_equal = 0 if hashes is None else _count_pairs(hashes)
+    if hashes is None or n_equal == 0:
+        return None
+    targets = hash_values(values)
+    if offset is not None:
+        targets = targets + hash64(hash_values(offset))
+    both, n = hashes + hash64(targets), len(targets)
+    n_copies, n_by_chance = _count_pairs(both), _MAX_CHANCE * n * (n - 1) / 2
+    is_chance = n_copies < _MIN_AGREEMENT * n_equal and _count_pairs(targets) > n_by_chance
+    if n_copies == 0 or is_chance:
+        return None
+    _, first, groups = np.unique(both, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    return rank[groups] if len(first) >= _MIN_GROUPS else None
+
+
+def _count_pairs(numbers: NDArray[Any]) -> float:
+    """Return the number of pairs of equal numbers."""
+    counts = np.unique(numbers, return_counts=True)[1].astype(np.float64)
+    return float((counts * (counts - 1) / 2).sum())
+
+
+def hash_values(values: Any) -> NDArray[np.uint64]:
+    """Return numbers (n_rows,), uint64, that are equal for equal rows of a matrix or vector."""
+    if sp.issparse(values):
+        cells = hash64(np.asarray(values.data, np.float64).view(np.uint64))
+        hashes = np.zeros(values.shape[0], np.uint64)
+        row = np.repeat(np.arange(values.shape[0]), np.diff(values.indptr))
+        np.add.at(hashes, row, hash64(cells + hash64(values.indices)))
+        return hashes
+    columns = np.asarray(values, np.float64).reshape(len(values), -1).T
+    hashes = np.zeros(len(values), np.uint64)
+    for column in columns:
+        hashes = hash64(hashes) + hash64(np.ascontiguousarray(column).view(np.uint64))
+    return hashes

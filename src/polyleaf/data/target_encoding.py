@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 import polyleaf._core as _core
 from polyleaf.data.high_cardinality import DerivedColumns, HighCardinalityFeature, category_key
+from polyleaf.data.random_rows import hash64
 from polyleaf.inputs.feature_table import CategoryColumn
 from polyleaf.inputs.target import Target
 
@@ -80,6 +81,7 @@ def fit_target_statistics(
     target: Target,
     n_features: int,
     n_threads: int,
+    groups: NDArray[np.int64] | None = None,
 ) -> tuple[DerivedColumns, dict[int, NDArray[np.float32]]]:
     """Fit the statistics of high-cardinality features.
 
@@ -96,6 +98,8 @@ def fit_target_statistics(
         Number of features of the table.
     n_threads : int
         Number of threads; it does not change the result.
+    groups : ndarray of shape (n_rows,), optional
+        Groups of rows (copies) that do not see each other's targets.
 
     Returns
     -------
@@ -106,7 +110,7 @@ def fit_target_statistics(
     """
     outputs, others = _Outputs(target, n_threads), list(islice(others, _MAX_SCREENED[1]))
     ordered = sorted(columns, key=lambda column: column.feature)
-    fitters = [_StatisticFitter(column, outputs, others) for column in ordered]
+    fitters = [_StatisticFitter(column, outputs, others, groups) for column in ordered]
     derived = DerivedColumns(n_features, tuple(fitter.result for fitter in fitters))
     return derived, {fitter.result.feature: fitter.training for fitter in fitters}
 
@@ -115,12 +119,17 @@ class _StatisticFitter:
     """Fits the statistics of one feature."""
 
     def __init__(
-        self, column: CategoryColumn, outputs: _Outputs, others: Sequence[FeatureCodes]
+        self,
+        column: CategoryColumn,
+        outputs: _Outputs,
+        others: Sequence[FeatureCodes],
+        groups: NDArray[np.int64] | None,
     ) -> None:
         categories, codes = _encode_positions(column, outputs.row_weight)
         self._rows = np.flatnonzero(codes >= 0)
         self._codes, self._n = codes[self._rows], len(categories)
-        self._fold = _assign_folds(self._codes, self._rows)
+        ids = self._rows if groups is None else groups[self._rows]
+        self._fold = _assign_folds(self._codes, ids)
         used = [
             _take_rows(output, self._rows)
             for output in outputs.iter_outputs(self._codes, self._rows, self._n)
@@ -412,7 +421,7 @@ class _Outputs:
             prior = _estimate_prior(column, weight, sums, counts)
             means[:, k] = sums / (counts + prior) * np.sqrt(counts)
         transposed = np.ascontiguousarray(means.T)
-        bits = _hash64(np.arange(means.shape[1] * _N_DIRECTIONS)) >> np.uint64(63)
+        bits = hash64(np.arange(means.shape[1] * _N_DIRECTIONS)) >> np.uint64(63)
         basis = np.where(bits == 0, -1.0, 1.0).reshape(-1, _N_DIRECTIONS)
         for _ in range(_N_ITERATIONS):
             basis = _orthonormalise(basis)
@@ -432,7 +441,7 @@ def _hash_outputs(values: Any) -> NDArray[np.float32]:
     if n_outputs <= _N_HASHED:
         dense = values.toarray() if scipy.sparse.issparse(values) else values
         return np.array(dense, np.float32, order="C")
-    bits = _hash64(np.arange(n_outputs))
+    bits = hash64(np.arange(n_outputs))
     column = (bits % np.uint64(_N_HASHED)).astype(np.int64)
     sign = np.where(bits >> np.uint64(63), 1.0, -1.0)
     columns = np.zeros((n_rows, _N_HASHED), np.float32)
@@ -468,18 +477,20 @@ def _encode_positions(
 def _select_rows(codes: NDArray[np.int64]) -> NDArray[np.intp]:
     """Select all rows of some categories, about as many as are screened."""
     step = np.uint64(max(1, len(codes) // _MAX_SCREENED[0]))
-    return np.flatnonzero(_hash64(codes) % step == 0)
+    return np.flatnonzero(hash64(codes) % step == 0)
 
 
-def _assign_folds(codes: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return a fold per row: the rows of a category are dealt out in random order."""
-    order = np.lexsort((_hash64(rows), codes))
-    ordered = codes[order]
+def _assign_folds(codes: NDArray[np.int64], ids: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return a fold per row: the ids of a category are dealt out in random order."""
+    order = np.lexsort((hash64(ids), codes))
+    ordered, ordered_ids = codes[order], ids[order]
     is_first = np.concatenate([[True], ordered[1:] != ordered[:-1]])
-    start = np.maximum.accumulate(np.where(is_first, np.arange(len(codes)), 0))
+    is_new = is_first | np.concatenate([[True], ordered_ids[1:] != ordered_ids[:-1]])
+    number = np.cumsum(is_new)
+    start = np.maximum.accumulate(np.where(is_first, number, 0))
     folds = np.empty(len(codes), np.int64)
-    first_fold = (_hash64(ordered) % np.uint64(_N_FOLDS)).astype(np.int64)
-    folds[order] = (np.arange(len(codes)) - start + first_fold) % _N_FOLDS
+    first_fold = (hash64(ordered) % np.uint64(_N_FOLDS)).astype(np.int64)
+    folds[order] = (number - start + first_fold) % _N_FOLDS
     return folds
 
 
@@ -589,11 +600,3 @@ def _orthonormalise(basis: Array) -> Array:
         length = np.sqrt(_sum_in_order(basis[:, j] ** 2))
         basis[:, j] = basis[:, j] / length if length > 1e-6 * before else 0.0
     return basis
-
-
-def _hash64(numbers: NDArray[Any]) -> NDArray[np.uint64]:
-    """Hash numbers to 64 bits (SplitMix64)."""
-    z = numbers.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        z = (z ^ (z >> np.uint64(shift))) * np.uint64(factor)
-    return z ^ (z >> np.uint64(31))

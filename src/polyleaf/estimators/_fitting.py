@@ -71,6 +71,7 @@ def fit_estimator(
     target = subtract_offset(target, data.offset, plan.objective)
     callbacks = as_callbacks(callbacks)
     metric = select_auto_rounds_metric(estimator, plan, target, bool(eval_data or callbacks))
+    has_evaluation = bool(eval_data) or estimator.validation_fraction is not None
     ready = prepare(
         estimator,
         data,
@@ -81,6 +82,7 @@ def fit_estimator(
         plan.seeds,
         plan.settings.workers.n_threads,
         metric,
+        estimator._is_cross_fitted(plan.objective, has_evaluation),
     )
     base_score = scale_base_score(estimator.base_score, target.encoding, plan.objective)
     if ready.trial is not None:

@@ -91,6 +91,10 @@ class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParamet
         """Whether the objective learns quantiles that are to be calibrated."""
         return False
 
+    def _is_cross_fitted(self, objective: Objective, has_evaluation: bool) -> bool:
+        """Whether models of folds are trained to calibrate the fitted model."""
+        return self._is_calibrated(objective)
+
     def _after_training(
         self, record: TrainingRecord, ready: PreparedData, data: TrainingData
     ) -> None:

@@ -195,6 +195,9 @@ class PolyleafClassifier(
         ratio = negatives_per_positive(target.values, target.weight)
         return {"scale_pos_weight": np.sqrt(ratio) if self.scale_pos_weight == "sqrt" else ratio}
 
+    def _is_cross_fitted(self, objective: Objective, has_evaluation: bool) -> bool:
+        return isinstance(self.threshold, str) and not has_evaluation
+
     def _after_training(
         self, record: TrainingRecord, ready: PreparedData, data: TrainingData
     ) -> None:

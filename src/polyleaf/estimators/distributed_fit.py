@@ -10,6 +10,7 @@ import numpy as np
 
 from polyleaf.data.data_iter import concatenate_values
 from polyleaf.data.dataset import Dataset
+from polyleaf.data.random_rows import find_repeated_rows
 from polyleaf.estimators._fitting import (
     make_plan,
     read_fit_offsets,
@@ -166,7 +167,10 @@ def find_shared_n_estimators(
     assert shared.auto_rounds_metric is not None
     plan, target, offset = shared.plan, shard.target, shard.offset
     local_plan = plan._replace(settings=replace(plan.settings, workers=Context(n_threads)))
-    trial = make_trial(dataset, target, offset, shared.auto_rounds_metric, plan.seeds.training)
+    groups = find_repeated_rows(dataset.hash_rows(), target.values, offset)
+    trial = make_trial(
+        dataset, target, offset, shared.auto_rounds_metric, plan.seeds.training, groups
+    )
     data = PreparedData(dataset, target, [], None, offset, trial)
     base_score = scale_base_score(estimator.base_score, target.encoding, plan.objective)
     found = search_n_estimators(estimator, local_plan, data, base_score)

@@ -73,9 +73,9 @@ def set_learning_rates(model: Model, rates: Mapping[int, float]) -> None:
 def get_learning_rates(model: Model) -> list[float]:
     """Return the learning rate of each round."""
     stored, n = model.metadata.get(LEARNING_RATES), model.n_rounds
-    is_valid = isinstance(stored, list) and all(isinstance(rate, float) for rate in stored)
-    if is_valid and len(stored) >= n:
-        return stored[:n]
+    if isinstance(stored, list) and len(stored) >= n:
+        if all(isinstance(rate, float) for rate in stored):
+            return stored[:n]
     return [float(model.learning_rate)] * n
 
 

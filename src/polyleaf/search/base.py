@@ -14,6 +14,7 @@ from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.data.dataset import Dataset
+from polyleaf.data.random_rows import find_repeated_rows
 from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor
 from polyleaf.estimators._fitting import draw_seed, make_objective
 from polyleaf.estimators.base import PolyleafEstimator
@@ -368,8 +369,10 @@ class SearchMixin(_Base):
             fold = Fold(data._replace(X=dataset), valid)
             return Folds(1, lambda i: fold)
 
+        repeated = find_repeated_rows(dataset.hash_rows(), target.values, data.offset)
+
         def split(i: int) -> list[Rows]:
-            return split_rows(self.cv, data.X, data.y, target, groups, seed + i)
+            return split_rows(self.cv, data.X, data.y, target, groups, seed + i, repeated)
 
         # Folds given by the user are not resampled.
         n_repeats = 1

@@ -173,8 +173,19 @@ def choose_n_repeats(n_rows: int, has_time_limit: bool) -> int:
     return N_REPEATS if has_time_limit else N_REPEATS_UNTIMED
 
 
-def split_rows(cv: Any, X: Any, y: Any, target: Target, groups: Any, seed: int) -> list[Rows]:
+def split_rows(
+    cv: Any,
+    X: Any,
+    y: Any,
+    target: Target,
+    groups: Any,
+    seed: int,
+    repeated: np.ndarray | None = None,
+) -> list[Rows]:
     """Return training and validation rows of each fold, as `cv` says.
+
+    `repeated`: number of the distinct row that each row is (`find_repeated_rows`). Folds that are
+    drawn here have equal rows on one side.
 
     Raises
     ------
@@ -187,7 +198,16 @@ def split_rows(cv: Any, X: Any, y: Any, target: Target, groups: Any, seed: int) 
     if groups is not None and len(groups) != n_rows:
         raise ValueError(f"groups has {len(groups)} entries, but X has {n_rows} rows.")
     if cv is None or isinstance(cv, int | np.integer):
-        folds = list(_draw_folds(None if cv is None else int(cv), n_rows, classes, groups, seed))
+        number = None if cv is None else int(cv)
+        if repeated is None or groups is not None:
+            folds = list(_draw_folds(number, n_rows, classes, groups, seed))
+        else:
+            _, first = np.unique(repeated, return_index=True)
+            own = None if classes is None else classes[first]
+            folds = [
+                (np.flatnonzero(np.isin(repeated, train)), np.flatnonzero(np.isin(repeated, valid)))
+                for train, valid in _draw_folds(number, len(first), own, None, seed)
+            ]
     else:
         folds = list(_read_folds(cv, X, y, n_rows, groups))
     folds = [(train, _drop_unseen_classes(train, valid, classes)) for train, valid in folds]

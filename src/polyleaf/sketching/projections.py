@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 import polyleaf._core as _core
+from polyleaf.data.random_rows import find_repeated_rows, hash_values, split_folds
 from polyleaf.inputs.read_target import check_same_rows
 from polyleaf.inputs.sparse import get_csr_arrays, to_canonical_csr
 
@@ -504,8 +505,9 @@ class _Leml:
         if n_folds == 1:
             return None
         out = np.empty((self.X.n, self.W.shape[1]), np.float32)
-        fold = self.rng.permutation(self.X.n) % n_folds
-        for f in range(n_folds):
+        groups = find_repeated_rows(hash_values(self.rows), self.labels)
+        fold = split_folds(self.X.n, n_folds, self.rng, groups)
+        for f in range(int(fold.max()) + 1):
             own, others = np.flatnonzero(fold == f), np.flatnonzero(fold != f)
             part = _Leml.__new__(_Leml)
             part.__dict__.update(self.__dict__)

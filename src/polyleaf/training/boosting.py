@@ -199,7 +199,8 @@ def _restore_best_round(
     if early stopping has cut the last tree back to that layer, training goes on from the whole
     tree.
     """
-    round, score, layers = init_model.best_iteration, init_model.best_score, []
+    round, score = init_model.best_iteration, init_model.best_score
+    layers: list[Any] = []
     assert round is not None and score is not None
     best = init_model.copy()
     best.truncate(round + 1)

@@ -15,11 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyleaf.data.dataset import Dataset
+from polyleaf.data.random_rows import split_folds
 from polyleaf.model import Model
 from polyleaf.objectives import Objective
 from polyleaf.settings.train_config import TrainConfig
 from polyleaf.training.boosting import BoostingLoop, compute_base_score
 from polyleaf.training.factory import bind_objective, make_components
+from polyleaf.training.prepare import Refit
 from polyleaf.training.raw_scores import DenseState
 
 __all__ = [
@@ -221,6 +223,8 @@ class TrainingRecord(NamedTuple):
         Learning rate of each round of the training.
     n_rounds : int
         Number of rounds that its model predicts with.
+    groups, refit
+        See `PreparedData`.
     """
 
     dataset: Dataset
@@ -233,11 +237,23 @@ class TrainingRecord(NamedTuple):
     base_score: np.ndarray | None = None
     offset: np.ndarray | None = None
     output_names: Sequence[str] | None = None
+    groups: np.ndarray | None = None
+    refit: Refit | None = None
+
+    def take(self, rows: np.ndarray, dataset: Dataset) -> TrainingRecord:
+        """Return the training on some rows, which `dataset` holds."""
+        return self._replace(
+            dataset=dataset,
+            target=self.target[rows],
+            weight=None if self.weight is None else self.weight[rows],
+            offset=None if self.offset is None else self.offset[rows],
+        )
 
 
 def cross_fit_scores(record: TrainingRecord, left_out: np.ndarray) -> np.ndarray | None:
-    """Return scores of all rows, with offsets, by a model trained without some of them: float64
-    (n_rows, K).
+    """Return scores of some rows, with offsets, by a model trained without them.
+
+    Everything that is learned from targets is learned from those of the other rows.
 
     Parameters
     ----------
@@ -247,15 +263,38 @@ def cross_fit_scores(record: TrainingRecord, left_out: np.ndarray) -> np.ndarray
 
     Returns
     -------
-    ndarray, or None
+    ndarray of shape (n_left_out, K), float64, or None
         None if no row with positive weight is left for some output.
     """
+    held, offset = np.flatnonzero(left_out), record.offset
+    if record.refit is None:  # the rows get weight 0, which keeps the bins
+        weight = record.weight
+        mask = left_out if weight is None or weight.ndim == 1 else left_out[:, None]
+        kept = np.where(mask, 0.0, 1.0 if weight is None else weight).astype(np.float32)
+        loop = _repeat_training(record._replace(weight=kept))
+        scores = None
+        if loop is not None:
+            assert isinstance(loop.state, DenseState)
+            scores = loop.model.base_score + loop.state.raw[held]
+    else:
+        rows = np.flatnonzero(~left_out)
+        dataset, others = record.refit(rows, held)
+        loop = _repeat_training(record.take(rows, dataset))
+        n_threads = record.settings.workers.n_threads
+        scores = None
+        if loop is not None:
+            scores = loop.model.predict_raw_binned(
+                others.codes, n_threads=n_threads, features=others.features
+            )
+    return scores if scores is None or offset is None else scores + offset[held]
+
+
+def _repeat_training(record: TrainingRecord) -> BoostingLoop | None:
+    """Return the finished training; None if some output has no rows of positive weight."""
     weight, settings, offset = record.weight, record.settings, record.offset
-    mask = left_out if weight is None or weight.ndim == 1 else left_out[:, None]
-    kept = np.where(mask, 0.0, 1.0 if weight is None else weight).astype(np.float32)
-    if not (kept.reshape(len(kept), -1) > 0).any(axis=0).all():
+    if weight is not None and not (weight.reshape(len(weight), -1) > 0).any(axis=0).all():
         return None
-    bound = bind_objective(record.objective, record.target, kept, settings)
+    bound = bind_objective(record.objective, record.target, weight, settings)
     base = record.base_score
     if base is None:
         base = compute_base_score(bound, offset, settings)
@@ -268,15 +307,13 @@ def cross_fit_scores(record: TrainingRecord, left_out: np.ndarray) -> np.ndarray
         output_names=record.output_names,
     )
     bound.set_base_score(base)
-    components = make_components(settings, bound, record.dataset, kept, model, (), (), offset)
+    components = make_components(settings, bound, record.dataset, weight, model, (), (), offset)
     loop = BoostingLoop(settings, components)
     for round in range(record.n_rounds):
         model.learning_rate = record.learning_rates.get(round, rate)
         if not loop.step(round):
             break
-    assert isinstance(loop.state, DenseState)
-    scores = base + loop.state.raw
-    return scores if offset is None else scores + offset
+    return loop
 
 
 def quantile_shifts(record: TrainingRecord) -> np.ndarray:
@@ -296,23 +333,26 @@ def quantile_shifts(record: TrainingRecord) -> np.ndarray:
     columns = objective.score_columns(n_scores)
     levels = objective.score_quantile_levels(n_scores)
     truth = values[:, columns]
-    fold, n_used = assign_folds(len(truth), record.settings.sampling.seed)
+    fold, n_used = assign_folds(len(truth), record.settings.sampling.seed, record.groups)
     residuals = np.full(truth.shape, np.nan)
     for j in range(n_used):
         left_out = fold == j
         scores = cross_fit_scores(record, left_out)
         if scores is not None:
-            residuals[left_out] = truth[left_out] - scores[left_out]
+            residuals[left_out] = truth[left_out] - scores
     weights = _expand_weight(weight, truth.shape, columns)
     return np.array(
         [_compute_shift(residuals[:, k], level, weights[:, k]) for k, level in enumerate(levels)]
     )
 
 
-def assign_folds(n_rows: int, seed: int) -> tuple[np.ndarray, int]:
+def assign_folds(
+    n_rows: int, seed: int, groups: np.ndarray | None = None
+) -> tuple[np.ndarray, int]:
     """Return the fold of each row, and how many folds to use, from the first."""
-    n_folds = min(FOLDS_FOR_FEW_ROWS if n_rows < FEW_ROWS else FOLDS, n_rows)
-    fold = np.random.default_rng(seed).permutation(n_rows) % n_folds
+    n_folds = FOLDS_FOR_FEW_ROWS if n_rows < FEW_ROWS else FOLDS
+    fold = split_folds(n_rows, n_folds, np.random.default_rng(seed), groups)
+    n_folds = int(fold.max()) + 1
     return fold, min(n_folds, math.ceil(MAX_RESIDUALS * n_folds / n_rows))
 
 

@@ -434,6 +434,8 @@ def _make_record(
         base_score,
         offset,
         result.model.output_names,
+        data.groups,
+        data.refit,
     )
 
 

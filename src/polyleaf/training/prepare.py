@@ -3,9 +3,9 @@ evaluation sets."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse
@@ -15,7 +15,7 @@ from sklearn.utils.validation import validate_data
 import polyleaf._core as _core
 from polyleaf.data.binning import MAX_BINS, BinMapper
 from polyleaf.data.dataset import Dataset
-from polyleaf.data.random_rows import split_rows_stratified
+from polyleaf.data.random_rows import find_repeated_rows, split_rows_stratified
 from polyleaf.inputs.feature_table import FeatureTable
 from polyleaf.inputs.features import check_column_labels, read_features, resolve_categorical_mask
 from polyleaf.inputs.frames import as_frame
@@ -30,6 +30,7 @@ from polyleaf.inputs.validation import (
 )
 from polyleaf.metrics import Metric
 from polyleaf.model import Model
+from polyleaf.runtime.context import effective_threads
 from polyleaf.runtime.cuda import as_device_array, is_device_array
 from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.settings.parameters import SharedParameters
@@ -106,6 +107,11 @@ class PreparedData(NamedTuple):
         Initial scores of the rows of the data set.
     trial : PreparedData or None
         Data of a training on some of the rows, evaluated on the others, to choose n_estimators.
+    groups : ndarray of shape (n_rows,), int64, or None
+        Group of each row of the data set: folds keep the rows of a group together.
+    refit : callable or None
+        `refit(rows, held)` learns the data of some rows anew, if features are derived from y:
+        returns these rows and others as data sets.
     """
 
     dataset: Dataset
@@ -114,6 +120,11 @@ class PreparedData(NamedTuple):
     projection: Projection | None
     offset: np.ndarray | None
     trial: PreparedData | None = None
+    groups: np.ndarray | None = None
+    refit: Refit | None = None
+
+
+Refit: TypeAlias = Callable[[np.ndarray, np.ndarray], tuple[Dataset, Dataset]]
 
 
 @dataclass(frozen=True)
@@ -193,6 +204,7 @@ def prepare(
     seeds: Seeds,
     n_threads: int,
     trial_metric: Metric | None = None,
+    is_cross_fitted: bool = False,
 ) -> PreparedData:
     """Prepare the data of `fit`.
 
@@ -214,6 +226,8 @@ def prepare(
     n_threads : int
     trial_metric : Metric, optional
         Metric of a trial; default: no trial.
+    is_cross_fitted : bool
+        Whether models of folds will be trained after the fit.
 
     Raises
     ------
@@ -221,15 +235,18 @@ def prepare(
         If X does not match y, the parameters or init_model.
     """
     X, target, offset, held_out = _hold_out(p, given, target, seeds.hold_out)
+    given_X = X
     X, projection = _project(FeatureReader(p, None, n_threads), X, target, start, seeds.projection)
     reader = FeatureReader(p, projection, n_threads)
     keep_features = p.leaf == "linear" or (start is not None and start.has_linear_leaves)
     binned = _make_dataset(reader, X, target, start, keep_features)
-    trial = (
-        None
-        if trial_metric is None
-        else make_trial(binned, target, offset, trial_metric, seeds.training)
-    )
+    groups, trial, refit = None, None, None
+    if is_cross_fitted or trial_metric is not None:
+        groups = find_repeated_rows(binned.hash_rows(), target.values, offset)
+    if trial_metric is not None:
+        trial = make_trial(binned, target, offset, trial_metric, seeds.training, groups)
+    if is_cross_fitted:
+        refit = _make_refit(reader, given_X, binned, target, start, seeds.training, keep_features)
     dataset = binned.with_target(target, is_first=start is None)
     if binned is not X and start is None and p.device != "cuda":  # a GPU reads the bin codes
         dataset.keep_only_bins()
@@ -237,7 +254,7 @@ def prepare(
         _make_eval_set(reader, data, dataset.mapper, target, metrics, keep_features)
         for data in [*further, *held_out]
     ]
-    return PreparedData(dataset, target, eval_sets, projection, offset, trial)
+    return PreparedData(dataset, target, eval_sets, projection, offset, trial, groups, refit)
 
 
 def set_feature_names(estimator: Any, n_features: int, names: Sequence[str] | None) -> None:
@@ -270,8 +287,10 @@ def _hold_out(
         raise ValueError(
             "validation_fraction cannot split an array on a GPU: pass validation data as eval_set."
         )
+    reader = FeatureReader(p, None, effective_threads(p.n_jobs))
+    groups = find_repeated_rows(_bin_all_rows(reader, X).hash_rows(), target.values, offset)
     train, held = split_rows_stratified(
-        n_rows, p.validation_fraction, seed, target.get_row_classes()
+        n_rows, p.validation_fraction, seed, target.get_row_classes(), groups
     )
     weight, held_y = None if weight is None else _select_rows(weight, held), _select_rows(y, held)
     offset, held_offset = (None, None) if offset is None else (offset[train], offset[held])
@@ -325,6 +344,15 @@ def _count_rows(X: Any) -> int:
             "your data has a single feature or array.reshape(1, -1) if it contains a single sample."
         )
     return int(shape[0])
+
+
+def _bin_all_rows(reader: FeatureReader, X: Any) -> Dataset:
+    """Return X in bins, to find repeated rows before rows are held out."""
+    if reader.estimator.projection is not None:
+        table = read_features(reader.read_numeric(X, reset=True), n_threads=reader.n_threads)
+    else:
+        table = reader.read_training(X, None)
+    return Dataset(table, n_jobs=reader.n_threads)
 
 
 # --- features ---
@@ -424,6 +452,57 @@ def _make_dataset(
     )
 
 
+def _make_refit(
+    reader: FeatureReader,
+    X: Any,
+    binned: Dataset,
+    target: Target,
+    start: Model | None,
+    seed: int,
+    keep_features: bool,
+) -> Refit | None:
+    """Return the function `PreparedData.refit`; None if no feature is learned from y.
+
+    Parameters
+    ----------
+    X
+        The features before a projection.
+    binned : Dataset
+        X in bins, without columns derived from y unless training continues `start`.
+    """
+    projector = _make_projector(reader.estimator)
+    if projector is not None and projector.kind == "leml":
+        numeric = reader.read_numeric(X, reset=False)
+        numeric = numeric.tocsr() if scipy.sparse.issparse(numeric) else numeric
+
+        def refit_projection(rows: np.ndarray, held: np.ndarray) -> tuple[Dataset, Dataset]:
+            part = target.take(rows)
+            projection, projected = projector.fit_transform(
+                numeric[rows], part.to_indicators(), seed=seed, n_threads=reader.n_threads
+            )
+            own = replace(reader, projection=projection)
+            dataset = _make_dataset(own, projected, part, None, keep_features)
+            others = own._read_projected(
+                projection.transform(numeric[held], reader.n_threads), dataset.mapper
+            )
+            return dataset, Dataset(others, reference=dataset, keep_features=keep_features)
+
+        return refit_projection
+    if not binned.has_high_cardinality:
+        return None
+    base = binned
+    if start is not None:  # whose bins have derived columns
+        base = (
+            X if isinstance(X, Dataset) else _make_dataset(reader, X, target, None, keep_features)
+        )
+
+    def refit_columns(rows: np.ndarray, held: np.ndarray) -> tuple[Dataset, Dataset]:
+        dataset = base.rows(rows).with_target(target.take(rows))
+        return dataset, base.rows(held).rebinned_to(dataset.mapper)
+
+    return refit_columns
+
+
 def _warn_ignored_parameters(p: SharedParameters, X: Dataset) -> None:
     """Warn about parameters that have no effect because features are binned already."""
     for name, is_ignored in (
@@ -451,15 +530,20 @@ def _differs_in_categories(categorical_features: Any, X: Dataset) -> bool:
 
 
 def make_trial(
-    binned: Dataset, target: Target, offset: np.ndarray | None, metric: Metric, seed: int
+    binned: Dataset,
+    target: Target,
+    offset: np.ndarray | None,
+    metric: Metric,
+    seed: int,
+    groups: np.ndarray | None = None,
 ) -> PreparedData:
     """Return data of a training on some rows, evaluated on the others.
 
-    Bins are those of all rows, which do not depend on y; columns derived from y use only the rows
-    to train on.
+    Rows of a group are on one side. Bins are those of all rows, which do not depend on y; columns
+    derived from y use only the rows to train on.
     """
     classes = target.get_row_classes()
-    rows, held = split_rows_stratified(target.n_rows, TRIAL_FRACTION, seed, classes)
+    rows, held = split_rows_stratified(target.n_rows, TRIAL_FRACTION, seed, classes, groups)
     if classes is not None:
         held = held[np.isin(classes[held], classes[rows])]
     part = target.take(rows)
@@ -475,7 +559,8 @@ def make_trial(
         evaluated.features,
         offsets[1],
     )
-    return PreparedData(dataset, part, [eval_set], None, offsets[0])
+    own_groups = None if groups is None else groups[rows]
+    return PreparedData(dataset, part, [eval_set], None, offsets[0], groups=own_groups)
 
 
 # --- evaluation sets ---

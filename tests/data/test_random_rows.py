@@ -1,0 +1,70 @@
+"""Splits of rows, and rows that are equal."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from polyleaf import Dataset
+from polyleaf.data.random_rows import (
+    find_repeated_rows,
+    hash_values,
+    split_folds,
+    split_rows_stratified,
+)
+
+
+def find(X, y, offset=None):
+    return find_repeated_rows(Dataset(X).hash_rows(), y, offset)
+
+
+def test_copies_get_the_number_of_their_first_row():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((50, 3)), rng.standard_normal(50)
+    X[::7, 1] = np.nan
+    rows = np.concatenate([np.arange(50), [3, 7, 3]])
+    expected = np.concatenate([np.arange(50), [3, 7, 3]])
+    np.testing.assert_array_equal(find(X[rows], y[rows]), expected)
+    assert find(X, y) is None
+    offset = np.zeros(53)
+    offset[50] = 1.0  # another exposure: another row
+    expected[50] = 50
+    expected[51:] = [7, 3]
+    np.testing.assert_array_equal(find(X[rows], y[rows], offset), expected)
+
+
+def test_dense_and_sparse_features_have_the_same_copies():
+    rng = np.random.default_rng(0)
+    X = rng.integers(1, 9, (300, 12)) * (rng.random((300, 12)) < 0.2)
+    X[:, 0] = rng.standard_normal(300) * 1000
+    X, y = np.tile(X, (2, 1)), np.tile(rng.standard_normal((300, 2)), (2, 1))
+    found = find(X, y)
+    np.testing.assert_array_equal(found, np.tile(np.arange(300), 2))
+    np.testing.assert_array_equal(found, find(scipy.sparse.csr_matrix(X), y))
+    labels = (y > 0.5).astype(float)
+    dense = find_repeated_rows(hash_values(X), labels)
+    sparse = scipy.sparse.csr_matrix(labels)
+    np.testing.assert_array_equal(dense, find_repeated_rows(hash_values(X), sparse))
+
+
+def test_rows_that_are_equal_by_chance_are_no_copies():
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 4, (500, 2))
+    y = (rng.random(500) < 0.2 + 0.2 * X[:, 0]).astype(int)
+    assert find(X, y) is None
+    twice = find(np.tile(X, (2, 1)), np.tile(rng.standard_normal(500), 2))
+    np.testing.assert_array_equal(twice, np.tile(np.arange(500), 2))
+
+
+@pytest.mark.parametrize("n_groups", [3, 40])
+def test_groups_are_not_split(n_groups):
+    rng = np.random.default_rng(0)
+    groups = rng.integers(0, n_groups, 200)
+    for classes in (None, groups % 2):
+        train, held = split_rows_stratified(200, 0.2, 0, classes, groups)
+        assert not set(groups[train]) & set(groups[held])
+        np.testing.assert_array_equal(np.sort([*train, *held]), np.arange(200))
+    fold = split_folds(200, 10, rng, groups)
+    assert len(np.unique(fold)) == fold.max() + 1 == min(10, len(np.unique(groups)))
+    for group in np.unique(groups):
+        assert len(set(fold[groups == group])) == 1
+    assert np.bincount(fold).max() <= 200 / min(10, n_groups) + np.bincount(groups).max()
