@@ -37,6 +37,20 @@ def test_incomplete_last_line_is_dropped(tmp_path):
     assert [ResumeLog(path, SETTINGS).find({}, fold).curve for fold in (0, 1)] == [[1.0], [2.0]]
 
 
+def test_a_search_that_was_killed_at_its_start_begins_anew(tmp_path):
+    path = tmp_path / "log"
+    ResumeLog(path, SETTINGS)
+    line = path.read_bytes()
+    for content in (b"", line[:9], line):
+        path.write_bytes(content)
+        ResumeLog(path, SETTINGS)
+        assert path.read_bytes() == line
+    path.write_text("notes")
+    with pytest.raises(ValueError, match="is not the log"):
+        ResumeLog(path, SETTINGS)
+    assert path.read_text() == "notes"
+
+
 def test_log_of_another_search_and_other_files_are_errors(tmp_path):
     path = tmp_path / "log"
     ResumeLog(path, SETTINGS)
@@ -55,7 +69,7 @@ def test_damaged_logs_are_errors_or_lose_their_last_line(tmp_path):
     records = [TrialRecord([0.5, float(i)], 1.0, "" if i else "x") for i in range(4)]
     for fold, record in enumerate(records):
         log.add({"max_leaves": 8}, fold, record)
-    content, n_refused = path.read_bytes(), 0
+    content, n_errors = path.read_bytes(), 0
     for _ in range(400):
         at, size = rng.integers(len(content), size=2)
         what = rng.integers(3)
@@ -67,10 +81,10 @@ def test_damaged_logs_are_errors_or_lose_their_last_line(tmp_path):
             found = [ResumeLog(path, SETTINGS).find({"max_leaves": 8}, i) for i in range(4)]
         except ValueError as error:
             assert "damaged" in str(error) or "another search" in str(error)
-            n_refused += 1
+            n_errors += 1
         else:
             assert all(kept in (None, record) for kept, record in zip(found, records, strict=True))
-    assert n_refused > 300
+    assert n_errors > 300
 
 
 def test_a_full_disk_does_not_end_the_search(tmp_path):

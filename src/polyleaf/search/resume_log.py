@@ -55,10 +55,11 @@ class ResumeLog:
         content = self._path.read_bytes() if self._path.exists() else b""
         # An incomplete last line, of a search that was killed, is dropped.
         complete = content[: content.rfind(b"\n") + 1]
-        if not complete:
-            self._path.write_text(_to_line(settings))
+        first_line = _to_line(settings)
+        if not complete and first_line.encode().startswith(content):
+            self._path.write_text(first_line)
             return
-        for i, line in enumerate(complete.splitlines()):
+        for i, line in enumerate((complete or content).splitlines()):
             try:
                 entry = _from_line(line)
                 if i > 0:
