@@ -1,8 +1,10 @@
 """Export to ONNX, run by ONNX Runtime."""
 
 import io
+import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,6 +23,7 @@ from support.models import example_frame, forests, random_model
 
 from polyleaf import PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor
 from polyleaf.export import to_numeric_matrix, to_onnx
+from polyleaf.export.onnx_graph import _GraphBuilder
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
@@ -186,3 +189,75 @@ def test_open_files(tmp_path):
         to_onnx(est, io.StringIO())
     with pytest.raises(TypeError, match="got int"):
         to_onnx(est, 5)
+
+
+HOSTILE_NAMES = ["c0", "c7", "_c0", "__c1", "scores", "predictions", "output_scores", "cast3", "X"]
+
+
+def run_columns(est, frame, **options):
+    made = to_onnx(est, input="columns", **options)
+    dtypes = {1: np.float32, 7: np.int64, 8: object, 11: np.float64}
+    kinds = {i.name: dtypes[i.type.tensor_type.elem_type] for i in made.graph.input}
+    return run(made, {n: frame[n].to_numpy().astype(kinds[n])[:, None] for n in frame})
+
+
+def test_names_of_features_cannot_collide_with_the_graph():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.random((300, 9)).astype(np.float32), columns=HOSTILE_NAMES)
+    frame["kind"] = rng.choice(["u", "v", "w"], 300).astype(object)
+    y = frame["c7"] * 5 + (frame["kind"] == "u") * 10 + frame["scores"]
+    est = PolyleafRegressor(n_estimators=20, categorical_features=["kind"]).fit(frame, y)
+    found = run_columns(est, frame)
+    assert set(found) == {"output_output_scores", "output_predictions"}
+    np.testing.assert_allclose(found["output_predictions"][:, 0], est.predict(frame), rtol=1e-4)
+    frame = frame.rename(columns={"c0": ""})
+    est = PolyleafRegressor(n_estimators=2, categorical_features=["kind"]).fit(frame, y)
+    with pytest.raises(ValueError, match="number 0 has an empty name"):
+        to_onnx(est, input="columns")
+
+
+@pytest.mark.parametrize(
+    "categories",
+    [
+        [2**24, 2**24 + 1, 2**24 + 2],
+        [2**53, 2**53 + 1, 2**53 + 2],
+        [0.1, 0.1 + 2**-54, 0.3],
+        [1e17, 1.5, 2**40 + 1.0],
+        [1, 2, 3],
+        ["1", "1.0", "01"],
+    ],
+)
+def test_categories_keep_their_identity(categories):
+    index = np.random.default_rng(0).integers(0, 3, 300)
+    dtype = object if isinstance(categories[0], str) else None
+    frame = pd.DataFrame({"c": np.array(categories, dtype)[index], "x": np.float32(index * 0)})
+    est = PolyleafRegressor(n_estimators=30, categorical_features=["c"]).fit(frame, index * 10.0)
+    found = run_columns(est, frame)["predictions"][:, 0]
+    np.testing.assert_allclose(found, est.predict(frame), rtol=1e-5, atol=1e-5)
+    assert len(np.unique(found)) == 3
+
+
+def test_categories_of_text_and_numbers_are_refused():
+    frame = pd.DataFrame({"c": pd.Series([1, "1", 2.5] * 50, dtype=object)})
+    est = PolyleafRegressor(n_estimators=3, categorical_features=["c"]).fit(frame, [0, 5, 9] * 50)
+    with pytest.raises(ValueError, match="categories of text and of numbers"):
+        to_onnx(est, input="columns")
+
+
+@pytest.mark.parametrize("name", ["frame with categories", "defaults, classes", "linear"])
+def test_graphs_are_compared_with_the_model(name, monkeypatch):
+    for layout in ("matrix", "columns"):
+        to_onnx(estimator(name), input=layout)
+    plain = _GraphBuilder._add_scores
+    monkeypatch.setattr(
+        _GraphBuilder,
+        "_add_scores",
+        lambda self, rows: self._graph.add(
+            "Add", plain(self, rows), self._graph.add_constant(np.array([[0.5]]))
+        ),
+    )
+    with pytest.raises(RuntimeError, match=r"ONNX export gives other raw scores .* by up to 0\.5"):
+        to_onnx(estimator(name))
+    to_onnx(estimator(name), check=False)
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    to_onnx(estimator(name))  # there is nothing to compare with

@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import BaggingClassifier, StackingClassifier
 from sklearn.impute import SimpleImputer
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -74,6 +77,31 @@ def test_names_of_two_estimators():
     both = VotingRegressor(members).fit(X, X[:, 0])
     found = convert_and_run(both)["variable"]
     np.testing.assert_allclose(found[:, 0], both.predict(X), rtol=1e-4, atol=1e-5)
+
+
+def meta_estimators():
+    def base():
+        return PolyleafClassifier(n_estimators=5, max_leaves=8)
+
+    return {
+        "calibrated": lambda: CalibratedClassifierCV(base(), cv=2),
+        "calibrated without ensemble": lambda: CalibratedClassifierCV(base(), cv=2, ensemble=False),
+        "stacked": lambda: StackingClassifier([("a", base()), ("b", base())], cv=2),
+        "bagged": lambda: BaggingClassifier(base(), 3),
+        "one against the rest": lambda: OneVsRestClassifier(base()),
+    }
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("target", ["two classes", "text"])
+@pytest.mark.parametrize("name", meta_estimators())
+def test_meta_estimators(name, target, dtype):
+    y = CLASSES["two classes"] if target == "two classes" else np.digitize(X[:, 0], [-0.5, 0.5])
+    rows = X.astype(dtype)
+    fitted = meta_estimators()[name]().fit(rows, y)
+    found = list(convert_and_run(fitted, rows, zipmap=False).values())
+    np.testing.assert_array_equal(found[0], fitted.predict(rows))
+    np.testing.assert_allclose(found[1], fitted.predict_proba(rows), atol=1e-6)
 
 
 def test_categorical_features_are_rejected():

@@ -6,16 +6,20 @@ Trees are traversed as in `cpp/forest/kernels/predict_kernels.cpp`, by threshold
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import groupby
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from polyleaf.data.binning import MISSING_CODE
 from polyleaf.export import c_templates
-from polyleaf.export.ir import ModelIR, TreeIR, build_ir, category_mapping
+from polyleaf.export.ir import ModelIR, TreeIR, build_ir, category_mapping, check_scores
 from polyleaf.model.serialize import TextDestination, write_text
 from polyleaf.runtime.version import polyleaf_version
 
@@ -25,7 +29,7 @@ _MAX_OUTPUTS = 1 << 16  # the scores of a row are on the stack
 _MAX_LISTED_NAMES = 50  # features and categories in the comment of the header
 
 
-def to_c(model: Any, path: TextDestination, *, name: str = "model") -> None:
+def to_c(model: Any, path: TextDestination, *, name: str = "model", check: bool = True) -> None:
     """Write a model as a C header.
 
     Parameters
@@ -38,6 +42,9 @@ def to_c(model: Any, path: TextDestination, *, name: str = "model") -> None:
         Prefix of functions and tables, a C identifier: `<name>_raw`, `<name>_predict`, and for
         classes `<name>_class`. They are `static`: each source file that includes the header has its
         own.
+    check : bool
+        Whether to compare the raw scores with the model's, on 64 rows of thresholds, categories and
+        missing values, if there is a C compiler (`cc`).
 
     Raises
     ------
@@ -62,7 +69,39 @@ def to_c(model: Any, path: TextDestination, *, name: str = "model") -> None:
             f"{_MAX_OUTPUTS}, whose scores fit on the stack: use predict_topk in Polyleaf."
         )
     text = "\n".join(_Header(ir, category_mapping(model)).lines())
-    write_text(path, re.sub(r"\bNAME_|\bNAME\b", lambda m: m[0].replace("NAME", name), text))
+    text = re.sub(r"\bNAME_|\bNAME\b", lambda m: m[0].replace("NAME", name), text)
+    if check:
+        check_scores(model, "C", lambda _, matrix: _run_program(text, name, matrix))
+    write_text(path, text)
+
+
+_PROGRAM = """
+#include <stdio.h>
+int main(void) {
+  NAME_input row[NAME_N_FEATURES];
+  double scores[NAME_N_OUTPUTS];
+  while (fread(row, sizeof(row), 1, stdin) == 1) {
+    NAME_raw(row, scores);
+    fwrite(scores, sizeof(scores), 1, stdout);
+  }
+  return 0;
+}
+"""
+
+
+def _run_program(text: str, name: str, matrix: np.ndarray) -> np.ndarray | None:
+    """Return the raw scores of a header in a program, or None if there is no C compiler."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        source, program = Path(folder, "model.c"), Path(folder, "model")
+        source.write_text(text + _PROGRAM.replace("NAME", name), "utf-8")
+        command = [compiler, "-std=c99", "-O0", "-w", str(source), "-o", str(program), "-lm"]
+        subprocess.run(command, check=True, capture_output=True)
+        rows = np.ascontiguousarray(matrix).tobytes()
+        done = subprocess.run([str(program)], input=rows, check=True, capture_output=True)
+    return np.frombuffer(done.stdout, np.float64)
 
 
 # ---- C literals and tables -----------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -11,6 +11,7 @@ import numpy as np
 
 import polyleaf._core as _core
 from polyleaf.data.binning import MISSING_CODE, Category
+from polyleaf.inputs.feature_table import CategoryColumn, DenseBlock, FeatureTable
 from polyleaf.inputs.features import read_features
 from polyleaf.inputs.target import TargetEncoding
 from polyleaf.model import Model
@@ -18,6 +19,7 @@ from polyleaf.model.leaf_kinds import Leaves
 from polyleaf.model.metadata import get_raw_decision_thresholds
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
+_N_CHECK_ROWS, _CHECK_TOLERANCE = 64, 1e-4
 _MAX_LEAF_VALUES = 1 << 28  # total size of all leaves as dense vectors
 
 
@@ -222,6 +224,58 @@ def category_mapping(model: Any) -> dict[int, dict[Category, int]]:
     """
     mapper = build_ir(model).model.mapper
     return {f: mapper.category_codes(f) for f in np.flatnonzero(mapper.is_categorical_).tolist()}
+
+
+def check_scores(model: Any, format: str, run: Callable[[FeatureTable, np.ndarray], Any]) -> None:
+    """Compare the raw scores of an exported model with Polyleaf's, on rows made for this.
+
+    Parameters
+    ----------
+    model : Model or fitted estimator
+    format : str
+        Name of the format, for messages.
+    run : callable
+        Function of the rows as a table and as the numeric matrix, which returns raw scores of the
+        exported model, (n_rows, n_outputs), or None if the program that computes them is missing.
+
+    Raises
+    ------
+    RuntimeError
+        If the scores differ by more than rounding.
+    """
+    ir = build_ir(model)
+    table = _make_check_rows(ir)
+    found = run(table, to_numeric_matrix(model, table))
+    if found is None:
+        return
+    expected = ir.model.predict_raw(table, 0, ir.n_rounds)
+    found = np.reshape(np.asarray(found, np.float64), expected.shape)
+    scale = float(np.abs(expected).max(initial=0)) or 1.0
+    if not np.allclose(found, expected, rtol=0, atol=_CHECK_TOLERANCE * scale):
+        worst = float(np.abs(found - expected).max())
+        raise RuntimeError(
+            f"The {format} export gives other raw scores than the model, by up to {worst:.3g}: "
+            "please report this, or pass check=False to write it nevertheless."
+        )
+
+
+def _make_check_rows(ir: ModelIR) -> FeatureTable:
+    """Return rows of thresholds, their neighbours, categories, unknown and missing values."""
+    rng, mapper, n = np.random.default_rng(0), ir.model.mapper, _N_CHECK_ROWS
+    table = FeatureTable(n, mapper.n_features_, None)
+    numeric = np.flatnonzero(~mapper.is_categorical_)
+    values: np.ndarray = np.empty((n, len(numeric)), ir.dtype)
+    for column, feature in enumerate(numeric.tolist()):
+        known: np.ndarray = np.append(mapper.thresholds_[feature], 0.5).astype(ir.dtype)
+        near = np.nextafter(known, ir.dtype(np.inf)), np.nextafter(known, ir.dtype(-np.inf)), known
+        special: np.ndarray = np.array([np.nan, 0.0, -0.0, 3.7], ir.dtype)
+        values[:, column] = rng.choice(np.concatenate([*near, special]), n)
+    table.dense.append(DenseBlock(values, numeric))
+    for feature in np.flatnonzero(mapper.is_categorical_).tolist():
+        categories = [*mapper.categories_[feature], *mapper.rare_categories_[feature][:1]]
+        index = rng.integers(-1, len(categories), n).astype(np.int32)
+        table.categories.append(CategoryColumn(index, tuple(categories), feature))
+    return table
 
 
 def to_numeric_matrix(model: Any, X: Any) -> np.ndarray:

@@ -8,17 +8,26 @@ leaves in version 3 of ai.onnx.ml are the votes of the tree ensemble operator it
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
 
 from polyleaf.data.binning import MISSING_CODE
-from polyleaf.export.ir import FLOAT32_MAX, ModelIR, TreeIR, build_ir, category_mapping
+from polyleaf.export.ir import (
+    FLOAT32_MAX,
+    ModelIR,
+    TreeIR,
+    build_ir,
+    category_mapping,
+    check_scores,
+)
 from polyleaf.model.serialize import Destination, as_path, write_open
 from polyleaf.runtime.version import polyleaf_version
 
 _OPSET, _IR_VERSIONS = 18, {3: 9, 5: 10}
 _INPUT = "X"
+_UNKNOWN_KEYS: dict[Any, Any] = {object: "\0", np.int64: np.iinfo(np.int64).min}
 
 
 def to_onnx(
@@ -27,6 +36,7 @@ def to_onnx(
     *,
     opset_ml: Literal[3, 5] | None = None,
     input: Literal["matrix", "columns"] = "matrix",
+    check: bool = True,
 ) -> Any:
     """Convert a model to an ONNX graph.
 
@@ -42,21 +52,28 @@ def to_onnx(
     input : {"matrix", "columns"}
         "matrix": one input `X` (n_rows, n_features), a matrix of
         :func:`polyleaf.export.to_numeric_matrix`. "columns": an input (n_rows, 1) with the name of
-        each feature; categorical features take their categories, text or numbers.
+        each feature; categorical features take their categories, text or numbers (int64 if some
+        are integers beyond 2^24, which float32 cannot hold, and float64 for such fractions).
+    check : bool
+        Whether to compare the raw scores with the model's, on 64 rows of thresholds, categories and
+        missing values, if onnxruntime is installed.
 
     Returns
     -------
     onnx.ModelProto
         Graph with the output `scores` (n_rows, n_scores), float64, and if possible `predictions`
         for regressors, `probabilities` and `label` for classifiers. Multi-task models give scores
-        only.
+        only. An output that has the name of an input gets the prefix ``output_``.
 
     Raises
     ------
     ImportError
         If the package onnx is not installed.
     ValueError
-        If the model projects its features, or has categorical splits in version 3.
+        If the model projects its features, has categorical splits in version 3, or a feature has
+        no name or categories of both text and numbers, with inputs by column.
+    RuntimeError
+        If the graph gives other scores than the model.
     """
     onnx = _import_onnx()
     if input not in ("matrix", "columns"):
@@ -72,6 +89,8 @@ def to_onnx(
         )
     builder = _GraphBuilder(onnx, ir, version, category_mapping(model))
     proto = builder.build(columns=input == "columns")
+    if check:
+        check_scores(model, "ONNX", builder.run)
     if hasattr(path, "write"):
         write_open(path, proto.SerializeToString())
     elif path is not None:
@@ -92,13 +111,17 @@ def _import_onnx() -> Any:
 class _Graph:
     """Nodes and constants of a graph; methods return names of values."""
 
-    def __init__(self, onnx: Any):
-        self._onnx = onnx
+    def __init__(self, onnx: Any, inputs: Sequence[str]):
+        self._onnx, self._inputs = onnx, set(inputs)
+        # No name of the user begins with it, so that no value of the graph has a name of an input.
+        self.prefix = "_"
+        while any(name.startswith(self.prefix) for name in inputs):
+            self.prefix += "_"
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
 
     def add_constant(self, values: Any) -> str:
-        name = f"c{len(self.constants)}"
+        name = f"{self.prefix}c{len(self.constants)}"
         array = np.asarray(values)
         self.constants.append(self._onnx.numpy_helper.from_array(array, name))
         return name
@@ -111,12 +134,18 @@ class _Graph:
         domain: str = "",
         **attributes: Any,
     ) -> str:
-        output = f"{operator.lower()}{len(self.nodes)}" if name is None else name
+        output = self.prefix + f"{operator.lower()}{len(self.nodes)}" if name is None else name
         node = self._onnx.helper.make_node(
             operator, list(inputs), [output], domain=domain, **attributes
         )
         self.nodes.append(node)
         return output
+
+    def output_name(self, name: str) -> str:
+        """Return the name of an output that no input has."""
+        while name in self._inputs:
+            name = f"output_{name}"
+        return name
 
     def cast(self, value: str, dtype: Any) -> str:
         return self.add(
@@ -133,12 +162,22 @@ class _GraphBuilder:
     def __init__(self, onnx: Any, ir: ModelIR, version: int, categories: dict[int, dict[Any, int]]):
         self._onnx, self._ir, self._version = onnx, ir, version
         self._categories = categories
-        self._graph = _Graph(onnx)
+        self._graph = _Graph(onnx, [])
+        self._proto: Any = None
+        self._is_columns = False
+        self._key_dtypes: dict[int, Any] = {}
         self._inputs: list[Any] = []
         self._outputs: list[Any] = []
 
     def build(self, columns: bool) -> Any:
-        helper = self._onnx.helper
+        helper, model = self._onnx.helper, self._ir.model
+        names = [model.feature_name(f) for f in range(model.n_features)] if columns else [_INPUT]
+        if "" in names:
+            raise ValueError(
+                "Feature number {} has an empty name, which ONNX does not allow: use "
+                'input="matrix", or name it.'.format(names.index(""))
+            )
+        self._graph, self._is_columns = _Graph(self._onnx, names), columns
         rows = self._add_column_inputs() if columns else self._add_matrix_input()
         self._add_outputs(self._add_scores(rows))
         graph = helper.make_graph(
@@ -152,7 +191,6 @@ class _GraphBuilder:
             producer_version=polyleaf_version(),
         )
         proto.ir_version = _IR_VERSIONS[self._version]
-        model = self._ir.model
         properties = {
             "polyleaf.features": [model.feature_name(f) for f in range(model.n_features)],
             "polyleaf.outputs": [model.output_name(k) for k in range(min(model.n_outputs, 10_000))],
@@ -163,7 +201,31 @@ class _GraphBuilder:
         props = {name: json.dumps(value) for name, value in properties.items()}
         helper.set_model_props(proto, props)
         self._onnx.checker.check_model(proto)
+        self._proto = proto
         return proto
+
+    def run(self, table: Any, matrix: np.ndarray) -> Any:
+        """Return the raw scores of the graph, or None if onnxruntime is not installed."""
+        given: dict[Any, Any] = {_INPUT: matrix}
+        if self._is_columns:
+            name_of = self._ir.model.feature_name
+            given = {name_of(f): matrix[:, [f]] for f in range(matrix.shape[1])}
+        for column in table.categories if self._is_columns else ():
+            name = self._ir.model.feature_name(column.feature)
+            dtype: Any = self._key_dtypes[column.feature]
+            unknown = _UNKNOWN_KEYS.get(dtype, np.nan)
+            keys = [str(c) if dtype is object else c for c in column.categories]
+            given[name] = np.array([*keys, unknown], dtype)[column.index][:, None]
+        output = self._graph.output_name("scores")
+        try:
+            import onnxruntime
+        except ImportError:
+            return None
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3
+        content, providers = self._proto.SerializeToString(), ["CPUExecutionProvider"]
+        session = onnxruntime.InferenceSession(content, options, providers=providers)
+        return session.run([output], given)[0]
 
     # -- inputs
 
@@ -183,20 +245,29 @@ class _GraphBuilder:
             if codes is None:
                 parts.append(self._add_input(name, self._ir.dtype, 1))
                 continue
-            text = any(isinstance(category, str) for category in codes)
-            kind = "strings" if text else "floats"
-            keys = [str(c) if text else float(c) for c in codes]
-            column = self._add_input(name, object if text else np.float32, 1)
-            table: dict[str, Any] = {
-                f"keys_{kind}": keys,
-                "values_floats": [float(code) for code in codes.values()],
-                "default_float": -1.0,
-            }
-            encoded = self._graph.add("LabelEncoder", column, domain="ai.onnx.ml", **table)
-            parts.append(
-                encoded if self._ir.dtype is np.float32 else self._graph.cast(encoded, np.float64)
+            dtype = self._key_dtypes[feature] = _choose_key_dtype(name, list(codes))
+            column = self._add_input(name, dtype, 1)
+            encoded = self._graph.add(
+                "LabelEncoder", column, domain="ai.onnx.ml", **self._make_keys(codes, dtype)
             )
+            is_float32 = dtype is not np.float64
+            same = self._ir.dtype is (np.float32 if is_float32 else np.float64)
+            parts.append(encoded if same else self._graph.cast(encoded, self._ir.dtype))
         return self._graph.add("Concat", *parts, axis=1)
+
+    def _make_keys(self, codes: dict[Any, int], dtype: Any) -> dict[str, Any]:
+        """Return the attributes of the operator that maps categories to codes, -1 if unknown."""
+        values = [float(code) for code in codes.values()]
+        if dtype is np.float64:
+            tensor = self._onnx.numpy_helper.from_array
+            return {
+                "keys_tensor": tensor(np.array(list(codes), np.float64), "keys"),
+                "values_tensor": tensor(np.array(values, np.float64), "values"),
+                "default_tensor": tensor(np.array([-1.0]), "default"),
+            }
+        kind = {object: "strings", np.int64: "int64s"}.get(dtype, "floats")
+        keys = [str(c) if dtype is object else dtype(c).item() for c in codes]
+        return {f"keys_{kind}": keys, "values_floats": values, "default_float": -1.0}
 
     def _prepare_rows(self, rows: str) -> str:
         """Prepare rows for the trees.
@@ -235,7 +306,7 @@ class _GraphBuilder:
         if model.target_scale is not None and model.target_offset is not None:
             scaled = graph.add("Mul", total, graph.add_constant(model.target_scale[None]))
             total = graph.add("Add", scaled, graph.add_constant(model.target_offset[None]))
-        return graph.add("Identity", total, name="scores")
+        return total
 
     def _sum_trees(self, rows: str) -> str:
         """Return sums of leaf values (n, n_outputs), float64."""
@@ -371,22 +442,24 @@ class _GraphBuilder:
 
     # -- outputs
 
-    def _add_output(self, name: str, dtype: Any, width: int | None) -> None:
-        elem_type = self._onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    def _add_output(self, value: str, name: str, dtype: Any, width: int | None) -> None:
+        helper, name = self._onnx.helper, self._graph.output_name(name)
+        self._graph.add("Identity", value, name=name)
+        elem_type = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
         shape = ["n"] if width is None else ["n", width]
-        self._outputs.append(self._onnx.helper.make_tensor_value_info(name, elem_type, shape))
+        self._outputs.append(helper.make_tensor_value_info(name, elem_type, shape))
 
     def _add_outputs(self, scores: str) -> None:
         ir, n_outputs = self._ir, self._ir.model.n_outputs
-        self._add_output(scores, np.float64, n_outputs)
+        self._add_output(scores, "scores", np.float64, n_outputs)
         if ir.kind in ("regression", "tasks"):  # tasks have no common link
             if ir.link is not None:
-                self._graph.add("Identity", self._apply_link(scores), name="predictions")
-                self._add_output("predictions", np.float64, n_outputs)
+                self._add_output(self._apply_link(scores), "predictions", np.float64, n_outputs)
             return
         if ir.link is not None and ir.model.objective.probabilities:
-            self._graph.add("Identity", self._compute_probabilities(scores), name="probabilities")
-            self._add_output("probabilities", np.float64, 2 if ir.kind == "binary" else n_outputs)
+            width = 2 if ir.kind == "binary" else n_outputs
+            found = self._compute_probabilities(scores)
+            self._add_output(found, "probabilities", np.float64, width)
         self._add_label(scores)
 
     def _apply_link(self, scores: str) -> str:
@@ -429,8 +502,8 @@ class _GraphBuilder:
         graph, classes = self._graph, self._ir.classes
         above = graph.add("Greater", scores, graph.add_constant(self._ir.decision_thresholds))
         if classes is None:
-            self._graph.add("Cast", above, to=self._onnx.TensorProto.INT64, name="label")
-            return self._add_output("label", np.int64, self._ir.model.n_outputs)
+            above = graph.cast(above, np.int64)
+            return self._add_output(above, "label", np.int64, self._ir.model.n_outputs)
         if self._ir.kind == "binary":
             above = graph.cast(above, np.int64)
             number = graph.add("Squeeze", above, graph.add_constant(np.array([1])))
@@ -440,8 +513,23 @@ class _GraphBuilder:
         labels = labels.astype(np.int64) if labels.dtype.kind in "biu" else labels
         is_text = labels.dtype.kind not in "if"
         table = graph.add_constant(labels.astype(object) if is_text else labels)
-        graph.add("Gather", table, number, name="label")
-        self._add_output("label", object if is_text else labels.dtype, None)
+        label = graph.add("Gather", table, number)
+        self._add_output(label, "label", object if is_text else labels.dtype, None)
+
+
+def _choose_key_dtype(name: str, categories: list[Any]) -> Any:
+    """Return the type of an input of categories that holds all of them."""
+    is_text = [isinstance(category, str) for category in categories]
+    if any(is_text) and not all(is_text):
+        raise ValueError(
+            f"Feature {name!r} has categories of text and of numbers, which an input of ONNX "
+            'cannot hold: use input="matrix".'
+        )
+    if any(is_text):
+        return object
+    if all(float(np.float32(c)) == c for c in categories):
+        return np.float32
+    return np.int64 if all(isinstance(c, int) for c in categories) else np.float64
 
 
 def _pad_entries(

@@ -23,8 +23,9 @@ def register_skl2onnx(*estimators: type) -> None:
     Notes
     -----
     `skl2onnx.to_onnx` then calls :func:`polyleaf.export.to_onnx`. Regressors give `variable` of the
-    type of the input, as those of scikit-learn do; classifiers give `label` and `probabilities`
-    (float32). Categorical features are not supported, since pipelines do not pass codes on.
+    type of the input, as those of scikit-learn do; classifiers give `label` and `probabilities`, or
+    raw scores with the option ``raw_scores``, which scikit-learn's meta-estimators ask for.
+    Categorical features are not supported, since pipelines do not pass codes on.
     """
     try:
         from skl2onnx import update_registered_converter
@@ -41,7 +42,11 @@ def register_skl2onnx(*estimators: type) -> None:
             cls.__name__,
             _set_classifier_types if is_classifier else _set_regressor_types,
             _convert,
-            options={"zipmap": [True, False, "columns"], "nocl": [True, False]}
+            options={
+                "zipmap": [True, False, "columns"],
+                "nocl": [True, False],
+                "raw_scores": [True, False],
+            }
             if is_classifier
             else None,
         )
@@ -50,14 +55,18 @@ def register_skl2onnx(*estimators: type) -> None:
 def _set_regressor_types(operator: Any) -> None:
     from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType
 
-    # The type of the input, as for regressors of scikit-learn, so that both can be combined.
-    is_double = isinstance(operator.inputs[0].type, DoubleTensorType)
-    tensor = DoubleTensorType if is_double else FloatTensorType
+    # The type of the input, as for estimators of scikit-learn, so that they can be combined.
+    tensor = DoubleTensorType if _is_double(operator) else FloatTensorType
     operator.outputs[0].type = tensor([None, operator.raw_operator.model_.n_outputs])
 
 
 def _set_classifier_types(operator: Any) -> None:
-    from skl2onnx.common.data_types import FloatTensorType, Int64TensorType, StringTensorType
+    from skl2onnx.common.data_types import (
+        DoubleTensorType,
+        FloatTensorType,
+        Int64TensorType,
+        StringTensorType,
+    )
 
     estimator = operator.raw_operator
     is_multilabel = estimator.model_.metadata["kind"] == "multilabel"
@@ -65,7 +74,8 @@ def _set_classifier_types(operator: Any) -> None:
     is_text = estimator.classes_.dtype.kind in "OUS"
     label = StringTensorType if is_text else Int64TensorType
     operator.outputs[0].type = label([None, n_columns] if is_multilabel else [None])
-    operator.outputs[1].type = FloatTensorType([None, n_columns])
+    tensor = DoubleTensorType if _is_double(operator) else FloatTensorType
+    operator.outputs[1].type = tensor([None, n_columns])
 
 
 def _convert(scope: Any, operator: Any, container: Any) -> None:
@@ -90,19 +100,34 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
     outputs = {output.name.removeprefix(prefix): output for output in graph.output}
     if len(operator.outputs) == 1:
         scores = outputs.get("predictions", outputs["scores"])
-        is_double = type(operator.outputs[0].type).__name__ == "DoubleTensorType"
-        elem_type = onnx.TensorProto.DOUBLE if is_double else float32
+        elem_type = onnx.TensorProto.DOUBLE if _is_double(operator) else float32
         return _add_cast(container, scores.name, operator.outputs[0].full_name, elem_type)
-    if "probabilities" not in outputs:
+    label, is_double = outputs["label"], _is_double(operator)
+    _add_cast(
+        container, label.name, operator.outputs[0].full_name, label.type.tensor_type.elem_type
+    )
+    if container.get_options(estimator, {"raw_scores": False})["raw_scores"]:
+        found = outputs["scores"].name
+        if len(getattr(estimator, "classes_", ())) == 2 and estimator.model_.n_outputs == 1:
+            negative = f"{prefix}negative_scores"
+            container.nodes.append(onnx.helper.make_node("Neg", [found], [negative], negative))
+            both = f"{prefix}both_scores"
+            node = onnx.helper.make_node("Concat", [negative, found], [both], both, axis=1)
+            container.nodes.append(node)
+            found = both
+    elif "probabilities" in outputs:
+        found = outputs["probabilities"].name
+    else:
         raise ValueError(
             "The objective gives no probabilities, which skl2onnx requires of classifiers: use "
             "polyleaf.export.to_onnx."
         )
-    label, probabilities = outputs["label"], outputs["probabilities"]
-    _add_cast(
-        container, label.name, operator.outputs[0].full_name, label.type.tensor_type.elem_type
-    )
-    _add_cast(container, probabilities.name, operator.outputs[1].full_name, float32)
+    elem_type = onnx.TensorProto.DOUBLE if is_double else float32
+    _add_cast(container, found, operator.outputs[1].full_name, elem_type)
+
+
+def _is_double(operator: Any) -> bool:
+    return type(operator.inputs[0].type).__name__ == "DoubleTensorType"
 
 
 def _add_cast(container: Any, name: str, output: str, elem_type: int) -> None:

@@ -6,18 +6,21 @@ from typing import Any
 
 import numpy as np
 
-from polyleaf.export.ir import ModelIR, TreeIR, build_ir
+from polyleaf.export.ir import ModelIR, TreeIR, build_ir, check_scores
 
 _POSTPROCESSORS = {"logistic": "sigmoid", "softmax": "softmax", "exponential": "exponential"}
 
 
-def to_treelite(model: Any) -> Any:
+def to_treelite(model: Any, *, check: bool = True) -> Any:
     """Convert a model to a `treelite.Model`.
 
     Parameters
     ----------
     model : Model or fitted estimator
         An estimator with a best iteration is exported up to it.
+    check : bool
+        Whether to compare the raw scores with the model's, on 64 rows of thresholds, categories and
+        missing values.
 
     Returns
     -------
@@ -32,6 +35,8 @@ def to_treelite(model: Any) -> Any:
     ValueError
         If the model projects its features, has linear leaves, or dense leaf vectors would fill the
         memory.
+    RuntimeError
+        If the exported model gives other scores.
     """
     treelite = _import_treelite()
     ir = build_ir(model)
@@ -39,12 +44,20 @@ def to_treelite(model: Any) -> Any:
     builder = _make_builder(treelite, ir)
     for tree in ir.trees:
         _add_tree(builder, ir, tree)
-    return builder.commit()
+    exported = builder.commit()
+    if check:
+        check_scores(
+            model,
+            "Treelite",
+            lambda _, matrix: treelite.gtil.predict(exported, matrix, pred_margin=True),
+        )
+    return exported
 
 
 def _import_treelite() -> Any:
     try:
         import treelite
+        import treelite.gtil
         import treelite.model_builder
     except ImportError as error:
         raise ImportError(

@@ -18,7 +18,7 @@ from polyleaf.export.import_trees import (
     build_model,
     report_damaged_file,
 )
-from polyleaf.export.ir import FLOAT32_MAX, ModelIR, TreeIR, build_ir
+from polyleaf.export.ir import FLOAT32_MAX, ModelIR, TreeIR, build_ir, check_scores
 from polyleaf.model import Model
 from polyleaf.model.serialize import TextDestination, as_path, format_source, write_text
 from polyleaf.runtime.user_warnings import warn_user
@@ -45,7 +45,7 @@ _LINK_OBJECTIVES: dict[str, tuple[str, dict[str, Any], str]] = {
 }
 
 
-def to_xgboost(model: Any, path: TextDestination) -> None:
+def to_xgboost(model: Any, path: TextDestination, *, check: bool = True) -> None:
     """Write a model in XGBoost's JSON format, for XGBoost 3.1 and later.
 
     Parameters
@@ -54,6 +54,9 @@ def to_xgboost(model: Any, path: TextDestination) -> None:
         An estimator with a best iteration is exported up to it.
     path : str, path or open text file
         The file. The extension must be ".json", by which XGBoost detects the format.
+    check : bool
+        Whether to compare the raw scores with the model's, on 64 rows of thresholds, categories and
+        missing values, if XGBoost is installed.
 
     Raises
     ------
@@ -77,7 +80,24 @@ def to_xgboost(model: Any, path: TextDestination) -> None:
             f"Feature {ir.model.feature_name(feature)!r} has values that differ only in float64, "
             "but XGBoost compares float32: use to_onnx, to_treelite or to_c."
         )
-    write_text(path, json.dumps(_export_model(ir)))
+    text = json.dumps(_export_model(ir))
+    if check:
+        check_scores(model, "XGBoost", lambda _, matrix: _predict_margin(ir, text, matrix))
+    write_text(path, text)
+
+
+def _predict_margin(ir: ModelIR, text: str, matrix: np.ndarray) -> np.ndarray | None:
+    """Return the raw scores of an exported model, or None if XGBoost is not installed."""
+    try:
+        import xgboost
+    except ImportError:
+        return None
+    booster = xgboost.Booster({"nthread": 1})
+    booster.load_model(bytearray(text, "utf-8"))
+    is_categorical = ir.model.mapper.is_categorical_
+    types = ["c" if is_set else "float" for is_set in is_categorical]
+    options = {"feature_types": types, "enable_categorical": True} if is_categorical.any() else {}
+    return booster.predict(xgboost.DMatrix(matrix, **options), output_margin=True)
 
 
 def _export_model(ir: ModelIR) -> dict[str, Any]:
@@ -172,12 +192,13 @@ def _export_tree(ir: ModelIR, tree: TreeIR) -> dict[str, Any]:
 def _get_codes_right(ir: ModelIR, tree: TreeIR, node: int) -> list[int]:
     """Return the codes that go right.
 
-    XGBoost sends codes that are not listed to the left, Polyleaf where missing values go.
+    XGBoost sends codes that are not listed to the left, Polyleaf where missing values go. XGBoost
+    does not load an empty list; then it holds a code that no row has.
     """
     n_codes = MAX_BINS
     if tree.structure.missing_left[node]:
         n_codes = int(ir.model.mapper.n_bins_[int(tree.structure.feature[node])])
-    return np.setdiff1d(np.arange(n_codes), tree.codes_left[node]).tolist()
+    return np.setdiff1d(np.arange(n_codes), tree.codes_left[node]).tolist() or [n_codes + 1]
 
 
 def _make_tree(
