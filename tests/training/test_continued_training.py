@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from support.configurations import draw_configuration
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor, load_model
 from polyleaf.callbacks import Checkpoint, EarlyStopping, LearningRateScheduler
@@ -12,6 +13,11 @@ from polyleaf.model import Model
 RNG = np.random.default_rng(3)
 X, X_VALID = RNG.standard_normal((2, 300, 4))
 Y, Y_VALID = (x[:, 0] + 0.3 * RNG.standard_normal(300) for x in (X, X_VALID))
+# Blocks of seeds: the first in the fast tier, the others in the full one.
+SEEDS = [
+    range(12),
+    *(pytest.param(range(i, i + 200), marks=pytest.mark.full) for i in range(12, 812, 200)),
+]
 VALID = {"eval_set": [(X_VALID, Y_VALID)]}
 
 
@@ -152,3 +158,74 @@ def test_early_stopping_in_callbacks_goes_on():
     assert whole.n_iter_ == whole.best_iteration_ + 1 < 95
     assert_same(fit(100, init_model=fit(whole.n_iter_ - 3)), whole)
     assert_same(fit(100, init_model=whole), whole)
+
+
+# --- random configurations ---
+
+
+def make_fit(seed):
+    """Return a function that fits a random configuration, and the rounds of the whole training."""
+    c, rng = draw_configuration(seed), np.random.default_rng(seed)
+    n_rounds = int(rng.integers(4, 20))
+    parameters = c.parameters | {"n_estimators": n_rounds}
+    if rng.random() < 0.5:  # rounds without a split
+        parameters |= {"min_split_gain": float(rng.choice([0.03, 0.3, 3.0, 100.0]))}
+    if c.kind == "values" and c.objective == "quantile":
+        parameters["calibrate_quantiles"] = bool(rng.random() < 0.3)
+    if c.kind != "values" and c.n_targets == 1 and c.objective == "logistic":
+        parameters["threshold"] = str(rng.choice(["f1", "f1_macro"]))
+    stops, callbacks = rng.random() < 0.5, []
+    n = len(c.X) - 50 * stops
+    train, valid = c.take(np.arange(n)), c.take(np.arange(len(c.X) - 50, len(c.X)))
+    if c.kind != "values":
+        known = np.isin(valid.y.reshape(50, -1), np.unique(train.y)).all(axis=1)
+        valid = valid.take(np.flatnonzero(known))
+    given = {"offset": train.offset, "sample_weight": train.weight}
+    if stops:
+        callbacks.append(EarlyStopping(int(rng.integers(1, 6)), save_best=bool(rng.random() < 0.3)))
+        given |= {
+            "eval_set": [(valid.X, valid.y)],
+            "eval_sample_weight": [valid.weight],
+            "eval_offset": None if valid.offset is None else [valid.offset],
+        }
+    if rng.random() < 0.2:
+        callbacks.append(LearningRateScheduler(lambda epoch: 0.4 / (1 + epoch)))
+    estimator = PolyleafRegressor if c.kind == "values" else PolyleafClassifier
+
+    def fit(n_estimators=n_rounds, model=None, more=(), init_model=None, **changed):
+        model = estimator(**parameters | changed) if model is None else model
+        model.set_params(n_estimators=n_estimators)
+        return model.fit(
+            train.X, train.y, callbacks=[*more, *callbacks], init_model=init_model, **given
+        )
+
+    return fit, n_rounds, rng
+
+
+def continue_fit(seed, directory):
+    """Return the whole training, and one that is cut."""
+    fit, n_rounds, rng = make_fit(seed)
+    how = rng.choice(["checkpoint", "warm start", "init_model"])
+    saved = [Checkpoint(directory, interval=1, keep=None)] if how == "checkpoint" else []
+    whole = fit(more=saved)
+    n_trained = len(list(directory.glob("*.polyleaf"))) if saved else whole.n_iter_
+    cut = int(rng.integers(1, max(2, min(n_trained, n_rounds - 1) + 1)))
+    if how == "warm start":
+        part = fit(cut, warm_start=True)
+        return whole, fit(n_rounds, part)
+    start = directory / f"checkpoint_{cut}.polyleaf" if saved else fit(cut).model_
+    n_done = cut if saved else start.n_rounds
+    return whole, fit(n_rounds - n_done, init_model=start)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_a_training_that_is_cut_is_the_whole_training(seeds, tmp_path):
+    different = {}
+    for seed in seeds:
+        directory = tmp_path / str(seed)
+        directory.mkdir()
+        whole, continued = continue_fit(seed, directory)
+        if lasting(whole.model_) != lasting(continued.model_):
+            different[seed] = whole.n_iter_, continued.n_iter_
+    assert different == {}
