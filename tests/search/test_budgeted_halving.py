@@ -80,15 +80,42 @@ def test_screening_is_sped_up_and_the_final_fit_is_not(monkeypatch):
 
 
 def test_with_less_time_trials_are_sped_up_and_the_final_fit_is_not(monkeypatch):
-    simulation = Simulation(monkeypatch, 0.0005, 2.5)
+    simulation = Simulation(monkeypatch, 0.0005, 4.0)
     simulation.search.run(list(CANDIDATES), "portfolio")
     best = simulation.search.ranking()[0]
     assert best.speedup > 1 and best.parameters["learning_rate"] > 0.05
     parameters, rounds, min_rounds = simulation.search.final_fit(best)
-    assert rounds == min_rounds
-    assert parameters["learning_rate"] < best.parameters["learning_rate"]
+    assert rounds == min_rounds and parameters == best.proposed
     assert parameters["learning_rate"] * rounds == pytest.approx(LEARNED, rel=0.05)
-    assert simulation.now + rounds * 0.0005 * 15 <= 2.5
+    assert simulation.now + rounds * 0.0005 * 15 <= 4.0
+
+
+def test_the_final_fit_of_the_defaults_is_not_sped_up_if_there_is_time_for_one(monkeypatch):
+    simulation = Simulation(monkeypatch, 0.0005, 2.5)
+    simulation.search.run(list(CANDIDATES), "portfolio")
+    (best,) = simulation.search.ranking()
+    parameters, rounds, _ = simulation.search.final_fit(best)
+    assert best.proposed == parameters == {} and simulation.now + rounds * 0.0005 * 15 <= 2.5
+
+
+def test_defaults_are_handed_on_if_only_their_fit_is_in_time(monkeypatch):
+    simulation = Simulation(monkeypatch, 0.0005, 4.0)
+    search = simulation.search
+    search.run(list(CANDIDATES), "portfolio")
+    defaults, best = search.candidates[0], search.ranking()[0]
+    assert best is not defaults and search.final_candidate() is best
+    best.seconds *= 100
+    assert search.final_candidate() is defaults
+    defaults.seconds *= 100
+    assert search.final_candidate() is best
+
+
+def test_a_candidate_equal_to_another_when_sped_up_is_not_tried(monkeypatch):
+    simulation = Simulation(monkeypatch, 0.0005, 4.0)
+    slower = {**CANDIDATES[-1], "learning_rate": 0.04}
+    simulation.search.run([*CANDIDATES, slower], "portfolio")
+    tried = [c.parameters for c in simulation.search.candidates if c.curves]
+    assert all(tried.count(parameters) == 1 for parameters in tried)
 
 
 def test_defaults_are_trained_if_there_is_time_for_one_fit(monkeypatch):

@@ -115,14 +115,16 @@ def test_fewer_rows_allow_fewer_extra_rounds(n_rows, learning):
     [
         (1_000, (1.0, 3)),
         (50, (2.0, 3)),
-        (18, (4.0, 3)),
-        (12, (4.0, 2)),
-        (8, (4.0, 1)),
-        (5, (4.0, 0)),
+        (40, (4.0, 3)),
+        (32, (2.0, 2)),
+        (28, (4.0, 2)),
+        (23, (2.0, 1)),
+        (21, (4.0, 1)),
+        (19, (4.0, 0)),
     ],
 )
 def test_speedup_and_number_of_candidates_fit_the_time(seconds, expected):
-    # Sped up, 2 seconds each, and 4 for the final fit.
+    # Sped up, 2 seconds each, and 16 for the final fit, which is not sped up.
     screening = Screening(RATE_SCALE, 2.0, 4.0, 1.0)
     screened = [({"learning_rate": 0.05}, ScreeningResult(0.5, 50, 50, 1.0, 0.2, False))] * 3
     assert screening.final_seconds(screened[0][1], 0.2) == pytest.approx(4.0)

@@ -479,7 +479,7 @@ class SearchMixin(_Base):
         return False
 
     def _fit_best(self, search: SuccessiveHalving, final: FinalFitData) -> None:
-        best = search.ranking()[0]
+        best = search.final_candidate()
         fitted, parameters = self._fit_final(search.final_fit(best), final)
         self._store_search(search, final, fitted, parameters)
         self.best_score_, self.ensemble_ = final.sign * best.loss, None

@@ -1,7 +1,7 @@
 """Successive halving within a time limit: screening before the folds, and a final fit that fits in.
 
 If the time limit is short relative to one trial, candidates are screened by sped-up trials on few
-rows, the best of them are sped up on the folds, and time is kept for a slower final fit.
+rows, the best of them are sped up on the folds, and time is kept for a final fit that is not.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ MAX_SCREENED_TRIALS, MIN_RESAMPLED_TRIALS = 150.0, 450.0
 PILOT_SHARE, SCREENING_SHARE = 0.06, 0.35
 MAX_SCREENING_RATIO = 2.0  # longest screening trial, relative to that of the defaults
 ENTRANT_SHARE = 1 / 3  # of screened candidates go on to the folds
-FINAL_FIT_SHARE = 1 / 3  # of the time limit, at most, for a final fit slower than the trials
 REVALIDATION_SHARE = 0.2  # of the time limit, at most
 TIMING_SHARE = 0.02  # of the time limit to time rounds, on few rows and on a fold
 MAX_SMALL_ROUND_RATIO = 0.6  # time of a round on few rows, relative to a fold, that is worth it
@@ -76,10 +75,11 @@ class BudgetedHalving(SuccessiveHalving):
         """Return the fit on all rows, slowed down again as far as time allows."""
         scale, remaining = self._screening.rate_scale, self._budget.remaining()
         if candidate.curves:
-            if candidate.speedup == 1.0 or self._n_members > 1:
+            if candidate.speedup == 1.0:
                 return super().final_fit(candidate)
-            affordable = remaining / TIME_MARGIN / self._final_fit_seconds(candidate)
-            slowdown = min(candidate.speedup, max(1.0, affordable))
+            seconds = self._n_members * self._final_fit_seconds(candidate)
+            share = remaining / TIME_MARGIN / seconds
+            slowdown = max(1.0, candidate.speedup * min(1.0, share))
             rounds = round(candidate.rounds * slowdown)
             parameters = scale.speed_up(candidate.parameters, 1 / slowdown)
             return FinalFit(parameters, rounds, rounds)
@@ -98,6 +98,14 @@ class BudgetedHalving(SuccessiveHalving):
             self._screening.max_final_rounds(*trial),
             self._screening.final_rounds(*trial),
         )
+
+    def final_candidate(self) -> Candidate:
+        """Return the best candidate, or the defaults if there is time only for their final fit."""
+        best, defaults, remaining = self.ranking()[0], self.candidates[0], self._budget.remaining()
+        if not best.curves or not defaults.curves or best.speedup == 1.0:
+            return best
+        fits = [TIME_MARGIN * self._final_fit_seconds(c) <= remaining for c in (best, defaults)]
+        return defaults if fits == [False, True] else best
 
     def ranking(self) -> list[Candidate]:
         """Return candidates with a score on folds; the defaults if time allowed no trial on a fold.
@@ -237,10 +245,14 @@ class BudgetedHalving(SuccessiveHalving):
             self._iterations = self._iterations[:1]  # use one fold only
         scale, entrants = self._screening.rate_scale, entrants[:n]
         speedups = scale.speedups([c.proposed for c in entrants], speedup)
+        tried, unique = [c.parameters for c in self.candidates if c.curves], []
         for candidate, own in zip(entrants, speedups, strict=True):
             candidate.parameters = scale.speed_up(candidate.proposed, own)
             candidate.speedup = own
-        return entrants
+            if candidate.parameters not in tried:  # others may become equal at the highest rate
+                tried.append(candidate.parameters)
+                unique.append(candidate)
+        return unique
 
     def _fold(self, fold: int) -> Fold:
         return self._small if fold == _SCREENING_FOLD else super()._fold(fold)
@@ -249,7 +261,7 @@ class BudgetedHalving(SuccessiveHalving):
         if candidate.screening is None:
             super()._reserve_first_trial(candidate, fold)
         else:
-            rate = self._screening.rate_scale.rate(candidate.parameters)
+            rate = self._screening.rate_scale.rate(candidate.proposed)  # not sped up
             self._budget.reserve(self._screening.final_seconds(candidate.screening, rate))
 
     def _record(self, candidate: Candidate, fold: int, outcome: TrialOutcome | None) -> bool:
@@ -259,13 +271,14 @@ class BudgetedHalving(SuccessiveHalving):
         return super()._record(candidate, fold, outcome)
 
     def _reserve_final_fits(self) -> None:
-        if self._n_members > 1:
-            super()._reserve_final_fits()
-            return
-        best = self.ranking()[0]
-        seconds = self._final_fit_seconds(best)
-        slowed = min(seconds * best.speedup, max(seconds, FINAL_FIT_SHARE * self._total_seconds))
-        self._budget.reserve(slowed + self._revalidation_seconds() / TIME_MARGIN)
+        super()._reserve_final_fits()
+        if self._n_members == 1:
+            seconds = self._final_fit_seconds(self.ranking()[0])
+            self._budget.reserve(seconds + self._revalidation_seconds() / TIME_MARGIN)
+
+    def _final_fit_seconds(self, candidate: Candidate) -> float:
+        """Estimate the seconds of a final fit that is not sped up."""
+        return candidate.speedup * super()._final_fit_seconds(candidate)
 
     def revalidate_leaders(self) -> None:
         self._is_revalidating = True

@@ -352,7 +352,10 @@ class Screening:
     def _total_seconds(
         self, screened: Sequence[tuple[Parameters, ScreeningResult]], speedup: float
     ) -> float:
-        """Estimate the seconds of all trials on a fold and of the longest final fit."""
+        """Estimate the seconds of all trials on a fold and of the longest final fit.
+
+        The final fit is not sped up.
+        """
         speedups = self.rate_scale.speedups([parameters for parameters, _ in screened], speedup)
         trials = [
             (result, self.rate_scale.rate(self.rate_scale.speed_up(parameters, own)))
@@ -360,4 +363,5 @@ class Screening:
         ]
         seconds = [self.remaining_fold_seconds(*trial) for trial in trials]
         on_folds = max(sum(seconds) / min(self._n_parallel, len(seconds)), max(seconds))
-        return on_folds + max(self.final_seconds(*trial) for trial in trials)
+        finals = (self.final_seconds(r, self.rate_scale.rate(p)) for p, r in screened)
+        return on_folds + max(finals)

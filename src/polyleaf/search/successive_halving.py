@@ -417,6 +417,10 @@ class SuccessiveHalving:
         leaders = defaults + [c for c in near if c.number > 0][:n_leaders]
         return leaders if len(leaders) > 1 else []
 
+    def final_candidate(self) -> Candidate:
+        """Return the candidate to fit on all rows."""
+        return self.ranking()[0]
+
     def final_fit(self, candidate: Candidate) -> FinalFit:
         """Return the parameters of a candidate's fit on all rows."""
         return FinalFit(candidate.parameters, candidate.rounds, candidate.rounds)
