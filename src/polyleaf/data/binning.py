@@ -547,7 +547,7 @@ class BinMapper:
 
     @classmethod
     def from_state(cls, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> BinMapper:
-        """Invert `to_state`; raise a ValueError if untrusted input is not the state of a mapper."""
+        """Read `meta` and `arrays` of `to_state`; raise a ValueError if they are no mapper."""
         max_bins, state = read_state(meta, arrays, MAX_BINS)
         mapper = cls(max_bins)
         mapper._set_state(*state)

@@ -130,7 +130,16 @@ class ElementwiseObjective(Objective):
         return BoundElementwiseObjective(self, target, weight)
 
     def target_weight(self, target: FloatArray) -> NDArray[np.float32] | None:
-        """Return the factor of the weight of each target (n, K), or None if all are 1."""
+        """Return the factor of the weight of each target.
+
+        Parameters
+        ----------
+        target : ndarray of shape (n, K)
+
+        Returns
+        -------
+        ndarray of shape (n, K), float32, or None if all are 1
+        """
         return None
 
 
