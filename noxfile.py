@@ -33,11 +33,12 @@ def install_extra(session: nox.Session, extra: str, *more: str) -> None:
 
 
 def lower_bounds() -> list[str]:
-    """Return the lowest versions of the dependencies and of the readers of data frames."""
+    """Return the lowest versions of the dependencies and of the data frames that are read."""
     lines = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["test"]]
     bounds = dict(re.fullmatch(r"([\w-]+).*>=([\d.]+).*", line).groups() for line in lines)
-    names = [re.match(r"[\w-]+", line)[0] for line in PROJECT["dependencies"]] + ["pandas"]
-    return [f"{name}=={bounds[name]}.*" for name in names]
+    frames = {"pandas", "polars", "pyarrow"} & bounds.keys()
+    names = [re.match(r"[\w-]+", line)[0] for line in PROJECT["dependencies"]]
+    return [f"{name}=={bounds[name]}.*" for name in (*names, *sorted(frames))]
 
 
 def build_docs(session: nox.Session) -> None:

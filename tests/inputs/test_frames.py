@@ -41,7 +41,7 @@ def add_nulls():
         "j": numbers,
         "f": [1.5, None, *numbers[2:]],
         "b": [True, None, *[False] * (N - 2)],
-        "d": [decimal.Decimal(i) / 4 for i in numbers],
+        "d": [decimal.Decimal(i).scaleb(-2) for i in numbers],
     }
 
 
@@ -108,7 +108,8 @@ def test_numbers_of_any_types_and_nulls_are_read_together_as_what_they_are(seed,
             for i, (column, kind) in enumerate(zip(rows, types, strict=True))
         }
     )
-    for X in (table, pl.from_arrow(table)):
+    is_read_whole = hasattr(pa.RecordBatch, "to_tensor")  # else Arrow is read column by column
+    for X in (table, pl.from_arrow(table))[not is_read_whole :]:
         ((block, features),) = frames.as_frame(X).blocks()
         np.testing.assert_array_equal(block.astype(np.float64), expected)
         assert features.tolist() == list(range(len(types)))

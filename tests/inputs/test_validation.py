@@ -81,7 +81,7 @@ def test_corrupt_sparse_matrices_are_refused(spoil, make):
 def test_triples_outside_the_shape_are_refused():
     for row, column in ((-1, 0), (60, 0), (0, 8), (0, -2)):
         A = sp.coo_matrix(DENSE)
-        A.coords[0][0], A.coords[1][0] = row, column
+        A.row[0], A.col[0] = row, column
         with pytest.raises(ValueError, match="not a valid sparse matrix: it stores"):
             read_features(A)
 

@@ -105,9 +105,10 @@ def _check_sparse(matrix: Any, name: str) -> Any:
     if matrix.format not in ("csr", "csc", "bsr", "coo"):
         matrix = matrix.tocsr()
     if matrix.format == "coo":
-        for indices, n, axis in zip(matrix.coords, matrix.shape, ("row", "column"), strict=True):
+        pairs = (matrix.row, matrix.col)
+        for indices, n, axis in zip(pairs, matrix.shape, ("row", "column"), strict=True):
             _check_indices(indices, n, axis, name)
-        _check_length(len(matrix.data), max(map(len, matrix.coords)), name)
+        _check_length(len(matrix.data), max(map(len, pairs)), name)
         return matrix
     sizes = (1, 1) if matrix.format != "bsr" else matrix.blocksize
     n_rows, n_columns = (n // size for n, size in zip(matrix.shape, sizes, strict=True))
