@@ -41,7 +41,7 @@ def add_nulls():
         "j": numbers,
         "f": [1.5, None, *numbers[2:]],
         "b": [True, None, *[False] * (N - 2)],
-        "d": [decimal.Decimal(i).scaleb(-2) for i in numbers],
+        "d": [decimal.Decimal(25 * i).scaleb(-2) for i in numbers],
     }
 
 

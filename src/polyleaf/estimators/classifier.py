@@ -76,8 +76,8 @@ class _AvailableWithProbabilities:
         return MethodType(self._method, estimator)
 
 
-# Typed, so that type checkers know what these methods return.
-_available_with_probabilities: Callable[[_Method], _Method] = cast(Any, _AvailableWithProbabilities)
+def _available_with_probabilities(method: _Method) -> _Method:
+    return cast(Any, _AvailableWithProbabilities(method))  # type checkers see the method
 
 
 @add_parameter_docs
