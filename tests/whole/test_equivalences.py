@@ -380,7 +380,7 @@ def test_instruction_set_changes_nothing(isa):
 # Blocks of seeds: the first in the fast tier, the others in the slow one.
 SEEDS = [
     range(40),
-    *(pytest.param(range(i, i + 196), marks=pytest.mark.slow) for i in range(40, 2000, 196)),
+    *(pytest.param(range(i, i + 196), marks=pytest.mark.full) for i in range(40, 2000, 196)),
 ]
 
 
