@@ -179,19 +179,7 @@ def _megabytes(contender: dict[str, Any], measure: str) -> str:
 
 
 def show(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table: formatted on a terminal, otherwise as Markdown."""
-    if sys.stdout.isatty():
-        try:
-            from rich.console import Console
-            from rich.table import Table
-        except ImportError:
-            pass
-        else:
-            table = Table(*header, title=title)
-            for row in rows:
-                table.add_row(*row)
-            Console().print(table)
-            return
+    """Print a table as Markdown."""
     print(markdown(title, header, rows), flush=True)
 
 

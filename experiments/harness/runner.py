@@ -1,4 +1,4 @@
-"""Execution of the missing runs of studies, one after the other, with a progress display."""
+"""Execution of the missing runs of studies, one after the other."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
 from typing import Any
 
 from .. import processes, report, sets
@@ -63,16 +62,16 @@ def run(
         return []
     store.begin({**report.environment(), "quick": context.quick, "threads": context.threads})
     failed = []
-    with _Progress(len(to_do)) as progress:
-        for task in to_do:
-            progress.start(task.key)
-            try:
-                record = measure(worker.make_job(task, context))
-            except Failed as failure:
-                record = {"key": task.key, "error": str(failure)}
-                failed.append(task)
-            store.add(record)
-            progress.end(task.key, record)
+    for number, task in enumerate(to_do, 1):
+        begun = time.perf_counter()
+        try:
+            record = measure(worker.make_job(task, context))
+        except Failed as failure:
+            record = {"key": task.key, "error": str(failure)}
+            failed.append(task)
+        store.add(record)
+        outcome = record.get("error") or f"{time.perf_counter() - begun:.1f} s"
+        log(f"{number}/{len(to_do)} {task.key}: {outcome}")
     return failed
 
 
@@ -88,54 +87,3 @@ def _missing(task: Task, context: Context) -> str:
 def log(text: str) -> None:
     """Print to standard error; tables are printed to standard output."""
     print(text, file=sys.stderr, flush=True)
-
-
-class _Progress(AbstractContextManager["_Progress"]):
-    """Progress bar with the current run on a terminal, otherwise one line per run."""
-
-    def __init__(self, n_runs: int):
-        from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeElapsedColumn,
-        )
-
-        console = Console(stderr=True)
-        self.n_runs, self.n_done, self.begun = n_runs, 0, 0.0
-        self.bar = None
-        if console.is_terminal:
-            columns = (
-                BarColumn(),
-                MofNCompleteColumn(),
-                TimeElapsedColumn(),
-                TextColumn("{task.description}"),
-            )
-            self.bar = Progress(*columns, console=console)
-            self.row = self.bar.add_task("", total=n_runs)
-
-    def __enter__(self) -> _Progress:
-        if self.bar is not None:
-            self.bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.bar is not None:
-            self.bar.stop()
-
-    def start(self, name: str) -> None:
-        self.begun = time.perf_counter()
-        if self.bar is not None:
-            self.bar.update(self.row, description=name)
-
-    def end(self, name: str, record: Record) -> None:
-        self.n_done += 1
-        outcome = record.get("error") or f"{time.perf_counter() - self.begun:.1f} s"
-        line = f"{self.n_done}/{self.n_runs} {name}: {outcome}"
-        if self.bar is None:
-            log(line)
-        else:
-            self.bar.console.print(line, highlight=False, markup=False)
-            self.bar.advance(self.row)
