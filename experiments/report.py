@@ -10,7 +10,6 @@ import platform
 import re
 import statistics
 import subprocess
-import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
