@@ -20,7 +20,10 @@ LEGEND = (
 )
 STALE = " °"
 STALE_NOTE = "Measured before the last change of these models; to be measured again."
-PEERS = ("XGBoost", "LightGBM", "CatBoost", "OmniGBDT", "NGBoost", "omikuji", "napkinXC", "PECOS")
+PEERS = (
+    "XGBoost", "LightGBM", "CatBoost", "OmniGBDT", "NGBoost", "omikuji", "napkinXC", "PECOS",
+    "C-GB of scikit-learn", "one-versus-rest",
+)  # fmt: skip
 _MARKS = {Verdict.BELOW: " ↓", Verdict.WITHIN_ERROR: " ↘"}
 
 
