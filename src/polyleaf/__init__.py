@@ -90,7 +90,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        return importlib.import_module(".runtime.version", __name__).polyleaf_version()
+        return importlib.import_module(".runtime.compatibility", __name__).polyleaf_version()
     if name in _MODULES:
         return importlib.import_module(f".{_MODULES[name]}", __name__)
     if name not in _HOME:

@@ -21,7 +21,7 @@ from support.model_files import FILES, about, reseal
 from support.models import example_table, random_model
 
 import polyleaf.model.serialize as serialize
-import polyleaf.runtime.version
+import polyleaf.runtime.compatibility
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, load_model
 from polyleaf.inputs.features import read_features
 from polyleaf.model import Model
@@ -376,7 +376,7 @@ def test_pickles_of_another_version_warn(make, monkeypatch):
     }[make]
     written = {}
     for version in ("1.2.0", "1.2.3", "1.3.0"):
-        monkeypatch.setattr(polyleaf.runtime.version, "polyleaf_version", lambda v=version: v)
+        monkeypatch.setattr(polyleaf.runtime.compatibility, "polyleaf_version", lambda v=version: v)
         written[version] = pickle.dumps(pickled)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

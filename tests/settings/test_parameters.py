@@ -15,7 +15,7 @@ import polyleaf
 from polyleaf import PolyleafClassifier, PolyleafRegressor, _core
 from polyleaf.objectives.base import is_built_in
 from polyleaf.objectives.registry import registered_objectives
-from polyleaf.runtime.stored_names import from_stored, to_stored
+from polyleaf.runtime.compatibility import from_stored, to_stored
 from polyleaf.settings import param_spec, parameters, train_config
 from polyleaf.settings.param_spec import get_param_specs, make_constraints
 from polyleaf.settings.parameters import ClassifierParameters, RegressorParameters

@@ -15,7 +15,7 @@ from polyleaf.cli.messages import INTERRUPT_EXIT_CODE, print_error, translate_me
 from polyleaf.cli.parameters import OPTIONS, describe, list_parameters
 from polyleaf.files.io import FORMATS, ReadError
 from polyleaf.inputs.numeric_text import TextColumnError
-from polyleaf.runtime.version import polyleaf_version
+from polyleaf.runtime.compatibility import polyleaf_version
 from polyleaf.settings import presets
 
 _EXTENSIONS = f"File extensions: {', '.join(e for found in FORMATS.values() for e in found)}."

@@ -22,8 +22,8 @@ from polyleaf.inputs.features import FROM_DTYPE, read_features
 from polyleaf.inputs.parquet import ParquetRows
 from polyleaf.inputs.target import Target
 from polyleaf.inputs.weights import weight_known_targets
+from polyleaf.runtime.compatibility import add_version, remove_version
 from polyleaf.runtime.context import effective_threads
-from polyleaf.runtime.version import add_version, remove_version
 
 __all__ = ["Dataset"]
 

@@ -12,8 +12,8 @@ from polyleaf.inputs.target import TargetEncoding
 from polyleaf.model import Model, serialize
 from polyleaf.model.metadata import ESTIMATOR, HAS_OFFSETS, INPUT_NAMES, PARAMETERS
 from polyleaf.model.serialize import ModelFileError, Source
+from polyleaf.runtime.compatibility import from_stored, to_stored
 from polyleaf.runtime.context import effective_threads
-from polyleaf.runtime.stored_names import from_stored, to_stored
 from polyleaf.training.prepare import set_feature_names
 
 __all__ = ["make_estimator", "make_estimator_builder", "make_metadata", "read_estimator"]

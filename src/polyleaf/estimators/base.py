@@ -23,8 +23,8 @@ from polyleaf.model import Model, serialize
 from polyleaf.model.html import render_model
 from polyleaf.model.serialize import Destination, Source
 from polyleaf.objectives import Objective, objective_class
+from polyleaf.runtime.compatibility import add_version, remove_version
 from polyleaf.runtime.cuda import get_device
-from polyleaf.runtime.version import add_version, remove_version
 from polyleaf.settings.aliases import (
     FOREIGN_ATTRIBUTES,
     get_foreign_value_hint,

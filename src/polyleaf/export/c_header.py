@@ -21,7 +21,7 @@ from polyleaf.data.binning import MISSING_CODE
 from polyleaf.export import c_templates
 from polyleaf.export.ir import ModelIR, TreeIR, build_ir, category_mapping, check_scores
 from polyleaf.model.serialize import TextDestination, write_text
-from polyleaf.runtime.version import polyleaf_version
+from polyleaf.runtime.compatibility import polyleaf_version
 
 _LANES = 8  # trees traversed in step, so that their loads overlap
 _REGISTERS = 8  # registers of four sums each

@@ -23,7 +23,7 @@ from polyleaf.export.ir import (
     check_scores,
 )
 from polyleaf.model.serialize import Destination, as_path, write_open
-from polyleaf.runtime.version import polyleaf_version
+from polyleaf.runtime.compatibility import polyleaf_version
 
 _OPSET, _IR_VERSIONS = 18, {3: 9, 5: 10}
 _INPUT = "X"

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor
 from polyleaf.estimators import load_model as load_estimator
-from polyleaf.runtime.version import polyleaf_version
+from polyleaf.runtime.compatibility import polyleaf_version
 
 __all__ = ["load_model", "log_model", "save_model"]
 

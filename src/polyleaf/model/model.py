@@ -24,7 +24,7 @@ from polyleaf.model.shap import ShapExplainer, TargetScale
 from polyleaf.model.trees import Trees
 from polyleaf.objectives import Objective
 from polyleaf.objectives._utils import apply_rowwise
-from polyleaf.runtime.version import add_version, remove_version
+from polyleaf.runtime.compatibility import add_version, remove_version
 from polyleaf.sketching.projections import Projection
 
 

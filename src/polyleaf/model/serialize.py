@@ -22,8 +22,8 @@ from polyleaf.metrics.metric import RENAMED_METRICS, EvalsLog
 from polyleaf.model import storage
 from polyleaf.model.metadata import check_metadata
 from polyleaf.objectives import Objective, UnregisteredObjectiveError, objective_from_dict
+from polyleaf.runtime.compatibility import polyleaf_version
 from polyleaf.runtime.temporary_files import make_temporary_path
-from polyleaf.runtime.version import polyleaf_version
 from polyleaf.sketching.projections import Projection
 
 if TYPE_CHECKING:

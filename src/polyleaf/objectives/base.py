@@ -36,8 +36,8 @@ from numpy.typing import NDArray
 import polyleaf._core as _core
 from polyleaf.distributions import Distribution
 from polyleaf.objectives._utils import packed_diagonal
+from polyleaf.runtime.compatibility import to_stored
 from polyleaf.runtime.context import Context
-from polyleaf.runtime.stored_names import to_stored
 
 FloatArray = NDArray[np.floating[Any]]
 Array = NDArray[Any]

@@ -28,7 +28,7 @@ from polyleaf.objectives.base import (
     as_matrix,
     as_weight,
 )
-from polyleaf.runtime.stored_names import to_stored
+from polyleaf.runtime.compatibility import to_stored
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from polyleaf.objectives.base import TARGET_KINDS, Objective, class_path, is_built_in
 from polyleaf.objectives.custom import Custom
 from polyleaf.objectives.multitask import MultiTask, multitask_from_dict
-from polyleaf.runtime.stored_names import from_stored
+from polyleaf.runtime.compatibility import from_stored
 
 __all__ = [
     "AnyObjective",

@@ -28,7 +28,7 @@ from polyleaf.metrics import Metric, default_metrics, get_metrics
 from polyleaf.model import Model
 from polyleaf.model.metadata import HAS_OFFSETS, PARAMETERS, clear_calibrations
 from polyleaf.objectives import Objective, get_objective, objective_class, objective_names
-from polyleaf.runtime.stored_names import from_stored
+from polyleaf.runtime.compatibility import from_stored
 from polyleaf.settings.parameters import SharedParameters
 from polyleaf.settings.train_config import TrainConfig
 from polyleaf.training.boosting import BoostResult, boost

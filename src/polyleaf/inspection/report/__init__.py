@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from polyleaf.inspection.plotting.display import get_evaluation_offset
 from polyleaf.inspection.report.report_data import MultiTaskReportData, SingleTaskReportData
 from polyleaf.inspection.report.sections import make_multitask_sections, make_sections, render_page
-from polyleaf.runtime.version import polyleaf_version
+from polyleaf.runtime.compatibility import polyleaf_version
 
 __all__ = ["Report", "make_report"]
 

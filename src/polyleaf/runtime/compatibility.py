@@ -1,7 +1,8 @@
-"""The version of the package, and pickles of other versions."""
+"""Compatibility with other versions: the package's version, pickles, and names stored in files."""
 
 from __future__ import annotations
 
+from collections.abc import Container, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -9,7 +10,15 @@ from sklearn.exceptions import InconsistentVersionWarning
 
 from polyleaf.runtime.user_warnings import warn_user
 
-__all__ = ["PickleVersionWarning", "add_version", "polyleaf_version", "remove_version"]
+__all__ = [
+    "PickleVersionWarning",
+    "add_version",
+    "from_stored",
+    "polyleaf_version",
+    "remove_version",
+    "to_stored",
+]
+
 
 _KEY = "_polyleaf_version"  # in the states of pickles
 
@@ -60,3 +69,40 @@ def remove_version(name: str, state: dict[str, Any]) -> dict[str, Any]:
             )
         )
     return state
+
+
+_NAMES = {
+    "hessian": "curvature",
+    "leaf_hessian": "leaf_curvature",
+    "softmax_hessian": "softmax_curvature",
+    "boosting_step": "refresh",
+    "leaf_output_set": "leaf_support",
+}
+_VALUES = {"linear_extrapolation": {"none": "free"}, "split_search": {"count_sketch": "sketch"}}
+
+_NAMES_BACK = {stored: name for name, stored in _NAMES.items()}
+_VALUES_BACK = {
+    name: {stored: value for value, stored in values.items()} for name, values in _VALUES.items()
+}
+
+
+def to_stored(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return parameters of an estimator or objective under the names that files use."""
+    return {
+        _NAMES.get(name, name): _translate(_VALUES, name, value)
+        for name, value in parameters.items()
+    }
+
+
+def from_stored(parameters: Mapping[str, Any], known: Container[str] = ()) -> dict[str, Any]:
+    """Return parameters read from a file under their names in Python; names in `known` stay."""
+    return {
+        name if name in known else _NAMES_BACK.get(name, name): _translate(
+            _VALUES_BACK, name, value
+        )
+        for name, value in parameters.items()
+    }
+
+
+def _translate(values: Mapping[str, Mapping[str, str]], name: str, value: Any) -> Any:
+    return values.get(name, {}).get(value, value) if isinstance(value, str) else value
