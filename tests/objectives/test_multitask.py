@@ -169,6 +169,10 @@ def test_only_scores_of_updating_losses_are_updated():
     own = np.ascontiguousarray(RAW[:, SCORES[3]])
     np.testing.assert_array_equal(values[:, SCORES[3]], one.update_leaves(own, leaf, 4))
     assert not np.delete(values, [5, 6, 7], axis=1).any()
+    for k in (5, 6, 7):
+        raw = np.ascontiguousarray(RAW[:, [k]])
+        found = problem.update_leaves(raw, leaf, 4, output=k)
+        np.testing.assert_array_equal(values[:, [k]], found)
 
 
 def test_predictions_are_concatenated():

@@ -11,6 +11,7 @@ from support.small_fits import X, Y
 from polyleaf import Dataset, PolyleafRegressor
 from polyleaf.model import Model
 from polyleaf.objectives import get_objective
+from polyleaf.objectives.elementwise import BoundElementwiseObjective
 from polyleaf.settings.train_config import make_train_config
 from polyleaf.training import boosting
 from polyleaf.training.factory import bind_objective, make_components
@@ -21,7 +22,7 @@ from polyleaf.training.leaf_fitters import (
     SparseTargetFitter,
     TopkFitter,
 )
-from polyleaf.training.raw_scores import DenseState, SparseState
+from polyleaf.training.raw_scores import DenseState, Derivatives, SparseState
 from polyleaf.training.tree_builder import (
     ExactSplitFinder,
     GradientQuantiser,
@@ -131,3 +132,33 @@ def test_the_loop_imports_no_algorithm():
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     }
+
+
+@pytest.mark.parametrize("boosting_step", ["round", "tree"])
+@pytest.mark.parametrize("objective", ["absolute_error", "quantile", "squared_error"])
+def test_a_tree_of_one_output_reads_no_others(objective, boosting_step, monkeypatch):
+    """Count derivatives and columns of updated leaves, which trees of other outputs do not need."""
+    n_updates, shapes = [], []
+    compute, update = Derivatives.compute, BoundElementwiseObjective.update_leaves
+
+    def count_updates(self, raw):
+        n_updates.append(1)
+        compute(self, raw)
+
+    def record_shape(self, raw, *arguments, **options):
+        shapes.append(raw.shape[1])
+        return update(self, raw, *arguments, **options)
+
+    monkeypatch.setattr(Derivatives, "compute", count_updates)
+    monkeypatch.setattr(BoundElementwiseObjective, "update_leaves", record_shape)
+    X = np.random.default_rng(0).standard_normal((80, 2))
+    model = PolyleafRegressor(
+        objective=objective,
+        multi_strategy="one_output_per_tree",
+        boosting_step=boosting_step,
+        n_estimators=3,
+        n_jobs=1,
+    )
+    model.fit(X, np.column_stack([X, X[:, 0] * X[:, 1]]))
+    assert len(n_updates) == 3
+    assert shapes == ([] if objective == "squared_error" else [1] * 9)

@@ -206,9 +206,13 @@ class BoundElementwiseObjective(BoundObjective):
         rows: Array | None = None,
         multiplier: Array | None = None,
         n_threads: int | Context = 1,
+        output: int = -1,
     ) -> NDArray[np.float32]:
-        level = self.objective.leaf_quantile_level(self.n_outputs)
-        residual, weight = self._kernel_target - raw, self.weight
+        columns = slice(None) if output < 0 else slice(output, output + 1)
+        level = self.objective.leaf_quantile_level(self.n_outputs)[columns]
+        residual, weight = self._kernel_target[:, columns] - raw, self.weight
+        if weight is not None and weight.shape[1] > 1:
+            weight = np.ascontiguousarray(weight[:, columns])
         if multiplier is not None:
             factor = multiplier[:, None]
             weight = factor if weight is None else weight * factor

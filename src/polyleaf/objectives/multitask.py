@@ -322,14 +322,17 @@ class BoundMultiTask(BoundObjective):
         rows: Array | None = None,
         multiplier: Array | None = None,
         n_threads: int | Context = 1,
+        output: int = -1,
     ) -> NDArray[np.float32]:
+        arguments = leaf_of_row, n_leaves, rows, multiplier, n_threads
+        for place, bound in self._slices if output >= 0 else ():
+            if place.scores.start <= output < place.scores.stop:
+                return bound.update_leaves(raw, *arguments, output - place.scores.start)
         values = np.zeros((n_leaves, self.n_outputs), np.float32)
         for place, bound in self._slices:
             if bound.objective.updates_leaves:
                 own = copy_columns(raw, place.scores)
-                values[:, place.scores] = bound.update_leaves(
-                    own, leaf_of_row, n_leaves, rows, multiplier, n_threads
-                )
+                values[:, place.scores] = bound.update_leaves(own, *arguments)
         return values
 
 

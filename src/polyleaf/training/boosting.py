@@ -249,7 +249,9 @@ class BoostingLoop:
         shares_trees = boosting.multi_strategy == "multi_output_tree" or n_outputs == 1
         self.outputs = [-1] if shares_trees else list(range(n_outputs))  # of the trees of a round
         self.n_rounds = boosting.n_estimators
-        self.updates_per_tree = boosting.boosting_step != "round"
+        # The trees of other outputs do not change the derivatives of a separable loss.
+        is_separable = boosting.boosting_step == "tree" and self.model.objective.separable
+        self.updates_per_tree = boosting.boosting_step != "round" and not is_separable
         self.settings = settings
         self.communicator = settings.workers.communicator
         self.rounds_without_split = 0  # in a row

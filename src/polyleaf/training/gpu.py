@@ -150,6 +150,9 @@ class DeviceState(DenseState):
         """A copy in host memory."""
         return self._scores.read()
 
+    def _read_column(self, output: int) -> np.ndarray:
+        return self._scores.column(output).read()
+
     def update_derivatives(self) -> None:
         if self._is_stale:
             raw = self._scores if self._offset is None else None

@@ -93,14 +93,14 @@ class QuantileFitter:
         if not updated.any():
             return self._others.fit(grown, sample, output, rate)
         values = self._state.bound.update_leaves(
-            self._state.scores_with_offset(),
+            self._state.scores_with_offset(output),
             grown.grower.leaf_of_row,
             grown.tree.n_leaves,
             sample.rows,
             sample.multiplier,
             self._workers.n_threads_or_context,
+            output,
         )
-        values = values if output < 0 else extract_column(values, output)
         values = values * np.float32(rate)
         if updated.all():
             return values

@@ -315,9 +315,17 @@ class DenseState:
             self.derivatives.compute(self.scores_with_offset())
         self._is_stale = False
 
-    def scores_with_offset(self) -> np.ndarray:
-        """Return the raw scores plus the offset, which the objective takes."""
-        return self.raw if self._offset is None else self.raw + self._offset
+    def scores_with_offset(self, output: int = -1) -> np.ndarray:
+        """Return raw scores plus the offset, which the objective takes, of one output or of all
+        (-1)."""
+        raw = self.raw if output < 0 else self._read_column(output)
+        if self._offset is None:
+            return raw
+        offset = self._offset
+        return raw + (offset if output < 0 or offset.shape[1] == 1 else offset[:, [output]])
+
+    def _read_column(self, output: int) -> np.ndarray:
+        return extract_column(self.raw, output)
 
     def sampling_gradients(self) -> np.ndarray:
         """Return the gradients (n_rows, K) that GOSS samples by."""
