@@ -231,7 +231,11 @@ LINKS = {
     for (k = 0; k < NAME_N_OUTPUTS; ++k) total += out[k] = exp(out[k] - largest);
     for (k = 0; k < NAME_N_OUTPUTS; ++k) out[k] /= total;
   }""",
-    "exponential": "  for (k = 0; k < NAME_N_OUTPUTS; ++k) out[k] = exp(out[k]);",
+    "exponential": """\
+  for (k = 0; k < NAME_N_OUTPUTS; ++k) {
+    const double mean = exp(out[k]);
+    out[k] = mean > DBL_MAX ? DBL_MAX : mean;
+  }""",
     "sorted_levels": """\
   for (k = 0; k < NAME_N_OUTPUTS; k += NAME_N_LEVELS) {
     double v[NAME_N_LEVELS];

@@ -469,7 +469,8 @@ class _GraphBuilder:
         if link == "softmax":
             return graph.add("Softmax", scores, axis=1)
         if link == "exponential":
-            return graph.add("Exp", scores)
+            largest = graph.add_constant(np.finfo(np.float64).max)
+            return graph.add("Min", graph.add("Exp", scores), largest)
         return self._sort_quantiles(scores) if link == "sorted_levels" else scores
 
     def _sort_quantiles(self, scores: str) -> str:

@@ -140,7 +140,7 @@ class LikelihoodObjective(Objective):
         return self.make_distribution(both[:, ::2], np.clip(both[:, 1::2], *self.spread_limits))
 
     def transform(self, scores: FloatArray) -> FloatArray:
-        return self.distribution(scores).mean()
+        return np.minimum(self.distribution(scores).mean(), np.finfo(np.float64).max)
 
     def bind(self, target: Array, weight: Array | None) -> BoundLikelihoodObjective:
         target = as_matrix(target)

@@ -447,7 +447,7 @@ class LogLinkObjective(ElementwiseObjective):
 
     def transform(self, scores: FloatArray) -> FloatArray:
         with np.errstate(over="ignore"):
-            return np.exp(scores)
+            return np.minimum(np.exp(scores), np.finfo(np.float64).max)
 
     def deviation(self, prediction: FloatArray) -> FloatArray:
         return np.maximum(prediction, np.finfo(np.float64).tiny) ** (self.power / 2)

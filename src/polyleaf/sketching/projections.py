@@ -19,7 +19,7 @@ A fitted projection gives the same bits everywhere.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -39,6 +39,7 @@ PROJECTIONS = ("gaussian", "pca", "leml", "columns")
 _STREAM = 4  # stream of random numbers, different from those of rows, features and sketches
 _BLOCK_ROWS = 1 << 16  # rows of float64 copies
 _OVERSAMPLING = 10
+_MAX_EXPONENT = 20  # numbers of X from 2^20 on are divided by a power of two
 
 Kind = Literal["gaussian", "pca", "leml", "columns"]
 Array = NDArray[Any]
@@ -157,6 +158,11 @@ class Projector:
         rows = unprojected._select_and_weight(rows)
         if self.kind == "columns":
             return unprojected, rows
+        # Products of large numbers would overflow; a power of two changes no digits.
+        largest = float(np.abs(rows.data).max(initial=0.0))
+        unit = np.float32(2.0 ** min(0, _MAX_EXPONENT - int(np.frexp(largest)[1])))
+        if unit < 1:
+            rows = rows * unit
         rng = np.random.default_rng(np.random.SeedSequence([seed, _STREAM]))
         dim = min(self.dim, len(columns))
         offset = out_of_fold = None
@@ -175,10 +181,10 @@ class Projector:
                     if with_features
                     else None
                 )
-        projection = Projection(self.kind, n_features, columns, idf, matrix, offset)
+        projection = Projection(self.kind, n_features, columns, idf, matrix * unit, offset)
         if not with_features or out_of_fold is not None:
             return projection, out_of_fold
-        return projection, projection._project(rows, n_threads)
+        return projection, replace(projection, matrix=matrix)._project(rows, n_threads)
 
     def _folds(self, n: int, n_columns: int) -> int:
         return min(n, (3 if 4 * n_columns > n else 1) if self.n_folds is None else self.n_folds)
