@@ -897,3 +897,13 @@ def test_same_bits_for_any_instruction_set_and_number_of_threads():
             assert used == isa
             digests[isa, n_threads] = digest
     assert len(set(digests.values())) == 1, digests
+
+
+@pytest.mark.parametrize(
+    "name", ["poisson", "gamma", "tweedie", "lognormal", "gamma_distribution", "negative_binomial"]
+)
+def test_means_of_any_scores_are_finite(name):
+    objective = get_objective(name)
+    scores = np.full((1, objective.outputs_per_target()), 3e38)
+    assert objective.transform(scores) == np.finfo(np.float64).max
+    assert np.isfinite(objective.transform(-scores)).all()

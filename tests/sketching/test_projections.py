@@ -351,3 +351,17 @@ def test_damaged_files(change, message):
 def test_settings_are_values():
     assert replace(Projector("pca"), dim=3) == Projector("pca", dim=3)
     assert hash(Projector("pca")) == hash(Projector("pca"))
+
+
+@pytest.mark.parametrize("kind", ["pca", "leml", "gaussian"])
+@pytest.mark.parametrize("power", [60, 90, 120])
+def test_huge_numbers_are_projected(kind, power):
+    """Check that numbers are divided by a power of two before products can overflow."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(-8, 9, (60, 20)).astype(np.float64) * (rng.random((60, 20)) < 0.4)
+    Y = (rng.random((60, 3)) < 0.5).astype(np.float64)
+    settings = Projector(kind=kind, dim=4, n_folds=1)
+    _, expected = settings.fit_transform(X * 2.0**36, Y)
+    projection, features = settings.fit_transform(X * 2.0**power, Y)
+    np.testing.assert_array_equal(features, expected)
+    np.testing.assert_array_equal(projection.transform(X * 2.0**power), features)

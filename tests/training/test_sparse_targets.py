@@ -6,6 +6,8 @@ import scipy.sparse as sp
 
 import polyleaf
 from polyleaf import PolyleafClassifier, PolyleafRegressor
+from polyleaf.inputs.read_target import to_numpy
+from polyleaf.model import model as model_module
 from polyleaf.model import storage
 from polyleaf.settings import presets
 
@@ -297,3 +299,43 @@ def test_a_sketch_grows_the_same_trees_from_sparse_x(parameters):
     mine, theirs = (storage.to_arrays(model.forest) for model in models)
     for name in mine:
         np.testing.assert_array_equal(mine[name], theirs[name])
+
+
+# ---- more outputs than memory holds -------------------------------------------------------------
+
+
+def test_score_of_sparse_labels_needs_no_dense_scores(data, monkeypatch):
+    X, Y = data
+    model = fitted(data)
+    weight = np.random.default_rng(1).integers(0, 3, len(X))
+    dense = [model.score(X, Y.toarray()), model.score(X, Y.toarray(), sample_weight=weight)]
+    monkeypatch.setattr(type(model), "_raw", None)
+    assert [model.score(X, Y), model.score(X, Y, sample_weight=weight)] == pytest.approx(dense)
+    with pytest.raises(ValueError, match="rows"):
+        model.score(X[:-1], Y)
+
+
+class NumpyWithoutMemory:
+    """NumPy whose `empty` fails."""
+
+    def __getattr__(self, name):
+        return getattr(np, name)
+
+    def empty(self, shape):
+        raise MemoryError("Unable to allocate an array.")
+
+
+def test_scores_that_do_not_fit_name_the_alternatives(data, monkeypatch):
+    X, _ = data
+    model = fitted(data)
+    monkeypatch.setattr(model_module, "np", NumpyWithoutMemory())
+    for predict in (model.predict, model.decision_function):
+        with pytest.raises(MemoryError, match=r"900 rows and 60 outputs .*predict_topk.*sparse=T"):
+            predict(X)
+    assert model.predict(X, sparse=True).shape == (900, 60)
+
+
+def test_targets_that_do_not_fit_name_the_alternatives():
+    Y = sp.csr_matrix((4, 1 << 50))
+    with pytest.raises(MemoryError, match=r'y is sparse.*GiB.*leaf="sparse"'):
+        to_numpy(Y)

@@ -342,16 +342,19 @@ class PredictionMixin:
             )
         return self._predict_sparse(X, iteration_range)
 
+    @property
+    def _predicts_sparse(self) -> bool:
+        """Whether outputs without trees are predicted 0, as after training on sparse targets."""
+        model = self.model_
+        base = model.objective.sparse_base_score
+        is_base = base is not None and bool((model.base_score == base).all())
+        return is_base and model.target_scale is None
+
     def _predict_sparse(
         self, X: Any, iteration_range: tuple[int, int] | None
     ) -> scipy.sparse.csr_matrix:
         first, last = self._rounds(iteration_range)
-        objective, base = self.model_.objective, self.model_.base_score
-        if (
-            objective.sparse_base_score is None
-            or (base != objective.sparse_base_score).any()
-            or self.model_.target_scale is not None
-        ):
+        if not self._predicts_sparse:
             raise ValueError(
                 "predict(sparse=True) requires a model that was trained on sparse targets, whose "
                 "predictions are 0 for outputs without trees. Use predict_topk, or "

@@ -19,7 +19,7 @@ from polyleaf.estimators.calibration import (
     decide,
     predict_sets,
 )
-from polyleaf.inputs.read_target import read_labels
+from polyleaf.inputs.read_target import check_same_rows, read_labels
 from polyleaf.inputs.target import Target, TargetEncoding, encode_classification
 from polyleaf.inputs.weights import negatives_per_positive
 from polyleaf.metrics._sklearn import known_subset_accuracy
@@ -458,6 +458,13 @@ class PolyleafClassifier(
 
             predicted = self.predict(X, offset=offset)
             return float(accuracy_score(read_labels(y), predicted, sample_weight=sample_weight))
+        keeps_sparse = scipy.sparse.issparse(y) and self.missing_targets == "error"
+        if keeps_sparse and offset is None and self._predicts_sparse:
+            target = self._encode_sparse_target(y, sample_weight, self.model_)
+            sparse_predictions = self._predict_sparse(X, None)
+            check_same_rows(sparse_predictions.shape[0], target.n_rows)
+            n_wrong = (sparse_predictions != target.values).getnnz(axis=1)
+            return float(np.average(n_wrong == 0, weights=target.weight))
         target, predicted = self._score_inputs(X, y, sample_weight, offset)
         return known_subset_accuracy(target.values, predicted, target.weight)
 

@@ -48,6 +48,18 @@ __all__ = [
 # ---- containers --------------------------------------------------------------------------------
 
 
+def _to_dense(y: Any, name: str) -> np.ndarray:
+    try:
+        return y.toarray()
+    except MemoryError:
+        size = y.shape[0] * y.shape[1] * y.dtype.itemsize / 2**30
+        raise MemoryError(
+            f"{name} is sparse, and as an array it needs {size:.1f} GiB. Training keeps it sparse "
+            'with leaf="sparse" and objective="squared_hinge" (labels) or "squared_error" '
+            "(numbers); see polyleaf.presets.gbdt_sparse."
+        ) from None
+
+
 def to_numpy(y: Any, name: str = "y") -> Any:
     """Convert to NumPy, except pandas objects, whose missing values `check_array` reads."""
     if type(y) is np.ndarray:
@@ -57,7 +69,7 @@ def to_numpy(y: Any, name: str = "y") -> Any:
     check_in_memory(y, name)
     y = check_data(y, name)
     if scipy.sparse.issparse(y):
-        return y.toarray()
+        return _to_dense(y, name)
     check_unique_names(get_column_names(y), name)
     if hasattr(y, "iloc"):
         return _densify_pandas(y)

@@ -292,7 +292,16 @@ class Model:
             )
         table = self.prepare_features(table, n_threads)
         trees = self._tree_range(first_round, last_round)
-        out, scale = np.empty((table.n_rows, self.n_outputs)), self._score_scale()
+        shape = table.n_rows, self.n_outputs
+        try:
+            out, scale = np.empty(shape), self._score_scale()
+        except MemoryError:
+            raise MemoryError(
+                f"Scores of {shape[0]} rows and {shape[1]} outputs need "
+                f"{8 * shape[0] * shape[1] / 2**30:.1f} GiB. Predict the best outputs with "
+                "predict_topk, use predict(X, sparse=True) if the model was trained on sparse "
+                "targets, or pass fewer rows at a time."
+            ) from None
         for chunk in iter_chunks(
             self.forest, self.mapper, table, trees, n_threads, all_features=False
         ):

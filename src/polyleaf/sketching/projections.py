@@ -39,7 +39,7 @@ PROJECTIONS = ("gaussian", "pca", "leml", "columns")
 _STREAM = 4  # stream of random numbers, different from those of rows, features and sketches
 _BLOCK_ROWS = 1 << 16  # rows of float64 copies
 _OVERSAMPLING = 10
-_MAX_EXPONENT = 20  # numbers of X from 2^20 on are divided by a power of two
+_MAX_EXPONENT = 40  # numbers of X from 2^40 on are divided by a power of two
 
 Kind = Literal["gaussian", "pca", "leml", "columns"]
 Array = NDArray[Any]
