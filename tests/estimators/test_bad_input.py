@@ -1,5 +1,4 @@
-"""Bad input gets an error that says what was wrong, where, and what to do; nothing is trained on
-it."""
+"""Invalid input raises an error that says what is wrong, where, and what to do."""
 
 import warnings
 
@@ -28,7 +27,7 @@ def classifier(**parameters):
     return PolyleafClassifier(**{"n_estimators": 3, **parameters})
 
 
-def spoiled(array, value, place=(4, 1)):
+def replace_value(array, value, place=(4, 1)):
     array = np.array(array, float)
     array[place[: array.ndim]] = value
     return array
@@ -39,8 +38,8 @@ def spoiled(array, value, place=(4, 1)):
     [
         (X[:, 0], "Expected 2D array, got 1D array"),
         (X[None], "dim 3"),
-        (spoiled(X, INF), r"infinity.*row 4.*column number 1"),
-        (pd.DataFrame(spoiled(X, -INF), columns=list("abc")), "infinity.*row 4.*column 'b'"),
+        (replace_value(X, INF), r"infinity.*row 4.*column number 1"),
+        (pd.DataFrame(replace_value(X, -INF), columns=list("abc")), "infinity.*row 4.*column 'b'"),
         (X[:0], "X has 0 rows"),
         (X[:, :0], "0 feature"),
         (X[:1], r"n_samples=1"),
@@ -51,7 +50,7 @@ def spoiled(array, value, place=(4, 1)):
     ],
 )
 @pytest.mark.parametrize("make", [regressor, classifier])
-def test_bad_features(make, features, match):
+def test_invalid_features_raise(make, features, match):
     y = (Y if make is regressor else C)[: 1 if features.shape == (1, 3) else None]
     if match is None:  # text columns of data frames are categories
         assert make().fit(features, y).n_features_in_ == 2
@@ -63,7 +62,7 @@ def test_bad_features(make, features, match):
 @pytest.mark.parametrize(
     "features", [np.zeros((60, 2)), np.full((60, 2), NAN), sp.csr_array((60, 2))]
 )
-def test_columns_that_say_nothing_are_no_error(features):
+def test_constant_and_missing_columns_are_accepted(features):
     np.testing.assert_allclose(
         regressor().fit(features, Y).predict(features),
         np.broadcast_to(Y.mean(0), (60, 2)),
@@ -76,9 +75,9 @@ def test_columns_that_say_nothing_are_no_error(features):
     ("estimator", "y", "match"),
     [
         (regressor(), None, "requires y"),
-        (regressor(), spoiled(Y, NAN), r"Input y contains NaN.*missing_targets"),
-        (regressor(), spoiled(Y, INF), "Input y contains infinity"),
-        (regressor(), spoiled(Y, 1e30), "too large.*normalize_targets"),
+        (regressor(), replace_value(Y, NAN), r"Input y contains NaN.*missing_targets"),
+        (regressor(), replace_value(Y, INF), "Input y contains infinity"),
+        (regressor(), replace_value(Y, 1e30), "too large.*normalize_targets"),
         (regressor(), Y[:0], "0 sample"),
         (classifier(), C[:0], "0 sample"),
         (regressor(), Y[:50], "X has 60 rows, y has 50"),
@@ -89,13 +88,13 @@ def test_columns_that_say_nothing_are_no_error(features):
         (regressor(objective="logistic"), Y, "logistic"),
         (classifier(), Y[:, 0], "Unknown label type"),
         (classifier(), np.zeros(60), "one class only"),
-        (classifier(), spoiled(C, NAN), "Input y contains NaN"),
+        (classifier(), replace_value(C, NAN), "Input y contains NaN"),
         (classifier(), L + 1, "0 and 1 only"),
         (classifier(), [[0], [1, 2]] * 30, "MultiLabelBinarizer"),
         (classifier(missing_targets="ignore"), C, "missing_targets"),
     ],
 )
-def test_bad_targets(estimator, y, match):
+def test_invalid_targets_raise(estimator, y, match):
     with pytest.raises(ValueError, match=match):
         estimator.fit(X, y)
     assert not hasattr(estimator, "model_")
@@ -108,12 +107,12 @@ def test_bad_targets(estimator, y, match):
         (-np.ones(60), "negative"),
         (np.ones(59), "sample_weight has shape"),
         (np.ones((60, 3)), "sample_weight has shape"),
-        (spoiled(np.ones(60), NAN), "sample_weight contains NaN"),
-        (spoiled(np.ones(60), INF), "sample_weight contains infinity"),
+        (replace_value(np.ones(60), NAN), "sample_weight contains NaN"),
+        (replace_value(np.ones(60), INF), "sample_weight contains infinity"),
         (np.where(C > 0, 0, 1), None),
     ],
 )
-def test_bad_weights(weight, match):
+def test_invalid_weights_raise(weight, match):
     if match is not None:
         with pytest.raises(ValueError, match=match):
             regressor().fit(X, Y, sample_weight=weight)
@@ -153,7 +152,7 @@ def test_bad_weights(weight, match):
     ],
 )
 @pytest.mark.parametrize("make", [regressor, classifier])
-def test_bad_parameters(make, parameters, match):
+def test_invalid_parameters_raise(make, parameters, match):
     with pytest.raises((ValueError, TypeError), match=match):
         make(**parameters).fit(X, Y if make is regressor else C, eval_set=None)
 
@@ -178,13 +177,13 @@ def test_bad_parameters(make, parameters, match):
         (classifier(softmax_hessian="full"), C, "softmax_hessian"),
     ],
 )
-def test_parts_that_do_not_go_together(estimator, y, match):
+def test_incompatible_parameters_and_targets_raise(estimator, y, match):
     with pytest.raises(ValueError, match=match):
         estimator.fit(X, y)
 
 
-def bent(y, scores, **changes):
-    """Derivatives with Hessians (n, 2, 2) that one thing is wrong with."""
+def make_derivatives(y, scores, **changes):
+    """Return gradients and Hessians (n, 2, 2), with the given entries changed."""
     hessian = np.tile(np.array([[2.0, 0.5], [0.5, 1.0]]), (len(scores), 1, 1))
     for place, value in changes.items():
         row, i, j = map(int, place.strip("_").split("_"))
@@ -196,23 +195,23 @@ def bent(y, scores, **changes):
     ("function", "match"),
     [
         (
-            lambda y, z: bent(y, z, _7_0_1=0.2),
+            lambda y, z: make_derivatives(y, z, _7_0_1=0.2),
             r"not symmetric at row 7: entry \(0, 1\) is 0.2.*transpose",
         ),
-        (lambda y, z: bent(y, z, _3_1_1=NAN), "not finite: nan at row 3, output"),
-        (lambda y, z: bent(y, z, _3_1_1=INF), "not finite: inf at row 3"),
-        (lambda y, z: bent(y, z, _5_1_1=-1.0), r"row 5.*Custom"),
+        (lambda y, z: make_derivatives(y, z, _3_1_1=NAN), "not finite: nan at row 3, output"),
+        (lambda y, z: make_derivatives(y, z, _3_1_1=INF), "not finite: inf at row 3"),
+        (lambda y, z: make_derivatives(y, z, _5_1_1=-1.0), r"row 5.*Custom"),
         (lambda y, z: (z - y, np.ones((60, 3, 3))), r"shape \(60, 3, 3\); expected"),
         (lambda y, z: (z - y, np.ones((60, 2))), r'needs \(60, 2, 2\).*"diagonal"'),
         (
-            lambda y, z: (bent(y, z)[0][:, :1], bent(y, z)[1]),
+            lambda y, z: (make_derivatives(y, z)[0][:, :1], make_derivatives(y, z)[1]),
             r"of shape \(60, 1\); expected \(60, 2\)",
         ),
-        (lambda y, z: bent(y, z)[1], "must return two things"),
+        (lambda y, z: make_derivatives(y, z)[1], "must return two things"),
     ],
 )
 @pytest.mark.parametrize("hessian", ["full", "block"])
-def test_bad_hessians(function, match, hessian):
+def test_invalid_hessians_raise(function, match, hessian):
     for boosting_step in ("round", "layer"):
         estimator = regressor(
             objective=function,
@@ -225,9 +224,8 @@ def test_bad_hessians(function, match, hessian):
         assert not hasattr(estimator, "model_")
 
 
-def test_rows_that_curve_both_ways_are_no_error():
-    """Sums of Hessians are what is solved; where one of these is not positive, its direction is
-    left out."""
+def test_indefinite_row_hessians_are_accepted():
+    """Leaves solve with sums of Hessians; directions in which a sum is not positive are skipped."""
     estimator = regressor(
         objective=lambda y, z: (z - y, np.tile([[1.0, 9.0], [9.0, 1.0]], (60, 1, 1))),
         hessian="full",
@@ -235,15 +233,15 @@ def test_rows_that_curve_both_ways_are_no_error():
     assert np.isfinite(estimator.fit(X, Y).predict(X)).all()
 
 
-def test_hessians_for_those_who_do_not_use_them():
+def test_hessian_shape_must_match_the_hessian_parameter():
     with pytest.raises(ValueError, match=r"Hessians \(60, 2, 2\).*hessian=\"full\""):
-        regressor(objective=bent).fit(X, Y)
+        regressor(objective=make_derivatives).fit(X, Y)
     with pytest.raises(ValueError, match=r'has no full Hessian.*"diagonal"'):
         regressor(objective=WithoutHessian(), hessian="full").fit(X, Y)
 
 
-def narrow(y, scores):
-    """Derivatives of two scores, whatever their number."""
+def two_score_derivatives(y, scores):
+    """Return derivatives of the first two scores only."""
     return scores[:, :2] - y, None
 
 
@@ -258,7 +256,7 @@ class WithoutHessian(SquaredError):
         (classifier(objective="exponential"), L, "multi-label"),
         (classifier(objective="exponential_margin"), L, "multi-label y has several labels"),
         (regressor(objective="exponential"), Y, "PolyleafClassifier"),
-        (regressor(objective=Custom(narrow, n_outputs=5)), Y, r"expected \(60, 5\)"),
+        (regressor(objective=Custom(two_score_derivatives, n_outputs=5)), Y, r"expected \(60, 5\)"),
         (
             classifier(objective=Custom(lambda y, z: (z, None), n_outputs=2)),
             C,
@@ -267,12 +265,12 @@ class WithoutHessian(SquaredError):
         (classifier(base_score=[0.0, 0.0]), C, "3 of them"),
     ],
 )
-def test_encodings_of_the_wrong_width(estimator, y, match):
+def test_wrong_number_of_scores_raises(estimator, y, match):
     with pytest.raises(ValueError, match=match):
         estimator.fit(X, y)
 
 
-def test_unknown_parameters():
+def test_unknown_parameters_raise():
     with pytest.raises(TypeError, match="num_leaves"):
         PolyleafRegressor(num_leaves=31)
     with pytest.raises(ValueError, match="num_leaves"):
@@ -293,7 +291,7 @@ def test_unknown_parameters():
         ({"eval_set": [(X, C)], "eval_sample_weight": []}, "eval_sample_weight has 0"),
         ({"eval_set": [(X, C)], "eval_sample_weight": [np.ones(3)]}, r"shape \(3,\)"),
         ({"eval_set": [(X, None)]}, "y"),
-        ({"X_val": X, "y_val": spoiled(C, NAN)}, "contains NaN"),
+        ({"X_val": X, "y_val": replace_value(C, NAN)}, "contains NaN"),
         ({"y_val": C}, "X_val"),
         ({"eval_set": [(Dataset(X[:30]), C[:30])]}, "other bins"),
         ({"callbacks": EarlyStopping}, "instance"),
@@ -301,7 +299,7 @@ def test_unknown_parameters():
         ({"init_model": "no such file"}, "no such file"),
     ],
 )
-def test_bad_arguments_of_fit(options, match):
+def test_invalid_fit_arguments_raise(options, match):
     with pytest.raises((ValueError, TypeError, OSError), match=match):
         classifier().fit(X, C, **options)
 
@@ -318,7 +316,7 @@ def test_bad_arguments_of_fit(options, match):
         ("histogram_memory", 2**63 - 1, {}),
     ],
 )
-def test_numbers_beyond_what_the_core_holds(name, largest, others):
+def test_integers_too_large_for_the_core_raise(name, largest, others):
     assert regressor(**{name: largest}, **others).fit(X, Y).n_iter_ > 0
     for number in (largest + 1, 2**70):
         with pytest.raises(ValueError, match=rf"'{name}' parameter .* {largest}\]"):
@@ -326,7 +324,7 @@ def test_numbers_beyond_what_the_core_holds(name, largest, others):
 
 
 @pytest.mark.parametrize("projection", [None, "pca"])
-def test_repeated_names_of_columns(projection):
+def test_repeated_column_names_raise(projection):
     frame, how = pd.DataFrame(X, columns=list("abc")), {"projection": projection}
     twice = frame.rename(columns={"b": "a"})
     model = regressor(**how).fit(frame, Y)
@@ -343,9 +341,9 @@ def test_repeated_names_of_columns(projection):
 @pytest.mark.parametrize(
     ("bad", "match"),
     [
-        (spoiled(X, NAN), r'X holds NaN in row 4, column 1. projection="pca" needs a number'),
-        (spoiled(X, INF), r"too large for float32 in row 4, column 1"),
-        (sp.csr_matrix(spoiled(X, NAN)), r"X holds NaN in row .*SimpleImputer"),
+        (replace_value(X, NAN), r'X holds NaN in row 4, column 1. projection="pca" needs a number'),
+        (replace_value(X, INF), r"too large for float32 in row 4, column 1"),
+        (sp.csr_matrix(replace_value(X, NAN)), r"X holds NaN in row .*SimpleImputer"),
         (
             pd.DataFrame(X).assign(g=pd.Categorical(["a", "b"] * 30)),
             r"Column 'g' of X holds 'a' in row 0. proj",
@@ -353,7 +351,7 @@ def test_repeated_names_of_columns(projection):
         (np.array([["1", "b"]] * 60), r"Column number 1 of X holds 'b' in row 0. .*OneHotEncoder"),
     ],
 )
-def test_what_a_projection_cannot_read(bad, match):
+def test_invalid_features_of_projections_raise(bad, match):
     with pytest.raises(ValueError, match=match):
         regressor(projection="pca", projection_dim=2).fit(bad, Y)
     if bad.shape == X.shape:
@@ -362,29 +360,29 @@ def test_what_a_projection_cannot_read(bad, match):
 
 
 @pytest.mark.parametrize("base_score", [{"a": 1}, "nothing", [1, 2, 3, 4, 5], [NAN]])
-def test_base_scores_that_are_none(base_score):
+def test_invalid_base_score_raises(base_score):
     with pytest.raises(ValueError, match="base_score"):
         regressor(base_score=base_score).fit(X, Y)
 
 
-def test_a_learning_rate_without_bounds():
+def test_huge_learning_rate_raises():
     with pytest.raises(ValueError, match=r"not finite.*the learning rate"):
         regressor(learning_rate=1e30).fit(X, Y)
 
 
-def test_objects_that_are_missing_warn_of_nothing():
+def test_missing_values_in_object_columns_do_not_warn():
     mixed = np.array([True, False, np.nan], dtype=object)[np.arange(60) % 3]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         regressor().fit(pd.DataFrame(X, columns=list("abc")).assign(g=mixed), Y)
 
 
-def test_prediction_on_other_features():
+def test_invalid_prediction_input_raises():
     model = regressor().fit(X, Y)
     with pytest.raises(ValueError, match="X has 2 features, but PolyleafRegressor is expecting 3"):
         model.predict(X[:, :2])
     with pytest.raises(ValueError, match="infinity"):
-        model.predict(spoiled(X, INF))
+        model.predict(replace_value(X, INF))
     named = regressor().fit(pd.DataFrame(X, columns=list("abc")), Y)
     with pytest.raises(ValueError, match="feature names should match"):
         named.predict(pd.DataFrame(X, columns=list("abd")))
@@ -396,7 +394,7 @@ def test_prediction_on_other_features():
         model.predict(Dataset(X[:20]))
 
 
-def test_going_on_from_another_model():
+def test_incompatible_init_model_raises():
     start = classifier().fit(X, C)
     with pytest.raises(ValueError, match="trained by PolyleafClassifier"):
         regressor().fit(X, Y, init_model=start)
@@ -414,7 +412,7 @@ def test_going_on_from_another_model():
         classifier().fit(Dataset(X[:40]), C[:40], init_model=start)
 
 
-def test_datasets():
+def test_invalid_use_of_a_dataset_raises():
     data = Dataset(X)
     with pytest.raises(ValueError, match="requires y"):
         regressor().fit(data)
@@ -424,7 +422,7 @@ def test_datasets():
         regressor().fit(data, Y[:5])
 
 
-def test_files_that_are_no_models(tmp_path):
+def test_invalid_model_files_raise(tmp_path):
     with pytest.raises(OSError, match="nothing"):
         load_model(tmp_path / "nothing")
     (tmp_path / "text").write_text("hello")
@@ -435,7 +433,7 @@ def test_files_that_are_no_models(tmp_path):
 
 
 @pytest.mark.parametrize("given", [(0, 2.7), "a", "ab", (0,), (None, 2), (0, 1, 2), 3, ("0", 2)])
-def test_rounds_that_are_no_pair_of_numbers(given):
+def test_invalid_iteration_range_raises(given):
     X = np.arange(60.0)[:, None]
     model = PolyleafRegressor(n_estimators=3).fit(X, X[:, 0])
     with pytest.raises(TypeError, match=r"iteration_range must be"):
@@ -444,7 +442,7 @@ def test_rounds_that_are_no_pair_of_numbers(given):
         assert (model.predict(X, iteration_range=all_of_them) == model.predict(X)).all()
 
 
-def test_a_file_open_as_text_is_no_model(tmp_path):
+def test_model_file_open_in_text_mode_raises(tmp_path):
     PolyleafRegressor(n_estimators=3).fit(X, Y).save_model(tmp_path / "m")
     with open(tmp_path / "m") as text, pytest.raises(TypeError, match="mode 'rb'"):
         load_model(text)

@@ -1,4 +1,4 @@
-"""Thresholds of labels and of two classes."""
+"""Decision thresholds of labels and of two classes."""
 
 import numpy as np
 import pandas as pd
@@ -22,7 +22,7 @@ def classifier(**parameters):
 
 
 @pytest.mark.parametrize("threshold", [0.3, {0: 0.2, 2: 0.4}, {"b": 0.1}])
-def test_a_threshold_is_what_predict_goes_by(threshold, tmp_path):
+def test_predict_applies_the_threshold(threshold, tmp_path):
     y = pd.DataFrame(Y, columns=["a", "b", "c"])
     model, plain = classifier(threshold=threshold).fit(X, y), classifier().fit(X, y)
     expected = {0.3: [0.3] * 3}.get(threshold) if not isinstance(threshold, dict) else None
@@ -42,13 +42,13 @@ def test_a_threshold_is_what_predict_goes_by(threshold, tmp_path):
     assert load_model(tmp_path / "m").thresholds_.tolist() == expected
 
 
-def test_one_half_leaves_nothing_in_the_file():
+def test_default_threshold_is_not_stored():
     model = classifier().fit(X, Y)
     assert model.thresholds_.tolist() == [0.5] * 3 and "thresholds" not in model.model_.metadata
 
 
 @pytest.mark.parametrize("threshold", ["f1", "f1_macro"])
-def test_chosen_on_the_last_evaluation_set(threshold):
+def test_threshold_is_chosen_on_the_last_evaluation_set(threshold):
     held = X[~HALF], Y[~HALF]
     weight = RNG.integers(1, 4, len(held[0]))
     model = classifier(threshold=threshold, early_stopping_rounds=3)
@@ -66,9 +66,9 @@ def test_chosen_on_the_last_evaluation_set(threshold):
 @pytest.mark.parametrize(
     "options", [{}, {"class_weight": "balanced"}, {"boosting_step": "layer"}], ids=str
 )
-def test_without_one_it_is_chosen_on_rows_that_models_have_not_seen(options):
-    """Three models, each trained on the rows of two folds, in the bins and with the weights of
-    all."""
+def test_threshold_is_chosen_by_cross_fitting(options):
+    """Without an evaluation set: three models, each trained on two folds with the bins and label
+    weights of all rows."""
     from polyleaf import Dataset
 
     if "boosting_step" in options:
@@ -88,14 +88,14 @@ def test_without_one_it_is_chosen_on_rows_that_models_have_not_seen(options):
     assert model.thresholds_[0] == pytest.approx(best_f1_threshold(p, Y, weight), abs=1e-6)
 
 
-def test_it_helps_rows_that_are_new():
+def test_threshold_improves_f1_on_new_rows():
     model = classifier(threshold="f1", n_estimators=40).fit(X[HALF], Y[HALF])
     p = model.predict_proba(X[~HALF])
     better = f1_score(Y[~HALF], model.predict(X[~HALF]), average="micro")
     assert better > f1_score(Y[~HALF], p > 0.5, average="micro") + 0.05
 
 
-def test_two_classes():
+def test_thresholds_of_two_classes():
     y = np.where(Y[:, 0] == 1, "yes", "no")
     for threshold, expected in ((0.2, 0.2), ({"yes": 0.2}, 0.2), ({"no": 0.8}, 0.2)):
         model = classifier(threshold=threshold).fit(X, y)
@@ -108,7 +108,7 @@ def test_two_classes():
     assert f1_score(Y[~HALF, 0], chosen.predict(X[~HALF]) == "yes") > f1_score(Y[~HALF, 0], plain)
 
 
-def test_missing_labels_do_not_count():
+def test_missing_labels_are_ignored():
     y = Y.astype(float)
     y[RNG.random(y.shape) < 0.3] = np.nan
     model = classifier(threshold="f1", missing_targets="ignore")
@@ -117,7 +117,7 @@ def test_missing_labels_do_not_count():
     assert model.thresholds_[0] == best_f1_threshold(p, np.nan_to_num(y[~HALF]), known)
 
 
-def test_choosing_afterwards_with_labels_and_without():
+def test_choose_threshold_with_and_without_labels():
     model = classifier().fit(X[HALF], Y[HALF])
     p = model.predict_proba(X[~HALF])
     model.choose_threshold(X[~HALF], Y[~HALF], by="f1_macro")
@@ -133,13 +133,13 @@ def test_choosing_afterwards_with_labels_and_without():
         model.choose_threshold(X, Y[:3])
 
 
-def test_going_on_chooses_anew():
+def test_continued_training_updates_the_threshold():
     model = classifier(threshold=0.2, warm_start=True).fit(X, Y)
     model.set_params(threshold=0.5, n_estimators=20).fit(X, Y)
     assert model.thresholds_.tolist() == [0.5] * 3
 
 
-def test_offsets_and_threads():
+def test_threshold_with_offsets_on_any_number_of_threads():
     offset = RNG.standard_normal((N, 3))
     one, two = (classifier(threshold="f1", n_jobs=n).fit(X, Y, offset=offset) for n in (1, 2))
     assert one.thresholds_.tolist() == two.thresholds_.tolist()
@@ -147,7 +147,7 @@ def test_offsets_and_threads():
     np.testing.assert_array_equal(one.predict(X, offset=offset), is_above.astype(int))
 
 
-def test_exported_programs_decide_alike(tmp_path):
+def test_exported_c_code_applies_the_threshold(tmp_path):
     model = classifier(threshold=0.2).fit(X, Y[:, 0])
     to_c(model, tmp_path / "m.h")
     cut = np.log(0.2) - np.log1p(-0.2)
@@ -155,7 +155,7 @@ def test_exported_programs_decide_alike(tmp_path):
 
 
 @pytest.mark.parametrize("y", [Y, Y[:, 0]], ids=["labels", "two classes"])
-def test_exported_graphs_decide_alike(y):
+def test_exported_onnx_applies_the_threshold(y):
     onnxruntime = pytest.importorskip("onnxruntime")
     model = classifier(threshold=0.2).fit(X, y)
     session = onnxruntime.InferenceSession(to_onnx(model).SerializeToString())
@@ -163,7 +163,7 @@ def test_exported_graphs_decide_alike(y):
     np.testing.assert_array_equal(labels.reshape(y.shape), model.predict(X.astype(np.float32)))
 
 
-def test_a_search_chooses_with_its_winner():
+def test_search_chooses_a_threshold():
     model = PolyleafClassifierCV(n_candidates=1, n_estimators=10, threshold="f1", n_jobs=1).fit(
         X, Y
     )
@@ -172,7 +172,7 @@ def test_a_search_chooses_with_its_winner():
 
 @pytest.mark.parametrize("word, power", [("balanced", 1.0), ("sqrt", 0.5)])
 @pytest.mark.parametrize("is_weighted", [False, True])
-def test_scale_pos_weight_in_words(word, power, is_weighted):
+def test_scale_pos_weight_by_name(word, power, is_weighted):
     w = RNG.integers(1, 4, N).astype(float) if is_weighted else np.ones(N)
     model = classifier(scale_pos_weight=word).fit(X, Y, w)
     expected = ((w @ (1 - Y)) / (w @ Y)) ** power
@@ -182,17 +182,17 @@ def test_scale_pos_weight_in_words(word, power, is_weighted):
     )
     np.testing.assert_array_equal(numbers.predict_proba(X), model.predict_proba(X))
     on = classifier(scale_pos_weight=word, n_estimators=2)
-    on.fit(X[HALF], Y[HALF], w[HALF], init_model=model)  # goes on with the weights that it had
+    on.fit(X[HALF], Y[HALF], w[HALF], init_model=model)  # keeps the weights of `model`
     assert on.model_.objective == model.model_.objective
 
 
-def test_labels_that_all_rows_have_are_not_balanced():
+def test_constant_labels_are_not_balanced():
     y = np.column_stack([Y[:, 0], np.ones(N, int), np.zeros(N, int)])
     found = classifier(scale_pos_weight="balanced").fit(X, y).model_.objective.scale_pos_weight
     assert found[1:] == (1.0, 1.0) and found[0] > 1
 
 
-def test_class_weights_of_labels_by_name():
+def test_class_weights_by_label_name():
     y = pd.DataFrame(Y, columns=["a", "b", "c"])
     by_name = classifier(class_weight={"b": {1: 5.0}, 2: {0: 0.5}}).fit(X, y)
     as_list = classifier(class_weight=[{}, {1: 5.0}, {0: 0.5}]).fit(X, y)
@@ -214,12 +214,12 @@ def test_class_weights_of_labels_by_name():
         ({"threshold": "f2"}, Y, "threshold"),
     ],
 )
-def test_what_cannot_be_is_said_before_training(parameters, y, words):
+def test_invalid_thresholds_raise(parameters, y, words):
     with pytest.raises(ValueError, match=words):
         classifier(**parameters).fit(X, y)
 
 
-def test_thresholds_of_a_file_are_checked():
+def test_invalid_thresholds_in_a_file_raise():
     model = classifier(threshold=0.2).fit(X, Y)
     for wrong in ([0.2], [0.2, 0.2, 2.0], "all", [0.2, 0.2, None]):
         model.model_.metadata["thresholds"] = wrong

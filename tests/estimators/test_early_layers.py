@@ -1,4 +1,4 @@
-"""Early stopping inside a tree that is boosted layer by layer."""
+"""Early stopping within a tree in layer-wise boosting."""
 
 import numpy as np
 import pytest
@@ -33,9 +33,8 @@ def fitted(problem, **parameters):
     return model.fit(X, y, eval_set=[(X_val, y_val)])
 
 
-def test_the_best_layer_is_kept(problem):
-    """Rate and depth are chosen so that the loss is lowest inside a tree, and a whole tree is
-    worse."""
+def test_best_layer_is_kept(problem):
+    """With this learning rate and depth the loss is lowest within a tree."""
     model = fitted(problem, early_stopping_rounds=5)
     X_val, y_val = problem[2:]
     rounds = model.evals_result_["validation_0"]["mlogloss"]
@@ -45,7 +44,7 @@ def test_the_best_layer_is_kept(problem):
     assert loss == pytest.approx(model.best_score_, rel=1e-6)
 
 
-def test_the_tree_is_a_cut_of_the_whole_one(problem):
+def test_stopped_tree_is_a_truncated_full_tree(problem):
     whole, cut = fitted(problem), fitted(problem, early_stopping_rounds=5)
     last = cut.model_.n_rounds - 1
     mine, full = cut.model_.forest.tree(last), whole.model_.forest.tree(last)
@@ -56,13 +55,13 @@ def test_the_tree_is_a_cut_of_the_whole_one(problem):
         np.testing.assert_array_equal(cut.model_.forest.values(t), whole.model_.forest.values(t))
 
 
-def test_rounds_count_patience(problem):
+def test_patience_is_counted_in_rounds(problem):
     model = fitted(problem, early_stopping_rounds=3)
     rounds = model.evals_result_["validation_0"]["mlogloss"]
     assert len(rounds) == model.best_iteration_ + 1 + 3
 
 
-def test_a_stopper_can_be_used_twice(problem):
+def test_early_stopping_callback_can_be_reused(problem):
     stopper = EarlyStopping(4)
     first = fitted(problem, callbacks=[stopper])
     second = fitted(problem, callbacks=[stopper])

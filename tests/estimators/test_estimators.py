@@ -1,5 +1,4 @@
-"""The estimators as people use them: shapes, labels, evaluation data, early stopping, continuing,
-files."""
+"""The estimators: shapes, labels, evaluation data, early stopping, continued training, files."""
 
 import pickle
 import subprocess
@@ -52,20 +51,20 @@ def classifier(**changes):
 # --- shapes and labels ----------------------------------------------------------------------------
 
 
-def test_one_dimension_in_one_out(X, Y):
+def test_1d_target_gives_1d_predictions(X, Y):
     model = regressor().fit(X, Y[:, 0])
     assert model.predict(X).shape == (300,) and model.predict(X).dtype == np.float64
     assert model.n_outputs_ == 1 and model.n_features_in_ == 4 and model.n_iter_ == 15
     assert model.score(X, Y[:, 0]) > 0.5
 
 
-def test_two_dimensions_in_two_out(X, Y):
+def test_2d_target_gives_2d_predictions(X, Y):
     model = regressor().fit(X, Y)
     assert model.predict(X).shape == (300, 3) and model.n_outputs_ == 3
     assert model.predict(X[:1]).shape == (1, 3)
 
 
-def test_large_targets_keep_their_small_differences(X, Y):
+def test_small_differences_of_large_targets_are_learned(X, Y):
     offset = 1e9
     near, far = regressor().fit(X, Y), regressor().fit(X, Y + offset)
     np.testing.assert_allclose(far.predict(X) - offset, near.predict(X), atol=1e-5)
@@ -121,7 +120,7 @@ def test_multilabel(X, Y, make):
     assert model.n_outputs_ == 3
 
 
-def test_tags():
+def test_estimator_tags():
     for estimator in (PolyleafRegressor(), PolyleafClassifier()):
         tags = get_tags(estimator)
         assert tags.input_tags.allow_nan and tags.input_tags.sparse and tags.input_tags.categorical
@@ -176,7 +175,7 @@ def test_several_quantiles(X, Y):
     assert single.predict(X).shape == (300,)
 
 
-def test_parameters_reach_the_objective(X, Y):
+def test_parameters_are_passed_to_the_objective(X, Y):
     assert regressor(objective="huber", huber_delta=0.3).fit(X, Y).model_.objective.delta == 0.3
     tweedie = regressor(objective="tweedie", tweedie_variance_power=1.2).fit(X, np.abs(Y))
     assert tweedie.model_.objective.variance_power == 1.2
@@ -235,7 +234,7 @@ def test_missing_targets(X, Y):
     )
 
 
-def test_rows_without_targets_are_as_good_as_absent(X, Y):
+def test_rows_without_targets_are_ignored(X, Y):
     y = np.vstack([Y, np.full((50, 3), np.nan)])
     more = np.vstack([X, X[:50] + 9])
     ours = regressor(missing_targets="ignore").fit(Dataset(more, reference=Dataset(X)), y)
@@ -243,7 +242,7 @@ def test_rows_without_targets_are_as_good_as_absent(X, Y):
     np.testing.assert_allclose(ours.predict(X), plain.predict(X), rtol=1e-6, atol=1e-7)
 
 
-def test_normalized_targets_make_outputs_equal(X, Y):
+def test_normalize_targets_gives_outputs_equal_influence(X, Y):
     scales = np.array([1.0, 1e6, 1e-6])
     model = regressor(normalize_targets=True, n_estimators=60).fit(
         X, Y * scales, eval_set=[(X, Y * scales)]
@@ -256,12 +255,12 @@ def test_normalized_targets_make_outputs_equal(X, Y):
     assert 1 - ((plain.predict(X) / scales - Y) ** 2).mean(0)[0] / Y.var(0)[0] < fits[0]
 
 
-def r2_of_targets(model, X, Y):
+def compute_r2_per_target(model, X, Y):
     return 1 - ((model.predict(X) - Y) ** 2).mean(0) / Y.var(0)
 
 
-def two_targets(ratio, n=3000):
-    """Equally hard, of features that they do not share; the first `ratio` times as large."""
+def make_two_targets(ratio, n=3000):
+    """Return equally hard targets of different features; the first is `ratio` times as large."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((n, 10)).astype(np.float32)
     each = [np.sin(2 * a) + b * c + 0.5 * d**2 for a, b, c, d in (X.T[:4], X.T[5:9])]
@@ -271,13 +270,15 @@ def two_targets(ratio, n=3000):
 
 @pytest.mark.full
 @pytest.mark.parametrize("ratio", [1, 10, 1e3, 1e6])
-def test_targets_of_unlike_scale(ratio):
-    """None is behind what equal scales make of it, at any ratio."""
-    X, Y = two_targets(ratio)
+def test_targets_on_different_scales(ratio):
+    """The default is as good as normalised targets at any ratio."""
+    X, Y = make_two_targets(ratio)
     train, test = slice(1500), slice(1500, None)
 
     def r2(**what):
-        return r2_of_targets(PolyleafRegressor(**what).fit(X[train], Y[train]), X[test], Y[test])
+        return compute_r2_per_target(
+            PolyleafRegressor(**what).fit(X[train], Y[train]), X[test], Y[test]
+        )
 
     found, as_they_are, equal = r2(), r2(normalize_targets=False), r2(normalize_targets=True)
     assert np.all(found > equal - 0.01)
@@ -296,12 +297,12 @@ def test_targets_of_unlike_scale(ratio):
         {"normalize_targets": False},
     ],
 )
-def test_targets_of_unlike_scale_are_left_where_scales_decide_nothing(what):
-    X, Y = two_targets(1e3)
+def test_targets_are_not_scaled_where_scale_has_no_effect(what):
+    X, Y = make_two_targets(1e3)
     assert regressor(**what).fit(X, Y).model_.target_scale is None
 
 
-def a_large_and_easy_and_a_small_and_hard_target(n=3000):
+def make_large_easy_and_small_hard_target(n=3000):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((n, 10)).astype(np.float32)
     easy = 1e6 * ((X[:, 0] > 0) + rng.standard_normal(n))
@@ -309,20 +310,20 @@ def a_large_and_easy_and_a_small_and_hard_target(n=3000):
     return X, pd.DataFrame({"easy": easy, "hard": hard})
 
 
-def test_early_stopping_of_several_targets_is_not_led_by_the_largest():
-    X, Y = a_large_and_easy_and_a_small_and_hard_target()
+def test_early_stopping_is_not_dominated_by_the_largest_target():
+    X, Y = make_large_easy_and_small_hard_target()
     how = {"n_estimators": 400, "early_stopping_rounds": 20, "validation_fraction": 0.2}
     model = PolyleafRegressor(**how).fit(X[:1500], Y[:1500])
     by_rmse = PolyleafRegressor(eval_metric="rmse", **how).fit(X[:1500], Y[:1500])
-    r2, led = (r2_of_targets(m, X[1500:], Y[1500:].to_numpy()) for m in (model, by_rmse))
+    r2, led = (compute_r2_per_target(m, X[1500:], Y[1500:].to_numpy()) for m in (model, by_rmse))
     assert by_rmse.best_iteration_ < 50 < model.best_iteration_
     assert r2[1] > led[1] + 0.2
     assert list(model.evals_result_["validation"]) == ["rmse", "relative_rmse"]
     assert model.best_score_ == min(model.evals_result_["validation"]["relative_rmse"])
 
 
-def test_what_is_printed_of_several_targets_is_in_their_unit(capsys):
-    X, Y = a_large_and_easy_and_a_small_and_hard_target(300)
+def test_printed_metrics_are_in_units_of_the_targets(capsys):
+    X, Y = make_large_easy_and_small_hard_target(300)
     model = regressor(n_estimators=3, verbose=2).fit(X, Y, eval_set=[(X, Y)], eval_names=["all"])
     errors = np.sqrt(((model.predict(X) - Y.to_numpy()) ** 2).mean(0))
     last = capsys.readouterr().out.splitlines()[-1]
@@ -330,7 +331,7 @@ def test_what_is_printed_of_several_targets_is_in_their_unit(capsys):
     assert f"(easy:{errors[0]:.5f}, hard:{errors[1]:.5f})\tall-relative_rmse:" in last
 
 
-def test_counts_with_interactions():
+def test_defaults_for_counts_with_interactions():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((4000, 10)).astype(np.float32)
     y = rng.poisson(
@@ -349,14 +350,14 @@ def test_counts_with_interactions():
     )
 
 
-def test_targets_of_like_scale_keep_their_bits(X, Y):
+def test_targets_on_similar_scales_are_not_scaled(X, Y):
     ours, plain = regressor().fit(X, Y), regressor(normalize_targets=False).fit(X, Y)
     np.testing.assert_array_equal(ours.predict(X), plain.predict(X))
     assert ours.model_.target_scale is None
 
 
-def test_targets_of_unlike_scale_stay_in_their_unit_when_gone_on_with_and_loaded(tmp_path):
-    X, Y = two_targets(1e4)
+def test_continued_training_keeps_the_target_scale(tmp_path):
+    X, Y = make_two_targets(1e4)
     whole = regressor(n_estimators=30).fit(X, Y)
     start = regressor(n_estimators=20).fit(X, Y)
     start.save_model(tmp_path / "start.polyleaf")
@@ -368,22 +369,22 @@ def test_targets_of_unlike_scale_stay_in_their_unit_when_gone_on_with_and_loaded
 def test_base_score(X, Y):
     assert regressor(base_score=3.0).fit(X, Y).model_.base_score.tolist() == [3.0] * 3
     model = regressor(base_score=[1, 2, 3], normalize_targets=True).fit(X, Y)
-    # One round goes a tenth of the way to the mean of y; the penalty takes some hundredths off the
-    # step.
+    # One round moves a tenth of the way to the mean of y; the penalty shortens the
+    # step by a few per cent.
     expected = 0.9 * np.array([1, 2, 3]) + 0.1 * Y.mean(0)
     np.testing.assert_allclose(
         model.predict(X, iteration_range=(0, 1)).mean(0), expected, atol=0.01
     )
 
 
-def test_weights_are_repetitions(X, Y):
+def test_integer_weights_equal_repeated_rows(X, Y):
     weight = np.random.default_rng(3).integers(0, 4, 300)
     weighted = regressor(min_child_samples=1).fit(X, Y, sample_weight=weight)
     repeated = regressor(min_child_samples=1).fit(X.repeat(weight, 0), Y.repeat(weight, 0))
     np.testing.assert_allclose(weighted.predict(X), repeated.predict(X), rtol=1e-4, atol=1e-4)
 
 
-def test_class_weight_moves_the_decision(X, Y):
+def test_class_weight_changes_decisions(X, Y):
     y = (Y[:, 0] > 0.7).astype(int)
     plain = classifier().fit(X, y).predict(X).mean()
     assert plain < classifier(class_weight={1: 50}).fit(X, y).predict(X).mean()
@@ -401,7 +402,7 @@ def test_class_weight_moves_the_decision(X, Y):
         lambda X, names: pa.table({name: X[:, i] for i, name in enumerate(names)}),
     ],
 )
-def test_tables(X, Y, make):
+def test_data_frames_equal_arrays(X, Y, make):
     model = regressor().fit(make(X, "abcd"), Y)
     assert model.feature_names_in_.tolist() == list("abcd")
     np.testing.assert_array_equal(model.predict(make(X, "abcd")), regressor().fit(X, Y).predict(X))
@@ -409,7 +410,7 @@ def test_tables(X, Y, make):
         model.predict(make(X, "abdc"))
 
 
-def test_containers_of_numbers(X, Y):
+def test_all_containers_give_the_same_model(X, Y):
     expected = regressor().fit(X, Y).predict(X)
     dense = np.nan_to_num(X)
     for same in (X.tolist(), np.asfortranarray(X), X.astype(np.float32)):
@@ -422,7 +423,7 @@ def test_containers_of_numbers(X, Y):
     )
 
 
-def test_categories():
+def test_categorical_columns():
     rng = np.random.default_rng(0)
     names = np.array(["red", "green", "blue", "grey", "black", "white"])
     codes = rng.integers(0, 6, 400)
@@ -432,7 +433,7 @@ def test_categories():
         n_estimators=1, learning_rate=1.0, max_leaves=2, reg_lambda=0.0, colsample_bynode=1.0
     )
     model = PolyleafRegressor(**tree).fit(table, y)
-    assert model.score(table, y) > 0.99  # one split of a set of categories does it
+    assert model.score(table, y) > 0.99  # one categorical split suffices
     unseen = pd.DataFrame({"colour": pd.Categorical(["pink"]), "x": [0.0]})
     assert np.isfinite(model.predict(unseen)).all()
     by_position = PolyleafRegressor(**tree, categorical_features=[0]).fit(
@@ -456,7 +457,7 @@ def test_dataset_is_binned_once(X, Y):
 # --- evaluation, early stopping, callbacks --------------------------------------------------------
 
 
-def test_evaluation_results_are_those_of_predictions(X, Y):
+def test_evaluation_results_equal_metrics_of_predictions(X, Y):
     y = Y.argmax(1)
     model = classifier().fit(
         X[:200], y[:200], eval_set=[(X[:200], y[:200])], X_val=X[200:], y_val=y[200:]
@@ -466,7 +467,7 @@ def test_evaluation_results_are_those_of_predictions(X, Y):
     np.testing.assert_allclose(model.evals_result_["validation"]["mlogloss"], losses, rtol=1e-5)
 
 
-def test_several_metrics_and_functions(X, Y):
+def test_several_metrics_and_custom_functions(X, Y):
     def worst(y_true, y_pred):
         return float(np.abs(y_true - y_pred).max())
 
@@ -499,7 +500,7 @@ def test_early_stopping(X, Y):
     assert len(list(model.staged_predict(X))) == model.best_iteration_ + 1
 
 
-def test_early_stopping_that_maximizes(X, Y):
+def test_early_stopping_on_a_maximized_metric(X, Y):
     y = Y[:, 0] > 0
     model = classifier(n_estimators=100, early_stopping_rounds=3, eval_metric=["logloss", "auc"])
     model.fit(X[:200], y[:200], X_val=X[200:], y_val=y[200:])
@@ -526,7 +527,7 @@ def test_validation_fraction(X, Y):
 
 
 @pytest.mark.parametrize("kind", ["object", "boolean", "bool[pyarrow]", "category"])
-def test_score_reads_labels_as_fit_does(X, Y, kind):
+def test_score_encodes_labels_as_fit_does(X, Y, kind):
     for labels in (pd.Series((Y[:, 0] > 0).astype(int)), pd.Series(Y[:, 0] > 0)):
         model = classifier(n_estimators=4).fit(X, labels.to_numpy())
         score, labels = model.score(X, labels.to_numpy()), labels.astype(kind)
@@ -534,7 +535,7 @@ def test_score_reads_labels_as_fit_does(X, Y, kind):
         assert np.isfinite(cross_val_score(model, X, labels)).all()
 
 
-def test_sparse_columns_of_pandas_as_labels(X, Y):
+def test_sparse_pandas_columns_as_labels(X, Y):
     labels = sp.csr_matrix(Y > 0).astype(int)
     frame = pd.DataFrame.sparse.from_spmatrix(labels)
     for options in ({}, {"leaf": "sparse"}):
@@ -546,7 +547,7 @@ def test_sparse_columns_of_pandas_as_labels(X, Y):
     assert model.score(X, frame) == model.score(X, labels.toarray())
 
 
-def test_rows_held_out_beside_other_evaluation_sets(X, Y):
+def test_validation_fraction_with_other_evaluation_sets(X, Y):
     seen = []
     model = regressor(n_estimators=4, early_stopping_rounds=4, validation_fraction=0.5)
     watch = {
@@ -579,7 +580,7 @@ def test_callbacks(X, Y):
     assert model.n_iter_ == model.best_iteration_ + 1
 
 
-def test_quiet_by_default_and_talkative_when_asked(X, Y, capsys):
+def test_verbosity(X, Y, capsys):
     regressor().fit(X, Y, eval_set=[(X, Y)])
     assert capsys.readouterr() == ("", "")
     regressor(verbose=5).fit(X, Y, eval_set=[(X, Y)])
@@ -593,7 +594,7 @@ def test_quiet_by_default_and_talkative_when_asked(X, Y, capsys):
     assert "round 15/15" in capsys.readouterr().err
 
 
-def test_an_error_in_training_takes_the_progress_bar_away(X, Y, monkeypatch):
+def test_training_error_closes_the_progress_bar(X, Y, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     bar = ProgressBar()
 
@@ -611,7 +612,7 @@ def interrupt(model, epoch, log):
         raise KeyboardInterrupt
 
 
-def test_ctrl_c_keeps_the_rounds_so_far_and_is_raised(X, Y):
+def test_keyboard_interrupt_keeps_complete_rounds_and_is_raised(X, Y):
     model = regressor()
     with pytest.raises(KeyboardInterrupt, match="the 5 complete rounds are kept"):
         model.fit(X, Y, callbacks=[interrupt], eval_set=[(X, Y)])
@@ -622,7 +623,7 @@ def test_ctrl_c_keeps_the_rounds_so_far_and_is_raised(X, Y):
     np.testing.assert_array_equal(rest.predict(X), regressor().fit(X, Y).predict(X))
 
 
-def test_ctrl_c_ends_a_cross_validation(X, Y):
+def test_keyboard_interrupt_ends_a_cross_validation(X, Y):
     folds = []
 
     class Interrupted(PolyleafRegressor):
@@ -635,19 +636,19 @@ def test_ctrl_c_ends_a_cross_validation(X, Y):
     assert len(folds) == 1
 
 
-def test_notebooks_may_keep_the_rounds_without_an_error(X, Y):
+def test_on_interrupt_keep_warns_instead_of_raising(X, Y):
     with pytest.warns(UserWarning, match="interrupted; the 5 complete rounds are kept"):
         model = regressor(on_interrupt="keep").fit(X, Y, callbacks=[interrupt])
     assert model.n_iter_ == 5 and model.predict(X).shape == (300, 3)
 
 
-# --- going on -------------------------------------------------------------------------------------
+# --- continued training ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "sampling", [{}, {"subsample": 0.5}, {"sampling_method": "goss"}, {"colsample_bytree": 0.5}]
 )
-def test_going_on_is_as_if_never_stopped(X, Y, tmp_path, sampling):
+def test_continued_training_equals_uninterrupted_training(X, Y, tmp_path, sampling):
     whole = regressor(**sampling).fit(X, Y)
     half = regressor(**sampling, n_estimators=7).fit(
         X, Y, callbacks=[Checkpoint(tmp_path, interval=5)]
@@ -662,7 +663,7 @@ def test_going_on_is_as_if_never_stopped(X, Y, tmp_path, sampling):
     )
 
 
-def test_going_on_with_classes_and_units(X, Y):
+def test_continued_training_keeps_classes_and_target_scale(X, Y):
     y = np.array(list("xyz"))[Y.argmax(1)]
     start = classifier().fit(X, y)
     later = classifier().fit(X[:250], y[:250], init_model=start)
@@ -672,7 +673,7 @@ def test_going_on_with_classes_and_units(X, Y):
     assert later.score(X, Y * 100) > start.score(X, Y * 100)
 
 
-def test_going_on_from_an_early_stop_uses_the_new_rounds(X, Y):
+def test_continued_training_after_early_stopping_uses_all_rounds(X, Y):
     start = regressor(n_estimators=100, early_stopping_rounds=1)
     start.fit(X[:60], Y[:60], eval_set=[(X[60:], Y[60:])])
     later = regressor().fit(X, Y, init_model=start)
@@ -683,7 +684,7 @@ def test_going_on_from_an_early_stop_uses_the_new_rounds(X, Y):
     )
 
 
-def test_warm_start_with_nothing_to_do(X, Y):
+def test_warm_start_without_new_rounds(X, Y):
     model = regressor(warm_start=True).fit(X, Y)
     before = model.predict(X)
     np.testing.assert_array_equal(model.fit(X, Y).predict(X), before)
@@ -694,7 +695,7 @@ def test_warm_start_with_nothing_to_do(X, Y):
 # --- prediction -----------------------------------------------------------------------------------
 
 
-def test_stages(X, Y):
+def test_staged_predict(X, Y):
     model = regressor().fit(X, Y)
     stages = list(model.staged_predict(X))
     assert len(stages) == 15
@@ -722,7 +723,7 @@ def trees(model):
     return [model.model_.forest.tree(t) for t in range(model.model_.n_trees)]
 
 
-def test_threads_do_not_matter(X, Y):
+def test_model_is_independent_of_n_jobs(X, Y):
     one, many = (regressor(n_jobs=n, subsample=0.7).fit(X, Y).predict(X) for n in (1, 3))
     np.testing.assert_array_equal(one, many)
 
@@ -736,14 +737,14 @@ def test_random_state(X, Y):
     assert not np.array_equal(generator.fit(X, Y).predict(X), generator.fit(X, Y).predict(X))
 
 
-def test_not_fitted(X):
+def test_unfitted_estimators_raise(X):
     for method in ("predict", "apply", "staged_predict", "save_model", "feature_importance"):
         with pytest.raises(NotFittedError):
             getattr(PolyleafRegressor(), method)(X)
     assert not hasattr(PolyleafRegressor(), "feature_importances_")
 
 
-# --- scikit-learn around it -----------------------------------------------------------------------
+# --- scikit-learn ---------------------------------------------------------------------------------
 
 
 def test_pipelines_searches_and_cross_validation(X, Y):
@@ -755,7 +756,7 @@ def test_pipelines_searches_and_cross_validation(X, Y):
     assert cross_val_score(classifier(n_estimators=5), X, (Y > 0).astype(int), cv=3).min() > 0.2
 
 
-def test_parameters_are_stored_untouched():
+def test_parameters_are_stored_unchanged():
     metric, alpha = ["mae"], [0.1, 0.9]
     model = PolyleafRegressor(eval_metric=metric, quantile_alpha=alpha)
     assert model.get_params()["eval_metric"] is metric and model.quantile_alpha is alpha
@@ -797,7 +798,7 @@ def test_pickles_and_files(X, Y, tmp_path, multi):
             assert (other.n_iter_, other.best_iteration_) == (model.n_iter_, model.best_iteration_)
 
 
-def test_loading_the_wrong_kind(X, Y, tmp_path):
+def test_loading_another_kind_of_estimator_raises(X, Y, tmp_path):
     regressor().fit(X, Y).save_model(tmp_path / "model")
     with pytest.raises(
         ValueError, match=r"not a PolyleafClassifier: read it with PolyleafRegressor\.load_model"
@@ -827,8 +828,8 @@ def test_public_names():
     "code",
     ["import polyleaf", "from polyleaf import PolyleafRegressor, Dataset, presets, callbacks"],
 )
-def test_extras_are_imported_on_use(code):
-    """What scikit-learn imports by itself does not count."""
+def test_optional_dependencies_are_imported_lazily(code):
+    """Imports by scikit-learn itself do not count."""
     extras = {"matplotlib", "pandas", "polars", "pyarrow", "rich", "safetensors"}
     program = f"""
 import sklearn.base, sklearn.model_selection, sys
@@ -842,7 +843,7 @@ print(*(set(sys.modules) - before))
     assert extras.isdisjoint(done.stdout.split())
 
 
-def test_what_scikit_learn_is_asked_for_seldom_is_imported_on_use():
+def test_rarely_used_scikit_learn_modules_are_imported_lazily():
     program = """
 import sys
 from polyleaf import PolyleafClassifier, PolyleafRegressor
@@ -854,7 +855,7 @@ print(*sys.modules)
     assert {"sklearn.metrics", "sklearn.model_selection"}.isdisjoint(done.stdout.split())
 
 
-def test_metrics_of_each_output():
+def test_metrics_per_output():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 4))
     Y = np.stack([X[:, 0], 5 * X[:, 1]], axis=1)
@@ -875,7 +876,7 @@ def test_metrics_of_each_output():
 
 @pytest.mark.parametrize("objective", ["squared_error", "quantile", "normal", "negative_binomial"])
 @pytest.mark.parametrize("n_targets", [1, 2])
-def test_no_rows_give_an_empty_answer(objective, n_targets):
+def test_zero_rows_give_empty_results(objective, n_targets):
     X = np.random.default_rng(0).standard_normal((80, 3))
     y = np.abs(np.round(3 * X[:, 0])) if n_targets == 1 else np.abs(np.round(3 * X[:, :2]))
     alpha = {"quantile_alpha": [0.2, 0.8]} if objective == "quantile" else {}
@@ -893,7 +894,7 @@ def test_no_rows_give_an_empty_answer(objective, n_targets):
         assert len(law) == 0 and law.interval().shape == (*law.shape, 2)
 
 
-def test_no_rows_give_an_empty_answer_for_each_task():
+def test_zero_rows_give_empty_results_for_each_task():
     X = np.random.default_rng(0).standard_normal((80, 3))
     Y = {
         "levels": X[:, 0],
@@ -923,7 +924,7 @@ def test_no_rows_give_an_empty_answer_for_each_task():
     assert table.shape == (0, 5) and list(table) == list(model.predict(X[:1]))
 
 
-def test_what_needs_rows_says_so():
+def test_methods_that_need_rows_raise_for_zero_rows():
     X = np.random.default_rng(0).standard_normal((80, 3))
     model = PolyleafClassifier(n_estimators=3).fit(X, (X[:, :2] > 0).astype(int))
     assert model.predict(X[:0]).shape == model.predict_proba(X[:0]).shape == (0, 2)
@@ -934,10 +935,10 @@ def test_what_needs_rows_says_so():
         model.feature_importance("shap", X=X[:0])
 
 
-# --- sentences ------------------------------------------------------------------------------------
+# --- other errors ---------------------------------------------------------------------------------
 
 
-def test_kinds_of_importance_are_all_named():
+def test_unknown_importance_type_raises():
     X = np.random.default_rng(0).standard_normal((80, 3))
     with pytest.raises(
         ValueError, match="'count' is unknown; it must be one of gain, split, cover, shap"
@@ -946,7 +947,7 @@ def test_kinds_of_importance_are_all_named():
 
 
 @pytest.mark.parametrize("k", [1.5, None, "2"])
-def test_places_are_whole_numbers(k):
+def test_k_of_topk_must_be_an_integer(k):
     X = np.random.default_rng(0).standard_normal((80, 3))
     model = PolyleafRegressor(n_estimators=2).fit(X, X)
     for predict in (model.predict_topk, model.model_.predict_topk):
@@ -955,7 +956,7 @@ def test_places_are_whole_numbers(k):
     assert model.predict_topk(X, k=np.int64(2))[0].shape == (80, 2)
 
 
-def test_predictors_take_no_sparse_rows():
+def test_predictor_rejects_sparse_rows():
     X = np.random.default_rng(0).standard_normal((80, 3))
     predictor = PolyleafRegressor(n_estimators=2).fit(X, X[:, 0]).predictor()
     with pytest.raises(TypeError, match=r"sparse matrix: pass rows.toarray"):

@@ -1,4 +1,4 @@
-"""Intervals that hold: split conformal, on rows held out."""
+"""Prediction intervals by split conformal calibration on held-out rows."""
 
 import numpy as np
 import pytest
@@ -10,8 +10,8 @@ QUANTILES = dict(objective="quantile", quantile_alpha=[0.1, 0.5, 0.9])
 
 
 def made(n, n_targets=2, seed=0):
-    """Noise whose width depends on a feature; targets of unlike scale whose noise is shared in
-    part."""
+    """Return targets on different scales with partly shared noise whose spread depends on a
+    feature."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, 5)).astype(np.float32)
     noise = rng.standard_normal((n, n_targets)) + rng.standard_normal((n, 1))
@@ -39,25 +39,25 @@ def model(request):
 
 
 @pytest.mark.parametrize("coverage", [0.5, 0.8, 0.9, 0.95])
-def test_each_target_is_covered(model, coverage):
+def test_coverage_per_target(model, coverage):
     model.calibrate(X[HELD_OUT], Y[HELD_OUT], coverage=coverage)
     found = inside(model, X[NEW], Y[NEW]).mean(axis=0)
-    # Of the rows calibrated on, and of the new ones.
+    # Standard error of the calibration rows and of the new rows.
     error = np.sqrt(coverage * (1 - coverage) * (1 / 1000 + 1 / 2000))
     assert np.all(abs(found - coverage) < 3 * error)
 
 
 @pytest.mark.parametrize("coverage", [0.5, 0.8, 0.9, 0.95])
-def test_all_targets_of_a_row_are_covered_at_once(model, coverage):
+def test_joint_coverage_of_all_targets(model, coverage):
     model.calibrate(X[HELD_OUT], Y[HELD_OUT], coverage=coverage, joint=True)
     found = inside(model, X[NEW], Y[NEW])
     error = np.sqrt(coverage * (1 - coverage) * (1 / 1000 + 1 / 2000))
     assert abs(found.all(axis=1).mean() - coverage) < 3 * error
-    assert np.ptp(found.mean(axis=0)) < 0.06  # none pays for the other, whatever their scales
+    assert np.ptp(found.mean(axis=0)) < 0.06  # coverage is equal, whatever the scales
     assert found.mean(axis=0).min() > coverage
 
 
-def test_of_quantiles_intervals_are_wide_where_noise_is():
+def test_intervals_of_quantile_models_widen_with_the_noise():
     model = PolyleafRegressor(**SMALL, **QUANTILES).fit(X[TRAIN], Y[TRAIN, 0])
     bounds = model.calibrate(X[HELD_OUT], Y[HELD_OUT, 0]).predict_interval(X[NEW])
     assert bounds.shape == (2000, 2)
@@ -71,7 +71,7 @@ def test_of_quantiles_intervals_are_wide_where_noise_is():
     )
 
 
-def test_the_widths_are_those_of_the_residuals():
+def test_interval_widths_are_quantiles_of_residuals():
     model = PolyleafRegressor(**SMALL).fit(X[TRAIN], Y[TRAIN])
     residuals = np.sort(np.abs(Y[HELD_OUT] - model.predict(X[HELD_OUT])), axis=0)
     bounds = model.calibrate(X[HELD_OUT], Y[HELD_OUT], coverage=0.8).predict_interval(X[NEW])
@@ -82,7 +82,7 @@ def test_the_widths_are_those_of_the_residuals():
     )
 
 
-def test_weights_and_targets_that_are_not_known():
+def test_weights_and_missing_targets():
     y, weight = Y[HELD_OUT].copy(), np.ones(Y[HELD_OUT].shape)
     y[::3, 0], weight[::3, 0] = np.nan, 0
     model = PolyleafRegressor(missing_targets="ignore", **SMALL).fit(X[TRAIN], Y[TRAIN])
@@ -96,7 +96,7 @@ def test_weights_and_targets_that_are_not_known():
     )
 
 
-def test_files_keep_the_calibration_and_going_on_drops_it(tmp_path):
+def test_files_keep_the_calibration_and_continued_training_drops_it(tmp_path):
     model = PolyleafRegressor(**SMALL).fit(X[TRAIN], Y[TRAIN]).calibrate(X[HELD_OUT], Y[HELD_OUT])
     model.save_model(tmp_path / "m.polyleaf")
     loaded = load_model(tmp_path / "m.polyleaf")
@@ -109,7 +109,7 @@ def test_files_keep_the_calibration_and_going_on_drops_it(tmp_path):
             other.predict_interval(X[NEW])
 
 
-def test_what_cannot_be_is_told():
+def test_invalid_input_raises():
     model = PolyleafRegressor(**SMALL).fit(X[TRAIN], Y[TRAIN])
     with pytest.raises(ValueError, match=r"20 rows are too few"):
         model.calibrate(X[:20], Y[:20], coverage=0.99)
@@ -121,7 +121,7 @@ def test_what_cannot_be_is_told():
 
 
 @pytest.mark.parametrize("coverage", ["a", None, [0.9, 0.8]])
-def test_coverage_is_a_number(coverage):
+def test_coverage_must_be_a_number(coverage):
     X = np.arange(60.0)[:, None]
     model = PolyleafRegressor(n_estimators=2).fit(X, X[:, 0])
     with pytest.raises(ValueError, match="coverage must lie between 0 and 1, got"):

@@ -1,4 +1,4 @@
-"""What a training is said to need, before it begins."""
+"""Estimates of the memory of a training."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from polyleaf import memory_estimate
 MANY = 1_000_000
 
 
-def test_it_grows_with_what_is_held():
+def test_estimate_grows_with_stored_data():
     usual = memory_estimate(MANY, 50, 8)
     for more in (
         memory_estimate(2 * MANY, 50, 8),
         memory_estimate(MANY, 100, 8),
         memory_estimate(MANY, 50, 16),
         memory_estimate(MANY, 50, 8, n_validation_rows=MANY),
-        memory_estimate(MANY, 50, 8, task="labels"),  # which has a curvature for each output
-        memory_estimate(MANY, 50, 8, leaf="linear"),  # whose leaves read the features
+        memory_estimate(MANY, 50, 8, task="labels"),  # which has a Hessian per output
+        memory_estimate(MANY, 50, 8, leaf="linear"),  # linear leaves read the features
         memory_estimate(MANY, 50, 8, max_leaves=255),
         memory_estimate(MANY, 50, 8, n_estimators=30_000),
     ):
@@ -25,15 +25,15 @@ def test_it_grows_with_what_is_held():
     assert memory_estimate(MANY, 50, 8, subsample=0.1) < usual
 
 
-def test_rows_cost_what_they_hold():
-    """Of one number: codes, twice, and what waits; y, twice; raw scores, gradients, channels."""
+def test_bytes_per_row():
+    """Codes, twice, and buffers; y, twice; raw scores, gradients, channels."""
     small = {"max_leaves": 2, "n_jobs": 1}
     of_row = (memory_estimate(2 * MANY, 64, **small) - memory_estimate(MANY, 64, **small)) / MANY
     codes, y, scores, channels, rows = 2 * 64 + 1, 12, 4 + 4 + 4, 2 * 2 * 4, 16
     assert of_row == codes + y + scores + channels + rows
 
 
-def test_histograms_stay_within_their_memory():
+def test_histograms_stay_within_histogram_memory():
     parameters = {"max_leaves": 4000, "n_estimators": 1}
     bounded = memory_estimate(10 * MANY, 1000, 16, histogram_memory=1 << 28, **parameters)
     free = memory_estimate(10 * MANY, 1000, 16, histogram_memory=1 << 36, **parameters)
@@ -45,7 +45,7 @@ def test_histograms_stay_within_their_memory():
     "parameters",
     [{}, {"multi_strategy": "one_output_per_tree"}, {"sketch": "auto"}, {"hessian": "full"}],
 )
-def test_every_task_has_an_estimate(task, parameters):
+def test_all_kinds_of_problems_have_an_estimate(task, parameters):
     assert (
         2**20
         < memory_estimate(100_000, 20, 5, task=task, histogram_memory=1 << 32, **parameters)
@@ -53,7 +53,7 @@ def test_every_task_has_an_estimate(task, parameters):
     )
 
 
-def test_what_cannot_be_estimated_is_refused():
+def test_invalid_arguments_raise():
     with pytest.raises(ValueError, match=r"n_rows must be a whole number of at least 1, got 0\."):
         memory_estimate(0, 5)
     with pytest.raises(ValueError, match="memory_estimate is for dense targets"):
@@ -63,6 +63,6 @@ def test_what_cannot_be_estimated_is_refused():
 
 
 @pytest.mark.parametrize("given", [("a", 10), (10, None), (10, 2.5), (10, 2, "1")])
-def test_numbers_are_whole(given):
+def test_counts_must_be_integers(given):
     with pytest.raises(ValueError, match="must be a whole number of at least 1, got"):
         memory_estimate(*given)

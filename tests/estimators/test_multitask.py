@@ -1,5 +1,5 @@
-"""PolyleafMultiTask: one task is the plain estimator, bit for bit; several are the reference
-implementation's."""
+"""PolyleafMultiTask: one task equals the plain estimator and several tasks equal the reference
+implementation, bit for bit."""
 
 import pickle
 
@@ -53,7 +53,7 @@ def fitted(objective=FOUR, **parameters):
 
 
 def trees(estimator):
-    """What trees are, and the scores they give."""
+    """Return the structure of all trees and their raw scores."""
     return (
         [
             (t.structure.feature.tolist(), t.structure.threshold.tolist())
@@ -95,7 +95,7 @@ OPTIONS = {
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 @pytest.mark.parametrize("case", ALONE)
-def test_one_task_is_the_plain_estimator(case, options):
+def test_one_task_equals_the_plain_estimator(case, options):
     cls, objective, y = ALONE[case]
     plain = cls(objective, **SMALL | options).fit(X, y)
     one = model({"y": objective}, **options).fit(X, {"y": y})
@@ -123,14 +123,14 @@ def test_weights_offsets_and_missing_targets_of_one_task(case):
 @pytest.mark.parametrize(
     "leaf", [{"leaf": "linear"}, {"leaf": "sparse", "leaf_k": 2}, {"hessian": "full"}]
 )
-def test_kinds_of_leaves_of_one_task(leaf):
+def test_leaf_kinds_of_one_task(leaf):
     targets = np.column_stack([PRICE, DEMAND, VISITS])
     plain = PolyleafRegressor(**SMALL | leaf).fit(X, targets)
     one = model({"y": "squared_error"}, **leaf).fit(X, {"y": targets})
     assert trees(one) == trees(plain)
 
 
-# --- one of several tasks, as the estimator of its kind -------------------------------------------
+# --- task_estimator -------------------------------------------------------------------------------
 
 MANY = {name: objective for name, (_, objective, _) in ALONE.items() if name != "exponential"}
 RENEWED = ("absolute_error", "quantiles", "several levels")
@@ -139,8 +139,8 @@ TARGETS = {name: y for name, (_, _, y) in ALONE.items()}
 
 @pytest.mark.full
 @pytest.mark.parametrize("options", [*OPTIONS, "linear"])
-def test_a_task_of_several_is_an_estimator_of_its_own(options):
-    """With the scores, predictions and probabilities of the model that it is of, and a file."""
+def test_task_estimator_equals_its_part_of_the_model(options):
+    """Raw scores, predictions and probabilities are equal, also after saving and loading."""
     is_linear = options == "linear"
     losses = {name: loss for name, loss in MANY.items() if not (is_linear and name in RENEWED)}
     many = model(losses, **OPTIONS.get(options, {"leaf": "linear"})).fit(X, TARGETS)
@@ -164,7 +164,7 @@ def test_a_task_of_several_is_an_estimator_of_its_own(options):
 
 
 @pytest.mark.full
-def test_what_takes_one_estimator_takes_a_task():
+def test_task_estimator_works_with_other_tools():
     held, new = slice(TRAIN, 425), slice(425, N)
     many = fitted(validation_fraction=0.2)
     before = many.save_model()
@@ -182,7 +182,7 @@ def test_what_takes_one_estimator_takes_a_task():
     assert many.save_model() == before, "what is found for a task stays with it"
 
 
-def test_a_task_keeps_offsets_tables_and_what_was_set():
+def test_task_estimator_keeps_offsets_columns_and_parameters():
     frame = pd.DataFrame(X, columns=list("abcde"))
     start = RNG.standard_normal(N)
     directions = {"monotone_constraints": {"a": {"price": 1}}, "base_score": [1.0] * 8}
@@ -201,9 +201,9 @@ def test_a_task_keeps_offsets_tables_and_what_was_set():
 
 
 @pytest.mark.parametrize("weights", [None, {"segment": 4.0, "demand": 0.25}])
-def test_several_tasks_are_the_reference_values(weights):
-    """Structure by gains in one unit, leaves each task's own; derivatives are those of the tasks
-    alone."""
+def test_several_tasks_equal_the_reference(weights):
+    """Splits use gains of all tasks in one unit; derivatives and leaf values are computed per
+    task."""
     of_full = X[np.isfinite(X).all(axis=1)]
     rows = np.isfinite(X).all(axis=1)
     targets = Y[rows]
@@ -241,9 +241,8 @@ def test_several_tasks_are_the_reference_values(weights):
     np.testing.assert_array_equal(found.predict_raw(of_full), raw + found.model_.base_score)
 
 
-def test_the_unit_of_a_number_does_not_matter():
-    """A price in cents grows the same trees as one in euros, up to rounding: powers of two are
-    exact."""
+def test_trees_are_independent_of_the_unit_of_a_target():
+    """Targets multiplied by a power of two give the same trees."""
     other = Y.assign(price=1024 * Y["price"])
     a, b = fitted(), model().fit(X[:TRAIN], other[:TRAIN])
     assert trees(a)[0] == trees(b)[0]
@@ -251,14 +250,14 @@ def test_the_unit_of_a_number_does_not_matter():
     np.testing.assert_array_equal(a.predict_proba(X)["segment"], b.predict_proba(X)["segment"])
 
 
-def test_a_task_of_large_weight_has_the_trees():
+def test_task_weight_directs_splits():
     small, large = fitted(task_weight={"segment": 1e-6}), fitted(task_weight={"segment": 1e6})
     held = X[TRAIN:], Y[TRAIN:]
     assert large.d2_scores(*held)["segment"] > small.d2_scores(*held)["segment"] + 0.1
     assert large.d2_scores(*held)["price"] < small.d2_scores(*held)["price"] - 0.1
 
 
-def test_threads_give_the_same_bits():
+def test_model_is_independent_of_n_jobs():
     assert trees(fitted()) == trees(fitted(n_jobs=3))
 
 
@@ -271,7 +270,7 @@ def test_threads_give_the_same_bits():
     ],
     ids=str,
 )  # fmt: skip
-def test_every_setting_learns_all_tasks(options):
+def test_all_settings_learn_all_tasks(options):
     four = (
         FOUR
         if options.get("hessian") != "full"
@@ -282,11 +281,11 @@ def test_every_setting_learns_all_tasks(options):
     assert min(d2_scores.values()) > 0.2, d2_scores
 
 
-# --- what Y may be --------------------------------------------------------------------------------
+# --- forms of Y -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["dict", "polars", "arrow"])
-def test_tables_and_dicts_are_alike(kind):
+def test_data_frame_equals_dict_of_targets(kind):
     made = {
         "dict": lambda f: {name: f[name].to_numpy() for name in f},
         "polars": pl.from_pandas,
@@ -297,7 +296,7 @@ def test_tables_and_dicts_are_alike(kind):
     assert found.score(X[TRAIN:], made(Y[TRAIN:])) == fitted().score(X[TRAIN:], Y[TRAIN:])
 
 
-def test_losses_from_the_kind_of_columns():
+def test_default_objectives_follow_column_types():
     frame = Y.assign(
         flag=Y["visits"] > 1,
         zero_one=(Y["demand"] > 0).astype(float),
@@ -313,7 +312,7 @@ def test_losses_from_the_kind_of_columns():
     assert found.predict(X)["flag"].dtype == bool
 
 
-def test_several_columns_are_one_task():
+def test_task_with_several_columns():
     frame = Y.assign(a=LABELS[:, 0], b=LABELS[:, 1], c=LABELS[:, 2])
     tasks = {
         ("a", "b", "c"): "logistic",
@@ -332,9 +331,8 @@ def test_several_columns_are_one_task():
     assert load_model(found.save_model()).objective.keys() == tasks.keys()
 
 
-def test_rows_teach_the_tasks_whose_target_they_have():
-    """What is missing has no say: other values there, or rows without any target, change
-    nothing."""
+def test_rows_train_the_tasks_whose_target_is_known():
+    """Missing targets of one task do not change the base scores of others."""
     gaps = Y.copy()
     hole = RNG.random((N, 5)) < 0.3
     for k, name in enumerate(gaps):
@@ -353,7 +351,7 @@ def test_rows_teach_the_tasks_whose_target_they_have():
     assert trees(polars) == trees(whole)
 
 
-def test_weights_of_rows_and_of_tasks():
+def test_weights_per_row_and_per_task():
     counts = RNG.integers(0, 3, N)
     of_rows = model().fit(X, Y, sample_weight=counts)
     of_tasks = model().fit(X, Y, sample_weight=dict.fromkeys(FOUR, counts))
@@ -363,7 +361,7 @@ def test_weights_of_rows_and_of_tasks():
     assert trees(only) == trees(frame) != trees(of_rows)
 
 
-def test_offsets_move_their_task():
+def test_offset_changes_its_task_only():
     known = 0.5 * Z[:, 1]
     tasks = {"visits": "poisson", "price": "squared_error"}
     found = model(tasks).fit(X, Y, offset={"visits": known})
@@ -381,7 +379,7 @@ def test_offsets_move_their_task():
 # --- predictions ----------------------------------------------------------------------------------
 
 
-def test_predictions_as_tables():
+def test_predictions_as_data_frames():
     found = fitted()
     held = pd.DataFrame(X[TRAIN:], index=np.arange(TRAIN, N))
     for library, kind in (
@@ -402,7 +400,7 @@ def test_predictions_as_tables():
     np.testing.assert_array_equal(plain["segment"], table["segment"])
 
 
-def test_distributions_are_by_task():
+def test_distributions_per_task():
     found = model({"price": "normal", ("demand", "visits"): "normal", "churn": "logistic"}).fit(
         X, Y
     )
@@ -413,7 +411,7 @@ def test_distributions_are_by_task():
     assert set(found.d2_scores(X, Y)) == {"price", "demand+visits", "churn"}
 
 
-def test_skills_are_scikit_learns():
+def test_d2_scores_equal_scikit_learn():
     found = model({**FOUR, "visits": "poisson"}, n_estimators=30, calibrate_quantiles=False)
     found.fit(X[:TRAIN], Y[:TRAIN])
     held, truth = X[TRAIN:], Y[TRAIN:]
@@ -437,11 +435,11 @@ def test_skills_are_scikit_learns():
     ]
     assert d2_scores["demand"] == pytest.approx(
         np.mean(levels), abs=0.02
-    )  # another rule for quantiles
+    )  # scikit-learn interpolates quantiles in another way
     assert found.score(held, truth) == pytest.approx(np.mean(list(d2_scores.values())))
 
 
-def test_stages_and_ranges():
+def test_staged_predict_and_iteration_range():
     found = fitted()
     last = list(found.staged_predict(X))[-1]
     np.testing.assert_array_equal(last["segment"], found.predict(X)["segment"])
@@ -470,7 +468,7 @@ def test_metrics_of_tasks_and_early_stopping():
     assert log["price: rmse"][found.best_iteration_] == pytest.approx(np.sqrt(np.mean(errors**2)))
 
 
-def test_the_rate_of_one_task_is_its_losses_and_of_several_the_usual_one():
+def test_default_learning_rate_of_one_and_of_several_tasks():
     counts = {"number": "poisson"}
     number = pd.DataFrame({"number": np.arange(len(X)) % 7, "churn": Y["churn"].to_numpy()})
     alone = PolyleafMultiTask(counts, n_estimators=2).fit(X, number)
@@ -489,7 +487,7 @@ def test_early_stopping_on_one_task():
     assert found.best_iteration_ == np.argmax(log["price: d2"])
 
 
-def test_metrics_see_missing_targets_as_missing():
+def test_metrics_ignore_missing_targets():
     gaps = Y[TRAIN:].copy()
     gaps.iloc[::3, :] = None
     known = np.arange(N - TRAIN) % 3 > 0
@@ -522,7 +520,7 @@ def test_model_files():
         PolyleafRegressor.load_model(data)
 
 
-def test_going_on_is_training_at_once():
+def test_continued_training_equals_uninterrupted_training():
     whole = fitted(n_estimators=10)
     half = fitted(n_estimators=6).set_params(n_estimators=4, calibrate_quantiles=True)
     on = half.fit(X[:TRAIN], Y[:TRAIN], init_model=pickle.loads(pickle.dumps(half)))
@@ -537,14 +535,14 @@ def test_going_on_is_training_at_once():
     ],
     ids=str,
 )  # fmt: skip
-def test_encodings_of_any_origin(change):
+def test_invalid_stored_encodings_raise(change):
     stored = fitted(n_estimators=1)._encoding.to_dict()
     assert decode_target_encoding(stored, 8).to_dict() == stored
     with pytest.raises(ValueError, match="The model"):
         decode_target_encoding(stored | change, 8)
 
 
-def test_scikit_learns_tools():
+def test_scikit_learn_tools():
     search = GridSearchCV(model(n_estimators=5), {"max_leaves": [4, 8]}, cv=2).fit(X, Y)
     assert search.best_score_ > 0.1
     scores = cross_val_score(model(), X, Y, cv=3)
@@ -552,7 +550,7 @@ def test_scikit_learns_tools():
     assert clone(model()).get_params()["objective"] == FOUR
 
 
-def test_explanations_and_importances_by_name():
+def test_shap_values_and_importances_by_task_name():
     found = fitted()
     assert found.shap_values(X[:20], outputs=["churn", "demand_q0.9"]).shape == (20, 5, 2)
     values, base = found.shap_values(X[:20]), found.shap_base_values()
@@ -565,7 +563,7 @@ def test_explanations_and_importances_by_name():
     assert of_outputs.shape == (8, 5) and of_outputs[1].argmax() == 1
 
 
-def test_directions_by_name():
+def test_monotone_constraints_by_task_name():
     found = fitted(
         monotone_constraints={0: {"price": 1, "demand": 1}, 2: {"churn": -1}}, n_estimators=30
     )
@@ -578,7 +576,7 @@ def test_directions_by_name():
     assert (chances[1] <= chances[0]).all()
 
 
-def test_many_categories_learn_from_all_tasks():
+def test_high_cardinality_features_use_all_tasks():
     cities = RNG.integers(0, 400, N)
     frame = pd.DataFrame({"city": pd.Categorical(cities), "x": Z[:, 0]})
     of_city = RNG.standard_normal(400)[cities]
@@ -629,12 +627,12 @@ BAD = [
 
 
 @pytest.mark.parametrize(("parameters", "y", "message"), BAD, ids=[m for _, _, m in BAD])
-def test_bad_input_is_answered_by_sentences(parameters, y, message):
+def test_invalid_input_raises(parameters, y, message):
     with pytest.raises(ValueError, match=message):
         model(**{"objective": FOUR} | parameters).fit(X, y)
 
 
-def test_what_tasks_do_not_have():
+def test_invalid_calls_raise():
     found = fitted(n_estimators=2)
     with pytest.raises(ValueError, match="predict_topk"):
         found.predict_topk(X)
@@ -652,7 +650,7 @@ def test_what_tasks_do_not_have():
         found.score(X, Y.assign(churn="maybe"))
 
 
-def test_functions_and_classes_as_losses():
+def test_functions_and_classes_as_objectives():
     def quartic(y, score):
         return 4 * (score - y) ** 3, 12 * (score - y) ** 2 + 0.1
 
@@ -661,7 +659,7 @@ def test_functions_and_classes_as_losses():
     assert found.predict(X)["segment"].dtype.kind in "OU"
 
 
-def test_plots_reports_and_exports_say_what_they_do_with_tasks(tmp_path):
+def test_plots_summaries_and_exports_of_tasks(tmp_path):
     from polyleaf import export
     from polyleaf.inspection import model_summary, plotting
 
@@ -677,7 +675,7 @@ def test_plots_reports_and_exports_say_what_they_do_with_tasks(tmp_path):
     assert "_raw(" in (tmp_path / "model.h").read_text()
 
 
-def test_a_predictor_of_rows():
+def test_predictor():
     found = fitted()
     predictor, predicted = found.predictor(), found.predict(X)
     for name, values in predictor(X[:3]).items():
@@ -686,7 +684,7 @@ def test_a_predictor_of_rows():
     assert one["segment"] == predicted["segment"][0] and one["demand"].shape == (3,)
 
 
-def test_a_dataset_holds_the_targets_of_tasks():
+def test_dataset_with_targets_of_tasks():
     of_dict = Dataset(X, y=dict(Y.items()))
     assert trees(model().fit(Dataset(X, y=Y))) == trees(model().fit(X, Y))
     assert of_dict.y.keys() == set(Y)

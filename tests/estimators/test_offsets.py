@@ -26,22 +26,22 @@ CLASSES = (Y + 4 * KNOWN).argmax(axis=1)
 LABELS = (Y + 4 * KNOWN > 0).astype(int)
 
 
-def coupled(y, scores):
-    """Derivatives of a loss that is no function of a difference; rational, so exact in the
-    reference implementation."""
+def coupled_derivatives(y, scores):
+    """Return derivatives of a loss that is not a function of score - target. They are rational, so
+    the reference implementation is exact."""
     residual = scores - y + 0.25 * scores.sum(axis=1, keepdims=True)
     return residual + 0.1 * residual * np.abs(residual), 1.2 + 0.2 * np.abs(residual)
 
 
-# ------------------------------------------------------------------------------------- losses of a
+# --- losses of score - target ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("objective", ["squared_error", "absolute_error", "huber", "quantile"])
 @pytest.mark.parametrize(
     "options", [{}, {"normalize_targets": True}, {"boosting_step": "layer"}], ids=str
 )
-def test_losses_of_a_difference_learn_what_is_left(objective, options):
-    """The same trees as for y - offset, and the offset on top."""
+def test_location_losses_train_on_target_minus_offset(objective, options):
+    """The trees are those for y - offset; predictions add the offset."""
     options = options | ({} if "boosting_step" not in options else LAYERS)
     if objective == "quantile":
         options["quantile_alpha"] = [0.2, 0.5, 0.8]
@@ -60,9 +60,8 @@ def test_losses_of_a_difference_learn_what_is_left(objective, options):
 
 
 @pytest.mark.parametrize("normalize", [True, "auto"])
-def test_offsets_are_in_the_unit_of_y(normalize):
-    """However targets are learned: what is known of y is taken off y, and training sees the rest
-    alone."""
+def test_offsets_are_in_units_of_y(normalize):
+    """With any target scaling, the offset is subtracted from y before training."""
     unit = np.array([1e3, 1.0, 1e-3])
     y, known = Y * unit, KNOWN * unit
     model = regressor(normalize_targets=normalize, n_estimators=60, learning_rate=0.2)
@@ -73,8 +72,8 @@ def test_offsets_are_in_the_unit_of_y(normalize):
     assert (error < 1.2 * of_plain).all()
 
 
-def test_large_offsets_lose_no_digits():
-    """y is taken apart in float64: what is left is learned as well as if there had been no 1e9."""
+def test_large_offsets_keep_precision():
+    """y - offset is computed in float64, so an offset of 1e9 costs no accuracy."""
     far = 1e9 * KNOWN
     model = regressor(n_estimators=30).fit(X, Y + far, offset=far)
     plain = regressor(n_estimators=30).fit(X, Y)
@@ -82,18 +81,20 @@ def test_large_offsets_lose_no_digits():
     np.testing.assert_allclose(model.predict(X), plain.predict(X), atol=1e-5)
 
 
-# ----------------------------------------------------------------------------------------------- ot
+# --- other losses ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("implementation", [Reference, Core], ids=["reference", "core"])
-def test_the_loss_sees_the_offset_as_the_reference_does(implementation):
+def test_derivatives_with_offset_equal_the_reference(implementation):
     parameters = {
         "hessian": "diagonal",
         "leaf_hessian": "diagonal",
         "max_leaves": 8,
         "max_depth": None,
     }
-    model = regressor(objective=coupled, learning_rate=0.5, **parameters).fit(X, Y, offset=KNOWN)
+    model = regressor(objective=coupled_derivatives, learning_rate=0.5, **parameters).fit(
+        X, Y, offset=KNOWN
+    )
     mapper = model.model_.mapper
     data = (
         mapper.transform(model._features(X), 1),
@@ -102,7 +103,7 @@ def test_the_loss_sees_the_offset_as_the_reference_does(implementation):
     )
     config = reference.GrowConfig(max_leaves=8, min_child_samples=4, min_child_weight=1e-3)
     options = {"n_rounds": 3, "learning_rate": 0.5, "offset": KNOWN}
-    scores, _ = boosted(implementation, data, Y, coupled, "diagonal", config, **options)
+    scores, _ = boosted(implementation, data, Y, coupled_derivatives, "diagonal", config, **options)
     np.testing.assert_array_equal(model.predict(X, offset=KNOWN), scores[-1])
     staged = list(model.staged_predict(X, offset=KNOWN))
     np.testing.assert_array_equal(staged, scores[1:])
@@ -111,7 +112,7 @@ def test_the_loss_sees_the_offset_as_the_reference_does(implementation):
 @pytest.mark.parametrize(
     "options", [{}, LAYERS, {"multi_strategy": "one_output_per_tree"}], ids=str
 )
-def test_predictions_on_training_rows_are_the_scores_that_training_left(options):
+def test_predictions_on_training_rows_equal_raw_scores_of_training(options):
     with runs() as begun:
         model = regressor(objective="poisson", **options).fit(X, COUNTS, offset=KNOWN)
     expected = begun[0].state.raw.astype(np.float64) + model.model_.base_score + KNOWN
@@ -122,8 +123,8 @@ def test_predictions_on_training_rows_are_the_scores_that_training_left(options)
 
 
 @pytest.mark.parametrize("leaf", ["linear", "sparse"])
-def test_other_leaves_see_offsets_too(leaf):
-    """A rate that is exposure alone needs no trees: without the offset it would take many."""
+def test_linear_and_sparse_leaves_use_offsets(leaf):
+    """The offset explains the counts, so the model with it is better at once."""
     options = {"leaf": leaf, "leaf_k": 2} if leaf == "sparse" else {"leaf": leaf}
     y = RNG.poisson(np.exp(KNOWN)).astype(float)
     model = regressor(objective="poisson", **options).fit(X, y, offset=KNOWN)
@@ -131,8 +132,8 @@ def test_other_leaves_see_offsets_too(leaf):
     assert model.score(X, y, offset=KNOWN) > 0.5 > without.score(X, y) + 0.2
 
 
-def test_exposure_makes_rates():
-    """Counts of twice the exposure are twice as many: predictions without an offset are rates."""
+def test_log_exposure_as_offset():
+    """Predictions without an offset are rates; with it they are proportional to the exposure."""
     exposure = np.where(np.arange(N) % 2, 1.0, 8.0)
     rate = np.exp(0.5 * X[:, 0])
     y = RNG.poisson(rate * exposure).astype(float)
@@ -146,9 +147,8 @@ def test_exposure_makes_rates():
     assert total == pytest.approx(y.sum(), rel=0.05)
 
 
-def test_classes_labels_and_two_classes():
-    """A model of nothing but the offset: its classes are predicted without a tree that would know
-    them."""
+def test_offsets_of_classes_and_labels():
+    """The feature is constant: classes are predicted by the offset alone."""
     blind = np.zeros((N, 1))
     for y, offset in ((CLASSES, 4 * KNOWN), (LABELS, 4 * KNOWN), (LABELS[:, 0], 4 * KNOWN[:, 0])):
         model = PolyleafClassifier(**SMALL).fit(blind, y, offset=offset)
@@ -162,28 +162,28 @@ def test_classes_labels_and_two_classes():
         )
 
 
-def test_a_data_frame_of_them_is_their_array():
-    """Its columns may lie one after the other in memory."""
+def test_offset_as_data_frame_equals_array():
+    """Its memory may be in column-major order."""
     frame = pd.DataFrame({i: KNOWN[:, i] for i in range(3)})
     for y in (CLASSES, LABELS):
         whole = classifier().fit(X, y, offset=KNOWN)
         assert bits(classifier().fit(X, y, offset=frame)) == bits(whole)
 
 
-def test_of_models_one_begins_where_the_other_ends():
-    """Raw scores of a model as offset of the next: as good as one model of as many rounds."""
+def test_raw_scores_of_a_model_as_offset_of_the_next():
+    """Two models in sequence are as good as one model with all rounds."""
     whole = classifier(n_estimators=20).fit(X, CLASSES)
     first = classifier(n_estimators=10).fit(X, CLASSES)
     second = classifier(n_estimators=10).fit(X, CLASSES, offset=first.predict_raw(X))
     assert np.abs(second.model_.base_score - second.model_.base_score.mean()).max() < 0.05
     both = second.predict_proba(X, offset=first.predict_raw(X))
     loss = [-np.log(p[np.arange(N), CLASSES]).mean() for p in (whole.predict_proba(X), both)]
-    # Not the same numbers: raw scores are float32, and the second has a base score of its own.
+    # The values differ: raw scores are float32, and the second model has its own base score.
     assert loss[1] == pytest.approx(loss[0], rel=1e-3)
 
 
 @pytest.mark.parametrize("weight", [None, "rows"])
-def test_base_scores_minimise_the_loss_on_top_of_offsets(weight):
+def test_base_score_minimizes_the_loss_with_offset(weight):
     w = None if weight is None else np.arange(N) % 3 + 0.0
     model = regressor(objective="poisson").fit(X, COUNTS, w, offset=KNOWN)
     counted = np.ones(N) if w is None else w
@@ -191,7 +191,7 @@ def test_base_scores_minimise_the_loss_on_top_of_offsets(weight):
     np.testing.assert_allclose(model.model_.base_score, np.log(rate), atol=1e-5)
 
 
-def test_missing_targets_and_threads_and_sampling():
+def test_offsets_with_missing_targets_threads_and_sampling():
     y = COUNTS.copy()
     y[RNG.random(y.shape) < 0.3] = np.nan
     options = {"objective": "poisson", "missing_targets": "ignore", "subsample": 0.7}
@@ -204,10 +204,10 @@ def test_missing_targets_and_threads_and_sampling():
     np.testing.assert_allclose(one.model_.base_score, np.log(rate), atol=1e-5)
 
 
-# ------------------------------------------------------------------------------------------ data be
+# --- evaluation sets ------------------------------------------------------------------------------
 
 
-def test_metrics_are_of_scores_with_offsets():
+def test_metrics_use_offsets():
     half = slice(0, N // 2), slice(N // 2, N)
     model = regressor(objective="poisson", eval_metric=["poisson_deviance", "rmse"])
     model.fit(
@@ -228,9 +228,8 @@ def test_metrics_are_of_scores_with_offsets():
 
 
 @pytest.mark.parametrize("objective", ["squared_error", "poisson"])
-def test_rows_held_out_keep_their_offsets(objective):
-    """Early stopping on rows set aside: with the offset alone to learn from, no round is better
-    than none."""
+def test_validation_fraction_splits_offsets(objective):
+    """The offset explains y, so the loss on the held-out rows is 0 from the start."""
     y = np.exp(KNOWN[:, 0]) if objective == "poisson" else KNOWN[:, 0]
     model = regressor(
         objective=objective, validation_fraction=0.25, early_stopping_rounds=2, n_estimators=9
@@ -242,7 +241,7 @@ def test_rows_held_out_keep_their_offsets(objective):
 
 
 @pytest.mark.parametrize("objective", ["squared_error", "poisson"])
-def test_a_data_set_brings_its_offsets(objective):
+def test_dataset_stores_offsets(objective):
     y = COUNTS[:, 0]
     data = Dataset(X, y, offset=KNOWN[:, 0], categorical_features=[3])
     held = Dataset(X, y, offset=KNOWN[:, 0], reference=data)
@@ -255,11 +254,11 @@ def test_a_data_set_brings_its_offsets(objective):
         Dataset(X, y, offset=np.zeros(3))
 
 
-# -------------------------------------------------------------------------------------------- on fr
+# --- continued training, files, explanations ------------------------------------------------------
 
 
 @pytest.mark.parametrize("objective", ["squared_error", "poisson", "absolute_error"])
-def test_going_on_is_as_training_at_one_go(objective, tmp_path):
+def test_continued_training_equals_uninterrupted_training(objective, tmp_path):
     whole = regressor(objective=objective, n_estimators=6).fit(X, COUNTS, offset=KNOWN)
     saved = Checkpoint(tmp_path, interval=3)
     part = regressor(objective=objective, n_estimators=3).fit(
@@ -277,7 +276,7 @@ def test_going_on_is_as_training_at_one_go(objective, tmp_path):
         warm.set_params(n_estimators=7).fit(X, COUNTS)
 
 
-def test_files_say_that_there_were_offsets(tmp_path):
+def test_files_record_offsets(tmp_path):
     model = regressor(objective="poisson").fit(X, COUNTS, offset=KNOWN)
     model.save_model(tmp_path / "m")
     loaded = load_model(tmp_path / "m")
@@ -286,15 +285,15 @@ def test_files_say_that_there_were_offsets(tmp_path):
         regressor(objective="poisson").fit(X, COUNTS, init_model=loaded)
 
 
-def test_contributions_are_of_features_alone():
-    """They add up to the raw scores without the offset, which no feature has a part in."""
+def test_shap_values_exclude_the_offset():
+    """They add up to the raw scores without the offset."""
     model = regressor(objective="poisson").fit(X, COUNTS, offset=KNOWN)
     total = model.shap_values(X).sum(axis=1) + model.shap_base_values()
     np.testing.assert_allclose(total, model.predict_raw(X), atol=1e-5)
     np.testing.assert_allclose(total + KNOWN, model.predict_raw(X, offset=KNOWN), atol=1e-5)
 
 
-def test_intervals_know_offsets():
+def test_intervals_with_offsets():
     far = 1e3 * KNOWN[:, 0]
     model = PolyleafRegressor(**SMALL).fit(X, Y[:, 0] + far, offset=far)
     model.calibrate(X, Y[:, 0] + far, coverage=0.8, offset=far)
@@ -303,10 +302,10 @@ def test_intervals_know_offsets():
     assert inside.mean() == pytest.approx(0.8, abs=0.01) and np.ptp(bounds, axis=1).max() < 20
 
 
-# ------------------------------------------------------------------------------------- what cannot
+# --- errors ---------------------------------------------------------------------------------------
 
 
-def test_sentences():
+def test_invalid_input_raises():
     import scipy.sparse
 
     with pytest.raises(TypeError, match=r"fit\(\) takes no 'base_margin': did you mean offset"):
@@ -330,8 +329,8 @@ def test_sentences():
         )
 
 
-def test_the_target_is_what_it_was():
-    """Taking offsets off y changes no array of the user's."""
+def test_fit_does_not_modify_targets_and_offsets():
+    """y - offset is computed in a new array."""
     y, known = targets(X).copy(), KNOWN.copy()
     regressor().fit(X, y, offset=known)
     np.testing.assert_array_equal(y, targets(X))

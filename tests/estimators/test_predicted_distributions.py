@@ -21,8 +21,7 @@ QUICK = dict(n_estimators=60, max_leaves=8, min_child_samples=20, n_jobs=1)
 
 
 def made(name, n=3000, n_targets=2, seed=0):
-    """Features, targets whose mean and spread depend on them, and the distributions they were drawn
-    from."""
+    """Return features, targets whose mean and spread depend on them, and their distributions."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, 4)).astype(np.float32)
     first = np.sin(X[:, :n_targets]) + 1
@@ -38,7 +37,7 @@ def fitted(request):
     return request.param, model, X[2000:], Y[2000:], law[2000:]
 
 
-def test_spread_is_learned(fitted):
+def test_scale_parameter_is_learned(fitted):
     name, model, X, Y, law = fitted
     found = model.predict_dist(X)
     assert type(found) is FAMILIES[name] and found.shape == (1000, 2)
@@ -58,7 +57,7 @@ def get_base_scores(model):
     )
 
 
-def test_predictions_are_the_means(fitted):
+def test_predictions_equal_distribution_means(fitted):
     _, model, X, _, _ = fitted
     assert model.predict(X).shape == (1000, 2) and model.predict_raw(X).shape == (1000, 4)
     assert (model.predict(X) == model.predict_dist(X).mean()).all()
@@ -67,17 +66,18 @@ def test_predictions_are_the_means(fitted):
     assert (model.predictor()(X[:5]) == model.predict(X[:5])).all()
 
 
-def test_probabilities_are_uniform(fitted):
-    """What the predicted distribution function makes of outcomes: tested at five levels."""
+def test_probability_integral_transform_is_uniform(fitted):
+    """The predicted CDF at the outcomes is compared with the uniform distribution at five
+    levels."""
     name, model, X, Y, law = fitted
     if name == "negative_binomial":
-        return  # has jumps
+        return  # a discrete distribution
     for levels in (law.cdf(Y), model.predict_dist(X).cdf(Y)):
         found = (levels[..., None] <= [0.1, 0.3, 0.5, 0.7, 0.9]).mean(axis=(0, 1))
         assert np.abs(found - [0.1, 0.3, 0.5, 0.7, 0.9]).max() < 0.04
 
 
-def test_file_keeps_all(fitted, tmp_path):
+def test_saved_model_predicts_the_same_distributions(fitted, tmp_path):
     _, model, X, _, _ = fitted
     model.save_model(tmp_path / "m")
     loaded = load_model(tmp_path / "m")
@@ -87,7 +87,7 @@ def test_file_keeps_all(fitted, tmp_path):
     assert loaded.model_.output_names == model.model_.output_names == expected
 
 
-def test_same_model_on_any_number_of_threads(fitted):
+def test_model_is_independent_of_n_jobs(fitted):
     name, model, X, _, _ = fitted
     data, targets, _ = made(name)
     again = clone(model).set_params(n_jobs=3).fit(data[:2000], targets[:2000])
@@ -103,8 +103,8 @@ def test_contributions_add_up_to_raw_scores(fitted):
     )
 
 
-def test_a_unit_is_no_matter():
-    """Of targets on other scales the distributions are the same, in their unit."""
+def test_distributions_scale_with_the_target():
+    """Scaled targets give scaled distributions."""
     X, Y, _ = made("normal")
     for name in ("normal", "student_t"):
         plain = PolyleafRegressor(objective=name, **QUICK).fit(X, Y).predict_dist(X)
@@ -130,7 +130,7 @@ def test_lognormal_is_normal_of_the_logarithm():
     )
 
 
-def test_one_target_has_one_dimension():
+def test_1d_target_gives_1d_distributions():
     X, Y, _ = made("normal", n_targets=1)
     model = PolyleafRegressor(objective="normal", **QUICK).fit(X, Y[:, 0])
     assert model.predict(X).shape == model.predict_dist(X).shape == (3000,)
@@ -142,7 +142,7 @@ def test_one_target_has_one_dimension():
     assert model.score(X, Y[:, 0]) > 0.5
 
 
-def test_predictions_as_tables_have_the_names_of_targets():
+def test_data_frame_predictions_have_target_names():
     X, Y, _ = made("normal")
     model = PolyleafRegressor(objective="normal", **QUICK)
     model.fit(X, pd.DataFrame(Y, columns=["price", "volume"])).set_output(predict="pandas")
@@ -152,7 +152,7 @@ def test_predictions_as_tables_have_the_names_of_targets():
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_missing_targets_teach_the_others(name):
+def test_rows_with_missing_targets_train_other_targets(name):
     X, Y, _ = made(name)
     Y = Y.astype(np.float64)
     Y[::3, 0] = np.nan
@@ -162,7 +162,7 @@ def test_missing_targets_teach_the_others(name):
     assert (model.predict(X) == other.predict(X)).all() and np.isfinite(model.predict(X)).all()
 
 
-def test_early_stopping_watches_the_likelihood():
+def test_early_stopping_uses_the_likelihood():
     X, Y, _ = made("normal", n=600)
     model = PolyleafRegressor(
         objective="normal", n_estimators=200, early_stopping_rounds=10, n_jobs=1
@@ -195,7 +195,7 @@ def test_metrics_by_name():
     )
 
 
-def test_training_goes_on():
+def test_continued_training():
     X, Y, _ = made("normal")
     whole = PolyleafRegressor(objective="normal", **QUICK).fit(X, Y)
     half = PolyleafRegressor(objective="normal", **{**QUICK, "n_estimators": 30}).fit(X, Y)
@@ -216,14 +216,14 @@ def test_training_goes_on():
         {"sketch": "random_projection", "sketch_dim": 2},
     ],
 )
-def test_other_parts(settings):
+def test_compatible_and_incompatible_parameters(settings):
     X, Y, law = made("normal")
     found = PolyleafRegressor(objective="normal", **{**QUICK, **settings}).fit(X, Y).predict_dist(X)
     nothing = Normal(Y.mean(axis=0), Y.std(axis=0)).logpdf(Y).mean()
     assert found.logpdf(Y).mean() > nothing + 0.4 * (law.logpdf(Y).mean() - nothing)
 
 
-def test_an_offset_moves_the_mean_and_not_the_spread():
+def test_offset_changes_the_mean_only():
     X, Y, _ = made("normal")
     known = np.linspace(-3, 3, 6000).reshape(3000, 2)
     plain = PolyleafRegressor(objective="normal", normalize_targets=False, **QUICK).fit(X, Y)
@@ -237,7 +237,7 @@ def test_an_offset_moves_the_mean_and_not_the_spread():
     assert (moved.predict_interval(X, offset=known)[..., 0] < found.loc).all()
 
 
-def test_exposures_of_counts():
+def test_log_exposure_of_counts():
     X, _, _ = made("negative_binomial", n_targets=1)
     rng = np.random.default_rng(0)
     exposure = rng.uniform(0.5, 20, 3000)
@@ -254,20 +254,20 @@ def test_exposures_of_counts():
 
 
 @pytest.mark.parametrize("joint", [False, True])
-def test_calibrated_intervals_hold(fitted, joint):
+def test_calibrated_intervals_have_their_coverage(fitted, joint):
     name, model, X, Y, _ = fitted
     model.calibrate(X[:500], Y[:500], coverage=0.8, joint=joint)
     bounds = model.predict_interval(X[500:])
     inside = (bounds[..., 0] <= Y[500:]) & (Y[500:] <= bounds[..., 1])
     found = inside.all(axis=1).mean() if joint else inside.mean(axis=0)
     assert np.min(found) > 0.8 - 3 * np.sqrt(0.16 * 2 / 500)
-    # Counts have more on their bounds than was asked for.
+    # Counts may equal a bound, so their coverage may be larger.
     assert name == "negative_binomial" or np.max(found) < 0.8 + 3 * np.sqrt(0.16 * 2 / 500)
     if name not in ("normal", "student_t"):
-        assert (bounds >= 0).all()  # in the domain, where the prediction less a width need not be
+        assert (bounds >= 0).all()  # within the domain of the distribution
 
 
-def test_bounds_of_distributions_that_are_right_are_theirs():
+def test_calibration_keeps_intervals_of_correct_distributions():
     rng = np.random.default_rng(0)
     X, Y = rng.standard_normal((20_000, 1)), rng.standard_normal((20_000, 2))
     model = PolyleafRegressor(objective="normal", n_estimators=1, learning_rate=1e-6, n_jobs=1).fit(
@@ -278,29 +278,29 @@ def test_bounds_of_distributions_that_are_right_are_theirs():
     np.testing.assert_allclose(model.predict_interval(X[:5]), expected, atol=0.03)
 
 
-# --- what is refused ---
+# --- errors ---
 
 
-def test_predict_dist_needs_a_distribution():
+def test_predict_dist_without_distribution_raises():
     X, Y, _ = made("normal", n=100)
     model = PolyleafRegressor(**QUICK).fit(X, Y)
     with pytest.raises(ValueError, match="'squared_error' does not learn a distribution; normal"):
         model.predict_dist(X)
 
 
-def test_metrics_of_distributions_need_one():
+def test_distribution_metrics_without_distribution_raise():
     X, Y, _ = made("normal", n=100)
     with pytest.raises(ValueError, match="'nll'"):
         PolyleafRegressor(eval_metric="nll", **QUICK).fit(X, Y, eval_set=[(X, Y)])
 
 
-def test_classes_have_no_such_distribution():
+def test_distribution_objective_of_a_classifier_raises():
     X, _, _ = made("normal", n=100)
     with pytest.raises(ValueError, match="normal"):
         PolyleafClassifier(objective="normal", **QUICK).fit(X, X[:, 0] > 0)
 
 
-def test_normal_probabilities_by_scipy():
+def test_normal_densities_equal_scipy():
     X, Y, _ = made("normal", n=500)
     found = PolyleafRegressor(objective="normal", **QUICK).fit(X, Y).predict_dist(X)
     law = stats.norm(found.loc, found.scale)
@@ -308,8 +308,8 @@ def test_normal_probabilities_by_scipy():
 
 
 @pytest.mark.parametrize("name", ["student_t", "normal"])
-def test_bounds_of_what_never_was_stay_in_order(name):
-    """Outliers whose probability is 0 in float64."""
+def test_interval_bounds_are_ordered_for_extreme_outliers(name):
+    """The probability of the outliers is 0 in float64."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((200, 2))
     y = X[:, 0] + 0.1 * rng.standard_normal(200)

@@ -9,8 +9,8 @@ from polyleaf.datasets import load
 SMALL = {"n_estimators": 20, "max_leaves": 8, "n_jobs": 1, "random_state": 0}
 
 
-def parts(name, n_fit, n_held):
-    """Real rows to train on, to calibrate on and to test on."""
+def split_data(name, n_fit, n_held):
+    """Split a data set into training, calibration and test rows."""
     X, X_test, y, y_test = load(name).split()
     X, y = np.concatenate([X, X_test]), np.concatenate([y, y_test])
     order = np.random.default_rng(0).permutation(len(X))
@@ -18,41 +18,41 @@ def parts(name, n_fit, n_held):
     return [(X[rows], y[rows]) for rows in cuts]
 
 
-def off(covered, asked, n_held):
-    """How far a share is from what was asked, in standard errors of both samples."""
+def compute_coverage_error(covered, asked, n_held):
+    """Return the difference from the requested coverage, in standard errors of both samples."""
     return (covered.mean() - asked) / np.sqrt(asked * (1 - asked) * (1 / n_held + 1 / len(covered)))
 
 
 @pytest.mark.parametrize("coverage", [0.8, 0.9, 0.95])
-def test_classes_are_in_their_sets_as_often_as_asked(coverage):
-    fit, held, test = parts("letter", 1500, 2000)
+def test_coverage_of_class_sets(coverage):
+    fit, held, test = split_data("letter", 1500, 2000)
     model = PolyleafClassifier(**SMALL).fit(*fit).calibrate(*held, coverage=coverage)
     sets = model.predict_set(test[0])
     covered = sets[np.arange(len(test[1])), np.searchsorted(model.classes_, test[1])]
-    assert abs(off(covered, coverage, 2000)) < 2
+    assert abs(compute_coverage_error(covered, coverage, 2000)) < 2
     assert sets.dtype == bool and sets.any(axis=1).all()
-    # Where the model is sure sets are small: one class more often than not, and then it is the
-    # prediction.
+    # A set of one class holds the predicted class.
+
     alone = sets.sum(axis=1) == 1
     np.testing.assert_array_equal(
         model.classes_[sets[alone].argmax(axis=1)], model.predict(test[0])[alone]
     )
 
 
-def test_of_labels_all_are_in_the_set_as_often_as_asked():
-    fit, held, test = parts("emotions", 250, 170)
+def test_joint_coverage_of_label_sets():
+    fit, held, test = split_data("emotions", 250, 170)
     model = PolyleafClassifier(**SMALL).fit(*fit).calibrate(*held, coverage=0.8)
     sets = model.predict_set(test[0])
     covered = (sets | (test[1] == 0)).all(axis=1)
-    assert abs(off(covered, 0.8, 170)) < 2
+    assert abs(compute_coverage_error(covered, 0.8, 170)) < 2
     assert sets.sum() < sets.size * 0.9
     depth = np.sort((1 - np.where(held[1] == 1, model.predict_proba(held[0]), 2.0)).max(axis=1))
     cut = depth[int(np.ceil(0.8 * 171)) - 1]
     np.testing.assert_array_equal(sets, 1 - model.predict_proba(test[0]) <= cut)
 
 
-def test_two_classes_and_one_against_the_rest():
-    fit, held, test = parts("letter", 800, 400)
+def test_binary_and_one_vs_rest_sets():
+    fit, held, test = split_data("letter", 800, 400)
     names = np.where(fit[1] < "N", "early", "late"), np.where(held[1] < "N", "early", "late")
     model = (
         PolyleafClassifier(**SMALL)
@@ -68,8 +68,8 @@ def test_two_classes_and_one_against_the_rest():
     assert rest.predict_set(test[0]).shape[1] == 3
 
 
-def test_weights_unknown_labels_and_offsets():
-    fit, held, test = parts("emotions", 250, 170)
+def test_weights_missing_labels_and_offsets():
+    fit, held, test = split_data("emotions", 250, 170)
     model = PolyleafClassifier(**SMALL, missing_targets="ignore").fit(*fit)
     y = held[1].astype(float)
     y[::3, 0] = np.nan
@@ -84,8 +84,8 @@ def test_weights_unknown_labels_and_offsets():
     assert model.predict_set(held[0], offset=far).mean() < 0.9 < model.predict_set(held[0]).mean()
 
 
-def test_files_keep_them_and_training_drops_them(tmp_path):
-    fit, held, test = parts("letter", 800, 400)
+def test_files_keep_the_calibration_and_training_drops_it(tmp_path):
+    fit, held, test = split_data("letter", 800, 400)
     model = PolyleafClassifier(**SMALL).fit(*fit).calibrate(*held)
     model.save_model(tmp_path / "m")
     np.testing.assert_array_equal(
@@ -97,14 +97,14 @@ def test_files_keep_them_and_training_drops_them(tmp_path):
             other.predict_set(test[0])
 
 
-def test_tables_have_the_names_of_the_classes():
-    fit, held, test = parts("letter", 800, 400)
+def test_data_frames_have_class_names():
+    fit, held, test = split_data("letter", 800, 400)
     model = PolyleafClassifier(**SMALL).fit(*fit).calibrate(*held).set_output(predict="pandas")
     assert list(model.predict_set(test[0]).columns) == list(model.classes_)
 
 
-def test_sentences():
-    fit, held, _ = parts("letter", 800, 400)
+def test_invalid_input_raises():
+    fit, held, _ = split_data("letter", 800, 400)
     model = PolyleafClassifier(**SMALL).fit(*fit)
     with pytest.raises(ValueError, match=r"5 rows are too few"):
         model.calibrate(held[0][:5], held[1][:5])

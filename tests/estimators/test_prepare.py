@@ -1,4 +1,4 @@
-"""Data is made ready: read once, rows held out by chance that is drawn in order."""
+"""Preparation of data: each table is read once, and random numbers are drawn in a fixed order."""
 
 import warnings
 
@@ -19,7 +19,7 @@ SMALL = {"n_estimators": 2, "n_jobs": 1}
 
 @pytest.fixture
 def readings(monkeypatch):
-    """The objects that `read_features` is called with."""
+    """Record the objects that `read_features` is called with."""
     read = []
     for module in (prepare, dataset):
         original = module.read_features
@@ -32,7 +32,7 @@ def readings(monkeypatch):
 
 
 @pytest.mark.parametrize("parameters", [{}, {"projection": "gaussian", "projection_dim": 2}])
-def test_every_X_is_read_once(readings, parameters):
+def test_each_X_is_read_once(readings, parameters):
     other = X[:20] + 1.0
     estimator = PolyleafRegressor(**SMALL, **parameters).fit(X, Y, eval_set=[(other, Y[:20])])
     assert len(readings) == 2
@@ -40,7 +40,7 @@ def test_every_X_is_read_once(readings, parameters):
     assert len(readings) == 3
 
 
-def test_parameters_that_do_not_go_together_are_refused_before_anything_is_read(readings):
+def test_incompatible_parameters_raise_before_data_are_read(readings):
     with pytest.raises(ValueError, match="trees without any limit"):
         PolyleafRegressor(max_leaves=None).fit(X, Y)
     assert readings == []
@@ -55,7 +55,7 @@ def test_parameters_that_do_not_go_together_are_refused_before_anything_is_read(
         ({"projection": "gaussian", "projection_dim": 2, "validation_fraction": 0.5}, 3),
     ],
 )
-def test_a_generator_is_moved_on_by_what_uses_chance(parameters, draws):
+def test_random_generator_advances_only_if_used(parameters, draws):
     generator, expected = np.random.RandomState(5), np.random.RandomState(5)
     PolyleafRegressor(**SMALL, **parameters, random_state=generator).fit(X, Y)
     for _ in range(draws):
@@ -63,7 +63,7 @@ def test_a_generator_is_moved_on_by_what_uses_chance(parameters, draws):
     assert generator.randint(2**31 - 1) == expected.randint(2**31 - 1)
 
 
-def test_classes_of_rows_and_indicators():
+def test_classes_of_vectors_and_indicator_matrices():
     labels = np.array(list("abcab"))
     by_id = encode_classification(labels)
     one_vs_rest = encode_classification(labels, one_vs_rest=True)
@@ -77,7 +77,7 @@ def test_classes_of_rows_and_indicators():
     assert encode_classification(np.eye(3, dtype=int)[[0, 1, 1]]).get_row_classes() is None
 
 
-def test_rows_held_out_keep_the_shares_of_classes():
+def test_validation_fraction_is_stratified():
     y = np.repeat([0, 1, 2], [40, 10, 10])
     seen = []
 
@@ -89,7 +89,7 @@ def test_rows_held_out_keep_the_shares_of_classes():
     assert seen[0].tolist() == [8, 2, 2]
 
 
-def test_evaluation_targets_in_another_order_are_refused():
+def test_reordered_target_columns_raise():
     y = pd.DataFrame(Y, columns=["heat", "cold"])
     model = PolyleafRegressor(**SMALL)
     model.fit(X, y, eval_set=[(X, y)], sample_weight=y.abs())
@@ -99,7 +99,7 @@ def test_evaluation_targets_in_another_order_are_refused():
         model.fit(X, y, sample_weight=y[["cold", "heat"]].abs())
 
 
-def test_columns_whose_labels_are_numbers_are_refused_in_another_order():
+def test_reordered_columns_with_integer_names_raise():
     frame, y = pd.DataFrame(X), pd.DataFrame(Y)
     model = PolyleafRegressor(**SMALL).fit(
         frame, y, eval_set=[(frame, y), (X, y), (frame, y.add_prefix("t"))]
@@ -138,7 +138,7 @@ def test_columns_whose_labels_are_numbers_are_refused_in_another_order():
         ),
     ],
 )
-def test_parameters_that_come_too_late_for_a_data_set_are_warned_of(made_with, parameters, word):
+def test_parameters_without_effect_on_a_dataset_warn(made_with, parameters, word):
     whole = np.round(np.abs(X))
     with pytest.warns(UserWarning, match=f"{word} has no effect: the Dataset"):
         PolyleafRegressor(**SMALL | parameters).fit(Dataset(whole, Y, **made_with))

@@ -1,4 +1,4 @@
-"""scikit-learn's own checks of both estimators, with none expected to fail."""
+"""scikit-learn's estimator checks, without expected failures."""
 
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -15,10 +15,10 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
         PolyleafRegressor(
             n_estimators=20, n_jobs=1, multi_strategy="one_output_per_tree", min_child_samples=1
         ),
-        # Of more trees, sums differ in the last bit of float32 where rows are repeated in place of
-        # weights.
+        # With more trees, repeated rows and weights differ in the last bit of
+        # float32.
         PolyleafClassifier(n_estimators=10, n_jobs=1, objective="squared_hinge"),
     ]
 )
-def test_scikit_learn_checks(estimator, check):
+def test_estimator_checks(estimator, check):
     check(estimator)

@@ -1,4 +1,4 @@
-"""What a type checker knows of a user's script."""
+"""Types that a type checker infers in a user's script."""
 
 import json
 import os
@@ -58,7 +58,7 @@ def run_pyright(folder):
 
 @pytest.mark.full
 @pytest.mark.parametrize("checker", ["mypy", "pyright"])
-def test_a_type_checker_knows_what_a_script_uses(checker, tmp_path):
+def test_type_checkers_infer_public_types(checker, tmp_path):
     pytest.importorskip(checker)
     expected = [
         r"PolyleafRegressor\W*$",
