@@ -5,12 +5,7 @@ import pytest
 import scipy.sparse
 
 from polyleaf import Dataset
-from polyleaf.data.random_rows import (
-    find_repeated_rows,
-    hash_values,
-    split_folds,
-    split_rows_stratified,
-)
+from polyleaf.data.random_rows import SplitRules, find_repeated_rows, hash_values, split_folds
 
 
 def find(X, y, offset=None):
@@ -60,7 +55,7 @@ def test_groups_are_not_split(n_groups):
     rng = np.random.default_rng(0)
     groups = rng.integers(0, n_groups, 200)
     for classes in (None, groups % 2):
-        train, held = split_rows_stratified(200, 0.2, 0, classes, groups)
+        train, held = SplitRules(groups).split(200, 0.2, 0, classes)
         assert not set(groups[train]) & set(groups[held])
         np.testing.assert_array_equal(np.sort([*train, *held]), np.arange(200))
     fold = split_folds(200, 10, rng, groups)
@@ -68,3 +63,29 @@ def test_groups_are_not_split(n_groups):
     for group in np.unique(groups):
         assert len(set(fold[groups == group])) == 1
     assert np.bincount(fold).max() <= 200 / min(10, n_groups) + np.bincount(groups).max()
+
+
+@pytest.mark.parametrize("has_groups", [False, True])
+def test_training_rows_are_before_those_that_are_evaluated(has_groups):
+    rng = np.random.default_rng(0)
+    time = rng.permutation(np.repeat(np.arange(60), 5))  # several rows have one time
+    rules = SplitRules(rng.integers(0, 150, 300) if has_groups else None, time)
+    folds = [rules.split(300, 0.2, 0, None), *rules.iter_folds(300, 10, 0)]
+    assert len(folds) == 7 and 55 <= len(folds[0][1]) <= 65
+    for train, held in folds:
+        assert time[train].max() < time[held].min()
+        assert len(train) >= (40 if has_groups else 110)
+        if has_groups:
+            assert not set(rules.groups[train]) & set(rules.groups[held])
+    held = np.concatenate([held for _, held in folds[1:]])
+    assert len(held) == len(set(held)) >= 150
+    part = rules.take(np.flatnonzero(time % 7 < 2))
+    assert sum(len(held) for _, held in part.iter_folds(len(part.time), 10, 0)) > 30
+
+
+def test_rules_join_groups():
+    first, second = np.array([0, 0, 1, 2, 3]), np.array([0, 1, 1, 2, 3])
+    joined = SplitRules(first).join(second).groups
+    assert joined[0] == joined[1] == joined[2] and len(set(joined)) == 3
+    assert SplitRules(first).join(None).groups is first
+    assert SplitRules().join(second).groups is second

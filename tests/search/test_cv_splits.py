@@ -8,6 +8,7 @@ import scipy.sparse
 from sklearn.model_selection import TimeSeriesSplit
 
 from polyleaf import Dataset
+from polyleaf.data.random_rows import SplitRules
 from polyleaf.inputs.target import encode_classification, encode_regression
 from polyleaf.search.cv_splits import LARGE_N_ROWS, choose_n_repeats, make_folds, split_rows
 from polyleaf.training.prepare import TrainingData
@@ -53,10 +54,22 @@ def test_equal_rows_are_not_split(n_rows, classes):
     repeated = np.random.default_rng(0).permutation(np.repeat(np.arange(n_rows), 2))
     y = repeated % 3 if classes else repeated / 7
     target = encode_classification(y) if classes else encode_regression(y)
-    found = split_rows(None, y[:, None], y, target, None, 0, repeated)
+    found = split_rows(None, y[:, None], y, target, None, 0, SplitRules(repeated))
     for train, valid in found:
         assert not set(repeated[train]) & set(repeated[valid])
         assert len(train) + len(valid) == 2 * n_rows and 1.5 < len(train) / len(valid) < 4.5
+
+
+@pytest.mark.parametrize(("cv", "n_folds"), [(None, 3), (4, 4)])
+@pytest.mark.parametrize("n_rows", [60, LARGE_N_ROWS + 5])
+def test_folds_in_time_order(n_rows, cv, n_folds):
+    time = np.random.default_rng(0).permutation(n_rows)
+    y = np.arange(float(n_rows))
+    target, rules = encode_regression(y), SplitRules(time=time)
+    found = split_rows(cv, y[:, None], y, target, None, 0, rules)
+    assert len(found) == (1 if cv is None and n_rows > 60 else n_folds)
+    for train, valid in found:
+        assert time[train].max() < time[valid].min() and len(valid) >= n_rows / 10
 
 
 def test_groups_are_stratified_if_a_fold_would_lack_classes(recwarn):

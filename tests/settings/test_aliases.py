@@ -89,7 +89,7 @@ def test_foreign_parameters_suggest_own_ones(estimator, foreign, own):
         (lambda m: m.fit(X, Y, n_round=3), r"did you mean n_estimators of the constructor\?"),
         (lambda m: m.fit(X, Y, xgb_model=None), r"did you mean init_model\?"),
         (lambda m: m.fit(X, Y, feature_name=list("abc")), "columns of a data frame"),
-        (lambda m: m.fit(X, Y, zzz=1), "it takes X, y, sample_weight, offset, eval_set"),
+        (lambda m: m.fit(X, Y, zzz=1), "it takes X, y, sample_weight, offset, groups"),
     ],
 )
 def test_foreign_arguments_have_hints(call, message):

@@ -242,3 +242,19 @@ def test_copied_rows_are_on_one_side(kind):
         random_state=0, n_jobs=1, validation_fraction=0.2, early_stopping_rounds=20, n_estimators=99
     )
     assert stopped.fit(part, y[rows]).best_iteration_ < 60
+
+
+@pytest.mark.parametrize("name", ["groups", "time"])
+def test_groups_and_time_reach_held_out_rows(name):
+    """Check that noise of groups, or of days, is not learned for longer."""
+    rng = np.random.default_rng(0)
+    group = np.repeat(np.arange(80), 10)
+    X = np.column_stack([group + 0.5 * rng.random(800), rng.random((800, 2))])
+    y = np.round(rng.standard_normal(80)[group] + 0.1 * rng.standard_normal(800), 3)
+    rows = rng.permutation(800)
+    X, y, given = X[rows], y[rows], {name: group[rows]}
+    plain, known = (PolyleafRegressor(random_state=0).fit(X, y, **more) for more in ({}, given))
+    assert known.n_iter_ < 40 < plain.n_iter_
+    stopping = {"validation_fraction": 0.2, "early_stopping_rounds": 20, "n_estimators": 100}
+    stopped = PolyleafRegressor(random_state=0, **stopping).fit(X, y, **given)
+    assert stopped.best_iteration_ < 20

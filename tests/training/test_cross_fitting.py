@@ -7,6 +7,7 @@ from reference.calibration import quantile_shifts as by_definition
 
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, load_model
 from polyleaf.callbacks import LearningRateScheduler
+from polyleaf.data.random_rows import split_folds
 from polyleaf.model import serialize
 from polyleaf.training import cross_fitting
 
@@ -36,6 +37,12 @@ def shifts(model, plain, X):
     return difference[0]
 
 
+def draw_folds(n):
+    """Return the fold of each row, and the number of folds in use."""
+    n_folds, n_used = cross_fitting.count_folds(n)
+    return split_folds(n, n_folds, np.random.default_rng(0)), n_used
+
+
 def coverage(model, X, y):
     p = model.predict(X).reshape(len(X), -1, len(LEVELS))
     y = y.reshape(len(y), -1)
@@ -56,7 +63,7 @@ def test_shifts_are_from_models_without_the_rows(how, monkeypatch):
         y[known == 0], options["missing_targets"] = np.nan, "ignore"
     y = y[:, 0] if how == "one target" else y
     data = Dataset(X)
-    fold, n_used = cross_fitting.assign_folds(len(X), seed=0)
+    fold, n_used = draw_folds(len(X))
     plain, model = (fitted(data, y, on, **options) for on in (False, True))
     given = options.pop("sample_weight")
 
@@ -96,7 +103,7 @@ def test_models_of_folds_learn_derived_features_anew(what, monkeypatch):
         start = fit_rows(data, y, calibrate=True, **parameters, n_estimators=5)
         model = PolyleafRegressor(**SMALL | parameters | {"n_estimators": 7})
         model.fit(data, y, init_model=start)
-    fold, n_used = cross_fitting.assign_folds(len(X), seed=0)
+    fold, n_used = draw_folds(len(X))
 
     def predict_without(rows):
         rest = np.setdiff1d(np.arange(len(X)), rows)
@@ -160,11 +167,11 @@ def test_intervals_have_their_coverage_and_pinball_loss_is_not_worse(n_targets, 
     [(10, 10, 10), (1999, 20, 20), (2000, 10, 10), (6000, 10, 4), (50_000, 10, 1)],
 )
 def test_folds_are_as_many_as_needed(n, n_folds, n_used):
-    fold, used = cross_fitting.assign_folds(n, seed=3)
+    assert cross_fitting.count_folds(n) == (n_folds, n_used)
+    fold, _ = draw_folds(n)
     counts = np.bincount(fold)
-    assert len(counts) == n_folds and used == n_used and np.ptp(counts) <= 1
-    assert counts[:used].sum() >= min(n, cross_fitting.MAX_RESIDUALS) - 1
-    assert (cross_fitting.assign_folds(n, seed=4)[0] != fold).any()
+    assert len(counts) == n_folds and np.ptp(counts) <= 1
+    assert counts[:n_used].sum() >= min(n, cross_fitting.MAX_RESIDUALS) - 1
 
 
 def test_folds_are_trained_as_the_model_was():
@@ -258,3 +265,68 @@ def test_ctrl_c_while_folds_are_trained_keeps_the_model(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, Y)
     np.testing.assert_array_equal(model.predict(X), fitted(X, Y, False).predict(X))
+
+
+# --- groups and time ---
+
+
+def test_groups_are_in_one_fold():
+    """Measure coverage of new groups, whose level a model knows only for rows of the same group."""
+    rng = np.random.default_rng(0)
+    level, group = 3 * rng.standard_normal(160), np.repeat(np.arange(160), 10)
+    X = np.column_stack([level[group] + 0.01 * rng.standard_normal(1600), rng.random(1600)])
+    y = rng.standard_normal(160)[group] + 0.1 * rng.standard_normal(1600)
+    old = group < 100
+    how = {"n_estimators": 60, "max_leaves": 31}
+    covered = []
+    for given in {}, {"groups": [f"p{g}" for g in group[old]]}:
+        model = PolyleafRegressor(**SMALL | how).fit(X[old], y[old], **given)
+        covered.append(coverage(model, X[~old], y[~old])[0])
+    assert covered[0] < 0.7 < 0.75 < covered[1] < 0.95
+
+
+def test_folds_are_later_than_what_they_are_trained_on():
+    """Check quantiles under a trend, which later rows alone show to be too narrow."""
+    rng = np.random.default_rng(0)
+    day = np.sort(rng.integers(0, 300, 1500))
+    date = np.datetime64("2020-01-01") + day
+    X = np.column_stack([day, rng.random(1500)])
+    y = np.cumsum(rng.standard_normal(300))[day] + 0.1 * rng.standard_normal(1500)
+    old = day < 200
+    shuffled = rng.permutation(np.flatnonzero(old))
+    widths = []
+    for given in {}, {"time": date[shuffled]}:
+        model = PolyleafRegressor(**SMALL | {"n_estimators": 60}).fit(
+            X[shuffled], y[shuffled], **given
+        )
+        p = model.predict(X[old])
+        widths.append(np.median(p[:, -1] - p[:, 0]))
+    assert widths[1] > 2 * widths[0]
+
+
+def test_thresholds_are_chosen_by_groups_and_time():
+    rng = np.random.default_rng(0)
+    group = np.repeat(np.arange(60), 5)
+    X = np.column_stack([rng.standard_normal(60)[group], rng.random(300)])
+    y = (rng.random(60) < 0.3)[group]
+    chosen = [
+        PolyleafClassifier(threshold="f1", n_estimators=30, n_jobs=1).fit(X, y, **given).thresholds_
+        for given in ({}, {"groups": group}, {"time": group})
+    ]
+    assert len({float(threshold[0]) for threshold in chosen}) == 3
+
+
+@pytest.mark.parametrize(
+    ("given", "match"),
+    [
+        ({"groups": np.zeros(3)}, "groups has 3 entries, but X has 40 rows"),
+        ({"time": [None, *range(39)]}, "time has missing values"),
+        ({"time": np.zeros(40)}, "time has the same value in all rows"),
+        ({"groups": np.zeros((40, 2))}, "groups must have one value per row"),
+        ({"groups": np.arange(40) % 2, "time": np.arange(40)}, "must not span the whole time"),
+    ],
+)
+def test_bad_groups_and_times(given, match):
+    X, Y = made(40, 1)
+    with pytest.raises(ValueError, match=match):
+        PolyleafRegressor(validation_fraction=0.2, n_estimators=2).fit(X, Y[:, 0], **given)

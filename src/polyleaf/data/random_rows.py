@@ -7,11 +7,13 @@ NumPy version, the CPU, the number of threads, or the rank that holds a row.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.sparse.csgraph import connected_components
 
 from polyleaf.runtime.collective import SINGLE_PROCESS, Communicator
 
@@ -21,6 +23,7 @@ __all__ = [
     "ROUNDING",
     "ROWS",
     "SCORED_ROWS",
+    "SplitRules",
     "derive_seed",
     "draw",
     "draw_ids",
@@ -116,11 +119,7 @@ def split_rows(n_rows: int, n_validation: int, seed: int) -> tuple[Rows, Rows]:
 
 
 def split_rows_stratified(
-    n_rows: int,
-    fraction: float,
-    seed: int,
-    classes: np.ndarray | None,
-    groups: np.ndarray | None = None,
+    n_rows: int, fraction: float, seed: int, classes: np.ndarray | None
 ) -> tuple[Rows, Rows]:
     """Split for `validation_fraction`, with at least one row in either part.
 
@@ -135,15 +134,7 @@ def split_rows_stratified(
     classes : ndarray of shape (n_rows,), or None
         Classes that keep their frequencies, if every class has two rows and both parts have room
         for all classes.
-    groups : ndarray of shape (n_rows,), int, or None
-        Group of each row: all rows of a group are in the same part.
     """
-    if groups is not None:
-        names, first = np.unique(groups, return_index=True)
-        own = None if classes is None else classes[first]
-        _, chosen = split_rows_stratified(len(first), fraction, seed, own)
-        is_validation = np.isin(groups, names[chosen])
-        return np.flatnonzero(~is_validation), np.flatnonzero(is_validation)
     n_validation = min(max(1, round(fraction * n_rows)), n_rows - 1)
     if classes is not None:
         _, counts = np.unique(classes, return_counts=True)
@@ -158,6 +149,82 @@ def split_rows_stratified(
     return np.sort(training), np.sort(validation)
 
 
+class SplitRules(NamedTuple):
+    """What splits of rows respect.
+
+    Attributes
+    ----------
+    groups : ndarray of shape (n_rows,), int64, or None
+        Group of each row: the rows of a group are in the same part.
+    time : ndarray of shape (n_rows,), int64, or None
+        Time of each row, as a rank: models train on rows before those that they are evaluated on.
+    """
+
+    groups: Rows | None = None
+    time: Rows | None = None
+
+    def take(self, rows: Rows) -> SplitRules:
+        """Return the rules of some rows."""
+        return SplitRules(*(None if values is None else values[rows] for values in self))
+
+    def join(self, groups: Rows | None) -> SplitRules:
+        """Return rules that keep the rows of other groups together, too."""
+        if groups is None or self.groups is None:
+            return self._replace(groups=self.groups if groups is None else groups)
+        n_first, n_second = int(self.groups.max()) + 1, int(groups.max()) + 1
+        pairs = (np.ones(len(groups)), (self.groups, groups + n_first))
+        graph = sp.csr_matrix(pairs, shape=(n_first + n_second,) * 2)
+        component = connected_components(graph, directed=False)[1]
+        return self._replace(groups=component[self.groups].astype(np.int64))
+
+    def split(
+        self, n_rows: int, fraction: float, seed: int, classes: np.ndarray | None
+    ) -> tuple[Rows, Rows]:
+        """Split as `split_rows_stratified`: at random, or the last rows in time."""
+        groups, time = self
+        if time is not None:
+            first = np.sort(time)[n_rows - max(1, round(fraction * n_rows))]
+            is_validation = time >= max(first, time.min() + 1)
+            return self._exclude(~is_validation, is_validation), np.flatnonzero(is_validation)
+        if groups is None:
+            return split_rows_stratified(n_rows, fraction, seed, classes)
+        names, first_rows = np.unique(groups, return_index=True)
+        own = None if classes is None else classes[first_rows]
+        _, chosen = split_rows_stratified(len(names), fraction, seed, own)
+        is_validation = np.isin(groups, names[chosen])
+        return np.flatnonzero(~is_validation), np.flatnonzero(is_validation)
+
+    def iter_folds(self, n_rows: int, n_folds: int, seed: int) -> Iterator[tuple[Rows, Rows]]:
+        """Yield the rows to train on, and the rows to evaluate on, of each fold.
+
+        In time order the folds are of the later half of the rows, the last ones first.
+        """
+        groups, time = self
+        if time is None:
+            fold = split_folds(n_rows, n_folds, np.random.default_rng(seed), groups)
+            for j in range(int(fold.max()) + 1):
+                yield np.flatnonzero(fold != j), np.flatnonzero(fold == j)
+            return
+        _, ranks, sizes = np.unique(time, return_inverse=True, return_counts=True)
+        fold = _divide(sizes, n_folds)[ranks]
+        last = int(fold.max())
+        for j in range(last, max(last // 2, 1) - 1, -1):
+            yield self._exclude(fold < j, fold == j), np.flatnonzero(fold == j)
+
+    def _exclude(self, training: NDArray[np.bool_], held: NDArray[np.bool_]) -> Rows:
+        """Return the training rows without the groups of rows that are held out."""
+        if self.groups is not None:
+            training = training & ~np.isin(self.groups, self.groups[held])
+        return np.flatnonzero(training)
+
+
+def _divide(sizes: Rows, n_folds: int) -> Rows:
+    """Divide consecutive groups of these sizes into folds of about equally many rows."""
+    middle = 2 * np.cumsum(sizes) - sizes
+    fold = middle * min(n_folds, len(sizes)) // (2 * sizes.sum())
+    return np.unique(fold, return_inverse=True)[1]  # a large group may leave folds empty
+
+
 def split_folds(
     n_rows: int, n_folds: int, rng: np.random.Generator, groups: Rows | None = None
 ) -> Rows:
@@ -166,11 +233,8 @@ def split_folds(
         return rng.permutation(n_rows) % min(n_folds, n_rows)
     _, groups, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     order = rng.permutation(len(sizes))
-    n_before = np.cumsum(sizes[order]) - sizes[order]
     fold = np.empty(len(sizes), np.int64)
-    middle = 2 * n_before + sizes[order]
-    fold[order] = middle * min(n_folds, len(sizes)) // (2 * n_rows)
-    _, fold = np.unique(fold, return_inverse=True)  # a large group may leave folds empty
+    fold[order] = _divide(sizes[order], n_folds)
     return fold[groups]
 
 

@@ -148,6 +148,8 @@ class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParamet
         sample_weight: Any = None,
         *,
         offset: Any = None,
+        groups: Any = None,
+        time: Any = None,
         eval_set: Any = None,
         eval_names: Sequence[str] | None = None,
         eval_sample_weight: Sequence[Any] | None = None,
@@ -174,6 +176,13 @@ class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParamet
             Initial raw scores of the rows (XGBoost: base_margin), such as the logarithm of exposure
             for "poisson". In the unit of `predict_raw`; one column applies to all outputs. To be
             passed to predictions and evaluation sets as well.
+        groups : array-like of shape (n_rows,), optional
+            Groups of rows, such as patients, that the splits of this fit keep together:
+            `validation_fraction`, the automatic number of rounds, and the folds of calibrated
+            quantiles and thresholds. Copies of a row are always kept together.
+        time : array-like of shape (n_rows,), optional
+            Time of the rows, as numbers or dates: these splits then train on earlier rows than they
+            evaluate on.
         eval_set : list of (X, y), optional
             Evaluation sets, on which metrics are computed after every round. X may be a Dataset
             that was binned with `reference=` the training Dataset.
@@ -205,7 +214,8 @@ class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParamet
             After Ctrl-C, depending on `on_interrupt`; the estimator has the complete rounds.
         """
         device = get_device(self.device)
-        data = TrainingData("training", X, y, sample_weight, offset).fill_from_dataset()
+        data = TrainingData("training", X, y, sample_weight, offset, groups, time)
+        data = data.fill_from_dataset()
         val = TrainingData(VALIDATION, X_val, y_val, sample_weight_val, offset_val)
         is_held_out = self.validation_fraction is not None
         eval_data = collect_eval_sets(

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from polyleaf.data.random_rows import split_folds
 from polyleaf.distributions.parametric import check_coverage
 from polyleaf.inputs.read_target import check_same_rows
 from polyleaf.inputs.target import TargetEncoding
@@ -370,12 +369,10 @@ def _check_probability(value: Any) -> float:
 
 def _cross_fit(record: TrainingRecord) -> tuple[np.ndarray, np.ndarray]:
     """Return cross-fitted scores of all rows, and 1.0 for rows that have scores, else 0.0."""
-    n_rows = len(record.target)
-    rng = np.random.default_rng(record.settings.sampling.seed)
-    fold = split_folds(n_rows, N_FOLDS, rng, record.groups)
+    n_rows, seed = len(record.target), record.settings.sampling.seed
     scores, has_score = np.zeros((n_rows, record.target.shape[1])), np.zeros(n_rows)
-    for j in range(int(fold.max()) + 1):
-        found = cross_fit_scores(record, fold == j)
+    for rows, held in record.rules.iter_folds(n_rows, N_FOLDS, seed):
+        found = cross_fit_scores(record, rows, held)
         if found is not None:
-            scores[fold == j], has_score[fold == j] = found, 1.0
+            scores[held], has_score[held] = found, 1.0
     return scores, has_score

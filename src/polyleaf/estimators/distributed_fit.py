@@ -10,7 +10,7 @@ import numpy as np
 
 from polyleaf.data.data_iter import concatenate_values
 from polyleaf.data.dataset import Dataset
-from polyleaf.data.random_rows import find_repeated_rows
+from polyleaf.data.random_rows import SplitRules, find_repeated_rows
 from polyleaf.estimators._fitting import (
     make_plan,
     read_fit_offsets,
@@ -167,9 +167,9 @@ def find_shared_n_estimators(
     assert shared.auto_rounds_metric is not None
     plan, target, offset = shared.plan, shard.target, shard.offset
     local_plan = plan._replace(settings=replace(plan.settings, workers=Context(n_threads)))
-    groups = find_repeated_rows(dataset.hash_rows(), target.values, offset)
+    rules = SplitRules(find_repeated_rows(dataset.hash_rows(), target.values, offset))
     trial = make_trial(
-        dataset, target, offset, shared.auto_rounds_metric, plan.seeds.training, groups
+        dataset, target, offset, shared.auto_rounds_metric, plan.seeds.training, rules
     )
     data = PreparedData(dataset, target, [], None, offset, trial)
     base_score = scale_base_score(estimator.base_score, target.encoding, plan.objective)

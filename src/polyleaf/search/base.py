@@ -85,6 +85,7 @@ from polyleaf.training.prepare import (
     TrainingData,
     check_rows,
     collect_eval_sets,
+    read_split_rules,
     set_feature_names,
 )
 
@@ -168,6 +169,7 @@ class SearchMixin(_Base):
         *,
         offset: Any = None,
         groups: Any = None,
+        time: Any = None,
         eval_set: Any = None,
         eval_offset: Sequence[Any] | None = None,
         resume: Any = None,
@@ -187,6 +189,9 @@ class SearchMixin(_Base):
             Initial raw scores of the rows, in every fold.
         groups : array-like of shape (n_rows,), optional
             Groups of rows that are kept together when folds are split.
+        time : array-like of shape (n_rows,), optional
+            Time of the rows, as numbers or dates: folds then train on earlier rows than they
+            evaluate on.
         eval_set : list of (X, y), optional
             Evaluation sets of the final fit. If `cv` is None, candidates are compared on the last
             of them.
@@ -213,7 +218,8 @@ class SearchMixin(_Base):
         self._check_unsupported()
         # Only this estimator warns about the objective's name.
         base = self._make_candidate({"objective": self.objective})
-        data = TrainingData("training", X, y, sample_weight, offset).fill_from_dataset()
+        data = TrainingData("training", X, y, sample_weight, offset, groups, time)
+        data = data.fill_from_dataset()
         target = self._encode_for_search(base, data.y, data.weight)
         data = data._replace(
             y=indexable(data.y)[0], weight=_to_array(data.weight), offset=_to_array(data.offset)
@@ -222,7 +228,7 @@ class SearchMixin(_Base):
         dataset = self._make_dataset(data)
         metric, seed = self._search_metric(base, target), draw_seed(base)
         eval_data = collect_eval_sets(eval_set, offsets=eval_offset)
-        folds = self._make_folds(dataset, data, target, groups, eval_data, seed)
+        folds = self._make_folds(dataset, data, target, eval_data, seed)
         log = ResumeLog(
             resume, {} if resume is None else self._log_settings(target, folds, metric, seed)
         )
@@ -360,23 +366,24 @@ class SearchMixin(_Base):
         dataset: Dataset,
         data: TrainingData,
         target: Target,
-        groups: Any,
         eval_data: list[TrainingData],
         seed: int,
     ) -> Folds:
+        rules = read_split_rules(data.groups, data.time, target.n_rows)
+        repeated = find_repeated_rows(dataset.hash_rows(), target.values, data.offset)
         if self.cv is None and eval_data:
             valid = self._bin_eval_set(eval_data[-1], dataset)
             fold = Fold(data._replace(X=dataset), valid)
             return Folds(1, lambda i: fold)
 
-        repeated = find_repeated_rows(dataset.hash_rows(), target.values, data.offset)
-
         def split(i: int) -> list[Rows]:
-            return split_rows(self.cv, data.X, data.y, target, groups, seed + i, repeated)
+            return split_rows(
+                self.cv, data.X, data.y, target, data.groups, seed + i, rules.join(repeated)
+            )
 
         # Folds given by the user are not resampled.
         n_repeats = 1
-        if self.cv is None:
+        if self.cv is None and data.time is None:
             n_repeats = choose_n_repeats(target.n_rows, self.time_limit is not None)
         return make_folds(dataset, data, split, n_repeats)
 
@@ -435,9 +442,9 @@ class SearchMixin(_Base):
             )
             if hasattr(candidate, "calibrate_quantiles"):  # it does not change the scores of rounds
                 candidate.set_params(calibrate_quantiles=False)
-            _, X, y, weight, offset = fold.train
+            _, X, y, weight, offset, *_ = fold.train
             names = "X_val", "y_val", "sample_weight_val", "offset_val"
-            valid = dict(zip(names, fold.valid[1:], strict=True))
+            valid = dict(zip(names, fold.valid[1:5], strict=True))
             candidate.fit(X, y, weight, offset=offset, **valid)
             stopper.fitted = None if self.ensemble is None else candidate
             return stopper
@@ -552,12 +559,14 @@ class SearchMixin(_Base):
         rounds, min_rounds = min(rounds, limit), min(min_rounds, limit)
         estimator, timeout = self._make_candidate(parameters), FinalFitTimeout(final.budget)
         estimator.set_params(n_estimators=rounds, early_stopping_rounds=None, verbose=None)
-        _, X, y, weight, offset = final.data
+        _, X, y, weight, offset, groups, time = final.data
         estimator.fit(
             X,
             y,
             weight,
             offset=offset,
+            groups=groups,
+            time=time,
             callbacks=[timeout],
             eval_set=final.eval_sets[0],
             eval_offset=final.eval_sets[1],
@@ -572,8 +581,8 @@ class SearchMixin(_Base):
         """Train a candidate on a fold with its best number of rounds."""
         estimator = self._make_candidate(candidate.parameters)
         estimator.set_params(**_QUIET, n_estimators=candidate.rounds, callbacks=None)
-        _, X, y, weight, offset = fold.train
-        return estimator.fit(X, y, weight, offset=offset)
+        _, X, y, weight, offset, groups, time = fold.train
+        return estimator.fit(X, y, weight, offset=offset, groups=groups, time=time)
 
     # --- messages --------------------------------------------------------------------------------
 

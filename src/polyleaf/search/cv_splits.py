@@ -24,11 +24,11 @@ from sklearn.model_selection import (
 from sklearn.utils import _safe_indexing
 
 from polyleaf.data.dataset import Dataset
-from polyleaf.data.random_rows import split_rows_stratified
+from polyleaf.data.random_rows import SplitRules, split_rows_stratified
 from polyleaf.inputs.target import Target
-from polyleaf.inputs.validation import describe_type, is_missing
+from polyleaf.inputs.validation import describe_type
 from polyleaf.search.resume_log import fingerprint, hash_bytes
-from polyleaf.training.prepare import VALIDATION, TrainingData
+from polyleaf.training.prepare import VALIDATION, TrainingData, read_split_rules
 
 __all__ = [
     "Fold",
@@ -105,7 +105,12 @@ def make_folds(
     def select(name: str, rows: np.ndarray) -> TrainingData:
         weight = None if data.weight is None else data.weight[rows]
         offset = None if data.offset is None else data.offset[rows]
-        return TrainingData(name, dataset.rows(rows), _safe_indexing(data.y, rows), weight, offset)
+        groups, time = (
+            None if values is None else _safe_indexing(values, rows)
+            for values in (data.groups, data.time)
+        )
+        X, y = dataset.rows(rows), _safe_indexing(data.y, rows)
+        return TrainingData(name, X, y, weight, offset, groups, time)
 
     def make(i: int) -> Fold:
         train, valid = split(i // n_splits)[i % n_splits]
@@ -161,9 +166,12 @@ def _take_rows(data: TrainingData, rows: np.ndarray) -> TrainingData:
     """Return some rows of binned data."""
     weight = None if data.weight is None else np.asarray(data.weight)[rows]
     offset = None if data.offset is None else np.asarray(data.offset)[rows]
-    return data._replace(
-        X=data.X.rows(rows), y=_safe_indexing(data.y, rows), weight=weight, offset=offset
+    groups, time = (
+        None if values is None else _safe_indexing(values, rows)
+        for values in (data.groups, data.time)
     )
+    X, y = data.X.rows(rows), _safe_indexing(data.y, rows)
+    return TrainingData(data.name, X, y, weight, offset, groups, time)
 
 
 def choose_n_repeats(n_rows: int, has_time_limit: bool) -> int:
@@ -174,18 +182,11 @@ def choose_n_repeats(n_rows: int, has_time_limit: bool) -> int:
 
 
 def split_rows(
-    cv: Any,
-    X: Any,
-    y: Any,
-    target: Target,
-    groups: Any,
-    seed: int,
-    repeated: np.ndarray | None = None,
+    cv: Any, X: Any, y: Any, target: Target, groups: Any, seed: int, rules: SplitRules | None = None
 ) -> list[Rows]:
     """Return training and validation rows of each fold, as `cv` says.
 
-    `repeated`: number of the distinct row that each row is (`find_repeated_rows`). Folds that are
-    drawn here have equal rows on one side.
+    `rules`: what folds that are drawn here respect; default: `groups`. Splitters get `groups`.
 
     Raises
     ------
@@ -193,21 +194,22 @@ def split_rows(
         If there are too few rows or groups, or a fold has no rows on one side.
     """
     n_rows, classes = target.n_rows, target.get_row_classes()
-    if groups is not None and any(map(is_missing, groups)):
-        raise ValueError("groups has missing values: give every row a group, its own if needed.")
-    if groups is not None and len(groups) != n_rows:
-        raise ValueError(f"groups has {len(groups)} entries, but X has {n_rows} rows.")
+    if rules is None:
+        rules = read_split_rules(groups, None, n_rows)
     if cv is None or isinstance(cv, int | np.integer):
         number = None if cv is None else int(cv)
-        if repeated is None or groups is not None:
-            folds = list(_draw_folds(number, n_rows, classes, groups, seed))
-        else:
-            _, first = np.unique(repeated, return_index=True)
+        if rules.time is not None:
+            folds = list(_split_in_time(number, n_rows, rules))
+        elif groups is None and rules.groups is not None:  # copies of rows are drawn as one row
+            _, first = np.unique(rules.groups, return_index=True)
             own = None if classes is None else classes[first]
+            drawn = _draw_folds(number, len(first), own, None, seed)
             folds = [
-                (np.flatnonzero(np.isin(repeated, train)), np.flatnonzero(np.isin(repeated, valid)))
-                for train, valid in _draw_folds(number, len(first), own, None, seed)
+                (np.flatnonzero(np.isin(rules.groups, a)), np.flatnonzero(np.isin(rules.groups, b)))
+                for a, b in drawn
             ]
+        else:
+            folds = list(_draw_folds(number, n_rows, classes, rules.groups, seed))
     else:
         folds = list(_read_folds(cv, X, y, n_rows, groups))
     folds = [(train, _drop_unseen_classes(train, valid, classes)) for train, valid in folds]
@@ -263,6 +265,21 @@ def _check_class_counts(folds: list[Rows], classes: np.ndarray) -> None:
         )
 
 
+def _split_in_time(cv: int | None, n_rows: int, rules: SplitRules) -> Iterator[Rows]:
+    """Yield folds that train on earlier rows: of the last rows, or of the later half."""
+    if cv is None and n_rows > LARGE_N_ROWS:
+        yield rules.split(n_rows, TEST_SIZE, 0, None)
+        return
+    n_folds = _check_n_folds(DEFAULT_N_SPLITS if cv is None else cv)
+    yield from reversed(list(rules.iter_folds(n_rows, 2 * n_folds, 0))[:n_folds])
+
+
+def _check_n_folds(n_folds: int) -> int:
+    if n_folds < 2:
+        raise ValueError(f"cv must be at least 2 folds, got {n_folds}.")
+    return n_folds
+
+
 def _draw_folds(
     cv: int | None, n_rows: int, classes: np.ndarray | None, groups: Any, seed: int
 ) -> Iterator[Rows]:
@@ -274,9 +291,7 @@ def _draw_folds(
             splitter = GroupShuffleSplit(1, test_size=TEST_SIZE, random_state=random_state)
             yield from splitter.split(rows, None, groups)
         return
-    n_folds = DEFAULT_N_SPLITS if cv is None else cv
-    if n_folds < 2:
-        raise ValueError(f"cv must be at least 2 folds, got {n_folds}.")
+    n_folds = _check_n_folds(DEFAULT_N_SPLITS if cv is None else cv)
     if groups is not None:
         options = {"shuffle": True, "random_state": random_state}
         folds = list(GroupKFold(n_folds, **options).split(rows, None, groups))

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from polyleaf.data.dataset import Dataset
-from polyleaf.data.random_rows import split_folds
+from polyleaf.data.random_rows import SplitRules
 from polyleaf.model import Model
 from polyleaf.objectives import Objective
 from polyleaf.settings.train_config import TrainConfig
@@ -223,7 +224,7 @@ class TrainingRecord(NamedTuple):
         Learning rate of each round of the training.
     n_rounds : int
         Number of rounds that its model predicts with.
-    groups, refit
+    rules, refit
         See `PreparedData`.
     """
 
@@ -237,7 +238,7 @@ class TrainingRecord(NamedTuple):
     base_score: np.ndarray | None = None
     offset: np.ndarray | None = None
     output_names: Sequence[str] | None = None
-    groups: np.ndarray | None = None
+    rules: SplitRules = SplitRules()
     refit: Refit | None = None
 
     def take(self, rows: np.ndarray, dataset: Dataset) -> TrainingRecord:
@@ -250,39 +251,39 @@ class TrainingRecord(NamedTuple):
         )
 
 
-def cross_fit_scores(record: TrainingRecord, left_out: np.ndarray) -> np.ndarray | None:
-    """Return scores of some rows, with offsets, by a model trained without them.
+def cross_fit_scores(
+    record: TrainingRecord, rows: np.ndarray, held: np.ndarray
+) -> np.ndarray | None:
+    """Return scores of some rows, with offsets, by a model trained on others.
 
-    Everything that is learned from targets is learned from those of the other rows.
+    Everything that is learned from targets is learned from those of `rows`.
 
     Parameters
     ----------
     record : TrainingRecord
-    left_out : ndarray of shape (n_rows,), bool
-        Mask of the rows to leave out.
+    rows, held : ndarray of int64, ascending
+        Rows to train on, and to score.
 
     Returns
     -------
-    ndarray of shape (n_left_out, K), float64, or None
+    ndarray of shape (n_held, K), float64, or None
         None if no row with positive weight is left for some output.
     """
-    held, offset = np.flatnonzero(left_out), record.offset
-    if record.refit is None:  # the rows get weight 0, which keeps the bins
-        weight = record.weight
-        mask = left_out if weight is None or weight.ndim == 1 else left_out[:, None]
-        kept = np.where(mask, 0.0, 1.0 if weight is None else weight).astype(np.float32)
-        loop = _repeat_training(record._replace(weight=kept))
-        scores = None
+    offset = record.offset
+    if record.refit is None:  # the other rows get weight 0, which keeps the bins
+        weight = np.zeros(
+            len(record.target) if record.weight is None else record.weight.shape, np.float32
+        )
+        weight[rows] = 1.0 if record.weight is None else record.weight[rows]
+        loop, scores = _repeat_training(record._replace(weight=weight)), None
         if loop is not None:
             assert isinstance(loop.state, DenseState)
             scores = loop.model.base_score + loop.state.raw[held]
     else:
-        rows = np.flatnonzero(~left_out)
         dataset, others = record.refit(rows, held)
-        loop = _repeat_training(record.take(rows, dataset))
-        n_threads = record.settings.workers.n_threads
-        scores = None
+        loop, scores = _repeat_training(record.take(rows, dataset)), None
         if loop is not None:
+            n_threads = record.settings.workers.n_threads
             scores = loop.model.predict_raw_binned(
                 others.codes, n_threads=n_threads, features=others.features
             )
@@ -333,27 +334,22 @@ def quantile_shifts(record: TrainingRecord) -> np.ndarray:
     columns = objective.score_columns(n_scores)
     levels = objective.score_quantile_levels(n_scores)
     truth = values[:, columns]
-    fold, n_used = assign_folds(len(truth), record.settings.sampling.seed, record.groups)
-    residuals = np.full(truth.shape, np.nan)
-    for j in range(n_used):
-        left_out = fold == j
-        scores = cross_fit_scores(record, left_out)
+    residuals, (n_folds, n_used) = np.full(truth.shape, np.nan), count_folds(len(truth))
+    folds = record.rules.iter_folds(len(truth), n_folds, record.settings.sampling.seed)
+    for rows, held in islice(folds, n_used):
+        scores = cross_fit_scores(record, rows, held)
         if scores is not None:
-            residuals[left_out] = truth[left_out] - scores
+            residuals[held] = truth[held] - scores
     weights = _expand_weight(weight, truth.shape, columns)
     return np.array(
         [_compute_shift(residuals[:, k], level, weights[:, k]) for k, level in enumerate(levels)]
     )
 
 
-def assign_folds(
-    n_rows: int, seed: int, groups: np.ndarray | None = None
-) -> tuple[np.ndarray, int]:
-    """Return the fold of each row, and how many folds to use, from the first."""
-    n_folds = FOLDS_FOR_FEW_ROWS if n_rows < FEW_ROWS else FOLDS
-    fold = split_folds(n_rows, n_folds, np.random.default_rng(seed), groups)
-    n_folds = int(fold.max()) + 1
-    return fold, min(n_folds, math.ceil(MAX_RESIDUALS * n_folds / n_rows))
+def count_folds(n_rows: int) -> tuple[int, int]:
+    """Return the number of folds, and how many of them to use."""
+    n_folds = min(FOLDS_FOR_FEW_ROWS if n_rows < FEW_ROWS else FOLDS, n_rows)
+    return n_folds, min(n_folds, math.ceil(MAX_RESIDUALS * n_folds / n_rows))
 
 
 def _compute_shift(residuals: np.ndarray, level: float, weight: np.ndarray) -> float:

@@ -434,7 +434,7 @@ def _make_record(
         base_score,
         offset,
         result.model.output_names,
-        data.groups,
+        data.rules,
         data.refit,
     )
 

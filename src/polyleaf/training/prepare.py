@@ -15,7 +15,7 @@ from sklearn.utils.validation import validate_data
 import polyleaf._core as _core
 from polyleaf.data.binning import MAX_BINS, BinMapper
 from polyleaf.data.dataset import Dataset
-from polyleaf.data.random_rows import find_repeated_rows, split_rows_stratified
+from polyleaf.data.random_rows import SplitRules, find_repeated_rows
 from polyleaf.inputs.feature_table import FeatureTable
 from polyleaf.inputs.features import check_column_labels, read_features, resolve_categorical_mask
 from polyleaf.inputs.frames import as_frame
@@ -26,6 +26,7 @@ from polyleaf.inputs.validation import (
     check_in_memory,
     check_unique_names,
     find_non_number,
+    is_missing,
     replace_nulls_with_nan,
 )
 from polyleaf.metrics import Metric
@@ -46,6 +47,7 @@ __all__ = [
     "check_rows",
     "collect_eval_sets",
     "prepare",
+    "read_split_rules",
     "set_feature_names",
 ]
 
@@ -70,6 +72,8 @@ class TrainingData(NamedTuple):
     y: Any
     weight: Any
     offset: Any = None
+    groups: Any = None
+    time: Any = None
 
     def fill_from_dataset(self) -> TrainingData:
         """Return the data with what was not passed taken from X, if it is a Dataset."""
@@ -85,11 +89,11 @@ class TrainingData(NamedTuple):
         if device is None:
             return self
         arrays = {"y": self.y, "sample_weight": self.weight, "offset": self.offset}
-        found = [
+        y, weight, offset = (
             as_device_array(device, values, name).read() if is_device_array(values) else values
             for name, values in arrays.items()
-        ]
-        return TrainingData(self.name, self.X, *found)
+        )
+        return self._replace(y=y, weight=weight, offset=offset)
 
 
 class PreparedData(NamedTuple):
@@ -107,8 +111,8 @@ class PreparedData(NamedTuple):
         Initial scores of the rows of the data set.
     trial : PreparedData or None
         Data of a training on some of the rows, evaluated on the others, to choose n_estimators.
-    groups : ndarray of shape (n_rows,), int64, or None
-        Group of each row of the data set: folds keep the rows of a group together.
+    rules : SplitRules
+        What folds of the rows of the data set respect.
     refit : callable or None
         `refit(rows, held)` learns the data of some rows anew, if features are derived from y:
         returns these rows and others as data sets.
@@ -120,7 +124,7 @@ class PreparedData(NamedTuple):
     projection: Projection | None
     offset: np.ndarray | None
     trial: PreparedData | None = None
-    groups: np.ndarray | None = None
+    rules: SplitRules = SplitRules()
     refit: Refit | None = None
 
 
@@ -234,17 +238,17 @@ def prepare(
     ValueError
         If X does not match y, the parameters or init_model.
     """
-    X, target, offset, held_out = _hold_out(p, given, target, seeds.hold_out)
+    X, target, offset, rules, held_out = _hold_out(p, given, target, seeds.hold_out)
     given_X = X
     X, projection = _project(FeatureReader(p, None, n_threads), X, target, start, seeds.projection)
     reader = FeatureReader(p, projection, n_threads)
     keep_features = p.leaf == "linear" or (start is not None and start.has_linear_leaves)
     binned = _make_dataset(reader, X, target, start, keep_features)
-    groups, trial, refit = None, None, None
+    trial, refit = None, None
     if is_cross_fitted or trial_metric is not None:
-        groups = find_repeated_rows(binned.hash_rows(), target.values, offset)
+        rules = rules.join(find_repeated_rows(binned.hash_rows(), target.values, offset))
     if trial_metric is not None:
-        trial = make_trial(binned, target, offset, trial_metric, seeds.training, groups)
+        trial = make_trial(binned, target, offset, trial_metric, seeds.training, rules)
     if is_cross_fitted:
         refit = _make_refit(reader, given_X, binned, target, start, seeds.training, keep_features)
     dataset = binned.with_target(target, is_first=start is None)
@@ -254,7 +258,7 @@ def prepare(
         _make_eval_set(reader, data, dataset.mapper, target, metrics, keep_features)
         for data in [*further, *held_out]
     ]
-    return PreparedData(dataset, target, eval_sets, projection, offset, trial, groups, refit)
+    return PreparedData(dataset, target, eval_sets, projection, offset, trial, rules, refit)
 
 
 def set_feature_names(estimator: Any, n_features: int, names: Sequence[str] | None) -> None:
@@ -272,13 +276,14 @@ def set_feature_names(estimator: Any, n_features: int, names: Sequence[str] | No
 
 def _hold_out(
     p: SharedParameters, given: TrainingData, target: Target, seed: int
-) -> tuple[Any, Target, np.ndarray | None, list[TrainingData]]:
-    """Split off `validation_fraction` of the rows: return X, target, offset, and the rows held
-    out, if any."""
-    _, X, y, weight, offset = given
+) -> tuple[Any, Target, np.ndarray | None, SplitRules, list[TrainingData]]:
+    """Split off `validation_fraction` of the rows: return X, target, offset, the rules of further
+    splits, and the rows held out, if any."""
+    _, X, y, weight, offset, groups, time = given
     n_rows = check_rows(p, X, target)
+    rules = read_split_rules(groups, time, n_rows)
     if p.validation_fraction is None:
-        return X, target, offset, []
+        return X, target, offset, rules, []
     if isinstance(X, Dataset):
         raise ValueError(
             "validation_fraction cannot split a Dataset: pass validation data as eval_set."
@@ -288,14 +293,14 @@ def _hold_out(
             "validation_fraction cannot split an array on a GPU: pass validation data as eval_set."
         )
     reader = FeatureReader(p, None, effective_threads(p.n_jobs))
-    groups = find_repeated_rows(_bin_all_rows(reader, X).hash_rows(), target.values, offset)
-    train, held = split_rows_stratified(
-        n_rows, p.validation_fraction, seed, target.get_row_classes(), groups
-    )
+    hashes = _bin_all_rows(reader, X).hash_rows()
+    rules = rules.join(find_repeated_rows(hashes, target.values, offset))
+    train, held = rules.split(n_rows, p.validation_fraction, seed, target.get_row_classes())
+    check_parts(train, held)
     weight, held_y = None if weight is None else _select_rows(weight, held), _select_rows(y, held)
     offset, held_offset = (None, None) if offset is None else (offset[train], offset[held])
     held_out = TrainingData(VALIDATION, _safe_indexing(X, held), held_y, weight, held_offset)
-    return _safe_indexing(X, train), target.take(train), offset, [held_out]
+    return _safe_indexing(X, train), target.take(train), offset, rules.take(train), [held_out]
 
 
 def _select_rows(given: Any, rows: np.ndarray) -> Any:
@@ -344,6 +349,46 @@ def _count_rows(X: Any) -> int:
             "your data has a single feature or array.reshape(1, -1) if it contains a single sample."
         )
     return int(shape[0])
+
+
+def read_split_rules(groups: Any, time: Any, n_rows: int) -> SplitRules:
+    """Read `groups` and `time` of `fit`.
+
+    Raises
+    ------
+    ValueError
+        If they have another number of rows, missing values, or one value for all rows.
+    """
+    return SplitRules(_rank(groups, "groups", n_rows), _rank(time, "time", n_rows))
+
+
+def _rank(values: Any, name: str, n_rows: int) -> np.ndarray | None:
+    """Return the rank of each value, int64 (n_rows,), from 0."""
+    if values is None:
+        return None
+    if len(values) != n_rows:
+        raise ValueError(f"{name} has {len(values)} entries, but X has {n_rows} rows.")
+    if any(map(is_missing, values)):
+        raise ValueError(f"{name} has missing values: give every row one.")
+    array = np.asarray(values)
+    if array.ndim != 1:
+        raise ValueError(f"{name} must have one value per row, got shape {array.shape}.")
+    if array.dtype.kind == "O" and name == "groups":  # values of several types cannot be sorted
+        numbers = {value: i for i, value in enumerate(dict.fromkeys(array.tolist()))}
+        array = np.array([numbers[value] for value in array.tolist()])
+    unique, ranks = np.unique(array, return_inverse=True)
+    if len(unique) < 2:
+        raise ValueError(f"{name} has the same value in all rows, which leaves nothing to split.")
+    return ranks.astype(np.int64)
+
+
+def check_parts(training: np.ndarray, validation: np.ndarray) -> None:
+    """Raise a ValueError if a split leaves no rows to train on, or none to validate on."""
+    if not len(training) or not len(validation):
+        raise ValueError(
+            "groups and time leave no rows to train on, or none to validate on: groups must not "
+            "span the whole time."
+        )
 
 
 def _bin_all_rows(reader: FeatureReader, X: Any) -> Dataset:
@@ -535,15 +580,16 @@ def make_trial(
     offset: np.ndarray | None,
     metric: Metric,
     seed: int,
-    groups: np.ndarray | None = None,
+    rules: SplitRules,
 ) -> PreparedData:
     """Return data of a training on some rows, evaluated on the others.
 
-    Rows of a group are on one side. Bins are those of all rows, which do not depend on y; columns
+    Bins are those of all rows, which do not depend on y; columns
     derived from y use only the rows to train on.
     """
     classes = target.get_row_classes()
-    rows, held = split_rows_stratified(target.n_rows, TRIAL_FRACTION, seed, classes, groups)
+    rows, held = rules.split(target.n_rows, TRIAL_FRACTION, seed, classes)
+    check_parts(rows, held)
     if classes is not None:
         held = held[np.isin(classes[held], classes[rows])]
     part = target.take(rows)
@@ -559,8 +605,7 @@ def make_trial(
         evaluated.features,
         offsets[1],
     )
-    own_groups = None if groups is None else groups[rows]
-    return PreparedData(dataset, part, [eval_set], None, offsets[0], groups=own_groups)
+    return PreparedData(dataset, part, [eval_set], None, offsets[0], rules=rules.take(rows))
 
 
 # --- evaluation sets ---
@@ -575,7 +620,7 @@ def _make_eval_set(
     reads_features: bool,
 ) -> EvalSet:
     """Return evaluation data, binned as the training data; its target is on the scale of y."""
-    name, X, y, weight, offset = data
+    name, X, y, weight, offset, *_ = data
     if isinstance(X, Dataset):
         X = X.rebinned_to(mapper)
         codes, features = X.codes, X.raw_features() if reads_features else None
