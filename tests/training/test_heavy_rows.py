@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor, _core
 from polyleaf.runtime.collective import SINGLE_PROCESS, ThreadCommunicator
-from polyleaf.training.heavy_rows import MAX_RATIO, HeavyRows, limit_weights
+from polyleaf.training.heavy_rows import MAX_RATIO, ROUNDING_RATIO, HeavyRows, limit_weights
 from polyleaf.training.sampling import TreeSample
 
 N = 1500
@@ -97,7 +98,7 @@ def test_factors_limit_heavy_rows_only():
     factor = HeavyRows.find(size, None, 0).factor
     assert factor[0] == MAX_RATIO / 2.0**20
     assert (factor[1:] == 1).all()
-    assert limit_weights(size[:, 0])[0] == MAX_RATIO
+    assert limit_weights(size[:, 0])[0] == ROUNDING_RATIO
 
 
 @pytest.mark.parametrize("uses_multiplier", [False, True])
@@ -130,3 +131,14 @@ def test_rounding_does_not_depend_on_ranks():
     assert np.array_equal(np.concatenate([factor for factor, _ in parts]), alone.factor)
     together = np.concatenate([rounded for _, rounded in parts])
     assert np.array_equal(together, alone.round(values, SAMPLE, -1, 0))
+
+
+@pytest.mark.parametrize("search", ["count_sketch", "exact"])
+def test_a_heavy_row_of_sparse_labels(search):
+    group = np.random.default_rng(4).integers(0, 5, N)
+    rows = X[:, :2] + 4.0 * np.random.default_rng(5).standard_normal((5, 2))[group]
+    Y = csr_matrix(np.eye(5)[group])
+    settings = {"leaf": "sparse", "leaf_k": 2, "objective": "squared_hinge", "n_estimators": 20}
+    model = PolyleafClassifier(split_search=search, n_jobs=1, **settings)
+    model.fit(rows, Y, sample_weight=heavy(1e8))
+    assert np.mean(model.predict_topk(rows, 1)[0][:, 0] == group) > 0.9

@@ -110,11 +110,12 @@ class HeavyRows:
 
 
 def limit_weights(weight: np.ndarray | None) -> np.ndarray | None:
-    """Return weights (n_rows,) of which none is more than `MAX_RATIO` light ones."""
+    """Return weights (n_rows,) of which none is more than `ROUNDING_RATIO` light ones, so that no
+    gradient of sparse targets has to be rounded at random."""
     if weight is None:
         return None
     _, limit = _measure_column(weight, SINGLE_PROCESS)
-    return np.minimum(weight, np.float32(limit))
+    return np.minimum(weight, np.float32(limit * (ROUNDING_RATIO / MAX_RATIO)))
 
 
 def _measure_column(size: np.ndarray, communicator: Communicator) -> tuple[float, float]:
