@@ -51,7 +51,7 @@ def assert_device_equals_reference(p, **only_core):
 
 
 @pytest.mark.parametrize(("kind", "n_outputs"), list(product(KINDS, (1, 3, 16, 17, 40))))
-def test_trees_are_those_of_the_reference(kind, n_outputs):
+def test_trees_equal_the_reference(kind, n_outputs):
     if kind == "diagonal" and n_outputs == 1:
         pytest.skip("the Hessian of one output is shared")
     p = make_problem(
@@ -66,13 +66,13 @@ def test_trees_are_those_of_the_reference(kind, n_outputs):
     [{"reg_alpha": 0.5}, {"max_delta_step": 0.25}, {"min_child_weight": 5.0}, {"reg_lambda": 0.0}],
     ids=str,
 )
-def test_penalties_and_weights_of_children(kind, penalties):
+def test_penalties_and_min_child_weight(kind, penalties):
     p = make_problem(3, n=150, n_outputs=3, kind=kind, max_leaves=8, **penalties)
     assert_device_equals_reference(p)
 
 
 @pytest.mark.parametrize("multiplied", [False, True])
-def test_some_of_the_rows(multiplied):
+def test_row_sample(multiplied):
     kind = "shared" if multiplied else "unit"
     p = make_problem(4, n=200, n_outputs=2, kind=kind, max_leaves=8)
     assert_device_equals_reference(sampled(p, multiplied=multiplied))
@@ -96,7 +96,7 @@ def test_categories(kind, n_outputs, max_cat_to_onehot):
     assert (expected.category_set >= 0).any()
 
 
-def test_categories_among_some_of_the_rows():
+def test_categories_on_a_row_sample():
     p = make_problem(
         15, n=300, n_bins=(5, 40, 12, 3), categorical=(1, 2), n_outputs=2, max_leaves=8
     )
@@ -114,18 +114,18 @@ def test_categories_among_some_of_the_rows():
     ],
     ids=str,
 )
-def test_growth(growth):
+def test_growth_policies_and_limits(growth):
     p = make_problem(6, n=200, n_bins=(5, 8, 12, 3, 40, 6), n_outputs=2)
     assert_device_equals_reference(p.replace_config(**{"max_leaves": 12} | growth))
 
 
-def test_features_that_may_be_used_and_may_meet():
+def test_column_sampling_and_interaction_constraints():
     p = make_problem(7, n=200, n_bins=(5, 8, 12, 3), max_leaves=8)
     assert_device_equals_reference(replace(p, features=np.array([False, True, True, True])))
     assert_device_equals_reference(replace(p, at_most=1))
 
 
-def test_too_little_memory_for_histograms_means_more_work_and_the_same_tree():
+def test_histogram_memory_does_not_change_trees():
     p = make_problem(8, n=400, n_bins=(5, 8, 12, 3), n_outputs=2, max_leaves=24)
     expected = assert_device_equals_reference(p, histogram_memory=1)
     assert expected.n_leaves == 24
@@ -133,7 +133,7 @@ def test_too_little_memory_for_histograms_means_more_work_and_the_same_tree():
 
 
 @pytest.mark.parametrize(("p", "threshold", "missing_left"), MISSING_TIES)
-def test_ties_go_to_the_first_candidate(p, threshold, missing_left):
+def test_first_candidate_wins_ties(p, threshold, missing_left):
     expected = assert_device_equals_reference(p)
     assert (expected.threshold[0], expected.missing_left[0]) == (threshold, missing_left)
 
@@ -164,7 +164,7 @@ def assert_topk_equals_reference(p):
 @pytest.mark.parametrize(("n_outputs", "leaf_k"), [(2, 1), (5, 4), (16, 3), (17, 16), (33, 12)])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("shared_support", [False, True])
-def test_leaves_of_some_outputs(kind, n_outputs, leaf_k, shared_support):
+def test_sparse_leaves(kind, n_outputs, leaf_k, shared_support):
     p = make_problem(
         3, n=200, n_bins=(9, 30, 5, 7), categorical=[2], n_outputs=n_outputs, kind=kind
     )
@@ -185,24 +185,24 @@ def test_leaves_of_some_outputs(kind, n_outputs, leaf_k, shared_support):
     ],
     ids=str,
 )
-def test_leaves_of_some_outputs_under_penalties(config, shared_support):
+def test_sparse_leaves_with_penalties(config, shared_support):
     p = make_problem(8, n=200, n_outputs=6, kind="diagonal", missing=0.5, leaf_k=2, **config)
     assert_topk_equals_reference(p.replace_config(shared_support=shared_support))
 
 
 @pytest.mark.parametrize("shared_support", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_leaves_of_some_outputs_whose_gradients_are_extreme(kind, shared_support):
+def test_sparse_leaves_with_extreme_gradients(kind, shared_support):
     p = make_problem(8, n=100, n_outputs=4, kind=kind, reg_lambda=0.0, leaf_k=2)
     p = p.replace_config(shared_support=shared_support)
     h = None if p.h is None else np.where(p.codes[0][:, None] < 2, np.float32(0), p.h)
     assert_topk_equals_reference(replace(p, g=p.g * np.array([0, 1e-36, 1e17, 1], np.float32), h=h))
     assert_topk_equals_reference(
         replace(p, g=p.g * np.float32(1e30))
-    )  # squares that float32 does not hold
+    )  # the squares overflow float32
 
 
-def test_sums_over_all_outputs_that_float32_does_not_hold():
+def test_gain_overflow_excludes_a_candidate():
     """Infinite gains exclude a candidate even if the outputs kept in leaves are finite."""
     p = make_problem(8, n=100, n_outputs=33, kind="diagonal", leaf_k=1, reg_lambda=0.0)
     p = replace(p, h=p.h * np.float32(1e-3))
@@ -210,7 +210,7 @@ def test_sums_over_all_outputs_that_float32_does_not_hold():
     assert assert_topk_equals_reference(replace(p, g=p.g * np.float32(10**16.75))).n_leaves == 1
 
 
-def test_leaves_that_hold_nothing_and_leaves_that_read_features():
+def test_empty_sparse_leaves_and_linear_leaves():
     p = make_problem(1, n=60, n_outputs=3, leaf_k=1)
     on_device = DeviceCore(p)
     n_leaves, raw = on_device.grow()[0].n_leaves, np.ones((60, 3), np.float32)
@@ -237,7 +237,7 @@ def test_leaves_that_hold_nothing_and_leaves_that_read_features():
 @pytest.mark.parametrize(
     ("n_outputs", "block_size"), [(1, 0), (2, 0), (2, 1), (5, 0), (5, 3), (7, 9), (17, 4)]
 )
-def test_full_curvature(n_outputs, block_size):
+def test_full_hessian(n_outputs, block_size):
     p = make_problem(
         3, n=200, n_bins=(9, 30, 5, 7), categorical=[2], n_outputs=n_outputs, kind="full"
     )
@@ -257,12 +257,12 @@ def test_full_curvature(n_outputs, block_size):
     ],
     ids=str,
 )
-def test_full_curvature_under_penalties(config, block_size):
+def test_full_hessian_with_penalties(config, block_size):
     p = make_problem(8, n=200, n_outputs=4, kind="full", missing=0.5, **config)
     assert_device_equals_reference(p.replace_config(block_size=block_size))
 
 
-def test_weights_of_children_with_full_curvature_of_more_outputs_than_lanes():
+def test_min_child_weight_with_full_hessian_and_many_outputs():
     p = make_problem(8, n=120, n_bins=(9, 5), n_outputs=18, kind="full", min_child_weight=12.0)
     free = assert_device_equals_reference(
         p.replace_config(min_child_weight=0.0, max_leaves=4, min_child_samples=2)
@@ -273,8 +273,8 @@ def test_weights_of_children_with_full_curvature_of_more_outputs_than_lanes():
     assert held.count[1:].tolist() != free.count[1:].tolist()
 
 
-def test_directions_without_curvature():
-    """Pivots that vanish add nothing: all scores raised alike, and outputs that nobody curves."""
+def test_singular_full_hessian():
+    """Zero pivots are skipped: equal changes of all scores, and outputs with zero Hessian."""
     p = make_problem(5, n=200, n_outputs=3, kind="full", reg_lambda=0.0)
     share = np.random.default_rng(0).dirichlet(np.ones(3), 200)
     hessians = np.einsum("ni,ij->nij", share, np.eye(3)) - np.einsum("ni,nj->nij", share, share)
@@ -288,7 +288,7 @@ def test_directions_without_curvature():
 
 
 def draw_factors(p, draw=0):
-    """Some features count whole, some half, one next to nothing."""
+    """Return gain factors: some 1, some one half, one nearly 0."""
     return np.random.default_rng(draw).choice([1.0, 0.5, 0.01], len(p.n_bins)).astype(np.float32)
 
 
@@ -296,7 +296,7 @@ def draw_factors(p, draw=0):
     "options", [{}, {"post_prune": True}, {"leaf_k": 1}, {"reg_alpha": 0.4}], ids=str
 )
 @pytest.mark.parametrize(("kind", "n_outputs"), [*product(KINDS, (1, 3, 17)), ("full", 4)])
-def test_features_that_have_factors(kind, n_outputs, options):
+def test_gain_factors(kind, n_outputs, options):
     if (kind == "diagonal" and n_outputs == 1) or (
         kind == "full" and options.keys() & {"leaf_k", "reg_alpha"}
     ):
@@ -316,7 +316,7 @@ def test_features_that_have_factors(kind, n_outputs, options):
     )
 
 
-def test_factors_and_sums_that_float32_does_not_hold():
+def test_gain_factors_with_float32_overflow():
     p = make_problem(8, n=100, n_bins=(9, 30, 5), n_outputs=4, kind="diagonal", reg_lambda=0.0)
     p = p.replace_config(factors=np.array([0.5, 1, 0.01], np.float32), max_leaves=6)
     for size in (1e17, 1e19, 1e30):
@@ -332,7 +332,7 @@ def test_factors_and_sums_that_float32_does_not_hold():
     [{}, {"reg_alpha": 0.4, "max_delta_step": 0.3}, {"min_child_weight": 9.3, "reg_lambda": 0.0}],
     ids=str,
 )
-def test_splits_that_obey_directions(kind, n_outputs, config):
+def test_monotone_constraints(kind, n_outputs, config):
     if kind == "diagonal" and n_outputs == 1:
         pytest.skip("the Hessian of one output is shared")
     p = make_problem(
@@ -355,7 +355,7 @@ def test_splits_that_obey_directions(kind, n_outputs, config):
     ],
     ids=str,
 )
-def test_growth_that_obeys_directions(growth):
+def test_monotone_constraints_with_growth_limits(growth):
     p = make_problem(6, n=250, n_bins=(5, 8, 12, 3, 40, 6), n_outputs=5, kind="diagonal")
     p = add_directions(p.replace_config(**{"max_leaves": 12} | growth))
     assert_device_equals_reference(p)
@@ -364,7 +364,7 @@ def test_growth_that_obeys_directions(growth):
 
 @pytest.mark.parametrize("n_outputs", [1, 3, 17])
 @pytest.mark.parametrize("kind", ["unit", "diagonal"])
-def test_directions_where_much_is_missing(kind, n_outputs):
+def test_monotone_constraints_with_missing_values(kind, n_outputs):
     """A split of missing from present values is monotone: one side has no values."""
     if kind == "diagonal" and n_outputs == 1:
         pytest.skip("the Hessian of one output is shared")
@@ -377,7 +377,7 @@ def test_directions_where_much_is_missing(kind, n_outputs):
     assert ((tree.feature == 1) & (tree.threshold == 29) & ~tree.missing_left)[0]
 
 
-def test_bounds_of_values_are_handed_down(monkeypatch):
+def test_bounds_are_passed_to_descendants(monkeypatch):
     p = add_directions(make_problem(27, n=300, n_bins=(9, 30, 5, 7), n_outputs=17, kind="diagonal"))
     tree = assert_device_equals_reference(p.replace_config(max_leaves=16))
     monkeypatch.setattr(
@@ -386,7 +386,7 @@ def test_bounds_of_values_are_handed_down(monkeypatch):
     assert not np.array_equal(tree.gain, Reference.grow(p.replace_config(max_leaves=16))[0].gain)
 
 
-def test_directions_do_not_outlive_their_rule():
+def test_monotone_constraints_can_be_removed():
     p = make_problem(26, n=300, n_bins=(8,) * 5, max_leaves=10)
     on_device = DeviceCore(p)
     search = _core.DeviceSearch(on_device.bins, 1)
@@ -402,14 +402,14 @@ def test_directions_do_not_outlive_their_rule():
 
 
 @pytest.mark.parametrize(("directions", "more", "sentence"), INVALID_DIRECTIONS)
-def test_directions_that_do_not_fit_are_refused(directions, more, sentence):
+def test_invalid_monotone_constraints_raise(directions, more, sentence):
     p = make_problem(1, n=50, n_outputs=2, **more)
     with pytest.raises(ValueError, match=sentence):
         DeviceCore(replace(p, directions=directions)).grow()
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_curvature_of_leaves(kind):
+def test_leaf_hessian(kind):
     p = sampled(make_problem(3, n=200, n_outputs=3, kind=kind, max_leaves=8))
     on_device = DeviceCore(p)
     tree, leaf_of_row = on_device.grow()
@@ -426,8 +426,8 @@ def test_curvature_of_leaves(kind):
 # --- many rows ---
 
 
-def test_rows_enough_for_many_blocks():
-    """Against the core: the reference implementation would take long."""
+def test_many_row_blocks():
+    """Compared with the core: the reference implementation would be slow."""
     p = make_problem(9, n=30_000, n_bins=(200, 8, 255), n_outputs=2, max_leaves=12)
     on_device = DeviceCore(p)
     tree, leaf_of_row = on_device.grow()
@@ -445,7 +445,7 @@ def test_rows_enough_for_many_blocks():
     np.testing.assert_array_equal(raw.read(), on_processor)
 
 
-def test_sums_that_would_leave_int32_are_made_coarser():
+def test_channels_are_scaled_down_when_sums_could_overflow():
     p = make_problem(10, n=70_000, n_bins=(5,), max_leaves=2)
     p = replace(p, g=np.sign(p.g).astype(np.float32))
     on_device = DeviceCore(p)
@@ -484,7 +484,7 @@ def assert_same_derivatives(problem, raw):
 
 @pytest.mark.parametrize("weights", [None, "rows", "outputs"])
 @pytest.mark.parametrize("name", LOSSES)
-def test_derivatives_of_element_wise_losses(name, weights):
+def test_derivatives_of_elementwise_losses(name, weights):
     objective, parameters, kind = LOSSES[name]
     target = draw_target(kind, 300, 3)
     rng = np.random.default_rng(2)
@@ -505,7 +505,7 @@ def test_derivatives_of_softmax(n_classes, hessian):
         assert_same_derivatives(problem, draw_raw(200, n_classes, scale=20.0))
 
 
-def test_what_a_device_does_not_know_is_left_to_the_processor():
+def test_unsupported_losses_run_on_the_cpu():
     label = np.array([0, 1, 2, 1], np.int32)
     assert (
         get_objective("exponential", n_classes=3).bind(label, None).make_device_loss(device())
@@ -516,7 +516,7 @@ def test_what_a_device_does_not_know_is_left_to_the_processor():
 # --- errors ---
 
 
-def test_derivatives_that_are_not_finite_are_refused():
+def test_non_finite_derivatives_raise():
     for bad in (np.nan, np.inf, -np.inf):
         p = make_problem(11, n=50)
         p.g[17] = bad
@@ -524,7 +524,7 @@ def test_derivatives_that_are_not_finite_are_refused():
             DeviceCore(p)
 
 
-def test_memory_that_does_not_suffice_is_an_error_with_a_remedy(monkeypatch):
+def test_out_of_memory_error_names_a_remedy(monkeypatch):
     monkeypatch.setenv("POLYLEAF_DRIVER_ON_HOST_MEMORY", str(2**20))
     small = _core.Device(library(), 0)
     with pytest.raises(
@@ -532,17 +532,17 @@ def test_memory_that_does_not_suffice_is_an_error_with_a_remedy(monkeypatch):
     ):
         _core.DeviceMatrix(small, 2**20, 16)
     monkeypatch.undo()
-    _core.Device(library(), 0)  # the driver's memory is that of the process again
+    _core.Device(library(), 0)  # restore the driver's memory limit
 
 
-def test_a_device_that_is_not_there():
+def test_missing_device_raises():
     with pytest.raises(_core.DeviceError, match="No driver of CUDA was found"):
         _core.Device("libthere_is_no_such_driver.so", 0)
     with pytest.raises(_core.DeviceError, match="no CUDA device 3: the driver sees 1"):
         _core.Device(library(), 3)
 
 
-def test_what_does_not_belong_together_is_refused():
+def test_incompatible_arguments_raise():
     p = make_problem(12, n=60, n_outputs=2)
     on_device, core = DeviceCore(p), Core.grower(p)
     search = _core.DeviceSearch(on_device.bins, 1)
@@ -569,7 +569,7 @@ def test_what_does_not_belong_together_is_refused():
         _core.DeviceBins(_core.Device(library(), 0), sparse)
 
 
-def test_rows_and_search_lie_in_the_same_place():
+def test_rows_and_search_must_be_on_the_same_device():
     p = make_problem(13, n=60)
     bins = core_bins(p.codes, p.n_bins, p.is_categorical)
     on_device = _core.DeviceBins(device(), bins)

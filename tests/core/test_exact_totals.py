@@ -13,7 +13,7 @@ from polyleaf import _core
 
 
 def draw_values(seed, n, k, dtype, spread):
-    """Values of very unlike size, a third of them 0."""
+    """Return values of very different magnitudes, a third of them 0."""
     rng = np.random.default_rng(seed)
     values = rng.normal(size=(n, k)) * 10.0 ** rng.integers(-spread, spread + 1, (n, k))
     return np.where(rng.random((n, k)) < 0.3, 0.0, values).astype(dtype)

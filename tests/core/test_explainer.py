@@ -19,7 +19,7 @@ CLOSE = 2.0**-20  # of the sum of magnitudes
 
 
 def contributions(explainer, codes, outputs=OUTPUTS, interactions=False, **options):
-    """What the core adds to zeros."""
+    """Return the contributions that the core adds to zeros."""
     features = (codes.shape[0],) * (2 if interactions else 1)
     out = np.zeros((codes.shape[1], *features, len(outputs)), np.float32)
     explainer.explain(
@@ -29,7 +29,7 @@ def contributions(explainer, codes, outputs=OUTPUTS, interactions=False, **optio
 
 
 def problem(seed, kinds=("dense",), sizes=(1, 2, 6, 9, 12), n_rows=8, n_background=None, **options):
-    """A random forest, rows, and a background or None."""
+    """Return a random forest, rows, and a background or None."""
     rng = np.random.default_rng(seed)
     options = {"scalar": 0.3, "categorical": 0.3} | options
     forest, parts = random_forest(rng, N_FEATURES, N_OUTPUTS, sizes, kinds=kinds, **options)
@@ -50,13 +50,13 @@ def make_explainer(forest, background=None, **options):
 
 
 def magnitude(leaves):
-    """The largest number that a leaf holds."""
+    """Return the largest absolute leaf value."""
     numbers = getattr(leaves, "values", getattr(leaves, "intercept", leaves))
     return float(np.abs(numbers).max(initial=1.0))
 
 
 def assert_close(found, expected, parts):
-    """Within rounding of float32: sums over leaves are larger than what comes out of them."""
+    """Compare within float32 rounding relative to the leaf values, which may exceed the result."""
     scale = sum(magnitude(leaves) for _, leaves, _ in parts)
     np.testing.assert_allclose(found, expected, rtol=CLOSE, atol=4 * CLOSE * scale)
 
@@ -66,7 +66,7 @@ def assert_close(found, expected, parts):
 
 @pytest.mark.parametrize("n_background", [None, 7])
 @pytest.mark.parametrize("kinds", KINDS, ids="+".join)
-def test_is_what_the_definition_says(kinds, n_background):
+def test_contributions_equal_the_definition(kinds, n_background):
     forest, parts, (codes, x), background = problem(1, kinds, n_background=n_background)
     values, interactions, base = reference.explain_rows(parts, N_OUTPUTS, codes, x, background)
     explainer = make_explainer(forest, background)
@@ -78,7 +78,7 @@ def test_is_what_the_definition_says(kinds, n_background):
 
 
 def long_tree(rng, n_splits, n_features):
-    """A tree whose last leaves lie behind splits on all features, in a random order."""
+    """Return a tree whose deepest leaves follow splits on all features, in random order."""
     arrays = tree_arrays(rng, n_features, 1, n_splits + 1, chain=True)
     inner = np.flatnonzero(arrays["feature"] >= 0)
     arrays["feature"][inner] = rng.permutation(n_features)[np.arange(n_splits) % n_features]
@@ -95,7 +95,7 @@ def long_forest(seed, n_features):
 
 
 @pytest.mark.parametrize("n_features, n_background", [(9, None), (11, None), (9, 5), (13, 3)])
-def test_long_paths_are_what_the_definition_says(n_features, n_background):
+def test_long_paths_equal_the_definition(n_features, n_background):
     forest, parts, rng = long_forest(n_features, n_features)
     codes = random_codes(rng, n_features, 2)
     background = (
@@ -108,8 +108,8 @@ def test_long_paths_are_what_the_definition_says(n_features, n_background):
     np.testing.assert_allclose(found, interactions, atol=CLOSE)
 
 
-def test_very_long_paths_need_no_more_points():
-    """A row that holds all of n conditions of equal likelihood owes each the same part."""
+def test_very_long_paths():
+    """A row that meets n equally likely conditions has equal contributions of all."""
     n = 150
     arrays = tree_arrays(np.random.default_rng(0), n, 1, n + 1, chain=True)
     inner = np.flatnonzero(arrays["feature"] >= 0)
@@ -128,7 +128,7 @@ def test_very_long_paths_need_no_more_points():
     np.testing.assert_allclose(found, np.full((1, n, 1), 1 / n), rtol=1e-6)
 
 
-def test_nodes_that_count_nothing_send_half_of_the_rows_either_way():
+def test_nodes_with_zero_cover_split_rows_in_half():
     forest, parts, (codes, x), _ = problem(2)
     arrays_of = [
         "feature",
@@ -155,8 +155,8 @@ def test_nodes_that_count_nothing_send_half_of_the_rows_either_way():
     ).any()
 
 
-def test_a_split_of_rows_in_layers_shares_what_its_children_count():
-    """A node may count rows of another sample than its children do."""
+def test_cover_of_children_counts_in_layer_wise_trees():
+    """The cover of a node may come from another sample than that of its children."""
     _, parts, _, _ = problem(3)
     tree = max((tree for tree, _, _ in parts), key=lambda tree: tree.n_nodes)
     inner = np.flatnonzero(tree.left >= 0)
@@ -175,7 +175,7 @@ def test_a_split_of_rows_in_layers_shares_what_its_children_count():
     n_rows=st.integers(1, 150),
     n_background=st.sampled_from([None, None, 1, 9]),
 )
-def test_contributions_add_up(seed, kinds, sizes, n_rows, n_background):
+def test_contributions_are_additive(seed, kinds, sizes, n_rows, n_background):
     if "linear" in kinds and n_background is not None:
         n_rows, sizes = min(n_rows, 5), [min(size, 9) for size in sizes]
     forest, parts, (codes, x), background = problem(seed, kinds, sizes, n_rows, n_background)
@@ -192,7 +192,7 @@ def test_contributions_add_up(seed, kinds, sizes, n_rows, n_background):
         assert_close(interactions.sum(axis=2), values, parts)
 
 
-def test_a_constant_in_all_leaves_costs_no_digits():
+def test_large_constant_in_all_leaves_keeps_precision():
     rng = np.random.default_rng(6)
     tree = _core.Tree.from_arrays(**tree_arrays(rng, N_FEATURES, 1, 20))
     leaves = random_leaves(rng, "dense", 20, 1, N_FEATURES)
@@ -211,7 +211,7 @@ def test_a_constant_in_all_leaves_costs_no_digits():
     assert np.abs(a).max() > 0.1
 
 
-def test_features_that_no_tree_reads_get_nothing():
+def test_unused_features_contribute_zero():
     forest, _, (codes, x), _ = problem(7, ("dense", "linear"))
     wide = np.vstack([codes, codes[:2]]), np.vstack([x, x[:2]])
     explainer = make_explainer(forest)
@@ -225,8 +225,8 @@ def test_features_that_no_tree_reads_get_nothing():
     assert (contributions(make_explainer(forest, (background, None)), codes[:, :1]) != 0).any()
 
 
-def test_features_that_do_the_same_get_the_same():
-    """Two trees that differ by the names of two features."""
+def test_symmetric_features_contribute_equally():
+    """The two trees differ by an exchange of two features."""
     rng = np.random.default_rng(9)
     arrays = tree_arrays(rng, 2, N_OUTPUTS, 12)
     leaves = random_leaves(rng, "dense", 12, N_OUTPUTS, 2)
@@ -244,7 +244,7 @@ def test_features_that_do_the_same_get_the_same():
         np.testing.assert_allclose(found[:, 0], found[:, 1], atol=4 * CLOSE)
 
 
-def test_two_forests_add_up():
+def test_contributions_of_two_forests_are_additive():
     forest, parts, (codes, x), _ = problem(10, ("dense", "linear"))
     whole = contributions(make_explainer(forest), codes, features=x)
     parts_of = [
@@ -254,12 +254,12 @@ def test_two_forests_add_up():
     assert_close(parts_of[0] + parts_of[1], whole, parts)
 
 
-# --- bits ---
+# --- reproducibility ---
 
 
 @pytest.mark.parametrize("n_background", [None, 9])
 @pytest.mark.parametrize("interactions", [False, True])
-def test_a_row_has_its_bits_whatever_is_explained_with_it(interactions, n_background):
+def test_contributions_are_independent_of_other_rows(interactions, n_background):
     forest, _, (codes, _), background = problem(
         11, ("dense", "sparse"), (9, 40, 130), n_rows=12, n_background=n_background
     )
@@ -273,7 +273,7 @@ def test_a_row_has_its_bits_whatever_is_explained_with_it(interactions, n_backgr
         assert (contributions(explainer, codes, chosen, interactions) == few[..., chosen]).all()
 
 
-def test_linear_leaves_have_the_same_bits_for_few_rows_and_many():
+def test_linear_leaves_are_independent_of_the_number_of_rows():
     forest, _, (codes, x), _ = problem(12, ("linear",), (9, 30))
     few = contributions(make_explainer(forest), codes, features=x)
     tables = (
@@ -284,7 +284,7 @@ def test_linear_leaves_have_the_same_bits_for_few_rows_and_many():
     assert (many.reshape(8, 100, *few.shape[1:]) == few[:, None]).all()
 
 
-def test_many_outputs_are_each_for_themselves():
+def test_outputs_are_independent():
     rng = np.random.default_rng(13)
     forest, _ = random_forest(rng, 4, 700, (20, 30), kinds=("dense", "sparse"), scalar=0.3)
     codes = random_codes(rng, 4, 70)
@@ -320,10 +320,10 @@ print(json.dumps(hashes))
 
 
 @pytest.mark.full
-def test_every_instruction_set_and_any_threads_have_the_same_bits():
+def test_instruction_sets_and_threads_give_the_same_bits():
     printed = [json.loads(text) for text in run_on_each_isa(EVERY_PROGRAM)]
     assert all(found == printed[0] for found in printed)
-    assert len(set(printed[0])) == 4  # threads make no difference, the rest does
+    assert len(set(printed[0])) == 4  # all options but the number of threads
 
 
 # --- linear leaves ---
@@ -349,16 +349,16 @@ def linear_stump(weights, lower, upper, n_regressors=2):
     return forest, [(tree, leaves, -1)]
 
 
-def test_lines_owe_each_regressor_its_slope():
+def test_contributions_of_linear_leaves():
     forest, _ = linear_stump([2.0, -3.0], -np.inf, np.inf)
     x = np.array([[1.0, np.nan, 4.0], [5.0, 1.0, 0.0]], np.float32)
     codes = np.array([[0, 200, 255], [0, 0, 0]], np.uint8)
     found = contributions(make_explainer(forest), codes, [0], features=x)[..., 0]
-    # Both leaves are the same: the split does nothing, and what is missing is the centre.
+    # Both leaves are equal, so the split contributes nothing; a missing value is the centre.
     np.testing.assert_allclose(found, [[2.0, -15.0], [0.0, -3.0], [8.0, 0.0]], atol=1e-6)
 
 
-def test_what_bounds_take_off_is_taken_from_those_who_push():
+def test_clipping_is_attributed_to_regressors_beyond_the_bound():
     forest, parts = linear_stump([1.0, 1.0, -1.0], -2.0, 3.0, 3)
     x = np.array(
         [[10.0, 1.0, 1e30, 3.4e38], [1.0, 1.0, 0.0, 3.4e38], [0.0, 9.0, 0.0, 3.4e38]], np.float32
@@ -371,13 +371,13 @@ def test_what_bounds_take_off_is_taken_from_those_who_push():
     np.testing.assert_allclose(found.sum(axis=1) + base, raw, atol=1e-6)
     np.testing.assert_allclose(
         found[2, :, 0], [3.0, 0.0, 0.0], atol=1e-6
-    )  # alone it ends at the bound
+    )  # alone it reaches the bound
     np.testing.assert_allclose(
         found[0, :, 0], [2.5, 0.5, 0.0], atol=1e-6
     )  # 10 and 1 against a bound of 3
 
 
-def test_too_many_clipped_regressors_are_refused():
+def test_too_many_clipped_regressors_raise():
     n = 18
     forest, _ = linear_stump(np.ones(n), -1.0, 1.0, n)
     codes, x = np.zeros((n, 1), np.uint8), np.ones((n, 1), np.float32)
@@ -392,7 +392,7 @@ def test_too_many_clipped_regressors_are_refused():
 # --- bad input ---
 
 
-def test_bad_arguments_are_refused():
+def test_invalid_arguments_raise():
     forest, _, (codes, x), _ = problem(15, ("dense", "linear"))
     explainer = make_explainer(forest)
     with pytest.raises(ValueError, match="no output 3 among the 3"):
@@ -430,7 +430,7 @@ def test_no_trees_and_no_rows():
     )
 
 
-def test_an_explainer_outlives_its_forest():
+def test_explainer_keeps_its_forest_alive():
     forest, _, (codes, _), _ = problem(17)
     explainer = make_explainer(forest)
     before = contributions(explainer, codes)

@@ -15,15 +15,15 @@ def arrays():
     return storage.to_arrays(random_model(n_outputs=N_OUTPUTS, n_rounds=5).forest)
 
 
-def made_at_once(arrays, n_features=100):
+def make_from_arrays(arrays, n_features=100):
     forest = _core.Forest(N_OUTPUTS)
     names = (*storage.NODE_ARRAYS, *storage._OTHER_ARRAYS, "values")
     forest.extend(**{name: arrays[name] for name in names}, n_features=n_features)
     return forest
 
 
-def test_the_same_as_tree_by_tree(arrays):
-    forest, by_tree = made_at_once(arrays), _core.Forest(N_OUTPUTS)
+def test_equals_forest_built_tree_by_tree(arrays):
+    forest, by_tree = make_from_arrays(arrays), _core.Forest(N_OUTPUTS)
     for tree, leaves, output in storage.iter_trees(forest):
         by_tree.append(tree, leaves, output)
     assert len(forest) == 5 and forest.tree(0).n_leaves > 1
@@ -34,8 +34,8 @@ def test_the_same_as_tree_by_tree(arrays):
             np.testing.assert_array_equal(again[name], array)
 
 
-def test_trees_are_there_after_the_arrays_of_their_file(arrays):
-    forest = made_at_once({name: array.copy() for name, array in arrays.items()})
+def test_forest_keeps_copies_of_the_arrays(arrays):
+    forest = make_from_arrays({name: array.copy() for name, array in arrays.items()})
     again, features = forest.tree(2), forest.split_features(2, 3)
     kept = forest.values(4)
     forest.truncate(4)
@@ -67,11 +67,11 @@ def test_trees_are_there_after_the_arrays_of_their_file(arrays):
         ("missing_left", lambda a: a[:-1], "."),
     ],
 )
-def test_arrays_that_do_not_fit_are_refused(arrays, name, change, sentence):
+def test_inconsistent_arrays_raise(arrays, name, change, sentence):
     with pytest.raises(ValueError, match=sentence):
-        made_at_once(arrays | {name: change(arrays[name])})
+        make_from_arrays(arrays | {name: change(arrays[name])})
 
 
-def test_features_that_are_not_there_are_refused(arrays):
+def test_feature_numbers_out_of_range_raise(arrays):
     with pytest.raises(ValueError):
-        made_at_once(arrays, n_features=1)
+        make_from_arrays(arrays, n_features=1)

@@ -55,7 +55,7 @@ def fill_zero_pairs(p):
 @pytest.mark.parametrize(
     "options", [{}, {"reg_lambda": 0.0}, {"min_child_weight": 4.0}, {"post_prune": True}]
 )
-def test_full_hessian_without_pairs_is_diagonal(library, n_outputs, options):
+def test_full_hessian_with_zero_pairs_equals_diagonal(library, n_outputs, options):
     n = 300 if n_outputs < 16 else 80  # the reference implementation is slow
     p = make_problem(
         1, n=n, n_bins=(9, 14, 5), categorical=[2], n_outputs=n_outputs, kind="diagonal"
@@ -83,7 +83,7 @@ def test_full_hessian_without_pairs_is_diagonal(library, n_outputs, options):
         (classifier, LABELS, {"pruning": "post", "min_split_gain": 0.1}),
     ],
 )
-def test_losses_that_are_sums_over_outputs_have_no_pairs(make, y, parameters):
+def test_separable_losses_equal_diagonal(make, y, parameters):
     full = make(**parameters, hessian="full").fit(X, y)
     diagonal = make(**parameters, hessian="diagonal").fit(X, y)
     for t in range(3):
@@ -97,7 +97,7 @@ def test_losses_that_are_sums_over_outputs_have_no_pairs(make, y, parameters):
 
 @pytest.mark.parametrize("make, y", [(regressor, Y[:, 0]), (classifier, LABELS[:, 0])])
 @pytest.mark.parametrize("hessian", ["full", "block"])
-def test_one_output_has_no_pairs(make, y, hessian):
+def test_one_output_equals_diagonal(make, y, hessian):
     assert bits(make(hessian=hessian).fit(X, y)) == bits(make(hessian="diagonal").fit(X, y))
 
 
@@ -106,7 +106,7 @@ def test_one_output_has_no_pairs(make, y, hessian):
 
 @pytest.mark.parametrize("n_outputs", [1, 3, 17])
 @pytest.mark.parametrize("more", [0, 5])
-def test_a_block_of_all_outputs_is_full(library, n_outputs, more):
+def test_block_of_all_outputs_equals_full(library, n_outputs, more):
     p = make_problem(2, n=80, n_bins=(5, 8), n_outputs=n_outputs, kind="full", max_leaves=6)
     block = p.replace_config(block_size=n_outputs + more)
     (full, rows), (blocks, _) = library.grow(p), library.grow(block)
@@ -116,7 +116,7 @@ def test_a_block_of_all_outputs_is_full(library, n_outputs, more):
 
 
 @pytest.mark.parametrize("boosting_step", ["round", "layer"])
-def test_a_block_of_all_classes_is_full(boosting_step):
+def test_block_of_all_classes_equals_full(boosting_step):
     parameters = {**LAYERS, "boosting_step": boosting_step}
     full = classifier(**parameters, hessian="full").fit(X, CLASSES)
     for size in (3, 100):
@@ -128,8 +128,8 @@ def test_a_block_of_all_classes_is_full(boosting_step):
 
 
 @pytest.mark.parametrize("size", [1, 2])
-def test_leaves_of_a_block_move_no_other_output(size):
-    """The outputs of largest gradient in the leaf; alone, an output takes its own Newton step."""
+def test_block_leaves_change_only_the_outputs_of_the_block(size):
+    """A block has the outputs of largest gradient; a block of one output is its Newton step."""
     parameters = {"hessian": "block", "block_size": size, "n_estimators": 1, "learning_rate": 1.0}
     estimator = classifier(**parameters).fit(X, CLASSES)
     values, leaf = estimator.model_.forest.values(0), estimator.apply(X)[:, 0]
@@ -142,8 +142,8 @@ def test_leaves_of_a_block_move_no_other_output(size):
         np.testing.assert_allclose(values[j, moved], -np.linalg.solve(H, G[moved]), rtol=1e-4)
 
 
-def test_structure_and_leaves_may_differ_in_hessian():
-    """leaf_hessian="full" keeps the diagonal's first tree and takes leaves of the full Hessian."""
+def test_leaf_hessian_may_differ_from_hessian():
+    """leaf_hessian="full" keeps the first tree of "diagonal" and changes its leaf values."""
     parameters = {"n_estimators": 1, "softmax_hessian": "diagonal", "learning_rate": 1.0}
     diagonal = classifier(**parameters, hessian="diagonal").fit(X, CLASSES)
     mixed = classifier(**parameters, hessian="diagonal", leaf_hessian="full").fit(X, CLASSES)
@@ -167,7 +167,7 @@ def test_structure_and_leaves_may_differ_in_hessian():
     reg_lambda=st.sampled_from([0.01, 1.0, 30.0]),
     seed=st.integers(0, 10**6),
 )
-def test_leaves_solve_their_equations(n_outputs, rank, reg_lambda, seed):
+def test_leaf_values_solve_the_newton_system(n_outputs, rank, reg_lambda, seed):
     """(H + lambda I) w = -G by NumPy's solver (TFBT, eq. 6), and w'G is the gain of eq. 7."""
     rng = np.random.default_rng(seed)
     n = 40
@@ -200,14 +200,14 @@ def packed(matrix):
 
 
 def quadratic(y, scores):
-    """A loss that couples three outputs and is its own expansion: (s - y)' Q (s - y) / 2."""
+    """Return derivatives of a quadratic loss of three coupled outputs: (s - y)' Q (s - y) / 2."""
     Q = np.array([[2.0, 0.5, -0.7], [0.5, 1.0, 0.2], [-0.7, 0.2, 1.5]])
     return (scores - y) @ Q, np.broadcast_to(Q, (len(y), 3, 3))
 
 
 @pytest.mark.parametrize("boosting_step", ["round", "layer"])
-def test_one_step_reaches_the_minimum_of_a_coupled_quadratic(boosting_step):
-    """With rate 1 and no penalty the gradients after the step sum to zero in every leaf."""
+def test_one_step_minimizes_a_coupled_quadratic(boosting_step):
+    """With learning rate 1 and no penalty the gradients after the step sum to 0 in each leaf."""
     parameters = {
         **LAYERS,
         "boosting_step": boosting_step,
@@ -225,8 +225,9 @@ def test_one_step_reaches_the_minimum_of_a_coupled_quadratic(boosting_step):
 
 @pytest.mark.parametrize("block_size", [0, 2])
 @pytest.mark.parametrize("boosting_step", ["round", "layer"])
-def test_the_loop_is_the_reference_values(boosting_step, block_size):
-    """A coupled loss whose Hessian changes with the scores, bit by bit."""
+def test_training_equals_the_reference(boosting_step, block_size):
+    """The loss is coupled and its Hessian depends on the scores; scores are compared bit for
+    bit."""
 
     def derivatives(y, scores):
         residual = scores - y
@@ -286,7 +287,7 @@ def test_the_loop_is_the_reference_values(boosting_step, block_size):
 @pytest.mark.parametrize("reg_lambda", [0.0, 1e-6, 1.0])
 @pytest.mark.parametrize("hessian", ["full", "block"])
 def test_softmax_without_ridge(reg_lambda, hessian):
-    """Equal changes of all scores change nothing: zero Hessian, and no step."""
+    """The Hessian is 0 along equal changes of all scores, so no step is taken there."""
     parameters = {
         "hessian": hessian,
         "block_size": 3,
@@ -301,8 +302,8 @@ def test_softmax_without_ridge(reg_lambda, hessian):
 
 
 @pytest.mark.parametrize("reg_lambda", [0.0, 1.0])
-def test_order_of_classes_changes_no_probability(reg_lambda):
-    """The order decides which pivot vanishes; steps differ by one number for all classes."""
+def test_probabilities_are_independent_of_class_order(reg_lambda):
+    """The order decides which pivot is 0; steps differ by the same constant for all classes."""
     parameters = {
         "hessian": "full",
         "reg_lambda": reg_lambda,
@@ -315,8 +316,8 @@ def test_order_of_classes_changes_no_probability(reg_lambda):
     np.testing.assert_allclose(one, other, atol=2e-4)
 
 
-def test_rows_without_any_curvature():
-    """A class that is certain has p (1 - p) = 0: nothing is divided by it."""
+def test_rows_with_zero_hessian():
+    """A certain class has p (1 - p) = 0; nothing is divided by it."""
     start = [60.0, 0.0, -60.0]
     for boosting_step in ("round", "layer"):
         parameters = {
@@ -331,7 +332,7 @@ def test_rows_without_any_curvature():
 
 @pytest.mark.parametrize("n_jobs", [2, 3])
 @pytest.mark.parametrize("hessian", ["full", "block"])
-def test_number_of_threads_changes_nothing(hessian, n_jobs):
+def test_model_is_independent_of_n_jobs(hessian, n_jobs):
     rng = np.random.default_rng(0)
     features = rng.standard_normal((3000, 10))
     y = (features[:, :3].sum(axis=1) * 3).astype(int) % 12
@@ -340,8 +341,8 @@ def test_number_of_threads_changes_nothing(hessian, n_jobs):
     assert bits(one) == bits(other)
 
 
-def test_full_curvature_sees_what_the_diagonal_does_not():
-    """For two coupled outputs the diagonal step is too long and the full one is right."""
+def test_full_hessian_fits_coupled_outputs_better_than_diagonal():
+    """For two coupled outputs the step of the diagonal Hessian is too long."""
 
     def opposed(y, scores):
         H = np.array([[1.0, 0.9], [0.9, 1.0]])

@@ -43,7 +43,7 @@ def assert_core_equals_reference(p, n_threads=1):
     reference_values = Reference.leaves(p, reference_leaves, expected.n_leaves, 0.3)
     assert core_values.dtype == np.float32
     np.testing.assert_array_equal(core_values, reference_values)
-    # However features are held, the tree is the same.
+    # The tree does not depend on the storage of features.
     sparsely, sparsely_leaves = Core.grow(p.store_sparse(), n_threads)
     assert_same_tree(sparsely, expected)
     np.testing.assert_array_equal(sparsely_leaves, reference_leaves)
@@ -67,8 +67,8 @@ def test_channels(kind, n_outputs):
 
 @pytest.mark.parametrize("n_outputs", range(1, 9))
 @pytest.mark.parametrize("kind", KINDS)
-def test_rows_outside_the_sample_may_hold_anything(kind, n_outputs):
-    """Vectors read beyond a row; what is not of the row must not reach its channels."""
+def test_values_of_rows_outside_the_sample_are_ignored(kind, n_outputs):
+    """Vector loads read beyond a row; other rows must not change its channels."""
     p = sampled(make_problem(1, n=77, n_outputs=n_outputs, kind=kind))
     outside = np.setdiff1d(np.arange(77), p.rows)
     g, h = p.g.copy(), None if p.h is None else p.h.copy()
@@ -170,7 +170,7 @@ def test_pruned_trees(kind, level_wise, min_split_gain):
     options=[{}, {"colsample_bynode": 0.5}, {"max_leaves": 9}, {"post_prune": True}],
 )
 def test_layers_with_new_gradients(kind, n_outputs, options):
-    """Every layer by derivatives of its own, unrelated to those before."""
+    """Each layer has its own derivatives, unrelated to those before."""
     layers = [
         make_problem(
             20,
@@ -201,7 +201,7 @@ def test_layers_with_new_gradients(kind, n_outputs, options):
 
 
 def test_layers_with_different_rows():
-    """A layer on other rows than those above: rows are grouped by the nodes they reach."""
+    """Each layer has its own row sample: rows are grouped by the nodes that they reach."""
     p = make_problem(
         20, n=500, n_bins=(9, 30, 5, 7), categorical=[2], n_outputs=3, max_depth=4, level_wise=True
     )
@@ -230,7 +230,7 @@ def test_layers_with_different_rows():
     "n_outputs, kind", [(16, "unit"), (8, "diagonal"), (64, "unit"), (70, "unit")]
 )
 def test_bins_larger_than_a_packed_count(n_outputs, kind):
-    """No lane is free for counts, and codes have hundreds of rows (packed_histogram.h)."""
+    """No lane is free for counts, and bins have hundreds of rows (packed_histogram.h)."""
     p = make_problem(27, n=3000, n_bins=(9, 3, 30, 2), n_outputs=n_outputs, kind=kind, max_leaves=8)
     assert max(np.bincount(codes).max() for codes in p.codes) > 4 * 255
     for problem in (p, sampled(p)):
@@ -239,7 +239,7 @@ def test_bins_larger_than_a_packed_count(n_outputs, kind):
 
 
 def test_counts_are_not_packed_with_many_lanes():
-    """Not even where the tree before had few."""
+    """Also if the previous tree had few lanes."""
     few = make_problem(28, n=600, n_bins=(9, 3, 30, 2), n_outputs=16, max_leaves=8)
     many = replace(few, g=make_problem(28, n=600, n_outputs=80).g)
     grower = Core.grower(few)
@@ -248,7 +248,7 @@ def test_counts_are_not_packed_with_many_lanes():
 
 
 def test_layers_with_growing_gradients():
-    """Sums share the bits that a layer's channels need: those of the first one are halved."""
+    """Channels of all layers fit in the same bits: those of the first layer are halved."""
     n = 3 * 32760
     codes = np.repeat(np.arange(3, dtype=np.uint8), n // 3)
     few = Problem(
@@ -337,7 +337,7 @@ def test_categories(kind, n_outputs, options):
     options=[{}, {"max_cat_to_onehot": 30}, {"reg_alpha": 0.5}, {"post_prune": True}],
 )
 def test_categorical_and_numeric_features(kind, n_outputs, options):
-    """What chance gives is taken off before they compete, and given back to what wins."""
+    """The gain correction applies to the comparison, not to the gain of the best split."""
     p = make_problem(
         17,
         n=500,
@@ -354,7 +354,7 @@ def test_categorical_and_numeric_features(kind, n_outputs, options):
 
 
 def test_informative_number_beats_noise_categories():
-    """By its sum alone the feature of 100 categories, drawn by chance, would be split on first."""
+    """Without the correction the feature of 100 random categories would be split on first."""
     rng = np.random.default_rng(0)
     n = 1000
     codes = np.stack([rng.integers(0, 100, n), rng.integers(0, 20, n)]).astype(np.uint8)
@@ -371,7 +371,7 @@ def test_informative_number_beats_noise_categories():
 
 
 def draw_factors(p, draw=0):
-    """Some features count whole, some half, one next to nothing."""
+    """Return gain factors: some 1, some one half, one nearly 0."""
     return np.random.default_rng(draw).choice([1.0, 0.5, 0.01], len(p.n_bins)).astype(np.float32)
 
 
@@ -413,7 +413,7 @@ def test_unit_factors_and_invalid_factors():
 @pytest.mark.parametrize("n_outputs", [1, 6])
 @pytest.mark.parametrize("n_categories", [10, 80])
 def test_categorical_gain_correction_equals_gain_of_noise(n_outputs, n_categories):
-    """The mean exceeds that of a cut without a choice; the formula is right for an eighth of it."""
+    """The mean gain exceeds that of a fixed cut; the formula is accurate to an eighth of it."""
     rng = np.random.default_rng(1)
     config, n, found = reference.GrowConfig(reg_lambda=0.0, min_child_samples=1), 4000, []
     for _ in range(60):
@@ -425,7 +425,7 @@ def test_categorical_gain_correction_equals_gain_of_noise(n_outputs, n_categorie
         )
         plain = (
             float(np.sum(np.mean(g, axis=0) ** 2) * n) + n_outputs
-        )  # of a cut without a choice, expected
+        )  # the expected gain of a fixed cut
         found.append(float(best.sum) - plain)
     expected = float(reference.estimate_overfit(channels).expected_gain(n_categories))
     assert abs(np.mean(found) - expected) < 0.2 * expected
@@ -466,7 +466,7 @@ SCHEDULES = [
     {"max_leaves": 7},
     {"max_leaves": 1000},
     {"max_leaves": 1000, "max_depth": 0},
-    {"max_leaves": 8, "max_depth": 3},  # no limit on leaves can bind
+    {"max_leaves": 8, "max_depth": 3},  # no limit on leaves is active
     {"max_leaves": 7, "max_depth": 3},
     {"max_leaves": 40, "max_depth": 40},
 ]
@@ -526,7 +526,7 @@ def test_interaction_constraints_can_be_removed():
     n_outputs=OUTPUTS, kind=KINDS, penalties=[{}, {"reg_alpha": 0.4, "max_delta_step": 0.3}]
 )
 def test_monotone_constraints(kind, n_outputs, penalties):
-    """Of children that would disobey an output both have the value that is best for both."""
+    """Children that would violate the constraint of an output share its best common value."""
     p = make_problem(
         22,
         n=400,
@@ -558,7 +558,7 @@ def test_values_below_a_tied_split_are_bounded(kind, n_outputs, monkeypatch):
 
 
 def test_unconstrained_output_is_not_bounded(monkeypatch):
-    """No split pays for which its only output would disobey."""
+    """A split that violates the constraint of the only output has no gain."""
     p = add_directions(make_problem(28, n=500, n_bins=(9, 30, 5, 7)))
     tree = assert_core_equals_reference(p)
     monkeypatch.setattr(
@@ -612,7 +612,7 @@ def test_invalid_monotone_constraints(directions, more, sentence):
 
 
 def paths(tree):
-    """The features split on above each leaf."""
+    """Return the features on the path to each leaf."""
     above = {0: set()}
     for i in range(len(tree.feature)):
         if tree.left[i] < 0:
@@ -628,8 +628,8 @@ def test_no_feature_allowed():
 
 @pytest.mark.parametrize("n_threads", [1, 2, 3])
 @pytest.mark.parametrize("kind", KINDS)
-def test_row_blocks_of_threads(kind, n_threads):
-    """More rows than any block of work, so that threads share them."""
+def test_many_row_blocks(kind, n_threads):
+    """There are more rows than in one block of work, so threads share them."""
     p = make_problem(
         11, n=9000, n_bins=(200, 6, 30), categorical=[2], n_outputs=3, kind=kind, max_leaves=12
     )
@@ -640,14 +640,14 @@ def test_row_blocks_of_threads(kind, n_threads):
 @pytest.mark.parametrize("n_outputs", [1, 2, 3])
 @pytest.mark.parametrize("kind", KINDS)
 def test_many_rows_for_each_bin(kind, n_outputs):
-    """Sums of few channels share a number, over all rows or a limited number at a time."""
+    """Sums of few channels are packed, over all rows or a limited number at a time."""
     p = make_problem(19, n=20_000, n_bins=(255, 4, 3), n_outputs=n_outputs, kind=kind, max_leaves=6)
     assert_core_equals_reference(p, n_threads=2)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_deep_trees(kind):
-    """Nodes of every size, from many blocks of rows to one row."""
+    """Nodes have from many blocks of rows down to one row."""
     p = make_problem(
         17, n=2000, n_bins=(200, 6, 30), categorical=[2], n_outputs=2, kind=kind, max_leaves=250
     )
@@ -657,7 +657,7 @@ def test_deep_trees(kind):
 @pytest.mark.parametrize("histogram_memory", [0, 100_000, 1_000_000])
 @pytest.mark.parametrize("level_wise", [False, True])
 def test_histogram_memory_does_not_change_trees(histogram_memory, level_wise):
-    """Kept and subtracted, or thrown away and built again: the sums are exact."""
+    """Histograms are kept and subtracted, or built again: sums are exact in both cases."""
     p = make_problem(
         18, n=2000, n_bins=(200, 6, 30) * 4, categorical=[2], n_outputs=3, max_leaves=60
     )
@@ -681,7 +681,7 @@ def test_non_finite_gradient_raises(bad, n_threads):
                 Core.channels(p, n_threads)
 
 
-def test_a_grower_can_be_used_again():
+def test_grower_can_be_reused():
     from polyleaf import _core
 
     p, q = make_problem(12, n_outputs=2), sampled(make_problem(12, n_outputs=2), multiplied=False)
@@ -700,7 +700,7 @@ def test_a_grower_can_be_used_again():
 
 @parametrize_pairs(n_threads=[1, 3], n_outputs=[1, 3, 17], kind=KINDS)
 def test_leaf_values(kind, n_outputs, n_threads):
-    """Leaves may be fitted to other derivatives than the tree; some leaves are empty."""
+    """Leaf values may use other derivatives than the tree; some leaves are empty."""
     for config in ({}, {"reg_lambda": 0.0}, {"reg_alpha": 2.0, "max_delta_step": 0.05}):
         p = make_problem(13, n=5000, n_outputs=n_outputs, kind=kind, **config)
         leaf_of_row = np.random.default_rng(0).integers(0, 9, 5000).astype(np.int32)
@@ -720,12 +720,12 @@ def test_leaf_values_at_every_scale(scale):
     np.testing.assert_array_equal(core, Reference.leaves(p, leaf_of_row, 4))
 
 
-# --- at random ---
+# --- random problems ---
 
 
 @st.composite
 def problems(draw):
-    """Small problems with everything switched on at once."""
+    """Return small random problems with many settings at once."""
     n_bins = tuple(draw(st.lists(st.sampled_from([1, 2, 3, 6, 20, 255]), min_size=1, max_size=10)))
     p = make_problem(
         draw(st.integers(0, 2**32)),
@@ -776,7 +776,7 @@ def test_many_random_problems(p, n_threads):
 
 
 def test_one_grower_with_every_hessian_kind():
-    """Memory is laid out again where the channels change, even between layouts of as many lanes."""
+    """Memory layouts are replaced when the channels change, also at equal numbers of lanes."""
     problems = [
         make_problem(31, n=300, n_bins=(200, 9), n_outputs=k, kind=kind)
         for kind in KINDS

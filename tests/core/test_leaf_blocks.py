@@ -56,7 +56,7 @@ def assert_same_bits(a, b):
 
 
 @pytest.mark.parametrize("kind", ["sparse", "linear"])
-def test_arrays_come_back_as_they_went_in(kind):
+def test_arrays_round_trip(kind):
     rng = np.random.default_rng(0)
     leaves = random_leaves(rng, kind, 7, 3, 5)
     names = {"sparse": ["indptr", "outputs", "values"]}.get(
@@ -138,12 +138,12 @@ def linear(indptr=(0, 2, 3), features=(0, 2, 1), **changes):
         (lambda: linear(k=0), "for 0 outputs"),
     ],
 )
-def test_leaves_that_do_not_fit_together_are_refused(make, message):
+def test_inconsistent_leaves_raise(make, message):
     with pytest.raises(ValueError, match=rf"^The leaves are not valid: .*{message}.*\.$"):
         make()
 
 
-def test_wrong_calls_are_refused():
+def test_invalid_calls_raise():
     rng = np.random.default_rng(1)
     forest, [(tree, _, _)] = random_forest(rng, 4, 3, [2])
     codes, x, raw = (
@@ -184,7 +184,7 @@ def test_wrong_calls_are_refused():
             _core.add_leaf_values(array, leaf_of_row, sparse())
 
 
-def test_a_linear_leaf_by_hand():
+def test_linear_leaf_equals_manual_computation():
     forest, [(tree, _, _)] = random_forest(np.random.default_rng(2), 1, 1, [1])
     forest.truncate(0)
     nothing = np.zeros((1, 0), np.uint8)
@@ -208,7 +208,7 @@ def test_a_linear_leaf_by_hand():
         forest.truncate(0)
 
 
-def test_huge_numbers_give_no_nan():
+def test_huge_values_give_no_nan():
     forest, [(tree, _, _)] = random_forest(np.random.default_rng(3), 2, 3, [1])
     forest.truncate(0)
     largest = np.finfo(np.float32).max
@@ -250,7 +250,7 @@ def test_instruction_sets_give_the_same_bits():
     assert len(set(run_on_each_isa(PRINT_DIGEST))) == 1
 
 
-def test_very_many_outputs():
+def test_many_outputs():
     rng = np.random.default_rng(4)
     forest, parts = random_forest(rng, 3, 50_001, [5, 9], kinds=("sparse",))
     codes = random_codes(rng, 3, 30)

@@ -19,7 +19,7 @@ FIELDS = ("indptr", "features", "weights", "centre", "intercept", "lower", "uppe
 
 
 class Case:
-    """One grown tree with all that its leaves are fitted on."""
+    """A tree with the data that its leaves are fitted to."""
 
     def __init__(self, problem, draw=0, features=None):
         self.problem = p = problem

@@ -104,7 +104,7 @@ def test_small_nodes_samples_and_limits(n_outputs, kind):
 @pytest.mark.parametrize(
     ("n_outputs", "kind"), [(1, "shared"), (1, "unit"), (5, "unit"), (5, "diagonal")]
 )
-def test_same_bits_for_any_number_of_threads(n_outputs, kind):
+def test_trees_are_independent_of_the_number_of_threads(n_outputs, kind):
     p = make_problem(8, n=30_000, n_outputs=n_outputs, kind=kind, max_leaves=20, n_bins=(250,) * 9)
     features = raw_features(p)
     expected = grow_in_core(p, features, LinearConfig())
@@ -127,7 +127,7 @@ def test_same_bits_for_any_number_of_threads(n_outputs, kind):
     scale=st.sampled_from([1e-20, 1.0, 1e15]),
 )
 @settings(max_examples=30, deadline=None, derandomize=True)
-def test_any_tree_equals_the_reference(
+def test_random_trees_equal_the_reference(
     draw, n, n_outputs, kind, fit, d, linear_lambda, categorical, scale
 ):
     if kind == "diagonal" and (n_outputs == 1 or fit == "full"):

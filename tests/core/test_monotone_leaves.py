@@ -14,10 +14,10 @@ from polyleaf import _core
 
 
 def problem(seed, n_leaves=6, n_outputs=2, categorical=0.3, n_features=3):
-    """A random tree, values and Hessians of its leaves, and directions of features."""
+    """Return a random tree, values and Hessians of its leaves, and directions of features."""
     rng = np.random.default_rng(seed)
     arrays = tree_arrays(rng, n_features, n_outputs, n_leaves, categorical=categorical)
-    # Of one feature all splits are numeric, or none.
+    # All splits on a feature are numeric, or none is.
     is_categorical = rng.random(n_features) < categorical
     numeric = (arrays["feature"] >= 0) & ~is_categorical[arrays["feature"]]
     sets = (arrays["feature"] >= 0) & is_categorical[arrays["feature"]]
@@ -45,15 +45,13 @@ def constrain(
 @given(
     seed=st.integers(0, 2**32 - 1), n_leaves=st.integers(1, 7), columns=st.sampled_from([0, 1, 2])
 )
-def test_values_are_the_nearest_that_obey(seed, n_leaves, columns):
+def test_values_are_the_nearest_monotone_ones(seed, n_leaves, columns):
     tree, n_bins, directions, values = problem(seed, n_leaves)
     rng = np.random.default_rng(seed)
     h = None if columns == 0 else rng.uniform(0.1, 3, (n_leaves, columns)).astype(np.float32)
     found = constrain(tree, n_bins, directions, values, h, n_threads=2)
     reference_tree = as_reference_tree(tree)
-    ids = reference_tree.leaf[
-        reference_tree.leaf >= 0
-    ]  # the reference implementation's leaves are in the order of nodes
+    ids = reference_tree.leaf[reference_tree.leaf >= 0]  # the reference orders leaves by node
     for k in range(values.shape[1]):
         order = leaf_order(reference_tree, n_bins, directions[:, k])
         weights = 1.0 + (
@@ -67,7 +65,7 @@ def test_values_are_the_nearest_that_obey(seed, n_leaves, columns):
 
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
-def test_values_that_obey_stay_as_they_are(seed):
+def test_monotone_values_are_unchanged(seed):
     tree, n_bins, directions, values = problem(seed, n_leaves=40)
     once = constrain(tree, n_bins, directions, values)
     np.testing.assert_array_equal(constrain(tree, n_bins, directions, once), once)
@@ -76,12 +74,10 @@ def test_values_that_obey_stay_as_they_are(seed):
 
 
 @pytest.mark.parametrize("n_leaves", [2, 31, 250])
-def test_leaves_along_one_feature_are_scikit_learns_isotonic_regression(n_leaves):
-    """Every pair of leaves is ordered, and all but neighbours follow from others."""
+def test_one_feature_equals_isotonic_regression_of_scikit_learn(n_leaves):
+    """All pairs of leaves are ordered; the order of neighbours implies the others."""
     rng = np.random.default_rng(n_leaves)
-    arrays = tree_arrays(
-        rng, 1, 2, n_leaves, chain=True
-    )  # the right child is split again and again
+    arrays = tree_arrays(rng, 1, 2, n_leaves, chain=True)  # always split the right child
     inner = arrays["feature"] >= 0
     arrays["threshold"] = np.where(inner, np.cumsum(inner) - 1, -1).astype(np.int32)
     tree, leaves = _core.Tree.from_arrays(**arrays), arrays["leaf"][~inner]
@@ -101,7 +97,7 @@ def test_leaves_along_one_feature_are_scikit_learns_isotonic_regression(n_leaves
 
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
-def test_rows_that_move_obey(seed):
+def test_predictions_are_monotone(seed):
     tree, n_bins, directions, values = problem(seed, n_leaves=60, n_features=4)
     found, rng = constrain(tree, n_bins, directions, values), np.random.default_rng(seed)
     codes = np.where(
@@ -117,7 +113,7 @@ def test_rows_that_move_obey(seed):
         assert np.all(found[low, k] <= found[high, k])
 
 
-def test_leaves_without_any_weight_count_alike():
+def test_leaves_of_zero_weight_count_equally():
     tree, n_bins, directions, values = problem(3, n_leaves=5, categorical=0.0)
     h = np.zeros((5, 1), np.float32)
     ones = constrain(tree, n_bins, directions, values, None, reg_lambda=0.0)
@@ -129,7 +125,7 @@ def test_leaves_without_any_weight_count_alike():
 @pytest.mark.parametrize(
     "what, sentence", [("values", "one row per leaf"), ("directions", "per feature")]
 )
-def test_arrays_that_do_not_fit_are_refused(what, sentence):
+def test_inconsistent_arrays_raise(what, sentence):
     tree, n_bins, directions, values = problem(0)
     wrong = {"values": values, "directions": directions} | {what: np.zeros((9, 2), np.int8)}
     with pytest.raises(ValueError, match=sentence):

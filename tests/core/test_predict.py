@@ -1,4 +1,4 @@
-"""Predictions of trees and forests equal the slow walk of tests/support/trees.py, bit for bit."""
+"""Predictions equal the node-by-node traversal of tests/support/trees.py, bit for bit."""
 
 import numpy as np
 import pytest
@@ -9,11 +9,11 @@ from support.trees import leaves_at, random_codes, random_forest, raw_scores_at,
 
 from polyleaf import _core
 
-# Row counts around the sizes at which prediction changes its path: slices of 64, blocks of 256.
+# Row counts around sizes at which prediction changes its code path: 64 and 256.
 ROW_COUNTS = [0, 1, 5, 12, 13, 63, 64, 65, 100, 256, 300, 577]
 
 
-def assert_predicts(forest, parts, codes, n_threads=1):
+def assert_predictions_equal_traversal(forest, parts, codes, n_threads=1):
     leaves = leaves_at(parts, codes)
     raw = np.zeros((codes.shape[1], forest.n_outputs), np.float32)
     forest.predict(codes, raw, n_threads=n_threads)
@@ -32,31 +32,33 @@ def assert_predicts(forest, parts, codes, n_threads=1):
     scalar=st.sampled_from([0.0, 0.5, 1.0]),
     n_threads=st.integers(1, 3),
 )
-def test_equals_the_walk(
+def test_predictions_equal_traversal(
     seed, n_features, n_outputs, sizes, n_rows, categorical, scalar, n_threads
 ):
     rng = np.random.default_rng(seed)
     forest, parts = random_forest(
         rng, n_features, n_outputs, sizes, categorical=categorical, scalar=scalar
     )
-    assert_predicts(forest, parts, random_codes(rng, n_features, n_rows), n_threads)
+    assert_predictions_equal_traversal(
+        forest, parts, random_codes(rng, n_features, n_rows), n_threads
+    )
 
 
 @pytest.mark.parametrize("n_rows", ROW_COUNTS)
 def test_row_counts(n_rows):
     rng = np.random.default_rng(n_rows)
     forest, parts = random_forest(rng, 6, 20, [3, 64, 256, 257, 40], categorical=0.3)
-    assert_predicts(forest, parts, random_codes(rng, 6, n_rows), n_threads=2)
+    assert_predictions_equal_traversal(forest, parts, random_codes(rng, 6, n_rows), n_threads=2)
 
 
 @pytest.mark.parametrize("n_rows", [5, 64, 70, 300])
-def test_many_features_are_read_in_place(n_rows):
+def test_many_features(n_rows):
     rng = np.random.default_rng(n_rows)
     forest, parts = random_forest(rng, 400, 3, [20, 30])
-    assert_predicts(forest, parts, random_codes(rng, 400, n_rows), n_threads=2)
+    assert_predictions_equal_traversal(forest, parts, random_codes(rng, 400, n_rows), n_threads=2)
 
 
-def scores_of_some(forest, codes, coded, n_threads=1, first=0, last=None):
+def predict_range(forest, codes, coded, n_threads=1, first=0, last=None):
     base = np.zeros(forest.n_outputs)
     rows = np.ascontiguousarray(codes[coded])
     return forest.scores(
@@ -75,10 +77,10 @@ def scores_of_some(forest, codes, coded, n_threads=1, first=0, last=None):
     n_threads=st.integers(1, 3),
     data=st.data(),
 )
-def test_codes_of_some_features(
+def test_codes_of_used_features_suffice(
     seed, n_features, n_outputs, sizes, n_rows, categorical, n_threads, data
 ):
-    """Codes of the features that trees split on are enough, also for some of the trees."""
+    """Only codes of features that the trees use are needed, also for a range of trees."""
     rng = np.random.default_rng(seed)
     forest, _ = random_forest(rng, n_features, n_outputs, sizes, categorical=categorical)
     first = data.draw(st.integers(0, len(forest)))
@@ -88,18 +90,18 @@ def test_codes_of_some_features(
     needed = forest.split_features(first, last)
     for more in ([], range(n_features), rng.integers(0, n_features, 3)):
         coded = np.union1d(needed, np.array(more, np.int32)).astype(np.int32)
-        found = scores_of_some(forest, codes, coded, n_threads, first, last)
+        found = predict_range(forest, codes, coded, n_threads, first, last)
         np.testing.assert_array_equal(found, all_of_them)
 
 
-def test_a_feature_without_codes_is_refused():
+def test_missing_codes_of_a_used_feature_raise():
     rng = np.random.default_rng(3)
     forest, _ = random_forest(rng, 6, 2, [40, 40])
     codes = random_codes(rng, 6, 20)
     every = np.arange(6, dtype=np.int32)
     assert list(forest.split_features(0, 2)) == list(every)
     with pytest.raises(ValueError, match="split on feature 4, but there are no codes of it"):
-        scores_of_some(forest, codes, np.delete(every, 4))
+        predict_range(forest, codes, np.delete(every, 4))
     with pytest.raises(ValueError, match="one row for each of the features"):
         forest.scores(codes, np.zeros(2), coded_features=every[:5])
     for wrong in (every[::-1].copy(), np.repeat(every[:3], 2), every - 1):
@@ -112,7 +114,7 @@ def test_deep_chains(n_leaves):
     rng = np.random.default_rng(n_leaves)
     forest, parts = random_forest(rng, 3, 2, [n_leaves, n_leaves], chain=True, categorical=0.2)
     tree = parts[0][0]
-    # Each split sends only a few codes to its leaf: rows get far down.
+    # Each split sends only a few codes to its leaf, so most rows reach deep nodes.
     arrays = {name: np.array(getattr(tree, name)) for name in tree_arrays(rng, 1, 1, 1)}
     arrays["threshold"] = np.where(arrays["threshold"] >= 0, arrays["threshold"] % 4, -1).astype(
         np.int32
@@ -120,10 +122,12 @@ def test_deep_chains(n_leaves):
     deep = _core.Tree.from_arrays(**arrays)
     values = rng.normal(size=(n_leaves, 2)).astype(np.float32)
     forest.append(deep, values)
-    assert_predicts(forest, [*parts, (deep, values, -1)], random_codes(rng, 3, 90))
+    assert_predictions_equal_traversal(
+        forest, [*parts, (deep, values, -1)], random_codes(rng, 3, 90)
+    )
 
 
-def test_threads_give_the_same_bits():
+def test_predictions_are_independent_of_the_number_of_threads():
     rng = np.random.default_rng(0)
     forest, _ = random_forest(rng, 5, 7, [40] * 30)
     codes = random_codes(rng, 5, 5000)
@@ -152,7 +156,7 @@ def test_instruction_sets_give_the_same_bits():
     assert len(set(run_on_each_isa(PRINT_DIGEST))) == 1
 
 
-def test_ranges_of_trees_add_up():
+def test_tree_ranges_are_additive():
     rng = np.random.default_rng(3)
     forest, _ = random_forest(rng, 5, 4, [20] * 40, scalar=0.3)
     codes = random_codes(rng, 5, 130)
@@ -166,7 +170,7 @@ def test_ranges_of_trees_add_up():
     )
 
 
-def test_scores_are_base_plus_sum_in_the_unit_of_y():
+def test_scores_are_base_score_plus_scaled_sums():
     rng = np.random.default_rng(4)
     forest, _ = random_forest(rng, 5, 3, [20] * 10)
     codes = random_codes(rng, 5, 300)
@@ -191,7 +195,7 @@ def test_no_trees():
     assert forest.scores(np.zeros((4, 0), np.uint8), np.zeros(2)).shape == (0, 2)
 
 
-def test_a_root_alone_needs_no_features():
+def test_single_node_tree_needs_no_features():
     tree = _core.Tree.from_arrays(**tree_arrays(np.random.default_rng(0), 1, 2, 1))
     forest = _core.Forest(2)
     forest.append(tree, np.array([[1, 2]], np.float32))
@@ -200,21 +204,21 @@ def test_a_root_alone_needs_no_features():
     np.testing.assert_array_equal(raw, [[1, 2]] * 3)
 
 
-def test_truncate_and_append_again():
+def test_truncate_and_append():
     rng = np.random.default_rng(5)
     forest, parts = random_forest(rng, 4, 3, [30, 300, 5, 300, 64], categorical=0.3)
     codes = random_codes(rng, 4, 100)
     forest.truncate(2)
-    assert_predicts(forest, parts[:2], codes)
+    assert_predictions_equal_traversal(forest, parts[:2], codes)
     forest.append(*parts[4])
-    assert_predicts(forest, [*parts[:2], parts[4]], codes)
+    assert_predictions_equal_traversal(forest, [*parts[:2], parts[4]], codes)
     forest.truncate(0)
-    assert_predicts(forest, [], codes)
+    assert_predictions_equal_traversal(forest, [], codes)
     with pytest.raises(ValueError, match="Cannot keep 4 trees"):
         forest.truncate(4)
 
 
-def test_views_are_read_only_and_outlive_the_forest():
+def test_views_are_read_only_and_keep_the_forest_alive():
     rng = np.random.default_rng(6)
     forest, parts = random_forest(rng, 4, 3, [6, 9])
     values, feature = forest.values(1), forest.tree(1).feature
@@ -227,7 +231,7 @@ def test_views_are_read_only_and_outlive_the_forest():
     np.testing.assert_array_equal(feature, parts[1][0].feature)
 
 
-def test_arrays_come_back_as_they_went_in():
+def test_arrays_round_trip():
     arrays = tree_arrays(np.random.default_rng(7), 5, 3, 12, categorical=0.5)
     tree = _core.Tree.from_arrays(**arrays)
     for name, array in arrays.items():
@@ -258,7 +262,7 @@ def test_arrays_come_back_as_they_went_in():
         ("count", 2, -1, "negative count"),
     ],
 )
-def test_invalid_nodes_are_refused(name, node, value, message):
+def test_invalid_nodes_raise(name, node, value, message):
     arrays = tree_arrays(np.random.default_rng(8), 5, 2, 8)
     arrays[name] = arrays[name].copy()
     arrays[name][node] = value
@@ -266,7 +270,7 @@ def test_invalid_nodes_are_refused(name, node, value, message):
         _core.Tree.from_arrays(**arrays, n_features=5)
 
 
-def test_invalid_leaf_ids_and_lengths_are_refused():
+def test_invalid_leaf_ids_and_lengths_raise():
     arrays = tree_arrays(np.random.default_rng(9), 5, 2, 8)
     leaf = arrays["leaf"]
     twice = np.where(leaf == 3, 4, leaf).astype(np.int32)
@@ -286,8 +290,8 @@ def test_invalid_leaf_ids_and_lengths_are_refused():
 
 @settings(max_examples=300, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), data=st.data())
-def test_what_passes_the_checks_can_be_walked(seed, data):
-    """Arrays with random entries are refused, or predict."""
+def test_random_arrays_raise_or_predict(seed, data):
+    """Trees that pass the checks can be traversed safely."""
     rng = np.random.default_rng(seed)
     arrays = tree_arrays(rng, 3, 2, data.draw(st.integers(1, 6)), categorical=0.3)
     for _ in range(data.draw(st.integers(1, 3))):
@@ -303,10 +307,10 @@ def test_what_passes_the_checks_can_be_walked(seed, data):
         return
     forest, values = _core.Forest(2), rng.normal(size=(tree.n_leaves, 2)).astype(np.float32)
     forest.append(tree, values)
-    assert_predicts(forest, [(tree, values, -1)], random_codes(rng, 3, 70))
+    assert_predictions_equal_traversal(forest, [(tree, values, -1)], random_codes(rng, 3, 70))
 
 
-def test_wrong_calls_are_refused():
+def test_invalid_calls_raise():
     rng = np.random.default_rng(10)
     forest, [(tree, values, _)] = random_forest(rng, 4, 3, [6])
     codes, raw = np.zeros((4, 5), np.uint8), np.zeros((5, 3), np.float32)

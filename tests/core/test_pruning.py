@@ -12,11 +12,11 @@ from support.small_fits import CLASSES, LAYERS, X, Y, classifier, regressor
 
 from polyleaf import PolyleafRegressor
 
-NEVER_CUT = -1e30  # as min_split_gain: every subtree is worth its leaves
+NEVER_CUT = -1e30  # as min_split_gain: nothing is pruned
 
 
 def prune_by_hand(tree, penalty):
-    """Return the tree without subtrees whose gains are too small: recursive, from the root."""
+    """Return the tree without subtrees whose gains are too small, by recursion from the root."""
 
     def worth(i):
         if tree.feature[i] < 0:
@@ -83,7 +83,7 @@ def test_pruning_equals_pruning_by_hand(library, data):
 
 
 def test_zero_gain_splits_allow_later_gains():
-    """The first split of an exclusive or has no gain: pruning while growing stops there."""
+    """The first split of an XOR problem has no gain; a minimum gain during growth stops there."""
     corners = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
     features = np.repeat(corners, 25, axis=0)
     y = np.logical_xor(*features.T).astype(float)
@@ -109,7 +109,7 @@ def test_pruned_trees_are_smaller_with_equal_gain_per_leaf(parameters, make, y):
         whole = reference.Tree(
             **{f.name: np.array(getattr(tree, f.name)) for f in fields(reference.Tree)}
         )
-        assert_same_tree(prune_by_hand(whole, penalty), whole)  # nothing is left to cut
+        assert_same_tree(prune_by_hand(whole, penalty), whole)  # nothing is left to prune
         assert tree.n_leaves == 1 or tree.gain.sum() > penalty * (tree.n_leaves - 1)
 
 

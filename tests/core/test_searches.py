@@ -19,7 +19,7 @@ def make_bins(p=P):
 
 
 def make_gradients(n=N):
-    """One output a row."""
+    """Return gradients with one non-zero output per row."""
     every = np.arange(n)
     return _core.SparseGradients(
         np.arange(n + 1), (every % 3).astype(np.int32), (every % 7 - 3.0).astype(np.float32), 3, 1
@@ -51,7 +51,7 @@ def test_search_keeps_gradients_alive():
     for _ in range(2):
         verified.use(make_gradients(), weight.copy(), core_channels(P, 1), STEP, 1)
         exact.use(make_gradients(), weight.copy(), None, weight.copy(), STEP, 1, 0.05)
-        junk = [make_gradients() for _ in range(20)]  # where what was freed has been
+        junk = [make_gradients() for _ in range(20)]  # reuse freed memory
         found.append(
             [_core.Grower(bins, 1).grow(s, CONFIG, None).gain.tolist() for s in (verified, exact)]
         )

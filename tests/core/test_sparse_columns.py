@@ -27,7 +27,7 @@ FEATURES, ROWS = 150, 2500
 
 
 def make_sparse_codes(draw, n_outputs=1, kind="unit", density=0.02, missing=0.1, **config):
-    """Make rows of few make_sparse_codes each; one feature in five occurs in many rows."""
+    """Make rows with few non-zeros each; one feature in five occurs in many rows."""
     rng = np.random.default_rng(draw)
     share = np.where(np.arange(FEATURES) % 5 == 0, 10 * density, density)
     held = rng.random((FEATURES, ROWS)) < share[:, None]
@@ -58,7 +58,7 @@ def make_single_value_codes(draw, n_outputs=1, kind="unit", **config):
 
 
 def assert_same_as_dense(p, held=None):
-    """Grown from dense codes and from cells; returns the tree."""
+    """Compare trees grown from dense codes and from non-zeros; return the tree."""
     expected, leaf_of_row = Core.grow(p, 1)
     for n_threads in (1, 3):
         tree, leaves = Core.grow(p.store_sparse(held), n_threads)
@@ -76,7 +76,7 @@ def get_smaller_child_fractions(tree):
 
 @parametrize_pairs(leaf_k=[0, 2], n_outputs=[1, 17], kind=KINDS)
 def test_gain_factors(kind, n_outputs, leaf_k):
-    """Bounds on sums tell nothing of what competes."""
+    """Gain bounds are not valid with gain factors, which must not change results."""
     factors = np.random.default_rng(2).choice([1.0, 0.7, 0.2], FEATURES).astype(np.float32)
     tree = assert_same_as_dense(
         make_sparse_codes(1, n_outputs, kind, factors=factors, leaf_k=leaf_k)
@@ -144,17 +144,17 @@ def test_row_sample(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_mixed_sparse_and_dense_features(kind):
-    """Dense ones are looked at first, and may be worth more."""
+    """Dense features are searched first, and may have larger gains."""
     assert_same_as_dense(make_sparse_codes(4, 1, kind), held=range(1, FEATURES, 2))
 
 
 def test_gradients_of_one_sign():
-    """What the side of most rows is worth is most of every sum."""
+    """The side with most rows dominates every sum."""
     p = make_sparse_codes(5)
     assert_same_as_dense(replace(p, g=np.abs(p.g) + 3))
 
 
-def test_equal_features_tie_and_the_first_is_taken():
+def test_first_of_equal_features_wins_ties():
     p = make_sparse_codes(6)
     p.codes[FEATURES // 2 :] = p.codes[: FEATURES // 2]
     tree = assert_same_as_dense(p)

@@ -22,7 +22,7 @@ SUPPORTS = [False, True]
 
 
 def core_leaves(p, tree, leaf_of_row, n_threads=1):
-    """The core's sparse leaves of a reference tree; learning rate 0.3."""
+    """Return the core's sparse leaves of a reference tree; learning rate 0.3."""
     c = p.config
     grower = Core.grower(p, n_threads)
     channels = _core.QuantisedGradients(p.g, p.h, p.kind, p.rows, p.multiplier, n_threads)
@@ -80,7 +80,7 @@ def test_trees_and_leaves(kind, n_outputs, leaf_k, shared_support):
     shared_support=SUPPORTS,
     kind=KINDS,
     config=[
-        {"reg_lambda": 0.0},  # no bound is known
+        {"reg_lambda": 0.0},  # no gain bound is known
         {"reg_lambda": 25.0},
         {"reg_alpha": 3.0},
         {"max_delta_step": 0.1},
@@ -111,7 +111,7 @@ def test_missing_values(missing, shared_support):
 
 @pytest.mark.parametrize("shared_support", SUPPORTS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_curvature_and_extreme_gradients(kind, shared_support):
+def test_zero_hessian_and_extreme_gradients(kind, shared_support):
     p = make_problem(
         8, n=100, n_outputs=4, kind=kind, reg_lambda=0.0, leaf_k=2, shared_support=shared_support
     )
@@ -121,7 +121,7 @@ def test_no_curvature_and_extreme_gradients(kind, shared_support):
     assert_core_equals_reference(replace(p, g=g, h=h).replace_config(reg_lambda=1e-20))
     assert_core_equals_reference(
         replace(p, g=p.g * np.float32(1e30))
-    )  # squares that float32 does not hold
+    )  # the squares overflow float32
 
 
 @pytest.mark.full
@@ -144,8 +144,8 @@ def test_threads_on_blocks_of_rows(kind, n_threads, shared_support):
     st.sampled_from([0.0, 1e-3, 1.0, 30.0]),
 )
 @settings(max_examples=60, deadline=None)
-def test_any_problem(draw, n_outputs, leaf_k, kind, shared_support, reg_lambda):
-    """The bound skips candidates; it must never skip the best one."""
+def test_random_problems(draw, n_outputs, leaf_k, kind, shared_support, reg_lambda):
+    """The gain bound excludes candidates; it must never exclude the best one."""
     p = make_problem(
         draw, n=150, n_bins=(40, 6, 25), n_outputs=n_outputs, kind=kind, reg_lambda=reg_lambda
     )
@@ -153,8 +153,8 @@ def test_any_problem(draw, n_outputs, leaf_k, kind, shared_support, reg_lambda):
     assert_same_tree(Core.grow(p)[0], Reference.grow(p)[0])
 
 
-def test_one_grower_serves_all_kinds_of_leaves():
-    """Memory laid out for one kind of leaf serves the next."""
+def test_grower_can_be_reused_with_other_leaf_kinds():
+    """Memory allocated for one leaf kind is reused for the next."""
     p = make_problem(2, n=300, n_bins=(30, 9), n_outputs=20)
     grower = Core.grower(p)
     for leaf_k in (0, 2, 19, 0, 7):
@@ -171,7 +171,7 @@ def library(request):
 
 
 @parametrize_pairs(kind=KINDS, shared_support=SUPPORTS, n_outputs=[1, 5, 17])
-def test_leaves_that_keep_all_outputs_are_dense(library, kind, shared_support, n_outputs):
+def test_leaves_with_all_outputs_equal_dense_leaves(library, kind, shared_support, n_outputs):
     p = make_problem(4, n=200, n_bins=(9, 30, 5), categorical=[2], n_outputs=n_outputs, kind=kind)
     dense, _ = library.grow(p)
     for k in (n_outputs, n_outputs + 3):
@@ -180,8 +180,8 @@ def test_leaves_that_keep_all_outputs_are_dense(library, kind, shared_support, n
 
 
 @pytest.mark.parametrize("shared_support", SUPPORTS)
-def test_gains_are_those_of_the_best_choice_of_outputs(library, shared_support):
-    """Brute force over choices, in exact numbers, at the root of a tree."""
+def test_gains_equal_the_best_choice_of_outputs(library, shared_support):
+    """Compare with exact brute force over all choices at the root of a tree."""
     p = make_problem(5, n=60, n_bins=(6, 5), n_outputs=4, kind="unit", missing=0.0, max_leaves=2)
     tree, _ = library.grow(p.replace_config(leaf_k=2, shared_support=shared_support))
 
@@ -205,7 +205,7 @@ def test_gains_are_those_of_the_best_choice_of_outputs(library, shared_support):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_output_gains_add_up_and_say_what_is_kept(library, kind):
+def test_output_gains_add_up_over_kept_outputs(library, kind):
     p = make_problem(
         6, n=300, n_bins=(20, 9, 7), n_outputs=12, kind=kind, leaf_k=3, shared_support=True
     )
@@ -262,7 +262,8 @@ def predicted(estimator):
     ],
 )
 def test_estimators(task, support, parameters):
-    """Leaves hold at most k outputs, training adds what prediction adds, threads change nothing."""
+    """Leaves hold at most k outputs; training and prediction add the same; threads have no
+    effect."""
     fitted = make(task, leaf_output_set=support, **parameters).fit(X, TARGETS[task])
     forest = fitted.model_.forest
     for t in range(len(forest)):
@@ -279,8 +280,8 @@ def test_estimators(task, support, parameters):
 
 @pytest.mark.parametrize("task", TARGETS)
 @pytest.mark.parametrize("support", ["own", "shared"])
-def test_as_many_as_there_are_is_a_constant_leaf(task, support):
-    """The same structure; the same scores bit for bit, as no output's Newton step is exactly 0."""
+def test_all_outputs_equal_constant_leaves(task, support):
+    """Structure and scores are equal bit for bit, as no Newton step is exactly 0."""
     sparse = make(task, leaf_k=8, leaf_output_set=support).fit(X, TARGETS[task])
     dense = make(task, leaf="constant").fit(X, TARGETS[task])
     np.testing.assert_array_equal(predicted(sparse), predicted(dense))
@@ -288,7 +289,7 @@ def test_as_many_as_there_are_is_a_constant_leaf(task, support):
 
 
 @pytest.mark.parametrize("task", TARGETS)
-def test_saved_stopped_and_continued(task, tmp_path):
+def test_saving_early_stopping_and_continued_training(task, tmp_path):
     y = TARGETS[task]
     fitted = make(task, n_estimators=40, early_stopping_rounds=3).fit(
         X[:300], y[:300], eval_set=[(X[300:], y[300:])]
@@ -305,7 +306,7 @@ def test_saved_stopped_and_continued(task, tmp_path):
     np.testing.assert_array_equal(predicted(both), predicted(make(task, n_estimators=8).fit(X, y)))
 
 
-def test_the_children_of_a_node_share_their_outputs():
+def test_siblings_share_their_outputs():
     fitted = make("regression", leaf_output_set="shared", n_estimators=1, max_leaves=8).fit(
         X, SIGNAL
     )
@@ -325,7 +326,7 @@ def test_the_children_of_a_node_share_their_outputs():
 
 
 @pytest.mark.parametrize("restricted", [True, False])
-def test_the_recipe(restricted):
+def test_preset(restricted):
     recipe = presets.gbdt_mo_sparse(4, restricted=restricted)
     assert presets.gbdt_mo().items() <= recipe.items()
     model = PolyleafClassifier(**recipe, n_estimators=60).fit(X, CLASSES)
@@ -350,12 +351,12 @@ def test_the_recipe(restricted):
     ],
     ids=str,
 )
-def test_refusals(parameters, message):
+def test_invalid_input_raises(parameters, message):
     with pytest.raises(ValueError, match=message):
         make("regression", **parameters).fit(X, SIGNAL)
 
 
-def test_one_output_has_nothing_to_choose_from():
+def test_one_output():
     with pytest.raises(ValueError, match="leaf_k=2"):
         make("regression", leaf_k=2).fit(X, SIGNAL[:, 0])
     one = make("regression", leaf_k=1).fit(X, SIGNAL[:, 0])

@@ -20,7 +20,7 @@ from polyleaf.objectives import SquaredError, SquaredHinge
 from polyleaf.objectives.sparse_multilabel import BoundSparseObjective
 from polyleaf.settings import presets
 
-SEED = 2**63 + 5  # of the rows that stand for large nodes
+SEED = 2**63 + 5  # sample size of large nodes
 
 
 class Problem:
@@ -38,7 +38,7 @@ class Problem:
         is_categorical = np.isin(np.arange(len(n_bins)), categorical)
         self.data = codes.astype(np.uint8), np.array(n_bins, np.uint16), is_categorical
         self.gradients = extreme_multilabel.Gradients(g)
-        self.numbers = None  # of rows among all that there are anywhere; None: their places
+        self.numbers = None  # row IDs; None: row numbers
         self.rng = rng
 
     def weighted(self):
@@ -179,19 +179,19 @@ def test_sparse_features(search, variant):
         {"reg_lambda": 0.0},
     ],
 )
-def test_limits_of_growth(search, changes):
+def test_growth_limits(search, changes):
     assert_same_growth(Problem(4).weighted(), search, make_config(**changes))
 
 
 @pytest.mark.parametrize("search", ["count_sketch", "exact"])
 @pytest.mark.parametrize("step", [{"reg_alpha": 3.0}, {"max_delta_step": 0.3}])
-def test_bounded_steps(search, step):
+def test_max_delta_step(search, step):
     assert_same_growth(Problem(5), search, make_config(), step=extreme_multilabel.Step(**step))
 
 
 @pytest.mark.parametrize("leaf_k", [1, 2, 29, 30, 99])
 @pytest.mark.parametrize("search", ["count_sketch", "exact"])
-def test_numbers_of_outputs_in_a_leaf(search, leaf_k):
+def test_leaf_k(search, leaf_k):
     assert_same_growth(Problem(6), search, make_config(max_leaves=4), leaf_k=leaf_k)
 
 
@@ -201,7 +201,7 @@ def test_thresholds_of_the_exact_search(threshold_step):
 
 
 def test_coarser_thresholds_change_trees():
-    """The step matters: otherwise the test above says nothing."""
+    """Otherwise the test above would not detect an ignored step."""
     fine, coarse = (
         reference_tree(
             Problem(7), "exact", make_config(), 4, extreme_multilabel.Step(), threshold_step=s
@@ -248,13 +248,13 @@ def test_large_nodes_are_sampled(variant, monkeypatch):
         extreme_multilabel.Step(reg_lambda=1.0),
     )
     assert tree.gain[0] != by_all.gain[0]
-    # By 4,096 of 9,000 rows: the noise of such a draw, .02 to .11 of the gain in these problems.
+    # A sample of 4,096 of 9,000 rows changes the gain by 2 to 11 per cent in these problems.
     np.testing.assert_allclose(tree.gain[0], by_all.gain[0], rtol=0.15)
     assert tree.cover[0] == by_all.cover[0]
 
 
 def test_samples_depend_on_row_ids():
-    """Wherever they lie: problems whose rows lie in another order have the same trees."""
+    """Permuted rows with the same IDs give the same trees."""
     problem = Problem(12, n=9000)
     tree = assert_same_growth(problem, "count_sketch", make_config(max_leaves=6))
     order = problem.rng.permutation(9000)
@@ -277,7 +277,7 @@ def test_categorical_features():
 
 
 def test_more_tiles_than_candidates():
-    """Ninety features make twelve tiles, six of which have their split judged."""
+    """Ninety features make twelve tiles; the splits of six are verified."""
     assert_same_growth(
         Problem(11, n=300, n_bins=(5,) * 90), "count_sketch", make_config(max_leaves=4)
     )
@@ -302,7 +302,7 @@ def test_nodes_of_several_row_blocks(search):
     missing=st.sampled_from([0.0, 0.3, 1.0]),
     least=st.sampled_from([1, 4]),
 )
-def test_any_problem(draw, search, variant, n, n_outputs, leaf_k, missing, least):
+def test_random_problems(draw, search, variant, n, n_outputs, leaf_k, missing, least):
     problem = VARIANTS[variant](
         Problem(draw, n=n, n_bins=(5, 2), n_outputs=n_outputs, missing=missing)
     )
@@ -346,7 +346,7 @@ def test_leaves_equal_the_reference(variant, leaf_k, step):
         assert_same_leaves(found, expected)
 
 
-def test_leaves_of_equal_sums_hold_the_first_outputs():
+def test_ties_of_leaf_sums_keep_the_first_outputs():
     g = np.full((10, 6), -1, np.float32)
     p = extreme_multilabel.Gradients(g)
     leaves = _core.fit_topk_leaves_sparse(
@@ -367,7 +367,7 @@ def test_leaves_of_equal_sums_hold_the_first_outputs():
 @pytest.mark.parametrize("objective", [SquaredHinge(), SquaredError()])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_sparse_derivatives_equal_dense_ones(objective, weighted):
-    """At raw scores that leaves have made, over several blocks of rows."""
+    """Raw scores are sums of leaf values; there are several blocks of rows."""
     rng = np.random.default_rng(1)
     n, K = 2500, 40
     Y = sp.random(n, K, 0.1, "csr", np.float32, random_state=1)
@@ -397,7 +397,7 @@ def test_sparse_derivatives_equal_dense_ones(objective, weighted):
 
 
 @pytest.mark.parametrize("name", ["squared_hinge", "squared_error"])
-def test_the_reference_has_the_same_derivatives(name):
+def test_derivatives_equal_the_reference(name):
     objective = {"squared_hinge": SquaredHinge(), "squared_error": SquaredError()}[name]
     rng = np.random.default_rng(2)
     y = (rng.random((50, 9)) < 0.3).astype(np.float32)
@@ -444,7 +444,7 @@ def fit_model(X, Y, estimator=PolyleafClassifier, weight=None, **parameters):
     ],
 )
 def test_training_equals_the_reference(data, estimator, loss, base, weighted):
-    """Exact search: the whole of training, derivative by derivative and tree by tree."""
+    """Exact search: derivatives and trees of all rounds are compared."""
     X, Y = data
     weight = (
         np.random.default_rng(3).uniform(0.5, 2, len(X)).astype(np.float32) if weighted else None
@@ -497,9 +497,9 @@ def test_sparse_and_dense_features_give_the_same_model(data, search, projection)
         {"colsample_bytree": 0.6, "colsample_bynode": 0.7},
     ],
 )
-def test_the_same_bits_over_threads(data, search, sampling):
+def test_model_is_independent_of_n_jobs(data, search, sampling):
     X, Y = data
-    weight = np.linspace(0, 2, len(X))  # and a row that does not count
+    weight = np.linspace(0, 2, len(X))  # and a row of zero weight
     one, two, three = (
         fit_model(X, Y, weight=weight, split_search=search, n_jobs=n, **sampling) for n in (1, 2, 3)
     )
@@ -509,7 +509,7 @@ def test_the_same_bits_over_threads(data, search, sampling):
 
 @pytest.mark.parametrize("search", ["count_sketch", "exact"])
 def test_all_outputs_in_a_leaf(data, search):
-    """k = K: what leaves leave out then is 0, and a larger k changes nothing."""
+    """With k = K leaves omit zeros only, and a larger k has no effect."""
     X, Y = data
     assert_same_models(
         fit_model(X, Y, split_search=search, leaf_k=40),
@@ -518,7 +518,7 @@ def test_all_outputs_in_a_leaf(data, search):
 
 
 def test_weight_two_equals_two_rows(data):
-    """For leaves and gains; the minimum of rows is off."""
+    """For leaf values and gains; min_child_samples is 0."""
     X, Y = data
     options = {
         "split_search": "exact",

@@ -1,4 +1,4 @@
-"""_core.pyi: made by the build next to the package's modules, with every name of the core."""
+"""The stub _core.pyi, which the build writes: every name of the core is declared."""
 
 import ast
 from pathlib import Path
@@ -10,7 +10,7 @@ STUB = Path(polyleaf.__file__).with_name("_core.pyi")
 
 
 def declared(body):
-    """Names that a module or a class of the stub declares, with those of its classes."""
+    """Return the names that a module or class of the stub declares, with members of classes."""
     names = {}
     for statement in body:
         if isinstance(statement, ast.FunctionDef | ast.ClassDef):
@@ -29,7 +29,7 @@ def public(names):
     return {name for name in names if not name.startswith("_")}
 
 
-def test_the_stub_names_what_the_core_offers():
+def test_stub_declares_all_names_of_the_core():
     stub = declared(ast.parse(STUB.read_text()).body)
     assert public(stub) == public(dir(_core))
     for name, content in stub.items():
@@ -38,5 +38,5 @@ def test_the_stub_names_what_the_core_offers():
             assert public(content) == public(vars(getattr(_core, name))) - of_enums, name
 
 
-def test_the_package_says_that_it_is_typed():
+def test_package_has_a_py_typed_marker():
     assert STUB.with_name("py.typed").exists()

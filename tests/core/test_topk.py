@@ -21,7 +21,7 @@ from polyleaf import _core
 
 
 def problem(rng, n_features, n_outputs, sizes, n_rows, **options):
-    """A forest, its input, its raw sums, and which outputs each row holds."""
+    """Return a forest, its input, raw sums, and the outputs stored for each row."""
     forest, parts = random_forest(rng, n_features, n_outputs, sizes, **options)
     codes, x = random_codes(rng, n_features, n_rows), random_features(rng, n_features, n_rows)
     leaves = leaves_at(parts, codes)
@@ -52,7 +52,7 @@ def assert_same(found, expected):
     ties=st.booleans(),
     n_threads=st.integers(1, 3),
 )
-def test_topk_sorts_the_dense_scores(
+def test_topk_equals_sorted_dense_scores(
     seed, kinds, n_outputs, sizes, n_rows, scalar, k, unit, ties, n_threads
 ):
     rng = np.random.default_rng(seed)
@@ -82,10 +82,10 @@ def test_topk_sorts_the_dense_scores(
     n_threads=st.integers(1, 3),
     scalar=st.booleans(),
 )
-def test_sparse_scores_are_what_the_leaves_hold(seed, n_outputs, sizes, n_rows, n_threads, scalar):
+def test_sparse_scores_equal_sums_of_leaves(seed, n_outputs, sizes, n_rows, n_threads, scalar):
     rng = np.random.default_rng(seed)
     forest, codes, x, raw, held = problem(rng, 4, n_outputs, sizes, n_rows, kinds=("sparse",))
-    if scalar:  # trees of one output beside the sparse ones
+    if scalar:  # trees of one output and sparse trees
         tree = _core.Tree.from_arrays(**tree_arrays(rng, 4, 1, 3))
         value = np.full((3, 1), -0.0, np.float32)
         forest.append(tree, value, n_outputs - 1)
@@ -101,15 +101,15 @@ def test_sparse_scores_are_what_the_leaves_hold(seed, n_outputs, sizes, n_rows, 
 @pytest.mark.parametrize(
     ("n_outputs", "n_trees", "n_entries", "n_rows"),
     [
-        (300, 20, 10, 200),  # few outputs: all are read
-        (3000, 20, 10, 200),  # a list of those that were touched
+        (300, 20, 10, 200),  # few outputs: dense sums
+        (3000, 20, 10, 200),  # a list of touched outputs
         (200_000, 20, 10, 5),  # hashed: too few rows to clear 200,000 sums
         (5_000_000, 3, 30, 40),  # hashed: very many outputs
         (300, 400, 2, 200),  # more trees than a block has rows
     ],
 )
 @pytest.mark.parametrize("n_threads", [1, 3])
-def test_every_way_of_summing(n_outputs, n_trees, n_entries, n_rows, n_threads):
+def test_all_summation_methods(n_outputs, n_trees, n_entries, n_rows, n_threads):
     rng = np.random.default_rng(0)
     forest = sparse_forest(rng, n_outputs, n_trees, 8, n_entries)
     codes = random_codes(rng, 5, n_rows)
@@ -133,7 +133,7 @@ def test_every_way_of_summing(n_outputs, n_trees, n_entries, n_rows, n_threads):
         np.testing.assert_array_equal(scores[i], values[here][order])
 
 
-def test_fewer_outputs_than_k_are_filled_up():
+def test_rows_with_fewer_than_k_outputs_are_padded():
     forest = sparse_forest(np.random.default_rng(1), 50, 1, 2, 3)
     outputs, scores = forest.topk(np.zeros((5, 4), np.uint8), None, 5)
     assert (outputs[:, 3:] == -1).all() and (outputs[:, :3] >= 0).all()
@@ -144,7 +144,7 @@ def test_fewer_outputs_than_k_are_filled_up():
     ).all()
 
 
-def test_ties_go_to_the_smaller_number():
+def test_smaller_output_number_wins_ties():
     tree = _core.Tree.from_arrays(**tree_arrays(np.random.default_rng(0), 1, 1, 1))
     held, code = np.array([3, 8, 20, 39], np.int32), np.zeros((1, 1), np.uint8)
     sparse = _core.TopkLeaves(np.array([0, 4]), held, np.ones(4, np.float32), 40)
@@ -159,7 +159,7 @@ def test_ties_go_to_the_smaller_number():
         assert forest.topk(code, base, 3)[0].tolist() == [expected]
 
 
-def test_wrong_calls_are_refused():
+def test_invalid_calls_raise():
     rng = np.random.default_rng(2)
     forest, _ = random_forest(rng, 3, 4, [5, 5])
     codes = random_codes(rng, 3, 10)

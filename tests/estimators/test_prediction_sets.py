@@ -32,7 +32,6 @@ def test_coverage_of_class_sets(coverage):
     assert abs(compute_coverage_error(covered, coverage, 2000)) < 2
     assert sets.dtype == bool and sets.any(axis=1).all()
     # A set of one class holds the predicted class.
-
     alone = sets.sum(axis=1) == 1
     np.testing.assert_array_equal(
         model.classes_[sets[alone].argmax(axis=1)], model.predict(test[0])[alone]
