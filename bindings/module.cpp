@@ -1,9 +1,11 @@
 // The Python module `polyleaf._core`: one bind_* function for each part of the core.
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include "arrays.h"
 #include "base/isa.h"
+#include "base/timing.h"
 
 namespace polyleaf {
 void bind_binning(nb::module_& m);
@@ -32,6 +34,25 @@ NB_MODULE(_core, m) {
       "Return the name of the instruction set in use: baseline, avx2 or avx512.");
   m.def("available_isas", &polyleaf::available_isas,
         "Return the instruction sets that this CPU supports.");
+  m.def(
+      "start_timing",
+      [] {
+        for (auto& nanoseconds : polyleaf::phase_times.nanoseconds) nanoseconds = 0;
+        polyleaf::phase_times.is_on = true;
+      },
+      "Measure the phases of tree building from now on, in all threads of the process.");
+  m.def(
+      "stop_timing",
+      [] {
+        polyleaf::phase_times.is_on = false;
+        const auto& nanoseconds = polyleaf::phase_times.nanoseconds;
+        const char* names[polyleaf::kPhases] = {"histograms", "split finding", "partition"};
+        std::map<std::string, double> seconds;
+        for (int i = 0; i < polyleaf::kPhases; ++i)
+          seconds[names[i]] = 1e-9 * static_cast<double>(nanoseconds[i].load());
+        return seconds;
+      },
+      "Stop measuring, and return the seconds of each phase, summed over threads.");
   polyleaf::bind_binning(m);
   polyleaf::bind_objectives(m);
   polyleaf::bind_likelihoods(m);

@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/timing.h"
 #include "grower/host_row_partitioner.h"
 
 namespace polyleaf {
@@ -89,7 +90,10 @@ bool Grower::split() {
     d.left_is_splittable = tree_context_.can_split(depth, split_info.n_left);
     d.right_is_splittable = tree_context_.can_split(depth, node.at.count - split_info.n_left);
   }
-  rows_->partition_rows(requests);
+  {
+    const PhaseTimer timer(Phase::kPartition);
+    rows_->partition_rows(requests);
+  }
   for (size_t i = 0; i < batch.size(); ++i) make_children(batch[i], requests[i]);
   return true;
 }

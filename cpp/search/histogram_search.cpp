@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "base/parallel.h"
+#include "base/timing.h"
 
 namespace polyleaf {
 namespace {
@@ -150,7 +151,10 @@ void HistogramSearch::gather_channels(std::vector<HistogramJob>& jobs) {
   if (bins_.sparse_columns().n_features() > 0)
     for (const HistogramJob& job : jobs)
       if (job.subtract >= 0) add_request(job.subtract);
-  source_->fill(requests);
+  {
+    const PhaseTimer timer(Phase::kHistograms);
+    source_->fill(requests);
+  }
   size_t sibling = jobs.size();
   for (size_t j = 0; j < jobs.size(); ++j) {
     jobs[j].channels = requests[j].channels;
@@ -231,6 +235,7 @@ void HistogramSearch::run_part(const HistogramJob& job, int part, int thread) {
   TileSplit* built = &candidates_[job.candidates].splits[first];
   TileSplit* sibling = job.subtract >= 0 ? &candidates_[job.candidates + 1].splits[first] : nullptr;
   if (part < n_tiles) return run_tile(job, part, thread, built, sibling);
+  const PhaseTimer timer(Phase::kSplitFinding);
   if (tree_->can_split(nodes_[job.build].at))
     finder_.scan_sparse(nodes_[job.build], part - n_tiles, job.channels, thread, built);
   if (sibling != nullptr)
@@ -242,6 +247,7 @@ void HistogramSearch::run_part(const HistogramJob& job, int part, int thread) {
 void HistogramSearch::run_tile(const HistogramJob& job, int tile_index, int thread,
                                TileSplit* built, TileSplit* sibling) {
   if (!builder_.owns_tile(tile_index)) return;
+  PhaseTimer timer(Phase::kHistograms);
   const int t = tree_->tiles()[tile_index];
   const Tile& tile = bins_.tile(t);
   HistogramNode& node = nodes_[job.build];
@@ -254,6 +260,7 @@ void HistogramSearch::run_tile(const HistogramJob& job, int tile_index, int thre
   if (job.is_ordered && !has_categories(bins_, tile)) {
     RowsByBin rows_by_bin[kTileFeatures];
     const TileHistogram rows = builder_.order_rows(job, t, words, slots, rows_by_bin, thread);
+    timer.next(Phase::kSplitFinding);
     return finder_.scan_tile(node, t, rows, slots, thread, built);
   }
 
@@ -261,10 +268,12 @@ void HistogramSearch::run_tile(const HistogramJob& job, int tile_index, int thre
   if (sibling != nullptr) {
     HistogramNode& other = nodes_[job.subtract];
     const TileBins rest = builder_.subtract(job, t, bins);
+    timer.next(Phase::kSplitFinding);
     finder_.scan_tile(other, t, {rest.sums, rest.counts, nullptr},
                       finder_.get_allowed_slots(other, tile), thread, sibling);
   }
   uint64_t touched[kTileFeatures * 4] = {};
+  timer.next(Phase::kSplitFinding);
   if (job.is_small)
     POLYLEAF_SELECT(histogram_kernels).mark_touched(words, node.n_rows(), tile.n_features, touched);
   if (tree_->can_split(node.at))

@@ -22,6 +22,7 @@ from polyleaf.model.metadata import ESTIMATOR
 from polyleaf.objectives import Objective
 from polyleaf.runtime.context import effective_threads
 from polyleaf.runtime.cuda import get_device
+from polyleaf.runtime.timing import measure_phase, record_times
 from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS
 from polyleaf.settings.train_config import make_train_config
@@ -65,8 +66,22 @@ def fit_estimator(
     callbacks: Any,
     init_model: Any,
 ) -> _Estimator:
-    """Fit an estimator whose parameters are valid one by one."""
-    plan, target = make_plan(estimator, data, init_model)
+    """Fit an estimator whose parameters are valid one by one, and record the times of phases."""
+    with record_times() as times:
+        if times is not None:
+            estimator.fit_times_ = times
+        return _fit_estimator(estimator, data, eval_data, callbacks, init_model)
+
+
+def _fit_estimator(
+    estimator: _Estimator,
+    data: TrainingData,
+    eval_data: list[TrainingData],
+    callbacks: Any,
+    init_model: Any,
+) -> _Estimator:
+    with measure_phase("reading"):
+        plan, target = make_plan(estimator, data, init_model)
     data, *eval_data = read_fit_offsets(estimator, [data, *eval_data], target, plan)
     target = subtract_offset(target, data.offset, plan.objective)
     callbacks = as_callbacks(callbacks)
@@ -94,7 +109,8 @@ def fit_estimator(
             return estimator
         plan = plan.replace_n_estimators(found.n_estimators)
     result, record = train_estimator(estimator, plan, ready, base_score, callbacks)
-    estimator._after_training(record, ready, data)
+    with measure_phase("calibration"):
+        estimator._after_training(record, ready, data)
     if result.was_interrupted:
         report_interrupt(estimator)
     return estimator

@@ -18,6 +18,7 @@ from polyleaf.model.leaf_kinds import Leaves
 from polyleaf.model.metadata import get_learning_rates, set_learning_rates
 from polyleaf.objectives import Objective
 from polyleaf.objectives._utils import minimise_base_score
+from polyleaf.runtime.timing import TREES, measure_phase
 from polyleaf.settings.train_config import TrainConfig
 from polyleaf.sketching.projections import Projection
 from polyleaf.training.distributed import can_replay, check_distributed, sync_ranks
@@ -295,7 +296,8 @@ class BoostingLoop:
                 else:
                     goes_on = self.step(round)
                 if self.evaluation.sets:
-                    self.evaluation.update()
+                    with measure_phase("evaluation"):
+                        self.evaluation.update()
                 set_learning_rates(model, self.learning_rates)
                 stops = [callback.after_iteration(model, round, log) for callback in savers_last]
                 if self._should_stop(any(stops) or not goes_on):
@@ -324,22 +326,28 @@ class BoostingLoop:
     def step(self, round: int) -> bool:
         """Train one round: a tree for all outputs, or one for each. Return whether to continue."""
         state, has_split = self.state, False
-        state.update_derivatives()
+        with measure_phase("derivatives"):
+            state.update_derivatives()
         sample = self.sampler.draw(state.sampling_gradients, round)
         for output in self.outputs:
             if self.updates_per_tree:
-                state.update_derivatives()
+                with measure_phase("derivatives"):
+                    state.update_derivatives()
             if self.layers is None:
-                grown = self.builder.grow(sample, output)
-                leaves = self.fitter.fit(grown, sample, output, self.model.learning_rate)
+                with measure_phase(TREES):
+                    grown = self.builder.grow(sample, output)
+                with measure_phase("leaf values"):
+                    leaves = self.fitter.fit(grown, sample, output, self.model.learning_rate)
             else:
-                grown, leaves = self.layers.build_tree(sample, output)
+                with measure_phase(TREES):
+                    grown, leaves = self.layers.build_tree(sample, output)
             if self.updates_per_tree:
                 state.update_derivatives()  # layers have changed them
             # A single leaf shifts all rows, after which there may be splits.
             has_split |= grown.tree.n_leaves > 1 or not state.gradients_cancel_out(output)
-            state.add_tree(grown, leaves, output)
-            self.model.append(grown.tree, leaves, round, output)
+            with measure_phase("score updates"):
+                state.add_tree(grown, leaves, output)
+                self.model.append(grown.tree, leaves, round, output)
         return self._should_continue(has_split)
 
     def replay_round(self, known: Model, round: int) -> bool:

@@ -33,6 +33,7 @@ from polyleaf.metrics import Metric
 from polyleaf.model import Model
 from polyleaf.runtime.context import effective_threads
 from polyleaf.runtime.cuda import as_device_array, is_device_array
+from polyleaf.runtime.timing import measure_phase
 from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.settings.parameters import SharedParameters
 from polyleaf.sketching.projections import Projection, Projector, explain_numeric_only
@@ -251,7 +252,8 @@ def prepare(
         trial = make_trial(binned, target, offset, trial_metric, seeds.training, rules)
     if is_cross_fitted:
         refit = _make_refit(reader, given_X, binned, target, start, seeds.training, keep_features)
-    dataset = binned.with_target(target, is_first=start is None)
+    with measure_phase("binning"):
+        dataset = binned.with_target(target, is_first=start is None)
     if binned is not X and start is None and p.device != "cuda":  # a GPU reads the bin codes
         dataset.keep_only_bins()
     eval_sets = [
@@ -487,14 +489,17 @@ def _make_dataset(
             )
         return X.rebinned_to(start.mapper)
     mapper = None if start is None else start.mapper
-    return Dataset(
-        reader.read_training(X, mapper),
-        sample_weight=target.weight,
-        max_bins=reader.estimator.max_bins,
-        reference=mapper,
-        keep_features=keep_features,
-        n_jobs=reader.estimator.n_jobs,
-    )
+    with measure_phase("reading"):
+        table = reader.read_training(X, mapper)
+    with measure_phase("binning"):
+        return Dataset(
+            table,
+            sample_weight=target.weight,
+            max_bins=reader.estimator.max_bins,
+            reference=mapper,
+            keep_features=keep_features,
+            n_jobs=reader.estimator.n_jobs,
+        )
 
 
 def _make_refit(

@@ -15,6 +15,7 @@ from polyleaf.data.random_rows import SCORED_ROWS, derive_seed
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import Leaves
 from polyleaf.runtime.context import Context
+from polyleaf.runtime.timing import measure_phase
 from polyleaf.settings.train_config import COUPLED, LinearLeaf, TopkLeaf, TrainConfig
 from polyleaf.sketching.sketches import CountSketch, Sketch, mean_over_outputs
 from polyleaf.training.leaf_fitters import LeafFitter, MonotoneFitter, make_leaf_config
@@ -100,7 +101,8 @@ class TreeBuilder:
 
     def grow(self, sample: TreeSample, output: int) -> GrownTree:
         """Grow one tree, for one output or for all (-1)."""
-        search = self._finder.configure(sample, output)
+        with measure_phase("quantisation"):
+            search = self._finder.configure(sample, output)
         tree = self._grower.grow(search, self._make_config(sample.round, output), sample.features)
         search.reset()  # frees memory before scores and leaves are computed
         return GrownTree(tree, self._grower)
