@@ -34,7 +34,7 @@ def test_equals_forest_built_tree_by_tree(arrays):
             np.testing.assert_array_equal(again[name], array)
 
 
-def test_forest_keeps_copies_of_the_arrays(arrays):
+def test_views_outlive_arrays_and_forest(arrays):
     forest = make_from_arrays({name: array.copy() for name, array in arrays.items()})
     again, features = forest.tree(2), forest.split_features(2, 3)
     kept = forest.values(4)

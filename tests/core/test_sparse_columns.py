@@ -92,7 +92,7 @@ def test_unbalanced_trees(kind, n_outputs):
         assert_same_as_dense(make_sparse_codes(1, n_outputs, kind))
     )
     assert (shares < 1 / 16).sum() > 10  # lists are kept
-    assert (shares > 1 / 8).any()  # cells are moved, or the list's are left out that have gone
+    assert (shares > 1 / 8).any()  # non-zeros are moved, or lists are filtered
 
 
 @pytest.mark.parametrize(

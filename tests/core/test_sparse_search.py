@@ -20,7 +20,7 @@ from polyleaf.objectives import SquaredError, SquaredHinge
 from polyleaf.objectives.sparse_multilabel import BoundSparseObjective
 from polyleaf.settings import presets
 
-SEED = 2**63 + 5  # sample size of large nodes
+SEED = 2**63 + 5  # seed of the row samples of large nodes
 
 
 class Problem:

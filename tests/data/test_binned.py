@@ -1,4 +1,4 @@
-"""Codes of sparse matrices: held as cells, they are the same codes and give the same models."""
+"""Sparse codes equal dense codes and give the same models."""
 
 import mmap
 import pickle
@@ -31,7 +31,7 @@ SETTINGS = {
 
 
 def words(n=600, n_features=40, density=0.03, seed=0):
-    """Counts as a text has them, some negative and missing, beside three columns of numbers."""
+    """Return sparse word counts, some negative or missing, and three dense columns."""
     rng = np.random.default_rng(seed)
     X = sp.random(n, n_features, density, format="csr", dtype=np.float32, random_state=seed)
     X.data = np.where(rng.random(X.nnz) < 0.05, np.nan, np.round(6 * X.data - 1)).astype(np.float32)
@@ -47,7 +47,7 @@ def targets(X, n_outputs=3, seed=1):
 @pytest.mark.parametrize(
     "X", [words(), words().tocsc(), words(density=0.5), words().astype(np.float64)]
 )
-def test_the_codes_are_those_of_the_dense_matrix(X):
+def test_codes_equal_those_of_the_dense_matrix(X):
     data = Dataset(X)
     dense = Dataset(X.toarray(), reference=data)
     np.testing.assert_array_equal(data.codes, dense.codes)
@@ -55,7 +55,7 @@ def test_the_codes_are_those_of_the_dense_matrix(X):
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(data)).codes, dense.codes)
 
 
-def test_only_cells_of_columns_that_are_rarely_used_are_held():
+def test_only_mostly_zero_columns_are_stored_sparse():
     X = words(n_features=300)
     data = Dataset(X)
     held = data.nbytes
@@ -66,8 +66,8 @@ def test_only_cells_of_columns_that_are_rarely_used_are_held():
 
 
 @pytest.mark.full
-def test_a_very_wide_table_needs_memory_for_what_it_stores():
-    """Dense, its codes would be 1.2 GB."""
+def test_memory_of_a_wide_table_depends_on_its_non_zeros():
+    """Dense codes would take 1.2 GB."""
     rng = np.random.default_rng(0)
     columns = np.where(rng.random(40_000) < 0.02, 7, rng.integers(0, 300_000, 40_000))
     X = sp.csr_matrix(
@@ -81,7 +81,7 @@ def test_a_very_wide_table_needs_memory_for_what_it_stores():
 
 
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
-def test_models_do_not_depend_on_how_codes_are_held(settings, monkeypatch):
+def test_models_are_independent_of_code_storage(settings, monkeypatch):
     X = words()
     Y = targets(X)
     models = []
@@ -95,7 +95,7 @@ def test_models_do_not_depend_on_how_codes_are_held(settings, monkeypatch):
 
 
 @pytest.mark.parametrize("hessian", ["none", "shared", "diagonal", "full", "block"])
-def test_classes_do_not_depend_on_how_codes_are_held(hessian, monkeypatch):
+def test_multiclass_models_are_independent_of_code_storage(hessian, monkeypatch):
     X = words()
     y = targets(X).argmax(axis=1)
     models = []
@@ -107,8 +107,8 @@ def test_classes_do_not_depend_on_how_codes_are_held(hessian, monkeypatch):
 
 @pytest.mark.parametrize("n_outputs", [1, 20])
 @pytest.mark.parametrize("take", [lambda p: p, sampled], ids=["all rows", "some rows"])
-def test_many_rows_and_cells(take, n_outputs):
-    """More than one block of rows, of cells to move, and of features to look at."""
+def test_many_rows_and_non_zeros(take, n_outputs):
+    """There are several blocks of rows, of non-zeros and of features."""
     p = make_problem(
         5, 30_000, (3, 90, 5, 200, 7, 4), n_outputs=n_outputs, missing=0.01, max_leaves=40
     )
@@ -121,7 +121,7 @@ def test_many_rows_and_cells(take, n_outputs):
             np.testing.assert_array_equal(leaf_of_row, same_leaves)
 
 
-def test_validation_and_going_on(monkeypatch):
+def test_validation_and_continued_training(monkeypatch):
     X = words()
     Y = targets(X)
     found = []
@@ -134,7 +134,7 @@ def test_validation_and_going_on(monkeypatch):
     np.testing.assert_array_equal(*found)
 
 
-def test_linear_leaves_hold_all_codes():
+def test_linear_leaves_use_dense_codes():
     X = words()
     data = Dataset(X.toarray(), keep_features=True)
     assert PolyleafRegressor(n_estimators=2, leaf="linear").fit(data, targets(X)).predict(
@@ -146,7 +146,7 @@ def test_linear_leaves_hold_all_codes():
         _core.LinearTable(bins, p.codes.astype(np.float32), None, 1)
 
 
-def test_explicit_zeros_and_values_in_the_bin_of_zero_are_no_cells():
+def test_explicit_zeros_and_values_in_the_bin_of_zero_are_not_stored():
     X = sp.csc_matrix(np.array([[0, 5], [1, 0], [2, 0], [0, 0]] * 30, np.float32))
     X.data[::4] = 0
     table = read_features(X)
@@ -169,7 +169,7 @@ def test_explicit_zeros_and_values_in_the_bin_of_zero_are_no_cells():
         (lambda a: {"common": a["common"][1:]}, "do not match"),
     ],
 )
-def test_malformed_cells_are_refused(change, message):
+def test_malformed_non_zeros_raise(change, message):
     p = make_problem(2, n_bins=(5, 8))
     names = ("features", "common", "begin", "rows", "codes")
     arrays = dict(zip(names, sparse_arrays(p.codes, (0, 1)), strict=True))
@@ -179,7 +179,7 @@ def test_malformed_cells_are_refused(change, message):
         )
 
 
-def test_categories_are_not_held_sparse():
+def test_categories_are_stored_dense():
     p = make_problem(2, n_bins=(5, 8), categorical=[1])
     with pytest.raises(ValueError, match="categorical"):
         core_bins(p.codes, p.n_bins, p.is_categorical, (1,))
@@ -188,13 +188,13 @@ def test_categories_are_not_held_sparse():
 @pytest.mark.skipif(
     not Path("/proc/self/statm").exists(), reason="needs Linux to tell the memory held"
 )
-def test_room_of_which_few_rows_are_touched_takes_the_memory_of_those():
+def test_memory_of_partly_used_codes_depends_on_touched_pages():
     def held():
         return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
 
     before = held()
     codes = empty_codes(1000, 100_000, partly_used=True)
-    codes[::50, :100] = 7  # one small page each
+    codes[::50, :100] = 7  # one page each
     assert codes.shape == (1000, 100_000) and codes.flags.c_contiguous and codes.flags.writeable
     assert held() - before < 10_000_000
     with pytest.raises(MemoryError, match="1000000 rows"):

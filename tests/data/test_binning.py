@@ -1,4 +1,4 @@
-"""Bins: codes equal a naive NumPy implementation; choice of thresholds; saved form."""
+"""Bins: codes equal a naive NumPy implementation; choice of thresholds; serialisation."""
 
 import copy
 import json
@@ -30,8 +30,8 @@ def naive_codes(mapper, X):
     return codes
 
 
-def fitted(X, max_bins=255, sample_weight=None, n_threads=1, **options):
-    """(mapper, codes) of X."""
+def fit_mapper(X, max_bins=255, sample_weight=None, n_threads=1, **options):
+    """Fit a mapper; return it with the codes of X."""
     table = read_features(X)
     mapper = BinMapper(max_bins, **options).fit(table, sample_weight, n_threads)
     return mapper, mapper.transform(table, n_threads)
@@ -60,7 +60,7 @@ def column(x):
     max_bins=st.integers(2, 255),
 )
 def test_codes_equal_the_definition(values, others, max_bins):
-    mapper, codes = fitted(column(values), max_bins)
+    mapper, codes = fit_mapper(column(values), max_bins)
     np.testing.assert_array_equal(codes, naive_codes(mapper, column(values)))
     new = column(others)
     np.testing.assert_array_equal(mapper.transform(read_features(new)), naive_codes(mapper, new))
@@ -71,10 +71,10 @@ def test_codes_equal_the_definition(values, others, max_bins):
     "n_distinct", [1, 2, 15, 16, 17, 18, 31, 32, 33, 128, 239, 240, 241, 254, 255]
 )
 @pytest.mark.parametrize("wide", [False, True])
-def test_every_size_of_table(n_distinct, wide):
+def test_all_table_sizes(n_distinct, wide):
     values = np.arange(n_distinct) * (1e-12 if wide else 1.0) + 1
     X = column([*np.repeat(values, 3), np.nan])
-    mapper, codes = fitted(X)
+    mapper, codes = fit_mapper(X)
     assert mapper.n_bins_[0] == n_distinct and mapper.float64_bins_[0] == (wide and n_distinct > 1)
     np.testing.assert_array_equal(codes[0], [*np.repeat(np.arange(n_distinct), 3), 255])
     thresholds = mapper.thresholds_[0]
@@ -88,16 +88,16 @@ def test_every_size_of_table(n_distinct, wide):
     order=["C", "F"],
     shape=[(1, 1), (1, 200), (3, 70), (1023, 3), (1025, 65), (5000, 2)],
 )
-def test_every_shape_and_order(dtype, order, shape):
+def test_all_shapes_and_memory_orders(dtype, order, shape):
     rng = np.random.default_rng(0)
     X = np.where(rng.random(shape) < 0.1, np.nan, rng.normal(size=shape)).astype(dtype)
-    mapper, codes = fitted(np.asarray(X, order=order), n_threads=2)
+    mapper, codes = fit_mapper(np.asarray(X, order=order), n_threads=2)
     np.testing.assert_array_equal(codes, naive_codes(mapper, X))
 
 
-def test_threshold_value_is_the_border():
+def test_values_at_a_threshold_belong_to_the_lower_bin():
     X = column(np.random.default_rng(0).normal(size=1000))
-    mapper, codes = fitted(X, 16)
+    mapper, codes = fit_mapper(X, 16)
     for code in range(16):
         np.testing.assert_array_equal(
             codes[0] <= code, X[:, 0].astype(np.float32) <= mapper.threshold_value(0, code)
@@ -114,8 +114,8 @@ def test_threshold_value_is_the_border():
         st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=200
     )
 )
-def test_few_distinct_values_are_told_apart_by_float32_numbers(values):
-    mapper, codes = fitted(column(values))
+def test_few_distinct_values_have_float32_thresholds(values):
+    mapper, codes = fit_mapper(column(values))
     distinct, index = np.unique(np.float32(values) + np.float32(0), return_inverse=True)
     np.testing.assert_array_equal(codes[0], index)
     thresholds = mapper.thresholds_[0]
@@ -125,11 +125,11 @@ def test_few_distinct_values_are_told_apart_by_float32_numbers(values):
 
 @settings(max_examples=100, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), max_bins=st.integers(2, 40), n_distinct=st.integers(1, 120))
-def test_heavy_values_never_share_a_bin_and_all_bins_are_used(seed, max_bins, n_distinct):
+def test_frequent_values_have_their_own_bin_and_all_bins_are_used(seed, max_bins, n_distinct):
     rng = np.random.default_rng(seed)
     shares = rng.dirichlet(np.full(n_distinct, rng.choice([0.05, 0.5, 5])))
     x = rng.choice(n_distinct, size=2000, p=shares)
-    mapper, codes = fitted(column(x), max_bins)
+    mapper, codes = fit_mapper(column(x), max_bins)
     counts = np.bincount(x, minlength=n_distinct)
     assert mapper.n_bins_[0] <= max_bins
     assert np.unique(codes[0]).tolist() == list(range(mapper.n_bins_[0]))
@@ -154,9 +154,9 @@ def test_heavy_values_never_share_a_bin_and_all_bins_are_used(seed, max_bins, n_
     ids=["normal", "lognormal", "zeros", "two spikes", "zipf", "rounded", "many spikes"],
 )
 @pytest.mark.parametrize("max_bins", [16, 255])
-def test_bins_of_several_values_are_of_even_weight(draw, max_bins):
+def test_bins_of_several_values_have_equal_weights(draw, max_bins):
     x = draw(np.random.default_rng(0), 50_000).astype(np.float32)
-    mapper, codes = fitted(x.reshape(-1, 1), max_bins, subsample=None)
+    mapper, codes = fit_mapper(x.reshape(-1, 1), max_bins, subsample=None)
     assert mapper.n_bins_[0] > 0.95 * max_bins
     weights = np.bincount(codes[0])
     for code, weight in enumerate(weights):
@@ -169,7 +169,7 @@ def test_float32_and_float64_give_the_same_bins():
     X = np.column_stack(
         [rng.normal(size=5000), rng.integers(0, 1000, 5000), rng.lognormal(size=5000) / 3]
     )
-    narrow, wide = fitted(X.astype(np.float32)), fitted(X)
+    narrow, wide = fit_mapper(X.astype(np.float32)), fit_mapper(X)
     assert_same_bins(narrow[0], wide[0])
     np.testing.assert_array_equal(narrow[1], wide[1])
     assert not wide[0].float64_bins_.any()
@@ -185,8 +185,8 @@ def test_float32_and_float64_give_the_same_bins():
     ],
     ids=["timestamps", "ids", "range", "tiny steps"],
 )
-def test_what_float32_cannot_tell_apart_stays_float64(values):
-    mapper, codes = fitted(column(values))
+def test_values_beyond_float32_precision_use_float64_thresholds(values):
+    mapper, codes = fit_mapper(column(values))
     assert mapper.float64_bins_[0]
     np.testing.assert_array_equal(codes, naive_codes(mapper, column(values)))
     assert np.bincount(codes[0]).max() <= -(-2 * len(values) // 255)
@@ -194,7 +194,7 @@ def test_what_float32_cannot_tell_apart_stays_float64(values):
 
 def test_constant_and_missing_columns():
     X = np.column_stack([np.full(10, 3.0), np.full(10, np.nan), [np.nan] * 9 + [1.0]])
-    mapper, codes = fitted(X)
+    mapper, codes = fit_mapper(X)
     assert mapper.n_bins_.tolist() == [1, 1, 1] and mapper.n_bins_.dtype == np.uint16
     np.testing.assert_array_equal(codes, [[0] * 10, [255] * 10, [255] * 9 + [0]])
 
@@ -204,7 +204,7 @@ def test_constant_and_missing_columns():
 
 @pytest.mark.parametrize("max_bins", [4, 255])
 @pytest.mark.parametrize("scale", [1, 2.0**-80, 2.0**900])
-def test_integer_weights_are_repeated_rows(max_bins, scale):
+def test_integer_weights_equal_repeated_rows(max_bins, scale):
     rng = np.random.default_rng(0)
     X = np.column_stack([rng.normal(size=400), rng.integers(0, 300, 400), rng.normal(size=400)])
     X[rng.random(X.shape) < 0.1] = np.nan
@@ -221,16 +221,16 @@ def test_sparse_weights_equal_dense_weights():
     X = np.where(rng.random((3000, 4)) < 0.3, rng.normal(size=(3000, 4)), 0)
     weights = rng.random(3000) * (rng.random(3000) < 0.8)
     for subsample in (None, 500):
-        dense = fitted(X, 32, weights, subsample=subsample)
-        sparse = fitted(sp.csr_matrix(X), 32, weights, subsample=subsample, n_threads=2)
+        dense = fit_mapper(X, 32, weights, subsample=subsample)
+        sparse = fit_mapper(sp.csr_matrix(X), 32, weights, subsample=subsample, n_threads=2)
         assert_same_bins(dense[0], sparse[0])
         np.testing.assert_array_equal(dense[1], sparse[1])
 
 
-def test_weights_per_output_count_by_their_sum():
+def test_weights_per_output_are_summed():
     X = column(np.random.default_rng(0).normal(size=300))
     weights = np.random.default_rng(1).integers(0, 3, (300, 2))
-    assert_same_bins(fitted(X, 8, weights)[0], fitted(X, 8, weights.sum(axis=1))[0])
+    assert_same_bins(fit_mapper(X, 8, weights)[0], fit_mapper(X, 8, weights.sum(axis=1))[0])
 
 
 @pytest.mark.parametrize(
@@ -243,16 +243,16 @@ def test_weights_per_output_count_by_their_sum():
         (np.ones(3), r"shape \(3,\), but X has 4 rows"),
     ],
 )
-def test_wrong_weights(weights, words):
+def test_invalid_weights_raise(weights, words):
     with pytest.raises(ValueError, match=words):
         BinMapper().fit(read_features(np.ones((4, 1))), weights)
 
 
-def test_the_sample_is_seeded_and_good_enough():
+def test_sample_is_seeded_and_accurate():
     x = np.random.default_rng(0).normal(size=(20_000, 2))
-    sampled, again = fitted(x, 16, subsample=5000), fitted(x, 16, subsample=5000)
+    sampled, again = fit_mapper(x, 16, subsample=5000), fit_mapper(x, 16, subsample=5000)
     assert_same_bins(sampled[0], again[0])
-    assert not sampled[0].has_same_bins(fitted(x, 16, subsample=5000, random_state=1)[0])
+    assert not sampled[0].has_same_bins(fit_mapper(x, 16, subsample=5000, random_state=1)[0])
     shares = np.bincount(sampled[1][0], minlength=16) / len(x) * 16
     assert 0.8 < shares.min() and shares.max() < 1.2
 
@@ -260,14 +260,14 @@ def test_the_sample_is_seeded_and_good_enough():
 def test_rows_of_weight_zero_are_never_sampled():
     x = column(np.arange(10_000))
     weights = (x[:, 0] < 2000).astype(float)
-    assert fitted(x, 16, weights, subsample=100)[0].thresholds_[0].max() < 2000
+    assert fit_mapper(x, 16, weights, subsample=100)[0].thresholds_[0].max() < 2000
 
 
 # --- categories ---
 
 
 @pytest.mark.parametrize("max_bins", [2, 16, 255])
-def test_categories_are_sorted_and_have_a_bin_each(max_bins):
+def test_categories_are_sorted_with_one_bin_each(max_bins):
     values = np.random.default_rng(0).permutation(np.repeat(np.arange(255), 3)).astype(float)
     mapper = BinMapper(max_bins).fit(read_features(column(values), categorical_features=[0]))
     assert mapper.categories_ == [list(range(255))] and mapper.rare_categories_ == [[]]
@@ -277,7 +277,7 @@ def test_categories_are_sorted_and_have_a_bin_each(max_bins):
 
 
 @pytest.mark.parametrize("max_bins", [2, 255])
-def test_of_more_than_255_categories_the_lightest_share_a_bin(max_bins):
+def test_rarest_of_more_than_255_categories_share_a_bin(max_bins):
     values, weights = np.arange(300.0), np.ones(300)
     weights[:46], weights[0] = 0.5, 0.0
     table = read_features(column(values), categorical_features=[0])
@@ -287,7 +287,7 @@ def test_of_more_than_255_categories_the_lightest_share_a_bin(max_bins):
     assert mapper.transform(table)[0].tolist() == [255] + [254] * 45 + list(range(254))
 
 
-def test_numbers_sort_before_text_and_numbers_are_equal_by_value():
+def test_numbers_sort_before_text_and_compare_by_value():
     X = np.array([["b"], [2], ["a"], [True], [10]], dtype=object)
     mapper = BinMapper().fit(read_features(X, categorical_features=[0]))
     assert mapper.categories_ == [[True, 2, 10, "a", "b"]]
@@ -302,10 +302,12 @@ def test_all_categories_missing():
     assert mapper.transform(read_features(np.ones((1, 1)), reference=mapper)).tolist() == [[255]]
 
 
-def test_categories_of_another_type_are_an_error():
+def test_categories_of_another_type_raise():
     mapper = BinMapper().fit(read_features(column([1, 2]), categorical_features=[0]))
     table = read_features(np.array([["1"], ["2"]], dtype=object), reference=mapper)
-    with pytest.raises(ValueError, match="were numbers when the model was fitted and are text now"):
+    with pytest.raises(
+        ValueError, match="were numbers when the model was fit_mapper and are text now"
+    ):
         mapper.transform(table)
 
 
@@ -318,7 +320,7 @@ def test_transform_checks_the_table():
 
 
 @pytest.mark.parametrize("max_bins", [1, 256, 0, 10.0])
-def test_wrong_max_bins(max_bins):
+def test_invalid_max_bins_raises(max_bins):
     with pytest.raises(ValueError, match="max_bins must be an integer from 2 to 255"):
         BinMapper(max_bins).fit(read_features(np.ones((3, 1))))
 
@@ -356,7 +358,7 @@ def test_instruction_sets_and_threads_give_the_same_bits():
     assert len(set(run_on_each_isa(PROGRAM))) == 1
 
 
-# --- the saved form ---
+# --- serialisation ---
 
 
 def example():
@@ -442,14 +444,14 @@ HOSTILE_ARRAYS = [
 
 
 @pytest.mark.parametrize(("change", "words"), HOSTILE_META)
-def test_hostile_meta(change, words):
+def test_hostile_metadata_raise(change, words):
     meta, arrays = example()[0].to_state()
     with pytest.raises(ValueError, match=words):
         BinMapper.from_state({**meta, **change}, arrays)
 
 
 @pytest.mark.parametrize(("name", "change", "words"), HOSTILE_ARRAYS)
-def test_hostile_arrays(name, change, words):
+def test_hostile_arrays_raise(name, change, words):
     meta, arrays = example()[0].to_state()
     with pytest.raises(ValueError, match=words):
         BinMapper.from_state(meta, {**arrays, name: change(arrays[name])})
@@ -458,7 +460,7 @@ def test_hostile_arrays(name, change, words):
         BinMapper.from_state(meta, arrays)
 
 
-def test_the_core_checks_what_memory_safety_needs():
+def test_core_checks_for_memory_safety():
     X, features, codes = np.ones((3, 2)), np.arange(2), np.empty((2, 3), np.uint8)
     bins = _core.BinTable(np.empty(0), np.zeros(3, np.int64), np.zeros(2, bool))
     for dense in (

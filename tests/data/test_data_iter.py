@@ -1,4 +1,4 @@
-"""Datasets from batches: those of one table, whatever the batches."""
+"""Datasets from batches equal those of the whole table, for any batches."""
 
 import os
 import pickle
@@ -17,8 +17,8 @@ from polyleaf.data.binning import BinMapper
 pd = pytest.importorskip("pandas")
 
 
-def cut(size, *arrays):
-    """A function that returns batches of so many rows."""
+def split_batches(size, *arrays):
+    """Return a function that yields batches of the given numbers of rows."""
 
     def batches():
         n = len(arrays[0])
@@ -41,7 +41,7 @@ def same(found, expected):
 
 
 def mixed(n, seed=0):
-    """A table of all kinds of columns, a target and weights."""
+    """Return a table with all kinds of columns, a target and weights."""
     rng = np.random.default_rng(seed)
     X = pd.DataFrame(
         {
@@ -61,10 +61,10 @@ def mixed(n, seed=0):
 
 @pytest.mark.parametrize("size", [1, 7, 100_000])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_models_are_those_of_one_table(size, weighted, tmp_path):
+def test_models_equal_those_of_the_whole_table(size, weighted, tmp_path):
     X, y, weight = mixed(120)
     arrays = (X, y, weight) if weighted else (X, y)
-    found = Dataset.from_batches(cut(size, *arrays), max_bins=16)
+    found = Dataset.from_batches(split_batches(size, *arrays), max_bins=16)
     expected = Dataset(X, y, sample_weight=weight if weighted else None, max_bins=16)
     same(found, expected)
     np.testing.assert_array_equal(found.y, y)
@@ -81,12 +81,12 @@ def test_models_are_those_of_one_table(size, weighted, tmp_path):
 
 @given(st.integers(1, 60), st.integers(1, 70), st.integers(0, 3), st.booleans())
 @settings(max_examples=25, deadline=None)
-def test_any_shape(n, size, seed, weighted):
+def test_all_batch_shapes(n, size, seed, weighted):
     X, y, weight = mixed(n, seed)
     weight[0] = 1.0
     arrays = (X, y, weight) if weighted else (X, y)
     same(
-        Dataset.from_batches(cut(size, *arrays), max_bins=5),
+        Dataset.from_batches(split_batches(size, *arrays), max_bins=5),
         Dataset(X, sample_weight=weight if weighted else None, max_bins=5),
     )
 
@@ -94,14 +94,17 @@ def test_any_shape(n, size, seed, weighted):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("size", [11, 64, 5000])
 def test_thresholds_are_chosen_from_the_same_rows(size, weighted, monkeypatch):
-    """More rows than thresholds are chosen from."""
+    """There are more rows than the sample for thresholds."""
     rng = np.random.default_rng(3)
     X = rng.normal(size=(3000, 3))
     weight = np.where(rng.random(3000) < 0.3, 0, rng.random(3000))
     monkeypatch.setattr(BinMapper.__init__, "__kwdefaults__", {"subsample": 100, "random_state": 0})
     expected = Dataset(X, sample_weight=weight if weighted else None)
     assert max(map(len, expected.mapper.thresholds_)) < 100
-    same(Dataset.from_batches(cut(size, X, *[np.zeros(3000), weight][: 2 * weighted])), expected)
+    same(
+        Dataset.from_batches(split_batches(size, X, *[np.zeros(3000), weight][: 2 * weighted])),
+        expected,
+    )
 
 
 def test_dtypes_may_differ_between_batches():
@@ -114,12 +117,12 @@ def test_dtypes_may_differ_between_batches():
     same(Dataset.from_batches(parts), Dataset(np.concatenate(parts)))
 
 
-def test_very_many_categories():
+def test_high_cardinality_features():
     rng = np.random.default_rng(0)
     names = np.array([f"c{i}" for i in range(400)])
     X = pd.DataFrame({"id": rng.choice(names, 4000), "x": rng.normal(size=4000)})
     y = X["x"] + (X["id"].str.len() == 3)
-    found = Dataset.from_batches(cut(300, X, y), categorical_features=["id"])
+    found = Dataset.from_batches(split_batches(300, X, y), categorical_features=["id"])
     expected = Dataset(X, y, categorical_features=["id"])
     predictions = [
         PolyleafRegressor(n_estimators=5).fit(data).predict(X) for data in (found, expected)
@@ -127,13 +130,13 @@ def test_very_many_categories():
     np.testing.assert_array_equal(*predictions)
 
 
-def test_classes_that_one_batch_has_and_targets_of_several_columns():
+def test_classes_of_one_batch_and_several_targets():
     X = np.arange(60.0).reshape(30, 2)
     y = np.repeat(["left", "right", "straight on"], 10)
-    data = Dataset.from_batches(cut(10, X, y))
+    data = Dataset.from_batches(split_batches(10, X, y))
     assert PolyleafClassifier(n_estimators=2).fit(data).classes_.tolist() == sorted(set(y))
     frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1]})
-    data = Dataset.from_batches(cut(7, X, frame))
+    data = Dataset.from_batches(split_batches(7, X, frame))
     assert PolyleafRegressor(n_estimators=2).fit(data).model_.output_names == ("a", "b")
     labels = scipy.sparse.csr_matrix(np.eye(3, dtype=np.int64)[np.arange(30) % 3])
     joined = Dataset.from_batches([(X[:9], labels[:9]), (X[9:], labels[9:])]).y
@@ -143,20 +146,20 @@ def test_classes_that_one_batch_has_and_targets_of_several_columns():
 def test_reference_and_raw_values():
     X, _, _ = mixed(90)
     train = Dataset(X)
-    found = Dataset.from_batches(cut(8, X.iloc[:50]), reference=train, keep_features=True)
+    found = Dataset.from_batches(split_batches(8, X.iloc[:50]), reference=train, keep_features=True)
     expected = Dataset(X.iloc[:50], reference=train, keep_features=True)
     same(found, expected)
     np.testing.assert_array_equal(found.features, expected.features)
 
 
-def test_empty_batches_are_left_out():
+def test_empty_batches_are_ignored():
     X = np.arange(20.0).reshape(10, 2)
     same(Dataset.from_batches([X[:0], X[:3], X[3:3], X[3:]]), Dataset(X))
     with pytest.raises(ValueError, match="hold no rows"):
         Dataset.from_batches([X[:0]])
 
 
-def test_iterators_are_refused_and_readings_must_agree():
+def test_one_shot_iterators_and_changing_batches_raise():
     X = np.arange(20.0).reshape(10, 2)
     with pytest.raises(ValueError, match="a function that returns a new iterator"):
         Dataset.from_batches(iter([X]))
@@ -201,29 +204,29 @@ def test_iterators_are_refused_and_readings_must_agree():
         ),
     ],
 )
-def test_what_is_wrong_is_said_with_its_batch(batches, message):
+def test_errors_name_the_batch(batches, message):
     with pytest.raises(ValueError, match=message):
         Dataset.from_batches(batches)
 
 
-def test_lazy_frames_are_refused():
+def test_lazy_frames_raise():
     polars = pytest.importorskip("polars")
     with pytest.raises(TypeError, match="X of batch 0 is a lazy frame"):
         Dataset.from_batches([polars.LazyFrame({"a": [1.0]})])
 
 
-def test_text_that_differs_everywhere_is_told_once():
+def test_text_that_differs_in_every_row_warns_once():
     X = pd.DataFrame({"name": [f"row {i}" for i in range(40)], "x": np.arange(40.0)})
     with pytest.warns(UserWarning, match="differs in every row") as printed:
-        Dataset.from_batches(cut(5, X))
+        Dataset.from_batches(split_batches(5, X))
     assert len(printed) == 1
 
 
-# --- in a file ---
+# --- cache_dir ---
 
 
 def numbers(n=2500, n_features=19, seed=0):
-    """Features of all widths of tiles, and two targets."""
+    """Return features of all numbers of tiles, and two targets."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, n_features))
     X[:, 3] = rng.integers(0, 2, n)
@@ -259,12 +262,12 @@ PRESETS = {
 
 
 @pytest.mark.parametrize("recipe", PRESETS)
-def test_models_of_a_file_are_those_of_memory(recipe, tmp_path):
+def test_models_from_a_file_equal_those_from_memory(recipe, tmp_path):
     X, y = numbers()
     y = np.abs(y).round()
     options = {"categorical_features": [4, 5], "keep_features": "linear" in recipe}
     held = Dataset(X, y, **options)
-    filed = Dataset.from_batches(cut(1100, X, y), cache_dir=tmp_path, **options)
+    filed = Dataset.from_batches(split_batches(1100, X, y), cache_dir=tmp_path, **options)
     models = []
     for data in (held, filed):
         model = PolyleafRegressor(n_estimators=4, calibrate_quantiles=False).set_params(
@@ -276,19 +279,22 @@ def test_models_of_a_file_are_those_of_memory(recipe, tmp_path):
 
 
 @pytest.mark.parametrize("n_jobs", [1, 4])
-def test_large_nodes_of_a_file_are_cut_for_threads(n_jobs, tmp_path):
+def test_large_nodes_of_a_file_are_split_between_threads(n_jobs, tmp_path):
     X, y = numbers(40_000, 5)
     held = PolyleafRegressor(n_estimators=2).fit(Dataset(X), y)
-    data = Dataset.from_batches(cut(9000, X), cache_dir=tmp_path)
+    data = Dataset.from_batches(split_batches(9000, X), cache_dir=tmp_path)
     filed = PolyleafRegressor(n_estimators=2, n_jobs=n_jobs).fit(data, y)
     np.testing.assert_array_equal(held.predict(X), filed.predict(X))
 
 
 @pytest.mark.parametrize("search", ["exact", "count_sketch"])
-def test_labels_are_learned_from_a_file(search, tmp_path):
+def test_multilabel_training_from_a_file(search, tmp_path):
     X, _ = numbers(600)
     labels = scipy.sparse.csr_matrix(np.nan_to_num(X[:, :8]) > 0.8)
-    held, filed = Dataset(X, labels), Dataset.from_batches(cut(150, X, labels), cache_dir=tmp_path)
+    held, filed = (
+        Dataset(X, labels),
+        Dataset.from_batches(split_batches(150, X, labels), cache_dir=tmp_path),
+    )
     models = [
         PolyleafClassifier(n_estimators=3, leaf="sparse", leaf_k=2, split_search=search).fit(
             data, labels
@@ -298,10 +304,10 @@ def test_labels_are_learned_from_a_file(search, tmp_path):
     assert models[0].save_model() == models[1].save_model()
 
 
-def test_codes_of_a_file_are_read_again_and_outlive_it(tmp_path):
+def test_codes_are_read_again_and_outlive_the_file_name(tmp_path):
     X, y = numbers()
-    held, filed = Dataset(X, y), Dataset.from_batches(cut(700, X, y), cache_dir=tmp_path)
-    assert list(tmp_path.iterdir()) == []  # the file has no name
+    held, filed = Dataset(X, y), Dataset.from_batches(split_batches(700, X, y), cache_dir=tmp_path)
+    assert list(tmp_path.iterdir()) == []  # the file is unlinked
     same(filed, held)
     same(pickle.loads(pickle.dumps(filed)), held)
     some = np.arange(3, 2500, 7)
@@ -315,7 +321,7 @@ def test_codes_of_a_file_are_read_again_and_outlive_it(tmp_path):
     assert "Dataset(2500 rows" in repr(filed) and filed.nbytes >= X.size
 
 
-def test_what_a_file_cannot_hold_is_said(tmp_path):
+def test_unsupported_options_with_cache_dir_raise(tmp_path):
     X = pd.DataFrame({"id": [f"c{i}" for i in range(300)] * 2, "x": np.arange(600.0)})
     with pytest.raises(ValueError, match="Column 'id' of X has more than 255 categories"):
         Dataset.from_batches([X], cache_dir=tmp_path)
@@ -354,7 +360,7 @@ print(4 * N * F / allowed)
 @pytest.mark.full
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is limited as Linux does")
 def test_four_times_the_memory_trains_from_a_file(tmp_path):
-    """The table takes 880 MiB as float32, and 220 are allowed besides the program."""
+    """The table takes 880 MiB as float32; 220 MiB are allowed on top of the program."""
     # Return freed memory at once: otherwise what glibc keeps varies by 50 MiB between runs.
     environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "1048576"}
 
@@ -372,7 +378,7 @@ def test_four_times_the_memory_trains_from_a_file(tmp_path):
 @pytest.mark.parametrize("columns", [None, 2])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("unknown", ["some", "late", "one batch", "all"])
-def test_targets_that_are_not_known_count_as_in_one_table(columns, weighted, unknown, monkeypatch):
+def test_missing_targets_equal_those_of_the_whole_table(columns, weighted, unknown, monkeypatch):
     X, y, weight = mixed(300, seed=2)
     y = y.copy() if columns is None else np.column_stack([y, -y])
     rows = {
@@ -386,11 +392,11 @@ def test_targets_that_are_not_known_count_as_in_one_table(columns, weighted, unk
         y[rows, 1] = 1.0
     arrays = (X, y, weight) if weighted else (X, y)
     expected = Dataset(X, y, sample_weight=weight if weighted else None, max_bins=16)
-    same(Dataset.from_batches(cut(70, *arrays), max_bins=16), expected)
+    same(Dataset.from_batches(split_batches(70, *arrays), max_bins=16), expected)
     if unknown == "some":
         assert not Dataset(
             X, max_bins=16, sample_weight=weight if weighted else None
         ).mapper.has_same_bins(expected.mapper)
     monkeypatch.setattr(BinMapper.__init__, "__kwdefaults__", {"subsample": 100, "random_state": 0})
     expected = Dataset(X, y, sample_weight=weight if weighted else None, max_bins=16)
-    same(Dataset.from_batches(cut(70, *arrays), max_bins=16), expected)
+    same(Dataset.from_batches(split_batches(70, *arrays), max_bins=16), expected)

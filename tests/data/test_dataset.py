@@ -1,4 +1,4 @@
-"""Dataset: binned once, consistent with its mapper."""
+"""Dataset: it is binned once and consistent with its mapper."""
 
 import pickle
 
@@ -17,7 +17,7 @@ def X():
     return np.random.default_rng(0).normal(size=(500, 4))
 
 
-def test_codes_are_those_of_its_mapper(X):
+def test_codes_equal_those_of_the_mapper(X):
     data = Dataset(X, feature_names=list("abcd"))
     np.testing.assert_array_equal(data.codes, data.mapper.transform(read_features(X)))
     assert data.codes.dtype == np.uint8 and data.codes.flags.c_contiguous
@@ -27,7 +27,7 @@ def test_codes_are_those_of_its_mapper(X):
 
 
 @pytest.mark.parametrize("as_reference", [lambda data: data, lambda data: data.mapper])
-def test_reference_bins_alike(X, as_reference):
+def test_reference_shares_bins(X, as_reference):
     train = Dataset(X, max_bins=16, categorical_features=[3])
     other = Dataset(X[::-1] * 2, reference=as_reference(train))
     assert other.mapper is train.mapper
@@ -35,7 +35,7 @@ def test_reference_bins_alike(X, as_reference):
         Dataset(X[:, :2], reference=as_reference(train))
 
 
-def test_weights_change_the_bins_as_repetition_does(X):
+def test_integer_weights_equal_repeated_rows(X):
     weights = np.random.default_rng(1).integers(0, 4, len(X))
     weighted = Dataset(X, sample_weight=weights, max_bins=8)
     assert weighted.mapper.has_same_bins(Dataset(np.repeat(X, weights, axis=0), max_bins=8).mapper)
@@ -44,7 +44,7 @@ def test_weights_change_the_bins_as_repetition_does(X):
 
 @pytest.mark.parametrize("columns", [None, 1, 2])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_targets_that_are_not_known_count_as_in_a_fit_on_arrays(X, columns, weighted):
+def test_rows_without_targets_are_binned_as_in_a_fit_on_arrays(X, columns, weighted):
     rng = np.random.default_rng(1)
     y = X[:, :2] + rng.normal(size=(len(X), 2))
     y[X[:, 0] > 0.3, 0] = np.nan  # so that bins of its first feature show it
@@ -58,14 +58,14 @@ def test_targets_that_are_not_known_count_as_in_a_fit_on_arrays(X, columns, weig
     np.testing.assert_array_equal(clone(model).fit(data).predict(X), model.predict(X))
 
 
-def test_what_is_no_number_is_known(X):
+def test_targets_that_are_not_numbers_are_known(X):
     labels = np.where(X[:, 0] > 0, "yes", "no")
     unknown = np.full(len(X), np.nan)
     for y in (labels, labels.astype(object), unknown, X[:, 0]):
         assert Dataset(X, y).mapper.has_same_bins(Dataset(X).mapper)
 
 
-def test_threads_and_calls_give_the_same(X):
+def test_codes_are_independent_of_threads_and_calls(X):
     large = np.tile(X, (100, 1)) + np.arange(50_000)[:, None] * 1e-4
     first = Dataset(large, n_jobs=1)
     for n_jobs in (2, 5):
@@ -74,7 +74,7 @@ def test_threads_and_calls_give_the_same(X):
         np.testing.assert_array_equal(again.codes, first.codes)
 
 
-def test_pickles(X):
+def test_pickle_round_trip(X):
     data = Dataset(X, np.arange(500), sample_weight=np.ones(500))
     copy = pickle.loads(pickle.dumps(data))
     np.testing.assert_array_equal(copy.codes, data.codes)
@@ -82,14 +82,14 @@ def test_pickles(X):
     assert copy.mapper.has_same_bins(data.mapper)
 
 
-def test_lengths_must_agree(X):
+def test_different_lengths_raise(X):
     with pytest.raises(ValueError, match="y has 3 rows, but X has 500"):
         Dataset(X, [1, 2, 3])
     with pytest.raises(ValueError, match="sample_weight has 3 rows"):
         Dataset(X, sample_weight=np.ones(3))
 
 
-def test_codes_too_large_to_allocate():
+def test_codes_too_large_to_allocate_raise():
     mapper = BinMapper().fit(read_features(np.ones((2, 1))))
     table = read_features(np.ones((2, 1)))
     object.__setattr__(table, "n_rows", 2**62)
@@ -97,12 +97,12 @@ def test_codes_too_large_to_allocate():
         mapper.transform(table)
 
 
-def test_bins_are_made_once(X):
+def test_bins_are_computed_once(X):
     data = Dataset(X)
     assert data.bins is data.bins
 
 
-def test_packed_data_keep_their_shape_and_bins():
+def test_packed_dataset_keeps_shape_and_bins():
     X = np.random.default_rng(0).normal(size=(50, 3))
     data, packed = Dataset(X), Dataset(X)
     packed.keep_only_bins()

@@ -1,4 +1,4 @@
-"""High-cardinality features: derived columns in every kind of table, file and fit."""
+"""High-cardinality features: derived columns in all kinds of tables, files and fits."""
 
 import json
 import pickle
@@ -38,14 +38,14 @@ def model(data):
     return regressor().fit(*data)
 
 
-# --- as good as the best of other libraries ---
+# --- accuracy against other libraries ---
 
 
 @pytest.mark.parametrize(
     ("n_categories", "least"), [(100, 0.89), (400, 0.89), (1000, 0.89), (3000, 0.866)]
 )
 def test_more_than_255_categories(n_categories, least):
-    """15,000 rows; the best other libraries reach .893, .880, .887 and .866."""
+    """On 15,000 rows the best of other libraries reach .893, .880, .887 and .866."""
     X, y = effects(20_000, n_categories)
     model = regressor(n_estimators=100).fit(X[:15_000], y[:15_000])
     assert r2(y[15_000:], model.predict(X[15_000:])) > least
@@ -58,7 +58,7 @@ def test_more_than_255_categories_with_eight_outputs(n_categories, least):
     assert r2(y[15_000:], model.predict(X[15_000:])) > least
 
 
-def test_categories_that_say_nothing_do_no_harm():
+def test_uninformative_categories_do_no_harm():
     rng = np.random.default_rng(0)
     X = np.column_stack([rng.integers(0, 1000, 3000), rng.normal(size=3000)])
     y = X[:, 1] + rng.normal(size=3000)
@@ -69,8 +69,8 @@ def test_categories_that_say_nothing_do_no_harm():
     assert with_categories == without
 
 
-def test_missing_values_that_training_never_saw_are_worth_what_unseen_categories_are(data, model):
-    """A frame with the training dtype has NaN in place of unseen categories."""
+def test_new_missing_values_equal_unseen_categories(data, model):
+    """With the dtype of training, a frame has NaN for unseen categories."""
     unseen, missing = (np.array([[value, 0.0, 0.0]]) for value in (12345.0, np.nan))
     assert not model.model_.mapper.derived_columns_.features[0].missing_seen
     assert (
@@ -82,7 +82,7 @@ def test_missing_values_that_training_never_saw_are_worth_what_unseen_categories
     assert again.mapper.derived_columns_.equals(model.model_.mapper.derived_columns_)
 
 
-def test_files_that_do_not_say_whether_values_were_missing_have_seen_some(model):
+def test_old_files_treat_missing_values_as_seen(model):
     meta, arrays = model.model_.mapper.to_state()
     meta = json.loads(json.dumps(meta))
     del meta["made"][0]["missing_seen"]
@@ -95,7 +95,7 @@ def test_files_that_do_not_say_whether_values_were_missing_have_seen_some(model)
 # --- columns ---
 
 
-def test_up_to_255_categories_stay_as_they_are():
+def test_up_to_255_categories_have_no_derived_columns():
     X, y = effects(5000, 255)
     model = regressor().fit(X, y).model_
     assert model.mapper.derived_columns_ is None and model.mapper.n_bins_[0] == 255
@@ -108,8 +108,8 @@ def test_up_to_255_categories_stay_as_they_are():
     ("n_categories", "max_bins", "least"),
     [(200, 63, 0.97), (120, 31, 0.97), (250, 7, 0.95), (400, 63, 0.97), (400, 7, 0.95)],
 )
-def test_bins_of_numbers_do_not_limit_categories(n_categories, max_bins, least):
-    """6,000 rows; with one bin per category R2 is .98, XGBoost's at 200 and 63 bins .97."""
+def test_max_bins_does_not_limit_categories(n_categories, max_bins, least):
+    """On 6,000 rows R2 is .98 with one bin per category; XGBoost has .97 with 200 and 63 bins."""
     rng = np.random.default_rng(0)
     category, x = rng.integers(0, n_categories, 9000), rng.normal(size=9000)
     y = rng.normal(size=n_categories)[category] + 0.5 * x + 0.15 * rng.normal(size=9000)
@@ -119,7 +119,7 @@ def test_bins_of_numbers_do_not_limit_categories(n_categories, max_bins, least):
     assert model.model_.mapper.n_bins_[1] == max_bins
 
 
-def test_columns_have_names_and_a_source(model):
+def test_derived_columns_have_names_and_a_feature(model):
     mapper = model.model_.mapper
     assert (
         mapper.n_features_ == 3
@@ -134,7 +134,7 @@ def test_columns_have_names_and_a_source(model):
     assert not groups[0] & groups[1] and len(groups[0] | groups[1]) == C
 
 
-def test_importances_are_those_of_the_features_of_x(model):
+def test_importances_are_per_feature_of_x(model):
     shares = model.feature_importances_
     assert shares.shape == (3,) and shares.sum() == pytest.approx(1) and shares[0] > 0.95
     splits = model.model_.feature_importance("split")
@@ -147,7 +147,7 @@ def test_importances_are_those_of_the_features_of_x(model):
     assert any("f0: " in str(name) for name in nodes_table(model.model_, "dict")["feature"])
 
 
-def test_unseen_categories_have_the_common_mean_and_missing_ones_a_way_of_their_own(data):
+def test_unseen_categories_have_the_mean_and_missing_values_are_separate(data):
     X, y = data
     X = X.copy()
     X[:400, 0] = np.nan
@@ -162,7 +162,7 @@ def test_unseen_categories_have_the_common_mean_and_missing_ones_a_way_of_their_
     assert (table[0] == 0).all() and np.isnan(table[1]).all()
 
 
-def test_predictions_do_not_depend_on_which_other_rows_are_asked_for(data, model):
+def test_predictions_are_independent_of_other_rows(data, model):
     X, _ = data
     whole = model.predict(X)
     np.testing.assert_array_equal(
@@ -172,7 +172,7 @@ def test_predictions_do_not_depend_on_which_other_rows_are_asked_for(data, model
     np.testing.assert_array_equal(model.predict(X[order]), whole[order])
 
 
-def test_kinds_of_tables_give_the_same_model(data, model):
+def test_all_containers_give_the_same_model(data, model):
     X, y = data
     names = ["c", "x", "z"]
     text = [f"v{int(c):04}" for c in X[:, 0]]
@@ -192,7 +192,7 @@ def test_kinds_of_tables_give_the_same_model(data, model):
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("weighted", [False, True])
-def test_mostly_zero_columns_are_read_beside_the_categories(seed, weighted):
+def test_sparse_columns_with_high_cardinality_features(seed, weighted):
     rng = np.random.default_rng(seed)
     category = rng.integers(0, 300, 1500)
     zeros = np.where(rng.random((1500, 3)) < 0.04, rng.normal(size=(1500, 3)), 0.0)
@@ -206,7 +206,7 @@ def test_mostly_zero_columns_are_read_beside_the_categories(seed, weighted):
     assert models[0].equals(models[1]) and models[0].equals(models[2])
 
 
-def test_numbers_in_place_of_text_are_refused(data):
+def test_numbers_in_place_of_text_raise(data):
     X, y = data
     frame = pd.DataFrame({"c": [f"v{int(c)}" for c in X[:, 0]], "x": X[:, 1]})
     model = PolyleafRegressor(n_estimators=2).fit(frame, y)
@@ -215,7 +215,7 @@ def test_numbers_in_place_of_text_are_refused(data):
 
 
 @pytest.mark.parametrize("max_bins", [2, 16, 64])
-def test_few_bins(data, max_bins):
+def test_small_max_bins(data, max_bins):
     X, y = data
     model = regressor(max_bins=max_bins).fit(X, y)
     is_numeric = model.model_.mapper.column_to_feature_ != 0
@@ -226,7 +226,7 @@ def test_few_bins(data, max_bins):
 # --- files ---
 
 
-def test_files_hold_the_columns_as_version_3(data, model, tmp_path):
+def test_files_with_derived_columns_have_version_3(data, model, tmp_path):
     X, _ = data
     file = model.model_.to_bytes()
     assert about(file)["format_version"] == 3
@@ -286,12 +286,12 @@ def _entry(**fields):
         lambda header, arrays: header["mapper"].update(made=header["mapper"]["made"] * 2),
     ],
 )
-def test_damaged_columns_are_refused(model, change):
+def test_damaged_columns_raise(model, change):
     with pytest.raises(ModelFileError):
         Model.from_bytes(reseal(model.model_.to_bytes(), change))
 
 
-def test_state_goes_through_json(model):
+def test_state_round_trip_through_json(model):
     mapper = model.model_.mapper
     meta, arrays = mapper.to_state()
     again = BinMapper.from_state(json.loads(json.dumps(meta)), arrays)
@@ -301,10 +301,10 @@ def test_state_goes_through_json(model):
     }
 
 
-# --- data sets, further rounds, evaluation ---
+# --- datasets, continued training, evaluation ---
 
 
-def test_a_dataset_without_target_makes_its_columns_when_it_is_trained_on(data, model):
+def test_dataset_without_target_derives_columns_in_fit(data, model):
     X, y = data
     dataset = Dataset(X, categorical_features=[0])
     assert dataset.mapper.derived_columns_ is None and dataset.shape == (N, 3)
@@ -316,14 +316,14 @@ def test_a_dataset_without_target_makes_its_columns_when_it_is_trained_on(data, 
     np.testing.assert_array_equal(trained.predict(dataset), model.predict(X))
     other = regressor().fit(
         pickle.loads(pickle.dumps(dataset)), -y
-    )  # another target, other columns
+    )  # another target gives other columns
     assert not other.model_.mapper.has_same_bins(trained.model_.mapper)
     as_model = Dataset(X, reference=model.model_.mapper)
     np.testing.assert_array_equal(trained.predict(as_model), model.predict(X))
     assert as_model.nbytes == as_model.codes.nbytes + 4 * N
 
 
-def test_a_dataset_that_was_binned_apart_is_refused(data, model):
+def test_dataset_with_other_bins_raises(data, model):
     X, y = data
     with pytest.raises(ValueError, match="other bins than the training data"):
         model.predict(Dataset(X[:500] * 2, categorical_features=[0]))
@@ -332,7 +332,7 @@ def test_a_dataset_that_was_binned_apart_is_refused(data, model):
 
 
 @pytest.mark.parametrize("kind", ["array", "dataset", "dataset of the model"])
-def test_more_rounds_on_the_same_rows_are_those_of_one_run(data, model, kind):
+def test_continued_training_equals_uninterrupted_training(data, model, kind):
     X, y = data
     half = regressor(n_estimators=10).fit(X, y)
     again = {
@@ -344,13 +344,13 @@ def test_more_rounds_on_the_same_rows_are_those_of_one_run(data, model, kind):
     np.testing.assert_array_equal(further.predict(X), model.predict(X))
 
 
-def test_more_rounds_on_other_rows_keep_the_columns_of_the_first(model):
+def test_continued_training_on_other_rows_keeps_derived_columns(model):
     X, y = effects(N, C, seed=5)
     further = regressor(n_estimators=5).fit(X, y, init_model=model)
     assert further.model_.mapper.has_same_bins(model.model_.mapper) and further.n_iter_ == 25
 
 
-def test_evaluation_sets_are_read_as_in_prediction(data):
+def test_evaluation_sets_are_encoded_as_in_prediction(data):
     X, y = data
     train, rest = slice(0, 3000), slice(3000, None)
     dataset = Dataset(X[train], categorical_features=[0])
@@ -367,19 +367,19 @@ def test_evaluation_sets_are_read_as_in_prediction(data):
         assert log[-1] == pytest.approx(rmse, rel=1e-5)
 
 
-def test_cross_validation_learns_the_columns_of_each_fold_anew():
+def test_cross_validation_derives_columns_per_fold():
     rng = np.random.default_rng(0)
     X, y = rng.integers(0, 1000, (3000, 1)), rng.normal(size=3000)
     scores = cross_val_score(clone(regressor()), X, y, cv=4, scoring="r2")
     assert (
         np.mean(scores) < 0.02
-    )  # the categories say nothing, and no fold has seen the others' targets
+    )  # categories are uninformative, and no fold sees targets of the others
 
 
 # --- targets and leaves ---
 
 
-def test_kinds_of_targets(data):
+def test_all_kinds_of_targets(data):
     X, y = data
     ids = np.digitize(y, [-0.7, 0.7])
     classes = PolyleafClassifier(n_estimators=20, categorical_features=[0])
@@ -402,7 +402,7 @@ def test_kinds_of_targets(data):
         {"subsample": 0.5},
     ],
 )
-def test_kinds_of_training_predict_what_they_trained(data, parameters):
+def test_predictions_equal_training_scores_for_all_settings(data, parameters):
     X, y = data
     parameters = {"n_estimators": 15, **parameters}
     model = regressor(**parameters).fit(X, y, eval_set=[(X, y)])
@@ -419,7 +419,7 @@ def test_kinds_of_training_predict_what_they_trained(data, parameters):
     np.testing.assert_array_equal(from_dataset.predict(X), model.predict(X))
 
 
-def test_two_wide_features_and_a_narrow_one():
+def test_two_high_cardinality_features_and_a_low_one():
     rng = np.random.default_rng(3)
     X = np.column_stack([rng.integers(0, 300, N), rng.integers(0, 9, N), rng.integers(0, 500, N)])
     y = rng.normal(size=300)[X[:, 0]] + rng.normal(size=9)[X[:, 1]] + rng.normal(size=500)[X[:, 2]]
@@ -437,10 +437,10 @@ def test_two_wide_features_and_a_narrow_one():
     assert r2(y, model.predict(X)) > 0.8
 
 
-# --- what goes with a model ---
+# --- explanations, constraints, exports, command line ---
 
 
-def test_contributions_are_those_of_the_features_of_x(data, model):
+def test_shap_values_are_per_feature_of_x(data, model):
     X, _ = data
     values = model.shap_values(X[:50])
     assert values.shape == (50, 3)
@@ -454,7 +454,7 @@ def test_contributions_are_those_of_the_features_of_x(data, model):
     assert model.model_.input_names == ["f0", "f1", "f2"]
 
 
-def test_features_that_may_not_meet_do_not_with_any_column(data):
+def test_interaction_constraints_apply_to_derived_columns(data):
     X, y = data
     model = regressor(interaction_constraints=[[0], [1, 2]]).fit(X, y + X[:, 1]).model_
     wide = set(np.flatnonzero(model.mapper.column_to_feature_ == 0).tolist())
@@ -475,7 +475,7 @@ def test_formats_reject_high_cardinality_features(model):
         Predictor(model.model_, lambda raw: raw)
 
 
-def test_the_command_line_reads_text_of_very_many_categories(data, tmp_path, capsys):
+def test_command_line_reads_high_cardinality_text(data, tmp_path, capsys):
     X, y = data
     lines = [f"shop{int(c)},{x:.4g},{target:.4g}" for (c, x, _), target in zip(X, y, strict=True)]
     file, out = tmp_path / "t.csv", str(tmp_path / "m.polyleaf")

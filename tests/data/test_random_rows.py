@@ -1,4 +1,4 @@
-"""Splits of rows, and rows that are equal."""
+"""Random splits of rows, and equal rows."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ def find(X, y, offset=None):
     return find_repeated_rows(Dataset(X).hash_rows(), y, offset)
 
 
-def test_copies_get_the_number_of_their_first_row():
+def test_copies_share_the_number_of_the_first_row():
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((50, 3)), rng.standard_normal(50)
     X[::7, 1] = np.nan
@@ -21,7 +21,7 @@ def test_copies_get_the_number_of_their_first_row():
     np.testing.assert_array_equal(find(X[rows], y[rows]), expected)
     assert find(X, y) is None
     offset = np.zeros(53)
-    offset[50] = 1.0  # another exposure: another row
+    offset[50] = 1.0  # another exposure makes another row
     expected[50] = 50
     expected[51:] = [7, 3]
     np.testing.assert_array_equal(find(X[rows], y[rows], offset), expected)
@@ -41,7 +41,7 @@ def test_dense_and_sparse_features_have_the_same_copies():
     np.testing.assert_array_equal(dense, find_repeated_rows(hash_values(X), sparse))
 
 
-def test_rows_that_are_equal_by_chance_are_no_copies():
+def test_rows_equal_by_chance_are_not_copies():
     rng = np.random.default_rng(0)
     X = rng.integers(0, 4, (500, 2))
     y = (rng.random(500) < 0.2 + 0.2 * X[:, 0]).astype(int)

@@ -12,8 +12,8 @@ from polyleaf.inputs.features import read_features
 from polyleaf.inputs.target import encode_classification, encode_regression, encode_sparse
 
 
-def learned(category, y, weight=None, numeric=(), target=None, n_threads=1):
-    """(wide feature, statistics of its training rows)."""
+def fit_target_encoding(category, y, weight=None, numeric=(), target=None, n_threads=1):
+    """Return the encoded feature and the statistics of its training rows."""
     table = read_features(np.asarray(category).reshape(-1, 1), categorical_features=[0])
     target = encode_regression(y, weight) if target is None else target
     made, training = fit_target_statistics(table.categories, numeric, target, 1, n_threads)
@@ -26,10 +26,10 @@ def assign_folds(category):
     )
 
 
-def test_statistics_are_means_drawn_to_the_common_one_by_a_prior():
+def test_statistics_are_means_shrunk_to_the_overall_mean():
     X, y = effects(2000, 300, noise=2.0)
     category = X[:, 0]
-    wide, training = learned(category, y)
+    wide, training = fit_target_encoding(category, y)
     z, fold = (y - y.mean()) / y.std(), assign_folds(category)
     index = np.unique(category, return_inverse=True)[1]
     sums, counts = np.bincount(index, z), np.bincount(index)
@@ -46,7 +46,7 @@ def test_statistics_are_means_drawn_to_the_common_one_by_a_prior():
         assert training[row, 0] == pytest.approx(z[others].sum() / (others.sum() + prior), abs=1e-6)
 
 
-def test_rows_of_a_category_are_dealt_out_evenly():
+def test_rows_of_a_category_are_spread_evenly_over_folds():
     category = np.repeat([0, 1, 2, 3], [1, 4, 50, 5])
     fold = assign_folds(category)
     for c, size in enumerate([1, 4, 50, 5]):
@@ -54,35 +54,33 @@ def test_rows_of_a_category_are_dealt_out_evenly():
         assert counts.sum() == size and counts.max() - counts.min() <= 1
 
 
-def test_rows_do_not_see_their_own_target():
+def test_statistics_of_a_row_exclude_its_target():
     copied, seen = [], []
     for seed in range(20):
         rng = np.random.default_rng(seed)
         category, y = rng.integers(0, 1000, 3000), rng.normal(size=3000)
-        wide, training = learned(category, y)
+        wide, training = fit_target_encoding(category, y)
         own = wide.values[np.unique(category, return_inverse=True)[1], 0]
         copied.append(np.corrcoef(own, y)[0, 1])
         seen.append(np.corrcoef(training[:, 0], y)[0, 1])
-    assert np.mean(copied) > 0.5  # what a copy of the target looks like
+    assert np.mean(copied) > 0.5  # the correlation if rows saw their own target
     assert abs(np.mean(seen)) < 0.02
 
 
-def test_rows_of_well_known_categories_see_all_of_them():
+def test_frequent_categories_use_all_their_rows():
     X, y = effects(20_000, 300, noise=0.3)
-    wide, training = learned(X[:, 0], y)
+    wide, training = fit_target_encoding(X[:, 0], y)
     np.testing.assert_array_equal(training[:, 0], wide.values[X[:, 0].astype(int), 0])
-    assert (
-        wide.n_numeric == 2 and wide.n_groups == 2
-    )  # parts of the range, and the categories themselves
+    assert wide.n_numeric == 2 and wide.n_groups == 2  # parts of the range, and category groups
 
 
-def test_a_category_for_every_row_says_nothing():
+def test_unique_categories_have_zero_statistics():
     rng = np.random.default_rng(0)
-    wide, training = learned(np.arange(2000), rng.normal(size=2000))
+    wide, training = fit_target_encoding(np.arange(2000), rng.normal(size=2000))
     assert np.abs(wide.values).max() < 0.01 and (training == 0).all() and wide.n_groups == 0
 
 
-def test_slopes_are_found_where_they_differ_by_category_and_only_there():
+def test_slopes_that_differ_by_category_are_found():
     rng = np.random.default_rng(0)
     category, x = rng.integers(0, 400, 8000), rng.normal(size=(8000, 2))
     slopes = rng.normal(size=400)
@@ -91,103 +89,109 @@ def test_slopes_are_found_where_they_differ_by_category_and_only_there():
     numeric = [
         FeatureCodes(f"x{j}", (ranks[:, j] * 255 // 8000).astype(np.uint8), 255) for j in range(2)
     ]
-    wide, training = learned(category, y, numeric=numeric)
+    wide, training = fit_target_encoding(category, y, numeric=numeric)
     assert wide.labels == ("mean", "slope by x1")
     assert np.corrcoef(wide.values[:, 1], slopes)[0, 1] > 0.9
     assert np.corrcoef(training[:, 1], slopes[category])[0, 1] > 0.85
-    assert learned(category, x[:, 0] * x[:, 1], numeric=numeric)[0].labels == ("mean",)
+    assert fit_target_encoding(category, x[:, 0] * x[:, 1], numeric=numeric)[0].labels == ("mean",)
 
 
 def cells(x, n):
-    """Numbers by their rank, in n classes."""
+    """Return the bins of the ranks of values, in n bins of equal size."""
     return np.argsort(np.argsort(x)) * n // len(x)
 
 
-def test_what_other_features_say_already_is_left_out():
+def test_statistics_explained_by_other_features_are_omitted():
     rng = np.random.default_rng(0)
     x, category = rng.normal(size=4000), rng.integers(0, 400, 4000)
     other = [FeatureCodes("x", cells(x, 250).astype(np.uint8), 250)]
     common, own = np.sin(2 * x), rng.normal(size=400)[category]
     noise = 0.5 * rng.normal(size=4000)
-    assert learned(cells(x, 500), common + noise)[0].is_informative
-    wide, training = learned(cells(x, 500), common + noise, numeric=other)
+    assert fit_target_encoding(cells(x, 500), common + noise)[0].is_informative
+    wide, training = fit_target_encoding(cells(x, 500), common + noise, numeric=other)
     assert (
         not wide.is_informative
         and not wide.values.any()
         and not training.any()
         and wide.n_columns == 1
     )
-    kept, _ = learned(category, common + own + noise, numeric=other)
-    np.testing.assert_array_equal(kept.values, learned(category, common + own + noise)[0].values)
+    kept, _ = fit_target_encoding(category, common + own + noise, numeric=other)
+    np.testing.assert_array_equal(
+        kept.values, fit_target_encoding(category, common + own + noise)[0].values
+    )
 
 
-def test_of_several_outputs_those_are_left_out_that_say_nothing():
+def test_uninformative_outputs_are_omitted():
     rng = np.random.default_rng(0)
     x, category = rng.normal(size=4000), rng.integers(0, 400, 4000)
     other = [FeatureCodes("x", cells(x, 250).astype(np.uint8), 250)]
     Y = np.column_stack([x, rng.normal(size=400)[category], x]) + 0.3 * rng.normal(size=(4000, 3))
-    assert learned(category, Y, numeric=other)[0].labels == ("mean of 1",)
+    assert fit_target_encoding(category, Y, numeric=other)[0].labels == ("mean of 1",)
 
 
-def test_weights_count_as_rows_and_rows_of_weight_zero_are_absent():
+def test_integer_weights_equal_repeated_rows():
     X, y = effects(3000, 300, noise=1.0)
     weight = np.ones(3000)
     weight[X[:, 0] == 7] = 0
-    wide, training = learned(X[:, 0], np.where(weight > 0, y, 1e6), weight)
+    wide, training = fit_target_encoding(X[:, 0], np.where(weight > 0, y, 1e6), weight)
     assert 7.0 not in wide.categories and len(wide.categories) == 299
     assert np.isnan(training[weight == 0]).all() and np.isfinite(training[weight > 0]).all()
-    kept, _ = learned(X[weight > 0, 0], y[weight > 0])
+    kept, _ = fit_target_encoding(X[weight > 0, 0], y[weight > 0])
     np.testing.assert_allclose(wide.values, kept.values, rtol=1e-4, atol=1e-6)
-    doubled, _ = learned(X[:, 0], y, np.full(3000, 2.0))
-    np.testing.assert_array_equal(doubled.values, learned(X[:, 0], y)[0].values)
+    doubled, _ = fit_target_encoding(X[:, 0], y, np.full(3000, 2.0))
+    np.testing.assert_array_equal(doubled.values, fit_target_encoding(X[:, 0], y)[0].values)
 
 
-def test_unknown_targets_teach_nothing():
+def test_missing_targets_are_ignored():
     X, y = effects(4000, 300, n_outputs=2, noise=0.5)
     y[::2, 1] = np.nan
-    wide, _ = learned(X[:, 0], y, target=encode_regression(y, missing="ignore"))
-    alone, _ = learned(X[:, 0], y, target=encode_regression(y[:, :1]))
+    wide, _ = fit_target_encoding(X[:, 0], y, target=encode_regression(y, missing="ignore"))
+    alone, _ = fit_target_encoding(X[:, 0], y, target=encode_regression(y[:, :1]))
     assert wide.labels == ("mean of 0", "mean of 1") and np.isfinite(wide.values).all()
     np.testing.assert_allclose(wide.values[:, 0], alone.values[:, 0], rtol=1e-6)
 
 
 @pytest.mark.parametrize("n_outputs", [32, 33, 200])
-def test_many_outputs_are_seen_along_the_directions_that_categories_differ_in(n_outputs):
+def test_many_outputs_are_reduced_to_principal_directions(n_outputs):
     rng = np.random.default_rng(1)
     category, factors = rng.integers(0, 300, 4000), rng.normal(size=(300, 2))
     y = factors[category] @ rng.normal(size=(2, n_outputs)) + rng.normal(size=(4000, n_outputs))
-    wide, _ = learned(category, y)
+    wide, _ = fit_target_encoding(category, y)
     assert len(wide.labels) == (32 if n_outputs == 32 else 16)
     fitted = np.linalg.lstsq(wide.values, factors, rcond=None)[0]
     assert 1 - ((wide.values @ fitted - factors) ** 2).sum() / (factors**2).sum() > 0.95
 
 
-def test_classes_and_labels_have_a_statistic_each():
+def test_each_class_and_label_has_a_statistic():
     rng = np.random.default_rng(0)
     category = rng.integers(0, 300, 3000)
     ids = (category + rng.integers(0, 2, 3000)) % 3
     two = encode_classification(np.array(["no", "yes"])[ids % 2])
-    assert learned(category, None, target=two)[0].labels == ("mean",)
+    assert fit_target_encoding(category, None, target=two)[0].labels == ("mean",)
     three = encode_classification(np.array(["a", "b", "c"])[ids])
-    wide, _ = learned(category, None, target=three)
+    wide, _ = fit_target_encoding(category, None, target=three)
     assert wide.labels == ("mean of a", "mean of b", "mean of c")
     labels = np.eye(3)[ids]
-    many = learned(category, None, target=encode_classification(labels))[0]
-    sparse = learned(
+    many = fit_target_encoding(category, None, target=encode_classification(labels))[0]
+    sparse = fit_target_encoding(
         category, None, target=encode_sparse(sp.csr_matrix(labels), kind="multilabel")
     )[0]
     np.testing.assert_array_equal(many.values, wide.values)
     np.testing.assert_array_equal(sparse.values, wide.values)
 
 
-def test_sparse_labels_beyond_the_columns_are_hashed():
+def test_many_sparse_labels_are_hashed():
     rng = np.random.default_rng(0)
     category = rng.integers(0, 300, 3000)
     labels = sp.csr_matrix((np.ones(3000), (np.arange(3000), category * 7)), (3000, 5000))
-    wide, training = learned(category, None, target=encode_sparse(labels, kind="multilabel"))
+    wide, training = fit_target_encoding(
+        category, None, target=encode_sparse(labels, kind="multilabel")
+    )
     assert wide.values.shape == (300, 16) and np.isfinite(training).all()
     dense = encode_classification(labels.toarray())
-    np.testing.assert_array_equal(learned(category, None, target=dense)[0].values, wide.values)
+    np.testing.assert_array_equal(
+        fit_target_encoding(category, None, target=dense)[0].values, wide.values
+    )
 
 
 PROGRAM = """

@@ -19,7 +19,7 @@ from polyleaf.settings.aliases import FOREIGN_NAMES
 from polyleaf.settings.param_spec import ParamSpec, get_param_specs
 
 DOCS = ROOT / "docs"
-# Results are written by a program, and the first column of renamed.md has names that are gone.
+# Results are generated, and the first column of renamed.md has former names.
 WITHOUT = {DOCS / "benchmarks" / "results.md", DOCS / "development" / "renamed.md"}
 PAGES = [
     ROOT / "README.md",
@@ -54,7 +54,7 @@ def page_name(page: Path) -> str:
 
 
 def extract_tokens(text: str) -> list[str]:
-    """Return what stands in backquotes outside of code blocks."""
+    """Return the tokens in backquotes outside of code blocks."""
     return CODE.findall(re.sub(r"^ *```.*?^ *```", "", text, flags=re.M | re.S))
 
 
@@ -83,7 +83,7 @@ def does_exist(path: str) -> bool:
 @pytest.mark.parametrize("page", PAGES, ids=page_name)
 def test_named_paths_exist(page: Path):
     paths = extract_paths(page.read_text("utf-8")) - GENERATED
-    if page not in DEVELOPMENT:  # other names are files of users
+    if page not in DEVELOPMENT:  # other names are users' files
         paths = {path for path in paths if path.partition("/")[0] in FOLDERS}
     assert sorted(path for path in paths if not does_exist(path)) == []
 
@@ -201,7 +201,7 @@ def argument_names() -> set[str]:
 
 
 def find_wrong_values(name: str, value: str | None) -> bool:
-    """Return whether a parameter is unknown, or its value is none of its choices."""
+    """Return whether a parameter is unknown or its value is not among the choices."""
     if name not in argument_names():
         return True
     specs = parameters().get(name)

@@ -1,4 +1,4 @@
-"""The Python on README.md and on the pages of docs/ runs as it stands, from top to bottom."""
+"""The Python code of README.md and of the pages in docs/ runs from top to bottom."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NEEDS = {"how_to/gpu": "cupy", "user_guide/custom_objectives": "jax", "how_to/op
 
 
 def extract_code(page: Path) -> str:
-    """Return the Python blocks of a page, on their lines."""
+    """Return the Python blocks of a page at their line numbers."""
     lines, inside = [], False
     for line in page.read_text("utf-8").splitlines():
         fence = re.match(r"```(\w*)", line)
@@ -47,5 +47,5 @@ def test_code_runs(page, tmp_path, monkeypatch):
     )
 
 
-def test_a_page_with_code_is_found():
+def test_pages_with_code_are_found():
     assert "objectives" in [page.stem for page in WITH_CODE]

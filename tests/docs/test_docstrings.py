@@ -33,7 +33,7 @@ def documented_names(docstring: str) -> set[str]:
 
 
 def find_undocumented(function: Callable[..., Any], *docstrings: str | None) -> list[str]:
-    """Return the arguments of a function that none of the docstrings documents."""
+    """Return the arguments of a function that are documented in none of the docstrings."""
     known = set().union(*(documented_names(text or "") for text in docstrings))
     names = [name for name in inspect.signature(function).parameters if name not in ("self", "cls")]
     return [name for name in names if name not in known and not name.startswith("_")]
@@ -56,7 +56,7 @@ def public_methods(cls: type) -> Iterator[tuple[str, Callable[..., Any], list[st
 
 
 def find_undocumented_in(name: str, value: Any) -> list[str]:
-    """Return what is missing of a function or a class, as "name: arguments"."""
+    """Return the undocumented arguments of a function or class, as "name: arguments"."""
     found = {}
     if inspect.isclass(value):
         is_made = not getattr(value, "_is_protocol", False) and not issubclass(value, BaseException)

@@ -1,4 +1,4 @@
-"""The examples, and those in the README, run as they stand; what they show is what they claim."""
+"""The examples, also those in the README, run and show what they claim."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from polyleaf import PolyleafMultiTask, PolyleafRegressor
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
-# What each example shows, as a condition on what its main() returns.
+# What each example shows, as a condition on the value of its main().
 SHOWS = {
     "data_iterator": lambda found: found["same"] and found["share"] == 1 / 8,
     "cgb": lambda found: found["accuracy"] > 0.75,
@@ -102,7 +102,7 @@ SHOWS = {
 }
 
 
-# What an example needs that is not installed everywhere.
+# Optional dependencies of examples.
 NEEDS = {
     "dask_cluster": "distributed",
     "autogluon_model": "autogluon.tabular",
@@ -133,8 +133,8 @@ def test_example(path, capsys):
     assert capsys.readouterr().out
 
 
-def asked(predict, body: bytes):
-    """What the service of the example answers, and its status."""
+def send_request(predict, body: bytes):
+    """Return the status and the answer of the example service."""
     service = loaded(ROOT / "examples" / "http_service.py")
     with service.Service(predict) as running:
         Thread(target=running.serve_forever, daemon=True).start()
@@ -148,20 +148,20 @@ def asked(predict, body: bytes):
 
 
 def test_service_keeps_float64_precision():
-    """Time stamps, which float32 would merge."""
+    """The time stamps are equal in float32."""
     X = 1.7e9 + np.arange(200.0)[:, None]
     model = PolyleafRegressor(n_estimators=3).fit(X, np.arange(200) % 7)
-    status, content = asked(model.predictor(), json.dumps({"rows": X.tolist()}).encode())
+    status, content = send_request(model.predictor(), json.dumps({"rows": X.tolist()}).encode())
     assert status == 200 and content["predictions"] == model.predict(X).tolist()
     assert len(set(content["predictions"])) > 1
 
 
-def test_the_service_answers_for_each_task():
+def test_service_answers_for_each_task():
     X = np.random.default_rng(0).normal(size=(60, 2))
     model = PolyleafMultiTask(n_estimators=2).fit(
         X, {"a": X[:, 0], "b": np.where(X[:, 1] > 0, "p", "q")}
     )
-    status, content = asked(model.predictor(), json.dumps({"rows": X.tolist()}).encode())
+    status, content = send_request(model.predictor(), json.dumps({"rows": X.tolist()}).encode())
     assert status == 200
     assert content["predictions"] == {
         task: found.tolist() for task, found in model.predict(X).items()
@@ -183,9 +183,11 @@ def test_the_service_answers_for_each_task():
     ],
     ids=lambda body: body[:24].decode("latin-1"),
 )
-def test_service_answers_invalid_rows(body):
+def test_service_rejects_invalid_rows(body):
     X = np.random.default_rng(0).normal(size=(60, 2))
-    status, content = asked(PolyleafRegressor(n_estimators=2).fit(X, X[:, 0]).predictor(), body)
+    status, content = send_request(
+        PolyleafRegressor(n_estimators=2).fit(X, X[:, 0]).predictor(), body
+    )
     assert status == 400 and content["error"]
 
 

@@ -51,5 +51,5 @@ def test_notebook_has_no_outputs(path):
     assert not [code for code in read_code(path) if re.search(r"^[%!]", code, re.MULTILINE)]
 
 
-def test_there_are_notebooks():
+def test_notebooks_are_found():
     assert len(NOTEBOOKS) == 3

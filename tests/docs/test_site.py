@@ -47,7 +47,7 @@ def pages() -> list[Path]:
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_every_public_name_has_its_example(module):
+def test_each_public_name_has_an_example(module):
     if module in EXTRA:
         pytest.importorskip(EXTRA[module], reason="an extra is not installed")
     (page,) = [page for page, modules in PAGES.items() if module in modules]
@@ -61,7 +61,7 @@ def test_every_public_name_has_its_example(module):
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_section_is_about_a_public_name(page):
+def test_each_section_is_about_a_public_name(page):
     for module in PAGES[page]:
         if module in EXTRA:
             pytest.importorskip(EXTRA[module], reason="an extra is not installed")
@@ -69,7 +69,7 @@ def test_every_section_is_about_a_public_name(page):
     assert set(sections_by_heading(DOCS / "reference" / f"{page}.md")) == names
 
 
-def test_every_public_module_has_its_page():
+def test_each_public_module_has_a_page():
     modules = {
         getattr(polyleaf, name).__name__
         for name in polyleaf.__all__
@@ -103,7 +103,7 @@ def test_generated_tables_have_all_names():
     assert all(f"`{name}`" in "\n".join(generated.make_metrics()) for name in metric_names())
 
 
-def test_every_page_is_in_the_contents():
+def test_each_page_is_in_the_contents():
     listed = {DOCS / "index.md"}
     for page in pages():
         for block in re.findall(r"```\{toctree\}\n(.*?)```", page.read_text("utf-8"), re.DOTALL):
@@ -121,7 +121,7 @@ def test_readme_is_short():
     assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 120
 
 
-def test_links_between_pages_lead_somewhere():
+def test_links_between_pages_are_valid():
     broken = []
     for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *pages()):
         text = page.read_text("utf-8")
@@ -147,7 +147,7 @@ def test_pictures_have_both_themes_and_are_used():
         assert f"def draw_{function}(" in drawn or function == "report", name
 
 
-# --- what is built ---
+# --- the built site ---
 
 
 FETCHED = {
@@ -161,7 +161,7 @@ FETCHED = {
 
 
 class Requests(HTMLParser):
-    """What a browser fetches for a page: not the links that somebody may follow."""
+    """Collect the resources that a browser fetches for a page, without hyperlinks."""
 
     def __init__(self):
         super().__init__()
@@ -188,7 +188,7 @@ def site():
 
 
 @pytest.mark.full
-def test_pages_fetch_nothing_from_elsewhere(site):
+def test_pages_load_no_external_resources(site):
     html = sorted(site.rglob("*.html"))
     assert len(html) > 50
     for path in html:
@@ -198,7 +198,7 @@ def test_pages_fetch_nothing_from_elsewhere(site):
 
 
 @pytest.mark.full
-def test_style_sheets_fetch_nothing_from_elsewhere(site):
+def test_style_sheets_load_no_external_resources(site):
     for path in site.rglob("*.css"):
         assert not re.search(r"(url\(|@import)\s*['\"]?(https?:)?//", path.read_text("utf-8")), (
             path.name
@@ -242,6 +242,6 @@ def test_search_finds_names_in_other_libraries(site, search_index):
 
 
 @pytest.mark.full
-def test_search_leaves_out_the_page_of_results(search_index):
+def test_search_excludes_the_page_of_results(search_index):
     page = search_index["docnames"].index("benchmarks/results")
     assert not [t for t, found in search_index["terms"].items() if found == page]

@@ -1,4 +1,4 @@
-"""C headers give the bits of raw scores with all compilers and flags."""
+"""C headers compute raw scores bit for bit with all compilers and flags."""
 
 import numpy as np
 import pytest
@@ -93,7 +93,7 @@ def test_compilers_and_flags(name, compiler, flags, program):
 @pytest.mark.full
 @settings(max_examples=8, deadline=None)
 @given(forests(most_leaves=300), st.integers(0, 2**31))
-def test_any_forest(tmp_path_factory, model, seed):
+def test_random_forests(tmp_path_factory, model, seed):
     folder = tmp_path_factory.mktemp("any")
     to_c(model, folder / "model.h")
     X = hard_rows(model, seed)
@@ -104,7 +104,7 @@ def test_any_forest(tmp_path_factory, model, seed):
 
 @pytest.mark.full
 @pytest.mark.parametrize("n_labels", [2_000, 20_000])
-def test_very_many_labels(n_labels, tmp_path):
+def test_many_labels(n_labels, tmp_path):
     est = many_labels(n_labels)
     to_c(est, tmp_path / "model.h")
     X = hard_rows(est, n=100)
@@ -153,7 +153,7 @@ def test_names_cannot_end_the_comment(tmp_path):
     assert_same_bits(CProgram(tmp_path).raw(X, 3), model_raw_scores(model, X))
 
 
-def test_errors(tmp_path):
+def test_invalid_input_raises(tmp_path):
     with pytest.raises(ValueError, match="must be a C identifier"):
         to_c(estimator("defaults"), tmp_path / "m.h", name="2nd")
     with pytest.raises(TypeError, match="call fit first"):

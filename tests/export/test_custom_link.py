@@ -16,7 +16,7 @@ SQUARES = type(get_objective("squared_error"))
 
 @dataclass(frozen=True)
 class Cubed(SQUARES):
-    """Squared error whose predictions are the cubes of scores."""
+    """Squared error with the cube of the score as prediction."""
 
     name: ClassVar[str] = "cubed"
     is_translation_invariant: ClassVar[bool] = False

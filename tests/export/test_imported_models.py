@@ -20,7 +20,7 @@ UNSUPPORTED = {
 }
 # Factors of raw scores: Polyleaf has no factor of the link, and forests are averages.
 FACTORS = {("lightgbm", "sigmoid"): 0.5, ("lightgbm", "forest"): 0.25}
-# XGBoost predicts their classes, 0 and 1, as the imported estimator does.
+# XGBoost's `predict` returns the classes 0 and 1, as the imported estimator does.
 HINGES = {"hinge", "hinge, labels"}
 ALL = [("xgboost", name) for name in XGBOOST] + [("lightgbm", name) for name in LIGHTGBM]
 SUPPORTED = [case for case in ALL if case not in UNSUPPORTED]
@@ -85,14 +85,14 @@ def test_unsupported_models(library, name):
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"{}", b"{L\x00", b"tree\nnothing", b"[1, 2]", b"\xff" * 40]
 )
-def test_other_files_are_rejected(reader, content, tmp_path):
+def test_other_files_raise(reader, content, tmp_path):
     path = tmp_path / "other"
     path.write_bytes(content)
     with pytest.raises(ValueError, match="model is not"):
         reader(path)
 
 
-def test_truncated_file_is_rejected(tmp_path):
+def test_truncated_file_raises(tmp_path):
     for library, name in (("xgboost", "two"), ("xgboost", "vectors")):
         path = path_to_model(library, name)
         shutil.copy(path, tmp_path / path.name)
@@ -121,7 +121,7 @@ def test_boosters_and_estimators():
     assert from_lightgbm(Wrapper()).equals(read("lightgbm", "one"))
 
 
-def test_unknown_objective(tmp_path):
+def test_unknown_objective_raises(tmp_path):
     content = json.loads(path_to_model("xgboost", "one").read_text())
     content["learner"]["objective"]["name"] = "survival:cox"
     (tmp_path / "m.json").write_text(json.dumps(content))
@@ -129,7 +129,7 @@ def test_unknown_objective(tmp_path):
         from_xgboost(tmp_path / "m.json")
 
 
-def test_too_many_thresholds(tmp_path):
+def test_too_many_thresholds_raise(tmp_path):
     content = json.loads(path_to_model("xgboost", "one").read_text())
     trees = content["learner"]["gradient_booster"]["model"]["trees"]
     for i in range(300):
@@ -167,7 +167,7 @@ def test_files_of_older_versions(tmp_path):
     assert from_xgboost(tmp_path / "m.json").equals(read("xgboost", "dart"))
 
 
-def test_mutated_file_is_read_or_rejected(tmp_path):
+def test_mutated_file_loads_or_raises(tmp_path):
     rng = np.random.default_rng(0)
     for library, name in (
         ("xgboost", "two"),
@@ -185,7 +185,7 @@ def test_mutated_file_is_read_or_rejected(tmp_path):
         model.predict_raw(prepare_features(model))
 
 
-def test_nodes_that_form_no_tree(tmp_path):
+def test_nodes_that_form_no_tree_raise(tmp_path):
     content = json.loads(path_to_model("xgboost", "one").read_text())
     content["learner"]["gradient_booster"]["model"]["trees"][0]["left_children"][1] = 0
     (tmp_path / "m.json").write_text(json.dumps(content))

@@ -93,7 +93,7 @@ def test_text_labels():
 
 @settings(max_examples=15, deadline=None)
 @given(forests(), st.integers(0, 2**31))
-def test_any_forest(model, seed):
+def test_random_forests(model, seed):
     X = hard_rows(model, seed)
     X[:, :3] = np.clip(X[:, :3], -1e3, 1e3)  # linear leaves of any slope: sums stay within float32
     found, expected = (
@@ -156,7 +156,7 @@ def test_errors(monkeypatch):
 @pytest.mark.full
 @pytest.mark.parametrize("version", [3, 5])
 @pytest.mark.parametrize("n_labels", [2_000, 20_000])
-def test_very_many_labels(n_labels, version):
+def test_many_labels(n_labels, version):
     """The graph has the sparse entries of leaves, not dense vectors of all labels."""
     est = many_labels(n_labels)
     rows = to_numeric_matrix(est, golden.numbers(3000))[::10]
@@ -260,4 +260,4 @@ def test_graphs_are_compared_with_the_model(name, monkeypatch):
         to_onnx(estimator(name))
     to_onnx(estimator(name), check=False)
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    to_onnx(estimator(name))  # there is nothing to compare with
+    to_onnx(estimator(name))  # no sample input to compare

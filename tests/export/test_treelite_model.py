@@ -72,7 +72,7 @@ def test_links(name):
 
 @settings(max_examples=20, deadline=None)
 @given(forests(kinds=("dense", "sparse")), st.integers(0, 2**31))
-def test_any_forest(model, seed):
+def test_random_forests(model, seed):
     X = hard_rows(model, seed)
     assert_close(predict(to_treelite(model), X), model.predict_raw(prepare_features(model, X)))
 

@@ -94,7 +94,7 @@ def test_xgboost_predictions(name, tmp_path):
 
 @settings(max_examples=20, deadline=None)
 @given(forests(kinds=("dense", "sparse")), st.integers(0, 2**31))
-def test_any_forest(tmp_path_factory, model, seed):
+def test_random_forests(tmp_path_factory, model, seed):
     path = tmp_path_factory.mktemp("any") / "m.json"
     to_xgboost(model, path)
     same, X = from_xgboost(path), replace_infinities(hard_rows(model, seed))

@@ -49,7 +49,7 @@ def test_bytes_and_text_round_trip(tmp_path, extension, decompress):
     assert read_text(path) == "ü\r\n"
 
 
-def test_an_empty_file_has_no_bytes(tmp_path):
+def test_empty_file(tmp_path):
     (tmp_path / "a").touch()
     assert len(read_bytes(tmp_path / "a")) == 0
 

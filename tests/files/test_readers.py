@@ -1,4 +1,4 @@
-"""Tables of all formats, and errors that name the place in the file."""
+"""Tables in all formats, and errors that name the position in the file."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_csv_separator_is_detected(tmp_path, separator):
 @pytest.mark.parametrize(
     ("text", "names", "n_rows"),
     [
-        ("x (m, net);z;y\n1;2;3\n4;5;6\n", ("x (m, net)", "z", "y"), 2),  # not the first line alone
+        ("x (m, net);z;y\n1;2;3\n4;5;6\n", ("x (m, net)", "z", "y"), 2),  # not only line 1
         ("sep=;\na,1;b\n1,5;2\n", ("a,1", "b"), 1),  # Excel's line
         ('"a;1",b\n"2;3",4\n', ("a;1", "b"), 1),
         ("a\n1\n2\n", ("a",), 2),
@@ -123,7 +123,7 @@ def test_decimal_marks_thousands_and_missing_values(tmp_path):
     assert read(["1.234,56", "7"], decimal=",", thousands=".") == ("number", [1234.56, 7])
     assert read(["1,234.50", "-1,234,567"], thousands=",") == ("number", [1234.5, -1234567])
     assert read(["1 234", "7"], thousands=" ") == ("number", [1234, 7])
-    assert read(["1,23", "12,34,567"], thousands=",")[0] == "text"  # no groups of three
+    assert read(["1,23", "12,34,567"], thousands=",")[0] == "text"  # not in groups of three digits
     assert read(["1.5", "2"], decimal=",")[0] == "text"
     assert read(["1", "-", ".", "na"], na_values=("-", ".", "na")) == ("number", [1] + [None] * 3)
     for bad in ({"decimal": ";"}, {"thousands": ".", "decimal": "."}, {"thousands": ".."}):
@@ -131,7 +131,7 @@ def test_decimal_marks_thousands_and_missing_values(tmp_path):
             CellFormat(**bad)
 
 
-def test_csv_errors_name_the_place_and_the_separator(tmp_path):
+def test_csv_errors_name_the_position_and_the_separator(tmp_path):
     with pytest.raises(ReadError, match=r"t\.csv: record 3 has 3 cells, .* 2 .* separator ','"):
         read_table(write(tmp_path, "t.csv", "a,b\n1,2\n1,2,3\n"))
     with pytest.raises(ReadError, match="same name 'a'"):
@@ -145,7 +145,7 @@ def test_csv_errors_name_the_place_and_the_separator(tmp_path):
         table.read("b", "number")
 
 
-def test_not_utf8_missing_and_unknown_files(tmp_path, monkeypatch):
+def test_invalid_encoding_missing_and_unknown_files_raise(tmp_path, monkeypatch):
     (tmp_path / "l.csv").write_bytes("a,b\n1,é\n".encode("latin-1"))
     with pytest.raises(ReadError, match="is not utf-8 text"):
         read_table(tmp_path / "l.csv")
@@ -245,7 +245,7 @@ def test_folder_whose_first_file_has_only_missing_values(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["t.parquet", "t.csv"])
-def test_the_row_index_of_pandas_is_not_a_column(tmp_path, name):
+def test_pandas_row_index_is_not_a_column(tmp_path, name):
     frame = pd.DataFrame({"x": [1.5, 2, 3]}).sample(frac=1, random_state=0)
     frame.to_parquet(tmp_path / name) if name == "t.parquet" else frame.to_csv(tmp_path / name)
     assert read_table(tmp_path / name).names == ("x",)
@@ -296,7 +296,7 @@ def test_arff_sparse(tmp_path):
         (AB, "1,x\n'1,x"),
         (AB, "{0 1}\n{1 x}"),  # categories in a sparse file
         (AB, "{0 1}\n1,x"),
-        (AB, "1,x,{0.5}"),  # the weight of a row
+        (AB, "1,x,{0.5}"),  # a row weight
         ("@attribute a numeric", "{0 1},{5}"),
         ("@attribute a relational\n@attribute b {x,y}", "1,x"),
         ("@attribute a date", "2020"),
@@ -304,7 +304,7 @@ def test_arff_sparse(tmp_path):
         ("@attribute a numeric", ""),
     ],
 )
-def test_arff_that_is_not_read(tmp_path, header, rows):
+def test_unsupported_arff_raises(tmp_path, header, rows):
     with pytest.raises(ReadError, match=r"t\.arff"):
         read_table(write(tmp_path, "t.arff", f"@relation r\n{header}\n@data\n{rows}\n"))
 
@@ -333,6 +333,6 @@ def test_libsvm_multilabel(tmp_path):
         ("1 99999999999999999999:1\n", "not a readable LIBSVM file"),
     ],
 )
-def test_libsvm_errors(tmp_path, text, message):
+def test_invalid_libsvm_raises(tmp_path, text, message):
     with pytest.raises(ReadError, match=message):
         read_table(write(tmp_path, "t.svm", text))

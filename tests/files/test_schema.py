@@ -18,13 +18,13 @@ nan = np.nan
 
 
 def table(**columns):
-    """A table from lists of values with types."""
+    """Return a table of lists of typed values."""
     data = pa.table({name: pa.array(cells, from_pandas=True) for name, cells in columns.items()})
     return Table(data, tuple(columns))
 
 
-def written(**columns):
-    """A table of text cells, as a CSV file has."""
+def make_text_table(**columns):
+    """Return a table of text cells, as in a CSV file."""
     data = pa.table({name: pa.array(cells, pa.string()) for name, cells in columns.items()})
     return Table(data, tuple(columns), frozenset(columns))
 
@@ -48,7 +48,7 @@ def test_infer_task(columns, task):
     assert infer_task(table(**columns), tuple(columns)) == task
     if None not in columns and not any(nan in cells for cells in columns.values()):
         cells = {name: list(map(str, values)) for name, values in columns.items()}
-        assert infer_task(written(**cells), tuple(columns)) == task
+        assert infer_task(make_text_table(**cells), tuple(columns)) == task
 
 
 def test_infer_task_rejects_several_text_columns():
@@ -86,8 +86,8 @@ def read_features(schema, given):
     )}  # fmt: skip
 
 
-def test_other_files_are_read_by_names_and_kinds():
-    train = written(
+def test_other_files_are_matched_by_names_and_kinds():
+    train = make_text_table(
         x=["1", "2", "3.5"], code=["007", "B2", ""], flag=["true", "False", "true"],
         y=["u", "v", "u"], id=["7", "8", "9"],
     )  # fmt: skip
@@ -95,7 +95,7 @@ def test_other_files_are_read_by_names_and_kinds():
     assert schema.features == ("x", "code", "flag") and schema.text_features == ["code"]
     assert schema.kinds == {"x": "number", "code": "text", "flag": "boolean", "y": "text"}
     np.testing.assert_array_equal(schema.read_targets(train), ["u", "v", "u"])
-    digits = written(code=["007", "7", "NA"], x=["", "5", "6"], flag=["0", "TRUE", ""])
+    digits = make_text_table(code=["007", "7", "NA"], x=["", "5", "6"], flag=["0", "TRUE", ""])
     expected = {"x": [None, 5, 6], "code": ["007", "7", None], "flag": [False, True, None]}
     assert read_features(schema, digits) == expected
     typed = table(code=["007", "7", "NA"], x=[None, 5, 6], flag=[0.0, 1.0, nan])
@@ -103,7 +103,7 @@ def test_other_files_are_read_by_names_and_kinds():
     with pytest.raises(ReadError, match="no column 'y'"):
         schema.read_targets(digits)
     with pytest.raises(ReadError, match="no column 'x', 'flag'"):
-        digits_only = written(code=["blue"])
+        digits_only = make_text_table(code=["blue"])
         digits_only.read_features(schema)
     for bad, message in [
         ({"x": ["a"]}, "'x' holds 'a' in row 0, which is not a number.*--na-values"),
@@ -111,7 +111,9 @@ def test_other_files_are_read_by_names_and_kinds():
         ({"flag": ["yes"]}, "'flag' holds 'yes' in row 0, which is not true or false"),
     ]:
         with pytest.raises(ReadError, match=message):
-            written(**({"x": ["1"], "code": ["a"], "flag": ["0"]} | bad)).read_features(schema)
+            make_text_table(**({"x": ["1"], "code": ["a"], "flag": ["0"]} | bad)).read_features(
+                schema
+            )
     for bad, message in [
         ({"code": [7]}, "'code' has type int64, but it held text"),
         ({"flag": [2]}, "'flag' has type int64, but it held true or false"),
@@ -126,18 +128,18 @@ def test_categories_of_numbers_keep_their_identity():
     schema = Schema.from_table(table(c=big, f=[0.3, 0.1 + 0.2, 1e17], y=[0.5, 1, 2]), ("y",),
                                categorical=("c", "f"))  # fmt: skip
     assert schema.kinds["c"] == "integer" and schema.kinds["f"] == "number"
-    cells = written(c=list(map(str, big)), f=["0.3", "0.30000000000000004", "1e17"])
+    cells = make_text_table(c=list(map(str, big)), f=["0.3", "0.30000000000000004", "1e17"])
     assert read_features(schema, cells) == {"c": big, "f": [0.3, 0.1 + 0.2, 1e17]}
     assert pa.types.is_dictionary(cells.read_features(schema).schema.field("c").type)
     with pytest.raises(ReadError, match="'c' has type double, but it held integers"):
         table(c=[float(big[0])], f=[0.3]).read_features(schema)
 
 
-def test_missing_spellings_that_training_holds_as_values_stay_values():
+def test_missing_value_spellings_used_as_categories_stay_categories():
     train = table(c=["NA", "None", "x"], y=[0.5, 1, 2])
     schema = Schema.from_table(train, ("y",))
     assert read_features(schema, train) == {"c": ["NA", "None", "x"]}
-    assert read_features(schema, written(c=["NA", "nan", "", "None"])) == {
+    assert read_features(schema, make_text_table(c=["NA", "nan", "", "None"])) == {
         "c": ["NA", None, None, "None"]
     }
 
@@ -169,9 +171,9 @@ def test_targets_by_task():
     )
     one = table(x=[1, 2], y=[0.5, nan])
     np.testing.assert_array_equal(Schema.from_table(one, ("y",)).read_targets(one), [0.5, nan])
-    codes = written(x=["1", "2"], y=["007", "7"])
+    codes = make_text_table(x=["1", "2"], y=["007", "7"])
     assert Schema.from_table(codes, ("y",)).read_targets(codes).tolist() == ["007", "7"]
-    flags = written(x=["1", "2"], y=["true", "False"])
+    flags = make_text_table(x=["1", "2"], y=["true", "False"])
     schema = Schema.from_table(flags, ("y",))
     assert schema.read_targets(flags).tolist() == [True, False]
     assert schema.read_targets(table(x=[1], y=[1])).tolist() == [True]
@@ -188,13 +190,13 @@ def test_targets_by_task():
         ({"y": [0, 1, 1]}, "ranking", "task 'ranking'"),
     ],
 )
-def test_targets_that_do_not_fit_the_task(columns, task, message):
+def test_targets_that_do_not_fit_the_task_raise(columns, task, message):
     given = table(x=[1, 2, 3], **columns)
     with pytest.raises(ReadError, match=message):
         Schema.from_table(given, tuple(columns), task).read_targets(given)
 
 
-def test_no_feature_left():
+def test_no_remaining_feature_raises():
     with pytest.raises(ReadError, match="No feature is left"):
         Schema.from_table(table(y=[1, 2]), ("y",))
 
@@ -227,7 +229,7 @@ def test_from_dict_checks_fields(change):
         Schema.from_dict({**valid_fields(), **change} if change else change)
 
 
-def test_text_among_numbers_and_numbers_as_text_are_refused(tmp_path, capsys):
+def test_text_among_numbers_and_numbers_as_text_raise(tmp_path, capsys):
     from support.commands import fails, polyleaf
 
     def train(name, cells, *options):

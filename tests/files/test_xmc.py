@@ -95,7 +95,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("text", "message"), BROKEN)
-def test_broken_files_name_the_line(tmp_path, text, message):
+def test_invalid_files_name_the_line(tmp_path, text, message):
     path = file(tmp_path, text)
     with pytest.raises(ReadError) as error:
         read_multilabel(path)
@@ -206,7 +206,7 @@ def test_read_sparse_matrix(tmp_path):
             read_sparse_matrix(file(tmp_path, text))
 
 
-# ---- names ----
+# ---- label names ----
 
 
 def test_label_names(tmp_path):
@@ -226,7 +226,7 @@ def test_label_names(tmp_path):
         (b"\xff\xfe", "is not utf-8 text"),
     ],
 )
-def test_broken_names(tmp_path, text, message):
+def test_invalid_names_raise(tmp_path, text, message):
     with pytest.raises(ReadError, match=message):
         read_names(file(tmp_path, text, "names.txt"))
 
@@ -234,7 +234,7 @@ def test_broken_names(tmp_path, text, message):
 # ---- paths ----
 
 
-def test_missing_files(tmp_path):
+def test_missing_files_raise(tmp_path):
     for call in (read_multilabel, read_sparse_matrix, read_names):
         with pytest.raises(ReadError, match="no file"):
             call(tmp_path / "absent.txt")
