@@ -9,6 +9,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+import scipy.sparse
 
 from polyleaf import PolyleafRegressor
 from polyleaf.inputs import frames
@@ -158,6 +159,117 @@ def test_the_work_for_a_frame_is_not_quadratic_in_its_columns(kind, dtype):
         return calls(lambda: model.predict(one_row))
 
     assert work(240) < 5 * work(60)
+
+
+def category_columns():
+    """Frames with one column of categories, as the values that it holds (None: missing)."""
+    texts = ["b", None, "a", "b", "", "é", None, "a"] * 20
+    numbers = [3, None, 2**53 + 1, 3, 0, -7, None, 2**53] * 20
+    floats = [0.5, None, 1e17, 0.5, 0.0, -7.25, None, 0.1] * 20
+    booleans = [True, None, False, True] * 40
+    mixed = ["a", 1, None, 2.5, "1", float("nan"), "a", 1] * 20
+    dictionary = pa.DictionaryArray.from_arrays([0, 1, 2, 3, None], ["x", "x", "y", None])
+    arrays = {"text": texts, "integers": numbers, "floats": floats, "booleans": booleans}
+    for name, values in arrays.items():
+        yield f"arrow {name}", pa.table({"c": values}), values
+        yield (
+            f"arrow dictionary {name}",
+            pa.table({"c": pa.array(values).dictionary_encode()}),
+            values,
+        )
+        yield f"polars {name}", pl.DataFrame({"c": values}), values
+        yield f"pandas object {name}", pd.DataFrame({"c": pd.Series(values, dtype=object)}), values
+        yield f"pandas category {name}", pd.DataFrame({"c": pd.Categorical(values)}), values
+    for dtype in ("str", "string[python]", "string[pyarrow]"):
+        yield f"pandas {dtype}", pd.DataFrame({"c": pd.Series(texts, dtype=dtype)}), texts
+    yield "pandas Int64", pd.DataFrame({"c": pd.array(numbers, "Int64")}), numbers
+    yield "pandas boolean", pd.DataFrame({"c": pd.array(booleans, "boolean")}), booleans
+    yield (
+        "pandas mixed",
+        pd.DataFrame({"c": pd.Series(mixed, dtype=object)}),
+        [None if value != value else value for value in mixed],
+    )
+    sparse = pd.arrays.SparseArray([0.0, 0, 5, 0, np.nan], fill_value=0)
+    yield "pandas Sparse", pd.DataFrame({"c": sparse}), [0, 0, 5, 0, None]
+    for dtype in (pl.Categorical, pl.Enum(["z", "", "b", "a", "é"])):
+        yield f"polars {dtype}", pl.DataFrame({"c": pl.Series(texts).cast(dtype)}), texts
+    views = pa.array(texts).cast(pa.string_view())
+    yield "arrow string_view", pa.table({"c": views}), texts
+    yield (
+        "arrow chunks",
+        pa.concat_tables([pa.table({"c": texts[:7]}), pa.table({"c": texts[7:]})]),
+        texts,
+    )
+    repeated = pa.chunked_array([dictionary, dictionary])
+    yield "arrow repeated", pa.table({"c": repeated}), ["x", "x", "y", None, None] * 2
+
+
+@pytest.mark.parametrize(("X", "expected"), [
+    pytest.param(X, values, id=name) for name, X, values in category_columns()
+])  # fmt: skip
+def test_categories_are_the_values_of_the_column(X, expected):
+    (column,) = read_features(X, categorical_features=["c"]).categories
+    found = [None if i < 0 else column.categories[i] for i in column.index]
+    assert found == expected
+    assert len(set(column.categories)) == len(column.categories)
+    assert set(column.categories) == set(expected) - {None}
+
+
+def test_sparse_columns_of_pandas_are_read_as_a_matrix():
+    rng = np.random.default_rng(0)
+    values = np.where(rng.random((60, 4)) < 0.2, rng.normal(size=(60, 4)), 0)
+    values[3, 1] = np.nan
+    frame = pd.DataFrame(
+        {
+            "a": pd.arrays.SparseArray(values[:, 0], fill_value=0),
+            "dense": values[:, 0],
+            "b": pd.arrays.SparseArray(values[:, 1], fill_value=0),
+            "flag": pd.arrays.SparseArray(values[:, 2] != 0, fill_value=False),
+            "count": pd.arrays.SparseArray((values[:, 3] * 9).astype(np.int64), fill_value=0),
+            "filled": pd.arrays.SparseArray(np.where(values[:, 0] == 0, 7.0, 1.0), fill_value=7.0),
+            "gaps": pd.arrays.SparseArray(np.where(values[:, 0] == 0, np.nan, 1.0)),
+        }
+    )
+    table = read_features(frame)
+    (block,) = table.sparse
+    assert block.features.tolist() == [0, 2, 3, 4]
+    dense = pd.DataFrame({name: np.asarray(column.array) for name, column in frame.items()})
+    matrix = scipy.sparse.csc_matrix((block.data, block.indices, block.indptr), (60, 4))
+    np.testing.assert_array_equal(matrix.toarray(), dense.iloc[:, [0, 2, 3, 4]].to_numpy(float))
+    model = PolyleafRegressor(n_estimators=3).fit(frame, np.arange(60) % 7)
+    same = PolyleafRegressor(n_estimators=3).fit(dense, np.arange(60) % 7)
+    np.testing.assert_array_equal(model.predict(frame), same.predict(dense))
+    np.testing.assert_array_equal(model.predict(frame.iloc[:5]), same.predict(dense.iloc[:5]))
+    frame["a"] = pd.arrays.SparseArray([np.inf, *[0] * 59], fill_value=0)
+    with pytest.raises(ValueError, match=r"infinity.*row 0, column 'a'"):
+        read_features(frame)
+
+
+DECIMALS = [decimal.Decimal(i) / 4 for i in range(300)]
+NULLS = [None if i % 7 == 0 else i % 11 for i in range(300)]
+
+
+@pytest.mark.parametrize("X", [
+    pytest.param(X, id=name) for name, X in {
+        "decimals of pandas": pd.DataFrame(
+            {"c": pd.Series(DECIMALS, dtype=pd.ArrowDtype(pa.decimal128(9, 2)))}
+        ),
+        "decimals of Arrow": pa.table({"c": DECIMALS}),
+        "decimals of polars": pl.DataFrame({"c": DECIMALS}),
+        "integers with nulls": pd.DataFrame({"c": pd.array(NULLS, "Int64")}),
+        "nulls": pa.table({"c": pa.nulls(300)}),
+        "text": pd.DataFrame({"c": pd.Series(["a", "b", None] * 100, dtype="str")}),
+        "text of polars": pl.DataFrame({"c": ["a", "b", None] * 100}),
+        "text of Arrow": pa.table({"c": ["a", "b", None] * 100}),
+        "categories": pd.DataFrame({"c": pd.Categorical(NULLS)}),
+        "Sparse": pd.DataFrame({"c": pd.arrays.SparseArray([0, 1, 0] * 100)}),
+        "Sparse with another fill": pd.DataFrame({"c": pd.arrays.SparseArray([1.0, 2, 3] * 100)}),
+    }.items()
+])  # fmt: skip
+def test_columns_that_a_library_converts_cost_no_call_for_each_cell(X):
+    half = X.iloc[:150] if isinstance(X, pd.DataFrame) else X[:150]
+    read_features(X)  # imports, caches
+    assert calls(lambda: read_features(X)) - calls(lambda: read_features(half)) < 100
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars", "arrow"])

@@ -299,10 +299,10 @@ class TextColumnSummary:
     @staticmethod
     def from_column(table: FeatureTable, column: CategoryColumn) -> TextColumnSummary:
         """Summarise a column of a table with all rows."""
-        counts = np.zeros(len(column.categories), np.int64)
-        first = counts.copy()
         present = np.flatnonzero(column.index >= 0)
-        found, rows, n = np.unique(column.index[present], return_index=True, return_counts=True)
-        counts[found], first[found] = n, present[rows]
+        index = column.index[present]
+        counts = np.bincount(index, minlength=len(column.categories)).astype(np.int64)
+        first = np.zeros(len(column.categories), np.int64)
+        first[index[::-1]] = present[::-1]  # the last assignment stays
         name = table.describe_feature(column.feature)
         return TextColumnSummary(name, column.categories, counts, first)

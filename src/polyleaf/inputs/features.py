@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -18,7 +19,6 @@ from polyleaf.inputs.feature_table import (
     DenseBlock,
     FeatureSpec,
     FeatureTable,
-    SparseBlock,
     SparseRows,
     TextColumnSummary,
     to_sparse_block,
@@ -290,27 +290,25 @@ class _Reader:
         if not matrix.has_canonical_format:
             matrix = matrix.copy() if matrix is X else matrix
             matrix.sum_duplicates()
-        given = matrix  # integers above 2^53 are categories of their own
-        if matrix.data.dtype not in (np.float32, np.float64):
-            matrix = matrix.astype(np.float64)
-        if np.isinf(matrix.data).any():
-            row, feature = _find_infinity(matrix)
-            raise _infinity(row, table.describe_feature(feature))
         if matrix.format == "csr":
+            matrix = matrix.astype(_get_core_float(matrix.dtype), copy=False)
+            _check_no_infinity(matrix, np.arange(table.n_features), table)
             table.sparse.append(SparseRows(matrix))
             return table
-        block = to_sparse_block(matrix, np.arange(table.n_features))
-        for begin, end in _find_runs(np.ones(table.n_features, bool) if mask is None else ~mask):
-            stored = slice(block.indptr[begin], block.indptr[end])
-            indptr = block.indptr[begin : end + 1] - block.indptr[begin]
-            features = np.arange(begin, end)
-            table.sparse.append(
-                SparseBlock(block.data[stored], block.indices[stored], indptr, features)
-            )
-        for feature in np.flatnonzero(mask).tolist() if mask is not None else ():
-            column = given[:, [feature]].toarray().ravel()
+        is_number = np.ones(table.n_features, bool) if mask is None else ~mask
+        if is_number.any():
+            numbers = matrix if is_number.all() else matrix[:, is_number]
+            self.add_sparse(table, numbers, np.flatnonzero(is_number))
+        for feature in np.flatnonzero(~is_number).tolist():
+            column = matrix[:, [feature]].toarray().ravel()
             table.categories.append(_encode_array(column, int(feature), table))
         return table
+
+    def add_sparse(self, table: FeatureTable, matrix: Any, features: NDArray[np.int64]) -> None:
+        """Add numeric columns of a CSC matrix without duplicates."""
+        matrix = matrix.astype(_get_core_float(matrix.dtype), copy=False)
+        _check_no_infinity(matrix, features, table)
+        table.sparse.append(to_sparse_block(matrix, features))
 
     # ---- data frames
 
@@ -325,11 +323,17 @@ class _Reader:
             if len(features):
                 self.add_numbers(table, values, features)
                 is_unread[features] = False
+        matrix, places = frame.sparse_columns() if is_unread.any() else (None, is_unread)
+        chosen = np.ones(len(places), bool) if mask is None else ~mask[places]
+        if matrix is not None and chosen.any():
+            features = places[chosen]
+            self.add_sparse(table, matrix.tocsc()[:, chosen], features)
+            is_unread[features] = False
         for feature in np.flatnonzero(is_unread).tolist() if is_unread.any() else ():
             series = frame.series(feature)
             by_dtype = mask is None and _has_category_dtype(series)
             if by_dtype or (mask is not None and mask[feature]):
-                table.categories.append(_encode_objects(series.to_list(), feature, table))
+                table.categories.append(_encode_column(frame, feature, table))
                 if by_dtype and self.spec is None and _has_text_dtype(series):
                     table.texts.append(feature)
             else:
@@ -347,7 +351,8 @@ class _Reader:
         dtype, is_fitted = series.dtype, self.spec is not None
         if dtype.is_numeric() or dtype == nw.Boolean:
             is_float = dtype in (nw.Float32, nw.Float64)
-            keeps_dtype = is_float or not (series.null_count() or dtype in (nw.Int128, nw.UInt128))
+            is_numpy = dtype not in (nw.Int128, nw.UInt128, nw.Decimal)
+            keeps_dtype = is_float or (is_numpy and not series.null_count())
             values = (series if keeps_dtype else series.cast(nw.Float64)).to_numpy()
             if values.dtype.kind in "fiub":
                 return values
@@ -471,12 +476,19 @@ def _infinity(row: int, column: str) -> ValueError:
     )
 
 
-def _find_infinity(matrix: Any) -> tuple[int, int]:
-    """Return row and column of the first infinity that a CSR or CSC matrix stores."""
-    entry = int(np.flatnonzero(np.isinf(matrix.data))[0])
-    minor = int(matrix.indices[entry])
-    major = int(np.searchsorted(matrix.indptr, entry, side="right")) - 1
-    return (major, minor) if matrix.format == "csr" else (minor, major)
+def _get_core_float(dtype: Any) -> Any:
+    """Return the dtype in which the core reads stored entries."""
+    return dtype if dtype in (np.float32, np.float64) else np.float64
+
+
+def _check_no_infinity(matrix: Any, features: NDArray[np.int64], table: FeatureTable) -> None:
+    """Raise for the first infinity that a CSR or CSC matrix stores."""
+    entries = np.flatnonzero(np.isinf(matrix.data))
+    if len(entries):
+        minor = int(matrix.indices[entries[0]])
+        major = int(np.searchsorted(matrix.indptr, entries[0], side="right")) - 1
+        row, column = (major, minor) if matrix.format == "csr" else (minor, major)
+        raise _infinity(row, table.describe_feature(int(features[column])))
 
 
 def _find_runs(mask: NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
@@ -504,7 +516,10 @@ def _to_core_dtype(values: NDArray[Any]) -> NDArray[Any]:
 
 def _objects_to_numbers(values: list[Any], name: str, is_fitted: bool) -> NDArray[np.float64]:
     """Convert Python objects to float64; numeric text is accepted."""
-    objects = replace_nulls_with_nan(np.fromiter(values, dtype=object, count=len(values)))
+    objects = np.fromiter(values, dtype=object, count=len(values))
+    with suppress(TypeError, ValueError):
+        return objects.astype(np.float64)  # None is NaN
+    objects = replace_nulls_with_nan(objects)
     try:
         return objects.astype(np.float64)
     except (TypeError, ValueError):
@@ -574,6 +589,18 @@ def check_text_columns(texts: Iterable[TextColumnSummary]) -> None:
         )
 
 
+def _encode_column(frame: Frame, feature: int, table: FeatureTable) -> CategoryColumn:
+    """Encode a column of a data frame as categories."""
+    try:
+        index, distinct = frame.factorize(feature)
+    except TypeError as error:
+        raise ValueError(
+            f"Column {table.describe_feature(feature)} of X holds values that cannot be "
+            f"categories: {error}."
+        ) from None
+    return _make_category_column(distinct, index.astype(np.int32), feature, table)
+
+
 def _encode_array(values: NDArray[Any], feature: int, table: FeatureTable) -> CategoryColumn:
     """Encode a column of a NumPy array (n_rows,) as categories."""
     if values.dtype.kind not in "fiub":
@@ -602,10 +629,16 @@ def _make_category_column(
     distinct: list[Any], index: NDArray[np.int32], feature: int, table: FeatureTable
 ) -> CategoryColumn:
     """Separate missing values from categories, and check the types of these."""
-    categories: list[Any] = []
-    new_index = np.full(len(distinct), -1, dtype=np.int32)
+    categories: dict[Any, int] = {}
+    new_index = np.full(len(distinct) + 1, -1, dtype=np.int32)  # the last is of index -1
     name = table.describe_feature(feature)
-    for i, value in enumerate(distinct):
+    counts = np.bincount(index[index >= 0], minlength=len(distinct))
+    held = np.flatnonzero(counts[: len(distinct)])
+    if set(map(type, distinct)) == {str} and len(set(distinct)) == len(distinct):
+        new_index[held] = np.arange(len(held))
+        return CategoryColumn(new_index[index], tuple(distinct[i] for i in held.tolist()), feature)
+    for i in held.tolist():
+        value = distinct[i]
         value = value.item() if isinstance(value, np.generic) else value
         if is_missing(value):
             continue
@@ -616,8 +649,7 @@ def _make_category_column(
             )
         if isinstance(value, float) and np.isinf(value):
             raise _infinity(int(np.flatnonzero(index == i)[0]), name)
-        new_index[i] = len(categories)
-        categories.append(_unify_equal_numbers(value))
+        new_index[i] = categories.setdefault(_unify_equal_numbers(value), len(categories))
     return CategoryColumn(new_index[index], tuple(categories), feature)
 
 

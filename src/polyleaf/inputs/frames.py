@@ -59,6 +59,23 @@ class Frame:
     def _series(self) -> list[Any]:
         return list(self._narwhals_frame.iter_columns())
 
+    def factorize(self, column: int) -> tuple[NDArray[Any], list[Any]]:
+        """Return the distinct values of a column, and the index of each row's; -1 is missing.
+
+        Raises
+        ------
+        TypeError
+            For values that cannot be hashed.
+        """
+        codes: dict[Any, int] = {}
+        values = self.series(column).to_list()
+        index = [codes.setdefault(value, len(codes)) for value in values]
+        return np.array(index, np.int64), list(codes)
+
+    def sparse_columns(self) -> tuple[Any, NDArray[np.int64]]:
+        """Return the columns that store only what is not 0, as a SciPy matrix, and their places."""
+        return None, np.empty(0, np.int64)
+
     def blocks(self) -> list[tuple[NDArray[Any], NDArray[np.int64]]]:
         """Return blocks of numeric (or boolean) columns without nulls other than NaN.
 
@@ -97,7 +114,30 @@ class _Pandas(Frame):
         return self.native.shape
 
     def series(self, column: int) -> Any:
-        return _narwhals_series(self.native.iloc[:, column])
+        return _narwhals_series(_densify(self.native.iloc[:, column]))
+
+    def factorize(self, column: int) -> tuple[NDArray[Any], list[Any]]:
+        import pandas
+
+        native = self.native.iloc[:, column]
+        if isinstance(native.dtype, pandas.CategoricalDtype):
+            return native.cat.codes.to_numpy(), native.cat.categories.tolist()
+        codes, distinct = pandas.factorize(_densify(native))
+        return codes, distinct.tolist()
+
+    def sparse_columns(self) -> tuple[Any, NDArray[np.int64]]:
+        dtypes = enumerate(self.native.dtypes.tolist())
+        columns = [
+            i for i, t in dtypes if _is_sparse(t) and t.subtype.kind in "fiub" and t.fill_value == 0
+        ]
+        matrix = None
+        if columns:
+            part = self.native.iloc[:, columns]
+            booleans = [i for i, t in enumerate(part.dtypes) if t.subtype.kind == "b"]
+            if booleans:  # to_coo takes one kind of fill value
+                part = part.astype({part.columns[i]: "Sparse[uint8]" for i in booleans})
+            matrix = part.sparse.to_coo()
+        return matrix, np.array(columns, np.int64)
 
     def blocks(self) -> list[tuple[NDArray[Any], NDArray[np.int64]]]:
         dtypes = self.native.dtypes.tolist()
@@ -112,6 +152,16 @@ class _Pandas(Frame):
                 if is_whole:
                     break
         return blocks
+
+
+def _is_sparse(dtype: Any) -> bool:
+    """Whether a pandas dtype is Sparse."""
+    return type(dtype).__name__ == "SparseDtype"
+
+
+def _densify(series: Any) -> Any:
+    """Return a pandas Series without Sparse dtype."""
+    return series.sparse.to_dense() if _is_sparse(series.dtype) else series
 
 
 def _is_numpy_number(dtype: Any) -> bool:
@@ -131,6 +181,24 @@ class _Polars(Frame):
 
     def series(self, column: int) -> Any:
         return _narwhals_series(self.native.to_series(column))
+
+    def factorize(self, column: int) -> tuple[NDArray[Any], list[Any]]:
+        import polars
+
+        values = self.native.to_series(column)
+        if values.dtype == polars.Object:
+            return super().factorize(column)
+        known = np.flatnonzero(values.is_not_null().to_numpy())
+        values, index = values.gather(known), np.full(len(values), -1)
+        if values.dtype in (polars.String, polars.Categorical, polars.Enum):
+            codes = values.cast(polars.Categorical).to_physical().to_numpy()
+            row = np.full(int(codes.max(initial=0)) + 1, -1)
+            row[codes] = np.arange(len(codes))
+            first, index[known] = row[row >= 0], (np.cumsum(row >= 0) - 1)[codes]
+        else:
+            _, first, inverse = np.unique(values.to_numpy(), return_index=True, return_inverse=True)
+            index[known] = inverse
+        return index, values.gather(first).to_list()
 
     def blocks(self) -> list[tuple[NDArray[Any], NDArray[np.int64]]]:
         dtypes = list(map(type, self.native.dtypes))
@@ -156,7 +224,26 @@ class _Arrow(Frame):
         return self.native.shape
 
     def series(self, column: int) -> Any:
-        return _narwhals_series(self.native.column(column))
+        values = self.native.column(column)
+        if values.type == "null":
+            values = values.cast("float64")
+        return _narwhals_series(values)
+
+    def factorize(self, column: int) -> tuple[NDArray[Any], list[Any]]:
+        import pyarrow as pa
+
+        values = self.native.column(column)
+        if str(values.type) == "string_view":
+            values = values.cast(pa.string())
+        if pa.types.is_dictionary(values.type) and values.num_chunks > 1:
+            values = values.cast(values.type.value_type)
+        if not pa.types.is_dictionary(values.type):
+            values = values.combine_chunks().dictionary_encode()
+        whole = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+        if isinstance(whole, pa.ChunkedArray):
+            whole = whole.chunk(0) if whole.num_chunks else pa.array([], values.type)
+        index = whole.indices.cast(pa.int64()).fill_null(-1).to_numpy()
+        return index, whole.dictionary.to_pylist()
 
     def blocks(self) -> list[tuple[NDArray[Any], NDArray[np.int64]]]:
         import pyarrow as pa
