@@ -2,8 +2,13 @@
 
 import numpy as np
 import pytest
+import scipy.sparse
+from support.commands import polyleaf
 
+from polyleaf import PolyleafRegressor
+from polyleaf.cli.xmc import fit_labels
 from polyleaf.data.random_rows import split_rows, split_validation
+from polyleaf.files.xmc import LabelledRows
 
 
 def test_every_row_is_in_one_part():
@@ -26,3 +31,32 @@ def test_validation_option():
 def test_no_part_is_empty(fraction):
     with pytest.raises(ValueError, match=f"--validation {fraction} leaves no row"):
         split_validation(fraction, 10, 0)
+
+
+def test_copies_of_rows_are_in_one_part(tmp_path):
+    rng = np.random.default_rng(0)
+    numbers, colours = rng.standard_normal((300, 3)), rng.choice(["red", "blue"], 300)
+    lines = [f"{a},{b},{c},{colour}" for (a, b, c), colour in zip(numbers, colours, strict=True)]
+    rows = rng.permutation(np.repeat(np.arange(300), 2))
+    (tmp_path / "rows.csv").write_text("\n".join(["a,b,y,c", *(lines[row] for row in rows)]) + "\n")
+    model = tmp_path / "model.polyleaf"
+    polyleaf(
+        *("train", tmp_path / "rows.csv", "--target", "y", "-m", model, "--validation", 0.3),
+        *("--early-stopping", 20, "--rounds", 100),
+    )
+    assert PolyleafRegressor.load_model(model).best_iteration_ < 40  # noise
+
+
+def test_copies_of_labelled_rows_are_in_one_part():
+    X = scipy.sparse.random(200, 60, 0.1, "csr", random_state=0)
+    Y = scipy.sparse.random(200, 9, 0.3, "csr", random_state=1)
+    rows = np.random.default_rng(0).permutation(np.repeat(np.arange(200), 2))
+    found = []
+
+    class Estimator:
+        def fit(self, X, Y, eval_set):
+            found.extend([X, eval_set[0][0]])
+
+    fit_labels(Estimator(), LabelledRows(X[rows], Y[rows]), "0.3", 0, 1)
+    kept, held = ({row.tobytes() for row in part.toarray()} for part in found)
+    assert not kept & held and len(kept) + len(held) == 200

@@ -33,9 +33,10 @@ def fit_on_threads(
     known=None,
     wrap=None,
     offset=None,
+    init_model=None,
 ):
     """Return the fitted estimators of all ranks."""
-    shared, shard = plan_shared_fit(estimator, y, sample_weight, offset=offset)
+    shared, shard = plan_shared_fit(estimator, y, sample_weight, init_model, offset=offset)
     start, target = shared.plan.start, shard.target
     mapper = None if start is None else start.mapper
     dataset = X

@@ -3,10 +3,13 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
+import scipy.sparse
 from support.configurations import draw_configuration
+from support.distributed_fits import fit_on_threads
 
-from polyleaf import PolyleafClassifier, PolyleafRegressor, load_model
+from polyleaf import PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor, load_model
 from polyleaf.callbacks import Checkpoint, EarlyStopping, LearningRateScheduler
 from polyleaf.model import Model
 
@@ -229,3 +232,56 @@ def test_a_training_that_is_cut_is_the_whole_training(seeds, tmp_path):
         if lasting(whole.model_) != lasting(continued.model_):
             different[seed] = whole.n_iter_, continued.n_iter_
     assert different == {}
+
+
+# --- other estimators and targets ---
+
+FRAME = pd.DataFrame(X, columns=[*"abcd"]).assign(
+    c=pd.Categorical([f"k{i}" for i in np.random.default_rng(1).integers(0, 280, 300)])
+)
+COUNTS = np.random.default_rng(2).poisson(np.exp(0.5 * X[:, 0])).astype(float)
+LABELS = scipy.sparse.csr_matrix((np.random.default_rng(3).random((300, 40)) < 0.08).astype(float))
+INTERVAL = {"objective": "quantile", "quantile_alpha": [0.1, 0.9]}
+LEML = {"projection": "leml", "projection_dim": 3}
+HELD_OUT = {"validation_fraction": 0.3, "early_stopping_rounds": 4}
+LAYERS = {"boosting_step": "layer", "grow_policy": "depthwise", "max_depth": 3}
+SPARSE = {"leaf": "sparse", "leaf_k": 3, "sampling_method": "goss"}
+
+
+def tasks(**parameters):
+    return PolyleafMultiTask({"a": "quantile", "b": "softmax"}, **parameters)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "X", "y", "parameters", "given"),
+    [
+        (tasks, X, {"a": Y, "b": np.digitize(X[:, 1], [-0.5, 0.5])}, {}, {}),
+        (PolyleafRegressor, FRAME, Y, INTERVAL, {}),
+        (PolyleafRegressor, FRAME, Y, HELD_OUT, {}),
+        (PolyleafRegressor, X, Y, INTERVAL | LEML, {}),
+        (PolyleafClassifier, X, (Y > 0).astype(int), LEML | {"threshold": "f1"}, {}),
+        (PolyleafRegressor, X, Y, INTERVAL | HELD_OUT | LAYERS, {"time": np.arange(300)}),
+        (PolyleafRegressor, X, COUNTS, {"objective": "poisson"}, {"offset": 0.3 * X[:, 2]}),
+        (PolyleafClassifier, X, LABELS, SPARSE | {"split_search": "exact"}, {}),
+    ],
+)
+def test_other_trainings_go_on(estimator, X, y, parameters, given, tmp_path):
+    parameters = parameters | {"learning_rate": 0.3, "min_split_gain": 0.05, "n_jobs": 1}
+    saved = Checkpoint(tmp_path, interval=1, keep=None)
+    whole = estimator(n_estimators=9, **parameters).fit(X, y, callbacks=[saved], **given)
+    cut = max(1, len(list(tmp_path.iterdir())) - 3)
+    start = tmp_path / f"checkpoint_{cut}.polyleaf"
+    rest = estimator(n_estimators=9 - cut, **parameters).fit(X, y, init_model=start, **given)
+    assert_same(rest, whole)
+    warm = estimator(n_estimators=cut, warm_start=True, **parameters).fit(X, y, **given)
+    assert_same(warm.set_params(n_estimators=9).fit(X, y, **given), whole)
+
+
+def test_distributed_trainings_go_on():
+    parameters = {"min_split_gain": 0.01, "learning_rate": 0.1}
+    whole = regressor(300, **parameters).fit(X, Y)
+    n = whole.n_iter_
+    for cut in (n - 3, n):
+        part = regressor(cut, **parameters).fit(X, Y)
+        for fitted in fit_on_threads(regressor(300, **parameters), X, Y, 2, init_model=part):
+            assert_same(fitted, whole)

@@ -24,7 +24,7 @@ from polyleaf.cli.model_file import (
     save_table_model,
 )
 from polyleaf.cli.parameters import PARAMETERS, get_estimator_class, read_parameters
-from polyleaf.data.random_rows import split_validation
+from polyleaf.data.random_rows import find_repeated_rows, split_validation
 from polyleaf.files.io import ReadError
 from polyleaf.files.schema import Schema, infer_task, select_columns
 from polyleaf.files.table import Table, abbreviate
@@ -192,7 +192,9 @@ def _split(o: Any, table: Table, schema: Schema) -> tuple[Table, Table | None]:
     """Return the training rows and the evaluation rows, if there are any."""
     if o.validation is None:
         return table, None
-    parts = split_validation(o.validation, table.n_rows, o.seed)
+    parts = split_validation(
+        o.validation, table.n_rows, o.seed, lambda: _find_repeated_rows(table, schema)
+    )
     if parts is None:
         return table, open_table(o, Path(o.validation), schema)
     if table.is_folder:
@@ -208,6 +210,26 @@ def _split(o: Any, table: Table, schema: Schema) -> tuple[Table, Table | None]:
         if not len(held):
             raise ReadError(f"--validation {o.validation} leaves no row: every class has one row.")
     return table.take_rows(kept), table.take_rows(held)
+
+
+def _find_repeated_rows(table: Table, schema: Schema) -> np.ndarray | None:
+    """Return the number of the distinct row that each row is; None if no row is a copy."""
+    from polyleaf.data.dataset import Dataset
+
+    if table.is_folder:
+        return None
+    y = schema.read_targets(table)
+    columns = list(y.values()) if isinstance(y, dict) else [y]
+    values = np.column_stack([_number_values(column) for column in columns])
+    return find_repeated_rows(Dataset(table.read_features(schema)).hash_rows(), values)
+
+
+def _number_values(column: np.ndarray) -> np.ndarray:
+    """Return numbers as they are, and the number of each label."""
+    if column.dtype.kind in "fiub":
+        return column
+    numbers = {value: i for i, value in enumerate(dict.fromkeys(column.tolist()))}
+    return np.array([numbers[value] for value in column.tolist()])
 
 
 def _make_dataset(o: Any, table: Table, schema: Schema, estimator: Any, weights: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from polyleaf.data.random_rows import split_validation
+from polyleaf.data.random_rows import find_repeated_rows, hash_values, split_validation
 from polyleaf.files.io import ReadError, get_extension, open_writer
 from polyleaf.files.xmc import LabelledRows, read_multilabel, write_sparse_matrix
 from polyleaf.metrics.ranking import ranking_scores
@@ -34,7 +34,9 @@ def fit_labels(
     """Fit a classifier; `validation` is a file, or the fraction of rows to hold out."""
     X, Y, eval_set = rows.X, rows.Y, None
     if validation is not None:
-        parts = split_validation(validation, X.shape[0], seed)
+        parts = split_validation(
+            validation, X.shape[0], seed, lambda: find_repeated_rows(hash_values(X), Y)
+        )
         if parts is None:
             held = read_rows(Path(validation), None, n_jobs)
             check_shape(held, X.shape[1], Y.shape[1], validation)

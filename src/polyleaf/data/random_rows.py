@@ -7,7 +7,7 @@ NumPy version, the CPU, the number of threads, or the rank that holds a row.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -238,8 +238,12 @@ def split_folds(
     return fold[groups]
 
 
-def split_validation(validation: str, n_rows: int, seed: int) -> tuple[Rows, Rows] | None:
+def split_validation(
+    validation: str, n_rows: int, seed: int, find_groups: Callable[[], Rows | None] = lambda: None
+) -> tuple[Rows, Rows] | None:
     """Return the parts for the option ``--validation``; None if it names a file.
+
+    `find_groups()` returns groups of rows that are kept together, if there are any.
 
     Raises
     ------
@@ -256,6 +260,9 @@ def split_validation(validation: str, n_rows: int, seed: int) -> tuple[Rows, Row
             f"--validation {validation} leaves no rows for training, or none for validation: pass "
             "a fraction between 0 and 1."
         )
+    groups = find_groups()
+    if groups is not None:
+        return SplitRules(groups).split(n_rows, fraction, seed, None)
     return split_rows(n_rows, n_validation, seed)
 
 

@@ -248,10 +248,10 @@ def prepare(
     trial, refit = None, None
     if is_cross_fitted or trial_metric is not None:
         rules = rules.join(find_repeated_rows(binned.hash_rows(), target.values, offset))
-    if trial_metric is not None:
-        trial = make_trial(binned, target, offset, trial_metric, seeds.training, rules)
     if is_cross_fitted:
         refit = _make_refit(reader, given_X, binned, target, start, seeds.training, keep_features)
+    if trial_metric is not None:
+        trial = make_trial(binned, target, offset, trial_metric, seeds.training, rules, refit)
     with measure_phase("binning"):
         dataset = binned.with_target(target, is_first=start is None)
     if binned is not X and start is None and p.device != "cuda":  # a GPU reads the bin codes
@@ -586,6 +586,7 @@ def make_trial(
     metric: Metric,
     seed: int,
     rules: SplitRules,
+    refit: Refit | None = None,
 ) -> PreparedData:
     """Return data of a training on some rows, evaluated on the others.
 
@@ -610,7 +611,15 @@ def make_trial(
         evaluated.features,
         offsets[1],
     )
-    return PreparedData(dataset, part, [eval_set], None, offsets[0], rules=rules.take(rows))
+
+    def refit_part(used: np.ndarray, others: np.ndarray) -> tuple[Dataset, Dataset]:
+        assert refit is not None
+        return refit(rows[used], rows[others])
+
+    own_refit = None if refit is None else refit_part  # of a fit that is interrupted in the trial
+    return PreparedData(
+        dataset, part, [eval_set], None, offsets[0], None, rules.take(rows), own_refit
+    )
 
 
 # --- evaluation sets ---
