@@ -305,9 +305,7 @@ def test_all_categories_missing():
 def test_categories_of_another_type_raise():
     mapper = BinMapper().fit(read_features(column([1, 2]), categorical_features=[0]))
     table = read_features(np.array([["1"], ["2"]], dtype=object), reference=mapper)
-    with pytest.raises(
-        ValueError, match="were numbers when the model was fitted and are text now"
-    ):
+    with pytest.raises(ValueError, match="were numbers when the model was fitted and are text now"):
         mapper.transform(table)
 
 
