@@ -43,7 +43,7 @@ def make_library(name, values):
         ("my", "a copy"),
     ],
 )
-def test_features_on_a_card_are_refused_with_a_remedy(library, way):
+def test_features_on_a_gpu_raise_with_a_remedy(library, way):
     there, model = make_library(library, X), PolyleafRegressor(**SMALL)
     with pytest.raises(TypeError, match=f"X is an array in GPU memory.*pass {way}"):
         model.fit(there, y)
@@ -54,7 +54,7 @@ def test_features_on_a_card_are_refused_with_a_remedy(library, way):
         model.predict(there)
 
 
-def test_targets_weights_and_offsets_on_a_card_are_refused():
+def test_targets_weights_and_offsets_on_a_gpu_raise():
     for estimator, target in ((PolyleafRegressor, y), (PolyleafClassifier, (y > 0).astype(int))):
         with pytest.raises(TypeError, match="y is an array in GPU memory"):
             estimator(**SMALL).fit(X, make_library("cupy", target))
@@ -66,7 +66,7 @@ def test_targets_weights_and_offsets_on_a_card_are_refused():
         PolyleafRegressor(**SMALL).fit(X, y, offset=make_library("cupy", y))
 
 
-def test_arrays_of_jax_in_memory_are_read_as_any():
+def test_jax_arrays_on_the_cpu_equal_numpy():
     jnp = pytest.importorskip("jax.numpy")
     plain = PolyleafRegressor(**SMALL).fit(X, y, sample_weight=np.abs(y))
     of_jax = PolyleafRegressor(**SMALL).fit(
@@ -101,7 +101,7 @@ class Tensor:
         return self._values.__dlpack_device__()
 
 
-def test_tensors_in_memory_are_read_as_any():
+def test_tensors_on_the_cpu_equal_numpy():
     plain = PolyleafRegressor(**SMALL).fit(X, y)
     of_tensors = PolyleafRegressor(**SMALL).fit(Tensor(X), Tensor(y))
     np.testing.assert_array_equal(of_tensors.predict(Tensor(X)), plain.predict(X))

@@ -1,4 +1,4 @@
-"""Reading X: every container gives the same table, and what cannot be read gives a sentence."""
+"""Reading X: all containers give the same table, and unsupported input raises."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ FIRST = {"categorical_features": [0]}
 
 
 def codes(X, reference=None, **options):
-    """Codes of X under the mapper fitted on the reference, or on X."""
+    """Return the codes of X under a mapper fitted to the reference, or to X."""
     table = read_features(X, **options)
     mapper = BinMapper().fit(table) if reference is None else reference
     return mapper.transform(table)
@@ -55,7 +55,7 @@ EXPECTED = np.array([[1, 255, 2, 0], [1, 0, 255, 1], [2, 0, 1, 1], [1, 0, 1, 1]]
 
 
 @pytest.mark.parametrize("kind", FRAMES)
-def test_every_frame_gives_the_same_codes(kind):
+def test_all_frames_give_the_same_codes(kind):
     table = read_features(FRAMES[kind]())
     assert table.feature_names == ("n", "t", "i", "b")
     assert table.is_categorical.tolist() == [False, True, False, False]
@@ -64,13 +64,13 @@ def test_every_frame_gives_the_same_codes(kind):
 
 @pytest.mark.parametrize("fitted", FRAMES)
 @pytest.mark.parametrize("kind", ["pandas category", "polars enum", "arrow dictionary"])
-def test_a_mapper_reads_other_kinds_of_frames(fitted, kind):
+def test_mapper_reads_other_kinds_of_frames(fitted, kind):
     mapper = BinMapper().fit(read_features(FRAMES[fitted]()))
     table = read_features(FRAMES[kind](), reference=mapper)
     np.testing.assert_array_equal(mapper.transform(table), EXPECTED)
 
 
-def test_object_array_holds_numbers_and_categories():
+def test_object_array_of_numbers_and_categories():
     X = np.array(list(zip(NUMBERS, TEXT, INTS, BOOLS, strict=True)), dtype=object)
     np.testing.assert_array_equal(codes(X, categorical_features=[1]), EXPECTED)
     np.testing.assert_array_equal(
@@ -82,13 +82,13 @@ def test_object_array_holds_numbers_and_categories():
     "dtype", [np.float16, np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64]
 )
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_small_integers_are_the_same_in_every_dtype(dtype, order):
+def test_small_integers_of_all_dtypes_are_equal(dtype, order):
     X = np.random.default_rng(0).integers(0, 100, (300, 3))
     expected = codes(X.astype(np.float64))
     np.testing.assert_array_equal(codes(np.asarray(X, dtype=dtype, order=order)), expected)
 
 
-def test_object_array_of_numbers_is_read_with_and_without_a_reference():
+def test_object_array_of_numbers_with_and_without_a_reference():
     X = np.random.default_rng(0).normal(size=(20, 3))
     mapper = BinMapper().fit(read_features(X.astype(object)))
     for options in ({}, {"reference": mapper}, {"categorical_features": [False] * 3}):
@@ -96,7 +96,7 @@ def test_object_array_of_numbers_is_read_with_and_without_a_reference():
         np.testing.assert_array_equal(mapper.transform(table), codes(X))
 
 
-def test_negative_bytes_swapped_unaligned_and_reversed_arrays():
+def test_byte_swapped_unaligned_and_reversed_arrays():
     X = np.random.default_rng(0).integers(-100, 100, (2000, 3)).astype(np.float64)
     expected = codes(X)
     np.testing.assert_array_equal(codes(X.astype(np.int8)), expected)
@@ -110,7 +110,7 @@ def test_negative_bytes_swapped_unaligned_and_reversed_arrays():
 
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_float_matrices_are_used_in_place(dtype, order):
+def test_float_matrices_are_not_copied(dtype, order):
     X = np.ones((10, 4), dtype=dtype, order=order)
     table = read_features(X)
     assert len(table.dense) == 1 and np.shares_memory(table.dense[0].values, X)
@@ -118,7 +118,7 @@ def test_float_matrices_are_used_in_place(dtype, order):
     assert [np.shares_memory(block.values, X) for block in table.dense] == [True, True]
 
 
-def test_columns_of_different_dtypes_are_brought_together_only_where_the_copy_is_small(monkeypatch):
+def test_columns_of_different_dtypes_are_copied_only_if_small(monkeypatch):
     frame = pd.DataFrame({"a": np.ones(5, np.float32), "b": np.ones(5, np.int8), "c": np.ones(5)})
     assert [block.values.shape for block in read_features(frame).dense] == [(5, 3)]
     monkeypatch.setattr("polyleaf.inputs.frames._MAX_COPIED_BYTES", 8 * 5 * 3 - 1)
@@ -159,14 +159,14 @@ COLUMNS_OF_EQUAL_NUMBERS = {
 
 
 @pytest.mark.parametrize("kind", COLUMNS_OF_EQUAL_NUMBERS)
-def test_equal_numbers_are_one_category_in_one_form(kind):
+def test_equal_numbers_are_one_category(kind):
     mapper = BinMapper().fit(read_features(COLUMNS_OF_EQUAL_NUMBERS[kind](), **FIRST))
     (kept,) = mapper.categories_
     assert repr(kept) == "[-3, 0, 1]"
 
 
 @pytest.mark.parametrize("value", [0.5, 1e300, 2**53 + 1, np.int64(2**62 + 1), -(2**63)])
-def test_numbers_keep_their_value_as_categories(value):
+def test_numeric_categories_keep_their_value(value):
     for X in (np.array([[value]]), pd.DataFrame({"a": [value]}), sp.csr_matrix([[value]])):
         (column,) = read_features(X, **FIRST).categories
         assert column.categories == (value,)
@@ -181,7 +181,7 @@ def test_text_subclasses_are_text():
     assert [type(category) for category in column.categories] == [str, str]
 
 
-def test_sparse_duplicates_are_summed_and_the_users_matrix_is_left_alone():
+def test_sparse_duplicates_are_summed_without_changing_the_input():
     X = sp.csc_matrix(
         (np.array([1.0, 2.0, 5.0]), np.array([0, 0, 1]), np.array([0, 2, 3])), shape=(3, 2)
     )
@@ -190,7 +190,7 @@ def test_sparse_duplicates_are_summed_and_the_users_matrix_is_left_alone():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
-def test_rows_of_what_is_known_stay_rows_and_say_the_same(dtype):
+def test_csr_and_csc_give_equal_codes_with_a_reference(dtype):
     X = np.where(np.random.default_rng(3).random((60, 30)) < 0.2, np.arange(30) - 9, 0).astype(
         dtype
     )
@@ -214,7 +214,7 @@ def test_rows_of_what_is_known_stay_rows_and_say_the_same(dtype):
 
 
 @pytest.mark.parametrize("form", [sp.csr_matrix, sp.csc_matrix])
-def test_an_infinity_of_a_sparse_matrix_is_named(form):
+def test_error_names_an_infinity_in_a_sparse_matrix(form):
     mapper = BinMapper().fit(read_features(sp.csr_matrix(np.eye(5))))
     X = np.eye(5)
     X[3, 1] = np.inf
@@ -223,7 +223,7 @@ def test_an_infinity_of_a_sparse_matrix_is_named(form):
             read_features(form(X), reference=reference)
 
 
-def test_rows_that_are_not_in_order_are_read_all_the_same():
+def test_unsorted_csr_rows_are_read():
     X = sp.csr_matrix(
         (np.array([2.0, 1.0, 4.0, 5.0]), np.array([2, 0, 1, 1]), np.array([0, 2, 4])), (2, 3)
     )
@@ -233,12 +233,12 @@ def test_rows_that_are_not_in_order_are_read_all_the_same():
     assert X.nnz == 4 and X.indices.tolist() == [2, 0, 1, 1]
 
 
-def test_sparse_stores_nan_as_missing():
+def test_nan_in_sparse_features_is_missing():
     X = sp.csr_matrix(np.array([[np.nan, 0.0], [1.0, 2.0]]))
     np.testing.assert_array_equal(codes(X), [[255, 0], [0, 1]])
 
 
-def test_sparse_rows_outside_the_shape_are_refused():
+def test_sparse_rows_outside_the_shape_raise():
     X = sp.csc_matrix(np.eye(3))
     X.indices[1] = 7
     X.has_canonical_format = True
@@ -249,7 +249,7 @@ def test_sparse_rows_outside_the_shape_are_refused():
 @pytest.mark.parametrize(
     "make", [np.asarray, np.asfortranarray, sp.csr_matrix, lambda X: X.astype(np.float32)]
 )
-def test_infinity_is_named(make):
+def test_error_names_an_infinity(make):
     X = np.ones((50, 4))
     X[30, 2] = -np.inf
     with pytest.raises(
@@ -259,7 +259,7 @@ def test_infinity_is_named(make):
         read_features(make(X))
 
 
-def test_infinity_in_a_frame_names_the_column():
+def test_error_names_the_column_of_an_infinity():
     with pytest.raises(ValueError, match="row 1, column 'width'"):
         read_features(pd.DataFrame({"height": [1.0, 2.0], "width": [1.0, np.inf]}))
 
@@ -292,12 +292,12 @@ def test_infinity_in_a_frame_names_the_column():
         (np.ones((2, 2), dtype="M8[s]"), ValueError, "dtype datetime64"),
     ],
 )
-def test_what_cannot_be_read(X, error, words):
+def test_unsupported_input_raises(X, error, words):
     with pytest.raises(error, match=words):
         read_features(X)
 
 
-def test_too_many_rows():
+def test_too_many_rows_raise():
     X = np.lib.stride_tricks.as_strided(np.ones(1, np.float32), (2**31, 1), (0, 4))
     with pytest.raises(ValueError, match="2147483648 rows"):
         read_features(X)
@@ -314,12 +314,12 @@ def test_too_many_rows():
         ([1.5], TypeError, "got 1.5"),
     ],
 )
-def test_wrong_categorical_features(asked, error, words):
+def test_invalid_categorical_features_raise(asked, error, words):
     with pytest.raises(error, match=words):
         read_features(pandas_frame(), categorical_features=asked)
 
 
-def test_categorical_features_by_name_position_and_mask_agree():
+def test_categorical_features_by_name_position_and_mask_are_equal():
     for asked in (["t", "i"], [1, 2], np.array([1, 2]), np.array([False, True, True, False])):
         assert read_features(
             pandas_frame(), categorical_features=asked
@@ -328,7 +328,7 @@ def test_categorical_features_by_name_position_and_mask_agree():
         read_features(np.ones((2, 2)), categorical_features=["t"])
 
 
-def test_text_that_is_not_categorical():
+def test_text_outside_categorical_features_raises():
     with pytest.raises(
         ValueError, match=r"Column 't' of X holds text, such as 'red'.*categorical_features"
     ):
@@ -354,7 +354,7 @@ def test_feature_names():
         read_features(np.ones((2, 2)), feature_names=["a", "a"])
 
 
-def test_reference_checks_names_and_numbers():
+def test_reference_checks_names_and_types():
     mapper = BinMapper().fit(read_features(pandas_frame()))
     with pytest.raises(ValueError, match=r"unseen at fit time:\n- z\n.*now missing:\n- n"):
         read_features(pandas_frame().rename(columns={"n": "z"}), reference=mapper)
@@ -368,7 +368,7 @@ def test_reference_checks_names_and_numbers():
         read_features(pandas_frame().assign(n="x"), reference=mapper)
 
 
-def test_estimators_keep_scikit_learns_books():
+def test_n_features_in_and_feature_names_in():
     class Estimator(BaseEstimator):
         pass
 
@@ -391,14 +391,14 @@ def test_estimators_keep_scikit_learns_books():
         read_features(np.ones(4), estimator=estimator)
 
 
-def test_a_table_passes_through():
+def test_feature_table_is_returned_unchanged():
     table = read_features(pandas_frame())
     assert isinstance(table, FeatureTable) and read_features(table) is table
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64, np.uint8])
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_numbers_are_the_raw_values_by_feature(dtype, order):
+def test_raw_values_by_feature(dtype, order):
     X = np.asarray(np.random.default_rng(0).integers(0, 200, (30, 4)), dtype=dtype, order=order)
     numbers = read_features(X).get_raw_values()
     assert numbers.dtype == np.float32 and numbers.flags.c_contiguous
@@ -409,7 +409,7 @@ def test_numbers_are_the_raw_values_by_feature(dtype, order):
     )
 
 
-def test_numbers_of_every_kind_of_column():
+def test_raw_values_of_all_kinds_of_columns():
     frame = pd.DataFrame(
         {"x": [1.5, np.nan, 1e300], "c": pd.Categorical(["a", "b", "a"]), "y": [-1e300, 0.0, 3.0]}
     )

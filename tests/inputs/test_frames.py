@@ -1,4 +1,4 @@
-"""All ways to read a frame give the same numbers, with work linear in the columns."""
+"""All ways to read a frame give the same numbers, in time linear in the columns."""
 
 import cProfile
 import decimal
@@ -24,7 +24,7 @@ def columns(k):
 
 
 def mixed(k=12):
-    """Floats of two widths, integers, booleans, side by side, with NaN and integers beyond 2^53."""
+    """Return a frame of float32, float64, integers beyond 2^53 and booleans, with NaN."""
     dtypes = [np.float64, np.float32, np.int64, np.int8, bool, np.uint16]
     data = {
         name: values.astype(dtypes[i % 6]) for i, (name, values) in enumerate(columns(k).items())
@@ -35,7 +35,7 @@ def mixed(k=12):
 
 
 def add_nulls():
-    """Integers, floats and booleans with nulls, beside those without."""
+    """Add columns of integers, floats and booleans with nulls."""
     numbers = list(range(N))
     return {
         "i": [None, *numbers[1:]],
@@ -60,7 +60,7 @@ KINDS = {
 
 
 def read_numbers(X):
-    """What bins are made of, which are those of the numbers as float64: {feature: values}."""
+    """Return the values that are binned, by feature; they must equal the numbers as float64."""
     return {
         int(feature): block.values[:, i].astype(np.float64)
         for block in read_features(X).dense
@@ -69,7 +69,7 @@ def read_numbers(X):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_column_is_read_with_its_own_values(kind):
+def test_columns_keep_their_values(kind):
     found, data = read_numbers(KINDS[kind](mixed())), mixed()
     assert sorted(found) == list(range(len(data)))
     for i, values in enumerate(data.values()):
@@ -77,7 +77,7 @@ def test_every_column_is_read_with_its_own_values(kind):
 
 
 @pytest.mark.parametrize("kind", ["polars", "arrow", "arrow chunks"])
-def test_nulls_are_nan_where_they_are_and_nowhere_else(kind):
+def test_nulls_become_nan(kind):
     found = read_numbers(KINDS[kind](add_nulls()))
     np.testing.assert_array_equal(found[1], np.arange(N))
     for feature, row in ((0, 0), (2, 1), (3, 1)):
@@ -93,9 +93,9 @@ NUMBERS = [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 6
 
 @pytest.mark.parametrize(
     "n_rows", [1, 2, 3, 40]
-)  # one row, few and many are read in different ways
+)  # one row, few rows and many rows have separate code paths
 @pytest.mark.parametrize("seed", range(25))
-def test_numbers_of_any_types_and_nulls_are_read_together_as_what_they_are(seed, n_rows):
+def test_mixed_numeric_types_and_nulls_keep_their_values(seed, n_rows):
     rng = np.random.default_rng(seed)
     types = rng.choice(NUMBERS, rng.integers(1, 6)).tolist()
     bits = [rng.integers(0, 256, (n_rows, np.dtype(kind).itemsize), np.uint8) for kind in types]
@@ -109,7 +109,7 @@ def test_numbers_of_any_types_and_nulls_are_read_together_as_what_they_are(seed,
             for i, (column, kind) in enumerate(zip(rows, types, strict=True))
         }
     )
-    is_read_whole = hasattr(pa.RecordBatch, "to_tensor")  # else Arrow is read column by column
+    is_read_whole = hasattr(pa.RecordBatch, "to_tensor")  # otherwise Arrow is read by column
     for X in (table, pl.from_arrow(table))[not is_read_whole :]:
         ((block, features),) = frames.as_frame(X).blocks()
         np.testing.assert_array_equal(block.astype(np.float64), expected)
@@ -121,7 +121,7 @@ def test_numbers_of_any_types_and_nulls_are_read_together_as_what_they_are(seed,
     )
 
 
-def test_halves_of_arrow_are_read_too():
+def test_arrow_float16_columns():
     halves = pa.table({"a": pa.array(np.array([1.5, np.nan], np.float16)), "b": [1, 2]})
     for X in (halves, pa.concat_tables([halves] * 20)):
         np.testing.assert_array_equal(read_numbers(X)[0][:2], [1.5, np.nan])
@@ -129,7 +129,7 @@ def test_halves_of_arrow_are_read_too():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_large_frames_are_read_column_by_column_to_the_same_numbers(kind, monkeypatch):
+def test_large_frames_read_by_column_give_the_same_numbers(kind, monkeypatch):
     expected = read_numbers(KINDS[kind](mixed()))
     monkeypatch.setattr(frames, "_MAX_COPIED_BYTES", 0)
     X = KINDS[kind](mixed())
@@ -139,7 +139,7 @@ def test_large_frames_are_read_column_by_column_to_the_same_numbers(kind, monkey
 
 
 def calls(function):
-    """Python and C functions that are called."""
+    """Count the Python and C functions that are called."""
     profile = cProfile.Profile()
     profile.runcall(function)
     return pstats.Stats(profile).total_calls
@@ -147,7 +147,7 @@ def calls(function):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", [float, "text"])
-def test_the_work_for_a_frame_is_not_quadratic_in_its_columns(kind, dtype):
+def test_number_of_calls_is_linear_in_columns(kind, dtype):
     def work(k):
         data = columns(k)
         if dtype == "text":
@@ -273,7 +273,7 @@ def test_columns_that_a_library_converts_cost_no_call_for_each_cell(X):
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars", "arrow"])
-def test_plain_numbers_cost_no_call_for_each_column(kind):
+def test_numeric_frames_need_no_call_per_column(kind):
     def work(k):
         X = KINDS[kind](columns(k))
         return calls(lambda: read_features(X, reference=table))

@@ -1,4 +1,4 @@
-"""What is neither number nor category gets a sentence of ours."""
+"""Objects that are neither numbers nor categories raise errors of this package."""
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,7 @@ PLAIN = pd.DataFrame({"a": NUMBERS})
 
 
 class DaskFrame:
-    """What a frame of Dask looks like: a shape that is not known yet."""
+    """Like a Dask frame: its shape is not known yet."""
 
     __module__ = "dask.dataframe.core"
     columns = ("a",)
@@ -48,7 +48,7 @@ def regressor():
         (DaskFrame(), r"X is a Dask DaskFrame.*X\.compute\(\)"),
     ],
 )
-def test_bad_features_get_a_sentence(X, sentence):
+def test_invalid_features_raise(X, sentence):
     with pytest.raises((TypeError, ValueError), match=sentence):
         regressor().fit(X, NUMBERS)
 
@@ -63,7 +63,7 @@ def test_bad_features_get_a_sentence(X, sentence):
         (pd.Series([pd.NA, *NUMBERS[1:]], dtype=object), "Input y contains NaN.*missing_targets"),
     ],
 )
-def test_bad_targets_get_a_sentence(y, sentence):
+def test_invalid_targets_raise(y, sentence):
     with pytest.raises((TypeError, ValueError), match=sentence):
         regressor().fit(PLAIN, y)
 
@@ -79,12 +79,12 @@ def test_bad_targets_get_a_sentence(y, sentence):
         (pd.Series([0, None, 1] * 10, dtype="category"), "row 1 has no label"),
     ],
 )
-def test_bad_labels_get_a_sentence(y, sentence):
+def test_invalid_labels_raise(y, sentence):
     with pytest.raises(ValueError, match=sentence):
         PolyleafClassifier(n_estimators=1).fit(PLAIN, y)
 
 
-def test_record_batches_and_nulls_of_pandas_are_read():
+def test_record_batches_and_pandas_nulls():
     expected = regressor().fit(PLAIN, NUMBERS).predict(PLAIN)
     batch = pa.RecordBatch.from_pydict({"a": NUMBERS})
     np.testing.assert_array_equal(regressor().fit(batch, batch).predict(batch), expected)
@@ -102,7 +102,7 @@ def test_nulls_in_objects_are_missing_targets():
     assert model.model_.to_bytes() == expected.model_.to_bytes()
 
 
-def test_a_regressor_given_labels_names_the_classifier():
+def test_text_targets_of_a_regressor_raise():
     for labels in (
         ["a", "b"] * 15,
         pd.Series(["a", "b"] * 15, dtype="category"),
@@ -112,7 +112,7 @@ def test_a_regressor_given_labels_names_the_classifier():
             regressor().fit(PLAIN, labels)
 
 
-def test_almost_as_many_classes_as_rows_is_an_error():
+def test_almost_as_many_classes_as_rows_raises():
     stray = ["?unknown", *map(str, NUMBERS[1:])]
     for labels in (stray, NUMBERS):
         with pytest.raises(
@@ -123,7 +123,7 @@ def test_almost_as_many_classes_as_rows_is_an_error():
     assert len(PolyleafClassifier(n_estimators=1).fit(PLAIN[:12], few).classes_) == 6
 
 
-def test_objects_are_judged_one_by_one():
+def test_object_types_are_checked_per_element():
     objects = np.array([[1, "2"], [None, True]], dtype=object)
     assert find_non_number(replace_nulls_with_nan(objects)) is None
     assert find_non_number(objects) == (1, 0)

@@ -1,4 +1,4 @@
-"""offsets.py: what offsets may look like, and what is said of those that cannot be."""
+"""Forms of offsets, and errors for invalid ones."""
 
 import numpy as np
 import pandas as pd
@@ -28,7 +28,7 @@ CLASSES = OffsetReader(encode_classification(["x", "y", "z"] * 2).encoding, 3, (
     ],
     ids=["array", "lists", "names of y", "numbers", "polars", "objects"],
 )
-def test_a_column_for_each_output(given):
+def test_one_column_per_output(given):
     found = TWO.read(given, 6)
     assert found.dtype == np.float64
     np.testing.assert_array_equal(found, Y)
@@ -37,21 +37,21 @@ def test_a_column_for_each_output(given):
 @pytest.mark.parametrize(
     "given", [Y[:, 1], Y[:, 1:], pd.Series(Y[:, 1])], ids=["flat", "column", "series"]
 )
-def test_one_number_a_row_serves_all_outputs(given):
+def test_one_number_per_row_applies_to_all_outputs(given):
     np.testing.assert_array_equal(TWO.read(given, 6), np.column_stack([Y[:, 1], Y[:, 1]]))
     np.testing.assert_array_equal(ONE.read(given, 6), Y[:, 1:])
 
 
-def test_no_rows_have_no_offsets():
+def test_offsets_of_zero_rows():
     assert TWO.read(Y[:0], 0).shape == (0, 2)
     assert ONE.read(Y[:0, 0]).shape == (0, 1)
 
 
-def test_levels_of_quantiles_share_one():
+def test_quantile_levels_of_a_target_share_an_offset():
     np.testing.assert_array_equal(LEVELS.read(Y, 6), np.repeat(Y, 3, axis=1))
 
 
-def test_spreads_are_not_moved():
+def test_offsets_do_not_change_scale_parameters():
     expected = np.stack([Y, np.zeros_like(Y)], axis=2).reshape(6, 4)
     np.testing.assert_array_equal(SPREADS.read(Y, 6), expected)
 
@@ -82,16 +82,16 @@ def test_spreads_are_not_moved():
         (CLASSES, pd.DataFrame(np.zeros((6, 3)), columns=["z", "y", "x"]), "in another order"),
     ],
 )
-def test_what_cannot_be_is_said(reader, given, words):
+def test_invalid_offsets_raise(reader, given, words):
     with pytest.raises(ValueError, match=words):
         reader.read(given, 6)
 
 
-def test_names_of_their_own_are_allowed():
+def test_offset_column_names_may_differ():
     assert CLASSES.read(pd.DataFrame(np.zeros((6, 3)), columns=["p", "q", "r"]), 6).shape == (6, 3)
 
 
-def test_all_data_of_a_training_have_offsets_or_none():
+def test_offsets_of_training_and_evaluation_sets_must_match():
     check_all_or_none(["training", "a"], [True, True], False)
     check_all_or_none(["training", "a"], [False, False], False)
     with pytest.raises(

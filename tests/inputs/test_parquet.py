@@ -1,4 +1,4 @@
-"""Parquet files as batches: the data set of the table that they hold."""
+"""A dataset from Parquet files in batches equals that of the whole table."""
 
 import numpy as np
 import pytest
@@ -40,7 +40,7 @@ def folder(table, tmp_path):
 
 
 @pytest.mark.parametrize("batch_rows", [1, 7, 100_000])
-def test_it_is_the_data_set_of_one_table(table, folder, batch_rows):
+def test_dataset_equals_that_of_the_whole_table(table, folder, batch_rows):
     found = Dataset.from_parquet(
         folder, ["a", "b"], sample_weight="weight", drop=["id"], batch_rows=batch_rows, max_bins=20
     )
@@ -56,7 +56,7 @@ def test_it_is_the_data_set_of_one_table(table, folder, batch_rows):
     assert first.model_.output_names == second.model_.output_names == ("a", "b")
 
 
-def test_one_target_is_a_vector_and_text_stays_text(folder, table):
+def test_one_target_is_a_vector_of_its_type(folder, table):
     data = Dataset.from_parquet(
         [folder / "0.pq", folder / "sub" / "2.parquet"], "colour", drop=["id"]
     )
@@ -77,7 +77,7 @@ def test_hive_partitions_are_columns(table, tmp_path):
     assert data.mapper.categories_[5] == ["01234", "56789"]
 
 
-def test_what_is_wrong_is_said(folder, tmp_path):
+def test_invalid_input_raises(folder, tmp_path):
     with pytest.raises(FileNotFoundError, match="There is no Parquet file at"):
         Dataset.from_parquet(tmp_path / "nowhere")
     with pytest.raises(FileNotFoundError, match="list of Parquet files is empty"):

@@ -1,4 +1,4 @@
-"""Canonical CSR does not depend on the order of entries; inputs do not change."""
+"""Canonical CSR is independent of the order of entries; inputs are not modified."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ def stored(data, indices, indptr, shape):
     )
 
 
-def test_any_order_of_entries_is_one_matrix():
+def test_order_of_entries_has_no_effect():
     mixed = stored([3, 1, 0, 2, 5], [2, 0, 1, 0, 2], [0, 3, 5], (2, 3))
     before = [array.copy() for array in (mixed.data, mixed.indices, mixed.indptr)]
     found = to_canonical_csr(mixed, "X")
@@ -22,20 +22,20 @@ def test_any_order_of_entries_is_one_matrix():
         np.testing.assert_array_equal(now, then)
 
 
-def test_what_is_canonical_is_not_copied():
+def test_canonical_matrices_are_not_copied():
     rows = sp.csr_matrix(np.eye(3, dtype=np.float32))
     assert np.shares_memory(to_canonical_csr(rows, "X").data, rows.data)
 
 
 @pytest.mark.parametrize("container", [np.asarray, sp.csc_matrix, sp.coo_array])
-def test_any_container(container):
+def test_all_containers(container):
     dense = np.array([[0, 2.5], [1, 0]])
     found = to_canonical_csr(container(dense), "X")
     assert found.dtype == np.float32 and found.nnz == 2
     np.testing.assert_array_equal(found.toarray(), dense)
 
 
-def test_entries_stored_twice_are_added_or_refused():
+def test_duplicate_entries_are_summed_or_raise():
     twice = stored([1, 2, 4], [1, 1, 0], [0, 3], (1, 2))
     assert to_canonical_csr(twice, "Y").toarray().tolist() == [[4, 3]]
     with pytest.raises(ValueError, match="Y stores 1 entries twice: call sum_duplicates"):
@@ -56,11 +56,11 @@ def test_entries_stored_twice_are_added_or_refused():
         ),
     ],
 )
-def test_what_is_refused(values, message):
+def test_invalid_matrices_raise(values, message):
     with pytest.raises(ValueError, match=message):
         to_canonical_csr(values, "M")
 
 
-def test_the_types_that_the_core_reads():
+def test_dtypes_for_the_core():
     arrays = get_csr_arrays(sp.csr_matrix(np.eye(2)))
     assert [array.dtype for array in arrays] == [np.int64, np.int32, np.float32]

@@ -1,4 +1,4 @@
-"""Units that outputs are learned in, of targets of unlike scale."""
+"""Scaling of targets on different scales."""
 
 import warnings
 
@@ -13,14 +13,14 @@ NAN = np.nan
 
 
 def outputs(spreads, n=50, dtype=np.float64):
-    """Columns of these standard deviations, about 7."""
+    """Return columns of mean 7 with the given standard deviations."""
     values = np.random.default_rng(0).standard_normal((n, len(spreads)))
     values = (values - values.mean(0)) / values.std(0)
     return (7 + values * spreads).astype(dtype)
 
 
-def spreads_learned(columns, **options):
-    """Of each output as it is trained on, in units of the largest."""
+def compute_training_spreads(columns, **options):
+    """Return the standard deviations of the encoded outputs, relative to the largest."""
     spread = encode_regression(columns, normalize="auto", **options).values.std(0)
     return spread / spread.max()
 
@@ -28,7 +28,7 @@ def spreads_learned(columns, **options):
 @pytest.mark.parametrize(
     "spreads", [[3.0], [1.0, 1.0], [1.0, 9.9], [2.0, 5.0, 19.0], [1e-6, 5e-7], [1.0, 0.0]]
 )
-def test_outputs_of_like_scale_are_learned_as_they_are(spreads):
+def test_outputs_on_similar_scales_are_not_scaled(spreads):
     columns = np.squeeze(outputs(spreads, dtype=np.float32))
     target = encode_regression(columns, normalize="auto")
     assert target.encoding.scale is None and target.encoding.offset is None
@@ -37,12 +37,12 @@ def test_outputs_of_like_scale_are_learned_as_they_are(spreads):
     np.testing.assert_array_equal(target.values, plain.values)
 
 
-def test_small_outputs_are_brought_up_to_a_tenth_and_the_others_keep_their_ratio():
-    found = spreads_learned(outputs([1e6, 4e5, 9e4, 1.0, 1e-3]))
+def test_small_outputs_are_scaled_up_to_the_minimum_spread():
+    found = compute_training_spreads(outputs([1e6, 4e5, 9e4, 1.0, 1e-3]))
     np.testing.assert_allclose(found, [1, 0.4, MIN_SPREAD, MIN_SPREAD, MIN_SPREAD], rtol=1e-5)
 
 
-def test_the_unit_is_that_of_its_definition():
+def test_scale_equals_its_definition():
     columns, weight = outputs([100.0, 30.0, 2.0]), np.random.default_rng(1).uniform(0.1, 3, 50)
     mean = np.average(columns, axis=0, weights=weight)
     spread = np.sqrt(np.average((columns - mean) ** 2, axis=0, weights=weight))
@@ -51,7 +51,7 @@ def test_the_unit_is_that_of_its_definition():
     np.testing.assert_allclose(scale, [spread[0], spread[0], spread[2] / MIN_SPREAD], rtol=1e-12)
 
 
-def test_spreads_are_those_of_values_that_are_there_and_count():
+def test_scale_ignores_missing_values_and_zero_weights():
     columns = outputs([1000.0, 1.0])
     columns[::2, 1] = NAN
     columns[1, 1], weight = 1e9, np.ones((50, 2), np.float32)
@@ -62,15 +62,15 @@ def test_spreads_are_those_of_values_that_are_there_and_count():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_what_varies_by_rounding_alone_is_a_constant(dtype):
+def test_rounding_noise_counts_as_constant(dtype):
     columns = outputs([5.0, 0.0]).astype(dtype)
     columns[3, 1] = np.nextafter(columns[3, 1], dtype(8))
     assert encode_regression(columns, normalize="auto").encoding.scale is None
     with_small = np.c_[columns, outputs([1e-3]).astype(dtype)]
-    assert spreads_learned(with_small)[1] < 1e-6
+    assert compute_training_spreads(with_small)[1] < 1e-6
 
 
-def test_no_unit_saves_what_is_too_large():
+def test_too_large_targets_raise():
     with pytest.raises(ValueError, match="too large"):
         encode_regression(np.array([[0.0, 1.0], [1e30, 2.0]]), normalize="auto")
 
@@ -78,7 +78,7 @@ def test_no_unit_saves_what_is_too_large():
 @pytest.mark.parametrize(
     "weight", [np.full(20, 1e17), np.r_[1e19, np.ones(19)], np.full((20, 2), 1e17)]
 )
-def test_weights_that_overflow_are_refused(weight):
+def test_weights_that_overflow_raise(weight):
     y = outputs([1.0] * (weight.ndim if weight.ndim == 2 else 1), n=20)
     with pytest.raises(
         ValueError, match=r"sample_weight is too large: its sum is .* Divide the weights"
@@ -86,14 +86,14 @@ def test_weights_that_overflow_are_refused(weight):
         encode_regression(y, sample_weight=weight)
 
 
-def test_weights_times_targets_that_overflow_are_refused():
+def test_weighted_targets_that_overflow_raise():
     y = np.arange(20.0) * 1e8
     with pytest.raises(ValueError, match=r"total weight of 2e"):
         encode_regression(y, sample_weight=np.full(20, 1e10), normalize=False)
     encode_regression(y, sample_weight=np.full(20, 1e10), normalize=True)
 
 
-def test_weights_that_penalties_outweigh_are_warned_of():
+def test_small_weights_warn():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(50, 2)), rng.normal(size=50)
     model = PolyleafRegressor(n_estimators=2)

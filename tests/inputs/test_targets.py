@@ -41,7 +41,7 @@ def test_one_dimension():
     np.testing.assert_array_equal(restored(target)[:, 0], [1, 2, 6])
 
 
-def test_two_dimensions_stay():
+def test_two_dimensions():
     target = encode_regression(np.arange(6.0).reshape(3, 2))
     assert target.values.shape == (3, 2) and not target.encoding.one_dimensional
 
@@ -53,15 +53,15 @@ def test_column_vector_warns_and_ravels():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_values_are_kept_as_they_are(dtype):
-    """1e9 +- 1 must not be rounded before the base score is taken off."""
+def test_values_keep_float64_precision(dtype):
+    """1e9 +- 1 must not be rounded before the base score is subtracted."""
     y = np.array([1e9 - 1, 1e9, 1e9 + 1], dtype)
     target = encode_regression(y)
     assert target.values.dtype == dtype
     np.testing.assert_array_equal(target.values[:, 0], y)
 
 
-def test_normalizing_is_weighted_and_ignores_missing():
+def test_normalization_is_weighted_and_ignores_missing_values():
     y = np.array([[1.0, 10], [3, NAN], [100, 30]])
     target = encode_regression(y, [1, 1, 0], normalize=True, missing="ignore")
     np.testing.assert_allclose(target.values[:2, 0], [-1, 1])
@@ -69,18 +69,18 @@ def test_normalizing_is_weighted_and_ignores_missing():
     np.testing.assert_allclose(target.encoding.offset, [2, 10])
     np.testing.assert_allclose(
         target.encoding.scale, [1, 1]
-    )  # one value of positive weight: nothing to scale
+    )  # a single value of positive weight has no scale
     np.testing.assert_allclose(restored(target)[0], y[0])
 
 
-def test_normalizing_brings_outputs_to_one_scale():
+def test_normalization_gives_unit_scale():
     y = np.random.default_rng(0).normal([1e9, 1e-9], [1e4, 1e-12], (1000, 2))
     target = encode_regression(y, normalize=True)
     np.testing.assert_allclose(target.values.std(0), 1, rtol=1e-3)
     np.testing.assert_allclose(restored(target)[:, 0], y[:, 0], atol=0.1)
 
 
-def test_missing_values_get_weight_zero():
+def test_missing_values_have_weight_zero():
     y = np.array([[1.0, NAN], [2, 3], [NAN, 4]])
     target = encode_regression(y, missing="ignore")
     np.testing.assert_array_equal(target.weight, [[1, 0], [1, 1], [0, 1]])
@@ -121,7 +121,7 @@ def test_containers_of_regression_targets(make):
     assert target.encoding.output_names == (("a", "b") if named else None)
 
 
-def test_series_and_their_missing_values():
+def test_series_with_missing_values():
     for y in (
         pd.Series([1, None, 3], dtype="Int64"),
         pd.Series([1, NAN, 3]),
@@ -158,7 +158,7 @@ def test_series_and_their_missing_values():
         ([[1.0], [1.0, 2.0]], {}, "different lengths"),
     ],
 )
-def test_bad_regression_targets(y, options, match):
+def test_invalid_regression_targets_raise(y, options, match):
     with pytest.raises(ValueError, match=match):
         encode_regression(y, **options)
 
@@ -197,12 +197,12 @@ def test_weights():
         ([[1, 0], [1, 0], [1, 0]], "Output 1 of y"),
     ],
 )
-def test_bad_weights(weight, match):
+def test_invalid_weights_raise(weight, match):
     with pytest.raises(ValueError, match=match):
         encode_regression(np.ones((3, 2)), weight)
 
 
-def test_weights_per_output_need_outputs():
+def test_weights_per_output_of_classes_raise():
     with pytest.raises(ValueError, match="sample_weight"):
         encode_regression([1.0, 2.0], np.ones((2, 2)))
     with pytest.raises(ValueError, match="sample_weight"):
@@ -327,7 +327,7 @@ def test_multilabel_with_missing_values():
         (INDICATOR, {"class_weight": {"a": 1}}, "keys 0 and 1"),
     ],
 )
-def test_bad_labels(y, options, match):
+def test_invalid_labels_raise(y, options, match):
     with pytest.raises(ValueError, match=match):
         encode_classification(y, **options)
 
@@ -353,7 +353,7 @@ def test_class_weights_per_label():
 # --- validation data and files ---
 
 
-def test_validation_is_encoded_like_training():
+def test_validation_data_are_encoded_as_training_data():
     encoding = encode_classification(["a", "c", "b"]).encoding
     np.testing.assert_array_equal(encoding.encode(["c", "a"], [1, 2]).values, [2, 0])
     with pytest.raises(ValueError, match=r"y_val has the label 'z'.*'a', 'b', 'c'"):
@@ -381,7 +381,7 @@ def test_validation_is_encoded_like_training():
         encode_classification(pd.DataFrame(INDICATOR, columns=list("xyz"))),
     ],
 )
-def test_encoding_survives_json(target):
+def test_encoding_round_trip_through_json(target):
     encoding = TargetEncoding.from_dict(json.loads(json.dumps(target.encoding.to_dict())), 3)
     assert encoding.to_dict() == target.encoding.to_dict()
     if encoding.classes is not None:
@@ -389,7 +389,7 @@ def test_encoding_survives_json(target):
         np.testing.assert_array_equal(encoding.classes, target.encoding.classes)
 
 
-def test_labels_that_no_file_can_hold():
+def test_labels_without_json_form_raise_on_saving():
     encoding = TargetEncoding("binary", 1, True, classes=np.array([b"a", b"b"], dtype=object))
     with pytest.raises(ValueError, match="model file"):
         encoding.to_dict()
@@ -408,14 +408,14 @@ DAYS = np.array(["2020-01-01", "2020-01-02", "2020-01-03"], dtype="datetime64[D]
         np.array(list(DAYS), dtype=object),
     ],
 )
-def test_dates_are_no_labels(y):
+def test_dates_as_labels_raise(y):
     with pytest.raises(
         ValueError, match="labels are text, numbers or booleans: convert them to text"
     ):
         encode_classification(y)
 
 
-def test_models_whose_booleans_were_taken_for_fractions_read_booleans():
+def test_old_models_of_booleans_read_booleans():
     fields = encode_classification([1.0, 0.0]).encoding.to_dict()
     of_file = TargetEncoding.from_dict(json.loads(json.dumps(fields)), 1)
     for y in (pd.Series([True, False], dtype="boolean"), np.array([True, False]), [1.0, 0.0]):
@@ -423,7 +423,7 @@ def test_models_whose_booleans_were_taken_for_fractions_read_booleans():
 
 
 @pytest.mark.parametrize("kind", ["multilabel", "regression"])
-def test_sparse_columns_of_pandas_stay_sparse(kind):
+def test_sparse_pandas_columns_stay_sparse(kind):
     frame = pd.DataFrame.sparse.from_spmatrix(sp.csr_matrix(INDICATOR), columns=list("abc"))
     target = encode_sparse(frame, kind=kind)
     assert is_sparse(frame) and sp.issparse(target.values)
@@ -446,7 +446,7 @@ FLAGS = pd.DataFrame({"a": [1, 0, 1], "b": [0, 0, 1]})
 
 @pytest.mark.parametrize("encode", [encode_regression, encode_classification, "sparse"])
 @pytest.mark.parametrize("frame", [lambda y: y, pl.DataFrame, pa.Table.from_pandas])
-def test_further_targets_have_the_columns_of_the_training_y_in_order(encode, frame):
+def test_columns_of_further_targets_must_match(encode, frame):
     if encode == "sparse":
         data, encoding = FLAGS, encode_sparse(frame(FLAGS), kind="multilabel").encoding
 
@@ -468,7 +468,7 @@ def test_further_targets_have_the_columns_of_the_training_y_in_order(encode, fra
         again(data.rename(columns={"b": "c"}))
 
 
-def test_columns_without_names_are_taken_in_order():
+def test_unnamed_columns_are_matched_by_position():
     named, nameless = (
         encode_regression(NAMED).encoding,
         encode_regression(NAMED.to_numpy()).encoding,
@@ -480,7 +480,7 @@ def test_columns_without_names_are_taken_in_order():
 
 
 @pytest.mark.parametrize("data", [NAMED, FLAGS])
-def test_weights_have_the_columns_of_y_in_order(data):
+def test_weight_columns_must_match_y(data):
     encode = encode_regression if data is NAMED else encode_classification
     weights = pd.DataFrame({"a": [1.0, 2.0, 1.0], "b": [3.0, 1.0, 1.0]})
     encoding = encode(data, weights).encoding

@@ -1,4 +1,4 @@
-"""Text that is hardly categories: a stray cell among numbers, texts that all differ."""
+"""Text that is unlikely to be categorical: a text cell among numbers, unique texts."""
 
 import warnings
 
@@ -40,7 +40,7 @@ FRAMES = {
 
 
 @pytest.mark.parametrize("kind", FRAMES)
-def test_a_number_column_with_one_text_cell_is_refused_with_row_column_cell_and_way_out(kind):
+def test_text_cell_in_a_numeric_column_raises(kind):
     X = FRAMES[kind](add_stray())
     with pytest.raises(
         ValueError, match=r"Column 'x' of X .* row 5 .* 'oops'.*missing.*categorical_features"
@@ -48,7 +48,7 @@ def test_a_number_column_with_one_text_cell_is_refused_with_row_column_cell_and_
         PolyleafRegressor(n_estimators=1).fit(X, numbers())
 
 
-def test_the_ways_out_of_the_message_are_ways_out():
+def test_remedies_in_the_message_work():
     X = FRAMES["pandas objects"](add_stray())
     assert read_features(X, categorical_features=["x"]).is_categorical.tolist() == [False, True]
     assert read_features(
@@ -59,7 +59,7 @@ def test_the_ways_out_of_the_message_are_ways_out():
 
 
 def number_columns():
-    """Text columns of nothing but numbers, and how they are written."""
+    """Return text columns that hold only numbers, and their number format."""
     return {
         "number": ["12", "7", "-1.5e3"] * 20,
         "one number": ["12"] * 60,
@@ -78,7 +78,7 @@ def number_columns():
 
 @pytest.mark.parametrize("kind", list(FRAMES)[1:])
 @pytest.mark.parametrize("style", number_columns())
-def test_text_of_nothing_but_numbers_is_refused(kind, style):
+def test_text_column_of_numbers_raises(kind, style):
     cells = number_columns()[style]
     with pytest.raises(TextColumnError, match=r"row 0 holds .*categorical_features") as caught:
         read_features(FRAMES[kind](cells))
@@ -89,7 +89,7 @@ def test_text_of_nothing_but_numbers_is_refused(kind, style):
     ).is_categorical.tolist() == [False, True]
 
 
-def test_a_spelled_number_among_numbers_is_refused():
+def test_formatted_number_among_numbers_raises():
     with pytest.raises(TextColumnError, match=r"numbers as text: row 5 holds '12.5'"):
         read_features(FRAMES["pandas objects"](add_stray("12.5")))
 
@@ -97,7 +97,7 @@ def test_a_spelled_number_among_numbers_is_refused():
 @pytest.mark.parametrize(
     "values",
     [
-        ["0", "1", "2", "3+"] * 15,  # few numbers for the one text: categories
+        ["0", "1", "2", "3+"] * 15,  # too few numbers per text: categories
         [f"{i}{'a' if i % 3 else ''}" for i in range(60)],  # house numbers
         [f"{i}{'abc'[i % 3]}" for i in range(60)],
         [f"{i % 40:03}" for i in range(60)],  # codes
@@ -111,14 +111,14 @@ def test_a_spelled_number_among_numbers_is_refused():
         [None] * 60,
     ],
 )
-def test_categories_stay_categories(values):
+def test_categories_are_accepted(values):
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*differs in every row")
         table = read_features(pl.DataFrame({"x": values}, schema={"x": pl.String}))
     assert table.is_categorical.tolist() == [True]
 
 
-def test_the_stray_texts_are_found():
+def test_text_cells_among_numbers_are_found():
     numbers = list("123456789")
     counts = np.ones(11, np.int64)
     problem = find_text_problem(["no", "?", *numbers], counts)
@@ -166,11 +166,11 @@ def test_many_categories_are_sampled():
         ("12-13", None),
     ],
 )
-def test_styles_of_numbers(text, style):
+def test_number_formats(text, style):
     assert describe_number(text) == style
 
 
-def test_text_that_differs_in_every_row_is_warned_of_once():
+def test_text_that_differs_in_every_row_warns_once():
     names, dates = [f"name {i}" for i in range(40)], [f"2026-{i}-{i}" for i in range(40)]
     X = pd.DataFrame({"a": numbers(40), "name": names, "date": dates, "kind": ["x", "y"] * 20})
     with warnings.catch_warnings(record=True) as caught:
@@ -183,10 +183,10 @@ def test_text_that_differs_in_every_row_is_warned_of_once():
     )
 
 
-def test_missing_cells_do_not_make_texts_alike_nor_differ():
+def test_missing_cells_do_not_count_as_texts():
     texts = [f"t{i}" for i in range(30)]
     once = np.ones(30, np.int64)
-    assert all_distinct(texts, once)  # however many rows are missing
+    assert all_distinct(texts, once)  # for any number of missing rows
     assert not all_distinct(texts, once + (np.arange(30) == 3))
-    assert not all_distinct(texts[:5], once[:5])  # so few may differ by chance
+    assert not all_distinct(texts[:5], once[:5])  # so few texts may differ by chance
     assert not all_distinct(list(range(30)), once)

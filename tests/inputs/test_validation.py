@@ -61,7 +61,7 @@ CORRUPT = [
 
 @pytest.mark.parametrize("make", [sp.csr_matrix, sp.csc_matrix, sp.bsr_matrix, sp.csr_array])
 @pytest.mark.parametrize("spoil", CORRUPT)
-def test_corrupt_sparse_matrices_are_refused(spoil, make):
+def test_corrupt_sparse_matrices_raise(spoil, make):
     fitted = PolyleafRegressor(n_estimators=2).fit(DENSE, Y)
     corrupt = make(DENSE)
     spoil(corrupt)
@@ -78,7 +78,7 @@ def test_corrupt_sparse_matrices_are_refused(spoil, make):
             PolyleafClassifier(**settings).fit(DENSE, labels)
 
 
-def test_triples_outside_the_shape_are_refused():
+def test_coo_entries_outside_the_shape_raise():
     for row, column in ((-1, 0), (60, 0), (0, 8), (0, -2)):
         A = sp.coo_matrix(DENSE)
         A.row[0], A.col[0] = row, column
@@ -87,7 +87,7 @@ def test_triples_outside_the_shape_are_refused():
 
 
 @pytest.mark.parametrize("format", ["csr", "csc", "bsr", "coo", "lil", "dok", "dia"])
-def test_sound_matrices_are_what_they_were(format):
+def test_valid_matrices_are_unchanged(format):
     A = sp.csr_matrix(DENSE).asformat(format)
     np.testing.assert_array_equal(check_data(A, "X").toarray(), DENSE)
     assert check_data(DENSE, "X") is DENSE
@@ -122,21 +122,21 @@ def test_masked_targets_are_missing():
 
 @pytest.mark.parametrize("make", [np.asarray, pd.Series, lambda y: pd.DataFrame({"a": y, "b": y})])
 @pytest.mark.parametrize("dtype", ["datetime64[s]", "timedelta64[h]"])
-def test_dates_are_no_targets(make, dtype):
+def test_dates_as_targets_raise(make, dtype):
     y = make(np.arange(60).astype(dtype))
     with pytest.raises(ValueError, match="y holds dates or times"):
         PolyleafRegressor().fit(DENSE, y)
 
 
 @pytest.mark.parametrize("scale", [1e-16, 1e-20, 1e-25, 1e-29])
-def test_targets_of_a_tiny_scale_are_learned(scale):
+def test_targets_on_a_tiny_scale(scale):
     X = np.random.default_rng(2).normal(size=(300, 3))
     for y in (X[:, 0], X[:, :2]):
         fitted = PolyleafRegressor(n_estimators=100, random_state=0).fit(X, y * scale)
         assert fitted.score(X, y * scale) > 0.95
 
 
-def test_too_wide_x_is_refused_before_it_is_binned(monkeypatch):
+def test_too_many_features_raise_before_binning(monkeypatch):
     X = sp.csr_matrix((np.ones(3), ([0, 1, 2], [0, 5, 4_999_999])), shape=(60, 5_000_000))
     monkeypatch.setattr(
         "polyleaf.data.binning.BinMapper.fit", lambda *args: pytest.fail("was binned")

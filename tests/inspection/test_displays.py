@@ -1,4 +1,4 @@
-"""Displays keep the numbers they draw, draw what they keep, and refuse in sentences."""
+"""Displays draw the numbers that they store, and raise for invalid input."""
 
 from functools import partial
 
@@ -50,7 +50,7 @@ def labeller():
     )
 
 
-def test_learning_curves_equal_the_log(model, tmp_path):
+def test_learning_curves_equal_evals_result(model, tmp_path):
     drawn = LearningCurvesDisplay.from_estimator(model)
     assert drawn.metric == "rmse" and list(drawn.curves) == ["validation"]
     np.testing.assert_array_equal(
@@ -76,7 +76,7 @@ def test_learning_curves_equal_the_log(model, tmp_path):
         LearningCurvesDisplay.from_estimator(PolyleafRegressor(n_estimators=1).fit(X, Y))
 
 
-def test_importances_are_bars_or_a_map(model):
+def test_importances_as_bars_or_heat_map(model):
     bars = ImportanceDisplay.from_estimator(model, max_features=3)
     gains = np.sort(model.feature_importance())[::-1]
     np.testing.assert_allclose([bar.get_width() for bar in bars.bars_], gains[:3])
@@ -89,7 +89,7 @@ def test_importances_are_bars_or_a_map(model):
         ImportanceDisplay.from_estimator(model, "shap")
 
 
-def test_outputs_stand_beside_constants_and_others(model):
+def test_outputs_are_compared_with_baselines(model):
     test = pd.DataFrame(X_TEST, columns=ENERGY.feature_names)
     single = PolyleafRegressor(n_estimators=10, multi_strategy="one_output_per_tree").fit(
         FRAME, TARGETS
@@ -137,7 +137,7 @@ def test_calibration_of_probabilities(labeller):
         CalibrationDisplay.from_estimator(two, X, np.full(len(X), "yes"))
 
 
-def test_classes_are_each_against_the_rest():
+def test_calibration_of_classes_is_one_vs_rest():
     kind = np.digitize(Y[:, 0], [15, 30])
     three = PolyleafClassifier(n_estimators=5).fit(X, np.array(["low", "mid", "high"])[kind])
     drawn = CalibrationDisplay.from_estimator(three, X, np.array(["low", "mid", "high"])[kind])
@@ -147,7 +147,7 @@ def test_classes_are_each_against_the_rest():
     assert CalibrationDisplay.from_estimator(two, X, kind > 0).names == ["True"]
 
 
-def test_quantiles_are_compared_with_shares_below():
+def test_calibration_of_quantiles():
     levels = [0.1, 0.5, 0.9]
     model = PolyleafRegressor("quantile", quantile_alpha=levels, n_estimators=10).fit(X, Y)
     drawn = CalibrationDisplay.from_estimator(model, X_TEST, Y_TEST)
@@ -159,7 +159,7 @@ def test_quantiles_are_compared_with_shares_below():
     assert drawn.ax_.get_xlabel() == "level of the quantile"
 
 
-def test_intervals_are_counted_for_each_target_and_for_all():
+def test_interval_coverage_per_target_and_joint():
     model = PolyleafRegressor(n_estimators=20).fit(X, Y)
     with pytest.raises(ValueError, match=r"not calibrated: call calibrate"):
         CoverageDisplay.from_estimator(model, X_TEST, Y_TEST)
@@ -180,7 +180,7 @@ def test_intervals_are_counted_for_each_target_and_for_all():
         CoverageDisplay.from_predictions(np.zeros(3), np.zeros((2, 2)), 0.9, ["y"])
 
 
-def test_thresholds_count_as_scikit_learn_does(labeller):
+def test_threshold_scores_equal_scikit_learn(labeller):
     _, X_test, _, Y_test = EMOTIONS.split()
     p = labeller.predict_proba(X_test)
     drawn = ThresholdDisplay.from_estimator(
@@ -230,14 +230,14 @@ def test_trees_are_drawn_with_their_leaves(parameters):
         TreeDisplay.from_estimator(model, row=FRAME.iloc[:2])
 
 
-def test_no_two_leaves_or_parents_stand_on_each_other(model):
+def test_tree_nodes_do_not_overlap(model):
     drawn = TreeDisplay.from_estimator(model.model_, -1)
     assert drawn.tree == model.model_.n_trees - 1
     places = {tuple(place) for place in drawn.position}
     assert len(places) == len(drawn.nodes)
 
 
-def test_long_names_lose_their_middle():
+def test_long_names_are_shortened_in_the_middle():
     long = FRAME.rename(
         columns={name: f"{name} of the building as it stood in 2009" for name in FRAME}
     )
@@ -253,7 +253,7 @@ def test_dollar_signs_in_names_are_kept():
     assert any("$" in text.get_text() for text in drawn.texts_)
 
 
-def test_given_axes_are_drawn_on(model):
+def test_given_axes_are_used(model):
     figure, ax = pyplot.subplots()
     drawn = ImportanceDisplay.from_estimator(model, ax=ax)
     assert drawn.ax_ is ax and drawn.figure_ is figure
@@ -268,7 +268,7 @@ def counts_of_exposure(n=300):
     return X, counts, np.log(exposure)
 
 
-def test_outputs_begin_at_their_offsets():
+def test_outputs_with_offsets():
     X, y, offset = counts_of_exposure()
     model = PolyleafRegressor(objective="poisson", n_estimators=5).fit(X, y, offset=offset)
     plain = PolyleafRegressor(objective="poisson", n_estimators=5).fit(X, y)
@@ -288,7 +288,7 @@ def test_outputs_begin_at_their_offsets():
     assert (without.scores["model"] > 2 * shown.scores["model"]).all()
 
 
-def test_chances_quantiles_and_intervals_begin_at_their_offsets():
+def test_calibration_and_coverage_with_offsets():
     X, y, offset = counts_of_exposure()
     labels = (y + offset[:, None] > 60).astype(int)
     labeller = PolyleafClassifier(n_estimators=5).fit(X, labels, offset=offset)

@@ -1,4 +1,4 @@
-"""Tables, dumps and summaries say in the user's terms what the trees do."""
+"""Tables, dumps and summaries describe the trees in the user's features and values."""
 
 import json
 
@@ -20,7 +20,7 @@ from polyleaf.inspection.model_summary import (
 
 
 def follow(nodes, row):
-    """The value that a row of the user's data gets in one dumped tree."""
+    """Return the value of a row of user data in a dumped tree."""
     by_id = {node["node"]: node for node in nodes}
     node = by_id[0]
     while "leaf" not in node:
@@ -36,7 +36,7 @@ def follow(nodes, row):
 
 
 def add_leaf(raw, columns, leaf, row, names):
-    """What a dumped leaf adds to the raw scores of its outputs, the positions `columns`."""
+    """Add a dumped leaf to the raw scores of its outputs, in the given columns."""
     if "value_outputs" in leaf:
         raw[[names.index(name) for name in leaf["value_outputs"]]] += leaf["value"]
         return
@@ -67,7 +67,7 @@ def add_leaf(raw, columns, leaf, row, names):
         (True, ("linear",)),
     ],
 )
-def test_dump_predicts_like_the_model(scalar, kinds):
+def test_dump_predicts_as_the_model(scalar, kinds):
     model = random_model(scalar=scalar, kinds=kinds, output_names=["a", "b", "c"])
     frame = example_frame(np.random.default_rng(5), 60)
     dump = json.loads(json.dumps(dump_json(model)))
@@ -95,7 +95,7 @@ def test_deep_trees_are_dumped():
 @pytest.mark.parametrize(
     ("scalar", "kinds"), [(True, ("dense",)), (False, ("sparse", "linear")), (True, ("linear",))]
 )
-def test_node_tables_agree(scalar, kinds):
+def test_node_table_formats_are_equal(scalar, kinds):
     model = random_model(scalar=scalar, kinds=kinds)
     plain = nodes_table(model, "dict")
     assert ("value_outputs" in plain) == ("sparse" in kinds) and ("centre" in plain) == (
@@ -146,7 +146,7 @@ def test_size_report_of_sparse_and_linear_leaves():
     assert size_report(random_model())["kinds"] == {"dense": 6}
 
 
-def test_summary_names_the_strongest_feature():
+def test_summary_names_the_most_important_feature():
     model = random_model()
     model.best_iteration, model.best_score = 3, 0.25
     text = summary(model, n_features=1)
@@ -154,7 +154,7 @@ def test_summary_names_the_strongest_feature():
     assert best in text and "best round 4" in text and "squared_error" in text
 
 
-def test_estimators_are_taken_as_their_models():
+def test_estimators_are_accepted_as_models():
     X = np.random.default_rng(0).normal(size=(30, 2))
     fitted = PolyleafRegressor(n_estimators=2, n_jobs=1).fit(X, X[:, 0])
     model = fitted.model_

@@ -143,7 +143,7 @@ def test_page_is_complete_and_self_contained(make):
     assert "script" not in page.tags and "http://" not in re.sub(r'xmlns(:\w+)?="[^"]*"', "", html)
     assert page.tags.count("svg") >= 3
     assert len(html.encode()) < 1_000_000
-    assert "#010203" not in html  # colours are the page's
+    assert "#010203" not in html  # colours come from the page
 
 
 def make_task_targets(y):
@@ -241,7 +241,7 @@ def test_report_is_deterministic():
     assert make_report(model, X, y).html == make_report(model, X, y).html
 
 
-def test_scores_are_those_of_the_model():
+def test_scores_equal_those_of_the_model():
     model, X, y = two_numbers()
     text = Page(make_report(model, X, y, title="Two loads").html).text
     assert "Two loads" in text
@@ -254,7 +254,7 @@ def test_scores_are_those_of_the_model():
 
 
 def test_targets_with_several_scores_have_their_own_names():
-    """Of a distribution's parameters, or quantiles, it is the targets that are told about."""
+    """For distributions and quantiles the report names targets, not scores."""
     for make in (distributions, quantiles):
         model, X, y = make()
         text = Page(make_report(model, X, y).html).text
@@ -331,7 +331,7 @@ def test_offsets():
     assert len(warned) == 1 and format_scores(counts, model.predict(X)) <= text
 
 
-def test_offsets_make_task_targets():
+def test_offsets_of_tasks():
     rng = np.random.default_rng(0)
     X, exposure = rng.normal(size=(200, 3)), rng.exponential(50, 200) + 1
     counts, offset = (
@@ -379,7 +379,7 @@ def test_command_line(tmp_path, capsys):
 
 
 def test_svg_uses_page_colours():
-    """matplotlib's own would be too faint, or glare, on dark ground."""
+    """matplotlib's colours have too little or too much contrast on a dark background."""
 
     def draw(ax):
         ax.plot([0, 1])

@@ -29,13 +29,13 @@ MODELS = {
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("against_rows", [False, True])
-def test_shap_has_the_same_numbers(name, against_rows):
+def test_shap_values_equal_shap(name, against_rows):
     model = MODELS[name]()
     background = X[:30].astype(np.float64) if against_rows else None
     theirs = shap.TreeExplainer(inspection.export_shap_trees(model), background)
     expected = theirs.shap_values(ROWS)
     found = model.shap_values(ROWS, background)
-    # Values are kept in float32: theirs to a millionth of what a row's contributions come to.
+    # shap stores float32 values, accurate to a millionth of the sum of contributions.
     scale = np.abs(expected).sum(axis=1, keepdims=True).max()
     np.testing.assert_allclose(found, expected.reshape(found.shape), rtol=1e-6, atol=1e-6 * scale)
     np.testing.assert_allclose(
@@ -45,7 +45,7 @@ def test_shap_has_the_same_numbers(name, against_rows):
     )
 
 
-def test_shap_has_the_same_interactions():
+def test_interaction_values_equal_shap():
     model = MODELS["one target"]()
     expected = shap.TreeExplainer(inspection.export_shap_trees(model)).shap_interaction_values(ROWS)
     found = model.shap_values(ROWS, interactions=True)
@@ -54,7 +54,7 @@ def test_shap_has_the_same_interactions():
     )
 
 
-def test_missing_values_go_where_ours_go():
+def test_missing_values_follow_the_same_branches():
     holes = np.where(np.random.default_rng(0).random(X.shape) < 0.2, np.nan, X)
     model = PolyleafRegressor(n_estimators=20).fit(holes, Y)
     expected = shap.TreeExplainer(inspection.export_shap_trees(model)).shap_values(

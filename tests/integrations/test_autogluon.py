@@ -1,4 +1,4 @@
-"""Polyleaf behind AutoGluon's interface: what AutoGluon checks, and what it cannot know of ours."""
+"""Polyleaf behind AutoGluon's interface: AutoGluon's checks, and features of Polyleaf."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ def get_models(predictor):
     return [bag.load_child(child) for child in bag.models]
 
 
-def test_autogluons_own_checks_pass():
+def test_autogluon_checks():
     FitHelper.verify_model(PolyleafModel, {"n_estimators": 20})
 
 
-def test_categories_and_missing_values_are_learned(table):
+def test_categories_and_missing_values(table):
     predictor = fitted(table, "regression", {"n_estimators": 60})
     error = predictor.evaluate(table)["root_mean_squared_error"]
     assert -0.5 < error < 0
@@ -61,7 +61,7 @@ def test_categories_and_missing_values_are_learned(table):
     )
 
 
-def test_folds_stop_early_and_a_refit_has_their_rounds(table):
+def test_refit_uses_the_rounds_of_early_stopped_folds(table):
     predictor = fitted(table, "regression", {})
     rounds = [child.params_trained["n_estimators"] for child in get_models(predictor)]
     assert all(1 <= n < 1200 for n in rounds)
@@ -72,7 +72,7 @@ def test_folds_stop_early_and_a_refit_has_their_rounds(table):
     assert model.learning_rate == 0.05
 
 
-def test_a_limit_of_time_ends_the_rounds(table):
+def test_time_limit_stops_training(table):
     model = PolyleafModel(
         problem_type="regression",
         eval_metric="root_mean_squared_error",
@@ -82,13 +82,13 @@ def test_a_limit_of_time_ends_the_rounds(table):
     assert 1 <= model.params_trained["n_estimators"] < 10**6
 
 
-def test_all_quantiles_are_one_model(table):
+def test_quantiles_share_one_model(table):
     predictor = fitted(table, "quantile", {"n_estimators": 40}, quantile_levels=[0.1, 0.5, 0.9])
     low, middle, high = predictor.predict(table).to_numpy().T
     assert ((low <= middle) & (middle <= high)).all() and 0.5 < (table["target"] < high).mean() < 1
 
 
-def test_a_class_that_a_fold_lacks_has_probability_0(table):
+def test_class_absent_from_a_fold_has_probability_zero(table):
     model = PolyleafModel(problem_type="multiclass", hyperparameters={"n_estimators": 3})
     y = pd.Series(np.repeat([0, 1, 3], 100))
     model.fit(X=table[["number", "kind"]], y=y, num_classes=4)
@@ -97,7 +97,7 @@ def test_a_class_that_a_fold_lacks_has_probability_0(table):
     np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-6)
 
 
-def test_memory_is_counted_before():
+def test_memory_is_estimated_before_training():
     X = pd.DataFrame(np.zeros((20_000, 10), np.float32))
     few = PolyleafModel.estimate_memory_usage_static(
         X=X, problem_type="regression", num_classes=None
@@ -108,7 +108,7 @@ def test_memory_is_counted_before():
     assert X.to_numpy().nbytes < few < many < 2**30
 
 
-def test_the_space_is_that_of_studies():
+def test_search_space_equals_that_of_optuna_studies():
     space = search_space("multiclass")
     assert {"learning_rate", "max_leaves", "leaf", "multi_strategy"} <= set(space)
     assert space["max_leaves"].data[0] == 4 and space["max_leaves"].data[-1] == 256

@@ -1,4 +1,4 @@
-"""Models in MLflow: what is saved comes back, is served, and holds no pickle."""
+"""Models in MLflow can be saved, loaded and served without pickles."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_saved_model_is_served(energy, tmp_path, no_pickles):
 
 
 @pytest.mark.parametrize("method", ["predict", "predict_proba", "predict_raw"])
-def test_a_method_is_chosen_when_saving(letters, tmp_path, method):
+def test_predict_method_is_chosen_when_saving(letters, tmp_path, method):
     model, X = letters
     save_model(model, tmp_path / "m", method=method)
     served = mlflow.pyfunc.load_model(str(tmp_path / "m"))
@@ -68,7 +68,7 @@ def test_a_method_is_chosen_when_saving(letters, tmp_path, method):
     assert served.get_raw_model().get_params() == model.get_params()
 
 
-def test_a_signature_is_kept_and_refuses_other_tables(energy, tmp_path):
+def test_signature_is_stored_and_checked(energy, tmp_path):
     model, X = energy
     signature = mlflow.models.infer_signature(X, model.predict(X))
     save_model(model, tmp_path / "m", signature=signature, input_example=X.head(2))
@@ -78,7 +78,7 @@ def test_a_signature_is_kept_and_refuses_other_tables(energy, tmp_path):
         served.predict(X.drop(columns="wall_area"))
 
 
-def test_parameters_of_a_call_reach_the_method(energy, tmp_path):
+def test_inference_parameters_are_passed_to_the_method(energy, tmp_path):
     model, X = energy
     signature = mlflow.models.infer_signature(X, model.predict(X), params={"sparse": False})
     save_model(model, tmp_path / "m", signature=signature)
@@ -98,7 +98,7 @@ def test_logged_model_is_loaded(energy, no_pickles):
         np.testing.assert_array_equal(predict(X), model.predict(X))
 
 
-def test_the_folder_has_one_file_of_ours_and_texts(energy, tmp_path):
+def test_folder_has_one_model_file_and_text_files(energy, tmp_path):
     save_model(energy[0], tmp_path / "m")
     files = {path.name for path in (tmp_path / "m").rglob("*") if path.is_file()}
     assert files == {
@@ -116,7 +116,7 @@ def test_the_folder_has_one_file_of_ours_and_texts(energy, tmp_path):
     )
 
 
-def test_requirements_may_be_given(energy, tmp_path):
+def test_custom_requirements(energy, tmp_path):
     save_model(energy[0], tmp_path / "m", pip_requirements=["polyleaf", "pandas"])
     assert "pandas" in (tmp_path / "m" / "requirements.txt").read_text("utf-8")
 

@@ -31,7 +31,7 @@ def fit(callback, **evaluated):
     )
 
 
-def test_every_round_is_reported():
+def test_each_round_is_reported():
     trial, data = Trial(), {"eval_set": [(X[60:], Y[60:])]}
     log = fit(PruningCallback(trial), **data).evals_result_["validation_0"]
     assert list(trial.reported.values()) == log["relative_rmse"]
@@ -56,6 +56,6 @@ def test_trial_is_pruned():
         ({"data": "test"}, {"eval_set": [(X, Y)]}, "data='test'"),
     ],
 )
-def test_missing_evaluation_set_or_metric(chosen, evaluated, message):
+def test_missing_evaluation_set_or_metric_raises(chosen, evaluated, message):
     with pytest.raises(ValueError, match=message):
         fit(PruningCallback(Trial(), **chosen), **evaluated)

@@ -1,4 +1,4 @@
-"""Areas under curves, scores of confusion matrices, and decision thresholds by F1."""
+"""Areas under curves, scores from confusion counts, and decision thresholds by F1."""
 
 import numpy as np
 import pytest
@@ -104,7 +104,7 @@ def test_f1_threshold_is_a_midpoint_and_the_highest_on_ties():
     assert best_f1_threshold(p, y) == pytest.approx(0.75)
     assert best_f1_threshold(np.array([[0.4], [0.3]]), np.ones((2, 1))) == pytest.approx(
         0.15
-    )  # all of them
+    )  # every label is predicted
 
 
 def test_f1_threshold_without_positives_is_one_half():
@@ -112,7 +112,7 @@ def test_f1_threshold_without_positives_is_one_half():
     assert best_f1_threshold(np.array([[0.2], [0.9]]), np.ones((2, 1)), np.zeros(2)) == 0.5
 
 
-def test_macro_f1_leaves_out_labels_that_no_row_has():
+def test_macro_f1_ignores_absent_labels():
     p, y, _ = sample_probabilities()
     with_empty = np.column_stack([p, np.full(len(p), 0.55)])
     labels = np.column_stack([y, np.zeros(len(y))])

@@ -158,7 +158,7 @@ CASES = {
 }
 
 
-def test_every_metric_is_compared():
+def test_all_metrics_are_compared():
     assert set(CASES) == set(metric_names())
 
 
@@ -275,7 +275,7 @@ def test_pinball_by_level():
     assert get_metric(names[2])(y, y - 1) == pytest.approx(0.25)
 
 
-def test_auc_of_one_class_is_left_out():
+def test_auc_of_one_class_is_ignored():
     labels = LABELS.copy()
     labels[:, 0] = 1
     proba = sigmoid(RAW)
@@ -285,13 +285,13 @@ def test_auc_of_one_class_is_left_out():
     assert np.isnan(get_metric("auc")(np.ones(5), np.linspace(0, 1, 5)))
 
 
-def test_r2_leaves_out_constant_outputs():
+def test_r2_ignores_constant_outputs():
     y = REAL.copy()
     y[:, 0] = 3.0
     assert get_metric("r2")(y, RAW) == pytest.approx(sk.r2_score(y[:, 1:], RAW[:, 1:]))
 
 
-def test_no_weight_at_all_is_nan_or_zero_not_an_error():
+def test_zero_total_weight_is_nan_or_zero():
     for name, (y, prediction, _) in CASES.items():
         value = get_metric(name)(y, prediction, np.zeros(N))
         assert np.isnan(value) or value in (0.0, 1.0), name
@@ -305,7 +305,7 @@ def test_shape_mismatch_raises():
 
 
 @pytest.mark.parametrize("name", objective_names())
-def test_every_objective_has_a_default_metric(name):
+def test_all_objectives_have_a_default_metric(name):
     metric = default_metric(get_objective(name))
     assert metric.name in (*metric_names(), "nll") and not metric.greater_is_better
     assert pickle.loads(pickle.dumps(metric)) == metric
@@ -364,7 +364,7 @@ def test_regression_metrics_raise_for_classes():
         get_metric("rmse")(np.array([0, 1, 2]), np.zeros((3, 3)), None)
 
 
-def test_scorers_and_bad_functions_raise():
+def test_scorers_and_invalid_functions_raise():
     with pytest.raises(TypeError, match="eval_metric is a scorer"):
         get_metric(sk.get_scorer("f1_macro"))
     with pytest.raises(TypeError, match="'<lambda>' returned None"):

@@ -43,7 +43,7 @@ def test_regression_with_missing_values(rng):
 
 @pytest.mark.parametrize("unknown", [False, True])
 def test_scores_equal_the_training_log(rng, unknown):
-    """One name, one figure: of targets on different scales, and where values are not known, too."""
+    """Also with targets on different scales and with missing values."""
     X = rng.normal(size=(300, 4))
     Y = np.column_stack([X[:, 0], 10 * X[:, 1]]) + rng.normal(size=(300, 2))
     if unknown:

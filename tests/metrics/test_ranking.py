@@ -30,7 +30,7 @@ def problem(n=20, n_labels=12, seed=0, density=0.25, ties=False):
 
 
 def order(scores):
-    """Labels of one row, best first, equal ones by index: written with sorted()."""
+    """Return the labels of one row, best first, ties by index."""
     return sorted(range(len(scores)), key=lambda l: (-scores[l], l))
 
 
@@ -48,7 +48,7 @@ def slow_ndcg(y, scores, k):
 
 
 def slow_scored(y, scores, k, p, discounted):
-    """PSP@k and PSnDCG@k: ratio of the mean to the mean of the best possible ranking."""
+    """Return PSP@k or PSnDCG@k: the mean over rows divided by that of the best ranking."""
     means = []
     for ranking in (scores, y / p):
         values = []
@@ -98,7 +98,7 @@ def test_values_equal_the_definition(form, ties, k):
     seed=st.integers(0, 1000),
     density=st.sampled_from([0.0, 0.1, 0.9, 1.0]),
 )
-def test_any_shape(n, n_labels, k, seed, density):
+def test_random_shapes(n, n_labels, k, seed, density):
     y, scores = problem(n, n_labels, seed, density, ties=seed % 2 == 0)
     for form in FORMS.values():
         assert precision_at(*form(y, scores), min(k, 8)) == pytest.approx(
@@ -114,7 +114,7 @@ def test_any_shape(n, n_labels, k, seed, density):
         assert math.isnan(psp_at(y, scores, k, p))
 
 
-def test_a_perfect_ranking():
+def test_perfect_ranking():
     y, _ = problem(density=0.9)
     assert precision_at(y, y, 3) == 1
     assert ndcg_at(y, y, 12) == pytest.approx(1)
@@ -214,7 +214,7 @@ def test_missing_labels_are_ignored():
         (lambda y, s: get_metric("p@0"), "Unknown metric"),
     ],
 )
-def test_bad_input(call, message):
+def test_invalid_input_raises(call, message):
     with pytest.raises(ValueError, match=message):
         call(*problem())
 
@@ -267,7 +267,7 @@ def test_ranking_metrics_in_training():
     assert 2 * three.evals_result_["validation_0"]["p@2"][-1] > 0.7
 
 
-def test_an_integer_matrix_of_fewer_columns_holds_labels():
+def test_narrow_integer_matrix_holds_labels():
     rng = np.random.default_rng(0)
     y = (rng.random((30, 12)) < 0.3).astype(int)
     y[:, 0] = 1
@@ -282,7 +282,7 @@ def test_an_integer_matrix_of_fewer_columns_holds_labels():
 
 
 @pytest.mark.parametrize("y", [np.eye(3), np.array([0, 1, 2])])
-def test_an_integer_matrix_that_may_be_labels_or_scores_is_refused(y):
+def test_ambiguous_integer_matrix_raises(y):
     both = np.array([[2, 0, 1], [1, 0, 2], [0, 1, 2]])
     for score in (precision_at, ranking_scores):
         with pytest.raises(ValueError, match="scores or labels"):
@@ -290,6 +290,6 @@ def test_an_integer_matrix_that_may_be_labels_or_scores_is_refused(y):
     assert precision_at(y, both.astype(float), 1) == 2 / 3
 
 
-def test_scores_of_other_labels_are_refused():
+def test_wrong_number_of_score_columns_raises():
     with pytest.raises(ValueError, match="y has 4 labels, but the prediction has 3"):
         ranking_scores(np.eye(4), np.eye(4)[:, :3])

@@ -58,7 +58,7 @@ def test_integer_weights_equal_repeated_rows(data):
     )
 
 
-def test_constant_targets_are_left_out_unless_all_are(data):
+def test_constant_targets_are_ignored_unless_all_are_constant(data):
     y, p = data
     y[:, 0] = 7.0
     left = get_metric("relative_rmse")(y[:, 1:], p[:, 1:])
@@ -68,7 +68,7 @@ def test_constant_targets_are_left_out_unless_all_are(data):
     assert np.isnan(get_metric("relative_rmse")(y, p, np.zeros_like(y)))
 
 
-def test_deviation_is_of_the_evaluated_data(data):
+def test_deviation_is_computed_from_the_evaluated_data(data):
     metric, (y, p) = get_metric("relative_rmse"), data
     first, second = metric(y, p), metric(y[:20], p[:20])
     assert second == get_metric("relative_rmse")(y[:20], p[:20]) and metric(y, p) == first
@@ -86,7 +86,7 @@ def test_deviation_is_of_the_evaluated_data(data):
         ("quantile", 1, ["quantile"]),
     ],
 )
-def test_default_metrics_of_several_targets_end_with_it(objective, n_targets, names):
+def test_default_metrics_of_several_targets_end_with_relative_error(objective, n_targets, names):
     found = default_metrics(get_objective(objective), "regression", n_targets)
     assert [metric.name for metric in found] == names
     assert not any(metric.greater_is_better for metric in found)

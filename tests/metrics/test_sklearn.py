@@ -92,7 +92,7 @@ def test_row_weight_is_the_mean_of_its_known_labels():
     assert np.isnan(known_subset_accuracy(y, predicted, np.zeros((3, 2))))
 
 
-def test_outputs_with_fewer_than_two_values_are_left_out():
+def test_outputs_with_fewer_than_two_values_are_ignored():
     weight = np.ones(Y.shape)
     weight[1:, 1] = 0
     assert mean_r2(Y, Y + np.array([0.0, 9.0]), weight) == 1.0
@@ -108,7 +108,7 @@ def test_cross_validation_and_grid_search_with_missing_targets():
     assert search.best_params_ == {"n_estimators": 6}
 
 
-def test_routed_per_output_weights_reach_fit_and_score():
+def test_per_output_weights_are_routed_to_fit_and_score():
     with sklearn.config_context(enable_metadata_routing=True):
         model = (
             regressor().set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
@@ -166,11 +166,11 @@ def test_direction_of_scikit_learn_functions(function, greater):
 
 
 def my_score(y_true, y_pred):
-    """Called like scikit-learn's, but nobody knows which way it points."""
+    """A user's function of this name; its direction is unknown."""
     return float(np.mean(np.abs(y_true - y_pred)))
 
 
-def test_user_function_named_score_is_an_error():
+def test_user_function_named_score_raises():
     assert not get_metric(my_score).greater_is_better
 
 
