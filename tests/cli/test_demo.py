@@ -10,7 +10,9 @@ from polyleaf import datasets
 from polyleaf.cli.main import run as command
 
 
+@pytest.mark.full
 def test_quick_demo(tmp_path, capsys):
+    pytest.importorskip("matplotlib")
     assert command(["demo", "--quick", "--out", str(tmp_path / "out")]) == 0
     shown = capsys.readouterr().out
     for word in (
@@ -49,7 +51,9 @@ def test_demo_beats_the_baselines(tmp_path):
         assert len(result.history["validation"]) == len(result.history["train"]) >= result.n_rounds
 
 
+@pytest.mark.full
 def test_demo_compares_saved_models(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("matplotlib")
     load_model = polyleaf.load_model
 
     def load_another(path):

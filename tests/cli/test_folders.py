@@ -100,7 +100,9 @@ def test_commands_on_a_folder(folder, model, command, capsys):
     assert printed[0] == printed[1] and printed[0].count("\n") > 1
 
 
+@pytest.mark.full
 def test_report_on_a_folder(folder, model):
+    pytest.importorskip("matplotlib")
     for name in ("all.parquet", "parts"):
         polyleaf("report", folder / name, "-m", model, "-o", folder / f"{name}.html", "--quiet")
     assert (folder / "all.parquet.html").read_bytes() == (folder / "parts.html").read_bytes()

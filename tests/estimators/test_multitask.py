@@ -661,6 +661,8 @@ def test_functions_and_classes_as_objectives():
 
 def test_plots_summaries_and_exports_of_tasks(tmp_path):
     from polyleaf import export
+
+    pytest.importorskip("matplotlib")
     from polyleaf.inspection import model_summary, plotting
 
     found = fitted(n_estimators=3)

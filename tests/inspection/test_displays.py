@@ -2,7 +2,6 @@
 
 from functools import partial
 
-import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
@@ -20,8 +19,10 @@ from polyleaf.inspection.plotting import (
     TreeDisplay,
 )
 
+matplotlib = pytest.importorskip("matplotlib")
+
 matplotlib.use("Agg")
-from matplotlib import pyplot
+pyplot = pytest.importorskip("matplotlib.pyplot")
 
 ENERGY, EMOTIONS = load("energy"), load("emotions")
 X, X_TEST, Y, Y_TEST = ENERGY.split()
