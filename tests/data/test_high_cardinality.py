@@ -15,7 +15,7 @@ from support.commands import polyleaf
 from support.high_cardinality import effects, r2
 from support.model_files import about, reseal
 
-from polyleaf import Dataset, Model, PolyleafClassifier, PolyleafRegressor
+from polyleaf import Dataset, Model, PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor
 from polyleaf.data.binning import BinMapper
 from polyleaf.inspection.model_summary import nodes_table, summary
 from polyleaf.model.prediction import Predictor
@@ -221,6 +221,113 @@ def test_small_max_bins(data, max_bins):
     is_numeric = model.model_.mapper.column_to_feature_ != 0
     assert model.model_.mapper.n_bins_[is_numeric].max() <= max_bins
     assert Model.from_bytes(model.model_.to_bytes()).to_bytes() == model.model_.to_bytes()
+
+
+# --- what the objective sees ---
+
+
+def derived_feature(model):
+    return model.model_.mapper.derived_columns_.features[0]
+
+
+def assert_same_statistics(first, second):
+    first, second = derived_feature(first), derived_feature(second)
+    assert first.labels == second.labels and first.values.any()
+    np.testing.assert_allclose(first.values, second.values, atol=1e-5)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(("objective", "power"), [("poisson", 1), ("tweedie", 1.5), ("gamma", 2)])
+def test_offsets_of_log_links_are_rates_with_weights(objective, power, weighted):
+    """Offset ln(e) is the loss of y / e with the weight e^(2 - power)."""
+    rng = np.random.default_rng(0)
+    category, exposure = rng.integers(0, 300, 3000), np.exp(rng.normal(size=3000))
+    X = np.column_stack([category, rng.normal(size=3000)])
+    rate = np.exp(rng.normal(size=300)[category])
+    y = rng.poisson(exposure * rate) + 0.25 * (power == 2)
+    weight = rng.integers(1, 4, 3000).astype(float) if weighted else np.ones(3000)
+    model = regressor(objective=objective, n_estimators=2)
+    with_offset = clone(model).fit(X, y, offset=np.log(exposure), sample_weight=weight)
+    weight = weight * exposure ** (2 - power)
+    assert_same_statistics(with_offset, model.fit(X, y / exposure, sample_weight=weight))
+
+
+Z = np.random.default_rng(1).normal(size=(300, 3))[np.arange(3000) % 300]
+Z = Z + np.random.default_rng(2).normal(size=(3000, 3))
+MISSING = np.where(np.random.default_rng(3).random(Z.shape) < 0.2, np.nan, np.exp(Z))
+CASES = {
+    "squared_error": (PolyleafRegressor, {}, Z),
+    "poisson": (PolyleafRegressor, {}, np.round(np.exp(Z))),
+    "poisson, 39 outputs": (PolyleafRegressor, {}, np.round(np.exp(np.tile(Z, 13)))),
+    "gamma, missing targets": (PolyleafRegressor, {"missing_targets": "ignore"}, MISSING),
+    "lognormal": (PolyleafRegressor, {}, np.exp(Z)),
+    "gamma_distribution": (PolyleafRegressor, {}, np.exp(Z)),
+    "negative_binomial": (PolyleafRegressor, {}, np.round(np.exp(Z))),
+    "logistic": (PolyleafClassifier, {}, (Z > 0).astype(int)),
+    "squared_hinge": (PolyleafClassifier, {}, (Z > 0).astype(int)),
+    "softmax": (PolyleafClassifier, {}, Z.argmax(axis=1)),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_offsets_of_zero_are_none(case):
+    estimator, parameters, y = CASES[case]
+    X = np.column_stack([np.arange(3000) % 300, np.random.default_rng(4).normal(size=3000)])
+    parameters = parameters | {"n_estimators": 2, "objective": case.split(",")[0]}
+    model = estimator(**parameters, categorical_features=[0])
+    offset = np.zeros((3000, 3 if y.ndim == 1 else y.shape[1]))
+    assert_same_statistics(clone(model).fit(X, y, offset=offset), model.fit(X, y))
+
+
+def test_tasks_learn_categories_beside_offsets():
+    X = np.column_stack([np.arange(3000) % 300, np.random.default_rng(4).normal(size=3000)])
+    offset = np.random.default_rng(5).normal(size=3000)
+    y = {"count": np.round(np.exp(Z[:, 0] + offset)), "level": Z[:, 1], "class": Z.argmax(axis=1)}
+    losses = {"count": "poisson", "level": "absolute_error", "class": "softmax"}
+    model = PolyleafMultiTask(objective=losses, n_estimators=2, categorical_features=[0])
+    found = derived_feature(clone(model).fit(X, y, offset={"count": offset}))
+    assert found.labels == (
+        "mean of count",
+        "mean of level",
+        *(f"mean of class {k}" for k in "012"),
+    )
+    alone = PolyleafRegressor(objective="poisson", n_estimators=2, categorical_features=[0])
+    alone = derived_feature(alone.fit(X, y["count"], offset=offset))
+    np.testing.assert_allclose(found.values[:, 0], alone.values[:, 0], atol=1e-5)
+
+
+def test_offsets_subtracted_from_the_target_are_subtracted_for_the_columns(data):
+    X, y = data
+    offset = np.random.default_rng(0).integers(-8, 8, N) / 8.0
+    found = derived_feature(regressor().fit(X, y, offset=offset))
+    assert found.equals(derived_feature(regressor().fit(X, y - offset)))
+
+
+def test_binary_outcomes_on_top_of_offsets_use_the_categories():
+    """With the offset as a feature .475, without categories .501; the truth has .417."""
+    rng = np.random.default_rng(0)
+    category = rng.integers(0, 1500, 18_000)
+    effect = rng.normal(size=1500)
+    X = np.column_stack([category, rng.normal(size=(18_000, 2))])
+    offset = 2 * rng.normal(size=18_000)
+    scores = effect[category] + 0.4 * X[:, 1] - 0.3 * X[:, 2] - 1 + offset
+    y = (rng.random(18_000) < 1 / (1 + np.exp(-scores))).astype(int)
+    model = PolyleafClassifier(n_estimators=100, categorical_features=[0])
+    train, test = slice(12_000), slice(12_000, None)
+    model.fit(X[train], y[train], offset=offset[train])
+    p = model.predict_proba(X[test], offset=offset[test])
+    assert -np.log(p[np.arange(6000), y[test]]).mean() < 0.475
+
+
+def test_continued_training_keeps_columns_learned_beside_offsets():
+    X = np.column_stack([np.arange(3000) % 300, np.random.default_rng(4).normal(size=3000)])
+    offset = np.random.default_rng(5).normal(size=3000)
+    y = np.round(np.exp(Z[:, 0] + offset))
+    model = regressor(objective="poisson", n_estimators=3)
+    half = clone(model).fit(X, y, offset=offset)
+    whole = clone(model).set_params(n_estimators=6).fit(X, y, offset=offset)
+    rest = clone(model).fit(X, y, offset=offset, init_model=half)
+    np.testing.assert_array_equal(rest.predict(X, offset=offset), whole.predict(X, offset=offset))
 
 
 # --- files ---

@@ -7,7 +7,7 @@ from support.high_cardinality import effects
 from support.isa import run_on_each_isa
 
 from polyleaf.data import target_encoding
-from polyleaf.data.target_encoding import FeatureCodes, fit_target_statistics
+from polyleaf.data.target_encoding import EncodedOutputs, FeatureCodes, fit_target_statistics
 from polyleaf.inputs.features import read_features
 from polyleaf.inputs.target import encode_classification, encode_regression, encode_sparse
 
@@ -16,7 +16,9 @@ def fit_target_encoding(category, y, weight=None, numeric=(), target=None, n_thr
     """Return the encoded feature and the statistics of its training rows."""
     table = read_features(np.asarray(category).reshape(-1, 1), categorical_features=[0])
     target = encode_regression(y, weight) if target is None else target
-    made, training = fit_target_statistics(table.categories, numeric, target, 1, n_threads)
+    made, training = fit_target_statistics(
+        table.categories, numeric, EncodedOutputs.from_target(target), 1, n_threads
+    )
     return made.features[0], training[0]
 
 
@@ -119,6 +121,32 @@ def test_statistics_explained_by_other_features_are_omitted():
     np.testing.assert_array_equal(
         kept.values, fit_target_encoding(category, common + own + noise)[0].values
     )
+
+
+def bins(x):
+    return FeatureCodes("x", cells(x, 250).astype(np.uint8), 250)
+
+
+@pytest.mark.parametrize("n_categories", [300, 1000, 3000])
+def test_weak_effects_of_categories_are_kept_if_they_are_certain(n_categories):
+    """Less than 4 % of the variance of a binary outcome, but no chance."""
+    rng = np.random.default_rng(0)
+    category, x = rng.integers(0, n_categories, 15_000), rng.normal(size=15_000)
+    effect = 0.9 * rng.normal(size=n_categories)[category]
+    for strength, is_kept in ((1.0, True), (0.0, False)):
+        p = 1 / (1 + np.exp(-(strength * effect + x)))
+        y = (rng.random(15_000) < p).astype(float)
+        assert fit_target_encoding(category, y, numeric=[bins(x)])[0].is_informative == is_kept
+
+
+def test_interactions_of_features_that_the_category_names_are_left_to_them():
+    rng = np.random.default_rng(0)
+    first, second = rng.integers(0, 30, (2, 6000))
+    y = np.sin(first * second / 30.0) + 3 * rng.normal(size=6000)
+    pair = 30 * first + second
+    others = [FeatureCodes(f"x{i}", v.astype(np.uint8), 30) for i, v in enumerate((first, second))]
+    assert not fit_target_encoding(pair, y, numeric=others)[0].is_informative
+    assert fit_target_encoding(pair, y, numeric=[bins(rng.normal(size=6000))])[0].is_informative
 
 
 def test_uninformative_outputs_are_omitted():

@@ -16,7 +16,7 @@ from polyleaf.data.binned import Codes, DeviceCodes, MemmapCodes, MemoryBudget, 
 from polyleaf.data.binning import MAX_BINS, BinMapper
 from polyleaf.data.data_iter import BatchReader, BinnedData, read_batches
 from polyleaf.data.random_rows import find_repeated_rows, hash64
-from polyleaf.data.target_encoding import FeatureCodes, fit_target_statistics
+from polyleaf.data.target_encoding import EncodedOutputs, FeatureCodes, fit_target_statistics
 from polyleaf.inputs.feature_table import FeatureTable
 from polyleaf.inputs.features import FROM_DTYPE, read_features
 from polyleaf.inputs.parquet import ParquetRows
@@ -445,13 +445,21 @@ class Dataset:
             hashes += hash64((column.index + np.int64(1)) * 2**22 + column.feature)
         return hashes
 
-    def with_target(self, target: Target, *, is_first: bool = True) -> Dataset:
+    def with_target(
+        self,
+        target: Target,
+        learn_from: Callable[[], EncodedOutputs] | None = None,
+        *,
+        is_first: bool = True,
+    ) -> Dataset:
         """Return the data for a training: high-cardinality features become derived columns.
 
         Parameters
         ----------
         target : Target
             Target of the training.
+        learn_from : callable, optional
+            Returns what the columns are derived from. Default: the target.
         is_first : bool
             False: training continues a model, whose mapper is kept. If its columns were derived
             from these rows, each row has the values that it had then.
@@ -464,10 +472,11 @@ class Dataset:
         if not self._high_cardinality or (self.mapper.derived_columns_ is None and not is_first):
             return self
         n_threads = effective_threads(self.n_jobs)
+        encoded = EncodedOutputs.from_target(target) if learn_from is None else learn_from()
         derived, statistics = fit_target_statistics(
             self._high_cardinality,
             self._iter_other_codes(),
-            target,
+            encoded,
             self.n_features,
             n_threads,
             find_repeated_rows(self.hash_rows(), target.values),

@@ -17,6 +17,7 @@ Additions have the same order on every machine: no BLAS, and no sums of NumPy.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import islice, pairwise
 from typing import Any, NamedTuple
 
@@ -30,7 +31,7 @@ from polyleaf.data.random_rows import hash64
 from polyleaf.inputs.feature_table import CategoryColumn
 from polyleaf.inputs.target import Target
 
-__all__ = ["FeatureCodes", "fit_target_statistics"]
+__all__ = ["EncodedOutputs", "FeatureCodes", "fit_target_statistics"]
 
 # Chosen by benchmarks on data with high-cardinality features.
 _N_FOLDS = 5
@@ -42,8 +43,13 @@ _MAX_SLOPES = 2
 _MIN_SLOPE_SHARE = 0.15  # least share of slopes in the variance within categories
 _MIN_SLOPE_SIGMAS = 5.0  # and least number of standard deviations above chance
 _MAX_SCREENED = (20_000, 64, 8)  # rows, other features and outputs in the search for slopes
-_MIN_SHARE = 0.04  # least share of the residual variance that a statistic must explain
-_N_PASSES, _STEP = 3, 0.5  # backfitting of an additive model of the other features
+# A statistic must explain this share of the residual variance. Less is enough if it is so many
+# standard deviations above chance, more than this share of what the other features explain, and if
+# no other feature depends on the category with this share of its variance: interactions of such
+# features would be taken for effects of the category.
+_MIN_SHARE = 0.04
+_MIN_SIGMAS, _MAX_LEFT, _MAX_DEPENDENCE = 5.0, 0.03, 0.25
+_N_PASSES, _STEP = 3, 0.5  # backfitting of an additive model of the other features: it leaves 1.6 %
 _MAX_PARTS, _MAX_COLUMNS = 4, 32  # columns that share one statistic, and columns of one feature
 # Up to this prior the categories of a single output become groups, of this number and size.
 _MAX_GROUP_PRIOR = 0.15
@@ -67,6 +73,29 @@ class FeatureCodes(NamedTuple):
     is_numeric: bool = True
 
 
+class EncodedOutputs(NamedTuple):
+    """What statistics of categories are learned from.
+
+    Attributes
+    ----------
+    values : ndarray or csr_matrix of shape (n_rows, n_outputs)
+    weight : ndarray of shape (n_rows,) or (n_rows, n_outputs), or None
+        A row of weight 0 in all outputs counts as absent.
+    names : list of str
+        Names of the outputs.
+    """
+
+    values: Any
+    weight: NDArray[Any] | None
+    names: list[str]
+
+    @classmethod
+    def from_target(cls, target: Target) -> EncodedOutputs:
+        """Return the outputs, labels or class indicators of a target."""
+        names = target.get_indicator_names()
+        return cls(target.to_indicators(), target.get_indicator_weights(), names)
+
+
 class _Output(NamedTuple):
     """One column of the target: standardised, with weights of mean 1 (None: all 1)."""
 
@@ -78,7 +107,7 @@ class _Output(NamedTuple):
 def fit_target_statistics(
     columns: Sequence[CategoryColumn],
     others: Iterable[FeatureCodes],
-    target: Target,
+    encoded: EncodedOutputs,
     n_features: int,
     n_threads: int,
     groups: NDArray[np.int64] | None = None,
@@ -92,8 +121,7 @@ def fit_target_statistics(
     others : iterable of FeatureCodes
         Features that may predict the same as the categories, or whose slopes may differ between
         categories; the first 64 are read.
-    target : Target
-        Target of the training.
+    encoded : EncodedOutputs
     n_features : int
         Number of features of the table.
     n_threads : int
@@ -108,7 +136,7 @@ def fit_target_statistics(
     training : dict from feature to ndarray of shape (n_rows, n_statistics), float32
         Statistics of the training rows.
     """
-    outputs, others = _Outputs(target, n_threads), list(islice(others, _MAX_SCREENED[1]))
+    outputs, others = _Outputs(encoded, n_threads), list(islice(others, _MAX_SCREENED[1]))
     ordered = sorted(columns, key=lambda column: column.feature)
     fitters = [_StatisticFitter(column, outputs, others, groups) for column in ordered]
     derived = DerivedColumns(n_features, tuple(fitter.result for fitter in fitters))
@@ -126,7 +154,7 @@ class _StatisticFitter:
         groups: NDArray[np.int64] | None,
     ) -> None:
         categories, codes = _encode_positions(column, outputs.row_weight)
-        self._rows = np.flatnonzero(codes >= 0)
+        self._others, self._rows = others, np.flatnonzero(codes >= 0)
         self._codes, self._n = codes[self._rows], len(categories)
         ids = self._rows if groups is None else groups[self._rows]
         self._fold = _assign_folds(self._codes, ids)
@@ -140,8 +168,8 @@ class _StatisticFitter:
         means = [self._fit_mean(output) for output in used]
         priors = [mean.prior for mean in means]
         for k, residual in enumerate(residuals):
-            share, priors[k] = self._compute_share(residual)
-            if share < _MIN_SHARE:
+            is_useful, priors[k] = self._is_useful(residual)
+            if not is_useful:
                 means[k] = means[k].make_empty()
         self._statistics = [mean for mean in means if mean.values.any()] or means[:1]
         n_groups = 0
@@ -195,18 +223,40 @@ class _StatisticFitter:
             label, slopes.shrink(common, prior), out_of_fold.shrink(common, prior), is_known, prior
         )
 
-    def _compute_share(self, residual: _Output) -> tuple[float, float]:
-        """Estimate by moments the share of a residual's variance that category means explain.
+    def _is_useful(self, residual: _Output) -> tuple[bool, float]:
+        """Whether category means of other folds explain enough of a residual; and their prior.
 
-        The means are those of other folds. Also return their prior.
+        The share of the variance that they explain is estimated by moments.
         """
         codes = self._codes[self._screened]
         sums, counts = _sum_by_category(codes, residual.values, residual.weight, self._n)
         prior = _estimate_prior(residual.values, residual.weight, sums, counts)
         other_counts = counts * (1.0 - 1.0 / _N_FOLDS)
+        total, n_used = _sum_in_order(counts), np.count_nonzero(counts)
         explained = _sum_in_order(counts * other_counts / (other_counts + prior))
-        explained /= max(_sum_in_order(counts), 1e-300)
-        return explained / (1.0 + prior), prior
+        share = explained / max(total, 1e-300) / (1.0 + prior)
+        if share >= _MIN_SHARE or n_used < 2:
+            return share >= _MIN_SHARE, prior
+        mean_rows = (total - _sum_in_order(counts * counts) / total) / (n_used - 1)
+        sigmas = mean_rows / prior / np.sqrt(2.0 / (n_used - 1))
+        variance = _compute_mean(residual.values * residual.values, residual.weight)
+        left = _MAX_LEFT * max(1.0 - variance, 0.0)  # of the standardised target
+        is_certain = bool(sigmas >= _MIN_SIGMAS and share * variance >= left)
+        return is_certain and self._largest_dependence <= _MAX_DEPENDENCE, prior
+
+    @cached_property
+    def _largest_dependence(self) -> float:
+        """The largest share of another feature's variance that categories explain."""
+        codes, rows, largest = self._codes[self._screened], self._rows[self._screened], 0.0
+        for other in self._others:
+            ranks = _standardise_ranks(other)[rows]
+            sums, counts = _sum_by_category(codes, ranks, None, self._n)
+            n_free = len(codes) - np.count_nonzero(counts)
+            squares = _sum_in_order(ranks * ranks)
+            between = _sum_in_order(sums * sums / np.maximum(counts, 1.0))
+            if n_free > 0 and squares > 0:  # less what chance explains
+                largest = max(largest, 1.0 - (squares - between) / squares * len(codes) / n_free)
+        return largest
 
     def _find_strongest_slopes(
         self, residuals: Sequence[_Output], others: Sequence[FeatureCodes]
@@ -364,18 +414,16 @@ class _Slopes(NamedTuple):
 class _Outputs:
     """The columns of a target that statistics are fitted to."""
 
-    def __init__(self, target: Target, n_threads: int) -> None:
+    def __init__(self, encoded: EncodedOutputs, n_threads: int) -> None:
         self._n_threads = n_threads
-        weight = target.get_indicator_weights()
+        values, weight, names = encoded
         self.row_weight: Array | None = None
         if weight is not None:
             rows = weight if weight.ndim == 1 else weight.max(axis=1)
             self.row_weight = _normalise_weights(rows.astype(np.float64))
-        values = target.to_indicators()
         n_outputs = values.shape[1]
         self._plain: list[_Output] | None = None
         if n_outputs <= _MAX_OUTPUTS:
-            names = target.get_indicator_names()
             self._plain = [
                 _Output(
                     "mean" if n_outputs == 1 else f"mean of {names[k]}",

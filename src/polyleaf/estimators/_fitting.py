@@ -91,6 +91,7 @@ def _fit_estimator(
         estimator,
         data,
         target,
+        plan.objective,
         eval_data,
         plan.metrics,
         plan.start,

@@ -169,7 +169,13 @@ def find_shared_n_estimators(
     local_plan = plan._replace(settings=replace(plan.settings, workers=Context(n_threads)))
     rules = SplitRules(find_repeated_rows(dataset.hash_rows(), target.values, offset))
     trial = make_trial(
-        dataset, target, offset, shared.auto_rounds_metric, plan.seeds.training, rules
+        dataset,
+        target,
+        offset,
+        plan.objective,
+        shared.auto_rounds_metric,
+        plan.seeds.training,
+        rules,
     )
     data = PreparedData(dataset, target, [], None, offset, trial)
     base_score = scale_base_score(estimator.base_score, target.encoding, plan.objective)

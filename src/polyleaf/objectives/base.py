@@ -446,6 +446,14 @@ class BoundObjective(ABC):
             Number of threads; it does not change the result.
         """
 
+    def expected_derivatives(self, raw: Array, n_threads: int = 1) -> tuple[FloatArray, FloatArray]:
+        """Return the gradient and, as far as it is known, the expectation of the Hessian's diagonal
+        over targets, times the weights, at raw scores ``(n, K)``; float32 ``(n, K)`` each."""
+        g, shape = np.empty((self.n_rows, self.n_outputs), np.float32), self.hessian_shape()
+        h = None if shape is None else np.empty(shape, np.float32)
+        self.derivatives(raw, g, h, n_threads)
+        return g, np.broadcast_to(np.float32(1.0) if h is None else h, g.shape)
+
     def make_device_loss(self, device: _core.Device) -> _core.DeviceLoss | None:
         """Return the same loss for raw scores on `device`, bit for bit; None if the device does not
         support it, and derivatives are computed on the host."""

@@ -423,6 +423,10 @@ class LogLinkObjective(ElementwiseObjective):
         numbers = {"variance_power": self.power, "model_hessian": model, "data_hessian": data}
         return _core.Loss("log_link", numbers)
 
+    def bind(self, target: Array, weight: Array | None) -> BoundElementwiseObjective:
+        bound = super().bind(target, weight)
+        return BoundLogLinkObjective(self, bound.target, bound.weight)
+
     def check_target(self, target: FloatArray, weight: Array | None) -> None:
         valid = np.isfinite(target) & (target > 0 if self.power == 2 else target >= 0)
         domain = f"targets {'> 0' if self.power == 2 else '>= 0'}"
@@ -451,6 +455,19 @@ class LogLinkObjective(ElementwiseObjective):
 
     def deviation(self, prediction: FloatArray) -> FloatArray:
         return np.maximum(prediction, np.finfo(np.float64).tiny) ** (self.power / 2)
+
+
+class BoundLogLinkObjective(BoundElementwiseObjective):
+    """A `LogLinkObjective` bound to data."""
+
+    def expected_derivatives(self, raw: Array, n_threads: int = 1) -> tuple[FloatArray, FloatArray]:
+        g, _ = super().expected_derivatives(raw, n_threads)
+        # The model's part of the gradient, mean^(2 - power), is the gradient for targets of 0.
+        without_data = BoundElementwiseObjective(
+            self.objective, np.zeros_like(self.target), self.weight
+        )
+        without_data.set_base_score(self.base)
+        return g, without_data.expected_derivatives(raw, n_threads)[0]
 
 
 @register

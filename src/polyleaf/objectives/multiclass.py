@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -86,6 +86,10 @@ class MulticlassObjective(Objective):
 
     def n_scores(self, n_targets: int) -> int:
         return self.n_classes or n_targets
+
+    def with_expected_hessian(self) -> MulticlassObjective:
+        """Return the objective with the expectation of its Hessian over classes, if known."""
+        return self
 
     def core_loss(self, n_classes: int) -> _core.ClassLoss:
         """Return the core's loss of this name for `n_classes` classes."""
@@ -164,6 +168,13 @@ class BoundMulticlassObjective(BoundObjective):
             self._loss, raw, self.label, self.weight, self.kernel_base_score, g, h, n_threads
         )
 
+    def expected_derivatives(self, raw: Array, n_threads: int = 1) -> tuple[FloatArray, FloatArray]:
+        bound = type(self)(
+            self.objective.with_expected_hessian(), self.label, self.n_outputs, self.weight
+        )
+        bound.set_base_score(self.base)
+        return BoundObjective.expected_derivatives(bound, raw, n_threads)
+
     def make_device_loss(self, device: _core.Device) -> _core.DeviceLoss | None:
         is_overridden = type(self).derivatives is not BoundMulticlassObjective.derivatives
         if is_overridden or not _core.DeviceLoss.supports(self._loss):
@@ -217,6 +228,9 @@ class Softmax(MulticlassObjective):
                 f"softmax_hessian must be one of {', '.join(SOFTMAX_HESSIANS)}; got "
                 f"{self.softmax_hessian!r}."
             )
+
+    def with_expected_hessian(self) -> Softmax:
+        return replace(self, softmax_hessian="diagonal")
 
     def core_loss(self, n_classes: int) -> _core.ClassLoss:
         factors = {"friedman": n_classes / (n_classes - 1.0), "diagonal": 1.0, "upper": 2.0}

@@ -156,6 +156,11 @@ class MultiTask(Objective):
     def n_scores(self, n_targets: int) -> int:
         return sum(part.n_scores for part in self.parts)
 
+    @property
+    def offset_mask(self) -> tuple[bool, ...]:
+        masks = ((part.objective.offset_mask, part.n_scores) for part in self.parts)
+        return tuple(value for mask, n in masks for value in mask * (n // len(mask)))
+
     def outputs_per_target(self) -> int:
         return self.parts[0].objective.outputs_per_target() if len(self.parts) == 1 else 1
 
@@ -268,6 +273,14 @@ class BoundMultiTask(BoundObjective):
                 assign_columns(
                     h, place.scores, np.broadcast_to(1.0 if own_h is None else own_h, own.shape)
                 )
+
+    def expected_derivatives(self, raw: Array, n_threads: int = 1) -> tuple[FloatArray, FloatArray]:
+        found = [
+            bound.expected_derivatives(copy_columns(raw, place.scores), n_threads)
+            for place, bound in self._slices
+        ]
+        g, h = (np.hstack(parts) for parts in zip(*found, strict=True))
+        return g, h
 
     def full_hessian(self, raw: Array, g: Array, h: Array, n_threads: int = 1) -> None:
         if len(self._bound) == 1:

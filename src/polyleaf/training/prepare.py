@@ -16,6 +16,7 @@ import polyleaf._core as _core
 from polyleaf.data.binning import MAX_BINS, BinMapper
 from polyleaf.data.dataset import Dataset
 from polyleaf.data.random_rows import SplitRules, find_repeated_rows
+from polyleaf.data.target_encoding import EncodedOutputs
 from polyleaf.inputs.feature_table import FeatureTable
 from polyleaf.inputs.features import check_column_labels, read_features, resolve_categorical_mask
 from polyleaf.inputs.frames import as_frame
@@ -31,6 +32,8 @@ from polyleaf.inputs.validation import (
 )
 from polyleaf.metrics import Metric
 from polyleaf.model import Model
+from polyleaf.objectives import Objective
+from polyleaf.objectives._utils import minimise_base_score
 from polyleaf.runtime.context import effective_threads
 from polyleaf.runtime.cuda import as_device_array, is_device_array
 from polyleaf.runtime.timing import measure_phase
@@ -203,6 +206,7 @@ def prepare(
     p: SharedParameters,
     given: TrainingData,
     target: Target,
+    objective: Objective,
     further: Sequence[TrainingData],
     metrics: list[Metric],
     start: Model | None,
@@ -221,6 +225,7 @@ def prepare(
         Data to train on. Its offset, and those of `further`, have been read.
     target : Target
         Its encoded y.
+    objective : Objective
     further : sequence of TrainingData
         Data to evaluate on.
     metrics : list of Metric
@@ -249,11 +254,15 @@ def prepare(
     if is_cross_fitted or trial_metric is not None:
         rules = rules.join(find_repeated_rows(binned.hash_rows(), target.values, offset))
     if is_cross_fitted:
-        refit = _make_refit(reader, given_X, binned, target, start, seeds.training, keep_features)
+        y = target, offset, objective
+        refit = _make_refit(reader, given_X, binned, *y, start, seeds.training, keep_features)
     if trial_metric is not None:
-        trial = make_trial(binned, target, offset, trial_metric, seeds.training, rules, refit)
+        own = trial_metric, seeds.training, rules, refit
+        trial = make_trial(binned, target, offset, objective, *own)
     with measure_phase("binning"):
-        dataset = binned.with_target(target, is_first=start is None)
+        dataset = derive_columns(
+            binned, target, offset, objective, n_threads, is_first=start is None
+        )
     if binned is not X and start is None and p.device != "cuda":  # a GPU reads the bin codes
         dataset.keep_only_bins()
     eval_sets = [
@@ -507,6 +516,8 @@ def _make_refit(
     X: Any,
     binned: Dataset,
     target: Target,
+    offset: np.ndarray | None,
+    objective: Objective,
     start: Model | None,
     seed: int,
     keep_features: bool,
@@ -547,7 +558,10 @@ def _make_refit(
         )
 
     def refit_columns(rows: np.ndarray, held: np.ndarray) -> tuple[Dataset, Dataset]:
-        dataset = base.rows(rows).with_target(target.take(rows))
+        own = None if offset is None else offset[rows]
+        dataset = derive_columns(
+            base.rows(rows), target.take(rows), own, objective, reader.n_threads
+        )
         return dataset, base.rows(held).rebinned_to(dataset.mapper)
 
     return refit_columns
@@ -576,6 +590,84 @@ def _differs_in_categories(categorical_features: Any, X: Dataset) -> bool:
     return mask is not None and bool((mask != X.mapper.is_categorical_).any())
 
 
+# --- columns derived from y ---
+
+# Smallest Hessian of a row in units of the mean one: rows of a smaller one tell next to nothing.
+_MIN_HESSIAN = 1e-3
+_TINY = 1e-300
+_MAX_SEPARATE_OUTPUTS = 32  # with weights of their own
+
+
+def derive_columns(
+    binned: Dataset,
+    target: Target,
+    offset: np.ndarray | None,
+    objective: Objective,
+    n_threads: int,
+    *,
+    is_first: bool = True,
+) -> Dataset:
+    """Return the data with columns derived from y in place of high-cardinality features.
+
+    With offsets, and for distributions, the columns are learned from what the objective sees: a
+    Newton step per row, weighted by its expected Hessian. For counts with exposures these are
+    rates, weighted by exposure.
+
+    Parameters
+    ----------
+    binned : Dataset
+    target : Target
+        Target of the rows; offsets have been subtracted if the objective allows that.
+    offset : ndarray of shape (n_rows, n_scores), float64, or None
+        Initial scores of the rows.
+    objective : Objective
+    n_threads : int
+    is_first : bool
+        See `Dataset.with_target`.
+    """
+    sees_target = offset is None and not objective.has_distribution
+    if sees_target or objective.is_translation_invariant:
+        return binned.with_target(target, is_first=is_first)
+    return binned.with_target(
+        target,
+        lambda: _compute_newton_steps(target, offset, objective, n_threads),
+        is_first=is_first,
+    )
+
+
+def _compute_newton_steps(
+    target: Target, offset: np.ndarray | None, objective: Objective, n_threads: int
+) -> EncodedOutputs:
+    """Return the Newton step of each row from the best constant on top of the offsets."""
+    bound = objective.bind(target.values, target.weight)
+    raw = np.zeros((target.n_rows, bound.n_outputs), np.float32)
+    if offset is None:
+        bound.set_base_score(bound.base_score(n_threads))
+    else:
+        raw += offset
+        bound.set_base_score(minimise_base_score(bound, raw, n_threads))
+    mask = np.tile(objective.offset_mask, raw.shape[1] // len(objective.offset_mask))
+    derivatives = bound.expected_derivatives(raw, n_threads)
+    g, h = (array[:, mask].astype(np.float64) for array in derivatives)
+    weight = np.ones_like(g)
+    if target.weight is not None:
+        columns = objective.score_columns(raw.shape[1])[mask]
+        own = target.weight[:, None] if target.weight.ndim == 1 else target.weight[:, columns]
+        weight = np.broadcast_to(own, g.shape).astype(np.float64)
+    # Sums in order: those of NumPy depend on the processor.
+    if g.shape[1] > _MAX_SEPARATE_OUTPUTS:
+        h = np.broadcast_to(np.cumsum(h, axis=1)[:, -1:] / h.shape[1], h.shape)
+    total = np.maximum(np.cumsum(weight, axis=0)[-1], _TINY)
+    least = np.maximum(_MIN_HESSIAN * np.cumsum(h, axis=0)[-1] / total, _TINY)
+    h = np.maximum(h, least * weight)
+    steps = np.divide(-g, h, out=np.zeros_like(g), where=h > 0)
+    names = target.get_indicator_names()
+    if len(names) != g.shape[1]:
+        names = [str(k) for k in range(g.shape[1])]
+    is_shared = g.shape[1] == 1 or g.shape[1] > _MAX_SEPARATE_OUTPUTS
+    return EncodedOutputs(steps, h[:, 0] if is_shared else h, names)
+
+
 # --- trials ---
 
 
@@ -583,6 +675,7 @@ def make_trial(
     binned: Dataset,
     target: Target,
     offset: np.ndarray | None,
+    objective: Objective,
     metric: Metric,
     seed: int,
     rules: SplitRules,
@@ -599,9 +692,10 @@ def make_trial(
     if classes is not None:
         held = held[np.isin(classes[held], classes[rows])]
     part = target.take(rows)
-    dataset = binned.rows(rows).with_target(part)
-    evaluated, own = binned.rows(held).rebinned_to(dataset.mapper), target.take(held)
     offsets = (None, None) if offset is None else (offset[rows], offset[held])
+    n_threads = effective_threads(binned.n_jobs)
+    dataset = derive_columns(binned.rows(rows), part, offsets[0], objective, n_threads)
+    evaluated, own = binned.rows(held).rebinned_to(dataset.mapper), target.take(held)
     eval_set = EvalSet(
         "held out",
         evaluated.codes,
