@@ -447,8 +447,21 @@ class BoundObjective(ABC):
         """
 
     def expected_derivatives(self, raw: Array, n_threads: int = 1) -> tuple[FloatArray, FloatArray]:
-        """Return the gradient and, as far as it is known, the expectation of the Hessian's diagonal
-        over targets, times the weights, at raw scores ``(n, K)``; float32 ``(n, K)`` each."""
+        """Return the gradient and the Hessian's diagonal, times the weights, with the expectation of
+        the Hessian over targets where it is known.
+
+        Parameters
+        ----------
+        raw : float32 (n, K), C order
+            Raw scores.
+        n_threads : int
+            Number of threads; it does not change the result.
+
+        Returns
+        -------
+        (ndarray, ndarray)
+            Both float32 ``(n, K)``.
+        """
         g, shape = np.empty((self.n_rows, self.n_outputs), np.float32), self.hessian_shape()
         h = None if shape is None else np.empty(shape, np.float32)
         self.derivatives(raw, g, h, n_threads)

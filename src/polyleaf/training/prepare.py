@@ -16,7 +16,6 @@ import polyleaf._core as _core
 from polyleaf.data.binning import MAX_BINS, BinMapper
 from polyleaf.data.dataset import Dataset
 from polyleaf.data.random_rows import SplitRules, find_repeated_rows
-from polyleaf.data.target_encoding import EncodedOutputs
 from polyleaf.inputs.feature_table import FeatureTable
 from polyleaf.inputs.features import check_column_labels, read_features, resolve_categorical_mask
 from polyleaf.inputs.frames import as_frame
@@ -33,13 +32,13 @@ from polyleaf.inputs.validation import (
 from polyleaf.metrics import Metric
 from polyleaf.model import Model
 from polyleaf.objectives import Objective
-from polyleaf.objectives._utils import minimise_base_score
 from polyleaf.runtime.context import effective_threads
 from polyleaf.runtime.cuda import as_device_array, is_device_array
 from polyleaf.runtime.timing import measure_phase
 from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.settings.parameters import SharedParameters
 from polyleaf.sketching.projections import Projection, Projector, explain_numeric_only
+from polyleaf.training.derived_columns import derive_columns
 from polyleaf.training.evaluation import EvalSet
 
 __all__ = [
@@ -588,84 +587,6 @@ def _differs_in_categories(categorical_features: Any, X: Dataset) -> bool:
     empty = FeatureTable(X.n_rows, X.n_features, X.feature_names)
     mask = resolve_categorical_mask(categorical_features, empty)
     return mask is not None and bool((mask != X.mapper.is_categorical_).any())
-
-
-# --- columns derived from y ---
-
-# Smallest Hessian of a row in units of the mean one: rows of a smaller one tell next to nothing.
-_MIN_HESSIAN = 1e-3
-_TINY = 1e-300
-_MAX_SEPARATE_OUTPUTS = 32  # with weights of their own
-
-
-def derive_columns(
-    binned: Dataset,
-    target: Target,
-    offset: np.ndarray | None,
-    objective: Objective,
-    n_threads: int,
-    *,
-    is_first: bool = True,
-) -> Dataset:
-    """Return the data with columns derived from y in place of high-cardinality features.
-
-    With offsets, and for distributions, the columns are learned from what the objective sees: a
-    Newton step per row, weighted by its expected Hessian. For counts with exposures these are
-    rates, weighted by exposure.
-
-    Parameters
-    ----------
-    binned : Dataset
-    target : Target
-        Target of the rows; offsets have been subtracted if the objective allows that.
-    offset : ndarray of shape (n_rows, n_scores), float64, or None
-        Initial scores of the rows.
-    objective : Objective
-    n_threads : int
-    is_first : bool
-        See `Dataset.with_target`.
-    """
-    sees_target = offset is None and not objective.has_distribution
-    if sees_target or objective.is_translation_invariant:
-        return binned.with_target(target, is_first=is_first)
-    return binned.with_target(
-        target,
-        lambda: _compute_newton_steps(target, offset, objective, n_threads),
-        is_first=is_first,
-    )
-
-
-def _compute_newton_steps(
-    target: Target, offset: np.ndarray | None, objective: Objective, n_threads: int
-) -> EncodedOutputs:
-    """Return the Newton step of each row from the best constant on top of the offsets."""
-    bound = objective.bind(target.values, target.weight)
-    raw = np.zeros((target.n_rows, bound.n_outputs), np.float32)
-    if offset is None:
-        bound.set_base_score(bound.base_score(n_threads))
-    else:
-        raw += offset
-        bound.set_base_score(minimise_base_score(bound, raw, n_threads))
-    mask = np.tile(objective.offset_mask, raw.shape[1] // len(objective.offset_mask))
-    derivatives = bound.expected_derivatives(raw, n_threads)
-    g, h = (array[:, mask].astype(np.float64) for array in derivatives)
-    weight = np.ones_like(g)
-    if target.weight is not None:
-        columns = objective.score_columns(raw.shape[1])[mask]
-        own = target.weight[:, None] if target.weight.ndim == 1 else target.weight[:, columns]
-        weight = np.broadcast_to(own, g.shape).astype(np.float64)
-    # Sums in order: those of NumPy depend on the processor.
-    if g.shape[1] > _MAX_SEPARATE_OUTPUTS:
-        h = np.broadcast_to(np.cumsum(h, axis=1)[:, -1:] / h.shape[1], h.shape)
-    total = np.maximum(np.cumsum(weight, axis=0)[-1], _TINY)
-    least = np.maximum(_MIN_HESSIAN * np.cumsum(h, axis=0)[-1] / total, _TINY)
-    h = np.maximum(h, least * weight)
-    steps = np.divide(-g, h, out=np.zeros_like(g), where=h > 0)
-    names = target.get_indicator_names()
-    if len(names) != g.shape[1]:
-        names = [str(k) for k in range(g.shape[1])]
-    is_shared = g.shape[1] == 1 or g.shape[1] > _MAX_SEPARATE_OUTPUTS
-    return EncodedOutputs(steps, h[:, 0] if is_shared else h, names)
 
 
 # --- trials ---
