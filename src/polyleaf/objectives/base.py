@@ -447,8 +447,8 @@ class BoundObjective(ABC):
         """
 
     def expected_derivatives(self, raw: Array, n_threads: int = 1) -> tuple[FloatArray, FloatArray]:
-        """Return the gradient and the Hessian's diagonal, times the weights, with the expectation of
-        the Hessian over targets where it is known.
+        """Return the gradient and the Hessian's diagonal, times the weights; the expectation of the
+        Hessian over targets where it is known.
 
         Parameters
         ----------
