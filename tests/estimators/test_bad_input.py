@@ -37,6 +37,7 @@ def replace_value(array, value, place=(4, 1)):
     ("features", "match"),
     [
         (X[:, 0], "Expected 2D array, got 1D array"),
+        (np.array(["some text"] * 60), "X is a list of texts, such as .some text."),
         (X[None], "dim 3"),
         (replace_value(X, INF), r"infinity.*row 4.*column number 1"),
         (pd.DataFrame(replace_value(X, -INF), columns=list("abc")), "infinity.*row 4.*column 'b'"),

@@ -268,6 +268,12 @@ def test_error_names_the_column_of_an_infinity():
     ("X", "error", "words"),
     [
         (np.ones(3), ValueError, "Reshape your data"),
+        (["good film", "bad film"], ValueError, "X is a list of texts, such as 'good film'"),
+        (np.array(["a", "b"]), ValueError, "X is a list of texts.*TfidfVectorizer"),
+        (pl.Series(["a", "b"]), ValueError, "X is a list of texts"),
+        ("text", ValueError, "X is a text"),
+        ({"a": [1, 2]}, ValueError, "X is a dict.*pandas.DataFrame"),
+        ([{"a": 1}, {"a": 2}], ValueError, "X is a list of dicts"),
         (np.ones((3, 0)), ValueError, r"0 feature\(s\)"),
         (np.ones((0, 3)), ValueError, r"0 sample\(s\)"),
         (pd.DataFrame({"a": []}), ValueError, r"0 sample\(s\)"),

@@ -28,6 +28,7 @@ from polyleaf.inputs.numeric_text import TextColumnError, all_distinct, find_tex
 from polyleaf.inputs.validation import (
     check_data,
     check_in_memory,
+    check_is_table,
     check_unique_names,
     describe_type,
     find_non_number,
@@ -201,6 +202,7 @@ class _Reader:
 
     def read_array(self, X: Any) -> FeatureTable:
         """Read a NumPy array or what NumPy can convert."""
+        check_is_table(X)
         is_plain = type(X) is np.ndarray and X.ndim == 2 and X.dtype.kind in "fiub" and X.size > 0
         has_text = (
             not is_plain and self.may_have_categories() and np.asarray(X).dtype.kind in "OUST"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,9 @@ from polyleaf.runtime.cuda import is_device_array
 __all__ = [
     "check_data",
     "check_in_memory",
+    "check_is_table",
     "check_unique_names",
+    "count_rows",
     "describe_signature_mismatch",
     "describe_type",
     "find_non_number",
@@ -51,6 +53,49 @@ def check_in_memory(data: Any, name: str) -> None:
             f"{name} is a Dask {kind} without values: pass {name}.compute(), or use an estimator "
             "of polyleaf.dask."
         )
+
+
+def check_is_table(X: Any) -> None:
+    """Raise a ValueError for texts and dicts, which reshaping would not turn into features."""
+    shape = getattr(X, "shape", None)
+    is_list = isinstance(X, list | tuple) if shape is None else len(shape) == 1
+    if shape is not None and not is_list:
+        return
+    first = next(iter(X), None) if is_list else X
+    if isinstance(first, str | bytes):
+        raise ValueError(
+            f"X is {'a list of texts' if is_list else 'a text'}, such as {first[:40]!r}, but must "
+            "be a table of features. Turn documents into features first, for example by "
+            "sklearn.feature_extraction.text.TfidfVectorizer; for a single categorical feature, "
+            "pass a data frame of one column."
+        )
+    if isinstance(first, Mapping):
+        raise ValueError(
+            f"X is {'a list of dicts' if is_list else 'a dict'}, but must be a table of features: "
+            "pass pandas.DataFrame(X)."
+        )
+
+
+def count_rows(X: Any) -> int:
+    """Return the number of rows of X before it is read."""
+    if not is_device_array(X):
+        check_in_memory(X, "X")
+        check_is_table(X)
+    shape = getattr(X, "shape", None)
+    if shape is None:
+        shape = np.asarray(X).shape
+    if len(shape) > 2:
+        raise ValueError(
+            f"Found array with dim {len(shape)}, while dim <= 2 is required: X is {shape}."
+        )
+    if len(shape) < 2:
+        found = "1D array" if shape else "scalar array"
+        raise ValueError(
+            f"Expected 2D array, got {found} instead. Reshape your data either using "
+            "array.reshape(-1, 1) if "
+            "your data has a single feature or array.reshape(1, -1) if it contains a single sample."
+        )
+    return int(shape[0])
 
 
 def check_unique_names(names: Sequence[Any] | None, name: str) -> None:

@@ -87,7 +87,7 @@ class MulticlassObjective(Objective):
     def n_scores(self, n_targets: int) -> int:
         return self.n_classes or n_targets
 
-    def with_expected_hessian(self) -> MulticlassObjective:
+    def use_expected_hessian(self) -> MulticlassObjective:
         """Return the objective with the expectation of its Hessian over classes, if known."""
         return self
 
@@ -170,7 +170,7 @@ class BoundMulticlassObjective(BoundObjective):
 
     def expected_derivatives(self, raw: Array, n_threads: int = 1) -> tuple[FloatArray, FloatArray]:
         bound = type(self)(
-            self.objective.with_expected_hessian(), self.label, self.n_outputs, self.weight
+            self.objective.use_expected_hessian(), self.label, self.n_outputs, self.weight
         )
         bound.set_base_score(self.base)
         return BoundObjective.expected_derivatives(bound, raw, n_threads)
@@ -229,7 +229,7 @@ class Softmax(MulticlassObjective):
                 f"{self.softmax_hessian!r}."
             )
 
-    def with_expected_hessian(self) -> Softmax:
+    def use_expected_hessian(self) -> Softmax:
         return replace(self, softmax_hessian="diagonal")
 
     def core_loss(self, n_classes: int) -> _core.ClassLoss:

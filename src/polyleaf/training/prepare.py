@@ -25,6 +25,7 @@ from polyleaf.inputs.validation import (
     check_data,
     check_in_memory,
     check_unique_names,
+    count_rows,
     find_non_number,
     is_missing,
     replace_nulls_with_nan,
@@ -325,7 +326,7 @@ def _select_rows(given: Any, rows: np.ndarray) -> Any:
 
 def check_rows(p: SharedParameters, X: Any, target: Target) -> int:
     """Return the number of rows; raise if X and y differ in it, or there is only one row."""
-    n_rows = _count_rows(X)
+    n_rows = count_rows(X)
     if target.n_rows != n_rows:
         raise ValueError(
             f"Found input variables with inconsistent numbers of samples: X has {n_rows} rows, y "
@@ -338,27 +339,6 @@ def check_rows(p: SharedParameters, X: Any, target: Target) -> int:
             f"{type(p).__name__}."
         )
     return n_rows
-
-
-def _count_rows(X: Any) -> int:
-    """Return the number of rows of X before it is read."""
-    if not is_device_array(X):
-        check_in_memory(X, "X")
-    shape = getattr(X, "shape", None)
-    if shape is None:
-        shape = np.asarray(X).shape
-    if len(shape) > 2:
-        raise ValueError(
-            f"Found array with dim {len(shape)}, while dim <= 2 is required: X is {shape}."
-        )
-    if len(shape) < 2:
-        found = "1D array" if shape else "scalar array"
-        raise ValueError(
-            f"Expected 2D array, got {found} instead. Reshape your data either using "
-            "array.reshape(-1, 1) if "
-            "your data has a single feature or array.reshape(1, -1) if it contains a single sample."
-        )
-    return int(shape[0])
 
 
 def read_split_rules(groups: Any, time: Any, n_rows: int) -> SplitRules:
