@@ -237,7 +237,8 @@ class EarlyStopping(Callback):
         epoch : int
         score : float
         found : list of (metrics, (tree, leaves) or None)
-            Metrics of the round, `{data name: {metric name: value}}`, and after its layers.
+            Metrics after the layers of the round, and after the round, `{data name: {metric name:
+            value}}`.
         """
         for values, layer in found:
             data, metric = self._select_metric(values)

@@ -311,10 +311,10 @@ class BoostingLoop:
             callback.after_training(model)
 
     def _restore_callbacks(self, callbacks: Sequence[Callback], best: _BestRound) -> None:
-        """Tell callbacks the best round, and the metrics of its tree and of its layers."""
+        """Tell callbacks the best round, and the metrics of its layers and of its tree."""
         restore = [c.restore_best for c in callbacks if hasattr(c, "restore_best")]
         if restore and self.evaluation.sets:
-            found = [(self.evaluation.compute_metrics(best.forest), None), *best.layers]
+            found = [*best.layers, (self.evaluation.compute_metrics(best.forest), None)]
             for function in restore:
                 function(self.model, best.round, best.score, found)
 
