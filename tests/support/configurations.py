@@ -190,7 +190,7 @@ def _draw_target(rng, kind, signal, choose):
         y = y.copy()
         y[rng.random(y.shape) < 0.2] = np.nan
         parameters["missing_targets"] = "ignore"
-    return y, parameters
+    return (y if y.shape[1] > 1 else y[:, 0]), parameters
 
 
 def _draw_parts(rng, kind, y, objective, choose):

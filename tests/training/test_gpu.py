@@ -84,6 +84,33 @@ def test_weights_of_rows_and_of_outputs():
     )
 
 
+@pytest.mark.parametrize("strategy", ["multi_output_tree", "one_output_per_tree"])
+def test_weights_in_place_of_hessians(strategy):
+    none = {"hessian": "none", "leaf_hessian": "none", "multi_strategy": strategy}
+    assert_same(PolyleafRegressor, Y, {"sample_weight": RNG.random(Y.shape)}, **none)
+    assert_same(PolyleafClassifier, (Y > 0).astype(int), scale_pos_weight=9.0, **none)
+
+
+@pytest.mark.parametrize("heaviest", [1e4, 1e9])
+def test_heavy_rows(heaviest):
+    """Check weights that need rounding at random, and limits."""
+    weight = np.ones(300)
+    weight[5] = heaviest
+    given = {"sample_weight": weight}
+    assert_same(PolyleafRegressor, Y, given)
+    assert_same(PolyleafRegressor, Y, given, objective="absolute_error")
+    assert_same(PolyleafClassifier, CLASSES, given, subsample=0.7)
+    assert_same(PolyleafRegressor, Y, given, hessian="none", leaf_hessian="shared")
+    exposure = {"offset": np.log(heaviest) * RNG.normal(size=Y.shape)}
+    assert_same(PolyleafRegressor, np.abs(Y), exposure, objective="poisson")
+
+
+def test_medians_of_one_output_at_a_time():
+    one = {"multi_strategy": "one_output_per_tree", "objective": "absolute_error"}
+    assert_same(PolyleafRegressor, Y, **one)
+    assert_same(PolyleafRegressor, Y, {"offset": RNG.normal(size=Y.shape)}, **one)
+
+
 def test_continued_training_and_evaluation_sets():
     model = assert_same(
         PolyleafRegressor,
