@@ -1,5 +1,6 @@
 """Distributed training gives the bytes of a single process, for any partition of the rows."""
 
+import copy
 from types import SimpleNamespace
 
 import numpy as np
@@ -564,7 +565,29 @@ def test_messages_of_labels_are_as_predicted(split_search, weighted, a_tree, a_l
         assert fitted[0].model_.forest.tree(1).n_leaves == 2**depth
         asked[depth] = counted[0].asked
     levels = {depth: 2**depth - 1 if split_search == "exact" else depth for depth in (1, 3)}
-    assert asked == {depth: 2 * (a_tree + a_level * levels[depth]) for depth in (1, 3)}
+    # One more to measure the weights before training.
+    assert asked == {depth: 2 * (a_tree + a_level * levels[depth]) + weighted for depth in (1, 3)}
+
+
+@pytest.mark.parametrize("leaf", ["constant", "linear", "sparse"])
+def test_heavy_rows_are_those_of_one_machine(leaf):
+    """Check limits and rounding of rows of which most are on other ranks."""
+    rng = np.random.default_rng(6)
+    X, weight = rng.normal(size=(240, 4)), np.exp(6 * rng.normal(size=240))
+    weight[rng.random(240) < 0.1] = 0.0
+    Y = np.abs(np.round(X[:, :2] * 3))
+    cases = [({"sample_weight": weight}, {})]
+    if leaf == "sparse":
+        Y = sp.csr_matrix(Y)
+        cases[0][1].update(leaf_k=1, split_search="count_sketch")
+    elif leaf == "constant":
+        cases.append(({"offset": np.log(weight + 1e-9)[:, None] + np.zeros((1, 2))}, {}))
+        cases[1][1]["objective"] = "poisson"
+    for arguments, parameters in cases:
+        estimator = PolyleafRegressor(n_estimators=4, n_jobs=1, leaf=leaf, **parameters)
+        alone = copy.copy(estimator).fit(X, Y, **arguments).model_.to_bytes()
+        for each in fit_on_threads(estimator, X, Y, 3, **arguments):
+            assert each.model_.to_bytes() == alone
 
 
 @pytest.mark.parametrize(("weighted", "a_tree"), [(False, 10), (True, 13)])

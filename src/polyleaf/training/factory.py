@@ -52,7 +52,8 @@ def bind_objective(
 ) -> Any:
     """Bind an objective to dense or sparse targets."""
     if settings.has_sparse_targets:
-        return BoundSparseObjective(objective, target, limit_weights(weight))
+        weight = limit_weights(weight, settings.workers.communicator)
+        return BoundSparseObjective(objective, target, weight)
     return objective.bind(target, weight)
 
 

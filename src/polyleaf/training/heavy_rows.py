@@ -109,12 +109,14 @@ class HeavyRows:
         return used.astype(np.float32)
 
 
-def limit_weights(weight: np.ndarray | None) -> np.ndarray | None:
+def limit_weights(
+    weight: np.ndarray | None, communicator: Communicator = SINGLE_PROCESS
+) -> np.ndarray | None:
     """Return weights (n_rows,) of which none is more than `ROUNDING_RATIO` light ones, so that no
     gradient of sparse targets has to be rounded at random."""
     if weight is None:
         return None
-    _, limit = _measure_column(weight, SINGLE_PROCESS)
+    _, limit = _measure_column(weight, communicator)
     return np.minimum(weight, np.float32(limit * (ROUNDING_RATIO / MAX_RATIO)))
 
 
