@@ -1,5 +1,4 @@
-"""Callbacks against a stand-in for the loop: each hook is driven by hand, so these tests need no
-training."""
+"""Callbacks without training: the tests call each hook as the boosting loop does."""
 
 import math
 import sys
@@ -20,7 +19,7 @@ from polyleaf.callbacks import (
 
 
 class FakeModel:
-    """What callbacks may touch of a model."""
+    """The part of a model that callbacks use."""
 
     learning_rate = 0.1
     best_iteration = None
@@ -35,7 +34,7 @@ class FakeModel:
 
 
 def drive(callbacks, values, first=0, data="valid", metric="loss"):
-    """Run the loop's protocol over metric values; returns (model, number of rounds done)."""
+    """Call the hooks for each metric value; return (model, number of rounds done)."""
     model, log = FakeModel(), {data: {metric: []}}
     callbacks = as_callbacks(callbacks)
     for callback in callbacks:
@@ -59,7 +58,7 @@ def test_early_stopping_counts_rounds_without_improvement():
     assert model.rounds is None
 
 
-def test_early_stopping_that_maximizes():
+def test_early_stopping_on_a_maximized_metric():
     model, done = drive(EarlyStopping(2, maximize=True), [0.5, 0.7, 0.6, 0.65, 0.9])
     assert (model.best_iteration, done) == (1, 4)
 
@@ -73,31 +72,31 @@ def test_early_stopping_min_delta():
     assert (model.best_iteration, done) == (0, 3)
 
 
-def test_early_stopping_in_a_resumed_training():
+def test_early_stopping_in_continued_training():
     model, done = drive(EarlyStopping(2, maximize=False), [3, 2, 2, 2, 2], first=40)
     assert (model.best_iteration, done) == (41, 4)
 
 
-def test_early_stopping_by_what_is_never_a_number_stops_nothing_and_says_so():
+def test_early_stopping_on_nan_warns_and_does_not_stop():
     with pytest.warns(UserWarning, match="'loss' was NaN in every round"):
         model, done = drive(EarlyStopping(3, maximize=False), [math.nan] * 10)
     assert (model.best_iteration, done) == (None, 10)
 
 
-def test_early_stopping_counts_nan_as_no_improvement():
+def test_nan_is_no_improvement_for_early_stopping():
     model, done = drive(
         EarlyStopping(3, maximize=False), [math.nan] * 5 + [2.0, math.nan, 1.0] + [math.nan] * 9
     )
     assert (model.best_iteration, done) == (7, 11)
 
 
-def test_one_early_stopping_serves_many_runs():
+def test_early_stopping_callback_can_be_reused():
     stopper = EarlyStopping(2, maximize=False)
     assert drive(stopper, [1, 2, 3])[1] == 3
     assert drive(stopper, [9, 8, 7, 6])[1] == 4
 
 
-def test_early_stopping_watches_what_it_is_told():
+def test_early_stopping_on_a_named_metric_and_set():
     stopper = EarlyStopping(1, metric_name="a", data_name="train", maximize=False)
     stopper.before_training(FakeModel())
     log = {"train": {"a": [1.0, 2.0], "b": [2.0, 1.0]}, "valid": {"a": [2.0, 1.0]}}
@@ -114,19 +113,19 @@ def test_early_stopping_watches_what_it_is_told():
         (EarlyStopping(1), {"valid": {"mine": [1.0]}}, "maximize=True"),
     ],
 )
-def test_early_stopping_says_what_is_missing(stopper, log, match):
+def test_early_stopping_without_its_metric_raises(stopper, log, match):
     stopper.before_training(FakeModel())
     with pytest.raises(ValueError, match=match):
         stopper.after_iteration(FakeModel(), 0, log)
 
 
 @pytest.mark.parametrize(("metric", "sign"), [("rmse", -1), ("accuracy", 1)])
-def test_early_stopping_knows_the_direction_of_metrics(metric, sign):
+def test_early_stopping_uses_the_direction_of_metrics(metric, sign):
     values = [sign * value for value in (1.0, 2.0, 3.0)]
     assert drive(EarlyStopping(1), values, metric=metric)[0].best_iteration == 2
 
 
-def test_monitor_prints_every_period_and_the_last():
+def test_monitor_prints_each_period_and_the_last_round():
     lines = []
     drive(EvaluationMonitor(period=2, logger=lines.append), [3.0, 2.0, 1.0, 0.5])
     assert lines == [
@@ -149,12 +148,12 @@ def test_learning_rate_schedules():
 
 
 @pytest.mark.parametrize("rate", [0.0, -1.0, math.nan, math.inf])
-def test_bad_learning_rates(rate):
+def test_invalid_learning_rates_raise(rate):
     with pytest.raises(ValueError, match="round 0"):
         drive(LearningRateScheduler([rate]), [0])
 
 
-def test_checkpoints_are_kept_by_number(tmp_path):
+def test_number_of_checkpoints_is_limited(tmp_path):
     folder = tmp_path / "new" / "folder"
     drive(Checkpoint(folder, interval=4, keep=2), [0] * 11)
     assert sorted(path.name for path in folder.iterdir()) == [
@@ -167,18 +166,18 @@ def test_checkpoints_are_kept_by_number(tmp_path):
     assert len(list(folder.iterdir())) == 4
 
 
-def test_latest_checkpoint_of_nothing(tmp_path):
+def test_latest_checkpoint_of_an_empty_folder(tmp_path):
     assert Checkpoint.latest(tmp_path) is None
     (tmp_path / "other_3.polyleaf").touch()
     assert Checkpoint.latest(tmp_path) is None
 
 
-def test_a_run_without_rounds_saves_nothing(tmp_path):
+def test_training_without_rounds_saves_no_checkpoint(tmp_path):
     drive(Checkpoint(tmp_path), [])
     assert list(tmp_path.iterdir()) == []
 
 
-def test_progress_bar_is_quiet_where_there_is_no_terminal(capsys):
+def test_progress_bar_without_terminal_prints_nothing(capsys):
     drive(ProgressBar(total=3), [1.0, 2.0, 3.0])
     out, err = capsys.readouterr()
     assert out == err == ""
@@ -198,14 +197,14 @@ def test_progress_bar_on_a_terminal(monkeypatch, capsys):
     assert bar._task is not None and bar._bar is None
 
 
-def test_short_work_shows_no_bar(monkeypatch, capsys):
+def test_short_training_has_no_progress_bar(monkeypatch, capsys):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     bar = ProgressBar(total=3, delay=3600)
     drive(bar, [1.0, 2.0, 3.0])
     assert bar._task is None
 
 
-def test_plain_functions_are_callbacks():
+def test_functions_are_callbacks():
     seen = []
     _, done = drive(lambda model, epoch, log: seen.append(epoch) or epoch == 2, [0] * 9)
     assert seen == [0, 1, 2] and done == 3
@@ -214,7 +213,7 @@ def test_plain_functions_are_callbacks():
 @pytest.mark.parametrize(
     "function", [lambda env: None, lambda: True, lambda model, epoch, log, more: True]
 )
-def test_functions_of_other_signatures_are_refused_when_they_are_set(function):
+def test_functions_of_other_signatures_raise(function):
     with pytest.raises(TypeError, match=r"\(model, epoch, evals_log\), and ends .* <lambda>"):
         as_callbacks([function])
     assert (
@@ -224,7 +223,7 @@ def test_functions_of_other_signatures_are_refused_when_they_are_set(function):
 
 
 def test_objects_with_the_four_hooks_are_callbacks():
-    """XGBoost's callbacks need not inherit from ours."""
+    """Callbacks of XGBoost need not inherit from ours."""
 
     class Foreign:
         def before_training(self, model):
@@ -245,7 +244,7 @@ def test_objects_with_the_four_hooks_are_callbacks():
     ("callbacks", "match"),
     [(3, "list of callbacks"), ([3], "got int"), ([EarlyStopping], r"write EarlyStopping\(")],
 )
-def test_what_is_no_callback(callbacks, match):
+def test_invalid_callbacks_raise(callbacks, match):
     with pytest.raises(TypeError, match=match):
         as_callbacks(callbacks)
 
@@ -261,12 +260,12 @@ def test_what_is_no_callback(callbacks, match):
         lambda: Checkpoint("x", keep=0),
     ],
 )
-def test_bad_arguments(make):
+def test_invalid_arguments_raise(make):
     with pytest.raises(ValueError, match="needs"):
         make()
 
 
-def test_what_a_killed_training_left_is_removed(tmp_path):
+def test_temporary_files_of_a_killed_training_are_removed(tmp_path):
     stale = [".checkpoint_100.polyleaf.0123456789ab.tmp", ".checkpoint_7.polyleaf.ffffffffffff.tmp"]
     others = [
         ".mine_100.polyleaf.0123456789ab.tmp",
@@ -282,7 +281,7 @@ def test_what_a_killed_training_left_is_removed(tmp_path):
 
 
 class Clock:
-    """A clock of which each round takes as long as the list says."""
+    """A clock that advances by the given seconds in each round."""
 
     def __init__(self, *rounds):
         self.now, self.rounds = 100.0, list(rounds)
@@ -295,7 +294,7 @@ class Clock:
 
 
 class Passing(Callback):
-    """Lets the time of a round pass before the limit looks."""
+    """Advance the clock by a round before the time limit is checked."""
 
     def __init__(self, clock):
         self.after_iteration = clock.after_iteration
@@ -306,10 +305,10 @@ class Passing(Callback):
     [
         (10, [1], 10),
         (9.5, [1], 9),
-        (0.1, [1], 1),  # one is always done
-        (10, [1, 5, 1, 1], 2),  # after 6, another of 5 would end at 11
+        (0.1, [1], 1),  # one round is always trained
+        (10, [1, 5, 1, 1], 2),  # at 6 s, another round of 5 s would end at 11 s
         (100, [1], 20),
-        (11, [4, 1, 1, 1], 5),  # after 11: the last took 4
+        (11, [4, 1, 1, 1], 5),  # at 11 s; the last round took 4 s
     ],
 )
 def test_time_limit_ends_before_the_round_that_would_exceed_it(seconds, rounds, done):
@@ -319,13 +318,13 @@ def test_time_limit_ends_before_the_round_that_would_exceed_it(seconds, rounds, 
     assert limit.was_reached == (done < 20)
 
 
-def test_a_time_limit_serves_many_trainings():
+def test_time_limit_callback_can_be_reused():
     clock = Clock(1)
     limit = TimeLimit(5, clock)
     assert [drive([Passing(clock), limit], [1.0] * 20, first)[1] for first in (0, 40)] == [5, 5]
 
 
-def test_a_time_limit_that_is_none():
+def test_invalid_time_limit_raises():
     for seconds in (0, -1, math.nan):
         with pytest.raises(ValueError, match="TimeLimit needs seconds > 0"):
             TimeLimit(seconds)

@@ -1,4 +1,4 @@
-"""The data sets of the package: however they are packed, every bit is that of the source."""
+"""Bundled data sets equal their sources, bit for bit."""
 
 import hashlib
 
@@ -7,7 +7,7 @@ import pytest
 
 from polyleaf.datasets import NAMES, load
 
-# Of X with the row numbers of both parts, and of y as text.
+# Digests of X with the row numbers of both parts, and of y as text.
 KNOWN = {
     "energy": ("2a60d0a56ea7b4dc", "08b55c1396bdb30e"),
     "letter": ("0feebbd425bfeffa", "580d12fe62c6eaec"),
@@ -20,7 +20,7 @@ def digest(data):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_bit_is_known(name):
+def test_digests_of_data(name):
     data = load(name)
     parts = (data.X, data.train, data.test)
     y = "\n".join(map(str, data.y.ravel().tolist()))
@@ -28,7 +28,7 @@ def test_every_bit_is_known(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_parts_are_all_rows_once(name):
+def test_split_has_each_row_once(name):
     data = load(name)
     assert data.X.dtype == np.float32 and data.train.dtype == data.test.dtype == np.int64
     rows = np.concatenate([data.train, data.test])
@@ -36,6 +36,6 @@ def test_parts_are_all_rows_once(name):
     assert data.X.shape[1] == len(data.feature_names)
 
 
-def test_unknown_names_are_told_the_known_ones():
+def test_unknown_name_raises_with_known_names():
     with pytest.raises(ValueError, match="energy, letter, emotions"):
         load("iris")

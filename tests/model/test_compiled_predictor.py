@@ -1,4 +1,4 @@
-"""A frozen predictor gives the bits of what it stands for, of one row and of several."""
+"""A compiled predictor equals the method that it replaces, bit for bit."""
 
 import pickle
 
@@ -63,13 +63,13 @@ def test_predictions_of_regressors(name):
     )
 
 
-def test_the_predictor_of_a_model_has_all_rounds():
+def test_predictor_of_a_model_uses_all_rounds():
     est, X = estimator("validation"), golden.numbers()
     raw = est.model_.predict_raw(est._features(X))
     assert_same_bits(est.model_.predictor()(X), raw)
 
 
-def test_fitting_again_does_not_change_it():
+def test_predictor_is_independent_of_further_training():
     est = PolyleafRegressor(**golden.SMALL, warm_start=True).fit(golden.numbers(), golden.values())
     predictor, before = est.predictor(), est.predict(golden.numbers())
     est.set_params(n_estimators=6).fit(golden.numbers(), golden.values())
@@ -77,7 +77,7 @@ def test_fitting_again_does_not_change_it():
     assert (est.predict(golden.numbers()) != before).any()
 
 
-def test_categories_that_are_numbers_stand_for_themselves_and_text_for_its_code():
+def test_numeric_categories_by_value_and_text_by_code():
     rng = np.random.default_rng(0)
     kinds, words = rng.choice([2, 5, 700_001], 300), rng.choice(["b", "a", "c"], 300)
     X, y = np.column_stack([kinds, rng.normal(size=300)]), kinds % 7 + rng.normal(size=300) / 9
@@ -94,7 +94,7 @@ def test_categories_that_are_numbers_stand_for_themselves_and_text_for_its_code(
 
 
 def test_rare_categories_share_a_code():
-    """Files of the first versions have such features."""
+    """Files of the first versions contain such features."""
     rng = np.random.default_rng(1)
     X = np.column_stack([rng.integers(0, 8, 2000), rng.normal(size=2000)]).astype(np.float64)
     est = PolyleafRegressor(**golden.SMALL, categorical_features=[0]).fit(X, X[:, 0] % 3)
@@ -109,7 +109,7 @@ def test_rare_categories_share_a_code():
     assert_same_bits(old.predict(X), est.predict(X))
 
 
-def test_a_predictor_is_pickled():
+def test_predictor_can_be_pickled():
     predictor = pickle.loads(pickle.dumps(estimator("frame with categories").predictor()))
     X = as_given(estimator("frame with categories"), hard_rows(estimator("frame with categories")))
     assert_same_bits(
@@ -136,7 +136,7 @@ def test_unsupported_models_and_rows_raise():
         projected.predictor()
 
 
-def test_a_model_without_trees_and_no_rows():
+def test_model_without_trees_and_zero_rows():
     model = random_model(n_rounds=0)
     assert_same_bits(model.predictor()(np.zeros(4)), model.base_score)
     assert model.predictor()(np.zeros((0, 4))).shape == (0, 3)
@@ -157,7 +157,7 @@ ON_DEVICE = [
 @needs_compiler
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", ON_DEVICE)
-def test_a_device_gives_the_same_bits(name, dtype, monkeypatch):
+def test_device_predictions_equal_the_cpu(name, dtype, monkeypatch):
     host_device.use(monkeypatch)
     est = estimator(name)
     with np.errstate(over="ignore"):
@@ -173,7 +173,7 @@ def test_a_device_gives_the_same_bits(name, dtype, monkeypatch):
 
 @needs_compiler
 @pytest.mark.parametrize("strategy", ["multi_output_tree", "one_output_per_tree"])
-def test_a_device_adds_more_trees_than_a_block_takes_at_a_time(strategy, monkeypatch):
+def test_device_with_more_trees_than_a_block(strategy, monkeypatch):
     host_device.use(monkeypatch)
     X, Y = golden.numbers(), golden.values()
     est = PolyleafRegressor(n_estimators=37, max_leaves=8, n_jobs=1, multi_strategy=strategy).fit(

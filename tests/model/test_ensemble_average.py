@@ -1,4 +1,4 @@
-"""Blends: one model whose raw scores are the weighted mean of several models'."""
+"""Blends: one model with the weighted mean of the raw scores of several models."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def trained(parameters, rounds):
 
 
 @pytest.mark.parametrize("parameters", KINDS)
-def test_a_blend_scores_the_weighted_mean(parameters):
+def test_blend_has_the_weighted_mean_of_raw_scores(parameters):
     unit = {k: v for k, v in parameters.items() if k == "normalize_targets"}
     models, weights = [trained(unit, 7), trained(parameters, 5)], [0.25, 0.75]
     blend = average_models(models, weights, {"why": "a test"})
     expected = 0.25 * models[0].predict_raw(X) + 0.75 * models[1].predict_raw(X)
-    # A leaf is rounded once more, to float32.
+    # Leaf values are rounded to float32 once more.
     np.testing.assert_allclose(
         blend.predict_raw(X), expected, rtol=1e-5, atol=1e-5 * np.abs(Y).max()
     )
@@ -42,7 +42,7 @@ def test_a_blend_scores_the_weighted_mean(parameters):
 
 @pytest.mark.parametrize("parameters", KINDS[:-1])
 @pytest.mark.parametrize("first", [True, False])
-def test_models_of_other_units_are_brought_to_that_of_the_first(parameters, first):
+def test_target_scales_are_converted_to_the_first(parameters, first):
     own = {"normalize_targets": first}
     models = [trained(own, 7), trained(parameters | {"normalize_targets": not first}, 5)]
     blend = average_models(models, [0.25, 0.75], {})
@@ -53,14 +53,14 @@ def test_models_of_other_units_are_brought_to_that_of_the_first(parameters, firs
     )
 
 
-def test_a_power_of_two_scales_exactly():
+def test_power_of_two_scales_are_exact():
     model = trained({}, 4)
     blend = average_models([model, model], [0.5, 0.5], {})
     first = blend.predict_raw(X, 0, 4) - blend.base_score
     np.testing.assert_allclose(2 * first, model.predict_raw(X) - model.base_score, rtol=1e-12)
 
 
-def test_quantiles_keep_the_mean_of_their_shifts():
+def test_quantile_shifts_are_averaged():
     parameters = {
         "objective": "quantile",
         "quantile_alpha": [0.1, 0.9],

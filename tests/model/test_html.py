@@ -1,4 +1,4 @@
-"""HTML for notebooks: model, curve and features, with escaped names, deterministic."""
+"""HTML for notebooks: model, learning curve and features; names are escaped; deterministic."""
 
 import numpy as np
 import pandas as pd
@@ -17,7 +17,7 @@ def fitted(**parameters):
     return model.fit(X, Y, X_val=X[:50], y_val=Y[:50])
 
 
-def test_a_fitted_estimator_tells_of_its_model():
+def test_fitted_estimator_describes_its_model():
     model = fitted()
     text = model._repr_html_()
     assert "5 trees in 5 rounds" in text and "validation, rmse" in text and "<polyline" in text
@@ -42,7 +42,7 @@ def test_names_are_escaped():
     assert "&lt;b&gt;, other" in model.model_._repr_html_()
 
 
-def test_trees_are_indented_and_cut():
+def test_trees_are_indented_and_truncated():
     small = (
         PolyleafRegressor(n_estimators=1, max_leaves=3, min_child_samples=5)
         .fit(X, Y)
@@ -57,7 +57,7 @@ def test_trees_are_indented_and_cut():
     assert f"... {tree.n_nodes - 63} more nodes" in tree._repr_html_()
 
 
-def test_models_without_statistics_and_of_one_output(tmp_path):
+def test_models_without_statistics_and_with_one_output(tmp_path):
     model = PolyleafClassifier(n_estimators=2).fit(X, X["c"] > 0)
     model.save_model(tmp_path / "m", statistics=False)
     text = load_model(tmp_path / "m").model_._repr_html_()
@@ -75,11 +75,11 @@ def test_categories_and_missing_values_are_shown():
     assert "missing" in text
 
 
-def test_the_same_model_has_the_same_text():
+def test_html_is_deterministic():
     assert fitted().model_._repr_html_() == fitted().model_._repr_html_()
 
 
-def test_an_estimator_saved_without_statistics_is_shown():
+def test_estimator_saved_without_statistics():
     X = np.random.default_rng(0).standard_normal((60, 3))
     fitted = PolyleafRegressor(n_estimators=2).fit(X, X[:, 0])
     loaded = load_model(fitted.save_model(statistics=False))

@@ -1,4 +1,4 @@
-"""What is said of the kinds of leaves, against the core and the format of files."""
+"""Descriptions of leaf kinds, against the core and the file format."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from polyleaf.model.leaf_kinds import LEAF_KINDS, NameLookup
 from polyleaf.model.serialize import FORMAT_VERSION
 
 
-def test_descriptors_fit_each_other_and_the_format():
+def test_descriptors_are_consistent_with_the_format():
     kinds = list(LEAF_KINDS.values())
     assert [kind.number for kind in kinds] == list(range(len(kinds)))
     assert {kind.since_version for kind in kinds} <= set(range(1, FORMAT_VERSION + 1))

@@ -21,7 +21,7 @@ ROUNDED = ("float16", "int8")
 
 
 def make_blocks(seed, scale=1.0):
-    """Leaf values of three trees; each output on a scale of its own."""
+    """Return leaf values of three trees; each output has its own scale."""
     rng = np.random.default_rng(seed)
     scales = scale * 10.0 ** rng.uniform(-2, 2, 4)
     return [(rng.standard_normal((n, 4)) * scales).astype(np.float32) for n in (1, 7, 30)]
@@ -80,7 +80,7 @@ def test_values_beyond_float16_raise():
 
 
 @parametrize_pairs(leaf_dtype=ROUNDED, scalar=[False, True], n_rounds=[0, 4])
-def test_files_keep_all_but_the_last_digits_of_leaf_values(tmp_path, leaf_dtype, scalar, n_rounds):
+def test_files_change_only_the_rounding_of_leaf_values(tmp_path, leaf_dtype, scalar, n_rounds):
     model = random_model(scalar=scalar, n_rounds=n_rounds)
     model.save(tmp_path / "m", leaf_dtype=leaf_dtype)
     loaded = Model.load(tmp_path / "m")
@@ -93,7 +93,7 @@ def test_files_keep_all_but_the_last_digits_of_leaf_values(tmp_path, leaf_dtype,
     assert (tmp_path / "again").read_bytes() == (tmp_path / "m").read_bytes()
 
 
-def test_plain_files_are_as_they_were():
+def test_float32_files_are_unchanged():
     model = random_model()
     data = model.to_bytes()
     assert data == model.to_bytes("float32") and b"value_scales" not in data
@@ -131,7 +131,7 @@ def test_malformed_values_raise_or_predict(seed, leaf_dtype):
     assert np.isfinite(loaded.predict_raw(example_table(loaded, n_rows=20))).all()
 
 
-def test_hostile_scales():
+def test_invalid_scales_raise():
     data = random_model(n_rounds=2).to_bytes("int8")
     for value in (np.nan, np.inf, 3e38):
         with pytest.raises(ModelFileError, match="not finite"):
@@ -178,7 +178,7 @@ def test_functions_that_require_statistics_raise():
     assert "share of the splits" in summary(model)
 
 
-# --- what it saves and what it costs ---
+# --- size and quality ---
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Models with linear leaves: what settings mean, bad input, and what is refused."""
+"""Models with linear leaves: settings, difficult input, and errors."""
 
 import math
 
@@ -17,7 +17,7 @@ FITS = ("half_additive", "full", "post")
 
 
 def smooth(n=400, n_outputs=1, seed=0):
-    """A smooth function of three features; float32."""
+    """Return float32 features and a smooth function of three of them."""
     rng = np.random.default_rng(seed)
     X = rng.uniform(-1, 1, (n, 3)).astype(np.float32)
     y = np.sin(3 * X) @ rng.standard_normal((3, n_outputs)) + 0.3 * X[:, :1] * X[:, 1:2]
@@ -37,8 +37,8 @@ def regressor(**parameters):
     )
 
 
-def trained(X, y, X_new=None, **parameters):
-    """Trains, and predicts numbers that are finite for the training rows and for new ones."""
+def fit_and_check(X, y, X_new=None, **parameters):
+    """Train a model, and check that predictions are finite on training rows and new rows."""
     model = regressor(**parameters).fit(X, y)
     for rows in (X, X if X_new is None else X_new):
         assert np.isfinite(model.predict(rows)).all()
@@ -47,14 +47,14 @@ def trained(X, y, X_new=None, **parameters):
 
 @pytest.mark.parametrize("fit", FITS)
 @pytest.mark.parametrize("n_outputs", [1, 3])
-def test_lines_fit_a_smooth_function_better(n_outputs, fit):
+def test_linear_leaves_fit_a_smooth_function_better(n_outputs, fit):
     X, y = smooth(n_outputs=n_outputs)
     constant = regressor(leaf="constant").fit(X, y).score(X, y)
     assert regressor(linear_fit=fit).fit(X, y).score(X, y) > constant + 0.01
 
 
 @pytest.mark.parametrize("n_outputs", [1, 3])
-def test_looking_ahead_gains_on_many_outputs_too(n_outputs):
+def test_linear_split_gain_helps_with_many_outputs(n_outputs):
     X, y = smooth(2000, n_outputs)
     post, ahead = (
         regressor(linear_fit=fit).fit(X, y).score(X, y) for fit in ("post", "half_additive")
@@ -65,7 +65,7 @@ def test_looking_ahead_gains_on_many_outputs_too(n_outputs):
 @parametrize_pairs(
     fit=FITS, none=[{"linear_features": 0}, {"linear_lambda": math.inf}], n_outputs=[1, 3]
 )
-def test_without_slopes_leaves_are_the_constant_ones(n_outputs, none, fit):
+def test_linear_leaves_without_slopes_equal_constant_leaves(n_outputs, none, fit):
     X, y = smooth(n_outputs=n_outputs)
     linear = regressor(linear_fit=fit, **none).fit(X, y)
     constant = regressor(leaf="constant").fit(X, y)
@@ -80,7 +80,7 @@ def test_collinear_and_constant_regressors(n_outputs, fit):
         [X, X[:, 0], 2 * X[:, 1] - 1, X[:, 0] + X[:, 1], np.full(len(X), 7, np.float32)]
     )
     for penalty in (0.0, 1e-12, 1.0):
-        trained(X, y, 10 * X, linear_fit=fit, linear_lambda=penalty, reg_lambda=penalty)
+        fit_and_check(X, y, 10 * X, linear_fit=fit, linear_lambda=penalty, reg_lambda=penalty)
 
 
 @pytest.mark.parametrize("fit", FITS)
@@ -88,10 +88,10 @@ def test_collinear_and_constant_regressors(n_outputs, fit):
     ("of_x", "of_y"), [(1e30, 1.0), (1e-30, 1.0), (1.0, 1e30), (1e30, 1e30), (1e37, 1e-9)]
 )
 @pytest.mark.parametrize("n_outputs", [1, 3])
-def test_huge_scales(n_outputs, of_x, of_y, fit):
+def test_features_on_huge_scales(n_outputs, of_x, of_y, fit):
     X, y = smooth(n_outputs=n_outputs)
     X, y = (X * np.float32(of_x)).astype(np.float32), (y * np.float32(of_y)).astype(np.float32)
-    model = trained(X, y, X[::-1] * np.float32(2), linear_fit=fit, normalize_targets=of_y > 1)
+    model = fit_and_check(X, y, X[::-1] * np.float32(2), linear_fit=fit, normalize_targets=of_y > 1)
     error = np.abs(model.predict(X) / np.float32(of_y) - y / np.float32(of_y)).mean()
     assert error < 0.65 * np.abs(y / np.float32(of_y)).mean()
 
@@ -100,7 +100,7 @@ def test_huge_scales(n_outputs, of_x, of_y, fit):
 def test_outliers_in_a_feature_and_in_the_target(fit):
     X, y = smooth()
     X[0, 0], y[1] = 1e30, -1e12
-    trained(X, y, linear_fit=fit)
+    fit_and_check(X, y, linear_fit=fit)
 
 
 @pytest.mark.parametrize("fit", FITS)
@@ -110,7 +110,7 @@ def test_missing_values(n_outputs, fit):
     X = np.column_stack([X, np.full(len(X), np.nan, np.float32)])
     X[np.random.default_rng(1).random(X.shape) < 0.3] = np.nan
     nothing = np.full_like(X[:5], np.nan)
-    model = trained(X, y, nothing, linear_fit=fit)
+    model = fit_and_check(X, y, nothing, linear_fit=fit)
     assert 3 not in {
         f
         for tree in model.model_.trees
@@ -120,16 +120,16 @@ def test_missing_values(n_outputs, fit):
 
 
 @pytest.mark.parametrize("linear_extrapolation", ["clip", "none"])
-def test_rows_far_away(linear_extrapolation):
+def test_rows_outside_the_training_range(linear_extrapolation):
     X, y = smooth()
-    model = trained(X, y, linear_extrapolation=linear_extrapolation)
+    model = fit_and_check(X, y, linear_extrapolation=linear_extrapolation)
     far = np.abs(model.predict(1000 * X)).max()
     assert (far < 2 * np.abs(y).max()) == (linear_extrapolation == "clip")
 
 
 @pytest.mark.parametrize("fit", FITS)
 @pytest.mark.parametrize("leaf_hessian", ["auto", "shared"])
-def test_same_bits_for_any_number_of_threads(fit, leaf_hessian):
+def test_model_is_independent_of_n_jobs(fit, leaf_hessian):
     X, y = smooth(3000, 3)
     labels = (y > 0).astype(np.uint8)
     models = [
@@ -198,7 +198,7 @@ def test_preset():
     assert model.score(X, y) > 0.9 and model.leaf == "linear"
 
 
-# ---- awkward features ---------------------------------------------------------------------------
+# --- difficult features ---------------------------------------------------------------------------
 
 
 def mixed(n, seed):
@@ -220,7 +220,7 @@ def rmse(X, X_new, **parameters):
 
 @pytest.mark.parametrize("fit", FITS)
 @pytest.mark.parametrize(("offset", "scale"), [(1.7e9, 1.0), (1.7e9, 900.0), (1.7e12, 3.6e6)])
-def test_time_stamps_keep_their_digits(offset, scale, fit):
+def test_time_stamps_keep_precision(offset, scale, fit):
     plain = rmse(X_ROWS, X_NEW, linear_fit=fit)
     shifted = rmse(offset + scale * X_ROWS, offset + scale * X_NEW, linear_fit=fit)
     assert shifted == pytest.approx(plain, rel=0.05)
@@ -228,8 +228,8 @@ def test_time_stamps_keep_their_digits(offset, scale, fit):
 
 @pytest.mark.parametrize("fit", FITS)
 @pytest.mark.parametrize("codes", [[-999.0], [1e6], [-999.0, -9999.0], [-1e30, 1e30]])
-def test_codes_for_missing_values_do_not_decide_the_slopes(codes, fit):
-    """Compare with constant leaves, which such codes do not disturb."""
+def test_numeric_codes_of_missing_values_do_not_dominate_slopes(codes, fit):
+    """Compare with constant leaves, which are not affected by such codes."""
     rng = np.random.default_rng(2)
     X, X_new = X_ROWS.copy(), X_NEW.copy()
     for code in codes:
@@ -239,7 +239,7 @@ def test_codes_for_missing_values_do_not_decide_the_slopes(codes, fit):
     assert linear < 1.02 * rmse(X, X_new, leaf="constant")
 
 
-def test_awkward_features_predict_alike_on_every_path(tmp_path):
+def test_difficult_features_predict_equally_in_all_ways(tmp_path):
     X = np.column_stack([1.7e9 + 60.0 * X_ROWS[:, 0], X_ROWS[:, 1:]])
     X[::40, 1], X[::50, 0], X[::30, 2] = -9999.0, 0.0, np.nan
     model = regressor().fit(X, Y_ROWS)
@@ -254,7 +254,7 @@ def test_awkward_features_predict_alike_on_every_path(tmp_path):
     np.testing.assert_allclose(values.sum(axis=1) + base, expected[:20], rtol=1e-5, atol=1e-5)
 
 
-def test_files_without_the_transform_predict_as_before():
+def test_old_files_without_the_transform_predict_as_before():
     """Check that models of earlier versions read values as they are."""
     X = 1.7e9 + 60.0 * X_ROWS
     mapper = Dataset(X).mapper
@@ -268,7 +268,7 @@ def test_files_without_the_transform_predict_as_before():
     assert "regressors" not in Dataset(X_ROWS).mapper.to_state()[0]
 
 
-def test_sparse_and_dense_values_are_transformed_alike():
+def test_sparse_and_dense_values_are_transformed_equally():
     X = X_ROWS.copy()
     X[np.random.default_rng(3).random(X.shape) < 0.5] = 0.0
     X[::30, 1] = -9999.0

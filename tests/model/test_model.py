@@ -1,4 +1,4 @@
-"""Model: rounds, prediction in the unit of y, importances, copies."""
+"""Model: rounds, predictions in units of y, importances, copies."""
 
 import copy
 import pickle
@@ -40,7 +40,7 @@ ALL_KINDS = ("sparse", "linear", "dense")
     ("scalar", "kinds"),
     [(False, ("dense",)), (True, ("dense",)), (False, ALL_KINDS), (True, ("linear", "dense"))],
 )
-def test_raw_predict_is_base_plus_the_trees(scalar, kinds):
+def test_raw_scores_are_base_score_plus_trees(scalar, kinds):
     model = random_model(scalar=scalar, kinds=kinds)
     table = example_table(model)
     raw = model.predict_raw(table, n_threads=2)
@@ -58,7 +58,7 @@ def test_target_scale_and_offset():
     np.testing.assert_array_equal(list(scaled.staged_predict_raw(table))[-1], expected)
 
 
-def test_the_link_is_applied():
+def test_link_is_applied():
     model = random_model(objective="logistic")
     table = example_table(model)
     np.testing.assert_allclose(
@@ -88,7 +88,7 @@ def test_rounds(scalar, kinds):
 
 
 @pytest.mark.parametrize("kinds", [("dense",), ("sparse",), ALL_KINDS])
-def test_chunks_change_nothing(monkeypatch, kinds):
+def test_predictions_are_independent_of_chunks(monkeypatch, kinds):
     model = random_model(kinds=kinds)
     table = example_table(model)
 
@@ -102,7 +102,7 @@ def test_chunks_change_nothing(monkeypatch, kinds):
         np.testing.assert_array_equal(part, expected)
 
 
-def test_linear_leaves_need_the_features():
+def test_linear_leaves_require_raw_features():
     model = random_model(kinds=("linear",))
     table = example_table(model)
     codes = model.mapper.transform(table)
@@ -121,14 +121,14 @@ def test_linear_leaves_need_the_features():
 
 @pytest.mark.parametrize("kinds", [("dense",), ("sparse",), ALL_KINDS])
 @pytest.mark.parametrize("unit", ["raw", "based", "scaled"])
-def test_predict_topk_sorts_the_raw_scores(kinds, unit):
+def test_predict_topk_sorts_raw_scores(kinds, unit):
     scale = {"target_scale": np.array([1.0, 2, 3]), "target_offset": np.array([0.0, 5, -1])}
     base = {} if unit == "based" else {"base_score": np.zeros(3)}
     model = random_model(kinds=kinds, n_rounds=2, **base, **(scale if unit == "scaled" else {}))
     table = example_table(model)
     raw = model.predict_raw(table)
     held = np.ones(raw.shape, bool)
-    if kinds == ("sparse",) and unit == "raw":  # only there is an output without votes left out
+    if kinds == ("sparse",) and unit == "raw":  # only sparse leaves omit outputs without votes
         held = raw != 0
     expected = reference.top_outputs(raw, held, 2)
     for found, expected_scores in zip(
@@ -141,7 +141,7 @@ def test_predict_topk_sorts_the_raw_scores(kinds, unit):
 
 
 @pytest.mark.parametrize("unit", ["raw", "based", "scaled"])
-def test_predict_sparse_stores_the_entries_of_leaves(unit):
+def test_predict_sparse_stores_entries_of_leaves(unit):
     scale = {"target_scale": np.full(40, 2.0), "target_offset": np.arange(40.0)}
     base = {} if unit == "based" else {"base_score": np.zeros(40)}
     model = random_model(
@@ -242,7 +242,7 @@ def test_copies(scalar, kinds, duplicate):
     ("scalar", "kinds"), [(False, ALL_KINDS), (True, ("dense",)), (True, ("linear", "dense"))]
 )
 @pytest.mark.parametrize("outputs", [slice(0, 1), slice(1, 3), slice(0, 3)])
-def test_a_part_has_the_scores_of_its_outputs(scalar, kinds, outputs):
+def test_part_of_a_model_has_the_scores_of_its_outputs(scalar, kinds, outputs):
     unit = {"target_scale": [2.0, 0.5, 1e6], "target_offset": [0.0, 1e9, -3.0]}
     model = random_model(scalar=scalar, kinds=kinds, output_names=["a", "b", "c"], **unit)
     model.best_iteration = 4
@@ -256,7 +256,7 @@ def test_a_part_has_the_scores_of_its_outputs(scalar, kinds, outputs):
     np.testing.assert_allclose(part.feature_importance("gain"), gains.mean(axis=0), rtol=1e-5)
 
 
-def test_equals_sees_every_difference():
+def test_equals_detects_all_differences():
     model = random_model()
     for change in (
         lambda m: setattr(m, "learning_rate", 0.3),
@@ -291,8 +291,8 @@ def test_invalid_fields_raise():
 @pytest.mark.parametrize(
     "options", [{}, {"leaf": "linear"}, {"multi_strategy": "one_output_per_tree"}]
 )
-def test_wide_sparse_rows_are_predicted_as_dense_ones(options):
-    """Of many columns that trees do not split on there are no codes."""
+def test_wide_sparse_rows_are_predicted_as_dense_rows(options):
+    """Only columns that the trees use have codes."""
     rng = np.random.default_rng(5)
     X = scipy.sparse.random(400, 900, 0.02, "lil", np.float32, rng)
     X[:, 7] = rng.normal(size=(400, 1))

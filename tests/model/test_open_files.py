@@ -1,4 +1,4 @@
-"""Models in files, open files and memory, and what a saved estimator keeps."""
+"""Models in files, open files and memory, and the content of a saved estimator."""
 
 import io
 import tempfile
@@ -18,7 +18,7 @@ def fitted():
     return PolyleafRegressor(n_estimators=5, n_jobs=1).fit(X, Y, eval_set=[(X, Y)])
 
 
-def test_bytes_open_files_and_names_hold_the_same_model(fitted, tmp_path):
+def test_bytes_open_files_and_paths_give_the_same_model(fitted, tmp_path):
     data, memory = fitted.save_model(), io.BytesIO()
     assert isinstance(data, bytes)
     assert fitted.save_model(memory) is None and fitted.save_model(tmp_path / "m.polyleaf") is None
@@ -39,14 +39,14 @@ def test_bytes_open_files_and_names_hold_the_same_model(fitted, tmp_path):
     assert Model.load(io.BytesIO(data)).equals(fitted.model_)
 
 
-def test_training_goes_on_from_bytes_and_open_files(fitted):
+def test_continued_training_from_bytes_and_open_files(fitted):
     whole = PolyleafRegressor(n_estimators=8, n_jobs=1).fit(X, Y).predict(X)
     for start in (fitted.save_model(), io.BytesIO(fitted.save_model())):
         rest = PolyleafRegressor(n_estimators=3, n_jobs=1).fit(X, Y, init_model=start)
         np.testing.assert_array_equal(rest.predict(X), whole)
 
 
-def test_the_log_of_evaluation_survives(fitted):
+def test_evals_result_is_saved(fitted):
     loaded = load_model(fitted.save_model())
     assert (
         loaded.evals_result_ == fitted.evals_result_
@@ -56,7 +56,7 @@ def test_the_log_of_evaluation_survives(fitted):
     assert load_model(PolyleafRegressor(n_estimators=1).fit(X, Y).save_model()).evals_result_ == {}
 
 
-def test_the_log_is_no_part_of_the_model(fitted):
+def test_evals_result_is_not_part_of_the_model(fitted):
     loaded = load_model(fitted.save_model())
     assert loaded.model_.to_bytes() == fitted.model_.to_bytes()
     assert b"evals_log" not in fitted.model_.to_bytes()
@@ -71,7 +71,7 @@ def test_invalid_evals_log_raises(fitted, log):
         load_model(data)
 
 
-def test_an_early_stopped_model_can_be_saved_cut_at_its_best_round():
+def test_best_only_truncates_an_early_stopped_model():
     model = PolyleafRegressor(
         n_estimators=200,
         learning_rate=0.7,
@@ -89,7 +89,7 @@ def test_an_early_stopped_model_can_be_saved_cut_at_its_best_round():
     assert len(model.save_model(best_only=True)) < len(model.save_model())
 
 
-def test_without_early_stopping_all_rounds_are_kept(fitted):
+def test_best_only_without_early_stopping_keeps_all_rounds(fitted):
     assert fitted.save_model(best_only=True) == fitted.save_model()
 
 

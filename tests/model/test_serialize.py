@@ -1,4 +1,4 @@
-"""Model files: round trips, versions, damage, hostile content, full disks."""
+"""Model files: round trips, versions, damaged and hostile content, full disks."""
 
 import json
 import os
@@ -75,11 +75,11 @@ def test_round_trip(tmp_path, kinds, scalar, n_rounds, objective):
     assert loaded.to_bytes() == model.to_bytes()
 
 
-def test_trees_are_a_few_flat_arrays(data):
+def test_trees_are_stored_as_flat_arrays(data):
     assert len(load(data)) < 40
 
 
-def test_a_file_has_the_oldest_version_that_can_hold_it():
+def test_file_has_the_oldest_sufficient_version():
     for name, kind in LEAF_KINDS.items():
         for kinds in ((name,), ("dense", name)):
             data = random_model(n_rounds=2, kinds=kinds).to_bytes()
@@ -89,7 +89,7 @@ def test_a_file_has_the_oldest_version_that_can_hold_it():
 
 @pytest.mark.parametrize("leaf_dtype", ["float16", "int8"])
 @pytest.mark.parametrize("kinds", [("sparse",), ("linear",), ("sparse", "linear", "dense")])
-def test_values_of_every_kind_are_rounded_once(leaf_dtype, kinds):
+def test_leaf_values_of_all_kinds_are_rounded_once(leaf_dtype, kinds):
     model = random_model(n_rounds=3, kinds=kinds)
     data = model.to_bytes(leaf_dtype)
     loaded = Model.from_bytes(data)
@@ -100,7 +100,7 @@ def test_values_of_every_kind_are_rounded_once(leaf_dtype, kinds):
     )
 
 
-def test_sparse_leaves_take_the_room_of_their_entries():
+def test_size_of_sparse_leaves_depends_on_their_entries():
     dense, sparse = (
         random_model(n_outputs=500, n_rounds=2, kinds=(kind,)) for kind in ("dense", "sparse")
     )
@@ -109,11 +109,11 @@ def test_sparse_leaves_take_the_room_of_their_entries():
 
 
 @pytest.mark.parametrize("version", range(1, FORMAT_VERSION + 1))
-def test_files_of_every_version_load_and_predict_the_same(version):
+def test_files_of_all_versions_predict_the_same(version):
     path = FILES / f"format-{version}.polyleaf"
     model = Model.load(path)
     expected = np.load(path.with_suffix(".npy"))
-    if version == 3:  # with columns made of very many categories
+    if version == 3:  # with derived columns of a high-cardinality feature
         table = read_features(effects(20, 400, seed=1)[0], reference=model.mapper)
     else:
         table = example_table(model, n_rows=20)
@@ -125,7 +125,7 @@ KEPT = sorted(FILES.glob("version-*/*.polyleaf"))
 
 
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_models_kept_by_versions_predict_the_same(path, tmp_path):
+def test_stored_models_of_all_releases_predict_the_same(path, tmp_path):
     stored = np.load(path.with_name("raw_scores.npz"))
     model, X = load_model(path), make_table(stored["numbers"], stored["codes"])
     np.testing.assert_array_equal(model.predict_raw(X), stored[path.stem])
@@ -157,7 +157,7 @@ def test_other_files_raise(tmp_path):
         Model.load(tmp_path / "absent")
 
 
-def test_every_truncation_raises(data):
+def test_truncated_files_raise(data):
     for size in {*range(0, len(data), 97), len(data) - 1}:
         with pytest.raises(ModelFileError):
             Model.from_bytes(data[:size])
@@ -172,13 +172,13 @@ def test_flipped_bits_raise(data, model, place, bit):
         loaded = Model.from_bytes(bytes(damaged))
     except ModelFileError:
         return
-    assert loaded.equals(model)  # a flip in the version that wrote it, which nothing depends on
+    assert loaded.equals(model)  # a flip in the version of the writer has no effect
 
 
 @settings(max_examples=300, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_malformed_arrays_raise_or_predict(data, seed):
-    """Random entries under a right checksum, as an attacker would write them."""
+    """Random entries with a correct checksum, as an attacker would write them."""
     rng = np.random.default_rng(seed)
 
     def change(header, arrays):
@@ -226,7 +226,7 @@ def test_malformed_headers_raise_or_predict(data, seed):
     loaded.predict_raw_binned(np.zeros(shape, np.uint8), features=np.zeros(shape, np.float32))
 
 
-def test_hostile_content_that_is_well_formed(data):
+def test_hostile_well_formed_content_raises(data):
     def deep(header, arrays):
         header["metadata"] = json.loads('{"a":' * 900 + "1" + "}" * 900)
 
@@ -237,22 +237,22 @@ def test_hostile_content_that_is_well_formed(data):
         numeric = arrays["forest.threshold"] >= 0
         arrays["forest.feature"][numeric] = 3
 
-    def bin_of_another(header, arrays):
+    def missing_bin(header, arrays):
         arrays["forest.feature"][arrays["forest.threshold"] >= 0] = 2
 
-    def no_base(header, arrays):
+    def without_base_score(header, arrays):
         del arrays["base_score"]
 
-    def rounds_fall(header, arrays):
+    def decreasing_rounds(header, arrays):
         arrays["round_of_tree"][:] = [2, 1, 0]
 
     def negative_count(header, arrays):
         arrays["forest.leaf_entries"][0] = -1
 
-    def entries_of_others(header, arrays):
+    def shifted_entries(header, arrays):
         arrays["forest.leaf_entries"][0] += 1
 
-    def descending(header, arrays):
+    def descending_entries(header, arrays):
         arrays["forest.entry"][:] = 1
 
     def other_output(header, arrays):
@@ -261,7 +261,7 @@ def test_hostile_content_that_is_well_formed(data):
     def unknown_kind(header, arrays):
         arrays["forest.leaf_kind"][0] = len(LEAF_KINDS)
 
-    def kind_of_another(header, arrays):
+    def swapped_kinds(header, arrays):
         arrays["forest.leaf_kind"][:] = arrays["forest.leaf_kind"][::-1]
 
     def regressor_with_categories(header, arrays):
@@ -271,31 +271,31 @@ def test_hostile_content_that_is_well_formed(data):
     def infinite_weight(header, arrays):
         arrays["forest.weights"][0] = np.inf
 
-    def bounds_crossed(header, arrays):
+    def crossed_bounds(header, arrays):
         arrays["forest.lower"][0] = np.inf
 
-    def part_of_them(header, arrays):
+    def missing_array(header, arrays):
         del arrays["forest.centre"]
 
-    of_kinds = [
+    changes_of_leaves = [
         (negative_count, "leaf_entries"),
-        (entries_of_others, "too (short|long)|longer than its trees require|ascending order"),
-        (descending, "ascending order"),
+        (shifted_entries, "too (short|long)|longer than its trees require|ascending order"),
+        (descending_entries, "ascending order"),
         (other_output, "outside 0 .. 2"),
         (unknown_kind, "leaf_kind"),
-        (kind_of_another, "too short|longer than its trees require"),
+        (swapped_kinds, "too short|longer than its trees require"),
         (regressor_with_categories, "categorical feature"),
         (infinite_weight, "weights holds a number that is not finite"),
-        (bounds_crossed, "lower must not be above upper"),
-        (part_of_them, "'centre' is missing"),
+        (crossed_bounds, "lower must not be above upper"),
+        (missing_array, "'centre' is missing"),
     ]
     for change, message in [
-        *(of_kinds if "forest.leaf_kind" in load(data) else []),
+        *(changes_of_leaves if "forest.leaf_kind" in load(data) else []),
         (too_large, "not finite"),
         (other_kind, "by a threshold"),
-        (bin_of_another, "a bin that"),
-        (no_base, "base_score"),
-        (rounds_fall, "round_of_tree"),
+        (missing_bin, "a bin that"),
+        (without_base_score, "base_score"),
+        (decreasing_rounds, "round_of_tree"),
     ]:
         with pytest.raises(ModelFileError, match=message):
             Model.from_bytes(reseal(data, change))
@@ -334,7 +334,7 @@ WRONG_METADATA = CALIBRATIONS | {
 
 
 @pytest.mark.parametrize("key", WRONG_METADATA)
-def test_metadata_of_estimators_is_checked(key):
+def test_invalid_estimator_metadata_raise(key):
     X, y = effects(60, 5, n_outputs=2)
     estimator = PolyleafRegressor(n_estimators=1).fit(X, y).calibrate(X, y)
     data = estimator.model_.to_bytes()
@@ -352,7 +352,7 @@ def test_metadata_of_estimators_is_checked(key):
 @pytest.mark.parametrize(
     "labels", [{"dtype": "", "labels": [0, 1]}, {"dtype": "int64", "labels": [0, np.inf]}]
 )
-def test_class_labels_of_files_are_checked(labels):
+def test_invalid_class_labels_in_a_file_raise(labels):
     X, y = effects(60, 5)
     data = PolyleafClassifier(n_estimators=1).fit(X, y > 0).model_.to_bytes()
 
@@ -395,7 +395,7 @@ def test_metadata_without_json_form_raises(model):
         other.to_bytes()
 
 
-def test_a_full_disk_leaves_the_old_file(model, tmp_path):
+def test_full_disk_keeps_the_old_file(model, tmp_path):
     path = tmp_path / "m.polyleaf"
     model.save(path)
     before = path.read_bytes()
@@ -412,7 +412,7 @@ def test_a_full_disk_leaves_the_old_file(model, tmp_path):
     assert os.listdir(tmp_path) == ["m.polyleaf"]
 
 
-def test_saving_keeps_mode_and_link(model, tmp_path):
+def test_saving_keeps_mode_and_symbolic_link(model, tmp_path):
     path, link = tmp_path / "m.polyleaf", tmp_path / "link"
     model.save(path)
     os.chmod(path, 0o640)
@@ -445,6 +445,6 @@ def test_saving_does_not_replace_a_device(model, tmp_path):
     assert stat.S_ISCHR(path.stat().st_mode)
 
 
-def test_a_folder_is_no_place_for_a_file(model, tmp_path):
+def test_saving_to_a_folder_raises(model, tmp_path):
     with pytest.raises(IsADirectoryError):
         model.save(tmp_path)

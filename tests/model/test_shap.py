@@ -98,11 +98,12 @@ MODELS = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_shap_values_add_up_to_raw_scores(name):
+def test_shap_values_sum_to_raw_scores(name):
     model = MODELS[name]()
     rows = FILLED[:60] if name == "projected" else X[:60]
     if "linear" in name:
-        rows = np.vstack([rows, 40 * rows[:10]])  # far away, where leaf values are clipped
+        # outside the training range, where leaf values are clipped
+        rows = np.vstack([rows, 40 * rows[:10]])
     assert_additive(model, rows)
     assert_additive(model, rows[:20] if "linear" in name else rows, rows[-9:])
 
@@ -114,13 +115,13 @@ def test_additive_to_a_millionth_after_many_trees():
     assert_additive(model, X_test[:40], X)
 
 
-def test_a_background_of_the_training_rows_has_the_same_base_values():
+def test_background_of_training_rows_has_the_same_base_values():
     model = MODELS["many targets"]()
     np.testing.assert_allclose(model.shap_base_values(), model.shap_base_values(X), atol=1e-12)
     np.testing.assert_allclose(model.shap_base_values(), model.predict(X).mean(axis=0), atol=1e-5)
 
 
-def test_shapes_follow_the_outputs():
+def test_shapes():
     many, one = MODELS["many targets"](), MODELS["one target"]()
     assert many.shap_values(X[:4]).shape == (4, F, 3)
     assert many.shap_values(X[:4], interactions=True).shape == (4, F, F, 3)
@@ -166,7 +167,7 @@ def test_outputs_per_row(monkeypatch):
     np.testing.assert_allclose(with_pairs.sum(axis=1), found, atol=1e-6)
 
 
-def test_best_round_is_explained():
+def test_shap_values_use_the_best_round():
     model = PolyleafRegressor(n_estimators=80, early_stopping_rounds=5, learning_rate=0.5)
     model.fit(X[:200], Y[:200], X_val=X[200:], y_val=Y[200:])
     best = model.best_iteration_ + 1
@@ -195,7 +196,7 @@ def test_categories_missing_values_and_frames():
         model.shap_values(frame, background=frame.rename(columns={"a": "z"}))
 
 
-def test_a_dataset_is_explained_like_its_table():
+def test_dataset_equals_its_table():
     for name in ("many targets", "linear leaves"):
         model = MODELS[name]()
         data = Dataset(X[:30], reference=model.model_.mapper, keep_features=True)
@@ -247,7 +248,7 @@ def test_memory_error_names_the_size():
     assert found.values(model._read_shap_rows(X[:2]), chosen).shape == (2, F, 3)
 
 
-def test_shap_values_survive_saving(tmp_path):
+def test_saved_model_has_the_same_shap_values(tmp_path):
     model = MODELS["many targets"]()
     model.save_model(tmp_path / "with")
     model.save_model(tmp_path / "without", statistics=False)
@@ -260,7 +261,7 @@ def test_shap_values_survive_saving(tmp_path):
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2, 5])
-def test_threads_make_no_difference(n_jobs):
+def test_shap_values_are_independent_of_n_jobs(n_jobs):
     model = MODELS["many targets"]()
     expected = model.set_params(n_jobs=1).shap_values(X)
     assert (model.set_params(n_jobs=n_jobs).shap_values(X) == expected).all()

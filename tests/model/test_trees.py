@@ -1,4 +1,4 @@
-"""The trees of a model, read one by one."""
+"""Read access to the trees of a model."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from support.models import example_table, random_model
 ALL_KINDS = ("sparse", "linear", "dense")
 
 
-def test_a_sequence_of_trees():
+def test_trees_are_a_sequence():
     model = random_model(n_rounds=5, kinds=ALL_KINDS)
     trees = model.trees
     assert len(trees) == 5 and [tree.number for tree in trees] == [0, 1, 2, 3, 4]
@@ -36,7 +36,7 @@ def test_leaf_values_add_up_to_predictions(scalar):
     np.testing.assert_array_equal(model.to_target_scale(raw), model.predict_raw(table))
 
 
-def test_one_leaf_at_a_time():
+def test_single_leaves():
     model = random_model(kinds=ALL_KINDS)
     sparse, linear, dense = model.trees[:3]
     for leaf in range(8):

@@ -1,6 +1,6 @@
 """Losses written with JAX: exact derivatives, error messages, and estimators.
 
-JAX compiles every loss anew, which takes most of the time: one case per loss suffices.
+Most of the time is spent compiling losses, so there is one case per loss.
 """
 
 import json
@@ -40,13 +40,14 @@ def logistic(y, scores):
 
 
 def gaussian(y, scores):
-    """Mean and log of the standard deviation: two scores for one target; not convex."""
+    """Return the Gaussian loss of mean and log standard deviation: two scores per target, not
+    convex."""
     mean, log_deviation = scores
     return log_deviation + 0.5 * ((y - mean) * jnp.exp(-log_deviation)) ** 2
 
 
 def pairs(y, scores):
-    """Labels that hold above those that do not: couples all scores of a row."""
+    """Return a pairwise ranking loss of labels, which couples all scores of a row."""
     margins = scores[:, None] - scores[None, :]
     return (y[:, None] * (1 - y[None, :]) * jax.nn.softplus(-margins)).sum()
 
@@ -59,7 +60,7 @@ def ids(n, k, seed=0):
 
 
 @pytest.mark.parametrize("loss, weighted", [(cross_entropy, True), (cross_entropy_of_all, False)])
-def test_cross_entropy_is_the_built_in(loss, weighted):
+def test_cross_entropy_equals_the_built_in_loss(loss, weighted):
     n, k = 500, 5
     label, raw = ids(n, k), draw_raw(n, k)
     weight = np.random.default_rng(2).integers(0, 3, n).astype(np.float32) if weighted else None
@@ -82,7 +83,7 @@ def test_cross_entropy_is_the_built_in(loss, weighted):
     "loss, name, kind, k",
     [(squares, "squared_error", "real", 3), (logistic, "logistic", "share", 1)],
 )
-def test_separable_losses_are_the_built_in_ones(loss, name, kind, k):
+def test_separable_losses_equal_the_built_in_losses(loss, name, kind, k):
     y, raw = draw_target(kind, 300, k), draw_raw(300, k)
     weight = np.linspace(0, 2, 300).astype(np.float32)
     problem, built_in = (get_objective(of).bind(y, weight) for of in (loss, name))
@@ -94,14 +95,14 @@ def test_separable_losses_are_the_built_in_ones(loss, name, kind, k):
         np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
     assert problem.loss(raw) == pytest.approx(
         built_in.loss(raw) * k, rel=1e-6
-    )  # of rows, not of outputs
+    )  # weights are per row
 
 
-def test_coupled_losses_equal_their_derivatives_by_hand():
+def test_coupled_losses_equal_analytical_derivatives():
     k = 4
     y, raw = draw_target("binary", 300, k), draw_raw(300, k, scale=3.0)
     g, packed = hessians(get_objective(pairs).bind(y, None), raw)
-    counted = y[:, :, None] * (1 - y[:, None, :])  # i holds, j does not
+    counted = y[:, :, None] * (1 - y[:, None, :])  # label i is 1, label j is 0
     p = 1 / (1 + np.exp(raw.astype(float)[:, :, None] - raw[:, None, :]))
     slope, bend = counted * p, counted * p * (1 - p)
     np.testing.assert_allclose(g, slope.sum(1) - slope.sum(2), rtol=1e-5, atol=1e-6)
@@ -111,7 +112,7 @@ def test_coupled_losses_equal_their_derivatives_by_hand():
     np.testing.assert_allclose(packed, H[:, *np.tril_indices(k)], rtol=1e-5, atol=1e-6)
 
 
-def test_chunks_and_padding_change_nothing(monkeypatch):
+def test_derivatives_are_independent_of_chunks_and_padding(monkeypatch):
     label, raw = ids(2500, 4), draw_raw(2500, 4)
     weight = np.linspace(0.1, 1, 2500).astype(np.float32)
     whole = get_objective(cross_entropy).bind(label, weight)
@@ -123,7 +124,7 @@ def test_chunks_and_padding_change_nothing(monkeypatch):
     assert cut.loss(raw) == pytest.approx(whole.loss(raw), rel=1e-12)
 
 
-def test_float64_inside_whatever_jax_is_set_to():
+def test_float64_is_used_independently_of_the_jax_configuration():
     seen = []
 
     def loss(y, score):
@@ -136,10 +137,10 @@ def test_float64_inside_whatever_jax_is_set_to():
     g, _ = run(problem, np.zeros((3, 1), np.float32))
     np.testing.assert_allclose(g[:, 0], [1.0, -0.25, -0.75], atol=1e-6)
     assert set(seen) == {np.dtype(np.float64)}
-    assert jnp.zeros(1).dtype == np.float32  # the user's own JAX is as it was
+    assert jnp.zeros(1).dtype == np.float32  # the user's JAX configuration is unchanged
 
 
-def test_rows_without_weight_are_absent():
+def test_rows_of_zero_weight_are_ignored():
     def loss(y, score):
         return jnp.exp(score) - y * score + 0 * jnp.log(y)
 
@@ -151,14 +152,14 @@ def test_rows_without_weight_are_absent():
     np.testing.assert_allclose(h[:, 0], [1, 0, 1])
 
 
-# --- what it is: a loss, or derivatives ---
+# --- losses and functions that return derivatives ---
 
 
 def test_functions_that_return_derivatives_are_not_traced():
     y, raw = draw_target("real", 30, 2), draw_raw(30, 2)
     for function in (
         lambda y, z: (z - y, None),
-        lambda y, z: (np.clip(z - y, -1, 1), np.ones_like(z)),  # NumPy refuses JAX's tracers
+        lambda y, z: (np.clip(z - y, -1, 1), np.ones_like(z)),  # NumPy functions reject JAX tracers
         lambda y, z: [jnp.asarray(z - y), None],
         lambda y, z, sample_weight=None: (z - y, None),
     ):
@@ -175,7 +176,7 @@ def test_functions_that_return_derivatives_are_not_traced():
         (lambda y, z: z.argmax(), "returns int64, which has no derivative"),
     ],
 )
-def test_functions_that_are_neither_raise_with_the_reason(function, message):
+def test_other_functions_raise(function, message):
     problem = get_objective(function).bind(np.zeros((5, 3)), None)
     with pytest.raises(ValueError, match=message):
         run(problem, np.ones((5, 3), np.float32))
@@ -207,7 +208,7 @@ except ImportError as error:
 
 
 @pytest.mark.parametrize("blocked", [False, True])
-def test_jax_is_imported_for_losses_only_and_its_absence_names_the_extra(blocked):
+def test_jax_is_imported_for_losses_only(blocked):
     code = IN_A_FRESH_PYTHON.format(blocked=blocked)
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ
@@ -247,7 +248,7 @@ def test_piecewise_linear_losses_raise(loss, derive):
         derive(get_objective(loss).bind(y, None), raw)
     first_order = get_objective(loss, hessian="none").bind(y, None)
     assert first_order.hessian_shape() is None
-    g, h = hessians(first_order, raw)  # 1, as of a constant Hessian
+    g, h = hessians(first_order, raw)  # the constant Hessian 1
     assert (np.abs(g).max() > 0) and (h == [1, 0, 1]).all()
 
 
@@ -262,12 +263,12 @@ def test_piecewise_linear_losses_raise(loss, derive):
         lambda y, z: (jax.nn.softplus(50 * (z - y)) / 50).sum(),
     ],
 )
-def test_sharply_curved_losses_without_kinks_do_not_warn(loss):
+def test_smooth_losses_with_large_curvature_do_not_warn(loss):
     y, raw = draw_target("binary", 50, 2), draw_raw(50, 2)
     run(get_objective(loss).bind(y, None), raw)
 
 
-def test_a_kink_warns_with_its_position():
+def test_kink_warns_with_its_position():
     y, raw = np.full((20, 1), 0.3), draw_raw(20, 1)
     problem = get_objective(lambda y, z: jnp.abs(z - y) + 0.1 * z**2).bind(y, None)
     with pytest.warns(
@@ -277,7 +278,7 @@ def test_a_kink_warns_with_its_position():
         hessians(problem, raw)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        hessians(problem, raw)  # once
+        hessians(problem, raw)  # warned once
 
 
 @jax.custom_jvp
@@ -308,7 +309,7 @@ def test_derivatives_that_differ_from_finite_differences_raise(loss, what):
 
 
 @pytest.mark.filterwarnings("error")
-def test_losses_that_are_not_finite_name_the_row():
+def test_non_finite_losses_raise_with_the_row():
     y, raw = np.array([[1.0], [2.0], [3.0]]), np.array([[1.0], [-2.0], [3.0]], np.float32)
     problem = get_objective(lambda y, z: z - y * jnp.log(z)).bind(y, None)
     with pytest.raises(
@@ -389,7 +390,7 @@ def test_classifiers_train_on_a_loss(data):
 
 
 @pytest.mark.parametrize("boosting_step", ["round", "layer"])
-def test_full_hessian_of_a_loss_grows_the_trees_of_the_built_in(boosting_step, data):
+def test_full_hessian_gives_the_trees_of_the_built_in_loss(boosting_step, data):
     X, Y = data
     settings = {
         "hessian": "full",
@@ -408,7 +409,7 @@ def test_full_hessian_of_a_loss_grows_the_trees_of_the_built_in(boosting_step, d
         PolyleafClassifier(objective=softmax_hessians).fit(X, Y.argmax(1))
 
 
-def test_regressors_train_on_a_loss_also_of_more_scores_than_targets(data):
+def test_regressors_train_on_a_loss(data):
     X, Y = data
     few = {"n_estimators": 15, "max_depth": 3}
     built_in = PolyleafRegressor(**few).fit(X, Y)
@@ -440,7 +441,7 @@ def test_hessian_none_needs_no_second_derivative(data):
         model.set_params(leaf_hessian="auto").fit(X, Y)
 
 
-def test_saved_models_predict_without_the_function_but_do_not_continue_training(data, tmp_path):
+def test_saved_models_predict_but_do_not_train_without_the_function(data, tmp_path):
     X, Y = data
     few = {"n_estimators": 4}
     objective = Custom(cross_entropy, hessian="clip")
@@ -461,7 +462,7 @@ def test_saved_models_predict_without_the_function_but_do_not_continue_training(
     assert on.n_iter_ == 8
 
 
-def test_the_loss_metric_of_built_in_objectives(data):
+def test_loss_metric_equals_that_of_built_in_objectives(data):
     X, Y = data
     model = PolyleafRegressor(eval_metric=["loss", "mse"], n_estimators=3)
     model.fit(X, Y + 1e6, eval_set=[(X, Y + 1e6)])
@@ -476,7 +477,7 @@ def test_the_loss_metric_of_built_in_objectives(data):
     "function",
     [lambda y, z: 3.0, lambda y, z: (y * 2.0).sum(), lambda y, z: jnp.ones(len(y)) * y[:, 0]],
 )
-def test_a_loss_independent_of_the_scores_raises(data, function):
+def test_loss_independent_of_the_scores_raises(data, function):
     X, Y = data
     with pytest.raises(ValueError, match="does not depend on the scores"):
         PolyleafRegressor(objective=function, n_estimators=1).fit(X, Y)
@@ -485,7 +486,7 @@ def test_a_loss_independent_of_the_scores_raises(data, function):
 @pytest.mark.parametrize(
     "function", [lambda y: y, lambda y, z, extra: z - y, lambda y, z, extra, sample_weight: z - y]
 )
-def test_a_loss_of_another_signature_raises(data, function):
+def test_loss_of_another_signature_raises(data, function):
     X, Y = data
     with pytest.raises(
         ValueError, match=r"two arguments, \(y_true, y_pred\).*<lambda>\(y.*functools.partial"

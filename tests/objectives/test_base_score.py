@@ -60,20 +60,20 @@ def test_elementwise_losses(name, is_weighted, spread):
 
 @pytest.mark.parametrize("spread", [0.5, 2.0])
 @pytest.mark.parametrize("name", CLASSES)
-def test_losses_of_classes(name, spread):
+def test_multiclass_losses(name, spread):
     y, offset = (
         np.random.default_rng(0).choice(K, N, p=[0.6, 0.3, 0.1]).astype(np.int32),
         offsets(N, K, spread),
     )
     found = minimise_base_score(get_objective(name).bind(y, None), offset)
     expected = minimise_loss(lambda b: CLASSES[name](y, offset + b).mean(), K)
-    # All scores raised alike change nothing.
+    # Equal changes of all scores have no effect.
     np.testing.assert_allclose(
         found - found.mean(), expected - expected.mean(), rtol=5e-4, atol=5e-4
     )
 
 
-def test_a_constant_offset_is_subtracted_from_the_base_score():
+def test_constant_offset_is_subtracted_from_the_base_score():
     y = draw_target("count", N, K)
     problem = get_objective("poisson").bind(y, None)
     plain = problem.base_score()
@@ -81,8 +81,8 @@ def test_a_constant_offset_is_subtracted_from_the_base_score():
     np.testing.assert_allclose(found, plain - [5.0, -20.0, 0.0], rtol=0, atol=2e-6)
 
 
-def test_exposures_of_ten_orders_of_magnitude():
-    """The rate of a Poisson process is events over exposure, whatever the exposures."""
+def test_exposures_over_ten_orders_of_magnitude():
+    """The rate of a Poisson process is the number of events divided by the exposure."""
     rng = np.random.default_rng(0)
     exposure = 10.0 ** rng.uniform(-5, 5, (N, 1))
     y = rng.poisson(exposure * 0.03).astype(np.float32)
@@ -92,12 +92,12 @@ def test_exposures_of_ten_orders_of_magnitude():
     np.testing.assert_allclose(np.exp(found), y.sum() / exposure.sum(), rtol=1e-5)
 
 
-def test_a_function_with_unknown_loss_keeps_its_base_score():
+def test_function_without_loss_keeps_its_base_score():
     problem = Custom(lambda y, s: (s - y, np.ones_like(s))).bind(draw_target("real", N, 1), None)
     assert minimise_base_score(problem, offsets(N, 1, 1.0)).tolist() == [0.0]
 
 
-def test_an_output_without_weight_keeps_its_base_score():
+def test_output_of_zero_weight_keeps_its_base_score():
     y, weight = draw_target("binary", N, 2), np.ones((N, 2), np.float32)
     weight[:, 1] = 0
     offset = offsets(N, 2, 1.0)
@@ -105,7 +105,7 @@ def test_an_output_without_weight_keeps_its_base_score():
     assert np.isfinite(found).all()
 
 
-def test_any_number_of_threads_gives_the_same_bits():
+def test_base_score_is_independent_of_the_number_of_threads():
     y, offset = draw_target("binary", 30_000, 2), offsets(30_000, 2, 2.0)
     one, three = (
         minimise_base_score(get_objective("logistic").bind(y, None), offset, n) for n in (1, 3)

@@ -18,8 +18,7 @@ def bind_random(name, k, n=60, weight=None, seed=0):
 
 
 def loss_of_papers(name, scores, label):
-    """SAMME's loss of its code vectors; GD-MCBoost's of codewords in K - 1 dimensions. Float64
-    (n,)."""
+    """Return the loss of SAMME's code vectors or GD-MCBoost's codewords in K - 1 dimensions."""
     n, k = scores.shape
     rows = np.arange(n)
     if name == "exponential":
@@ -30,11 +29,11 @@ def loss_of_papers(name, scores, label):
     f = np.linalg.lstsq(words, (scores - scores.mean(1, keepdims=True)).T, rcond=None)[0].T
     margins = f @ words.T
     all_classes = np.exp(-(margins[rows, label][:, None] - margins) / 2)
-    return all_classes.sum(1) - 1  # the class itself adds a constant
+    return all_classes.sum(1) - 1  # the class itself contributes a constant
 
 
 def simplex(k):
-    """Unit codewords (K, K - 1) whose sum is zero and whose angles are equal."""
+    """Return unit codewords (K, K - 1) whose sum is zero and whose angles are equal."""
     centred = np.eye(k) - 1 / k
     basis = np.linalg.svd(centred)[0][:, : k - 1]
     words = centred @ basis
@@ -70,7 +69,7 @@ def test_derivatives_are_differences_of_the_loss_in_the_papers(name, k):
 
 
 @pytest.mark.parametrize("k", [2, 4, 16])
-def test_hessians_have_the_bits_of_the_reference(k):
+def test_hessians_equal_the_reference(k):
     raw = draw_raw(45, k, scale=3.0)
     rows = np.arange(45)
     problem = bind_random("exponential", k, 45)
@@ -100,7 +99,7 @@ def test_weights_multiply(name):
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_base_score_is_the_best_constant_and_gives_the_shares_of_the_classes(name):
+def test_base_score_is_the_best_constant_and_gives_class_frequencies(name):
     label = np.repeat([0, 1, 2], [70, 20, 10]).astype(np.int32)
     problem = get_objective(name).bind(label, None)
     base = problem.base_score()
@@ -132,14 +131,14 @@ def test_gradients_sum_to_zero(name, k, seed):
 
 
 def test_simplex_codewords_give_the_same_predictor():
-    """GD-MCBoost's f has K - 1 dimensions. Its gradient, seen through the codewords, is the one in
-    K: so one step along it, times the same rate, moves the scores by the same."""
+    """GD-MCBoost's f has K - 1 dimensions. Its gradient, multiplied by the codewords, is that of
+    the K scores, so a gradient step changes the scores equally."""
     k, problem = 5, bind_random("exponential_margin", 5)
     raw = draw_raw(60, k)
     raw -= raw.mean(1, keepdims=True)
     g, _ = run(problem, raw)
     words = simplex(k)
-    f = raw @ words * (k - 1) / k  # words' words = K / (K - 1) I
+    f = raw @ words * (k - 1) / k  # words.T @ words = K / (K - 1) I
     np.testing.assert_allclose(f @ words.T, raw, atol=1e-6)
     step, slope = 1e-4, np.empty_like(f)
     for d in range(k - 1):

@@ -25,7 +25,7 @@ LONGEST_STEP = 2.0
 
 
 def draw(name, n, k, seed=0):
-    """Targets, and raw scores under which most of them are likely: float32 (n, k) and (n, 2 k)."""
+    """Return targets and raw scores under which most are likely: float32 (n, k) and (n, 2 k)."""
     rng = np.random.default_rng(seed)
     first = rng.uniform(-1.0, 2.0, (n, k))
     second = rng.uniform(-1.5, 0.5, (n, k))
@@ -38,7 +38,7 @@ def draw(name, n, k, seed=0):
 
 
 def both(raw):
-    """First and second scores, float64 (n, k)."""
+    """Return first and second scores, float64 (n, k)."""
     return raw[:, ::2].astype(np.float64), raw[:, 1::2].astype(np.float64)
 
 
@@ -48,7 +48,7 @@ def test_names():
 
 @pytest.mark.parametrize("base", [None, [0.3, -0.2, 0.1, 0.4, 0.0, 0.2]])
 @pytest.mark.parametrize("name", NAMES)
-def test_gradients_are_those_of_the_likelihood(name, base):
+def test_gradients_equal_those_of_the_likelihood(name, base):
     y, raw = draw(name, 1500, 3)
     problem = get_objective(name).bind(y, None)
     if base is not None:
@@ -76,7 +76,7 @@ def test_hessian_is_fisher_information(name, scores):
     scale = np.sqrt(np.diag(information))
     assert abs(information[0, 1]) < 2e-3 * scale.prod()  # the parameters are orthogonal
     small = np.abs(g) <= LONGEST_STEP * h * (1 - 1e-6)
-    for k in (0,) if name == "negative_binomial" else (0, 1):  # of which the other is bounded below
+    for k in (0,) if name == "negative_binomial" else (0, 1):  # the other one has a lower bound
         assert small[:, k].any()
         np.testing.assert_allclose(h[small[:, k], k], information[k, k], rtol=2e-3)
 
@@ -97,7 +97,7 @@ def test_hessian_of_counts_is_an_upper_bound(shape, log_mean):
 @pytest.mark.parametrize("name", NAMES)
 def test_steps_of_single_rows_are_bounded(name):
     y, raw = draw(name, 2000, 1)
-    raw[:, 1] -= 3.0  # far too sure
+    raw[:, 1] -= 3.0  # far too small a spread
     g, h = run(get_objective(name).bind(y, None), raw)
     steps = np.abs(g / h)
     assert steps[:, 1].max() == pytest.approx(LONGEST_STEP, rel=1e-5)
@@ -116,7 +116,7 @@ def test_extreme_scores_give_finite_numbers(name):
 
 
 def test_sharp_likelihoods_are_accurate():
-    """A coefficient of variation of 1e-3: squares of differences of 1e-3 are what matters."""
+    """With a coefficient of variation of 1e-3, squares of differences of 1e-3 decide."""
     rng = np.random.default_rng(0)
     y = (5.0 * (1 + 1e-3 * rng.standard_normal(2000))).astype(np.float32)
     raw = np.tile(np.float32([np.log(5.0), np.log(1e-3)]), (2000, 1))
@@ -167,7 +167,7 @@ def test_base_scores_of_degenerate_targets():
     same = get_objective("normal").bind(np.full(10, 3.0), None).base_score()
     assert same[0] == 3.0 and np.isfinite(same[1])
     even = get_objective("negative_binomial").bind(np.full(10, 3.0), None).base_score()
-    assert even.tolist() == [np.log(3.0), -7.0]  # Poisson's variance would be too much already
+    assert even.tolist() == [np.log(3.0), -7.0]  # less variance than the Poisson distribution
     unknown = get_objective("normal").bind(np.ones((5, 1)), np.zeros((5, 1))).base_score()
     assert unknown.tolist() == [0.0, 0.0]
     with pytest.raises(ValueError, match="an output of y is 0 in every row"):
@@ -251,7 +251,7 @@ for n_threads in (1, 3):
 
 
 @pytest.mark.full
-def test_same_bits_for_any_instruction_set_and_number_of_threads():
+def test_instruction_sets_and_threads_give_the_same_bits():
     path = [os.path.dirname(__file__), *sys.path]
     printed = run_on_each_isa(f"import sys; sys.path[:0] = {path!r}{DIGEST}")
     assert len({digest for text in printed for digest in text.split()}) == 1

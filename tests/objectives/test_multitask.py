@@ -1,4 +1,4 @@
-"""Multi-task objectives: each block is the objective alone, and gains are scaled."""
+"""Multi-task objectives: each block equals the objective alone, and gains are scaled."""
 
 import numpy as np
 import pytest
@@ -43,8 +43,8 @@ RAW = (0.3 * RNG.standard_normal((N, 13))).astype(np.float32)
 WEIGHT = RNG.integers(0, 4, (N, 7)).astype(np.float32)
 
 
-def alone(i, weight=None):
-    """The objective of a task, bound to its own columns."""
+def bind_alone(i, weight=None):
+    """Bind the objective of a task to its own columns."""
     part, values = PARTS[i], TARGET[:, COLUMNS[i]]
     of = {"classes": lambda v: v[:, 0].astype(np.int32), "labels": lambda v: v.astype(np.float32)}
     own = None if weight is None else weight if weight.ndim == 1 else weight[:, COLUMNS[i]]
@@ -61,14 +61,14 @@ def derivatives(problem, raw):
 
 
 @pytest.mark.parametrize("weight", [None, WEIGHT, WEIGHT[:, 0]], ids=["none", "cells", "rows"])
-def test_each_block_is_the_objective_alone(weight):
+def test_each_block_equals_the_objective_alone(weight):
     problem = ALL.bind(TARGET, weight)
     base = problem.base_score()
     problem.set_base_score(base)
     g, h = derivatives(problem, RAW)
     losses = 0.0
     for i, own in enumerate(SCORES):
-        one = alone(i, weight)
+        one = bind_alone(i, weight)
         np.testing.assert_array_equal(base[own], one.base_score())
         one.set_base_score(base[own])
         raw = np.ascontiguousarray(RAW[:, own])
@@ -79,10 +79,10 @@ def test_each_block_is_the_objective_alone(weight):
     assert problem.loss(RAW) == pytest.approx(losses, rel=1e-12)
 
 
-def test_a_single_task_is_passed_through():
-    """Also where an array need not be: Hessian 1 stays None, class Hessian is not copied."""
+def test_single_task_is_passed_through():
+    """No array is added: a unit Hessian stays None, and a class Hessian is not copied."""
     for i, part in enumerate(PARTS):
-        one, own = MultiTask((part,)), alone(i)
+        one, own = MultiTask((part,)), bind_alone(i)
         problem = one.bind(TARGET[:, COLUMNS[i]], None)
         assert problem.hessian_shape() == own.hessian_shape()
         assert one.is_translation_invariant == part.objective.is_translation_invariant
@@ -99,7 +99,7 @@ def test_hessians_are_blocks():
     i, j = np.tril_indices(5)
     full[:, i, j] = full[:, j, i] = h
     for task in range(3):
-        own, one = SCORES[task], alone(task)
+        own, one = SCORES[task], bind_alone(task)
         k = own.stop - own.start
         of_one = np.empty((N, k), np.float32), np.empty((N, k * (k + 1) // 2), np.float32)
         one.full_hessian(np.ascontiguousarray(raw[:, own]), *of_one)
@@ -136,10 +136,10 @@ def test_gain_scale_of_squared_error_is_the_deviation_of_residuals():
     assert unit[0] == pytest.approx(1 / TARGET[:, 0].std(), rel=1e-6)
     assert unit[1] == pytest.approx(
         1, rel=1e-6
-    )  # of frequencies that are as they are thought to be
+    )  # for predicted probabilities equal to the frequencies
 
 
-def test_integer_weights_are_repeated_rows():
+def test_integer_weights_equal_repeated_rows():
     counts = WEIGHT[:, 0].astype(int)
     weighted = ALL.bind(TARGET, WEIGHT[:, 0])
     repeated = ALL.bind(np.repeat(TARGET, counts, axis=0), None)
@@ -164,7 +164,7 @@ def test_only_scores_of_updating_losses_are_updated():
     np.testing.assert_array_equal(np.flatnonzero(problem.updated_outputs), [5, 6, 7])
     leaf = (np.arange(N) % 4).astype(np.int32)
     values = problem.update_leaves(RAW, leaf, 4)
-    one = alone(3)
+    one = bind_alone(3)
     one.set_base_score(problem.base[SCORES[3]])
     own = np.ascontiguousarray(RAW[:, SCORES[3]])
     np.testing.assert_array_equal(values[:, SCORES[3]], one.update_leaves(own, leaf, 4))

@@ -24,7 +24,7 @@ from polyleaf.objectives import (
 )
 from polyleaf.objectives._utils import packed_diagonal
 
-# Each objective with the parameters it is tested with, and the target it takes.
+# Objective, its parameters in the tests, and its kind of target.
 ELEMENTWISE = {
     "squared_error": ("squared_error", {}, "real"),
     "absolute_error": ("absolute_error", {}, "real"),
@@ -44,7 +44,7 @@ SOFTMAX = ("friedman", "diagonal", "residual", "upper")
 
 
 def reference_loss(objective: Objective, z, y):
-    """The loss of each element, float64: the definition."""
+    """Return the loss of each element in float64, by definition."""
     z, y = z.astype(np.float64), y.astype(np.float64)
     name, r = objective.name, z.astype(np.float64) - y
     if name == "squared_error":
@@ -107,7 +107,7 @@ def test_gradient_and_hessian_are_differences_of_the_loss(case):
     np.testing.assert_allclose((g / scale)[smooth], (slope / scale)[smooth], atol=2e-6)
     if objective.has_constant_hessian:
         assert h is None
-        # An upper bound where the loss has a second derivative: Newton's step does not overshoot.
+        # Where the loss has a second derivative, the Hessian is an upper bound of it.
         assert (second[smooth] <= 1 + 1e-5).all()
     elif getattr(objective, "hessian", "exact") == "exact":
         np.testing.assert_allclose(h / scale, second / scale, atol=2e-6)
@@ -139,8 +139,8 @@ def test_kernels_are_within_a_few_ulp_of_float64(case):
     else:
         p = objective.power
         parts = np.exp((2 - p) * z), y * np.exp((1 - p) * z)
-        # (1 - p) * z is itself rounded, and the exponential multiplies its relative error by its
-        # size.
+        # (1 - p) * z is rounded, and the exponential multiplies its relative error by its
+        # magnitude.
         magnitude = (parts[0] + parts[1]) * (1 + np.abs(z))
     ulp = np.spacing(magnitude.astype(np.float32))
     assert (np.abs(g - (parts[0] - parts[1])) / ulp).max() <= 4
@@ -173,7 +173,7 @@ def test_softmax(choice, k):
     np.testing.assert_allclose(problem.objective.transform(z), p, rtol=1e-12)
 
 
-def test_softmax_small_probabilities_keep_their_digits():
+def test_small_softmax_probabilities_keep_precision():
     raw = np.array([[0.0, -20.0, -60.0]], np.float32)
     g, h = run(Softmax(n_classes=3, softmax_hessian="diagonal").bind(np.array([0]), None), raw)
     np.testing.assert_allclose(g[0, 1:], np.exp([-20.0, -60.0]), rtol=1e-6)
@@ -235,16 +235,16 @@ def test_softmax_hessian(k, weighted):
 
 
 @pytest.mark.parametrize("k", [2, 5, 16, 33])
-def test_softmax_hessian_has_the_bits_of_the_reference(k):
+def test_softmax_hessian_equals_the_reference(k):
     raw = draw_raw(45, k, scale=6.0)
     with_label = [Softmax(k).bind(np.full(45, label, np.int32), None) for label in (0, 1)]
     p, other = (run(problem, raw)[0] for problem in with_label)
-    p[:, 0] = other[:, 0]  # the gradient of a class that is not the label is its probability
+    p[:, 0] = other[:, 0]  # the gradient of any other class is its probability
     _, h = hessians(with_label[0], raw)
     np.testing.assert_array_equal(h, reference.softmax_hessian(p))
 
 
-def test_softmax_hessian_stays_positive_semi_definite_where_a_class_is_all_but_certain():
+def test_softmax_hessian_is_positive_semi_definite_for_nearly_certain_classes():
     raw = np.array([[0.0, -20.0, -21.0], [0.0, -40.0, -87.0], [30.0, 30.0, -30.0]], np.float32)
     _, h = hessians(Softmax(3).bind(np.zeros(3, np.int32), None), raw)
     for packed, row in zip(h.astype(np.float64), raw, strict=True):
@@ -268,7 +268,7 @@ def test_objectives_without_a_full_hessian_raise():
         hessians(problem, np.zeros((4, 2), np.float32))
 
 
-def test_full_hessians_need_arrays_of_their_shape():
+def test_full_hessians_with_wrong_shapes_raise():
     problem = Softmax(3).bind(np.zeros(4, np.int32), None)
     raw = np.zeros((4, 3), np.float32)
     with pytest.raises(ValueError, match=r"K \(K \+ 1\) / 2 columns"):
@@ -302,7 +302,7 @@ def test_weights_multiply_derivatives_and_average_losses(case, per_output):
 
 
 @pytest.mark.parametrize("case", ELEMENTWISE)
-def test_integer_weights_are_repeated_rows_and_zero_weights_are_absent(case):
+def test_integer_weights_equal_repeated_rows_and_zero_weights_are_ignored(case):
     objective, kind = elementwise(case)
     y, raw = draw_target(kind, 60, 2), draw_raw(60, 2)
     count = np.random.default_rng(2).integers(0, 4, 60)
@@ -372,7 +372,7 @@ def test_softmax_base_score_is_the_class_prior_and_finite_for_absent_classes():
     np.testing.assert_allclose(problem.base_score(), np.log([0.5, 0.25, 0.1, 0.25]))
 
 
-def test_labels_that_never_or_always_occur_get_finite_scores():
+def test_constant_labels_have_finite_base_scores():
     problem = get_objective("logistic").bind(np.tile([0.0, 1.0], (99, 1)), None)
     base = problem.base_score()
     np.testing.assert_allclose(base, [np.log(0.005 / 0.995), -np.log(0.005 / 0.995)])
@@ -386,7 +386,7 @@ def test_huge_targets_keep_their_precision():
     np.testing.assert_allclose(g[:, 0], [1.0, -0.25, -0.75], atol=1e-6)
 
 
-def test_base_score_must_fit():
+def test_invalid_base_score_raises():
     problem = get_objective("squared_error").bind(np.zeros((3, 2)), None)
     for bad in ([1.0], [np.nan, 0.0]):
         with pytest.raises(ValueError, match="2 finite numbers"):
@@ -397,15 +397,14 @@ def test_base_score_must_fit():
 
 
 def integer_weights(weight):
-    """Weights (n,) as integers, the largest possible one 2^31: sums of them are exact in any
-    order."""
+    """Return integer weights (n,) of at most 2^31, whose sums are exact in any order."""
     _, exponent = np.frexp(weight.max())
     whole = np.rint(np.ldexp(weight.astype(np.float64), 31 - exponent)).astype(np.int64)
     return np.where(weight > 0, np.maximum(whole, 1), 0)
 
 
 def brute_quantile(values, weight, level):
-    """Smallest value whose cumulative weight, in integers, reaches the level's share."""
+    """Return the smallest value whose cumulative integer weight reaches the level's share."""
     values, weight = values[weight > 0], weight[weight > 0]
     if values.size == 0:
         return 0.0
@@ -445,13 +444,13 @@ def test_updated_leaves_are_lower_weighted_quantiles(n, n_leaves, weights, seed,
             expected = brute_quantile((y - raw)[inside, k], full[inside, k], level)
             assert found[at, k] == expected
     np.testing.assert_array_equal(found, problem.update_leaves(raw, leaf, n_leaves, rows, None, 3))
-    factor = rng.integers(1, 5, n).astype(np.float32)  # a multiplier is a weight
+    factor = rng.integers(1, 5, n).astype(np.float32)  # a factor is a weight
     scaled = problem.update_leaves(raw, leaf, n_leaves, rows, factor)
     weighted = get_objective("quantile", alpha=level).bind(y, columns * factor[:, None])
     np.testing.assert_array_equal(scaled, weighted.update_leaves(raw, leaf, n_leaves, rows))
 
 
-def test_weights_of_quantiles_add_up_whatever_the_order_of_rows():
+def test_weighted_quantiles_are_independent_of_row_order():
     rng = np.random.default_rng(3)
     y = np.arange(40_000, dtype=np.float32)[:, None]
     weight = (rng.random((40_000, 1)) * 10.0 ** rng.integers(-6, 3, (40_000, 1))).astype(np.float32)
@@ -461,7 +460,7 @@ def test_weights_of_quantiles_add_up_whatever_the_order_of_rows():
         assert Quantile(alpha=0.5).bind(y[rows], weight[rows]).base_score() == [expected]
 
 
-def test_median_of_an_even_number_is_the_lower_one_in_base_and_leaves():
+def test_median_of_an_even_number_is_the_lower_one():
     y = np.array([[1.0], [2.0], [3.0], [10.0]], np.float32)
     problem = get_objective("absolute_error").bind(y, None)
     assert problem.base_score() == [2.0]
@@ -490,7 +489,7 @@ def test_only_absolute_error_and_quantile_update_leaves():
             assert renewed.shape == (1, problem.n_outputs)
 
 
-def test_bad_leaf_ids_and_rows_are_errors_not_crashes():
+def test_invalid_leaf_ids_and_rows_raise():
     problem = get_objective("absolute_error").bind(np.zeros((3, 1)), None)
     raw = np.zeros((3, 1), np.float32)
     with pytest.raises(ValueError, match="leaf id"):
@@ -555,7 +554,7 @@ def test_links():
 
 
 def test_symmetric_hessian_never_overshoots_where_exact_does():
-    """One Newton step of a leaf of equal scores, against the exact step ln(S / B)."""
+    """Compare one Newton step of a leaf of equal scores with the exact step ln(S / B)."""
     for name, kind in (("poisson", "count"), ("gamma", "positive"), ("tweedie", "count")):
         for shift in (-6.0, -1.0, 1.0, 6.0):
             y = draw_target(kind, 500, 1)
@@ -607,7 +606,7 @@ def test_names_and_aliases():
         ("softmax", {"softmax_hessian": "full"}),
     ],
 )
-def test_parameters_out_of_range(name, parameters):
+def test_parameters_out_of_range_raise(name, parameters):
     with pytest.raises(ValueError):
         get_objective(name, **parameters)
 
@@ -623,7 +622,7 @@ def test_parameters_out_of_range(name, parameters):
         ("squared_hinge", 0.5, "0 or 1"),
     ],
 )
-def test_targets_outside_the_domain(name, bad, message):
+def test_targets_outside_the_domain_raise(name, bad, message):
     y = np.ones((4, 2), np.float32)
     y[2, 1] = bad
     with pytest.raises(ValueError, match=message) as error:
@@ -634,7 +633,7 @@ def test_targets_outside_the_domain(name, bad, message):
     get_objective(name).bind(y, weight)
 
 
-def test_shapes_are_checked():
+def test_wrong_shapes_raise():
     with pytest.raises(ValueError, match="Weights must have shape"):
         get_objective("l2").bind(np.zeros((4, 2)), np.ones(3))
     with pytest.raises(ValueError, match="class ids of shape"):
@@ -652,7 +651,7 @@ def test_shapes_are_checked():
     for raw, g, h in ((bad, good, good), (good, bad, good), (good, good, bad), (good, good, None)):
         with pytest.raises(ValueError):
             problem.derivatives(raw, g, h)
-    with pytest.raises(TypeError):  # a float64 array would be filled in a copy, and the result lost
+    with pytest.raises(TypeError):  # a float64 array would be copied, and the result lost
         problem.derivatives(good, good.astype(np.float64), good)
 
 
@@ -665,7 +664,7 @@ def test_shapes_are_checked():
         Softmax(5, "residual"),
     ],
 )
-def test_to_dict_and_back(objective):
+def test_to_dict_round_trip(objective):
     import json
 
     assert objective_from_dict(json.loads(json.dumps(objective.to_dict()))) == objective
@@ -682,7 +681,7 @@ def test_to_dict_and_back(objective):
         {"name": "huber", "delta": []},
     ],
 )
-def test_hostile_dicts(stored):
+def test_hostile_dicts_raise(stored):
     with pytest.raises(ValueError):
         objective_from_dict(stored)
 
@@ -690,7 +689,7 @@ def test_hostile_dicts(stored):
 # --- custom objectives ---
 
 
-def test_custom_squared_error_equals_the_built_in():
+def test_custom_squared_error_equals_the_built_in_loss():
     y, raw = draw_target("real", 50, 3), draw_raw(50, 3)
     weight = np.random.default_rng(0).random((50, 3)).astype(np.float32)
     for w in (None, weight[:, 0], weight):
@@ -739,7 +738,7 @@ def test_custom_shapes_and_weights():
         (lambda z: (z + 1e39, None), "float32"),
     ],
 )
-def test_custom_errors(returned, message):
+def test_invalid_custom_functions_raise(returned, message):
     if message == "two things":
         pytest.importorskip("jax")  # a loss needs it
     problem = get_objective(lambda y, z: returned(z)).bind(np.zeros((4, 2)), None)
@@ -748,7 +747,7 @@ def test_custom_errors(returned, message):
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_custom_hessians_equal_the_built_in(weighted):
+def test_custom_hessians_equal_the_built_in_loss(weighted):
     label, raw = np.arange(50, dtype=np.int32) % 4, draw_raw(50, 4)
     weight = np.linspace(0, 2, 50).astype(np.float32) if weighted else None
     custom, built_in = (
@@ -815,7 +814,7 @@ def test_hessian_parameter_of_custom():
     problem = Custom(diagonal, hessian="none").bind(y, None)
     assert problem.hessian_shape() is None
     assert objective_from_dict(Custom(both, hessian="clip").to_dict()) == Custom(None, None, "clip")
-    assert "curvature" not in Custom(both).to_dict()  # as files of earlier versions have it
+    assert "curvature" not in Custom(both).to_dict()  # as in files of earlier versions
 
 
 def test_custom_from_a_file_predicts_but_does_not_train():
@@ -882,7 +881,7 @@ print(core.isa(), digest.hexdigest())
 
 
 @pytest.mark.full
-def test_same_bits_for_any_instruction_set_and_number_of_threads():
+def test_instruction_sets_and_threads_give_the_same_bits():
     digests = {}
     path = os.pathsep.join([os.path.dirname(__file__), *sys.path])
     for isa in _core.available_isas():

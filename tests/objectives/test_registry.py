@@ -28,7 +28,7 @@ SMALL = {"n_estimators": 5, "max_leaves": 6, "min_child_samples": 3, "random_sta
 
 
 class OwnProblem(BoundObjective):
-    """A loss that says ``values(y, z) -> loss, gradient, Hessian``, all (n, K), float64."""
+    """A loss with ``values(y, z) -> loss, gradient, Hessian``, all (n, K), float64."""
 
     def __init__(self, objective, target, n_outputs, weight):
         super().__init__(objective, len(target), n_outputs, weight)
@@ -101,7 +101,7 @@ class OwnLabels(Own):
 @register
 @dataclass(frozen=True)
 class OwnClasses(Objective):
-    """Softmax, smoothed: the class has ``1 - smoothing``, the others share the rest."""
+    """Softmax with label smoothing: the class has ``1 - smoothing``, the others the rest."""
 
     name: ClassVar[str] = "own classes"
     target_kinds: ClassVar[tuple[str, ...]] = ("classes",)
@@ -142,7 +142,7 @@ def saved_and_loaded(model, tmp_path):
 
 
 @pytest.mark.parametrize("objective", ["own square", "OWN L2", OwnSquare, OwnSquare()])
-def test_custom_squared_error_equals_the_built_in(objective, tmp_path):
+def test_custom_squared_error_equals_the_built_in_loss(objective, tmp_path):
     X, Y = data()
     settings, weight = {**SMALL, "base_score": 0.0}, np.where(X[:, 0] > 0, 2.0, 0.5)
     own = PolyleafRegressor(objective=objective, **settings).fit(X, Y, sample_weight=weight)
@@ -173,7 +173,7 @@ def test_custom_multiclass_loss(tmp_path):
     X, Y = data()
     y = np.array(["a", "b", "c"])[Y.argmax(axis=1)]
     model = PolyleafClassifier(objective=OwnClasses(0.1), **SMALL)
-    part = y != "c"  # what is evaluated on need not have all classes
+    part = y != "c"  # evaluation data may lack classes
     model.fit(X, y, eval_set=[(X[part], y[part])])
     assert model.model_.objective == OwnClasses(0.1, n_classes=3)
     assert np.all(np.diff(model.evals_result_["validation_0"]["loss"]) < 0)
@@ -237,7 +237,7 @@ def test_subclass_of_a_built_in_objective(tmp_path):
 # --- files and names ---
 
 
-def test_a_file_of_an_unregistered_class_names_it(tmp_path, monkeypatch):
+def test_loading_an_unregistered_objective_raises(tmp_path, monkeypatch):
     X, Y = data()
     model = PolyleafRegressor(objective=OwnExpectile(0.9), **SMALL).fit(X, Y)
     model.save_model(tmp_path / "own.model")
@@ -249,22 +249,23 @@ def test_a_file_of_an_unregistered_class_names_it(tmp_path, monkeypatch):
     assert "polyleaf.objectives.register(OwnExpectile)" in str(error.value)
 
 
-def test_nothing_is_imported_to_load_a_file():
+def test_loading_a_file_imports_no_modules():
     stored = {"name": "own expectile", "class": "calendar_of_mine:Missing", "level": 0.9}
-    assert objective_from_dict(stored) == OwnExpectile(0.9)  # the name counts: classes may move
+    # the name identifies a class, which may move
+    assert objective_from_dict(stored) == OwnExpectile(0.9)
     with pytest.raises(ValueError, match="class Missing of the module this"):
         objective_from_dict({"name": "nobody's", "class": "this:Missing"})
     assert "this" not in sys.modules
 
 
-def test_a_built_in_name_cannot_be_taken():
+def test_built_in_names_cannot_be_registered():
     with pytest.raises(ValueError, match="class Huber of the module mine"):
         objective_from_dict({"name": "huber", "class": "mine:Huber", "delta": 1.0})
     with pytest.raises(ValueError, match="Unknown objective 'own square' in stored model"):
         objective_from_dict({"name": "own square"})
 
 
-def test_a_class_registered_again_replaces_itself():
+def test_class_can_be_registered_again():
     again = register(OwnSquare)
     assert again is OwnSquare is objective_class("own square")
     assert "own square" not in objective_names()
@@ -305,7 +306,7 @@ def test_register_raises(cls, kind, message):
     assert "new" not in registry.registered_objectives()
 
 
-# --- what the built-in ones say of themselves ---
+# --- attributes of built-in objectives ---
 
 
 def test_losses_with_unit_hessian():
@@ -313,7 +314,7 @@ def test_losses_with_unit_hessian():
     assert constant == {"squared_error", "absolute_error", "quantile", "huber", "squared_hinge"}
 
 
-def test_losses_of_the_core_are_made_with_all_their_parameters_and_no_others():
+def test_losses_of_the_core_require_exactly_their_parameters():
     assert _core.Loss.available()["huber"] == ["delta"] and _core.ClassLoss.available()[
         "softmax"
     ] == ["factor"]
@@ -326,7 +327,7 @@ def test_losses_of_the_core_are_made_with_all_their_parameters_and_no_others():
             _core.Loss(*bad)
 
 
-def test_arguments_of_estimators_reach_the_objectives_that_name_them():
+def test_estimator_arguments_are_passed_to_objectives():
     known = (
         set(PolyleafRegressor().get_params())
         | set(PolyleafClassifier().get_params())

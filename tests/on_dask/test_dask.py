@@ -1,5 +1,5 @@
-"""A fit on a cluster is the fit of one machine, byte for byte; predictions are lazy, with index and
-order.
+"""A fit on a cluster equals that of one machine, byte for byte; predictions are lazy and keep index
+and order.
 """
 
 import itertools
@@ -40,7 +40,7 @@ def make_data():
 
 
 def make_frame():
-    """Data with a category and a class that only the last rows have."""
+    """Return data with a category and a class that occur in the last rows only."""
     X, Y = make_data()
     colour = np.array(["red", "green", "blue"])[np.arange(N) % 3].astype(object)
     colour[-20:] = "rare"
@@ -51,7 +51,7 @@ def make_frame():
 
 
 def cut(values, bounds):
-    """Parts of a frame or an array, some of them empty, as delayed values."""
+    """Return parts of a frame or array as delayed values, some of them empty."""
     return [dask.delayed(values[a:b]) for a, b in itertools.pairwise(bounds)]
 
 
@@ -127,7 +127,7 @@ def test_early_stopping(client):
 
 @pytest.mark.parametrize("which", ["plain", "classes", "offset", "linear"])
 def test_automatic_n_estimators_equal_those_of_one_machine(client, which):
-    """Few rows: some are held out to find how many rounds, the same ones."""
+    """With few rows, the number of rounds is chosen on the same hold-out rows."""
     rng = np.random.default_rng(1)
     X = rng.integers(-40, 40, (N, 3)) / 8.0
     y, weight = X[:, 0] + rng.integers(-80, 80, N) / 8.0, np.arange(N) % 3 / 1.0
@@ -172,7 +172,7 @@ def test_init_model(client):
 
 @pytest.mark.parametrize("linear_fit", ["half_additive", "full", "post"])
 def test_linear_leaves(client, linear_fit):
-    """Workers, evaluation sets and initial models keep raw features."""
+    """Raw features are kept by workers, evaluation sets and initial models."""
     X, Y = make_data()
     chosen = SMALL | {"leaf": "linear", "linear_fit": linear_fit}
     train, held = slice(0, 180), slice(180, None)
@@ -194,7 +194,7 @@ def test_linear_leaves(client, linear_fit):
         {"sampling_method": "goss"},
     ],
 )
-def test_quantiles_and_rows_of_large_gradients(client, parameters):
+def test_quantiles_and_goss(client, parameters):
     X, Y = make_data()
     chosen = SMALL | parameters
     lazy = da.from_array(X, chunks=(70, -1)), da.from_array(Y, chunks=(70, -1))
@@ -203,7 +203,7 @@ def test_quantiles_and_rows_of_large_gradients(client, parameters):
 
 
 def few_labels():
-    """Labels of which a row has few, and rows of no weight."""
+    """Return sparse labels, and weights of which some are zero."""
     X, _ = make_data()
     rng = np.random.default_rng(2)
     chance = np.where(np.sin(np.nan_to_num(X) @ rng.normal(size=(4, 30))) > 0.7, 0.6, 0.02)
@@ -235,7 +235,7 @@ def test_extreme_multilabel(client, split_search):
     assert model.evals_result_ == local.evals_result_ and local.model_.forest.tree(0).n_leaves > 2
     rows = da.from_array(
         X[train], chunks=((50, 1, 69, 60), 4)
-    )  # labels as parts, features as an array
+    )  # labels in partitions, features as an array
     without_empty = [
         part for part, (a, b) in zip(parts[1], itertools.pairwise(bounds), strict=True) if a < b
     ]
@@ -254,7 +254,7 @@ def test_extreme_multilabel(client, split_search):
 
 
 def counts():
-    """Counts of an exposure that is known."""
+    """Return counts with a known exposure."""
     X, _ = make_data()
     rng = np.random.default_rng(1)
     start = rng.integers(-8, 8, N) / 4.0
@@ -292,7 +292,7 @@ def test_offsets_of_arrays(client):
         model.to_local().save_model()
         != PolyleafRegressor(**chosen).fit(X[train], y[train]).save_model()
     )
-    whole = da.from_array(start, chunks=100)  # cut otherwise
+    whole = da.from_array(start, chunks=100)  # other partitions
     np.testing.assert_array_equal(model.predict(rows, offset=whole), local.predict(X, offset=start))
     np.testing.assert_array_equal(model.predict(X, offset=start), local.predict(X, offset=start))
     with pytest.raises(ValueError, match="validation_0"):

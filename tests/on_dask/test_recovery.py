@@ -1,4 +1,4 @@
-"""Fits during which workers are lost give the model of one machine, and do not hang."""
+"""Fits that lose workers give the model of one machine, and do not hang."""
 
 import asyncio
 import threading
@@ -43,7 +43,7 @@ def client():
 
 
 class AfterRound(Callback):
-    """Calls `AfterRound.act(address of rank 0)` once; sent to workers of this process."""
+    """Call `AfterRound.act(address of rank 0)` once; it is sent to workers of this process."""
 
     act = None
     round = 2
@@ -57,7 +57,7 @@ class AfterRound(Callback):
 
 
 def lose(client, addresses):
-    """Close workers, until the scheduler knows."""
+    """Close workers, and wait until the scheduler has noticed."""
     for server in list(client.cluster.workers.values()):
         if server.address in addresses:
             server.loop.add_callback(server.close)
@@ -139,7 +139,7 @@ def test_workers_lost_while_the_plugin_is_registered(client, local, n_losses, mo
         fit(client, None, max_restarts=0)
 
 
-def test_no_worker_is_left_before_the_first_round(client, monkeypatch):
+def test_losing_all_workers_before_the_first_round_raises(client, monkeypatch):
     register = client.register_plugin
 
     def lose_all(plugin):
@@ -151,7 +151,7 @@ def test_no_worker_is_left_before_the_first_round(client, monkeypatch):
         fit(client, None, wait_for_workers=0.0)
 
 
-def test_no_new_worker_joins(client):
+def test_no_new_worker_raises(client):
     def act(own):
         lose(client, set(client.cluster.scheduler.workers))
 
@@ -160,7 +160,7 @@ def test_no_new_worker_joins(client):
 
 
 @pytest.mark.filterwarnings("ignore:Lost")
-def test_scattered_data_that_are_lost(client):
+def test_lost_scattered_data_raise(client):
     parts = [client.scatter(np.array_split(values, 6)) for values in make_data()]
     AfterRound.act = staticmethod(lambda own: lose(client, {own}))
     with pytest.raises(driver.WorkersLostError, match=r"client\.scatter"):
@@ -168,7 +168,7 @@ def test_scattered_data_that_are_lost(client):
 
 
 def test_paused_workers_have_no_rank(client, local):
-    """A rank there would not start, and the others would wait for it."""
+    """A rank there would not start, and the other ranks would wait for it."""
     idle = sorted(client.nthreads())[:2]
 
     def pause(dask_worker):
@@ -183,7 +183,7 @@ def test_paused_workers_have_no_rank(client, local):
 
 
 class _ClosingClient:
-    """Stands for a client whose partitions are all on a closing worker."""
+    """A client whose partitions are all on a closing worker."""
 
     def __init__(self, **status):
         self.status = status
@@ -213,7 +213,7 @@ def test_partitions_of_a_closing_worker_move_to_others():
 
 
 class _LostFuture:
-    """Stands for a future whose worker is lost before its result was fetched."""
+    """A future whose worker is lost before its result is fetched."""
 
     status = "finished"
 
@@ -225,7 +225,7 @@ class _LostFuture:
 
 
 class _NoWorkers:
-    """Stands for a client whose cluster has no workers."""
+    """A client whose cluster has no workers."""
 
     def nthreads(self):
         return {}
@@ -248,7 +248,7 @@ def test_result_of_a_rank(client):
 
 
 class _Worker:
-    """Stands for a worker, its connection pool and a connection that gives these answers."""
+    """A worker, its connection pool and a connection that returns the given answers."""
 
     def __init__(self, *answers, status=Status.running):
         self.address, self.status, self.handlers, self._answers = "a", status, {}, iter(answers)

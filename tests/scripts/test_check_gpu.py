@@ -1,6 +1,6 @@
-"""`scripts/check_gpu` asks for the bytes before it measures, and ends where they are others.
+"""`scripts/check_gpu` compares models before it measures, and stops if they differ.
 
-The programs that it calls are replaced: no GPU is needed.
+The programs that it calls are replaced, so no GPU is needed.
 """
 
 import os
@@ -12,7 +12,7 @@ from support import ROOT
 
 @pytest.fixture
 def called(tmp_path):
-    """Run it; what it called, and how it ended. `fails`: a word of the call that fails."""
+    """Run it and return the exit code and the calls; the call with the word `fails` fails."""
 
     def run(fails="nothing"):
         log = tmp_path / "log"

@@ -36,7 +36,7 @@ def test_all_pictures_are_tested():
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[pytest.mark.full] if n in SLOW else []) for n in WORDS]
 )
-def test_a_picture_has_its_words_and_colours(name, tmp_path):
+def test_picture_has_its_texts_and_colours(name, tmp_path):
     for theme in pictures.THEMES:
         text = pictures.write(name, theme, tmp_path).read_text("utf-8")
         assert WORDS[name] in text and theme.ink in text
@@ -44,7 +44,7 @@ def test_a_picture_has_its_words_and_colours(name, tmp_path):
         assert WORDS[name] in committed.read_text("utf-8")
 
 
-def test_ranks_are_those_of_the_results():
+def test_ranks_equal_those_of_the_results():
     n, ranks = pictures.read_mean_ranks("Test loss, regression")
     assert n == 20 and set(ranks) == {"Polyleaf", "CatBoost", "LightGBM", "XGBoost"}
     assert sum(ranks.values()) == pytest.approx(10, abs=0.02)

@@ -1,6 +1,4 @@
-"""A version is made in one step, from what the CHANGELOG says; what the project says of itself
-agrees.
-"""
+"""The release script makes a version from the CHANGELOG; versions and dependencies match."""
 
 from __future__ import annotations
 
@@ -27,9 +25,7 @@ def release():
 
 
 def recipe(root: Path) -> tuple[str, set[str], set[str]]:
-    """The version of conda's recipe, and what building and running need, as pyproject.toml writes
-    it.
-    """
+    """Return the version and the build and run dependencies of the conda recipe."""
     text = (root / "packaging" / "conda" / "meta.yaml").read_text("utf-8")
     needs = (re.search(rf"(?m)^  {part}:\n((?:    - .+\n)+)", text)[1] for part in ("host", "run"))
     host, run = (
@@ -67,7 +63,7 @@ def checkout(release, tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_a_version_is_written_committed_and_tagged(release, checkout, capsys):
+def test_version_is_written_committed_and_tagged(release, checkout, capsys):
     assert release.main(["9.8.7", "--date", "2030-01-02", "--root", str(checkout)]) == 0
     assert release.current(checkout) == "9.8.7"
     assert "\nversion: 9.8.7\n" in (checkout / "CITATION.cff").read_text()
@@ -83,32 +79,32 @@ def test_a_version_is_written_committed_and_tagged(release, checkout, capsys):
 
 
 @pytest.mark.parametrize("version, message", [("2", "MAJOR.MINOR.PATCH"), ("0.0.1", "step back")])
-def test_invalid_versions_are_errors(release, checkout, capsys, version, message):
+def test_invalid_versions_raise(release, checkout, capsys, version, message):
     assert release.main([version, "--root", str(checkout)]) == 1
     assert message in capsys.readouterr().err
     assert not git(checkout, "tag", "--list")
 
 
-def test_release_without_changes_is_an_error(release, checkout, capsys):
+def test_release_without_changes_raises(release, checkout, capsys):
     assert release.main(["9.8.7", "--root", str(checkout)]) == 0
     assert release.main(["9.8.8", "--root", str(checkout)]) == 1
     assert "nothing under [Unreleased]" in capsys.readouterr().err
 
 
-def test_release_with_uncommitted_changes_is_an_error(release, checkout, capsys):
+def test_release_with_uncommitted_changes_raises(release, checkout, capsys):
     with (checkout / "CHANGELOG.md").open("a") as log:
         log.write("- More.\n")
     assert release.main(["9.8.7", "--root", str(checkout)]) == 1
     assert "uncommitted" in capsys.readouterr().err
 
 
-def test_release_without_kept_models_is_an_error(release, checkout, capsys):
+def test_release_without_stored_models_raises(release, checkout, capsys):
     assert release.main(["9.9.0", "--root", str(checkout)]) == 1
     assert "kept_models.py 9.9.0" in capsys.readouterr().err
     assert (ROOT / release.KEPT / f"version-{release.current(ROOT)}").is_dir()
 
 
-def test_placeholders_are_errors(release, checkout, capsys):
+def test_placeholders_raise(release, checkout, capsys):
     with (checkout / "pyproject.toml").open("a") as project:
         project.write(f"# {release.PLACEHOLDER}\n")
     git(checkout, "commit", "--quiet", "--all", "--message", "A placeholder")
@@ -141,7 +137,7 @@ def test_version_is_the_same_in_all_files(release):
 
 
 def test_conda_recipe_has_the_project_dependencies():
-    """And for the extras that its trial needs; Python from the wheel's version on."""
+    """Also the extras of its test, and Python from the wheel's version on."""
     whole = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     project, tool = whole["project"], whole["tool"]["scikit-build"]
     extras = project["optional-dependencies"]

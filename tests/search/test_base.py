@@ -49,7 +49,7 @@ def test_model_equals_that_of_the_base_estimator_with_best_params(search, data):
     np.testing.assert_array_equal(restored.predict(data[0]), model.predict(data[0]))
 
 
-def test_results_do_not_depend_on_n_jobs():
+def test_results_are_independent_of_n_jobs():
     first, second = (
         PolyleafClassifierCV(**{**QUICK, "n_candidates": 14, "n_jobs": n}).fit(*CLASSIFICATION)
         for n in (1, 2)
@@ -64,7 +64,7 @@ def test_results_do_not_depend_on_n_jobs():
     assert first.cv_results_["origin"][-1] == "variation"
 
 
-def test_scores_are_those_of_held_out_rows():
+def test_scores_equal_those_of_held_out_rows():
     X, Y = REGRESSION
     train, valid = np.arange(100), np.arange(100, 150)
     weight = np.random.default_rng(0).random(150)
@@ -83,7 +83,7 @@ def test_scores_are_those_of_held_out_rows():
     assert model.best_score_ == min(alone.evals_result_["validation"]["relative_rmse"])
 
 
-def test_target_encoding_is_learned_in_each_fold():
+def test_target_encoding_is_fitted_in_each_fold():
     rng = np.random.default_rng(0)
     shop = pd.Categorical([f"s{i}" for i in rng.integers(300, size=900)])
     X = pd.DataFrame({"shop": shop, "size": rng.normal(size=900)})
@@ -164,7 +164,7 @@ def test_parallel_trials_give_the_results_of_sequential_ones(tmp_path):
         assert other.cv_results_["params"] == found[0].cv_results_["params"]
 
 
-def test_winner_at_its_last_round_is_tried_with_more(monkeypatch):
+def test_winner_that_uses_all_rounds_is_tried_with_more(monkeypatch):
     # 10 rounds at the default learning rate
     monkeypatch.setattr(fit_steps, "MAX_ROUNDS", 1.0)
     X, Y = REGRESSION
@@ -210,7 +210,7 @@ def test_trials_on_large_data_run_one_at_a_time(monkeypatch):
 @pytest.mark.parametrize(
     ("search", "data"), [(PolyleafRegressorCV, REGRESSION), (PolyleafClassifierCV, CLASSIFICATION)]
 )
-def test_blend_is_one_model_and_no_worse_on_the_folds(search, data):
+def test_blend_is_one_model_with_no_higher_loss_on_folds(search, data):
     X, y = data
     alone = search(**QUICK | LONGER).fit(X, y)
     model = search(**QUICK | LONGER, ensemble=3).fit(X, y)
@@ -254,13 +254,13 @@ def test_resumed_search_does_not_repeat_trials(tmp_path, monkeypatch):
     )
     assert resumed.model_.equals(whole.model_) and resumed.ensemble_ == whole.ensemble_
     again = {(repr(candidate.parameters), fold) for candidate, fold in trained}
-    # The first four were evaluated on the first fold before.
+    # The first four were already evaluated on the first fold.
     assert not again & {(repr(params), 0) for params in whole.cv_results_["params"][:4]}
     with pytest.raises(ValueError, match="another search: seed"):
         PolyleafClassifierCV(**QUICK, random_state=3).fit(X, y, resume=tmp_path / "log")
 
 
-def test_log_of_other_data_is_an_error(tmp_path):
+def test_log_of_other_data_raises(tmp_path):
     (X, Y), others, log = REGRESSION, REGRESSION[0][::-1], tmp_path / "log"
     common = {"n_candidates": 1, "n_estimators": 3, "n_jobs": 1}
 
@@ -270,7 +270,7 @@ def test_log_of_other_data_is_an_error(tmp_path):
         with pytest.raises(ValueError, match=f"another search: {what} differ"):
             PolyleafRegressorCV(**common, **own).fit(*second[0], resume=log, **second[1])
 
-    # The bins are equal, the raw features that linear leaves read are not.
+    # The bins are equal, but the raw features of linear leaves differ.
     check_error("data", ((X, Y), {}), ((np.exp(X), Y), {}), leaf="linear")
     check_error("data", ((X, Y), {"eval_set": [(X, Y)]}), ((X, Y), {"eval_set": [(others, Y)]}))
     near, far = np.arange(150) // 2, np.arange(150) // 50
@@ -315,12 +315,12 @@ def test_search_interrupted_before_the_first_trial_is_not_fitted(monkeypatch):
         search.report()
 
 
-def test_numbers_equal_to_the_default_are_not_fixed():
+def test_parameters_equal_to_the_default_are_not_fixed():
     assert PolyleafRegressorCV(reg_lambda=1, subsample=1)._fixed_parameters() == {}
     assert PolyleafRegressorCV(reg_lambda=2)._fixed_parameters() == {"reg_lambda": 2}
 
 
-def test_missing_blend_is_warned_of():
+def test_missing_blend_warns():
     with pytest.warns(UserWarning, match="no blend"):
         model = PolyleafRegressorCV(time_limit=1e-3, ensemble=3).fit(*REGRESSION)
     assert model.ensemble_ is None
@@ -337,7 +337,7 @@ def test_missing_blend_is_warned_of():
         ({"ensemble": 1}, "ensemble"),
     ],
 )
-def test_unsupported_parameters(parameters, message):
+def test_unsupported_parameters_raise(parameters, message):
     with pytest.raises(ValueError, match=message):
         PolyleafRegressorCV(**parameters).fit(*REGRESSION)
 
@@ -375,7 +375,7 @@ def test_offsets():
 def test_dataset():
     X, y = CLASSIFICATION
     binned = PolyleafClassifierCV(**QUICK).fit(Dataset(X, y))
-    assert not any("leaf" in params for params in binned.cv_results_["params"])  # linear ones
+    assert not any("leaf" in params for params in binned.cv_results_["params"])  # linear candidates
     assert not any(binned.cv_results_["error"])
     kept = PolyleafClassifierCV(**QUICK).fit(Dataset(X, keep_features=True), y)
     assert kept.model_.equals(PolyleafClassifierCV(**QUICK).fit(X, y).model_)
@@ -394,7 +394,7 @@ def test_sklearn(estimator, check):
 
 
 @pytest.mark.parametrize("own", [{"learning_rate": 0.07}, {"n_estimators": 20}], ids=str)
-def test_user_parameters_hold_for_the_final_fit(own):
+def test_user_parameters_apply_to_the_final_fit(own):
     search = PolyleafRegressorCV(time_limit=10_000, n_candidates=3, n_jobs=1, cv=2, **own).fit(
         *REGRESSION
     )

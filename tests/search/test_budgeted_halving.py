@@ -65,7 +65,7 @@ class Simulation:
 
 
 def test_screening_is_sped_up_and_the_final_fit_is_not(monkeypatch):
-    simulation = Simulation(monkeypatch, 0.0005, 20.0)  # half a second for the defaults on a fold
+    simulation = Simulation(monkeypatch, 0.0005, 20.0)  # the defaults take 0.5 s on a fold
     simulation.search.run(list(CANDIDATES), "portfolio")
     rates = [candidate.screening.rate for candidate in simulation.search.candidates]
     assert rates == [0.3, 0.2, 0.2]
@@ -79,7 +79,7 @@ def test_screening_is_sped_up_and_the_final_fit_is_not(monkeypatch):
     assert simulation.now < 20.0
 
 
-def test_with_less_time_trials_are_sped_up_and_the_final_fit_is_not(monkeypatch):
+def test_trials_are_sped_up_with_less_time_and_the_final_fit_is_not(monkeypatch):
     simulation = Simulation(monkeypatch, 0.0005, 4.0)
     simulation.search.run(list(CANDIDATES), "portfolio")
     best = simulation.search.ranking()[0]
@@ -90,7 +90,7 @@ def test_with_less_time_trials_are_sped_up_and_the_final_fit_is_not(monkeypatch)
     assert simulation.now + rounds * 0.0005 * 15 <= 4.0
 
 
-def test_the_final_fit_of_the_defaults_is_not_sped_up_if_there_is_time_for_one(monkeypatch):
+def test_final_fit_of_the_defaults_is_not_sped_up_if_time_allows(monkeypatch):
     simulation = Simulation(monkeypatch, 0.0005, 2.5)
     simulation.search.run(list(CANDIDATES), "portfolio")
     (best,) = simulation.search.ranking()
@@ -98,7 +98,7 @@ def test_the_final_fit_of_the_defaults_is_not_sped_up_if_there_is_time_for_one(m
     assert best.proposed == parameters == {} and simulation.now + rounds * 0.0005 * 15 <= 2.5
 
 
-def test_defaults_are_handed_on_if_only_their_fit_is_in_time(monkeypatch):
+def test_defaults_are_chosen_if_only_their_final_fit_is_in_time(monkeypatch):
     simulation = Simulation(monkeypatch, 0.0005, 4.0)
     search = simulation.search
     search.run(list(CANDIDATES), "portfolio")
@@ -110,7 +110,7 @@ def test_defaults_are_handed_on_if_only_their_fit_is_in_time(monkeypatch):
     assert search.final_candidate() is best
 
 
-def test_a_candidate_equal_to_another_when_sped_up_is_not_tried(monkeypatch):
+def test_duplicates_after_speedup_are_not_tried(monkeypatch):
     simulation = Simulation(monkeypatch, 0.0005, 4.0)
     slower = {**CANDIDATES[-1], "learning_rate": 0.04}
     simulation.search.run([*CANDIDATES, slower], "portfolio")
@@ -124,7 +124,7 @@ def test_defaults_are_trained_if_there_is_time_for_one_fit(monkeypatch):
     assert simulation.search.is_over() and [c.proposed for c in simulation.search.ranking()] == [{}]
     parameters, rounds, min_rounds = simulation.search.final_fit(simulation.search.ranking()[0])
     assert 0.1 <= parameters["learning_rate"] <= 0.3
-    # There is time for the rounds needed, and the time left is for as many again.
+    # There is time for twice the rounds needed.
     assert simulation.now + min_rounds * 0.0005 * 10 <= 0.4 and rounds == 2 * min_rounds
     assert simulation.now < 0.2
 
@@ -142,7 +142,7 @@ def test_winner_was_compared_with_the_defaults_on_a_fold(monkeypatch, limit):
     assert limit < 5.0 or best is not first
     rounds = simulation.search.final_fit(best).rounds
     assert not best.curves or simulation.now + rounds * simulation.round_seconds * 15 <= limit
-    # Only folds that were used are made; time may have been over on the last of them.
+    # Only folds in use are made; the time limit may have passed on the last one.
     reached = max(c.n_folds for c in simulation.search.candidates) or 1
     assert sorted(simulation.made) in (list(range(reached)), list(range(reached + 1)))
 
@@ -164,7 +164,7 @@ def test_slow_proposals_leave_time_for_the_final_fit(monkeypatch, limit):
     assert simulation.now + rounds * simulation.round_seconds * 15 <= limit
 
 
-def test_nothing_is_screened_if_time_is_ample(monkeypatch):
+def test_no_screening_with_ample_time(monkeypatch):
     simulation = Simulation(monkeypatch, 1e-5, 100.0, n_folds=9)
     simulation.search.run(list(CANDIDATES), "portfolio")
     assert [c.screening is None for c in simulation.search.candidates] == [False, True, True]
@@ -172,7 +172,7 @@ def test_nothing_is_screened_if_time_is_ample(monkeypatch):
         9,
         3,
         9,
-    ]  # three folds at a time; the defaults are on all
+    ]  # three folds at a time; the defaults run on all
     assert all(c.speedup == 1.0 for c in simulation.search.candidates)
 
 
@@ -182,7 +182,7 @@ def test_screening_on_few_rows_is_used_only_if_faster(monkeypatch):
     simulation.search.run(list(CANDIDATES), "portfolio")
     good = simulation.search.candidates[2]
     assert good.curves and math.isclose(good.screening.loss, min(good.curves[0]), rel_tol=0.1)
-    # Trials that screening has done on the fold already are not repeated.
+    # Trials of screening on the same fold are not repeated.
     sped_up = [
         done for done in simulation.done if done[0] == 0.2 and done[2] == round((LEARNED + 4) / 0.2)
     ]
@@ -213,12 +213,12 @@ def test_leaders_are_revalidated_in_reserved_time(monkeypatch, limit):
     simulation.search.revalidate_leaders()
     assert simulation.now - started <= 0.3 * limit
     best = simulation.search.ranking()[0]
-    assert (best.n_folds > 3) == (limit > 10.0)  # 10 s leave no time for three more folds
+    assert (best.n_folds > 3) == (limit > 10.0)  # 10 s are too short for three more folds
     rounds = simulation.search.final_fit(best).rounds
     assert simulation.now + rounds * simulation.round_seconds * 15 <= limit
 
 
-def test_nothing_is_revalidated_without_time(monkeypatch):
+def test_no_revalidation_without_time(monkeypatch):
     simulation = Simulation(monkeypatch, 0.0005, -1.0)
     simulation.search.run(list(CANDIDATES), "portfolio")
     simulation.search.revalidate_leaders()

@@ -19,7 +19,7 @@ def split(y, cv=None, groups=None, classes=False, X=None):
     return split_rows(cv, np.zeros((len(y), 1)) if X is None else X, y, target, groups, 0)
 
 
-def test_every_row_is_validated_once():
+def test_each_row_is_validated_once():
     rows = split(np.arange(31.0), cv=4)
     assert len(rows) == 4
     np.testing.assert_array_equal(
@@ -149,7 +149,7 @@ def test_invalid_cv_and_groups(cv, groups, message):
 
 
 @pytest.mark.parametrize("as_matrix", [np.asarray, scipy.sparse.csr_matrix])
-def test_fold_data_are_the_codes_of_its_rows(as_matrix):
+def test_fold_data_equal_the_codes_of_its_rows(as_matrix):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(80, 6)) * (rng.random((80, 6)) < [1, 1, 0.5, 0.1, 0.05, 0.03])
     dataset = Dataset(as_matrix(X))
@@ -190,7 +190,7 @@ def test_folds_are_made_on_first_use():
     assert len({tuple(fold.valid.y) for fold in folds}) == 9 and drawn == [0, 1, 2]
 
 
-def test_folds_are_repeated_and_a_hold_out_is_not():
+def test_folds_are_repeated_but_not_a_hold_out():
     assert choose_n_repeats(LARGE_N_ROWS, True) == 3 and choose_n_repeats(LARGE_N_ROWS, False) == 2
     assert (
         choose_n_repeats(LARGE_N_ROWS + 1, True) == choose_n_repeats(LARGE_N_ROWS + 1, False) == 1

@@ -29,8 +29,8 @@ def test_weights_are_the_frequencies_of_additions():
     assert weights == pytest.approx([2 / 3, 1 / 3]) and loss == pytest.approx(0.0)
 
 
-def test_the_best_of_all_steps_is_returned():
-    # The second step is worse than the first alone, all later ones too.
+def test_best_step_is_returned():
+    # All steps after the first are worse.
     weights, loss = compute_weights(make_raw_scores(0.1, 2.0), LOSSES, 3, never)
     assert weights.tolist() == [1.0, 0.0] and loss == pytest.approx(0.01)
 

@@ -22,7 +22,7 @@ X = np.random.default_rng(0).normal(size=(60, 3))
 
 
 class ExtremeTrial:
-    """A trial that suggests the lowest value of everything, or the highest."""
+    """A trial that suggests the lowest or the highest value of each parameter."""
 
     def __init__(self, highest):
         self.highest = highest
@@ -59,7 +59,7 @@ def test_inapplicable_parameters_are_not_suggested():
     assert "multi_strategy" not in suggest_params(ExtremeTrial(True), "binary", n_outputs=2)
 
 
-def test_unknown_task_is_an_error():
+def test_unknown_task_raises():
     with pytest.raises(ValueError, match="task"):
         suggest_params(None, "foo")
 

@@ -37,7 +37,7 @@ def test_incomplete_last_line_is_dropped(tmp_path):
     assert [ResumeLog(path, SETTINGS).find({}, fold).curve for fold in (0, 1)] == [[1.0], [2.0]]
 
 
-def test_a_search_that_was_killed_at_its_start_begins_anew(tmp_path):
+def test_search_killed_at_its_start_begins_again(tmp_path):
     path = tmp_path / "log"
     ResumeLog(path, SETTINGS)
     line = path.read_bytes()
@@ -51,7 +51,7 @@ def test_a_search_that_was_killed_at_its_start_begins_anew(tmp_path):
     assert path.read_text() == "notes"
 
 
-def test_log_of_another_search_and_other_files_are_errors(tmp_path):
+def test_log_of_another_search_and_other_files_raise(tmp_path):
     path = tmp_path / "log"
     ResumeLog(path, SETTINGS)
     with pytest.raises(ValueError, match="another search: data differ"):
@@ -62,8 +62,8 @@ def test_log_of_another_search_and_other_files_are_errors(tmp_path):
             ResumeLog(path, SETTINGS)
 
 
-def test_damaged_logs_are_errors_or_lose_their_last_line(tmp_path):
-    """Change, insert and delete bytes anywhere: what remains is what was written."""
+def test_damaged_logs_raise_or_lose_their_last_line(tmp_path):
+    """Bytes are changed, inserted and deleted; all trials that are read were written."""
     path, rng = tmp_path / "log", np.random.default_rng(0)
     log = ResumeLog(path, SETTINGS)
     records = [TrialRecord([0.5, float(i)], 1.0, "" if i else "x") for i in range(4)]
@@ -87,7 +87,7 @@ def test_damaged_logs_are_errors_or_lose_their_last_line(tmp_path):
     assert n_errors > 300
 
 
-def test_a_full_disk_does_not_end_the_search(tmp_path):
+def test_full_disk_does_not_end_the_search(tmp_path):
     log = ResumeLog(tmp_path / "log", SETTINGS)
     log._path = tmp_path / "missing" / "log"
     with pytest.warns(UserWarning, match="cannot be written.*The search goes on"):
@@ -96,7 +96,7 @@ def test_a_full_disk_does_not_end_the_search(tmp_path):
     assert [log.find({}, fold).curve for fold in (0, 1)] == [[1.0], [2.0]]
 
 
-def test_a_log_is_not_written_again_when_it_is_read(tmp_path):
+def test_reading_a_log_does_not_rewrite_it(tmp_path):
     path = tmp_path / "log"
     ResumeLog(path, SETTINGS).add({}, 0, TrialRecord([1.0], 1.0))
     path.chmod(0o444)
@@ -105,7 +105,7 @@ def test_a_log_is_not_written_again_when_it_is_read(tmp_path):
     assert path.stat().st_mtime_ns == before
 
 
-def test_without_a_path_trials_are_kept_in_memory():
+def test_trials_without_a_path_are_kept_in_memory():
     log = ResumeLog(None, {})
     log.add({}, 0, TrialRecord([1.0], 1.0))
     assert log.find({}, 0).curve == [1.0]

@@ -1,4 +1,4 @@
-"""First screening: the pace of candidates, and what their trainings will take."""
+"""Screening: the speedup of candidates, and estimates of their training time."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ def test_speedup_is_bounded_and_does_not_change_a_fixed_learning_rate():
 def test_candidates_are_sped_up_to_a_common_learning_rate():
     table = [{}, {"learning_rate": 0.05}, {"learning_rate": 0.05, "max_leaves": 8}]
     assert RATE_SCALE.speedups(table, 1.0) == [1.0] * 3
-    assert RATE_SCALE.speedups(table, 2.0) == [1.0, 2.0, 2.0]  # all at 0.1, the rate of the first
+    # all at 0.1, the learning rate of the first
+    assert RATE_SCALE.speedups(table, 2.0) == [1.0, 2.0, 2.0]
     assert RATE_SCALE.speedups(table, 4.0) == [2.0, 4.0, 4.0]
     assert RATE_SCALE.speedups([{"learning_rate": 0.4}, {}], 8.0) == pytest.approx([1.0, 3.0])
     assert replace(RATE_SCALE, is_free=False).speedups(table, 4.0) == [1.0] * 3
@@ -82,7 +83,7 @@ def test_more_rows_need_more_rounds_up_to_the_default():
     )  # nine times the rows need three times the rounds
     assert screening.final_rounds(make_result(20), 0.1) == 120
     assert screening.final_rounds(make_result(100), 0.1) == round(DEFAULT_TOTAL_RATE / 0.1)
-    assert screening.final_rounds(make_result(200), 0.1) == 400  # the screening needed them
+    assert screening.final_rounds(make_result(200), 0.1) == 400  # screening used them
     assert screening.final_rounds(make_result(5, timed_out=True), 0.1) == round(
         DEFAULT_TOTAL_RATE / 2 / 0.1
     )

@@ -1,4 +1,4 @@
-"""Successive halving with trials whose losses are given."""
+"""Successive halving with given losses of trials."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ def run_stopper(values, metric="rmse", patience=10**6, leader=np.inf, budget=Non
 
 
 def make_search(losses, n_folds=3, budget=None, most=None):
-    """A search where candidate {"is": i} has the loss `losses[i]` on every fold, and its trials."""
+    """Return a search where candidate {"is": i} has the loss `losses[i]` on all folds, and its
+    trials."""
     log = []
 
     def train(parameters, fold, leader, budget):
@@ -59,11 +60,11 @@ def make_search(losses, n_folds=3, budget=None, most=None):
     ), log
 
 
-def test_better_half_continues_after_every_fold():
+def test_better_half_continues_after_each_fold():
     search, log = make_search([4.0, 1.0, 3.0, 2.0])
     search.run([{"is": i} for i in range(4)], "portfolio")
     assert [i for i, fold in log if fold == 0] == [0, 1, 2, 3]
-    # The defaults stay: all others are compared with them.
+    # The defaults are kept, since all others are compared with them.
     assert [i for i, fold in log if fold == 1] == [0, 1, 3]
     assert [i for i, fold in log if fold == 2] == [0, 1]
     assert [c.number for c in search.ranking()] == [1, 0, 3, 2]
@@ -72,7 +73,7 @@ def test_better_half_continues_after_every_fold():
 
 
 def make_resampled_search(losses, n_members=1):
-    """A search with six folds in two repeats: candidate i has the loss `losses[i][fold]`."""
+    """Return a search with six folds in two repeats: candidate i has the loss `losses[i][fold]`."""
     log = []
 
     def train(parameters, fold, leader, budget):
@@ -218,14 +219,14 @@ def test_first_trial_leaves_time_for_the_final_fit(monkeypatch):
     clock.now += 1.0
     budget.reserve_elapsed(
         1.5
-    )  # with the margin 1.8 times the elapsed time: 9 / 2.8 seconds from now
+    )  # the final fit takes 1.8 times the trial, with the margin: 9 / 2.8 seconds remain
     clock.now += 3.2
     assert not budget.is_spent()
     clock.now += 0.02
     assert budget.is_spent() and not budget.is_over()
     budget.reserve(2.0)
     assert not budget.is_spent()
-    clock.now = 110.0 - 2.6  # 2 % of the limit is reserved in addition
+    clock.now = 110.0 - 2.6  # another 2 % of the limit is reserved
     assert budget.is_spent()
 
 

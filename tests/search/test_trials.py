@@ -43,12 +43,12 @@ def test_nan_loss_is_worse_than_any():
 @pytest.mark.parametrize(
     ("first", "other", "wins"),
     [
-        ([1.0, 1.0, 1.0], [0.98, 0.99, 0.985], True),  # little, on every fold
-        ([1.0, 1.0, 1.0], [0.7, 1.1, 1.0], False),  # more on average, because of one fold
+        ([1.0, 1.0, 1.0], [0.98, 0.99, 0.985], True),  # a small gain on each fold
+        ([1.0, 1.0, 1.0], [0.7, 1.1, 1.0], False),  # a larger mean gain, due to one fold
         ([1.0, 1.0, 1.0], [1.2, 1.3, 1.1], False),
-        ([1.0], [0.91], True),  # more than 1 % of what the defaults have learned
+        ([1.0], [0.91], True),  # more than 1 % of the improvement by the defaults
         ([1.0], [0.93], False),
-        ([1.0, 3.0], [0.5], True),  # time was over: compared on the common fold
+        ([1.0, 3.0], [0.5], True),  # timed out: compared on the common fold
         ([1.0, 0.2], [1.1], False),
     ],
 )
@@ -61,6 +61,6 @@ def test_defaults_win_unless_another_is_better_by_more_than_noise(first, other, 
     assert [c.number for c in rank_with_defaults(candidates)] == ([1, 0, 2] if wins else [0, 1, 2])
 
 
-def test_without_the_defaults_both_rankings_agree():
+def test_both_rankings_are_equal_without_the_defaults():
     candidates = [make_candidate(3, 1.0, 2.0), make_candidate(4, 1.0, 1.9)]
     assert rank_with_defaults(candidates) == rank_candidates(candidates) == candidates[::-1]

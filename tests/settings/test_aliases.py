@@ -1,4 +1,4 @@
-"""Names from other libraries get hints; methods and inputs that their users expect."""
+"""Names of other libraries have hints; methods and inputs that their users expect."""
 
 import inspect
 import warnings
@@ -62,7 +62,7 @@ def classifier(**changes):
     ],
 )
 @pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_foreign_parameters_suggest_own_ones(estimator, foreign, own):
+def test_foreign_parameters_suggest_polyleaf_names(estimator, foreign, own):
     message = rf"{estimator.__name__}\(\) takes no '{foreign}': did you mean {own}\?"
     with pytest.raises(TypeError, match=message):
         estimator(**{foreign: 1})
@@ -97,7 +97,7 @@ def test_foreign_arguments_have_hints(call, message):
         call(regressor().fit(X, Y))
 
 
-def test_own_names_of_the_table_exist():
+def test_suggested_names_exist():
     own = {p.name for estimator in ESTIMATORS for p in get_param_specs(estimator)}
     own |= {
         name
@@ -147,7 +147,7 @@ def test_binary_objective_name_warns_once_with_more_classes(name):
     np.testing.assert_array_equal(named.predict_raw(X), own.predict_raw(X))
 
 
-def test_search_warns_of_a_binary_objective_name_once():
+def test_search_warns_once_about_a_binary_objective_name():
     with pytest.warns(UserWarning, match='each of the 3 classes .*objective="softmax"') as caught:
         found = PolyleafClassifierCV(
             objective="binary:logistic", n_candidates=3, cv=2, **SMALL
@@ -156,7 +156,7 @@ def test_search_warns_of_a_binary_objective_name_once():
     assert found.best_params_["objective"] == "logistic"
 
 
-def test_each_task_warns_of_a_binary_objective_name_once():
+def test_each_task_warns_once_about_a_binary_objective_name():
     tasks = {"a": THREE, "b": THREE[::-1], "c": THREE, "d": TWO}
     losses = {"a": "binary:logistic", "b": "Binary", "c": "logistic", "d": "binary:logistic"}
     with pytest.warns(UserWarning, match="each of the 3 classes") as caught:
@@ -200,7 +200,7 @@ def test_parameters_without_equivalent_have_hints():
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_foreign_attributes_have_hints_and_hide_no_own_ones(estimator):
+def test_foreign_attributes_have_hints_and_hide_no_attributes(estimator):
     model = estimator(**SMALL).fit(X, TWO if estimator is PolyleafClassifier else Y)
     for name, words in aliases.FOREIGN_ATTRIBUTES.items():
         assert not hasattr(model, name)
@@ -211,7 +211,7 @@ def test_foreign_attributes_have_hints_and_hide_no_own_ones(estimator):
         model.feature_names_in_  # noqa: B018
 
 
-def test_foreign_functions_hide_no_own_ones():
+def test_foreign_functions_hide_no_functions():
     assert not [name for name in aliases._FUNCTION_HINTS if hasattr(polyleaf, name)]
 
 
@@ -240,7 +240,7 @@ def _names(method):
     return list(inspect.signature(method).parameters)
 
 
-def test_signatures_stay_what_editors_and_scikit_learn_read():
+def test_signatures_for_editors_and_scikit_learn():
     assert "max_leaves" in _names(PolyleafRegressor) and "kwargs" not in _names(PolyleafRegressor)
     assert _names(PolyleafRegressor.predict) == ["self", "X", "iteration_range", "offset", "sparse"]
     assert "eval_set" in _names(PolyleafClassifier.fit)
@@ -269,7 +269,7 @@ def test_predict_log_proba(y):
 
 
 @pytest.mark.parametrize("objective", ["softmax", "multi:softprob", "multiclass"])
-def test_softmax_takes_two_classes(objective):
+def test_softmax_with_two_classes(objective):
     model = classifier(objective=objective).fit(X, TWO, eval_set=[(X, TWO)])
     p = model.predict_proba(X)
     assert p.shape == (80, 2) and model.model_.n_outputs == 2 and model.score(X, TWO) > 0.9
@@ -280,7 +280,7 @@ def test_softmax_takes_two_classes(objective):
     np.testing.assert_allclose(1 / (1 + np.exp(-scores)), p[:, 1])
     loaded = PolyleafClassifier.load_model(model.save_model())
     np.testing.assert_array_equal(loaded.predict_proba(X), p)
-    assert classifier().fit(X, TWO).model_.n_outputs == 1  # as ever
+    assert classifier().fit(X, TWO).model_.n_outputs == 1  # unchanged
 
 
 def test_softmax_of_labels_suggests_an_objective():
@@ -299,7 +299,7 @@ def _error_and_hessian(y, scores):
         ("squared_hinge", "has no probabilities"),
     ],
 )
-def test_missing_predict_proba_says_why(objective, why):
+def test_missing_predict_proba_has_a_reason(objective, why):
     model = classifier(objective=objective)
     for estimator in (model, clone(model).fit(X, TWO)):
         assert not hasattr(estimator, "predict_proba")
@@ -355,7 +355,7 @@ def test_load_model_on_a_class_does_not_warn():
 @pytest.mark.parametrize(
     "changes", [{}, {"leaf": "linear"}, {"projection": "gaussian", "projection_dim": 2}]
 )
-def test_a_model_takes_what_estimators_take(changes):
+def test_model_accepts_input_of_estimators(changes):
     estimator = regressor(**changes).fit(pd.DataFrame(X, columns=list("abc")), Y)
     model = Model.from_bytes(estimator.model_.to_bytes())
     expected = estimator.predict(pd.DataFrame(X, columns=list("abc")))
@@ -367,7 +367,7 @@ def test_a_model_takes_what_estimators_take(changes):
     np.testing.assert_array_equal(model.predict_topk(X, 1)[0][:, 0], expected.argmax(axis=1))
 
 
-def test_a_model_takes_data_sets_and_refuses_other_features():
+def test_model_accepts_datasets_and_rejects_other_features():
     data = Dataset(X, Y)
     estimator = regressor().fit(data)
     np.testing.assert_array_equal(estimator.model_.predict(data), estimator.predict(X))
@@ -395,7 +395,7 @@ EMPTY = {
 @pytest.mark.parametrize(
     "changes", [{}, {"leaf": "linear"}, {"projection": "gaussian", "projection_dim": 2}]
 )
-def test_no_rows_give_an_empty_answer(kind, changes):
+def test_zero_rows_give_empty_results(kind, changes):
     Z = EMPTY[kind]
     model = regressor(**changes).fit(X, Y)
     assert model.predict(Z).shape == model.predict_raw(Z).shape == (0, 2)
@@ -410,15 +410,15 @@ def test_no_rows_give_an_empty_answer(kind, changes):
         assert len(found.predict(Z)) == 0 and found.predict(Z).dtype == found.predict(X).dtype
 
 
-def test_no_rows_are_still_nothing_to_learn_from():
+def test_fit_on_zero_rows_raises():
     with pytest.raises(ValueError, match="0 sample"):
         regressor().fit(X[:0], Y[:0])
 
 
-# --- tables of predictions ---
+# --- data frames of predictions ---
 
 
-def test_predictions_come_as_tables_with_the_names_of_the_targets():
+def test_data_frames_of_predictions_have_target_names():
     named = pd.DataFrame(Y, columns=["heat", "cold"])
     model = regressor().fit(X, named)
     plain, rows = model.predict(X), pd.DataFrame(X, index=np.arange(80) + 7)
@@ -436,7 +436,7 @@ def test_predictions_come_as_tables_with_the_names_of_the_targets():
     assert isinstance(model.predict(X), np.ndarray)
 
 
-def test_probabilities_come_with_the_names_of_the_classes():
+def test_data_frames_of_probabilities_have_class_names():
     for y, names in ((TWO, ["no", "yes"]), (THREE, ["0", "1", "2"]), (LABELS, ["0", "1"])):
         model = classifier().fit(X, y).set_output(predict="pandas")
         for table in (model.predict_proba(X), model.predict_log_proba(X)):
@@ -446,7 +446,7 @@ def test_probabilities_come_with_the_names_of_the_classes():
     assert levels.set_output(predict="polars").predict(X).columns == ["q0.1", "q0.9"]
 
 
-def test_the_choice_of_tables_is_cloned_and_checked():
+def test_set_output_is_cloned_and_checked():
     model = clone(regressor().set_output(predict="polars")).fit(X, Y)
     assert isinstance(model.predict(X), pl.DataFrame)
     with pytest.raises(ValueError, match=r"one of default, pandas, polars, pyarrow; got 'frames'"):
@@ -466,20 +466,20 @@ def test_foreign_functions_have_hints():
         _ = polyleaf.nothing
 
 
-def test_a_model_is_not_saved_where_there_is_no_folder(tmp_path):
+def test_saving_to_a_missing_folder_raises(tmp_path):
     model = regressor().fit(X, Y)
     with pytest.raises(FileNotFoundError, match=r"model cannot be written"):
         model.save_model(tmp_path / "none" / "model")
 
 
-def test_rounds_are_a_pair():
+def test_iteration_range_must_be_a_pair():
     model = PolyleafRegressor(n_estimators=2).fit(X, X[:, 0])
     with pytest.raises(TypeError, match=r"iteration_range must be a pair .*; got 1"):
         model.predict(X, iteration_range=1)
 
 
 @pytest.mark.parametrize("leaf", ["constant", "sparse"])
-def test_topk_beyond_the_classes_is_none(leaf):
+def test_k_of_topk_beyond_the_number_of_classes(leaf):
     y = np.array(["a", "b", "c"])[np.arange(len(X)) % 3]
     model = PolyleafClassifier(n_estimators=2, leaf=leaf, leaf_k=2).fit(X, y)
     labels, scores = model.predict_topk(X, 5)
@@ -503,7 +503,7 @@ def test_invalid_inputs_have_clear_messages():
         model.fit(X, TWO).feature_importance(X)
 
 
-def test_whole_numbers_of_128_bits_are_read():
+def test_128_bit_integers_are_read():
     wide = pl.DataFrame({"a": np.arange(len(X))}).cast(pl.Int128)
     plain = PolyleafRegressor(n_estimators=2).fit(wide.cast(pl.Int64), X[:, 0])
     np.testing.assert_array_equal(

@@ -1,5 +1,4 @@
-"""A parameter is declared once: all that is said of it follows from there, and no file says it
-again."""
+"""Parameters are declared once; defaults, checks and documentation follow from the declaration."""
 
 import ast
 import inspect
@@ -47,24 +46,23 @@ PREPARATION = OF_OBJECTIVES | {
     "n_jobs", "normalize_targets", "objective", "on_interrupt", "projection", "projection_dim",
     "random_state", "tfidf", "threshold", "validation_fraction", "verbose", "warm_start",
 }  # fmt: skip
-"""What objectives, estimators and the preparation of data read, and no part of a run."""
+"""Parameters of objectives, estimators and data preparation, which no part of TrainConfig has."""
 
-# Names that mean something else where they stand: the rows that thresholds are chosen from, the
-# seed of that draw, kinds of curvature of single losses, a recipe's own value, and values that make
-# a part do nothing.
-SOMETHING_ELSE = {
+# Equal names with another meaning: the rows that thresholds are chosen from, the
+# seed of that sample, Hessian kinds of single losses, the value of a preset, and values that
+# disable a part.
+OTHER_MEANING = {
     ("binning.py", "subsample"), ("binning.py", "random_state"), ("custom.py", "hessian"),
     ("elementwise.py", "hessian"), ("elementwise.py", "scale_pos_weight"), ("presets.py", "leaf_k"),
     ("leaf_fitters.py", "learning_rate"), ("leaf_fitters.py", "block_size"),
 }  # fmt: skip
 
 
-# --- one home -------------------------------------------------------------------------------------
+# --- one declaration ------------------------------------------------------------------------------
 
 
 def literal_defaults(path):
-    """(file, name, value) of whatever in a file gives a parameter's name a default that is a
-    literal."""
+    """Yield (file, name, value) of each literal default of a parameter in a file."""
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         found = []
         if isinstance(node, ast.FunctionDef):
@@ -79,7 +77,7 @@ def literal_defaults(path):
 
 
 def declared_literals():
-    """The parameters whose declaration holds the default itself; others refer to where it is."""
+    """Yield the parameters whose declaration has a literal default."""
     for node in ast.walk(ast.parse((SOURCE / "settings" / "parameters.py").read_text("utf-8"))):
         if isinstance(node, ast.AnnAssign) and isinstance(node.value, ast.Call):
             default = next(k.value for k in node.value.keywords if k.arg == "default")
@@ -87,19 +85,19 @@ def declared_literals():
                 yield node.target.id
 
 
-def test_no_default_has_a_second_home():
+def test_defaults_are_declared_once():
     declared = set(declared_literals())
     literals = [found for path in SOURCE.rglob("*.py") for found in literal_defaults(path)]
-    others = [(file, name) for file, name, _ in literals if (file, name) not in SOMETHING_ELSE]
+    others = [(file, name) for file, name, _ in literals if (file, name) not in OTHER_MEANING]
     assert [(file, name) for file, name in others if name in declared] == []
     assert len(others) == len(
         {name for _, name in others}
-    )  # a default that is referred to has one home, too
+    )  # other defaults have a single place, too
     assert {"leaf_k", "objective"} <= declared and "huber_delta" not in declared
 
 
-def test_reference_repeats_no_default():
-    """What the specification has of its own are values that make a part do nothing."""
+def test_reference_does_not_repeat_defaults():
+    """Defaults of the specification are values that disable a part."""
     found_in_reference = [
         found for path in REFERENCE.glob("*.py") for found in literal_defaults(path)
     ]
@@ -109,7 +107,7 @@ def test_reference_repeats_no_default():
     )
 
 
-def test_a_second_home_is_found(tmp_path):
+def test_repeated_defaults_are_found(tmp_path):
     path = tmp_path / "second.py"
     path.write_text(
         "def f(a, reg_lambda=1.0, *, leaf='linear', max_depth=None): ...\nclass C:\n    top_rate: "
@@ -120,7 +118,7 @@ def test_a_second_home_is_found(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["GrowConfig", "LeafConfig"])
-def test_the_border_of_the_core_has_no_defaults(name):
+def test_core_bindings_have_no_defaults(name):
     signature = getattr(_core, name).__init__.__doc__.splitlines()[0]
     assert (
         "reg_lambda" in signature and " = " not in signature
@@ -131,7 +129,7 @@ def test_the_border_of_the_core_has_no_defaults(name):
 
 
 @pytest.mark.parametrize(("estimator", "declared"), ESTIMATORS)
-def test_the_constructor_is_the_declarations(estimator, declared):
+def test_constructor_follows_from_declarations(estimator, declared):
     signature = inspect.signature(estimator)
     found = get_param_specs(declared)
     assert {p.name: p.default for p in found} == {
@@ -145,7 +143,7 @@ def test_the_constructor_is_the_declarations(estimator, declared):
 
 
 @pytest.mark.parametrize(("estimator", "declared"), ESTIMATORS)
-def test_defaults_are_allowed_and_checks_are_those_declared(estimator, declared):
+def test_defaults_are_valid_and_checks_follow_from_declarations(estimator, declared):
     estimator()._validate_params()
     assert (
         set(make_constraints(declared))
@@ -172,7 +170,7 @@ def test_defaults_are_allowed_and_checks_are_those_declared(estimator, declared)
 
 
 @pytest.mark.parametrize(("estimator", "declared"), ESTIMATORS)
-def test_the_docstring_has_the_common_parameters_first(estimator, declared):
+def test_docstring_has_the_common_parameters_first(estimator, declared):
     common, rest = estimator.__doc__.split("Other Parameters\n")
     found = get_param_specs(declared)
     lines = [line.strip() for line in estimator.__doc__.split("Attributes\n")[0].splitlines()]
@@ -187,7 +185,7 @@ def test_the_docstring_has_the_common_parameters_first(estimator, declared):
     assert 'grow_policy : {"lossguide", "depthwise"}, default="lossguide"' in rest
 
 
-def test_texts_that_say_what_None_stands_for_are_true():
+def test_descriptions_of_None_are_correct():
     usual, counts = parameters.DEFAULTS, parameters.COUNT_DEFAULTS
     text = f"None: {usual['learning_rate']}; {counts['learning_rate']} for counts"
     assert text in EVERY["learning_rate"].text
@@ -211,7 +209,7 @@ def test_texts_that_say_what_None_stands_for_are_true():
     assert f"up to {MAX_DIAGONAL_OUTPUTS} outputs" in EVERY["hessian"].text
 
 
-def test_without_source_nothing_but_documentation_is_lost(monkeypatch):
+def test_missing_source_affects_documentation_only(monkeypatch):
     def no_source(module):
         raise OSError
 
@@ -239,11 +237,11 @@ def test_without_source_nothing_but_documentation_is_lost(monkeypatch):
         ("projection", "leml", "leml"),
     ],
 )
-def test_values_are_read_from_text(name, text, value):
+def test_values_are_parsed_from_text(name, text, value):
     assert EVERY[name].read(text) == value
 
 
-def test_model_files_keep_the_names_of_parameters_of_their_format():
+def test_model_files_use_the_parameter_names_of_their_format():
     parameters = {"hessian": "full", "boosting_step": "layer", "leaf_output_set": "own"}
     parameters |= {"split_search": "count_sketch", "linear_extrapolation": "none"}
     stored = to_stored(parameters)
@@ -252,7 +250,7 @@ def test_model_files_keep_the_names_of_parameters_of_their_format():
     assert from_stored({"curvature": 1}, known={"curvature"}) == {"curvature": 1}
 
 
-def test_text_for_a_number_is_refused():
+def test_text_for_a_number_raises():
     with pytest.raises(ValueError, match=r"subsample is float in \(0, 1\], not 'high'"):
         EVERY["subsample"].read("high")
 
@@ -269,32 +267,32 @@ def test_copies_and_representations():
     assert vars(PolyleafRegressor()) == PolyleafRegressor().get_params()
 
 
-# --- parts ----------------------------------------------------------------------------------------
+# --- parts of TrainConfig -------------------------------------------------------------------------
 
 
-def test_every_parameter_has_one_part_or_is_for_the_preparation():
+def test_each_parameter_has_one_part_or_is_for_preparation():
     of_parts = [
         field.name for part in PARTS for field in fields(part) if field.name not in RESOLVED
     ]
     assert sorted([*of_parts, *PREPARATION]) == sorted(EVERY)
 
 
-def made(**parameters):
+def make_config(**parameters):
     p = RegressorParameters(**parameters)
     return train_config.make_train_config(
         p, n_rounds=7, has_sparse_targets=False, seed=3, n_threads=2
     )
 
 
-def test_parts_hold_what_was_asked_for_and_cannot_be_changed():
-    found = made(reg_lambda=2.0, max_leaves=9, subsample=0.5, leaf="linear")
+def test_parts_are_frozen_and_have_the_given_values():
+    found = make_config(reg_lambda=2.0, max_leaves=9, subsample=0.5, leaf="linear")
     assert (found.regularisation.reg_lambda, found.growth.max_leaves, found.sampling.subsample) == (
         2.0,
         9,
         0.5,
     )
     assert (found.boosting.n_estimators, found.growth.seed, found.sampling.seed) == (7, 3, 3)
-    assert found.workers.n_threads == 2 and found == made(
+    assert found.workers.n_threads == 2 and found == make_config(
         reg_lambda=2.0, max_leaves=9, subsample=0.5, leaf="linear"
     )
     for part, name in (
@@ -306,15 +304,18 @@ def test_parts_hold_what_was_asked_for_and_cannot_be_changed():
             setattr(part, name, None)
 
 
-def test_what_depends_on_other_parameters_is_resolved():
-    assert made(leaf="linear", reg_lambda=2.0).leaf.slope_lambda == 2.0
-    assert made(leaf="linear", linear_lambda=5.0).leaf.slope_lambda == 5.0
-    assert made(hessian="block").hessian.leaf_hessian == "block"
-    assert made(hessian="block").hessian.leaf_block_size == 2
-    assert made(leaf="linear", linear_fit="full").hessian.hessian == "shared"
-    assert made().growth.histogram_memory_bytes == 2**30
+def test_dependent_parameters_are_resolved():
+    assert make_config(leaf="linear", reg_lambda=2.0).leaf.slope_lambda == 2.0
+    assert make_config(leaf="linear", linear_lambda=5.0).leaf.slope_lambda == 5.0
+    assert make_config(hessian="block").hessian.leaf_hessian == "block"
+    assert make_config(hessian="block").hessian.leaf_block_size == 2
+    assert make_config(leaf="linear", linear_fit="full").hessian.hessian == "shared"
+    assert make_config().growth.histogram_memory_bytes == 2**30
     sparse = {"leaf": "sparse", "split_search": "auto"}
-    assert made(**sparse).leaf.split_search == "histogram" and not made(**sparse).has_sparse_targets
+    assert (
+        make_config(**sparse).leaf.split_search == "histogram"
+        and not make_config(**sparse).has_sparse_targets
+    )
     of_sparse = train_config.make_train_config(
         RegressorParameters(**sparse), n_rounds=1, has_sparse_targets=True, seed=0, n_threads=1
     )
@@ -330,8 +331,8 @@ def test_what_depends_on_other_parameters_is_resolved():
         polyleaf.PolyleafRegressorCV,
     ],
 )
-def test_sections_of_the_docstring_begin_where_the_docstring_does(kind):
-    """What is filled in stands as far to the right as what is written, whatever Python indents."""
+def test_docstring_sections_are_not_indented(kind):
+    """Inserted text has the indentation of the written text on all Python versions."""
     lines = kind.__doc__.splitlines()
     for section in ("Parameters", "Other Parameters", "Attributes", "Examples"):
         assert lines[lines.index(section) + 1] == "-" * len(section)

@@ -1,4 +1,4 @@
-"""Recipes: every one trains every task, and is the method it is named after."""
+"""Presets: each trains on all kinds of targets and equals the method of its name."""
 
 import inspect
 
@@ -23,7 +23,7 @@ def data():
 
 
 def make_parameters(preset, classifier):
-    """The preset for that estimator, 40 rounds."""
+    """Return the preset for an estimator, with 40 rounds."""
     takes = inspect.signature(preset).parameters
     parameters = {"classifier": classifier} if "classifier" in takes else {}
     parameters |= {"leaf_k": 2} if "leaf_k" in takes else {}
@@ -106,7 +106,7 @@ def test_trees_per_round(data):
     assert PolyleafRegressor(**presets.cgb() | few).fit(X, Y).model_.n_trees == 5
 
 
-def test_one_tree_per_output_is_a_model_per_output(data):
+def test_one_tree_per_output_equals_a_model_per_output(data):
     X, Y = data
     parameters = presets.gbdt_so() | {"n_estimators": 10}
     together = PolyleafRegressor(**parameters).fit(X, Y).predict(X)
@@ -114,7 +114,7 @@ def test_one_tree_per_output_is_a_model_per_output(data):
     np.testing.assert_array_equal(together, np.stack(apart, axis=1))
 
 
-def test_cgb_is_gbdt_mo_for_squared_error(data):
+def test_cgb_equals_gbdt_mo_for_squared_error(data):
     """A constant Hessian has no second step (paper, section 3.2)."""
     X, Y = data
     same = {key: value for key, value in presets.cgb().items() if "hessian" not in key}
@@ -125,7 +125,8 @@ def test_cgb_is_gbdt_mo_for_squared_error(data):
 
 
 def test_cgb_takes_the_newton_step_of_its_paper(data):
-    """Eq. 13: the sum of the residuals over the sum of p (1 - p), times Friedman's (K - 1) / K."""
+    """Eq. 13: the sum of residuals divided by the sum of p (1 - p), times Friedman's (K - 1) /
+    K."""
     X, Y = data
     y = Y.argmax(1)
     parameters = {**presets.cgb(), "n_estimators": 1, "learning_rate": 1.0, "base_score": 0.0}
@@ -146,7 +147,7 @@ def test_cgb_uses_the_softmax_hessian_of_its_paper():
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_presets_take_changes(preset):
+def test_presets_with_changed_parameters(preset):
     assert preset(n_estimators=25, subsample=0.5) == preset() | {
         "n_estimators": 25,
         "subsample": 0.5,
@@ -154,7 +155,7 @@ def test_presets_take_changes(preset):
     assert preset(learning_rate=0.7)["learning_rate"] == 0.7
 
 
-def test_one_call_is_the_method_of_its_paper_for_both_estimators(data):
+def test_presets_equal_the_parameters_of_their_paper(data):
     X, Y = data
     few = {"n_estimators": 4}
     stated = {presets.cgb: "friedman", presets.tfbt: "diagonal", presets.tfbt_full: "diagonal"}

@@ -60,7 +60,7 @@ def combinations():
 
 
 def make_parameters(combination):
-    """Parameters of an estimator with small trees."""
+    """Return parameters of an estimator with small trees."""
     own = {name: value for name, value in combination.items() if name != "sampling"}
     small = {
         "n_estimators": 1,
@@ -74,7 +74,7 @@ def make_parameters(combination):
 
 
 def get_error(combination):
-    """The error message of a combination, or None."""
+    """Return the error message of a combination, or None."""
     estimator = PolyleafClassifier(**make_parameters(combination))
     try:
         train_config.make_train_config(
@@ -85,7 +85,7 @@ def get_error(combination):
     return None
 
 
-def test_error_of_every_incompatible_combination():
+def test_errors_of_incompatible_combinations():
     n_errors = 0
     for combination in combinations():
         expected = [words for condition, words in INCOMPATIBLE if condition(combination)]
@@ -97,7 +97,7 @@ def test_error_of_every_incompatible_combination():
 
 
 def train(combination):
-    """Train on a few rows; incompatible combinations raise their error."""
+    """Train on a few rows; an incompatible combination must raise its error."""
     estimator = PolyleafClassifier(**make_parameters(combination), random_state=0)
     message = get_error(combination)
     if message is None:
@@ -170,7 +170,7 @@ def test_all_combinations_train_or_raise():
         ({"leaf_hessian": "block", "max_delta_step": 1.0}, "set both to 0"),
     ],
 )
-def test_invalid_layer_and_hessian_parameters(parameters, match):
+def test_invalid_layer_and_hessian_parameters_raise(parameters, match):
     with pytest.raises(ValueError, match=match):
         PolyleafClassifier(n_estimators=1, **parameters).fit(X, CLASSES)
 

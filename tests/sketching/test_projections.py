@@ -17,7 +17,7 @@ from polyleaf.sketching.projections import PROJECTIONS, Projection, Projector
 
 
 def words(n=300, m=80, k=6, n_labels=12, seed=0, noise=0.3):
-    """Sparse counts from k topics, and labels that the topics give."""
+    """Return sparse word counts of k topics, and labels determined by the topics."""
     rng = np.random.default_rng(seed)
     topics = rng.gamma(0.3, size=(n, k))
     rate = 0.6 * topics @ rng.gamma(0.3, size=(k, m)) / k
@@ -56,7 +56,7 @@ def test_product_equals_the_reference(d):
         ([0, 1, 2], [0, -1], "out of range"),
     ],
 )
-def test_the_core_checks_what_memory_safety_needs(indptr, indices, message):
+def test_core_checks_for_memory_safety(indptr, indices, message):
     arrays = (
         np.array(indptr, np.int64),
         np.array(indices, np.int32),
@@ -66,7 +66,7 @@ def test_the_core_checks_what_memory_safety_needs(indptr, indices, message):
         core.csr_product(*arrays, np.ones((4, 3), np.float32), 1)
 
 
-# --- every kind ---
+# --- all kinds ---
 
 
 @pytest.mark.parametrize("kind", PROJECTIONS)
@@ -107,7 +107,7 @@ def test_files(kind, tfidf):
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "pca", "leml"])
-def test_no_more_features_than_columns(kind):
+def test_dim_is_at_most_the_number_of_columns(kind):
     X, Y = words(m=5)
     assert Projector(kind, dim=50).fit(X, Y).dim <= 5
     one = sp.csr_matrix(np.array([[0.0], [2.0], [1.0]]))
@@ -115,7 +115,7 @@ def test_no_more_features_than_columns(kind):
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "pca", "leml"])
-def test_the_input_is_left_alone(kind):
+def test_input_is_not_modified(kind):
     messy = sp.csr_matrix((np.ones(4, np.float32), [3, 1, 1, 0], [0, 3, 4]), shape=(2, 5))
     messy = sp.vstack([messy, sp.csr_matrix((2, 5), dtype=np.float32)], "csr")
     messy.data[0] = 0  # unsorted, duplicates, empty rows, and a stored zero
@@ -131,7 +131,7 @@ def test_the_input_is_left_alone(kind):
 # --- columns and weights ---
 
 
-def test_tfidf_is_scikit_learns():
+def test_tfidf_equals_scikit_learn():
     X = sp.csr_matrix(words()[0].toarray() * (np.arange(300) != 7)[:, None])  # with an empty row
     mine = Projector("columns", tfidf=True).fit(X)
     theirs = TfidfTransformer().fit_transform(X).toarray()
@@ -139,7 +139,7 @@ def test_tfidf_is_scikit_learns():
     assert not np.delete(theirs, mine.columns, axis=1).any()
 
 
-def test_rare_columns_are_cut():
+def test_rare_columns_are_dropped():
     X = sp.csr_matrix(np.array([[1, 0, 2, 0, 0], [0, 0, 3, 1, 0], [4, 0, 5, 0, -1.0]]))
     assert Projector("columns").fit(X).columns.tolist() == [0, 2, 3, 4]
     assert Projector("columns", min_rows=2).fit(X).columns.tolist() == [0, 2]
@@ -164,7 +164,7 @@ def test_gaussian_keeps_distances():
 
 
 @pytest.mark.parametrize("shape", [(300, 80), (60, 200)])
-def test_pca_is_scikit_learns(shape):
+def test_pca_equals_scikit_learn(shape):
     X, _ = words(*shape)
     mine = Projector("pca", dim=5, n_iterations=30).fit(X).transform(X)
     theirs = PCA(5, svd_solver="full").fit_transform(X.toarray().astype(np.float64))
@@ -172,7 +172,7 @@ def test_pca_is_scikit_learns(shape):
     np.testing.assert_allclose(mine, theirs, atol=2e-3 * np.abs(theirs).max())
 
 
-def test_pca_by_default_keeps_nearly_all_it_could():
+def test_default_pca_keeps_nearly_the_optimal_variance():
     X, _ = words()
     mine = Projector("pca", dim=10).fit(X).transform(X)
     best = PCA(10, svd_solver="full").fit(X.toarray().astype(np.float64)).explained_variance_.sum()
@@ -187,7 +187,7 @@ def leml(X, Y, dim=4, **settings):
     )
 
 
-def test_leml_descends():
+def test_leml_loss_decreases():
     problem = leml(*words(), reg=2.0)
     problem.improve_w()
     values = [problem.objective()]
@@ -242,8 +242,8 @@ def test_leml_features_are_uncorrelated_and_ordered():
     np.testing.assert_allclose(norms, np.linalg.svd(fitted, compute_uv=False)[:4], rtol=1e-3)
 
 
-def test_folds_keep_labels_out_of_the_features_trained_on():
-    """Labels that nothing predicts: without folds the training features know them all the same."""
+def test_leml_folds_prevent_target_leakage():
+    """The labels are random: without folds the training features would contain them."""
     rng = np.random.default_rng(0)
     X = sp.random(200, 500, 0.05, "csr", rng=rng)
     Y = sp.csr_matrix((rng.random((200, 3)) < 0.5).astype(float))
@@ -269,7 +269,7 @@ def test_folds_use_the_same_axes():
         assert np.corrcoef(features[:, j], plain[:, j])[0, 1] > 0.95
 
 
-def test_leml_takes_any_target():
+def test_leml_accepts_all_kinds_of_targets():
     X, Y = words()
     y = Y.toarray()[:, 0]
     a, b = Projector("leml", dim=2).fit(X, y), Projector("leml", dim=2).fit(X, y[:, None].tolist())
@@ -292,7 +292,7 @@ def test_leml_takes_any_target():
         (dict(n_folds=0), "n_folds must be"),
     ],
 )
-def test_settings_are_checked(settings, message):
+def test_invalid_settings_raise(settings, message):
     with pytest.raises(ValueError, match=message):
         Projector(**settings)
 
@@ -312,12 +312,12 @@ def test_settings_are_checked(settings, message):
         (np.ones((4, 3)), np.full((4, 2), np.nan), "Y holds NaN"),
     ],
 )
-def test_bad_input(X, Y, message):
+def test_invalid_input_raises(X, Y, message):
     with pytest.raises(ValueError, match=message):
         Projector("leml", dim=2).fit(X, Y)
 
 
-def test_another_number_of_features():
+def test_other_number_of_features_raises():
     X, Y = words()
     with pytest.raises(ValueError, match="79 features, but the projection was fitted on 80"):
         Projector("pca", dim=2).fit(X, Y).transform(X[:, :79])
@@ -339,7 +339,7 @@ def test_another_number_of_features():
         (lambda p, a: a.update(offset=np.ones(3)), "array 'offset'"),
     ],
 )
-def test_damaged_files(change, message):
+def test_damaged_files_raise(change, message):
     X, Y = words()
     fitted = Projector("pca", dim=2, tfidf=True).fit(X, Y)
     plain, arrays = fitted.to_dict(), dict(fitted.arrays())
@@ -348,14 +348,14 @@ def test_damaged_files(change, message):
         Projection.from_dict(plain, arrays)
 
 
-def test_settings_are_values():
+def test_settings_are_immutable_values():
     assert replace(Projector("pca"), dim=3) == Projector("pca", dim=3)
     assert hash(Projector("pca")) == hash(Projector("pca"))
 
 
 @pytest.mark.parametrize("kind", ["pca", "leml", "gaussian"])
 @pytest.mark.parametrize("power", [60, 90, 120])
-def test_huge_numbers_are_projected(kind, power):
+def test_huge_values_are_projected(kind, power):
     """Check that numbers are divided by a power of two before products can overflow."""
     rng = np.random.default_rng(0)
     X = rng.integers(-8, 9, (60, 20)).astype(np.float64) * (rng.random((60, 20)) < 0.4)

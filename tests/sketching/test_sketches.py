@@ -94,7 +94,7 @@ def test_energy_equals_the_reference(n):
 @pytest.mark.parametrize("n_threads", [1, 3])
 def test_count_sketch_of_csr_equals_dense(d, n_threads):
     g = sparse_matrix(600, 900, density=0.02, seed=d)
-    g[5] = matrix(1, 900)  # a row longer than what is hashed at once
+    g[5] = matrix(1, 900)  # a row longer than a block of hashes
     g[6] = 0
     dense = core.sketch_count(g, d, 77, 1.5, n_threads)
     sparse = core.SparseGradients(*csr_arrays(g), 900, n_threads)
@@ -107,7 +107,7 @@ def test_count_sketch_of_csr_equals_dense(d, n_threads):
 @given(
     n=st.integers(1, 60), k=st.integers(1, 80), d=st.integers(1, 40), seed=st.integers(0, 2**64 - 1)
 )
-def test_any_shape_equals_the_reference(n, k, d, seed):
+def test_random_shapes_equal_the_reference(n, k, d, seed):
     g = sparse_matrix(n, k, 0.5, seed % 1000)
     same_bits(core.sketch_signs(g, d, seed, 1.0, 2), reference.signed_projection(g, d, seed, 1.0))
     sparse = core.SparseGradients(*csr_arrays(g), k, 1)
@@ -115,7 +115,7 @@ def test_any_shape_equals_the_reference(n, k, d, seed):
 
 
 @pytest.mark.parametrize("name", SKETCHES)
-def test_same_bits_for_any_number_of_threads(name):
+def test_sketches_are_independent_of_the_number_of_threads(name):
     g, h = matrix(2500, 70, rank=9), np.abs(matrix(2500, 70, seed=1))
     one = SKETCHES[name](6).sketch(g, h, 2, 8, 1)
     for n_threads in (2, 3, 7):
@@ -138,7 +138,7 @@ print(digest.hexdigest())
 
 
 @pytest.mark.full
-def test_same_bits_for_any_instruction_set():
+def test_instruction_sets_give_the_same_bits():
     assert len(set(run_on_each_isa(_HASH_OF_ALL))) == 1
 
 
@@ -146,7 +146,7 @@ def test_same_bits_for_any_instruction_set():
 
 
 def distances(a):
-    """Squared distances between rows, per column."""
+    """Return squared distances between rows, per column."""
     a = a.astype(np.float64)
     return np.square(a[:, None] - a[None]).sum(axis=2) / a.shape[1]
 
@@ -200,7 +200,7 @@ def test_svd_is_exact_at_the_rank_and_near_the_best_below():
 
 
 @pytest.mark.parametrize("name", SKETCHES)
-def test_draws_depend_on_round_and_seed(name):
+def test_sketches_depend_on_round_and_seed(name):
     g = matrix(20, 50, rank=20)
     make = SKETCHES[name](4)
     first = make.sketch(g, None, 0, 1, 1)[0]
@@ -212,7 +212,7 @@ def test_draws_depend_on_round_and_seed(name):
 
 
 @pytest.mark.parametrize("name", SKETCHES)
-def test_curvature_is_the_mean_over_outputs(name):
+def test_hessian_is_the_mean_over_outputs(name):
     g, h = matrix(20, 50), np.abs(matrix(20, 50, seed=1))
     make = SKETCHES[name](4)
     np.testing.assert_allclose(
@@ -222,7 +222,7 @@ def test_curvature_is_the_mean_over_outputs(name):
     assert make.sketch(g, None, 0, 0, 1)[1] is None
 
 
-def test_sketches_are_small_values():
+def test_sketches_are_immutable_values():
     for make in SKETCHES.values():
         sketch = make(5)
         assert isinstance(sketch, Sketch)
@@ -254,7 +254,7 @@ def test_get_sketch():
     ("sketch", "dim", "message"),
     [("random", None, "unknown"), (TopOutputs(3), 4, "sketch_dim"), (7, None, "sketch must be")],
 )
-def test_get_sketch_refuses(sketch, dim, message):
+def test_get_sketch_raises(sketch, dim, message):
     with pytest.raises(ValueError, match=message):
         get_sketch(sketch, dim, 100)
 
@@ -267,7 +267,7 @@ def test_get_sketch_refuses(sketch, dim, message):
         (dict(sketch_dim=4), "without a sketch"),
     ],
 )
-def test_what_does_not_go_together(settings_, message):
+def test_incompatible_parameters_raise(settings_, message):
     with pytest.raises(ValueError, match=message):
         PolyleafRegressor(**settings_).fit(matrix(20, 2), matrix(20, 3))
 
@@ -283,7 +283,7 @@ def test_what_does_not_go_together(settings_, message):
         ((np.full((30, 2), np.nan), None), "not finite"),
     ],
 )
-def test_a_function_that_returns_nonsense(returned, message):
+def test_invalid_custom_sketch_raises(returned, message):
     X, Y = np.arange(30.0)[:, None], matrix(30, 4)
     model = PolyleafRegressor(n_estimators=2, sketch=lambda *_: returned)
     with pytest.raises(ValueError, match=message):
@@ -305,13 +305,13 @@ def test_a_function_that_returns_nonsense(returned, message):
         ),
     ],
 )
-def test_the_core_checks_what_memory_safety_needs(call, message):
+def test_core_checks_for_memory_safety(call, message):
     with pytest.raises(ValueError, match=message):
         call(matrix(5, 4))
 
 
 @pytest.mark.parametrize("indptr", [[0, 2, 1, 3], [1, 2, 2, 3], [0, 1, 2, 4]])
-def test_broken_csr_is_refused(indptr):
+def test_invalid_csr_raises(indptr):
     arrays = np.array(indptr, np.int64), np.zeros(3, np.int32), np.zeros(3, np.float32)
     with pytest.raises(ValueError, match="indptr"):
         core.SparseGradients(*arrays, 1, 1)
@@ -328,7 +328,7 @@ def labels(n=400, k=50, seed=0):
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", [*SKETCHES, "auto"])
-def test_a_sketched_model_learns(name):
+def test_model_with_sketch_learns(name):
     X, Y = labels()
     plain = PolyleafClassifier(n_estimators=30, n_jobs=1).fit(X[:300], Y[:300])
     model = PolyleafClassifier(n_estimators=30, n_jobs=1, sketch=name, random_state=0).fit(
@@ -340,12 +340,12 @@ def test_a_sketched_model_learns(name):
     assert model.model_.forest.values(0).shape[1] == 50  # leaves hold all outputs
     np.testing.assert_array_equal(model.predict_proba(X), again.predict_proba(X))
     wrong = [np.mean(m.predict(X[300:]) != Y[300:]) for m in (plain, model)]
-    assert wrong[1] < 0.85 * Y[300:].mean()  # "no" to everything is wrong where a label holds
+    assert wrong[1] < 0.85 * Y[300:].mean()  # errors of predicting 0 everywhere
     assert wrong[1] < 1.1 * wrong[0]
 
 
-def test_the_structure_is_that_of_the_sketch_and_the_leaves_are_of_all_outputs():
-    """A custom sketch: the first output decides the splits, all get leaf values."""
+def test_sketch_decides_splits_and_leaves_have_all_outputs():
+    """With a custom sketch of the first output, leaves have values of all outputs."""
     X, Y = labels(k=3)
     Y = Y.astype(np.float32)
     first = lambda g, h, round, seed, n_threads: (g[:, :1], None)  # noqa: E731
@@ -364,7 +364,7 @@ def test_the_structure_is_that_of_the_sketch_and_the_leaves_are_of_all_outputs()
         )
 
 
-def test_an_identity_sketch_changes_nothing():
+def test_identity_sketch_has_no_effect():
     X, Y = labels(k=5)
     identity = lambda g, h, round, seed, n_threads: (g, None)  # noqa: E731
     settings_ = dict(n_estimators=5, n_jobs=1, hessian="none")
@@ -377,7 +377,7 @@ def test_an_identity_sketch_changes_nothing():
     np.testing.assert_array_equal(plain.predict_proba(X), few.predict_proba(X))
 
 
-def test_gains_keep_their_unit():
+def test_gains_are_comparable_with_and_without_sketch():
     """Gains are averaged over outputs with and without a sketch.
 
     The best of many noisy gains exceeds the true one, but not by the factor K / d = 4.3.
@@ -393,7 +393,7 @@ def test_gains_keep_their_unit():
     assert 0.8 * plain < np.mean(sketched) < 1.8 * plain
 
 
-def test_sampling_weights_and_sketches_together():
+def test_sketch_with_sampling_and_weights():
     X, Y = labels()
     weight = np.where(np.arange(len(X)) % 3 == 0, 0.0, 2.0)
     settings_ = dict(n_estimators=5, sketch="auto", random_state=0, n_jobs=1)
@@ -405,7 +405,7 @@ def test_sampling_weights_and_sketches_together():
         assert np.isfinite(model.predict_proba(X)).all()
 
 
-def test_l1_and_step_limits_reach_the_leaves_only():
+def test_reg_alpha_and_max_delta_step_apply_to_leaves_only():
     X, Y = labels()
     settings_ = dict(n_estimators=1, sketch="auto", random_state=0, n_jobs=1)
     plain = PolyleafClassifier(**settings_).fit(X, Y).model_.forest
@@ -416,7 +416,7 @@ def test_l1_and_step_limits_reach_the_leaves_only():
     assert shrunk.tree(0).n_leaves > 1 and not shrunk.values(0).any()
 
 
-def test_importance_per_output_is_refused_for_sketched_trees():
+def test_importance_per_output_with_sketch_raises():
     X, Y = labels()
     model = PolyleafClassifier(n_estimators=2, sketch="auto").fit(X, Y).model_
     assert model.feature_importance().shape == (6,)
@@ -424,7 +424,7 @@ def test_importance_per_output_is_refused_for_sketched_trees():
         model.feature_importance(per_output=True)
 
 
-def test_model_files_keep_what_json_can_hold(tmp_path):
+def test_sketch_parameters_are_saved(tmp_path):
     from polyleaf import load_model
 
     X, Y = labels()
@@ -435,7 +435,7 @@ def test_model_files_keep_what_json_can_hold(tmp_path):
     np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
 
 
-def test_continuation_draws_as_one_run_does():
+def test_continued_training_equals_uninterrupted_training():
     X, Y = labels()
     settings_ = dict(sketch="auto", random_state=3, n_jobs=1)
     whole = PolyleafClassifier(n_estimators=4, **settings_).fit(X, Y)
