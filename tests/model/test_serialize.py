@@ -240,7 +240,7 @@ def test_hostile_well_formed_content_raises(data):
     def missing_bin(header, arrays):
         arrays["forest.feature"][arrays["forest.threshold"] >= 0] = 2
 
-    def without_base_score(header, arrays):
+    def missing_base_score(header, arrays):
         del arrays["base_score"]
 
     def decreasing_rounds(header, arrays):
@@ -294,7 +294,7 @@ def test_hostile_well_formed_content_raises(data):
         (too_large, "not finite"),
         (other_kind, "by a threshold"),
         (missing_bin, "a bin that"),
-        (without_base_score, "base_score"),
+        (missing_base_score, "base_score"),
         (decreasing_rounds, "round_of_tree"),
     ]:
         with pytest.raises(ModelFileError, match=message):
