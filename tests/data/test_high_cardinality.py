@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -592,3 +593,39 @@ def test_command_line_reads_high_cardinality_text(data, tmp_path, capsys):
     assert json.loads(capsys.readouterr().out.strip().splitlines()[-1])["R2"] > 0.6
     polyleaf("inspect", out)
     assert "shop: mean" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("n_categories", [3, 300])
+def test_columns_of_unknown_categories_are_warned_of(n_categories):
+    names = np.array([f"shop {i}" for i in range(n_categories)], object)
+    rows = np.arange(1200) % n_categories
+    frame = pd.DataFrame({"shop": pd.Categorical(names[rows]), "x": np.arange(1200.0)})
+    model = PolyleafRegressor(n_estimators=3).fit(frame, rows % 7)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        some = pd.Categorical(np.where(rows % 2 == 0, names[rows], "other"))
+        model.predict(frame.assign(shop=some))
+        few = frame.head(3).assign(shop=["a", "b", "c"])
+        model.predict(few)  # so few may be new by chance
+        model.predict(frame.head(9).assign(shop=None))
+    for values, share in ((names[rows] + " ", "All"), (["shop 0"] + ["q"] * 1199, "Nearly all")):
+        message = rf"{share} values of column 'shop' of X are categories .* such as '(q|shop 0 )'"
+        with pytest.warns(UserWarning, match=message):
+            model.predict(frame.assign(shop=values))
+
+
+@pytest.mark.parametrize("n_categories", [3, 300])
+def test_categories_of_another_type_are_refused(n_categories):
+    numbers = np.arange(1200) % n_categories
+    frame = pd.DataFrame({"c": pd.Categorical(numbers), "x": np.arange(1200.0)})
+    model = PolyleafRegressor(n_estimators=3).fit(frame, numbers % 7)
+    mixed = pd.Series([*numbers[:1199].tolist(), "1"], dtype=object)
+    for values in (numbers.astype(str), mixed):
+        with pytest.raises(ValueError, match=r"'c' of X were numbers .* and are text now"):
+            model.predict(frame.assign(c=values))
+    model.predict(frame.assign(c=pd.Series([*numbers[:1199].tolist(), "none"], dtype=object)))
+    text = frame.assign(c=pd.Categorical(numbers.astype(str)))
+    model = PolyleafRegressor(n_estimators=3).fit(text, numbers % 7)
+    for values in (numbers, mixed):
+        with pytest.raises(ValueError, match=r"'c' of X were text .* and are numbers now"):
+            model.predict(frame.assign(c=values))

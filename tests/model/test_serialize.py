@@ -448,3 +448,14 @@ def test_saving_does_not_replace_a_device(model, tmp_path):
 def test_saving_to_a_folder_raises(model, tmp_path):
     with pytest.raises(IsADirectoryError):
         model.save(tmp_path)
+
+
+def test_a_model_that_cannot_be_loaded_is_not_saved(tmp_path):
+    model = PolyleafRegressor(n_estimators=2, n_jobs=1).fit(np.eye(30), np.arange(30.0))
+    model.save_model(tmp_path / "m")
+    before = (tmp_path / "m").read_bytes()
+    model.model_.output_names = ("a", "b")
+    for write in (model.save_model, model.model_.save):
+        with pytest.raises(ValueError, match="not saved, because it could not be loaded again"):
+            write(tmp_path / "m")
+    assert (tmp_path / "m").read_bytes() == before

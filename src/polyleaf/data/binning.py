@@ -15,11 +15,10 @@ from polyleaf.data.binned import Codes, DeviceCodes, SparseCodes, empty_codes
 from polyleaf.data.high_cardinality import (
     Category,
     DerivedColumns,
-    check_category_types,
+    check_unseen_categories,
     choose_categories,
     split_into_groups,
     sum_category_weights,
-    take_each_type,
 )
 from polyleaf.data.mapper_state import CategoryLists, read_state
 from polyleaf.data.random_rows import BINNED_ROWS, draw
@@ -39,7 +38,7 @@ MAX_BINS = 255
 # Largest fraction of stored rows of a sparse column that stays sparse.
 SPARSE_SHARE = 0.05
 
-_CACHED_ATTRIBUTES = ("_bin_table", "_code_of", "_sample_categories")
+_CACHED_ATTRIBUTES = ("_bin_table", "_code_of")
 
 
 class BinMapper:
@@ -580,8 +579,6 @@ class BinMapper:
         values = np.concatenate([np.empty(0), *self.thresholds_])
         is_float64 = np.ascontiguousarray(self.float64_bins_)
         self._bin_table = _core.BinTable(values, self._get_offsets(), is_float64)
-        features = () if self.derived_columns_ is None else self.derived_columns_.features
-        self._sample_categories = {f.feature: take_each_type(f.categories) for f in features}
         self._code_of: dict[int, dict[Category, int]] = {}
         pairs = zip(self.categories_, self.rare_categories_, strict=True)
         for feature, (kept, rare) in enumerate(pairs):
@@ -607,10 +604,11 @@ class BinMapper:
         self._check_table(table)
         if self.derived_columns_ is None:
             return table
+        replaced = {feature.feature: feature.codes for feature in self.derived_columns_.features}
         for column in table.categories:
-            known = self._sample_categories.get(column.feature)
-            if known is not None:
-                check_category_types(known, column, table.describe_feature(column.feature))
+            if column.feature in replaced:
+                name = table.describe_feature(column.feature)
+                check_unseen_categories(replaced[column.feature], column, name)
         return self.derived_columns_.expand(table)
 
     def _check_table(self, table: FeatureTable) -> None:
@@ -637,8 +635,8 @@ class BinMapper:
         """Return the code of each category of a column, uint8; 255 for unseen ones."""
         code_of = self._code_of[column.feature]
         codes = np.array([code_of.get(c, MISSING_CODE) for c in column.categories], dtype=np.uint8)
-        if len(codes) and code_of and (codes == MISSING_CODE).all():
-            check_category_types(list(code_of), column, table.describe_feature(column.feature))
+        if (codes == MISSING_CODE).any():
+            check_unseen_categories(code_of, column, table.describe_feature(column.feature))
         return codes
 
 

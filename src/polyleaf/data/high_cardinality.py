@@ -16,23 +16,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyleaf.inputs.feature_table import CATEGORY_TYPES, CategoryColumn, DenseBlock, FeatureTable
+from polyleaf.runtime.user_warnings import warn_user
 
 __all__ = [
     "Category",
     "DerivedColumns",
     "HighCardinalityFeature",
     "category_key",
-    "check_category_types",
+    "check_unseen_categories",
     "choose_categories",
     "is_category",
     "split_into_groups",
     "sum_category_weights",
-    "take_each_type",
 ]
 
 
 Category = str | bool | int | float
 
+_MIN_ROWS_OF_WARNING, _SHARE_OF_WARNING = 5, 0.95
 _ARRAYS = ("values", "statistic", "lower", "upper")
 
 
@@ -91,9 +92,14 @@ class HighCardinalityFeature:
     def lookup_statistics(self, column: CategoryColumn) -> NDArray[np.float32]:
         """Return the statistics of rows: NaN for missing values, 0 for unseen categories."""
         unseen = len(self.categories)
-        codes = [self._codes.get(category, unseen) for category in column.categories]
+        codes = [self.codes.get(category, unseen) for category in column.categories]
         positions = np.array([*codes, unseen + 1], np.int64)  # the last is for missing values
         return self._lookup[positions[column.index]]
+
+    @property
+    def codes(self) -> dict[Category, int]:
+        """Position of each category."""
+        return self._codes
 
     @cached_property
     def _codes(self) -> dict[Category, int]:
@@ -265,16 +271,52 @@ def is_category(value: Any) -> bool:
     )
 
 
-def check_category_types(known: Sequence[Category], column: CategoryColumn, name: str) -> None:
-    """Raise a ValueError if text categories have become numbers, or numbers text."""
-    was_text = {isinstance(c, str) for c in known}
-    is_text = {isinstance(c, str) for c in column.categories}
-    if was_text and is_text and not was_text & is_text:
-        words = {True: "text", False: "numbers"}
+def check_unseen_categories(
+    known: Mapping[Category, Any], column: CategoryColumn, name: str
+) -> None:
+    """Warn if nearly all values of a column are unknown; raise if only their type differs.
+
+    Raises
+    ------
+    ValueError
+        If all categories were text and are numbers now or the reverse, or if a category that
+        training did not see is a known one in the other type, such as 1 and "1".
+    """
+    is_unseen = np.array([category not in known for category in column.categories], bool)
+    if not is_unseen.any() or not known:
+        return
+    counts = np.bincount(column.index[column.index >= 0], minlength=len(is_unseen))
+    unseen = np.flatnonzero(is_unseen & (counts > 0)).tolist()
+    examples = [column.categories[i] for i in unseen]
+    words = {True: "text", False: "numbers"}
+    was_text = {isinstance(category, str) for category in known}
+    is_text = {isinstance(category, str) for category in examples}
+    is_all = len(unseen) == np.count_nonzero(counts) > 0
+    wrong = [c for c in examples if _convert_type(c) in known]
+    if wrong or (is_all and not was_text & is_text):
+        now = isinstance(wrong[0] if wrong else examples[0], str)
         raise ValueError(
-            f"The categories of column {name} of X were {words[was_text.pop()]} when the model was "
-            f"fitted and are {words[is_text.pop()]} now: convert the column."
+            f"The categories of column {name} of X were {words[not now]} when the model was "
+            f"fitted and are {words[now]} now: convert the column."
         )
+    n_rows, n_unseen = int(counts.sum()), int(counts[unseen].sum())
+    if n_rows >= _MIN_ROWS_OF_WARNING and n_unseen >= _SHARE_OF_WARNING * n_rows:
+        share = "All" if n_unseen == n_rows else "Nearly all"
+        warn_user(
+            f"{share} values of column {name} of X are categories that the training data did not "
+            f"have, such as {examples[0]!r}: the model cannot use them."
+        )
+
+
+def _convert_type(category: Category) -> Category | None:
+    """Return a number as text, or text as a number; None for other text."""
+    if not isinstance(category, str):
+        return str(category)
+    try:
+        number = float(category)
+    except ValueError:
+        return None
+    return int(number) if number.is_integer() else number
 
 
 def _require(condition: bool, problem: str) -> None:
@@ -349,14 +391,6 @@ def choose_categories(
         [category for i, (category, _) in enumerate(present) if i in kept],
         [category for i, (category, _) in enumerate(present) if i not in kept],
     )
-
-
-def take_each_type(categories: Sequence[Category]) -> list[Category]:
-    """Return one text and one number of the categories, as far as there are any."""
-    return [
-        next(category for category in categories if isinstance(category, str) == is_text)
-        for is_text in {isinstance(category, str) for category in categories}
-    ]
 
 
 def split_into_groups(

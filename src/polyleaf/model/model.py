@@ -626,10 +626,22 @@ class Model:
         OSError
             If the file cannot be written; the old file is kept.
         ValueError
-            If JSON cannot represent the metadata, leaf values do not fit `leaf_dtype`, or the name
-            ends in ".json".
+            If JSON cannot represent the metadata, leaf values do not fit `leaf_dtype`, the name
+            ends in ".json", or the file could not be loaded again.
         """
-        serialize.write(path, self.to_bytes(leaf_dtype, statistics))
+        data = self.to_bytes(leaf_dtype, statistics)
+        self.check_file(data)
+        serialize.write(path, data)
+
+    @classmethod
+    def check_file(cls, data: bytes) -> None:
+        """Raise a ValueError if the content of a model file to write cannot be loaded."""
+        try:
+            cls.load(data)
+        except serialize.ModelFileError as error:
+            raise ValueError(
+                f"The model was not saved, because it could not be loaded again: {error}"
+            ) from error
 
     @classmethod
     def load(cls, path: Source) -> Model:
