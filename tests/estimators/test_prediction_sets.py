@@ -18,9 +18,11 @@ def split_data(name, n_fit, n_held):
     return [(X[rows], y[rows]) for rows in cuts]
 
 
-def compute_coverage_error(covered, asked, n_held):
+def compute_coverage_error(covered, coverage, n_held):
     """Return the difference from the requested coverage, in standard errors of both samples."""
-    return (covered.mean() - asked) / np.sqrt(asked * (1 - asked) * (1 / n_held + 1 / len(covered)))
+    return (covered.mean() - coverage) / np.sqrt(
+        coverage * (1 - coverage) * (1 / n_held + 1 / len(covered))
+    )
 
 
 @pytest.mark.parametrize("coverage", [0.8, 0.9, 0.95])

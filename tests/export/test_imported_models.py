@@ -5,7 +5,14 @@ import shutil
 
 import numpy as np
 import pytest
-from support.foreign_models import FOLDER, LIGHTGBM, XGBOOST, asked, expected, path_to_model
+from support.foreign_models import (
+    FOLDER,
+    LIGHTGBM,
+    XGBOOST,
+    expected,
+    get_rows_with_edge_cases,
+    path_to_model,
+)
 
 from polyleaf import load_model
 from polyleaf.export import from_lightgbm, from_xgboost, to_c
@@ -32,7 +39,7 @@ def read(library, name):
 
 
 def prepare_features(model):
-    X = asked()
+    X = get_rows_with_edge_cases()
     return read_features(
         X if model.metadata["origin"] == "XGBoost" else X.astype(np.float64), reference=model.mapper
     )
@@ -56,7 +63,11 @@ def test_saved_model_loads_as_an_estimator(library, name, tmp_path):
     model = read(library, name)
     model.save(tmp_path / "m.polyleaf")
     est = load_model(tmp_path / "m.polyleaf")
-    X = asked().astype(np.float64) if library == "lightgbm" else asked()
+    X = (
+        get_rows_with_edge_cases().astype(np.float64)
+        if library == "lightgbm"
+        else get_rows_with_edge_cases()
+    )
     raw = model.predict_raw(prepare_features(model))
     np.testing.assert_array_equal(est._raw(X, None), raw)
     if hasattr(est, "predict_proba"):

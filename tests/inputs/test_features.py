@@ -310,7 +310,7 @@ def test_too_many_rows_raise():
 
 
 @pytest.mark.parametrize(
-    ("asked", "error", "words"),
+    ("given", "error", "words"),
     [
         ("all", ValueError, "unknown"),
         (["x"], ValueError, "not a feature of X"),
@@ -320,15 +320,15 @@ def test_too_many_rows_raise():
         ([1.5], TypeError, "got 1.5"),
     ],
 )
-def test_invalid_categorical_features_raise(asked, error, words):
+def test_invalid_categorical_features_raise(given, error, words):
     with pytest.raises(error, match=words):
-        read_features(pandas_frame(), categorical_features=asked)
+        read_features(pandas_frame(), categorical_features=given)
 
 
 def test_categorical_features_by_name_position_and_mask_are_equal():
-    for asked in (["t", "i"], [1, 2], np.array([1, 2]), np.array([False, True, True, False])):
+    for given in (["t", "i"], [1, 2], np.array([1, 2]), np.array([False, True, True, False])):
         assert read_features(
-            pandas_frame(), categorical_features=asked
+            pandas_frame(), categorical_features=given
         ).is_categorical.tolist() == [0, 1, 1, 0]
     with pytest.raises(ValueError, match="X has no names"):
         read_features(np.ones((2, 2)), categorical_features=["t"])

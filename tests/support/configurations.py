@@ -1,7 +1,7 @@
 """Random configurations: data, parameters and fit arguments that exclude nothing supported.
 
-Each is drawn from a seed, so that a failing one is found again by its number. Tests of equivalences
-change one thing with `replace` and compare what `fit` and `raw_scores` return.
+Each is drawn from a seed, so that a failure can be reproduced. Tests of equivalences change one
+field with `replace` and compare the results of `fit` and `raw_scores`.
 """
 
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,4 @@
-"""Shared test data of every export format: models of all kinds, edge cases and expected results."""
+"""Shared test data of all export formats: models of all kinds, edge cases and expected results."""
 
 from functools import cache
 
@@ -25,7 +25,7 @@ __all__ = [
 
 
 def days():
-    """Return float64 (n, 2): time stamps that float32 would merge, and a float32 number."""
+    """Return float64 (n, 2): time stamps that are equal in float32, and a float32 number."""
     X = golden.numbers()[:, :2].copy()
     X[:, 0] = 1.7e9 + 60.0 * np.arange(len(X))
     return X

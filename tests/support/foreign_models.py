@@ -95,7 +95,7 @@ def path_to_model(library, name):
     return FOLDER / f"{library}-{name.replace(' ', '-').replace(',', '')}{suffix}"
 
 
-def asked():
+def get_rows_with_edge_cases():
     """Return the rows and edge cases: thresholds of both libraries lie between or on sixteenths."""
     rng = np.random.default_rng(2)
     X = rng.choice(
@@ -125,7 +125,7 @@ def _xgboost(known):
         settings = {"max_depth": 3, "seed": 0, "nthread": 1} | parameters
         model = xgb.train(settings, matrix(rows(), known[target]), ROUNDS)
         model.save_model(path_to_model("xgboost", name))
-        X = matrix(asked())
+        X = matrix(get_rows_with_edge_cases())
         raw, predictions = model.predict(X, output_margin=True), model.predict(X)
         found |= {f"xgboost/{name}/raw": raw, f"xgboost/{name}/predictions": predictions}
     return found
@@ -143,7 +143,7 @@ def _lightgbm(known):
             settings, lgb.Dataset(X, known[target], categorical_feature=categories), ROUNDS
         )
         model.save_model(path_to_model("lightgbm", name))
-        X = asked().astype(np.float64)
+        X = get_rows_with_edge_cases().astype(np.float64)
         raw, predictions = model.predict(X, raw_score=True), model.predict(X)
         found |= {f"lightgbm/{name}/raw": raw, f"lightgbm/{name}/predictions": predictions}
     return found
@@ -155,5 +155,8 @@ if __name__ == "__main__":
     known["positive"] = known["counts"] + 1
     made = _xgboost(known) | _lightgbm(known)
     taken = {name: a for name, a in made.items() if "/linear/" not in name}
-    made = {name: a.reshape(len(asked()), -1).astype(np.float32) for name, a in taken.items()}
+    made = {
+        name: a.reshape(len(get_rows_with_edge_cases()), -1).astype(np.float32)
+        for name, a in taken.items()
+    }
     np.savez_compressed(FOLDER / "expected.npz", **made)

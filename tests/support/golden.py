@@ -1,12 +1,11 @@
-"""The golden file: what models are, byte for byte, over the product of what can be chosen.
+"""The golden file: hashes of models over combinations of settings.
 
-Data is whole numbers and exact fractions, and nothing here goes through BLAS or a library's exp, so
-that the hashes hold on any machine.
+Data are integers and exact fractions, and neither BLAS nor exp of a library is used, so hashes are
+equal on all machines.
 
-`python tests/support/golden.py --check` says whether an installed package makes the same, with
-`--device cuda` whether a GPU does, for the supported configurations. `python
-tests/support/golden.py --write` makes `files/golden.json` anew: only on purpose, with a line in
-CHANGELOG.md.
+`python tests/support/golden.py --check` compares models of the installed package with the file, and
+with `--device cuda` those of a GPU. `python tests/support/golden.py --write` writes
+`files/golden.json` again: only on purpose, with a line in CHANGELOG.md.
 """
 
 import hashlib
@@ -173,7 +172,7 @@ CONFIGURATIONS = {
     "tweedie": regressor(counts, objective="tweedie"),
     "custom": regressor(values, objective=squared_error_derivatives),
     "squared hinge": classifier(labels, objective="squared_hinge"),
-    # Recipes.
+    # Presets.
     "gbdt_mo": regressor(values, **presets.gbdt_mo()),
     "gbdt_mo, classes": classifier(classes, **presets.gbdt_mo()),
     "gbdt_mo_sparse": regressor(values, **presets.gbdt_mo_sparse(2)),
@@ -208,7 +207,7 @@ CONFIGURATIONS = {
         f"softmax {kind}": classifier(classes, softmax_hessian=kind)
         for kind in ("diagonal", "friedman", "upper", "residual")
     },
-    # Renewal of derivatives, one tree per output, layers.
+    # Boosting steps, one tree per output, layers.
     "one tree an output": regressor(values, **ONE_EACH),
     "one tree an output, renewed": classifier(classes, boosting_step="tree", **ONE_EACH),
     "layers": classifier(classes, **LAYERS),

@@ -1,4 +1,4 @@
-"""Models that each version wrote, kept for all later versions to load.
+"""Models written by each version, which all later versions must load.
 
 `python tests/support/kept_models.py 0.1.0`, once before a release, writes `files/version-0.1.0/`.
 """

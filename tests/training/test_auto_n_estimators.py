@@ -28,7 +28,7 @@ def noise(n=400, k=2, seed=0):
 
 
 def fit_manually(X, Y, **parameters):
-    """The rounds that two trainings through the public interface come to."""
+    """Return the number of rounds, found with two trainings through the public interface."""
     train, held = split_rows_stratified(len(X), prepare.TRIAL_FRACTION, 0, None)
     model = PolyleafRegressor(
         learning_rate=0.2, n_estimators=300, early_stopping_rounds=50, random_state=0, **parameters
@@ -39,7 +39,7 @@ def fit_manually(X, Y, **parameters):
     return 2 * (model.best_iteration_ + 1)
 
 
-def test_rounds_are_twice_those_of_the_hold_out_at_twice_the_rate():
+def test_rounds_are_twice_those_of_the_hold_out_with_doubled_learning_rate():
     X, Y = noise()
     model = PolyleafRegressor(random_state=0).fit(X, Y)
     assert model.n_iter_ == fit_manually(X, Y) < DEFAULT_N_ESTIMATORS / 2
@@ -48,21 +48,21 @@ def test_rounds_are_twice_those_of_the_hold_out_at_twice_the_rate():
     assert model.evals_result_ == {} and model.best_iteration_ is None
 
 
-def test_where_there_is_no_noise_more_rounds_are_trained():
+def test_noise_free_targets_have_more_rounds():
     rng = np.random.default_rng(0)
     X = rng.random((1000, 3)).astype(np.float32)
     assert PolyleafRegressor().fit(X, np.sin(9 * X).sum(axis=1)).n_iter_ > DEFAULT_N_ESTIMATORS
 
 
 @pytest.mark.parametrize("rate", [0.3, 0.8])
-def test_a_high_rate_is_not_doubled(rate, monkeypatch):
+def test_high_learning_rate_is_not_doubled(rate, monkeypatch):
     seen = []
     boost = fit_steps.boost
     monkeypatch.setattr(
         fit_steps, "boost", lambda *a, **k: seen.append(a[4].boosting) or boost(*a, **k)
     )
     PolyleafRegressor(learning_rate=rate).fit(*noise())
-    run, _ = seen  # the search for the round, and the training of all rows
+    run, _ = seen  # the hold-out training and the final training
     assert (run.learning_rate, run.n_estimators) == (rate, round(60 / rate))
 
 
@@ -107,7 +107,7 @@ def test_sparse_targets_use_the_default_rounds():
     assert model.n_iter_ == DEFAULT_N_ESTIMATORS
 
 
-def test_a_data_set_gives_the_same_model():
+def test_dataset_gives_the_same_model():
     X, Y = noise()
     plain = PolyleafRegressor(random_state=0).fit(X, Y)
     for data in (Dataset(X, Y), Dataset(X)):
@@ -127,7 +127,7 @@ def test_sparse_features_and_threads_give_the_same_model():
 
 
 def test_target_encoding_uses_only_training_rows():
-    """Noise that each category's mean can be learned from, but not foretold: held-out rows tell."""
+    """The target is noise, whose category means do not generalise; the hold-out must show this."""
     rng = np.random.default_rng(0)
     pandas = pytest.importorskip("pandas")
     X = pandas.DataFrame(
@@ -138,14 +138,14 @@ def test_target_encoding_uses_only_training_rows():
     assert model.n_iter_ < DEFAULT_N_ESTIMATORS / 2
 
 
-def test_classes_of_one_row_are_learned_too():
+def test_classes_with_one_row():
     X, _ = noise(100)
     y = np.array(["common"] * 60 + ["other"] * 39 + ["rare"])
     model = PolyleafClassifier().fit(X, y)
     assert model.n_iter_ > 0 and list(model.classes_) == ["common", "other", "rare"]
 
 
-def test_tasks_units_weights_and_offsets():
+def test_tasks_target_scales_weights_and_offsets():
     X, Y = noise(600)
     task = PolyleafMultiTask({"a": "squared_error", "b": "softmax"}, random_state=0)
     names = np.array(["u", "v", "w"])[np.digitize(Y[:, 1], [-1, 1])]
@@ -186,7 +186,7 @@ def test_hold_out_without_weight_uses_the_default_rounds():
 
 
 @pytest.mark.parametrize("mode", ["keep", "raise"])
-def test_an_interruption_keeps_what_was_trained(mode, monkeypatch):
+def test_interruption_keeps_trained_rounds(mode, monkeypatch):
     class Impatient(fit_steps._BestRound):
         def after_iteration(self, model, epoch, evals_log):
             if epoch == 4:
@@ -208,7 +208,7 @@ def test_an_interruption_keeps_what_was_trained(mode, monkeypatch):
 def test_warnings_are_not_repeated():
     X, Y = noise()
     with warnings.catch_warnings(record=True) as found:
-        warnings.simplefilter("default")  # once for each line of code
+        warnings.simplefilter("default")  # once per line of code
         PolyleafClassifier(monotone_constraints=[1, 0, 0, 0, 0]).fit(
             X, np.digitize(Y[:, 0], [-1, 1])
         )
@@ -225,7 +225,7 @@ def test_memory_estimate_uses_the_largest_number_of_rounds():
 
 @pytest.mark.parametrize("kind", ["values", "classes", "categories"])
 def test_copied_rows_are_on_one_side(kind):
-    """Check that the number of rounds does not follow copies, which the model has learned."""
+    """Check that copies of training rows are not in the hold-out."""
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((600, 5)), rng.standard_normal(600)
     if kind == "categories":
@@ -246,7 +246,7 @@ def test_copied_rows_are_on_one_side(kind):
 
 @pytest.mark.parametrize("name", ["groups", "time"])
 def test_groups_and_time_reach_held_out_rows(name):
-    """Check that noise of groups, or of days, is not learned for longer."""
+    """Check that noise of groups or days does not lead to more rounds."""
     rng = np.random.default_rng(0)
     group = np.repeat(np.arange(80), 10)
     X = np.column_stack([group + 0.5 * rng.random(800), rng.random((800, 2))])

@@ -13,7 +13,7 @@ LEVELS = [0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99]
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("n", [1, 2, 5, 9, 19, 99, 100])
-def test_ranks_are_those_of_the_definition(n, level):
+def test_ranks_equal_the_definition(n, level):
     rng = np.random.default_rng(n)
     for residuals in (rng.standard_normal(n), rng.integers(-2, 3, n)):
         assert conformal_quantile(residuals, level) == by_definition(residuals, level)
@@ -31,7 +31,7 @@ def test_ranks_of_small_examples(level, n, rank):
     assert conformal_quantile(-np.arange(1, n + 1), 1 - level) == -rank
 
 
-def test_medians_and_empty_residuals_give_0():
+def test_medians_and_empty_residuals_give_zero():
     assert conformal_quantile(np.arange(5.0) + 3, 0.5) == 0
     assert conformal_quantile(np.empty(0), 0.9) == 0
     assert conformal_quantile(np.ones(3), 0.9, np.zeros(3)) == 0
@@ -47,7 +47,7 @@ def test_quantiles_have_their_level_on_new_rows(level):
 
 
 @parametrize_pairs(joint=[False, True], coverage=[0.3, 0.5, 0.8, 0.9, 0.95], n=[1, 4, 9, 19, 60])
-def test_widths_are_those_of_the_definition(n, coverage, joint):
+def test_widths_equal_the_definition(n, coverage, joint):
     scores = np.random.default_rng(n).standard_normal((n, 3)) * [1, 100, 0.01]
     expected = widths_by_definition(scores, coverage, joint)
     if expected is None:
@@ -62,8 +62,7 @@ def test_widths_are_those_of_the_definition(n, coverage, joint):
 @pytest.mark.parametrize("n, n_targets", [(60, 16), (186, 14), (100, 3)])
 @pytest.mark.parametrize("heavy, shift", [(1, 0.8), (3, 0.0)])
 def test_joint_intervals_have_their_coverage_on_new_rows(n, n_targets, heavy, shift):
-    """Many targets, few rows: where ranks of each target, taken together, would hold a tenth too
-    few."""
+    """With many targets and few rows, ranks per target would cover a tenth too little jointly."""
     rng = np.random.default_rng(n)
     inside, repeats = 0, 1500
     for _ in range(repeats):

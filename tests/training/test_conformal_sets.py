@@ -23,13 +23,14 @@ def compute_reference(p):
 @pytest.mark.parametrize("k", [2, 3, 10])
 def test_class_nonconformity(k):
     p = np.random.default_rng(k).dirichlet(np.full(k, 0.5), 50)
-    p[::5] = 1 / k  # equals: the first is the class_nonconformity
+    p[::5] = 1 / k  # for ties the first class is used
     np.testing.assert_allclose(class_nonconformity(p), compute_reference(p), atol=1e-12)
     assert (class_nonconformity(p).min(axis=1) == 0).all()
 
 
 def test_sets_are_minimal():
-    """Classes up to a depth: the fewest of the likeliest whose mass exceeds it."""
+    """Sets have the fewest of the most probable classes whose total probability exceeds the
+    depth."""
     p = np.random.default_rng(0).dirichlet(np.full(6, 0.4), 200)
     for depth in (0.0, 0.3, 0.9):
         held = class_nonconformity(p) <= depth

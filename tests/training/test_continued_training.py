@@ -1,4 +1,5 @@
-"""A training that is cut at any round and continued is the whole training, byte for byte."""
+"""A training that is interrupted at any round and continued equals the whole training, byte for
+byte."""
 
 import json
 
@@ -29,8 +30,8 @@ def regressor(n_estimators=100, **parameters):
     return PolyleafRegressor(n_estimators=n_estimators, **options | parameters)
 
 
-def lasting(model):
-    """Return the bytes of a model without version and parameters, of which rounds differ."""
+def remove_parameters(model):
+    """Return the bytes of a model without version and parameters, which differ in rounds."""
     data = model.to_bytes()
     size = 8 + int.from_bytes(data[:8], "little")
     header = json.loads(json.loads(data[8:size])["__metadata__"]["polyleaf-model"])
@@ -40,11 +41,11 @@ def lasting(model):
 
 def assert_same(first, second):
     assert first.n_iter_ == second.n_iter_
-    assert lasting(first.model_) == lasting(second.model_)
+    assert remove_parameters(first.model_) == remove_parameters(second.model_)
 
 
 @pytest.mark.parametrize("sampling", [{}, {"colsample_bynode": 1.0}])
-def test_rounds_without_a_split_are_counted_on(sampling):
+def test_rounds_without_a_split_are_counted(sampling):
     """Check the end of growth: after one round, or after ten if rows are sampled."""
     parameters = {"min_split_gain": 0.01, "learning_rate": 0.1} | sampling
     whole = regressor(300, **parameters).fit(X, Y)
@@ -58,7 +59,7 @@ def test_rounds_without_a_split_are_counted_on(sampling):
 
 
 @pytest.mark.parametrize("layers", [{}, {"boosting_step": "layer", "grow_policy": "depthwise"}])
-def test_early_stopping_goes_on(layers, tmp_path):
+def test_early_stopping_continues(layers, tmp_path):
     parameters = {"early_stopping_rounds": 7, "max_depth": 3} | layers
     saved = Checkpoint(tmp_path, interval=1, keep=None)
     whole = regressor(**parameters).fit(X, Y, **VALID, callbacks=[saved])
@@ -72,7 +73,7 @@ def test_early_stopping_goes_on(layers, tmp_path):
         assert_same(warm.set_params(n_estimators=100).fit(X, Y, **VALID), whole)
 
 
-def test_a_best_layer_is_found_again(tmp_path):
+def test_best_layer_is_found_again(tmp_path):
     """Check a training whose best metric is inside a tree, which its model does not store."""
     saved = Checkpoint(tmp_path, interval=1, keep=None)
     parameters = {"boosting_step": "layer", "grow_policy": "depthwise", "max_depth": 3}
@@ -85,7 +86,7 @@ def test_a_best_layer_is_found_again(tmp_path):
         assert_same(regressor(**parameters).fit(X, Y, **VALID, init_model=start), whole)
 
 
-def test_another_evaluation_set_or_other_parameters_start_anew():
+def test_early_stopping_restarts_with_other_sets_or_parameters():
     start = regressor(early_stopping_rounds=3).fit(X, Y, **VALID)
     same = regressor(early_stopping_rounds=3).fit(X, Y, **VALID, init_model=start)
     assert same.n_iter_ == start.n_iter_ < 100
@@ -101,7 +102,7 @@ def test_another_evaluation_set_or_other_parameters_start_anew():
     assert shifted.n_iter_ == 15
 
 
-def test_checkpoints_know_the_best_round_of_their_round(tmp_path):
+def test_checkpoints_store_their_best_round(tmp_path):
     saved = Checkpoint(tmp_path, interval=1, keep=None)
     model = regressor(6, early_stopping_rounds=3).fit(X, Y, **VALID, callbacks=[saved])
     assert model.best_iteration_ == 5
@@ -109,7 +110,7 @@ def test_checkpoints_know_the_best_round_of_their_round(tmp_path):
         assert Model.load(tmp_path / f"checkpoint_{n}.polyleaf").best_iteration == n - 1
 
 
-def test_calibration_repeats_the_learning_rate_of_every_round(tmp_path):
+def test_calibration_repeats_the_learning_rate_of_each_round(tmp_path):
     parameters = {"objective": "quantile", "quantile_alpha": [0.1, 0.9]}
     schedule = LearningRateScheduler(lambda epoch: 0.5 / (1 + epoch))
     saved = Checkpoint(tmp_path, interval=5, keep=None)
@@ -132,7 +133,7 @@ def test_files_have_the_parameters_of_the_last_fit():
     assert load_model(model.save_model()).n_estimators == 5
 
 
-def test_a_full_disk_does_not_end_the_training(tmp_path, monkeypatch):
+def test_full_disk_does_not_end_the_training(tmp_path, monkeypatch):
     def fail(*given, **more):
         raise OSError(28, "No space left on device")
 
@@ -152,7 +153,7 @@ def test_thresholds_are_chosen_as_in_the_whole_training():
     assert whole.thresholds_[0] != 0.5
 
 
-def test_early_stopping_in_callbacks_goes_on():
+def test_early_stopping_callback_continues():
     def fit(n, **given):
         stopper = EarlyStopping(5, save_best=True, min_delta=0.001)
         return regressor(n).fit(X, Y, **VALID, callbacks=[stopper], **given)
@@ -208,7 +209,7 @@ def make_fit(seed):
 
 
 def continue_fit(seed, directory):
-    """Return the whole training, and one that is cut."""
+    """Return the whole training and a continued one."""
     fit, n_rounds, rng = make_fit(seed)
     how = rng.choice(["checkpoint", "warm start", "init_model"])
     saved = [Checkpoint(directory, interval=1, keep=None)] if how == "checkpoint" else []
@@ -225,13 +226,13 @@ def continue_fit(seed, directory):
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("seeds", SEEDS)
-def test_a_training_that_is_cut_is_the_whole_training(seeds, tmp_path):
+def test_continued_training_equals_uninterrupted_training(seeds, tmp_path):
     different = {}
     for seed in seeds:
         directory = tmp_path / str(seed)
         directory.mkdir()
         whole, continued = continue_fit(seed, directory)
-        if lasting(whole.model_) != lasting(continued.model_):
+        if remove_parameters(whole.model_) != remove_parameters(continued.model_):
             different[seed] = whole.n_iter_, continued.n_iter_
     assert different == {}
 
@@ -267,7 +268,9 @@ def tasks(**parameters):
         (PolyleafClassifier, X, LABELS, SPARSE | {"split_search": "exact"}, {}),
     ],
 )
-def test_other_trainings_go_on(estimator, X, y, parameters, given, tmp_path):
+def test_continued_training_of_other_estimators_and_targets(
+    estimator, X, y, parameters, given, tmp_path
+):
     parameters = parameters | {"learning_rate": 0.3, "min_split_gain": 0.05, "n_jobs": 1}
     saved = Checkpoint(tmp_path, interval=1, keep=None)
     whole = estimator(n_estimators=9, **parameters).fit(X, y, callbacks=[saved], **given)
@@ -279,7 +282,7 @@ def test_other_trainings_go_on(estimator, X, y, parameters, given, tmp_path):
     assert_same(warm.set_params(n_estimators=9).fit(X, y, **given), whole)
 
 
-def test_distributed_trainings_go_on():
+def test_continued_distributed_training():
     parameters = {"min_split_gain": 0.01, "learning_rate": 0.1}
     whole = regressor(300, **parameters).fit(X, Y)
     n = whole.n_iter_

@@ -16,7 +16,7 @@ SMALL = dict(objective="quantile", quantile_alpha=LEVELS, n_estimators=12, max_l
 
 
 def made(n=400, n_targets=2, seed=0):
-    """Noise whose width depends on a feature."""
+    """Return a target whose noise level depends on a feature."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, 5)).astype(np.float32)
     noise = (0.3 + np.abs(X[:, :1])) * rng.standard_normal((n, n_targets))
@@ -28,8 +28,8 @@ def fitted(X, y, calibrate=True, sample_weight=None, **parameters):
     return model.fit(X, y, sample_weight)
 
 
-def shifts(model, plain, X):
-    """Raw scores differ by these, in every row alike."""
+def compute_shifts(model, plain, X):
+    """Return the difference of raw scores, which must be equal in all rows."""
     difference = model._raw(X, None) - plain._raw(X, None)
     np.testing.assert_allclose(
         difference, np.tile(difference[0], (len(X), 1)), rtol=1e-6, atol=1e-6
@@ -76,7 +76,7 @@ def test_shifts_are_from_models_without_the_rows(how, monkeypatch):
 
     counts = known * (1 if given is None else given.reshape(len(given), -1))
     expected = by_definition(Y, LEVELS, counts, fold, n_used, predict_without)
-    np.testing.assert_allclose(shifts(model, plain, X), expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(compute_shifts(model, plain, X), expected, rtol=1e-5, atol=1e-6)
 
 
 def fit_rows(X, y, rows=slice(None), calibrate=False, **parameters):
@@ -84,8 +84,8 @@ def fit_rows(X, y, rows=slice(None), calibrate=False, **parameters):
 
 
 @pytest.mark.parametrize("what", ["categories", "projection", "both folds and init_model"])
-def test_models_of_folds_learn_derived_features_anew(what, monkeypatch):
-    """Compare with models of the other rows: nothing of a fold's targets is known to them."""
+def test_models_of_folds_derive_features_again(what, monkeypatch):
+    """Compare with models that are trained on the other rows only."""
     monkeypatch.setattr(cross_fitting, "FOLDS_FOR_FEW_ROWS", 4)
     X, Y = made(1200, 1)
     y, parameters, data = Y[:, 0], {"random_state": 0}, X
@@ -113,7 +113,7 @@ def test_models_of_folds_learn_derived_features_anew(what, monkeypatch):
         return fitted(part, y[rest], False, **parameters)._raw(data, None)
 
     expected = by_definition(y[:, None], LEVELS, None, fold, n_used, predict_without)
-    np.testing.assert_allclose(shifts(model, plain, data), expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(compute_shifts(model, plain, data), expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("n", [200, 600])
@@ -124,7 +124,7 @@ def test_copied_rows_are_in_one_fold(n):
     assert 0.76 < coverage(model, X[n:], Y[n:])[0] < 0.88
 
 
-def test_thresholds_of_copied_rows_are_those_of_the_rows():
+def test_thresholds_are_independent_of_row_copies():
     rng = np.random.default_rng(0)
     X, noise = rng.standard_normal((2, 400, 8))
     y = (X[:, 0] + 2 * noise[:, 0] > 1.2).astype(int)
@@ -140,7 +140,7 @@ def test_thresholds_of_copied_rows_are_those_of_the_rows():
 def test_only_the_base_score_changes():
     X, Y = made()
     model, plain = fitted(X, Y), fitted(X, Y, False)
-    found = shifts(model, plain, X)
+    found = compute_shifts(model, plain, X)
     assert found[0] < 0 < found[2] and found[3] < 0 < found[5]
     assert found[1] == found[4] == 0
     ours, theirs = (serialize.to_state(m.model_)[1] for m in (model, plain))
@@ -166,7 +166,7 @@ def test_intervals_have_their_coverage_and_pinball_loss_is_not_worse(n_targets, 
     ("n", "n_folds", "n_used"),
     [(10, 10, 10), (1999, 20, 20), (2000, 10, 10), (6000, 10, 4), (50_000, 10, 1)],
 )
-def test_folds_are_as_many_as_needed(n, n_folds, n_used):
+def test_number_of_folds(n, n_folds, n_used):
     assert cross_fitting.count_folds(n) == (n_folds, n_used)
     fold, _ = draw_folds(n)
     counts = np.bincount(fold)
@@ -174,7 +174,7 @@ def test_folds_are_as_many_as_needed(n, n_folds, n_used):
     assert counts[:n_used].sum() >= min(n, cross_fitting.MAX_RESIDUALS) - 1
 
 
-def test_folds_are_trained_as_the_model_was():
+def test_folds_use_the_settings_of_the_model():
     X, Y = made()
     rounds = {"n_estimators": 60, "validation_fraction": 0.25, "early_stopping_rounds": 3}
     model, plain = (
@@ -182,7 +182,7 @@ def test_folds_are_trained_as_the_model_was():
         fitted(X, Y, False, learning_rate=0.3, **rounds),
     )
     assert model.best_iteration_ == plain.best_iteration_ < 55
-    assert np.all(np.abs(shifts(model, plain, X)[[0, 2]]) > 0.01)
+    assert np.all(np.abs(compute_shifts(model, plain, X)[[0, 2]]) > 0.01)
     scheduled = {"callbacks": [LearningRateScheduler(lambda round: 0.3 if round < 5 else 0.01)]}
     scheduled, constant = fitted(X, Y, **scheduled), fitted(X, Y, learning_rate=0.3)
     rates = fitted(X, Y, callbacks=[LearningRateScheduler([0.3] * 12)])
@@ -201,9 +201,9 @@ def test_folds_are_trained_as_the_model_was():
     ],
     ids=str,
 )
-def test_every_way_to_train_is_calibrated(how):
+def test_calibration_with_all_training_settings(how):
     X, Y = made()
-    found = shifts(fitted(X, Y, **how), fitted(X, Y, False, **how), X)
+    found = compute_shifts(fitted(X, Y, **how), fitted(X, Y, False, **how), X)
     assert found[0] < 0 < found[2] and found[1] == 0
 
 
@@ -216,7 +216,7 @@ def test_shifts_scale_with_targets():
     )
 
 
-def test_continued_training_equals_the_uninterrupted_one(tmp_path):
+def test_continued_training_equals_uninterrupted_training(tmp_path):
     X, Y = made()
     whole = fitted(X, Y)
     start = fitted(X, Y, n_estimators=7)
@@ -247,15 +247,15 @@ def test_few_rows():
     assert np.isfinite(predicted).all() and (np.diff(predicted, axis=1) >= 0).all()
 
 
-def test_a_target_known_in_one_fold_only_is_not_shifted():
+def test_target_known_in_one_fold_only_is_not_shifted():
     X, Y = made(60)
     Y[1:, 1] = np.nan
     model, plain = (fitted(X, Y, on, missing_targets="ignore") for on in (True, False))
-    found = shifts(model, plain, X)
+    found = compute_shifts(model, plain, X)
     assert found[0] < 0 < found[2] and found[3] == found[5] == 0
 
 
-def test_ctrl_c_while_folds_are_trained_keeps_the_model(monkeypatch):
+def test_keyboard_interrupt_during_cross_fitting_keeps_the_model(monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
@@ -271,7 +271,7 @@ def test_ctrl_c_while_folds_are_trained_keeps_the_model(monkeypatch):
 
 
 def test_groups_are_in_one_fold():
-    """Measure coverage of new groups, whose level a model knows only for rows of the same group."""
+    """Measure the coverage of new groups; a group's level can be learned from its own rows only."""
     rng = np.random.default_rng(0)
     level, group = 3 * rng.standard_normal(160), np.repeat(np.arange(160), 10)
     X = np.column_stack([level[group] + 0.01 * rng.standard_normal(1600), rng.random(1600)])
@@ -285,8 +285,8 @@ def test_groups_are_in_one_fold():
     assert covered[0] < 0.7 < 0.75 < covered[1] < 0.95
 
 
-def test_folds_are_later_than_what_they_are_trained_on():
-    """Check quantiles under a trend, which later rows alone show to be too narrow."""
+def test_folds_are_later_than_their_training_rows():
+    """Check quantiles under a trend, which are too narrow for later rows only."""
     rng = np.random.default_rng(0)
     day = np.sort(rng.integers(0, 300, 1500))
     date = np.datetime64("2020-01-01") + day
@@ -326,7 +326,7 @@ def test_thresholds_are_chosen_by_groups_and_time():
         ({"groups": np.arange(40) % 2, "time": np.arange(40)}, "must not span the whole time"),
     ],
 )
-def test_bad_groups_and_times(given, match):
+def test_invalid_groups_and_times_raise(given, match):
     X, Y = made(40, 1)
     with pytest.raises(ValueError, match=match):
         PolyleafRegressor(validation_fraction=0.2, n_estimators=2).fit(X, Y[:, 0], **given)

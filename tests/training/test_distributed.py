@@ -18,9 +18,9 @@ from polyleaf.runtime.collective import ThreadCommunicator, WorkerLostError
 from polyleaf.runtime.context import Context
 from polyleaf.training.sampling import GlobalRowIds, sample_rows
 
-SIZES = (1, 2, 3, 5)  # of three and more, one has no rows
+SIZES = (1, 2, 3, 5)  # with three or more ranks, one has no rows
 
-# What each refused configuration is told.
+# Message for each unsupported configuration.
 UNSUPPORTED = {
     "quantiles": "calibrate_quantiles",
     "validation": "validation_fraction",
@@ -53,7 +53,7 @@ FAST = [
 
 
 def shared(name, size):
-    """The models of all ranks of a configuration."""
+    """Return the models of all ranks of a configuration."""
     kind, X, y, fit, parameters = CONFIGURATIONS[name]
     estimator = kind(**SMALL | parameters | {"n_estimators": SMALL["n_estimators"]}, n_jobs=1)
     X, fit = X(), {} if fit is None else fit()
@@ -70,14 +70,14 @@ def check(name, size):
 
 
 @pytest.mark.parametrize("name", FAST)
-def test_models_are_those_of_the_golden_file(name):
+def test_models_equal_the_golden_file(name):
     check(name, 3)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", SHARED)
-def test_all_models_are_those_of_the_golden_file(name, size):
+def test_all_models_equal_the_golden_file(name, size):
     check(name, size)
 
 
@@ -125,13 +125,13 @@ def problem(rng, n, n_outputs, of_classes):
     )
 
 
-# Leaves of some are quantiles.
+# Some objectives have quantiles as leaf values.
 OBJECTIVES = [
     {},
     {"objective": "absolute_error"},
     {"objective": "quantile", "quantile_alpha": (0.1, 0.9), "calibrate_quantiles": False},
 ]
-# How rows may be drawn.
+# Row sampling.
 SAMPLED = [{}, {"subsample": 0.5}, {"sampling_method": "goss", "top_rate": 0.3, "other_rate": 0.2}]
 
 
@@ -166,13 +166,13 @@ def test_partition_of_rows_does_not_change_the_model(data):
     try:
         alone = kind(**estimator.get_params()).fit(X, y, weight)
     except ValueError:
-        return  # classes of no weight, say
+        return  # for example classes of zero weight
     for each in fit_on_threads(estimator, X, y, size, sample_weight=weight, rows=rows):
         assert each.save_model() == alone.save_model()
 
 
 def make_labels(rng, X, n_labels):
-    """Labels that hang on the features, some of which no row has, and rows without any."""
+    """Return labels that depend on the features; some never occur, and some rows have none."""
     chance = 0.5 / (
         1 + np.exp(-3 * np.sin(np.nan_to_num(X) @ rng.normal(size=(X.shape[1], n_labels))))
     )
@@ -183,7 +183,7 @@ def make_labels(rng, X, n_labels):
 @settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_partition_of_sparse_targets_does_not_change_the_model(data):
-    """Whatever is summed over few of very many labels."""
+    """Check sums over few of very many labels."""
     seed = data.draw(st.integers(0, 2**32 - 1), "seed")
     size, n = data.draw(st.integers(2, 5), "size"), data.draw(st.integers(8, 120), "n")
     rng = np.random.default_rng(seed)
@@ -234,7 +234,7 @@ def test_ranks_without_rows_have_weights(split_search, weighted, sampled):
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_scored_rows_are_those_of_one_machine(weighted):
+def test_scored_rows_equal_those_of_one_machine(weighted):
     rng = np.random.default_rng(0)
     X, _ = problem(rng, 12_000, 1, False)
     Y, weight = make_labels(rng, X, 30), rng.integers(0, 4, 12_000) / 2.0 if weighted else None
@@ -253,7 +253,7 @@ def test_scored_rows_are_those_of_one_machine(weighted):
             assert each.save_model() == alone.save_model()
 
 
-def test_early_stopping_with_labels_is_that_of_one_machine():
+def test_early_stopping_with_labels_equals_one_machine():
     rng = np.random.default_rng(0)
     X, _ = problem(rng, 400, 1, False)
     Y = make_labels(rng, X, 30)
@@ -293,7 +293,7 @@ def test_ranks_without_weight_or_sampled_rows(leaf):
 
 
 @pytest.mark.parametrize("leaf", ["constant", "linear"])
-def test_early_stopping_is_that_of_one_machine(leaf):
+def test_early_stopping_equals_one_machine(leaf):
     rng = np.random.default_rng(0)
     X, y = problem(rng, 300, 2, False)
     X_val, y_val = problem(rng, 100, 2, False)
@@ -312,8 +312,8 @@ def test_early_stopping_is_that_of_one_machine(leaf):
     assert all(other.n_iter_ == alone.n_iter_ for other in others)
 
 
-def started(rng, n, objective):
-    """Rows, targets and what they start from: for classes a number each."""
+def make_offset_problem(rng, n, objective):
+    """Return rows, targets and offsets; classes have one offset each."""
     X, Y = problem(rng, n, 3, objective == "softmax")
     known = rng.integers(-4, 4, (n, 3)) / 4.0
     y = rng.poisson(np.exp(known / 2)).astype(float) if objective == "poisson" else Y
@@ -330,10 +330,10 @@ def started(rng, n, objective):
         ("softmax", {"subsample": 0.5}),
     ],
 )
-def test_offsets_are_those_of_one_machine(objective, parameters, size):
+def test_offsets_equal_one_machine(objective, parameters, size):
     rng = np.random.default_rng(0)
-    X, y, known = started(rng, 150, objective)
-    X_val, y_val, known_val = started(rng, 60, objective)
+    X, y, known = make_offset_problem(rng, 150, objective)
+    X_val, y_val, known_val = make_offset_problem(rng, 60, objective)
     kind = PolyleafClassifier if objective == "softmax" else PolyleafRegressor
     estimator = kind(
         objective=objective, n_estimators=4, max_leaves=6, random_state=0, n_jobs=1, **parameters
@@ -365,7 +365,7 @@ def test_offsets_are_those_of_one_machine(objective, parameters, size):
     ],
 )
 def test_rounds_are_replayed(parameters):
-    """What an attempt that was cut short has come to is taken over: the same model, log and end."""
+    """Rounds of an interrupted attempt are reused: model, log and last round are the same."""
     rng = np.random.default_rng(0)
     X, y = problem(rng, 200, 2, False)
     held = {"validation": problem(rng, 60, 2, False)}
@@ -409,7 +409,7 @@ def test_rounds_with_sparse_targets_are_replayed(parameters):
         assert fit_on_threads(estimator, X, Y, 3, known=known)[0].save_model() == whole.save_model()
 
 
-def test_learning_rates_of_callbacks_reach_all_ranks():
+def test_learning_rates_of_callbacks_apply_to_all_ranks():
     from polyleaf.callbacks import LearningRateScheduler
 
     X, y = problem(np.random.default_rng(0), 100, 1, False)
@@ -424,7 +424,7 @@ def test_learning_rates_of_callbacks_reach_all_ranks():
         assert golden._lasting(each.save_model()) == golden._lasting(alone.save_model())
 
 
-def test_a_rank_that_fails_ends_all():
+def test_failed_rank_ends_all_ranks():
     rng = np.random.default_rng(0)
     X, y = problem(rng, 100, 1, False)
 
@@ -457,7 +457,7 @@ def test_ranks_with_different_trees_raise():
 
 
 class Counting(ThreadCommunicator):
-    """Knows how often it was asked, and the bytes of shares."""
+    """Count exchanges, and the bytes of shares."""
 
     def __init__(self, communicator):
         vars(self).update(vars(communicator))
@@ -473,7 +473,7 @@ class Counting(ThreadCommunicator):
 
 
 def counted_fit(estimator, X, y, **arguments):
-    """Fitted on two ranks, and what each of them was asked."""
+    """Fit on two ranks; return the models and the counts of each rank."""
     counted = []
 
     def wrap(communicator):
@@ -485,8 +485,8 @@ def counted_fit(estimator, X, y, **arguments):
 
 @pytest.mark.parametrize("depth", [1, 2, 4])
 def test_messages_and_bytes_of_a_tree_are_as_predicted(depth):
-    """Of a full tree of 16 features of 255 bins and 16 outputs: a histogram of the root and of
-    each pair."""
+    """Check a full tree with 16 features of 255 bins and 16 outputs: one histogram of the root and
+    one per pair of siblings."""
     X = np.random.default_rng(0).permuted(np.repeat(np.arange(2048.0)[:, None], 16, axis=1), axis=0)
     Y = np.sin(X / 100)
     estimator = PolyleafRegressor(
@@ -494,7 +494,7 @@ def test_messages_and_bytes_of_a_tree_are_as_predicted(depth):
     )
     fitted, counted = counted_fit(estimator, X, Y)
     assert fitted[0].model_.forest.tree(1).n_leaves == 2**depth
-    tile = 8 * 256 * 16 + 16 + 8 * 256  # of eight features: sums, spare ones, and counts apart
+    tile = 8 * 256 * 16 + 16 + 8 * 256  # of eight features: sums, padding, and separate counts
     for each in counted:
         assert each.asked == 2 * (9 + 2 * depth)
         assert [s for s in each.shared] == 2 * [[n * tile * 4] * 2 for n in (1, 1, 2, 4)[:depth]]
@@ -529,7 +529,7 @@ def test_messages_of_linear_leaves_are_as_predicted(linear_fit, a_tree, a_level)
         )
         _, counted = counted_fit(estimator, X, X[:, 0] * X[:, 1])
         asked[depth] = counted[0].asked
-    of_table = 4 * X.shape[1]  # what features are worth as regressors, once
+    of_table = 4 * X.shape[1]  # statistics of regressors, once
     assert asked == {depth: of_table + 2 * (a_tree + a_level * depth) for depth in (1, 3)}
 
 
@@ -543,7 +543,7 @@ def test_messages_of_linear_leaves_are_as_predicted(linear_fit, a_tree, a_level)
     ],
 )
 def test_messages_of_labels_are_as_predicted(split_search, weighted, a_tree, a_level):
-    """The exact search asks for every node, of which there are 2^depth - 1."""
+    """The exact search has an exchange for each of the 2^depth - 1 inner nodes."""
     rng = np.random.default_rng(0)
     X = rng.permuted(np.repeat(np.arange(512.0)[:, None], 5, axis=1), axis=0)
     Y = make_labels(rng, X / 100, 30)
@@ -565,13 +565,13 @@ def test_messages_of_labels_are_as_predicted(split_search, weighted, a_tree, a_l
         assert fitted[0].model_.forest.tree(1).n_leaves == 2**depth
         asked[depth] = counted[0].asked
     levels = {depth: 2**depth - 1 if split_search == "exact" else depth for depth in (1, 3)}
-    # One more to measure the weights before training.
+    # One more exchange measures the weights before training.
     assert asked == {depth: 2 * (a_tree + a_level * levels[depth]) + weighted for depth in (1, 3)}
 
 
 @pytest.mark.parametrize("leaf", ["constant", "linear", "sparse"])
-def test_heavy_rows_are_those_of_one_machine(leaf):
-    """Check limits and rounding of rows of which most are on other ranks."""
+def test_heavy_rows_equal_one_machine(leaf):
+    """Check limits and rounding of weights if most rows are on other ranks."""
     rng = np.random.default_rng(6)
     X, weight = rng.normal(size=(240, 4)), np.exp(6 * rng.normal(size=240))
     weight[rng.random(240) < 0.1] = 0.0
@@ -598,22 +598,21 @@ def test_messages_of_quantiles_are_as_predicted(weighted, a_tree):
         n_estimators=2, max_depth=3, max_leaves=None, objective="absolute_error", n_jobs=1
     )
     _, counted = counted_fit(estimator, X, X[:, 0] * X[:, 1], sample_weight=weight)
-    # One more to measure the weights before training.
+    # One more exchange measures the weights before training.
     assert counted[0].asked == 2 * (a_tree + 2 * 3) + weighted
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(2, 400), st.data())
-def test_goss_rows_are_those_of_all_ranks(n, data):
-    """Of which some are equal, some 0, and the last of those that are kept shares its size with
-    others."""
+def test_goss_uses_gradients_of_all_ranks(n, data):
+    """Some gradients are equal, some are 0, and the last one kept is tied with others."""
     size, rng = data.draw(st.integers(1, 4)), np.random.default_rng(n)
     rank, few = rng.integers(0, size, n), data.draw(st.booleans())
     g = rng.integers(0, 3 if few else 10**6, (n, 2)).astype(np.float32) - 1
     rates = {"top_rate": data.draw(st.floats(0.01, 0.6)), "other_rate": 0.2}
     chosen = SimpleNamespace(sampling_method="goss", seed=3, **rates)
     rows, multiplier = sample_rows(chosen, g, 1)
-    if rows is None:  # of few rows all are taken
+    if rows is None:  # all of few rows are taken
         return
 
     def work(communicator):
@@ -637,8 +636,7 @@ def test_goss_rows_are_those_of_all_ranks(n, data):
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 200), st.data())
 def test_quantiles_use_the_rows_of_all_ranks(n, data):
-    """Of values of which some are equal, of zeros of both signs, and of leaves without rows or
-    weight."""
+    """Values have ties and zeros of both signs; some leaves have no rows or no weight."""
     rng, size = np.random.default_rng(n), data.draw(st.integers(2, 4))
     dtype = data.draw(st.sampled_from([np.float32, np.float64]))
     span = data.draw(st.sampled_from([2, 10**6]))
@@ -680,7 +678,7 @@ def test_sums_of_squares_use_the_rows_of_all_ranks(size):
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(1, 400), st.data())
-def test_draws_are_those_of_all_row_ids(n, data):
+def test_samples_depend_on_global_row_ids(n, data):
     count, size = data.draw(st.integers(1, n)), data.draw(st.integers(1, 4))
     rank = np.random.default_rng(n).integers(0, size, n)
     expected = draw(n, count, 3, 1, ROWS)

@@ -1,4 +1,4 @@
-"""Components chosen for given settings, and that the loop does not depend on them."""
+"""Components for given settings, and the independence of the boosting loop from them."""
 
 import ast
 import inspect
@@ -91,7 +91,7 @@ def test_settings_choose_components(parameters, state, finder, fitter):
 @pytest.mark.parametrize(
     ("fit", "quantiser"), [("full", LinearGradientQuantiser), ("post", GradientQuantiser)]
 )
-def test_splits_score_linear_leaves_unless_these_are_fitted_afterwards(fit, quantiser):
+def test_split_search_of_linear_leaves(fit, quantiser):
     assert type(components(leaf="linear", linear_fit=fit).builder._finder._quantiser) is quantiser
 
 
@@ -106,7 +106,7 @@ def test_layers_use_the_same_fitter(objective):
 @pytest.mark.parametrize(
     "parameters", [{}, LAYERS, SPARSE, {"leaf": "linear"}, {**SPARSE, "sparse_targets": True}]
 )
-def test_raw_scores_of_training_are_those_of_the_trees(parameters):
+def test_raw_scores_of_training_equal_sums_of_trees(parameters):
     chosen = components(**parameters)
     run = boosting.BoostingLoop(settings(**parameters), chosen)
     assert run.step(0) and run.step(1)
@@ -121,8 +121,8 @@ def test_raw_scores_of_training_are_those_of_the_trees(parameters):
         np.testing.assert_array_equal(a, b)
 
 
-def test_the_loop_imports_no_algorithm():
-    """Only `factory` does."""
+def test_boosting_loop_imports_no_algorithm():
+    """Only `factory` imports algorithms."""
     tree = ast.parse(inspect.getsource(boosting))
     modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     algorithms = ("leaf_fitters", "tree_builder", "layer_boosting", "gpu")
@@ -136,8 +136,8 @@ def test_the_loop_imports_no_algorithm():
 
 @pytest.mark.parametrize("boosting_step", ["round", "tree"])
 @pytest.mark.parametrize("objective", ["absolute_error", "quantile", "squared_error"])
-def test_a_tree_of_one_output_reads_no_others(objective, boosting_step, monkeypatch):
-    """Count derivatives and columns of updated leaves, which trees of other outputs do not need."""
+def test_single_output_trees_read_one_output(objective, boosting_step, monkeypatch):
+    """Derivatives and leaf updates of other outputs are not computed."""
     n_updates, shapes = [], []
     compute, update = Derivatives.compute, BoundElementwiseObjective.update_leaves
 

@@ -29,7 +29,7 @@ def device(monkeypatch):
 
 
 def scores(kind, y, fit=None, **parameters):
-    """Raw scores of models of the processor and of the device."""
+    """Return raw scores of models trained on the CPU and on the device."""
     made = []
     for device in ("cpu", "cuda"):
         model = kind(**SMALL | parameters, device=device).fit(X, y, **(fit or {}))
@@ -44,13 +44,13 @@ def assert_same(kind, y, fit=None, **parameters):
 
 
 def assert_same_bytes(kind, y, fit=None, **parameters):
-    """Not the scores alone: files of the models."""
+    """Compare the model files, not only raw scores."""
     (_, here), (_, there) = scores(kind, y, fit, **parameters)
     assert golden._lasting(here.model_.to_bytes()) == golden._lasting(there.model_.to_bytes())
     return there
 
 
-def test_offsets_are_seen_by_losses():
+def test_offsets():
     assert_same(
         PolyleafRegressor, np.abs(Y), {"offset": RNG.normal(size=Y.shape)}, objective="poisson"
     )
@@ -74,7 +74,7 @@ def test_hessians_of_many_outputs():
     assert_same(PolyleafClassifier, labels[:, :5].astype(int), leaf_hessian="shared")
 
 
-def test_weights_of_rows_and_of_outputs():
+def test_weights_per_row_and_per_output():
     assert_same(PolyleafRegressor, Y, {"sample_weight": RNG.integers(0, 3, 300)})
     assert_same(
         PolyleafRegressor,
@@ -85,7 +85,7 @@ def test_weights_of_rows_and_of_outputs():
 
 
 @pytest.mark.parametrize("strategy", ["multi_output_tree", "one_output_per_tree"])
-def test_weights_in_place_of_hessians(strategy):
+def test_weights_instead_of_hessians(strategy):
     none = {"hessian": "none", "leaf_hessian": "none", "multi_strategy": strategy}
     assert_same(PolyleafRegressor, Y, {"sample_weight": RNG.random(Y.shape)}, **none)
     assert_same(PolyleafClassifier, (Y > 0).astype(int), scale_pos_weight=9.0, **none)
@@ -93,7 +93,7 @@ def test_weights_in_place_of_hessians(strategy):
 
 @pytest.mark.parametrize("heaviest", [1e4, 1e9])
 def test_heavy_rows(heaviest):
-    """Check weights that need rounding at random, and limits."""
+    """Check weights that are limited and rounded at random."""
     weight = np.ones(300)
     weight[5] = heaviest
     given = {"sample_weight": weight}
@@ -105,7 +105,7 @@ def test_heavy_rows(heaviest):
     assert_same(PolyleafRegressor, np.abs(Y), exposure, objective="poisson")
 
 
-def test_medians_of_one_output_at_a_time():
+def test_medians_with_one_output_per_tree():
     one = {"multi_strategy": "one_output_per_tree", "objective": "absolute_error"}
     assert_same(PolyleafRegressor, Y, **one)
     assert_same(PolyleafRegressor, Y, {"offset": RNG.normal(size=Y.shape)}, **one)
@@ -158,7 +158,7 @@ LAYERS = {"boosting_step": "layer", "grow_policy": "depthwise", "max_depth": 3, 
     ],
     ids=str,
 )
-def test_layers_are_boosted(parameters):
+def test_layer_wise_boosting(parameters):
     assert_same(PolyleafClassifier, CLASSES, **LAYERS | parameters)
 
 
@@ -326,7 +326,7 @@ def test_feature_penalties(parameters):
 
 
 class Interrupt(Callback):
-    """Ctrl-C in round 2."""
+    """Raise KeyboardInterrupt in round 2."""
 
     def after_iteration(self, model, round, evals_log):
         if round == 2:
@@ -334,7 +334,7 @@ class Interrupt(Callback):
         return False
 
 
-def test_an_interrupted_training_keeps_its_rounds():
+def test_interrupted_training_keeps_its_rounds():
     model = PolyleafRegressor(**SMALL, device="cuda", on_interrupt="keep", callbacks=[Interrupt()])
     with pytest.warns(UserWarning):
         assert model.fit(X, Y).model_.n_rounds in (2, 3)
@@ -360,7 +360,7 @@ def test_sparse_targets_raise():
         PolyleafClassifier(**SMALL, leaf="sparse", leaf_k=2, device="cuda").fit(X, few)
 
 
-def test_sparse_features_train_as_dense_ones():
+def test_sparse_features_equal_dense_features():
     few = csr_matrix(np.where(RNG.random((300, 20)) < 0.02, RNG.integers(1, 5, (300, 20)), 0.0))
     here = PolyleafRegressor(**SMALL, device="cpu").fit(few, Y)
     there = PolyleafRegressor(**SMALL, device="cuda").fit(few, Y)
@@ -368,7 +368,7 @@ def test_sparse_features_train_as_dense_ones():
     np.testing.assert_array_equal(there.predict(few), here.predict(few))
 
 
-def test_memmapped_features_train_as_those_in_memory(tmp_path):
+def test_memory_mapped_features_equal_features_in_memory(tmp_path):
     parts = [(X[:120], Y[:120]), (X[120:], Y[120:])]
     filed = Dataset.from_batches(lambda: iter(parts), cache_dir=tmp_path)
     there = PolyleafRegressor(**SMALL, device="cuda").fit(filed)

@@ -1,4 +1,4 @@
-"""Weights and exposures over many orders of magnitude: the other rows keep their say."""
+"""Weights and exposures over many orders of magnitude: other rows keep their influence."""
 
 import numpy as np
 import pytest
@@ -48,21 +48,21 @@ def fit(weight=None, **parameters):
     ids=lambda parameters: next(iter(parameters), "defaults"),
 )
 @pytest.mark.parametrize("weight", [1e5, 1e10])
-def test_one_heavy_row_does_not_hide_the_others(weight, parameters):
+def test_one_heavy_row_does_not_dominate(weight, parameters):
     plain = r2(fit(**parameters).predict(X_TEST), truth(X_TEST))
     found = r2(fit(heavy(weight), **parameters).predict(X_TEST), truth(X_TEST))
     assert found > plain - 0.03
 
 
-def test_weights_of_outputs():
-    """Check a heavy row of one output, and of both."""
+def test_weights_per_output():
+    """Check a heavy row of one output, and of both outputs."""
     Y = np.column_stack([truth(X), truth(X[:, ::-1])])
     true = np.column_stack([truth(X_TEST), truth(X_TEST[:, ::-1])])
     for columns in ([0], [0, 1]):
         weight = np.ones(Y.shape)
         weight[0, columns] = 1e7
         model = PolyleafRegressor(n_estimators=60, n_jobs=1).fit(X, Y, sample_weight=weight)
-        assert r2(model.predict(X_TEST), true) > 0.7  # .77 without weights
+        assert r2(model.predict(X_TEST), true) > 0.7  # 0.77 without weights
 
 
 def test_classes_of_heavy_rows():
@@ -72,7 +72,7 @@ def test_classes_of_heavy_rows():
 
 
 @pytest.mark.parametrize("spread", [3.0, 8.0])
-def test_exposures_over_many_decades(spread):
+def test_exposures_over_many_orders_of_magnitude(spread):
     exposure = np.exp(spread * np.random.default_rng(1).standard_normal(N))
     counts = np.random.default_rng(2).poisson(np.exp(truth(X)) * exposure)
     model = PolyleafRegressor(objective="poisson", n_estimators=150, n_jobs=1)
@@ -85,7 +85,7 @@ def test_heavy_tails_of_weights():
     assert r2(fit(weight).predict(X_TEST), truth(X_TEST)) > 0.7
 
 
-def test_ordinary_weights_are_not_touched():
+def test_ordinary_weights_are_not_changed():
     size = RNG.uniform(1.0, 2000.0, (N, 2)).astype(np.float32)
     size[7] = 0
     assert HeavyRows.find(size, None, 0) is None
@@ -102,7 +102,7 @@ def test_factors_limit_heavy_rows_only():
 
 
 @pytest.mark.parametrize("uses_multiplier", [False, True])
-def test_rounding_is_unbiased_and_what_the_core_quantises(uses_multiplier):
+def test_rounding_is_unbiased_and_equals_quantisation_of_the_core(uses_multiplier):
     values = np.full((20_000, 2), 0.3, np.float32)
     values[0] = 32767.0, -2.0 * 32767
     multiplier = np.full(len(values), 4.0, np.float32) if uses_multiplier else None
@@ -117,7 +117,7 @@ def test_rounding_is_unbiased_and_what_the_core_quantises(uses_multiplier):
     assert np.array_equal(quantised.dense()[:, :2], integers)
 
 
-def test_rounding_does_not_depend_on_ranks():
+def test_rounding_is_independent_of_ranks():
     values = np.exp(8 * RNG.standard_normal((N, 1))).astype(np.float32)
     ids, half = np.arange(N), N // 3
     alone = HeavyRows.find(values, None, 5)
@@ -134,7 +134,7 @@ def test_rounding_does_not_depend_on_ranks():
 
 
 @pytest.mark.parametrize("search", ["count_sketch", "exact"])
-def test_a_heavy_row_of_sparse_labels(search):
+def test_heavy_row_of_sparse_labels(search):
     group = np.random.default_rng(4).integers(0, 5, N)
     rows = X[:, :2] + 4.0 * np.random.default_rng(5).standard_normal((5, 2))[group]
     Y = csr_matrix(np.eye(5)[group])

@@ -1,4 +1,4 @@
-"""interaction_constraints: accepted forms, and that every model satisfies them."""
+"""interaction_constraints: accepted forms, and models that satisfy them."""
 
 import numpy as np
 import pandas as pd
@@ -12,7 +12,7 @@ Y = np.column_stack([X["a"] * X["b"], X["c"] * X["d"] + X["e"]])
 
 
 def find_path_features(model):
-    """Names of the features above each leaf of each tree."""
+    """Return the names of the features on the path to each leaf."""
     names = np.asarray(model.feature_names_in_)
     for t in range(len(model.model_.forest)):
         tree = model.model_.forest.tree(t)
@@ -39,7 +39,7 @@ def find_path_features(model):
     ],
     ids=str,
 )
-def test_paths_stay_within_a_group(more):
+def test_paths_use_features_of_one_group(more):
     groups = [["a", "b"], [2, "d"]]
     model = PolyleafRegressor(n_estimators=20, interaction_constraints=groups, **more).fit(X, Y)
     found = list(find_path_features(model))
@@ -53,7 +53,7 @@ def test_named_constraints(constraint, most):
     assert max(map(len, find_path_features(model))) == most
 
 
-def test_a_model_without_interactions_is_a_sum_over_features():
+def test_model_without_interactions_is_additive():
     model = PolyleafRegressor(n_estimators=50, interaction_constraints="no_interactions").fit(X, Y)
     low, high = X.iloc[[0]].copy(), X.iloc[[1]].copy()
     mixed = low.assign(a=high["a"].to_numpy()), high.assign(a=low["a"].to_numpy())

@@ -34,7 +34,7 @@ from polyleaf.datasets import load
 
 WEIGHT = np.random.default_rng(3).uniform(0.2, 3, N)
 
-# (estimator, target, parameters): what layers must work with.
+# (estimator, target, parameters) of layer-wise trainings.
 PARTS = {
     "squared error": (regressor, Y, {}),
     "softmax": (classifier, CLASSES, {}),
@@ -73,7 +73,7 @@ def make_part(request):
     return PARTS[request.param]
 
 
-def trained_by_layers(make_part, **changes):
+def fit_by_layers(make_part, **changes):
     make, y, parameters = make_part
     with runs() as begun:
         estimator = make(**{**LAYERS, **parameters, **changes}).fit(X, y)
@@ -81,12 +81,12 @@ def trained_by_layers(make_part, **changes):
 
 
 # --------------------------------------------------------------------------------------------------
-# exactness
+# exact results
 
 
-def test_predictions_on_training_rows_are_the_raw_scores_of_training(make_part):
-    """Sums along a path are folded into its leaf as training added them."""
-    estimator, run = trained_by_layers(make_part)
+def test_predictions_on_training_rows_equal_raw_scores_of_training(make_part):
+    """Leaf values are the sums of steps along the path, in the order of training."""
+    estimator, run = fit_by_layers(make_part)
     model = estimator.model_
     codes = model.mapper.transform(estimator._features(X), 1)
     raw = np.zeros_like(run.state.raw)
@@ -95,25 +95,25 @@ def test_predictions_on_training_rows_are_the_raw_scores_of_training(make_part):
     np.testing.assert_array_equal(raw, run.state.raw)
 
 
-def test_number_of_threads_changes_nothing(make_part):
-    one, *others = [trained_by_layers(make_part, n_jobs=n)[0] for n in (1, 2, 3)]
+def test_model_is_independent_of_n_jobs(make_part):
+    one, *others = [fit_by_layers(make_part, n_jobs=n)[0] for n in (1, 2, 3)]
     for other in others:
         assert bits(one) == bits(other)
 
 
 @cache
 def digest():
-    """One hash of all models above, bit by bit."""
+    """Return a hash of all models above."""
     found = hashlib.sha256()
     for make_part in PARTS.values():
-        for array in bits(trained_by_layers(make_part, n_jobs=2)[0]).values():
+        for array in bits(fit_by_layers(make_part, n_jobs=2)[0]).values():
             found.update(array)
     return found.hexdigest()
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512"])
-def test_instruction_set_changes_nothing(isa):
+def test_instruction_sets_give_the_same_bits(isa):
     if isa not in core.available_isas():
         pytest.skip(f"this CPU cannot run {isa}")
     path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
@@ -130,11 +130,10 @@ def test_instruction_set_changes_nothing(isa):
 # reference implementation's loop
 
 
-def coupled(y, scores):
-    """Derivatives (n, K) of a loss that couples outputs: each one's step changes what the others
-    should do.
+def coupled_derivatives(y, scores):
+    """Return derivatives (n, K) of a loss of coupled outputs.
 
-    Rational, so that the reference implementation and the library compute the same numbers.
+    They are rational, so the reference implementation and the library compute equal numbers.
     """
     residual = scores - y
     total = residual.sum(axis=1, keepdims=True)
@@ -165,16 +164,21 @@ def reference_config(**changes):
     ],
     post_prune=[False, True],
 )
-def test_the_loop_equals_the_reference(kind, options, post_prune):
+def test_training_equals_the_reference(kind, options, post_prune):
     hessian = {"unit": "none"}.get(kind, kind)
-    parameters = {**LAYERS, "objective": coupled, "hessian": hessian, "leaf_hessian": hessian}
+    parameters = {
+        **LAYERS,
+        "objective": coupled_derivatives,
+        "hessian": hessian,
+        "leaf_hessian": hessian,
+    }
     parameters |= {"pruning": "post" if post_prune else "pre", "learning_rate": 0.5, **options}
     with runs() as begun:
         estimator = regressor(**parameters).fit(X, Y)
     data, raw = binned(estimator), np.zeros(Y.shape, np.float32)
 
     def derivatives(raw):
-        g, h = coupled(Y, raw.astype(np.float64))
+        g, h = coupled_derivatives(Y, raw.astype(np.float64))
         g, h = g.astype(np.float32), h.astype(np.float32)
         return g, {"unit": None, "shared": reference.row_means(h), "diagonal": h}[kind]
 
@@ -190,27 +194,31 @@ def test_the_loop_equals_the_reference(kind, options, post_prune):
     np.testing.assert_array_equal(begun[0].state.raw, raw)
     assert (
         estimator.model_.n_trees == 3
-    )  # also of one leaf each: the first score is not where the loss ends
+    )  # the base score is not optimal: trees of one leaf change scores, too
 
 
 @pytest.mark.parametrize("boosting_step", ["round", "tree"])
 def test_one_tree_per_output_with_and_without_updated_derivatives(boosting_step):
-    """TFBT's tree-per-class against a loop by hand: the second tree knows what the first has
-    done."""
+    """Compare TFBT's tree per class with a manual loop: the second tree uses updated
+    derivatives."""
     parameters = {
         "multi_strategy": "one_output_per_tree",
         "boosting_step": boosting_step,
         "grow_policy": "depthwise",
     }
-    estimator = regressor(objective=coupled, learning_rate=0.5, **parameters).fit(X, Y)
+    estimator = regressor(objective=coupled_derivatives, learning_rate=0.5, **parameters).fit(X, Y)
     data, raw = binned(estimator), np.zeros(Y.shape, np.float32)
     trees = iter(range(9))
     for _ in range(3):
-        g, h = (make_part.astype(np.float32) for make_part in coupled(Y, raw.astype(np.float64)))
+        g, h = (
+            make_part.astype(np.float32)
+            for make_part in coupled_derivatives(Y, raw.astype(np.float64))
+        )
         for k in range(3):
             if boosting_step == "tree":
                 g, h = (
-                    make_part.astype(np.float32) for make_part in coupled(Y, raw.astype(np.float64))
+                    make_part.astype(np.float32)
+                    for make_part in coupled_derivatives(Y, raw.astype(np.float64))
                 )
             column = g[:, k : k + 1].copy(), h[:, k : k + 1].copy()
             _, leaves, values = reference.fit_tree(
@@ -227,9 +235,8 @@ def test_one_tree_per_output_with_and_without_updated_derivatives(boosting_step)
 
 @pytest.mark.parametrize("seed", range(4))
 def test_layers_equal_the_whole_tree_for_squared_error(seed):
-    """Squared error, no penalty, rate 1: a step leaves residuals whose sums within a node are
-    those of a whole tree less their mean: gains and leaves stay what they were, but for the
-    rounding of derivatives."""
+    """With squared error, no penalty and learning rate 1, a step subtracts the mean residual of a
+    node, which changes neither gains nor leaf values except for rounding."""
     rng = np.random.default_rng(seed)
     features = rng.standard_normal((800, 4))
     y = np.stack(
@@ -259,7 +266,7 @@ def test_layers_equal_the_whole_tree_for_squared_error(seed):
         (regressor, Y[:, 0], {}),
         (regressor, Y[:, 0], {"objective": "absolute_error"}),
         (classifier, LABELS[:, 0], {}),
-        (classifier, CLASSES, {}),  # one tree for all
+        (classifier, CLASSES, {}),  # one tree for all classes
         (regressor, Y, {"multi_strategy": "one_output_per_tree"}),
         (classifier, LABELS, {"multi_strategy": "one_output_per_tree"}),
     ],
@@ -271,11 +278,11 @@ def test_steps_per_tree_equal_steps_per_round_for_separable_losses(make, y, para
 
 
 def test_steps_per_tree_differ_for_coupled_losses():
-    """At rate 1 steps from the same scores add up to too much (Jacobi); in turn they do not."""
+    """With learning rate 1, simultaneous steps (Jacobi) overshoot; sequential steps do not."""
     per_class = {"multi_strategy": "one_output_per_tree", "learning_rate": 1.0}
     per_class |= {"softmax_hessian": "diagonal"}
     per_class |= {"categorical_features": None, "n_estimators": 1, "reg_lambda": 0.0}
-    # Two classes that hang on a switch, 3 : 1 and 1 : 3, and hardly any rows of a third.
+    # A binary feature decides between two classes, 3 : 1 and 1 : 3; a third class is rare.
     switch = np.repeat([0.0, 1.0], 200)[:, None]
     y = np.concatenate([np.repeat([0, 1, 2], [149, 50, 1]), np.repeat([0, 1, 2], [50, 149, 1])])
     together = classifier(**per_class).fit(switch, y)
@@ -291,7 +298,7 @@ def test_steps_per_tree_differ_for_coupled_losses():
 @pytest.mark.parametrize(
     "parameters", [{"rows_per_layer": [1.0]}, {"rows_per_layer": [N]}, {"subsample": 1.0}]
 )
-def test_rows_per_layer_of_all_rows_changes_nothing(parameters):
+def test_rows_per_layer_of_all_rows_has_no_effect(parameters):
     expected = classifier(**LAYERS).fit(X, CLASSES)
     assert bits(classifier(**LAYERS, **parameters).fit(X, CLASSES)) == bits(expected)
 
@@ -308,8 +315,8 @@ def test_rows_of_weight_zero_have_no_effect():
 
 
 @pytest.mark.parametrize("make, y", [(regressor, Y), (classifier, CLASSES), (regressor, Y[:, 0])])
-def test_weights_are_used_in_every_layer(make, y):
-    """Scaled by a power of two, with the penalties: the same trees. Other weights: other trees."""
+def test_weights_are_used_in_each_layer(make, y):
+    """Weights and penalties scaled by a power of two give the same trees; other weights do not."""
     parameters = {**LAYERS, "reg_lambda": 1.0, "min_child_weight": 0.5}
     once = make(**parameters).fit(X, y, sample_weight=WEIGHT)
     scaled = {**parameters, "reg_lambda": 4.0, "min_child_weight": 2.0}
@@ -319,7 +326,7 @@ def test_weights_are_used_in_every_layer(make, y):
     assert bits(once) != bits(make(**parameters).fit(X, y))
 
 
-def test_continued_training_equals_the_uninterrupted_one(make_part):
+def test_continued_training_equals_uninterrupted_training(make_part):
     make, y, parameters = make_part
     at_once = make(**{**LAYERS, **parameters, "n_estimators": 4}).fit(X, y)
     in_two = make(**{**LAYERS, **parameters, "n_estimators": 2}).fit(X, y)
@@ -342,7 +349,7 @@ def test_save_and_load(make_part, tmp_path):
 
 
 def test_layers_reach_a_lower_loss_with_the_same_number_of_trees():
-    """The point of TFBT's section V, on real data; deterministic, so no tolerance is needed."""
+    """Check the claim of TFBT's section V on real data. Training is deterministic."""
     features, _, y, _ = load("letter").split()
     parameters = {"n_estimators": 6, "max_depth": 4, "max_leaves": None, "grow_policy": "depthwise"}
     parameters |= {"learning_rate": 0.3, "softmax_hessian": "diagonal", "n_jobs": 1}
@@ -357,8 +364,8 @@ def test_layers_reach_a_lower_loss_with_the_same_number_of_trees():
 
 
 @pytest.mark.parametrize("level", [0.5, 0.2])
-def test_leaves_are_updated_in_every_layer(level):
-    """Rate 1: after the last layer no leaf's quantile of residuals is left to take."""
+def test_leaves_are_updated_in_each_layer(level):
+    """With learning rate 1, the quantile of residuals is 0 in each leaf after the last layer."""
     parameters = {
         **LAYERS,
         "objective": "quantile",
@@ -375,8 +382,8 @@ def test_leaves_are_updated_in_every_layer(level):
         assert abs(lower) < 1e-5
 
 
-def test_a_layer_counts_the_rows_it_was_grown_on():
-    """A node's count is of the rows that its split was found on; deeper layers are on more
+def test_counts_of_a_layer_are_rows_of_its_sample():
+    """The count of a node is that of the rows in its layer's sample; deeper layers have more
     (section V)."""
     estimator = classifier(**LAYERS, rows_per_layer=[0.25, 0.5, 1.0], min_split_gain=0.0).fit(
         X, CLASSES
@@ -395,16 +402,15 @@ def test_a_layer_counts_the_rows_it_was_grown_on():
 
 
 @pytest.mark.parametrize("threshold", [0.02, 0.1])
-def test_gains_of_every_layer_pass_the_threshold(threshold):
+def test_gains_of_all_layers_exceed_min_split_gain(threshold):
     estimator = classifier(**LAYERS, min_split_gain=threshold).fit(X, CLASSES)
     trees = [estimator.model_.forest.tree(t) for t in range(estimator.model_.n_trees)]
     gains = np.concatenate([tree.gain[tree.feature >= 0] for tree in trees])
     assert len(gains) and gains.min() > threshold
 
 
-def test_goss_sees_the_gradients_of_each_layer():
-    """Rows of large gradient are others after the first layer's step: the children's counts are
-    not the root's."""
+def test_goss_uses_the_gradients_of_each_layer():
+    """The rows of largest gradient change after the step of the first layer, so counts differ."""
     estimator = regressor(**LAYERS, sampling_method="goss", learning_rate=1.0).fit(X, Y)
     tree = estimator.model_.forest.tree(0)
     assert tree.count[0] == 108 + 1 or tree.count[0] == 108
@@ -412,7 +418,7 @@ def test_goss_sees_the_gradients_of_each_layer():
     assert grandchildren and tree.n_leaves > 4
 
 
-def test_training_ends_where_no_tree_can_be_grown():
+def test_training_ends_if_no_tree_can_be_grown():
     for parameters in ({}, {"pruning": "post"}):
         estimator = regressor(**LAYERS, min_split_gain=1e9, **parameters).fit(X, Y)
         assert estimator.model_.n_trees == 1 and estimator.model_.forest.tree(0).n_leaves == 1
@@ -422,8 +428,8 @@ def test_training_ends_where_no_tree_can_be_grown():
 
 
 @pytest.mark.parametrize("boosting_step", ["round", "layer"])
-def test_single_leaves_that_still_move_the_scores_do_not_end_training(boosting_step):
-    """From a score of 0 no split may pay at first: two leaves are penalised twice."""
+def test_single_leaves_that_change_scores_do_not_end_training(boosting_step):
+    """From a base score of 0 the first split has no gain: the penalty applies to both leaves."""
     parameters = {
         "base_score": 0.0,
         "boosting_step": boosting_step,
@@ -444,7 +450,7 @@ def test_single_leaves_that_still_move_the_scores_do_not_end_training(boosting_s
 
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(st.data())
-def test_any_training_by_layers_predicts_what_it_trained(data):
+def test_random_layer_wise_trainings_predict_their_raw_scores(data):
     n, n_outputs = data.draw(st.integers(2, 120)), data.draw(st.sampled_from([1, 2, 5, 17]))
     rng = np.random.default_rng(data.draw(st.integers(0, 10**6)))
     features = np.round(

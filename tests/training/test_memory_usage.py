@@ -1,4 +1,4 @@
-"""memory_limit: which arrays are memory-mapped, without changing the model."""
+"""memory_limit: which arrays are memory-mapped; the model does not change."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ TRAININGS = {
 
 
 def needed(make, parameters, X, y, monkeypatch):
-    """What has to stay in memory, and the row state: as the training itself counts them."""
+    """Return the bytes that must stay in memory and those of the row state, as counted by
+    training."""
     seen = []
     row_bytes, tree_bytes = memory_usage.row_bytes, memory_usage.tree_bytes
 
@@ -59,9 +60,7 @@ def needed(make, parameters, X, y, monkeypatch):
 
 
 @pytest.mark.parametrize("training", TRAININGS)
-def test_a_limit_moves_bins_then_row_state_to_files_without_changing_the_model(
-    training, tmp_path, monkeypatch
-):
+def test_limit_moves_bins_and_then_row_state_to_files(training, tmp_path, monkeypatch):
     make, parameters = TRAININGS[training]
     X, y = problem()
     y = np.abs(y).round() if make is PolyleafRegressor else y[:, 0] > 0
@@ -86,7 +85,7 @@ def test_a_limit_moves_bins_then_row_state_to_files_without_changing_the_model(
         make(**SMALL, **parameters).fit(limited(X, y, stays - 1, tmp_path))
 
 
-def test_without_a_limit_no_files_are_used(tmp_path, monkeypatch):
+def test_no_files_without_a_limit(tmp_path, monkeypatch):
     monkeypatch.setattr(memory_usage, "create_memmap", None)
     X, y = problem()
     data = Dataset.from_batches([(X, y)], cache_dir=tmp_path)
@@ -99,7 +98,7 @@ def test_released_data_are_unchanged(tmp_path):
     data = limited(X, y, MUCH, tmp_path, keep_features=True)
     codes, features = data.codes.copy(), data.features.copy()
     data.release_memory()
-    data.release_memory()  # which are there already
+    data.release_memory()  # which exist already
     assert data.is_memmapped
     np.testing.assert_array_equal(data.codes, codes)
     np.testing.assert_array_equal(data.features, features)

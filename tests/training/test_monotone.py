@@ -1,4 +1,4 @@
-"""monotone_constraints: accepted forms, and that every model satisfies them."""
+"""monotone_constraints: accepted forms, and models that satisfy them."""
 
 import warnings
 
@@ -17,8 +17,7 @@ OWN = np.array([[1, -1, 0], [0, 1, 1], [0, 0, 0], [-1, 1, 0], [0, 0, -1]])
 
 
 def made(n=400, missing=0.1):
-    """Features, and targets that directions do not hold for, so that constraints have something to
-    do."""
+    """Return features and non-monotone targets, so that constraints have an effect."""
     rng = np.random.default_rng(1)
     X = rng.normal(size=(n, F)).astype(np.float32)
     Y = np.column_stack(
@@ -33,8 +32,8 @@ LABELS = (Y > np.median(Y, axis=0)).astype(int)
 
 
 def violations(model, directions, n_pairs=2000, seed=0, moved=2):
-    """How many of random pairs of rows, the second raised as directions say, have raw scores out
-    of order."""
+    """Count random pairs of rows that violate the constraints; the second row is increased in
+    constrained features."""
     rng, n_bad = np.random.default_rng(seed), 0
     for k in range(directions.shape[1]):
         rows = X[rng.integers(len(X), size=n_pairs)]
@@ -123,7 +122,7 @@ def test_constraints_with_quantiles(columns):
 
 
 def test_missing_values_are_unconstrained():
-    """What is missing may lie far from every value: it is set apart, and pulls no value along."""
+    """Missing values may have any prediction, and do not affect the order of others."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(600, 1))
     y = np.where(rng.random(600) < 0.3, -9.0, np.tanh(x[:, 0]))
@@ -151,7 +150,7 @@ def test_init_model_that_violates_constraints_warns():
 
 
 @pytest.mark.parametrize("leaf_dtype", ["float32", "float16", "int8"])
-def test_constraints_hold_after_save_and_load(leaf_dtype, tmp_path):
+def test_constraints_are_saved(leaf_dtype, tmp_path):
     model = PolyleafRegressor(n_estimators=20, monotone_constraints=OWN).fit(X, Y)
     model.save_model(tmp_path / "m", leaf_dtype=leaf_dtype)
     read = load_model(tmp_path / "m")
@@ -160,7 +159,7 @@ def test_constraints_hold_after_save_and_load(leaf_dtype, tmp_path):
     np.testing.assert_array_equal(given, OWN)
 
 
-def test_settings_of_a_file_train_the_same_model(tmp_path):
+def test_parameters_of_a_file_train_the_same_model(tmp_path):
     given = {"n_estimators": 3, "random_state": 0, "monotone_constraints": {"0": 1, "1": {"2": -1}}}
     model = PolyleafRegressor(**given).fit(X, Y)
     model.save_model(tmp_path / "m")
@@ -168,7 +167,7 @@ def test_settings_of_a_file_train_the_same_model(tmp_path):
     np.testing.assert_array_equal(again.predict_raw(X), model.predict_raw(X))
 
 
-def test_threads_do_not_matter():
+def test_model_is_independent_of_n_jobs():
     one, three = (
         PolyleafRegressor(n_estimators=5, monotone_constraints=OWN, n_jobs=jobs)
         .fit(X, Y)
@@ -179,7 +178,7 @@ def test_threads_do_not_matter():
 
 
 def build_model(seed):
-    """A model of random targets and settings, and its directions (F, K)."""
+    """Return a model of random targets and settings, and its constraints (F, K)."""
     rng = np.random.default_rng(seed)
     directions = rng.integers(-1, 2, (F, K))
     more = MORE[rng.integers(len(MORE))] | {"learning_rate": float(rng.choice([0.1, 1.0]))}
@@ -231,7 +230,7 @@ def test_equivalent_forms():
         np.testing.assert_array_equal(model.predict_raw(frame), expected.predict_raw(frame))
 
 
-def test_zero_constraints_change_nothing():
+def test_zero_constraints_have_no_effect():
     free = PolyleafRegressor(n_estimators=5).fit(X, Y).predict(X)
     for nothing in ([0] * F, {}, {2: 0}):
         model = PolyleafRegressor(n_estimators=5, monotone_constraints=nothing).fit(X, Y)

@@ -1,4 +1,4 @@
-"""feature_penalties: accepted forms, effect, and equality in every kind of training."""
+"""feature_penalties: accepted forms, effect, and equality in all kinds of training."""
 
 import numpy as np
 import pandas as pd
@@ -9,12 +9,12 @@ from polyleaf import PolyleafClassifier, PolyleafRegressor
 
 RNG = np.random.default_rng(0)
 X = pd.DataFrame(RNG.normal(size=(600, 4)), columns=list("abcd"))
-X["b"] = X["a"] + 0.3 * X["b"]  # nearly as good
+X["b"] = X["a"] + 0.3 * X["b"]  # nearly as informative
 Y = np.column_stack([X["a"] + X["c"], X["a"] - X["d"]]) + 0.1 * RNG.normal(size=(600, 2))
 
 
-def splits_on(model):
-    """How many splits there are on each feature, by name."""
+def count_splits(model):
+    """Return the number of splits on each feature, by name."""
     found = model.feature_importance("split")
     return dict(zip(model.feature_names_in_, np.asarray(found).tolist(), strict=True))
 
@@ -34,10 +34,10 @@ def splits_on(model):
     ],
     ids=str,
 )
-def test_a_penalised_feature_is_used_less(more):
+def test_penalised_feature_is_used_less(more):
     options = {"n_estimators": 20, "colsample_bynode": 1.0, "max_leaves": 8, **more}
-    plain = splits_on(PolyleafRegressor(**options).fit(X, Y))
-    penalised = splits_on(PolyleafRegressor(feature_penalties={"a": 0.9}, **options).fit(X, Y))
+    plain = count_splits(PolyleafRegressor(**options).fit(X, Y))
+    penalised = count_splits(PolyleafRegressor(feature_penalties={"a": 0.9}, **options).fit(X, Y))
     assert plain["a"] > plain["b"]
     assert penalised["a"] < plain["a"] / 2 and penalised["b"] > plain["b"]
 
@@ -57,7 +57,7 @@ def test_equivalent_forms():
         np.testing.assert_array_equal(other, found[0])
 
 
-def test_zero_penalties_change_nothing():
+def test_zero_penalties_have_no_effect():
     plain = PolyleafRegressor(n_estimators=5).fit(X, Y).model_.to_bytes()
     for none in ([0, 0, 0, 0], {}, {"a": 0}):
         model = PolyleafRegressor(n_estimators=5, feature_penalties=none).fit(X, Y).model_
@@ -83,7 +83,7 @@ def test_invalid_penalties_raise(wrong, sentence):
 
 
 @pytest.mark.parametrize("wrong", [{"a": "much"}, {"a": True}, [None, 0, 0, 0]])
-def test_penalties_are_numbers(wrong):
+def test_penalties_must_be_numbers(wrong):
     with pytest.raises(TypeError, match="from 0 to below 1"):
         PolyleafRegressor(n_estimators=2, feature_penalties=wrong).fit(X, Y)
 
@@ -99,15 +99,15 @@ def test_derived_columns_have_the_penalty_of_their_feature():
     table = pd.DataFrame({"id": pd.Categorical(ids), "x": rng.normal(size=900)})
     y = rng.normal(size=300)[ids] + 0.3 * table["x"].to_numpy()
     options = {"n_estimators": 10, "max_leaves": 8, "colsample_bynode": 1.0}
-    plain = splits_on(PolyleafRegressor(**options).fit(table, y))
-    penalised = splits_on(
+    plain = count_splits(PolyleafRegressor(**options).fit(table, y))
+    penalised = count_splits(
         PolyleafRegressor(feature_penalties={"id": 0.95}, **options).fit(table, y)
     )
     assert penalised["id"] < plain["id"]
 
 
 @pytest.mark.parametrize("more", [{}, {"leaf": "linear"}], ids=str)
-def test_ranks_train_the_model_of_one_machine(more):
+def test_distributed_model_equals_one_machine(more):
     estimator = PolyleafRegressor(
         n_estimators=5, feature_penalties={0: 0.4, 2: 0.8}, n_jobs=1, **more
     )

@@ -49,12 +49,12 @@ def hessians(y, z):
         (hessians, 0, {"hessian": "full", "leaf_hessian": "full"}),
     ],
 )
-def test_an_objective_without_second_derivative_raises(objective, output, how):
+def test_objective_without_second_derivative_raises(objective, output, how):
     with pytest.raises(ValueError, match=rf'0 for output {output} in all rows .* hessian="none"'):
         regressor(objective, **how).fit(X, Y)
 
 
-def test_an_objective_raises_in_the_round_in_which_its_hessian_becomes_0():
+def test_objective_whose_hessian_becomes_zero_raises():
     rounds = []
     with pytest.raises(ValueError, match="has no second derivative"):
         regressor(lambda y, z: (z - y, (z.mean() < 1) * np.ones_like(z)), learning_rate=1.0).fit(
@@ -72,7 +72,7 @@ def test_rows_with_zero_hessian_and_outputs_with_zero_gradient():
     assert np.isfinite(nothing.fit(X, Y).predict(X)).all()
 
 
-def test_a_task_without_second_derivative_raises():
+def test_task_without_second_derivative_raises():
     of = {"a": "squared_error", "b": flat}
     with pytest.raises(ValueError, match="has no second derivative"):
         PolyleafMultiTask(of, n_estimators=3).fit(X, {"a": Y[:, 0], "b": Y[:, 1]})
@@ -100,8 +100,8 @@ def test_rows_of_one_rank_may_have_zero_hessian(all_flat):
 
 @pytest.mark.parametrize("is_matrix", [False, True])
 @pytest.mark.parametrize("kind", ["leaf_hessian", "hessian"])
-def test_rows_count_their_weight_without_hessians(kind, is_matrix):
-    """Check sums of weights, where `leaf_hessian="none"` or `hessian="none"` ignores Hessians."""
+def test_weights_are_used_without_hessians(kind, is_matrix):
+    """Check sums of weights with `leaf_hessian="none"` or `hessian="none"`."""
     weight = np.random.default_rng(0).integers(1, 99, LABELS.shape if is_matrix else len(X)) / 4.0
     model = classifier(n_estimators=1, **{kind: "none"}).fit(X, LABELS, sample_weight=weight).model_
     counts = np.broadcast_to((weight if is_matrix else weight[:, None]), LABELS.shape)
@@ -118,8 +118,8 @@ def test_rows_count_their_weight_without_hessians(kind, is_matrix):
         np.testing.assert_allclose(model.forest.values(0)[leaf], step, rtol=1e-5)
 
 
-def test_positives_count_their_weight_without_hessians():
-    """Check that `scale_pos_weight` counts rows as `class_weight` does."""
+def test_scale_pos_weight_is_used_without_hessians():
+    """Check that `scale_pos_weight` equals `class_weight`."""
     scores = [
         classifier(hessian="none", leaf_hessian="none", **given).fit(X, LABELS).decision_function(X)
         for given in ({"scale_pos_weight": 64.0}, {"class_weight": [{0: 1.0, 1: 64.0}] * 3})

@@ -28,7 +28,7 @@ def gradients(n, outputs=3, seed=0):
     return np.random.default_rng(seed).standard_normal((n, outputs)).astype(np.float32)
 
 
-def test_everything_is_kept_by_default():
+def test_all_rows_and_features_are_used_by_default():
     assert sample_rows(config(), gradients(10), 0) == (None, None)
     assert sample_features(config(), np.ones(5, bool), 0) is None
 
@@ -67,7 +67,7 @@ def test_uniform_sample_has_the_exact_size(n, percent, round, seed):
     assert rows[-1] < n
 
 
-def test_draws_depend_on_seed_and_round_only():
+def test_samples_depend_on_seed_and_round_only():
     g = gradients(1000)
     first, _ = sample_rows(config(subsample=0.5), g, 3)
     again, _ = sample_rows(config(subsample=0.5), gradients(1000, seed=1), 3)
@@ -78,20 +78,20 @@ def test_draws_depend_on_seed_and_round_only():
     assert not np.array_equal(first, other_seed)
 
 
-def test_draws_are_stable_between_versions():
-    """Models trained with a seed must stay reproducible: this pins the hash down."""
+def test_samples_are_stable_between_versions():
+    """Models trained with a seed must stay reproducible: the hash may not change."""
     rows, _ = sample_rows(config(subsample=0.3, seed=0), gradients(20), 0)
     np.testing.assert_array_equal(rows, [0, 4, 11, 13, 14, 17])
 
 
-def test_uniform_draws_are_uniform():
+def test_uniform_samples_are_uniform():
     n, rounds = 50, 4000
     hits, together = np.zeros(n), 0
     for round in range(rounds):
         rows, _ = sample_rows(config(subsample=0.2), gradients(n, 1), round)
         hits[rows] += 1
         together += {0, 1} <= set(rows.tolist())
-    # Binomial(4000, 0.2) has standard deviation 25; neighbours fall together with probability
+    # Binomial(4000, 0.2) has standard deviation 25; two rows are drawn together with probability
     # 10*9/(50*49).
     assert np.all(np.abs(hits - 0.2 * rounds) < 5 * 25.3)
     assert abs(together - rounds * 90 / 2450) < 5 * np.sqrt(rounds * 0.0367)
@@ -108,7 +108,7 @@ def test_sampling_from_usable_rows_only():
     assert set(np.flatnonzero(multiplier != 1)) <= set(usable.tolist())
 
 
-def test_goss_keeps_the_largest_and_reweights_the_rest():
+def test_goss_keeps_the_largest_gradients_and_reweights_the_rest():
     g = gradients(1000)
     rows, multiplier = sample_rows(config(sampling_method="goss"), g, 0)
     assert len(rows) == 300
@@ -135,14 +135,14 @@ def test_goss_with_equal_gradients_keeps_the_exact_size():
     assert len(rows) == 30
 
 
-def test_goss_that_keeps_all_rows_is_no_sampling():
+def test_goss_that_keeps_all_rows_equals_no_sampling():
     assert sample_rows(
         config(sampling_method="goss", top_rate=0.5, other_rate=0.5), gradients(9), 0
     ) == (None, None)
 
 
 @pytest.mark.parametrize("outputs", [1, 2, 3, 7, 16, 33])
-def test_goss_norm_runs_over_all_outputs(outputs):
+def test_goss_norm_is_over_all_outputs(outputs):
     g = np.full((40, outputs), 0.01, np.float32)
     g[np.arange(40) % 5 == 0, outputs - 1] = 9.0
     rows, _ = sample_rows(config(sampling_method="goss"), g, 0)
@@ -174,14 +174,14 @@ def test_rows_and_features_are_drawn_independently():
     assert not np.array_equal(rows, features)
 
 
-def test_samples_of_layers_contain_each_other():
+def test_samples_of_layers_are_nested():
     c = config(rows_per_layer=[0.1, 50, 1.0])
     layers = [sample_rows(c, gradients(200), 4, None, layer)[0] for layer in range(4)]
     assert [None if rows is None else len(rows) for rows in layers] == [20, 50, None, None]
     assert np.isin(layers[0], layers[1]).all()
 
 
-# --- what is computed from sampled rows ---
+# --- statistics of sampled rows ---
 
 
 def share_below(objective, n=3000, **parameters):
@@ -202,7 +202,7 @@ def test_quantiles_of_goss_samples_have_their_level(more):
     assert np.all(abs(share - levels) < 0.1)
 
 
-def test_rows_without_weight_do_not_count_as_gradients_that_cancel_out():
+def test_rows_of_zero_weight_do_not_count_as_cancelled_gradients():
     X, y = np.arange(20.0)[:, None], np.arange(20.0)
     parameters = {"n_estimators": 400, "min_child_samples": 15, "base_score": 3.0, "n_jobs": 1}
     plain = PolyleafRegressor(**parameters).fit(X, y)

@@ -1,4 +1,4 @@
-"""Sparse targets end to end: never made dense, the same model for every input form."""
+"""Sparse targets end to end: never dense, and the same model for all input forms."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from polyleaf.settings import presets
 
 @pytest.fixture(scope="module")
 def data():
-    """Rows of eight groups; each group has labels of its own, some of them rare."""
+    """Return rows of eight groups; each group has its own labels, some of them rare."""
     rng = np.random.default_rng(0)
     group = rng.integers(0, 8, 900)
     X = rng.normal(size=(900, 12)) + 3.0 * rng.normal(size=(8, 12))[group]
@@ -57,14 +57,14 @@ def test_labels_are_learned(data, search):
 
 
 @pytest.mark.parametrize("search", ["count_sketch", "exact"])
-def test_threads_do_not_matter(data, search):
+def test_model_is_independent_of_n_jobs(data, search):
     one, three = (fitted(data, n_jobs=n, split_search=search) for n in (1, 3))
     mine, theirs = (storage.to_arrays(model.model_.forest) for model in (one, three))
     for name in mine:
         np.testing.assert_array_equal(mine[name], theirs[name])
 
 
-def test_order_of_indices_does_not_matter(data):
+def test_model_is_independent_of_the_order_of_indices(data):
     X, Y = data
     shuffled = Y.copy()
     for row in range(Y.shape[0]):
@@ -74,7 +74,7 @@ def test_order_of_indices_does_not_matter(data):
     assert fitted(data).model_.equals(fitted((X, shuffled)).model_)
 
 
-def test_rows_without_labels_are_legal(data):
+def test_rows_without_labels(data):
     X, Y = data
     emptied = Y.tolil()
     emptied[::7] = 0
@@ -82,8 +82,8 @@ def test_rows_without_labels_are_legal(data):
     assert model.predict_topk(X[:3], 2)[0].shape == (3, 2)
 
 
-def test_many_rows_without_labels_are_legal():
-    """More than are held side by side: leaves give them scores, and so gradients."""
+def test_many_rows_without_labels():
+    """Leaves give rows without labels scores and therefore gradients."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(3000, 4)).astype(np.float32)
     Y = sp.lil_matrix((3000, 5), dtype=np.float32)
@@ -92,7 +92,7 @@ def test_many_rows_without_labels_are_legal():
     assert model.model_.n_trees == 5 and precision(model, X[2500:], Y.tocsr()[2500:]) > 0.4
 
 
-def test_saved_and_loaded(data, tmp_path):
+def test_save_and_load(data, tmp_path):
     X, _ = data
     model = fitted(data, projection="leml", projection_dim=6)
     model.save_model(tmp_path / "sparse.polyleaf")
@@ -101,15 +101,15 @@ def test_saved_and_loaded(data, tmp_path):
         np.testing.assert_array_equal(mine, theirs)
 
 
-def test_leaves_hold_few_outputs(data):
+def test_leaves_have_few_outputs(data):
     trees = fitted(data).model_.forest
     for t in range(len(trees)):
         assert trees.kind(t) == "sparse"
         assert np.diff(trees.values(t).indptr).max() <= 5
 
 
-def test_columns_without_labels_are_legal(data):
-    """Labels that never occur, among features that never vary: neither is predicted or used."""
+def test_columns_without_labels(data):
+    """Absent labels are not predicted, and constant features are not used."""
     X, Y = data
     wide = sp.hstack([Y, sp.csr_matrix((900, 500))]).tocsr()
     padded = np.hstack([X, np.zeros((900, 3)), np.full((900, 1), np.nan)])
@@ -146,7 +146,7 @@ def test_labels_by_name(data):
 
 
 def changed(Y, **arrays):
-    """A copy whose arrays need not fit together: SciPy itself does not look."""
+    """Return a changed copy, which may be inconsistent, as SciPy does not check it."""
     made = Y.copy()
     for name, change in arrays.items():
         change(getattr(made, name))
@@ -208,9 +208,7 @@ def test_invalid_targets_raise(data, what, projection):
 )
 def test_incompatible_parameters_raise(data, parameters, message):
     X, Y = data
-    X = (
-        X.round()
-    )  # features of so many categories that they become numbers are no categories any more
+    X = X.round()  # derived columns of high-cardinality features are numeric
     model = PolyleafClassifier(**presets.gbdt_sparse() | SMALL | parameters)
     with pytest.raises(ValueError, match=message):
         model.fit(X, Y, eval_set=[(X, Y)])
@@ -246,7 +244,7 @@ def test_early_stopping(data):
 
 
 def test_continued_training(data):
-    """Twenty rounds, and twenty more, are forty."""
+    """20 rounds and 20 more rounds equal 40 rounds."""
     X, Y = data
     first = fitted(data, n_estimators=20)
     more = PolyleafClassifier(**first.get_params() | {"n_estimators": 20}).fit(
@@ -271,9 +269,8 @@ def test_continued_training(data):
     ],
     ids=str,
 )
-def test_a_sketch_grows_the_same_trees_from_sparse_x(parameters):
-    """Columns of few and of many bins, sparse and not, side by side; more groups than are
-    judged."""
+def test_sketch_search_gives_the_same_trees_for_sparse_x(parameters):
+    """There are columns of few and many bins, sparse and dense, in more tiles than are verified."""
     rng = np.random.default_rng(0)
     dense = np.where(rng.random((1500, 160)) < 0.03, rng.integers(1, 40, (1500, 160)), 0).astype(
         np.float32
@@ -301,10 +298,10 @@ def test_a_sketch_grows_the_same_trees_from_sparse_x(parameters):
         np.testing.assert_array_equal(mine[name], theirs[name])
 
 
-# ---- more outputs than memory holds -------------------------------------------------------------
+# --- more outputs than fit in memory --------------------------------------------------------------
 
 
-def test_score_of_sparse_labels_needs_no_dense_scores(data, monkeypatch):
+def test_score_of_sparse_labels_uses_no_dense_scores(data, monkeypatch):
     X, Y = data
     model = fitted(data)
     weight = np.random.default_rng(1).integers(0, 3, len(X))

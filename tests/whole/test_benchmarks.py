@@ -1,4 +1,4 @@
-"""Every benchmark of the asv suite runs once, on few rows."""
+"""Each benchmark of the asv suite runs once, on few rows."""
 
 import importlib
 import inspect

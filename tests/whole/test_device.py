@@ -13,7 +13,7 @@ N_UNSUPPORTED = 21
 @pytest.mark.skipif(
     host_device.COMPILER is None, reason="kernels are compiled by g++, which is not here"
 )
-def test_models_are_those_of_the_golden_file(monkeypatch):
+def test_models_equal_the_golden_file(monkeypatch):
     host_device.use(monkeypatch)
     expected, found = golden.expected(), golden.hashes_on("cuda")
     taken = {name: made for name, made in found.items() if made is not None}

@@ -46,7 +46,7 @@ def draw_on_grid(draw, n, shape, largest, low):
 
 @pytest.mark.parametrize("kind", ["unit", "shared"])
 @pytest.mark.parametrize("n_outputs", [1, 3])
-def test_every_split_is_the_best_of_all(library, kind, n_outputs):
+def test_each_split_is_the_best_of_all(library, kind, n_outputs):
     """Compare with an exhaustive search in exact arithmetic.
 
     With one output it is the scalar tree (GBDT-MO, eq. 7).
@@ -81,7 +81,7 @@ def test_constant_hessian_equals_unit_hessian(library):
         assert_same_structure(condensed, vector)
 
 
-def test_condensed_boosting_is_vector_boosting_for_squared_error(library):
+def test_condensed_boosting_equals_vector_boosting_for_squared_error(library):
     p = make_problem(3, n=300, n_outputs=3)
     data, config = (
         (p.codes, p.n_bins, p.is_categorical),
@@ -138,7 +138,7 @@ def test_order_of_outputs_permutes_leaf_values(library, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_order_of_rows_changes_nothing(library, kind):
+def test_order_of_rows_does_not_change_the_tree(library, kind):
     p = make_problem(6, n=400, categorical=[3], n_outputs=2, kind=kind)
     order = np.random.default_rng(0).permutation(400)
     h = None if p.h is None else p.h[order].copy()
@@ -154,7 +154,7 @@ def test_order_of_rows_changes_nothing(library, kind):
 
 
 def test_permuted_features_are_relabelled(library):
-    """Use large leaves, so that two features never cut a node identically, which would be a tie."""
+    """Leaves are large, so that no two features split a node identically, which would be a tie."""
     n_bins = (5, 8, 12, 3, 9, 30, 7, 4, 6, 11)
     p = make_problem(7, n=600, n_bins=n_bins, categorical=[2, 5], n_outputs=2, min_child_samples=25)
     order = np.random.default_rng(0).permutation(10)
@@ -181,7 +181,7 @@ def test_sampled_rows_equal_a_table_of_these_rows(library):
     np.testing.assert_array_equal(a_leaves[rows], b_leaves)
 
 
-def test_integer_weights_are_repeated_rows(library):
+def test_integer_weights_equal_repeated_rows(library):
     """Use derivatives on a grid, so that quantisation is exact.
 
     Only counts, and the limits that depend on them, may differ.
@@ -206,7 +206,7 @@ def test_integer_weights_are_repeated_rows(library):
     np.testing.assert_array_equal(a_values, b_values)
 
 
-def test_a_multiplier_is_a_weight(library):
+def test_multipliers_equal_weights(library):
     p = make_problem(10, n=300, n_outputs=2, kind="diagonal")
     multiplier = np.random.default_rng(0).choice([1, 2.5], 300).astype(np.float32)
     weighted = replace(p, g=p.g * multiplier[:, None], h=p.h * multiplier[:, None])
@@ -224,7 +224,7 @@ def test_a_multiplier_is_a_weight(library):
 
 
 @pytest.mark.parametrize("grid", [True, False])
-def test_gain_is_the_decrease_of_the_loss(library, grid):
+def test_gain_equals_the_decrease_of_the_loss(library, grid):
     """Check gain * K = loss of a node as one leaf - loss of its children as leaves.
 
     The loss is squared error, and lambda is 0. Quantisation moves a gradient by at most step / 2,
@@ -251,7 +251,7 @@ def test_gain_is_the_decrease_of_the_loss(library, grid):
         assert abs(tree.gain[i] * n_outputs - expected) <= slack[[i, *children]].sum()
 
 
-def test_newton_leaves_reach_the_minimum_of_squared_error(library):
+def test_newton_leaves_minimize_squared_error(library):
     """Check that a tree lowers the loss by its gains and the root's own decrease.
 
     With rate 1 and lambda 0 no step is left.
@@ -299,7 +299,7 @@ def test_best_first_trees_with_fewer_leaves_are_subtrees(library):
 @pytest.mark.parametrize(
     "name, kind", [("squared_error", "unit"), ("logistic", "diagonal"), ("softmax", "unit")]
 )
-def test_boosting_is_the_same_in_core_and_the_reference(name, kind):
+def test_boosting_in_the_core_equals_the_reference(name, kind):
     p = make_problem(15, n=250, categorical=[1], n_outputs=3)
     y = {"squared_error": p.g, "logistic": p.g > 0, "softmax": np.eye(3)[p.g.argmax(axis=1)]}[name]
     data, config = (p.codes, p.n_bins, p.is_categorical), replace(p.config, max_leaves=8)
@@ -332,7 +332,7 @@ def large_problems():
         )
 
 
-def test_number_of_threads_changes_nothing():
+def test_threads_give_the_same_bits():
     for p in large_problems():
         (tree, leaves), *others = [Core.grow(p, n_threads) for n_threads in (1, 2, 3)]
         values = Core.leaves(p, leaves, tree.n_leaves)
@@ -357,7 +357,7 @@ def digest():
 
 
 @pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512"])
-def test_instruction_set_changes_nothing(isa):
+def test_instruction_sets_give_the_same_bits(isa):
     from polyleaf import _core
 
     if isa not in _core.available_isas():
@@ -408,8 +408,8 @@ def assert_all_below(limit, found):
 def assert_few_above(limits, found):
     """Check that at most a share of the configurations differ by more than a limit.
 
-    Quantised gradients are rounded differently, so candidates whose gains are almost equal may
-    change places, after which trees differ.
+    Quantised gradients are rounded differently, so the order of candidates with almost equal gains,
+    and therefore trees, may differ.
     """
     for limit, share in limits.items():
         above = {seed: value for seed, value in found.items() if not value <= limit}
@@ -417,7 +417,7 @@ def assert_few_above(limits, found):
 
 
 @pytest.mark.parametrize("seeds", SEEDS)
-def test_weights_of_equal_columns_are_the_weights_of_rows(seeds):
+def test_equal_weights_per_output_equal_row_weights(seeds):
     def pair(c):
         if c.kind == "classes" or c.n_targets < 2:
             return None
@@ -429,7 +429,7 @@ def test_weights_of_equal_columns_are_the_weights_of_rows(seeds):
 
 
 @pytest.mark.parametrize("seeds", SEEDS)
-def test_rows_of_weight_zero_are_absent(seeds):
+def test_rows_of_weight_zero_are_ignored(seeds):
     def pair(c):
         rng = np.random.default_rng(c.seed)
         kept = np.sort(rng.choice(N_ROWS, N_ROWS - 30, replace=False))
@@ -451,8 +451,8 @@ def test_rows_of_weight_zero_are_absent(seeds):
 
 
 @pytest.mark.parametrize("seeds", SEEDS)
-def test_weight_two_is_the_row_twice(seeds):
-    """Count rows by their weight; only the correction of categorical gains counts rows as such."""
+def test_weight_two_equals_a_repeated_row(seeds):
+    """Rows count by their weight, except in the correction of categorical gains."""
 
     def pair(c):
         if c.is_sampled or c.sorts_categories or c.has_ties:

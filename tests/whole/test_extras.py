@@ -38,7 +38,7 @@ def test_packages_have_one_version_bound_in_all_extras():
     assert {name: lines for name, lines in bounds.items() if len(lines) > 1} == {}
 
 
-def test_the_library_works_without_extras():
+def test_library_works_without_extras():
     program = """
 import polyleaf
 from polyleaf.callbacks import ProgressBar
@@ -52,7 +52,7 @@ print(model.predict(X).shape)
     assert "round 2/2" in done.stderr
 
 
-def test_a_terminal_without_rich_gets_lines(monkeypatch, capsys):
+def test_progress_without_rich_is_printed_as_lines(monkeypatch, capsys):
     from polyleaf import PolyleafRegressor, callbacks
 
     monkeypatch.setattr(callbacks, "find_spec", lambda name: None)

@@ -1,4 +1,4 @@
-"""Every way to train gives the fitted attributes and predictions of one plain call of `fit`."""
+"""All ways to train give the fitted attributes and predictions of a plain call of `fit`."""
 
 import numpy as np
 import pytest
@@ -56,7 +56,7 @@ def assert_same_fit(estimator, expected):
 
 
 class Interrupt(Callback):
-    """Interrupts the training, as Ctrl-C does, in the round after `STOP` rounds."""
+    """Raise KeyboardInterrupt after `STOP` rounds."""
 
     def before_iteration(self, model, epoch, evals_log):
         if epoch == STOP:
@@ -66,7 +66,7 @@ class Interrupt(Callback):
 
 @pytest.mark.parametrize("evaluated", [False, True])
 @pytest.mark.parametrize("mode", ["keep", "raise"])
-def test_an_interrupted_fit(case, mode, evaluated):
+def test_interrupted_fit(case, mode, evaluated):
     cls, y, parameters = case
     data = {"eval_set": [(X[:60], y[:60])]} if evaluated else {}
     expected = cls(n_estimators=STOP, **parameters).fit(X, y, **data)
@@ -78,7 +78,7 @@ def test_an_interrupted_fit(case, mode, evaluated):
 
 
 @pytest.mark.parametrize("mode", ["keep", "raise"])
-def test_an_interrupted_search_for_the_number_of_rounds(case, mode, monkeypatch):
+def test_interrupted_choice_of_n_estimators(case, mode, monkeypatch):
     class Impatient(fit_steps._BestRound):
         def after_iteration(self, model, epoch, evals_log):
             if epoch == STOP:
@@ -109,7 +109,7 @@ def test_an_interrupted_search_for_the_number_of_rounds(case, mode, monkeypatch)
 
 
 @pytest.mark.parametrize("how", ["warm_start", "init_model", "file"])
-def test_a_continued_fit(case, how, tmp_path):
+def test_continued_fit(case, how, tmp_path):
     cls, y, parameters = case
     expected = cls(n_estimators=ROUNDS, **parameters).fit(X, y)
     if how == "warm_start":
@@ -125,7 +125,7 @@ def test_a_continued_fit(case, how, tmp_path):
     assert_same_fit(estimator, expected)
 
 
-def test_a_dataset(case):
+def test_dataset(case):
     cls, y, parameters = case
     expected = cls(n_estimators=ROUNDS, **parameters).fit(X, y)
     assert_same_fit(cls(n_estimators=ROUNDS, **parameters).fit(Dataset(X), y), expected)
@@ -134,7 +134,7 @@ def test_a_dataset(case):
     assert loaded.get_params()["n_estimators"] == ROUNDS
 
 
-def test_a_continued_model_stores_the_parameters_of_the_last_fit():
+def test_continued_model_stores_parameters_of_the_last_fit():
     start = PolyleafRegressor(n_estimators=STOP, **SMALL).fit(X, Y)
     after = PolyleafRegressor(n_estimators=1, learning_rate=0.3, **SMALL)
     after.fit(X, Y, init_model=start)

@@ -1,4 +1,4 @@
-"""Comparison of models with the golden file, for every instruction set and number of threads."""
+"""Comparison of models with the golden file, for all instruction sets and numbers of threads."""
 
 import json
 
@@ -20,18 +20,18 @@ def changed(found):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_models_are_those_of_the_golden_file():
+def test_models_equal_the_golden_file():
     assert changed(golden.all_hashes()) == []
 
 
 @pytest.mark.full
-def test_models_are_the_same_on_every_instruction_set_and_any_number_of_threads():
+def test_instruction_sets_and_threads_give_the_same_models():
     for printed in run_on_each_isa(EVERY_PROGRAM):
         for found in json.loads(printed):
             assert changed(found) == []
 
 
-def test_the_golden_file_notices_a_change():
+def test_changes_are_detected():
     found = golden.expected()
     name = next(iter(found))
     assert changed({**found, name: {**found[name], "scores": "0" * 16}}) == [name]

@@ -33,7 +33,7 @@ def test_hostile_files_load_or_raise_model_file_error():
 
 
 @pytest.mark.full
-def test_with_a_hundred_thousand_files():
+def test_hundred_thousand_files():
     for seed in range(1000, 101_000):
         mutants.take(*mutants.mutant(np.random.default_rng(seed)))
 
@@ -85,7 +85,7 @@ METADATA = [
 
 
 @pytest.mark.parametrize(("seed", "name", "value", "message"), METADATA)
-def test_metadata_are_checked(seed, name, value, message):
+def test_invalid_metadata_raise(seed, name, value, message):
     def put(header, arrays):
         header["metadata"][name] = value
 
@@ -117,7 +117,7 @@ HEADERS = [
 
 
 @pytest.mark.parametrize(("name", "value", "message"), HEADERS)
-def test_headers_are_checked(name, value, message):
+def test_invalid_headers_raise(name, value, message):
     def put(header, arrays):
         header[name] = value
 
@@ -135,7 +135,7 @@ def test_headers_are_checked(name, value, message):
         ("forest.count", -1, "negative number of rows"),
     ],
 )
-def test_statistics_and_rounds_are_checked(name, value, message):
+def test_invalid_statistics_and_rounds_raise(name, value, message):
     def put(header, arrays):
         arrays[name][-1] = value
 
@@ -172,7 +172,7 @@ def test_saved_models_pass_the_checks(monkeypatch):
     assert Model.from_bytes(few.to_bytes()).equals(few)
 
 
-def test_error_of_a_wrong_file_has_its_name(tmp_path):
+def test_error_names_the_file(tmp_path):
     def put(header, arrays):
         header["metadata"]["kind"] = "nonsense"
 

@@ -25,8 +25,8 @@ LAYERS = (
     "device",
 )
 
-# Headers that a kernel may include. They leave no template to the linker, which could otherwise use
-# AVX-512 code on a machine without it.
+# Headers that a kernel may include. They have no templates: the linker keeps one copy of an
+# instantiation, which could be AVX-512 code on a machine without it.
 KERNEL_HEADERS = {"cstddef", "cstdint", "cstring", "immintrin.h", "type_traits", "utility"}
 
 
@@ -58,7 +58,7 @@ def imports_dynamically(call):
 
 
 def test_no_module_imports_the_package_dynamically():
-    """Check for imports that the import contracts do not see; lazy imports within packages are
+    """Check for imports that the import contracts cannot detect; lazy imports within a package are
     allowed.
     """
     package = ROOT / "src" / "polyleaf"
@@ -71,7 +71,7 @@ def test_no_module_imports_the_package_dynamically():
     assert set(found) <= {"__init__.py", "inspection/__init__.py"}
 
 
-def test_every_folder_of_the_core_has_a_layer():
+def test_each_folder_of_the_core_has_a_layer():
     assert {p.name for p in CORE.iterdir() if p.is_dir()} == set(LAYERS)
 
 
@@ -100,7 +100,7 @@ def test_headers_of_the_core_have_no_cycles():
 
 
 @pytest.mark.parametrize("folder", LAYERS)
-def test_kernels_leave_no_template_to_the_linker(folder):
+def test_kernels_have_no_templates_for_the_linker(folder):
     for path in list_files(CORE / folder / "kernels"):
         if path.suffix == ".cpp":
             assert set(includes(path)[1]) <= KERNEL_HEADERS, path

@@ -1,4 +1,4 @@
-"""The full wording of errors of our own, in one snapshot file.
+"""The full text of Polyleaf's error messages, in one snapshot file.
 
 Messages of scikit-learn, such as those of invalid types, are left out. Other tests check the class
 of an error and the name of the argument. After a rewording on purpose, run
@@ -122,7 +122,7 @@ def read_message(call: Callable[[], Any]) -> str:
 
 
 def normalise(text: str) -> str:
-    """Replace the words of other libraries, and names that tests register."""
+    """Replace the text of other libraries, and names that tests register."""
     text = re.sub(r"Known are .*?, and any", "Known are ..., and any", text)
     text = re.sub(r"dtype \w+\(.*?\),", "dtype ...,", text)
     return re.sub(r" \(Error while deserializing.*?\)", "", text).strip()
@@ -135,7 +135,7 @@ def read_snapshot() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", MESSAGES)
-def test_messages_are_those_of_the_snapshot(name):
+def test_messages_equal_the_snapshot(name):
     message = read_message(MESSAGES[name])
     assert message, f"{name}: neither an error nor a warning"
     assert message == read_snapshot()[name].strip()

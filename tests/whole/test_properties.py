@@ -1,4 +1,4 @@
-"""Properties of every tree for any data, for the core and the reference implementation."""
+"""Properties of all trees on any data, for the core and the reference implementation."""
 
 from dataclasses import fields, replace
 
@@ -99,7 +99,7 @@ def check(library, p):
 
 @SETTINGS
 @given(data=st.data())
-def test_any_tree(library, data):
+def test_random_trees(library, data):
     n_bins = tuple(data.draw(st.lists(st.sampled_from([1, 2, 5, 30, 255]), min_size=1, max_size=9)))
     p = make_problem(
         data.draw(st.integers(0, 10**6)),

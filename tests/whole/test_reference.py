@@ -31,7 +31,7 @@ def test_quantise_rounds_half_to_even():
 
 
 @pytest.mark.parametrize("n_rows", [65_530, 70_000, 200_000])
-def test_any_sum_of_channels_fits_int32(n_rows):
+def test_all_sums_of_channels_fit_int32(n_rows):
     integers, step = reference.quantise_column(np.full(n_rows, 3.25, F32))
     assert np.abs(integers).sum() <= 2**31 - 1
     assert integers[0] * step == pytest.approx(3.25, rel=1e-4)
@@ -39,13 +39,13 @@ def test_any_sum_of_channels_fits_int32(n_rows):
     assert integers[0] == round(32767 / 2 ** shifts[n_rows])
 
 
-def test_a_column_of_zeros_has_no_step():
+def test_column_of_zeros_has_no_step():
     integers, step = reference.quantise_column(np.array([0, 1e-29, -1e-35], F32))
     assert integers.tolist() == [0, 0, 0]
     assert step == 0
 
 
-def test_multiplier_and_rows_come_before_the_scale():
+def test_multiplier_and_row_sample_are_applied_before_scaling():
     g = np.array([[1.0], [2.0], [100.0]], F32)
     channels = reference.quantise(g, None, "unit", np.array([0, 1]), np.array([4, 1, 1], F32))
     assert channels.gradients.ravel().tolist() == [32767, 16384]  # 4 and 2
@@ -76,7 +76,7 @@ def leaf_objective(G, H, config):
 
 @pytest.mark.parametrize("alpha, max_delta_step", [(0, 0), (0.7, 0), (0, 0.3), (0.7, 0.3)])
 @pytest.mark.parametrize("kind", KINDS)
-def test_leaf_terms_are_minus_the_optimum_of_the_leaf_problem(kind, alpha, max_delta_step):
+def test_leaf_terms_equal_minus_the_optimum_of_the_leaf_problem(kind, alpha, max_delta_step):
     config = GrowConfig(reg_lambda=0.5, reg_alpha=alpha, max_delta_step=max_delta_step)
     for G, H in product([-3.0, -0.5, 0.0, 2.0], [0.0, 0.4, 5.0]):
         term = reference.leaf_terms(np.array([[G]], F32), np.array([[H]], F32), kind, config)
@@ -87,7 +87,7 @@ def test_leaf_terms_are_minus_the_optimum_of_the_leaf_problem(kind, alpha, max_d
 @pytest.mark.parametrize(
     "config", [GrowConfig(), GrowConfig(reg_alpha=0.2), GrowConfig(max_delta_step=0.1)]
 )
-def test_a_split_scores_the_sum_of_its_leaves(kind, config):
+def test_split_score_is_the_sum_of_its_leaves(kind, config):
     rng = np.random.default_rng(0)
     G = rng.normal(size=(2, 5, 4)).astype(F32)
     H = rng.random((2, 5, 4 if kind == "diagonal" else 1)).astype(F32)
@@ -111,7 +111,7 @@ def test_zero_hessian_and_zero_lambda_give_no_step():
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("kind", ["unit", "shared"])
 @pytest.mark.parametrize("n_outputs", [1, 3])
-def test_the_root_split_is_the_best_of_all_splits(seed, kind, n_outputs):
+def test_root_split_is_the_best_of_all_splits(seed, kind, n_outputs):
     p = make_problem(seed, n=60, n_bins=(5, 8, 3), n_outputs=n_outputs, kind=kind, max_leaves=2)
     channels = reference.quantise(p.g, p.h, p.kind)
     splits = all_numeric_splits(p, np.arange(60))
@@ -126,7 +126,7 @@ def test_the_root_split_is_the_best_of_all_splits(seed, kind, n_outputs):
 def test_first_candidate_wins_a_tie():
     codes = np.array(
         [[0, 0, 3, 3], [3, 3, 0, 0]], np.uint8
-    )  # thresholds 0, 1, 2 of both make the same cut
+    )  # thresholds 0, 1, 2 of both give the same split
     g = np.array([[-1], [-1], [1], [1]], F32)
     data = codes, np.array([4, 4]), np.zeros(2, bool)
     tree = reference.grow(*data, reference.quantise(g, None, "unit"), GrowConfig(max_leaves=2))
@@ -264,7 +264,7 @@ def test_leaf_values_solve_the_leaf_problem(kind, alpha, max_delta_step):
     assert values.dtype == F32 and not values[3].any()  # an empty leaf has value 0
 
 
-def test_leaf_sums_are_exact_on_a_grid_and_survive_extremes():
+def test_leaf_sums_are_exact_on_a_grid_and_finite_for_extremes():
     values = np.array([[1.0, 3e38, 2e-28, 1e-29], [0.25, 3e38, 0, 1e-29], [-0.5, -3e38, 0, 0]], F32)
     sums = reference.leaf_sums(values, np.array([0, 0, 1]), 2)
     assert sums[:, 0].tolist() == [1.25, -0.5]
@@ -284,7 +284,7 @@ def losses(name, y, scores):
 
 @pytest.mark.parametrize("kind", ["unit", "diagonal"])
 @pytest.mark.parametrize("name", ["squared_error", "logistic", "softmax"])
-def test_boosting_lowers_the_loss_every_round(name, kind):
+def test_boosting_lowers_the_loss_in_each_round(name, kind):
     if name == "squared_error" and kind == "diagonal":
         kind = "unit"  # its Hessian is constant, so there is no diagonal
     p = make_problem(6, n=300, n_outputs=3)
@@ -302,7 +302,7 @@ def test_boosting_lowers_the_loss_every_round(name, kind):
 
 
 @pytest.mark.parametrize("name", ["squared_error", "logistic", "softmax"])
-def test_derivatives_are_those_of_the_loss(name):
+def test_derivatives_equal_those_of_the_loss(name):
     rng = np.random.default_rng(0)
     y, score, step = np.eye(3)[rng.integers(0, 3, 5)], rng.normal(size=(5, 3)), 1e-4
     g, h = getattr(reference, name)(y, score)
