@@ -121,6 +121,13 @@ def seeds():
         warnings.simplefilter("ignore")
         for name, (estimator, features, y) in made.items():
             found[name] = estimator.fit(features, y).model_.to_bytes(), features
+        for name, estimator, y in (
+            ("intervals", PolyleafRegressor(**SMALL), Y),
+            ("sets", PolyleafClassifier(threshold=0.4, **SMALL), labels),
+        ):
+            offset = np.zeros(Y.shape)
+            estimator.fit(X, y, offset=offset).calibrate(X, y, coverage=0.8, offset=offset)
+            found[name] = estimator.model_.to_bytes(), X
     numbers = PolyleafRegressor(**SMALL).fit(X, Y).model_
     return found | {dtype: (numbers.to_bytes(dtype), X) for dtype in ("float16", "int8")}
 
@@ -259,6 +266,10 @@ def use(estimator, X):
         assert n == 7
         if hasattr(estimator, "predict_proba"):
             estimator.predict_proba(X)
+        if "intervals" in model.metadata and hasattr(estimator, "predict_interval"):
+            assert estimator.predict_interval(X).shape[-1] == 2
+        if "prediction sets" in model.metadata and hasattr(estimator, "predict_set"):
+            assert len(estimator.predict_set(X)) == 7
         estimator.apply(X)
         if estimator._encoding.kind != "binary":
             estimator.predict_topk(X, 2)

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import reference
+import scipy.sparse as sp
 from support.configurations import N_ROWS, UPDATED, draw_configuration
 from support.problems import (
     KINDS,
@@ -520,3 +521,26 @@ def test_scaled_targets_scale_predictions(seeds):
         return c.raw_scores() * unit, scaled.raw_scores()
 
     assert_all_below(0, differences(pair, seeds))
+
+
+def draw_mostly_zero_columns(c):
+    """Return four times the rows, with columns of mostly zeros and a category of 40 or 320."""
+    rng = np.random.default_rng(c.seed)
+    c = c.take(np.tile(np.arange(N_ROWS), 4))
+    stored = rng.random(c.X.shape) < rng.choice([0.01, 0.04, 0.2, 0.9], c.X.shape[1])
+    first = c.y.reshape(len(c.y), -1)[:, 0]
+    rank = np.argsort(np.argsort(first + rng.standard_normal(len(first))))
+    category = rng.permutation(320)[rank // 2] % int(rng.choice([40, 320]))
+    X = np.column_stack([np.where(stored, c.X, 0.0), category])
+    categorical = [*(c.parameters["categorical_features"] or []), X.shape[1] - 1]
+    return replace(c, X=X).update_parameters(categorical_features=categorical)
+
+
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_sparse_and_dense_features_give_the_same_bytes(seeds):
+    for seed in seeds:
+        c = draw_mostly_zero_columns(draw_configuration(seed))
+        negative = np.where(c.X == 0, -c.X, c.X)
+        dense = c.fit().model_.to_bytes()
+        for X in (sp.csr_matrix(c.X), sp.csc_matrix(negative)):
+            assert replace(c, X=X).fit().model_.to_bytes() == dense, seed

@@ -40,11 +40,15 @@ def test_hundred_thousand_files():
 
 # Metadata entries that must be rejected.
 METADATA = [
-    ("numbers", "parameters", None, "names no parameters"),
+    ("numbers", "parameters", None, "'parameters'"),
     ("numbers", "parameters", {"n_jobs": "y"}, "n_jobs"),
     ("numbers", "parameters", {"n_jobs": True}, "n_jobs must be an integer"),
     ("numbers", "parameters", {"n_jobs": 0}, "n_jobs must not be 0"),
-    ("numbers", "estimator", None, "without an estimator"),
+    ("numbers", "estimator", None, "'estimator' of the model must be the name of a class"),
+    ("intervals", "intervals", {"coverage": 0.9, "joint": False}, "one width per target"),
+    ("sets", "prediction sets", {"coverage": 0.9}, "a number as depth"),
+    ("sets", "thresholds", [0.5, 0.5, 1.0], "3 probabilities"),
+    ("intervals", "rows have offsets", "yes", "true or false"),
     ("numbers", "estimator", "object", "it holds a object"),
     ("numbers", "estimator", "PolyleafClassifier", "does not learn a target of kind 'regression'"),
     ("numbers", "kind", "nonsense", "'kind' must be one of"),
@@ -66,7 +70,7 @@ METADATA = [
         "two classes",
         "classes",
         {"dtype": "<U1000000000", "labels": ["no", "yes"]},
-        "not understood|too wide",
+        "text, numbers or booleans|too wide",
     ),
     ("two classes", "classes", {"dtype": "<U9999999", "labels": ["no", "yes"]}, "too wide"),
     (
@@ -94,7 +98,8 @@ def test_invalid_metadata_raise(seed, name, value, message):
 
     with pytest.raises(ModelFileError, match=message):
         loaded(changed(seed, put))
-    if name not in ("offset", "scale", "output_names", "classes", "input_names"):
+    optional = "intervals", "prediction sets", "thresholds", "rows have offsets"
+    if name not in ("offset", "scale", "output_names", "classes", "input_names", *optional):
         with pytest.raises(ModelFileError):
             loaded(changed(seed, remove))
 
@@ -178,10 +183,9 @@ def test_error_names_the_file(tmp_path):
 
     path = tmp_path / "m.polyleaf"
     path.write_bytes(changed("numbers", put))
-    for load in (polyleaf.load_model, polyleaf.PolyleafRegressor.load_model):
+    for load in (polyleaf.load_model, polyleaf.PolyleafRegressor.load_model, Model.load):
         with pytest.raises(ModelFileError, match=r"m\.polyleaf' cannot be loaded: .*'kind'"):
             load(path)
-    assert Model.load(path).n_outputs == 3  # only estimators read the metadata
 
 
 def test_memory_error_differs_from_a_damaged_file(monkeypatch):
