@@ -112,21 +112,28 @@ def test_fewer_rows_allow_fewer_extra_rounds(n_rows, learning):
 
 
 @pytest.mark.parametrize(
-    ("seconds", "expected"),
+    ("speeds_up_final_fit", "seconds", "expected"),
     [
-        (1_000, (1.0, 3)),
-        (50, (2.0, 3)),
-        (40, (4.0, 3)),
-        (32, (2.0, 2)),
-        (28, (4.0, 2)),
-        (23, (2.0, 1)),
-        (21, (4.0, 1)),
-        (19, (4.0, 0)),
+        (True, 1_000, (1.0, 3)),
+        (True, 50, (2.0, 3)),
+        (True, 18, (4.0, 3)),
+        (True, 12, (4.0, 2)),
+        (True, 8, (4.0, 1)),
+        (True, 5, (4.0, 0)),
+        (False, 1_000, (1.0, 3)),
+        (False, 50, (2.0, 3)),
+        (False, 40, (4.0, 3)),
+        (False, 32, (2.0, 2)),
+        (False, 28, (4.0, 2)),
+        (False, 23, (2.0, 1)),
+        (False, 21, (4.0, 1)),
+        (False, 19, (4.0, 0)),
     ],
 )
-def test_speedup_and_number_of_candidates_fit_the_time(seconds, expected):
-    # Sped up, 2 seconds each, and 16 for the final fit, which is not sped up.
+def test_speedup_and_number_of_candidates_fit_the_time(speeds_up_final_fit, seconds, expected):
+    # Sped up, 2 seconds each, and 4 for the final fit, or 16 if it is not sped up.
     screening = Screening(RATE_SCALE, 2.0, 4.0, 1.0)
     screened = [({"learning_rate": 0.05}, ScreeningResult(0.5, 50, 50, 1.0, 0.2, False))] * 3
     assert screening.final_seconds(screened[0][1], 0.2) == pytest.approx(4.0)
-    assert screening.choose_speedup(screened, seconds) == expected
+    found = screening.choose_speedup(screened, seconds, speeds_up_final_fit=speeds_up_final_fit)
+    assert found == expected

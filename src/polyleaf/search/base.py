@@ -555,8 +555,9 @@ class SearchMixin(_Base):
         """Train a candidate on all rows; return it and its parameters, `n_estimators` included."""
         parameters, rounds, min_rounds = final_fit
         # Screening does not see an `n_estimators` of the user.
-        limit = self._fixed_parameters().get("n_estimators", rounds)
-        rounds, min_rounds = min(rounds, limit), min(min_rounds, limit)
+        limit = self._fixed_parameters().get("n_estimators")
+        if rounds is not None and limit is not None:
+            rounds, min_rounds = min(rounds, limit), min(min_rounds, limit)
         estimator, timeout = self._make_candidate(parameters), FinalFitTimeout(final.budget)
         estimator.set_params(n_estimators=rounds, early_stopping_rounds=None, verbose=None)
         _, X, y, weight, offset, groups, time = final.data
@@ -567,7 +568,7 @@ class SearchMixin(_Base):
             offset=offset,
             groups=groups,
             time=time,
-            callbacks=[timeout],
+            callbacks=None if rounds is None else [timeout],
             eval_set=final.eval_sets[0],
             eval_offset=final.eval_sets[1],
         )
@@ -575,7 +576,7 @@ class SearchMixin(_Base):
             self._warn_time_limit(
                 f"the final fit ended after {timeout.rounds} of {min_rounds} rounds"
             )
-        return estimator, {**parameters, "n_estimators": timeout.rounds}
+        return estimator, {**parameters, "n_estimators": estimator.n_iter_}
 
     def _fit_on_fold(self, candidate: Candidate, fold: Fold) -> PolyleafEstimator:
         """Train a candidate on a fold with its best number of rounds."""

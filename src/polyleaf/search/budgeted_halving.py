@@ -1,7 +1,8 @@
 """Successive halving within a time limit: screening before the folds, and a final fit that fits in.
 
 If the time limit is short relative to one trial, candidates are screened by sped-up trials on few
-rows, the best of them are sped up on the folds, and time is kept for a final fit that is not.
+rows, the best of them are sped up on the folds, and time is kept for a slower final fit. The
+defaults, if nothing is better, are fitted as plainly as without a search.
 """
 
 from __future__ import annotations
@@ -31,9 +32,13 @@ __all__ = ["BudgetedHalving"]
 # many more, resampled folds are used from the start.
 MAX_SCREENED_TRIALS, MIN_RESAMPLED_TRIALS = 150.0, 450.0
 # Shares of the remaining time: to screen the defaults, and to screen a generation.
-PILOT_SHARE, SCREENING_SHARE = 0.06, 0.35
+PILOT_SHARE, SCREENING_SHARE = 0.12, 0.35
 MAX_SCREENING_RATIO = 2.0  # longest screening trial, relative to that of the defaults
 ENTRANT_SHARE = 1 / 3  # of screened candidates go on to the folds
+FINAL_FIT_SHARE = 1 / 3  # of the time limit, at most, for a final fit slower than the trials
+# With time for fewer plain fits of the defaults, no final fit is faster than its candidate.
+MIN_PLAIN_FITS = 5.0
+PLAIN_FIT_RATIO = 1.6  # seconds of a plain fit, which searches its rounds, relative to a final fit
 REVALIDATION_SHARE = 0.2  # of the time limit, at most
 TIMING_SHARE = 0.02  # of the time limit to time rounds, on few rows and on a fold
 MAX_SMALL_ROUND_RATIO = 0.6  # time of a round on few rows, relative to a fold, that is worth it
@@ -63,7 +68,7 @@ class BudgetedHalving(SuccessiveHalving):
             self._n_parallel,
         )
         self._screening_fold = _SCREENING_FOLD
-        self._is_short, self._pilot_seconds = True, 0.0
+        self._is_short, self._is_tight, self._pilot_seconds = True, False, 0.0
         n_splits = self.folds.n_splits
         self._repeats = [list(range(i, i + n_splits)) for i in range(0, len(self.folds), n_splits)]
         self._is_out_of_time, self._is_revalidating = False, False
@@ -75,11 +80,12 @@ class BudgetedHalving(SuccessiveHalving):
         """Return the fit on all rows, slowed down again as far as time allows."""
         scale, remaining = self._screening.rate_scale, self._budget.remaining()
         if candidate.curves:
+            if self._n_members == 1 and self._fits_plainly(candidate, remaining):
+                return FinalFit(candidate.proposed, None, 0)
             if candidate.speedup == 1.0:
                 return super().final_fit(candidate)
-            seconds = self._n_members * self._final_fit_seconds(candidate)
-            share = remaining / TIME_MARGIN / seconds
-            slowdown = max(1.0, candidate.speedup * min(1.0, share))
+            affordable = remaining / TIME_MARGIN / self._final_fit_seconds(candidate)
+            slowdown = min(candidate.speedup, max(1.0, affordable / self._n_members))
             rounds = round(candidate.rounds * slowdown)
             parameters = scale.speed_up(candidate.parameters, 1 / slowdown)
             return FinalFit(parameters, rounds, rounds)
@@ -92,6 +98,8 @@ class BudgetedHalving(SuccessiveHalving):
         )
         parameters = scale.speed_up(candidate.parameters, speedup)
         trial = candidate.screening, scale.rate(parameters)
+        if speedup == 1.0 and self._fits_plainly(candidate, remaining):
+            return FinalFit(parameters, None, 0)
         # If rounds are faster than estimated, more of them are trained.
         return FinalFit(
             parameters,
@@ -104,8 +112,18 @@ class BudgetedHalving(SuccessiveHalving):
         best, defaults, remaining = self.ranking()[0], self.candidates[0], self._budget.remaining()
         if not best.curves or not defaults.curves or best.speedup == 1.0:
             return best
-        fits = [TIME_MARGIN * self._final_fit_seconds(c) <= remaining for c in (best, defaults)]
-        return defaults if fits == [False, True] else best
+        if not self._is_tight or not self._fits_plainly(defaults, remaining):
+            return best
+        seconds = TIME_MARGIN * best.speedup * self._final_fit_seconds(best)
+        return best if seconds <= remaining else defaults
+
+    def _fits_plainly(self, candidate: Candidate, seconds: float) -> bool:
+        """Return whether these are the defaults, and there is time for a plain fit of them."""
+        if candidate.proposed or candidate.screening is None:
+            return False
+        rate_scale = self._screening.rate_scale
+        required = self._screening.final_seconds(candidate.screening, rate_scale.rate({}))
+        return rate_scale.is_free and TIME_MARGIN * PLAIN_FIT_RATIO * required <= seconds
 
     def ranking(self) -> list[Candidate]:
         """Return candidates with a score on folds; the defaults if time allowed no trial on a fold.
@@ -151,13 +169,15 @@ class BudgetedHalving(SuccessiveHalving):
         rate = self._screening.rate_scale.rate(defaults.parameters)
         seconds = self._screening.fold_seconds(result, rate)
         n_trials = self._n_parallel * self._budget.remaining() / seconds
+        plain_seconds = PLAIN_FIT_RATIO * self._screening.final_seconds(result, rate)
+        self._is_tight = self._total_seconds < MIN_PLAIN_FITS * plain_seconds
         self._is_short, self._pilot_seconds = n_trials < MAX_SCREENED_TRIALS, result.seconds
         # Without time for two trials on a fold, all time is for the final fit.
         pair = [(defaults.parameters, result)] * 2
         remaining = (1 - SCREENING_SHARE) * self._budget.remaining()
         self._is_out_of_time = (
             self._is_short
-            and self._screening.choose_speedup(pair, remaining, min_candidates=2)[1] == 0
+            and self._screening.choose_speedup(pair, remaining, 2, not self._is_tight)[1] == 0
         )
         if n_trials >= MIN_RESAMPLED_TRIALS:
             self._iterations = self._repeats
@@ -238,7 +258,7 @@ class BudgetedHalving(SuccessiveHalving):
         is_first = not super().ranking()
         min_candidates = min(2, len(screened)) if is_first else 1
         speedup, n = self._screening.choose_speedup(
-            screened, self._budget.remaining(), min_candidates
+            screened, self._budget.remaining(), min_candidates, not self._is_tight
         )
         self._is_out_of_time = n == 0
         if n < len(screened) and is_first:
@@ -261,7 +281,8 @@ class BudgetedHalving(SuccessiveHalving):
         if candidate.screening is None:
             super()._reserve_first_trial(candidate, fold)
         else:
-            rate = self._screening.rate_scale.rate(candidate.proposed)  # not sped up
+            parameters = candidate.proposed if self._is_tight else candidate.parameters
+            rate = self._screening.rate_scale.rate(parameters)
             self._budget.reserve(self._screening.final_seconds(candidate.screening, rate))
 
     def _record(self, candidate: Candidate, fold: int, outcome: TrialOutcome | None) -> bool:
@@ -271,14 +292,15 @@ class BudgetedHalving(SuccessiveHalving):
         return super()._record(candidate, fold, outcome)
 
     def _reserve_final_fits(self) -> None:
-        super()._reserve_final_fits()
-        if self._n_members == 1:
-            seconds = self._final_fit_seconds(self.ranking()[0])
-            self._budget.reserve(seconds + self._revalidation_seconds() / TIME_MARGIN)
-
-    def _final_fit_seconds(self, candidate: Candidate) -> float:
-        """Estimate the seconds of a final fit that is not sped up."""
-        return candidate.speedup * super()._final_fit_seconds(candidate)
+        if self._n_members > 1:
+            super()._reserve_final_fits()
+            return
+        best = self.ranking()[0]
+        seconds = self._final_fit_seconds(best)
+        slowed = best.speedup * seconds
+        if not self._is_tight:
+            slowed = min(slowed, max(seconds, FINAL_FIT_SHARE * self._total_seconds))
+        self._budget.reserve(slowed + self._revalidation_seconds() / TIME_MARGIN)
 
     def revalidate_leaders(self) -> None:
         self._is_revalidating = True

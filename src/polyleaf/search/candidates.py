@@ -332,6 +332,7 @@ class Screening:
         screened: Sequence[tuple[Parameters, ScreeningResult]],
         seconds: float,
         min_candidates: int = 1,
+        speeds_up_final_fit: bool = True,
     ) -> tuple[float, int]:
         """Choose the smallest speed-up with which trials and final fit take at most `seconds`.
 
@@ -345,17 +346,20 @@ class Screening:
         for n, share in ((len(screened), 0.6), (2, 0.8), (1, 0.9)):
             for speedup in (1.0, 2.0, SCREENING_SPEEDUP):
                 is_possible = min_candidates <= n <= len(screened)
-                if is_possible and self._total_seconds(screened[:n], speedup) <= share * seconds:
+                if not is_possible:
+                    continue
+                total = self._total_seconds(screened[:n], speedup, speeds_up_final_fit)
+                if total <= share * seconds:
                     return speedup, n
         return SCREENING_SPEEDUP, 0
 
     def _total_seconds(
-        self, screened: Sequence[tuple[Parameters, ScreeningResult]], speedup: float
+        self,
+        screened: Sequence[tuple[Parameters, ScreeningResult]],
+        speedup: float,
+        speeds_up_final_fit: bool,
     ) -> float:
-        """Estimate the seconds of all trials on a fold and of the longest final fit.
-
-        The final fit is not sped up.
-        """
+        """Estimate the seconds of all trials on a fold and of the longest final fit."""
         speedups = self.rate_scale.speedups([parameters for parameters, _ in screened], speedup)
         trials = [
             (result, self.rate_scale.rate(self.rate_scale.speed_up(parameters, own)))
@@ -363,5 +367,6 @@ class Screening:
         ]
         seconds = [self.remaining_fold_seconds(*trial) for trial in trials]
         on_folds = max(sum(seconds) / min(self._n_parallel, len(seconds)), max(seconds))
-        finals = (self.final_seconds(r, self.rate_scale.rate(p)) for p, r in screened)
-        return on_folds + max(finals)
+        if not speeds_up_final_fit:
+            trials = [(result, self.rate_scale.rate(p)) for p, result in screened]
+        return on_folds + max(self.final_seconds(*trial) for trial in trials)

@@ -297,14 +297,14 @@ class FinalFit(NamedTuple):
     Attributes
     ----------
     parameters : dict
-    rounds : int
-        Maximum number of rounds.
+    rounds : int or None
+        Maximum number of rounds; None: as many as a plain fit trains.
     min_rounds : int
         Fewer rounds than this, by a time-out, cause a warning.
     """
 
     parameters: Parameters
-    rounds: int
+    rounds: int | None
     min_rounds: int
 
 
