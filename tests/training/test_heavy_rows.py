@@ -142,3 +142,18 @@ def test_heavy_row_of_sparse_labels(search):
     model = PolyleafClassifier(split_search=search, n_jobs=1, **settings)
     model.fit(rows, Y, sample_weight=heavy(1e8))
     assert np.mean(model.predict_topk(rows, 1)[0][:, 0] == group) > 0.9
+
+
+def test_measuring_weights_computes_no_derivatives_twice():
+    n_calls = []
+
+    def count(y, z):
+        n_calls.append(1)
+        return z - y, np.ones_like(y)
+
+    model = PolyleafRegressor(objective=count, n_estimators=4, n_jobs=1)
+    y = truth(X) + NOISE
+    model.fit(X, y)
+    n_alone, n_calls[:] = len(n_calls), []
+    model.fit(X, y, sample_weight=np.ones(N))
+    assert len(n_calls) == n_alone

@@ -143,6 +143,7 @@ class DeviceState(DenseState):
         self._scores = copy_to_device(derivatives.device, self._raw)
         self._leaves = _core.DeviceLeaves(derivatives.device)
         del self._raw  # the device has the scores
+        self._is_stale = True  # derivatives may be on the host only
         self._saved_scores: _core.DeviceMatrix | None = None
 
     @property

@@ -298,6 +298,7 @@ class DenseState:
         if derivatives.h is not None and (bound.weight is not None or offset is not None):
             start = np.zeros_like(self._raw) if self._offset is None else self._offset
             derivatives.find_heavy_rows(start, row_ids, seed)
+            self._is_stale = model.n_trees > 0
         self._saved: np.ndarray | None = None
 
     def new_scores(self, n_rows: int) -> DenseScores:
