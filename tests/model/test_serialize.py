@@ -3,7 +3,6 @@
 import json
 import os
 import pickle
-import resource
 import signal
 import stat
 import threading
@@ -399,6 +398,7 @@ def test_full_disk_keeps_the_old_file(model, tmp_path):
     path = tmp_path / "m.polyleaf"
     model.save(path)
     before = path.read_bytes()
+    resource = pytest.importorskip("resource")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     try:
@@ -422,6 +422,7 @@ def test_saving_keeps_mode_and_symbolic_link(model, tmp_path):
     assert Model.load(path).equals(random_model())
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 def test_saving_does_not_replace_a_pipe(model, tmp_path):
     path = tmp_path / "pipe"
     os.mkfifo(path)

@@ -10,12 +10,16 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import polyleaf._core as _core
+from polyleaf.runtime.types import DataLike
 from polyleaf.runtime.user_warnings import warn_user
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 __all__ = [
     "COMPILE_OPTIONS",
@@ -234,14 +238,17 @@ _CUDA_DEVICE_TYPES = (2, 13)  # DLPack: CUDA memory, and memory that CUDA and th
 _LEGACY_STREAM = 1
 
 
-def is_device_array(data: Any) -> bool:
+def is_device_array(data: DataLike) -> bool:
     """Whether data is an array in GPU memory."""
     # Frames look up any attribute name among their columns.
     if type(data) is np.ndarray or hasattr(type(data), "columns"):
         return False
     dlpack_device = getattr(data, "__dlpack_device__", None)
     if dlpack_device is not None and not isinstance(data, np.ndarray | type):
-        return int(dlpack_device()[0]) in _CUDA_DEVICE_TYPES
+        try:
+            return int(dlpack_device()[0]) in _CUDA_DEVICE_TYPES
+        except TypeError:  # PyArrow's arrays of text, or with nulls
+            return False
     return hasattr(data, "__cuda_array_interface__")
 
 
@@ -306,5 +313,5 @@ def _wrap_cuda_array_interface(device: _core.Device, data: Any, name: str) -> _c
     )
 
 
-def _unreadable_dtype(name: str, dtype: Any) -> TypeError:
+def _unreadable_dtype(name: str, dtype: DTypeLike) -> TypeError:
     return TypeError(f"{name} has dtype {dtype}, which cannot be read on a GPU: use float32.")
