@@ -25,7 +25,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -34,6 +34,10 @@ from polyleaf.metrics import Metric, get_metric
 from polyleaf.metrics.metric import EvalsLog, OutputsLog
 from polyleaf.runtime.temporary_files import remove_temporary_files
 from polyleaf.runtime.user_warnings import warn_user
+
+if TYPE_CHECKING:
+    from polyleaf.model.leaf_kinds import Leaves
+    from polyleaf.model.trees import Tree
 
 __all__ = [
     "Callback",
@@ -137,7 +141,12 @@ class Callback:
         return False
 
     def after_layer(
-        self, model: Model, epoch: int, values: dict[str, dict[str, float]], tree: Any, leaves: Any
+        self,
+        model: Model,
+        epoch: int,
+        values: dict[str, dict[str, float]],
+        tree: Tree,
+        leaves: Leaves,
     ) -> Any:
         """Called after a layer of a tree, which is not in the model yet. The result is ignored.
 
@@ -223,7 +232,7 @@ class EarlyStopping(Callback):
         self._first_round: int | None = None
         self._last_round = 0
         self._metric = ""
-        self._best_layer: tuple[Any, Any] | None = None  # tree and leaves, if inside a tree
+        self._best_layer: tuple[object, object] | None = None  # tree and leaves, if inside a tree
 
     def restore_best(self, model: Model, epoch: int, score: float, found: Any) -> None:
         """Take over the best round of the training that goes on.
@@ -357,7 +366,7 @@ class EvaluationMonitor(Callback):
 
     watches_outputs = True
 
-    def __init__(self, period: int = 1, logger: Callable[[str], Any] = print):
+    def __init__(self, period: int = 1, logger: Callable[[str], object] = print):
         if period < 1:
             raise ValueError(f"EvaluationMonitor needs period >= 1, got {period}.")
         self.period = period
@@ -660,7 +669,7 @@ class ProgressBar(Callback):
 class _FunctionCallback(Callback):
     """A function `f(model, epoch, evals_log) -> bool or None` that is called after each round."""
 
-    def __init__(self, function: Callable[[Any, int, EvalsLog], Any]):
+    def __init__(self, function: Callable[[object, int, EvalsLog], object]):
         self.function = function
 
     def after_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool:
@@ -695,7 +704,7 @@ def as_callbacks(callbacks: Any) -> list[Any]:
     return [_as_callback(callback) for callback in callbacks]
 
 
-def _as_callback(callback: Any) -> Any:
+def _as_callback(callback: object) -> Any:
     if isinstance(callback, type):
         name = callback.__name__
         raise TypeError(f"callbacks needs an instance, got the class {name}: write {name}(...).")
@@ -710,7 +719,7 @@ def _as_callback(callback: Any) -> Any:
     )
 
 
-def _check_signature(function: Callable[..., Any]) -> None:
+def _check_signature(function: Callable[..., object]) -> None:
     """Raise a TypeError for functions with other arguments, such as LightGBM's callbacks."""
     why = describe_signature_mismatch(function, 3)
     if why:
@@ -720,7 +729,7 @@ def _check_signature(function: Callable[..., Any]) -> None:
         )
 
 
-def _has_hooks(callback: Any) -> bool:
+def _has_hooks(callback: object) -> bool:
     return not isinstance(callback, type) and all(
         callable(getattr(callback, hook, None)) for hook in _HOOKS
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,10 @@ from polyleaf.cli.model_file import (
 from polyleaf.files.io import ReadError
 from polyleaf.files.schema import Schema
 from polyleaf.metrics._multitask import compute_scores_per_target
+from polyleaf.runtime.types import DataLike
+
+if TYPE_CHECKING:
+    from polyleaf.estimators.base import PolyleafEstimator
 
 Scores = dict[str, float]
 """Name of a metric -> value."""
@@ -71,7 +75,11 @@ def report(o: Any) -> None:
 
 
 def _compute_scores(
-    estimator: Any, schema: Schema, y: np.ndarray, X: Any, weight: np.ndarray | None
+    estimator: PolyleafEstimator,
+    schema: Schema,
+    y: np.ndarray,
+    X: DataLike,
+    weight: np.ndarray | None,
 ) -> tuple[Scores, Mapping[str, Scores]]:
     """Compute the scores of targets of one kind; rows whose label is None do not count."""
     known = np.array([label is not None for label in y]) if y.dtype == object else slice(None)
@@ -91,7 +99,7 @@ def _compute_scores(
     )
 
 
-def _warn_of_unknown_labels(estimator: Any, schema: Schema, y: np.ndarray) -> None:
+def _warn_of_unknown_labels(estimator: PolyleafEstimator, schema: Schema, y: np.ndarray) -> None:
     if schema.task != "classification":
         return
     known = set(estimator.classes_.tolist())
@@ -123,7 +131,7 @@ def _print(o: Any, scores: Scores, targets: Mapping[str, Scores], indent: str = 
         print(f"{indent}{'  '.join(cells)}".rstrip())
 
 
-def _nest(scores: Scores, targets: Mapping[str, Scores]) -> dict[str, Any]:
+def _nest(scores: Scores, targets: Mapping[str, Scores]) -> dict[str, object]:
     """Return scores for JSON, which has None instead of NaN."""
     own = {name: None if math.isnan(value) else value for name, value in scores.items()}
     nested = {target: _nest(found, {}) for target, found in (targets or {}).items()}

@@ -135,7 +135,7 @@ def _demo(o: Any) -> None:
 
 
 # Function, options, examples.
-_COMMANDS: dict[Callable[[Any], int | None], tuple[list[_Option], str]] = {
+_COMMANDS: dict[Callable[[object], int | None], tuple[list[_Option], str]] = {
     train.train: (
         _DATA + _TRAIN,
         """

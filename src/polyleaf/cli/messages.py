@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import Any
+from typing import TYPE_CHECKING
 
 from polyleaf.cli.parameters import OPTION_NAMES, PARAMETERS
 from polyleaf.metrics import get_metric
+
+if TYPE_CHECKING:
+    from polyleaf.estimators.base import PolyleafEstimator
 
 INTERRUPT_EXIT_CODE = 130
 """The exit code after Ctrl-C."""
@@ -48,7 +51,7 @@ def _to_option(match: re.Match[str]) -> str:
     return f"--set {name}={value}" if option is None else f"{option} {value}"
 
 
-def describe_training(estimator: Any) -> str:
+def describe_training(estimator: PolyleafEstimator) -> str:
     """Describe the rounds, and the last metric of the last evaluation set and where it was best."""
     best = estimator.best_iteration_
     rounds = pluralise(estimator.model_.n_rounds if best is None else best + 1, "round")

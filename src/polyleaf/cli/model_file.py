@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from polyleaf.files.io import ReadError
 from polyleaf.files.readers import CsvOptions, read_table
 from polyleaf.files.schema import Schema, read_weights, select_columns
 from polyleaf.files.table import Table
+
+if TYPE_CHECKING:
+    from polyleaf.estimators.base import PolyleafEstimator
 
 _SCHEMA_KEY = "table"  # model metadata: the schema of the training table
 XMC_KEY = "labelled rows"  # model metadata: whether the model was trained from XMC data
@@ -47,7 +50,9 @@ def check_writable(path: Path | None) -> None:
         raise ReadError(f"{path} cannot be written: {reason}.")
 
 
-def save_table_model(estimator: Any, schema: Schema, path: Path, **options: Any) -> None:
+def save_table_model(
+    estimator: PolyleafEstimator, schema: Schema, path: Path, **options: Any
+) -> None:
     """Save a model together with the schema of its training table."""
     model = estimator.model_
     model.metadata[_SCHEMA_KEY] = schema.to_dict()
@@ -109,7 +114,9 @@ def make_dataset(table: Table, schema: Schema, reference: Any, **options: Any) -
     return X
 
 
-def open_rows(o: Any, path: Path, schema: Schema, estimator: Any) -> tuple[Table, Any]:
+def open_rows(
+    o: Any, path: Path, schema: Schema, estimator: PolyleafEstimator
+) -> tuple[Table, Any]:
     """Return a table, and its features as a `Dataset` in the bins of a model."""
     table, model = open_table(o, path, schema), estimator.model_
     options = {"keep_features": model.has_linear_leaves, "n_jobs": estimator.n_jobs}

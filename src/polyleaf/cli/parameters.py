@@ -74,7 +74,7 @@ def _read(name: str, text: str, option: str) -> Any:
         raise ReadError(f"{option}: {error}") from None
 
 
-def get_estimator_class(task: str, params: dict[str, Any]) -> Any:
+def get_estimator_class(task: str, params: dict[str, object]) -> Any:
     """Return the class of the estimator, after a check of the parameters."""
     from polyleaf.estimators import PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor
     from polyleaf.search.base import PolyleafClassifierCV, PolyleafRegressorCV

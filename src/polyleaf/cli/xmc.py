@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,6 +13,10 @@ from polyleaf.data.random_rows import find_repeated_rows, hash_values, split_val
 from polyleaf.files.io import ReadError, get_extension, open_writer
 from polyleaf.files.xmc import LabelledRows, read_multilabel, write_sparse_matrix
 from polyleaf.metrics.ranking import ranking_scores
+from polyleaf.runtime.types import StrPath
+
+if TYPE_CHECKING:
+    from polyleaf.estimators.base import PolyleafEstimator
 
 FORMAT = "xmc"
 _BATCH_ROWS = 1 << 14  # rows predicted at a time
@@ -29,7 +33,11 @@ def read_rows(path: Path, names: Path | None, n_jobs: int | None) -> LabelledRow
 
 
 def fit_labels(
-    estimator: Any, rows: LabelledRows, validation: str | None, seed: int, n_jobs: int | None
+    estimator: PolyleafEstimator,
+    rows: LabelledRows,
+    validation: str | None,
+    seed: int,
+    n_jobs: int | None,
 ) -> None:
     """Fit a classifier; `validation` is a file, or the fraction of rows to hold out."""
     X, Y, eval_set = rows.X, rows.Y, None
@@ -49,7 +57,7 @@ def fit_labels(
         estimator.model_.output_names = rows.label_names
 
 
-def check_shape(rows: LabelledRows, n_features: int, n_labels: int, path: Any) -> None:
+def check_shape(rows: LabelledRows, n_features: int, n_labels: int, path: StrPath) -> None:
     """Raise a `ReadError` if a file does not have the features and labels of the model."""
     for noun, found, expected in (
         ("features", rows.X.shape[1], n_features),
@@ -60,14 +68,14 @@ def check_shape(rows: LabelledRows, n_features: int, n_labels: int, path: Any) -
 
 
 def _predict_topk(
-    estimator: Any, X: sp.csr_matrix, k: int
+    estimator: PolyleafEstimator, X: sp.csr_matrix, k: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield labels and scores of shape (n, k), batch by batch."""
     for start in range(0, X.shape[0], _BATCH_ROWS):
         yield estimator.predict_topk(X[start : start + _BATCH_ROWS], k)
 
 
-def write_topk(estimator: Any, X: sp.csr_matrix, k: int, out: Path | None) -> None:
+def write_topk(estimator: PolyleafEstimator, X: sp.csr_matrix, k: int, out: Path | None) -> None:
     """Write the k best labels of each row with their scores.
 
     A file with the extension ``.txt`` is a sparse matrix of scores in the format of the extreme
@@ -86,7 +94,7 @@ def write_topk(estimator: Any, X: sp.csr_matrix, k: int, out: Path | None) -> No
     known = None if names is None else np.array([*names, None], dtype=object)
     with open_writer(out) as write:
         for labels, scores in _predict_topk(estimator, X, k):
-            columns: dict[str, Any] = {}
+            columns: dict[str, object] = {}
             for place in range(k):
                 label = labels[:, place]
                 named = label.astype(object) if known is None else known[label]
@@ -96,7 +104,7 @@ def write_topk(estimator: Any, X: sp.csr_matrix, k: int, out: Path | None) -> No
             write(columns)
 
 
-def evaluate_labels(estimator: Any, rows: LabelledRows) -> dict[str, float]:
+def evaluate_labels(estimator: PolyleafEstimator, rows: LabelledRows) -> dict[str, float]:
     """Compute P@k and nDCG@k for k = 1, 3, 5."""
     batches = list(_predict_topk(estimator, rows.X, 5))
     best = tuple(np.concatenate(arrays) for arrays in zip(*batches, strict=True))

@@ -39,6 +39,7 @@ from polyleaf.data.partitions import merge_summaries
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.model import Model
 from polyleaf.runtime.collective import WorkerLostError
+from polyleaf.runtime.types import DataLike
 from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.training.distributed import can_replay
 
@@ -54,7 +55,7 @@ __all__ = [
 ]
 
 
-def is_lazy(X: Any) -> bool:
+def is_lazy(X: DataLike) -> bool:
     """Return whether data are a collection of partitions."""
     is_list = isinstance(X, list | tuple) and len(X) > 0 and isinstance(X[0], Delayed | Future)
     return is_dask_collection(X) or is_list
@@ -87,7 +88,7 @@ def align(values: Any, X: Any, name: str) -> Any:
     return values
 
 
-def _describe_kind(values: Any) -> str:
+def _describe_kind(values: DataLike) -> str:
     if isinstance(values, da.Array):
         return "a dask Array"
     if is_dask_collection(values) and hasattr(values, "map_partitions"):
@@ -190,7 +191,7 @@ def _split_partitions(values: Any, chunks: Sequence[int] | None) -> list[Any]:
     return [values]
 
 
-def _submit_partitions(client: Client, partitions: list[Any]) -> list[Future]:
+def _submit_partitions(client: Client, partitions: list[object]) -> list[Future]:
     """Return futures of partitions.
 
     Data in memory are sent as the argument of a task, so that they can be sent again if lost.
@@ -206,7 +207,7 @@ def _submit_partitions(client: Client, partitions: list[Any]) -> list[Future]:
     return futures
 
 
-def _identity(values: Any) -> Any:
+def _identity(values: DataLike) -> Any:
     return values
 
 
@@ -340,11 +341,11 @@ def _prepare(
     estimator: PolyleafEstimator,
     lazy_data: LazyData,
     eval_sets: Sequence[LazyEvalSet],
-    init_model: Any,
+    init_model: object,
     is_watched: bool,
     wait_for_workers: float,
 ) -> PreparedPartitions:
-    def submit(function: Callable[..., Any], *arguments: Any) -> Future:
+    def submit(function: Callable[..., object], *arguments: Any) -> Future:
         return client.submit(function, *arguments, pure=False)
 
     def fetch(future: Future) -> Any:
@@ -532,8 +533,8 @@ class RetryLoop:
         return self._wait_for_answer(_call_in_thread(rank.result), address)
 
     def _run_on(
-        self, function: Callable[..., Any], fit_id: str, addresses: Sequence[str]
-    ) -> dict[str, Any]:
+        self, function: Callable[..., object], fit_id: str, addresses: Sequence[str]
+    ) -> dict[str, object]:
         """Run a function on the event loops of workers; the result is None for lost ones.
 
         Connecting to a worker that has gone takes half a minute to fail.
@@ -548,7 +549,7 @@ class RetryLoop:
             for address, answer in answers.items()
         }
 
-    def _wait_for_answer(self, answer: queue.SimpleQueue[Any], address: str) -> Any:
+    def _wait_for_answer(self, answer: queue.SimpleQueue[object], address: str) -> Any:
         """Wait for the answer of a worker; None if it is lost."""
         while True:
             with contextlib.suppress(queue.Empty):
@@ -576,7 +577,7 @@ class RetryLoop:
             if isinstance(returned, InterruptedFit):
                 self._update_model([returned.model])
 
-    def _update_model(self, models: Iterable[Any]) -> None:
+    def _update_model(self, models: Iterable[object]) -> None:
         """Resume from a model that has more rounds than the one so far."""
         for model in models:
             if not isinstance(model, Model) or not can_replay(self.prepared.shared.plan.settings):
@@ -604,9 +605,9 @@ def _list_running(client: Client) -> list[str]:
     return sorted(address for address, info in workers.items() if info["status"] == "running")
 
 
-def _call_in_thread(function: Callable[[], Any]) -> queue.SimpleQueue[Any]:
+def _call_in_thread(function: Callable[[], object]) -> queue.SimpleQueue[object]:
     """Call a function in a thread; return the queue that receives its result, None on errors."""
-    answer: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    answer: queue.SimpleQueue[object] = queue.SimpleQueue()
 
     def call() -> None:
         try:

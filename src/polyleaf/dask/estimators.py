@@ -24,6 +24,7 @@ from polyleaf.estimators.classifier import PolyleafClassifier
 from polyleaf.estimators.regressor import PolyleafRegressor
 from polyleaf.inputs.offsets import check_all_or_none
 from polyleaf.inputs.target import TargetEncoding
+from polyleaf.runtime.types import DataLike
 from polyleaf.training.boosting import BoostResult
 from polyleaf.training.prepare import collect_eval_sets, set_feature_names
 
@@ -67,8 +68,8 @@ class _DaskEstimator(BaseEstimator):
 
     def fit(
         self,
-        X: Any,
-        y: Any,
+        X: DataLike | None,
+        y: DataLike | None,
         sample_weight: Any = None,
         *,
         offset: Any = None,
@@ -174,7 +175,7 @@ class _DaskEstimator(BaseEstimator):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self._fitted, name)
 
-    def predict(self, X: Any, *, offset: Any = None, sparse: bool = False) -> Any:
+    def predict(self, X: DataLike | None, *, offset: Any = None, sparse: bool = False) -> Any:
         """Predict.
 
         Parameters
@@ -207,7 +208,7 @@ class _DaskEstimator(BaseEstimator):
             )
         return self._call_lazily("predict", X, offset=offset, sparse=True)
 
-    def apply(self, X: Any) -> Any:
+    def apply(self, X: DataLike) -> Any:
         """Return the index of the leaf that each row reaches in each tree.
 
         Parameters
@@ -220,7 +221,7 @@ class _DaskEstimator(BaseEstimator):
         """
         return self._call_lazily("apply", X)
 
-    def predict_topk(self, X: Any, k: int = 5) -> tuple[Any, Any]:
+    def predict_topk(self, X: DataLike, k: int = 5) -> tuple[Any, Any]:
         """Return the k outputs with the highest scores of each row.
 
         Parameters
@@ -240,7 +241,7 @@ class _DaskEstimator(BaseEstimator):
     def _call_lazily(
         self, method: str, X: Any, part: int | None = None, offset: Any = None, **options: Any
     ) -> Any:
-        def call(rows: Any, offset: Any = None) -> Any:
+        def call(rows: DataLike, offset: DataLike | None = None) -> Any:
             offsets = {} if offset is None else {"offset": offset}
             values = getattr(local, method)(rows, **offsets, **options)
             values = values if part is None else values[part]
@@ -300,7 +301,7 @@ class DaskPolyleafClassifier(_DaskEstimator):
 
     _local_class = PolyleafClassifier
 
-    def predict_proba(self, X: Any, *, offset: Any = None) -> Any:
+    def predict_proba(self, X: DataLike, *, offset: DataLike | None = None) -> Any:
         """Predict probabilities.
 
         Parameters
@@ -315,7 +316,7 @@ class DaskPolyleafClassifier(_DaskEstimator):
         """
         return self._call_lazily("predict_proba", X, offset=offset)
 
-    def decision_function(self, X: Any, *, offset: Any = None) -> Any:
+    def decision_function(self, X: DataLike, *, offset: DataLike | None = None) -> Any:
         """Predict raw scores.
 
         Parameters
@@ -347,7 +348,7 @@ def _use_client(client: Client | None) -> Iterator[Client]:
 def _map_chunks(predict: Callable[..., np.ndarray], X: da.Array, *others: da.Array) -> da.Array:
     """Predict an array chunk by chunk, with all columns in each chunk."""
     rows, columns, outputs = "i", iter("xo"), "k"
-    arguments: list[Any] = []
+    arguments: list[object] = []
     for values in (X, *others):
         values = values.rechunk({1: -1}) if values.ndim > 1 and values.numblocks[1] > 1 else values
         arguments += [values, rows + next(columns) if values.ndim > 1 else rows]

@@ -29,6 +29,7 @@ from polyleaf.inputs.target import TargetEncoding, encode_evaluation_target
 from polyleaf.model import Model
 from polyleaf.runtime.collective import WorkerLostError
 from polyleaf.runtime.context import Context
+from polyleaf.runtime.types import DataLike
 from polyleaf.training.evaluation import EvalSet
 
 __all__ = [
@@ -121,10 +122,10 @@ class InterruptedFit(NamedTuple):
 
 def plan_fit(
     estimator: PolyleafEstimator,
-    y: Sequence[Any],
-    sample_weight: Sequence[Any] | None,
-    offset: Sequence[Any] | None,
-    init_model: Any,
+    y: Sequence[object],
+    sample_weight: Sequence[object] | None,
+    offset: Sequence[object] | None,
+    init_model: object,
     is_watched: bool,
     mapper: BinMapper,
     sizes: Sequence[int],
@@ -158,7 +159,7 @@ def get_partition(planned: PlannedFit, i: int) -> Partition:
 
 
 def summarise(
-    X: Any, number: int, first: int, partition: Partition, categorical_features: Any
+    X: DataLike, number: int, first: int, partition: Partition, categorical_features: DataLike
 ) -> PartitionSummary:
     """Summarise the features of a partition for binning."""
     return summarise_partition(
@@ -166,7 +167,7 @@ def summarise(
     )
 
 
-def bin_partition(X: Any, mapper: BinMapper, keep_features: bool) -> BinnedRows:
+def bin_partition(X: DataLike, mapper: BinMapper, keep_features: bool) -> BinnedRows:
     """Bin the rows of a partition."""
     table = read_features(X, reference=mapper)
     features = mapper.get_raw_values(table) if keep_features else None
@@ -191,8 +192,8 @@ def make_eval_set(
     name: str,
     X: Sequence[Any],
     y: Sequence[Any],
-    weight: Sequence[Any] | None,
-    offset: Sequence[Any] | None,
+    weight: Sequence[object] | None,
+    offset: Sequence[object] | None,
     mapper: BinMapper,
     shared: SharedFit,
     encoding: TargetEncoding,

@@ -12,7 +12,6 @@ import re
 import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -102,7 +101,7 @@ class MemoryBudget:
         return None if fits else self.folder
 
 
-def create_memmap(shape: tuple[int, ...], dtype: DTypeLike, folder: str) -> NDArray[Any]:
+def create_memmap(shape: tuple[int, ...], dtype: DTypeLike, folder: str) -> np.ndarray:
     """Create an uninitialised array in a new file, which is deleted with its last reference.
 
     The file has no name if the system supports that. Its space is allocated at once, so that a
@@ -357,7 +356,7 @@ class MemmapCodes:
         """Return the codes as the grower reads them; the bins are those of the constructor."""
         return self._bins
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return Codes, (self.n_rows, self.n_features, np.array(self.array()))
 
 
@@ -394,7 +393,7 @@ class DeviceCodes:
         """Copy the codes to the CPU, as a grower there reads them."""
         return _core.Bins(self.array(), n_bins, is_categorical, n_threads, None)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return Codes, (self.n_rows, self.n_features, self.array())
 
 

@@ -30,6 +30,7 @@ from polyleaf.inputs.feature_table import (
     SparseRows,
 )
 from polyleaf.inputs.regressors import RegressorTransform
+from polyleaf.runtime.types import RandomState
 
 __all__ = ["MAX_BINS", "MISSING_CODE", "BinMapper", "quantise_weights"]
 
@@ -98,7 +99,11 @@ class BinMapper:
     regressor_transform_: RegressorTransform | None
 
     def __init__(
-        self, max_bins: int = MAX_BINS, *, subsample: int | None = 200_000, random_state: Any = 0
+        self,
+        max_bins: int = MAX_BINS,
+        *,
+        subsample: int | None = 200_000,
+        random_state: RandomState = 0,
     ) -> None:
         self.max_bins = max_bins
         self.subsample = subsample
@@ -131,7 +136,7 @@ class BinMapper:
         derived = self.derived_columns_
         return np.arange(self.n_features_) if derived is None else derived.column_to_feature()
 
-    def sum_by_feature(self, per_column: NDArray[Any]) -> NDArray[Any]:
+    def sum_by_feature(self, per_column: np.ndarray) -> np.ndarray:
         """Sum the values `per_column` (..., n_columns) by feature of X, (..., n_features)."""
         if self.derived_columns_ is None:
             return per_column
@@ -512,7 +517,7 @@ class BinMapper:
 
     # ---- saved form
 
-    def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Return the state for `from_state`: a dict that JSON can hold, and arrays.
 
         meta : dict
@@ -524,7 +529,7 @@ class BinMapper:
             ``wide`` uint8 (n_columns,), 1 for float64 bins, and arrays of derived columns.
         """
         names = self.feature_names_
-        meta: dict[str, Any] = {
+        meta: dict[str, object] = {
             "max_bins": int(self.max_bins),
             "n_features": self.n_features_,
             "feature_names": None if names is None else list(names),
@@ -533,7 +538,7 @@ class BinMapper:
                 for f in np.flatnonzero(self.is_categorical_)
             ],
         }
-        arrays: dict[str, NDArray[Any]] = {
+        arrays: dict[str, np.ndarray] = {
             "thresholds": np.concatenate([np.empty(0), *self.thresholds_])
         }
         arrays |= {"offsets": self._get_offsets(), "wide": self.float64_bins_.astype(np.uint8)}
@@ -545,7 +550,7 @@ class BinMapper:
         return meta, arrays
 
     @classmethod
-    def from_state(cls, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> BinMapper:
+    def from_state(cls, meta: Mapping[str, object], arrays: Mapping[str, np.ndarray]) -> BinMapper:
         """Read `meta` and `arrays` of `to_state`; raise a ValueError if they are no mapper."""
         max_bins, state = read_state(meta, arrays, MAX_BINS)
         mapper = cls(max_bins)
@@ -586,10 +591,10 @@ class BinMapper:
                 codes = {category: code for code, category in enumerate(kept)}
                 self._code_of[feature] = codes | dict.fromkeys(rare, len(kept))
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {k: v for k, v in self.__dict__.items() if k not in _CACHED_ATTRIBUTES}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update({"derived_columns_": None, "regressor_transform_": None} | state)
         if "spec_" in state:
             self._build_lookups()
@@ -628,7 +633,7 @@ class BinMapper:
                 "read_features."
             )
 
-    def _get_category_blocks(self, table: FeatureTable) -> list[tuple[Any, ...]]:
+    def _get_category_blocks(self, table: FeatureTable) -> list[tuple[object, ...]]:
         return [(c.index, self._encode_categories(c, table), c.feature) for c in table.categories]
 
     def _encode_categories(self, column: CategoryColumn, table: FeatureTable) -> NDArray[np.uint8]:
@@ -658,7 +663,7 @@ def _get_numeric_blocks(
     return dense, [_get_arrays(block) for block in sparse]
 
 
-def _get_arrays(block: SparseBlock | SparseRows) -> tuple[Any, ...]:
+def _get_arrays(block: SparseBlock | SparseRows) -> tuple[object, ...]:
     return block.data, block.indices, block.indptr, block.features
 
 

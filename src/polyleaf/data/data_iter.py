@@ -36,6 +36,7 @@ from polyleaf.inputs.features import check_text_columns, read_features
 from polyleaf.inputs.frames import as_frame
 from polyleaf.inputs.validation import check_in_memory
 from polyleaf.inputs.weights import find_known_targets, mask_weights, weight_known_targets
+from polyleaf.runtime.types import DataLike
 
 __all__ = [
     "BatchReader",
@@ -546,7 +547,7 @@ def _count_rows(values: Any) -> int:
     return int(shape[0]) if shape else len(values)
 
 
-def _sum_outputs(weight: Any) -> NDArray[np.float64]:
+def _sum_outputs(weight: DataLike | None) -> NDArray[np.float64]:
     """Return one weight per row."""
     values = np.asarray(weight, dtype=np.float64)
     return values.sum(axis=1) if values.ndim == 2 else values

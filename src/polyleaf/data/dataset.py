@@ -24,6 +24,7 @@ from polyleaf.inputs.target import Target
 from polyleaf.inputs.weights import weight_known_targets
 from polyleaf.runtime.compatibility import add_version, remove_version
 from polyleaf.runtime.context import effective_threads
+from polyleaf.runtime.types import DataLike
 
 __all__ = ["Dataset"]
 
@@ -138,7 +139,7 @@ class Dataset:
         self,
         data: BinnedData,
         n_jobs: int | None,
-        offset: Any = None,
+        offset: DataLike | None = None,
         memory: MemoryBudget | None = None,
     ) -> None:
         _check_n_features(data.n_features)
@@ -568,10 +569,10 @@ class Dataset:
     def __len__(self) -> int:
         return self.n_rows
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return add_version({**self.__dict__, "_bins": None})
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(remove_version("Dataset", state))
 
     def __repr__(self) -> str:

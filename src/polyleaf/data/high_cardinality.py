@@ -111,7 +111,7 @@ class HighCardinalityFeature:
         row = np.ones((1, len(self.labels)), np.float32)
         return np.concatenate([self.values, row * 0, row * (np.nan if self.missing_seen else 0)])
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {name: value for name, value in self.__dict__.items() if not name.startswith("_")}
 
     def names(self) -> Iterator[str]:
@@ -220,7 +220,7 @@ class DerivedColumns:
 
     # ---- saved form
 
-    def to_state(self) -> tuple[list[dict[str, Any]], dict[str, NDArray[Any]]]:
+    def to_state(self) -> tuple[list[dict[str, Any]], dict[str, np.ndarray]]:
         """Return a list that JSON can hold, and arrays by name."""
         plain = [
             {
@@ -241,7 +241,7 @@ class DerivedColumns:
 
     @classmethod
     def from_state(
-        cls, plain: Any, arrays: Mapping[str, NDArray[Any]], n_features: int
+        cls, plain: Any, arrays: Mapping[str, np.ndarray], n_features: int
     ) -> DerivedColumns:
         """Invert `to_state`, for untrusted files.
 
@@ -264,7 +264,7 @@ def category_key(category: Category) -> tuple[bool, Category]:
     return isinstance(category, str), category
 
 
-def is_category(value: Any) -> bool:
+def is_category(value: object) -> bool:
     """Whether a value is a valid category."""
     return isinstance(value, CATEGORY_TYPES) and not (
         isinstance(value, float) and not np.isfinite(value)
@@ -325,7 +325,7 @@ def _require(condition: bool, problem: str) -> None:
 
 
 def _read_feature(
-    entry: Any, arrays: Mapping[str, Any], prefix: str, n_features: int
+    entry: Any, arrays: Mapping[str, object], prefix: str, n_features: int
 ) -> HighCardinalityFeature:
     names = "feature", "categories", "labels", "n_groups", "missing_seen"
     _require(isinstance(entry, Mapping), "has a malformed feature")

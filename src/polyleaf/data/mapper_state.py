@@ -78,7 +78,7 @@ def _require(condition: bool, problem: str) -> None:
         )
 
 
-def _is_int(value: Any) -> bool:
+def _is_int(value: object) -> bool:
     """Whether a value is an integer, not a boolean."""
     return isinstance(value, int) and not isinstance(value, bool)
 
@@ -94,7 +94,7 @@ def _read_names(names: Any, n_features: int) -> tuple[str, ...] | None:
 
 
 def _read_thresholds(
-    arrays: Mapping[str, Any], max_bins: NDArray[np.int64]
+    arrays: Mapping[str, object], max_bins: NDArray[np.int64]
 ) -> tuple[list[NDArray[np.float64]], NDArray[np.bool_]]:
     """Return the thresholds of each column, and which have float64 bins; `max_bins` of each."""
     values = _read_array(arrays, "thresholds", np.float64)
@@ -121,7 +121,7 @@ def _read_thresholds(
     return thresholds, is_float64.astype(bool)
 
 
-def _read_array(arrays: Mapping[str, Any], name: str, dtype: type) -> NDArray[Any]:
+def _read_array(arrays: Mapping[str, object], name: str, dtype: type) -> np.ndarray:
     array = arrays.get(name)
     if not isinstance(array, np.ndarray) or array.ndim != 1 or array.dtype != dtype:
         raise ValueError(

@@ -6,7 +6,7 @@ The mapper equals that of all rows in one table, however they are partitioned.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from polyleaf.data.data_iter import CategorySummary, DataSummary, summarise_feat
 from polyleaf.data.high_cardinality import sum_category_weights
 from polyleaf.inputs.feature_table import DenseBlock, FeatureSpec, FeatureTable
 from polyleaf.inputs.features import read_features
+from polyleaf.runtime.types import DataLike
 
 __all__ = ["PartitionSummary", "merge_summaries", "summarise_partition"]
 
@@ -54,12 +55,12 @@ class PartitionSummary(NamedTuple):
 
 
 def summarise_partition(
-    X: Any,
+    X: DataLike,
     number: int,
     first: int,
     weights: NDArray[np.int64] | None,
     sample_rows: NDArray[np.int64] | None,
-    categorical_features: Any,
+    categorical_features: DataLike,
     n_threads: int = 1,
 ) -> PartitionSummary:
     """Summarise one partition.

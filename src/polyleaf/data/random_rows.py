@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
 from polyleaf.runtime.collective import SINGLE_PROCESS, Communicator
+from polyleaf.runtime.types import DataLike
 
 __all__ = [
     "BINNED_ROWS",
@@ -101,7 +102,7 @@ def hash_ids(ids: NDArray[np.integer], seed: int, round: int, stream: int) -> ND
     return h
 
 
-def hash64(numbers: NDArray[Any]) -> NDArray[np.uint64]:
+def hash64(numbers: np.ndarray) -> NDArray[np.uint64]:
     """Hash numbers to 64 bits (SplitMix64)."""
     z = numbers.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
@@ -274,7 +275,9 @@ _MIN_AGREEMENT, _MAX_CHANCE = 0.99, 0.01
 _MIN_GROUPS = 10
 
 
-def find_repeated_rows(hashes: Any, values: Any, offset: Any = None) -> Rows | None:
+def find_repeated_rows(
+    hashes: Any, values: DataLike, offset: DataLike | None = None
+) -> Rows | None:
     """Find rows that are copies of others: their features and targets are equal.
 
     Where features and targets have few values, rows are equal by chance, and every part of the
@@ -310,7 +313,7 @@ def find_repeated_rows(hashes: Any, values: Any, offset: Any = None) -> Rows | N
     return rank[groups] if len(first) >= _MIN_GROUPS else None
 
 
-def _count_pairs(numbers: NDArray[Any]) -> float:
+def _count_pairs(numbers: np.ndarray) -> float:
     """Return the number of pairs of equal numbers."""
     counts = np.unique(numbers, return_counts=True)[1].astype(np.float64)
     return float((counts * (counts - 1) / 2).sum())

@@ -32,6 +32,8 @@ from scipy.special import (
 )
 from scipy.stats import nbinom
 
+from polyleaf.runtime.types import RandomState
+
 __all__ = [
     "Distribution",
     "Gamma",
@@ -176,7 +178,9 @@ class Distribution(ABC):
         """
 
     @abstractmethod
-    def rvs(self, size: int | tuple[int, ...] = (), random_state: Any = None) -> NDArray[Any]:
+    def rvs(
+        self, size: int | tuple[int, ...] = (), random_state: RandomState | None = None
+    ) -> np.ndarray:
         """Draw random values.
 
         Parameters
@@ -281,7 +285,9 @@ class Normal(Distribution):
         density = np.exp(-0.5 * z**2 - _HALF_LOG_TWO_PI)
         return self.scale * (z * (2.0 * ndtr(z) - 1.0) + 2.0 * density - 1.0 / np.sqrt(np.pi))
 
-    def rvs(self, size: int | tuple[int, ...] = (), random_state: Any = None) -> NDArray[Any]:
+    def rvs(
+        self, size: int | tuple[int, ...] = (), random_state: RandomState | None = None
+    ) -> np.ndarray:
         return np.random.default_rng(random_state).normal(self.loc, self.scale, self._size(size))
 
     def _z(self, y: ArrayLike) -> Floats:
@@ -339,7 +345,9 @@ class LogNormal(Distribution):
         both = ndtr(z - self.log_scale) - ndtr(-self.log_scale / np.sqrt(2.0))
         return y * (2.0 * ndtr(z) - 1.0) - 2.0 * self.mean() * both
 
-    def rvs(self, size: int | tuple[int, ...] = (), random_state: Any = None) -> NDArray[Any]:
+    def rvs(
+        self, size: int | tuple[int, ...] = (), random_state: RandomState | None = None
+    ) -> np.ndarray:
         with np.errstate(over="ignore"):
             return np.exp(self._log_distribution.rvs(size, random_state))
 
@@ -407,7 +415,9 @@ class StudentT(Distribution):
         distance = z * (2.0 * stdtr(df, z) - 1.0) + 2.0 * density * (df + z**2) / (df - 1.0)
         return self.scale * (distance - expected_distance)
 
-    def rvs(self, size: int | tuple[int, ...] = (), random_state: Any = None) -> NDArray[Any]:
+    def rvs(
+        self, size: int | tuple[int, ...] = (), random_state: RandomState | None = None
+    ) -> np.ndarray:
         drawn = np.random.default_rng(random_state).standard_t(self.df, self._size(size))
         return self.loc + self.scale * drawn
 
@@ -487,7 +497,9 @@ class Gamma(Distribution):
         first = y * (2.0 * gammainc(k, u) - 1.0) - self.mean() * (2.0 * gammainc(k + 1.0, u) - 1.0)
         return first - self.scale / beta(0.5, k)
 
-    def rvs(self, size: int | tuple[int, ...] = (), random_state: Any = None) -> NDArray[Any]:
+    def rvs(
+        self, size: int | tuple[int, ...] = (), random_state: RandomState | None = None
+    ) -> np.ndarray:
         return np.random.default_rng(random_state).gamma(self.k, self.scale, self._size(size))
 
     def _standardise(self, y: ArrayLike) -> Floats:
@@ -569,7 +581,9 @@ class NegativeBinomial(Distribution):
         poisson = ive(0, 2.0 * variance) + ive(1, 2.0 * variance)
         return variance * np.where(self.alpha < _MIN_ALPHA, poisson, factor)
 
-    def rvs(self, size: int | tuple[int, ...] = (), random_state: Any = None) -> NDArray[Any]:
+    def rvs(
+        self, size: int | tuple[int, ...] = (), random_state: RandomState | None = None
+    ) -> np.ndarray:
         random = np.random.default_rng(random_state)
         return random.poisson(random.gamma(self._r, self.alpha * self.mu, self._size(size)))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from numbers import Integral
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -44,6 +44,9 @@ from polyleaf.training.fit import (
 from polyleaf.training.prepare import PreparedData, Seeds, TrainingData, prepare
 from polyleaf.training.sampling import GlobalRowIds
 
+if TYPE_CHECKING:
+    from polyleaf.estimators.base import PolyleafEstimator
+
 __all__ = [
     "draw_seed",
     "fit_estimator",
@@ -64,7 +67,7 @@ def fit_estimator(
     data: TrainingData,
     eval_data: list[TrainingData],
     callbacks: Any,
-    init_model: Any,
+    init_model: object,
 ) -> _Estimator:
     """Fit an estimator whose parameters are valid one by one, and record the times of phases."""
     with record_times() as times:
@@ -117,7 +120,9 @@ def _fit_estimator(
     return estimator
 
 
-def make_plan(estimator: Any, data: TrainingData, init_model: Any) -> tuple[FitPlan, Target]:
+def make_plan(
+    estimator: PolyleafEstimator, data: TrainingData, init_model: object
+) -> tuple[FitPlan, Target]:
     """Resolve parameters and encode the target."""
     start, n_threads = _get_start(estimator, init_model), effective_threads(estimator.n_jobs)
     n_rounds, seeds = _get_n_rounds(estimator, start, init_model), _draw_seeds(estimator, start)
@@ -137,7 +142,10 @@ def make_plan(estimator: Any, data: TrainingData, init_model: Any) -> tuple[FitP
 
 
 def make_objective(
-    estimator: Any, target: Target, start: Model | None = None, cls: type[Objective] | None = None
+    estimator: PolyleafEstimator,
+    target: Target,
+    start: Model | None = None,
+    cls: type[Objective] | None = None,
 ) -> Objective:
     """Make the objective for a target and check it against the model to continue."""
     objective = estimator._make_objective(target, start, cls)
@@ -149,7 +157,7 @@ def make_objective(
     return objective
 
 
-def _get_start(estimator: Any, init_model: Any) -> Model | None:
+def _get_start(estimator: PolyleafEstimator, init_model: Any) -> Model | None:
     """Return the model that training continues."""
     if init_model is None:
         return estimator.model_ if estimator.warm_start and hasattr(estimator, "model_") else None
@@ -171,7 +179,7 @@ def _get_start(estimator: Any, init_model: Any) -> Model | None:
     return init_model
 
 
-def _get_n_rounds(estimator: Any, start: Model | None, init_model: Any) -> int:
+def _get_n_rounds(estimator: PolyleafEstimator, start: Model | None, init_model: object) -> int:
     """Return the number of rounds of this run."""
     n = DEFAULT_N_ESTIMATORS if estimator.n_estimators is None else estimator.n_estimators
     if start is None or init_model is not None:
@@ -183,7 +191,7 @@ def _get_n_rounds(estimator: Any, start: Model | None, init_model: Any) -> int:
     return n - start.n_rounds
 
 
-def _draw_seeds(estimator: Any, start: Model | None) -> Seeds:
+def _draw_seeds(estimator: PolyleafEstimator, start: Model | None) -> Seeds:
     """Draw seeds in a fixed order, only for what is random, to advance generators no further."""
     learns_projection = estimator.projection is not None and (
         start is None or start.projection is None
@@ -193,7 +201,7 @@ def _draw_seeds(estimator: Any, start: Model | None) -> Seeds:
     return Seeds(held_out, projection, draw_seed(estimator))
 
 
-def draw_seed(estimator: Any) -> int:
+def draw_seed(estimator: PolyleafEstimator) -> int:
     """Draw a seed. An int is its own seed, so that a continued training is the same."""
     if isinstance(estimator.random_state, Integral):
         return int(estimator.random_state)
@@ -201,7 +209,7 @@ def draw_seed(estimator: Any) -> int:
 
 
 def read_fit_offsets(
-    estimator: Any, data: list[TrainingData], target: Target, plan: FitPlan
+    estimator: PolyleafEstimator, data: list[TrainingData], target: Target, plan: FitPlan
 ) -> list[TrainingData]:
     """Read the offsets of training and evaluation data."""
     make_reader = functools.partial(estimator._offset_reader, target.encoding, plan.objective)
@@ -209,7 +217,7 @@ def read_fit_offsets(
 
 
 def search_n_estimators(
-    estimator: Any, plan: FitPlan, data: PreparedData, base_score: np.ndarray | None
+    estimator: PolyleafEstimator, plan: FitPlan, data: PreparedData, base_score: np.ndarray | None
 ) -> RoundSearchResult:
     """Find the number of rounds on held-out rows."""
     assert data.trial is not None
@@ -220,7 +228,7 @@ def search_n_estimators(
 
 
 def train_estimator(
-    estimator: Any,
+    estimator: PolyleafEstimator,
     plan: FitPlan,
     data: PreparedData,
     base_score: np.ndarray | None,
@@ -235,7 +243,7 @@ def train_estimator(
     return result, record
 
 
-def _make_model_info(estimator: Any, plan: FitPlan, data: PreparedData) -> ModelInfo:
+def _make_model_info(estimator: PolyleafEstimator, plan: FitPlan, data: PreparedData) -> ModelInfo:
     encoding = data.target.encoding
     scale, offset = get_score_scale(encoding, plan.objective)
     names = estimator._score_names(encoding, plan.objective)
@@ -245,7 +253,9 @@ def _make_model_info(estimator: Any, plan: FitPlan, data: PreparedData) -> Model
     return ModelInfo(scale, offset, names, data.projection, metadata)
 
 
-def store_result(estimator: Any, result: BoostResult, encoding: TargetEncoding) -> None:
+def store_result(
+    estimator: PolyleafEstimator, result: BoostResult, encoding: TargetEncoding
+) -> None:
     """Set the fitted attributes of an estimator."""
     estimator._set_model(result.model, encoding)
     estimator.evals_result_ = result.evals_log
@@ -255,7 +265,7 @@ def store_result(estimator: Any, result: BoostResult, encoding: TargetEncoding) 
     }
 
 
-def report_interrupt(estimator: Any) -> None:
+def report_interrupt(estimator: PolyleafEstimator) -> None:
     """Raise KeyboardInterrupt, or warn, for a fitted estimator whose training Ctrl-C ended."""
     n = estimator.model_.n_rounds
     message = f"Training was interrupted; the {n} complete rounds are kept"

@@ -23,6 +23,7 @@ from polyleaf.model.shap import BinnedRows, OutputSelection, ShapExplainer, reso
 from polyleaf.model.statistics import IMPORTANCE_KINDS
 from polyleaf.objectives import Objective
 from polyleaf.runtime.context import effective_threads
+from polyleaf.runtime.types import DataLike
 from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.settings.aliases import suggest_on_unknown_kwargs
 from polyleaf.training.prepare import FeatureReader
@@ -45,15 +46,15 @@ class ShapMixin:
         model_: Model
 
         def _rounds(self, iteration_range: tuple[int, int] | None) -> tuple[int, int]: ...
-        def _features(self, X: Any, n_threads: int | None = None) -> FeatureTable: ...
+        def _features(self, X: DataLike, n_threads: int | None = None) -> FeatureTable: ...
         def _n_threads(self) -> int: ...
 
     def shap_values(
         self,
-        X: Any,
-        background: Any = None,
+        X: DataLike,
+        background: DataLike | None = None,
         interactions: bool = False,
-        outputs: Any = None,
+        outputs: DataLike | None = None,
         *,
         iteration_range: tuple[int, int] | None = None,
     ) -> np.ndarray:
@@ -102,8 +103,8 @@ class ShapMixin:
 
     def shap_base_values(
         self,
-        background: Any = None,
-        outputs: Any = None,
+        background: DataLike | None = None,
+        outputs: DataLike | None = None,
         *,
         iteration_range: tuple[int, int] | None = None,
     ) -> np.ndarray | np.float64:
@@ -126,7 +127,7 @@ class ShapMixin:
 
     def _prepare_shap(
         self,
-        background: Any = None,
+        background: DataLike | None = None,
         outputs: Any = None,
         iteration_range: tuple[int, int] | None = None,
     ) -> tuple[OutputSelection, ShapExplainer]:
@@ -137,7 +138,7 @@ class ShapMixin:
         selection = resolve_outputs(outputs, model.n_outputs, model.output_names)
         return selection, model.make_shap_explainer(first, last, reference, n_threads)
 
-    def _read_shap_rows(self, X: Any, name: str = "X") -> FeatureTable | BinnedRows:
+    def _read_shap_rows(self, X: DataLike, name: str = "X") -> FeatureTable | BinnedRows:
         if isinstance(X, Dataset):
             X = X.rebinned_to(self.model_.mapper)
             return BinnedRows(X.codes, X.features)
@@ -191,7 +192,7 @@ TableLibrary: TypeAlias = Literal["default", "pandas", "polars", "pyarrow"]
 _LIBRARIES = ("default", "pandas", "polars", "pyarrow")
 
 
-def resolve_offset(model: Model, X: Any, offset: Any) -> Any:
+def resolve_offset(model: Model, X: DataLike, offset: DataLike) -> Any:
     """Return the offset as given, or that of a Dataset.
 
     Warn if the model was trained with offsets and there is none.
@@ -236,7 +237,7 @@ class PredictionMixin:
             ) from None
         return begin, end or self.model_.n_rounds
 
-    def _features(self, X: Any, n_threads: int | None = None) -> FeatureTable:
+    def _features(self, X: DataLike, n_threads: int | None = None) -> FeatureTable:
         """Read X and check it against the training data."""
         estimator: Any = self
         reader = FeatureReader(estimator, self.model_.projection, n_threads or self._n_threads())
@@ -268,7 +269,7 @@ class PredictionMixin:
         start = self._offsets(offset, table.n_rows)
         return (raw + start for raw in stages)
 
-    def _offsets(self, offset: Any, n_rows: int) -> np.ndarray:
+    def _offsets(self, offset: DataLike, n_rows: int) -> np.ndarray:
         return self._offset_reader(self._encoding, self.model_.objective).read(offset, n_rows)
 
     @staticmethod
@@ -351,7 +352,7 @@ class PredictionMixin:
         return is_base and model.target_scale is None
 
     def _predict_sparse(
-        self, X: Any, iteration_range: tuple[int, int] | None
+        self, X: DataLike, iteration_range: tuple[int, int] | None
     ) -> scipy.sparse.csr_matrix:
         first, last = self._rounds(iteration_range)
         if not self._predicts_sparse:
@@ -367,7 +368,7 @@ class PredictionMixin:
 
     def predict_topk(
         self,
-        X: Any,
+        X: DataLike,
         k: int = 5,
         *,
         names: bool = False,
@@ -429,7 +430,11 @@ class PredictionMixin:
         return named, scores
 
     def staged_predict(
-        self, X: Any, *, iteration_range: tuple[int, int] | None = None, offset: Any = None
+        self,
+        X: DataLike,
+        *,
+        iteration_range: tuple[int, int] | None = None,
+        offset: DataLike | None = None,
     ) -> Iterator[np.ndarray]:
         """Yield the prediction after each round of `iteration_range`.
 
@@ -456,7 +461,7 @@ class PredictionMixin:
         """
         return map(self._prediction, self._staged_raw(X, iteration_range, offset))
 
-    def apply(self, X: Any, *, iteration_range: tuple[int, int] | None = None) -> np.ndarray:
+    def apply(self, X: DataLike, *, iteration_range: tuple[int, int] | None = None) -> np.ndarray:
         """Return the leaf that each row falls into in each tree.
 
         Parameters
@@ -535,7 +540,7 @@ class PredictionMixin:
         return {"predict": self._prediction}
 
     def _score_inputs(
-        self, X: Any, y: Any, sample_weight: Any, offset: Any = None
+        self, X: DataLike, y: DataLike, sample_weight: DataLike, offset: DataLike | None = None
     ) -> tuple[Target, np.ndarray]:
         """Encode y in its own unit and predict X, (n_rows, n_outputs)."""
         check_is_fitted(self)

@@ -25,6 +25,7 @@ from polyleaf.model.serialize import Destination, Source
 from polyleaf.objectives import Objective, objective_class
 from polyleaf.runtime.compatibility import add_version, remove_version
 from polyleaf.runtime.cuda import get_device
+from polyleaf.runtime.types import DataLike
 from polyleaf.settings.aliases import (
     FOREIGN_ATTRIBUTES,
     get_foreign_value_hint,
@@ -62,13 +63,15 @@ class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParamet
     def _encode_target(
         self,
         y: Any,
-        sample_weight: Any,
+        sample_weight: DataLike | None,
         start: Model | None,
         objective_cls: type[Objective] | None = None,
     ) -> Target:
         raise NotImplementedError
 
-    def _encode_sparse_target(self, y: Any, sample_weight: Any, start: Model | None) -> Target:
+    def _encode_sparse_target(
+        self, y: DataLike, sample_weight: DataLike, start: Model | None
+    ) -> Target:
         if self.missing_targets != "error":
             raise ValueError(
                 'missing_targets="ignore" needs a dense y; sparse targets have no missing values.'
@@ -102,7 +105,7 @@ class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParamet
         if self._is_calibrated(record.objective):
             self.model_.add_to_base_score(quantile_shifts(record))
 
-    def _calibration_metadata(self, encoding: TargetEncoding) -> dict[str, Any]:
+    def _calibration_metadata(self, encoding: TargetEncoding) -> dict[str, object]:
         """Return metadata that parameters give before training."""
         return {}
 
@@ -406,11 +409,11 @@ class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParamet
                 return render_model(self.model_, curve, f"{data_name}, {metric}")
         return render_model(self.model_)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         state = super().__getstate__()
         return state if "model_" in state else add_version(state)  # the model has its own
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         super().__setstate__(
             state if "model_" in state else remove_version(type(self).__name__, state)
         )

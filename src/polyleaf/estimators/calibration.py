@@ -21,6 +21,7 @@ from polyleaf.model.metadata import (
     set_decision_thresholds,
 )
 from polyleaf.objectives import Objective
+from polyleaf.runtime.types import DataLike
 from polyleaf.training.cross_fitting import (
     TrainingRecord,
     class_nonconformity,
@@ -30,6 +31,10 @@ from polyleaf.training.cross_fitting import (
     truth_nonconformity,
 )
 from polyleaf.training.evaluation import EvalSet
+
+if TYPE_CHECKING:
+    from polyleaf.estimators.classifier import PolyleafClassifier
+    from polyleaf.estimators.regressor import PolyleafRegressor
 
 __all__ = [
     "DecisionThresholdMixin",
@@ -46,7 +51,13 @@ __all__ = [
 
 
 def calibrate_intervals(
-    regressor: Any, X: Any, y: Any, sample_weight: Any, coverage: float, joint: bool, offset: Any
+    regressor: PolyleafRegressor,
+    X: DataLike,
+    y: DataLike,
+    sample_weight: DataLike,
+    coverage: float,
+    joint: bool,
+    offset: DataLike,
 ) -> None:
     """Find the widths of intervals and store them in the model; see
     `PolyleafRegressor.calibrate`."""
@@ -66,7 +77,10 @@ def calibrate_intervals(
 
 
 def predict_bounds(
-    regressor: Any, X: Any, iteration_range: tuple[int, int] | None, offset: Any
+    regressor: PolyleafRegressor,
+    X: DataLike,
+    iteration_range: tuple[int, int] | None,
+    offset: DataLike,
 ) -> np.ndarray:
     """Compute calibrated bounds, float64 (n_rows, n_targets, 2)."""
     check_is_fitted(regressor)
@@ -85,7 +99,9 @@ def predict_bounds(
     return np.stack([np.minimum(low - width, middle), np.maximum(high + width, middle)], axis=2)
 
 
-def _compute_errors(regressor: Any, X: Any, y: np.ndarray, offset: Any) -> tuple[np.ndarray, bool]:
+def _compute_errors(
+    regressor: PolyleafRegressor, X: DataLike, y: np.ndarray, offset: DataLike
+) -> tuple[np.ndarray, bool]:
     """Compute the nonconformity of each value, (n_rows, n_targets).
 
     The distance beyond the bounds, relative to `Objective.deviation` if there is one (then the
@@ -104,7 +120,10 @@ def _compute_errors(regressor: Any, X: Any, y: np.ndarray, offset: Any) -> tuple
 
 
 def _predict_extremes(
-    regressor: Any, X: Any, iteration_range: tuple[int, int] | None, offset: Any
+    regressor: PolyleafRegressor,
+    X: DataLike,
+    iteration_range: tuple[int, int] | None,
+    offset: DataLike,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Predict the lowest and highest quantile, (n_rows, n_targets), or the prediction twice."""
     predicted = np.asarray(regressor.predict(X, iteration_range=iteration_range, offset=offset))
@@ -120,7 +139,12 @@ def _predict_extremes(
 
 
 def calibrate_sets(
-    classifier: Any, X: Any, y: Any, sample_weight: Any, coverage: float, offset: Any
+    classifier: PolyleafClassifier,
+    X: DataLike,
+    y: DataLike,
+    sample_weight: DataLike,
+    coverage: float,
+    offset: DataLike,
 ) -> None:
     """Find the depth of prediction sets and store it; see `PolyleafClassifier.calibrate`."""
     check_is_fitted(classifier)
@@ -140,7 +164,10 @@ def calibrate_sets(
 
 
 def predict_sets(
-    classifier: Any, X: Any, iteration_range: tuple[int, int] | None, offset: Any
+    classifier: PolyleafClassifier,
+    X: DataLike,
+    iteration_range: tuple[int, int] | None,
+    offset: DataLike,
 ) -> np.ndarray:
     """Compute calibrated prediction sets, bool (n_rows, n_classes or n_labels)."""
     check_is_fitted(classifier)
@@ -149,7 +176,10 @@ def predict_sets(
 
 
 def _compute_nonconformity(
-    classifier: Any, X: Any, iteration_range: tuple[int, int] | None, offset: Any
+    classifier: PolyleafClassifier,
+    X: DataLike,
+    iteration_range: tuple[int, int] | None,
+    offset: DataLike,
 ) -> np.ndarray:
     """Compute the depth that a set needs to include each class or label, (n_rows, n)."""
     probability = classifier.predict_proba(X, iteration_range=iteration_range, offset=offset)
@@ -213,12 +243,12 @@ class DecisionThresholdMixin:
 
     def choose_threshold(
         self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
+        X: DataLike,
+        y: DataLike | None = None,
+        sample_weight: DataLike | None = None,
         *,
         by: Literal["f1", "f1_macro"] = "f1",
-        offset: Any = None,
+        offset: DataLike | None = None,
     ) -> Self:
         """Choose one decision threshold for all labels that maximises F1 on these rows.
 
@@ -271,7 +301,7 @@ class DecisionThresholdMixin:
         if not isinstance(self.threshold, str):
             _read_thresholds(self.threshold, encoding)
 
-    def _calibration_metadata(self, encoding: TargetEncoding) -> dict[str, Any]:
+    def _calibration_metadata(self, encoding: TargetEncoding) -> dict[str, object]:
         thresholds: float | np.ndarray = 0.5
         if not isinstance(self.threshold, str):
             thresholds = _read_thresholds(self.threshold, encoding)
@@ -279,7 +309,7 @@ class DecisionThresholdMixin:
         return encode_decision_thresholds(thresholds, n_scores)
 
     def _choose_threshold_by_f1(
-        self, record: TrainingRecord, eval_set: EvalSet | None, y: Any, sample_weight: Any
+        self, record: TrainingRecord, eval_set: EvalSet | None, y: DataLike, sample_weight: DataLike
     ) -> None:
         """Choose the threshold of a fitted model by F1 if the parameter asks for it.
 
@@ -345,7 +375,7 @@ def _read_thresholds(threshold: Any, encoding: TargetEncoding) -> float | np.nda
     return thresholds
 
 
-def _read_binary_threshold(threshold: Mapping[Any, Any], encoding: TargetEncoding) -> float:
+def _read_binary_threshold(threshold: Mapping[object, object], encoding: TargetEncoding) -> float:
     assert encoding.classes is not None
     first, second = encoding.classes.tolist()
     if len(threshold) != 1 or next(iter(threshold)) not in (first, second):

@@ -26,6 +26,7 @@ from polyleaf.metrics._sklearn import known_subset_accuracy
 from polyleaf.model import Model
 from polyleaf.model.metadata import get_decision_thresholds, get_raw_decision_thresholds
 from polyleaf.objectives import Custom, Objective, auto_objective_name, objective_class
+from polyleaf.runtime.types import DataLike
 from polyleaf.settings.aliases import suggest_on_unknown_kwargs, warn_one_vs_rest
 from polyleaf.settings.param_spec import add_parameter_docs, make_constraints
 from polyleaf.settings.parameters import ClassifierParameters
@@ -62,7 +63,7 @@ def _explain_missing_probabilities(estimator: PolyleafClassifier) -> str:
 class _AvailableWithProbabilities:
     """A method that exists if the objective has probabilities; otherwise the error says why."""
 
-    def __init__(self, method: Callable[..., Any]) -> None:
+    def __init__(self, method: Callable[..., object]) -> None:
         self._method = method
         self.__doc__ = method.__doc__
 
@@ -115,7 +116,9 @@ class PolyleafClassifier(
         is_auto = isinstance(self.objective, str) and self.objective == "auto"
         return None if is_auto else objective_class(self.objective)
 
-    def _encode_sparse_target(self, y: Any, sample_weight: Any, start: Model | None) -> Target:
+    def _encode_sparse_target(
+        self, y: DataLike, sample_weight: DataLike, start: Model | None
+    ) -> Target:
         if self.class_weight is not None:
             raise ValueError(
                 "class_weight needs a dense y, because it also weights absent labels; use "
@@ -126,7 +129,7 @@ class PolyleafClassifier(
     def _encode_target(
         self,
         y: Any,
-        sample_weight: Any,
+        sample_weight: DataLike | None,
         start: Model | None,
         objective_cls: type[Objective] | None = None,
     ) -> Target:
@@ -186,7 +189,7 @@ class PolyleafClassifier(
         self._check_threshold(encoding, made)
         return made
 
-    def _resolve_scale_pos_weight(self, target: Target, start: Model | None) -> dict[str, Any]:
+    def _resolve_scale_pos_weight(self, target: Target, start: Model | None) -> dict[str, object]:
         """Compute `scale_pos_weight` if it is "balanced" or "sqrt"."""
         if not isinstance(self.scale_pos_weight, str):
             return {}
@@ -244,7 +247,11 @@ class PolyleafClassifier(
 
     @suggest_on_unknown_kwargs
     def decision_function(
-        self, X: Any, *, iteration_range: tuple[int, int] | None = None, offset: Any = None
+        self,
+        X: DataLike,
+        *,
+        iteration_range: tuple[int, int] | None = None,
+        offset: DataLike | None = None,
     ) -> np.ndarray:
         """Compute decision scores.
 
@@ -278,7 +285,11 @@ class PolyleafClassifier(
     @_available_with_probabilities
     @suggest_on_unknown_kwargs
     def predict_proba(
-        self, X: Any, *, iteration_range: tuple[int, int] | None = None, offset: Any = None
+        self,
+        X: DataLike,
+        *,
+        iteration_range: tuple[int, int] | None = None,
+        offset: DataLike | None = None,
     ) -> np.ndarray:
         """Predict probabilities.
 
@@ -310,7 +321,11 @@ class PolyleafClassifier(
 
     @_available_with_probabilities
     def predict_log_proba(
-        self, X: Any, *, iteration_range: tuple[int, int] | None = None, offset: Any = None
+        self,
+        X: DataLike,
+        *,
+        iteration_range: tuple[int, int] | None = None,
+        offset: DataLike | None = None,
     ) -> np.ndarray:
         """Predict natural logarithms of probabilities.
 
@@ -342,7 +357,11 @@ class PolyleafClassifier(
 
     @_available_with_probabilities
     def staged_predict_proba(
-        self, X: Any, *, iteration_range: tuple[int, int] | None = None, offset: Any = None
+        self,
+        X: DataLike,
+        *,
+        iteration_range: tuple[int, int] | None = None,
+        offset: DataLike | None = None,
     ) -> Iterator[np.ndarray]:
         """Yield probabilities after each round of `iteration_range`.
 

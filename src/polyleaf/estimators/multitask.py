@@ -37,6 +37,7 @@ from polyleaf.model import Model
 from polyleaf.model.metadata import ESTIMATOR, HAS_OFFSETS, INPUT_NAMES, PARAMETERS
 from polyleaf.objectives import Objective, auto_objective_name, objective_class
 from polyleaf.objectives.multitask import MultiTask, Task, TaskSlice
+from polyleaf.runtime.types import DataLike
 from polyleaf.settings.aliases import suggest_on_unknown_kwargs, warn_one_vs_rest
 from polyleaf.settings.param_spec import add_parameter_docs, make_constraints
 from polyleaf.settings.parameters import MultiTaskParameters
@@ -97,7 +98,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
             encoding = decode_target_encoding(start.metadata, start.n_outputs)
             return encoding.encode(y, sample_weight)
         if self.objective is None:
-            objectives: dict[TaskKey, Any] = dict.fromkeys(columns.names or [])
+            objectives: dict[TaskKey, object] = dict.fromkeys(columns.names or [])
         elif not self.objective:
             raise ValueError("objective names no task: give a loss for at least one column of Y.")
         else:
@@ -109,7 +110,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         return stack_task_targets(list(objectives), targets, self.missing_targets)
 
     def _encode_task(
-        self, key: TaskKey, objective: Any, columns: TaskColumns, sample_weight: Any
+        self, key: TaskKey, objective: Any, columns: TaskColumns, sample_weight: DataLike | None
     ) -> Target:
         """Encode the target of one task as its own estimator would."""
         y, weight = columns.select(key), get_task_weight(sample_weight, key)
@@ -278,7 +279,11 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
 
     @suggest_on_unknown_kwargs
     def predict_proba(
-        self, X: Any, *, iteration_range: tuple[int, int] | None = None, offset: Any = None
+        self,
+        X: DataLike,
+        *,
+        iteration_range: tuple[int, int] | None = None,
+        offset: DataLike | None = None,
     ) -> Any:
         """Predict probabilities of the tasks with classes or labels.
 
@@ -391,7 +396,12 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         return found.set_params(n_jobs=self.n_jobs, verbose=self.verbose)
 
     def d2_scores(
-        self, X: Any, Y: Any, sample_weight: Any = None, *, offset: Any = None
+        self,
+        X: DataLike,
+        Y: DataLike,
+        sample_weight: DataLike | None = None,
+        *,
+        offset: DataLike | None = None,
     ) -> dict[str, float]:
         """Compute the D2 score of each task: the fraction of the constant baseline's error removed.
 
@@ -442,7 +452,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
     def _wrap_tasks(
         self,
         values: dict[str, np.ndarray],
-        X: Any,
+        X: DataLike,
         get_names: Callable[[TaskSlice, TargetEncoding], list[str]],
     ) -> Any:
         """Return the dict, or one table of all its columns."""
@@ -483,7 +493,7 @@ class TaskOffsetReader:
         }
         self._n_scores = places[-1].scores.stop
 
-    def read(self, offset: Any, n_rows: int | None = None, name: str = "offset") -> np.ndarray:
+    def read(self, offset: DataLike, n_rows: int | None = None, name: str = "offset") -> np.ndarray:
         """Return offsets in the unit of raw scores, float64 (n_rows, n_scores), 0 for other tasks.
 
         Raises
@@ -603,7 +613,7 @@ def _get_score_names(task: Task, encoding: TargetEncoding) -> list[str]:
     return [f"{column}_{part}" for column in columns for part in parts] if parts else columns
 
 
-def _has_classes(y: Any, cls: type[Objective] | None) -> bool:
+def _has_classes(y: DataLike, cls: type[Objective] | None) -> bool:
     """Whether the columns of a task are classes or labels rather than numbers."""
     kinds = ("values", "labels") if cls is None else cls.target_kinds
     if "values" not in kinds or set(kinds) == {"values"}:

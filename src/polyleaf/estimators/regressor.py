@@ -15,6 +15,7 @@ from polyleaf.inputs.target_scaling import Normalize
 from polyleaf.metrics._sklearn import mean_d2_pinball, mean_r2
 from polyleaf.model import Model
 from polyleaf.objectives import Objective, distribution_names, objective_class
+from polyleaf.runtime.types import DataLike
 from polyleaf.settings.param_spec import add_parameter_docs, make_constraints
 from polyleaf.settings.parameters import RegressorParameters
 from polyleaf.training.fit import complete_objective, has_quantiles
@@ -45,7 +46,9 @@ class PolyleafRegressor(RegressorMixin, PolyleafEstimator, RegressorParameters):
     _sparse_kind = "regression"
     _kinds = ("regression",)
 
-    def _encode_sparse_target(self, y: Any, sample_weight: Any, start: Model | None) -> Target:
+    def _encode_sparse_target(
+        self, y: DataLike, sample_weight: DataLike, start: Model | None
+    ) -> Target:
         if self.normalize_targets not in ("auto", False):
             raise ValueError(
                 "normalize_targets=True needs a dense y, because sparse targets keep their zeros; "
@@ -56,7 +59,7 @@ class PolyleafRegressor(RegressorMixin, PolyleafEstimator, RegressorParameters):
     def _encode_target(
         self,
         y: Any,
-        sample_weight: Any,
+        sample_weight: DataLike | None,
         start: Model | None,
         objective_cls: type[Objective] | None = None,
     ) -> Target:
@@ -140,7 +143,7 @@ class PolyleafRegressor(RegressorMixin, PolyleafEstimator, RegressorParameters):
         return predicted[:, 0] if self._encoding.one_dimensional else predicted
 
     def _distributions(
-        self, X: Any, iteration_range: tuple[int, int] | None, offset: Any
+        self, X: DataLike, iteration_range: tuple[int, int] | None, offset: DataLike
     ) -> Distribution:
         """Predict distributions of shape (n_rows, n_targets)."""
         raw = self._raw(X, iteration_range, offset)

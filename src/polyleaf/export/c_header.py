@@ -22,6 +22,7 @@ from polyleaf.export import c_templates
 from polyleaf.export.ir import ModelIR, TreeIR, build_ir, category_mapping, check_scores
 from polyleaf.model.serialize import TextDestination, write_text
 from polyleaf.runtime.compatibility import polyleaf_version
+from polyleaf.runtime.types import DataLike
 
 _LANES = 8  # trees traversed in step, so that their loads overlap
 _REGISTERS = 8  # registers of four sums each
@@ -132,7 +133,7 @@ def _format_integers(values: Iterable[Any]) -> list[str]:
     return [str(int(value)) for value in values]
 
 
-def _format_floats(values: Any) -> list[str]:
+def _format_floats(values: DataLike) -> list[str]:
     return [_format_number(value) for value in np.asarray(values, np.float32).ravel().tolist()]
 
 
@@ -285,7 +286,7 @@ class _Leaves:
 
     def __init__(self, trees: Sequence[TreeIR]):
         self.first_of_tree: list[int] = []
-        self.blocks: dict[str, list[Any]] = {}
+        self.blocks: dict[str, list[object]] = {}
         n_leaves: dict[str, int] = {}
         for run in _group_runs(trees):
             for tree in trees[run.first : run.last]:
@@ -316,7 +317,7 @@ class _Leaves:
             "float", name, (text for block in blocks for text in _format_floats(block.values))
         )
 
-    def _format_linear(self, name: str, blocks: list[Any]) -> Iterator[str]:
+    def _format_linear(self, name: str, blocks: list[object]) -> Iterator[str]:
         yield from self._format_entries(name, blocks, "features")
         for part in ("intercept", "weights", "centre", "lower", "upper"):
             values = (text for block in blocks for text in _format_floats(getattr(block, part)))

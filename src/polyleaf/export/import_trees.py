@@ -118,7 +118,7 @@ def build_model(imported: ImportedModel, trees: Sequence[ImportedTree]) -> Model
     return model
 
 
-def _make_metadata(imported: ImportedModel) -> dict[str, Any]:
+def _make_metadata(imported: ImportedModel) -> dict[str, object]:
     """Return the metadata with which a saved model loads as an estimator."""
     n_outputs = len(imported.base_score)
     classes = {
@@ -154,7 +154,7 @@ def _make_mapper(imported: ImportedModel, trees: Sequence[ImportedTree]) -> BinM
     for feature, kept in imported.categories.items():
         _check_bins(imported, feature, len(kept), "categories")
     names = imported.feature_names
-    meta: dict[str, Any] = {
+    meta: dict[str, object] = {
         "max_bins": MAX_BINS,
         "n_features": imported.n_features,
         "feature_names": None if names is None else list(names),

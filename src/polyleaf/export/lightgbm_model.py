@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from polyleaf.export.import_trees import (
     report_damaged_file,
 )
 from polyleaf.model import Model
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 # Objective of LightGBM -> objective of Polyleaf.
 _OBJECTIVES = {
@@ -122,7 +125,7 @@ def _parse_objective(header: dict[str, str]) -> tuple[str, dict[str, str]]:
     return name, options
 
 
-def _parse_array(fields: dict[str, str], name: str, dtype: Any) -> np.ndarray:
+def _parse_array(fields: dict[str, str], name: str, dtype: DTypeLike) -> np.ndarray:
     return np.array(fields.get(name, "").split(), dtype)
 
 

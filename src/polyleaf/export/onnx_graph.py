@@ -24,6 +24,7 @@ from polyleaf.export.ir import (
 )
 from polyleaf.model.serialize import Destination, as_path, write_open
 from polyleaf.runtime.compatibility import polyleaf_version
+from polyleaf.runtime.types import DataLike
 
 _OPSET, _IR_VERSIONS = 18, {3: 9, 5: 10}
 _INPUT = "X"
@@ -120,7 +121,7 @@ class _Graph:
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
 
-    def add_constant(self, values: Any) -> str:
+    def add_constant(self, values: DataLike | None) -> str:
         name = f"{self.prefix}c{len(self.constants)}"
         array = np.asarray(values)
         self.constants.append(self._onnx.numpy_helper.from_array(array, name))

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from polyleaf.export.ir import ModelIR, TreeIR, build_ir, check_scores
 
+if TYPE_CHECKING:
+    from polyleaf.model import Model
+
 _POSTPROCESSORS = {"logistic": "sigmoid", "softmax": "softmax", "exponential": "exponential"}
 
 
-def to_treelite(model: Any, *, check: bool = True) -> Any:
+def to_treelite(model: Model, *, check: bool = True) -> Any:
     """Convert a model to a `treelite.Model`.
 
     Parameters

@@ -211,7 +211,7 @@ class Schema:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the schema in JSON types; `from_dict` is the inverse."""
-        fields: dict[str, Any] = {name: list(getattr(self, name)) for name in _COLUMN_FIELDS}
+        fields: dict[str, object] = {name: list(getattr(self, name)) for name in _COLUMN_FIELDS}
         return fields | {
             "task": self.task,
             "kinds": dict(self.kinds),

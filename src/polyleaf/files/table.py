@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,6 +20,9 @@ from polyleaf.files.cells import (
 from polyleaf.files.io import ReadError
 from polyleaf.inputs.features import read_features
 from polyleaf.inputs.parquet import get_category_columns, iter_tables
+
+if TYPE_CHECKING:
+    from polyleaf.files.schema import Schema
 
 _BATCH_ROWS = 65_536
 
@@ -125,7 +128,7 @@ class Table:
             return read_features(matrix, feature_names=schema.features)
         return self._convert_features(self.data, schema, 0)
 
-    def iter_features(self, schema: Any) -> Iterator[Any]:
+    def iter_features(self, schema: Schema) -> Iterator[Any]:
         """Yield the features of a folder in batches."""
         self.check_columns(schema.features)
         start = 0
@@ -133,7 +136,7 @@ class Table:
             yield self._convert_features(batch, schema, start)
             start += batch.num_rows
 
-    def _convert_features(self, data: Any, schema: Any, start: int) -> Any:
+    def _convert_features(self, data: Any, schema: Schema, start: int) -> Any:
         import pyarrow as pa
 
         columns = {}

@@ -22,6 +22,7 @@ import polyleaf._core as _core
 from polyleaf.files.io import ReadError, open_for_writing, read_bytes, read_text, wrap_read_errors
 from polyleaf.inputs.read_target import check_same_rows
 from polyleaf.inputs.sparse import get_csr_arrays, to_canonical_csr
+from polyleaf.runtime.types import DataLike
 
 __all__ = [
     "LabelledRows",
@@ -89,7 +90,7 @@ def read_multilabel(
         return LabelledRows(_csr(indptr, indices, data, n, d), Y, names)
 
 
-def write_multilabel(path: str | Path, X: Any, Y: Any) -> None:
+def write_multilabel(path: str | Path, X: DataLike, Y: DataLike) -> None:
     """Write multi-label data; `read_multilabel` reads it back.
 
     Parameters
@@ -146,7 +147,7 @@ def read_sparse_matrix(path: str | Path, *, n_threads: int = 1) -> sp.csr_matrix
         return _csr(indptr, indices, data, _check_rows(indptr, n), d)
 
 
-def write_sparse_matrix(path: str | Path, matrix: Any) -> None:
+def write_sparse_matrix(path: str | Path, matrix: DataLike) -> None:
     """Write a sparse matrix; `read_sparse_matrix` reads it back.
 
     Parameters

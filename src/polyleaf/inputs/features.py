@@ -37,6 +37,7 @@ from polyleaf.inputs.validation import (
     replace_nulls_with_nan,
 )
 from polyleaf.runtime.cuda import as_device_array, get_device, is_device_array
+from polyleaf.runtime.types import DataLike
 from polyleaf.runtime.user_warnings import warn_user
 
 __all__ = [
@@ -159,7 +160,9 @@ class _Reader:
         """Prediction accepts tables without rows."""
         return 1 if self.spec is None else 0
 
-    def matches_training(self, X: Any, names: Sequence[Any] | None, table: FeatureTable) -> bool:
+    def matches_training(
+        self, X: DataLike | None, names: Sequence[Any] | None, table: FeatureTable
+    ) -> bool:
         """Whether names, or their number, equal those of training."""
         if self.reset or self.spec is None:
             return False
@@ -221,7 +224,7 @@ class _Reader:
             self.add_numbers(table, numbers, np.arange(begin, end))
         return table
 
-    def convert(self, X: Any, dtype: Any) -> NDArray[Any]:
+    def convert(self, X: Any, dtype: object) -> NDArray[Any]:
         """Apply scikit-learn's checks; name row and column of an object that is not a number."""
         given = np.asarray(X)
         is_objects = given.dtype == object and given.ndim == 2
@@ -314,7 +317,7 @@ class _Reader:
 
     # ---- data frames
 
-    def read_frame(self, X: Any, frame: Frame) -> FeatureTable:
+    def read_frame(self, X: DataLike | None, frame: Frame) -> FeatureTable:
         """Read blocks of numbers, then the other columns one by one."""
         table = self.make_table(X, frame.shape, frame.names)
         mask = self.get_mask(table)

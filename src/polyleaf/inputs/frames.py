@@ -9,10 +9,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from polyleaf.runtime.types import DataLike
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 __all__ = ["Frame", "as_frame"]
 
@@ -56,7 +61,7 @@ class Frame:
         return self._series[column]
 
     @cached_property
-    def _series(self) -> list[Any]:
+    def _series(self) -> list[object]:
         return list(self._narwhals_frame.iter_columns())
 
     def factorize(self, column: int) -> tuple[NDArray[Any], list[Any]]:
@@ -76,7 +81,7 @@ class Frame:
         """Return the columns that store only what is not 0, as a SciPy matrix, and their places."""
         return None, np.empty(0, np.int64)
 
-    def blocks(self) -> list[tuple[NDArray[Any], NDArray[np.int64]]]:
+    def blocks(self) -> list[tuple[np.ndarray, NDArray[np.int64]]]:
         """Return blocks of numeric (or boolean) columns without nulls other than NaN.
 
         Returns
@@ -139,7 +144,7 @@ class _Pandas(Frame):
             matrix = part.sparse.to_coo()
         return matrix, np.array(columns, np.int64)
 
-    def blocks(self) -> list[tuple[NDArray[Any], NDArray[np.int64]]]:
+    def blocks(self) -> list[tuple[np.ndarray, NDArray[np.int64]]]:
         dtypes = self.native.dtypes.tolist()
         blocks = []
         # Apart, because pandas converts numbers and booleans together to objects.
@@ -200,7 +205,7 @@ class _Polars(Frame):
             index[known] = inverse
         return index, values.gather(first).to_list()
 
-    def blocks(self) -> list[tuple[NDArray[Any], NDArray[np.int64]]]:
+    def blocks(self) -> list[tuple[np.ndarray, NDArray[np.int64]]]:
         dtypes = list(map(type, self.native.dtypes))
         columns = self._select_numeric(dtypes, _is_numpy_number)
         if not len(columns):
@@ -245,7 +250,7 @@ class _Arrow(Frame):
         index = whole.indices.cast(pa.int64()).fill_null(-1).to_numpy()
         return index, whole.dictionary.to_pylist()
 
-    def blocks(self) -> list[tuple[NDArray[Any], NDArray[np.int64]]]:
+    def blocks(self) -> list[tuple[np.ndarray, NDArray[np.int64]]]:
         import pyarrow as pa
 
         if not hasattr(pa.RecordBatch, "to_tensor") or self.shape[0] == 0:
@@ -269,7 +274,7 @@ class _Arrow(Frame):
         return [(_to_array(part), columns)]
 
 
-def as_frame(X: Any) -> Frame | None:
+def as_frame(X: DataLike) -> Frame | None:
     """Return X as a frame, or None if it is not a data frame."""
     if not hasattr(type(X), "columns"):  # some frames compute attributes of instances
         return None
@@ -287,18 +292,18 @@ def as_frame(X: Any) -> Frame | None:
     return Frame(X) if isinstance(nw.from_native(X, pass_through=True), nw.DataFrame) else None
 
 
-def _to_array(table: Any) -> NDArray[Any]:
+def _to_array(table: Any) -> np.ndarray:
     """Convert an Arrow table of numbers to an array (n_rows, k); nulls become NaN."""
     batch = table.combine_chunks().to_batches()[0]
     return batch.to_tensor(null_to_nan=True, row_major=False).to_numpy()
 
 
-def _is_number(dtype: Any) -> bool:
+def _is_number(dtype: DTypeLike) -> bool:
     """Whether a pandas dtype is a numeric NumPy dtype: others may hold nulls."""
     return isinstance(dtype, np.dtype) and dtype.kind in "fiu"
 
 
-def _is_boolean(dtype: Any) -> bool:
+def _is_boolean(dtype: DTypeLike) -> bool:
     """Whether a pandas dtype is NumPy's boolean dtype, which has no nulls."""
     return isinstance(dtype, np.dtype) and dtype.kind == "b"
 

@@ -13,6 +13,7 @@ import scipy.sparse
 from polyleaf.inputs.read_target import to_numpy
 from polyleaf.inputs.target import Target, TargetEncoding
 from polyleaf.inputs.validation import check_in_memory, get_missing_mask
+from polyleaf.runtime.types import DataLike
 
 __all__ = [
     "TaskColumns",
@@ -116,9 +117,9 @@ Missing = Literal["error", "ignore"]
 
 
 def encode_labelled_rows(
-    encode: Callable[[Any, Any], Target],
-    y: Any,
-    sample_weight: Any,
+    encode: Callable[[object, object], Target],
+    y: DataLike,
+    sample_weight: DataLike,
     missing: Missing,
     name: str = "y",
 ) -> Target:
@@ -192,7 +193,12 @@ class TaskEncodings(TargetEncoding):
         return [_count_columns(encoding) for encoding in self.encodings]
 
     def encode(
-        self, y: Any, sample_weight: Any = None, *, name: str = "Y", normalized: bool = True
+        self,
+        y: DataLike | None,
+        sample_weight: Any = None,
+        *,
+        name: str = "Y",
+        normalized: bool = True,
     ) -> TaskTarget:
         columns = TaskColumns(y, name)
         targets = []
@@ -206,7 +212,7 @@ class TaskEncodings(TargetEncoding):
                 targets.append(encode(*data))
         return stack_task_targets(self.keys, targets, self.missing)
 
-    def check_names(self, y: Any, sample_weight: Any, name: str) -> None:
+    def check_names(self, y: DataLike | None, sample_weight: DataLike | None, name: str) -> None:
         """Do nothing: columns are looked up by name."""
 
     def to_dict(self) -> dict[str, Any]:
@@ -371,7 +377,7 @@ def _get_indicator_weights(target: Target) -> np.ndarray:
     return np.broadcast_to(weights, (target.n_rows, n_columns))
 
 
-def decode_target_encoding(fields: Mapping[str, Any], n_scores: int) -> TargetEncoding:
+def decode_target_encoding(fields: Mapping[str, object], n_scores: int) -> TargetEncoding:
     """Return the encoding of a model's target, or targets, from untrusted metadata.
 
     Raises

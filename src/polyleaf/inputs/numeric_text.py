@@ -161,20 +161,20 @@ def find_text_problem(
     return TextProblem("number", is_held & np.array([isinstance(c, str) for c in categories]))
 
 
-def _describe(value: Any) -> str | None:
+def _describe(value: object) -> str | None:
     if not isinstance(value, str):
         return "number"
     return "date" if _DATE.fullmatch(value) else describe_number(value)
 
 
-def _is_code(value: Any) -> bool:
+def _is_code(value: object) -> bool:
     if not isinstance(value, str):
         return False
     is_long = len(value) > 15 and value.isdecimal() and int(value[:400]) > _LARGEST_EXACT
     return is_long or _CODE.fullmatch(value) is not None
 
 
-def _share_unit(values: list[Any]) -> bool:
+def _share_unit(values: list[object]) -> bool:
     matches = [_NUMBER.fullmatch(value.strip()) for value in values if isinstance(value, str)]
     units = {match["after"].strip() for match in matches if match is not None}
     return len(units) == 1 and len(matches) == len(values) > _MIN_NUMBERS_PER_TEXT

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from polyleaf.inputs.read_target import to_numpy
 from polyleaf.inputs.target import TargetEncoding
 from polyleaf.inputs.validation import describe_type, find_non_number, replace_nulls_with_nan
+from polyleaf.runtime.types import DataLike
 
 __all__ = ["OffsetReader", "check_all_or_none"]
 
@@ -36,7 +36,7 @@ class OffsetReader:
     mask: tuple[bool, ...]
 
     def read(
-        self, offset: Any, n_rows: int | None = None, name: str = "offset"
+        self, offset: DataLike, n_rows: int | None = None, name: str = "offset"
     ) -> NDArray[np.float64]:
         """Return offsets on the scale of raw scores, (n_rows, n_scores).
 
@@ -114,7 +114,7 @@ def check_all_or_none(names: Sequence[str], have: Sequence[bool], is_continued: 
             )
 
 
-def _to_finite_float64(values: Any, name: str) -> NDArray[np.float64]:
+def _to_finite_float64(values: DataLike, name: str) -> NDArray[np.float64]:
     given = np.asarray(values)
     if given.dtype.kind not in "biuf":
         given = replace_nulls_with_nan(np.asarray(given, dtype=object))

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from polyleaf.runtime.types import StrPath
+
 __all__ = ["ParquetRows", "find_data_files", "get_category_columns", "iter_tables", "open_dataset"]
 
 _EXTENSIONS = {".parquet": "parquet", ".pq": "parquet"}
@@ -53,7 +55,7 @@ def find_data_files(path: str | os.PathLike[str] | Sequence[str | os.PathLike[st
     return files
 
 
-def open_dataset(path: Any, format: str | None = None) -> tuple[Any, tuple[str, ...]]:
+def open_dataset(path: StrPath, format: str | None = None) -> tuple[Any, tuple[str, ...]]:
     """Open Parquet or Arrow files as one dataset with a common schema.
 
     The names of folders such as ``country=FR`` (Hive partitions) become columns of text. The
@@ -162,7 +164,7 @@ class ParquetRows:
     drop: Sequence[str]
     batch_rows: int
 
-    def __call__(self) -> Iterator[Any]:
+    def __call__(self) -> Iterator[object]:
         try:
             import pyarrow as pa
         except ImportError:

@@ -7,7 +7,7 @@ they round to float32.
 from __future__ import annotations
 
 from numbers import Number
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import scipy.sparse
@@ -24,7 +24,11 @@ from polyleaf.inputs.validation import (
     is_missing,
     replace_nulls_with_nan,
 )
+from polyleaf.runtime.types import DataLike
 from polyleaf.runtime.user_warnings import warn_user
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 __all__ = [
     "abbreviate_names",
@@ -60,7 +64,7 @@ def _to_dense(y: Any, name: str) -> np.ndarray:
         ) from None
 
 
-def to_numpy(y: Any, name: str = "y") -> Any:
+def to_numpy(y: DataLike, name: str = "y") -> Any:
     """Convert to NumPy, except pandas objects, whose missing values `check_array` reads."""
     if type(y) is np.ndarray:
         return y
@@ -93,7 +97,7 @@ def is_sparse(y: Any) -> bool:
     return all(_is_sparse_dtype(dtype) and dtype.fill_value == 0 for dtype in y.dtypes)
 
 
-def _is_sparse_dtype(dtype: Any) -> bool:
+def _is_sparse_dtype(dtype: DTypeLike) -> bool:
     return type(dtype).__name__ == "SparseDtype"  # pandas may not be installed
 
 
@@ -114,13 +118,13 @@ def check_same_rows(n_rows: int, n_targets: int, name: str = "y") -> None:
 # ---- column names ------------------------------------------------------------------------------
 
 
-def get_column_names(y: Any) -> tuple[str, ...] | None:
+def get_column_names(y: DataLike) -> tuple[str, ...] | None:
     """Return the column names of a data frame as text, or None."""
     columns = getattr(y, "column_names", getattr(y, "columns", None))  # Arrow; pandas, polars
     return None if columns is None else tuple(str(column) for column in columns)
 
 
-def get_given_names(data: Any) -> tuple[str, ...] | None:
+def get_given_names(data: DataLike) -> tuple[str, ...] | None:
     """Return the column names that the user chose: not the default numbers of pandas."""
     names = get_column_names(data)
     return None if names is None or names == tuple(map(str, range(len(names)))) else names
@@ -148,7 +152,7 @@ def check_column_order(
         )
 
 
-def check_related_names(data: Any, known: tuple[str, ...] | None, name: str) -> None:
+def check_related_names(data: DataLike, known: tuple[str, ...] | None, name: str) -> None:
     """Check the names of weights or offsets: names of y must have its order."""
     names = None if data is None else get_given_names(data)
     if names is not None and known is not None and set(names) & set(known):
@@ -163,7 +167,7 @@ def abbreviate_names(names: tuple[str, ...]) -> str:
 # ---- numbers -----------------------------------------------------------------------------------
 
 
-def _check_finite(y: Any, name: str, missing: str, dtype: Any) -> np.ndarray:
+def _check_finite(y: DataLike | None, name: str, missing: str, dtype: object) -> np.ndarray:
     """Apply scikit-learn's checks: at most two dimensions, at least one row, finite."""
     finite: bool | Literal["allow-nan"] = "allow-nan" if missing == "ignore" else True
     try:
@@ -185,7 +189,7 @@ def _check_finite(y: Any, name: str, missing: str, dtype: Any) -> np.ndarray:
         raise
 
 
-def read_regression_values(y: Any, name: str, missing: str) -> np.ndarray:
+def read_regression_values(y: DataLike, name: str, missing: str) -> np.ndarray:
     """Return y as float32 or float64, (n_rows,) or (n_rows, n_outputs)."""
     given, dtypes = to_numpy(y, name), [np.float64, np.float32]
     if np.ndim(given) == 0:
@@ -211,7 +215,7 @@ def read_regression_values(y: Any, name: str, missing: str) -> np.ndarray:
     return values
 
 
-def _describe_non_number(value: Any, place: tuple[int, ...], name: str) -> str:
+def _describe_non_number(value: object, place: tuple[int, ...], name: str) -> str:
     where = f"row {place[0]}" + "".join(f", column {column}" for column in place[1:])
     if isinstance(value, str):
         return (
@@ -279,7 +283,7 @@ def is_multilabel(y: Any, missing: str) -> bool:
     return True
 
 
-def read_indicators(y: Any, name: str, missing: str) -> np.ndarray:
+def read_indicators(y: DataLike, name: str, missing: str) -> np.ndarray:
     """Return an indicator matrix as float32, (n_rows, n_labels)."""
     values = _check_finite(to_numpy(y, name), name, missing, np.float32)
     if values.ndim != 2:
@@ -316,7 +320,7 @@ def read_sparse_matrix(y: Any, name: str) -> Any:
 # ---- class labels ------------------------------------------------------------------------------
 
 
-def read_labels(y: Any, name: str = "y", warn: bool = False) -> np.ndarray:
+def read_labels(y: DataLike, name: str = "y", warn: bool = False) -> np.ndarray:
     """Return class labels (n_rows,), with pandas dtypes and boxed numbers as NumPy dtypes.
 
     Raises

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,7 +62,7 @@ class RegressorTransform:
         """Return the mask (n_columns,) of the columns that are transformed."""
         return (self.centre != 0) | np.isfinite(self.low) | np.isfinite(self.high)
 
-    def apply(self, values: NDArray[Any], columns: NDArray[Any]) -> NDArray[np.float64]:
+    def apply(self, values: np.ndarray, columns: np.ndarray) -> NDArray[np.float64]:
         """Return transformed values (n_rows, len(columns))."""
         limited = np.clip(values.astype(np.float64), self.low[columns], self.high[columns])
         return limited - self.centre[columns]

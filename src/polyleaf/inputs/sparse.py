@@ -9,12 +9,13 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from polyleaf.inputs.validation import check_data
+from polyleaf.runtime.types import DataLike
 
 __all__ = ["find_row", "get_csr_arrays", "to_canonical_csr"]
 
 
 def to_canonical_csr(
-    values: Any,
+    values: DataLike,
     name: str,
     *,
     repeated: Literal["add", "raise"] = "add",

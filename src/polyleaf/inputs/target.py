@@ -32,6 +32,7 @@ from polyleaf.inputs.weights import (
     compute_label_factors,
     multiply_weights,
 )
+from polyleaf.runtime.types import DataLike
 
 __all__ = [
     "Target",
@@ -116,7 +117,7 @@ class TargetEncoding:
             check_column_order(get_given_names(y), self.output_names, name)
             check_related_names(sample_weight, self.output_names, f"sample_weight of {name}")
 
-    def check_offset_names(self, offset: Any, name: str) -> None:
+    def check_offset_names(self, offset: DataLike, name: str) -> None:
         """Raise a ValueError if offsets have columns of y, or classes, in another order."""
         has_classes = self.kind == "multiclass" and self.classes is not None
         known = self.output_names
@@ -462,8 +463,8 @@ def _make_class_encoding(
 
 def _encode_multilabel(
     y: Any,
-    sample_weight: Any,
-    class_weight: Any,
+    sample_weight: DataLike,
+    class_weight: object,
     missing: Literal["error", "ignore"],
     like: TargetEncoding | None,
 ) -> Target:
@@ -554,7 +555,12 @@ def encode_sparse(
 
 
 def encode_evaluation_target(
-    y: Any, sample_weight: Any, *, name: str, like: TargetEncoding, is_sparse: bool
+    y: DataLike | None,
+    sample_weight: DataLike | None,
+    *,
+    name: str,
+    like: TargetEncoding,
+    is_sparse: bool,
 ) -> Target:
     """Encode y of an evaluation set like the training y, in the unit of y.
 
@@ -586,7 +592,7 @@ def encode_evaluation_target(
 _MAX_BYTES_PER_CHARACTER, _SPARE_BYTES = 64, 1 << 20
 
 
-def _labels_to_json(classes: np.ndarray) -> dict[str, Any]:
+def _labels_to_json(classes: np.ndarray) -> dict[str, object]:
     labels, is_plain = classes.tolist(), classes.dtype.kind in "iufbU"
     if is_plain or all(isinstance(label, str) for label in labels):
         return {"dtype": classes.dtype.str if is_plain else "object", "labels": labels}
@@ -615,7 +621,7 @@ def _read_classes(kind: Kind, n_outputs: int, fields: Any) -> np.ndarray | None:
     return classes
 
 
-def _labels_from_json(fields: Mapping[str, Any]) -> np.ndarray:
+def _labels_from_json(fields: Mapping[str, object]) -> np.ndarray:
     name: Any = fields.get("dtype")
     labels: Any = fields.get("labels")
     is_valid = isinstance(labels, list) and isinstance(name, str)
@@ -652,7 +658,7 @@ def _read_names(names: Any, n_outputs: int) -> tuple[str, ...] | None:
     return tuple(names)
 
 
-def _read_numbers(fields: Mapping[str, Any], name: str, n_outputs: int) -> np.ndarray | None:
+def _read_numbers(fields: Mapping[str, object], name: str, n_outputs: int) -> np.ndarray | None:
     values: Any = fields.get(name)
     if values is None:
         return None

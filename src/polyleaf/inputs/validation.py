@@ -98,7 +98,7 @@ def count_rows(X: Any) -> int:
     return int(shape[0])
 
 
-def check_unique_names(names: Sequence[Any] | None, name: str) -> None:
+def check_unique_names(names: Sequence[object] | None, name: str) -> None:
     """Raise a ValueError if two columns of `name` have the same name."""
     if names is None or len(set(names)) == len(names):
         return
@@ -196,7 +196,7 @@ def _check_indices(indices: Any, n: int, axis: str, name: str) -> None:
 # ---- Python objects in place of numbers --------------------------------------------------------
 
 
-def is_missing(value: Any) -> bool:
+def is_missing(value: object) -> bool:
     """Return whether a value is None, NaN or a null object of pandas.
 
     Null objects are recognised by class name, so that pandas is not imported.
@@ -208,7 +208,7 @@ def is_missing(value: Any) -> bool:
     )
 
 
-def get_missing_mask(values: NDArray[Any]) -> NDArray[np.bool_]:
+def get_missing_mask(values: np.ndarray) -> NDArray[np.bool_]:
     """Return `is_missing` of each value of an array of any dtype, in its shape."""
     if values.dtype.kind in "fmM":
         return np.isnan(values)
@@ -237,7 +237,7 @@ def _converts_to_float(value: Any) -> bool:
     return True
 
 
-def describe_type(value: Any) -> str:
+def describe_type(value: object) -> str:
     """Return the type of a value with its article: "a Period", "an Interval"."""
     kind = type(value).__name__
     return f"{'an' if kind[0] in 'aeiouAEIOU' else 'a'} {kind}"
@@ -247,7 +247,7 @@ def describe_type(value: Any) -> str:
 
 
 def get_feature_index(
-    feature: Any, names: Sequence[str] | None, n_features: int, parameter: str
+    feature: object, names: Sequence[str] | None, n_features: int, parameter: str
 ) -> int:
     """Return the index of a feature that a parameter names by text or number.
 
@@ -281,7 +281,7 @@ def get_feature_index(
 
 
 def describe_signature_mismatch(
-    function: Callable[..., Any], n_arguments: int, keywords: tuple[str, ...] = ()
+    function: Callable[..., object], n_arguments: int, keywords: tuple[str, ...] = ()
 ) -> str:
     """Return why a function does not accept these arguments, to complete an error message.
 

@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_array
 
 from polyleaf.inputs.read_target import abbreviate_names, is_sparse, to_numpy
 from polyleaf.inputs.target_scaling import check_total_weight
+from polyleaf.runtime.types import DataLike
 
 __all__ = [
     "check_outputs_have_weight",
@@ -93,7 +94,7 @@ def weight_known_targets(y: Any, sample_weight: Any) -> Any:
     return mask_weights(known, sample_weight)
 
 
-def find_known_targets(y: Any) -> np.ndarray | None:
+def find_known_targets(y: DataLike) -> np.ndarray | None:
     """Return a mask of the targets that are not NaN; None if y cannot hold NaN."""
     if y is None or isinstance(y, Mapping) or is_sparse(y):
         return None
@@ -101,7 +102,7 @@ def find_known_targets(y: Any) -> np.ndarray | None:
     return None if values.dtype.kind != "f" else ~np.isnan(values)
 
 
-def mask_weights(known: np.ndarray, sample_weight: Any) -> np.ndarray:
+def mask_weights(known: np.ndarray, sample_weight: DataLike) -> np.ndarray:
     """Return the weights with 0 where a target is missing."""
     if sample_weight is None:
         return known.astype(np.float32)
@@ -165,7 +166,7 @@ def negatives_per_positive(values: np.ndarray, weight: np.ndarray | None) -> np.
 
 
 def compute_class_factors(
-    class_weight: Any, classes: np.ndarray, ids: np.ndarray
+    class_weight: object, classes: np.ndarray, ids: np.ndarray
 ) -> np.ndarray | None:
     """Return the weight factor of each class, float64 (n_classes,); None: all 1."""
     if class_weight is None:
@@ -214,10 +215,10 @@ def compute_label_factors(
 
 
 def _list_label_weights(
-    class_weight: Mapping[Any, Any], n_labels: int, names: tuple[str, ...] | None
-) -> list[Mapping[Any, Any]]:
+    class_weight: Mapping[object, object], n_labels: int, names: tuple[str, ...] | None
+) -> list[Mapping[object, object]]:
     """Convert `{label: {0: weight, 1: weight}}` to a list with one entry per label."""
-    weights: list[Mapping[Any, Any]] = [{}] * n_labels
+    weights: list[Mapping[object, object]] = [{}] * n_labels
     for label, entry in class_weight.items():
         index = names.index(label) if names and label in names else label
         if (
@@ -234,7 +235,7 @@ def _list_label_weights(
     return weights
 
 
-def _check_factors(factors: Any) -> np.ndarray:
+def _check_factors(factors: object) -> np.ndarray:
     array = np.asarray(factors, np.float64)
     if not np.all(np.isfinite(array) & (array >= 0)):
         raise ValueError(f"class_weight must be finite and not negative, got {factors}.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -14,12 +14,19 @@ from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import LINEAR
 from polyleaf.model.shap import BinnedRows, resolve_outputs
 from polyleaf.model.trees import SplitThresholds, Tree
+from polyleaf.runtime.types import DataLike
+
+if TYPE_CHECKING:
+    from polyleaf.estimators.base import PolyleafEstimator
 
 __all__ = ["export_shap_trees", "make_shap_explanation"]
 
 
 def make_shap_explanation(
-    estimator: Any, X: Any, background: Any = None, outputs: Any = None
+    estimator: PolyleafEstimator,
+    X: DataLike,
+    background: DataLike | None = None,
+    outputs: Any = None,
 ) -> Any:
     """Contributions for the plots of the `shap` package.
 

@@ -6,13 +6,17 @@ import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor
 from polyleaf.estimators import load_model as load_estimator
 from polyleaf.runtime.compatibility import polyleaf_version
+from polyleaf.runtime.types import DataLike
+
+if TYPE_CHECKING:
+    from polyleaf.estimators.base import PolyleafEstimator
 
 __all__ = ["load_model", "log_model", "save_model"]
 
@@ -153,14 +157,14 @@ def load_model(
 class _PyfuncModel:
     """The model that `mlflow.pyfunc` calls."""
 
-    def __init__(self, estimator: Any, method: str) -> None:
+    def __init__(self, estimator: PolyleafEstimator, method: str) -> None:
         self._estimator, self._method = estimator, getattr(estimator, method)
 
     def get_raw_model(self) -> Any:
         """Return the estimator."""
         return self._estimator
 
-    def predict(self, data: Any, params: Mapping[str, Any] | None = None) -> Any:
+    def predict(self, data: DataLike | None, params: Mapping[str, Any] | None = None) -> Any:
         """Return predictions of a table; `params` are arguments of the method."""
         return self._method(data, **(params or {}))
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polyleaf.callbacks import Callback, EvalsLog
 from polyleaf.search.optuna_search import suggest_params
+
+if TYPE_CHECKING:
+    from polyleaf.model import Model
 
 __all__ = ["PruningCallback", "suggest_params"]
 
@@ -33,7 +36,7 @@ class PruningCallback(Callback):
     def __init__(self, trial: Any, metric: str | None = None, data: str | None = None) -> None:
         self._trial, self._metric, self._data = trial, metric, data
 
-    def after_iteration(self, model: Any, epoch: int, evals_log: EvalsLog) -> bool:
+    def after_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool:
         if not evals_log:
             raise ValueError("PruningCallback needs an evaluation set: pass eval_set to fit.")
         data = self._data or list(evals_log)[-1]

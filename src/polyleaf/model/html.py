@@ -7,9 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from polyleaf.model import Model
+    from polyleaf.model.trees import Tree
 
 __all__ = ["render_model", "render_tree"]
 
@@ -19,7 +23,7 @@ _MAX_NODES = 63
 _MAX_OUTPUTS = 6
 
 
-def render_model(model: Any, curve: Sequence[float] | None = None, metric: str = "") -> str:
+def render_model(model: Model, curve: Sequence[float] | None = None, metric: str = "") -> str:
     """Render a model as a small table.
 
     Parameters
@@ -88,7 +92,7 @@ def _sparkline(values: Sequence[float], width: int = 160, height: int = 28) -> s
     return f'<svg width="{width}" height="{height}" role="img">{line}</svg>'
 
 
-def render_tree(tree: Any, depths: np.ndarray, describe_split: Callable[[int], str]) -> str:
+def render_tree(tree: Tree, depths: np.ndarray, describe_split: Callable[[int], str]) -> str:
     """Render the nodes of a `Tree`, one per line, indented by depth; large trees are cut off.
 
     Parameters

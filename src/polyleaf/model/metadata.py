@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from polyleaf.inputs.multitask import decode_target_encoding
+from polyleaf.runtime.types import DataLike
 
 if TYPE_CHECKING:
     from polyleaf.model.model import Model
@@ -82,13 +83,13 @@ def get_learning_rates(model: Model) -> list[float]:
 _KEY = "thresholds"  # in the metadata, unless all thresholds are 0.5
 
 
-def set_decision_thresholds(model: Model, thresholds: Any) -> None:
+def set_decision_thresholds(model: Model, thresholds: DataLike) -> None:
     """Set the probabilities above which labels are predicted: one number, or one per output."""
     model.metadata.pop(_KEY, None)
     model.metadata.update(encode_decision_thresholds(thresholds, model.n_outputs))
 
 
-def encode_decision_thresholds(thresholds: Any, n_outputs: int) -> dict[str, Any]:
+def encode_decision_thresholds(thresholds: DataLike, n_outputs: int) -> dict[str, Any]:
     """Return the metadata of thresholds: one number, or one per output."""
     values = np.broadcast_to(np.asarray(thresholds, np.float64), (n_outputs,))
     return {_KEY: values.tolist()} if (values != 0.5).any() else {}
@@ -154,11 +155,11 @@ def _check_calibration(kind: CalibrationKind, values: Any, n_targets: int | None
     _require(is_valid, kind, "must have one width per target")
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value == value
 
 
-def _is_list_of_numbers(values: Any, length: int) -> bool:
+def _is_list_of_numbers(values: DataLike, length: int) -> bool:
     return isinstance(values, list) and len(values) == length and all(map(_is_number, values))
 
 

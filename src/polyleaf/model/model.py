@@ -25,6 +25,7 @@ from polyleaf.model.trees import Trees
 from polyleaf.objectives import Objective
 from polyleaf.objectives._utils import apply_rowwise
 from polyleaf.runtime.compatibility import add_version, remove_version
+from polyleaf.runtime.types import DataLike
 from polyleaf.sketching.projections import Projection
 
 
@@ -69,7 +70,7 @@ class Model:
         *,
         mapper: Any,
         objective: Any,
-        base_score: Any,
+        base_score: DataLike | None,
         learning_rate: float,
         feature_names: Sequence[str] | None = None,
         output_names: Sequence[str] | None = None,
@@ -199,7 +200,7 @@ class Model:
 
     # --- prediction -------------------------------------------------------------------------------
 
-    def prepare_features(self, X: Any, n_threads: int = 1) -> FeatureTable:
+    def prepare_features(self, X: DataLike | None, n_threads: int = 1) -> FeatureTable:
         """Read X, and project it if the model has a projection.
 
         Parameters
@@ -710,7 +711,7 @@ def _check_names(names: Sequence[str] | None, size: int, argument: str) -> tuple
     return tuple(str(name) for name in names)
 
 
-def _check_vector(values: Any, n_outputs: int, argument: str) -> np.ndarray | None:
+def _check_vector(values: DataLike | None, n_outputs: int, argument: str) -> np.ndarray | None:
     if values is None:
         return None
     array = np.array(values, np.float64, ndmin=1)

@@ -11,6 +11,7 @@ import scipy.sparse
 import polyleaf._core as _core
 from polyleaf.data.binning import BinMapper, Category
 from polyleaf.runtime.cuda import as_device_array, get_device, is_device_array
+from polyleaf.runtime.types import DataLike
 
 __all__ = ["Chunk", "Predictor", "bin_features", "iter_chunks", "read_regressors"]
 
@@ -235,7 +236,7 @@ class Predictor:
             else found[0]
         )
 
-    def _predict_raw_on_device(self, rows: Any) -> _core.DeviceArray:
+    def _predict_raw_on_device(self, rows: DataLike | None) -> _core.DeviceArray:
         device = get_device(self._device)
         if device is None or not isinstance(self._core, _core.DevicePredictor):
             raise TypeError(

@@ -6,13 +6,16 @@ The core's `Explainer` computes the values.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 import polyleaf._core as _core
 from polyleaf.inputs.feature_table import FeatureTable
 from polyleaf.model.prediction import bin_features, read_regressors
+
+if TYPE_CHECKING:
+    from polyleaf.data.binning import BinMapper
 
 __all__ = ["BinnedRows", "OutputSelection", "ShapExplainer", "TargetScale", "resolve_outputs"]
 
@@ -137,7 +140,7 @@ class ShapExplainer:
     def __init__(
         self,
         forest: _core.Forest,
-        mapper: Any,
+        mapper: BinMapper,
         scale: TargetScale,
         trees: tuple[int, int],
         background: Rows | None = None,

@@ -16,6 +16,7 @@ from polyleaf.model import storage
 from polyleaf.model.leaf_kinds import LEAF_KINDS
 from polyleaf.model.storage import LEAF_DTYPES
 from polyleaf.model.trees import node_depths
+from polyleaf.runtime.types import DataLike
 
 if TYPE_CHECKING:
     from polyleaf.model.model import Model
@@ -97,7 +98,7 @@ def size_report(
     return report
 
 
-def _forest_size(forest: _core.Forest, statistics: bool) -> dict[str, Any]:
+def _forest_size(forest: _core.Forest, statistics: bool) -> dict[str, object]:
     """Return counts and bytes of all trees."""
     trees = [tree for tree, _, _ in storage.iter_trees(forest)]
     kinds = [kind.name for kind in storage.get_leaf_kinds(forest)]
@@ -105,7 +106,7 @@ def _forest_size(forest: _core.Forest, statistics: bool) -> dict[str, Any]:
     sizes = {name: array.nbytes for name, array in arrays.items()}
     statistics_size = sum(sizes.get(name, 0) for name in storage.STATISTICS)
     values_size = sum(sizes.get(name, 0) for name in storage.LEAF_ARRAYS)
-    report: dict[str, Any] = {
+    report: dict[str, object] = {
         "trees": len(trees),
         "nodes": _count_nodes(forest),
         "leaves": sum(tree.n_leaves for tree in trees),
@@ -128,7 +129,7 @@ def _forest_size(forest: _core.Forest, statistics: bool) -> dict[str, Any]:
     return report
 
 
-def _truncated_size(model: Model, n_rounds: int) -> dict[str, Any]:
+def _truncated_size(model: Model, n_rounds: int) -> dict[str, object]:
     part = model.copy()
     part.truncate(n_rounds)
     return {
@@ -192,7 +193,12 @@ class Scorer:
     """
 
     def __init__(
-        self, model: Model, X: Any, y: Any, sample_weight: Any = None, metrics: Any = None
+        self,
+        model: Model,
+        X: DataLike,
+        y: DataLike,
+        sample_weight: DataLike | None = None,
+        metrics: Any = None,
     ) -> None:
         if "one_dimensional" not in model.metadata:
             raise ValueError(

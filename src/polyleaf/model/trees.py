@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -11,6 +11,10 @@ import polyleaf._core as _core
 from polyleaf.model.html import render_tree
 from polyleaf.model.leaf_kinds import LEAF_KINDS, LINEAR, SPARSE, LeafKind, LeafLinear, NameLookup
 from polyleaf.model.prediction import bin_features
+
+if TYPE_CHECKING:
+    from polyleaf.data.binning import BinMapper
+    from polyleaf.inputs.feature_table import FeatureTable
 
 __all__ = ["LeafLinear", "SplitThresholds", "Tree", "Trees", "left_categories", "node_depths"]
 
@@ -32,7 +36,7 @@ class SplitThresholds:
     mapper : BinMapper
     """
 
-    def __init__(self, mapper: Any):
+    def __init__(self, mapper: BinMapper):
         self._mapper = mapper
         self._cache: dict[tuple[int, int], float | None] = {}
 
@@ -87,7 +91,7 @@ class Tree:
         The values of all leaves.
     """
 
-    def __init__(self, forest: _core.Forest, number: int, round: int, mapper: Any):
+    def __init__(self, forest: _core.Forest, number: int, round: int, mapper: BinMapper):
         self._forest, self._mapper = forest, mapper
         self.number, self.round = number, round
         self.structure: _core.Tree = forest.tree(number)
@@ -114,7 +118,7 @@ class Tree:
         """Number of leaves."""
         return self.structure.n_leaves
 
-    def apply(self, table: Any, n_threads: int = 1) -> np.ndarray:
+    def apply(self, table: FeatureTable, n_threads: int = 1) -> np.ndarray:
         """Return the leaf ids of the rows of a FeatureTable: int32 (n_rows,)."""
         tree = self.number, self.number + 1
         codes = bin_features(self._forest, self._mapper, table, *tree, n_threads)
@@ -179,7 +183,7 @@ class Trees(Sequence[Tree]):
     mapper : BinMapper
     """
 
-    def __init__(self, forest: _core.Forest, rounds: Sequence[int], mapper: Any):
+    def __init__(self, forest: _core.Forest, rounds: Sequence[int], mapper: BinMapper):
         self._forest, self._rounds, self._mapper = forest, rounds, mapper
 
     def __len__(self) -> int:

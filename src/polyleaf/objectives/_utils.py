@@ -7,7 +7,7 @@ A packed Hessian is its lower triangle, row after row: entry (i, j), j <= i, is 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,12 +50,12 @@ def packed_lower(n_outputs: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     return np.tril_indices(n_outputs)
 
 
-def pack(hessians: NDArray[Any]) -> NDArray[Any]:
+def pack(hessians: np.ndarray) -> np.ndarray:
     """Return the lower triangles (n, K (K + 1) / 2) of Hessians (n, K, K)."""
     return hessians[(slice(None), *packed_lower(hessians.shape[1]))]
 
 
-def unpack(packed: NDArray[Any], n_outputs: int) -> FloatArray:
+def unpack(packed: np.ndarray, n_outputs: int) -> FloatArray:
     """Return the symmetric matrices (n, K, K) of packed ones."""
     rows, columns = packed_lower(n_outputs)
     hessians = np.empty((len(packed), n_outputs, n_outputs))
@@ -141,7 +141,7 @@ def check_hessian_not_negative(diagonal: FloatArray, describe: Callable[[int], s
 # --- columns: NumPy is several times slower on rows of few columns than on long rows ---
 
 
-def copy_columns(matrix: NDArray[Any], columns: slice) -> NDArray[Any]:
+def copy_columns(matrix: np.ndarray, columns: slice) -> np.ndarray:
     """Return a contiguous copy of ``matrix[:, columns]``, or the matrix if these are all its
     columns."""
     selected = matrix[:, columns]
@@ -152,7 +152,7 @@ def copy_columns(matrix: NDArray[Any], columns: slice) -> NDArray[Any]:
     return copied
 
 
-def assign_columns(matrix: NDArray[Any], columns: slice, values: NDArray[Any]) -> None:
+def assign_columns(matrix: np.ndarray, columns: slice, values: np.ndarray) -> None:
     """Set ``matrix[:, columns] = values``."""
     if values.shape[1] > MAX_COPIED_COLUMNS:
         matrix[:, columns] = values
@@ -162,7 +162,7 @@ def assign_columns(matrix: NDArray[Any], columns: slice, values: NDArray[Any]) -
 
 
 def apply_rowwise(
-    operation: np.ufunc, matrix: NDArray[Any], row: NDArray[Any], out: NDArray[Any]
+    operation: np.ufunc, matrix: np.ndarray, row: np.ndarray, out: np.ndarray
 ) -> None:
     """Compute ``out[...] = operation(matrix, row)`` of contiguous (n, K) matrices and a row
     (K,)."""

@@ -29,6 +29,7 @@ from polyleaf.objectives.base import (
     as_weight,
 )
 from polyleaf.runtime.compatibility import to_stored
+from polyleaf.runtime.types import DataLike
 
 
 @dataclass(frozen=True)
@@ -291,7 +292,7 @@ class BoundCustomObjective(BoundObjective):
         )
 
     def _check_array(
-        self, name: str, values: Any, shapes: set[tuple[int, ...]]
+        self, name: str, values: DataLike, shapes: set[tuple[int, ...]]
     ) -> NDArray[np.float64]:
         array = np.asarray(values, dtype=np.float64)
         matrix = array[:, None] if array.ndim == 1 else array
@@ -339,7 +340,7 @@ def _describe_row(row: int) -> str:
     return f"row {row}"
 
 
-def _check_signature(function: Callable[..., Any]) -> None:
+def _check_signature(function: Callable[..., object]) -> None:
     keywords = ("sample_weight",) if "sample_weight" in _get_parameters(function) else ()
     mismatch = describe_signature_mismatch(function, 2, keywords)
     if mismatch:
@@ -365,7 +366,7 @@ def _describe(returned: Any) -> str:
     return type(returned).__name__ + ("" if shape is None else f" of shape {tuple(shape)}")
 
 
-def _get_parameters(function: Callable[..., Any] | None) -> tuple[str, ...]:
+def _get_parameters(function: Callable[..., object] | None) -> tuple[str, ...]:
     """Return the names of a function's parameters; empty if Python cannot tell (some built-ins)."""
     try:
         return tuple(inspect.signature(function).parameters) if function is not None else ()

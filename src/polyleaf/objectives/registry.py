@@ -160,7 +160,7 @@ def get_registered(name: str) -> type[Objective]:
     return found
 
 
-def make_objective(cls: type[Objective], parameters: dict[str, Any]) -> Objective:
+def make_objective(cls: type[Objective], parameters: dict[str, object]) -> Objective:
     """Return an objective with parameters named as its fields or as an estimator's parameters.
 
     Raises

@@ -71,7 +71,7 @@ class Communicator(ABC):
         if self.size > 1:
             numbers[...] = sum(self._gather_arrays(numbers), np.zeros_like(numbers))
 
-    def largest(self, numbers: NDArray[Any]) -> None:
+    def largest(self, numbers: np.ndarray) -> None:
         """Take the maximum of every entry over all ranks, in place; NaN if a rank has NaN."""
         if self.size > 1:
             numbers[...] = np.maximum.reduce(self._gather_arrays(numbers))
@@ -110,7 +110,7 @@ class Communicator(ABC):
         """Return the data of every rank, in order, on all ranks (all-gather)."""
         return self.exchange([data] * self.size)
 
-    def _gather_arrays(self, numbers: NDArray[Any]) -> list[NDArray[Any]]:
+    def _gather_arrays(self, numbers: np.ndarray) -> list[np.ndarray]:
         blocks = self.gather(np.ascontiguousarray(numbers).tobytes())
         return [_decode_array(data, numbers) for data in blocks]
 
@@ -187,7 +187,7 @@ class ThreadCommunicator(Communicator):
             raise WorkerLostError(f"Rank {self.rank} waits for a rank that has ended.") from None
 
 
-def _check_integers(numbers: NDArray[Any]) -> None:
+def _check_integers(numbers: np.ndarray) -> None:
     if numbers.dtype.kind not in "iu":
         raise TypeError(
             f"Ranks sum integers only, not {numbers.dtype}: sums of floats depend on how rows are "
@@ -195,7 +195,7 @@ def _check_integers(numbers: NDArray[Any]) -> None:
         )
 
 
-def _decode_array(data: Buffer, like: NDArray[Any]) -> NDArray[Any]:
+def _decode_array(data: Buffer, like: np.ndarray) -> np.ndarray:
     """Return the array that another rank sent, in the shape and dtype of this rank's."""
     received = np.frombuffer(data, like.dtype)
     if received.size != like.size:

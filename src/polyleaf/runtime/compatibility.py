@@ -43,7 +43,7 @@ class PickleVersionWarning(InconsistentVersionWarning):
         )
 
 
-def add_version(state: dict[str, Any]) -> dict[str, Any]:
+def add_version(state: dict[str, object]) -> dict[str, Any]:
     """Return the state of a pickle with the version of the package."""
     return state | {_KEY: polyleaf_version()}
 
@@ -86,7 +86,7 @@ _VALUES_BACK = {
 }
 
 
-def to_stored(parameters: Mapping[str, Any]) -> dict[str, Any]:
+def to_stored(parameters: Mapping[str, object]) -> dict[str, Any]:
     """Return parameters of an estimator or objective under the names that files use."""
     return {
         _NAMES.get(name, name): _translate(_VALUES, name, value)
@@ -104,5 +104,5 @@ def from_stored(parameters: Mapping[str, Any], known: Container[str] = ()) -> di
     }
 
 
-def _translate(values: Mapping[str, Mapping[str, str]], name: str, value: Any) -> Any:
+def _translate(values: Mapping[str, Mapping[str, str]], name: str, value: object) -> Any:
     return values.get(name, {}).get(value, value) if isinstance(value, str) else value

@@ -24,6 +24,7 @@ from polyleaf.metrics import Metric
 from polyleaf.model.metadata import get_decision_thresholds, set_decision_thresholds
 from polyleaf.objectives import objective_class
 from polyleaf.runtime.context import effective_threads
+from polyleaf.runtime.types import DataLike
 from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.search import optuna_search
 from polyleaf.search.budgeted_halving import BudgetedHalving
@@ -336,7 +337,9 @@ class SearchMixin(_Base):
 
     # --- data ------------------------------------------------------------------------------------
 
-    def _encode_for_search(self, base: PolyleafEstimator, y: Any, sample_weight: Any) -> Target:
+    def _encode_for_search(
+        self, base: PolyleafEstimator, y: DataLike, sample_weight: DataLike
+    ) -> Target:
         """Encode y for its classes and the metric. Each fold encodes its own rows again."""
         if is_sparse(y) and base.leaf == "sparse":
             name = type(base).__name__
@@ -620,7 +623,7 @@ def _is_default(value: Any, default: Any) -> bool:
     return type(value) is type(default) and not hasattr(value, "shape") and value == default
 
 
-def _to_array(values: Any) -> Any:
+def _to_array(values: DataLike) -> Any:
     """Convert weights or offsets to an array of rows; None if there is no value per row."""
     array = None if values is None else np.asarray(values)
     return None if array is None or array.ndim == 0 else array

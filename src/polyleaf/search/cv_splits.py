@@ -27,6 +27,7 @@ from polyleaf.data.dataset import Dataset
 from polyleaf.data.random_rows import SplitRules, split_rows_stratified
 from polyleaf.inputs.target import Target
 from polyleaf.inputs.validation import describe_type
+from polyleaf.runtime.types import DataLike
 from polyleaf.search.resume_log import fingerprint, hash_bytes
 from polyleaf.training.prepare import VALIDATION, TrainingData, read_split_rules
 
@@ -134,7 +135,7 @@ def fingerprint_data(target: Target, folds: Folds) -> str:
     return hash_bytes(repr([fingerprint(np.asarray(array)) for array in arrays]).encode())
 
 
-def _list_arrays(values: Any) -> tuple[Any, ...]:
+def _list_arrays(values: DataLike) -> tuple[object, ...]:
     if hasattr(values, "tocsr"):
         rows = values.tocsr()
         return rows.indptr, rows.indices, rows.data
@@ -223,7 +224,9 @@ def split_rows(
     return folds
 
 
-def _read_folds(cv: Any, X: Any, y: Any, n_rows: int, groups: Any) -> Iterator[Rows]:
+def _read_folds(
+    cv: object, X: DataLike, y: DataLike, n_rows: int, groups: DataLike
+) -> Iterator[Rows]:
     """Yield the folds of a splitter, or of pairs of rows."""
     if hasattr(cv, "split") and not isinstance(cv, str):
         rows = np.zeros((n_rows, 1)) if isinstance(X, Dataset) else X
@@ -281,7 +284,7 @@ def _check_n_folds(n_folds: int) -> int:
 
 
 def _draw_folds(
-    cv: int | None, n_rows: int, classes: np.ndarray | None, groups: Any, seed: int
+    cv: int | None, n_rows: int, classes: np.ndarray | None, groups: DataLike | None, seed: int
 ) -> Iterator[Rows]:
     rows, random_state = np.arange(n_rows), seed % 2**32
     if cv is None and n_rows > LARGE_N_ROWS:
@@ -316,7 +319,7 @@ def _draw_folds(
         yield np.setdiff1d(rows, split[valid]), split[valid]
 
 
-def _read_indices(given: Any, n_rows: int, name: str) -> np.ndarray:
+def _read_indices(given: object, n_rows: int, name: str) -> np.ndarray:
     """Read row indices or a boolean mask."""
     chosen = np.asarray(given)
     chosen = chosen.astype(np.int64) if not chosen.size else chosen

@@ -29,7 +29,7 @@ __all__ = [
 
 
 def average_models(
-    models: Sequence[Model], weights: Sequence[float], metadata: dict[str, Any]
+    models: Sequence[Model], weights: Sequence[float], metadata: dict[str, object]
 ) -> Model:
     """Concatenate the trees of models, with leaf values multiplied by the models' weights.
 
@@ -97,7 +97,7 @@ def _get_scale_and_offset(model: Model) -> tuple[np.ndarray, np.ndarray]:
     return model.target_scale, model.target_offset
 
 
-def _get_frame(model: Model) -> tuple[bytes, Any]:
+def _get_frame(model: Model) -> tuple[bytes, object]:
     """Return what averaged models must have in common."""
     mapper, arrays = model.mapper.to_state()
     header = {"mapper": mapper, "objective": model.objective.to_dict(), "outputs": model.n_outputs}
@@ -118,7 +118,7 @@ class Member(NamedTuple):
 def select_members(
     candidates: Sequence[Candidate],
     folds: Sequence[Fold],
-    train: Callable[[Candidate, Fold], Any],
+    train: Callable[[Candidate, Fold], object],
     metric: Metric,
     max_members: int,
     is_spent: Callable[[], bool],

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from itertools import islice
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from polyleaf.callbacks import Callback, EvalsLog
 from polyleaf.metrics import Metric
@@ -23,6 +23,9 @@ from polyleaf.search.cv_splits import Fold, Folds
 from polyleaf.search.ensemble import POOL_SIZE
 from polyleaf.search.resume_log import ResumeLog, TrialRecord
 from polyleaf.search.trials import Candidate, is_near_leader, rank_candidates, rank_with_defaults
+
+if TYPE_CHECKING:
+    from polyleaf.model import Model
 
 __all__ = [
     "TIME_MARGIN",
@@ -193,7 +196,7 @@ class FinalFitTimeout(Callback):
         self.rounds = 0
         self.timed_out = False
 
-    def after_iteration(self, model: Any, epoch: int, evals_log: EvalsLog) -> bool:
+    def after_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool:
         self.rounds += 1
         self.timed_out = self._end < math.inf and time.perf_counter() >= self._end
         return self.timed_out
@@ -228,7 +231,7 @@ class TrialStopper(Callback):
         self.timed_out = False
         self.fitted: Any = None
 
-    def after_iteration(self, model: Any, epoch: int, evals_log: EvalsLog) -> bool:
+    def after_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool:
         value = list(evals_log.values())[-1][self._metric.name][-1]
         loss = (
             math.inf if math.isnan(value) else -value if self._metric.greater_is_better else value
@@ -344,7 +347,7 @@ class SuccessiveHalving:
         max_candidates: int | None,
         log: ResumeLog,
         n_members: int,
-        report: Callable[[str], Any],
+        report: Callable[[str], object],
         n_parallel: int = 1,
     ) -> None:
         self._n_parallel = n_parallel

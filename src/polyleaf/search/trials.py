@@ -192,7 +192,7 @@ def make_cv_results(candidates: list[Candidate], n_folds: int, sign: float) -> d
         row[: candidate.n_folds] = [sign * loss for loss in candidate.losses]
     ranks = {candidate.number: i + 1 for i, candidate in enumerate(rank_with_defaults(candidates))}
     mean_scores = [sign * c.loss if c.n_folds > 0 else np.nan for c in candidates]
-    columns: dict[str, Any] = {
+    columns: dict[str, object] = {
         "params": [candidate.parameters for candidate in candidates],
         "origin": [candidate.origin for candidate in candidates],
         "n_estimators": np.array([candidate.rounds for candidate in candidates]),

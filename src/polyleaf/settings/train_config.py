@@ -257,14 +257,14 @@ def _get_default_rates(p: SharedParameters, objective: type[Objective] | None) -
     return DISTRIBUTION_DEFAULTS if has_distribution else DEFAULTS
 
 
-def _get_task_class(key: TaskKey, objective: Any) -> type[Objective]:
+def _get_task_class(key: TaskKey, objective: Objective) -> type[Objective]:
     try:
         return objective_class(objective)
     except ValueError as error:
         raise ValueError(f"Task {get_task_name(key)!r}: {error}") from None
 
 
-def _group(cls: Any, values: dict[str, Any]) -> Any:
+def _group(cls: Any, values: dict[str, object]) -> Any:
     return cls(**{name: values[name] for name in cls.__dataclass_fields__})
 
 
@@ -347,7 +347,7 @@ def _check_tasks(p: MultiTaskParameters) -> None:
     )
 
 
-def _check_hessian(p: SharedParameters, leaf: Leaf, values: dict[str, Any]) -> None:
+def _check_hessian(p: SharedParameters, leaf: Leaf, values: dict[str, object]) -> None:
     """Check `hessian` and `leaf_hessian`, and resolve them in `values` where parameters decide."""
     if p.leaf_hessian == "auto" and p.hessian in COUPLED:
         values["leaf_hessian"] = p.hessian
@@ -423,7 +423,7 @@ def _is_fraction_or_count(x: object) -> bool:
     return isinstance(x, Real) and float(x) > 0 and (float(x) <= 1 or float(x).is_integer())
 
 
-def _make_leaf(p: SharedParameters, has_sparse_targets: bool, values: dict[str, Any]) -> Leaf:
+def _make_leaf(p: SharedParameters, has_sparse_targets: bool, values: dict[str, object]) -> Leaf:
     if p.leaf == "sparse":
         if p.split_search == "auto":
             values["split_search"] = "count_sketch" if has_sparse_targets else "histogram"

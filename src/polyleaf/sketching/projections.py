@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -31,6 +31,10 @@ import polyleaf._core as _core
 from polyleaf.data.random_rows import find_repeated_rows, hash_values, split_folds
 from polyleaf.inputs.read_target import check_same_rows
 from polyleaf.inputs.sparse import get_csr_arrays, to_canonical_csr
+from polyleaf.runtime.types import DataLike
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 __all__ = ["PROJECTIONS", "Projection", "Projector"]
 
@@ -145,8 +149,8 @@ class Projector:
         return self._fit(X, Y, seed, n_threads, with_features=True)
 
     def _fit(
-        self, X: Any, Y: Any, seed: int, n_threads: int, with_features: bool
-    ) -> tuple[Projection, Any]:
+        self, X: DataLike, Y: DataLike, seed: int, n_threads: int, with_features: bool
+    ) -> tuple[Projection, object]:
         rows = to_canonical_csr(X, "X", nan_hint=explain_numeric_only(self.kind))
         n, n_features = rows.shape
         columns = self._surviving_columns(rows)
@@ -243,7 +247,7 @@ class Projection:
             return [f"column_{c}" for c in self.columns]
         return [f"{self.kind}_{j}" for j in range(self.dim)]
 
-    def transform(self, X: Any, n_threads: int = 1) -> Any:
+    def transform(self, X: DataLike, n_threads: int = 1) -> Any:
         """Project rows.
 
         Parameters
@@ -352,7 +356,9 @@ class Projection:
         )
 
 
-def _vector(arrays: Mapping[str, Array], name: str, dtype: Any, size: int | None) -> Array | None:
+def _vector(
+    arrays: Mapping[str, Array], name: str, dtype: DTypeLike, size: int | None
+) -> Array | None:
     if name not in arrays:
         return None
     array = np.ascontiguousarray(arrays[name], dtype)
@@ -374,7 +380,7 @@ def explain_numeric_only(kind: str) -> str:
     )
 
 
-def _labels(Y: Any, n_rows: int) -> sp.csr_matrix:
+def _labels(Y: DataLike, n_rows: int) -> sp.csr_matrix:
     if Y is None:
         raise ValueError('projection="leml" is supervised: it needs Y.')
     if not sp.issparse(Y):

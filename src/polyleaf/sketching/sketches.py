@@ -23,6 +23,7 @@ import numpy as np
 
 import polyleaf._core as _core
 from polyleaf.runtime.context import Context
+from polyleaf.runtime.types import DataLike
 
 __all__ = [
     "SKETCHES",
@@ -264,7 +265,7 @@ class CustomSketch(Sketch):
         )
 
 
-SKETCHES: dict[str, Callable[..., Any]] = {
+SKETCHES: dict[str, Callable[..., object]] = {
     "random_projection": RandomProjection,
     "random_sampling": RandomSampling,
     "top_outputs": TopOutputs,
@@ -274,7 +275,7 @@ SKETCHES: dict[str, Callable[..., Any]] = {
 """Sketches by the name that `sketch=` accepts, besides "auto"."""
 
 
-def get_sketch(sketch: Any, dim: int | None, n_outputs: int) -> Sketch | None:
+def get_sketch(sketch: object, dim: int | None, n_outputs: int) -> Sketch | None:
     """Return the sketch for the parameters `sketch` and `sketch_dim`.
 
     Parameters
@@ -341,7 +342,7 @@ def _one(h: np.ndarray | None, n_threads: int | Context) -> np.ndarray | None:
     return None if h is None else mean_over_outputs(h, n_threads)
 
 
-def _float32(values: Any, n_rows: int, n_columns: int | None, what: str) -> np.ndarray:
+def _float32(values: DataLike, n_rows: int, n_columns: int | None, what: str) -> np.ndarray:
     array = np.ascontiguousarray(values, dtype=np.float32)
     expected = "d" if n_columns is None else n_columns
     if (

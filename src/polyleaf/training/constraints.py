@@ -51,7 +51,7 @@ class InteractionConstraints(NamedTuple):
 
 
 def encode_interaction_constraints(
-    constraints: str | Sequence[Sequence[Any]] | None, mapper: BinMapper
+    constraints: str | Sequence[Sequence[object]] | None, mapper: BinMapper
 ) -> InteractionConstraints:
     """Return `interaction_constraints` in terms of the mapper's columns.
 
@@ -86,7 +86,7 @@ def _find_group_features(group: Any, mapper: BinMapper) -> list[int]:
     return [_find_feature(feature, mapper, "interaction_constraints") for feature in group]
 
 
-def _find_feature(feature: Any, mapper: BinMapper, parameter: str) -> int:
+def _find_feature(feature: object, mapper: BinMapper, parameter: str) -> int:
     return get_feature_index(feature, mapper.feature_names_, mapper.n_features_, parameter)
 
 
@@ -94,7 +94,7 @@ def _find_feature(feature: Any, mapper: BinMapper, parameter: str) -> int:
 
 
 def encode_feature_penalties(
-    penalties: Mapping[Any, float] | Sequence[float] | np.ndarray | None, mapper: BinMapper
+    penalties: Mapping[object, float] | Sequence[float] | np.ndarray | None, mapper: BinMapper
 ) -> np.ndarray | None:
     """Return factors of split gains, float32 (n_columns,), or None without penalties.
 
@@ -264,7 +264,7 @@ def _read_array(constraints: Any, n_features: int, n_outputs: int) -> np.ndarray
 
 
 def _read_mapping(
-    constraints: Mapping[Any, Any],
+    constraints: Mapping[object, object],
     mapper: BinMapper,
     n_outputs: int,
     output_names: Sequence[str] | None,
@@ -281,7 +281,7 @@ def _read_mapping(
     return directions
 
 
-def _check_direction(direction: Any, feature: Any) -> int:
+def _check_direction(direction: Any, feature: object) -> int:
     is_whole = isinstance(direction, int | np.integer) and not isinstance(direction, bool)
     if not is_whole or direction not in (-1, 0, 1):
         raise ValueError(

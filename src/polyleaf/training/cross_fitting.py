@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +42,7 @@ _ROUNDING = 1e-9
 
 
 def conformal_quantile(
-    residuals: NDArray[Any], level: float, weight: NDArray[Any] | None = None
+    residuals: np.ndarray, level: float, weight: np.ndarray | None = None
 ) -> float:
     """Return the residual of rank ``level * (n + 1)``, rounded away from the median.
 
@@ -70,7 +70,7 @@ def conformal_quantile(
 
 
 def interval_widths(
-    scores: NDArray[Any], coverage: float, weight: NDArray[Any] | None = None, joint: bool = False
+    scores: np.ndarray, coverage: float, weight: np.ndarray | None = None, joint: bool = False
 ) -> NDArray[np.float64]:
     """Return how far the interval of each target is extended beyond its bounds.
 
@@ -107,7 +107,7 @@ def interval_widths(
 
 
 def _compute_joint_widths(
-    scores: NDArray[Any], coverage: float, weight: NDArray[Any]
+    scores: np.ndarray, coverage: float, weight: np.ndarray
 ) -> NDArray[np.float64]:
     """Return widths that cover all targets of a row at once.
 
@@ -140,7 +140,7 @@ def _bound_scales(
     return np.where(low > 0, low, mean), np.where(low > 0, high, mean)
 
 
-def _compute_width(scores: NDArray[Any], coverage: float, weight: NDArray[Any]) -> float:
+def _compute_width(scores: np.ndarray, coverage: float, weight: np.ndarray) -> float:
     ordered = np.sort(scores[weight > 0])
     rank = _find_rank(scores, coverage, weight) if len(ordered) else 0
     if rank >= len(ordered):
@@ -151,13 +151,13 @@ def _compute_width(scores: NDArray[Any], coverage: float, weight: NDArray[Any]) 
     return float(ordered[rank])
 
 
-def _orient(residuals: NDArray[Any], level: float) -> NDArray[np.float64]:
+def _orient(residuals: np.ndarray, level: float) -> NDArray[np.float64]:
     """Negate residuals for levels below 0.5, so that rounding outwards is rounding up."""
     residuals = np.asarray(residuals, np.float64)
     return residuals if level > 0.5 else -residuals
 
 
-def _find_rank(values: NDArray[Any], level: float, weight: NDArray[Any] | None) -> int:
+def _find_rank(values: np.ndarray, level: float, weight: np.ndarray | None) -> int:
     """Return the rank, from 0, of a level among sorted values; their number if there is none."""
     weights = np.ones(len(values)) if weight is None else np.asarray(weight, np.float64)
     used = weights > 0
@@ -171,7 +171,7 @@ def _find_rank(values: NDArray[Any], level: float, weight: NDArray[Any] | None) 
 # --- nonconformity scores of prediction sets ---
 
 
-def class_nonconformity(probability: NDArray[Any]) -> NDArray[np.float64]:
+def class_nonconformity(probability: np.ndarray) -> NDArray[np.float64]:
     """Return the total probability of all classes that are class_nonconformity than each, (n_rows,
     n_classes).
 
@@ -190,12 +190,12 @@ def class_nonconformity(probability: NDArray[Any]) -> NDArray[np.float64]:
     return scores
 
 
-def label_nonconformity(probability: NDArray[Any]) -> NDArray[np.float64]:
+def label_nonconformity(probability: np.ndarray) -> NDArray[np.float64]:
     """Return the probability that each label is absent, (n_rows, n_labels)."""
     return 1.0 - np.asarray(probability, np.float64)
 
 
-def truth_nonconformity(scores: NDArray[Any], truth: NDArray[Any]) -> NDArray[np.float64]:
+def truth_nonconformity(scores: np.ndarray, truth: np.ndarray) -> NDArray[np.float64]:
     """Return the threshold at which a set contains all true classes or labels of a row, (n_rows,).
 
     Parameters

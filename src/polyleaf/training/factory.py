@@ -64,7 +64,7 @@ def make_components(
     weight: np.ndarray | None,
     model: Model,
     eval_sets: Sequence[EvalSet],
-    layer_hooks: Sequence[Callable[..., Any]],
+    layer_hooks: Sequence[Callable[..., object]],
     offset: np.ndarray | None = None,
     row_ids: GlobalRowIds | None = None,
 ) -> Components:
@@ -235,7 +235,7 @@ def _make_sketch(settings: TrainConfig, bound: BoundObjective) -> Sketch | None:
 
 
 # Limits of leaf values in split gains; columns of a sketch have none.
-_NO_LIMITS: dict[str, Any] = {
+_NO_LIMITS: dict[str, object] = {
     "reg_alpha": 0.0,
     "max_delta_step": 0.0,
     "leaf_k": 0,
@@ -243,7 +243,7 @@ _NO_LIMITS: dict[str, Any] = {
 }
 
 
-def _make_leaf_limits(settings: TrainConfig, sketch: Sketch | None) -> dict[str, Any]:
+def _make_leaf_limits(settings: TrainConfig, sketch: Sketch | None) -> dict[str, object]:
     if sketch is not None:
         return _NO_LIMITS
     leaf, regularisation = settings.leaf, settings.regularisation

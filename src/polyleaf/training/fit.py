@@ -29,6 +29,7 @@ from polyleaf.model import Model
 from polyleaf.model.metadata import HAS_OFFSETS, PARAMETERS, clear_calibrations
 from polyleaf.objectives import Objective, get_objective, objective_class, objective_names
 from polyleaf.runtime.compatibility import from_stored
+from polyleaf.runtime.types import DataLike
 from polyleaf.settings.parameters import SharedParameters
 from polyleaf.settings.train_config import TrainConfig
 from polyleaf.training.boosting import BoostResult, boost
@@ -147,7 +148,7 @@ class _BestRound(Callback):
         self._sign, self._patience = -1.0 if greater_is_better else 1.0, patience
         self._lowest, self.n_rounds = np.inf, 0
 
-    def after_iteration(self, model: Any, epoch: int, evals_log: EvalsLog) -> bool:
+    def after_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool:
         ((values,),) = (metrics.values() for metrics in evals_log.values())
         if self._sign * values[-1] < self._lowest:  # never for NaN
             self._lowest, self.n_rounds = self._sign * values[-1], epoch + 1
@@ -197,7 +198,7 @@ class ModelInfo(NamedTuple):
 
 def complete_objective(
     p: SharedParameters,
-    objective: Any,
+    objective: Objective,
     cls: type[Objective],
     n_outputs: int | None,
     **resolved: Any,
@@ -215,7 +216,7 @@ def complete_objective(
     **resolved
         Values that replace parameters of the estimator.
     """
-    parameters: dict[str, Any] = {}
+    parameters: dict[str, object] = {}
     if not isinstance(objective, Objective):
         values = ((name, resolved.get(name, getattr(p, name, None))) for name in cls.parameters)
         parameters = {name: value for name, value in values if value is not None}
@@ -268,7 +269,7 @@ def get_score_scale(
 
 
 def scale_base_score(
-    base_score: Any, encoding: TargetEncoding, objective: Objective
+    base_score: DataLike | None, encoding: TargetEncoding, objective: Objective
 ) -> np.ndarray | None:
     """Return `base_score` on the scale of the raw scores in training, float64 (n_scores,)."""
     if base_score is None:
@@ -466,7 +467,7 @@ def _copy_to_continue(start: Model, info: ModelInfo) -> Model:
 
 def _make_callbacks(
     p: SharedParameters, callbacks: list[Any], n_rounds: int, metrics: list[Metric]
-) -> list[Any]:
+) -> list[object]:
     """Return the callbacks of the estimator, those of the fit, early stopping and progress."""
     found = as_callbacks(p.callbacks) + callbacks
     if p.early_stopping_rounds is not None:

@@ -36,6 +36,7 @@ from polyleaf.objectives import Objective
 from polyleaf.runtime.context import effective_threads
 from polyleaf.runtime.cuda import as_device_array, is_device_array
 from polyleaf.runtime.timing import measure_phase
+from polyleaf.runtime.types import DataLike
 from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.settings.parameters import SharedParameters
 from polyleaf.sketching.projections import Projection, Projector, explain_numeric_only
@@ -152,7 +153,7 @@ class FeatureReader:
     projection: Projection | None
     n_threads: int
 
-    def read_new(self, X: Any, mapper: BinMapper) -> FeatureTable:
+    def read_new(self, X: DataLike, mapper: BinMapper) -> FeatureTable:
         """Return X as a table that matches the training data."""
         if self.projection is not None:
             numeric = self.read_numeric(X, reset=False)
@@ -161,7 +162,7 @@ class FeatureReader:
             X, reference=mapper, estimator=self.estimator, n_threads=self.n_threads
         )
 
-    def read_training(self, X: Any, mapper: BinMapper | None) -> FeatureTable:
+    def read_training(self, X: DataLike, mapper: BinMapper | None) -> FeatureTable:
         """Return X to train on as a table; it is projected already, and `mapper` is that of
         init_model."""
         if self.projection is not None:
@@ -175,7 +176,7 @@ class FeatureReader:
             n_threads=self.n_threads,
         )
 
-    def read_numeric(self, X: Any, *, reset: bool) -> Any:
+    def read_numeric(self, X: DataLike, *, reset: bool) -> Any:
         """Return X as numbers, dense or CSR, with scikit-learn's checks of feature names."""
         numbers: Any = {"accept_sparse": "csr", "dtype": "numeric", "ensure_all_finite": False}
         min_rows = 1 if reset else 0
@@ -193,7 +194,7 @@ class FeatureReader:
         chosen = self.estimator.projection if self.projection is None else self.projection
         return str(getattr(chosen, "kind", chosen))
 
-    def _read_projected(self, values: Any, mapper: BinMapper | None) -> FeatureTable:
+    def _read_projected(self, values: DataLike, mapper: BinMapper | None) -> FeatureTable:
         """Return projected features as a table."""
         assert self.projection is not None
         names = self.projection.feature_names
@@ -324,7 +325,7 @@ def _select_rows(given: Any, rows: np.ndarray) -> Any:
     return _safe_indexing(given.tocsr() if hasattr(given, "tocsr") else given, rows)
 
 
-def check_rows(p: SharedParameters, X: Any, target: Target) -> int:
+def check_rows(p: SharedParameters, X: DataLike, target: Target) -> int:
     """Return the number of rows; raise if X and y differ in it, or there is only one row."""
     n_rows = count_rows(X)
     if target.n_rows != n_rows:
@@ -381,7 +382,7 @@ def check_parts(training: np.ndarray, validation: np.ndarray) -> None:
         )
 
 
-def _bin_all_rows(reader: FeatureReader, X: Any) -> Dataset:
+def _bin_all_rows(reader: FeatureReader, X: DataLike) -> Dataset:
     """Return X in bins, to find repeated rows before rows are held out."""
     if reader.estimator.projection is not None:
         table = read_features(reader.read_numeric(X, reset=True), n_threads=reader.n_threads)
@@ -443,7 +444,7 @@ def _project(
     return projected, projection
 
 
-def _check_numeric(X: Any, names: Sequence[Any] | None, kind: str) -> None:
+def _check_numeric(X: Any, names: Sequence[object] | None, kind: str) -> None:
     """Raise for the first cell of X that is not a number, if X holds text or objects."""
     if scipy.sparse.issparse(X) or np.ndim(X) != 2:
         return
@@ -560,7 +561,7 @@ def _warn_ignored_parameters(p: SharedParameters, X: Dataset) -> None:
             )
 
 
-def _differs_in_categories(categorical_features: Any, X: Dataset) -> bool:
+def _differs_in_categories(categorical_features: DataLike | None, X: Dataset) -> bool:
     """Return whether these differ from the categorical features of the data set."""
     if isinstance(categorical_features, str):
         return False
@@ -647,8 +648,8 @@ def _make_eval_set(
 def collect_eval_sets(
     eval_set: Any,
     names: Sequence[str] | None = None,
-    weights: Sequence[Any] | None = None,
-    offsets: Sequence[Any] | None = None,
+    weights: Sequence[object] | None = None,
+    offsets: Sequence[object] | None = None,
     val: TrainingData | None = None,
     holds_out: bool = False,
 ) -> list[TrainingData]:

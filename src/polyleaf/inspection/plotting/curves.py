@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -15,6 +15,12 @@ from polyleaf.inspection.plotting.display import (
     get_single_task_model,
     predict_probabilities,
 )
+from polyleaf.runtime.types import DataLike
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from polyleaf.estimators.base import PolyleafEstimator
 
 __all__ = ["CalibrationDisplay", "CoverageDisplay", "LearningCurvesDisplay", "ThresholdDisplay"]
 
@@ -40,7 +46,7 @@ class LearningCurvesDisplay(Display):
 
     def __init__(
         self,
-        curves: Mapping[str, Any],
+        curves: Mapping[str, object],
         metric: str,
         output_names: Sequence[str] | None = None,
         best_round: int | None = None,
@@ -50,7 +56,12 @@ class LearningCurvesDisplay(Display):
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, metric: str | None = None, *, per_output: bool = False, ax: Any = None
+        cls,
+        estimator: PolyleafEstimator,
+        metric: str | None = None,
+        *,
+        per_output: bool = False,
+        ax: Axes | None = None,
     ) -> Self:
         """Draw the evaluation log of a fitted estimator.
 
@@ -83,7 +94,7 @@ class LearningCurvesDisplay(Display):
 
     def plot(self, ax: Any = None) -> Self:
         ax = self._start(ax)
-        self.lines_: list[Any] = []
+        self.lines_: list[object] = []
         for number, (data, curve) in enumerate(self.curves.items()):
             columns = curve.reshape(len(curve), -1).T
             for k, column in enumerate(columns):
@@ -121,7 +132,7 @@ class ThresholdDisplay(Display):
     lines_ : list of matplotlib Line2D
     """
 
-    def __init__(self, thresholds: Any, precision: Any, recall: Any, f1: Any, name: str):
+    def __init__(self, thresholds: DataLike, precision: Any, recall: Any, f1: Any, name: str):
         self.thresholds, self.precision = np.asarray(thresholds), np.asarray(precision)
         self.recall, self.f1, self.name = np.asarray(recall), np.asarray(f1), name
         self.best_threshold = float(self.thresholds[int(np.argmax(self.f1))])
@@ -129,13 +140,13 @@ class ThresholdDisplay(Display):
     @classmethod
     def from_estimator(
         cls,
-        estimator: Any,
-        X: Any,
-        y: Any,
+        estimator: PolyleafEstimator,
+        X: DataLike,
+        y: DataLike,
         *,
         output: str | int | None = None,
-        offset: Any = None,
-        ax: Any = None,
+        offset: DataLike | None = None,
+        ax: Axes | None = None,
     ) -> Self:
         """Draw the scores on rows that are not in the training data.
 
@@ -169,7 +180,9 @@ class ThresholdDisplay(Display):
         )
 
     @classmethod
-    def from_predictions(cls, y_true: Any, y_prob: Any, name: str = "", *, ax: Any = None) -> Self:
+    def from_predictions(
+        cls, y_true: DataLike, y_prob: DataLike, name: str = "", *, ax: Axes | None = None
+    ) -> Self:
         """Draw the scores of probabilities.
 
         Parameters
@@ -206,7 +219,7 @@ class ThresholdDisplay(Display):
 
     def plot(self, ax: Any = None) -> Self:
         ax = self._start(ax)
-        self.lines_: list[Any] = []
+        self.lines_: list[object] = []
         for label, values in (
             ("precision", self.precision),
             ("recall", self.recall),
@@ -240,7 +253,11 @@ class CalibrationDisplay(Display):
     """
 
     def __init__(
-        self, predicted: Sequence[Any], observed: Sequence[Any], names: Sequence[str], kind: str
+        self,
+        predicted: Sequence[object],
+        observed: Sequence[object],
+        names: Sequence[str],
+        kind: str,
     ):
         self.predicted = [np.asarray(values, np.float64) for values in predicted]
         self.observed = [np.asarray(values, np.float64) for values in observed]
@@ -248,7 +265,14 @@ class CalibrationDisplay(Display):
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, X: Any, y: Any, *, n_bins: int = 10, offset: Any = None, ax: Any = None
+        cls,
+        estimator: Any,
+        X: Any,
+        y: Any,
+        *,
+        n_bins: int = 10,
+        offset: Any = None,
+        ax: Axes | None = None,
     ) -> Self:
         """Draw the calibration on rows that are not in the training data.
 
@@ -281,7 +305,13 @@ class CalibrationDisplay(Display):
 
     @classmethod
     def from_predictions(
-        cls, y_true: Any, y_prob: Any, names: Sequence[str], *, n_bins: int = 10, ax: Any = None
+        cls,
+        y_true: DataLike,
+        y_prob: DataLike,
+        names: Sequence[str],
+        *,
+        n_bins: int = 10,
+        ax: Axes | None = None,
     ) -> Self:
         """Draw the calibration of probabilities.
 
@@ -319,7 +349,7 @@ class CalibrationDisplay(Display):
     def plot(self, ax: Any = None) -> Self:
         ax = self._start(ax)
         (self.diagonal_,) = ax.plot([0, 1], [0, 1], color="grey", linewidth=0.8, linestyle="--")
-        self.lines_: list[Any] = []
+        self.lines_: list[object] = []
         for predicted, observed, name in zip(
             self.predicted, self.observed, self.names, strict=True
         ):
@@ -406,7 +436,13 @@ class CoverageDisplay(Display):
 
     @classmethod
     def from_predictions(
-        cls, y_true: Any, intervals: Any, coverage: float, names: Sequence[str], *, ax: Any = None
+        cls,
+        y_true: Any,
+        intervals: Any,
+        coverage: float,
+        names: Sequence[str],
+        *,
+        ax: Axes | None = None,
     ) -> Self:
         """Draw the coverage of intervals.
 

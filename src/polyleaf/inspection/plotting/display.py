@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -12,6 +12,11 @@ from sklearn.utils.validation import check_is_fitted
 from polyleaf.estimators._prediction import resolve_offset
 from polyleaf.model import Model
 from polyleaf.model.metadata import HAS_OFFSETS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from polyleaf.estimators.base import PolyleafEstimator
 
 __all__ = [
     "Display",
@@ -38,7 +43,7 @@ class Display(ABC):
     figure_: Any
 
     @abstractmethod
-    def plot(self, ax: Any = None) -> Self:
+    def plot(self, ax: Axes | None = None) -> Self:
         """Draw the numbers.
 
         Parameters
@@ -56,7 +61,7 @@ class Display(ABC):
             If matplotlib is not installed.
         """
 
-    def _start(self, ax: Any) -> Any:
+    def _start(self, ax: Axes) -> Any:
         """Set the axes, new ones if none are given."""
         if ax is None:
             ax = import_pyplot().subplots(layout="constrained")[1]
@@ -73,7 +78,7 @@ def import_pyplot() -> Any:
     return pyplot
 
 
-def get_model(estimator: Any) -> Model:
+def get_model(estimator: PolyleafEstimator) -> Model:
     """Return the model of a fitted estimator, or a model itself."""
     if isinstance(estimator, Model):
         return estimator

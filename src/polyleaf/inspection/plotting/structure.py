@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
@@ -23,6 +23,12 @@ from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import LINEAR, SPARSE
 from polyleaf.model.metadata import HAS_OFFSETS
 from polyleaf.model.statistics import Scorer
+from polyleaf.runtime.types import DataLike
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from polyleaf.estimators.base import PolyleafEstimator
 
 __all__ = ["ImportanceDisplay", "OutputsDisplay", "TreeDisplay"]
 
@@ -70,13 +76,13 @@ class ImportanceDisplay(Display):
     @classmethod
     def from_estimator(
         cls,
-        estimator: Any,
+        estimator: PolyleafEstimator,
         kind: Literal["gain", "split", "cover", "shap"] = "gain",
         *,
-        X: Any = None,
+        X: DataLike | None = None,
         per_output: bool = False,
         max_features: int = 15,
-        ax: Any = None,
+        ax: Axes | None = None,
     ) -> Self:
         """Draw importances.
 
@@ -129,7 +135,7 @@ class OutputsDisplay(Display):
     bars_ : dict of str -> matplotlib BarContainer
     """
 
-    def __init__(self, scores: Mapping[str, Any], output_names: Sequence[str], metric: str):
+    def __init__(self, scores: Mapping[str, object], output_names: Sequence[str], metric: str):
         self.scores = {name: np.asarray(score, np.float64) for name, score in scores.items()}
         self.output_names, self.metric = output_names, metric
 
@@ -141,9 +147,9 @@ class OutputsDisplay(Display):
         y: Any,
         *,
         metric: str | None = None,
-        others: Mapping[str, Any] | None = None,
+        others: Mapping[str, object] | None = None,
         offset: Any = None,
-        ax: Any = None,
+        ax: Axes | None = None,
     ) -> Self:
         """Evaluate each output of a fitted estimator, its base scores and other estimators.
 
@@ -205,7 +211,7 @@ class OutputsDisplay(Display):
         return self
 
 
-def _read_offset(model: Model, offset: Any) -> np.ndarray | float:
+def _read_offset(model: Model, offset: DataLike | None) -> np.ndarray | float:
     """Return the offset as raw scores."""
     if offset is None:
         return 0.0
@@ -249,7 +255,7 @@ class TreeDisplay(Display):
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, tree: int = 0, *, row: Any = None, ax: Any = None
+        cls, estimator: PolyleafEstimator, tree: int = 0, *, row: Any = None, ax: Any = None
     ) -> Self:
         """Draw one tree.
 
@@ -278,15 +284,15 @@ class TreeDisplay(Display):
             path = _find_path(model.trees[tree].structure, int(leaves[0, tree]))
         return cls(model, tree, path).plot(ax)
 
-    def plot(self, ax: Any = None) -> Self:
+    def plot(self, ax: Axes | None = None) -> Self:
         """Draw on `ax`; by default on new axes as wide as the tree."""
         if ax is None:
             width = max(4.0, 0.9 * (self.position[:, 0].max() + 1))
             height = 1.1 * (2 - self.position[:, 1].min())
             ax = import_pyplot().subplots(figsize=(width, height), layout="constrained")[1]
         self._start(ax)
-        self.strips_: list[Any] = []
-        self.texts_: list[Any] = []
+        self.strips_: list[object] = []
+        self.texts_: list[object] = []
         self._draw_branches()
         values = self._leaf_values()
         largest = max(float(np.abs(strip).max(initial=0.0)) for strip in values.values()) or 1.0

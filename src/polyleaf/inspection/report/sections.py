@@ -11,7 +11,7 @@ import io
 import re
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -35,6 +35,9 @@ from polyleaf.inspection.report.report_data import (
 )
 from polyleaf.model import Model
 from polyleaf.settings.param_spec import get_param_specs
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = [
     "Section",
@@ -94,7 +97,7 @@ figcaption { color: var(--faint); font-size: .9rem; max-width: 46rem; }
 _INK, _BACKGROUND = "#010203", "#ffffff"
 # matplotlib's first colour and light grey do not suit a dark page.
 _PAGE_COLOURS = {"#1f77b4": "var(--first)", "#d3d3d3": "var(--second)"}
-_RC_PARAMS: dict[str, Any] = {
+_RC_PARAMS: dict[str, object] = {
     "text.parse_math": False,  # dollar signs in users' names are not formulas
     "svg.fonttype": "none",  # keep text as text, in the font of the page
     "font.family": "sans-serif",
@@ -266,7 +269,9 @@ def _note_rest(n_shown: int, n: int, items: str) -> str:
     return render_note(f"The first {n_shown} of {n} {items}.") if n > n_shown else ""
 
 
-def _draw(draw: Callable[..., Any], *arguments: Any, **keywords: Any) -> Callable[[Any], Any]:
+def _draw(
+    draw: Callable[..., object], *arguments: Any, **keywords: Any
+) -> Callable[[object], object]:
     """Return a function of axes for `render_svg`."""
     return lambda ax: draw(*arguments, **keywords, ax=ax)
 
@@ -380,7 +385,7 @@ def _error_correlations(data: SingleTaskReportData) -> str:
     correlations = standardised.T @ standardised / len(errors)
     names = data.target_names
 
-    def draw(ax: Any) -> None:
+    def draw(ax: Axes) -> None:
         image = ax.imshow(correlations, cmap="RdBu_r", vmin=-1, vmax=1)
         shown = range(0, len(names), max(1, len(names) // 20))
         ax.set_xticks(shown, [names[k] for k in shown], rotation=45, ha="right")
@@ -433,7 +438,7 @@ def _reliability(data: SingleTaskReportData) -> Section | None:
     return Section("truth", "Calibration and predictions", content) if content else None
 
 
-def _calibration(data: SingleTaskReportData) -> Callable[[Any], Any]:
+def _calibration(data: SingleTaskReportData) -> Callable[[object], object]:
     if data.probabilities is None:
         return _draw(
             CalibrationDisplay.from_estimator, data.estimator, data.X, data.y, offset=data.offset
@@ -471,7 +476,7 @@ def _distributions(data: SingleTaskReportData) -> str:
     return figures + _long_table(header, rows, "rows")
 
 
-def _draw_pit_histogram(heights: np.ndarray, ax: Any) -> None:
+def _draw_pit_histogram(heights: np.ndarray, ax: Axes) -> None:
     n_bins = len(heights)
     ax.bar((np.arange(n_bins) + 0.5) / n_bins, heights, width=0.94 / n_bins)
     ax.axhline(1.0, color="grey", linewidth=0.8, linestyle="--")
@@ -493,7 +498,7 @@ def _predictions(data: SingleTaskReportData) -> str:
     return "".join(figures) + rest
 
 
-def _draw_predictions(y: np.ndarray, predicted: np.ndarray, name: str, ax: Any) -> None:
+def _draw_predictions(y: np.ndarray, predicted: np.ndarray, name: str, ax: Axes) -> None:
     known = np.flatnonzero(~np.isnan(y))
     ends = [float(y[known].min()), float(y[known].max())] if known.size else [0.0, 1.0]
     shown = known[:_MAX_POINTS]
@@ -543,7 +548,7 @@ def _shap_summaries(data: ReportData) -> str:
     return figures
 
 
-def _draw_shap_summary(data: ReportData, output: int, ax: Any) -> None:
+def _draw_shap_summary(data: ReportData, output: int, ax: Axes) -> None:
     values, mapper = data.shap_values, data.model.mapper
     assert values is not None
     codes = data.binned_rows.codes[:, data.explained_rows]

@@ -1,0 +1,33 @@
+"""Types of what users pass: arrays, frames and matrices of several libraries."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from narwhals.typing import IntoDataFrame, IntoSeries
+    from numpy.typing import ArrayLike
+    from scipy.sparse import csr_matrix
+
+    from polyleaf.data.dataset import Dataset
+
+
+class SparseMatrix(Protocol):
+    """A sparse matrix or array of SciPy."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def nnz(self) -> int: ...
+    def tocsr(self) -> csr_matrix: ...
+
+
+Values: TypeAlias = "ArrayLike | SparseMatrix | IntoDataFrame | IntoSeries"
+# Features, targets, weights or offsets; a mapping has those of each task. Readers check the values.
+DataLike: TypeAlias = "Values | Dataset | Mapping[str, Values]"
+RandomState: TypeAlias = int | np.integer | np.random.RandomState | np.random.Generator | None
+StrPath: TypeAlias = str | os.PathLike[str]
