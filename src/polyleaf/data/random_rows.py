@@ -269,9 +269,9 @@ def split_validation(
 
 # ---- repeated rows ------------------------------------------------------------------------------
 
-# Rows of equal features and targets are copies if rows of equal features have equal targets more
-# often than this, or if two rows hardly ever have equal targets by chance.
-_MIN_AGREEMENT, _MAX_CHANCE = 0.99, 0.01
+# Rows of equal features and targets are copies if rows of equal features differ in their targets by
+# less than this share of what any two rows do, or if hardly any two rows have equal targets.
+_MAX_DISAGREEMENT, _MAX_CHANCE = 0.01, 0.01
 _MIN_GROUPS = 10
 
 
@@ -303,8 +303,9 @@ def find_repeated_rows(
     if offset is not None:
         targets = targets + hash64(hash_values(offset))
     both, n = hashes + hash64(targets), len(targets)
-    n_copies, n_by_chance = _count_pairs(both), _MAX_CHANCE * n * (n - 1) / 2
-    is_chance = n_copies < _MIN_AGREEMENT * n_equal and _count_pairs(targets) > n_by_chance
+    n_copies, chance = _count_pairs(both), _count_pairs(targets) / (n * (n - 1) / 2)
+    may_differ = n_copies < (1.0 - _MAX_DISAGREEMENT * (1.0 - chance)) * n_equal
+    is_chance = may_differ and chance > _MAX_CHANCE
     if n_copies == 0 or is_chance:
         return None
     _, first, groups = np.unique(both, return_index=True, return_inverse=True)

@@ -203,7 +203,9 @@ class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParamet
             Callbacks in addition to those of the constructor.
         init_model : polyleaf.Model, fitted estimator, or path or content of a model file, optional
             Model to continue with `n_estimators` more rounds. Its bins, labels and scaling of
-            targets are kept.
+            targets are kept, and all its rounds, those after the best one of early stopping
+            included. With the same data, parameters and callbacks the result is that of one
+            training, which may have ended already: then no rounds are added.
 
         Returns
         -------
