@@ -77,7 +77,7 @@ def test_help_and_version(capsys):
 def test_regression_equals_the_estimator(folder, capsys):
     energy = datasets.load("energy")
     X, X_test, y, y_test = energy.split()
-    # The numbers that are in the text of the file.
+    # The numbers as written in the file.
     y, y_test = (numbers.astype(str).astype(float) for numbers in (y, y_test))
     expected = (
         PolyleafRegressor(n_estimators=20, learning_rate=0.3, random_state=0)
@@ -154,7 +154,7 @@ def test_quiet(folder, tmp_path, capfd):
 
 def test_time_limit_stops_training(folder, tmp_path, capsys):
     train = "train", folder / "energy_train.csv", "-t", "*_load", "-m", tmp_path / "m"
-    polyleaf(*train, "--time-limit", "1e-9")  # too short for a round, but there is always one
+    polyleaf(*train, "--time-limit", "1e-9")  # too short for a round, but one is always trained
     assert load_model(tmp_path / "m").n_iter_ == 1
     assert "--time-limit must be" in fails(capsys, *train, "--time-limit", "0")
     assert "--time-limit cannot be combined with --search" in fails(
@@ -316,7 +316,7 @@ def test_monotone_constraints_by_column_names(folder, tmp_path):
     assert np.all(scores[::2, 1] >= scores[1::2, 1]) and np.any(scores[::2, 0] < scores[1::2, 0])
 
 
-def test_numbers_with_separators_and_units_are_refused(tmp_path, capsys):
+def test_numbers_with_separators_and_units_raise(tmp_path, capsys):
     x = np.random.default_rng(0).random(60).round(4) + 1
     columns = {"x": x, "y": (2 * x).round(4), "z": np.arange(60)}
     comma = tmp_path / "comma.csv"
@@ -335,7 +335,7 @@ def test_numbers_with_separators_and_units_are_refused(tmp_path, capsys):
     polyleaf(*train, "-t", "z", "--categorical", "x,y")
     polyleaf(*train, "-t", "z", "--decimal", ",")
     capsys.readouterr()
-    polyleaf("predict", comma, "-m", tmp_path / "m")  # the model knows the decimal mark
+    polyleaf("predict", comma, "-m", tmp_path / "m")  # the model stores the decimal mark
     right = capsys.readouterr().out
     (tmp_path / "point.csv").write_text(text.replace(",", ".").replace(";", ","))
     message = fails(capsys, "predict", tmp_path / "point.csv", "-m", tmp_path / "m")
@@ -596,7 +596,7 @@ SEARCH = [
     "12",
     "--threads",
     "1",
-]  # the time limit is never reached
+]  # the time limit is not reached
 
 
 def test_search_trains_the_best_and_reports_trials(folder, tmp_path, capsys):
@@ -680,7 +680,7 @@ def test_missing_output_folder_and_unknown_parameter(folder, capsys):
 
 
 @pytest.mark.parametrize("where", ["file", "folder"])
-def test_missing_targets_weigh_bins_as_in_fit(where, tmp_path):
+def test_missing_targets_have_zero_weight_in_bins(where, tmp_path):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(900, 2)).astype(np.float32)
     Y = X + rng.normal(size=X.shape)

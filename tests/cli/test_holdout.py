@@ -11,7 +11,7 @@ from polyleaf.data.random_rows import split_rows, split_validation
 from polyleaf.files.xmc import LabelledRows
 
 
-def test_every_row_is_in_one_part():
+def test_each_row_is_in_one_part():
     kept, held = split_rows(100, 30, seed=3)
     assert len(held) == 30 and np.all(np.diff(kept) > 0) and np.all(np.diff(held) > 0)
     np.testing.assert_array_equal(np.sort(np.concatenate([kept, held])), np.arange(100))

@@ -109,7 +109,7 @@ def test_scores_of_each_task(folder, expected, capsys):
 
 @pytest.mark.full
 def test_one_task_in_python(folder, expected, capsys, tmp_path):
-    """What docs/how-to/command-line.md says of single tasks and calibration."""
+    """The steps in docs/how_to/command_line.md for single tasks and calibration."""
     test, sold = pd.read_csv(folder / "test.csv"), tmp_path / "sold"
     model = load_model(folder / "m").task_estimator("sold")
     np.testing.assert_array_equal(

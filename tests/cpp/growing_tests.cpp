@@ -1,5 +1,5 @@
-// Trees and dense leaves, from every number of threads, sampled or not, from dense and from sparse
-// codes.
+// Trees and dense leaves with any number of threads, with and without sampling, from dense and
+// sparse codes.
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -200,7 +200,7 @@ void test_words() {
     }
 }
 
-void test_refusals() {
+void test_invalid_input() {
   Problem p = make_problem(5, 100, 3, 2);
   p.codes[7] = 254;
   p.n_bins = {2, 2, 2};

@@ -32,7 +32,7 @@ struct LabelTraining {
   bool exact, sampled;
 };
 
-// The raw scores and the best outputs of every row that come of it.
+// The resulting raw scores and best outputs of each row.
 std::vector<double> train_labels(const Problem& p, const LabelTraining& training, int n_threads) {
   const Bins bins(p.codes.data(), p.n, p.n_features, p.n_bins.data(), p.categorical.data(),
                   n_threads);

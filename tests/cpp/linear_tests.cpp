@@ -1,4 +1,4 @@
-// Searches that look ahead to linear leaves, and these leaves.
+// Split search for linear leaves, and linear leaves.
 #include <cmath>
 #include <vector>
 
@@ -13,8 +13,7 @@
 
 namespace polyleaf::tests {
 
-// Trees whose splits look ahead to linear leaves, and these leaves: the same from every number of
-// threads.
+// Trees whose splits are scored by linear leaves, and these leaves: equal for any number of threads.
 void test_linear() {
   for (int n_outputs : {1, 3, 17})
     for (bool full : {false, true}) {

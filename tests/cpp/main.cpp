@@ -14,7 +14,7 @@ int main() {
   test_packed_counts();
   test_orders();
   test_words();
-  test_refusals();
+  test_invalid_input();
   test_leaves();
   test_objectives();
   test_sketches();

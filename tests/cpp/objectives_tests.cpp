@@ -1,4 +1,4 @@
-// Derivatives and Hessians: every entry is written, none behind the last, by one thread or three.
+// Derivatives and Hessians: each entry is written, none beyond the last, by one and three threads.
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -12,7 +12,7 @@
 namespace polyleaf::tests {
 namespace {
 
-// All losses of a table, every number 1.
+// All losses of a table; all parameters are 1.
 template <class AnyLoss>
 std::vector<AnyLoss> every_loss() {
   std::vector<AnyLoss> losses;
@@ -24,7 +24,7 @@ std::vector<AnyLoss> every_loss() {
   return losses;
 }
 
-// Every entry is written, none behind the last, by one thread or three.
+// Each entry is written, none beyond the last, by one and three threads.
 void test_hessians(const LossInput& given) {
   for (int64_t k : {2, 3, 16, 17}) {
     std::vector<int32_t> label(given.label, given.label + given.n_rows);

@@ -34,7 +34,7 @@ void test_parallel() {
   std::atomic<int> after{0};
   parallel_for(3, 10, [&](int64_t, int) { ++after; });
   CHECK(after == 10);
-  // Context that arrive late find a finished job: they must not touch it, and no task is lost.
+  // Threads that arrive late find a finished job: they must not touch it, and no task is lost.
   for (int job = 0; job < 5000; ++job) {
     std::vector<int> ran(3, 0);
     parallel_for(4, 3, [&](int64_t task, int) { ++ran[task]; });

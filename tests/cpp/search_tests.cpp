@@ -13,8 +13,8 @@
 namespace polyleaf::tests {
 namespace {
 
-// Splits feature 0 in the middle of the codes of a node, and reports counts of its own, as if other
-// ranks had rows of the node.
+// Splits feature 0 in the middle of the codes of a node, and reports other counts than the local
+// ones, as if other ranks had rows of the node.
 class FixedCountSearch final : public Search {
  public:
   explicit FixedCountSearch(int64_t n) { sample_.n_all = n; }

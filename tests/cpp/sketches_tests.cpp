@@ -1,4 +1,4 @@
-// Sketches and sparse products, from every number of threads, at odd sizes.
+// Sketches and sparse products with any number of threads, at odd sizes.
 #include <array>
 #include <random>
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace polyleaf::tests {
 
-// Odd sizes on purpose: the ends of rows, of blocks of rows, and of vectors.
+// Odd sizes test the ends of rows, of blocks of rows, and of vectors.
 void test_sketches() {
   std::mt19937 random(7);
   std::normal_distribution<float> normal;

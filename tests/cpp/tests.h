@@ -10,7 +10,7 @@ void test_packed_sums();
 void test_packed_counts();
 void test_orders();
 void test_words();
-void test_refusals();
+void test_invalid_input();
 void test_objectives();
 void test_leaves();
 void test_sketches();

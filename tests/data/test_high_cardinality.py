@@ -224,7 +224,7 @@ def test_small_max_bins(data, max_bins):
     assert Model.from_bytes(model.model_.to_bytes()).to_bytes() == model.model_.to_bytes()
 
 
-# --- what the objective sees ---
+# --- offsets and objectives ---
 
 
 def derived_feature(model):
@@ -239,8 +239,8 @@ def assert_same_statistics(first, second):
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize(("objective", "power"), [("poisson", 1), ("tweedie", 1.5), ("gamma", 2)])
-def test_offsets_of_log_links_are_rates_with_weights(objective, power, weighted):
-    """Offset ln(e) is the loss of y / e with the weight e^(2 - power)."""
+def test_offset_of_a_log_link_equals_a_weighted_rate(objective, power, weighted):
+    """With offset ln(e) the loss is that of y / e with weight e^(2 - power)."""
     rng = np.random.default_rng(0)
     category, exposure = rng.integers(0, 300, 3000), np.exp(rng.normal(size=3000))
     X = np.column_stack([category, rng.normal(size=3000)])
@@ -271,7 +271,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_offsets_of_zero_are_none(case):
+def test_zero_offsets_have_no_effect(case):
     estimator, parameters, y = CASES[case]
     X = np.column_stack([np.arange(3000) % 300, np.random.default_rng(4).normal(size=3000)])
     parameters = parameters | {"n_estimators": 2, "objective": case.split(",")[0]}
@@ -280,7 +280,7 @@ def test_offsets_of_zero_are_none(case):
     assert_same_statistics(clone(model).fit(X, y, offset=offset), model.fit(X, y))
 
 
-def test_tasks_learn_categories_beside_offsets():
+def test_categories_of_tasks_with_offsets():
     X = np.column_stack([np.arange(3000) % 300, np.random.default_rng(4).normal(size=3000)])
     offset = np.random.default_rng(5).normal(size=3000)
     y = {"count": np.round(np.exp(Z[:, 0] + offset)), "level": Z[:, 1], "class": Z.argmax(axis=1)}
@@ -297,15 +297,16 @@ def test_tasks_learn_categories_beside_offsets():
     np.testing.assert_allclose(found.values[:, 0], alone.values[:, 0], atol=1e-5)
 
 
-def test_offsets_subtracted_from_the_target_are_subtracted_for_the_columns(data):
+def test_derived_columns_use_the_target_minus_the_offset(data):
     X, y = data
     offset = np.random.default_rng(0).integers(-8, 8, N) / 8.0
     found = derived_feature(regressor().fit(X, y, offset=offset))
     assert found.equals(derived_feature(regressor().fit(X, y - offset)))
 
 
-def test_binary_outcomes_on_top_of_offsets_use_the_categories():
-    """With the offset as a feature .475, without categories .501; the truth has .417."""
+def test_categories_of_binary_targets_with_offsets():
+    """The log loss is .475 with the offset as a feature, .501 without categories, .417 for the true
+    model."""
     rng = np.random.default_rng(0)
     category = rng.integers(0, 1500, 18_000)
     effect = rng.normal(size=1500)
@@ -320,7 +321,7 @@ def test_binary_outcomes_on_top_of_offsets_use_the_categories():
     assert -np.log(p[np.arange(6000), y[test]]).mean() < 0.475
 
 
-def test_continued_training_keeps_columns_learned_beside_offsets():
+def test_continued_training_keeps_columns_derived_with_offsets():
     X = np.column_stack([np.arange(3000) % 300, np.random.default_rng(4).normal(size=3000)])
     offset = np.random.default_rng(5).normal(size=3000)
     y = np.round(np.exp(Z[:, 0] + offset))
@@ -596,7 +597,7 @@ def test_command_line_reads_high_cardinality_text(data, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("n_categories", [3, 300])
-def test_columns_of_unknown_categories_are_warned_of(n_categories):
+def test_many_unknown_categories_warn(n_categories):
     names = np.array([f"shop {i}" for i in range(n_categories)], object)
     rows = np.arange(1200) % n_categories
     frame = pd.DataFrame({"shop": pd.Categorical(names[rows]), "x": np.arange(1200.0)})
@@ -606,7 +607,7 @@ def test_columns_of_unknown_categories_are_warned_of(n_categories):
         some = pd.Categorical(np.where(rows % 2 == 0, names[rows], "other"))
         model.predict(frame.assign(shop=some))
         few = frame.head(3).assign(shop=["a", "b", "c"])
-        model.predict(few)  # so few may be new by chance
+        model.predict(few)  # so few may be unknown by chance
         model.predict(frame.head(9).assign(shop=None))
     for values, share in ((names[rows] + " ", "All"), (["shop 0"] + ["q"] * 1199, "Nearly all")):
         message = rf"{share} values of column 'shop' of X are categories .* such as '(q|shop 0 )'"
@@ -615,7 +616,7 @@ def test_columns_of_unknown_categories_are_warned_of(n_categories):
 
 
 @pytest.mark.parametrize("n_categories", [3, 300])
-def test_categories_of_another_type_are_refused(n_categories):
+def test_categories_of_another_type_raise(n_categories):
     numbers = np.arange(1200) % n_categories
     frame = pd.DataFrame({"c": pd.Categorical(numbers), "x": np.arange(1200.0)})
     model = PolyleafRegressor(n_estimators=3).fit(frame, numbers % 7)

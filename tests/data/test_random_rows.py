@@ -67,9 +67,9 @@ def test_groups_are_not_split(n_groups):
 
 
 @pytest.mark.parametrize("has_groups", [False, True])
-def test_training_rows_are_before_those_that_are_evaluated(has_groups):
+def test_training_rows_are_earlier_than_evaluation_rows(has_groups):
     rng = np.random.default_rng(0)
-    time = rng.permutation(np.repeat(np.arange(60), 5))  # several rows have one time
+    time = rng.permutation(np.repeat(np.arange(60), 5))  # several rows have the same time
     rules = SplitRules(rng.integers(0, 150, 300) if has_groups else None, time)
     folds = [rules.split(300, 0.2, 0, None), *rules.iter_folds(300, 10, 0)]
     assert len(folds) == 7 and 55 <= len(folds[0][1]) <= 65
@@ -84,7 +84,7 @@ def test_training_rows_are_before_those_that_are_evaluated(has_groups):
     assert sum(len(held) for _, held in part.iter_folds(len(part.time), 10, 0)) > 30
 
 
-def test_rules_join_groups():
+def test_connected_groups_are_merged():
     first, second = np.array([0, 0, 1, 2, 3]), np.array([0, 1, 1, 2, 3])
     joined = SplitRules(first).join(second).groups
     assert joined[0] == joined[1] == joined[2] and len(set(joined)) == 3

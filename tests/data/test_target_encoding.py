@@ -128,8 +128,8 @@ def bins(x):
 
 
 @pytest.mark.parametrize("n_categories", [300, 1000, 3000])
-def test_weak_effects_of_categories_are_kept_if_they_are_certain(n_categories):
-    """Less than 4 % of the variance of a binary outcome, but no chance."""
+def test_weak_significant_effects_of_categories_are_kept(n_categories):
+    """The effect explains less than 4 % of the variance of a binary target, but is significant."""
     rng = np.random.default_rng(0)
     category, x = rng.integers(0, n_categories, 15_000), rng.normal(size=15_000)
     effect = 0.9 * rng.normal(size=n_categories)[category]
@@ -139,7 +139,7 @@ def test_weak_effects_of_categories_are_kept_if_they_are_certain(n_categories):
         assert fit_target_encoding(category, y, numeric=[bins(x)])[0].is_informative == is_kept
 
 
-def test_interactions_of_features_that_the_category_names_are_left_to_them():
+def test_interactions_of_other_features_are_omitted():
     rng = np.random.default_rng(0)
     first, second = rng.integers(0, 30, (2, 6000))
     y = np.sin(first * second / 30.0) + 3 * rng.normal(size=6000)

@@ -23,7 +23,7 @@ pytestmark = [
 RNG = np.random.default_rng(0)
 X = np.round(RNG.normal(size=(700, 11)), 2)
 X[:, 3] = RNG.integers(0, 3, 700)
-X[:, 5] = 1.6e15 + RNG.integers(0, 400, 700)  # wide range: float32 would merge them
+X[:, 5] = 1.6e15 + RNG.integers(0, 400, 700)  # a wide range, equal in float32
 X[RNG.random(X.shape) < 0.05] = np.nan
 Y = np.stack([np.nan_to_num(X[:, 0] + X[:, 1]), np.nan_to_num(X[:, 2] * X[:, 3])], axis=1)
 SMALL = {"n_estimators": 4, "max_leaves": 8, "n_jobs": 1, "device": "cuda"}
@@ -181,7 +181,7 @@ def test_streams_are_synchronised(monkeypatch):
     assert waited == [2, 1]
 
 
-def test_memory_that_the_driver_does_not_know():
+def test_memory_unknown_to_the_driver():
     with pytest.raises(_core.DeviceError, match="does not know its address"):
         PolyleafRegressor(**SMALL).fit(ByInterface(X, data=(64, True)), Y)
 
@@ -207,7 +207,7 @@ class FailingExport(ByDLPack):
         (ByDLPack(X[:100]), ValueError, "inconsistent numbers of samples"),
     ],
 )
-def test_bad_tables_are_rejected(there, error, message):
+def test_invalid_tables_raise(there, error, message):
     with pytest.raises(error, match=message):
         PolyleafRegressor(**SMALL).fit(there, Y)
 

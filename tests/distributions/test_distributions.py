@@ -9,7 +9,7 @@ from scipy import stats
 from polyleaf.distributions import Gamma, LogNormal, NegativeBinomial, Normal, StudentT
 
 A = np.array
-# Each with the same of SciPy, and values that are likely.
+# Each with the SciPy distribution, and likely values.
 CASES = {
     "normal": (
         Normal(A([0.0, 1.0, -2.0]), A([1.0, 2.0, 0.5])),
@@ -177,7 +177,7 @@ def test_quantiles_of_0_and_1_are_the_ends_of_the_support(case):
 
 @pytest.mark.parametrize("df", [1.1, 1.5, 2.1, 3.0, 5.0, 15.0, 40.0, 75.0, 90.0, 120.0, 1000.0])
 def test_quantiles_of_t_invert_its_cdf(df):
-    """Also where SciPy's are infinite, of the wrong sign, or all the same."""
+    """Also where SciPy's quantiles are infinite, of the wrong sign, or all equal."""
     q = np.concatenate([10.0 ** np.arange(-307, 0, 0.25), [0.6, 0.9, 1 - 1e-9]])
     law = StudentT(np.zeros(len(q)), np.ones(len(q)), df)
     z = law.ppf(q)

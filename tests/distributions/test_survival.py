@@ -1,4 +1,4 @@
-"""Discrete-time survival: against Kaplan-Meier and Aalen-Johansen estimates, and learned."""
+"""Discrete-time survival: Kaplan-Meier and Aalen-Johansen estimates, and trained models."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def test_labels_of_a_small_example():
     assert ends.tolist() == [1.0, 2.0, 3.0, 5.0]
     expected = [
         [1, NAN, NAN, NAN],
-        [0, NAN, NAN, NAN],  # censored in the second: what came to its begin says nothing of it
+        [0, NAN, NAN, NAN],  # censored in the second interval, whose label is missing
         [0, 1, NAN, NAN],
         [0, 0, 1, NAN],
         [0, 0, 0, 1],
@@ -41,8 +41,8 @@ def test_intervals_contain_equal_numbers_of_events():
 
 
 def test_label_shares_are_the_kaplan_meier_estimate():
-    """With an interval for each time of an event. Who is censored at such a time is at risk then:
-    he is known to have come through it, which a time a little later says."""
+    """There is one interval per event time. A row censored at an event time is at risk there and
+    survives it, so its time is moved slightly later."""
     rng = np.random.default_rng(1)
     time = rng.integers(1, 30, 500).astype(float)
     event = rng.random(500) < 0.7
@@ -74,7 +74,7 @@ def test_hazards_are_constant_within_intervals():
 
 
 def test_hazards_are_learned():
-    """Of rows whose rate depends on a feature, against the curves that they were drawn from."""
+    """The rate depends on a feature; predictions are compared with the true survival curves."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (4000, 2)).astype(np.float32)
     time, censored = rng.exponential(np.exp(-X[:, 0])), rng.exponential(2.0, 4000)

@@ -70,7 +70,7 @@ def find_undocumented_in(name: str, value: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_every_argument_is_documented(module):
+def test_all_arguments_are_documented(module):
     if module in EXTRA:
         pytest.importorskip(EXTRA[module], reason="an extra is not installed")
     values = importlib.import_module(module)
@@ -83,13 +83,13 @@ def test_every_argument_is_documented(module):
 
 def test_missing_arguments_are_found():
     class Base:
-        """Of nothing."""
+        """The argument of the constructor is undocumented."""
 
         def __init__(self, size):
             self.size = size
 
         def both(self, first, second):
-            """Of both.
+            """The second argument occurs in the returns only.
 
             Parameters
             ----------
@@ -101,7 +101,7 @@ def test_missing_arguments_are_found():
             """
 
         def documented_names(self, one, two, *rest):
-            """Of all, and `two`.
+            """All arguments are documented, `two` in the text.
 
             Parameters
             ----------
@@ -109,7 +109,7 @@ def test_missing_arguments_are_found():
             """
 
     class Derived(Base):
-        """Of the size.
+        """The argument of the inherited constructor is documented.
 
         Parameters
         ----------
@@ -117,7 +117,7 @@ def test_missing_arguments_are_found():
         """
 
         def documented_names(self, one, two, three):
-            """Of what is new."""
+            """The third argument is undocumented."""
 
     Base.__module__ = Derived.__module__ = "polyleaf"
     for function in (Base.both, Base.documented_names, Derived.documented_names):

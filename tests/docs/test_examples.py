@@ -191,5 +191,5 @@ def test_service_rejects_invalid_rows(body):
     assert status == 400 and content["error"]
 
 
-def test_every_example_is_checked():
+def test_all_examples_are_checked():
     assert set(SHOWS) == {path.stem for path in EXAMPLES}

@@ -237,7 +237,7 @@ def test_categories_keep_their_identity(categories):
     assert len(np.unique(found)) == 3
 
 
-def test_categories_of_text_and_numbers_are_refused():
+def test_categories_of_text_and_numbers_raise():
     frame = pd.DataFrame({"c": pd.Series([1, "1", 2.5] * 50, dtype=object)})
     est = PolyleafRegressor(n_estimators=3, categorical_features=["c"]).fit(frame, [0, 5, 9] * 50)
     with pytest.raises(ValueError, match="categories of text and of numbers"):
@@ -245,7 +245,7 @@ def test_categories_of_text_and_numbers_are_refused():
 
 
 @pytest.mark.parametrize("name", ["frame with categories", "defaults, classes", "linear"])
-def test_graphs_are_compared_with_the_model(name, monkeypatch):
+def test_export_compares_the_graph_with_the_model(name, monkeypatch):
     for layout in ("matrix", "columns"):
         to_onnx(estimator(name), input=layout)
     plain = _GraphBuilder._add_scores

@@ -1,4 +1,5 @@
-"""A column means the same in all files: kinds of columns x formats of training x of prediction."""
+"""A column has the same meaning in all file formats: kinds of columns x training format x
+prediction format."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def typed(values):
     return pd.Series(values)
 
 
-# Kind of column -> six values, as pandas holds them; a category each unless they are numbers.
+# Kind of column -> six pandas values; each is a category unless they are numbers.
 KINDS = {
     "integers": [1, 2, 3, 10, 20, 30],
     "decimals": [0.1, 0.25, 1.5, -2.0, 1e-3, 3e5],
@@ -88,8 +89,8 @@ def predict(model, frame, format, path, capsys):
 
 @pytest.mark.parametrize("training", [f for f in FORMATS if f not in ("pandas", "polars")])
 @pytest.mark.parametrize("kind", KINDS)
-def test_formats_agree_or_refuse(kind, training, tmp_path, capsys):
-    """Every format gives the answers of the training file, or a sentence."""
+def test_formats_give_equal_predictions_or_raise(kind, training, tmp_path, capsys):
+    """All formats give the predictions of the training format, or an error message."""
     rows = np.arange(N) % 6
     frame = make_frame(kind, rows).assign(y=10.0 * rows)
     file = write(frame, training, tmp_path / "train")
@@ -129,7 +130,7 @@ def test_formats_agree_or_refuse(kind, training, tmp_path, capsys):
             else:
                 np.testing.assert_array_equal(found, expected, err_msg=f"{part} {format}")
     same = [format for format in FORMATS if not isinstance(answers["all", format], str)]
-    assert training in same and len(same) >= 2  # a rule that refuses everything is none
+    assert training in same and len(same) >= 2  # at least one other format must work
 
 
 # ---- random CSV files ------------------------------------------------------------------------
@@ -189,7 +190,7 @@ def write_random_csv(rng):
 
 
 def check_random_csv(seed, path):
-    """Return whether a random file is read; then it is the frame of pandas."""
+    """Return whether a random file can be read; its table must equal that of pandas."""
     text, kinds, options = write_random_csv(np.random.default_rng(seed))
     path.write_text(text, encoding="utf-8", newline="")
     cells = CellFormat(options["decimal"], options["thousands"], tuple(options["na_values"]))
@@ -211,18 +212,18 @@ def check_random_csv(seed, path):
     return True
 
 
-def test_random_csv_files_are_the_frames_of_pandas(tmp_path):
+def test_random_csv_files_equal_pandas(tmp_path):
     read = [check_random_csv(seed, tmp_path / "t.csv") for seed in range(400)]
     assert 100 < sum(read) < 400
 
 
 @pytest.mark.full
-def test_many_random_csv_files_are_the_frames_of_pandas(tmp_path):
+def test_many_random_csv_files_equal_pandas(tmp_path):
     read = [check_random_csv(seed, tmp_path / "t.csv") for seed in range(1000, 21_000)]
     assert 5000 < sum(read) < 20_000
 
 
-def test_missing_values_are_those_of_pandas():
+def test_missing_value_spellings_equal_pandas():
     from pandas._libs.parsers import STR_NA_VALUES
 
     assert MISSING_VALUES == STR_NA_VALUES

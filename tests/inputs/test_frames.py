@@ -162,7 +162,7 @@ def test_number_of_calls_is_linear_in_columns(kind, dtype):
 
 
 def category_columns():
-    """Frames with one column of categories, as the values that it holds (None: missing)."""
+    """Return frames with a categorical column, and its values (None: missing)."""
     texts = ["b", None, "a", "b", "", "é", None, "a"] * 20
     numbers = [3, None, 2**53 + 1, 3, 0, -7, None, 2**53] * 20
     floats = [0.5, None, 1e17, 0.5, 0.0, -7.25, None, 0.1] * 20
@@ -207,7 +207,7 @@ def category_columns():
 @pytest.mark.parametrize(("X", "expected"), [
     pytest.param(X, values, id=name) for name, X, values in category_columns()
 ])  # fmt: skip
-def test_categories_are_the_values_of_the_column(X, expected):
+def test_categories_equal_the_values_of_the_column(X, expected):
     (column,) = read_features(X, categorical_features=["c"]).categories
     found = [None if i < 0 else column.categories[i] for i in column.index]
     assert found == expected
@@ -215,7 +215,7 @@ def test_categories_are_the_values_of_the_column(X, expected):
     assert set(column.categories) == set(expected) - {None}
 
 
-def test_sparse_columns_of_pandas_are_read_as_a_matrix():
+def test_sparse_pandas_columns_are_read_as_a_matrix():
     rng = np.random.default_rng(0)
     values = np.where(rng.random((60, 4)) < 0.2, rng.normal(size=(60, 4)), 0)
     values[3, 1] = np.nan
@@ -266,7 +266,7 @@ NULLS = [None if i % 7 == 0 else i % 11 for i in range(300)]
         "Sparse with another fill": pd.DataFrame({"c": pd.arrays.SparseArray([1.0, 2, 3] * 100)}),
     }.items()
 ])  # fmt: skip
-def test_columns_that_a_library_converts_cost_no_call_for_each_cell(X):
+def test_converted_columns_need_no_call_per_cell(X):
     half = X.iloc[:150] if isinstance(X, pd.DataFrame) else X[:150]
     read_features(X)  # imports, caches
     assert calls(lambda: read_features(X)) - calls(lambda: read_features(half)) < 100

@@ -99,7 +99,7 @@ def test_f1_threshold_is_a_midpoint_and_the_highest_on_ties():
     assert best_f1_threshold(
         np.array([[0.9], [0.5], [0.1]]), np.array([[1], [0], [0]])
     ) == pytest.approx(0.7)
-    # Of thresholds with the same F1 the highest is chosen.
+    # The highest of the thresholds with equal F1 is chosen.
     p, y = np.array([[0.9], [0.6], [0.3]]), np.array([[1], [0], [0]])
     assert best_f1_threshold(p, y) == pytest.approx(0.75)
     assert best_f1_threshold(np.array([[0.4], [0.3]]), np.ones((2, 1))) == pytest.approx(

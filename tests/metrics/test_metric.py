@@ -35,7 +35,7 @@ def repeated(weight):
     return None if weight is None else np.repeat(weight, K)
 
 
-# name -> (y, prediction, the same by scikit-learn)
+# name -> (y, prediction, the metric by scikit-learn)
 CASES = {
     "mse": (REAL, RAW, lambda w: sk.mean_squared_error(REAL, RAW, sample_weight=w)),
     "rmse": (REAL, RAW, lambda w: sk.mean_squared_error(REAL, RAW, sample_weight=w) ** 0.5),
@@ -171,7 +171,7 @@ def test_equals_scikit_learn(name, weighted):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_weights_per_row_are_weights_per_row_and_output(name):
+def test_row_weights_equal_constant_weights_per_output(name):
     y, prediction, _ = CASES[name]
     if y.ndim == 1:
         pytest.skip("class ids have one weight a row")

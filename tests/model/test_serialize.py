@@ -451,7 +451,7 @@ def test_saving_to_a_folder_raises(model, tmp_path):
         model.save(tmp_path)
 
 
-def test_a_model_that_cannot_be_loaded_is_not_saved(tmp_path):
+def test_invalid_model_is_not_saved(tmp_path):
     model = PolyleafRegressor(n_estimators=2, n_jobs=1).fit(np.eye(30), np.arange(30.0))
     model.save_model(tmp_path / "m")
     before = (tmp_path / "m").read_bytes()

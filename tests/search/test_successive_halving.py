@@ -96,7 +96,7 @@ WORSE, DEFAULT = [8.0, 8.5, 8.0] * 2, [5.0, 6.0, 5.0] * 2
 
 
 def test_leaders_are_revalidated_on_resampled_folds():
-    # Of nine candidates two are revalidated, with the defaults; losers and duplicates are not.
+    # Two of nine candidates and the defaults are revalidated; losers and duplicates are not.
     search, log = make_resampled_search([DEFAULT, LUCKY, STEADY, LUCKY, *[WORSE] * 5])
     assert rank_candidates(search.candidates)[0].number == 1
     search.revalidate_leaders()

@@ -81,7 +81,7 @@ def test_index_beyond_int64(tmp_path):
         read_table(write_data(tmp_path, "1 99999999999999999999:1\n"))
 
 
-def test_columns_of_labelled_rows_are_bounded_by_what_is_stored(tmp_path):
+def test_columns_of_labelled_rows_are_bounded_by_stored_labels(tmp_path):
     path = tmp_path / "l.txt"
     for text, read in [
         ("2 2000000000 3\n0 1:1\n1 2:1\n", lambda p: read_multilabel(p)),

@@ -141,7 +141,7 @@ def test_messages_equal_the_snapshot(name):
     assert message == read_snapshot()[name].strip()
 
 
-def test_the_snapshot_has_no_other_messages():
+def test_snapshot_has_no_other_messages():
     assert set(read_snapshot()) == set(MESSAGES)
 
 
