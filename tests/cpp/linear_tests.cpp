@@ -13,7 +13,8 @@
 
 namespace polyleaf::tests {
 
-// Trees whose splits are scored by linear leaves, and these leaves: equal for any number of threads.
+// Trees whose splits are scored by linear leaves, and these leaves: equal for any number of
+// threads.
 void test_linear() {
   for (int n_outputs : {1, 3, 17})
     for (bool full : {false, true}) {

@@ -636,7 +636,7 @@ class Model:
 
     @classmethod
     def check_file(cls, data: bytes) -> None:
-        """Raise a ValueError if the content of a model file to write cannot be loaded."""
+        """Raise a ValueError if `data`, the content of a model file, cannot be loaded."""
         try:
             cls.load(data)
         except serialize.ModelFileError as error:
