@@ -134,8 +134,8 @@ def test_validation(folder, validation):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["train", "train.txt", "--format", "xmc", "--target", "a"], "--target selects columns"),
-        (["train", "train.txt", "--format", "xmc", "--drop", "a"], "--drop selects columns"),
+        (["train", "train.txt", "--format", "xmc", "--target", "a"], "--target does not support"),
+        (["train", "train.txt", "--format", "xmc", "--drop", "a"], "--drop does not support"),
         (
             ["train", "train.txt", "--format", "xmc", "--early-stopping", "3"],
             "--early-stopping needs",

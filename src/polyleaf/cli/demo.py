@@ -24,17 +24,7 @@ JOBS: dict[str, tuple[str, tuple[str, str], dict[str, Any]]] = {
 
 
 def run(out: Path, quick: bool = False, n_jobs: int | None = None) -> dict[str, Any]:
-    """Train on the bundled data sets, print scores, and save models, plots and data.
-
-    Parameters
-    ----------
-    out : Path
-        Folder for the models, the plot ``learning_curves.png``, and the energy data as two CSV
-        files. It is created if missing.
-    quick : bool
-        Whether to train only a few rounds.
-    n_jobs : int, optional
-        Number of threads.
+    """Train on the bundled data sets; save models, learning curves and the energy data in `out`.
 
     Returns
     -------

@@ -19,7 +19,7 @@ from polyleaf.files.table import Table
 if TYPE_CHECKING:
     from polyleaf.estimators.base import PolyleafEstimator
 
-_SCHEMA_KEY = "table"  # model metadata: the schema of the training table
+SCHEMA_KEY = "table"  # model metadata: the schema of the training table
 XMC_KEY = "labelled rows"  # model metadata: whether the model was trained from XMC data
 
 # Kind of task of a schema -> what the model's tasks may learn.
@@ -50,17 +50,6 @@ def check_writable(path: Path | None) -> None:
         raise ReadError(f"{path} cannot be written: {reason}.")
 
 
-def save_table_model(
-    estimator: PolyleafEstimator, schema: Schema, path: Path, **options: Any
-) -> None:
-    """Save a model together with the schema of its training table."""
-    model = estimator.model_
-    model.metadata[_SCHEMA_KEY] = schema.to_dict()
-    if model.output_names is None and model.n_outputs == len(schema.targets):
-        model.output_names = schema.targets
-    estimator.save_model(path, **options)
-
-
 def load_estimator(path: Path) -> Any:
     """Load a model file as an estimator."""
     from polyleaf.estimators import load_model
@@ -74,7 +63,7 @@ def load_table_model(o: Any) -> tuple[Any, Schema]:
     """Load a model that `train` saved, and the schema of its training table."""
     path = o.model
     estimator = load_estimator(path)
-    fields = estimator.model_.metadata.get(_SCHEMA_KEY)
+    fields = estimator.model_.metadata.get(SCHEMA_KEY)
     if estimator.model_.metadata.get(XMC_KEY):
         raise ReadError(f"{path} was trained from multi-label data: use --format {xmc.FORMAT}.")
     if fields is None:

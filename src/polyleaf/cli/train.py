@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,14 @@ from polyleaf.callbacks import TimeLimit
 from polyleaf.cli import xmc
 from polyleaf.cli.messages import INTERRUPT_EXIT_CODE, describe_training, pluralise, print_error
 from polyleaf.cli.model_file import (
+    SCHEMA_KEY,
     XMC_KEY,
     check_writable,
     make_dataset,
     open_table,
     read_weight_column,
-    save_table_model,
 )
-from polyleaf.cli.parameters import PARAMETERS, get_estimator_class, read_parameters
+from polyleaf.cli.parameters import OPTION_NAMES, PARAMETERS, get_estimator_class, read_parameters
 from polyleaf.data.random_rows import find_repeated_rows, split_validation
 from polyleaf.files.io import ReadError
 from polyleaf.files.schema import Schema, infer_task, select_columns
@@ -35,7 +36,6 @@ from polyleaf.settings import presets
 from polyleaf.settings.parameters import SearchParameters
 
 _INTERRUPT_WARNING = "was interrupted"  # part of the warning of an estimator that keeps rounds
-_COLUMN_OPTIONS = ("target", "task", "drop", "weight", "offset", "categorical")
 
 
 def train(o: Any) -> int | None:
@@ -44,7 +44,11 @@ def train(o: Any) -> int | None:
 
     check_leaf_dtype(o.leaf_dtype)
     is_xmc = xmc.is_xmc(o.file, o.format)
-    params = _get_preset(o.preset or ("gbdt_sparse" if is_xmc else None))
+    preset = o.preset or ("gbdt_sparse" if is_xmc else None)
+    if preset not in (None, *presets.__all__):
+        names = ", ".join(sorted(presets.__all__))
+        raise ReadError(f"--preset: there is no preset {preset!r}; choose one of {names}.")
+    params = {} if preset is None else getattr(presets, preset)()
     params |= {"on_interrupt": "keep", "verbose": int(sys.stderr.isatty() and not o.quiet)}
     params |= read_parameters(o)
     if o.seconds is not None:
@@ -53,41 +57,23 @@ def train(o: Any) -> int | None:
         if not o.seconds > 0:
             raise ReadError(f"--time-limit must be a number above 0, not {o.seconds:g}.")
         params["callbacks"] = [TimeLimit(o.seconds)]
+    is_alone = o.validation is None and o.time_limit is None
+    if o.early_stopping_rounds is not None and is_alone:
+        raise ReadError("--early-stopping needs --validation: a file, or a fraction such as 0.2.")
     return (_train_xmc if is_xmc else _train_table)(o, params)
 
 
-def _get_preset(name: str | None) -> dict[str, Any]:
-    if name is None:
-        return {}
-    if name not in presets.__all__:
-        names = ", ".join(sorted(presets.__all__))
-        raise ReadError(f"--preset: there is no preset {name!r}; choose one of {names}.")
-    return getattr(presets, name)()
-
-
 def _train_xmc(o: Any, params: dict[str, Any]) -> int | None:
-    for name in _COLUMN_OPTIONS:
+    for name in ("target", "task", "drop", "weight", "offset", "categorical", "time_limit"):
         if getattr(o, name):
-            raise ReadError(f"--{name} selects columns, but --format {xmc.FORMAT} has none.")
-    if o.time_limit is not None:
-        raise ReadError(f"--search does not support --format {xmc.FORMAT}.")
-    _check_validation(o)
+            option = OPTION_NAMES.get(name, f"--{name}")
+            raise ReadError(f"{option} does not support --format {xmc.FORMAT}, without columns.")
     check_writable(o.model)
     estimator = get_estimator_class("multilabel", params)(**params)
     rows = xmc.read_rows(o.file, o.label_names, o.n_jobs)
-    labels = pluralise(rows.Y.shape[1], "label")
-
-    def save() -> None:
-        estimator.model_.metadata[XMC_KEY] = True
-        estimator.save_model(o.model, leaf_dtype=o.leaf_dtype, statistics=o.statistics)
-
-    return _fit_and_save(
-        o,
-        estimator,
-        lambda: xmc.fit_labels(estimator, rows, o.validation, o.seed, o.n_jobs),
-        save,
-        [_describe_data(f"multilabel with {labels}", *rows.X.shape)],
-    )
+    line = _describe_data(f"multilabel with {pluralise(rows.Y.shape[1], 'label')}", *rows.X.shape)
+    fit = partial(xmc.fit_labels, estimator, rows, o.validation, o.seed, o.n_jobs)
+    return _fit_and_save(o, estimator, fit, {XMC_KEY: True}, None, [line])
 
 
 def _train_table(o: Any, params: dict[str, Any]) -> int | None:
@@ -103,7 +89,6 @@ def _train_table(o: Any, params: dict[str, Any]) -> int | None:
         params["objective"] = {task.key: task.objective for task in tasks}
     params = _replace_target_names(params, schema)
     estimator = get_estimator_class(schema.task, params)(**params)
-    _check_validation(o)
     training, held = _split(o, table, schema)
     check_writable(o.model)
     y, offset = schema.read_targets(training), schema.read_offset(training)
@@ -111,19 +96,14 @@ def _train_table(o: Any, params: dict[str, Any]) -> int | None:
     X = _make_dataset(o, training, schema, estimator, weight_known_targets(y, weights))
 
     def fit() -> None:
-        eval_set = eval_offset = None
+        sets: dict[str, Any] = {}
         if held is not None:
-            rows = make_dataset(
-                held, schema, X, keep_features=X.features is not None, n_jobs=o.n_jobs
-            )
-            eval_set = [(rows, schema.read_targets(held))]
-            eval_offset, rows.offset = None if offset is None else [rows.offset], None
-        sets: dict[str, Any] = {"eval_set": eval_set, "eval_offset": eval_offset}
+            keep = X.features is not None
+            rows = make_dataset(held, schema, X, keep_features=keep, n_jobs=o.n_jobs)
+            own_offset, rows.offset = rows.offset, None
+            sets["eval_set"] = [(rows, schema.read_targets(held))]
+            sets["eval_offset"] = None if own_offset is None else [own_offset]
         estimator.fit(X, y, sample_weight=weights, offset=offset, **sets)
-
-    def save() -> None:
-        options = {"leaf_dtype": o.leaf_dtype, "statistics": o.statistics}
-        save_table_model(estimator, schema, o.model, **options)
 
     names = schema.targets if len(schema.targets) < 6 else [f"{len(schema.targets)} targets"]
     note = "" if o.task else " (inferred; set it with --task)"
@@ -131,7 +111,8 @@ def _train_table(o: Any, params: dict[str, Any]) -> int | None:
     lines = [_describe_data(task, training.n_rows, len(schema.features))]
     if schema.text_features:
         lines += [f"text columns read as categories: {abbreviate(schema.text_features)}"]
-    return _fit_and_save(o, estimator, fit, save, lines)
+    metadata = {SCHEMA_KEY: schema.to_dict()}
+    return _fit_and_save(o, estimator, fit, metadata, schema.targets, lines)
 
 
 def _describe_data(task: str, n_rows: int, n_features: int) -> str:
@@ -181,11 +162,6 @@ def _replace_target_names(params: dict[str, Any], schema: Schema) -> dict[str, A
         for feature, signs in constraints.items()
     }
     return params | {"monotone_constraints": replaced}
-
-
-def _check_validation(o: Any) -> None:
-    if o.validation is None and o.early_stopping_rounds is not None and o.time_limit is None:
-        raise ReadError("--early-stopping needs --validation: a file, or a fraction such as 0.2.")
 
 
 def _split(o: Any, table: Table, schema: Schema) -> tuple[Table, Table | None]:
@@ -326,19 +302,20 @@ def _get_default_loss(table: Table, column: str, kind: str) -> str:
 
 def _describe_tasks(tasks: Sequence[TaskSpec]) -> str:
     """Return the number of tasks, their targets and their losses as text."""
-    losses = [getattr(t.objective, "name", t.objective) for t in tasks]
-    notes = [", inferred" if task.is_inferred else "" for task in tasks]
-    texts = [
-        f"{'+'.join(task.columns)} ({loss}{note})"
-        for task, loss, note in zip(tasks, losses, notes, strict=True)
-    ]
+    texts = []
+    for task in tasks:
+        loss = getattr(task.objective, "name", task.objective)
+        note = ", inferred" if task.is_inferred else ""
+        texts.append(f"{'+'.join(task.columns)} ({loss}{note})")
     return f"{pluralise(len(tasks), 'task')}: {', '.join(texts)}"
 
 
 # ---- fit, report and Ctrl-C ------------------------------------------------------------------
 
 
-def _fit_and_save(o: Any, estimator: Any, fit: Any, save: Any, lines: list[str]) -> int | None:
+def _fit_and_save(
+    o: Any, estimator: Any, fit: Any, metadata: dict[str, Any], names: Any, lines: list[str]
+) -> int | None:
     """Fit, save and print a summary; after Ctrl-C, save what is complete."""
     with _capture_interrupt() as interrupts:
         fit()
@@ -346,7 +323,10 @@ def _fit_and_save(o: Any, estimator: Any, fit: Any, save: Any, lines: list[str])
     if interrupts and (model is None or model.n_rounds == 0):
         message = "interrupted before the first round was complete; no model was saved."
         return print_error(message, INTERRUPT_EXIT_CODE)
-    save()
+    model.metadata |= metadata
+    if model.output_names is None and names is not None and model.n_outputs == len(names):
+        model.output_names = names
+    estimator.save_model(o.model, leaf_dtype=o.leaf_dtype, statistics=o.statistics)
     if not o.quiet:
         report = [estimator.report()] if o.time_limit is not None else []
         last = f"{describe_training(estimator)}, saved to {o.model}"

@@ -73,7 +73,7 @@ def wrap_read_errors(path: Path) -> Iterator[None]:
             "--encoding."
         ) from error
     except (OSError, EOFError, zlib.error) as error:
-        raise ReadError(f"{name} cannot be read: {_one_line(error)}.") from error
+        raise ReadError(f"{name} cannot be read: {error}.") from error
     except ValueError as error:
         message = str(error)
         raise ReadError(message if name in message else f"{name}: {message}") from error
@@ -81,12 +81,8 @@ def wrap_read_errors(path: Path) -> Iterator[None]:
         raise
     except Exception as error:  # other libraries raise anything for a damaged file
         raise ReadError(
-            f"{name} is damaged or of another format ({type(error).__name__}: {_one_line(error)})."
+            f"{name} is damaged or of another format ({type(error).__name__}: {error})."
         ) from error
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split()).rstrip(".")
 
 
 def read_bytes(path: Path) -> np.ndarray:

@@ -80,13 +80,16 @@ def read_multilabel(
     path = Path(path)
     with wrap_read_errors(path):
         (n, d, n_labels), body = _parse_header(read_bytes(path), ("rows", "features", "labels"))
-        arrays = _parse(body, "labelled", d, n_labels, n_threads)
+        arrays = _core.read_xmc_text(np.asarray(body), "labelled", d, n_labels, 2, n_threads)
         label_indptr, own_labels, indptr, indices, data = arrays
         _check_rows(label_indptr + indptr, n)
         for noun, count in (("features", d), ("labels", n_labels)):
             _check_column_count(count, len(indices) + len(own_labels), noun)
         Y = _csr(label_indptr, own_labels, np.ones(len(own_labels), np.float32), n, n_labels)
-        names = _get_label_names(labels, n_labels)
+        names = read_names(labels) if isinstance(labels, str | Path) else labels
+        if names is not None and len(names) != n_labels:
+            raise ReadError(f"labels= has {len(names)} names, but the file has {n_labels} labels.")
+        names = None if names is None else tuple(map(str, names))
         return LabelledRows(_csr(indptr, indices, data, n, d), Y, names)
 
 
@@ -142,7 +145,8 @@ def read_sparse_matrix(path: str | Path, *, n_threads: int = 1) -> sp.csr_matrix
     with wrap_read_errors(path):
         text = read_bytes(path)
         (n, d), body = _parse_header(text, ("rows", "columns"))
-        _, _, indptr, indices, data = _parse(body, "pairs", d, 0, n_threads)
+        body = np.asarray(body)
+        _, _, indptr, indices, data = _core.read_xmc_text(body, "pairs", d, 0, 2, n_threads)
         _check_column_count(d, len(indices), "columns")
         return _csr(indptr, indices, data, _check_rows(indptr, n), d)
 
@@ -164,16 +168,7 @@ def write_sparse_matrix(path: str | Path, matrix: DataLike) -> None:
 
 
 def read_names(path: str | Path) -> tuple[str, ...]:
-    """Read a file with one name per line, stripped of spaces.
-
-    Parameters
-    ----------
-    path : str or Path
-        The file; it may be compressed (``.gz``, ``.bz2``).
-
-    Returns
-    -------
-    tuple of str
+    """Read a file, which may be compressed, with one name per line.
 
     Raises
     ------
@@ -182,26 +177,18 @@ def read_names(path: str | Path) -> tuple[str, ...]:
     """
     path = Path(path)
     with wrap_read_errors(path):
-        names = [line.strip() for line in read_text(path).split("\n")]
-    while names and not names[-1]:
-        names.pop()
-    seen: dict[str, int] = {}
-    for number, name in enumerate(names, 1):
-        if not name:
-            raise ReadError(f"{path}: line {number} is blank; every line needs a name.")
-        if name in seen:
-            raise ReadError(f"{path}: lines {seen[name]} and {number} have the same name {name!r}.")
-        seen[name] = number
+        names = [line.strip() for line in read_text(path).rstrip().split("\n")]
+        for number, name in enumerate(names, 1):
+            if not name:
+                raise ReadError(f"line {number} is blank; every line needs a name.")
+        seen = dict(zip(names[::-1], range(len(names), 0, -1), strict=True))
+        for number, name in enumerate(names, 1):
+            if seen[name] < number:
+                raise ReadError(f"lines {seen[name]} and {number} have the same name {name!r}.")
     return tuple(names)
 
 
 # --- rows ---
-
-
-def _parse(text: np.ndarray, syntax: str, n_features: int, n_labels: int, n_threads: int) -> Any:
-    return _core.read_xmc_text(
-        np.asarray(text), syntax, n_features, n_labels, first_line=2, n_threads=n_threads
-    )
 
 
 def _parse_header(text: np.ndarray, nouns: Sequence[str]) -> tuple[list[int], np.ndarray]:
@@ -213,17 +200,15 @@ def _parse_header(text: np.ndarray, nouns: Sequence[str]) -> tuple[list[int], np
     if len(words) != len(nouns) or not all(re.fullmatch(r"[0-9]{1,18}", word) for word in words):
         raise ReadError(f"line 1: expected the numbers of {', '.join(nouns)}, not {line[:40]!r}.")
     counts = [int(word) for word in words]
-    for count, noun in zip(counts[1:], nouns[1:], strict=True):
-        if count > _INT32_MAX:
-            raise ReadError(f"line 1: {count} {noun} are more than the maximum of {_INT32_MAX}.")
+    if max(counts[1:]) > _INT32_MAX:
+        noun = nouns[1 + int(np.argmax(counts[1:]))]
+        raise ReadError(f"line 1: {max(counts[1:])} {noun} are more than {_INT32_MAX}.")
     return counts, text[end + 1 :]
 
 
 def _check_rows(indptr: np.ndarray, n: int) -> int:
     """Return the number of rows, which may be followed by blank lines."""
-    found = len(indptr) - 1
-    while found > n and indptr[found] == indptr[found - 1]:
-        found -= 1
+    found = max(n, int(np.searchsorted(indptr, indptr[-1]))) if len(indptr) > n else len(indptr) - 1
     if found != n:
         raise ReadError(f"line 1 declares {n} rows, but the file has {found}.")
     if n == 0:
@@ -250,17 +235,6 @@ def _check_column_count(count: int, n_stored: int, nouns: str) -> None:
             f"it has {count} {nouns}, but at most {limit} are allowed for the {n_stored} entries "
             f"that it stores: renumber the {nouns}."
         )
-
-
-def _get_label_names(
-    labels: str | Path | Sequence[str] | None, n_labels: int
-) -> tuple[str, ...] | None:
-    if labels is None:
-        return None
-    names = read_names(labels) if isinstance(labels, str | Path) else tuple(map(str, labels))
-    if len(names) != n_labels:
-        raise ReadError(f"labels= has {len(names)} names, but the file has {n_labels} labels.")
-    return names
 
 
 def _write_rows(stream: Any, rows: sp.csr_matrix, labels: sp.csr_matrix | None) -> None:
