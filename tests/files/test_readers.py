@@ -198,7 +198,7 @@ def test_parquet_and_arrow(tmp_path, extension):
     assert values(read, "flag") == ("boolean", [True, False, None, True])
     assert values(read, "text") == ("text", ["b", "a", None, "b"])
     assert values(read, "dictionary") == ("text", ["u", "v", "w", None])
-    assert [name for name in read.names if read.is_dictionary(name)] == ["dictionary"]
+    assert read.category_columns == {"dictionary"}
     with pytest.raises(ReadError, match="Column 'list' has type list"):
         read.infer_kind("list")
     with pytest.raises(ReadError, match="not a readable Parquet or Arrow file"):
@@ -215,7 +215,7 @@ def test_categories_of_pandas(tmp_path, extension):
         frame.to_parquet(tmp_path / ("t.parquet" if extension else "t/0.parquet"))
     table = read_table(tmp_path / f"t{extension}")
     assert values(table, "c") == ("integer", [7, 7, None, 9])
-    assert table.is_dictionary("c") and not table.is_dictionary("d")
+    assert table.category_columns == {"c"}
 
 
 def test_hive_folders(tmp_path):
@@ -274,7 +274,7 @@ def test_arff_dense(tmp_path):
     assert values(table, "outlook") == ("text", ["sunny", "over cast", "rai,ny"])
     assert values(table, "note") == ("text", ["it's, fine", "b", None])
     assert values(table, "y") == ("number", [0, 1, 1])
-    assert table.is_dictionary("outlook") and not table.is_dictionary("note")
+    assert table.category_columns == {"outlook"}
 
 
 AB = "@attribute a numeric\n@attribute b {x,y}"

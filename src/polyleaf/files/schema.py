@@ -107,18 +107,15 @@ class Schema:
         """
         if task is not None and task not in TASKS:
             raise ReadError(f"Unknown task {task!r}; choose one of {', '.join(TASKS)}.")
-        repeated = [name for name in targets if list(targets).count(name) > 1]
-        if repeated:
-            raise ReadError(
-                f"Column {repeated[0]!r} is the target of two tasks; remove one of them."
-            )
+        if len(set(targets)) < len(targets):
+            repeated = next(name for name in targets if list(targets).count(name) > 1)
+            raise ReadError(f"Column {repeated!r} is the target of two tasks; remove one of them.")
         excluded = {*targets, *drop, *offset}
         features = tuple(name for name in table.names if name not in excluded)
         if not features:
             raise ReadError("No feature is left: every column is a target, an offset or dropped.")
-        categorical = tuple(
-            name for name in features if name in categorical or table.is_dictionary(name)
-        )
+        declared = table.category_columns.union(categorical)
+        categorical = tuple(name for name in features if name in declared)
         if categorical and table.is_sparse:
             raise ReadError(
                 "Numeric columns of a sparse file cannot be categorical; convert the file to CSV."

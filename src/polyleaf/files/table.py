@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -51,11 +52,18 @@ class Table:
     targets: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        repeated = {name for name in self.names if self.names.count(name) > 1}
-        if repeated:
-            raise ReadError(
-                f"Two columns have the same name {min(repeated)!r}; rename one of them."
-            )
+        if len(self._name_set) < len(self.names):
+            repeated = next(name for name in self.names if self.names.count(name) > 1)
+            raise ReadError(f"Two columns have the same name {repeated!r}; rename one of them.")
+
+    @cached_property
+    def _name_set(self) -> frozenset[str]:
+        return frozenset(self.names)
+
+    @cached_property
+    def category_columns(self) -> frozenset[str]:
+        """Columns that are categories by their type."""
+        return frozenset(() if self.is_sparse else get_category_columns(self.data.schema))
 
     @property
     def is_sparse(self) -> bool:
@@ -71,8 +79,7 @@ class Table:
 
     def check_columns(self, names: Sequence[str]) -> None:
         """Raise a `ReadError` if a column is missing; a sparse table lacks columns of zeros."""
-        known = set(self.names)
-        absent = [repr(name) for name in names if name not in known]
+        absent = [repr(name) for name in names if name not in self._name_set]
         if absent and not self.is_sparse:
             raise ReadError(
                 f"The file has no column {abbreviate(absent)}; its columns are "
@@ -100,16 +107,12 @@ class Table:
         if name in self.written:
             return infer_written_kind(self.column(name), self.format, as_category)
         type_ = self.data.schema.field(name).type
-        kind = infer_kind(type_, as_category or self.is_dictionary(name))
+        kind = infer_kind(type_, as_category or name in self.category_columns)
         if kind is None:
             raise ReadError(
                 f"Column {name!r} has type {type_}, neither numbers nor text; drop or convert it."
             )
         return kind
-
-    def is_dictionary(self, name: str) -> bool:
-        """Whether a column is categories by its type."""
-        return not self.is_sparse and name in get_category_columns(self.data.schema)
 
     def read(self, name: str, kind: str, kept: Sequence[str] = ()) -> Any:
         """Return a column as values of a kind: see `cells.convert`."""
