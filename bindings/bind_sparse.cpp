@@ -200,8 +200,6 @@ void bind_scores(nb::module_& m) {
 RowSyntax parse_syntax(const std::string& name) {
   if (name == "pairs") return RowSyntax::pairs;
   if (name == "labelled") return RowSyntax::labelled;
-  if (name == "libsvm") return RowSyntax::libsvm;
-  if (name == "arff") return RowSyntax::arff;
   throw std::invalid_argument("Unknown syntax '" + name + "'.");
 }
 

@@ -160,19 +160,8 @@ class Reader {
 
  private:
   void line(const char* at, const char* end) {
-    if (syntax_ == RowSyntax::libsvm) {
-      if (const void* comment = std::memchr(at, '#', static_cast<size_t>(end - at)))
-        end = static_cast<const char*>(comment);
-      if (skip_spaces(at, end) == end) return;
-    }
-    if (syntax_ == RowSyntax::arff) {
-      const char* first = skip_spaces(at, end);
-      if (first == end || *first == '%') return;
-      arff(first, end);
-    } else {
-      if (syntax_ != RowSyntax::pairs) at = labels(at, end);
-      pairs(at, end);
-    }
+    if (syntax_ == RowSyntax::labelled) at = labels(at, end);
+    pairs(at, end);
     end_of_row();
   }
 
@@ -201,22 +190,6 @@ class Reader {
       at = value(index, at + 1, end);
       if (at < end && !is_space(*at)) fail(word(start, end) + " is no feature:value");
     }
-  }
-
-  void arff(const char* at, const char* end) {
-    if (*at != '{') fail("a sparse row starts with '{'");
-    at = skip_spaces(at + 1, end);
-    while (at < end && *at != '}') {
-      int32_t index;
-      at = read_index(at, end, limits_.n_features, "attribute", index);
-      if (at == end || !is_space(*at)) fail("after an attribute comes a space and its value");
-      at = skip_spaces(value(index, skip_spaces(at, end), end), end);
-      if (at < end && *at == ',')
-        at = skip_spaces(at + 1, end);
-      else if (at == end || *at != '}')
-        fail("values are parted by commas, and end with '}'");
-    }
-    if (at == end || skip_spaces(at + 1, end) != end) fail("a sparse row ends with '}'");
   }
 
   const char* value(int32_t index, const char* at, const char* end) {

@@ -1,5 +1,5 @@
 // Text files of sparse rows: the format of the extreme classification repository ("3,17 0:0.5
-// 12:1"), multi-label LIBSVM (the same with comments), and sparse ARFF rows ("{0 1.5, 7 2}").
+// 12:1"), and the same without labels.
 //
 // Reading is strict: a malformed row is an error that names its line. Indices of a row may come in
 // any order and are sorted; duplicates are an error. Values are float32 and finite; zeros are
@@ -16,8 +16,6 @@ namespace polyleaf {
 enum class RowSyntax {
   pairs,     // "0:0.5 12:1"; a blank line is an empty row
   labelled,  // "3,17 0:0.5 12:1"; a line that starts with a space or a pair has no labels
-  libsvm,    // labelled, and '#' starts a comment; lines without anything else are skipped
-  arff,      // "{0 1.5, 7 2}"; lines that are blank or start with '%' are skipped
 };
 
 struct XmcTextLimits {
