@@ -452,8 +452,8 @@ namespace {
 
 using Known = std::tuple<int32_t, Array1<const double>, Array1<const uint8_t>>;
 
-using Regressors = std::optional<
-    std::tuple<Array1<const double>, Array1<const double>, Array1<const double>>>;
+using Regressors =
+    std::optional<std::tuple<Array1<const double>, Array1<const double>, Array1<const double>>>;
 
 template <class T>
 std::vector<T> copied(const Array1<const T>& array) {
@@ -461,8 +461,8 @@ std::vector<T> copied(const Array1<const T>& array) {
 }
 
 RowPredictor* make_row_predictor(std::shared_ptr<Forest> forest, std::shared_ptr<BinTable> bins,
-                                 const std::vector<Known>& categories,
-                                 const Regressors& regressors, const Array1<const double>& base,
+                                 const std::vector<Known>& categories, const Regressors& regressors,
+                                 const Array1<const double>& base,
                                  const Optional1<const double>& scale,
                                  const Optional1<const double>& offset) {
   std::vector<CategoryValues> known;
@@ -478,8 +478,8 @@ RowPredictor* make_row_predictor(std::shared_ptr<Forest> forest, std::shared_ptr
     transform = {copied(centre), copied(low), copied(high)};
   }
   return new RowPredictor(std::move(forest), std::move(bins), std::move(known),
-                          std::move(transform), copied(base),
-                          scale ? copied(*scale) : nothing, offset ? copied(*offset) : nothing);
+                          std::move(transform), copied(base), scale ? copied(*scale) : nothing,
+                          offset ? copied(*offset) : nothing);
 }
 
 template <class Predictor>

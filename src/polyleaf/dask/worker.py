@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from distributed import get_worker, secede
 
-from polyleaf.callbacks import Callback, EvalsLog, OutputsLog
+from polyleaf.callbacks import Callback
 from polyleaf.dask.communicator import DaskCommunicator
 from polyleaf.data.binning import BinMapper, quantise_weights
 from polyleaf.data.data_iter import concatenate_values
@@ -26,6 +26,7 @@ from polyleaf.estimators.distributed_fit import (
 )
 from polyleaf.inputs.features import read_features
 from polyleaf.inputs.target import TargetEncoding, encode_evaluation_target
+from polyleaf.metrics.metric import EvalsLog, OutputsLog
 from polyleaf.model import Model
 from polyleaf.runtime.collective import WorkerLostError
 from polyleaf.runtime.context import Context

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import polyleaf._core as _core
-from polyleaf.data.binning import MISSING_CODE, Category
+from polyleaf.data.binning import MISSING_CODE
+from polyleaf.data.high_cardinality import Category
 from polyleaf.inputs.feature_table import CategoryColumn, DenseBlock, FeatureTable
 from polyleaf.inputs.features import read_features
 from polyleaf.inputs.target import TargetEncoding

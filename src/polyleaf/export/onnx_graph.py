@@ -587,7 +587,7 @@ def _make_leaf_ids_v3(onnx: Any, ir: ModelIR) -> dict[str, Any]:
     if ir.dtype is np.float64:
         for name, holder in (("nodes_values", nodes), ("target_weights", targets)):
             as_tensor = onnx.numpy_helper.from_array(np.array(holder.pop(name), np.float64), name)
-            holder[f"{name}_as_tensor"] = as_tensor  # type: ignore[assignment]
+            holder[f"{name}_as_tensor"] = as_tensor
     return nodes | targets | {"n_targets": len(ir.trees)}
 
 

@@ -315,7 +315,7 @@ def summary(model: Any, n_features: int = 10) -> str:
     if model.best_iteration is not None:
         lines.append(f"best round {model.best_iteration + 1}, validation score {model.best_score}")
     by = "gain" if model.has_statistics else "split"
-    gains = model.feature_importance(by)  # type: ignore[arg-type]
+    gains = model.feature_importance(by)
     total = gains.sum()
     order = [f for f in np.argsort(-gains, kind="stable")[:n_features] if gains[f] > 0]
     if order:

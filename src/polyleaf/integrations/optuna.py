@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from polyleaf.callbacks import Callback, EvalsLog
+from polyleaf.callbacks import Callback
+from polyleaf.metrics.metric import EvalsLog
 from polyleaf.search.optuna_search import suggest_params
 
 if TYPE_CHECKING:

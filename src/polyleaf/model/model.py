@@ -15,11 +15,12 @@ import polyleaf._core as _core
 from polyleaf.data.dataset import Dataset
 from polyleaf.inputs.feature_table import FeatureTable
 from polyleaf.inputs.features import read_features
+from polyleaf.metrics.metric import EvalsLog
 from polyleaf.model import serialize, statistics, storage
 from polyleaf.model.html import render_model
 from polyleaf.model.leaf_kinds import Leaves
 from polyleaf.model.prediction import Predictor, bin_features, iter_chunks, read_regressors
-from polyleaf.model.serialize import Destination, EvalsLog, Source
+from polyleaf.model.serialize import Destination, Source
 from polyleaf.model.shap import ShapExplainer, TargetScale
 from polyleaf.model.trees import Trees
 from polyleaf.objectives import Objective

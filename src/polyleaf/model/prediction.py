@@ -9,7 +9,8 @@ import numpy as np
 import scipy.sparse
 
 import polyleaf._core as _core
-from polyleaf.data.binning import BinMapper, Category
+from polyleaf.data.binning import BinMapper
+from polyleaf.data.high_cardinality import Category
 from polyleaf.runtime.cuda import as_device_array, get_device, is_device_array
 from polyleaf.runtime.types import DataLike
 

@@ -44,7 +44,7 @@ def has_scales(dtype: np.dtype) -> bool:
     return dtype == np.int8
 
 
-def encode(blocks: list[Values], leaf_dtype: str) -> tuple[list[NDArray], list[Values]]:
+def encode(blocks: list[Values], leaf_dtype: str) -> tuple[list[np.ndarray], list[Values]]:
     """Return the stored values (n_leaves, width) and scales (width,) of each tree.
 
     Raises
@@ -62,7 +62,7 @@ def encode(blocks: list[Values], leaf_dtype: str) -> tuple[list[NDArray], list[V
     return [_quantise(*pair) for pair in zip(blocks, scales, strict=True)], scales
 
 
-def decode(stored: NDArray, scales: Values | None) -> Values:
+def decode(stored: np.ndarray, scales: Values | None) -> Values:
     """Return stored values (n_leaves, width) as float32, multiplied by scales (width,) if any."""
     values = stored.astype(np.float32)
     return values if scales is None else values * scales
@@ -138,7 +138,7 @@ LEAF_ARRAYS = ("values", "value_scales", *_KIND_ARRAYS)
 """Arrays of leaf values."""
 
 
-def iter_trees(forest: _core.Forest) -> Iterator[tuple]:
+def iter_trees(forest: _core.Forest) -> Iterator[tuple[_core.Tree, Any, int]]:
     """Yield (tree, leaves, output) of each tree."""
     for t in range(len(forest)):
         yield forest.tree(t), forest.values(t), forest.output(t)

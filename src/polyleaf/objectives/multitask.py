@@ -109,7 +109,7 @@ class MultiTask(Objective):
         _check_tasks(self.parts)
 
     @cached_property
-    def tasks(self) -> tuple[TaskSlice, ...]:  # type: ignore[override]
+    def tasks(self) -> tuple[TaskSlice, ...]:
         ends = np.cumsum(
             [[p.n_columns, p.n_scores, p.n_predictions] for p in self.parts], axis=0
         ).tolist()

@@ -161,7 +161,7 @@ class SearchMixin(_Base):
     ensemble_: list[dict[str, Any]] | None
 
     @suggest_on_unknown_kwargs
-    @_fit_context(prefer_skip_nested_validation=True)
+    @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def fit(
         self,
         X: Any,
@@ -354,7 +354,7 @@ class SearchMixin(_Base):
             set_feature_names(self, data.X.n_features, data.X.feature_names)
             return data.X
         n_threads = effective_threads(self.n_jobs)
-        reader = FeatureReader(self, None, n_threads)  # type: ignore[arg-type]
+        reader = FeatureReader(self, None, n_threads)
         table = reader.read_training(data.X, None)
         return Dataset(
             table,

@@ -16,8 +16,9 @@ from contextlib import closing
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from polyleaf.callbacks import Callback, EvalsLog
+from polyleaf.callbacks import Callback
 from polyleaf.metrics import Metric
+from polyleaf.metrics.metric import EvalsLog
 from polyleaf.search.candidates import Parameters
 from polyleaf.search.cv_splits import Fold, Folds
 from polyleaf.search.ensemble import POOL_SIZE

@@ -103,7 +103,7 @@ def estimator_parameters(cls: type[T]) -> type[T]:
     """
     made = dataclasses.dataclass(eq=False, repr=False, match_args=False)(_merge_groups(cls))
     initialise: Any = made.__init__
-    fields = [field for field in dataclasses.fields(made) if field.init]  # type: ignore[arg-type]
+    fields = [field for field in dataclasses.fields(made) if field.init]
     names = frozenset(field.name for field in fields)
     positional = [field.name for field in fields if not field.kw_only]
 
@@ -113,7 +113,7 @@ def estimator_parameters(cls: type[T]) -> type[T]:
             _check_arguments(type(self), positional, names, args, parameters)
         initialise(self, *args, **parameters)
 
-    made.__init__ = __init__  # type: ignore[method-assign]
+    made.__init__ = __init__
     return made
 
 

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 import polyleaf._core as _core
-from polyleaf.callbacks import Callback, EvalsLog, OutputsLog
+from polyleaf.callbacks import Callback
 from polyleaf.data.dataset import Dataset
+from polyleaf.metrics.metric import EvalsLog, OutputsLog
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import Leaves
 from polyleaf.model.metadata import get_learning_rates, set_learning_rates

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 import polyleaf._core as _core
-from polyleaf.callbacks import EvalsLog, OutputsLog
 from polyleaf.metrics import Metric
+from polyleaf.metrics.metric import EvalsLog, OutputsLog
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import Leaves
 

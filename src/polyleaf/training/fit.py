@@ -14,17 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse
 
-from polyleaf.callbacks import (
-    Callback,
-    EarlyStopping,
-    EvalsLog,
-    EvaluationMonitor,
-    ProgressBar,
-    as_callbacks,
-)
+from polyleaf.callbacks import Callback, EarlyStopping, EvaluationMonitor, ProgressBar, as_callbacks
 from polyleaf.inputs.offsets import check_all_or_none
 from polyleaf.inputs.target import Target, TargetEncoding
 from polyleaf.metrics import Metric, default_metrics, get_metrics
+from polyleaf.metrics.metric import EvalsLog
 from polyleaf.model import Model
 from polyleaf.model.metadata import HAS_OFFSETS, PARAMETERS, clear_calibrations
 from polyleaf.objectives import Objective, get_objective, objective_class, objective_names
