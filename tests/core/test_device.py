@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import reference
 from support.core_settings import grow_config
-from support.host_device import COMPILER, DeviceCore, device, library, sent
+from support.host_device import COMPILER, DeviceCore, device, library, send
 from support.loss_inputs import draw_raw, draw_target, run
 from support.monotone_problems import INVALID_DIRECTIONS, add_directions
 from support.problems import (
@@ -22,7 +22,7 @@ from support.problems import (
     assert_same_tree,
     core_bins,
     make_problem,
-    sampled,
+    sample_rows,
 )
 
 from polyleaf import _core
@@ -75,7 +75,7 @@ def test_penalties_and_min_child_weight(kind, penalties):
 def test_row_sample(multiplied):
     kind = "shared" if multiplied else "unit"
     p = make_problem(4, n=200, n_outputs=2, kind=kind, max_leaves=8)
-    assert_device_equals_reference(sampled(p, multiplied=multiplied))
+    assert_device_equals_reference(sample_rows(p, multiplied=multiplied))
 
 
 @pytest.mark.parametrize(("kind", "n_outputs"), list(product(KINDS, (1, 3, 17))))
@@ -100,7 +100,7 @@ def test_categories_on_a_row_sample():
     p = make_problem(
         15, n=300, n_bins=(5, 40, 12, 3), categorical=(1, 2), n_outputs=2, max_leaves=8
     )
-    assert (assert_device_equals_reference(sampled(p, multiplied=True)).category_set >= 0).any()
+    assert (assert_device_equals_reference(sample_rows(p, multiplied=True)).category_set >= 0).any()
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def assert_topk_equals_reference(p):
     for name in ("indptr", "outputs", "values"):
         np.testing.assert_array_equal(getattr(mine, name), getattr(its, name), err_msg=name)
     raw = np.random.default_rng(0).normal(size=p.g.shape).astype(np.float32)
-    there = sent(raw)
+    there = send(raw)
     on_device.leaves.add(there, on_device.grower, mine, -1)
     _core.add_leaf_values(raw, leaf_of_row, mine, -1, 1, None)
     np.testing.assert_array_equal(there.read(), raw)
@@ -170,7 +170,7 @@ def test_sparse_leaves(kind, n_outputs, leaf_k, shared_support):
     )
     p = p.replace_config(leaf_k=leaf_k, shared_support=shared_support, max_leaves=8)
     assert assert_topk_equals_reference(p).n_leaves > 5
-    assert_topk_equals_reference(sampled(p, multiplied=kind != "unit"))
+    assert_topk_equals_reference(sample_rows(p, multiplied=kind != "unit"))
 
 
 @pytest.mark.parametrize("shared_support", [False, True])
@@ -217,7 +217,7 @@ def test_empty_sparse_leaves_and_linear_leaves():
     empty = _core.TopkLeaves(
         np.zeros(n_leaves + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32), 3
     )
-    there = sent(raw)
+    there = send(raw)
     on_device.leaves.add(there, on_device.grower, empty, -1)
     np.testing.assert_array_equal(there.read(), raw)
     zeros = np.zeros((n_leaves, 3), np.float32)
@@ -243,7 +243,7 @@ def test_full_hessian(n_outputs, block_size):
     )
     p = p.replace_config(block_size=block_size, max_leaves=8)
     assert assert_device_equals_reference(p).n_leaves > 5
-    assert_device_equals_reference(sampled(p))
+    assert_device_equals_reference(sample_rows(p))
 
 
 @pytest.mark.parametrize("block_size", [0, 2])
@@ -341,7 +341,7 @@ def test_monotone_constraints(kind, n_outputs, config):
     p = p.replace_config(max_leaves=10, **config)
     tree = assert_device_equals_reference(add_directions(p))
     assert not np.array_equal(tree.gain, Reference.grow(p)[0].gain)
-    assert_device_equals_reference(add_directions(sampled(p, multiplied=kind != "unit")))
+    assert_device_equals_reference(add_directions(sample_rows(p, multiplied=kind != "unit")))
     assert_device_equals_reference(add_directions(p.replace_config(factors=draw_factors(p))))
 
 
@@ -410,13 +410,13 @@ def test_invalid_monotone_constraints_raise(directions, more, sentence):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_leaf_hessian(kind):
-    p = sampled(make_problem(3, n=200, n_outputs=3, kind=kind, max_leaves=8))
+    p = sample_rows(make_problem(3, n=200, n_outputs=3, kind=kind, max_leaves=8))
     on_device = DeviceCore(p)
     tree, leaf_of_row = on_device.grow()
     h = None if kind == "unit" else p.h
     at = tree.n_leaves, p.rows, p.multiplier
     expected = _core.sum_leaf_hessians(h, leaf_of_row, *at, 1)
-    found = on_device.leaves.sum_hessians(None if h is None else sent(h), on_device.grower, *at)
+    found = on_device.leaves.sum_hessians(None if h is None else send(h), on_device.grower, *at)
     assert found.dtype == np.float64 and np.all(found > 0)
     np.testing.assert_array_equal(found, expected)
     with pytest.raises(ValueError, match="n_leaves must be that of"):
@@ -436,7 +436,7 @@ def test_many_row_blocks():
     np.testing.assert_array_equal(leaf_of_row, core_leaves)
     values = on_device.values(core.n_leaves)
     np.testing.assert_array_equal(values, Core.leaves(p, core_leaves, core.n_leaves))
-    raw, on_processor = sent(np.ones((30_000, 2))), np.ones((30_000, 2), np.float32)
+    raw, on_processor = send(np.ones((30_000, 2))), np.ones((30_000, 2), np.float32)
     on_device.leaves.add(raw, on_device.grower, values, -1)
     _core.add_leaf_values(on_processor, core_leaves, values, -1, 1, None)
     np.testing.assert_array_equal(raw.read(), on_processor)
@@ -470,10 +470,10 @@ LOSSES = {
 
 def derivatives_on_device(problem, raw):
     """Compute gradient and Hessian in matrices filled with NaN; a unit Hessian is the weights."""
-    g = sent(np.full_like(raw, np.nan))
+    g = send(np.full_like(raw, np.nan))
     shape, constant = problem.hessian_shape(), problem.objective.has_constant_hessian
-    h = None if shape is None else sent(problem.weight if constant else np.full(shape, np.nan))
-    problem.make_device_loss(device()).derivatives(sent(raw), g, h)
+    h = None if shape is None else send(problem.weight if constant else np.full(shape, np.nan))
+    problem.make_device_loss(device()).derivatives(send(raw), g, h)
     return g.read(), None if h is None else h.read()
 
 
@@ -550,12 +550,12 @@ def test_incompatible_arguments_raise():
     with pytest.raises(ValueError, match="grower's bins"):
         core.grower.grow(search, grow_config(), None)
     with pytest.raises(ValueError, match="lie on no device"):
-        on_device.leaves.add(sent(np.zeros((60, 2))), core.grower, np.zeros((1, 2), np.float32), -1)
+        on_device.leaves.add(send(np.zeros((60, 2))), core.grower, np.zeros((1, 2), np.float32), -1)
     on_device.grow()
     with pytest.raises(ValueError, match="n_leaves must be that of the grower's last tree"):
         on_device.values(99)
     with pytest.raises(ValueError, match="shaped like this one"):
-        on_device.g.copy(sent(np.zeros((60, 3))))
+        on_device.g.copy(send(np.zeros((60, 3))))
     with pytest.raises(ValueError, match="shaped like the matrix"):
         on_device.g.write(np.zeros((60, 3), np.float32))
     with pytest.raises(ValueError, match="h is needed"):
@@ -575,7 +575,7 @@ def test_rows_and_search_must_be_on_the_same_device():
     on_device = _core.DeviceBins(device(), bins)
     here, there = _core.HistogramSearch(bins, 1), _core.DeviceSearch(on_device, 1)
     channels = _core.DeviceQuantisedGradients(device())
-    channels.quantise(sent(p.g), None, "unit", None, None)
+    channels.quantise(send(p.g), None, "unit", None, None)
     here.use(_core.QuantisedGradients(p.g, None, "unit", None, None, 1))
     there.use(channels)
     with pytest.raises(ValueError, match="needs rows that lie there"):

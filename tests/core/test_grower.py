@@ -25,7 +25,7 @@ from support.problems import (
     core_bins,
     make_problem,
     rows_of_nodes,
-    sampled,
+    sample_rows,
 )
 
 OUTPUTS = [1, 2, 3, 5, 16, 17, 33, 70]
@@ -57,7 +57,7 @@ def assert_core_equals_reference(p, n_threads=1):
 @pytest.mark.parametrize("kind", KINDS)
 def test_channels(kind, n_outputs):
     p = make_problem(1, n=77, n_outputs=n_outputs, kind=kind)
-    for problem in (p, sampled(p), sampled(p, multiplied=False)):
+    for problem in (p, sample_rows(p), sample_rows(p, multiplied=False)):
         core, expected = Core.channels(problem, n_threads=2), Reference.channels(problem)
         assert core[0].dtype == np.int32 and core[1].dtype == np.float32
         assert core[0].shape == (len(problem.rows_in_use), n_outputs + len(expected[2]))
@@ -69,7 +69,7 @@ def test_channels(kind, n_outputs):
 @pytest.mark.parametrize("kind", KINDS)
 def test_values_of_rows_outside_the_sample_are_ignored(kind, n_outputs):
     """Vector loads read beyond a row; other rows must not change its channels."""
-    p = sampled(make_problem(1, n=77, n_outputs=n_outputs, kind=kind))
+    p = sample_rows(make_problem(1, n=77, n_outputs=n_outputs, kind=kind))
     outside = np.setdiff1d(np.arange(77), p.rows)
     g, h = p.g.copy(), None if p.h is None else p.h.copy()
     for values in (g,) if h is None else (g, h):
@@ -112,7 +112,7 @@ def test_trees_at_every_number_of_outputs(kind, n_outputs):
     )
     tree = assert_core_equals_reference(p)
     assert tree.n_leaves > 5
-    assert_core_equals_reference(sampled(p, multiplied=kind != "unit"), n_threads=2)
+    assert_core_equals_reference(sample_rows(p, multiplied=kind != "unit"), n_threads=2)
 
 
 @pytest.mark.parametrize("n_outputs", [1, 2, 3, 5, 16, 17])
@@ -130,7 +130,7 @@ def test_trees_with_full_hessian(n_outputs, block_size):
     )
     tree = assert_core_equals_reference(p)
     assert tree.n_leaves > 5
-    assert_core_equals_reference(sampled(p), n_threads=2)
+    assert_core_equals_reference(sample_rows(p), n_threads=2)
     assert_core_equals_reference(p.replace_config(reg_lambda=0.0, max_depth=3, max_leaves=8))
 
 
@@ -151,7 +151,9 @@ def test_pruned_trees(kind, level_wise, min_split_gain):
     )
     before, _ = Core.grow(p)
     full = assert_core_equals_reference(p.replace_config(post_prune=True))
-    sample = assert_core_equals_reference(sampled(p).replace_config(post_prune=True), n_threads=2)
+    sample = assert_core_equals_reference(
+        sample_rows(p).replace_config(post_prune=True), n_threads=2
+    )
     for tree in (full, sample):
         inner = tree.feature >= 0
         worth = np.zeros(tree.n_nodes)
@@ -191,7 +193,7 @@ def test_layers_with_new_gradients(kind, n_outputs, options):
     for draw in range(21, 25):
         other = make_problem(draw, n=500, n_bins=(9, 30, 5, 7), n_outputs=n_outputs, kind=kind)
         layers.append(replace(layers[0], g=other.g, h=other.h))
-    for p in (layers, [sampled(layer) for layer in layers]):
+    for p in (layers, [sample_rows(layer) for layer in layers]):
         expected, reference_leaves = Reference.grow_by_layers(p)
         assert expected.n_leaves > 4
         for n_threads in (1, 2):
@@ -233,7 +235,7 @@ def test_bins_larger_than_a_packed_count(n_outputs, kind):
     """No lane is free for counts, and bins have hundreds of rows (packed_histogram.h)."""
     p = make_problem(27, n=3000, n_bins=(9, 3, 30, 2), n_outputs=n_outputs, kind=kind, max_leaves=8)
     assert max(np.bincount(codes).max() for codes in p.codes) > 4 * 255
-    for problem in (p, sampled(p)):
+    for problem in (p, sample_rows(p)):
         for n_threads in (1, 2):
             assert_core_equals_reference(problem, n_threads)
 
@@ -350,7 +352,7 @@ def test_categorical_and_numeric_features(kind, n_outputs, options):
     tree = assert_core_equals_reference(p)
     numeric = tree.category_set[tree.feature >= 0] < 0
     assert numeric.any()
-    assert_core_equals_reference(sampled(p))
+    assert_core_equals_reference(sample_rows(p))
 
 
 def test_informative_number_beats_noise_categories():
@@ -396,7 +398,9 @@ def test_gain_factors(kind, n_outputs, options):
     tree = assert_core_equals_reference(p.replace_config(factors=draw_factors(p)))
     assert tree.n_leaves > 5
     assert not np.array_equal(tree.feature, Reference.grow(p)[0].feature)
-    assert_core_equals_reference(sampled(p.replace_config(factors=draw_factors(p, 1))), n_threads=2)
+    assert_core_equals_reference(
+        sample_rows(p.replace_config(factors=draw_factors(p, 1))), n_threads=2
+    )
 
 
 def test_unit_factors_and_invalid_factors():
@@ -540,7 +544,9 @@ def test_monotone_constraints(kind, n_outputs, penalties):
     assert tree.n_leaves > 5
     free = Reference.grow(p)[0]
     assert not np.array_equal(tree.gain, free.gain)
-    assert_core_equals_reference(add_directions(sampled(p, multiplied=kind != "unit")), n_threads=2)
+    assert_core_equals_reference(
+        add_directions(sample_rows(p, multiplied=kind != "unit")), n_threads=2
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -634,7 +640,7 @@ def test_many_row_blocks(kind, n_threads):
         11, n=9000, n_bins=(200, 6, 30), categorical=[2], n_outputs=3, kind=kind, max_leaves=12
     )
     assert_core_equals_reference(p, n_threads)
-    assert_core_equals_reference(sampled(p, multiplied=kind != "unit"), n_threads)
+    assert_core_equals_reference(sample_rows(p, multiplied=kind != "unit"), n_threads)
 
 
 @pytest.mark.parametrize("n_outputs", [1, 2, 3])
@@ -684,7 +690,10 @@ def test_non_finite_gradient_raises(bad, n_threads):
 def test_grower_can_be_reused():
     from polyleaf import _core
 
-    p, q = make_problem(12, n_outputs=2), sampled(make_problem(12, n_outputs=2), multiplied=False)
+    p, q = (
+        make_problem(12, n_outputs=2),
+        sample_rows(make_problem(12, n_outputs=2), multiplied=False),
+    )
     grower = HistogramGrower(core_bins(p.codes, p.n_bins, p.is_categorical), 2)
     for problem in (p, q, p):
         channels = _core.QuantisedGradients(problem.g, None, "unit", problem.rows, None, 2)
@@ -704,7 +713,7 @@ def test_leaf_values(kind, n_outputs, n_threads):
     for config in ({}, {"reg_lambda": 0.0}, {"reg_alpha": 2.0, "max_delta_step": 0.05}):
         p = make_problem(13, n=5000, n_outputs=n_outputs, kind=kind, **config)
         leaf_of_row = np.random.default_rng(0).integers(0, 9, 5000).astype(np.int32)
-        for problem in (p, sampled(p), sampled(p, multiplied=False)):
+        for problem in (p, sample_rows(p), sample_rows(p, multiplied=False)):
             core = Core.leaves(problem, leaf_of_row, 10, 0.1, n_threads)
             np.testing.assert_array_equal(core, Reference.leaves(problem, leaf_of_row, 10, 0.1))
             assert not core[9].any()
@@ -752,7 +761,9 @@ def problems(draw):
     if draw(st.booleans()):  # few distinct derivatives: many ties
         p = replace(p, g=np.round(p.g).astype(np.float32))
     if draw(st.booleans()):
-        p = sampled(p, fraction=draw(st.sampled_from([0.3, 0.8])), multiplied=draw(st.booleans()))
+        p = sample_rows(
+            p, fraction=draw(st.sampled_from([0.3, 0.8])), multiplied=draw(st.booleans())
+        )
     if p.rows is not None and len(p.rows) == 0:
         p = replace(p, rows=np.zeros(1, np.uint32))
     if draw(st.booleans()):

@@ -10,7 +10,7 @@ from support.problems import (
     core_channels,
     make_problem,
     raw_features,
-    sampled,
+    sample_rows,
 )
 
 from polyleaf import _core
@@ -75,7 +75,7 @@ def test_leaves_equal_the_reference(kind, n_outputs):
 
 @pytest.mark.parametrize("kind", ["unit", "shared", "diagonal"])
 def test_leaves_equal_the_reference_on_samples_in_blocks(kind):
-    case = Case(sampled(make_problem(7, n=20_000, n_outputs=2, kind=kind, max_leaves=3)))
+    case = Case(sample_rows(make_problem(7, n=20_000, n_outputs=2, kind=kind, max_leaves=3)))
     expected = case.core()
     assert_same_leaves(expected, case.reference())
     for n_threads in (2, 3):

@@ -16,7 +16,7 @@ from support.problems import (
     core_bins,
     make_problem,
     raw_features,
-    sampled,
+    sample_rows,
 )
 
 from polyleaf import _core
@@ -94,7 +94,7 @@ def test_fully_corrective_trees_equal_the_reference(kind, n_outputs):
 @pytest.mark.parametrize(("n_outputs", "kind"), [(1, "shared"), (4, "shared"), (4, "diagonal")])
 def test_small_nodes_samples_and_limits(n_outputs, kind):
     p = make_problem(5, n=900, n_outputs=n_outputs, kind=kind, max_leaves=40, n_bins=(200, 60, 9))
-    p = sampled(replace(p, config=replace(p.config, min_child_samples=3, min_child_weight=0.9)))
+    p = sample_rows(replace(p, config=replace(p.config, min_child_samples=3, min_child_weight=0.9)))
     assert_same(p)
     assert_same(replace(p, features=np.array([True, False, True])))
     assert_same(replace(p, config=replace(p.config, max_depth=3, reg_lambda=0.0, max_leaves=8)))

@@ -7,7 +7,7 @@ import pytest
 import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.problems import KINDS, Core, Reference, assert_same_tree, make_problem, sampled
+from support.problems import KINDS, Core, Reference, assert_same_tree, make_problem, sample_rows
 from support.small_fits import CLASSES, LAYERS, X, Y, classifier, regressor
 
 from polyleaf import PolyleafRegressor
@@ -72,7 +72,7 @@ def test_pruning_equals_pruning_by_hand(library, data):
         post_prune=True,
     )
     if data.draw(st.booleans()):
-        p = sampled(p)
+        p = sample_rows(p)
     if p.rows is not None and len(p.rows) == 0:
         return
     whole, _ = library.grow(p.replace_config(min_split_gain=NEVER_CUT))

@@ -18,7 +18,7 @@ from support.problems import (
     Reference,
     assert_same_tree,
     make_problem,
-    sampled,
+    sample_rows,
 )
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor
@@ -139,7 +139,7 @@ def test_binary_features(kind, n_outputs, config):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_row_sample(kind):
-    assert_same_as_dense(sampled(make_sparse_codes(3, 2, kind), multiplied=kind != "unit"))
+    assert_same_as_dense(sample_rows(make_sparse_codes(3, 2, kind), multiplied=kind != "unit"))
 
 
 @pytest.mark.parametrize("kind", KINDS)

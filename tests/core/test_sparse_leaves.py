@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.core_settings import grow_config, make_leaf_config
 from support.pairwise import parametrize_pairs
-from support.problems import KINDS, Core, Reference, assert_same_tree, make_problem, sampled
+from support.problems import KINDS, Core, Reference, assert_same_tree, make_problem, sample_rows
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor, _core
 from polyleaf.settings import presets
@@ -73,7 +73,7 @@ def test_trees_and_leaves(kind, n_outputs, leaf_k, shared_support):
     )
     p = p.replace_config(leaf_k=leaf_k, shared_support=shared_support)
     assert assert_core_equals_reference(p).n_leaves > 5
-    assert_core_equals_reference(sampled(p, multiplied=kind != "unit"), n_threads=2)
+    assert_core_equals_reference(sample_rows(p, multiplied=kind != "unit"), n_threads=2)
 
 
 @parametrize_pairs(

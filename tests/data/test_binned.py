@@ -8,7 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from support.problems import Core, assert_same_tree, core_bins, make_problem, sampled, sparse_arrays
+from support.problems import (
+    Core,
+    assert_same_tree,
+    core_bins,
+    make_problem,
+    sample_rows,
+    sparse_arrays,
+)
 
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, _core
 from polyleaf.data import binning
@@ -106,7 +113,7 @@ def test_multiclass_models_are_independent_of_code_storage(hessian, monkeypatch)
 
 
 @pytest.mark.parametrize("n_outputs", [1, 20])
-@pytest.mark.parametrize("take", [lambda p: p, sampled], ids=["all rows", "some rows"])
+@pytest.mark.parametrize("take", [lambda p: p, sample_rows], ids=["all rows", "some rows"])
 def test_many_rows_and_non_zeros(take, n_outputs):
     """There are several blocks of rows, of non-zeros and of features."""
     p = make_problem(

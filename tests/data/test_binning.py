@@ -385,7 +385,7 @@ def test_pickle_round_trip():
     assert isinstance(copy.deepcopy(BinMapper()), BinMapper)
 
 
-def replaced(position, value):
+def make_replacement(position, value):
     def change(array):
         array = array.copy()
         array[position] = value
@@ -426,18 +426,18 @@ HOSTILE_ARRAYS = [
     ("thresholds", lambda a: a.reshape(1, -1), "one-dimensional"),
     ("thresholds", lambda a: None, "float64 array"),
     ("thresholds", lambda a: a[::-1].copy(), "ascend"),
-    ("thresholds", replaced(0, -1.0 - 1e-12), "not float32"),
-    ("thresholds", replaced(0, np.nan), "not finite"),
-    ("thresholds", replaced(0, -np.inf), "not finite"),
-    ("thresholds", replaced(0, -1e300), "not float32"),
+    ("thresholds", make_replacement(0, -1.0 - 1e-12), "not float32"),
+    ("thresholds", make_replacement(0, np.nan), "not finite"),
+    ("thresholds", make_replacement(0, -np.inf), "not finite"),
+    ("thresholds", make_replacement(0, -1e300), "not float32"),
     ("offsets", lambda a: a[:-1], "wrong length"),
-    ("offsets", replaced(1, 2**62), "outside"),
-    ("offsets", replaced(1, -(2**62)), "outside"),
-    ("offsets", replaced(2, 0), "too many"),
-    ("offsets", replaced(0, 1), "no feature"),
+    ("offsets", make_replacement(1, 2**62), "outside"),
+    ("offsets", make_replacement(1, -(2**62)), "outside"),
+    ("offsets", make_replacement(2, 0), "too many"),
+    ("offsets", make_replacement(0, 1), "no feature"),
     ("offsets", lambda a: a.astype(np.int32), "int64 array"),
     ("wide", lambda a: a[:0], "wrong length"),
-    ("wide", replaced(0, 2), "flags"),
+    ("wide", make_replacement(0, 2), "flags"),
 ]
 
 

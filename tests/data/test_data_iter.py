@@ -32,7 +32,7 @@ def split_batches(size, *arrays):
     return batches
 
 
-def same(found, expected):
+def assert_same_bins_and_codes(found, expected):
     assert found.mapper.to_state()[0] == expected.mapper.to_state()[0]
     for name, array in expected.mapper.to_state()[1].items():
         np.testing.assert_array_equal(found.mapper.to_state()[1][name], array)
@@ -66,7 +66,7 @@ def test_models_equal_those_of_the_whole_table(size, weighted, tmp_path):
     arrays = (X, y, weight) if weighted else (X, y)
     found = Dataset.from_batches(split_batches(size, *arrays), max_bins=16)
     expected = Dataset(X, y, sample_weight=weight if weighted else None, max_bins=16)
-    same(found, expected)
+    assert_same_bins_and_codes(found, expected)
     np.testing.assert_array_equal(found.y, y)
     files = []
     for name, data in (("found", found), ("expected", expected)):
@@ -85,7 +85,7 @@ def test_all_batch_shapes(n, size, seed, weighted):
     X, y, weight = mixed(n, seed)
     weight[0] = 1.0
     arrays = (X, y, weight) if weighted else (X, y)
-    same(
+    assert_same_bins_and_codes(
         Dataset.from_batches(split_batches(size, *arrays), max_bins=5),
         Dataset(X, sample_weight=weight if weighted else None, max_bins=5),
     )
@@ -101,7 +101,7 @@ def test_thresholds_are_chosen_from_the_same_rows(size, weighted, monkeypatch):
     monkeypatch.setattr(BinMapper.__init__, "__kwdefaults__", {"subsample": 100, "random_state": 0})
     expected = Dataset(X, sample_weight=weight if weighted else None)
     assert max(map(len, expected.mapper.thresholds_)) < 100
-    same(
+    assert_same_bins_and_codes(
         Dataset.from_batches(split_batches(size, X, *[np.zeros(3000), weight][: 2 * weighted])),
         expected,
     )
@@ -114,7 +114,7 @@ def test_dtypes_may_differ_between_batches():
         rng.normal(size=(20, 2)).astype(np.float32),
         rng.normal(size=(5, 2)),
     ]
-    same(Dataset.from_batches(parts), Dataset(np.concatenate(parts)))
+    assert_same_bins_and_codes(Dataset.from_batches(parts), Dataset(np.concatenate(parts)))
 
 
 def test_high_cardinality_features():
@@ -148,13 +148,13 @@ def test_reference_and_raw_values():
     train = Dataset(X)
     found = Dataset.from_batches(split_batches(8, X.iloc[:50]), reference=train, keep_features=True)
     expected = Dataset(X.iloc[:50], reference=train, keep_features=True)
-    same(found, expected)
+    assert_same_bins_and_codes(found, expected)
     np.testing.assert_array_equal(found.features, expected.features)
 
 
 def test_empty_batches_are_ignored():
     X = np.arange(20.0).reshape(10, 2)
-    same(Dataset.from_batches([X[:0], X[:3], X[3:3], X[3:]]), Dataset(X))
+    assert_same_bins_and_codes(Dataset.from_batches([X[:0], X[:3], X[3:3], X[3:]]), Dataset(X))
     with pytest.raises(ValueError, match="hold no rows"):
         Dataset.from_batches([X[:0]])
 
@@ -308,8 +308,8 @@ def test_codes_are_read_again_and_outlive_the_file_name(tmp_path):
     X, y = numbers()
     held, filed = Dataset(X, y), Dataset.from_batches(split_batches(700, X, y), cache_dir=tmp_path)
     assert list(tmp_path.iterdir()) == []  # the file is unlinked
-    same(filed, held)
-    same(pickle.loads(pickle.dumps(filed)), held)
+    assert_same_bins_and_codes(filed, held)
+    assert_same_bins_and_codes(pickle.loads(pickle.dumps(filed)), held)
     some = np.arange(3, 2500, 7)
     np.testing.assert_array_equal(filed.rows(some).codes, held.codes[:, some])
     first = PolyleafRegressor(n_estimators=3).fit(held)
@@ -392,11 +392,15 @@ def test_missing_targets_equal_those_of_the_whole_table(columns, weighted, unkno
         y[rows, 1] = 1.0
     arrays = (X, y, weight) if weighted else (X, y)
     expected = Dataset(X, y, sample_weight=weight if weighted else None, max_bins=16)
-    same(Dataset.from_batches(split_batches(70, *arrays), max_bins=16), expected)
+    assert_same_bins_and_codes(
+        Dataset.from_batches(split_batches(70, *arrays), max_bins=16), expected
+    )
     if unknown == "some":
         assert not Dataset(
             X, max_bins=16, sample_weight=weight if weighted else None
         ).mapper.has_same_bins(expected.mapper)
     monkeypatch.setattr(BinMapper.__init__, "__kwdefaults__", {"subsample": 100, "random_state": 0})
     expected = Dataset(X, y, sample_weight=weight if weighted else None, max_bins=16)
-    same(Dataset.from_batches(split_batches(70, *arrays), max_bins=16), expected)
+    assert_same_bins_and_codes(
+        Dataset.from_batches(split_batches(70, *arrays), max_bins=16), expected
+    )

@@ -14,7 +14,7 @@ from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 from support.commands import polyleaf
 from support.high_cardinality import effects, r2
-from support.model_files import about, reseal
+from support.model_files import read_header, reseal
 
 from polyleaf import Dataset, Model, PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor
 from polyleaf.data.binning import BinMapper
@@ -100,7 +100,7 @@ def test_up_to_255_categories_have_no_derived_columns():
     X, y = effects(5000, 255)
     model = regressor().fit(X, y).model_
     assert model.mapper.derived_columns_ is None and model.mapper.n_bins_[0] == 255
-    assert about(model.to_bytes())["format_version"] == 1
+    assert read_header(model.to_bytes())["format_version"] == 1
     few_bins = regressor(max_bins=16).fit(X, y).model_.mapper
     assert few_bins.derived_columns_ is None and few_bins.categories_ == model.mapper.categories_
 
@@ -338,7 +338,7 @@ def test_continued_training_keeps_columns_derived_with_offsets():
 def test_files_with_derived_columns_have_version_3(data, model, tmp_path):
     X, _ = data
     file = model.model_.to_bytes()
-    assert about(file)["format_version"] == 3
+    assert read_header(file)["format_version"] == 3
     model.save_model(tmp_path / "m")
     loaded = PolyleafRegressor.load_model(tmp_path / "m")
     np.testing.assert_array_equal(loaded.predict(X), model.predict(X))

@@ -112,7 +112,7 @@ NEEDS = {
 }
 
 
-def loaded(path: Path):
+def load_module(path: Path):
     spec = importlib.util.spec_from_file_location(f"example_{path.stem}", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -120,7 +120,7 @@ def loaded(path: Path):
 
 
 def run_main(path: Path) -> dict[str, float]:
-    return loaded(path).main()
+    return load_module(path).main()
 
 
 @pytest.mark.full
@@ -135,7 +135,7 @@ def test_example(path, capsys):
 
 def send_request(predict, body: bytes):
     """Return the status and the answer of the example service."""
-    service = loaded(ROOT / "examples" / "http_service.py")
+    service = load_module(ROOT / "examples" / "http_service.py")
     with service.Service(predict) as running:
         Thread(target=running.serve_forever, daemon=True).start()
         connection = HTTPConnection("127.0.0.1", running.port)

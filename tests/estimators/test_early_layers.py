@@ -15,7 +15,7 @@ def problem():
     return X[:300], y[:300], X[300:], y[300:]
 
 
-def fitted(problem, **parameters):
+def fit_model(problem, **parameters):
     X, y, X_val, y_val = problem
     parameters = {
         "n_estimators": 40,
@@ -35,7 +35,7 @@ def fitted(problem, **parameters):
 
 def test_best_layer_is_kept(problem):
     """With this learning rate and depth the loss is lowest within a tree."""
-    model = fitted(problem, early_stopping_rounds=5)
+    model = fit_model(problem, early_stopping_rounds=5)
     X_val, y_val = problem[2:]
     rounds = model.evals_result_["validation_0"]["mlogloss"]
     assert model.best_score_ < min(rounds)
@@ -45,7 +45,7 @@ def test_best_layer_is_kept(problem):
 
 
 def test_stopped_tree_is_a_truncated_full_tree(problem):
-    whole, cut = fitted(problem), fitted(problem, early_stopping_rounds=5)
+    whole, cut = fit_model(problem), fit_model(problem, early_stopping_rounds=5)
     last = cut.model_.n_rounds - 1
     mine, full = cut.model_.forest.tree(last), whole.model_.forest.tree(last)
     assert mine.n_nodes < full.n_nodes
@@ -56,13 +56,13 @@ def test_stopped_tree_is_a_truncated_full_tree(problem):
 
 
 def test_patience_is_counted_in_rounds(problem):
-    model = fitted(problem, early_stopping_rounds=3)
+    model = fit_model(problem, early_stopping_rounds=3)
     rounds = model.evals_result_["validation_0"]["mlogloss"]
     assert len(rounds) == model.best_iteration_ + 1 + 3
 
 
 def test_early_stopping_callback_can_be_reused(problem):
     stopper = EarlyStopping(4)
-    first = fitted(problem, callbacks=[stopper])
-    second = fitted(problem, callbacks=[stopper])
+    first = fit_model(problem, callbacks=[stopper])
+    second = fit_model(problem, callbacks=[stopper])
     assert first.model_.equals(second.model_)

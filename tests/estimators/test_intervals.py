@@ -9,7 +9,7 @@ SMALL = dict(n_estimators=30, max_leaves=8, n_jobs=1)
 QUANTILES = dict(objective="quantile", quantile_alpha=[0.1, 0.5, 0.9])
 
 
-def made(n, n_targets=2, seed=0):
+def make_data(n, n_targets=2, seed=0):
     """Return targets on different scales with partly shared noise whose spread depends on a
     feature."""
     rng = np.random.default_rng(seed)
@@ -25,7 +25,7 @@ def inside(model, X, Y):
     return (bounds[..., 0] <= Y) & (bounds[..., 1] >= Y)
 
 
-X, Y = made(3500)
+X, Y = make_data(3500)
 TRAIN, HELD_OUT, NEW = slice(500), slice(500, 1500), slice(1500, None)
 
 

@@ -48,7 +48,7 @@ def model(objective=FOUR, **parameters):
     return PolyleafMultiTask(objective, **SMALL | parameters)
 
 
-def fitted(objective=FOUR, **parameters):
+def fit_model(objective=FOUR, **parameters):
     return model(objective, **parameters).fit(X[:TRAIN], Y[:TRAIN])
 
 
@@ -166,7 +166,7 @@ def test_task_estimator_equals_its_part_of_the_model(options):
 @pytest.mark.full
 def test_task_estimator_works_with_other_tools():
     held, new = slice(TRAIN, 425), slice(425, N)
-    many = fitted(validation_fraction=0.2)
+    many = fit_model(validation_fraction=0.2)
     before = many.save_model()
     demand = many.task_estimator("demand").calibrate(X[held], DEMAND[held], coverage=0.8)
     bounds = demand.predict_interval(X[new])
@@ -192,7 +192,7 @@ def test_task_estimator_keeps_offsets_columns_and_parameters():
     assert list(found.feature_names_in_) == list("abcde")
     with_offset = of_outputs.predict(frame, offset={"demand": start})["demand"]
     np.testing.assert_array_equal(found.predict(frame, offset=start), with_offset)
-    shared = fitted(monotone_constraints=[1, 0, 0, 0, 0]).task_estimator("price")
+    shared = fit_model(monotone_constraints=[1, 0, 0, 0, 0]).task_estimator("price")
     assert shared.monotone_constraints == [1, 0, 0, 0, 0]
     assert shared.fit(X, PRICE).predict(X).shape == (N,)
 
@@ -244,21 +244,21 @@ def test_several_tasks_equal_the_reference(weights):
 def test_trees_are_independent_of_the_unit_of_a_target():
     """Targets multiplied by a power of two give the same trees."""
     other = Y.assign(price=1024 * Y["price"])
-    a, b = fitted(), model().fit(X[:TRAIN], other[:TRAIN])
+    a, b = fit_model(), model().fit(X[:TRAIN], other[:TRAIN])
     assert trees(a)[0] == trees(b)[0]
     np.testing.assert_allclose(1024 * a.predict(X)["price"], b.predict(X)["price"], rtol=1e-6)
     np.testing.assert_array_equal(a.predict_proba(X)["segment"], b.predict_proba(X)["segment"])
 
 
 def test_task_weight_directs_splits():
-    small, large = fitted(task_weight={"segment": 1e-6}), fitted(task_weight={"segment": 1e6})
+    small, large = fit_model(task_weight={"segment": 1e-6}), fit_model(task_weight={"segment": 1e6})
     held = X[TRAIN:], Y[TRAIN:]
     assert large.d2_scores(*held)["segment"] > small.d2_scores(*held)["segment"] + 0.1
     assert large.d2_scores(*held)["price"] < small.d2_scores(*held)["price"] - 0.1
 
 
 def test_model_is_independent_of_n_jobs():
-    assert trees(fitted()) == trees(fitted(n_jobs=3))
+    assert trees(fit_model()) == trees(fit_model(n_jobs=3))
 
 
 @pytest.mark.full
@@ -292,8 +292,8 @@ def test_data_frame_equals_dict_of_targets(kind):
         "arrow": pa.Table.from_pandas,
     }[kind]
     found = model().fit(X[:TRAIN], made(Y[:TRAIN]))
-    assert trees(found) == trees(fitted())
-    assert found.score(X[TRAIN:], made(Y[TRAIN:])) == fitted().score(X[TRAIN:], Y[TRAIN:])
+    assert trees(found) == trees(fit_model())
+    assert found.score(X[TRAIN:], made(Y[TRAIN:])) == fit_model().score(X[TRAIN:], Y[TRAIN:])
 
 
 def test_default_objectives_follow_column_types():
@@ -380,7 +380,7 @@ def test_offset_changes_its_task_only():
 
 
 def test_predictions_as_data_frames():
-    found = fitted()
+    found = fit_model()
     held = pd.DataFrame(X[TRAIN:], index=np.arange(TRAIN, N))
     for library, kind in (
         ("pandas", pd.DataFrame),
@@ -440,7 +440,7 @@ def test_d2_scores_equal_scikit_learn():
 
 
 def test_staged_predict_and_iteration_range():
-    found = fitted()
+    found = fit_model()
     last = list(found.staged_predict(X))[-1]
     np.testing.assert_array_equal(last["segment"], found.predict(X)["segment"])
     assert not np.array_equal(found.predict(X, iteration_range=(0, 3))["price"], last["price"])
@@ -506,7 +506,7 @@ def test_metrics_ignore_missing_targets():
 
 
 def test_model_files():
-    found = fitted(n_estimators=5, task_weight={"price": 2.0})
+    found = fit_model(n_estimators=5, task_weight={"price": 2.0})
     data = found.save_model()
     again = load_model(data)
     assert isinstance(again, PolyleafMultiTask) and again.save_model() == data
@@ -521,8 +521,8 @@ def test_model_files():
 
 
 def test_continued_training_equals_uninterrupted_training():
-    whole = fitted(n_estimators=10)
-    half = fitted(n_estimators=6).set_params(n_estimators=4, calibrate_quantiles=True)
+    whole = fit_model(n_estimators=10)
+    half = fit_model(n_estimators=6).set_params(n_estimators=4, calibrate_quantiles=True)
     on = half.fit(X[:TRAIN], Y[:TRAIN], init_model=pickle.loads(pickle.dumps(half)))
     assert trees(on) == trees(whole)
 
@@ -536,7 +536,7 @@ def test_continued_training_equals_uninterrupted_training():
     ids=str,
 )  # fmt: skip
 def test_invalid_stored_encodings_raise(change):
-    stored = fitted(n_estimators=1)._encoding.to_dict()
+    stored = fit_model(n_estimators=1)._encoding.to_dict()
     assert decode_target_encoding(stored, 8).to_dict() == stored
     with pytest.raises(ValueError, match="The model"):
         decode_target_encoding(stored | change, 8)
@@ -551,7 +551,7 @@ def test_scikit_learn_tools():
 
 
 def test_shap_values_and_importances_by_task_name():
-    found = fitted()
+    found = fit_model()
     assert found.shap_values(X[:20], outputs=["churn", "demand_q0.9"]).shape == (20, 5, 2)
     values, base = found.shap_values(X[:20]), found.shap_base_values()
     moved = found.model_.target_offset if found.model_.target_offset is not None else 0
@@ -564,7 +564,7 @@ def test_shap_values_and_importances_by_task_name():
 
 
 def test_monotone_constraints_by_task_name():
-    found = fitted(
+    found = fit_model(
         monotone_constraints={0: {"price": 1, "demand": 1}, 2: {"churn": -1}}, n_estimators=30
     )
     low, high = Z[:200].copy(), Z[:200].copy()
@@ -633,7 +633,7 @@ def test_invalid_input_raises(parameters, y, message):
 
 
 def test_invalid_calls_raise():
-    found = fitted(n_estimators=2)
+    found = fit_model(n_estimators=2)
     with pytest.raises(ValueError, match="predict_topk"):
         found.predict_topk(X)
     with pytest.raises(
@@ -665,7 +665,7 @@ def test_plots_summaries_and_exports_of_tasks(tmp_path):
     pytest.importorskip("matplotlib")
     from polyleaf.inspection import model_summary, plotting
 
-    found = fitted(n_estimators=3)
+    found = fit_model(n_estimators=3)
     for display in ("CalibrationDisplay", "CoverageDisplay", "OutputsDisplay", "ThresholdDisplay"):
         with pytest.raises(ValueError, match=r"task_estimator\(name\)"):
             getattr(plotting, display).from_estimator(found, X, Y)
@@ -678,7 +678,7 @@ def test_plots_summaries_and_exports_of_tasks(tmp_path):
 
 
 def test_predictor():
-    found = fitted()
+    found = fit_model()
     predictor, predicted = found.predictor(), found.predict(X)
     for name, values in predictor(X[:3]).items():
         np.testing.assert_array_equal(values, predicted[name][:3])

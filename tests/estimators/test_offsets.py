@@ -12,7 +12,7 @@ import pytest
 import reference
 from sklearn import config_context
 from sklearn.model_selection import GridSearchCV
-from support.problems import Core, Reference, boosted
+from support.problems import Core, Reference, run_boosting
 from support.small_fits import LAYERS, SMALL, N, X, Y, bits, classifier, regressor, runs, targets
 
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, load_model
@@ -103,7 +103,9 @@ def test_derivatives_with_offset_equal_the_reference(implementation):
     )
     config = reference.GrowConfig(max_leaves=8, min_child_samples=4, min_child_weight=1e-3)
     options = {"n_rounds": 3, "learning_rate": 0.5, "offset": KNOWN}
-    scores, _ = boosted(implementation, data, Y, coupled_derivatives, "diagonal", config, **options)
+    scores, _ = run_boosting(
+        implementation, data, Y, coupled_derivatives, "diagonal", config, **options
+    )
     np.testing.assert_array_equal(model.predict(X, offset=KNOWN), scores[-1])
     staged = list(model.staged_predict(X, offset=KNOWN))
     np.testing.assert_array_equal(staged, scores[1:])

@@ -20,7 +20,7 @@ FAMILIES = {
 QUICK = dict(n_estimators=60, max_leaves=8, min_child_samples=20, n_jobs=1)
 
 
-def made(name, n=3000, n_targets=2, seed=0):
+def make_data(name, n=3000, n_targets=2, seed=0):
     """Return features, targets whose mean and spread depend on them, and their distributions."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, 4)).astype(np.float32)
@@ -32,7 +32,7 @@ def made(name, n=3000, n_targets=2, seed=0):
 
 @pytest.fixture(scope="module", params=FAMILIES)
 def fitted(request):
-    X, Y, law = made(request.param)
+    X, Y, law = make_data(request.param)
     model = PolyleafRegressor(objective=request.param, **QUICK).fit(X[:2000], Y[:2000])
     return request.param, model, X[2000:], Y[2000:], law[2000:]
 
@@ -89,7 +89,7 @@ def test_saved_model_predicts_the_same_distributions(fitted, tmp_path):
 
 def test_model_is_independent_of_n_jobs(fitted):
     name, model, X, _, _ = fitted
-    data, targets, _ = made(name)
+    data, targets, _ = make_data(name)
     again = clone(model).set_params(n_jobs=3).fit(data[:2000], targets[:2000])
     assert (again.predict_raw(X) == model.predict_raw(X)).all()
 
@@ -105,7 +105,7 @@ def test_contributions_add_up_to_raw_scores(fitted):
 
 def test_distributions_scale_with_the_target():
     """Scaled targets give scaled distributions."""
-    X, Y, _ = made("normal")
+    X, Y, _ = make_data("normal")
     for name in ("normal", "student_t"):
         plain = PolyleafRegressor(objective=name, **QUICK).fit(X, Y).predict_dist(X)
         moved = (
@@ -120,7 +120,7 @@ def test_distributions_scale_with_the_target():
 
 
 def test_lognormal_is_normal_of_the_logarithm():
-    X, Y, _ = made("lognormal", n_targets=1)
+    X, Y, _ = make_data("lognormal", n_targets=1)
     amounts = PolyleafRegressor(objective="lognormal", **QUICK).fit(X, Y[:, 0])
     logarithms = PolyleafRegressor(objective="normal", normalize_targets=False, **QUICK).fit(
         X, np.log(Y[:, 0])
@@ -131,7 +131,7 @@ def test_lognormal_is_normal_of_the_logarithm():
 
 
 def test_1d_target_gives_1d_distributions():
-    X, Y, _ = made("normal", n_targets=1)
+    X, Y, _ = make_data("normal", n_targets=1)
     model = PolyleafRegressor(objective="normal", **QUICK).fit(X, Y[:, 0])
     assert model.predict(X).shape == model.predict_dist(X).shape == (3000,)
     assert model.predict_dist(X).interval().shape == (3000, 2) and model.predict_raw(X).shape == (
@@ -143,7 +143,7 @@ def test_1d_target_gives_1d_distributions():
 
 
 def test_data_frame_predictions_have_target_names():
-    X, Y, _ = made("normal")
+    X, Y, _ = make_data("normal")
     model = PolyleafRegressor(objective="normal", **QUICK)
     model.fit(X, pd.DataFrame(Y, columns=["price", "volume"])).set_output(predict="pandas")
     assert list(model.predict(X).columns) == ["price", "volume"]
@@ -153,7 +153,7 @@ def test_data_frame_predictions_have_target_names():
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_rows_with_missing_targets_train_other_targets(name):
-    X, Y, _ = made(name)
+    X, Y, _ = make_data(name)
     Y = Y.astype(np.float64)
     Y[::3, 0] = np.nan
     model = PolyleafRegressor(objective=name, missing_targets="ignore", **QUICK).fit(X, Y)
@@ -163,7 +163,7 @@ def test_rows_with_missing_targets_train_other_targets(name):
 
 
 def test_early_stopping_uses_the_likelihood():
-    X, Y, _ = made("normal", n=600)
+    X, Y, _ = make_data("normal", n=600)
     model = PolyleafRegressor(
         objective="normal", n_estimators=200, early_stopping_rounds=10, n_jobs=1
     )
@@ -177,7 +177,7 @@ def test_early_stopping_uses_the_likelihood():
 
 
 def test_metrics_by_name():
-    X, Y, _ = made("gamma_distribution", n=500)
+    X, Y, _ = make_data("gamma_distribution", n=500)
     weight = np.random.default_rng(0).random((500, 2))
     model = PolyleafRegressor(
         objective="gamma_distribution",
@@ -196,7 +196,7 @@ def test_metrics_by_name():
 
 
 def test_continued_training():
-    X, Y, _ = made("normal")
+    X, Y, _ = make_data("normal")
     whole = PolyleafRegressor(objective="normal", **QUICK).fit(X, Y)
     half = PolyleafRegressor(objective="normal", **{**QUICK, "n_estimators": 30}).fit(X, Y)
     on = PolyleafRegressor(objective="normal", **{**QUICK, "n_estimators": 30}).fit(
@@ -217,14 +217,14 @@ def test_continued_training():
     ],
 )
 def test_compatible_and_incompatible_parameters(settings):
-    X, Y, law = made("normal")
+    X, Y, law = make_data("normal")
     found = PolyleafRegressor(objective="normal", **{**QUICK, **settings}).fit(X, Y).predict_dist(X)
     nothing = Normal(Y.mean(axis=0), Y.std(axis=0)).logpdf(Y).mean()
     assert found.logpdf(Y).mean() > nothing + 0.4 * (law.logpdf(Y).mean() - nothing)
 
 
 def test_offset_changes_the_mean_only():
-    X, Y, _ = made("normal")
+    X, Y, _ = make_data("normal")
     known = np.linspace(-3, 3, 6000).reshape(3000, 2)
     plain = PolyleafRegressor(objective="normal", normalize_targets=False, **QUICK).fit(X, Y)
     moved = PolyleafRegressor(objective="normal", normalize_targets=False, **QUICK).fit(
@@ -238,7 +238,7 @@ def test_offset_changes_the_mean_only():
 
 
 def test_log_exposure_of_counts():
-    X, _, _ = made("negative_binomial", n_targets=1)
+    X, _, _ = make_data("negative_binomial", n_targets=1)
     rng = np.random.default_rng(0)
     exposure = rng.uniform(0.5, 20, 3000)
     counts = rng.poisson(exposure * np.exp(np.sin(X[:, 0])) * rng.gamma(2, 0.5, 3000))
@@ -282,26 +282,26 @@ def test_calibration_keeps_intervals_of_correct_distributions():
 
 
 def test_predict_dist_without_distribution_raises():
-    X, Y, _ = made("normal", n=100)
+    X, Y, _ = make_data("normal", n=100)
     model = PolyleafRegressor(**QUICK).fit(X, Y)
     with pytest.raises(ValueError, match="'squared_error' does not learn a distribution; normal"):
         model.predict_dist(X)
 
 
 def test_distribution_metrics_without_distribution_raise():
-    X, Y, _ = made("normal", n=100)
+    X, Y, _ = make_data("normal", n=100)
     with pytest.raises(ValueError, match="'nll'"):
         PolyleafRegressor(eval_metric="nll", **QUICK).fit(X, Y, eval_set=[(X, Y)])
 
 
 def test_distribution_objective_of_a_classifier_raises():
-    X, _, _ = made("normal", n=100)
+    X, _, _ = make_data("normal", n=100)
     with pytest.raises(ValueError, match="normal"):
         PolyleafClassifier(objective="normal", **QUICK).fit(X, X[:, 0] > 0)
 
 
 def test_normal_densities_equal_scipy():
-    X, Y, _ = made("normal", n=500)
+    X, Y, _ = make_data("normal", n=500)
     found = PolyleafRegressor(objective="normal", **QUICK).fit(X, Y).predict_dist(X)
     law = stats.norm(found.loc, found.scale)
     np.testing.assert_allclose(found.logpdf(Y), law.logpdf(Y))

@@ -25,10 +25,6 @@ N = 24
 BIG = 2**53
 
 
-def typed(values):
-    return pd.Series(values)
-
-
 # Kind of column -> six pandas values; each is a category unless they are numbers.
 KINDS = {
     "integers": [1, 2, 3, 10, 20, 30],

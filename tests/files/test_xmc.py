@@ -26,7 +26,7 @@ def file(tmp_path, text, name="data.txt"):
     return path
 
 
-def same(matrix, dense):
+def assert_equal(matrix, dense):
     assert isinstance(matrix, sp.csr_matrix) and matrix.dtype == np.float32
     assert matrix.has_sorted_indices
     np.testing.assert_array_equal(matrix.toarray(), dense)
@@ -39,8 +39,10 @@ def same(matrix, dense):
 def test_xmc_file(tmp_path):
     text = "4 5 3\n0,2 0:0.5 4:1e-3\n 1:2\n1\n\n"
     found = read_multilabel(file(tmp_path, text))
-    same(found.X, np.array([[0.5, 0, 0, 0, 1e-3], [0, 2, 0, 0, 0], [0] * 5, [0] * 5], np.float32))
-    same(found.Y, np.array([[1, 0, 1], [0, 0, 0], [0, 1, 0], [0, 0, 0]]))
+    assert_equal(
+        found.X, np.array([[0.5, 0, 0, 0, 1e-3], [0, 2, 0, 0, 0], [0] * 5, [0] * 5], np.float32)
+    )
+    assert_equal(found.Y, np.array([[1, 0, 1], [0, 0, 0], [0, 1, 0], [0, 0, 0]]))
     assert found.label_names is None
 
 
@@ -56,8 +58,8 @@ def test_xmc_file(tmp_path):
 )
 def test_equivalent_spellings(tmp_path, text):
     found = read_multilabel(file(tmp_path, text))
-    same(found.X, [[2, 0, 1], [0, 3, 0]])
-    same(found.Y, [[0, 1, 0, 1], [1, 0, 0, 0]])
+    assert_equal(found.X, [[2, 0, 1], [0, 3, 0]])
+    assert_equal(found.Y, [[0, 1, 0, 1], [1, 0, 0, 0]])
 
 
 BROKEN = [
@@ -161,10 +163,10 @@ def test_round_trip(tmp_path_factory, n, d, n_labels, density):
     folder = tmp_path_factory.mktemp("files")
     write_multilabel(folder / "a.txt", X, Y)
     found = read_multilabel(folder / "a.txt")
-    same(found.X, X.toarray())
-    same(found.Y, Y.toarray())
+    assert_equal(found.X, X.toarray())
+    assert_equal(found.Y, Y.toarray())
     write_sparse_matrix(folder / "b.txt", X)
-    same(read_sparse_matrix(folder / "b.txt"), X.toarray())
+    assert_equal(read_sparse_matrix(folder / "b.txt"), X.toarray())
 
 
 @pytest.mark.parametrize(
@@ -172,9 +174,9 @@ def test_round_trip(tmp_path_factory, n, d, n_labels, density):
 )
 def test_compressed_files(tmp_path, extension, compress):
     path = file(tmp_path, compress(b"1 2 2\n1 0:3\n"), f"data.txt{extension}")
-    same(read_multilabel(path).X, [[3, 0]])
+    assert_equal(read_multilabel(path).X, [[3, 0]])
     write_multilabel(path, [[0, 4]], [[1, 0]])
-    same(read_multilabel(path).X, [[0, 4]])
+    assert_equal(read_multilabel(path).X, [[0, 4]])
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(ReadError, match="cannot be read"):
         read_multilabel(path)
@@ -195,7 +197,7 @@ def test_write_errors(tmp_path, X, Y, message):
 
 def test_read_sparse_matrix(tmp_path):
     path = file(tmp_path, "3 4\n0:1 3:0.5\n\n2:7\n")
-    same(read_sparse_matrix(path), [[1, 0, 0, 0.5], [0] * 4, [0, 0, 7, 0]])
+    assert_equal(read_sparse_matrix(path), [[1, 0, 0, 0.5], [0] * 4, [0, 0, 7, 0]])
     for text, message in {
         "3 4\n0:1\n1:1\n": "declares 3 rows",
         "1 4\n4:1\n": "line 2: feature 4 is outside",

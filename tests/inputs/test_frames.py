@@ -138,7 +138,7 @@ def test_large_frames_read_by_column_give_the_same_numbers(kind, monkeypatch):
         np.testing.assert_array_equal(values, expected[feature])
 
 
-def calls(function):
+def count_calls(function):
     """Count the Python and C functions that are called."""
     profile = cProfile.Profile()
     profile.runcall(function)
@@ -156,7 +156,7 @@ def test_number_of_calls_is_linear_in_columns(kind, dtype):
         model = PolyleafRegressor(n_estimators=1).fit(X, np.arange(N) % 7)
         one_row = X.iloc[[0]] if isinstance(X, pd.DataFrame) else X[:1]
         model.predict(one_row)  # imports, caches
-        return calls(lambda: model.predict(one_row))
+        return count_calls(lambda: model.predict(one_row))
 
     assert work(240) < 5 * work(60)
 
@@ -269,7 +269,7 @@ NULLS = [None if i % 7 == 0 else i % 11 for i in range(300)]
 def test_converted_columns_need_no_call_per_cell(X):
     half = X.iloc[:150] if isinstance(X, pd.DataFrame) else X[:150]
     read_features(X)  # imports, caches
-    assert calls(lambda: read_features(X)) - calls(lambda: read_features(half)) < 100
+    assert count_calls(lambda: read_features(X)) - count_calls(lambda: read_features(half)) < 100
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars", "arrow"])
@@ -279,7 +279,7 @@ def test_numeric_frames_need_no_call_per_column(kind):
 
     def work(k):
         X = KINDS[kind](columns(k))
-        return calls(lambda: read_features(X, reference=table))
+        return count_calls(lambda: read_features(X, reference=table))
 
     table = None
     assert work(400) - work(40) < 100

@@ -7,14 +7,14 @@ import scipy.sparse as sp
 from polyleaf.inputs.sparse import get_csr_arrays, to_canonical_csr
 
 
-def stored(data, indices, indptr, shape):
+def make_csr(data, indices, indptr, shape):
     return sp.csr_matrix(
         (np.array(data, np.float32), np.array(indices, np.int32), np.array(indptr)), shape
     )
 
 
 def test_order_of_entries_has_no_effect():
-    mixed = stored([3, 1, 0, 2, 5], [2, 0, 1, 0, 2], [0, 3, 5], (2, 3))
+    mixed = make_csr([3, 1, 0, 2, 5], [2, 0, 1, 0, 2], [0, 3, 5], (2, 3))
     before = [array.copy() for array in (mixed.data, mixed.indices, mixed.indptr)]
     found = to_canonical_csr(mixed, "X")
     assert found.indices.tolist() == [0, 2, 0, 2] and found.data.tolist() == [1, 3, 2, 5]
@@ -36,7 +36,7 @@ def test_all_containers(container):
 
 
 def test_duplicate_entries_are_summed_or_raise():
-    twice = stored([1, 2, 4], [1, 1, 0], [0, 3], (1, 2))
+    twice = make_csr([1, 2, 4], [1, 1, 0], [0, 3], (1, 2))
     assert to_canonical_csr(twice, "Y").toarray().tolist() == [[4, 3]]
     with pytest.raises(ValueError, match="Y stores 1 entries twice: call sum_duplicates"):
         to_canonical_csr(twice, "Y", repeated="raise")
@@ -51,7 +51,7 @@ def test_duplicate_entries_are_summed_or_raise():
         (sp.csr_matrix((1, 2**31)), "2147483648 columns"),
         (np.array([[1e39]]), "too large for float32"),
         (
-            stored([1, 1], [0, 7], [0, 1, 2], (2, 3)),
+            make_csr([1, 1], [0, 7], [0, 1, 2], (2, 3)),
             "M is not a valid sparse matrix: it stores column 7, outside 0 .. 2",
         ),
     ],

@@ -21,7 +21,7 @@ from polyleaf.inputs.target import (
 NAN = np.nan
 
 
-def restored(target):
+def save_and_load(target):
     encoding = target.encoding
     return (
         target.values
@@ -38,7 +38,7 @@ def test_one_dimension():
     assert target.values.shape == (3, 1)
     assert target.weight is None and target.n_rows == 3
     assert target.encoding.one_dimensional and target.encoding.kind == "regression"
-    np.testing.assert_array_equal(restored(target)[:, 0], [1, 2, 6])
+    np.testing.assert_array_equal(save_and_load(target)[:, 0], [1, 2, 6])
 
 
 def test_two_dimensions():
@@ -70,14 +70,14 @@ def test_normalization_is_weighted_and_ignores_missing_values():
     np.testing.assert_allclose(
         target.encoding.scale, [1, 1]
     )  # a single value of positive weight has no scale
-    np.testing.assert_allclose(restored(target)[0], y[0])
+    np.testing.assert_allclose(save_and_load(target)[0], y[0])
 
 
 def test_normalization_gives_unit_scale():
     y = np.random.default_rng(0).normal([1e9, 1e-9], [1e4, 1e-12], (1000, 2))
     target = encode_regression(y, normalize=True)
     np.testing.assert_allclose(target.values.std(0), 1, rtol=1e-3)
-    np.testing.assert_allclose(restored(target)[:, 0], y[:, 0], atol=0.1)
+    np.testing.assert_allclose(save_and_load(target)[:, 0], y[:, 0], atol=0.1)
 
 
 def test_missing_values_have_weight_zero():
@@ -116,7 +116,7 @@ def test_take():
 def test_containers_of_regression_targets(make):
     y = np.array([[1.0, 2], [3, 4], [5, 9]])
     target = encode_regression(make(y))
-    np.testing.assert_array_equal(restored(target), y)
+    np.testing.assert_array_equal(save_and_load(target), y)
     named = hasattr(make(y), "columns")
     assert target.encoding.output_names == (("a", "b") if named else None)
 
@@ -359,7 +359,7 @@ def test_validation_data_are_encoded_as_training_data():
     with pytest.raises(ValueError, match=r"y_val has the label 'z'.*'a', 'b', 'c'"):
         encoding.encode(["a", "z"], name="y_val")
     encoding = encode_regression([1.0, 2.0, 9.0], normalize=True).encoding
-    np.testing.assert_allclose(restored(encoding.encode([4.0, 7.0]))[:, 0], [4, 7], rtol=1e-6)
+    np.testing.assert_allclose(save_and_load(encoding.encode([4.0, 7.0]))[:, 0], [4, 7], rtol=1e-6)
     np.testing.assert_array_equal(
         encoding.encode([4.0, 7.0], normalized=False).values[:, 0], [4, 7]
     )

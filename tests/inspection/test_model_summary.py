@@ -19,7 +19,7 @@ from polyleaf.inspection.model_summary import (
 )
 
 
-def follow(nodes, row):
+def predict_row(nodes, row):
     """Return the value of a row of user data in a dumped tree."""
     by_id = {node["node"]: node for node in nodes}
     node = by_id[0]
@@ -77,7 +77,7 @@ def test_dump_predicts_as_the_model(scalar, kinds):
         for tree in dump["trees"]:
             names = dump["output_names"]
             columns = list(range(3)) if tree["output"] is None else [names.index(tree["output"])]
-            add_leaf(raw, columns, follow(tree["nodes"], row), row, names)
+            add_leaf(raw, columns, predict_row(tree["nodes"], row), row, names)
         np.testing.assert_allclose(raw, prediction, rtol=1e-5, atol=1e-5)
 
 

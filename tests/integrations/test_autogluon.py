@@ -37,7 +37,7 @@ def table():
     return pd.DataFrame({"number": number, "kind": kind, "target": target})
 
 
-def fitted(table, problem, hyperparameters, **options):
+def fit_predictor(table, problem, hyperparameters, **options):
     predictor = TabularPredictor("target", problem_type=problem, verbosity=0, **options)
     return predictor.fit(table, hyperparameters={PolyleafModel: hyperparameters}, **ONE_BAG)
 
@@ -52,7 +52,7 @@ def test_autogluon_checks():
 
 
 def test_categories_and_missing_values(table):
-    predictor = fitted(table, "regression", {"n_estimators": 60})
+    predictor = fit_predictor(table, "regression", {"n_estimators": 60})
     error = predictor.evaluate(table)["root_mean_squared_error"]
     assert -0.5 < error < 0
     assert all(
@@ -62,7 +62,7 @@ def test_categories_and_missing_values(table):
 
 
 def test_refit_uses_the_rounds_of_early_stopped_folds(table):
-    predictor = fitted(table, "regression", {})
+    predictor = fit_predictor(table, "regression", {})
     rounds = [child.params_trained["n_estimators"] for child in get_models(predictor)]
     assert all(1 <= n < 1200 for n in rounds)
     name = next(iter(predictor.refit_full().values()))
@@ -83,7 +83,9 @@ def test_time_limit_stops_training(table):
 
 
 def test_quantiles_share_one_model(table):
-    predictor = fitted(table, "quantile", {"n_estimators": 40}, quantile_levels=[0.1, 0.5, 0.9])
+    predictor = fit_predictor(
+        table, "quantile", {"n_estimators": 40}, quantile_levels=[0.1, 0.5, 0.9]
+    )
     low, middle, high = predictor.predict(table).to_numpy().T
     assert ((low <= middle) & (middle <= high)).all() and 0.5 < (table["target"] < high).mean() < 1
 

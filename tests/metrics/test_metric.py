@@ -31,7 +31,7 @@ def softmax(z):
     return e / e.sum(1, keepdims=True)
 
 
-def repeated(weight):
+def repeat_per_output(weight):
     return None if weight is None else np.repeat(weight, K)
 
 
@@ -46,7 +46,7 @@ CASES = {
         COUNT,
         POSITIVE,
         lambda w: sk.root_mean_squared_log_error(
-            COUNT.ravel(), POSITIVE.ravel(), sample_weight=repeated(w)
+            COUNT.ravel(), POSITIVE.ravel(), sample_weight=repeat_per_output(w)
         ),
     ),
     "balanced_accuracy": (
@@ -82,34 +82,39 @@ CASES = {
         COUNT,
         POSITIVE,
         lambda w: sk.mean_poisson_deviance(
-            COUNT.ravel(), POSITIVE.ravel(), sample_weight=repeated(w)
+            COUNT.ravel(), POSITIVE.ravel(), sample_weight=repeat_per_output(w)
         ),
     ),
     "gamma_deviance": (
         POSITIVE,
         np.exp(RAW),
         lambda w: sk.mean_gamma_deviance(
-            POSITIVE.ravel(), np.exp(RAW).ravel(), sample_weight=repeated(w)
+            POSITIVE.ravel(), np.exp(RAW).ravel(), sample_weight=repeat_per_output(w)
         ),
     ),
     "tweedie_deviance": (
         COUNT,
         POSITIVE,
         lambda w: sk.mean_tweedie_deviance(
-            COUNT.ravel(), POSITIVE.ravel(), sample_weight=repeated(w), power=1.5
+            COUNT.ravel(), POSITIVE.ravel(), sample_weight=repeat_per_output(w), power=1.5
         ),
     ),
     "logloss": (
         LABELS,
         RAW,
-        lambda w: sk.log_loss(LABELS.ravel(), sigmoid(RAW).ravel(), sample_weight=repeated(w)),
+        lambda w: sk.log_loss(
+            LABELS.ravel(), sigmoid(RAW).ravel(), sample_weight=repeat_per_output(w)
+        ),
     ),
     "mlogloss": (IDS, CLASS_RAW, lambda w: sk.log_loss(IDS, softmax(CLASS_RAW), sample_weight=w)),
     "error": (
         LABELS,
         RAW,
         lambda w: (
-            1 - sk.accuracy_score(LABELS.ravel() > 0, RAW.ravel() > 0, sample_weight=repeated(w))
+            1
+            - sk.accuracy_score(
+                LABELS.ravel() > 0, RAW.ravel() > 0, sample_weight=repeat_per_output(w)
+            )
         ),
     ),
     "hamming_loss": (LABELS, RAW, lambda w: sk.hamming_loss(LABELS > 0, RAW > 0, sample_weight=w)),
@@ -142,7 +147,7 @@ CASES = {
         LABELS,
         sigmoid(RAW),
         lambda w: sk.brier_score_loss(
-            LABELS.ravel(), sigmoid(RAW).ravel(), sample_weight=repeated(w)
+            LABELS.ravel(), sigmoid(RAW).ravel(), sample_weight=repeat_per_output(w)
         ),
     ),
     "auc": (

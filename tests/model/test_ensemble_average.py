@@ -20,14 +20,14 @@ KINDS = (
 )
 
 
-def trained(parameters, rounds):
+def train_model(parameters, rounds):
     return PolyleafRegressor(n_estimators=rounds, n_jobs=1, **parameters).fit(DATA, Y).model_
 
 
 @pytest.mark.parametrize("parameters", KINDS)
 def test_blend_has_the_weighted_mean_of_raw_scores(parameters):
     unit = {k: v for k, v in parameters.items() if k == "normalize_targets"}
-    models, weights = [trained(unit, 7), trained(parameters, 5)], [0.25, 0.75]
+    models, weights = [train_model(unit, 7), train_model(parameters, 5)], [0.25, 0.75]
     blend = average_models(models, weights, {"why": "a test"})
     expected = 0.25 * models[0].predict_raw(X) + 0.75 * models[1].predict_raw(X)
     # Leaf values are rounded to float32 once more.
@@ -44,7 +44,7 @@ def test_blend_has_the_weighted_mean_of_raw_scores(parameters):
 @pytest.mark.parametrize("first", [True, False])
 def test_target_scales_are_converted_to_the_first(parameters, first):
     own = {"normalize_targets": first}
-    models = [trained(own, 7), trained(parameters | {"normalize_targets": not first}, 5)]
+    models = [train_model(own, 7), train_model(parameters | {"normalize_targets": not first}, 5)]
     blend = average_models(models, [0.25, 0.75], {})
     assert (blend.target_scale is not None) == first
     expected = 0.25 * models[0].predict_raw(X) + 0.75 * models[1].predict_raw(X)
@@ -54,7 +54,7 @@ def test_target_scales_are_converted_to_the_first(parameters, first):
 
 
 def test_power_of_two_scales_are_exact():
-    model = trained({}, 4)
+    model = train_model({}, 4)
     blend = average_models([model, model], [0.5, 0.5], {})
     first = blend.predict_raw(X, 0, 4) - blend.base_score
     np.testing.assert_allclose(2 * first, model.predict_raw(X) - model.base_score, rtol=1e-12)
@@ -81,4 +81,4 @@ def test_models_with_different_frames_raise():
     other_bins = PolyleafRegressor(n_estimators=3, n_jobs=1).fit(X[:90], Y[:90]).model_
     for other in (of_classes, other_bins):
         with pytest.raises(ValueError, match="models"):
-            average_models([trained({}, 3), other], [0.5, 0.5], {})
+            average_models([train_model({}, 3), other], [0.5, 0.5], {})

@@ -12,13 +12,13 @@ X = pd.DataFrame(rng.normal(size=(200, 3)), columns=["<script>alert(1)</script>"
 Y = pd.DataFrame({"<b>": X.iloc[:, 0] * 2, "other": X["c"]})
 
 
-def fitted(**parameters):
+def fit_model(**parameters):
     model = PolyleafRegressor(n_estimators=5, max_leaves=40, **parameters)
     return model.fit(X, Y, X_val=X[:50], y_val=Y[:50])
 
 
 def test_fitted_estimator_describes_its_model():
-    model = fitted()
+    model = fit_model()
     text = model._repr_html_()
     assert "5 trees in 5 rounds" in text and "validation, rmse" in text and "<polyline" in text
     assert text.count("5 trees in 5 rounds") == 1
@@ -31,7 +31,7 @@ def test_fitted_estimator_describes_its_model():
 
 
 def test_names_are_escaped():
-    model = fitted()
+    model = fit_model()
     for text in (
         model.model_._repr_html_(),
         model.model_.trees[0]._repr_html_(),
@@ -76,14 +76,14 @@ def test_categories_and_missing_values_are_shown():
 
 
 def test_html_is_deterministic():
-    assert fitted().model_._repr_html_() == fitted().model_._repr_html_()
+    assert fit_model().model_._repr_html_() == fit_model().model_._repr_html_()
 
 
 def test_estimator_saved_without_statistics():
     X = np.random.default_rng(0).standard_normal((60, 3))
-    fitted = PolyleafRegressor(n_estimators=2).fit(X, X[:, 0])
-    loaded = load_model(fitted.save_model(statistics=False))
-    splits = fitted.feature_importance("split")
+    fit_model = PolyleafRegressor(n_estimators=2).fit(X, X[:, 0])
+    loaded = load_model(fit_model.save_model(statistics=False))
+    splits = fit_model.feature_importance("split")
     np.testing.assert_array_equal(loaded.feature_importances_, splits / splits.sum())
     shown = loaded._repr_html_()
     assert "of the split" in shown and "of the split" in loaded._repr_mimebundle_()["text/html"]

@@ -27,7 +27,7 @@ def make_blocks(seed, scale=1.0):
     return [(rng.standard_normal((n, 4)) * scales).astype(np.float32) for n in (1, 7, 30)]
 
 
-def restored(blocks, leaf_dtype):
+def save_and_load(blocks, leaf_dtype):
     stored, scales = encode(blocks, leaf_dtype)
     assert all(block.dtype == LEAF_DTYPES[leaf_dtype] for block in stored)
     return [decode(block, scales[i] if scales else None) for i, block in enumerate(stored)]
@@ -38,7 +38,7 @@ def restored(blocks, leaf_dtype):
 def test_rounding_is_to_the_nearest_of_11_or_8_bits(seed, scale):
     blocks = make_blocks(seed, scale)
     for block, half, eight in zip(
-        blocks, restored(blocks, "float16"), restored(blocks, "int8"), strict=True
+        blocks, save_and_load(blocks, "float16"), save_and_load(blocks, "int8"), strict=True
     ):
         assert half.dtype == eight.dtype == np.float32
         assert (np.abs(half - block) <= 2.0**-11 * np.abs(block) + 2.0**-25).all()
@@ -50,20 +50,20 @@ def test_rounding_is_to_the_nearest_of_11_or_8_bits(seed, scale):
 @settings(max_examples=50, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.sampled_from(ROUNDED), st.sampled_from([1e-30, 1.0, 1e30]))
 def test_rounding_is_idempotent(seed, leaf_dtype, scale):
-    once = restored(make_blocks(seed, 1.0 if leaf_dtype == "float16" else scale), leaf_dtype)
-    for first, second in zip(once, restored(once, leaf_dtype), strict=True):
+    once = save_and_load(make_blocks(seed, 1.0 if leaf_dtype == "float16" else scale), leaf_dtype)
+    for first, second in zip(once, save_and_load(once, leaf_dtype), strict=True):
         np.testing.assert_array_equal(first, second)
 
 
 def test_columns_of_zeros_and_no_trees():
     for leaf_dtype in LEAF_DTYPES:
         assert encode([], leaf_dtype) == ([], [])
-        assert (restored([np.zeros((3, 2), np.float32)], leaf_dtype)[0] == 0).all()
+        assert (save_and_load([np.zeros((3, 2), np.float32)], leaf_dtype)[0] == 0).all()
 
 
 def test_values_beyond_float16_raise():
     fits = np.array([[65504.0, 1e-9]], np.float32)
-    assert np.isfinite(restored([fits], "float16")[0]).all()
+    assert np.isfinite(save_and_load([fits], "float16")[0]).all()
     with pytest.raises(
         ValueError, match=r"up to 65504, but a leaf value is 70000\..*int8.*normalize_targets=True"
     ):

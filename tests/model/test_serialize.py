@@ -16,7 +16,7 @@ from safetensors.numpy import load, save
 from sklearn.exceptions import InconsistentVersionWarning
 from support.high_cardinality import effects
 from support.kept_models import make_table
-from support.model_files import FILES, about, reseal
+from support.model_files import FILES, read_header, reseal
 from support.models import example_table, random_model
 
 import polyleaf.model.serialize as serialize
@@ -29,7 +29,7 @@ from polyleaf.model.serialize import FORMAT_VERSION, ModelFileError
 
 
 def replace_entries(data, **entries):
-    return save(load(data), {serialize.FORMAT: json.dumps(about(data) | entries)})
+    return save(load(data), {serialize.FORMAT: json.dumps(read_header(data) | entries)})
 
 
 @pytest.fixture(
@@ -82,7 +82,7 @@ def test_file_has_the_oldest_sufficient_version():
     for name, kind in LEAF_KINDS.items():
         for kinds in ((name,), ("dense", name)):
             data = random_model(n_rounds=2, kinds=kinds).to_bytes()
-            assert about(data)["format_version"] == kind.since_version
+            assert read_header(data)["format_version"] == kind.since_version
             assert ("forest.leaf_kind" in load(data)) == (kind.since_version > 1)
 
 
@@ -117,7 +117,7 @@ def test_files_of_all_versions_predict_the_same(version):
     else:
         table = example_table(model, n_rows=20)
     np.testing.assert_array_equal(model.predict_raw(table), expected)
-    assert about(model.to_bytes())["format_version"] == version
+    assert read_header(model.to_bytes())["format_version"] == version
 
 
 KEPT = sorted(FILES.glob("version-*/*.polyleaf"))

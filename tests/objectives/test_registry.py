@@ -133,7 +133,7 @@ def data(seed=0, n=200):
     return X, np.stack([X[:, 0] * X[:, 1], X[:, 2], -X[:, 3]], axis=1)
 
 
-def saved_and_loaded(model, tmp_path):
+def save_and_load(model, tmp_path):
     model.save_model(tmp_path / "own.model")
     return load_model(tmp_path / "own.model")
 
@@ -148,7 +148,7 @@ def test_custom_squared_error_equals_the_built_in_loss(objective, tmp_path):
     own = PolyleafRegressor(objective=objective, **settings).fit(X, Y, sample_weight=weight)
     built_in = PolyleafRegressor(**settings).fit(X, Y, sample_weight=weight)
     np.testing.assert_array_equal(own.predict(X), built_in.predict(X))
-    loaded = saved_and_loaded(own, tmp_path)
+    loaded = save_and_load(own, tmp_path)
     assert loaded.model_.objective == OwnSquare()
     np.testing.assert_array_equal(loaded.predict(X), own.predict(X))
 
@@ -157,7 +157,7 @@ def test_parameters_are_stored_and_training_continues_from_a_file(tmp_path):
     X, Y = data()
     objective = OwnExpectile(0.9, bounds=(0.25, 0.75))
     whole = PolyleafRegressor(objective=objective, **{**SMALL, "n_estimators": 8}).fit(X, Y)
-    part = saved_and_loaded(PolyleafRegressor(objective=objective, **SMALL).fit(X, Y), tmp_path)
+    part = save_and_load(PolyleafRegressor(objective=objective, **SMALL).fit(X, Y), tmp_path)
     assert part.objective == part.model_.objective == objective
     part.set_params(n_estimators=3).fit(X, Y, init_model=part.model_)
     np.testing.assert_array_equal(part.predict(X), whole.predict(X))
@@ -177,7 +177,7 @@ def test_custom_multiclass_loss(tmp_path):
     model.fit(X, y, eval_set=[(X[part], y[part])])
     assert model.model_.objective == OwnClasses(0.1, n_classes=3)
     assert np.all(np.diff(model.evals_result_["validation_0"]["loss"]) < 0)
-    loaded = saved_and_loaded(model, tmp_path)
+    loaded = save_and_load(model, tmp_path)
     np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
     np.testing.assert_allclose(loaded.predict_proba(X).sum(axis=1), 1)
     assert loaded.score(X, y) > 0.8 and set(loaded.predict(X)) <= set("abc")
@@ -193,7 +193,7 @@ def test_custom_multilabel_loss(tmp_path):
     logistic = PolyleafClassifier(base_score=0.0, **SMALL).fit(X, Y[:, 1] > 0)
     np.testing.assert_allclose(two.predict_proba(X), logistic.predict_proba(X), atol=1e-5)
     against_rest = PolyleafClassifier(objective="own labels", **SMALL).fit(X, Y.argmax(axis=1))
-    loaded = saved_and_loaded(against_rest, tmp_path)
+    loaded = save_and_load(against_rest, tmp_path)
     np.testing.assert_array_equal(loaded.predict_proba(X), against_rest.predict_proba(X))
 
 
@@ -231,7 +231,7 @@ def test_subclass_of_a_built_in_objective(tmp_path):
     own = PolyleafRegressor(objective=Named(0.5), **SMALL).fit(X, Y, eval_set=[(X, Y)])
     assert list(own.evals_result_["validation_0"]) == ["rmse", "relative_rmse"]
     built_in = PolyleafRegressor(objective="huber", huber_delta=0.5, **SMALL).fit(X, Y)
-    np.testing.assert_array_equal(saved_and_loaded(own, tmp_path).predict(X), built_in.predict(X))
+    np.testing.assert_array_equal(save_and_load(own, tmp_path).predict(X), built_in.predict(X))
 
 
 # --- files and names ---
@@ -272,7 +272,7 @@ def test_class_can_be_registered_again():
     assert get_objective(OwnExpectile, level=0.75) == OwnExpectile(0.75)
 
 
-def described(**traits):
+def make_class(**traits):
     return dataclass(frozen=True)(type("Described", (OwnSquare,), {"aliases": (), **traits}))
 
 
@@ -287,17 +287,17 @@ def described(**traits):
             TypeError,
             "define bind",
         ),
-        (described(name="huber"), ValueError, "taken by polyleaf.objectives.elementwise:Huber"),
-        (described(name="new", aliases=("L2",)), ValueError, "'L2'.*taken by"),
-        (described(name="auto"), ValueError, "taken by Polyleaf itself"),
-        (described(name="own expectile"), ValueError, "taken by .*test_registry:OwnExpectile"),
-        (described(name=""), ValueError, "needs a name"),
+        (make_class(name="huber"), ValueError, "taken by polyleaf.objectives.elementwise:Huber"),
+        (make_class(name="new", aliases=("L2",)), ValueError, "'L2'.*taken by"),
+        (make_class(name="auto"), ValueError, "taken by Polyleaf itself"),
+        (make_class(name="own expectile"), ValueError, "taken by .*test_registry:OwnExpectile"),
+        (make_class(name=""), ValueError, "needs a name"),
         (
-            described(name="new", target_kinds=("numbers",)),
+            make_class(name="new", target_kinds=("numbers",)),
             ValueError,
             "some of values, labels, classes",
         ),
-        (described(name="new", parameters={"huber_delta": "delta"}), ValueError, "'delta'"),
+        (make_class(name="new", parameters={"huber_delta": "delta"}), ValueError, "'delta'"),
     ],
 )
 def test_register_raises(cls, kind, message):

@@ -50,7 +50,7 @@ def make_frame():
     return df, pd.Series(y, index=df.index, name="what")
 
 
-def cut(values, bounds):
+def split_delayed(values, bounds):
     """Return parts of a frame or array as delayed values, some of them empty."""
     return [dask.delayed(values[a:b]) for a, b in itertools.pairwise(bounds)]
 
@@ -98,8 +98,8 @@ def test_delayed_partitions_some_empty(client):
     df, y = make_frame()
     bounds = [0, 0, 100, 100, 101, 180, N, N]
     model = DaskPolyleafClassifier(client=client, subsample=0.5, **SMALL)
-    parts = cut(df, bounds)
-    model.fit(parts, cut(y, bounds))
+    parts = split_delayed(df, bounds)
+    model.fit(parts, split_delayed(y, bounds))
     local = PolyleafClassifier(subsample=0.5, **SMALL).fit(df, y)
     assert model.to_local().save_model() == local.save_model()
     predicted = dask.compute(*model.predict(parts))
@@ -145,8 +145,8 @@ def test_automatic_n_estimators_equal_those_of_one_machine(client, which):
         chosen |= {"leaf": "linear"}
     local = kinds[1](**chosen).fit(X, y, weight, **options)
     bounds = [0, 0, 101, 180, N]
-    lazy = [cut(values, bounds) for values in (X, y, weight)]
-    options = {name: cut(values, bounds) for name, values in options.items()}
+    lazy = [split_delayed(values, bounds) for values in (X, y, weight)]
+    options = {name: split_delayed(values, bounds) for name, values in options.items()}
     model = kinds[0](client=client, **chosen).fit(*lazy, **options)
     assert model.to_local().save_model() == local.save_model() and model.n_iter_ not in (10, 300)
 
@@ -157,7 +157,7 @@ def test_fits_with_evaluation_sets_or_callbacks_train_the_default_rounds(client)
     local = PolyleafRegressor(**chosen).fit(X, Y, eval_set=[(X, Y)])
     bounds = [0, 100, N]
     model = DaskPolyleafRegressor(client=client, **chosen)
-    model.fit(cut(X, bounds), cut(Y, bounds), eval_set=[(X, Y)])
+    model.fit(split_delayed(X, bounds), split_delayed(Y, bounds), eval_set=[(X, Y)])
     assert model.to_local().save_model() == local.save_model() and model.n_iter_ == 300
 
 
@@ -225,8 +225,8 @@ def test_extreme_multilabel(client, split_search):
     }
     chosen |= {"split_search": split_search}
     train, held, bounds = slice(0, 180), slice(180, None), [0, 0, 50, 51, 120, 120, 180]
-    parts = [cut(values[train], bounds) for values in (X, Y, weight)]
-    lazy_held = cut(X[held], [0, 30, 60]), cut(Y[held], [0, 30, 60])
+    parts = [split_delayed(values[train], bounds) for values in (X, Y, weight)]
+    lazy_held = split_delayed(X[held], [0, 30, 60]), split_delayed(Y[held], [0, 30, 60])
     local = PolyleafClassifier(**chosen)
     local.fit(X[train], Y[train], weight[train], eval_set=[(X[held], Y[held])] * 2)
     model = DaskPolyleafClassifier(client=client, **chosen)
@@ -247,13 +247,13 @@ def test_extreme_multilabel(client, split_search):
         model.predict_topk(rows, 2), local.predict_topk(X[train], 2), strict=True
     ):
         np.testing.assert_array_equal(lazily.compute(), whole)
-    found = sp.vstack(dask.compute(*model.predict(cut(X, [0, 100, N]), sparse=True)))
+    found = sp.vstack(dask.compute(*model.predict(split_delayed(X, [0, 100, N]), sparse=True)))
     np.testing.assert_array_equal(found.toarray(), local.predict(X))
     with pytest.raises(ValueError, match="sparse=True"):
         model.predict(rows, sparse=True)
 
 
-def counts():
+def make_counts():
     """Return counts with a known exposure."""
     X, _ = make_data()
     rng = np.random.default_rng(1)
@@ -262,7 +262,7 @@ def counts():
 
 
 def test_offsets_of_arrays(client):
-    X, y, start = counts()
+    X, y, start = make_counts()
     chosen = SMALL | {"objective": "poisson"}
     held, train = slice(150, None), slice(0, 150)
     lazy = [
@@ -318,7 +318,7 @@ def test_offsets_of_frames_and_of_delayed_parts(client):
     assert probabilities.index.equals(df.index)
     np.testing.assert_array_equal(probabilities, local.predict_proba(df, offset=start))
     bounds = [0, 0, 100, 101, N]
-    parts = [cut(values, bounds) for values in (df, y, start)]
+    parts = [split_delayed(values, bounds) for values in (df, y, start)]
     again = DaskPolyleafClassifier(client=client, **SMALL).fit(parts[0], parts[1], offset=parts[2])
     assert again.to_local().save_model() == local.save_model()
     scores = np.concatenate(dask.compute(*again.decision_function(parts[0], offset=parts[2])))
@@ -341,7 +341,7 @@ def test_offsets_of_frames_and_of_delayed_parts(client):
 def test_thresholds_equal_those_of_one_machine(client, labels, threshold):
     X, Y = make_data()
     y = (Y > 1).astype(int) if labels else np.where(Y[:, 0] > 1, "low", "high").astype(object)
-    parts = [cut(values, (0, 100, N)) for values in (X, y)]
+    parts = [split_delayed(values, (0, 100, N)) for values in (X, y)]
     local = PolyleafClassifier(threshold=threshold, **SMALL).fit(X, y)
     model = DaskPolyleafClassifier(client=client, threshold=threshold, **SMALL).fit(*parts)
     np.testing.assert_array_equal(model.thresholds_, local.thresholds_)

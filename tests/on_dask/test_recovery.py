@@ -56,7 +56,7 @@ class AfterRound(Callback):
         return False
 
 
-def lose(client, addresses):
+def close_workers(client, addresses):
     """Close workers, and wait until the scheduler has noticed."""
     for server in list(client.cluster.workers.values()):
         if server.address in addresses:
@@ -80,7 +80,7 @@ def test_lost_workers_do_not_change_the_model(client, local, which):
     def act(own):
         others = sorted(client.cluster.scheduler.workers.keys() - {own})
         lost.update({"first": [own], "last": others[-1:], "two": others}[which])
-        lose(client, lost)
+        close_workers(client, lost)
 
     with pytest.warns(UserWarning, match="training continues from round"):
         model = fit(client, act)
@@ -103,7 +103,7 @@ def test_training_continues_from_the_last_copy_if_all_are_lost(client, local, mo
 
     def act(own):
         assert has_copy.wait(TIMEOUT)
-        lose(client, set(client.cluster.scheduler.workers))
+        close_workers(client, set(client.cluster.scheduler.workers))
         client.cluster.scale(6)
 
     monkeypatch.setattr(driver.RetryLoop, "_update_model", note_update)
@@ -114,7 +114,7 @@ def test_training_continues_from_the_last_copy_if_all_are_lost(client, local, mo
 
 def test_more_losses_than_max_restarts(client):
     with pytest.raises(driver.WorkersLostError, match="max_restarts=0 allows"):
-        fit(client, lambda own: lose(client, {own}), max_restarts=0)
+        fit(client, lambda own: close_workers(client, {own}), max_restarts=0)
 
 
 @pytest.mark.filterwarnings("ignore:Lost")
@@ -125,7 +125,7 @@ def test_workers_lost_while_the_plugin_is_registered(client, local, n_losses, mo
     def lose_one(plugin):
         address = next(losses, None)
         if address is not None:
-            lose(client, {address})
+            close_workers(client, {address})
             raise CommClosedError("in <TCP (closed) Scheduler Broadcast>")
         return register(plugin)
 
@@ -144,7 +144,7 @@ def test_losing_all_workers_before_the_first_round_raises(client, monkeypatch):
 
     def lose_all(plugin):
         register(plugin)
-        lose(client, set(client.nthreads()))
+        close_workers(client, set(client.nthreads()))
 
     monkeypatch.setattr(client, "register_plugin", lose_all)
     with pytest.raises(driver.WorkersLostError, match="All workers are lost"):
@@ -153,7 +153,7 @@ def test_losing_all_workers_before_the_first_round_raises(client, monkeypatch):
 
 def test_no_new_worker_raises(client):
     def act(own):
-        lose(client, set(client.cluster.scheduler.workers))
+        close_workers(client, set(client.cluster.scheduler.workers))
 
     with pytest.raises(driver.WorkersLostError, match=r"All workers are lost"):
         fit(client, act, wait_for_workers=0.0)
@@ -162,7 +162,7 @@ def test_no_new_worker_raises(client):
 @pytest.mark.filterwarnings("ignore:Lost")
 def test_lost_scattered_data_raise(client):
     parts = [client.scatter(np.array_split(values, 6)) for values in make_data()]
-    AfterRound.act = staticmethod(lambda own: lose(client, {own}))
+    AfterRound.act = staticmethod(lambda own: close_workers(client, {own}))
     with pytest.raises(driver.WorkersLostError, match=r"client\.scatter"):
         DaskPolyleafRegressor(client=client, **SMALL).fit(*parts, callbacks=[AfterRound()])
 

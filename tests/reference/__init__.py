@@ -39,9 +39,9 @@ from reference.quantised_gradients import (
     histogram,
     quantise,
     quantise_column,
+    select_rows,
     take,
     total,
-    used,
 )
 from reference.sketches import (
     column_energy,

@@ -68,7 +68,9 @@ def row_hessians(gradients):
     if weight is None and gradients.multiplier is None:
         return np.ones(n if gradients.rows is None else len(gradients.rows), np.int64), 1.0
     weight = np.ones(n, F32) if weight is None else weight
-    return fixed_point(reference.used(weight[:, None], gradients.rows, gradients.multiplier)[:, 0])
+    return fixed_point(
+        reference.select_rows(weight[:, None], gradients.rows, gradients.multiplier)[:, 0]
+    )
 
 
 def worth(sums, unit, H, leaf_k, step):
@@ -90,7 +92,7 @@ class LabelSearch:
     def __init__(self, data, gradients, step, leaf_k, config):
         self.data, self.config, self.step, self.leaf_k = data, config, step, leaf_k
         self.integers, self.unit = fixed_point(
-            reference.used(gradients.g, gradients.rows, gradients.multiplier)
+            reference.select_rows(gradients.g, gradients.rows, gradients.multiplier)
         )
         self.hessian, self.hessian_unit = row_hessians(gradients)
 
@@ -269,7 +271,9 @@ def fit_topk_leaves(gradients, leaf_of_row, n_leaves, leaf_k, step):
 
     The values are Newton steps (eq. 19); outputs without gain are left out.
     """
-    integers, unit = fixed_point(reference.used(gradients.g, gradients.rows, gradients.multiplier))
+    integers, unit = fixed_point(
+        reference.select_rows(gradients.g, gradients.rows, gradients.multiplier)
+    )
     H, H_unit = row_hessians(gradients)
     leaves = leaf_of_row if gradients.rows is None else leaf_of_row[gradients.rows]
     indptr, outputs, values = [0], [], []

@@ -6,7 +6,7 @@ Rows are summed by leaf in fixed point, and the step of a leaf is computed in fl
 import numpy as np
 
 from reference.leaf_arrays import TopkLeaves
-from reference.quantised_gradients import F32, SMALLEST_DERIVATIVE, used
+from reference.quantised_gradients import F32, SMALLEST_DERIVATIVE, select_rows
 from reference.split_gain import MIN_LEAF_PIVOT, block_outputs, full_solution
 from reference.tree_growth import GrowConfig
 
@@ -49,8 +49,8 @@ def fit_newton_leaves(
     """
     h = np.ones((len(g), 1), F32) if h is None else h
     leaves = leaf_of_row if rows is None else leaf_of_row[rows]
-    G = leaf_sums(used(g, rows, multiplier), leaves, n_leaves)
-    H = leaf_sums(used(h, rows, multiplier), leaves, n_leaves)
+    G = leaf_sums(select_rows(g, rows, multiplier), leaves, n_leaves)
+    H = leaf_sums(select_rows(h, rows, multiplier), leaves, n_leaves)
     if h.shape[1] > max(1, g.shape[1]):
         w = np.zeros_like(G)
         for leaf in range(n_leaves):
@@ -76,7 +76,8 @@ def fit_topk_leaves(g, h, leaf_of_row, tree, config, learning_rate=1.0, rows=Non
     h = np.ones((len(g), 1), F32) if h is None else h
     leaves = leaf_of_row if rows is None else leaf_of_row[rows]
     G, H = (
-        node_sums(tree, leaf_sums(used(x, rows, multiplier), leaves, tree.n_leaves)) for x in (g, h)
+        node_sums(tree, leaf_sums(select_rows(x, rows, multiplier), leaves, tree.n_leaves))
+        for x in (g, h)
     )
     w, worth = newton_steps(G, H, config)
     gains = worth.copy()

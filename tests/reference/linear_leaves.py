@@ -8,7 +8,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reference import F32, MISSING, GrowConfig, LinearLeaves, leaf_sums, linear_leaf_value, used
+from reference import (
+    F32,
+    MISSING,
+    GrowConfig,
+    LinearLeaves,
+    leaf_sums,
+    linear_leaf_value,
+    select_rows,
+)
 from reference.exact_totals import exact_totals, exponent_above, term_bits
 
 MIN_PIVOT = 2.0**-20  # pivots of a leaf's Gram matrix, relative to its diagonal entry
@@ -117,8 +125,8 @@ def linear_leaves(
     leaf. `features` is float32 (F, n). The intercept applies at the centre of the leaf: without
     slopes it is the value of a constant leaf.
     """
-    hm = used(np.ones((len(g), 1), F32) if h is None else h, rows, multiplier)
-    gm = used(g, rows, multiplier)
+    hm = select_rows(np.ones((len(g), 1), F32) if h is None else h, rows, multiplier)
+    gm = select_rows(g, rows, multiplier)
     ids = np.arange(len(g)) if rows is None else np.asarray(rows)
     leaves = np.asarray(leaf_of_row)[ids]
     G, H = leaf_sums(gm, leaves, n_leaves), leaf_sums(hm, leaves, n_leaves) + reg_lambda

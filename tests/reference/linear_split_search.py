@@ -9,7 +9,15 @@ import numpy as np
 
 import reference
 from polyleaf.settings.parameters import LinearLeafParameters
-from reference import F32, LARGEST_INTEGER, LARGEST_SUM, MISSING, SMALLEST_DERIVATIVE, Split, used
+from reference import (
+    F32,
+    LARGEST_INTEGER,
+    LARGEST_SUM,
+    MISSING,
+    SMALLEST_DERIVATIVE,
+    Split,
+    select_rows,
+)
 from reference.split_candidates import gain_correction, penalise_gain
 
 MIN_SPREAD = 2.0**-30  # regressor variance over second moment; below: constant
@@ -261,8 +269,10 @@ class LinearSearch:
     def __init__(self, data, g, h, kind, table, config, linear, rows=None, multiplier=None):
         codes, self.n_bins, self.is_categorical = data
         self.codes = codes if rows is None else codes[:, rows]
-        self.g = used(g, rows, multiplier)
-        self.h = np.ones((len(self.g), 1), F32) if kind == "unit" else used(h, rows, multiplier)
+        self.g = select_rows(g, rows, multiplier)
+        self.h = (
+            np.ones((len(self.g), 1), F32) if kind == "unit" else select_rows(h, rows, multiplier)
+        )
         self.kind, self.table, self.config, self.linear = kind, table, config, linear
         self.n_outputs = self.g.shape[1]
         self.nodes = {0: (LinearNode([], g=self.g), np.arange(len(self.g)))}

@@ -56,14 +56,14 @@ def quantise(g, h, kind, rows=None, multiplier=None):
     `rows` (n_used,) are the rows in use (None: all), `multiplier` float32 (n,) their sampling
     multipliers. The unit kind counts a row as 1 for any multiplier.
     """
-    gradients, gradient_steps = quantise_columns(used(g, rows, multiplier))
+    gradients, gradient_steps = quantise_columns(select_rows(g, rows, multiplier))
     if kind == "unit":
         h = np.empty((len(g), 0), F32)
-    hessians, hessian_steps = quantise_columns(used(h, rows, multiplier))
+    hessians, hessian_steps = quantise_columns(select_rows(h, rows, multiplier))
     return Channels(kind, gradients, hessians, gradient_steps, hessian_steps)
 
 
-def used(values, rows, multiplier):
+def select_rows(values, rows, multiplier):
     """Return float32 derivatives of the rows in use, times their multipliers."""
     values = np.asarray(values, F32)
     if multiplier is not None:

@@ -78,7 +78,7 @@ class DeviceCore:
     def __init__(self, p):
         self.problem = p
         self.bins = _core.DeviceBins(device(), core_bins(p.codes, p.n_bins, p.is_categorical))
-        self.g, self.h = sent(p.g), None if p.h is None else sent(p.h)
+        self.g, self.h = send(p.g), None if p.h is None else send(p.h)
         self.channels = _core.DeviceQuantisedGradients(device())
         self.channels.quantise(self.g, self.h, p.kind, p.rows, p.multiplier)
         self.grower = _core.Grower(self.bins, 1)
@@ -115,7 +115,7 @@ class DeviceCore:
         return self.leaves.topk(*data, *kept, p.rows, p.multiplier)
 
 
-def sent(values):
+def send(values):
     """Copy a float32 matrix to the device."""
     matrix = _core.DeviceMatrix(device(), *values.shape)
     matrix.write(np.ascontiguousarray(values, np.float32))

@@ -12,7 +12,7 @@ import polyleaf.model.serialize as serialize
 FILES = Path(__file__).parent / "files"
 
 
-def about(data):
+def read_header(data):
     """Return the description of the model in the file's header."""
     size = int.from_bytes(data[:8], "little")
     return json.loads(json.loads(data[8 : 8 + size])["__metadata__"][serialize.FORMAT])
@@ -20,7 +20,7 @@ def about(data):
 
 @lru_cache(maxsize=32)
 def _parts(data):
-    return json.dumps(about(data)), load(data)
+    return json.dumps(read_header(data)), load(data)
 
 
 def reseal(data, change):

@@ -124,7 +124,7 @@ def raw_features(problem, draw=0):
     return np.where(codes == reference.MISSING, np.nan, x).astype(np.float32)
 
 
-def sampled(problem, draw=0, fraction=0.7, multiplied=True):
+def sample_rows(problem, draw=0, fraction=0.7, multiplied=True):
     """Return the problem on a random sample of its rows, some with a multiplier (as for GOSS)."""
     rng = np.random.default_rng(draw)
     n = problem.codes.shape[1]
@@ -315,7 +315,7 @@ def assert_same_structure(a, b, ignore=()):
     np.testing.assert_allclose(a.gain, b.gain, rtol=2e-4)
 
 
-def boosted(implementation, data, y, derivatives, kind, config, **options):
+def run_boosting(implementation, data, y, derivatives, kind, config, **options):
     """Run `reference.boost` with the trees and leaves of one of the two implementations."""
 
     def fit_tree(codes, n_bins, is_categorical, g, h, kind, config, learning_rate):

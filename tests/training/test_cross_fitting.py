@@ -15,7 +15,7 @@ LEVELS = (0.1, 0.5, 0.9)
 SMALL = dict(objective="quantile", quantile_alpha=LEVELS, n_estimators=12, max_leaves=8, n_jobs=1)
 
 
-def made(n=400, n_targets=2, seed=0):
+def make_data(n=400, n_targets=2, seed=0):
     """Return a target whose noise level depends on a feature."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, 5)).astype(np.float32)
@@ -23,7 +23,7 @@ def made(n=400, n_targets=2, seed=0):
     return X, np.sin(2 * X[:, :n_targets]) + X[:, 2:3] * X[:, 3:4] + noise
 
 
-def fitted(X, y, calibrate=True, sample_weight=None, **parameters):
+def fit_model(X, y, calibrate=True, sample_weight=None, **parameters):
     model = PolyleafRegressor(**SMALL | {"calibrate_quantiles": calibrate} | parameters)
     return model.fit(X, y, sample_weight)
 
@@ -52,7 +52,7 @@ def coverage(model, X, y):
 @pytest.mark.parametrize("how", ["plain", "weights", "weights of targets", "missing", "one target"])
 def test_shifts_are_from_models_without_the_rows(how, monkeypatch):
     monkeypatch.setattr(cross_fitting, "FOLDS_FOR_FEW_ROWS", 4)
-    X, Y = made(n_targets=1 if how == "one target" else 2)
+    X, Y = make_data(n_targets=1 if how == "one target" else 2)
     weight = np.random.default_rng(1).integers(1, 4, Y.shape).astype(np.float32)
     options = {"sample_weight": None if how in ("plain", "missing", "one target") else weight}
     if how == "weights":
@@ -64,15 +64,15 @@ def test_shifts_are_from_models_without_the_rows(how, monkeypatch):
     y = y[:, 0] if how == "one target" else y
     data = Dataset(X)
     fold, n_used = draw_folds(len(X))
-    plain, model = (fitted(data, y, on, **options) for on in (False, True))
+    plain, model = (fit_model(data, y, on, **options) for on in (False, True))
     given = options.pop("sample_weight")
 
     def predict_without(rows):
         rest = np.setdiff1d(np.arange(len(X)), rows)
         part = Dataset(X[rest], reference=data)
-        return fitted(part, y[rest], False, None if given is None else given[rest], **options)._raw(
-            X, None
-        )
+        return fit_model(
+            part, y[rest], False, None if given is None else given[rest], **options
+        )._raw(X, None)
 
     counts = known * (1 if given is None else given.reshape(len(given), -1))
     expected = by_definition(Y, LEVELS, counts, fold, n_used, predict_without)
@@ -80,14 +80,16 @@ def test_shifts_are_from_models_without_the_rows(how, monkeypatch):
 
 
 def fit_rows(X, y, rows=slice(None), calibrate=False, **parameters):
-    return fitted(X.iloc[rows] if hasattr(X, "iloc") else X[rows], y[rows], calibrate, **parameters)
+    return fit_model(
+        X.iloc[rows] if hasattr(X, "iloc") else X[rows], y[rows], calibrate, **parameters
+    )
 
 
 @pytest.mark.parametrize("what", ["categories", "projection", "both folds and init_model"])
 def test_models_of_folds_derive_features_again(what, monkeypatch):
     """Compare with models that are trained on the other rows only."""
     monkeypatch.setattr(cross_fitting, "FOLDS_FOR_FEW_ROWS", 4)
-    X, Y = made(1200, 1)
+    X, Y = make_data(1200, 1)
     y, parameters, data = Y[:, 0], {"random_state": 0}, X
     if what == "projection":
         parameters |= {"projection": "leml", "projection_dim": 3}
@@ -110,7 +112,7 @@ def test_models_of_folds_derive_features_again(what, monkeypatch):
         if what == "projection":
             return fit_rows(data, y, rest, **parameters)._raw(data, None)
         part = Dataset(data).rows(rest)
-        return fitted(part, y[rest], False, **parameters)._raw(data, None)
+        return fit_model(part, y[rest], False, **parameters)._raw(data, None)
 
     expected = by_definition(y[:, None], LEVELS, None, fold, n_used, predict_without)
     np.testing.assert_allclose(compute_shifts(model, plain, data), expected, rtol=1e-5, atol=1e-6)
@@ -118,9 +120,9 @@ def test_models_of_folds_derive_features_again(what, monkeypatch):
 
 @pytest.mark.parametrize("n", [200, 600])
 def test_copied_rows_are_in_one_fold(n):
-    X, Y = made(n + 3000, 1)
+    X, Y = make_data(n + 3000, 1)
     rows = np.random.default_rng(0).permutation(np.repeat(np.arange(n), 2))
-    model = fitted(X[rows], Y[rows, 0], n_estimators=60, max_leaves=31)
+    model = fit_model(X[rows], Y[rows, 0], n_estimators=60, max_leaves=31)
     assert 0.76 < coverage(model, X[n:], Y[n:])[0] < 0.88
 
 
@@ -138,8 +140,8 @@ def test_thresholds_are_independent_of_row_copies():
 
 
 def test_only_the_base_score_changes():
-    X, Y = made()
-    model, plain = fitted(X, Y), fitted(X, Y, False)
+    X, Y = make_data()
+    model, plain = fit_model(X, Y), fit_model(X, Y, False)
     found = compute_shifts(model, plain, X)
     assert found[0] < 0 < found[2] and found[3] < 0 < found[5]
     assert found[1] == found[4] == 0
@@ -153,10 +155,10 @@ def test_only_the_base_score_changes():
 @pytest.mark.parametrize("n_targets", [1, 2])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_intervals_have_their_coverage_and_pinball_loss_is_not_worse(n_targets, weighted):
-    X, Y = made(3000, n_targets)
+    X, Y = make_data(3000, n_targets)
     weight = np.random.default_rng(1).uniform(0.2, 2, 1000) if weighted else None
     how = {"n_estimators": 100, "max_leaves": 31, "sample_weight": weight}
-    model, plain = (fitted(X[:1000], Y[:1000].squeeze(), on, **how) for on in (True, False))
+    model, plain = (fit_model(X[:1000], Y[:1000].squeeze(), on, **how) for on in (True, False))
     assert np.all(coverage(plain, X[1000:], Y[1000:]) < 0.7)
     assert np.all(abs(coverage(model, X[1000:], Y[1000:]) - 0.8) < 0.04)
     assert model.score(X[1000:], Y[1000:]) > plain.score(X[1000:], Y[1000:])
@@ -175,17 +177,17 @@ def test_number_of_folds(n, n_folds, n_used):
 
 
 def test_folds_use_the_settings_of_the_model():
-    X, Y = made()
+    X, Y = make_data()
     rounds = {"n_estimators": 60, "validation_fraction": 0.25, "early_stopping_rounds": 3}
     model, plain = (
-        fitted(X, Y, learning_rate=0.3, **rounds),
-        fitted(X, Y, False, learning_rate=0.3, **rounds),
+        fit_model(X, Y, learning_rate=0.3, **rounds),
+        fit_model(X, Y, False, learning_rate=0.3, **rounds),
     )
     assert model.best_iteration_ == plain.best_iteration_ < 55
     assert np.all(np.abs(compute_shifts(model, plain, X)[[0, 2]]) > 0.01)
     scheduled = {"callbacks": [LearningRateScheduler(lambda round: 0.3 if round < 5 else 0.01)]}
-    scheduled, constant = fitted(X, Y, **scheduled), fitted(X, Y, learning_rate=0.3)
-    rates = fitted(X, Y, callbacks=[LearningRateScheduler([0.3] * 12)])
+    scheduled, constant = fit_model(X, Y, **scheduled), fit_model(X, Y, learning_rate=0.3)
+    rates = fit_model(X, Y, callbacks=[LearningRateScheduler([0.3] * 12)])
     np.testing.assert_array_equal(rates.predict(X), constant.predict(X))
     assert not np.allclose(scheduled.model_.target_offset, constant.model_.target_offset)
 
@@ -202,24 +204,24 @@ def test_folds_use_the_settings_of_the_model():
     ids=str,
 )
 def test_calibration_with_all_training_settings(how):
-    X, Y = made()
-    found = compute_shifts(fitted(X, Y, **how), fitted(X, Y, False, **how), X)
+    X, Y = make_data()
+    found = compute_shifts(fit_model(X, Y, **how), fit_model(X, Y, False, **how), X)
     assert found[0] < 0 < found[2] and found[1] == 0
 
 
 def test_shifts_scale_with_targets():
-    X, Y = made()
+    X, Y = make_data()
     unit = np.array([1e6, 1e-3])
-    model, large = (fitted(X, y, normalize_targets=True) for y in (Y, Y * unit))
+    model, large = (fit_model(X, y, normalize_targets=True) for y in (Y, Y * unit))
     np.testing.assert_allclose(
         large.predict(X) / np.repeat(unit, 3), model.predict(X), rtol=1e-3, atol=1e-3
     )
 
 
 def test_continued_training_equals_uninterrupted_training(tmp_path):
-    X, Y = made()
-    whole = fitted(X, Y)
-    start = fitted(X, Y, n_estimators=7)
+    X, Y = make_data()
+    whole = fit_model(X, Y)
+    start = fit_model(X, Y, n_estimators=7)
     start.save_model(tmp_path / "start.polyleaf")
     loaded = load_model(tmp_path / "start.polyleaf")
     np.testing.assert_array_equal(loaded.predict(X), start.predict(X))
@@ -227,7 +229,7 @@ def test_continued_training_equals_uninterrupted_training(tmp_path):
     np.testing.assert_array_equal(later.predict(X), whole.predict(X))
     plain = PolyleafRegressor(**SMALL | {"n_estimators": 5, "calibrate_quantiles": False})
     np.testing.assert_array_equal(
-        plain.fit(X, Y, init_model=start).predict(X), fitted(X, Y, False).predict(X)
+        plain.fit(X, Y, init_model=start).predict(X), fit_model(X, Y, False).predict(X)
     )
 
 
@@ -236,21 +238,21 @@ def test_continued_training_equals_uninterrupted_training(tmp_path):
 )
 def test_medians_and_other_losses_are_not_shifted(how, monkeypatch):
     monkeypatch.setattr("polyleaf.estimators.base.quantile_shifts", None)
-    X, Y = made()
-    assert fitted(X, Y, **how).model_.target_scale is None
+    X, Y = make_data()
+    assert fit_model(X, Y, **how).model_.target_scale is None
 
 
 def test_few_rows():
-    X, Y = made(3, 1)
-    model = fitted(X, Y[:, 0], min_child_samples=1)
+    X, Y = make_data(3, 1)
+    model = fit_model(X, Y[:, 0], min_child_samples=1)
     predicted = model.predict(X)
     assert np.isfinite(predicted).all() and (np.diff(predicted, axis=1) >= 0).all()
 
 
 def test_target_known_in_one_fold_only_is_not_shifted():
-    X, Y = made(60)
+    X, Y = make_data(60)
     Y[1:, 1] = np.nan
-    model, plain = (fitted(X, Y, on, missing_targets="ignore") for on in (True, False))
+    model, plain = (fit_model(X, Y, on, missing_targets="ignore") for on in (True, False))
     found = compute_shifts(model, plain, X)
     assert found[0] < 0 < found[2] and found[3] == found[5] == 0
 
@@ -260,11 +262,11 @@ def test_keyboard_interrupt_during_cross_fitting_keeps_the_model(monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("polyleaf.estimators.base.quantile_shifts", interrupted)
-    X, Y = made()
+    X, Y = make_data()
     model = PolyleafRegressor(**SMALL)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, Y)
-    np.testing.assert_array_equal(model.predict(X), fitted(X, Y, False).predict(X))
+    np.testing.assert_array_equal(model.predict(X), fit_model(X, Y, False).predict(X))
 
 
 # --- groups and time ---
@@ -327,6 +329,6 @@ def test_thresholds_are_chosen_by_groups_and_time():
     ],
 )
 def test_invalid_groups_and_times_raise(given, match):
-    X, Y = made(40, 1)
+    X, Y = make_data(40, 1)
     with pytest.raises(ValueError, match=match):
         PolyleafRegressor(validation_fraction=0.2, n_estimators=2).fit(X, Y[:, 0], **given)

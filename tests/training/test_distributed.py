@@ -52,7 +52,7 @@ FAST = [
 ]
 
 
-def shared(name, size):
+def fit_on_ranks(name, size):
     """Return the models of all ranks of a configuration."""
     kind, X, y, fit, parameters = CONFIGURATIONS[name]
     estimator = kind(**SMALL | parameters | {"n_estimators": SMALL["n_estimators"]}, n_jobs=1)
@@ -65,7 +65,7 @@ def shared(name, size):
 
 
 def check(name, size):
-    for model in shared(name, size):
+    for model in fit_on_ranks(name, size):
         assert golden._hash(golden._lasting(model.to_bytes())) == expected()[name]["model"]
 
 
@@ -84,7 +84,7 @@ def test_all_models_equal_the_golden_file(name, size):
 @pytest.mark.parametrize("name", UNSUPPORTED)
 def test_unsupported_settings_raise(name):
     with pytest.raises(ValueError, match=UNSUPPORTED[name]):
-        shared(name, 2)
+        fit_on_ranks(name, 2)
 
 
 def test_losses_that_update_leaves_on_one_machine_raise():

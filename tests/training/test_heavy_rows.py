@@ -24,7 +24,7 @@ def r2(predictions, true):
     return 1 - np.mean((predictions - true) ** 2) / true.var()
 
 
-def heavy(weight, n=N):
+def make_weights(weight, n=N):
     values = np.ones(n)
     values[0] = weight
     return values
@@ -50,7 +50,7 @@ def fit(weight=None, **parameters):
 @pytest.mark.parametrize("weight", [1e5, 1e10])
 def test_one_heavy_row_does_not_dominate(weight, parameters):
     plain = r2(fit(**parameters).predict(X_TEST), truth(X_TEST))
-    found = r2(fit(heavy(weight), **parameters).predict(X_TEST), truth(X_TEST))
+    found = r2(fit(make_weights(weight), **parameters).predict(X_TEST), truth(X_TEST))
     assert found > plain - 0.03
 
 
@@ -67,7 +67,7 @@ def test_weights_per_output():
 
 def test_classes_of_heavy_rows():
     y = (truth(X) > 0).astype(int) + (truth(X) > 1)
-    model = PolyleafClassifier(n_estimators=40, n_jobs=1).fit(X, y, sample_weight=heavy(1e5))
+    model = PolyleafClassifier(n_estimators=40, n_jobs=1).fit(X, y, sample_weight=make_weights(1e5))
     assert model.score(X_TEST, (truth(X_TEST) > 0).astype(int) + (truth(X_TEST) > 1)) > 0.8
 
 
@@ -140,7 +140,7 @@ def test_heavy_row_of_sparse_labels(search):
     Y = csr_matrix(np.eye(5)[group])
     settings = {"leaf": "sparse", "leaf_k": 2, "objective": "squared_hinge", "n_estimators": 20}
     model = PolyleafClassifier(split_search=search, n_jobs=1, **settings)
-    model.fit(rows, Y, sample_weight=heavy(1e8))
+    model.fit(rows, Y, sample_weight=make_weights(1e8))
     assert np.mean(model.predict_topk(rows, 1)[0][:, 0] == group) > 0.9
 
 

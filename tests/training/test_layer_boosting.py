@@ -141,7 +141,7 @@ def coupled_derivatives(y, scores):
     return g, 1.2 + 0.2 * np.abs(residual)
 
 
-def binned(estimator):
+def get_binned_data(estimator):
     mapper = estimator.model_.mapper
     codes = mapper.transform(estimator._features(X), 1)
     return codes, np.asarray(mapper.n_bins_, np.uint16), np.asarray(mapper.is_categorical_)
@@ -175,7 +175,7 @@ def test_training_equals_the_reference(kind, options, post_prune):
     parameters |= {"pruning": "post" if post_prune else "pre", "learning_rate": 0.5, **options}
     with runs() as begun:
         estimator = regressor(**parameters).fit(X, Y)
-    data, raw = binned(estimator), np.zeros(Y.shape, np.float32)
+    data, raw = get_binned_data(estimator), np.zeros(Y.shape, np.float32)
 
     def derivatives(raw):
         g, h = coupled_derivatives(Y, raw.astype(np.float64))
@@ -207,7 +207,7 @@ def test_one_tree_per_output_with_and_without_updated_derivatives(boosting_step)
         "grow_policy": "depthwise",
     }
     estimator = regressor(objective=coupled_derivatives, learning_rate=0.5, **parameters).fit(X, Y)
-    data, raw = binned(estimator), np.zeros(Y.shape, np.float32)
+    data, raw = get_binned_data(estimator), np.zeros(Y.shape, np.float32)
     trees = iter(range(9))
     for _ in range(3):
         g, h = (

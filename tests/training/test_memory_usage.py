@@ -18,7 +18,7 @@ def problem(n_outputs=3):
     return X, np.column_stack([X[:, k] * X[:, k + 1] for k in range(n_outputs)])
 
 
-def limited(X, y, limit, folder, **options):
+def make_dataset(X, y, limit, folder, **options):
     batches = [(X[i : i + 700], y[i : i + 700]) for i in range(0, N, 700)]
     return Dataset.from_batches(batches, memory_limit=limit, cache_dir=folder, **options)
 
@@ -36,7 +36,7 @@ TRAININGS = {
 }
 
 
-def needed(make, parameters, X, y, monkeypatch):
+def measure_memory(make, parameters, X, y, monkeypatch):
     """Return the bytes that must stay in memory and those of the row state, as counted by
     training."""
     seen = []
@@ -54,7 +54,7 @@ def needed(make, parameters, X, y, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(memory_usage, "row_bytes", counted)
         patch.setattr(memory_usage, "tree_bytes", counted_trees)
-        make(**SMALL, **parameters).fit(limited(X, y, MUCH, None, keep_features=True))
+        make(**SMALL, **parameters).fit(make_dataset(X, y, MUCH, None, keep_features=True))
     row, others = seen
     return N * row.others + others, N * row.state, N * (row.bins + N_FEATURES)
 
@@ -64,7 +64,7 @@ def test_limit_moves_bins_and_then_row_state_to_files(training, tmp_path, monkey
     make, parameters = TRAININGS[training]
     X, y = problem()
     y = np.abs(y).round() if make is PolyleafRegressor else y[:, 0] > 0
-    stays, state, bins = needed(make, parameters, X, y, monkeypatch)
+    stays, state, bins = measure_memory(make, parameters, X, y, monkeypatch)
     made = []
     create = memory_usage.create_memmap
     monkeypatch.setattr(
@@ -73,7 +73,7 @@ def test_limit_moves_bins_and_then_row_state_to_files(training, tmp_path, monkey
     models = {}
     for limit in (MUCH, stays + bins + state, stays + bins + state - 1, stays + bins - 1, stays):
         made.clear()
-        data = limited(X, y, limit, tmp_path, keep_features=training == "linear leaves")
+        data = make_dataset(X, y, limit, tmp_path, keep_features=training == "linear leaves")
         models[limit] = make(**SMALL, **parameters).fit(data).save_model()
         assert data.is_memmapped == (limit < stays + bins or data.memory.limit < 8 * X.size)
         memory = stays + (0 if data.is_memmapped else bins) + state
@@ -82,7 +82,7 @@ def test_limit_moves_bins_and_then_row_state_to_files(training, tmp_path, monkey
     with pytest.raises(
         ValueError, match="with bins, scores and derivatives in files this training still"
     ):
-        make(**SMALL, **parameters).fit(limited(X, y, stays - 1, tmp_path))
+        make(**SMALL, **parameters).fit(make_dataset(X, y, stays - 1, tmp_path))
 
 
 def test_no_files_without_a_limit(tmp_path, monkeypatch):
@@ -95,7 +95,7 @@ def test_no_files_without_a_limit(tmp_path, monkeypatch):
 
 def test_released_data_are_unchanged(tmp_path):
     X, y = problem()
-    data = limited(X, y, MUCH, tmp_path, keep_features=True)
+    data = make_dataset(X, y, MUCH, tmp_path, keep_features=True)
     codes, features = data.codes.copy(), data.features.copy()
     data.release_memory()
     data.release_memory()  # which exist already

@@ -16,7 +16,7 @@ SAME = np.repeat([[1], [-1], [0], [1], [0]], K, axis=1)
 OWN = np.array([[1, -1, 0], [0, 1, 1], [0, 0, 0], [-1, 1, 0], [0, 0, -1]])
 
 
-def made(n=400, missing=0.1):
+def make_data(n=400, missing=0.1):
     """Return features and non-monotone targets, so that constraints have an effect."""
     rng = np.random.default_rng(1)
     X = rng.normal(size=(n, F)).astype(np.float32)
@@ -27,11 +27,11 @@ def made(n=400, missing=0.1):
     return X, (Y + 0.3 * rng.normal(size=Y.shape)).astype(np.float32)
 
 
-X, Y = made()
+X, Y = make_data()
 LABELS = (Y > np.median(Y, axis=0)).astype(int)
 
 
-def violations(model, directions, n_pairs=2000, seed=0, moved=2):
+def count_violations(model, directions, n_pairs=2000, seed=0, moved=2):
     """Count random pairs of rows that violate the constraints; the second row is increased in
     constrained features."""
     rng, n_bad = np.random.default_rng(seed), 0
@@ -72,8 +72,8 @@ MORE = [
 def test_constraints_are_satisfied(more, directions):
     free = PolyleafRegressor(n_estimators=20, **more).fit(X, Y)
     model = PolyleafRegressor(n_estimators=20, monotone_constraints=directions, **more).fit(X, Y)
-    assert violations(free, directions) > 100
-    assert violations(model, directions) == 0
+    assert count_violations(free, directions) > 100
+    assert count_violations(model, directions) == 0
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_constraints_with_regression_objectives(objective, more):
     model = PolyleafRegressor(
         n_estimators=20, objective=objective, monotone_constraints=OWN, **more
     )
-    assert violations(model.fit(X, np.exp(Y)), OWN) == 0
+    assert count_violations(model.fit(X, np.exp(Y)), OWN) == 0
 
 
 @pytest.mark.parametrize("objective", ["logistic", "squared_hinge"])
@@ -92,7 +92,7 @@ def test_constraints_with_label_objectives(objective):
     model = PolyleafClassifier(n_estimators=20, objective=objective, monotone_constraints=OWN).fit(
         X, LABELS
     )
-    assert violations(model, OWN) == 0
+    assert count_violations(model, OWN) == 0
 
 
 def test_scores_of_classes_satisfy_constraints_but_probabilities_may_not():
@@ -100,7 +100,7 @@ def test_scores_of_classes_satisfy_constraints_but_probabilities_may_not():
         model = PolyleafClassifier(n_estimators=20, monotone_constraints=OWN).fit(
             X, Y.argmax(axis=1)
         )
-    assert violations(model, OWN) == 0
+    assert count_violations(model, OWN) == 0
 
 
 @pytest.mark.parametrize("columns", [1, 2])
@@ -115,10 +115,10 @@ def test_constraints_with_quantiles(columns):
     ).fit(X, frame)
     directions = np.zeros((F, columns), int)
     directions[0], directions[1, 1:] = 1, -1
-    assert violations(model, np.repeat(directions, 3, axis=1)) == 0
+    assert count_violations(model, np.repeat(directions, 3, axis=1)) == 0
     if columns == 2:
         named = model.set_params(monotone_constraints={0: 1, 1: {"y": -1}}).fit(X, frame)
-        assert violations(named, np.repeat(directions, 3, axis=1)) == 0
+        assert count_violations(named, np.repeat(directions, 3, axis=1)) == 0
 
 
 def test_missing_values_are_unconstrained():
@@ -144,7 +144,7 @@ def test_init_model_that_violates_constraints_warns():
         further = PolyleafRegressor(n_estimators=5, monotone_constraints=OWN).fit(
             X, Y, init_model=model
         )
-    assert violations(further, OWN) == 0
+    assert count_violations(further, OWN) == 0
     whole = PolyleafRegressor(n_estimators=10, monotone_constraints=OWN).fit(X, Y)
     np.testing.assert_array_equal(further.predict_raw(X), whole.predict_raw(X))
 
@@ -154,7 +154,7 @@ def test_constraints_are_saved(leaf_dtype, tmp_path):
     model = PolyleafRegressor(n_estimators=20, monotone_constraints=OWN).fit(X, Y)
     model.save_model(tmp_path / "m", leaf_dtype=leaf_dtype)
     read = load_model(tmp_path / "m")
-    assert violations(read, OWN) == 0
+    assert count_violations(read, OWN) == 0
     given = read.get_params()["monotone_constraints"]
     np.testing.assert_array_equal(given, OWN)
 
@@ -207,14 +207,14 @@ def build_model(seed):
 @given(seed=st.integers(0, 2**32 - 1))
 def test_constraints_on_random_trees(seed):
     model, directions = build_model(seed)
-    assert violations(model, directions, n_pairs=1000, seed=seed) == 0
+    assert count_violations(model, directions, n_pairs=1000, seed=seed) == 0
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("seed", range(60))
 def test_constraints_on_a_million_pairs(seed):
     model, directions = build_model(seed)
-    assert violations(model, directions, n_pairs=340_000, seed=seed) == 0
+    assert count_violations(model, directions, n_pairs=340_000, seed=seed) == 0
 
 
 def test_equivalent_forms():

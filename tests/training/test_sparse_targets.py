@@ -34,7 +34,7 @@ SMALL = {
 }
 
 
-def fitted(data, n_jobs=1, **parameters):
+def fit_model(data, n_jobs=1, **parameters):
     X, Y = data
     settings = presets.gbdt_sparse() | SMALL | {"n_jobs": n_jobs}
     return PolyleafClassifier(**{**settings, **parameters}).fit(X, Y)
@@ -48,7 +48,7 @@ def precision(model, X, Y, k=1):
 @pytest.mark.parametrize("search", ["count_sketch", "exact"])
 def test_labels_are_learned(data, search):
     X, Y = data
-    model = fitted(data, split_search=search)
+    model = fit_model(data, split_search=search)
     most_frequent = Y.toarray()[:, int(np.argmax(Y.sum(0)))].mean()
     assert precision(model, X, Y) > 0.85 > most_frequent
     labels, scores = model.predict_topk(X, 5)
@@ -58,7 +58,7 @@ def test_labels_are_learned(data, search):
 
 @pytest.mark.parametrize("search", ["count_sketch", "exact"])
 def test_model_is_independent_of_n_jobs(data, search):
-    one, three = (fitted(data, n_jobs=n, split_search=search) for n in (1, 3))
+    one, three = (fit_model(data, n_jobs=n, split_search=search) for n in (1, 3))
     mine, theirs = (storage.to_arrays(model.model_.forest) for model in (one, three))
     for name in mine:
         np.testing.assert_array_equal(mine[name], theirs[name])
@@ -71,14 +71,14 @@ def test_model_is_independent_of_the_order_of_indices(data):
         part = slice(Y.indptr[row], Y.indptr[row + 1])
         shuffled.indices[part] = Y.indices[part][::-1]
     shuffled.has_sorted_indices = False
-    assert fitted(data).model_.equals(fitted((X, shuffled)).model_)
+    assert fit_model(data).model_.equals(fit_model((X, shuffled)).model_)
 
 
 def test_rows_without_labels(data):
     X, Y = data
     emptied = Y.tolil()
     emptied[::7] = 0
-    model = fitted((X, emptied.tocsr()))
+    model = fit_model((X, emptied.tocsr()))
     assert model.predict_topk(X[:3], 2)[0].shape == (3, 2)
 
 
@@ -88,13 +88,13 @@ def test_many_rows_without_labels():
     X = rng.normal(size=(3000, 4)).astype(np.float32)
     Y = sp.lil_matrix((3000, 5), dtype=np.float32)
     Y[2500:, 1] = X[2500:, :1] > 0
-    model = fitted((X, Y.tocsr()), n_estimators=5)
+    model = fit_model((X, Y.tocsr()), n_estimators=5)
     assert model.model_.n_trees == 5 and precision(model, X[2500:], Y.tocsr()[2500:]) > 0.4
 
 
 def test_save_and_load(data, tmp_path):
     X, _ = data
-    model = fitted(data, projection="leml", projection_dim=6)
+    model = fit_model(data, projection="leml", projection_dim=6)
     model.save_model(tmp_path / "sparse.polyleaf")
     again = polyleaf.load_model(tmp_path / "sparse.polyleaf")
     for mine, theirs in zip(model.predict_topk(X, 3), again.predict_topk(X, 3), strict=True):
@@ -102,7 +102,7 @@ def test_save_and_load(data, tmp_path):
 
 
 def test_leaves_have_few_outputs(data):
-    trees = fitted(data).model_.forest
+    trees = fit_model(data).model_.forest
     for t in range(len(trees)):
         assert trees.kind(t) == "sparse"
         assert np.diff(trees.values(t).indptr).max() <= 5
@@ -113,7 +113,7 @@ def test_columns_without_labels(data):
     X, Y = data
     wide = sp.hstack([Y, sp.csr_matrix((900, 500))]).tocsr()
     padded = np.hstack([X, np.zeros((900, 3)), np.full((900, 1), np.nan)])
-    model, plain = fitted((padded, wide)), fitted(data)
+    model, plain = fit_model((padded, wide)), fit_model(data)
     for ours, theirs in zip(model.predict_topk(padded, 4), plain.predict_topk(X, 4), strict=True):
         np.testing.assert_array_equal(ours, theirs)
     assert model.predict(padded, sparse=True).shape == (900, 560)
@@ -121,7 +121,7 @@ def test_columns_without_labels(data):
 
 def test_sparse_prediction(data):
     X, Y = data
-    model = fitted(data)
+    model = fit_model(data)
     found = model.predict(X, sparse=True)
     assert sp.issparse(found) and found.dtype == np.int64 and found.has_canonical_format
     np.testing.assert_array_equal(found.toarray(), model.predict(X))
@@ -136,7 +136,7 @@ def test_labels_by_name(data):
 
     X, Y = data
     frame = pd.DataFrame(Y.toarray(), columns=[f"tag {k}" for k in range(60)])
-    model, plain = fitted((X, frame), split_search="count_sketch"), fitted(data)
+    model, plain = fit_model((X, frame), split_search="count_sketch"), fit_model(data)
     labels, scores = model.predict_topk(X, 3, names=True)
     numbers, theirs = plain.predict_topk(X, 3)
     np.testing.assert_array_equal(scores, theirs)
@@ -145,7 +145,7 @@ def test_labels_by_name(data):
         plain.predict_topk(X, 3, names=True)
 
 
-def changed(Y, **arrays):
+def replace_arrays(Y, **arrays):
     """Return a changed copy, which may be inconsistent, as SciPy does not check it."""
     made = Y.copy()
     for name, change in arrays.items():
@@ -159,13 +159,16 @@ def put(at, value):
 
 BAD = {
     "a label above": (
-        lambda Y: changed(Y, indices=put(5, 60)),
+        lambda Y: replace_arrays(Y, indices=put(5, 60)),
         "stores column 60, outside 0 .. 59",
     ),
-    "a label below": (lambda Y: changed(Y, indices=put(5, -1)), "stores column -1"),
-    "a label twice": (lambda Y: changed(Y, indices=lambda i: i.__setitem__(1, i[0])), "twice"),
-    "not an indicator": (lambda Y: changed(Y, data=put(3, 0.5)), "0 and 1 only"),
-    "not a number": (lambda Y: changed(Y, data=put(3, np.nan)), "NaN"),
+    "a label below": (lambda Y: replace_arrays(Y, indices=put(5, -1)), "stores column -1"),
+    "a label twice": (
+        lambda Y: replace_arrays(Y, indices=lambda i: i.__setitem__(1, i[0])),
+        "twice",
+    ),
+    "not an indicator": (lambda Y: replace_arrays(Y, data=put(3, 0.5)), "0 and 1 only"),
+    "not a number": (lambda Y: replace_arrays(Y, data=put(3, np.nan)), "NaN"),
     "nothing": (lambda Y: sp.csr_matrix(Y.shape), "only zeros"),
     "other rows": (lambda Y: Y[:-1], "899"),
     "too many labels": (
@@ -185,7 +188,9 @@ def test_invalid_targets_raise(data, what, projection):
     Y.sort_indices()
     dim = None if projection is None else 5
     with pytest.raises(ValueError, match=message):
-        fitted((X, make(Y)), projection=projection, projection_dim=dim, split_search="count_sketch")
+        fit_model(
+            (X, make(Y)), projection=projection, projection_dim=dim, split_search="count_sketch"
+        )
 
 
 @pytest.mark.parametrize(
@@ -246,13 +251,13 @@ def test_early_stopping(data):
 def test_continued_training(data):
     """20 rounds and 20 more rounds equal 40 rounds."""
     X, Y = data
-    first = fitted(data, n_estimators=20)
+    first = fit_model(data, n_estimators=20)
     more = PolyleafClassifier(**first.get_params() | {"n_estimators": 20}).fit(
         X, Y, init_model=first
     )
     assert more.model_.n_trees == 40
     for ours, theirs in zip(
-        more.predict_topk(X, 3), fitted(data, n_estimators=40).predict_topk(X, 3), strict=True
+        more.predict_topk(X, 3), fit_model(data, n_estimators=40).predict_topk(X, 3), strict=True
     ):
         np.testing.assert_array_equal(ours, theirs)
 
@@ -303,7 +308,7 @@ def test_sketch_search_gives_the_same_trees_for_sparse_x(parameters):
 
 def test_score_of_sparse_labels_uses_no_dense_scores(data, monkeypatch):
     X, Y = data
-    model = fitted(data)
+    model = fit_model(data)
     weight = np.random.default_rng(1).integers(0, 3, len(X))
     dense = [model.score(X, Y.toarray()), model.score(X, Y.toarray(), sample_weight=weight)]
     monkeypatch.setattr(type(model), "_raw", None)
@@ -324,7 +329,7 @@ class NumpyWithoutMemory:
 
 def test_scores_that_do_not_fit_name_the_alternatives(data, monkeypatch):
     X, _ = data
-    model = fitted(data)
+    model = fit_model(data)
     monkeypatch.setattr(model_module, "np", NumpyWithoutMemory())
     for predict in (model.predict, model.decision_function):
         with pytest.raises(MemoryError, match=r"900 rows and 60 outputs .*predict_topk.*sparse=T"):

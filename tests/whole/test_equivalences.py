@@ -23,10 +23,10 @@ from support.problems import (
     all_numeric_splits,
     assert_same_structure,
     assert_same_tree,
-    boosted,
     exact_gain,
     make_problem,
     rows_of_nodes,
+    run_boosting,
 )
 
 
@@ -93,8 +93,12 @@ def test_condensed_boosting_equals_vector_boosting_for_squared_error(library):
         return score - y, np.ones(y.shape)
 
     y = p.g.astype(np.float64)
-    condensed, _ = boosted(library, data, y, reference.squared_error, "unit", config, n_rounds=6)
-    vector, _ = boosted(library, data, y, squared_error_derivatives, "diagonal", config, n_rounds=6)
+    condensed, _ = run_boosting(
+        library, data, y, reference.squared_error, "unit", config, n_rounds=6
+    )
+    vector, _ = run_boosting(
+        library, data, y, squared_error_derivatives, "diagonal", config, n_rounds=6
+    )
     np.testing.assert_allclose(condensed, vector, atol=1e-5)
 
 
@@ -305,7 +309,9 @@ def test_boosting_in_the_core_equals_the_reference(name, kind):
     y = {"squared_error": p.g, "logistic": p.g > 0, "softmax": np.eye(3)[p.g.argmax(axis=1)]}[name]
     data, config = (p.codes, p.n_bins, p.is_categorical), replace(p.config, max_leaves=8)
     runs = [
-        boosted(library, data, y.astype(float), getattr(reference, name), kind, config, n_rounds=5)
+        run_boosting(
+            library, data, y.astype(float), getattr(reference, name), kind, config, n_rounds=5
+        )
         for library in (Reference, Core)
     ]
     np.testing.assert_array_equal(runs[0][0], runs[1][0])

@@ -13,7 +13,7 @@ print(json.dumps([golden.all_hashes(n_jobs) for n_jobs in (1, 3)]))
 """
 
 
-def changed(found):
+def find_changed(found):
     """Return the configurations whose models or scores differ from the golden file."""
     expected = golden.expected()
     return [name for name in expected | found if expected.get(name) != found.get(name)]
@@ -21,20 +21,20 @@ def changed(found):
 
 @pytest.mark.filterwarnings("ignore")
 def test_models_equal_the_golden_file():
-    assert changed(golden.all_hashes()) == []
+    assert find_changed(golden.all_hashes()) == []
 
 
 @pytest.mark.full
 def test_instruction_sets_and_threads_give_the_same_models():
     for printed in run_on_each_isa(EVERY_PROGRAM):
         for found in json.loads(printed):
-            assert changed(found) == []
+            assert find_changed(found) == []
 
 
 def test_changes_are_detected():
     found = golden.expected()
     name = next(iter(found))
-    assert changed({**found, name: {**found[name], "scores": "0" * 16}}) == [name]
-    assert changed({k: v for k, v in found.items() if k != name}) == [name]
-    assert changed({**found, "new": {}}) == ["new"]
+    assert find_changed({**found, name: {**found[name], "scores": "0" * 16}}) == [name]
+    assert find_changed({k: v for k, v in found.items() if k != name}) == [name]
+    assert find_changed({**found, "new": {}}) == ["new"]
     assert len(found) >= 60

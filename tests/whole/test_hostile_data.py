@@ -18,19 +18,20 @@ from polyleaf.files.xmc import read_multilabel, read_sparse_matrix
 FUZZ = Path(__file__).parents[2] / "scripts" / "fuzz"
 
 
-def tried(name, content, read, folder):
+def write_and_read(name, content, read, folder):
     (folder / name).write_bytes(content)
     return data_mutants.take(folder / name, read)
 
 
 @pytest.mark.parametrize("name", data_mutants.seeds())
 def test_valid_files_are_read(name, tmp_path):
-    assert tried(name, *data_mutants.seeds()[name], tmp_path)
+    assert write_and_read(name, *data_mutants.seeds()[name], tmp_path)
 
 
 def test_hostile_files_are_read_or_raise_read_error(tmp_path):
     taken = [
-        tried(*data_mutants.mutant(np.random.default_rng(seed)), tmp_path) for seed in range(1500)
+        write_and_read(*data_mutants.mutant(np.random.default_rng(seed)), tmp_path)
+        for seed in range(1500)
     ]
     assert 0 < sum(taken) < len(taken)
 

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 from support import mutants
-from support.model_files import about, reseal
+from support.model_files import read_header, reseal
 
 import polyleaf
 from polyleaf.estimators._persistence import make_estimator_builder
@@ -14,11 +14,11 @@ from polyleaf.model import Model, serialize
 from polyleaf.model.serialize import ModelFileError
 
 
-def loaded(content):
+def load_bytes(content):
     return serialize.from_bytes(content, make_estimator_builder(mutants.ESTIMATORS))
 
 
-def changed(seed, change):
+def change_model(seed, change):
     return reseal(mutants.seeds()[seed][0], change)
 
 
@@ -97,11 +97,11 @@ def test_invalid_metadata_raise(seed, name, value, message):
         del header["metadata"][name]
 
     with pytest.raises(ModelFileError, match=message):
-        loaded(changed(seed, put))
+        load_bytes(change_model(seed, put))
     optional = "intervals", "prediction sets", "thresholds", "rows have offsets"
     if name not in ("offset", "scale", "output_names", "classes", "input_names", *optional):
         with pytest.raises(ModelFileError):
-            loaded(changed(seed, remove))
+            load_bytes(change_model(seed, remove))
 
 
 HEADERS = [
@@ -127,7 +127,7 @@ def test_invalid_headers_raise(name, value, message):
         header[name] = value
 
     with pytest.raises(ModelFileError, match=message):
-        loaded(changed("numbers", put))
+        load_bytes(change_model("numbers", put))
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_invalid_statistics_and_rounds_raise(name, value, message):
         arrays[name][-1] = value
 
     with pytest.raises(ModelFileError, match=message):
-        loaded(changed("numbers", put))
+        load_bytes(change_model("numbers", put))
 
 
 def test_number_of_outputs_is_bounded_by_the_file_size():
@@ -159,21 +159,21 @@ def test_number_of_outputs_is_bounded_by_the_file_size():
         def put(header, arrays, n_outputs=n_outputs):
             header["n_outputs"] = header["metadata"]["n_outputs"] = n_outputs
 
-        content = changed("sparse labels", put)
+        content = change_model("sparse labels", put)
         if sound:  # sparse leaves require no memory for other labels
-            assert loaded(content).n_outputs_ == n_outputs
+            assert load_bytes(content).n_outputs_ == n_outputs
         else:
             with pytest.raises(ModelFileError, match=r"'n_outputs' is .*at most"):
-                loaded(content)
+                load_bytes(content)
 
 
 def test_saved_models_pass_the_checks(monkeypatch):
     """Check a model with many outputs and few trees, which stores a base score per output."""
     few = Model.from_bytes(mutants.seeds()["sparse labels"][0])
-    assert about(few.to_bytes())["model"]["n_outputs"] == 1100
+    assert read_header(few.to_bytes())["model"]["n_outputs"] == 1100
     monkeypatch.setattr(serialize, "SPARE_BYTES", 0)
     monkeypatch.setattr(serialize, "SIZE_FACTOR", 1)
-    assert "n_outputs" not in about(few.to_bytes())["model"]
+    assert "n_outputs" not in read_header(few.to_bytes())["model"]
     assert Model.from_bytes(few.to_bytes()).equals(few)
 
 
@@ -182,7 +182,7 @@ def test_error_names_the_file(tmp_path):
         header["metadata"]["kind"] = "nonsense"
 
     path = tmp_path / "m.polyleaf"
-    path.write_bytes(changed("numbers", put))
+    path.write_bytes(change_model("numbers", put))
     for load in (polyleaf.load_model, polyleaf.PolyleafRegressor.load_model, Model.load):
         with pytest.raises(ModelFileError, match=r"m\.polyleaf' cannot be loaded: .*'kind'"):
             load(path)
@@ -194,7 +194,7 @@ def test_memory_error_differs_from_a_damaged_file(monkeypatch):
 
     monkeypatch.setattr(serialize, "_restore_trees", fail)
     with pytest.raises(MemoryError, match="not enough memory to load"):
-        loaded(mutants.seeds()["numbers"][0])
+        load_bytes(mutants.seeds()["numbers"][0])
 
 
 def many_features(header, arrays):
@@ -243,9 +243,9 @@ def test_memory_is_bounded_by_the_size_of_the_file(change, tmp_path):
     """Check that memory stays within the multiple stated in docs/reference/model_format.md."""
     small, large = tmp_path / "small", tmp_path / "large"
     small.write_bytes(mutants.seeds()["numbers"][0])
-    large.write_bytes(changed("numbers", change))
+    large.write_bytes(change_model("numbers", change))
     taken = subprocess.run(
         [sys.executable, "-c", MEASURE, small, large], check=True, capture_output=True, text=True
     )
     bound = serialize.SPARE_BYTES + serialize.SIZE_FACTOR * large.stat().st_size
-    assert about(large.read_bytes()) and int(taken.stdout) < bound
+    assert read_header(large.read_bytes()) and int(taken.stdout) < bound

@@ -7,7 +7,7 @@ import pytest
 import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.problems import KINDS, Core, Reference, make_problem, rows_of_nodes, sampled
+from support.problems import KINDS, Core, Reference, make_problem, rows_of_nodes, sample_rows
 
 SETTINGS = settings(max_examples=40, deadline=None, derandomize=True)
 
@@ -119,7 +119,7 @@ def test_random_trees(library, data):
         colsample_bynode=data.draw(st.sampled_from([0.3, 1.0])),
     )
     if data.draw(st.booleans()):
-        p = sampled(replace(p, features=np.arange(len(n_bins)) % 2 == 0))
+        p = sample_rows(replace(p, features=np.arange(len(n_bins)) % 2 == 0))
         p = replace(p, rows=p.rows if len(p.rows) else np.zeros(1, np.uint32))
     check(library, p)
 
