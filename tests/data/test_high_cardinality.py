@@ -262,6 +262,7 @@ CASES = {
     "poisson, 39 outputs": (PolyleafRegressor, {}, np.round(np.exp(np.tile(Z, 13)))),
     "gamma, missing targets": (PolyleafRegressor, {"missing_targets": "ignore"}, MISSING),
     "lognormal": (PolyleafRegressor, {}, np.exp(Z)),
+    "lognormal, missing targets": (PolyleafRegressor, {"missing_targets": "ignore"}, MISSING),
     "gamma_distribution": (PolyleafRegressor, {}, np.exp(Z)),
     "negative_binomial": (PolyleafRegressor, {}, np.round(np.exp(Z))),
     "logistic": (PolyleafClassifier, {}, (Z > 0).astype(int)),

@@ -550,3 +550,20 @@ def test_sparse_and_dense_features_give_the_same_bytes(seeds):
         dense = c.fit().model_.to_bytes()
         for X in (sp.csr_matrix(c.X), sp.csc_matrix(negative)):
             assert replace(c, X=X).fit().model_.to_bytes() == dense, seed
+
+
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_offsets_of_zero_do_not_change_what_is_learned_of_categories(seeds):
+    n_compared = 0
+    for seed in seeds:
+        c = replace(draw_mostly_zero_columns(draw_configuration(seed)), offset=None)
+        derived = c.fit().model_.mapper.derived_columns_
+        if derived is None or c.objective == "exponential":  # its Hessians depend on the class
+            continue
+        zeros = np.zeros((len(c.X), c.n_targets))
+        with_zeros = replace(c, offset=zeros).fit().model_.mapper.derived_columns_
+        (first,), (second,) = derived.features, with_zeros.features
+        assert first.labels == second.labels, seed
+        np.testing.assert_allclose(first.values, second.values, atol=1e-5, err_msg=str(seed))
+        n_compared += 1
+    assert n_compared > len(seeds) / 4

@@ -222,7 +222,8 @@ class BoundLikelihoodObjective(BoundObjective):
             return float(losses.mean())
         weight = np.broadcast_to(self.weight, losses.shape).astype(np.float64)
         total = weight.sum()
-        return float(np.where(weight > 0, losses * weight, 0.0).sum() / total) if total > 0 else 0.0
+        losses = np.where(weight > 0, losses, 0.0)  # those of missing targets may be infinite
+        return float((losses * weight).sum() / total) if total > 0 else 0.0
 
 
 @dataclass(frozen=True)
