@@ -708,3 +708,41 @@ def test_missing_targets_have_zero_weight_in_bins(where, tmp_path):
     expected = PolyleafRegressor(**chosen).fit(X, Y)
     assert load_model(model).model_.mapper.has_same_bins(expected.model_.mapper)
     np.testing.assert_array_equal(load_model(model).predict(X), expected.predict(X))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_class_of_one_row_is_not_held_out(seed, tmp_path):
+    rows = "".join(f"{i},{'ab'[i % 2]}\n" for i in range(20))
+    (tmp_path / "t.csv").write_text(f"x,y\n{rows}20,rare\n")
+    train = "train", tmp_path / "t.csv", "-t", "y", "-m", tmp_path / "m", "-n", "2", "-q"
+    polyleaf(*train, "--validation", "0.2", "--seed", seed)
+    assert load_model(tmp_path / "m").classes_.tolist() == ["a", "b", "rare"]
+
+
+def test_categories_of_large_numbers_are_loaded_again(tmp_path):
+    """Identities were rounded to 15 digits, so that categories repeated in the file."""
+    ids = [4000123412341234 + i for i in range(3)]
+    floats = [0.3, 0.30000000000000004, 1e17]
+    frame = pd.DataFrame({"id": ids * 20, "f": floats * 20, "y": [0.5, 5.0, 9.0] * 20})
+    frame.to_parquet(tmp_path / "t.parquet")
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    train = "train", tmp_path / "t.parquet", "-t", "y", "-m", tmp_path / "m", "-r", "0.5"
+    polyleaf(*train, "-n", "30", "--categorical", "id,f")
+    for name in ("t.csv", "t.parquet"):
+        polyleaf("predict", tmp_path / name, "-m", tmp_path / "m", "-o", tmp_path / "p.csv")
+        np.testing.assert_allclose(pd.read_csv(tmp_path / "p.csv")["y"], frame["y"], atol=0.01)
+
+
+def test_warnings_are_one_line(tmp_path, capsys):
+    frame = pd.DataFrame({"c": ["a", "b", "c"] * 20, "y": [0.5, 5.0, 9.0] * 20})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    polyleaf("train", tmp_path / "t.csv", "-t", "y", "-m", tmp_path / "m", "-n", "2", "-q")
+    frame.assign(c="d").to_csv(tmp_path / "new.csv", index=False)
+    predict = "predict", tmp_path / "new.csv", "-m", tmp_path / "m", "-o", tmp_path / "p.csv"
+    polyleaf(*predict)
+    assert capsys.readouterr().err == (
+        "polyleaf: warning: All values of column 'c' of X are categories that the training data "
+        "did not have, such as 'd': the model cannot use them.\n"
+    )
+    polyleaf(*predict, "--quiet")
+    assert capsys.readouterr().err == ""
