@@ -168,7 +168,12 @@ def write_sparse_matrix(path: str | Path, matrix: DataLike) -> None:
 
 
 def read_names(path: str | Path) -> tuple[str, ...]:
-    """Read a file, which may be compressed, with one name per line.
+    """Read a file with one name per line.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file; it may be compressed (``.gz``, ``.bz2``).
 
     Raises
     ------
