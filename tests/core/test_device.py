@@ -28,10 +28,7 @@ from support.problems import (
 from polyleaf import _core
 from polyleaf.objectives import get_objective
 
-pytestmark = [
-    pytest.mark.full,
-    pytest.mark.skipif(COMPILER is None, reason="kernels are compiled by g++, which is not here"),
-]
+pytestmark = [pytest.mark.full, pytest.mark.skipif(COMPILER is None, reason="g++ is not installed")]
 
 
 def assert_device_equals_reference(p, **only_core):

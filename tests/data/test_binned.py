@@ -192,9 +192,7 @@ def test_categories_are_stored_dense():
         core_bins(p.codes, p.n_bins, p.is_categorical, (1,))
 
 
-@pytest.mark.skipif(
-    not Path("/proc/self/statm").exists(), reason="needs Linux to tell the memory held"
-)
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads /proc")
 def test_memory_of_partly_used_codes_depends_on_touched_pages():
     def held():
         return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE

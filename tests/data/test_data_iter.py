@@ -358,7 +358,7 @@ print(4 * N * F / allowed)
 
 
 @pytest.mark.full
-@pytest.mark.skipif(sys.platform != "linux", reason="memory is limited as Linux does")
+@pytest.mark.skipif(sys.platform != "linux", reason="the memory limit needs Linux")
 def test_four_times_the_memory_trains_from_a_file(tmp_path):
     """The table takes 880 MiB as float32; 220 MiB are allowed on top of the program."""
     # Return freed memory at once: otherwise what glibc keeps varies by 50 MiB between runs.

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.full
 
 X = np.random.default_rng(0).random((50, 3))
 NVRTC = cuda.find_nvrtc()
-needs_compiler = pytest.mark.skipif(COMPILER is None, reason="the driver is compiled by g++")
+needs_compiler = pytest.mark.skipif(COMPILER is None, reason="g++ is not installed")
 needs_nvrtc = pytest.mark.skipif(NVRTC is None, reason="NVRTC is not installed (the extra `cuda`)")
 
 

@@ -127,7 +127,7 @@ def run_main(path: Path) -> dict[str, float]:
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_example(path, capsys):
     if path.stem in NEEDS:
-        pytest.importorskip(NEEDS[path.stem], reason="it is not installed")
+        pytest.importorskip(NEEDS[path.stem], reason="an extra is not installed")
     found = run_main(path)
     assert SHOWS[path.stem](found), found
     assert capsys.readouterr().out

@@ -177,7 +177,7 @@ class Requests(HTMLParser):
 def site():
     for name in SITE_NEEDS:
         if importlib.util.find_spec(name) is None:
-            pytest.skip(f'the site needs pip install ".[docs]": {name} is not there')
+            pytest.skip(f'the site needs pip install ".[docs]": {name} is missing')
     program = Path(sys.executable).parent
     environment = os.environ | {"PATH": f"{program}{os.pathsep}{os.environ['PATH']}"}
     done = subprocess.run(

@@ -20,7 +20,7 @@ from support.models import forests, random_model
 from polyleaf import Model, PolyleafRegressor
 from polyleaf.export import to_c, to_numeric_matrix
 
-pytestmark = pytest.mark.skipif(not COMPILERS, reason="there is no C compiler")
+pytestmark = pytest.mark.skipif(not COMPILERS, reason="no C compiler is installed")
 
 
 def assert_same_bits(a, b):

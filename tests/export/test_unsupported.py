@@ -70,7 +70,7 @@ def test_open_text_files(write, file, tmp_path):
 def test_exports_are_compared_with_the_model(name, tmp_path, monkeypatch):
     pytest.importorskip({"Treelite": "treelite", "XGBoost": "xgboost"}.get(name, "numpy"))
     if name == "C" and shutil.which("cc") is None:
-        pytest.skip("there is no C compiler")
+        pytest.skip("no C compiler is installed")
     X = np.random.default_rng(0).normal(size=(200, 3)).astype(np.float32)
     model = PolyleafRegressor(n_estimators=5, n_jobs=1).fit(X, X[:, :2])
     write, file = FORMATS[name]

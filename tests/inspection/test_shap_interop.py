@@ -7,9 +7,7 @@ import pytest
 from polyleaf import PolyleafClassifier, PolyleafRegressor, inspection
 from polyleaf.datasets import load
 
-shap = pytest.importorskip(
-    "shap", reason="the shap package, which values are compared with, is not installed"
-)
+shap = pytest.importorskip("shap", reason="the package shap is not installed")
 
 X, X_TEST, Y, _ = load("energy").split()
 ROWS = X_TEST[:20].astype(np.float64)

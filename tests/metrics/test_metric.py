@@ -179,7 +179,7 @@ def test_equals_scikit_learn(name, weighted):
 def test_row_weights_equal_constant_weights_per_output(name):
     y, prediction, _ = CASES[name]
     if y.ndim == 1:
-        pytest.skip("class ids have one weight a row")
+        pytest.skip("classes have one weight per row")
     metric = get_metric(name)
     full = np.repeat(WEIGHT[:, None], K, axis=1)
     assert metric(y, prediction, full) == pytest.approx(metric(y, prediction, WEIGHT), rel=1e-9)
@@ -191,7 +191,7 @@ def test_missing_targets_are_ignored(name):
     y, prediction, _ = CASES[name]
     metric = get_metric(name)
     if y.ndim == 1:
-        pytest.skip("class ids are not missing")
+        pytest.skip("classes have no missing targets")
     weight = np.ones((N, K), np.float32)
     weight[::4, 1] = 0
     filled = y.copy()

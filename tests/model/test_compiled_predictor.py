@@ -142,9 +142,7 @@ def test_model_without_trees_and_zero_rows():
     assert model.predictor()(np.zeros((0, 4))).shape == (0, 3)
 
 
-needs_compiler = pytest.mark.skipif(
-    host_device.COMPILER is None, reason="kernels are compiled by g++"
-)
+needs_compiler = pytest.mark.skipif(host_device.COMPILER is None, reason="g++ is not installed")
 ON_DEVICE = [
     "defaults",
     "defaults, classes",

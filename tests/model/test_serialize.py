@@ -441,7 +441,7 @@ def test_saving_does_not_replace_a_device(model, tmp_path):
         os.mknod(path, stat.S_IFCHR | 0o600, os.stat("/dev/null").st_rdev)
         path.write_bytes(b"x")
     except (PermissionError, AttributeError):
-        pytest.skip("devices cannot be made here")
+        pytest.skip("device files cannot be created")
     model.save(path)
     assert stat.S_ISCHR(path.stat().st_mode)
 

@@ -12,7 +12,7 @@ from polyleaf.callbacks import Callback
 
 pytestmark = [
     pytest.mark.full,
-    pytest.mark.skipif(host_device.COMPILER is None, reason="kernels are compiled by g++"),
+    pytest.mark.skipif(host_device.COMPILER is None, reason="g++ is not installed"),
 ]
 
 RNG = np.random.default_rng(0)

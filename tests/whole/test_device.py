@@ -10,9 +10,7 @@ N_UNSUPPORTED = 21
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.skipif(
-    host_device.COMPILER is None, reason="kernels are compiled by g++, which is not here"
-)
+@pytest.mark.skipif(host_device.COMPILER is None, reason="g++ is not installed")
 def test_models_equal_the_golden_file(monkeypatch):
     host_device.use(monkeypatch)
     expected, found = golden.expected(), golden.hashes_on("cuda")
