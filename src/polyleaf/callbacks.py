@@ -72,7 +72,7 @@ class Callback:
     watches_outputs = False
     saves_model = False
 
-    def before_training(self, model: Model) -> Any:
+    def before_training(self, model: Model) -> object:
         """Called once before the first round. The result is ignored.
 
         Parameters
@@ -81,7 +81,7 @@ class Callback:
             Model with the rounds that training continues, if any.
         """
 
-    def after_training(self, model: Model) -> Any:
+    def after_training(self, model: Model) -> object:
         """Called once after the last round, also if a callback or Ctrl-C ended the training.
 
         Parameters
@@ -90,7 +90,7 @@ class Callback:
             Trained model, which may be changed: `truncate` drops rounds.
         """
 
-    def set_per_output_log(self, outputs_log: OutputsLog) -> Any:
+    def set_per_output_log(self, outputs_log: OutputsLog) -> object:
         """Called once before `before_training`. The result is ignored.
 
         Parameters
@@ -147,7 +147,7 @@ class Callback:
         values: dict[str, dict[str, float]],
         tree: Tree,
         leaves: Leaves,
-    ) -> Any:
+    ) -> object:
         """Called after a layer of a tree, which is not in the model yet. The result is ignored.
 
         Parameters
@@ -704,7 +704,7 @@ def as_callbacks(callbacks: Any) -> list[Any]:
     return [_as_callback(callback) for callback in callbacks]
 
 
-def _as_callback(callback: object) -> Any:
+def _as_callback(callback: object) -> object:
     if isinstance(callback, type):
         name = callback.__name__
         raise TypeError(f"callbacks needs an instance, got the class {name}: write {name}(...).")

@@ -38,6 +38,9 @@ from polyleaf.training.cross_fitting import TrainingRecord, quantile_shifts
 from polyleaf.training.fit import check_scaling
 from polyleaf.training.prepare import VALIDATION, PreparedData, TrainingData, collect_eval_sets
 
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
+
 __all__ = ["PolyleafEstimator"]
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
@@ -423,7 +426,7 @@ class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParamet
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         tags.input_tags.sparse = True

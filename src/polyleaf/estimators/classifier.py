@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from types import MethodType
-from typing import Any, ClassVar, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast
 
 import numpy as np
 import scipy.sparse
@@ -33,6 +33,9 @@ from polyleaf.settings.parameters import ClassifierParameters
 from polyleaf.training.cross_fitting import TrainingRecord
 from polyleaf.training.fit import complete_objective
 from polyleaf.training.prepare import PreparedData, TrainingData
+
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
 
 __all__ = ["PolyleafClassifier"]
 
@@ -487,7 +490,7 @@ class PolyleafClassifier(
         target, predicted = self._score_inputs(X, y, sample_weight, offset)
         return known_subset_accuracy(target.values, predicted, target.weight)
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_label = True
         return tags

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -42,6 +42,9 @@ from polyleaf.settings.aliases import suggest_on_unknown_kwargs, warn_one_vs_res
 from polyleaf.settings.param_spec import add_parameter_docs, make_constraints
 from polyleaf.settings.parameters import MultiTaskParameters
 from polyleaf.training.fit import complete_objective, has_quantiles
+
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
 
 __all__ = ["PolyleafMultiTask"]
 
@@ -467,7 +470,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
                 columns |= dict(zip(get_names(place, own), matrix.T, strict=True))
         return make_table(library, columns, list(columns), X)
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         tags.target_tags.single_output = False

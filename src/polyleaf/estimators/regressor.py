@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
@@ -19,6 +19,9 @@ from polyleaf.runtime.types import DataLike
 from polyleaf.settings.param_spec import add_parameter_docs, make_constraints
 from polyleaf.settings.parameters import RegressorParameters
 from polyleaf.training.fit import complete_objective, has_quantiles
+
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
 
 __all__ = ["PolyleafRegressor"]
 
@@ -246,7 +249,7 @@ class PolyleafRegressor(RegressorMixin, PolyleafEstimator, RegressorParameters):
             return mean_r2(target.values, predicted, target.weight)
         return mean_d2_pinball(target.values, predicted, levels, target.weight)
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags

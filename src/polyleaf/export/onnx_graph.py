@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from types import ModuleType
 from typing import Any, Literal
 
 import numpy as np
@@ -99,7 +100,7 @@ def to_onnx(
     return proto
 
 
-def _import_onnx() -> Any:
+def _import_onnx() -> ModuleType:
     try:
         import onnx
     except ImportError as error:
@@ -112,7 +113,7 @@ def _import_onnx() -> Any:
 class _Graph:
     """Nodes and constants of a graph; methods return names of values."""
 
-    def __init__(self, onnx: Any, inputs: Sequence[str]):
+    def __init__(self, onnx: ModuleType, inputs: Sequence[str]):
         self._onnx, self._inputs = onnx, set(inputs)
         # No name of the user begins with it, so that no value of the graph has a name of an input.
         self.prefix = "_"
@@ -160,7 +161,9 @@ class _Graph:
 class _GraphBuilder:
     """Builder of the graph of a model, from its inputs to its outputs."""
 
-    def __init__(self, onnx: Any, ir: ModelIR, version: int, categories: dict[int, dict[Any, int]]):
+    def __init__(
+        self, onnx: ModuleType, ir: ModelIR, version: int, categories: dict[int, dict[Any, int]]
+    ):
         self._onnx, self._ir, self._version = onnx, ir, version
         self._categories = categories
         self._graph = _Graph(onnx, [])
@@ -572,7 +575,7 @@ def _make_nodes_v3(ir: ModelIR) -> dict[str, list[Any]]:
     return nodes
 
 
-def _make_leaf_ids_v3(onnx: Any, ir: ModelIR) -> dict[str, Any]:
+def _make_leaf_ids_v3(onnx: ModuleType, ir: ModelIR) -> dict[str, Any]:
     """Return attributes of a TreeEnsembleRegressor whose target t is the leaf of tree t."""
     nodes: dict[str, Any] = dict(_make_nodes_v3(ir))
     targets: dict[str, list[Any]] = {
@@ -685,7 +688,7 @@ class _NodesV5:
             self.columns[name].append(value)
 
 
-def _make_leaf_ids_v5(onnx: Any, ir: ModelIR) -> dict[str, Any]:
+def _make_leaf_ids_v5(onnx: ModuleType, ir: ModelIR) -> dict[str, Any]:
     """Return attributes of a TreeEnsemble whose target t is the leaf of tree t."""
     nodes, tensor = _NodesV5(ir), onnx.numpy_helper.from_array
     columns = {f"nodes_{name}": values for name, values in nodes.columns.items()}

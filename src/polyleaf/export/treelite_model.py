@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -57,7 +58,7 @@ def to_treelite(model: Model, *, check: bool = True) -> Any:
     return exported
 
 
-def _import_treelite() -> Any:
+def _import_treelite() -> ModuleType:
     try:
         import treelite
         import treelite.gtil
@@ -69,7 +70,7 @@ def _import_treelite() -> Any:
     return treelite
 
 
-def _make_builder(treelite: Any, ir: ModelIR) -> Any:
+def _make_builder(treelite: ModuleType, ir: ModelIR) -> Any:
     parts, model = treelite.model_builder, ir.model
     n_outputs, n_trees, is_multiclass = model.n_outputs, len(ir.trees), ir.kind == "multiclass"
     is_scalar = ir.has_scalar_trees

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -246,7 +247,7 @@ def iter_tables(
             raise unreadable(fragment.path, error) from error
 
 
-def _to_vector(pa: Any, column: Any) -> np.ndarray:
+def _to_vector(pa: ModuleType, column: Any) -> np.ndarray:
     """Convert a column to an array: numbers unchanged, other values as Python objects."""
     dtype = column.type
     if pa.types.is_integer(dtype) or pa.types.is_floating(dtype) or pa.types.is_boolean(dtype):

@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from sklearn.utils.validation import check_is_fitted
@@ -189,7 +190,7 @@ def _check(model: Any, method: str) -> None:
         )
 
 
-def _pyfunc() -> Any:
+def _pyfunc() -> ModuleType:
     """Import mlflow.pyfunc; raise ImportError with instructions if MLflow is not installed."""
     try:
         import mlflow.pyfunc

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,7 +44,7 @@ class NotALoss(Exception):
     """JAX cannot trace the function as a loss of one row; the message contains the reason."""
 
 
-def import_jax() -> Any:
+def import_jax() -> ModuleType:
     """Return the module `jax`; raise ImportError with installation instructions."""
     try:
         import jax
@@ -324,7 +325,9 @@ class BoundLoss(BoundObjective):
         )
 
 
-def _compile_functions(jax: Any, loss: RowLoss, n_outputs: int) -> dict[str, Callable[..., Any]]:
+def _compile_functions(
+    jax: ModuleType, loss: RowLoss, n_outputs: int
+) -> dict[str, Callable[..., Any]]:
     """Return compiled functions of a chunk: ``(targets, scores (c, K)) -> {name: float64 (c,
     ...)}``."""
     lower = packed_lower(n_outputs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -69,7 +70,7 @@ class Display(ABC):
         return ax
 
 
-def import_pyplot() -> Any:
+def import_pyplot() -> ModuleType:
     """Import pyplot; raise ImportError with instructions if matplotlib is not installed."""
     try:
         from matplotlib import pyplot
