@@ -711,7 +711,7 @@ def test_missing_targets_have_zero_weight_in_bins(where, tmp_path):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_class_of_one_row_is_not_held_out(seed, tmp_path):
+def test_classes_with_one_row_are_not_held_out(seed, tmp_path):
     rows = "".join(f"{i},{'ab'[i % 2]}\n" for i in range(20))
     (tmp_path / "t.csv").write_text(f"x,y\n{rows}20,rare\n")
     train = "train", tmp_path / "t.csv", "-t", "y", "-m", tmp_path / "m", "-n", "2", "-q"
@@ -719,7 +719,7 @@ def test_a_class_of_one_row_is_not_held_out(seed, tmp_path):
     assert load_model(tmp_path / "m").classes_.tolist() == ["a", "b", "rare"]
 
 
-def test_categories_of_large_numbers_are_loaded_again(tmp_path):
+def test_categories_of_large_numbers_round_trip(tmp_path):
     """Identities were rounded to 15 digits, so that categories repeated in the file."""
     ids = [4000123412341234 + i for i in range(3)]
     floats = [0.3, 0.30000000000000004, 1e17]

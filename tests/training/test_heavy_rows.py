@@ -144,7 +144,7 @@ def test_heavy_row_of_sparse_labels(search):
     assert np.mean(model.predict_topk(rows, 1)[0][:, 0] == group) > 0.9
 
 
-def test_measuring_weights_computes_no_derivatives_twice():
+def test_measured_weights_reuse_derivatives():
     n_calls = []
 
     def count(y, z):
