@@ -57,7 +57,7 @@ def test_infer_task_rejects_several_text_columns():
 
 
 @pytest.mark.parametrize("cell", ["{},5", "{}%", "${}.00", "1.{},50"])
-def test_infer_task_rejects_text_that_looks_like_numbers(cell):
+def test_infer_task_rejects_numeric_text(cell):
     cells = [cell.format(100 + i) for i in range(9)]
     with pytest.raises(ReadError, match=r"Column 'y' holds .* in row 0, .*--task classification"):
         infer_task(table(y=cells), ("y",))

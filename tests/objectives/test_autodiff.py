@@ -263,7 +263,7 @@ def test_piecewise_linear_losses_raise(loss, derive):
         lambda y, z: (jax.nn.softplus(50 * (z - y)) / 50).sum(),
     ],
 )
-def test_smooth_losses_with_large_curvature_do_not_warn(loss):
+def test_smooth_losses_with_large_hessians_do_not_warn(loss):
     y, raw = draw_target("binary", 50, 2), draw_raw(50, 2)
     run(get_objective(loss).bind(y, None), raw)
 
