@@ -129,6 +129,26 @@ def test_formats_give_equal_predictions_or_raise(kind, training, tmp_path, capsy
     assert training in same and len(same) >= 2  # at least one other format must work
 
 
+@pytest.mark.parametrize("labels", [False, True])
+def test_evaluation_data_is_read_by_the_schema(labels, tmp_path, capsys):
+    """Codes and labels of digits only are not numbers in --validation and evaluate."""
+    codes = KINDS["codes of digits and letters"] * 4
+    y = codes if labels else [10.5 * (i % 6) for i in range(24)]
+    frame = pd.DataFrame({"code": codes, "x": 0.0, "y": y})
+    frame.to_csv(tmp_path / "train.csv", index=False)
+    digits = frame[frame["code"].isin(["007", "1.10", "1.1", "12E4"])]
+    digits.to_csv(tmp_path / "v.csv", index=False)
+    train = ["train", tmp_path / "train.csv", "-t", "y", "-m", tmp_path / "m", "-n", "60"]
+    train += ["-r", "0.5", "--validation", tmp_path / "v.csv", "--set", "min_child_samples=1"]
+    assert run(list(map(str, train))) == 0
+    capsys.readouterr()
+    assert run(["evaluate", str(tmp_path / "v.csv"), "-m", str(tmp_path / "m"), "--json"]) == 0
+    scores = json.loads(capsys.readouterr().out)
+    history = next(iter(load_model(tmp_path / "m").evals_result_.values()))
+    assert next(iter(history.values()))[-1] < 0.05
+    assert scores["accuracy"] == 1 if labels else scores["RMSE"] < 0.01
+
+
 # ---- random CSV files ------------------------------------------------------------------------
 
 CELLS = {
