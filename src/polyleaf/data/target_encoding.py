@@ -48,7 +48,7 @@ _MAX_SCREENED = (20_000, 64, 8)  # rows, other features and outputs in the searc
 # no other feature depends on the category with this share of its variance: interactions of such
 # features would be taken for effects of the category.
 _MIN_SHARE = 0.04
-_MIN_SIGMAS, _MAX_LEFT, _MAX_DEPENDENCE = 5.0, 0.03, 0.25
+_MIN_SIGMAS, _MAX_LEFT, _MAX_DEPENDENCE = 4.0, 0.03, 0.25
 _N_PASSES, _STEP = 3, 0.5  # backfitting of an additive model of the other features: it leaves 1.6 %
 _MAX_PARTS, _MAX_COLUMNS = 4, 32  # columns that share one statistic, and columns of one feature
 # Up to this prior the categories of a single output become groups, of this number and size.
@@ -238,8 +238,15 @@ class _StatisticFitter:
         if share >= _MIN_SHARE or n_used < 2:
             return share >= _MIN_SHARE, prior
         mean_rows = (total - _sum_in_order(counts * counts) / total) / (n_used - 1)
-        sigmas = mean_rows / prior / np.sqrt(2.0 / (n_used - 1))
-        variance = _compute_mean(residual.values * residual.values, residual.weight)
+        squares = residual.values * residual.values
+        variance = _compute_mean(squares, residual.weight)
+        squares = squares if residual.weight is None else squares * residual.weight
+        # The variance between categories varies more where tails are heavy and categories small.
+        kurtosis = len(codes) * _sum_in_order(squares * squares)
+        kurtosis = max(kurtosis / max(_sum_in_order(squares) ** 2, 1e-300) - 3.0, 0.0)
+        n_rows = np.bincount(codes, minlength=self._n)[counts > 0]
+        per_row = _sum_in_order(1.0 / np.maximum(n_rows, 1)) / n_used
+        sigmas = mean_rows / prior / np.sqrt((2.0 + kurtosis * per_row) / (n_used - 1))
         left = _MAX_LEFT * max(1.0 - variance, 0.0)  # of the standardised target
         is_certain = bool(sigmas >= _MIN_SIGMAS and share * variance >= left)
         return is_certain and self._largest_dependence <= _MAX_DEPENDENCE, prior

@@ -61,7 +61,7 @@ def check_is_table(X: Any) -> None:
     is_list = isinstance(X, list | tuple) if shape is None else len(shape) == 1
     if shape is not None and not is_list:
         return
-    first = next(iter(X), None) if is_list else X
+    first = next(iter(X), None) if is_list and hasattr(X, "__iter__") else X
     if isinstance(first, str | bytes):
         raise ValueError(
             f"X is {'a list of texts' if is_list else 'a text'}, such as {first[:40]!r}, but must "
