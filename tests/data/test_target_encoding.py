@@ -149,6 +149,16 @@ def test_interactions_of_other_features_are_omitted():
     assert fit_target_encoding(pair, y, numeric=[bins(rng.normal(size=6000))])[0].is_informative
 
 
+@pytest.mark.parametrize("tails", ["log-normal", "rare events"])
+def test_heavy_tails_are_no_effects_of_categories(tails):
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        category, x = rng.integers(0, 2000, 9000), rng.normal(size=9000)
+        y = np.exp(2 * rng.normal(size=9000)) if tails == "log-normal" else rng.random(9000) < 0.01
+        found = fit_target_encoding(category, np.asarray(y, float), numeric=[bins(x)])[0]
+        assert not found.is_informative, seed
+
+
 def test_uninformative_outputs_are_omitted():
     rng = np.random.default_rng(0)
     x, category = rng.normal(size=4000), rng.integers(0, 400, 4000)
