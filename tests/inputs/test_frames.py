@@ -193,8 +193,9 @@ def category_columns():
     yield "pandas Sparse", pd.DataFrame({"c": sparse}), [0, 0, 5, 0, None]
     for dtype in (pl.Categorical, pl.Enum(["z", "", "b", "a", "é"])):
         yield f"polars {dtype}", pl.DataFrame({"c": pl.Series(texts).cast(dtype)}), texts
-    views = pa.array(texts).cast(pa.string_view())
-    yield "arrow string_view", pa.table({"c": views}), texts
+    if hasattr(pa, "string_view"):  # PyArrow 16
+        views = pa.array(texts).cast(pa.string_view())
+        yield "arrow string_view", pa.table({"c": views}), texts
     yield (
         "arrow chunks",
         pa.concat_tables([pa.table({"c": texts[:7]}), pa.table({"c": texts[7:]})]),
