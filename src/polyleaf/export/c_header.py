@@ -22,7 +22,7 @@ from polyleaf.export import c_templates
 from polyleaf.export.ir import ModelIR, TreeIR, build_ir, category_mapping, check_scores
 from polyleaf.model.serialize import TextDestination, write_text
 from polyleaf.runtime.compatibility import polyleaf_version
-from polyleaf.runtime.types import DataLike
+from polyleaf.runtime.types import DataLike, ModelLike
 
 _LANES = 8  # trees traversed in step, so that their loads overlap
 _REGISTERS = 8  # registers of four sums each
@@ -30,7 +30,9 @@ _MAX_OUTPUTS = 1 << 16  # the scores of a row are on the stack
 _MAX_LISTED_NAMES = 50  # features and categories in the comment of the header
 
 
-def to_c(model: Any, path: TextDestination, *, name: str = "model", check: bool = True) -> None:
+def to_c(
+    model: ModelLike, path: TextDestination, *, name: str = "model", check: bool = True
+) -> None:
     """Write a model as a C header.
 
     Parameters

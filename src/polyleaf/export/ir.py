@@ -18,6 +18,7 @@ from polyleaf.inputs.target import TargetEncoding
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import Leaves
 from polyleaf.model.metadata import get_raw_decision_thresholds
+from polyleaf.runtime.types import ModelLike
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 _N_CHECK_ROWS, _CHECK_TOLERANCE = 64, 1e-4
@@ -180,7 +181,7 @@ class ModelIR:
         return self.model.objective.link
 
 
-def build_ir(model: Any) -> ModelIR:
+def build_ir(model: ModelLike) -> ModelIR:
     """Build the representation of a model, or of a fitted estimator up to its best round.
 
     Raises
@@ -210,7 +211,7 @@ def build_ir(model: Any) -> ModelIR:
     return ModelIR(inner, inner.n_rounds if best is None else best + 1)
 
 
-def category_mapping(model: Any) -> dict[int, dict[Category, int]]:
+def category_mapping(model: ModelLike) -> dict[int, dict[Category, int]]:
     """Return the codes that stand for categories in the input of exported models.
 
     Parameters
@@ -227,7 +228,9 @@ def category_mapping(model: Any) -> dict[int, dict[Category, int]]:
     return {f: mapper.category_codes(f) for f in np.flatnonzero(mapper.is_categorical_).tolist()}
 
 
-def check_scores(model: Any, format: str, run: Callable[[FeatureTable, np.ndarray], Any]) -> None:
+def check_scores(
+    model: ModelLike, format: str, run: Callable[[FeatureTable, np.ndarray], Any]
+) -> None:
     """Compare the raw scores of an exported model with Polyleaf's, on rows made for this.
 
     Parameters
@@ -279,7 +282,7 @@ def _make_check_rows(ir: ModelIR) -> FeatureTable:
     return table
 
 
-def to_numeric_matrix(model: Any, X: Any) -> np.ndarray:
+def to_numeric_matrix(model: ModelLike, X: Any) -> np.ndarray:
     """Convert X to the numeric matrix that exported models read.
 
     Parameters

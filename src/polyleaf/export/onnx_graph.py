@@ -25,7 +25,7 @@ from polyleaf.export.ir import (
 )
 from polyleaf.model.serialize import Destination, as_path, write_open
 from polyleaf.runtime.compatibility import polyleaf_version
-from polyleaf.runtime.types import DataLike
+from polyleaf.runtime.types import DataLike, ModelLike
 
 _OPSET, _IR_VERSIONS = 18, {3: 9, 5: 10}
 _INPUT = "X"
@@ -33,7 +33,7 @@ _UNKNOWN_KEYS: dict[Any, Any] = {object: "\0", np.int64: np.iinfo(np.int64).min}
 
 
 def to_onnx(
-    model: Any,
+    model: ModelLike,
     path: Destination | None = None,
     *,
     opset_ml: Literal[3, 5] | None = None,

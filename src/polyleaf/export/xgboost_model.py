@@ -21,6 +21,7 @@ from polyleaf.export.import_trees import (
 from polyleaf.export.ir import FLOAT32_MAX, ModelIR, TreeIR, build_ir, check_scores
 from polyleaf.model import Model
 from polyleaf.model.serialize import TextDestination, as_path, format_source, write_text
+from polyleaf.runtime.types import ModelLike
 from polyleaf.runtime.user_warnings import warn_user
 
 # ---- export --------------------------------------------------------------------------------
@@ -45,7 +46,7 @@ _LINK_OBJECTIVES: dict[str, tuple[str, dict[str, Any], str]] = {
 }
 
 
-def to_xgboost(model: Any, path: TextDestination, *, check: bool = True) -> None:
+def to_xgboost(model: ModelLike, path: TextDestination, *, check: bool = True) -> None:
     """Write a model in XGBoost's JSON format, for XGBoost 3.1 and later.
 
     Parameters

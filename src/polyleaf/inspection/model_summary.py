@@ -14,11 +14,14 @@ from polyleaf.model.serialize import TextDestination, write_text
 from polyleaf.model.statistics import Scorer
 from polyleaf.model.storage import LEAF_DTYPES
 from polyleaf.model.trees import SplitThresholds, Tree, left_categories, node_depths
+from polyleaf.runtime.types import ModelLike
 
 TABLE_KINDS = ("dict", "pandas", "polars", "pyarrow")
 
 
-def nodes_table(model: Any, kind: Literal["dict", "pandas", "polars", "pyarrow"] = "pandas") -> Any:
+def nodes_table(
+    model: ModelLike, kind: Literal["dict", "pandas", "polars", "pyarrow"] = "pandas"
+) -> Any:
     """Return all nodes of all trees, one row per node.
 
     Parameters
@@ -150,7 +153,7 @@ def dump_json(model: Any, path: TextDestination | None = None) -> dict[str, Any]
     return content
 
 
-def format_tree(model: Any, tree: int) -> str:
+def format_tree(model: ModelLike, tree: int) -> str:
     """Return a tree as indented lines: splits with their gain, leaves with their values."""
     content = _get_model(model)
     trees = list(_trees(content))
@@ -188,7 +191,7 @@ def _format_condition(node: dict[str, Any]) -> str:
 
 
 def size_report(
-    model: Any,
+    model: ModelLike,
     X: Any = None,
     y: Any = None,
     sample_weight: Any = None,
@@ -325,7 +328,7 @@ def summary(model: Any, n_features: int = 10) -> str:
     return "\n".join(lines)
 
 
-def _get_model(model: Any) -> Model:
+def _get_model(model: ModelLike) -> Model:
     """Return the model of a fitted estimator, or a model itself."""
     inner = getattr(model, "model_", model)
     if not isinstance(inner, Model):
@@ -345,7 +348,7 @@ def _trees(model: Model) -> Iterator[dict[str, Any]]:
         }
 
 
-def tree_nodes(model: Any, tree: int) -> list[dict[str, Any]]:
+def tree_nodes(model: ModelLike, tree: int) -> list[dict[str, Any]]:
     """Return the nodes of one tree.
 
     Parameters

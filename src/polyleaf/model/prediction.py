@@ -11,6 +11,7 @@ import scipy.sparse
 import polyleaf._core as _core
 from polyleaf.data.binning import BinMapper
 from polyleaf.data.high_cardinality import Category
+from polyleaf.inputs.feature_table import FeatureTable
 from polyleaf.runtime.cuda import as_device_array, get_device, is_device_array
 from polyleaf.runtime.types import DataLike
 
@@ -36,8 +37,8 @@ class Chunk(NamedTuple):
 
 def iter_chunks(
     forest: _core.Forest,
-    mapper: Any,
-    table: Any,
+    mapper: BinMapper,
+    table: FeatureTable,
     trees: tuple[int, int],
     n_threads: int = 1,
     with_regressors: bool = True,
@@ -69,7 +70,7 @@ def iter_chunks(
 
 
 def _find_rare_features(
-    forest: _core.Forest, mapper: Any, table: Any, trees: tuple[int, int]
+    forest: _core.Forest, mapper: BinMapper, table: FeatureTable, trees: tuple[int, int]
 ) -> np.ndarray | None:
     """Return the features that trees split on, ascending; None if they are not few of many."""
     n_features = len(mapper.n_bins_)
@@ -79,14 +80,19 @@ def _find_rare_features(
     return used if _MIN_FEATURES_PER_USED * len(used) < n_features else None
 
 
-def _mask(features: np.ndarray, mapper: Any) -> np.ndarray:
+def _mask(features: np.ndarray, mapper: BinMapper) -> np.ndarray:
     mask = np.zeros(len(mapper.n_bins_), bool)
     mask[features] = True
     return mask
 
 
 def bin_features(
-    forest: _core.Forest, mapper: Any, table: Any, first: int, last: int, n_threads: int = 1
+    forest: _core.Forest,
+    mapper: BinMapper,
+    table: FeatureTable,
+    first: int,
+    last: int,
+    n_threads: int = 1,
 ) -> np.ndarray:
     """Bin a FeatureTable for trees `first .. last - 1`.
 
@@ -102,7 +108,7 @@ def bin_features(
 
 
 def read_regressors(
-    forest: _core.Forest, mapper: Any, table: Any, first: int, last: int
+    forest: _core.Forest, mapper: BinMapper, table: FeatureTable, first: int, last: int
 ) -> np.ndarray | None:
     """Return the raw values that the linear leaves of trees `first .. last - 1` require.
 

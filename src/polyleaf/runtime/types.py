@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
     from polyleaf.data.dataset import Dataset
+    from polyleaf.estimators.base import PolyleafEstimator
+    from polyleaf.model import Model
 
 
 class SparseMatrix(Protocol):
@@ -31,3 +33,5 @@ Values: TypeAlias = "ArrayLike | SparseMatrix | IntoDataFrame | IntoSeries"
 DataLike: TypeAlias = "Values | Dataset | Mapping[str, Values]"
 RandomState: TypeAlias = int | np.integer | np.random.RandomState | np.random.Generator | None
 StrPath: TypeAlias = str | os.PathLike[str]
+# What exporters and inspection read.
+ModelLike: TypeAlias = "Model | PolyleafEstimator"

@@ -266,7 +266,7 @@ class CalibrationDisplay(Display):
     @classmethod
     def from_estimator(
         cls,
-        estimator: Any,
+        estimator: PolyleafEstimator,
         X: Any,
         y: Any,
         *,
@@ -405,7 +405,7 @@ class CoverageDisplay(Display):
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, X: Any, y: Any, *, offset: Any = None, ax: Any = None
+        cls, estimator: PolyleafEstimator, X: Any, y: Any, *, offset: Any = None, ax: Any = None
     ) -> Self:
         """Draw the coverage on rows that neither `fit` nor `calibrate` used.
 

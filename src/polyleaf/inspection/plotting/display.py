@@ -88,7 +88,7 @@ def get_model(estimator: PolyleafEstimator) -> Model:
     return model
 
 
-def get_single_task_model(estimator: Any) -> Model:
+def get_single_task_model(estimator: PolyleafEstimator) -> Model:
     """Return the model of an estimator of a single task.
 
     Raises
@@ -105,7 +105,7 @@ def get_single_task_model(estimator: Any) -> Model:
     return model
 
 
-def get_evaluation_offset(estimator: Any, X: Any, y: Any, offset: Any) -> Any:
+def get_evaluation_offset(estimator: PolyleafEstimator, X: Any, y: Any, offset: Any) -> Any:
     """Return the offset of rows to evaluate: as given, that of a Dataset, or 0 with a warning."""
     model = get_model(estimator)
     given = resolve_offset(model, X, offset)
@@ -143,7 +143,7 @@ def get_target_names(model: Model) -> list[str]:
 
 
 def predict_probabilities(
-    estimator: Any, X: Any, y: Any, offset: Any = None
+    estimator: PolyleafEstimator, X: Any, y: Any, offset: Any = None
 ) -> tuple[np.ndarray, np.ndarray, list[str]]:
     """Return the truth and the predicted probability of each class or label.
 

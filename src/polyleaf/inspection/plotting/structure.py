@@ -142,12 +142,12 @@ class OutputsDisplay(Display):
     @classmethod
     def from_estimator(
         cls,
-        estimator: Any,
+        estimator: PolyleafEstimator,
         X: Any,
         y: Any,
         *,
         metric: str | None = None,
-        others: Mapping[str, object] | None = None,
+        others: Mapping[str, PolyleafEstimator] | None = None,
         offset: Any = None,
         ax: Axes | None = None,
     ) -> Self:

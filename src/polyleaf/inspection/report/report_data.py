@@ -13,6 +13,7 @@ from sklearn.utils import _safe_indexing
 from polyleaf.data.dataset import Dataset
 from polyleaf.distributions import Distribution
 from polyleaf.estimators._prediction import mean_abs_shap
+from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.inputs.multitask import (
     TaskColumns,
     TaskEncodings,
@@ -180,7 +181,7 @@ class SingleTaskReportData(ReportData):
 
     def __init__(
         self,
-        estimator: Any,
+        estimator: PolyleafEstimator,
         X: Any,
         y: Any,
         offset: Any = None,
@@ -269,7 +270,7 @@ class MultiTaskReportData(ReportData):
     d2_scores : dict of str to float
     """
 
-    def __init__(self, estimator: Any, X: Any, Y: Any, offset: Any = None) -> None:
+    def __init__(self, estimator: PolyleafEstimator, X: Any, Y: Any, offset: Any = None) -> None:
         super().__init__(estimator, X)
         if not self.n_rows:
             raise ValueError("X must have at least one row for a report.")
@@ -301,7 +302,7 @@ class MultiTaskReportData(ReportData):
 
 
 def _make_task_data(
-    estimator: Any, X: Any, y: Any, offset: Any, *named: str
+    estimator: PolyleafEstimator, X: Any, y: Any, offset: Any, *named: str
 ) -> SingleTaskReportData:
     """Select the rows of one task with known class or labels; `named` are the last arguments."""
     y = np.asarray(to_numpy(y))
