@@ -5,7 +5,7 @@
 
 #include "arrays.h"
 #include "base/isa.h"
-#include "base/timing.h"
+#include "base/parallel.h"
 
 namespace polyleaf {
 void bind_binning(nb::module_& m);

@@ -4,7 +4,7 @@
 #include <limits>
 #include <utility>
 
-#include "base/timing.h"
+#include "base/parallel.h"
 #include "grower/host_row_partitioner.h"
 
 namespace polyleaf {

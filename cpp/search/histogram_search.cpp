@@ -4,7 +4,6 @@
 #include <iterator>
 
 #include "base/parallel.h"
-#include "base/timing.h"
 
 namespace polyleaf {
 namespace {

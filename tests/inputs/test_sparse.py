@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from polyleaf.inputs.sparse import get_csr_arrays, to_canonical_csr
+from polyleaf.inputs.validation import get_csr_arrays, to_canonical_csr
 
 
 def make_csr(data, indices, indptr, shape):

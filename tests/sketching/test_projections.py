@@ -11,7 +11,7 @@ from sklearn.decomposition import PCA
 from sklearn.feature_extraction.text import TfidfTransformer
 
 import polyleaf._core as core
-from polyleaf.inputs.sparse import to_canonical_csr
+from polyleaf.inputs.validation import to_canonical_csr
 from polyleaf.sketching import projections
 from polyleaf.sketching.projections import PROJECTIONS, Projection, Projector
 

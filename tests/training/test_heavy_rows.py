@@ -6,7 +6,7 @@ from scipy.sparse import csr_matrix
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor, _core
 from polyleaf.runtime.collective import SINGLE_PROCESS, ThreadCommunicator
-from polyleaf.training.heavy_rows import MAX_RATIO, ROUNDING_RATIO, HeavyRows, limit_weights
+from polyleaf.training.raw_scores import MAX_RATIO, ROUNDING_RATIO, HeavyRows, limit_weights
 from polyleaf.training.sampling import TreeSample
 
 N = 1500

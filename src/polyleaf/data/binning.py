@@ -26,10 +26,10 @@ from polyleaf.inputs.feature_table import (
     CategoryColumn,
     FeatureSpec,
     FeatureTable,
+    RegressorTransform,
     SparseBlock,
     SparseRows,
 )
-from polyleaf.inputs.regressors import RegressorTransform
 from polyleaf.runtime.types import RandomState
 
 __all__ = ["MAX_BINS", "MISSING_CODE", "BinMapper", "quantise_weights"]

@@ -21,7 +21,7 @@ import scipy.sparse as sp
 import polyleaf._core as _core
 from polyleaf.files.io import ReadError, open_for_writing, read_bytes, read_text, wrap_read_errors
 from polyleaf.inputs.read_target import check_same_rows
-from polyleaf.inputs.sparse import get_csr_arrays, to_canonical_csr
+from polyleaf.inputs.validation import get_csr_arrays, to_canonical_csr
 from polyleaf.runtime.types import DataLike
 
 __all__ = [

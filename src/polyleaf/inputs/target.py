@@ -22,8 +22,8 @@ from polyleaf.inputs.read_target import (
     read_sparse_matrix,
     sort_classes,
 )
-from polyleaf.inputs.sparse import find_row, to_canonical_csr
 from polyleaf.inputs.target_scaling import Normalize, compute_target_scale
+from polyleaf.inputs.validation import find_row, to_canonical_csr
 from polyleaf.inputs.weights import (
     check_outputs_have_weight,
     check_two_classes,

@@ -30,7 +30,7 @@ from threadpoolctl import threadpool_limits
 import polyleaf._core as _core
 from polyleaf.data.random_rows import find_repeated_rows, hash_values, split_folds
 from polyleaf.inputs.read_target import check_same_rows
-from polyleaf.inputs.sparse import get_csr_arrays, to_canonical_csr
+from polyleaf.inputs.validation import get_csr_arrays, to_canonical_csr
 from polyleaf.runtime.types import DataLike
 
 if TYPE_CHECKING:

@@ -17,9 +17,8 @@ from polyleaf.settings.train_config import LinearLeaf, TopkLeaf, TrainConfig
 from polyleaf.sketching.sketches import Sketch, get_sketch
 from polyleaf.training import constraints, gpu, leaf_fitters
 from polyleaf.training.evaluation import EvalSet, Evaluation
-from polyleaf.training.heavy_rows import limit_weights
 from polyleaf.training.memory_usage import make_row_allocator
-from polyleaf.training.raw_scores import DenseState, Derivatives, SparseState
+from polyleaf.training.raw_scores import DenseState, Derivatives, SparseState, limit_weights
 from polyleaf.training.sampling import GlobalRowIds, Sampler, global_row_ids
 from polyleaf.training.tree_builder import (
     ExactSplitFinder,
