@@ -14,8 +14,8 @@ from polyleaf.callbacks import (
     LearningRateScheduler,
     ProgressBar,
     TimeLimit,
-    as_callbacks,
 )
+from polyleaf.training.fit import as_callbacks
 
 
 class FakeModel:

@@ -16,7 +16,6 @@ from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
-from polyleaf.callbacks import as_callbacks
 from polyleaf.dask.driver import LazyData, LazyEvalSet, Restart, align, fit, is_lazy
 from polyleaf.estimators._fitting import store_result
 from polyleaf.estimators.base import PolyleafEstimator
@@ -26,6 +25,7 @@ from polyleaf.inputs.offsets import check_all_or_none
 from polyleaf.inputs.target import TargetEncoding
 from polyleaf.runtime.types import DataLike
 from polyleaf.training.boosting import BoostResult
+from polyleaf.training.fit import as_callbacks
 from polyleaf.training.prepare import collect_eval_sets, set_feature_names
 
 __all__ = ["DaskPolyleafClassifier", "DaskPolyleafRegressor"]

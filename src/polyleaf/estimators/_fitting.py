@@ -11,7 +11,6 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from polyleaf.callbacks import as_callbacks
 from polyleaf.estimators._persistence import make_metadata
 from polyleaf.estimators._prediction import PredictionMixin
 from polyleaf.inputs.read_target import is_sparse
@@ -32,6 +31,7 @@ from polyleaf.training.fit import (
     FitPlan,
     ModelInfo,
     RoundSearchResult,
+    as_callbacks,
     find_n_estimators,
     get_score_scale,
     make_metrics,

@@ -17,7 +17,9 @@ __all__ = [
     "check_data",
     "check_in_memory",
     "check_is_table",
+    "check_names",
     "check_unique_names",
+    "check_vector",
     "count_rows",
     "describe_signature_mismatch",
     "describe_type",
@@ -394,3 +396,22 @@ def describe_signature_mismatch(
         name = getattr(function, "__name__", type(function).__name__)
         return f"{name}{signature} does not accept them: {error}"
     return ""
+
+
+def check_names(names: Sequence[str] | None, size: int, argument: str) -> tuple[str, ...] | None:
+    """Return names as a tuple of this size; None if there are none."""
+    if names is None:
+        return None
+    if len(names) != size:
+        raise ValueError(f"{argument} has {len(names)} names, but {size} are required.")
+    return tuple(str(name) for name in names)
+
+
+def check_vector(values: Any, n_outputs: int, argument: str) -> np.ndarray | None:
+    """Return one finite number per output, float64; None if there are none."""
+    if values is None:
+        return None
+    array = np.array(values, np.float64, ndmin=1)
+    if array.shape != (n_outputs,) or not np.isfinite(array).all():
+        raise ValueError(f"{argument} must have {n_outputs} finite numbers, one per output.")
+    return array

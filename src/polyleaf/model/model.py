@@ -15,6 +15,7 @@ import polyleaf._core as _core
 from polyleaf.data.dataset import Dataset
 from polyleaf.inputs.feature_table import FeatureTable
 from polyleaf.inputs.features import read_features
+from polyleaf.inputs.validation import check_names, check_vector
 from polyleaf.metrics.metric import EvalsLog
 from polyleaf.model import serialize, statistics, storage
 from polyleaf.model.html import render_model
@@ -85,8 +86,8 @@ class Model:
         self.base_score = np.array(base_score, np.float64, ndmin=1)
         if self.base_score.ndim != 1 or not np.isfinite(self.base_score).all():
             raise ValueError("base_score must be a vector of finite numbers, one per output.")
-        self.feature_names = _check_names(feature_names, self.n_features, "feature_names")
-        self.output_names = _check_names(output_names, self.n_outputs, "output_names")
+        self.feature_names = check_names(feature_names, self.n_features, "feature_names")
+        self.output_names = check_names(output_names, self.n_outputs, "output_names")
         self.learning_rate = learning_rate
         self.set_target_scale(target_scale, target_offset)
         self.projection = projection
@@ -182,8 +183,8 @@ class Model:
         """Set `target_scale` and `target_offset`, arrays (n_outputs,), or both None."""
         if (target_scale is None) != (target_offset is None):
             raise ValueError("target_scale and target_offset require each other: give both.")
-        self.target_scale = _check_vector(target_scale, self.n_outputs, "target_scale")
-        self.target_offset = _check_vector(target_offset, self.n_outputs, "target_offset")
+        self.target_scale = check_vector(target_scale, self.n_outputs, "target_scale")
+        self.target_offset = check_vector(target_offset, self.n_outputs, "target_offset")
 
     def add_to_base_score(self, shift: np.ndarray) -> None:
         """Add `shift` (n_outputs,), in the unit of training, to the scores of every row."""
@@ -702,20 +703,3 @@ class Model:
             f"<polyleaf.Model: {self.n_trees} trees in {self.n_rounds} rounds, {self.n_features} "
             f"features, {self.n_outputs} outputs>"
         )
-
-
-def _check_names(names: Sequence[str] | None, size: int, argument: str) -> tuple[str, ...] | None:
-    if names is None:
-        return None
-    if len(names) != size:
-        raise ValueError(f"{argument} has {len(names)} names, but {size} are required.")
-    return tuple(str(name) for name in names)
-
-
-def _check_vector(values: DataLike | None, n_outputs: int, argument: str) -> np.ndarray | None:
-    if values is None:
-        return None
-    array = np.array(values, np.float64, ndmin=1)
-    if array.shape != (n_outputs,) or not np.isfinite(array).all():
-        raise ValueError(f"{argument} must have {n_outputs} finite numbers, one per output.")
-    return array

@@ -7,16 +7,17 @@ rounds. The round of the lowest loss on the other rows decides how many rounds a
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse
 
-from polyleaf.callbacks import Callback, EarlyStopping, EvaluationMonitor, ProgressBar, as_callbacks
+from polyleaf.callbacks import Callback, EarlyStopping, EvaluationMonitor, ProgressBar
 from polyleaf.inputs.offsets import check_all_or_none
 from polyleaf.inputs.target import Target, TargetEncoding
+from polyleaf.inputs.validation import describe_signature_mismatch
 from polyleaf.metrics import Metric, default_metrics, get_metrics
 from polyleaf.metrics.metric import EvalsLog
 from polyleaf.model import Model
@@ -36,6 +37,7 @@ __all__ = [
     "FitPlan",
     "ModelInfo",
     "RoundSearchResult",
+    "as_callbacks",
     "check_scaling",
     "complete_objective",
     "find_n_estimators",
@@ -482,3 +484,75 @@ def _make_callbacks(
     elif p.verbose > 1:
         found.append(EvaluationMonitor(int(p.verbose)))
     return found
+
+
+# --- callbacks ---------------------------------------------------------------------------------
+
+
+class _FunctionCallback(Callback):
+    """A function `f(model, epoch, evals_log) -> bool or None` that is called after each round."""
+
+    def __init__(self, function: Callable[[object, int, EvalsLog], object]):
+        self.function = function
+
+    def after_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool:
+        return bool(self.function(model, epoch, evals_log))
+
+
+_HOOKS = ("before_training", "after_training", "before_iteration", "after_iteration")
+
+
+def as_callbacks(callbacks: Any) -> list[Any]:
+    """Return a list of objects with the four hooks.
+
+    Parameters
+    ----------
+    callbacks : callback, function, iterable of these, or None
+        An object with the four hooks (a :class:`Callback`, or XGBoost's own), or a function
+        `f(model, epoch, evals_log)` that is called after each round.
+
+    Raises
+    ------
+    TypeError
+        For other objects.
+    """
+    if callbacks is None:
+        return []
+    if callable(callbacks) or _has_hooks(callbacks):
+        callbacks = [callbacks]
+    if not isinstance(callbacks, Iterable):
+        raise TypeError(
+            f"callbacks must be a list of callbacks or functions, got {type(callbacks).__name__}."
+        )
+    return [_as_callback(callback) for callback in callbacks]
+
+
+def _as_callback(callback: object) -> object:
+    if isinstance(callback, type):
+        name = callback.__name__
+        raise TypeError(f"callbacks needs an instance, got the class {name}: write {name}(...).")
+    if _has_hooks(callback):
+        return callback
+    if callable(callback):
+        _check_callback(callback)
+        return _FunctionCallback(callback)
+    raise TypeError(
+        f"A callback is a polyleaf.callbacks.Callback or a function (model, epoch, evals_log), "
+        f"got {type(callback).__name__}."
+    )
+
+
+def _check_callback(function: Callable[..., object]) -> None:
+    """Raise a TypeError for functions with other arguments, such as LightGBM's callbacks."""
+    why = describe_signature_mismatch(function, 3)
+    if why:
+        raise TypeError(
+            "A callback is called after each round with three arguments, (model, epoch, "
+            f"evals_log), and ends the training by returning True; {why}."
+        )
+
+
+def _has_hooks(callback: object) -> bool:
+    return not isinstance(callback, type) and all(
+        callable(getattr(callback, hook, None)) for hook in _HOOKS
+    )
