@@ -12,10 +12,11 @@ from distributed import get_worker, secede
 
 from polyleaf.callbacks import Callback
 from polyleaf.dask.communicator import DaskCommunicator
-from polyleaf.data.binning import BinMapper, quantise_weights
+from polyleaf.data.binning import BinMapper
 from polyleaf.data.data_iter import concatenate_values
 from polyleaf.data.dataset import Dataset
 from polyleaf.data.partitions import PartitionSummary, summarise_partition
+from polyleaf.data.random_rows import quantise_weights
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.estimators.distributed_fit import (
     Shard,

@@ -21,7 +21,7 @@ from polyleaf.data.high_cardinality import (
     sum_category_weights,
 )
 from polyleaf.data.mapper_state import CategoryLists, read_state
-from polyleaf.data.random_rows import BINNED_ROWS, draw
+from polyleaf.data.random_rows import BINNED_ROWS, draw, quantise_weights
 from polyleaf.inputs.feature_table import (
     CategoryColumn,
     FeatureSpec,
@@ -32,7 +32,7 @@ from polyleaf.inputs.feature_table import (
 )
 from polyleaf.runtime.types import RandomState
 
-__all__ = ["MAX_BINS", "MISSING_CODE", "BinMapper", "quantise_weights"]
+__all__ = ["MAX_BINS", "MISSING_CODE", "BinMapper"]
 
 MISSING_CODE = 255
 MAX_BINS = 255
@@ -674,31 +674,3 @@ def _split_sparse_columns(table: FeatureTable) -> tuple[FeatureTable, SparseBloc
     rare = np.flatnonzero(is_rare)
     rare = rare[np.argsort(block.features[rare])]
     return replace(table, sparse=[block.take(~is_rare)]), block.take(rare)
-
-
-def quantise_weights(sample_weight: ArrayLike, n_rows: int) -> NDArray[np.int64]:
-    """Scale weights (n_rows,) by a power of two and round them to integers of sum <= 2^53.
-
-    Their float64 sums are exact. Integer weights keep their proportions exactly, so they count as
-    repeated rows. Positive weights stay positive.
-    """
-    weights = np.asarray(sample_weight, dtype=np.float64)
-    if weights.ndim == 2:
-        weights = weights.sum(axis=1)
-    if weights.shape != (n_rows,):
-        raise ValueError(
-            f"sample_weight has shape {np.shape(sample_weight)}, but X has {n_rows} rows."
-        )
-    invalid = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
-    if len(invalid):
-        row = invalid[0]
-        raise ValueError(
-            f"sample_weight must be finite and not negative, but row {row} has {weights[row]}."
-        )
-    if not weights.any():
-        raise ValueError("sample_weight is 0 for every row: at least one weight must be positive.")
-    _, exponent = np.frexp(np.max(weights))
-    scaled = np.ldexp(weights, -exponent)  # in [0, 1]: the sum cannot overflow
-    _, exponent = np.frexp(_core.exact_totals(scaled[:, None], None, None, 1, 1)[0, 0, 0])
-    rounded = np.rint(np.ldexp(scaled, 51 - exponent)).astype(np.int64)
-    return np.where(weights > 0, np.maximum(rounded, 1), 0)

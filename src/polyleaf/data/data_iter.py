@@ -22,9 +22,9 @@ from polyleaf.data.binned import (
     create_memmap,
     empty_codes,
 )
-from polyleaf.data.binning import BinMapper, quantise_weights
+from polyleaf.data.binning import BinMapper
 from polyleaf.data.high_cardinality import Category, sum_category_weights
-from polyleaf.data.random_rows import hash_ids
+from polyleaf.data.random_rows import hash_ids, quantise_weights
 from polyleaf.inputs.feature_table import (
     CategoryColumn,
     DenseBlock,

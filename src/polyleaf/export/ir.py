@@ -322,3 +322,18 @@ def _to_float32(values: np.ndarray, keep_float64: bool) -> np.ndarray:
     if keep_float64 or values.dtype == np.float32:
         return values
     return np.clip(values, -FLOAT32_MAX, FLOAT32_MAX).astype(np.float32)
+
+
+def choose_key_dtype(name: str, categories: list[Any]) -> Any:
+    """Return the type of an input of categories that holds all of them."""
+    is_text = [isinstance(category, str) for category in categories]
+    if any(is_text) and not all(is_text):
+        raise ValueError(
+            f"Feature {name!r} has categories of text and of numbers, which an input of ONNX "
+            'cannot hold: use input="matrix".'
+        )
+    if any(is_text):
+        return object
+    if all(float(np.float32(c)) == c for c in categories):
+        return np.float32
+    return np.int64 if all(isinstance(c, int) for c in categories) else np.float64

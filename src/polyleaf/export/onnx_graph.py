@@ -22,6 +22,7 @@ from polyleaf.export.ir import (
     build_ir,
     category_mapping,
     check_scores,
+    choose_key_dtype,
 )
 from polyleaf.model.serialize import Destination, as_path, write_open
 from polyleaf.runtime.compatibility import polyleaf_version
@@ -249,7 +250,7 @@ class _GraphBuilder:
             if codes is None:
                 parts.append(self._add_input(name, self._ir.dtype, 1))
                 continue
-            dtype = self._key_dtypes[feature] = _choose_key_dtype(name, list(codes))
+            dtype = self._key_dtypes[feature] = choose_key_dtype(name, list(codes))
             column = self._add_input(name, dtype, 1)
             encoded = self._graph.add(
                 "LabelEncoder", column, domain="ai.onnx.ml", **self._make_keys(codes, dtype)
@@ -520,21 +521,6 @@ class _GraphBuilder:
         table = graph.add_constant(labels.astype(object) if is_text else labels)
         label = graph.add("Gather", table, number)
         self._add_output(label, "label", object if is_text else labels.dtype, None)
-
-
-def _choose_key_dtype(name: str, categories: list[Any]) -> Any:
-    """Return the type of an input of categories that holds all of them."""
-    is_text = [isinstance(category, str) for category in categories]
-    if any(is_text) and not all(is_text):
-        raise ValueError(
-            f"Feature {name!r} has categories of text and of numbers, which an input of ONNX "
-            'cannot hold: use input="matrix".'
-        )
-    if any(is_text):
-        return object
-    if all(float(np.float32(c)) == c for c in categories):
-        return np.float32
-    return np.int64 if all(isinstance(c, int) for c in categories) else np.float64
 
 
 def _pad_entries(

@@ -61,8 +61,7 @@ class Model:
         Round (from 0) with the best validation score, if there was early stopping.
     best_score : float or None
     evals_log : dict
-        The evaluation log of an estimator's file, which training does not use: `{data name: {metric
-        name: [value of each round]}}`.
+        Log of an estimator's file: `{data name: {metric name: [value of each round]}}`.
     has_statistics : bool
         Whether gains, counts and covers of nodes are available; files may omit them.
     """
@@ -259,8 +258,7 @@ class Model:
         first, last = self._tree_range(first_round, last_round)
         if features is None and len(self.forest.regressors(first, last)):
             raise ValueError(
-                "features is required, as the model has linear leaves: predict from X instead of "
-                "a Dataset."
+                "features is required for linear leaves: predict from X instead of a Dataset."
             )
         trees: dict[str, Any] = {"first": first, "last": last, "n_threads": n_threads}
         return self.forest.scores(codes, **self._score_scale(), **trees, features=features)
@@ -509,10 +507,8 @@ class Model:
     def _tree_range(self, first_round: int, last_round: int | None) -> tuple[int, int]:
         last_round = self.n_rounds if last_round is None else last_round
         if not 0 <= first_round <= last_round <= self.n_rounds:
-            raise ValueError(
-                f"Rounds {first_round} to {last_round} are out of range: the model has "
-                f"{self.n_rounds} rounds."
-            )
+            rounds = f"Rounds {first_round} to {last_round}"
+            raise ValueError(f"{rounds} are out of range: the model has {self.n_rounds} rounds.")
         return bisect_left(self._rounds, first_round), bisect_left(self._rounds, last_round)
 
     # --- explanation ------------------------------------------------------------------------------
@@ -699,7 +695,5 @@ class Model:
         return render_model(self)
 
     def __repr__(self) -> str:
-        return (
-            f"<polyleaf.Model: {self.n_trees} trees in {self.n_rounds} rounds, {self.n_features} "
-            f"features, {self.n_outputs} outputs>"
-        )
+        size = f"{self.n_trees} trees in {self.n_rounds} rounds"
+        return f"<polyleaf.Model: {size}, {self.n_features} features, {self.n_outputs} outputs>"
