@@ -246,7 +246,7 @@ def test_sparse_pandas_columns_are_read_as_a_matrix():
         read_features(frame)
 
 
-DECIMALS = [decimal.Decimal(i) / 4 for i in range(300)]
+DECIMALS = [decimal.Decimal(25 * i).scaleb(-2) for i in range(300)]
 NULLS = [None if i % 7 == 0 else i % 11 for i in range(300)]
 
 
