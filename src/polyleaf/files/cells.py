@@ -92,8 +92,11 @@ def drop_missing_text(column: Any, missing: Sequence[str] | frozenset[str]) -> A
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    values = pa.array(sorted(missing), column.type)
-    return pc.if_else(pc.is_in(column, value_set=values), pa.scalar(None, column.type), column)
+    values, null = pa.array(sorted(missing), column.type), pa.scalar(None, column.type)
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    # `pc.if_else` of PyArrow 22 and earlier damages text of sliced chunks.
+    kept = [pc.replace_with_mask(c, pc.is_in(c, value_set=values), null) for c in chunks]
+    return pa.chunked_array(kept, column.type)
 
 
 def find_kept_values(column: Any, format: CellFormat) -> tuple[str, ...]:
