@@ -187,13 +187,13 @@ def test_hold_out_without_weight_uses_the_default_rounds():
 
 @pytest.mark.parametrize("mode", ["keep", "raise"])
 def test_interruption_keeps_trained_rounds(mode, monkeypatch):
-    class Impatient(fit_steps._BestRound):
+    class Impatient(fit_steps._RoundStopper):
         def after_iteration(self, model, epoch, evals_log):
             if epoch == 4:
                 raise KeyboardInterrupt
             return False
 
-    monkeypatch.setattr(fit_steps, "_BestRound", Impatient)
+    monkeypatch.setattr(fit_steps, "_RoundStopper", Impatient)
     X, Y = noise()
     model = PolyleafRegressor(on_interrupt=mode)
     if mode == "keep":

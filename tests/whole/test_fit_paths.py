@@ -79,7 +79,7 @@ def test_interrupted_fit(case, mode, evaluated):
 
 @pytest.mark.parametrize("mode", ["keep", "raise"])
 def test_interrupted_choice_of_n_estimators(case, mode, monkeypatch):
-    class Impatient(fit_steps._BestRound):
+    class Impatient(fit_steps._RoundStopper):
         def after_iteration(self, model, epoch, evals_log):
             if epoch == STOP:
                 raise KeyboardInterrupt
@@ -87,7 +87,7 @@ def test_interrupted_choice_of_n_estimators(case, mode, monkeypatch):
 
     cls, y, parameters = case
     monkeypatch.setattr(fit_steps, "MIN_ROWS", 50)
-    monkeypatch.setattr(fit_steps, "_BestRound", Impatient)
+    monkeypatch.setattr(fit_steps, "_RoundStopper", Impatient)
     estimator = cls(on_interrupt=mode, **parameters)
     error = pytest.raises(KeyboardInterrupt) if mode == "raise" else pytest.warns(UserWarning)
     with error:

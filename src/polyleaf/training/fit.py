@@ -115,7 +115,7 @@ def find_n_estimators(
     boosting = replace(
         settings.boosting, learning_rate=speedup * rate, n_estimators=max_rounds(speedup * rate)
     )
-    best_round = _BestRound(
+    best_round = _RoundStopper(
         trial.eval_sets[0].metrics[0].greater_is_better,
         max(10, round(PATIENCE / boosting.learning_rate)),
     )
@@ -137,7 +137,7 @@ def find_n_estimators(
     return RoundSearchResult(n_estimators, result, record)
 
 
-class _BestRound(Callback):
+class _RoundStopper(Callback):
     """Stops a training some rounds after its best metric value."""
 
     def __init__(self, greater_is_better: bool, patience: int) -> None:
