@@ -151,7 +151,8 @@ def boost(
     previous, known = None, model
     if init_model is not None:
         if is_same_training and model.best_iteration is not None:
-            previous = _restore_best_round(model, rates, make_loop)
+            loops = make_loop if settings.boosting.boosting_step == "layer" else None
+            previous = _restore_best_round(model, rates, loops)
             known = previous.model
         model = known.copy()
         if is_same_training:  # rounds without a split are replayed, which counts them
@@ -193,13 +194,13 @@ class _BestRound(NamedTuple):
 
 
 def _restore_best_round(
-    init_model: Model, rates: Sequence[float], make_loop: Callable[..., BoostingLoop]
+    init_model: Model, rates: Sequence[float], make_loop: Callable[..., BoostingLoop] | None
 ) -> _BestRound:
     """Return the best round of `init_model`.
 
-    With layers that are boosted the round is trained once more: its best layer is not stored, and
-    if early stopping has cut the last tree back to that layer, training goes on from the whole
-    tree.
+    With layers that are boosted (`make_loop`) the round is trained once more: its best layer is not
+    stored, and if early stopping has cut the last tree back to that layer, training goes on from
+    the whole tree.
     """
     round, score = init_model.best_iteration, init_model.best_score
     layers: list[Any] = []
@@ -207,12 +208,12 @@ def _restore_best_round(
     best = init_model.copy()
     best.truncate(round + 1)
     result = _BestRound(init_model, round, score, best.forest, layers)
+    if make_loop is None:
+        return result
     again = init_model.copy()
     again.truncate(round)
     again.learning_rate = rates[round]
     loop = make_loop(again, [lambda *given: layers.append((given[2], given[3:]))])
-    if loop.layers is None:
-        return result
     loop.evaluation.start()
     loop.step(round)
     last = cast(np.ndarray, init_model.forest.values(len(init_model.forest) - 1))
@@ -342,8 +343,8 @@ class BoostingLoop:
             else:
                 with measure_phase(TREES):
                     grown, leaves = self.layers.build_tree(sample, output)
-            if self.updates_per_tree:
-                state.update_derivatives()  # layers have changed them
+                with measure_phase("derivatives"):
+                    state.update_derivatives()  # layers have changed them
             # A single leaf shifts all rows, after which there may be splits.
             has_split |= grown.tree.n_leaves > 1 or not state.gradients_cancel_out(output)
             with measure_phase("score updates"):
