@@ -16,7 +16,6 @@ from polyleaf.data.binning import BinMapper
 from polyleaf.data.data_iter import concatenate_values
 from polyleaf.data.dataset import Dataset
 from polyleaf.data.partitions import PartitionSummary, summarise_partition
-from polyleaf.data.random_rows import quantise_weights
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.estimators.distributed_fit import (
     Shard,
@@ -27,6 +26,7 @@ from polyleaf.estimators.distributed_fit import (
 )
 from polyleaf.inputs.features import read_features
 from polyleaf.inputs.target import TargetEncoding, encode_evaluation_target
+from polyleaf.inputs.weights import quantise_weights
 from polyleaf.metrics.metric import EvalsLog, OutputsLog
 from polyleaf.model import Model
 from polyleaf.runtime.collective import WorkerLostError

@@ -21,7 +21,7 @@ from polyleaf.data.high_cardinality import (
     sum_category_weights,
 )
 from polyleaf.data.mapper_state import CategoryLists, read_state
-from polyleaf.data.random_rows import BINNED_ROWS, draw, quantise_weights
+from polyleaf.data.random_rows import BINNED_ROWS, draw
 from polyleaf.inputs.feature_table import (
     CategoryColumn,
     FeatureSpec,
@@ -30,6 +30,7 @@ from polyleaf.inputs.feature_table import (
     SparseBlock,
     SparseRows,
 )
+from polyleaf.inputs.weights import quantise_weights
 from polyleaf.runtime.types import RandomState
 
 __all__ = ["MAX_BINS", "MISSING_CODE", "BinMapper"]

@@ -24,7 +24,7 @@ from polyleaf.data.binned import (
 )
 from polyleaf.data.binning import BinMapper
 from polyleaf.data.high_cardinality import Category, sum_category_weights
-from polyleaf.data.random_rows import hash_ids, quantise_weights
+from polyleaf.data.random_rows import hash_ids
 from polyleaf.inputs.feature_table import (
     CategoryColumn,
     DenseBlock,
@@ -35,7 +35,12 @@ from polyleaf.inputs.feature_table import (
 from polyleaf.inputs.features import check_text_columns, read_features
 from polyleaf.inputs.frames import as_frame
 from polyleaf.inputs.validation import check_in_memory
-from polyleaf.inputs.weights import find_known_targets, mask_weights, weight_known_targets
+from polyleaf.inputs.weights import (
+    find_known_targets,
+    mask_weights,
+    quantise_weights,
+    weight_known_targets,
+)
 from polyleaf.runtime.types import DataLike
 
 __all__ = [

@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
-import polyleaf._core as _core
 from polyleaf.runtime.collective import SINGLE_PROCESS, Communicator
 from polyleaf.runtime.types import DataLike
 
@@ -34,7 +33,6 @@ __all__ = [
     "hash64",
     "hash_ids",
     "hash_values",
-    "quantise_weights",
     "split_folds",
     "split_rows",
     "split_rows_stratified",
@@ -335,31 +333,3 @@ def hash_values(values: Any) -> NDArray[np.uint64]:
     for column in columns:
         hashes = hash64(hashes) + hash64(np.ascontiguousarray(column).view(np.uint64))
     return hashes
-
-
-def quantise_weights(sample_weight: ArrayLike, n_rows: int) -> NDArray[np.int64]:
-    """Scale weights (n_rows,) by a power of two and round them to integers of sum <= 2^53.
-
-    Their float64 sums are exact. Integer weights keep their proportions exactly, so they count as
-    repeated rows. Positive weights stay positive.
-    """
-    weights = np.asarray(sample_weight, dtype=np.float64)
-    if weights.ndim == 2:
-        weights = weights.sum(axis=1)
-    if weights.shape != (n_rows,):
-        raise ValueError(
-            f"sample_weight has shape {np.shape(sample_weight)}, but X has {n_rows} rows."
-        )
-    invalid = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
-    if len(invalid):
-        row = invalid[0]
-        raise ValueError(
-            f"sample_weight must be finite and not negative, but row {row} has {weights[row]}."
-        )
-    if not weights.any():
-        raise ValueError("sample_weight is 0 for every row: at least one weight must be positive.")
-    _, exponent = np.frexp(np.max(weights))
-    scaled = np.ldexp(weights, -exponent)  # in [0, 1]: the sum cannot overflow
-    _, exponent = np.frexp(_core.exact_totals(scaled[:, None], None, None, 1, 1)[0, 0, 0])
-    rounded = np.rint(np.ldexp(scaled, 51 - exponent)).astype(np.int64)
-    return np.where(weights > 0, np.maximum(rounded, 1), 0)

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_array
 
+import polyleaf._core as _core
 from polyleaf.inputs.read_target import abbreviate_names, is_sparse, to_numpy
 from polyleaf.inputs.target_scaling import check_total_weight
 from polyleaf.runtime.types import DataLike
@@ -22,6 +24,7 @@ __all__ = [
     "mask_weights",
     "multiply_weights",
     "negatives_per_positive",
+    "quantise_weights",
     "weight_known_targets",
 ]
 
@@ -240,3 +243,31 @@ def _check_factors(factors: object) -> np.ndarray:
     if not np.all(np.isfinite(array) & (array >= 0)):
         raise ValueError(f"class_weight must be finite and not negative, got {factors}.")
     return array
+
+
+def quantise_weights(sample_weight: ArrayLike, n_rows: int) -> NDArray[np.int64]:
+    """Scale weights (n_rows,) by a power of two and round them to integers of sum <= 2^53.
+
+    Their float64 sums are exact. Integer weights keep their proportions exactly, so they count as
+    repeated rows. Positive weights stay positive.
+    """
+    weights = np.asarray(sample_weight, dtype=np.float64)
+    if weights.ndim == 2:
+        weights = weights.sum(axis=1)
+    if weights.shape != (n_rows,):
+        raise ValueError(
+            f"sample_weight has shape {np.shape(sample_weight)}, but X has {n_rows} rows."
+        )
+    invalid = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
+    if len(invalid):
+        row = invalid[0]
+        raise ValueError(
+            f"sample_weight must be finite and not negative, but row {row} has {weights[row]}."
+        )
+    if not weights.any():
+        raise ValueError("sample_weight is 0 for every row: at least one weight must be positive.")
+    _, exponent = np.frexp(np.max(weights))
+    scaled = np.ldexp(weights, -exponent)  # in [0, 1]: the sum cannot overflow
+    _, exponent = np.frexp(_core.exact_totals(scaled[:, None], None, None, 1, 1)[0, 0, 0])
+    rounded = np.rint(np.ldexp(scaled, 51 - exponent)).astype(np.int64)
+    return np.where(weights > 0, np.maximum(rounded, 1), 0)
