@@ -254,7 +254,7 @@ RowSample checked_rows(const DeviceMatrix& g, const DeviceMatrix* h, GrowerHandl
 auto newton(DeviceLeaves& self, const DeviceMatrix& g, const DeviceMatrix* h, GrowerHandle& grower,
             int32_t n_leaves, const LeafConfig& step, const Optional1<const uint32_t>& rows,
             const Optional1<const float>& multiplier) {
-  DeviceRowPartitioner& device_rows = grower.device_rows();
+  const DeviceRowPartitioner& device_rows = grower.grower.rows().device_rows();
   const RowSample sample = checked_rows(g, h, grower, n_leaves, rows, multiplier);
   NewArray<float> out({static_cast<size_t>(n_leaves), static_cast<size_t>(g.n_columns)});
   {
@@ -266,7 +266,7 @@ auto newton(DeviceLeaves& self, const DeviceMatrix& g, const DeviceMatrix* h, Gr
 
 auto hessian(DeviceLeaves& self, const DeviceMatrix* h, GrowerHandle& grower, int32_t n_leaves,
              const Optional1<const uint32_t>& rows, const Optional1<const float>& multiplier) {
-  DeviceRowPartitioner& device_rows = grower.device_rows();
+  const DeviceRowPartitioner& device_rows = grower.grower.rows().device_rows();
   const RowSample sample = checked_rows(h, grower, n_leaves, rows, multiplier);
   NewArray<double> out(
       {static_cast<size_t>(n_leaves), static_cast<size_t>(h != nullptr ? h->n_columns : 1)});
@@ -281,7 +281,7 @@ std::shared_ptr<LeafBlock> topk(DeviceLeaves& self, const DeviceMatrix& g, const
                                 const Tree* shared, const LeafConfig& step,
                                 const Optional1<const uint32_t>& rows,
                                 const Optional1<const float>& multiplier) {
-  DeviceRowPartitioner& device_rows = grower.device_rows();
+  const DeviceRowPartitioner& device_rows = grower.grower.rows().device_rows();
   const RowSample sample = checked_rows(g, h, grower, n_leaves, rows, multiplier);
   require(h == nullptr || h->n_columns <= g.n_columns,
           "h must have one column, or one per output.");
@@ -294,7 +294,7 @@ std::shared_ptr<LeafBlock> topk(DeviceLeaves& self, const DeviceMatrix& g, const
 
 void add_leaves(DeviceLeaves& self, const DeviceMatrix& raw, GrowerHandle& grower,
                 const AnyLeaves& leaves, int32_t output) {
-  DeviceRowPartitioner& rows = grower.device_rows();
+  const DeviceRowPartitioner& rows = grower.grower.rows().device_rows();
   require_rows(raw, grower.grower.bins().n_rows(), "raw");
   const size_t n_leaves = grower.grower.node_of_leaf().size();
   const auto* block = std::get_if<std::shared_ptr<LeafBlock>>(&leaves);

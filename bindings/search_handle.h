@@ -68,12 +68,6 @@ struct GrowerHandle {
     require(search.grower == this, "The search has begun another tree.");
     return search;
   }
-  // Return the row partitioner of a GPU grower.
-  DeviceRowPartitioner& device_rows() {
-    auto* const rows = dynamic_cast<DeviceRowPartitioner*>(&grower.rows());
-    require(rows != nullptr, "The rows of this grower lie on no device.");
-    return *rows;
-  }
 };
 
 }  // namespace polyleaf

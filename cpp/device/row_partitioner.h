@@ -16,6 +16,7 @@ class DeviceRowPartitioner final : public RowPartitioner {
  public:
   explicit DeviceRowPartitioner(const DeviceBins& bins);
 
+  const DeviceRowPartitioner& device_rows() const override { return *this; }
   const Bins& bins() const override { return bins_.host(); }
   RowRange start(const RowSample& sample, const std::vector<int>& tiles) override;
   bool has(const RowSample& sample) const override;

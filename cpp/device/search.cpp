@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <stdexcept>
 
 #include "base/packed.h"
 #include "search/histogram_search.h"
@@ -56,9 +55,7 @@ void DeviceSearch::set_monotone_constraints(MonotoneConstraints directions) {
 
 void DeviceSearch::start(const TreeContext& tree_context, const SearchNode& root) {
   tree_context_ = &tree_context;
-  rows_ = dynamic_cast<const DeviceRowPartitioner*>(&tree_context.rows());
-  if (rows_ == nullptr)
-    throw std::invalid_argument("A search on a device needs rows that lie there.");
+  rows_ = &tree_context.rows().device_rows();
   check_monotone_constraints(directions_, layout(), tree_context.config().split);
   allocate_histograms();
   if (!tree_context.config().factors.empty()) factors_.write(tree_context.config().factors);

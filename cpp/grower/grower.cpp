@@ -222,7 +222,7 @@ const Tree& Grower::assign_leaf_ids() {
   return tree_;
 }
 
-// HostRowPartitioner the rows of the new sample by the leaves of the tree so far.
+// Partition the rows of the new sample by the leaves of the tree so far.
 void Grower::repartition() {
   assign_leaf_ids();
   const std::vector<RowRange> rows = rows_->repartition(search_->sample(), tree_.n_leaves);

@@ -62,6 +62,7 @@ class HostRowPartitioner final : public RowPartitioner {
   HostRowPartitioner(const HostRowPartitioner&) = delete;
   HostRowPartitioner& operator=(const HostRowPartitioner&) = delete;
 
+  const HostRowPartitioner& host_rows() const override { return *this; }
   RowRange start(const RowSample& sample, const std::vector<int>& tiles) override;
   bool has(const RowSample& sample) const override;
   std::vector<RowRange> repartition(const RowSample& sample, int32_t n_leaves) override;

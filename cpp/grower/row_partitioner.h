@@ -1,10 +1,10 @@
 // Row partitioner interface: the rows of each node as ranges that a split divides stably in two.
 //
-// Implementations keep the rows in host memory (host_row_partitioner.h) or on a GPU
-// (device/row_partitioner.h). A search only accepts ranges of the partitioner that it was written
-// for.
+// Rows are in host memory (host_row_partitioner.h) or on a GPU (device/row_partitioner.h). The
+// grower calls the interface only; a search asks it for the rows in the memory that it reads.
 #pragma once
 #include <cstdint>
+#include <stdexcept>
 #include <vector>
 
 #include "base/bin_code.h"
@@ -24,9 +24,22 @@ struct RowRange {
   int64_t size() const { return end - begin; }
 };
 
+class HostRowPartitioner;
+class DeviceRowPartitioner;
+
 class RowPartitioner {
  public:
   virtual ~RowPartitioner() = default;
+
+  // Return the rows in host memory, or on a GPU. A partitioner overrides one of the two; the other
+  // throws std::invalid_argument.
+  virtual const HostRowPartitioner& host_rows() const {
+    throw std::invalid_argument(
+        "The search reads rows in host memory, but the rows of this grower are on a GPU.");
+  }
+  virtual const DeviceRowPartitioner& device_rows() const {
+    throw std::invalid_argument("The rows of this grower are in host memory, not on a GPU.");
+  }
 
   virtual const Bins& bins() const = 0;
 
@@ -35,7 +48,7 @@ class RowPartitioner {
 
   // Return whether the tree was started with this sample.
   virtual bool has(const RowSample& sample) const = 0;
-  // HostRowPartitioner another sample by the leaf ids that `assign_leaf_ids` has written, ascending
+  // Partition another sample by the leaf ids that `assign_leaf_ids` has written, ascending
   // within a leaf; return one range per leaf.
   virtual std::vector<RowRange> repartition(const RowSample& sample, int32_t n_leaves) = 0;
 

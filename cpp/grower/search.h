@@ -6,13 +6,12 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
-#include <stdexcept>
 #include <vector>
 
 #include "base/bin_code.h"
 #include "base/settings.h"
 #include "grower/column_sampler.h"
-#include "grower/host_row_partitioner.h"
+#include "grower/row_partitioner.h"
 
 namespace polyleaf {
 
@@ -73,7 +72,6 @@ class TreeContext {
   void start(const RowPartitioner& rows, const GrowConfig& config,
              const InteractionConstraints& interactions, const uint8_t* features) {
     rows_ = &rows;
-    partition_ = dynamic_cast<const HostRowPartitioner*>(&rows);
     config_ = &config;
     interactions_ = &interactions;
     const Bins& bins = rows.bins();
@@ -89,12 +87,8 @@ class TreeContext {
   }
 
   const RowPartitioner& rows() const { return *rows_; }
-  // Return the host partitioner, for searches that read rows in host memory.
-  const HostRowPartitioner& partition() const {
-    if (partition_ == nullptr)
-      throw std::invalid_argument("This search reads rows that lie on no device.");
-    return *partition_;
-  }
+  // Return the partitioner of rows in host memory.
+  const HostRowPartitioner& partition() const { return rows_->host_rows(); }
   const Bins& bins() const { return rows_->bins(); }
   const GrowConfig& config() const { return *config_; }
   const std::vector<uint8_t>& features() const { return features_; }
@@ -146,7 +140,6 @@ class TreeContext {
 
  private:
   const RowPartitioner* rows_ = nullptr;
-  const HostRowPartitioner* partition_ = nullptr;
   const GrowConfig* config_ = nullptr;
   const InteractionConstraints* interactions_ = nullptr;
   std::vector<uint8_t> features_;

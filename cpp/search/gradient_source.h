@@ -6,6 +6,7 @@
 
 #include "base/aligned_buffer.h"
 #include "base/context.h"
+#include "grower/host_row_partitioner.h"
 #include "grower/search.h"
 #include "quantised_gradients/quantised_gradients.h"
 #include "search/dense_scan.h"

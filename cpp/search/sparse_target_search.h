@@ -14,6 +14,7 @@
 #include "base/context.h"
 #include "base/settings.h"
 #include "data/sparse_rows.h"
+#include "grower/host_row_partitioner.h"
 #include "grower/search.h"
 #include "leaves/newton.h"
 #include "quantised_gradients/sparse_target_sums.h"

@@ -546,7 +546,7 @@ def test_incompatible_arguments_raise():
     search.use(on_device.channels)
     with pytest.raises(ValueError, match="grower's bins"):
         core.grower.grow(search, grow_config(), None)
-    with pytest.raises(ValueError, match="lie on no device"):
+    with pytest.raises(ValueError, match="in host memory, not on a GPU"):
         on_device.leaves.add(send(np.zeros((60, 2))), core.grower, np.zeros((1, 2), np.float32), -1)
     on_device.grow()
     with pytest.raises(ValueError, match="n_leaves must be that of the grower's last tree"):
@@ -575,7 +575,7 @@ def test_rows_and_search_must_be_on_the_same_device():
     channels.quantise(send(p.g), None, "unit", None, None)
     here.use(_core.QuantisedGradients(p.g, None, "unit", None, None, 1))
     there.use(channels)
-    with pytest.raises(ValueError, match="needs rows that lie there"):
+    with pytest.raises(ValueError, match="in host memory, not on a GPU"):
         _core.Grower(bins, 1).grow(there, grow_config(), None)
-    with pytest.raises(ValueError, match="lie on no device"):
+    with pytest.raises(ValueError, match="reads rows in host memory"):
         _core.Grower(on_device, 1).grow(here, grow_config(), None)
