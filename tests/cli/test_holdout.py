@@ -22,15 +22,18 @@ def test_seeds_draw_different_rows():
 
 
 def test_validation_option():
-    assert split_validation("valid.csv", 10, 0) is None
-    for mine, drawn_ones in zip(split_validation("0.26", 10, 5), split_rows(10, 3, 5), strict=True):
+    assert split_validation("valid.csv", "random", 10, 0) is None
+    parts = split_validation("0.26", "random", 10, 5)
+    for mine, drawn_ones in zip(parts, split_rows(10, 3, 5), strict=True):
         np.testing.assert_array_equal(mine, drawn_ones)
+    kept, held = split_validation("0.26", "time", 10, 5)
+    assert kept.tolist() == [*range(7)] and held.tolist() == [7, 8, 9]
 
 
 @pytest.mark.parametrize("fraction", ["0", "1", "1.5", "-0.5", "nan", "inf", "0.01", "0.99"])
 def test_no_part_is_empty(fraction):
     with pytest.raises(ValueError, match=f"--validation {fraction} leaves no row"):
-        split_validation(fraction, 10, 0)
+        split_validation(fraction, "random", 10, 0)
 
 
 def test_copies_of_rows_are_in_one_part(tmp_path):
@@ -54,6 +57,8 @@ def test_copies_of_labelled_rows_are_in_one_part():
     found = []
 
     class Estimator:
+        validation_order = "random"
+
         def fit(self, X, Y, eval_set):
             found.extend([X, eval_set[0][0]])
 

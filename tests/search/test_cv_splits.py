@@ -7,16 +7,18 @@ import pytest
 import scipy.sparse
 from sklearn.model_selection import TimeSeriesSplit
 
-from polyleaf import Dataset
+from polyleaf import Dataset, PolyleafRegressorCV
 from polyleaf.data.random_rows import SplitRules
 from polyleaf.inputs.target import encode_classification, encode_regression
 from polyleaf.search.cv_splits import LARGE_N_ROWS, choose_n_repeats, make_folds, split_rows
-from polyleaf.training.prepare import TrainingData
+from polyleaf.training.prepare import TrainingData, read_split_rules
 
 
 def split(y, cv=None, groups=None, classes=False, X=None):
     target = encode_classification(y) if classes else encode_regression(y)
-    return split_rows(cv, np.zeros((len(y), 1)) if X is None else X, y, target, groups, 0)
+    rules = read_split_rules(PolyleafRegressorCV(), groups, None, len(y))
+    X = np.zeros((len(y), 1)) if X is None else X
+    return split_rows(cv, X, y, target, groups, 0, rules)
 
 
 def test_each_row_is_validated_once():
@@ -77,13 +79,13 @@ def test_groups_are_stratified_if_a_fold_would_lack_classes(recwarn):
     y = np.where(groups < 2, 2, np.arange(36) % 2)  # the third class is in two groups of nine
     target, X = encode_classification(y), np.zeros((36, 1))
     for seed in range(20):  # in a quarter of the draws both would be in one fold
-        found = split_rows(None, X, y, target, groups, seed)
+        found = split_rows(None, X, y, target, groups, seed, SplitRules(groups))
         for train, valid in found:
             assert not set(groups[train]) & set(groups[valid]) and set(y[train]) == {0, 1, 2}
     assert not recwarn.list
     y = np.where(groups < 1, 2, np.arange(36) % 2)  # in one group
     with pytest.raises(ValueError, match="2 of the 3 classes"):
-        split_rows(None, X, y, encode_classification(y), groups, 0)
+        split_rows(None, X, y, encode_classification(y), groups, 0, SplitRules(groups))
 
 
 def test_time_series_splitter():
@@ -179,7 +181,7 @@ def test_folds_are_made_on_first_use():
 
     def split_repeat(i):
         drawn.append(i)
-        return split_rows(3, y[:, None], y, encode_regression(y), None, i)
+        return split_rows(3, y[:, None], y, encode_regression(y), None, i, SplitRules())
 
     folds = make_folds(
         CountingDataset(), TrainingData("training", y[:, None], y, None, None), split_repeat, 3

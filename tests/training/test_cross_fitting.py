@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from reference.calibration import quantile_shifts as by_definition
 
-from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, load_model
+from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, PolyleafRegressorCV, load_model
 from polyleaf.callbacks import LearningRateScheduler
 from polyleaf.data.random_rows import split_folds
 from polyleaf.model import serialize
@@ -304,6 +304,37 @@ def test_folds_are_later_than_their_training_rows():
         p = model.predict(X[old])
         widths.append(np.median(p[:, -1] - p[:, 0]))
     assert widths[1] > 2 * widths[0]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"validation_fraction": 0.2, "early_stopping_rounds": 5, "n_estimators": 60},
+        {"n_estimators": None},  # found by itself
+        {"objective": "quantile", "quantile_alpha": [0.1, 0.9], "n_estimators": 20},
+        {"n_candidates": 3, "n_estimators": 20},
+    ],
+    ids=["validation", "rounds", "quantiles", "search"],
+)
+def test_validation_order_is_the_order_of_rows(settings):
+    """Check that it is `time=` of ascending numbers, in every split of a fit."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([np.arange(300), rng.random(300)])
+    y = np.cumsum(rng.standard_normal(300)) + 0.1 * rng.standard_normal(300)
+    estimator = PolyleafRegressorCV if "n_candidates" in settings else PolyleafRegressor
+    settings = {"n_jobs": 1, "max_leaves": 8, **settings}
+    ordered = estimator(**settings, validation_order="time")
+    models = [
+        estimator(**settings).fit(X, y),
+        estimator(**settings).fit(X, y, time=np.arange(300)),
+        ordered.fit(X, y),
+        ordered.fit(X[::-1], y[::-1], time=np.arange(300)[::-1]),  # `time` says the order
+    ]
+    drawn, timed, by_rows, by_times = (
+        [*model.predict(X).ravel(), round(model.best_score_ or 0.0, 9)] for model in models
+    )
+    assert timed == by_rows == by_times
+    assert drawn != by_rows
 
 
 def test_thresholds_are_chosen_by_groups_and_time():

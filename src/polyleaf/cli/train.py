@@ -89,7 +89,7 @@ def _train_table(o: Any, params: dict[str, Any]) -> int | None:
         params["objective"] = {task.key: task.objective for task in tasks}
     params = _replace_target_names(params, schema)
     estimator = get_estimator_class(schema.task, params)(**params)
-    training, held = _split(o, table, schema)
+    training, held = _split(o, table, schema, estimator.validation_order)
     check_writable(o.model)
     y, offset = schema.read_targets(training), schema.read_offset(training)
     weights = read_weight_column(o, training)[1]
@@ -164,12 +164,12 @@ def _replace_target_names(params: dict[str, Any], schema: Schema) -> dict[str, A
     return params | {"monotone_constraints": replaced}
 
 
-def _split(o: Any, table: Table, schema: Schema) -> tuple[Table, Table | None]:
+def _split(o: Any, table: Table, schema: Schema, order: str) -> tuple[Table, Table | None]:
     """Return the training rows and the evaluation rows, if there are any."""
     if o.validation is None:
         return table, None
     parts = split_validation(
-        o.validation, table.n_rows, o.seed, lambda: _find_repeated_rows(table, schema)
+        o.validation, order, table.n_rows, o.seed, lambda: _find_repeated_rows(table, schema)
     )
     if parts is None:
         return table, open_table(o, Path(o.validation), schema)

@@ -240,11 +240,16 @@ def split_folds(
 
 
 def split_validation(
-    validation: str, n_rows: int, seed: int, find_groups: Callable[[], Rows | None] = lambda: None
+    validation: str,
+    order: str,
+    n_rows: int,
+    seed: int,
+    find_groups: Callable[[], Rows | None] = lambda: None,
 ) -> tuple[Rows, Rows] | None:
     """Return the parts for the option ``--validation``; None if it names a file.
 
-    `find_groups()` returns groups of rows that are kept together, if there are any.
+    `order` is `validation_order`. `find_groups()` returns groups of rows that are kept together,
+    if there are any.
 
     Raises
     ------
@@ -261,9 +266,9 @@ def split_validation(
             f"--validation {validation} leaves no rows for training, or none for validation: pass "
             "a fraction between 0 and 1."
         )
-    groups = find_groups()
-    if groups is not None:
-        return SplitRules(groups).split(n_rows, fraction, seed, None)
+    rules = SplitRules(find_groups(), np.arange(n_rows) if order == "time" else None)
+    if any(values is not None for values in rules):
+        return rules.split(n_rows, fraction, seed, None)
     return split_rows(n_rows, n_validation, seed)
 
 

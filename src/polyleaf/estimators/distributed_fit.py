@@ -10,7 +10,7 @@ import numpy as np
 
 from polyleaf.data.data_iter import concatenate_values
 from polyleaf.data.dataset import Dataset
-from polyleaf.data.random_rows import SplitRules, find_repeated_rows
+from polyleaf.data.random_rows import find_repeated_rows
 from polyleaf.estimators._fitting import (
     make_plan,
     read_fit_offsets,
@@ -33,7 +33,7 @@ from polyleaf.training.fit import (
     select_auto_rounds_metric,
     subtract_offset,
 )
-from polyleaf.training.prepare import PreparedData, TrainingData, make_trial
+from polyleaf.training.prepare import PreparedData, TrainingData, make_trial, read_split_rules
 from polyleaf.training.sampling import GlobalRowIds
 
 __all__ = ["Shard", "SharedFit", "find_shared_n_estimators", "fit_rank", "plan_shared_fit"]
@@ -167,7 +167,8 @@ def find_shared_n_estimators(
     assert shared.auto_rounds_metric is not None
     plan, target, offset = shared.plan, shard.target, shard.offset
     local_plan = plan._replace(settings=replace(plan.settings, workers=Context(n_threads)))
-    rules = SplitRules(find_repeated_rows(dataset.hash_rows(), target.values, offset))
+    repeated = find_repeated_rows(dataset.hash_rows(), target.values, offset)
+    rules = read_split_rules(estimator, None, None, target.n_rows).join(repeated)
     trial = make_trial(
         dataset,
         target,

@@ -372,7 +372,7 @@ class SearchMixin(_Base):
         eval_data: list[TrainingData],
         seed: int,
     ) -> Folds:
-        rules = read_split_rules(data.groups, data.time, target.n_rows)
+        rules = read_split_rules(self, data.groups, data.time, target.n_rows)
         repeated = find_repeated_rows(dataset.hash_rows(), target.values, data.offset)
         if self.cv is None and eval_data:
             valid = self._bin_eval_set(eval_data[-1], dataset)
@@ -386,7 +386,7 @@ class SearchMixin(_Base):
 
         # Folds given by the user are not resampled.
         n_repeats = 1
-        if self.cv is None and data.time is None:
+        if self.cv is None and rules.time is None:
             n_repeats = choose_n_repeats(target.n_rows, self.time_limit is not None)
         return make_folds(dataset, data, split, n_repeats)
 

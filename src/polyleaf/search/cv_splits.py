@@ -29,7 +29,7 @@ from polyleaf.inputs.target import Target
 from polyleaf.inputs.validation import describe_type
 from polyleaf.runtime.types import DataLike
 from polyleaf.search.resume_log import fingerprint, hash_bytes
-from polyleaf.training.prepare import VALIDATION, TrainingData, read_split_rules
+from polyleaf.training.prepare import VALIDATION, TrainingData
 
 __all__ = [
     "Fold",
@@ -183,11 +183,11 @@ def choose_n_repeats(n_rows: int, has_time_limit: bool) -> int:
 
 
 def split_rows(
-    cv: Any, X: Any, y: Any, target: Target, groups: Any, seed: int, rules: SplitRules | None = None
+    cv: Any, X: Any, y: Any, target: Target, groups: Any, seed: int, rules: SplitRules
 ) -> list[Rows]:
     """Return training and validation rows of each fold, as `cv` says.
 
-    `rules`: what folds that are drawn here respect; default: `groups`. Splitters get `groups`.
+    `rules`: what folds that are drawn here respect. Splitters get `groups`.
 
     Raises
     ------
@@ -195,8 +195,6 @@ def split_rows(
         If there are too few rows or groups, or a fold has no rows on one side.
     """
     n_rows, classes = target.n_rows, target.get_row_classes()
-    if rules is None:
-        rules = read_split_rules(groups, None, n_rows)
     if cv is None or isinstance(cv, int | np.integer):
         number = None if cv is None else int(cv)
         if rules.time is not None:

@@ -57,6 +57,7 @@ FOREIGN_NAMES = {
     "eval_metric": "metric metrics custom_metric feval scoring",
     "early_stopping_rounds": "early_stopping_round early_stopping n_iter_no_change od_wait",
     "validation_fraction": "eval_fraction validation_size",
+    "validation_order": "shuffle",
     "categorical_features": "categorical_feature cat_features categorical_column cat_feature",
     "class_weight": "class_weights auto_class_weights is_unbalance unbalance",
     "grow_policy": "growing_policy tree_growth",

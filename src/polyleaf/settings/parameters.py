@@ -371,6 +371,12 @@ class EvaluationParameters:
     evaluation set "validation", the last of all. Cannot be combined with `X_val` of `fit`. None:
     train on all rows."""
 
+    validation_order: Literal["random", "time"] = parameter(default="random")
+    """Which rows are held out by `validation_fraction`, the automatic number of rounds, and the
+    folds of calibrated quantiles, of thresholds and of a search. "random": drawn at random. "time":
+    rows are in the order of time, and the last ones are held out; folds train on earlier rows than
+    they evaluate on. For rows in another order pass their times to `fit` (`time=`)."""
+
     callbacks: Any = parameter(default=None)
     """List of callbacks: see :mod:`polyleaf.callbacks`. Callbacks passed to `fit` are added."""
 

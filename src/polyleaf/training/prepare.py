@@ -293,7 +293,7 @@ def _hold_out(
     splits, and the rows held out, if any."""
     _, X, y, weight, offset, groups, time = given
     n_rows = check_rows(p, X, target)
-    rules = read_split_rules(groups, time, n_rows)
+    rules = read_split_rules(p, groups, time, n_rows)
     if p.validation_fraction is None:
         return X, target, offset, rules, []
     if isinstance(X, Dataset):
@@ -342,15 +342,18 @@ def check_rows(p: SharedParameters, X: DataLike, target: Target) -> int:
     return n_rows
 
 
-def read_split_rules(groups: Any, time: Any, n_rows: int) -> SplitRules:
-    """Read `groups` and `time` of `fit`.
+def read_split_rules(p: SharedParameters, groups: Any, time: Any, n_rows: int) -> SplitRules:
+    """Read `groups` and `time` of `fit`, and `validation_order`.
 
     Raises
     ------
     ValueError
         If they have another number of rows, missing values, or one value for all rows.
     """
-    return SplitRules(_rank(groups, "groups", n_rows), _rank(time, "time", n_rows))
+    ranks = _rank(time, "time", n_rows)
+    if ranks is None and p.validation_order == "time":
+        ranks = np.arange(n_rows)
+    return SplitRules(_rank(groups, "groups", n_rows), ranks)
 
 
 def _rank(values: Any, name: str, n_rows: int) -> np.ndarray | None:
