@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     )
     from polyleaf.estimators.memory_estimate import memory_estimate
     from polyleaf.model import Model
+    from polyleaf.runtime.row_data import RowData
     from polyleaf.search.base import PolyleafClassifierCV, PolyleafRegressorCV
     from polyleaf.settings import presets
 
@@ -46,6 +47,7 @@ _HOME = {
     "PolyleafMultiTask": "estimators",
     "PolyleafRegressor": "estimators",
     "PolyleafRegressorCV": "search.base",
+    "RowData": "runtime.row_data",
     "load_model": "estimators",
     "memory_estimate": "estimators.memory_estimate",
 }
@@ -72,6 +74,7 @@ __all__ = [
     "PolyleafMultiTask",
     "PolyleafRegressor",
     "PolyleafRegressorCV",
+    "RowData",
     "callbacks",
     "datasets",
     "distributions",

@@ -15,7 +15,7 @@ from sklearn.model_selection import GridSearchCV
 from support.problems import Core, Reference, run_boosting
 from support.small_fits import LAYERS, SMALL, N, X, Y, bits, classifier, regressor, runs, targets
 
-from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, load_model
+from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, RowData, load_model
 from polyleaf.callbacks import Checkpoint
 from polyleaf.metrics import get_metrics
 
@@ -225,7 +225,7 @@ def test_metrics_use_offsets():
     for rows, name in ((half[1], "validation_0"), (half[0], "validation")):
         predicted = model.predict(X[rows], offset=KNOWN[rows])
         for metric in get_metrics(["poisson_deviance", "rmse"], model.model_.objective):
-            expected = metric(COUNTS[rows].astype(np.float32), predicted, None)
+            expected = metric(RowData(COUNTS[rows].astype(np.float32)), predicted)
             assert model.evals_result_[name][metric.name][-1] == pytest.approx(expected, rel=1e-6)
 
 

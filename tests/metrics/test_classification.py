@@ -6,6 +6,7 @@ import sklearn.metrics as sk
 from sklearn.metrics import f1_score
 from support.pairwise import parametrize_pairs
 
+from polyleaf import RowData
 from polyleaf.metrics import get_metric
 from polyleaf.metrics._classification import (
     best_f1_threshold,
@@ -23,14 +24,14 @@ def test_areas_equal_scikit_learn(share, decimals, weighted):
     y[:2] = [True, False]
     score = (rng.normal(size=500) + y).round(decimals)
     weight = rng.integers(1, 5, 500) / 2 if weighted else None
-    assert binary_roc_auc(y, score, weight) == pytest.approx(
+    assert binary_roc_auc(RowData(y, weight), score) == pytest.approx(
         sk.roc_auc_score(y, score, sample_weight=weight)
     )
     expected = sk.average_precision_score(y, score, sample_weight=weight)
-    assert binary_average_precision(y, score, weight) == pytest.approx(expected)
+    assert binary_average_precision(RowData(y, weight), score) == pytest.approx(expected)
     for one_class in (np.zeros(5, bool), np.ones(5, bool)):
-        assert np.isnan(binary_roc_auc(one_class, score[:5])) and np.isnan(
-            binary_average_precision(one_class, score[:5])
+        assert np.isnan(binary_roc_auc(RowData(one_class), score[:5])) and np.isnan(
+            binary_average_precision(RowData(one_class), score[:5])
         )
 
 
@@ -44,11 +45,11 @@ def test_confusion_scores_are_averaged_over_labels():
     ):
         each = [reference(Y[:, k], raw[:, k] > 0) for k in range(3)]
         metric = get_metric(name)
-        assert metric(Y.astype(np.float32), raw) == pytest.approx(np.mean(each))
-        np.testing.assert_allclose(metric.per_output(Y.astype(np.float32), raw), each)
+        assert metric(RowData(Y.astype(np.float32)), raw) == pytest.approx(np.mean(each))
+        np.testing.assert_allclose(metric.per_output(RowData(Y.astype(np.float32)), raw), each)
         assert metric.greater_is_better
     constant = np.ones((200, 1), np.float32)
-    assert get_metric("mcc")(constant, constant) == 0.0
+    assert get_metric("mcc")(RowData(constant), constant) == 0.0
 
 
 def sample_probabilities(n=60, k=3, seed=0):

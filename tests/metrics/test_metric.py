@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn import metrics as sk
 
-from polyleaf import PolyleafRegressor
+from polyleaf import PolyleafRegressor, RowData
 from polyleaf.metrics import Metric, default_metric, get_metric, get_metrics, metric_names
 from polyleaf.objectives import get_objective, objective_names
 
@@ -172,7 +172,9 @@ def test_all_metrics_are_compared():
 def test_equals_scikit_learn(name, weighted):
     y, prediction, theirs = CASES[name]
     weight = WEIGHT if weighted else None
-    assert get_metric(name)(y, prediction, weight) == pytest.approx(theirs(weight), rel=2e-6)
+    assert get_metric(name)(RowData(y, weight), prediction) == pytest.approx(
+        theirs(weight), rel=2e-6
+    )
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -182,7 +184,9 @@ def test_row_weights_equal_constant_weights_per_output(name):
         pytest.skip("classes have one weight per row")
     metric = get_metric(name)
     full = np.repeat(WEIGHT[:, None], K, axis=1)
-    assert metric(y, prediction, full) == pytest.approx(metric(y, prediction, WEIGHT), rel=1e-9)
+    assert metric(RowData(y, full), prediction) == pytest.approx(
+        metric(RowData(y, WEIGHT), prediction), rel=1e-9
+    )
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name not in ("mlogloss", "merror")])
@@ -198,14 +202,14 @@ def test_missing_targets_are_ignored(name):
     filled[::4, 1] = 0
     other = y.copy()
     other[::4, 1] = 1
-    assert metric(filled, prediction, weight) == pytest.approx(
-        metric(other, prediction, weight), rel=1e-12
+    assert metric(RowData(filled, weight), prediction) == pytest.approx(
+        metric(RowData(other, weight), prediction), rel=1e-12
     )
-    assert np.isfinite(metric(filled, prediction, weight))
-    per_output = metric.per_output(filled, prediction, weight)
+    assert np.isfinite(metric(RowData(filled, weight), prediction))
+    per_output = metric.per_output(RowData(filled, weight), prediction)
     if per_output is not None:
         kept = np.arange(N) % 4 != 0
-        alone = metric(y[kept, 1], prediction[kept, 1])
+        alone = metric(RowData(y[kept, 1]), prediction[kept, 1])
         assert per_output[1] == pytest.approx(alone, rel=1e-6)
 
 
@@ -213,14 +217,14 @@ def test_missing_targets_are_ignored(name):
 def test_per_output(name):
     y, prediction, _ = CASES[name]
     metric = get_metric(name)
-    values = metric.per_output(y, prediction, WEIGHT)
+    values = metric.per_output(RowData(y, WEIGHT), prediction)
     if not metric.per_output_defined or y.ndim == 1:
         assert values is None
         return
     assert values.shape == (K,)
     for k in range(K):
         alone = metric(
-            np.ascontiguousarray(y[:, k]), np.ascontiguousarray(prediction[:, k]), WEIGHT
+            RowData(np.ascontiguousarray(y[:, k]), WEIGHT), np.ascontiguousarray(prediction[:, k])
         )
         assert values[k] == pytest.approx(alone, rel=1e-9)
 
@@ -228,20 +232,24 @@ def test_per_output(name):
 def test_multiclass_forms():
     proba, truth = softmax(CLASS_RAW), IDS[:, None] == np.arange(4)
     expected = sk.roc_auc_score(IDS, proba, multi_class="ovr", sample_weight=None)
-    assert get_metric("auc")(IDS, proba) == pytest.approx(expected)
-    assert get_metric("average_precision")(IDS, proba) == pytest.approx(
+    assert get_metric("auc")(RowData(IDS), proba) == pytest.approx(expected)
+    assert get_metric("average_precision")(RowData(IDS), proba) == pytest.approx(
         sk.average_precision_score(truth, proba)
     )
-    assert get_metric("brier")(IDS, proba) == pytest.approx(np.square(proba - truth).sum(1).mean())
+    assert get_metric("brier")(RowData(IDS), proba) == pytest.approx(
+        np.square(proba - truth).sum(1).mean()
+    )
     f1 = sk.f1_score(IDS, CLASS_RAW.argmax(1), average="macro")
-    assert get_metric("f1_macro")(IDS, CLASS_RAW) == pytest.approx(f1)
+    assert get_metric("f1_macro")(RowData(IDS), CLASS_RAW) == pytest.approx(f1)
 
 
 def test_logloss_does_not_clip():
     raw = np.array([[300.0], [-300.0]])
-    assert get_metric("logloss")(np.array([0.0, 1.0]), raw) == pytest.approx(300)
-    assert get_metric("mlogloss")(np.array([1]), np.array([[300.0, 0.0]])) == pytest.approx(300)
-    certain = get_metric("logloss")(np.array([1.0]), np.array([[30.0]]))
+    assert get_metric("logloss")(RowData(np.array([0.0, 1.0])), raw) == pytest.approx(300)
+    assert get_metric("mlogloss")(
+        RowData(np.array([1])), np.array([[300.0, 0.0]])
+    ) == pytest.approx(300)
+    certain = get_metric("logloss")(RowData(np.array([1.0])), np.array([[30.0]]))
     assert certain == pytest.approx(np.exp(-30), rel=1e-6)
 
 
@@ -253,13 +261,13 @@ def test_quantile_levels_come_from_the_objective():
         sk.mean_pinball_loss(y[:, k // 2], prediction[:, k], alpha=level, sample_weight=WEIGHT)
         for k, level in enumerate((0.1, 0.9, 0.1, 0.9))
     ]
-    np.testing.assert_allclose(metric.per_output(y, prediction, WEIGHT), parts)
-    assert metric(y, prediction, WEIGHT) == pytest.approx(np.mean(parts))
+    np.testing.assert_allclose(metric.per_output(RowData(y, WEIGHT), prediction), parts)
+    assert metric(RowData(y, WEIGHT), prediction) == pytest.approx(np.mean(parts))
     with pytest.raises(ValueError, match="got 3"):
-        metric(y, RAW)
+        metric(RowData(y), RAW)
     tweedie = default_metric(get_objective("tweedie", variance_power=1.2))
     expected = sk.mean_tweedie_deviance(COUNT.ravel(), POSITIVE.ravel(), power=1.2)
-    assert tweedie(COUNT, POSITIVE) == pytest.approx(expected)
+    assert tweedie(RowData(COUNT), POSITIVE) == pytest.approx(expected)
 
 
 def test_pinball_by_level():
@@ -277,36 +285,36 @@ def test_pinball_by_level():
     for name, level, column in ((names[0], 0.1, 0), (names[1], 0.9, 2)):
         expected = sk.mean_pinball_loss(y, predicted[:, column::3], alpha=level)
         assert found[name][-1] == pytest.approx(expected, rel=1e-5)
-    assert get_metric(names[2])(y, y - 1) == pytest.approx(0.25)
+    assert get_metric(names[2])(RowData(y), y - 1) == pytest.approx(0.25)
 
 
 def test_auc_of_one_class_is_ignored():
     labels = LABELS.copy()
     labels[:, 0] = 1
     proba = sigmoid(RAW)
-    assert get_metric("auc")(labels, proba) == pytest.approx(
+    assert get_metric("auc")(RowData(labels), proba) == pytest.approx(
         sk.roc_auc_score(labels[:, 1:], proba[:, 1:])
     )
-    assert np.isnan(get_metric("auc")(np.ones(5), np.linspace(0, 1, 5)))
+    assert np.isnan(get_metric("auc")(RowData(np.ones(5)), np.linspace(0, 1, 5)))
 
 
 def test_r2_ignores_constant_outputs():
     y = REAL.copy()
     y[:, 0] = 3.0
-    assert get_metric("r2")(y, RAW) == pytest.approx(sk.r2_score(y[:, 1:], RAW[:, 1:]))
+    assert get_metric("r2")(RowData(y), RAW) == pytest.approx(sk.r2_score(y[:, 1:], RAW[:, 1:]))
 
 
 def test_zero_total_weight_is_nan_or_zero():
     for name, (y, prediction, _) in CASES.items():
-        value = get_metric(name)(y, prediction, np.zeros(N))
+        value = get_metric(name)(RowData(y, np.zeros(N)), prediction)
         assert np.isnan(value) or value in (0.0, 1.0), name
 
 
 def test_shape_mismatch_raises():
     with pytest.raises(ValueError, match="y has shape"):
-        get_metric("rmse")(REAL[:, :2], RAW)
+        get_metric("rmse")(RowData(REAL[:, :2]), RAW)
     with pytest.raises(ValueError, match="class ids"):
-        get_metric("mlogloss")(LABELS, RAW)
+        get_metric("mlogloss")(RowData(LABELS), RAW)
 
 
 @pytest.mark.parametrize("name", objective_names())
@@ -339,7 +347,7 @@ def test_callables():
 
     metric = get_metric(bias)
     assert isinstance(metric, Metric) and metric.name == "bias"
-    assert metric(REAL[:, :1], RAW[:, :1]) == pytest.approx((RAW - REAL)[:, 0].mean())
+    assert metric(RowData(REAL[:, :1]), RAW[:, :1]) == pytest.approx((RAW - REAL)[:, 0].mean())
     assert seen["shapes"] == ((N,), (N,))
 
     def hits(y_true, y_pred, sample_weight):
@@ -347,11 +355,11 @@ def test_callables():
 
     metric = get_metric(hits)
     expected = np.average((REAL > 0)[:, 0] == (RAW > 0)[:, 0], weights=WEIGHT)
-    assert metric(REAL[:, :1], RAW[:, :1], WEIGHT) == pytest.approx(expected)
+    assert metric(RowData(REAL[:, :1], WEIGHT), RAW[:, :1]) == pytest.approx(expected)
     assert metric.greater_is_better
 
     with pytest.raises(ValueError, match="greater_is_better"):
-        get_metric(lambda y, p: ("a", 1.0))(REAL, RAW)
+        get_metric(lambda y, p: ("a", 1.0))(RowData(REAL), RAW)
 
 
 @pytest.mark.parametrize(
@@ -360,19 +368,19 @@ def test_callables():
 def test_label_metrics_raise_for_numbers(name):
     y, raw = np.array([0.0, 1.0, 3.5]), np.zeros((3, 1))
     with pytest.raises(ValueError, match=r"labels.*3\.5"):
-        get_metric(name)(y, raw, None)
-    get_metric(name)(np.array([0.0, 1.0, 0.25]), raw, None)
+        get_metric(name)(RowData(y), raw)
+    get_metric(name)(RowData(np.array([0.0, 1.0, 0.25])), raw)
 
 
 def test_regression_metrics_raise_for_classes():
     with pytest.raises(ValueError, match="mlogloss"):
-        get_metric("rmse")(np.array([0, 1, 2]), np.zeros((3, 3)), None)
+        get_metric("rmse")(RowData(np.array([0, 1, 2])), np.zeros((3, 3)))
 
 
 def test_scorers_and_invalid_functions_raise():
     with pytest.raises(TypeError, match="eval_metric is a scorer"):
         get_metric(sk.get_scorer("f1_macro"))
     with pytest.raises(TypeError, match="'<lambda>' returned None"):
-        get_metric(lambda y, prediction: None)(np.zeros(2), np.zeros((2, 1)), None)
+        get_metric(lambda y, prediction: None)(RowData(np.zeros(2)), np.zeros((2, 1)))
     with pytest.raises(TypeError, match=r"shape \(2,\)"):
-        get_metric(lambda y, prediction: y - prediction)(np.zeros(2), np.zeros((2, 1)), None)
+        get_metric(lambda y, prediction: y - prediction)(RowData(np.zeros(2)), np.zeros((2, 1)))

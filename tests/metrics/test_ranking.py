@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.pairwise import parametrize_pairs
 
-from polyleaf import PolyleafClassifier
+from polyleaf import PolyleafClassifier, RowData
 from polyleaf.metrics import get_metric
 from polyleaf.metrics.ranking import (
     ndcg_at,
@@ -210,7 +210,7 @@ def test_missing_labels_are_ignored():
         (lambda y, s: precision_at(y, (np.full((20, 1), 12), np.zeros((20, 1))), 1), "label 12"),
         (lambda y, s: psp_at(y, s, 1, np.ones(5)), "propensity"),
         (lambda y, s: precision_at(sp.csr_matrix(y), s, 1, np.ones(y.shape)), "dense"),
-        (lambda y, s: get_metric("psp@1")(y, s), "set_train_target"),
+        (lambda y, s: get_metric("psp@1")(RowData(y), s), "bind"),
         (lambda y, s: get_metric("p@0"), "Unknown metric"),
     ],
 )
@@ -232,7 +232,8 @@ def test_names():
             True,
             "raw",
         )
-        assert metric.per_output(*problem()) is None
+        y, scores = problem()
+        assert metric.bind(RowData(y), RowData(y)).per_output(scores) is None
     assert get_metric("psndcg@10").name == "psndcg@10"
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from polyleaf import RowData
 from polyleaf.metrics import default_metrics, get_metric
 from polyleaf.objectives import get_objective
 
@@ -19,17 +20,17 @@ def test_relative_error_equals_its_definition(data):
     expected = np.mean(
         [np.sqrt(np.mean((a - b) ** 2)) / np.std(a) for a, b in zip(y.T, p.T, strict=True)]
     )
-    assert get_metric("relative_rmse")(y, p) == pytest.approx(expected, rel=1e-12)
+    assert get_metric("relative_rmse")(RowData(y), p) == pytest.approx(expected, rel=1e-12)
     expected = np.mean([np.mean(abs(a - b)) / np.std(a) for a, b in zip(y.T, p.T, strict=True)])
-    assert get_metric("relative_mae")(y, p) == pytest.approx(expected, rel=1e-12)
+    assert get_metric("relative_mae")(RowData(y), p) == pytest.approx(expected, rel=1e-12)
 
 
 def test_relative_error_is_scale_invariant(data):
     y, p = data
     unit = np.array([1e-9, 3.0, 1e7])
     for name in ("relative_rmse", "relative_mae"):
-        assert get_metric(name)(y * unit, p * unit) == pytest.approx(
-            get_metric(name)(y, p), rel=1e-9
+        assert get_metric(name)(RowData(y * unit), p * unit) == pytest.approx(
+            get_metric(name)(RowData(y), p), rel=1e-9
         )
 
 
@@ -37,9 +38,9 @@ def test_levels_of_a_target_share_its_deviation(data):
     y, p = data
     objective = get_objective("quantile", alpha=(0.1, 0.9))
     predicted = np.repeat(p, 2, axis=1) + np.tile([-1.0, 1.0], 3)
-    losses = get_metric("quantile", objective).per_output(y, predicted)
+    losses = get_metric("quantile", objective).per_output(RowData(y), predicted)
     expected = np.mean(losses / np.repeat(y.std(0), 2))
-    assert get_metric("relative_quantile", objective)(y, predicted) == pytest.approx(
+    assert get_metric("relative_quantile", objective)(RowData(y), predicted) == pytest.approx(
         expected, rel=1e-12
     )
 
@@ -51,9 +52,11 @@ def test_integer_weights_equal_repeated_rows(data):
         np.sqrt(np.mean((a.repeat(w) - b.repeat(w)) ** 2)) / a.repeat(w).std()
         for a, b, w in zip(y.T, p.T, weight.astype(int).T, strict=True)
     ]
-    assert get_metric("relative_rmse")(y, p, weight) == pytest.approx(np.mean(each), rel=1e-6)
+    assert get_metric("relative_rmse")(RowData(y, weight), p) == pytest.approx(
+        np.mean(each), rel=1e-6
+    )
     weight[:, 1] = 0
-    assert get_metric("relative_rmse")(y, p, weight) == pytest.approx(
+    assert get_metric("relative_rmse")(RowData(y, weight), p) == pytest.approx(
         (each[0] + each[2]) / 2, rel=1e-6
     )
 
@@ -61,17 +64,19 @@ def test_integer_weights_equal_repeated_rows(data):
 def test_constant_targets_are_ignored_unless_all_are_constant(data):
     y, p = data
     y[:, 0] = 7.0
-    left = get_metric("relative_rmse")(y[:, 1:], p[:, 1:])
-    assert get_metric("relative_rmse")(y, p) == pytest.approx(left, rel=1e-12)
-    one_row = get_metric("relative_rmse")(y[:1], p[:1])
-    assert one_row == pytest.approx(get_metric("armse")(y[:1], p[:1]), rel=1e-12)
-    assert np.isnan(get_metric("relative_rmse")(y, p, np.zeros_like(y)))
+    left = get_metric("relative_rmse")(RowData(y[:, 1:]), p[:, 1:])
+    assert get_metric("relative_rmse")(RowData(y), p) == pytest.approx(left, rel=1e-12)
+    one_row = get_metric("relative_rmse")(RowData(y[:1]), p[:1])
+    assert one_row == pytest.approx(get_metric("armse")(RowData(y[:1]), p[:1]), rel=1e-12)
+    assert np.isnan(get_metric("relative_rmse")(RowData(y, np.zeros_like(y)), p))
 
 
 def test_deviation_is_computed_from_the_evaluated_data(data):
     metric, (y, p) = get_metric("relative_rmse"), data
-    first, second = metric(y, p), metric(y[:20], p[:20])
-    assert second == get_metric("relative_rmse")(y[:20], p[:20]) and metric(y, p) == first
+    bound = metric.bind(RowData(y))
+    first, second = bound(p), metric(RowData(y[:20]), p[:20])
+    assert second == get_metric("relative_rmse")(RowData(y[:20]), p[:20])
+    assert bound(p) == metric(RowData(y), p) == first
 
 
 @pytest.mark.parametrize(

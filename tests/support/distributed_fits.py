@@ -10,6 +10,7 @@ from polyleaf.inputs.features import read_features
 from polyleaf.inputs.target import encode_evaluation_target
 from polyleaf.runtime.collective import ThreadCommunicator
 from polyleaf.runtime.context import Context
+from polyleaf.runtime.row_data import RowData
 from polyleaf.training.evaluation import EvalSet
 
 
@@ -63,7 +64,8 @@ def fit_on_threads(
         reader = estimator._offset_reader(target.encoding, shared.plan.objective)
         offsets = reader.read(*start) if start else None
         metrics = shared.plan.metrics
-        sets.append(EvalSet(name, codes, found.values, found.weight, metrics, features, offsets))
+        evaluated = RowData(found.values, found.weight, offsets)
+        sets.append(EvalSet(name, codes, evaluated, metrics, features))
 
     def work(communicator):
         communicator = communicator if wrap is None else wrap(communicator)

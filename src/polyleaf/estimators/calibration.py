@@ -329,7 +329,8 @@ class DecisionThresholdMixin:
             scores, has_score = _cross_fit(record)
             weight = has_score if weight is None else (weight.T * has_score).T
         else:
-            truth, weight = eval_set.target, eval_set.weight
+            rows = eval_set.rows
+            truth, weight = rows.target, rows.weight
             scores = self.model_.predict_raw_binned(
                 eval_set.codes,
                 0,
@@ -337,7 +338,7 @@ class DecisionThresholdMixin:
                 record.settings.workers.n_threads,
                 eval_set.features,
             )
-            scores = scores if eval_set.offset is None else scores + eval_set.offset
+            scores = scores if rows.offset is None else scores + rows.offset
         probability = self.model_.objective.transform(scores)
         threshold = best_f1_threshold(probability, truth, weight, self.threshold == "f1_macro")
         set_decision_thresholds(self.model_, threshold)

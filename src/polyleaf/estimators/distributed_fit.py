@@ -20,6 +20,7 @@ from polyleaf.estimators._fitting import (
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.inputs.target import Target
 from polyleaf.metrics import Metric
+from polyleaf.metrics.ranking import PropensityPrecisionAt
 from polyleaf.model import Model
 from polyleaf.runtime.context import Context
 from polyleaf.settings.train_config import LinearLeaf
@@ -256,7 +257,7 @@ def _check_parameters(estimator: PolyleafEstimator) -> None:
 
 def _check_metrics(plan: FitPlan) -> None:
     for metric in plan.metrics:
-        if hasattr(metric.function, "set_train_target"):
+        if isinstance(metric.function, PropensityPrecisionAt):
             raise ValueError(
                 f"Distributed training does not support eval_metric={metric.name!r}, which needs "
                 "the label frequencies of all rows; compute it after training, or use another "

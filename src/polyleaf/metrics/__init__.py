@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from polyleaf.metrics.metric import (
+    BoundMetric,
     Metric,
     default_metric,
     default_metrics,
@@ -12,6 +13,7 @@ from polyleaf.metrics.metric import (
 )
 
 __all__ = [
+    "BoundMetric",
     "Metric",
     "default_metric",
     "default_metrics",

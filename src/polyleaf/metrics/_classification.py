@@ -21,6 +21,7 @@ from polyleaf.metrics._regression import (
     safe_divide,
     weighted_means,
 )
+from polyleaf.runtime.row_data import RowData
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
@@ -66,111 +67,115 @@ def get_decisions(y: Array, raw: Array) -> tuple[Array, Array]:
     return _check_labels(y) > 0.5, raw > 0
 
 
-def _one_vs_rest(y: Array, proba: Array) -> tuple[Array, Array]:
+def _one_vs_rest(rows: RowData, proba: Array) -> tuple[RowData, Array]:
     """Return labels and probabilities ``(n, K)`` with contiguous columns, one per class."""
-    proba = np.asfortranarray(as_matrix(proba))
+    proba, y = np.asfortranarray(as_matrix(proba)), rows.target
     if np.ndim(y) == 1 and proba.shape[1] > 1:
-        return (np.arange(proba.shape[1])[:, None] == np.asarray(y)).T, proba
-    return np.asfortranarray(as_matrix(_check_labels(y))) > 0.5, proba
+        labels = (np.arange(proba.shape[1])[:, None] == np.asarray(y)).T
+    else:
+        labels = np.asfortranarray(as_matrix(_check_labels(y))) > 0.5
+    return rows.replace(target=labels), proba
 
 
 # --- losses ---
 
 
-def logloss(y: Array, raw: Array, weight: Array | None = None) -> float:
+def logloss(rows: RowData, raw: Array) -> float:
     """Return the mean binary cross-entropy of raw scores over rows and labels, without clipping."""
-    y, raw = as_matrices(_check_labels(y, 0.0), raw)
+    y, raw = as_matrices(_check_labels(rows.target, 0.0), raw)
     n_outputs = raw.shape[1]
     zeros, ones = np.zeros(n_outputs, np.float32), np.ones(n_outputs, np.float32)
     loss = _core.Loss("logistic", {})
     return _core.loss_mean(
-        loss, _as_float32(raw), _as_float32(y), _as_float32(weight), zeros, ones, 1
+        loss, _as_float32(raw), _as_float32(y), _as_float32(rows.weight), zeros, ones, 1
     )
 
 
-def mlogloss(y: Array, raw: Array, weight: Array | None = None) -> float:
+def mlogloss(rows: RowData, raw: Array) -> float:
     """Return the mean cross-entropy of raw scores ``(n, K)`` and class ids ``(n,)``."""
-    label = _check_class_ids(y, "mlogloss")
+    label = _check_class_ids(rows.target, "mlogloss")
     zeros = np.zeros(raw.shape[1], np.float32)
     loss = _core.ClassLoss("softmax", {"factor": 1.0})
-    return _core.class_mean(loss, _as_float32(raw), label, _as_float32(weight), zeros, 1)
+    return _core.class_mean(loss, _as_float32(raw), label, _as_float32(rows.weight), zeros, 1)
 
 
-def brier(y: Array, proba: Array, weight: Array | None = None) -> float:
+def brier(rows: RowData, proba: Array) -> float:
     """Return the mean squared error of probabilities, summed over classes for class ids."""
-    proba = as_matrix(proba)
+    proba, y = as_matrix(proba), rows.target
     if np.ndim(y) == 1 and proba.shape[1] > 1:
         truth = np.asarray(y)[:, None] == np.arange(proba.shape[1])
-        return weighted_means(np.square(proba - truth).sum(axis=1, keepdims=True), weight)[0]
-    return mse(_check_labels(y, 0.0), proba, weight)
+        return weighted_means(np.square(proba - truth).sum(axis=1, keepdims=True), rows.weight)[0]
+    _check_labels(y, 0.0)
+    return mse(rows, proba)
 
 
 # --- decisions ---
 
 
-def error(y: Array, raw: Array, weight: Array | None = None) -> float:
+def error(rows: RowData, raw: Array) -> float:
     """Return the share of wrong decisions; for labels the Hamming loss."""
-    truth, decision = get_decisions(y, raw)
-    return weighted_means(as_matrix(truth != decision), weight)[0]
+    truth, decision = get_decisions(rows.target, raw)
+    return weighted_means(as_matrix(truth != decision), rows.weight)[0]
 
 
-def accuracy(y: Array, raw: Array, weight: Array | None = None) -> float:
+def accuracy(rows: RowData, raw: Array) -> float:
     """Return the share of right decisions, 1 - `error`."""
-    return 1.0 - error(y, raw, weight)
+    return 1.0 - error(rows, raw)
 
 
-def subset_accuracy(y: Array, raw: Array, weight: Array | None = None) -> float:
+def subset_accuracy(rows: RowData, raw: Array) -> float:
     """Return the share of rows whose labels are all right; labels of weight 0 are ignored."""
-    truth, decision = (as_matrix(values) for values in get_decisions(y, raw))
+    truth, decision = (as_matrix(values) for values in get_decisions(rows.target, raw))
     wrong = truth != decision
-    if weight is None:
+    if rows.weight is None:
         return float(1.0 - wrong.any(axis=1).mean())
-    weight = as_matrix(weight)
+    weight = as_matrix(rows.weight)
     row_weight = weight.mean(axis=1)
     right = ~(wrong & (weight > 0)).any(axis=1)
     return float(safe_divide((right * row_weight).sum(), row_weight.sum()))
 
 
-def _f1_counts(y: Array, raw: Array, weight: Array | None) -> tuple[Array, Array]:
+def _f1_counts(rows: RowData, raw: Array) -> tuple[Array, Array]:
     """Return twice the true positives, and positives plus predicted positives, of each label."""
-    truth, decision = get_decisions(y, raw)
+    truth, decision = get_decisions(rows.target, raw)
     if truth.ndim == 1:
         classes = np.arange(raw.shape[1])
         truth, decision = truth[:, None] == classes, decision[:, None] == classes
-    weight = np.ones((len(truth), 1)) if weight is None else as_matrix(weight).astype(np.float64)
+    weight = np.ones((len(truth), 1))
+    if rows.weight is not None:
+        weight = as_matrix(rows.weight).astype(np.float64)
     hits = 2.0 * (weight * (truth & decision)).sum(axis=0)
     return hits, (weight * truth + weight * decision).sum(axis=0)
 
 
-def f1_micro(y: Array, raw: Array, weight: Array | None = None) -> float:
+def f1_micro(rows: RowData, raw: Array) -> float:
     """Return F1 of all labels or classes counted together."""
-    hits, counts = _f1_counts(y, raw, weight)
+    hits, counts = _f1_counts(rows, raw)
     total = float(counts.sum())
     return float(hits.sum()) / total if total > 0 else 0.0
 
 
-def f1_macro(y: Array, raw: Array, weight: Array | None = None) -> float:
+def f1_macro(rows: RowData, raw: Array) -> float:
     """Return the mean F1 of labels or classes; 0 for one that neither occurs nor is predicted."""
-    hits, counts = _f1_counts(y, raw, weight)
+    hits, counts = _f1_counts(rows, raw)
     return float(np.divide(hits, counts, out=np.zeros_like(hits), where=counts > 0).mean())
 
 
-def confusion_score(
-    score: Callable[[Floats], float], y: Array, raw: Array, weight: Array | None = None
-) -> float:
+def confusion_score(score: Callable[[Floats], float], rows: RowData, raw: Array) -> float:
     """Apply a score of confusion matrices to classes, or average it over labels."""
-    truth, decision = get_decisions(y, raw)
+    truth, decision = get_decisions(rows.target, raw)
+    rows = rows.replace(target=truth)
     if truth.ndim == 1:
-        rows = None if weight is None else as_matrix(weight)[:, 0]
-        return score(confusion_matrix(truth, decision, as_matrix(raw).shape[1], rows))
+        return score(confusion_matrix(rows, decision, as_matrix(raw).shape[1]))
     return mean_over_outputs(
-        lambda t, d, w: score(confusion_matrix(t, d, 2, w)), truth, decision, weight
+        lambda label, decided: score(confusion_matrix(label, decided, 2)), rows, decision
     )
 
 
-def confusion_matrix(truth: Array, decision: Array, n_classes: int, weight: Array | None) -> Floats:
+def confusion_matrix(rows: RowData, decision: Array, n_classes: int) -> Floats:
     """Return the weight of the rows of each true class (rows) and predicted class (columns)."""
-    cell = truth.astype(np.int64) * n_classes + decision.astype(np.int64)
+    cell = rows.target.astype(np.int64) * n_classes + decision.astype(np.int64)
+    weight = None if rows.weight is None else as_matrix(rows.weight)[:, 0]
     counts = np.bincount(cell, weight, n_classes**2)
     return counts.astype(np.float64).reshape(n_classes, n_classes)
 
@@ -212,36 +217,37 @@ def cohen_kappa(matrix: Floats, power: int) -> float:
 # --- ranked probabilities ---
 
 
-def auc(y: Array, proba: Array, weight: Array | None = None) -> float:
+def auc(rows: RowData, proba: Array) -> float:
     """Return the area under the ROC curve, averaged over labels or one-vs-rest classes.
 
     Labels that are the same in all rows are left out; NaN if none is left.
     """
-    return mean_over_outputs(binary_roc_auc, *_one_vs_rest(y, proba), weight)
+    return mean_over_outputs(binary_roc_auc, *_one_vs_rest(rows, proba))
 
 
-def average_precision(y: Array, proba: Array, weight: Array | None = None) -> float:
+def average_precision(rows: RowData, proba: Array) -> float:
     """Return the average precision, averaged over labels or one-vs-rest classes.
 
     Labels that are the same in all rows are left out; NaN if none is left.
     """
-    return mean_over_outputs(binary_average_precision, *_one_vs_rest(y, proba), weight)
+    return mean_over_outputs(binary_average_precision, *_one_vs_rest(rows, proba))
 
 
-def binary_roc_auc(y: Array, score: Array, weight: Array | None = None) -> float:
+def binary_roc_auc(rows: RowData, score: Array) -> float:
     """Return the probability that a positive row has the larger score; ties count one half.
 
     Parameters
     ----------
-    y : ndarray of bool, shape (n,)
+    rows : RowData
+        Its target is an ndarray of bool, shape (n,), and weights have the same shape.
     score : ndarray of shape (n,)
-    weight : ndarray of shape (n,), optional
 
     Returns
     -------
     float
         NaN where all rows are of one class.
     """
+    y, weight = rows.target, rows.weight
     n_positive = int(np.count_nonzero(y))
     if n_positive in (0, len(y)):
         return float("nan")
@@ -260,18 +266,19 @@ def binary_roc_auc(y: Array, score: Array, weight: Array | None = None) -> float
     return area if rarer is y else 1.0 - area
 
 
-def binary_average_precision(y: Array, score: Array, weight: Array | None = None) -> float:
+def binary_average_precision(rows: RowData, score: Array) -> float:
     """Return the mean, over positive rows, of the precision among rows with no smaller a score.
 
     Parameters and the undefined case are those of `binary_roc_auc`.
     """
+    y, weight = rows.target, rows.weight
     n_positive = int(np.count_nonzero(y))
     if n_positive in (0, len(y)):
         return float("nan")
     own, own_weight = score[y], None if weight is None else weight[y]
-    rows, positives = _CumulativeWeight(score, weight), _CumulativeWeight(own, own_weight)
+    every, positives = _CumulativeWeight(score, weight), _CumulativeWeight(own, own_weight)
     precision = (positives.total - positives.up_to(own, "left")) / (
-        rows.total - rows.up_to(own, "left")
+        every.total - every.up_to(own, "left")
     )
     return float(np.average(precision, weights=own_weight))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from polyleaf.distributions import Distribution
 from polyleaf.metrics._regression import armse, mae, r2, rmse
 from polyleaf.objectives import Objective
 from polyleaf.objectives._utils import copy_columns
+from polyleaf.runtime.row_data import RowData
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
@@ -22,6 +24,7 @@ TASKS = ("regression", "classification", "multilabel")
 # --- D2 and the metrics of one of several tasks ---
 
 
+@dataclass(frozen=True)
 class D2:
     """1 - error / error of the best constant on the same data, averaged over the outputs.
 
@@ -33,52 +36,67 @@ class D2:
     ----------
     objective : Objective
         Provides the constant.
-    errors : callable
-        ``(y, raw, weight) -> float64 (m,)``: errors of raw scores ``(n, K)``, 0 at best.
+    metric : Metric
+        Measures the errors, 0 at best.
     """
 
-    def __init__(
-        self, objective: Objective, errors: Callable[[Array, Array, Array | None], Floats]
-    ) -> None:
-        self._objective, self._errors = objective, errors
-        self._cache: list[tuple[Array, Array | None, Floats]] = []
+    objective: Objective
+    metric: Any
 
-    def __call__(self, y: Array, raw: Array, weight: Array | None = None) -> float:
-        errors, baseline = self._errors(y, raw, weight), self._constant_errors(y, weight, len(raw))
+    def bind(
+        self, rows: RowData, training: RowData | None, n_outputs: int | None
+    ) -> Callable[[Array], float]:
+        """Return the score as a function of the raw scores of these rows."""
+        objective, measured = self.objective, self.metric.bind(rows, training, n_outputs)
+
+        def compute_errors(raw: Array) -> Floats:
+            prediction = raw if self.metric.prediction_type == "raw" else objective.transform(raw)
+            if "labels" not in objective.target_kinds:
+                each = measured.per_output(prediction)
+                if each is not None:
+                    return each
+            return np.array([measured(prediction)])
+
+        base = objective.bind(rows.target, rows.weight).base_score()
+        baseline = compute_errors(np.tile(base, (rows.n_rows, 1)))
         exists = baseline > 0
-        if not exists.any():
-            return float("nan")
-        return float(np.mean(1.0 - errors[exists] / baseline[exists]))
 
-    def _constant_errors(self, y: Array, weight: Array | None, n_rows: int) -> Floats:
-        """Compute the errors once per data set, as y is the same array in every round."""
-        for known_y, known_weight, errors in self._cache:
-            if known_y is y and known_weight is weight:
-                return errors
-        base = self._objective.bind(y, weight).base_score()
-        self._cache.append((y, weight, self._errors(y, np.tile(base, (n_rows, 1)), weight)))
-        return self._cache[-1][2]
+        def d2(raw: Array) -> float:
+            if not exists.any():
+                return float("nan")
+            return float(np.mean(1.0 - compute_errors(raw)[exists] / baseline[exists]))
+
+        return d2
 
 
+@dataclass(frozen=True)
 class MeanD2:
     """The mean D2 of the tasks for which it exists.
 
     Parameters
     ----------
-    task_metrics : sequence of TaskMetric
+    task_metrics : tuple of TaskMetric
         One of a `D2` for each task.
     """
 
-    def __init__(self, task_metrics: Sequence[TaskMetric]) -> None:
-        self._task_metrics = task_metrics
+    task_metrics: tuple[TaskMetric, ...]
 
-    def __call__(self, y: Array, raw: Array, weight: Array | None = None) -> float:
-        scores = np.array([metric(y, raw, weight) for metric in self._task_metrics])
-        return float(np.nanmean(scores)) if not np.isnan(scores).all() else float("nan")
+    def bind(
+        self, rows: RowData, training: RowData | None, n_outputs: int | None
+    ) -> Callable[[Array], float]:
+        """Return the mean as a function of the raw scores of these rows."""
+        each = [metric.bind(rows, training, n_outputs) for metric in self.task_metrics]
+
+        def mean_d2(raw: Array) -> float:
+            scores = np.array([d2(raw) for d2 in each])
+            return float(np.nanmean(scores)) if not np.isnan(scores).all() else float("nan")
+
+        return mean_d2
 
 
+@dataclass(frozen=True)
 class TaskMetric:
-    """The metric of one task as a function of the targets and scores of all tasks.
+    """The metric of one task as a function of the scores of all tasks.
 
     Parameters
     ----------
@@ -87,34 +105,23 @@ class TaskMetric:
     metric : Metric
     """
 
-    def __init__(self, place: Any, metric: Any) -> None:
-        self._place, self._metric = place, metric
-        is_raw = metric.prediction_type == "raw"
-        self._columns = place.scores if is_raw else place.predictions
-        self._cache: list[tuple[Array, Array | None, Array, Array | None]] = []
-
-    def set_train_target(self, y: Array, n_outputs: int) -> None:
-        self._metric.set_train_target(self._target(y, None)[0], self._place.task.n_scores)
+    place: Any
+    metric: Any
 
     @property
     def greater_is_better(self) -> bool:
-        return bool(self._metric.greater_is_better)
+        return bool(self.metric.greater_is_better)
 
-    def __call__(self, y: Array, prediction: Array, weight: Array | None = None) -> float:
-        own_y, own_weight = self._target(y, weight)
-        return float(self._metric(own_y, copy_columns(prediction, self._columns), own_weight))
-
-    def _target(self, y: Array, weight: Array | None) -> tuple[Array, Array | None]:
-        """Return the task's part of a data set, as the same arrays in every round."""
-        for known_y, known_weight, own_y, own_weight in self._cache:
-            if known_y is y and known_weight is weight:
-                return own_y, own_weight
-        own_y = self._place.task.select_target(y[:, self._place.columns])
-        own_weight = self._place.select_weight(weight)
-        if own_weight is not None and own_weight.ndim == 2 and own_weight.shape[1] == 1:
-            own_weight = own_weight[:, 0]
-        self._cache.append((y, weight, own_y, own_weight))
-        return own_y, own_weight
+    def bind(
+        self, rows: RowData, training: RowData | None, n_outputs: int | None
+    ) -> Callable[[Array], float]:
+        """Return the metric as a function of the predictions of all tasks for these rows."""
+        own_training = None if training is None else self.place.select_rows(training)
+        n_scores = self.place.task.n_scores
+        own = self.metric.bind(self.place.select_rows(rows), own_training, n_scores)
+        is_raw = self.metric.prediction_type == "raw"
+        columns = self.place.scores if is_raw else self.place.predictions
+        return lambda prediction: float(own(copy_columns(prediction, columns)))
 
 
 # --- tables of scores, as the command line and the report show them ---
@@ -293,11 +300,11 @@ def _regression_scores(
     if weights is not None and weight is not None:
         weights *= weight[:, None]
     prediction = np.asarray(predicted, dtype=np.float64).reshape(Y.shape)
-    data = np.where(known, Y, 0.0), prediction, weights
-    found = {"RMSE": rmse(*data)}
+    rows = RowData(np.where(known, Y, 0.0), weights)
+    found = {"RMSE": rmse(rows, prediction)}
     if Y.shape[1] > 1:
-        found["aRMSE"] = armse(*data)
-    return {**found, "MAE": mae(*data), "R2": r2(*data)}
+        found["aRMSE"] = armse(rows, prediction)
+    return {**found, "MAE": mae(rows, prediction), "R2": r2(rows, prediction)}
 
 
 def _classification_scores(

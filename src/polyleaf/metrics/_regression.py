@@ -1,13 +1,13 @@
 """Regression metrics, and the weighted averages that all metrics share.
 
-Metrics are functions of ``(y, prediction, weight)``, which are described in
+Metrics are functions of ``(rows, prediction)``, which are described in
 :mod:`polyleaf.metrics.metric`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from polyleaf.distributions import Distribution
 from polyleaf.objectives import Objective
+from polyleaf.runtime.row_data import RowData
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
@@ -65,20 +66,18 @@ def weighted_means(values: Array, weight: Array | None) -> tuple[float, Floats]:
 
 
 def mean_over_outputs(
-    function: Callable[[Array, Array, Array | None], float],
-    y: Array,
-    prediction: Array,
-    weight: Array | None,
+    function: Callable[[RowData, Array], float], rows: RowData, prediction: Array
 ) -> float:
     """Average `function` over the outputs where it is not NaN, each on its rows with weight."""
-    y, prediction = as_matrices(y, prediction)
-    weight = None if weight is None else np.broadcast_to(as_matrix(weight), y.shape)
+    y, prediction = as_matrices(rows.target, prediction)
+    rows = rows.replace(target=y)
     values = []
     for k in range(y.shape[1]):
-        rows = slice(None) if weight is None else weight[:, k] > 0
-        values.append(
-            function(y[rows, k], prediction[rows, k], None if weight is None else weight[rows, k])
-        )
+        column, used = rows.column(k), slice(None)
+        if column.weight is not None:
+            used = column.weight > 0
+            column = RowData(column.target[used], column.weight[used])
+        values.append(function(column, prediction[used, k]))
     defined = [value for value in values if not np.isnan(value)]
     return float(np.mean(defined)) if defined else float("nan")
 
@@ -86,68 +85,69 @@ def mean_over_outputs(
 # --- errors of predicted numbers ---
 
 
-def mse(y: Array, prediction: Array, weight: Array | None = None) -> float:
+def mse(rows: RowData, prediction: Array) -> float:
     """Return the mean squared error."""
-    y, prediction = as_matrices(y, prediction)
-    return weighted_means(np.square(prediction - y), weight)[0]
+    y, prediction = as_matrices(rows.target, prediction)
+    return weighted_means(np.square(prediction - y), rows.weight)[0]
 
 
-def rmse(y: Array, prediction: Array, weight: Array | None = None) -> float:
+def rmse(rows: RowData, prediction: Array) -> float:
     """Return the root mean squared error over all rows and outputs, as XGBoost defines it."""
-    return float(np.sqrt(mse(y, prediction, weight)))
+    return float(np.sqrt(mse(rows, prediction)))
 
 
-def armse(y: Array, prediction: Array, weight: Array | None = None) -> float:
+def armse(rows: RowData, prediction: Array) -> float:
     """Return the mean over outputs of their root mean squared errors.
 
     This is scikit-learn's ``root_mean_squared_error`` and the aRMSE of the multi-target literature
     (Borchani et al., "A survey on multi-output regression", 2015). For one output it is `rmse`.
     """
-    y, prediction = as_matrices(y, prediction)
-    errors = np.sqrt(weighted_means(np.square(prediction - y), weight)[1])
-    if weight is not None:
-        errors = errors[(np.broadcast_to(as_matrix(weight), y.shape) > 0).any(axis=0)]
+    y, prediction = as_matrices(rows.target, prediction)
+    errors = np.sqrt(weighted_means(np.square(prediction - y), rows.weight)[1])
+    if rows.weight is not None:
+        errors = errors[(np.broadcast_to(as_matrix(rows.weight), y.shape) > 0).any(axis=0)]
     return float(errors.mean()) if errors.size else float("nan")
 
 
-def mae(y: Array, prediction: Array, weight: Array | None = None) -> float:
+def mae(rows: RowData, prediction: Array) -> float:
     """Return the mean absolute error."""
-    y, prediction = as_matrices(y, prediction)
-    return weighted_means(np.abs(prediction - y), weight)[0]
+    y, prediction = as_matrices(rows.target, prediction)
+    return weighted_means(np.abs(prediction - y), rows.weight)[0]
 
 
-def mape(y: Array, prediction: Array, weight: Array | None = None) -> float:
+def mape(rows: RowData, prediction: Array) -> float:
     """Return the mean of ``|prediction - y| / max(|y|, 2.2e-16)``, as scikit-learn defines it."""
-    y, prediction = as_matrices(y, prediction)
+    y, prediction = as_matrices(rows.target, prediction)
     scale = np.maximum(np.abs(y).astype(np.float64), np.finfo(np.float64).eps)
-    return weighted_means(np.abs(prediction - y) / scale, weight)[0]
+    return weighted_means(np.abs(prediction - y) / scale, rows.weight)[0]
 
 
-def rmsle(y: Array, prediction: Array, weight: Array | None = None) -> float:
+def rmsle(rows: RowData, prediction: Array) -> float:
     """Return the root mean squared difference of log(1 + y), negative predictions clipped to 0."""
-    y, prediction = as_matrices(y, prediction)
+    y, prediction = as_matrices(_mask_missing(rows), prediction)
     with np.errstate(invalid="ignore", divide="ignore"):
-        difference = np.log1p(np.maximum(prediction, 0.0)) - np.log1p(_mask_missing(y, weight))
-    return float(np.sqrt(weighted_means(np.square(difference), weight)[0]))
+        difference = np.log1p(np.maximum(prediction, 0.0)) - np.log1p(y)
+    return float(np.sqrt(weighted_means(np.square(difference), rows.weight)[0]))
 
 
-def r2(y: Array, prediction: Array, weight: Array | None = None) -> float:
+def r2(rows: RowData, prediction: Array) -> float:
     """Return the coefficient of determination, averaged over the outputs that vary."""
-    return mean_over_outputs(_single_output_r2, y, prediction, weight)
+    return mean_over_outputs(_single_output_r2, rows, prediction)
 
 
-def _single_output_r2(y: Array, prediction: Array, weight: Array | None) -> float:
-    y = y.astype(np.float64)
+def _single_output_r2(rows: RowData, prediction: Array) -> float:
+    y = rows.target.astype(np.float64)
     if y.size == 0:
         return float("nan")
-    weight = np.ones(y.size) if weight is None else weight.astype(np.float64)
+    weight = np.ones(y.size) if rows.weight is None else rows.weight.astype(np.float64)
     total = weight @ np.square(y - np.average(y, weights=weight))
     return float(1.0 - (weight @ np.square(y - prediction)) / total) if total > 0 else float("nan")
 
 
-def _mask_missing(y: Array, weight: Array | None) -> Array:
-    """Replace targets of weight 0 by 1, as their deviance may not exist."""
-    return y if weight is None else np.where(as_matrix(weight) > 0, y, 1.0)
+def _mask_missing(rows: RowData) -> Array:
+    """Return y with 1 for targets of weight 0, as their deviance may not exist."""
+    y = as_matrix(rows.target)
+    return y if rows.weight is None else np.where(as_matrix(rows.weight) > 0, y, 1.0)
 
 
 @dataclass(frozen=True)
@@ -159,11 +159,11 @@ class TweedieDeviance:
 
     power: float = 1.5
 
-    def __call__(self, y: Array, prediction: Array, weight: Array | None = None) -> float:
-        y, prediction = as_matrices(y, prediction)
-        y, mean = _mask_missing(y, weight).astype(np.float64), prediction.astype(np.float64)
+    def __call__(self, rows: RowData, prediction: Array) -> float:
+        y, prediction = as_matrices(_mask_missing(rows), prediction)
+        y, mean = y.astype(np.float64), prediction.astype(np.float64)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            return weighted_means(2.0 * self._half_deviance(y, mean), weight)[0]
+            return weighted_means(2.0 * self._half_deviance(y, mean), rows.weight)[0]
 
     def _half_deviance(self, y: Array, mean: Array) -> Array:
         if self.power == 1:
@@ -184,16 +184,10 @@ class TweedieDeviance:
 class PerOutputMean:
     """A metric that is a mean over rows, so that its outputs come with it."""
 
-    def __call__(self, y: Array, prediction: Array, weight: Array | None = None) -> float:
-        return self.value_and_per_output(y, prediction, weight)[0]
+    def __call__(self, rows: RowData, prediction: Array) -> float:
+        return self.value_and_per_output(rows, prediction)[0]
 
-    def per_output(self, y: Array, prediction: Array, weight: Array | None = None) -> Floats:
-        """Return the mean of each output."""
-        return self.value_and_per_output(y, prediction, weight)[1]
-
-    def value_and_per_output(
-        self, y: Array, prediction: Array, weight: Array | None = None
-    ) -> tuple[float, Floats]:
+    def value_and_per_output(self, rows: RowData, prediction: Array) -> tuple[float, Floats]:
         """Return the mean of all outputs, and of each."""
         raise NotImplementedError
 
@@ -207,11 +201,9 @@ class PinballLoss(PerOutputMean):
 
     alpha: float | tuple[float, ...] = 0.5
 
-    def value_and_per_output(
-        self, y: Array, prediction: Array, weight: Array | None = None
-    ) -> tuple[float, Floats]:
+    def value_and_per_output(self, rows: RowData, prediction: Array) -> tuple[float, Floats]:
         levels = np.atleast_1d(np.asarray(self.alpha, dtype=np.float64))
-        y, prediction = as_matrix(y), as_matrix(prediction)
+        y, prediction, weight = as_matrix(rows.target), as_matrix(prediction), rows.weight
         n_outputs = y.shape[1] * levels.size
         if n_outputs != prediction.shape[1]:
             raise ValueError(
@@ -235,11 +227,11 @@ class PinballLossAtLevel:
     level: float
     levels: tuple[float, ...] = ()
 
-    def __call__(self, y: Array, prediction: Array, weight: Array | None = None) -> float:
+    def __call__(self, rows: RowData, prediction: Array) -> float:
         prediction = as_matrix(prediction)
         if self.level in self.levels:
             prediction = prediction[:, self.levels.index(self.level) :: len(self.levels)]
-        return PinballLoss(self.level)(y, prediction, weight)
+        return PinballLoss(self.level)(rows, prediction)
 
 
 DISTRIBUTION_SCORES: dict[str, Callable[[Distribution, Array], Array]] = {
@@ -255,17 +247,15 @@ class DistributionScore(PerOutputMean):
     objective: Objective
     score: str
 
-    def value_and_per_output(
-        self, y: Array, prediction: Array, weight: Array | None = None
-    ) -> tuple[float, Floats]:
-        score = DISTRIBUTION_SCORES[self.score]
-        return weighted_means(score(self.objective.distribution(prediction), as_matrix(y)), weight)
+    def value_and_per_output(self, rows: RowData, prediction: Array) -> tuple[float, Floats]:
+        score, y = DISTRIBUTION_SCORES[self.score], as_matrix(rows.target)
+        return weighted_means(score(self.objective.distribution(prediction), y), rows.weight)
 
 
 # --- errors on several scales ---
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True)
 class RelativeError:
     """Mean over targets of an error divided by the target's standard deviation on the same data.
 
@@ -276,39 +266,38 @@ class RelativeError:
 
     Parameters
     ----------
-    errors : callable
-        ``(y, prediction, weight) -> float64 (K,)``: the error of each output, in the unit of its
-        target. Several outputs of one target are adjacent.
+    metric : Metric
+        The error of each output, in the unit of its target. Several outputs of one target are
+        adjacent.
     """
 
-    errors: Callable[[Array, Array, Array | None], Any]
-    _cache: tuple[Array, Array | None, Floats] | None = field(default=None, init=False)
+    metric: Any
 
-    def __call__(self, y: Array, prediction: Array, weight: Array | None = None) -> float:
-        errors = self.errors(y, prediction, weight)
-        deviations = self._standard_deviations(y, weight)
-        deviations = np.repeat(deviations, len(errors) // len(deviations))
-        varies = deviations > 0
-        if varies.any():
-            errors = errors[varies] / deviations[varies]
-        known = errors[~np.isnan(errors)]
-        return float(known.mean()) if known.size else float("nan")
+    def bind(
+        self, rows: RowData, training: RowData | None, n_outputs: int | None
+    ) -> Callable[[Array], float]:
+        """Return the error as a function of the predictions of these rows."""
+        compute_errors = self.metric.bind(rows, training, n_outputs).per_output
+        deviations = _standard_deviations(rows)
 
-    def _standard_deviations(self, y: Array, weight: Array | None) -> Floats:
-        """Compute the deviations once per data set, as y is the same array in every round."""
-        if self._cache is None or self._cache[0] is not y or self._cache[1] is not weight:
-            self._cache = y, weight, standard_deviation(y, weight)
-        return self._cache[2]
+        def relative_error(prediction: Array) -> float:
+            errors = compute_errors(prediction)
+            scale = np.repeat(deviations, len(errors) // len(deviations))
+            varies = scale > 0
+            if varies.any():
+                errors = errors[varies] / scale[varies]
+            known = errors[~np.isnan(errors)]
+            return float(known.mean()) if known.size else float("nan")
+
+        return relative_error
 
 
-def standard_deviation(y: Array, weight: Array | None) -> Floats:
+def _standard_deviations(rows: RowData) -> Floats:
     """Return the weighted standard deviation of each column; 0 if its weights are all 0."""
-    y = np.asarray(y, np.float64).reshape(len(y), -1)
-    w = (
-        np.ones((len(y), 1))
-        if weight is None
-        else np.asarray(weight, np.float64).reshape(len(y), -1)
-    )
+    n = len(rows.target)
+    y = np.asarray(rows.target, np.float64).reshape(n, -1)
+    w = np.ones((n, 1)) if rows.weight is None else np.asarray(rows.weight, np.float64)
+    w = w.reshape(n, -1)
     total = np.maximum(w.sum(axis=0), np.finfo(np.float64).tiny)
     mean = (w * y).sum(axis=0) / total
     return np.sqrt((w * np.square(y - mean)).sum(axis=0) / total)

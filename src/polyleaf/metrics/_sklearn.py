@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyleaf.metrics._classification import get_decisions
+from polyleaf.runtime.row_data import RowData
 
 Array = NDArray[Any]
 
@@ -65,7 +66,7 @@ def _sklearn_name(function: Callable[..., Any]) -> str | None:
 
 
 class CallableMetric:
-    """A user's function of ``(y_true, y_pred[, sample_weight])`` as ``(y, prediction, weight)``."""
+    """A user's function of ``(y_true, y_pred[, sample_weight])`` as ``(rows, prediction)``."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         inner = function.func if isinstance(function, partial) else function
@@ -78,8 +79,8 @@ class CallableMetric:
         except ValueError:
             self._takes_weight = False
 
-    def __call__(self, y: Array, prediction: Array, weight: Array | None) -> float:
-        keywords = {"sample_weight": weight} if self._takes_weight else {}
+    def __call__(self, rows: RowData, prediction: Array) -> float:
+        y, keywords = rows.target, {"sample_weight": rows.weight} if self._takes_weight else {}
         if self.takes_decisions:
             y, prediction = (values.astype(np.int64) for values in get_decisions(y, prediction))
         value = self.user_function(_squeeze(y), _squeeze(prediction), **keywords)

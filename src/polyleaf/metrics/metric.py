@@ -1,8 +1,9 @@
 """Metrics by name: the class, the registry, and the metrics that go with an objective.
 
-Every metric is a function of ``(y, prediction, weight)``: y is float ``(n, K)`` or class ids
-``(n,)``; the prediction ``(n, K)`` is of the metric's ``prediction_type``; weight is None, ``(n,)``
-or ``(n, K)``. A missing target has weight 0 and is ignored. Averages over several outputs are over
+Every metric is a function of ``(rows, prediction)``. The rows are a `RowData`: their target is
+float ``(n, K)`` or class ids ``(n,)``, their weight None, ``(n,)`` or ``(n, K)``. The prediction
+``(n, K)`` is of the metric's ``prediction_type``. What depends on the rows alone is computed once,
+by ``bind``. A missing target has weight 0 and is ignored. Averages over several outputs are over
 all rows and outputs together, by weight; aRMSE, R2 and ranking metrics, which are not means over
 rows, are averaged over the outputs for which they exist.
 """
@@ -35,9 +36,11 @@ from polyleaf.metrics._regression import (
 )
 from polyleaf.metrics._sklearn import SCORER_ALIASES, CallableMetric, is_scorer
 from polyleaf.metrics.ranking import parse_ranking_metric
-from polyleaf.objectives import BoundObjective, Objective, distribution_names
+from polyleaf.objectives import Objective, distribution_names
+from polyleaf.runtime.row_data import RowData
 
 __all__ = [
+    "BoundMetric",
     "Metric",
     "default_metric",
     "default_metrics",
@@ -63,7 +66,8 @@ class Metric:
     ----------
     name : str
     function : callable
-        ``(y, prediction, weight) -> float``; NaN where it does not exist.
+        ``(rows, prediction) -> float``; NaN where it does not exist. Or an object whose method
+        ``bind(rows, training, n_outputs)`` returns a function of the prediction alone.
     greater_is_better : bool
     prediction_type : {"raw", "prediction", "proba"}
         What `prediction` must be: raw scores, or the result of ``Objective.transform``, which must
@@ -76,86 +80,113 @@ class Metric:
     """
 
     name: str
-    function: Callable[[Array, Array, Array | None], float]
+    function: Any
     greater_is_better: bool = False
     prediction_type: PredictionType = "prediction"
     per_output_defined: bool = True
     is_scale_dependent: bool = False
 
-    def __call__(self, y: Array, prediction: Array, weight: Array | None = None) -> float:
-        value = float(self.function(y, prediction, weight))
-        # A function that returns (name, value, greater_is_better) is known only after its call.
-        self.greater_is_better = getattr(self.function, "greater_is_better", self.greater_is_better)
-        return value
-
-    def set_train_target(self, y: Array, n_outputs: int) -> None:
-        """Pass the training target, from which propensity-scored metrics take label frequencies.
+    def bind(
+        self, rows: RowData, training: RowData | None = None, n_outputs: int | None = None
+    ) -> BoundMetric:
+        """Bind the metric to the rows that it evaluates.
 
         Parameters
         ----------
-        y : ndarray or sparse matrix of shape (n, K), or class ids (n,)
-        n_outputs : int
-            The number K of outputs.
-        """
-        set_target = getattr(self.function, "set_train_target", None)
-        if set_target is not None:
-            set_target(y, n_outputs)
+        rows : RowData
+        training : RowData, optional
+            The training rows, from which propensity-scored metrics take label frequencies.
+        n_outputs : int, optional
+            The number K of outputs, for class ids.
 
-    def value_and_per_output(
-        self, y: Array, prediction: Array, weight: Array | None = None
-    ) -> tuple[float, NDArray[np.float64] | None]:
+        Returns
+        -------
+        BoundMetric
+        """
+        bind = getattr(self.function, "bind", None)
+        if bind is None:
+            return BoundMetric(self, rows, partial(self.function, rows))
+        return BoundMetric(self, rows, bind(rows, training, n_outputs))
+
+    def __call__(self, rows: RowData, prediction: Array) -> float:
+        return self.bind(rows)(prediction)
+
+    def per_output(self, rows: RowData, prediction: Array) -> NDArray[np.float64] | None:
+        """Return the metric of each output; see `BoundMetric.per_output`.
+
+        Parameters
+        ----------
+        rows : RowData
+        prediction : ndarray of shape (n, K)
+        """
+        return self.bind(rows).per_output(prediction)
+
+
+@dataclass(frozen=True, eq=False)
+class BoundMetric:
+    """A metric bound to the rows that it evaluates. Call it with their predictions.
+
+    Attributes
+    ----------
+    metric : Metric
+    rows : RowData
+    function : callable
+        ``prediction -> float``
+    """
+
+    metric: Metric
+    rows: RowData
+    function: Callable[[Array], float]
+
+    def __call__(self, prediction: Array) -> float:
+        value, function = float(self.function(prediction)), self.metric.function
+        # A function that returns (name, value, greater_is_better) is known only after its call.
+        greater = getattr(function, "greater_is_better", self.metric.greater_is_better)
+        self.metric.greater_is_better = greater
+        return value
+
+    def value_and_per_output(self, prediction: Array) -> tuple[float, NDArray[np.float64] | None]:
         """Return the metric and `per_output`, computed together where the function supports it.
 
         Parameters
         ----------
-        y : ndarray of shape (n, K), or class ids (n,)
         prediction : ndarray of shape (n, K)
             Of the metric's `prediction_type`.
-        weight : ndarray of shape (n,) or (n, K), or None
-            Targets of weight 0 are ignored.
 
         Returns
         -------
         value : float
         per_output : ndarray of shape (K,), float64, or None
         """
-        own = getattr(self.function, "value_and_per_output", None)
+        own = getattr(self.metric.function, "value_and_per_output", None)
         if own is not None:
-            return own(y, prediction, weight)
-        return self(y, prediction, weight), self.per_output(y, prediction, weight)
+            return own(self.rows, prediction)
+        return self(prediction), self.per_output(prediction)
 
-    def per_output(
-        self, y: Array, prediction: Array, weight: Array | None = None
-    ) -> NDArray[np.float64] | None:
+    def per_output(self, prediction: Array) -> NDArray[np.float64] | None:
         """Return the metric of each output.
 
         Parameters
         ----------
-        y : ndarray of shape (n, K), or class ids (n,)
         prediction : ndarray of shape (n, K)
             Of the metric's `prediction_type`.
-        weight : ndarray of shape (n,) or (n, K), or None
-            Targets of weight 0 are ignored.
 
         Returns
         -------
         ndarray of shape (K,), float64, or None
             None if it is not defined for a single output.
         """
-        own = getattr(self.function, "per_output", None)
+        metric, y = self.metric, self.rows.target
+        own = getattr(metric.function, "value_and_per_output", None)
         if own is not None:
-            return own(y, prediction, weight)
+            return own(self.rows, prediction)[1]
         is_multiclass = np.ndim(y) == 1 and as_matrix(prediction).shape[1] > 1
-        if not self.per_output_defined or is_multiclass:
+        if not metric.per_output_defined or is_multiclass:
             return None
         y, prediction = as_matrices(y, prediction)
-        weight = None if weight is None else np.broadcast_to(as_matrix(weight), y.shape)
-        return np.array(
-            [
-                self.function(y[:, k], prediction[:, k], None if weight is None else weight[:, k])
-                for k in range(y.shape[1])
-            ]
-        )
+        rows = self.rows.replace(target=y)
+        columns = [metric.bind(rows.column(k)).function for k in range(y.shape[1])]
+        return np.array([function(prediction[:, k]) for k, function in enumerate(columns)])
 
 
 # --- the registry ---
@@ -345,7 +376,7 @@ def _relative_metric(metric: Metric) -> Metric:
             f"{metric.name!r} has no relative form, as it does not depend on the scale of y; "
             f"use one of {', '.join(_relative_names())}."
         )
-    return _joint(RelativeError(metric.per_output), _RELATIVE + metric.name, "prediction", False)
+    return _joint(RelativeError(metric), _RELATIVE + metric.name, "prediction", False)
 
 
 def _relative_names() -> list[str]:
@@ -363,32 +394,30 @@ def _from_callable(function: Callable[..., Any]) -> Metric:
     return _joint(called, called.name, kind, called.greater_is_better)
 
 
+@dataclass(frozen=True)
 class _ObjectiveLoss:
     """The loss of an objective, of raw scores in the unit of y."""
 
-    def __init__(self, objective: Objective) -> None:
-        self.objective = objective
-        self._cache: list[tuple[Array, Array | None, BoundObjective]] = []
+    objective: Objective
 
-    def __call__(self, y: Array, raw: Array, weight: Array | None) -> float:
-        problem = self._problem(y, weight)
-        base = raw.mean(axis=0)  # so that the rest fits in float32
-        problem.set_base_score(base)
-        loss = problem.loss((raw - base).astype(np.float32))
-        if np.isnan(loss):
-            raise ValueError(
-                f"The loss of objective {self.objective.name!r} is NaN, or unknown because its "
-                "function returns only derivatives: choose another eval_metric."
-            )
+    def bind(
+        self, rows: RowData, training: RowData | None, n_outputs: int | None
+    ) -> Callable[[Array], float]:
+        """Return the loss as a function of the raw scores of these rows."""
+        bound = self.objective.bind(rows.target, rows.weight)
+
+        def loss(raw: Array) -> float:
+            base = raw.mean(axis=0)  # so that the rest fits in float32
+            bound.set_base_score(base)
+            value = bound.loss((raw - base).astype(np.float32))
+            if np.isnan(value):
+                raise ValueError(
+                    f"The loss of objective {self.objective.name!r} is NaN, or unknown because its "
+                    "function returns only derivatives: choose another eval_metric."
+                )
+            return value
+
         return loss
-
-    def _problem(self, y: Array, weight: Array | None) -> BoundObjective:
-        """Bind the objective once per data set, as a loss in JAX is compiled then."""
-        for known_y, known_weight, problem in self._cache:
-            if known_y is y and known_weight is weight:
-                return problem
-        self._cache.append((y, weight, self.objective.bind(y, weight)))
-        return self._cache[-1][2]
 
 
 # --- the metrics of an objective ---
@@ -513,16 +542,7 @@ def _d2_metric(objective: Objective) -> Metric:
     """Return the D2 of an objective; for several tasks their mean."""
     if objective.tasks:
         each = [TaskMetric(place, _d2_metric(place.task.objective)) for place in objective.tasks]
-        return _joint(MeanD2(each), "d2", "raw", True)
+        return _joint(MeanD2(tuple(each)), "d2", "raw", True)
     metric = default_metric(objective)
     metric = get_metric(_D2_METRICS.get(metric.name, metric.name), objective)
-
-    def compute_errors(y: Array, raw: Array, weight: Array | None) -> NDArray[np.float64]:
-        prediction = raw if metric.prediction_type == "raw" else objective.transform(raw)
-        if "labels" not in objective.target_kinds:
-            each = metric.per_output(y, prediction, weight)
-            if each is not None:
-                return each
-        return np.array([metric(y, prediction, weight)])
-
-    return _joint(D2(objective, compute_errors), "d2", "raw", True)
+    return _joint(D2(objective, metric), "d2", "raw", True)

@@ -15,13 +15,15 @@ Recommendation, Tagging, Ranking & Other Missing Label Applications", KDD 2016.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+
+from polyleaf.runtime.row_data import RowData
 
 __all__ = [
     "NdcgAt",
@@ -403,8 +405,8 @@ class PrecisionAt:
 
     k: int
 
-    def __call__(self, y: Any, prediction: Any, weight: Any = None) -> float:
-        return precision_at(y, prediction, self.k, weight)
+    def __call__(self, rows: RowData, prediction: Any) -> float:
+        return precision_at(rows.target, prediction, self.k, rows.weight)
 
 
 @dataclass(frozen=True)
@@ -413,11 +415,11 @@ class NdcgAt:
 
     k: int
 
-    def __call__(self, y: Any, prediction: Any, weight: Any = None) -> float:
-        return ndcg_at(y, prediction, self.k, weight)
+    def __call__(self, rows: RowData, prediction: Any) -> float:
+        return ndcg_at(rows.target, prediction, self.k, rows.weight)
 
 
-@dataclass
+@dataclass(frozen=True)
 class PropensityPrecisionAt:
     """`psp_at` with a fixed k and the propensities of the training rows.
 
@@ -426,44 +428,39 @@ class PropensityPrecisionAt:
     k : int
     a, b : float
         See `propensities`.
-    propensity : ndarray of shape (L,), optional
-        Default: computed by `set_train_target`.
     """
 
     k: int
     a: float = 0.55
     b: float = 1.5
-    propensity: Array | None = None
+    _score = staticmethod(psp_at)
 
-    def set_train_target(self, y: Any, n_labels: int) -> None:
-        """Compute the propensities from the training target.
+    def bind(
+        self, rows: RowData, training: RowData | None, n_outputs: int | None
+    ) -> Callable[[Any], float]:
+        """Return the metric as a function of the predictions of these rows.
 
         Parameters
         ----------
-        y : ndarray or sparse matrix of shape (n, L), or class ids (n,)
-        n_labels : int
-            The number L of labels.
+        rows, training, n_outputs
+            See :meth:`polyleaf.metrics.Metric.bind`.
         """
-        self.propensity = propensities(y, self.a, self.b, n_labels)
-
-    def __call__(self, y: Any, prediction: Any, weight: Any = None) -> float:
-        return psp_at(y, prediction, self.k, self._get_propensity(), weight)
-
-    def _get_propensity(self) -> Array:
-        if self.propensity is None:
+        if training is None:
             raise ValueError(
                 "A propensity-scored metric requires the label frequencies of the training data: "
-                "call set_train_target, or use psp_at and psndcg_at with given propensities."
+                "call bind(rows, training), or use psp_at and psndcg_at with given propensities."
             )
-        return self.propensity
+        propensity = propensities(training.target, self.a, self.b, n_outputs)
+        return lambda prediction: self._score(
+            rows.target, prediction, self.k, propensity, rows.weight
+        )
 
 
-@dataclass
+@dataclass(frozen=True)
 class PropensityNdcgAt(PropensityPrecisionAt):
     """`psndcg_at` with a fixed k; parameters are those of `PropensityPrecisionAt`."""
 
-    def __call__(self, y: Any, prediction: Any, weight: Any = None) -> float:
-        return psndcg_at(y, prediction, self.k, self._get_propensity(), weight)
+    _score = staticmethod(psndcg_at)
 
 
 _METRICS: dict[str, type] = {

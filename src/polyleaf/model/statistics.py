@@ -11,11 +11,13 @@ import polyleaf._core as _core
 from polyleaf.data.dataset import Dataset
 from polyleaf.inputs.multitask import decode_target_encoding
 from polyleaf.inputs.read_target import check_same_rows
-from polyleaf.metrics import Metric, get_metrics
+from polyleaf.metrics import get_metrics
+from polyleaf.metrics.metric import BoundMetric
 from polyleaf.model import storage
 from polyleaf.model.leaf_kinds import LEAF_KINDS
 from polyleaf.model.storage import LEAF_DTYPES
 from polyleaf.model.trees import node_depths
+from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
 
 if TYPE_CHECKING:
@@ -207,10 +209,10 @@ class Scorer:
             )
         self.table = X if isinstance(X, Dataset) else model.prepare_features(X)
         encoding = decode_target_encoding(model.metadata, model.n_outputs)
-        self._target = encoding.encode(y, sample_weight, normalized=False)
-        check_same_rows(self.table.n_rows, self._target.n_rows)
-        self._objective = model.objective
-        self._metrics = get_metrics(metrics, model.objective)
+        target = encoding.encode(y, sample_weight, normalized=False)
+        check_same_rows(self.table.n_rows, target.n_rows)
+        self._objective, rows = model.objective, RowData(target.values, target.weight)
+        self._metrics = [m.bind(rows) for m in get_metrics(metrics, model.objective)]
 
     def per_output(self, raw: np.ndarray) -> tuple[np.ndarray, str]:
         """Return the first metric of each output, (n_outputs,), and its name.
@@ -221,22 +223,16 @@ class Scorer:
             If it is not defined for a single output.
         """
         metric = self._metrics[0]
-        values = metric.per_output(
-            self._target.values, self._prediction(metric, raw), self._target.weight
-        )
+        values, name = metric.per_output(self._prediction(metric, raw)), metric.metric.name
         if values is None:
-            raise ValueError(
-                f"metric={metric.name!r} is not defined for a single output: choose another."
-            )
-        return values, metric.name
+            raise ValueError(f"metric={name!r} is not defined for a single output: choose another.")
+        return values, name
 
     def __call__(self, raw: np.ndarray) -> dict[str, float]:
         """Return the metrics, by name, of raw scores (n_rows, n_outputs)."""
-        target = self._target
         return {
-            metric.name: float(metric(target.values, self._prediction(metric, raw), target.weight))
-            for metric in self._metrics
+            metric.metric.name: metric(self._prediction(metric, raw)) for metric in self._metrics
         }
 
-    def _prediction(self, metric: Metric, raw: np.ndarray) -> np.ndarray:
-        return raw if metric.prediction_type == "raw" else self._objective.transform(raw)
+    def _prediction(self, metric: BoundMetric, raw: np.ndarray) -> np.ndarray:
+        return raw if metric.metric.prediction_type == "raw" else self._objective.transform(raw)

@@ -25,6 +25,7 @@ import polyleaf._core as _core
 from polyleaf.objectives._utils import assign_columns, copy_columns, packed_lower, packed_size
 from polyleaf.objectives.base import Array, BoundObjective, FloatArray, Objective, as_weight
 from polyleaf.runtime.context import Context
+from polyleaf.runtime.row_data import RowData
 
 __all__ = ["BoundMultiTask", "MultiTask", "Task", "TaskSlice", "multitask_from_dict"]
 
@@ -87,6 +88,14 @@ class TaskSlice(NamedTuple):
     def select_weight(self, weight: Array | None) -> Array | None:
         """Return its part of weights (n,) or (n, columns)."""
         return weight if weight is None or weight.ndim == 1 else weight[:, self.columns]
+
+    def select_rows(self, rows: RowData) -> RowData:
+        """Return the rows with its part of targets and weights."""
+        weight = self.select_weight(rows.weight)
+        if weight is not None and weight.ndim == 2 and weight.shape[1] == 1:
+            weight = weight[:, 0]
+        target = self.task.select_target(np.asarray(rows.target)[:, self.columns])
+        return rows.replace(target=target, weight=weight)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from polyleaf.metrics import Metric
 from polyleaf.model import serialize, storage
 from polyleaf.model.leaf_kinds import LEAF_KINDS
 from polyleaf.model.model import Model
+from polyleaf.runtime.row_data import RowData
 from polyleaf.search.cv_splits import Fold
 from polyleaf.search.trials import Candidate
 
@@ -215,13 +216,21 @@ def _predict_raw(estimator: Any, fold: Fold, rounds: int) -> np.ndarray:
 
 def _make_loss(estimator: Any, fold: Fold, metric: Metric) -> Callable[[np.ndarray], float]:
     """Return the function that computes the loss of raw scores on a fold, as in its trials."""
-    target = estimator._encoding.encode(fold.valid.y, fold.valid.weight, name="y", normalized=False)
+    training, held = (
+        estimator._encoding.encode(part.y, part.weight, normalized=False)
+        for part in (fold.train, fold.valid)
+    )
+    bound = metric.bind(
+        RowData(held.values, held.weight),
+        RowData(training.values, training.weight),
+        estimator.model_.n_outputs,
+    )
     transform = estimator.model_.objective.transform
     sign = -1.0 if metric.greater_is_better else 1.0
 
     def loss(raw: np.ndarray) -> float:
         scores = raw if metric.prediction_type == "raw" else transform(raw)
-        value = sign * metric(target.values, scores, target.weight)
+        value = sign * bound(scores)
         return np.inf if np.isnan(value) else value
 
     return loss

@@ -19,6 +19,7 @@ from polyleaf.model.leaf_kinds import Leaves
 from polyleaf.model.metadata import get_learning_rates, set_learning_rates
 from polyleaf.objectives import Objective
 from polyleaf.objectives._utils import minimise_base_score
+from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.timing import TREES, measure_phase
 from polyleaf.settings.train_config import TrainConfig
 from polyleaf.sketching.projections import Projection
@@ -138,12 +139,11 @@ def boost(
             metadata=metadata,
         )
     bound.set_base_score(model.base_score)
-    for metric in (metric for e in eval_sets for metric in e.metrics):
-        metric.set_train_target(target, bound.n_outputs)
+    rows = RowData(target, weight, offset)
 
     def make_loop(model: Model, hooks: Sequence[Any]) -> BoostingLoop:
         components = make_components(
-            settings, bound, dataset, weight, model, eval_sets, hooks, offset, row_ids
+            settings, bound, dataset, rows, model, eval_sets, hooks, row_ids
         )
         return BoostingLoop(settings, components)
 

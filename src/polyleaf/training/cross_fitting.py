@@ -19,6 +19,7 @@ from polyleaf.data.dataset import Dataset
 from polyleaf.data.random_rows import SplitRules
 from polyleaf.model import Model
 from polyleaf.objectives import Objective
+from polyleaf.runtime.row_data import RowData
 from polyleaf.settings.train_config import TrainConfig
 from polyleaf.training.boosting import BoostingLoop, compute_base_score
 from polyleaf.training.factory import bind_objective, make_components
@@ -308,7 +309,8 @@ def _repeat_training(record: TrainingRecord) -> BoostingLoop | None:
         output_names=record.output_names,
     )
     bound.set_base_score(base)
-    components = make_components(settings, bound, record.dataset, weight, model, (), (), offset)
+    rows = RowData(record.target, weight, offset)
+    components = make_components(settings, bound, record.dataset, rows, model, (), ())
     loop = BoostingLoop(settings, components)
     for round in range(record.n_rounds):
         model.learning_rate = record.learning_rates.get(round, rate)

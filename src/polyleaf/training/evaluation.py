@@ -13,6 +13,7 @@ from polyleaf.metrics import Metric
 from polyleaf.metrics.metric import EvalsLog, OutputsLog
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import Leaves
+from polyleaf.runtime.row_data import RowData
 
 __all__ = ["EvalSet", "Evaluation"]
 
@@ -27,15 +28,12 @@ class EvalSet:
         Key in the log.
     codes : ndarray of shape (n_features, n_rows), uint8
         Bin codes from the mapper of the training data.
-    target : ndarray of shape (n_rows, K) float32, or (n_rows,) int32 class ids
-        Encoded as the training target, but on the scale of y, since metrics are those of the
-        user's data.
-    weight : ndarray of shape (n_rows,) or (n_rows, K), float32, or None
+    rows : RowData
+        Encoded as the training rows, but targets and offsets are on the scale of y, since metrics
+        are those of the user's data.
     metrics : sequence of Metric
     features : ndarray of shape (n_features, n_rows), float32, or None
         Raw features, for linear leaves.
-    offset : ndarray of shape (n_rows, K), float64, or None
-        Initial scores of rows, on the scale of y.
 
     Raises
     ------
@@ -45,19 +43,17 @@ class EvalSet:
 
     name: str
     codes: np.ndarray
-    target: np.ndarray
-    weight: np.ndarray | None
+    rows: RowData
     metrics: Sequence[Metric]
     features: np.ndarray | None = None
-    offset: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        n_rows, n_targets = self.codes.shape[1], self.target.shape[0]
+        n_rows, n_targets, offset = self.codes.shape[1], self.rows.n_rows, self.rows.offset
         if n_targets != n_rows:
             raise ValueError(f"y of {self.name!r} has {n_targets} rows, its X has {n_rows}.")
-        if self.offset is not None and len(self.offset) != n_rows:
+        if offset is not None and len(offset) != n_rows:
             raise ValueError(
-                f"The offset of {self.name!r} has {len(self.offset)} rows, its X has {n_rows}."
+                f"The offset of {self.name!r} has {len(offset)} rows, its X has {n_rows}."
             )
 
 
@@ -73,6 +69,8 @@ class Evaluation:
         `new_scores(n_rows)` returns raw scores of the kind of the training.
     layer_hooks : sequence of callable
         Called after layers, see `callbacks.Callback.after_layer`.
+    training : RowData, optional
+        The training rows, which some metrics need.
 
     Attributes
     ----------
@@ -89,9 +87,14 @@ class Evaluation:
         model: Model,
         new_scores: Callable[[int], Any],
         layer_hooks: Sequence[Callable[..., Any]],
+        training: RowData | None = None,
     ) -> None:
         self._model, self._layer_hooks, self._new_scores = model, layer_hooks, new_scores
         self.sets = [(e, new_scores(e.codes.shape[1])) for e in eval_sets]
+        self._metrics = [
+            [metric.bind(e.rows, training, model.n_outputs) for metric in e.metrics]
+            for e in eval_sets
+        ]
         self.log: EvalsLog = {e.name: {m.name: [] for m in e.metrics} for e in eval_sets}
         self.log_by_output: OutputsLog = {e.name: {} for e in eval_sets}
         self._n_scored = self._first_round = 0
@@ -104,17 +107,17 @@ class Evaluation:
     def update(self) -> None:
         """Add new trees to the scores of every set, and log its metrics."""
         self._add_trees()
-        for e, scores in self.sets:
-            for metric, data in scores.iter_metrics(e, self._model):
+        for (e, scores), metrics in zip(self.sets, self._metrics, strict=True):
+            for metric, predicted in scores.iter_metrics(e.rows, metrics, self._model):
                 value, per_output = (
-                    metric.value_and_per_output(*data)
+                    metric.value_and_per_output(predicted)
                     if scores.has_outputs
-                    else (metric(*data), None)
+                    else (metric(predicted), None)
                 )
-                self.log[e.name][metric.name].append(float(value))
+                name = metric.metric.name
+                self.log[e.name][name].append(float(value))
                 if per_output is not None:
-                    by_metric = self.log_by_output[e.name]
-                    by_metric.setdefault(metric.name, []).append(per_output)
+                    self.log_by_output[e.name].setdefault(name, []).append(per_output)
 
     def report_layer(self, round: int, tree: _core.Tree, leaves: Leaves) -> None:
         """Call the layer hooks with the metrics of an unfinished tree of all outputs."""
@@ -136,10 +139,10 @@ class Evaluation:
     ) -> dict[str, dict[str, float]]:
         """Add a forest to the scores of each set, and return the metrics."""
         values: dict[str, dict[str, float]] = {}
-        for (e, _), added in zip(self.sets, scores, strict=True):
+        for (e, _), metrics, added in zip(self.sets, self._metrics, scores, strict=True):
             added.add_trees(forest, 0, e.codes, e.features)
-            metrics = added.iter_metrics(e, self._model)
-            values[e.name] = {metric.name: float(metric(*data)) for metric, data in metrics}
+            found = added.iter_metrics(e.rows, metrics, self._model)
+            values[e.name] = {metric.metric.name: metric(predicted) for metric, predicted in found}
         return values
 
     def discard_incomplete_round(self) -> None:

@@ -13,6 +13,7 @@ from polyleaf.model import Model
 from polyleaf.objectives import Objective
 from polyleaf.objectives.base import BoundObjective
 from polyleaf.objectives.sparse_multilabel import BoundSparseObjective
+from polyleaf.runtime.row_data import RowData
 from polyleaf.settings.train_config import LinearLeaf, TopkLeaf, TrainConfig
 from polyleaf.sketching.sketches import Sketch, get_sketch
 from polyleaf.training import constraints, gpu, leaf_fitters
@@ -60,11 +61,10 @@ def make_components(
     settings: TrainConfig,
     bound: Any,
     dataset: Dataset,
-    weight: np.ndarray | None,
+    rows: RowData,
     model: Model,
     eval_sets: Sequence[EvalSet],
     layer_hooks: Sequence[Callable[..., object]],
-    offset: np.ndarray | None = None,
     row_ids: GlobalRowIds | None = None,
 ) -> Components:
     """Make the components of a training.
@@ -75,14 +75,13 @@ def make_components(
     bound : BoundObjective or BoundSparseObjective
         Result of `bind_objective`.
     dataset : Dataset
-    weight : ndarray of shape (n_rows,) or (n_rows, K), float32, or None
+    rows : RowData
+        Its offset is for dense targets only.
     model : Model
         Its trees are added to the raw scores.
     eval_sets : sequence of EvalSet
     layer_hooks : sequence of callable
         Methods `after_layer` of callbacks.
-    offset : ndarray of shape (n_rows, K), optional
-        Initial raw scores of rows, for dense targets.
     row_ids : GlobalRowIds, optional
         Ids of the rows in distributed training.
     """
@@ -91,9 +90,7 @@ def make_components(
         make = _make_sparse
     elif settings.workers.device is not None:
         make = _make_gpu
-    state, grower, finder, fitter, limits = make(
-        settings, bound, dataset, weight, model, offset, row_ids
-    )
+    state, grower, finder, fitter, limits = make(settings, bound, dataset, rows, model, row_ids)
     growth, mapper = settings.growth, dataset.mapper
     if growth.interaction_constraints is not None:
         interactions = constraints.encode_interaction_constraints(
@@ -108,11 +105,11 @@ def make_components(
         settings.sampling,
         mapper.informative_columns_,
         dataset.n_rows,
-        weight,
+        rows.weight,
         growth.colsample_bynode < 1,
         row_ids,
     )
-    evaluation = Evaluation(eval_sets, model, state.new_scores, layer_hooks)
+    evaluation = Evaluation(eval_sets, model, state.new_scores, layer_hooks, rows)
     components = Components(state, builder, fitter, model, sampler, evaluation)
     if settings.boosting.boosting_step != "layer":
         return components
@@ -130,9 +127,8 @@ def _make_sparse(
     settings: TrainConfig,
     bound: BoundSparseObjective,
     dataset: Dataset,
-    weight: np.ndarray | None,
+    rows: RowData,
     model: Model,
-    offset: np.ndarray | None,
     row_ids: GlobalRowIds | None,
 ) -> _Parts:
     """Make components for sparse targets: sparse leaves, and splits by exact gains."""
@@ -149,7 +145,7 @@ def _make_sparse(
     if is_exact:
         finder = ExactSplitFinder(bins, state, leaf, settings)
     else:
-        ids = global_row_ids(weight, row_ids)
+        ids = global_row_ids(rows.weight, row_ids)
         finder = VerifiedSplitFinder(bins, state, leaf, ids, settings)
     grower = _core.Grower(bins, settings.workers)
     fitter = leaf_fitters.SparseTargetFitter(state, leaf, settings)
@@ -160,9 +156,8 @@ def _make_dense(
     settings: TrainConfig,
     bound: BoundObjective,
     dataset: Dataset,
-    weight: np.ndarray | None,
+    rows: RowData,
     model: Model,
-    offset: np.ndarray | None,
     row_ids: GlobalRowIds | None,
 ) -> _Parts:
     """Make components for dense targets: splits by histograms, and a fitter for each kind of
@@ -173,8 +168,10 @@ def _make_dense(
     derivatives = Derivatives(
         bound, settings.hessian, settings.growth.histogram_memory_bytes, workers, allocate
     )
-    ids, seed = global_row_ids(weight, row_ids), settings.sampling.seed
-    state = DenseState(bound, derivatives, dataset, model, workers, offset, ids, seed, allocate)
+    ids, seed = global_row_ids(rows.weight, row_ids), settings.sampling.seed
+    state = DenseState(
+        bound, derivatives, dataset, model, workers, rows.offset, ids, seed, allocate
+    )
     monotone = _encode_monotone(settings, bound, model)
     quantiser: GradientQuantiser | LinearGradientQuantiser = GradientQuantiser(workers)
     fitter: leaf_fitters.LeafFitter
@@ -200,9 +197,8 @@ def _make_gpu(
     settings: TrainConfig,
     bound: BoundObjective,
     dataset: Dataset,
-    weight: np.ndarray | None,
+    rows: RowData,
     model: Model,
-    offset: np.ndarray | None,
     row_ids: GlobalRowIds | None,
 ) -> _Parts:
     """Make components for dense targets on a GPU: splits by histograms, and constant leaves."""
@@ -211,8 +207,8 @@ def _make_gpu(
     bins = dataset.get_device_bins(device)
     grower = _core.Grower(bins, workers)
     derivatives = gpu.DeviceDerivatives(device, bound, settings)
-    ids = global_row_ids(weight, row_ids)
-    state = gpu.DeviceState(bound, derivatives, dataset, model, grower, settings, offset, ids)
+    ids = global_row_ids(rows.weight, row_ids)
+    state = gpu.DeviceState(bound, derivatives, dataset, model, grower, settings, rows.offset, ids)
     monotone = _encode_monotone(settings, bound, model)
     fitter: leaf_fitters.LeafFitter
     if isinstance(leaf, TopkLeaf):

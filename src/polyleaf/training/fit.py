@@ -109,7 +109,9 @@ def find_n_estimators(
         Attributes of the model, for `boost`.
     """
     if objective.is_translation_invariant:  # offsets are subtracted from the target
-        trial = trial._replace(offset=None, eval_sets=[replace(trial.eval_sets[0], offset=None)])
+        rows = trial.eval_sets[0].rows.replace(offset=None)
+        held_out = replace(trial.eval_sets[0], rows=rows)
+        trial = trial._replace(offset=None, eval_sets=[held_out])
     rate = settings.boosting.learning_rate
     speedup = SPEEDUP if SPEEDUP * rate <= MAX_RATE else 1
     boosting = replace(

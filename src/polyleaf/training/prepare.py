@@ -35,6 +35,7 @@ from polyleaf.model import Model
 from polyleaf.objectives import Objective
 from polyleaf.runtime.context import effective_threads
 from polyleaf.runtime.cuda import as_device_array, is_device_array
+from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.timing import measure_phase
 from polyleaf.runtime.types import DataLike
 from polyleaf.runtime.user_warnings import warn_user
@@ -604,11 +605,9 @@ def make_trial(
     eval_set = EvalSet(
         "held out",
         evaluated.codes,
-        own.to_target_scale(),
-        own.weight,
+        RowData(own.to_target_scale(), own.weight, offsets[1]),
         [metric],
         evaluated.features,
-        offsets[1],
     )
 
     def refit_part(used: np.ndarray, others: np.ndarray) -> tuple[Dataset, Dataset]:
@@ -645,7 +644,8 @@ def _make_eval_set(
     target = encode_evaluation_target(
         y, weight, name=f"y of {name!r}", like=training.encoding, is_sparse=is_sparse
     )
-    return EvalSet(name, codes, target.values, target.weight, metrics, features, offset)
+    rows = RowData(target.values, target.weight, offset)
+    return EvalSet(name, codes, rows, metrics, features)
 
 
 def collect_eval_sets(

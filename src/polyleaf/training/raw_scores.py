@@ -14,7 +14,7 @@ largest row. Two measures keep the other rows in sight; other trainings are not 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -23,7 +23,7 @@ import numpy as np
 import polyleaf._core as _core
 from polyleaf.data.dataset import Dataset
 from polyleaf.data.random_rows import ROUNDING, derive_seed, find_kth_smallest, hash_ids
-from polyleaf.metrics import Metric
+from polyleaf.metrics.metric import BoundMetric
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import SPARSE, Leaves
 from polyleaf.objectives._utils import (
@@ -37,9 +37,9 @@ from polyleaf.objectives.base import BoundObjective
 from polyleaf.objectives.sparse_multilabel import BoundSparseObjective
 from polyleaf.runtime.collective import SINGLE_PROCESS, Communicator
 from polyleaf.runtime.context import Context
+from polyleaf.runtime.row_data import RowData
 from polyleaf.settings.train_config import COUPLED, HessianConfig
 from polyleaf.sketching.sketches import mean_over_outputs
-from polyleaf.training.evaluation import EvalSet
 from polyleaf.training.sampling import TreeSample, count_usable_rows
 
 __all__ = [
@@ -390,16 +390,17 @@ class DenseScores:
         features."""
         forest.predict(codes, self.raw, first, len(forest), self._workers, features)
 
-    def iter_metrics(self, e: EvalSet, model: Model) -> Iterator[tuple[Metric, tuple[Any, ...]]]:
-        """Yield each metric of an evaluation set with its arguments."""
+    def iter_metrics(
+        self, rows: RowData, metrics: Sequence[BoundMetric], model: Model
+    ) -> Iterator[tuple[BoundMetric, Any]]:
+        """Yield each metric of these rows with the prediction that it takes."""
         scores = model.to_target_scale(self.raw)
-        if e.offset is not None:
-            scores += e.offset
-        uses_predictions = any(metric.prediction_type != "raw" for metric in e.metrics)
-        predictions = model.objective.transform(scores) if uses_predictions else scores
-        for metric in e.metrics:
-            used = scores if metric.prediction_type == "raw" else predictions
-            yield metric, (e.target, used, e.weight)
+        if rows.offset is not None:
+            scores += rows.offset
+        is_raw = [metric.metric.prediction_type == "raw" for metric in metrics]
+        predictions = scores if all(is_raw) else model.objective.transform(scores)
+        for metric, takes_raw in zip(metrics, is_raw, strict=True):
+            yield metric, scores if takes_raw else predictions
 
 
 class DenseState:
@@ -588,15 +589,15 @@ class SparseScores:
             leaf_of_row = forest.apply(codes, t, t + 1, self._workers).ravel()
             self.add_tree(leaf_of_row, forest.values(t))
 
-    def iter_metrics(self, e: EvalSet, model: Model) -> Iterator[tuple[Metric, tuple[Any, ...]]]:
-        """Yield each metric of an evaluation set with its arguments, the best labels of each
-        row."""
-        if not e.metrics:
+    def iter_metrics(
+        self, rows: RowData, metrics: Sequence[BoundMetric], model: Model
+    ) -> Iterator[tuple[BoundMetric, Any]]:
+        """Yield each metric of these rows with the best labels of each."""
+        if not metrics:
             return
-        k = max(getattr(metric.function, "k") for metric in e.metrics)  # noqa: B009
-        best = self.scores.topk(k, self._workers)
-        for metric in e.metrics:
-            yield metric, (e.target, best, e.weight)
+        best = self.scores.topk(max(metric.metric.function.k for metric in metrics), self._workers)
+        for metric in metrics:
+            yield metric, best
 
 
 class SparseState:

@@ -1,0 +1,93 @@
+"""`RowData`: all that belongs to rows besides their features."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self
+
+import numpy as np
+from sklearn.utils import _safe_indexing
+
+__all__ = ["RowData", "select_rows"]
+
+
+@dataclass(frozen=True, eq=False)
+class RowData:
+    """Targets, weights, offsets, groups and times of rows.
+
+    Objectives and metrics receive it. It is made where the data of a user is read, and carried as
+    one object from there on.
+
+    Attributes
+    ----------
+    target : ndarray of shape (n_rows, n_columns), class ids (n_rows,), or csr_matrix
+        A missing target is 0 and has weight 0.
+    weight : ndarray of shape (n_rows,) or (n_rows, n_columns), or None
+        None: all 1.
+    offset : ndarray of shape (n_rows, n_scores), or None
+        Initial raw scores.
+    groups : ndarray of shape (n_rows,), or None
+        Groups that splits keep together.
+    time : ndarray of shape (n_rows,), or None
+        Splits train on earlier rows than they evaluate on.
+    """
+
+    target: Any = None
+    weight: Any = None
+    offset: Any = None
+    groups: Any = None
+    time: Any = None
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return int(self.target.shape[0])
+
+    def replace(self, **values: Any) -> Self:
+        """Return a copy with other values.
+
+        Parameters
+        ----------
+        **values
+            Attributes by name.
+        """
+        return replace(self, **values)
+
+    def take(self, rows: Any) -> Self:
+        """Return some rows.
+
+        Parameters
+        ----------
+        rows : ndarray
+            Indices of rows, or a mask.
+        """
+        return replace(
+            self, **{f.name: select_rows(getattr(self, f.name), rows) for f in fields(RowData)}
+        )
+
+    def column(self, k: int) -> Self:
+        """Return one column of the target, (n_rows,), with its weights.
+
+        Parameters
+        ----------
+        k : int
+        """
+        weight = self.weight
+        if weight is not None and weight.ndim == 2:
+            weight = weight[:, min(k, weight.shape[1] - 1)]
+        return replace(self, target=self.target[:, k], weight=weight)
+
+
+def select_rows(values: Any, rows: Any) -> Any:
+    """Return some rows of an array, a data frame or a sparse matrix, or of each in a dict.
+
+    None and numbers, which are the same for all rows, are returned unchanged.
+    """
+    if isinstance(values, np.ndarray) and values.ndim > 0:
+        return values[rows]
+    if isinstance(values, Mapping):
+        return {name: select_rows(part, rows) for name, part in values.items()}
+    if np.ndim(values) == 0 and not hasattr(values, "__len__"):
+        return values
+    return _safe_indexing(values.tocsr() if hasattr(values, "tocsr") else values, rows)
