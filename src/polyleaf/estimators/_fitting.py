@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import os
 from numbers import Integral
@@ -17,7 +18,7 @@ from polyleaf.inputs.read_target import is_sparse
 from polyleaf.inputs.target import Target, TargetEncoding
 from polyleaf.inputs.target_scaling import warn_small_weights
 from polyleaf.model import Model
-from polyleaf.model.metadata import ESTIMATOR
+from polyleaf.model.metadata import CALIBRATIONS, ESTIMATOR
 from polyleaf.objectives import Objective
 from polyleaf.runtime.context import effective_threads
 from polyleaf.runtime.cuda import get_device
@@ -53,6 +54,7 @@ __all__ = [
     "make_objective",
     "make_plan",
     "read_fit_offsets",
+    "refit_estimator",
     "report_interrupt",
     "search_n_estimators",
     "store_result",
@@ -118,6 +120,63 @@ def _fit_estimator(
     if result.was_interrupted:
         report_interrupt(estimator)
     return estimator
+
+
+def refit_estimator(
+    estimator: _Estimator, data: TrainingData, decay_rate: float, recalibrate: bool
+) -> _Estimator:
+    """Refit the leaves of a fitted estimator; it does not change if that fails."""
+    own = copy.copy(estimator)  # with the parameters of the new rows
+    own.set_params(
+        n_estimators=max(1, estimator.model_.n_rounds),
+        warm_start=False,
+        validation_fraction=None,
+        early_stopping_rounds=None,
+        eval_metric=None,
+        device="cpu",
+    )
+    plan, target = make_plan(own, data, estimator.model_)
+    plan = plan._replace(decay_rate=decay_rate)
+    (data,) = read_fit_offsets(own, [data], target, plan)
+    target = subtract_offset(target, data.offset, plan.objective)
+    is_cross_fitted = recalibrate and own._is_cross_fitted(plan.objective, False)
+    ready = prepare(
+        own,
+        data,
+        target,
+        plan.objective,
+        [],
+        [],
+        plan.start,
+        plan.seeds,
+        plan.settings.workers.n_threads,
+        None,
+        is_cross_fitted,
+    )
+    base_score = scale_base_score(estimator.base_score, target.encoding, plan.objective)
+    info = _make_model_info(estimator, plan, ready)
+    result, record = train(own, plan, ready, info, base_score, None)
+    own._set_model(result.model, target.encoding)
+    if recalibrate:
+        own._after_training(record, ready, data)
+    _warn_dropped_calibrations(estimator, own.model_, plan.objective, recalibrate)
+    estimator._set_model(own.model_, target.encoding)
+    return estimator
+
+
+def _warn_dropped_calibrations(
+    estimator: PolyleafEstimator, model: Model, objective: Objective, recalibrate: bool
+) -> None:
+    """Warn about calibrations that depended on the old rows."""
+    kept = (estimator.model_.metadata.keys() & CALIBRATIONS) - model.metadata.keys()
+    dropped = sorted(kept)
+    if estimator._is_calibrated(objective) and not recalibrate:
+        dropped.append("shifts of quantiles")
+    if dropped:
+        warn_user(
+            f"refit has dropped the {', '.join(dropped)} of the old rows. Pass recalibrate=True to "
+            "compute anew what fit computes, and call calibrate or choose_threshold for the rest."
+        )
 
 
 def make_plan(

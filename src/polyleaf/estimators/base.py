@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar, overload
 
 import numpy as np
@@ -15,7 +16,7 @@ from sklearn.base import BaseEstimator, _fit_context
 from sklearn.utils._param_validation import InvalidParameterError
 from sklearn.utils.validation import check_is_fitted
 
-from polyleaf.estimators._fitting import fit_estimator
+from polyleaf.estimators._fitting import fit_estimator, refit_estimator
 from polyleaf.estimators._persistence import read_estimator
 from polyleaf.estimators._prediction import PredictionMixin, ShapMixin
 from polyleaf.inputs.target import Target, TargetEncoding, encode_sparse
@@ -231,6 +232,50 @@ class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParamet
         )
         data, *eval_data = [d.copy_to_host(device) for d in (data, *eval_data)]
         return fit_estimator(self, data, eval_data, callbacks, init_model)
+
+    @suggest_on_unknown_kwargs
+    def refit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        offset: Any = None,
+        decay_rate: float = 0.0,
+        recalibrate: bool = False,
+    ) -> Self:
+        """Fit the leaf values anew on other rows; the splits of the trees stay.
+
+        Trees are refitted one after another, each on the errors of those before it, as in `fit`,
+        with the same parameters. On the rows of the training the result is the same model, bit for
+        bit. A leaf that no row reaches keeps its old value.
+
+        Parameters
+        ----------
+        X, y, sample_weight, offset
+            As in `fit`. A Dataset must have the bins of the model: `reference=model_.mapper`.
+        decay_rate : float, default 0
+            From 0 to 1: the share of the old base scores and leaf values in the new ones.
+        recalibrate : bool, default False
+            Calibrate quantiles and choose the threshold "f1" on these rows, as `fit` does.
+            Otherwise they are dropped with a warning, and so are calibrated intervals.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If data do not match the model, or `decay_rate` is out of range.
+        """
+        check_is_fitted(self)
+        if not isinstance(decay_rate, Real) or not 0 <= decay_rate <= 1:
+            raise ValueError(f"decay_rate must be a number from 0 to 1, got {decay_rate!r}.")
+        self._validate_params()
+        data = TrainingData("training", X, y, sample_weight, offset).fill_from_dataset()
+        data = data.copy_to_host(get_device(self.device))
+        return refit_estimator(self, data, float(decay_rate), recalibrate)
 
     def _set_model(self, model: Model, encoding: TargetEncoding) -> None:
         """Set fitted attributes from a model."""

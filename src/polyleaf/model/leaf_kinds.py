@@ -66,6 +66,13 @@ class LeafLinear(NamedTuple):
     upper: np.ndarray
 
 
+def _mix(old: np.ndarray, new: np.ndarray, share: np.ndarray) -> np.ndarray:
+    """Return share * old + (1 - share) * new, float32; the bits of one of them for 0 and 1."""
+    with np.errstate(invalid="ignore"):  # 0 * inf, which is not used
+        mixed = (share * old + (1.0 - share) * new).astype(np.float32)
+    return np.where(share == 0, new, np.where(share == 1, old, mixed))
+
+
 class LeafKind(ABC):
     """The properties of a leaf kind.
 
@@ -101,6 +108,11 @@ class LeafKind(ABC):
     def select_outputs(self, leaves: Any, outputs: slice) -> Leaves:
         """Return the leaves of a range of outputs, renumbered from 0."""
 
+    @abstractmethod
+    def blend(self, old: Any, new: Any, share: np.ndarray) -> Leaves:
+        """Return `share` of old leaves and the rest of new ones, of the same tree; a share of 0 or
+        1, float64 (n_leaves, 1 or n_columns), gives the bits of one of them."""
+
     def to_arrays(self, leaves: Any) -> dict[str, np.ndarray]:
         """Return the flat `arrays` of a tree."""
         return {}
@@ -132,6 +144,9 @@ class DenseLeaves(LeafKind):
     def scale(self, leaves: np.ndarray, factor: np.ndarray) -> np.ndarray:
         return leaves * factor
 
+    def blend(self, old: np.ndarray, new: np.ndarray, share: np.ndarray) -> np.ndarray:
+        return _mix(old, new, share)
+
     def select_outputs(self, leaves: np.ndarray, outputs: slice) -> np.ndarray:
         return np.ascontiguousarray(leaves[:, outputs])
 
@@ -159,6 +174,26 @@ class _EntryLeaves(LeafKind):
         return slice(int(leaves.indptr[leaf]), int(leaves.indptr[leaf + 1]))
 
     @staticmethod
+    def _join_entries(
+        old: Any, new: Any, entries: tuple[np.ndarray, np.ndarray], share: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Return the joint entries of two blocks, ascending.
+
+        `entries` are those of the blocks. The result is the leaf and the entry of each, and its
+        position in either block, or -1.
+        """
+        leaves = [np.repeat(np.arange(len(b.indptr) - 1), np.diff(b.indptr)) for b in (old, new)]
+        uses = np.any(share > 0, axis=1), np.any(share < 1, axis=1)
+        kept = [used[leaf] for used, leaf in zip(uses, leaves, strict=True)]
+        size = 1 + max(int(e.max(initial=0)) for e in entries)
+        keys = [leaf * np.int64(size) + e for leaf, e in zip(leaves, entries, strict=True)]
+        joint = np.union1d(keys[0][kept[0]], keys[1][kept[1]])
+        before, after = np.full(len(joint), -1), np.full(len(joint), -1)
+        for position, own, is_kept in zip((before, after), keys, kept, strict=True):
+            position[np.searchsorted(joint, own[is_kept])] = np.flatnonzero(is_kept)
+        return joint // size, (joint % size).astype(np.int32), before, after
+
+    @staticmethod
     def _entry_arrays(leaves: Any, entry: np.ndarray) -> dict[str, np.ndarray]:
         return {"leaf_entries": np.diff(leaves.indptr).astype(np.int32), "entry": entry}
 
@@ -183,6 +218,27 @@ class TopkLeaves(_EntryLeaves):
     def scale(self, leaves: _core.TopkLeaves, factor: np.ndarray) -> _core.TopkLeaves:
         values = leaves.values * factor[leaves.outputs]
         return _core.TopkLeaves(leaves.indptr, leaves.outputs, values, leaves.n_outputs)
+
+    def blend(
+        self, old: _core.TopkLeaves, new: _core.TopkLeaves, share: np.ndarray
+    ) -> _core.TopkLeaves:
+        """Keep as many of the joint entries of a leaf as the longer one has: the largest."""
+        share = share.max(axis=1)
+        entries = old.outputs, new.outputs
+        leaf, outputs, *at = self._join_entries(old, new, entries, share[:, None])
+        before, after = (
+            np.where(position < 0, np.float32(0), np.append(block.values, np.float32(0))[position])
+            for block, position in zip((old, new), at, strict=True)
+        )
+        values = _mix(before, after, share[leaf])
+        room = np.maximum(np.diff(old.indptr), np.diff(new.indptr))
+        order = np.lexsort((outputs, -np.abs(values), leaf))
+        first = np.searchsorted(leaf, np.arange(len(share)))
+        rank = np.empty(len(leaf), np.intp)
+        rank[order] = np.arange(len(leaf)) - first[leaf]
+        kept = rank < room[leaf]
+        indptr = np.cumsum([0, *np.bincount(leaf[kept], minlength=len(share))])
+        return _core.TopkLeaves(indptr, outputs[kept], values[kept], new.n_outputs)
 
     def select_outputs(self, leaves: _core.TopkLeaves, outputs: slice) -> _core.TopkLeaves:
         first, end, _ = outputs.indices(leaves.n_outputs)
@@ -248,6 +304,40 @@ class LinearLeaves(_EntryLeaves):
             leaves.features,
             centre=leaves.centre,
             **{name: getattr(leaves, name) * factor for name in self._per_output},
+        )
+
+    def blend(
+        self, old: _core.LinearLeaves, new: _core.LinearLeaves, share: np.ndarray
+    ) -> _core.LinearLeaves:
+        """Blend the functions and their bounds; features are those of both.
+
+        Where a feature of both is missing, the blend has its value at the new centre.
+        """
+        entries = old.features, new.features
+        leaf, features, before, after = self._join_entries(old, new, entries, share)
+        share = np.broadcast_to(share, new.intercept.shape)
+        own = share[leaf]
+
+        def read(block: _core.LinearLeaves, position: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            there, n = (position >= 0)[:, None], new.intercept.shape[1]
+            weights = np.append(block.weights, np.zeros((1, n), np.float32), axis=0)[position]
+            centre = np.append(block.centre, np.float32(0))[position]
+            return np.where(there, weights, np.float32(0)), centre
+
+        (old_weights, old_centre), (new_weights, new_centre) = read(old, before), read(new, after)
+        centre = np.where(after >= 0, new_centre, old_centre)
+        moved = np.where(before >= 0, centre.astype(np.float64) - old_centre, 0.0)
+        shift = np.zeros(new.intercept.shape)
+        np.add.at(shift, leaf, old_weights * moved[:, None])
+        intercept = (old.intercept + shift).astype(np.float32)
+        return _core.LinearLeaves(
+            np.cumsum([0, *np.bincount(leaf, minlength=len(share))]),
+            features,
+            weights=_mix(old_weights, new_weights, own),
+            centre=centre,
+            intercept=_mix(intercept, new.intercept, share),
+            lower=_mix(old.lower, new.lower, share),
+            upper=_mix(old.upper, new.upper, share),
         )
 
     def select_outputs(self, leaves: _core.LinearLeaves, outputs: slice) -> _core.LinearLeaves:

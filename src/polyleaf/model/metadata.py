@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from polyleaf.model.model import Model
 
 __all__ = [
+    "CALIBRATIONS",
     "ESTIMATOR",
     "HAS_OFFSETS",
     "INPUT_NAMES",
@@ -55,10 +56,9 @@ def get_calibration(model: Model, kind: CalibrationKind) -> dict[str, Any]:
     return values
 
 
-def clear_calibrations(model: Model) -> None:
-    """Remove all calibrations and thresholds of a model that is about to change."""
-    for kind in (*get_args(CalibrationKind), _KEY):
-        model.metadata.pop(kind, None)
+def clear_calibrations(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return metadata without calibrations and thresholds, for a model that is about to change."""
+    return {key: value for key, value in metadata.items() if key not in CALIBRATIONS}
 
 
 LEARNING_RATES = "learning_rates"  # of each round, unless all are that of the model
@@ -81,6 +81,7 @@ def get_learning_rates(model: Model) -> list[float]:
 
 
 _KEY = "thresholds"  # in the metadata, unless all thresholds are 0.5
+CALIBRATIONS = (*get_args(CalibrationKind), _KEY)
 
 
 def set_decision_thresholds(model: Model, thresholds: DataLike) -> None:

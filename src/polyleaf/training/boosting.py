@@ -26,6 +26,7 @@ from polyleaf.sketching.projections import Projection
 from polyleaf.training.distributed import can_replay, check_distributed, sync_ranks
 from polyleaf.training.evaluation import EvalSet
 from polyleaf.training.factory import Components, bind_objective, make_components
+from polyleaf.training.refit import KnownTrees
 from polyleaf.training.sampling import GlobalRowIds
 
 __all__ = ["BoostResult", "BoostingLoop", "boost", "compute_base_score"]
@@ -73,6 +74,7 @@ def boost(
     row_ids: GlobalRowIds | None = None,
     resume_from: Model | None = None,
     is_same_training: bool = False,
+    known: KnownTrees | None = None,
     target_scale: np.ndarray | None = None,
     target_offset: np.ndarray | None = None,
     output_names: Sequence[str] | None = None,
@@ -109,6 +111,8 @@ def boost(
     is_same_training : bool
         Whether `init_model` was trained with the same parameters. Rounds without a split, and the
         best round if the evaluation sets are the same, then count as if it had not been cut.
+    known : KnownTrees, optional
+        Trees whose leaves are refitted in place of a training.
     target_scale, target_offset, output_names, projection, metadata
         Attributes of the model. The target is `(y - target_offset) / target_scale`.
 
@@ -120,13 +124,15 @@ def boost(
     callbacks = list(callbacks)
     if row_ids is not None:
         check_distributed(settings, objective)
-    rows = RowData(target, weight, offset)
-    bound = bind_objective(objective, rows, settings)
+    bound = bind_objective(objective, target, weight, settings)
     if init_model is not None:
         model = init_model.copy()
     else:
         if base_score is None:
             base_score = compute_base_score(bound, offset, settings)
+        if known is not None and known.decay_rate > 0:
+            old, share = known.model.base_score, known.decay_rate
+            base_score = old if share == 1 else share * old + (1.0 - share) * base_score
         model = Model(
             mapper=dataset.mapper,
             objective=objective,
@@ -140,21 +146,26 @@ def boost(
             metadata=metadata,
         )
     bound.set_base_score(model.base_score)
+    rows = RowData(target, weight, offset)
 
     def make_loop(model: Model, hooks: Sequence[Any]) -> BoostingLoop:
         components = make_components(
-            settings, bound, dataset, rows, model, eval_sets, hooks, row_ids
+            settings, bound, dataset, rows, model, eval_sets, hooks, row_ids, known
         )
         return BoostingLoop(settings, components)
 
+    if known is not None:
+        loop = make_loop(model, [])
+        loop.refit(known.model)
+        return BoostResult(model, {}, {}, False, loop.learning_rates)
     rates = get_learning_rates(model)
-    previous, known = None, model
+    previous, complete = None, model
     if init_model is not None:
         if is_same_training and model.best_iteration is not None:
             loops = make_loop if settings.boosting.boosting_step == "layer" else None
             previous = _restore_best_round(model, rates, loops)
-            known = previous.model
-        model = known.copy()
+            complete = previous.model
+        model = complete.copy()
         if is_same_training:  # rounds without a split are replayed, which counts them
             model.truncate(model.n_rounds - _count_last_stumps(model))
         model.best_iteration = model.best_score = None
@@ -162,8 +173,8 @@ def boost(
     hooks = [c.after_layer for c in callbacks if getattr(c, "watches_layers", False)]
     loop = make_loop(model, hooks)
     loop.learning_rates = dict(enumerate(rates))
-    for round in range(model.n_rounds, known.n_rounds):
-        loop.replay_round(known, round)
+    for round in range(model.n_rounds, complete.n_rounds):
+        loop.replay_round(complete, round)
     loop.run(callbacks, resume_from, previous)
     evaluation = loop.evaluation
     return BoostResult(
@@ -311,6 +322,20 @@ class BoostingLoop:
             model.learning_rate = self.learning_rates[model.n_rounds - 1]
         for callback in savers_first:
             callback.after_training(model)
+
+    def refit(self, known: Model) -> None:
+        """Train as many rounds as a model has, with the learning rates and outputs of its trees."""
+        rates, model = get_learning_rates(known), self.model
+        outputs: dict[int, list[int]] = {}
+        for t, round in enumerate(known.round_of_tree.tolist()):
+            outputs.setdefault(round, []).append(known.forest.output(t))
+        for round, self.outputs in outputs.items():
+            self.learning_rates[round] = model.learning_rate = rates[round]
+            self.step(round)
+            self._should_stop(False)
+        set_learning_rates(model, self.learning_rates)
+        model.best_iteration, model.best_score = known.best_iteration, known.best_score
+        model.evals_log, model.has_statistics = known.evals_log, known.has_statistics
 
     def _restore_callbacks(self, callbacks: Sequence[Callback], best: _BestRound) -> None:
         """Tell callbacks the best round, and the metrics of its layers and of its tree."""

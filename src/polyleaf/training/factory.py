@@ -20,6 +20,13 @@ from polyleaf.training import constraints, gpu, leaf_fitters
 from polyleaf.training.evaluation import EvalSet, Evaluation
 from polyleaf.training.memory_usage import make_row_allocator
 from polyleaf.training.raw_scores import DenseState, Derivatives, SparseState, limit_weights
+from polyleaf.training.refit import (
+    BlendingFitter,
+    BlendingLayers,
+    KnownTreeBuilder,
+    KnownTrees,
+    check_leaf_kinds,
+)
 from polyleaf.training.sampling import GlobalRowIds, Sampler, global_row_ids
 from polyleaf.training.tree_builder import (
     ExactSplitFinder,
@@ -44,15 +51,17 @@ class Components(NamedTuple):
     model: Model
     sampler: Sampler
     evaluation: Evaluation
-    layers: LayerBooster | None = None
+    layers: LayerBooster | BlendingLayers | None = None
 
 
-def bind_objective(objective: Objective, rows: RowData, settings: TrainConfig) -> Any:
+def bind_objective(
+    objective: Objective, target: Any, weight: np.ndarray | None, settings: TrainConfig
+) -> Any:
     """Bind an objective to dense or sparse targets."""
     if settings.has_sparse_targets:
-        weight = limit_weights(rows.weight, settings.workers.communicator)
-        return BoundSparseObjective(objective, rows.replace(weight=weight))
-    return objective.bind(rows)
+        weight = limit_weights(weight, settings.workers.communicator)
+        return BoundSparseObjective(objective, target, weight)
+    return objective.bind(target, weight)
 
 
 def make_components(
@@ -64,6 +73,7 @@ def make_components(
     eval_sets: Sequence[EvalSet],
     layer_hooks: Sequence[Callable[..., object]],
     row_ids: GlobalRowIds | None = None,
+    known: KnownTrees | None = None,
 ) -> Components:
     """Make the components of a training.
 
@@ -82,6 +92,8 @@ def make_components(
         Methods `after_layer` of callbacks.
     row_ids : GlobalRowIds, optional
         Ids of the rows in distributed training.
+    known : KnownTrees, optional
+        Trees whose leaves are refitted, instead of a search for splits.
     """
     make: Callable[..., _Parts] = _make_dense
     if settings.has_sparse_targets:
@@ -99,6 +111,10 @@ def make_components(
     if growth.feature_penalties is not None:
         factors = constraints.encode_feature_penalties(growth.feature_penalties, mapper)
     builder = TreeBuilder(grower, finder, limits, factors, settings)
+    if known is not None:
+        check_leaf_kinds(known.model, settings)
+        output_weight = None if settings.has_sparse_targets else bound.output_weight
+        builder = KnownTreeBuilder(known, dataset, finder, output_weight, settings.workers)
     sampler = Sampler(
         settings.sampling,
         mapper.informative_columns_,
@@ -110,9 +126,13 @@ def make_components(
     evaluation = Evaluation(eval_sets, model, state.new_scores, layer_hooks, rows)
     components = Components(state, builder, fitter, model, sampler, evaluation)
     if settings.boosting.boosting_step != "layer":
+        if isinstance(builder, KnownTreeBuilder):
+            return components._replace(fitter=BlendingFitter.wrap(fitter, builder))
         return components
     assert isinstance(state, DenseState)
     layers = LayerBooster(state, builder, fitter, sampler, model, evaluation.report_layer)
+    if isinstance(builder, KnownTreeBuilder):
+        return components._replace(layers=BlendingLayers(layers, builder, state, fitter))
     return components._replace(layers=layers)
 
 

@@ -30,6 +30,7 @@ from polyleaf.settings.train_config import TrainConfig
 from polyleaf.training.boosting import BoostResult, boost
 from polyleaf.training.cross_fitting import TrainingRecord
 from polyleaf.training.prepare import PreparedData, Seeds, TrainingData
+from polyleaf.training.refit import KnownTrees
 from polyleaf.training.sampling import GlobalRowIds
 
 __all__ = [
@@ -168,6 +169,8 @@ class FitPlan(NamedTuple):
     metrics : list of Metric
         Metrics of evaluation sets.
     seeds : Seeds
+    decay_rate : float or None
+        Share of the old values if the leaves of `start` are refitted; None: training goes on.
     """
 
     settings: TrainConfig
@@ -175,6 +178,7 @@ class FitPlan(NamedTuple):
     objective: Objective
     metrics: list[Metric]
     seeds: Seeds
+    decay_rate: float | None = None
 
     def replace_n_estimators(self, n: int) -> FitPlan:
         """Return the same plan with another number of rounds."""
@@ -382,8 +386,24 @@ def train(
         As in `boost`.
     """
     settings, objective, target = plan.settings, plan.objective, data.target
-    start = None if plan.start is None else _copy_to_continue(plan.start, info)
     offset = None if objective.is_translation_invariant else data.offset
+    if plan.start is not None and plan.decay_rate is not None:
+        fields = info._asdict() | {"metadata": _renew_metadata(plan.start, info)}
+        known = KnownTrees(plan.start, plan.decay_rate)
+        result = boost(
+            data.dataset,
+            target.values,
+            target.weight,
+            objective,
+            settings,
+            base_score=base_score,
+            offset=offset,
+            row_ids=row_ids,
+            known=known,
+            **fields,
+        )
+        return result, _make_record(data, objective, settings, result, base_score, offset)
+    start = None if plan.start is None else _copy_to_continue(plan.start, info)
     all_callbacks = as_callbacks(callbacks)
     if settings.workers.communicator.rank == 0:  # the estimator's own run on rank 0 only
         all_callbacks = _make_callbacks(
@@ -458,9 +478,13 @@ def _copy_to_continue(start: Model, info: ModelInfo) -> Model:
     """Copy the model that training continues, with the metadata of this fit."""
     model = start.copy()
     model.set_target_scale(info.target_scale, info.target_offset)  # undoes shifts of quantiles
-    clear_calibrations(model)
-    model.metadata.update(info.metadata)
+    model.metadata = _renew_metadata(start, info)
     return model
+
+
+def _renew_metadata(start: Model, info: ModelInfo) -> dict[str, Any]:
+    """Return the metadata of a model with that of this fit, and without calibrations."""
+    return clear_calibrations(start.metadata) | info.metadata
 
 
 def _make_callbacks(

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -193,20 +193,29 @@ _BLOCK_ROWS = 1 << 10  # rows whose weights are averaged at a time
 _BLOCK_BINS = 8 * 256  # bins of eight features, which a thread sums at a time
 
 
+class LeafAssignment(Protocol):
+    """The leaf of every row in a tree: a grower of the core, or what takes its place."""
+
+    @property
+    def leaf_of_row(self) -> np.ndarray:
+        """Leaf ids, int32 (n_rows,), which the next tree overwrites."""
+        ...
+
+
 class GrownTree(NamedTuple):
     """A tree whose leaves have no values yet.
 
     Attributes
     ----------
     tree : _core.Tree
-    grower : _core.Grower
-        The grower; its `leaf_of_row` (n_rows,), int32, is overwritten by the next tree.
+    grower : LeafAssignment
+        The grower with the leaves of the rows.
     is_added : bool
         Whether the raw scores contain the tree already, because they were updated layer by layer.
     """
 
     tree: _core.Tree
-    grower: _core.Grower
+    grower: LeafAssignment
     is_added: bool = False
 
 

@@ -204,9 +204,18 @@ class HistogramSplitFinder:
             self._search.set_monotone_constraints(
                 self._monotone if output < 0 else extract_column(self._monotone, output)
             )
-        kind, g, h = self._gradients.select(sample, output)
+        kind, g, h = self.select(sample, output)
         self._search.use(self._quantiser.quantise(kind, g, h, sample))
         return self._search
+
+    def select(self, sample: TreeSample, output: int) -> tuple[str, np.ndarray, np.ndarray | None]:
+        """Return the kind of Hessian, gradients and Hessians that are quantised."""
+        return self._gradients.select(sample, output)
+
+    @property
+    def scales_each_node(self) -> bool:
+        """Whether gradients are quantised anew in every node."""
+        return isinstance(self._quantiser, LinearGradientQuantiser)
 
 
 class SplitGradients:
@@ -282,6 +291,11 @@ class VerifiedSplitFinder:
         histograms = _core.HistogramSearch(bins, self._workers)
         self._search = _core.VerifiedSearch(histograms, self._workers)
 
+    @property
+    def weight(self) -> np.ndarray | None:
+        """Weights of the rows, which are their Hessians; None: 1."""
+        return self._state.weight
+
     def configure(self, sample: TreeSample, output: int) -> _core.Search:
         gradients, weight = self._state.gradients, self._state.weight
         g = self._sketch.sketch_labels(gradients, sample.round, self._seed, self._workers.n_threads)
@@ -304,6 +318,11 @@ class ExactSplitFinder:
         self._state, self._leaf = state, leaf
         self._step = make_leaf_config(settings.regularisation)
         self._search = _core.ExactSearch(bins, settings.workers)
+
+    @property
+    def weight(self) -> np.ndarray | None:
+        """Weights of the rows, which are their Hessians; None: 1."""
+        return self._state.weight
 
     def configure(self, sample: TreeSample, output: int) -> _core.Search:
         data, leaf = (self._state.gradients, self._state.weight), self._leaf

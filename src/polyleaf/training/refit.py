@@ -1,0 +1,422 @@
+"""Refit: the boosting loop on other rows, with known trees in place of the split search.
+
+Every leaf kind, objective and boosting step is fitted by the training code itself. Only the tree
+builder differs: `KnownTreeBuilder` sends the rows down the trees of a model. On the training rows
+the result is therefore the model itself, bit for bit.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import polyleaf._core as _core
+from polyleaf.data.dataset import Dataset
+from polyleaf.model import Model
+from polyleaf.model.leaf_kinds import DENSE, LEAF_KINDS, LINEAR, SPARSE, Leaves
+from polyleaf.model.storage import NODE_ARRAYS
+from polyleaf.model.trees import node_depths
+from polyleaf.objectives._utils import packed_diagonal
+from polyleaf.runtime.context import Context
+from polyleaf.settings.train_config import LinearLeaf, TopkLeaf, TrainConfig
+from polyleaf.training.leaf_fitters import LeafFitter, MonotoneFitter
+from polyleaf.training.raw_scores import DenseState, GrownTree
+from polyleaf.training.sampling import TreeSample
+from polyleaf.training.tree_builder import (
+    ExactSplitFinder,
+    HistogramSplitFinder,
+    LayerBooster,
+    SplitFinder,
+    TreeBuilder,
+    VerifiedSplitFinder,
+)
+
+__all__ = ["BlendingFitter", "BlendingLayers", "KnownTreeBuilder", "KnownTrees", "check_leaf_kinds"]
+
+_LARGEST_INTEGER, _LARGEST_SUM = np.float32(32767), 2**31 - 1  # of quantised gradients
+_SMALLEST_DERIVATIVE = np.float32(1e-28)
+_WEIGHT_BITS = 30  # of the weights of sparse targets
+_N_LANES = 16  # in which the core sums over outputs
+
+
+class KnownTrees(NamedTuple):
+    """The model whose trees are refitted, and the share of its old values in the new ones."""
+
+    model: Model
+    decay_rate: float
+
+
+def check_leaf_kinds(model: Model, settings: TrainConfig) -> None:
+    """Raise a ValueError for trees with another kind of leaves than the settings."""
+    kind, name = DENSE.name, "constant"
+    if isinstance(settings.leaf, TopkLeaf | LinearLeaf):
+        kind = name = SPARSE.name if isinstance(settings.leaf, TopkLeaf) else LINEAR.name
+    for t in range(model.n_trees):
+        if model.forest.kind(t) != kind:
+            raise ValueError(
+                f"Tree {t} has {model.forest.kind(t)} leaves, which leaf={name!r} cannot refit: "
+                "set leaf to that of the training."
+            )
+
+
+class _Nodes:
+    """The nodes of a known tree, and where they lie."""
+
+    def __init__(self, tree: _core.Tree) -> None:
+        self.tree, self.depth = tree, node_depths(tree)
+        inner = np.flatnonzero(tree.left >= 0)
+        self.parent = np.full(tree.n_nodes, -1)
+        self.parent[tree.left[inner]] = self.parent[tree.right[inner]] = inner
+        self.node_of_leaf = np.empty(tree.n_leaves, np.intp)
+        leaves = np.flatnonzero(tree.left < 0)
+        self.node_of_leaf[tree.leaf[leaves]] = leaves
+
+    def sum_up(self, values: np.ndarray) -> np.ndarray:
+        """Return integer sums of all nodes, given those of the leaves (n_leaves, ...)."""
+        sums = np.zeros((self.tree.n_nodes, *values.shape[1:]), values.dtype)
+        sums[self.node_of_leaf] = values
+        for depth in range(self.depth.max(), 0, -1):
+            nodes = np.flatnonzero(self.depth == depth)
+            np.add.at(sums, self.parent[nodes], sums[nodes])
+        return sums
+
+    def find_ancestors(self, depth: int) -> np.ndarray:
+        """Return the node above each leaf at this depth, or the leaf itself if it is higher."""
+        nodes = self.node_of_leaf.copy()
+        for _ in range(self.depth.max() - depth):
+            deep = self.depth[nodes] > depth
+            nodes[deep] = self.parent[nodes[deep]]
+        return nodes
+
+    def cut(self, depth: int) -> tuple[_core.Tree, np.ndarray, np.ndarray]:
+        """Return the tree down to this depth, its leaf below each leaf of the tree, and the nodes
+        of its leaves."""
+        tree, n_nodes = self.tree, int(np.count_nonzero(self.depth <= depth))
+        arrays = {name: getattr(tree, name)[:n_nodes].copy() for name in NODE_ARRAYS}
+        gains = tree.output_gain[:n_nodes].copy()
+        is_leaf = (tree.left[:n_nodes] < 0) | (self.depth[:n_nodes] == depth)
+        for name, value in _LEAF_NODE.items():
+            arrays[name][is_leaf] = value
+        gains[is_leaf] = 0
+        arrays["leaf"] = np.where(is_leaf, np.cumsum(is_leaf) - 1, -1).astype(np.int32)
+        used = arrays["category_set"].max(initial=-1) + 1
+        cut = _make_tree(tree, arrays, gains, tree.categories[:used])
+        return cut, arrays["leaf"][self.find_ancestors(depth)], np.flatnonzero(is_leaf)
+
+
+_LEAF_NODE: dict[str, Any] = {
+    "feature": -1,
+    "threshold": -1,
+    "missing_left": False,
+    "left": -1,
+    "right": -1,
+    "category_set": -1,
+    "gain": 0.0,
+}
+
+
+def _make_tree(
+    tree: _core.Tree, arrays: dict[str, np.ndarray], gains: np.ndarray, sets: np.ndarray
+) -> _core.Tree:
+    n_features = int(arrays["feature"].max(initial=0)) + 1
+    return _core.Tree.from_arrays(
+        **arrays, categories=sets, output_gain=gains, n_features=n_features
+    )
+
+
+class KnownTreeBuilder(TreeBuilder):
+    """Sends rows down the trees of a model, one tree after another, at once or layer by layer.
+
+    Parameters
+    ----------
+    known : KnownTrees
+    dataset : Dataset
+    finder : SplitFinder
+        Source of the Hessians that the nodes count.
+    output_weight : ndarray of shape (n_rows, 1) or (n_rows, K), float32, or None
+        Weights of the outputs of each row.
+    workers : Context
+
+    Attributes
+    ----------
+    leaf_of_row : ndarray of shape (n_rows,), int32
+        Leaf of every row in the last tree or layer.
+    """
+
+    def __init__(
+        self,
+        known: KnownTrees,
+        dataset: Dataset,
+        finder: SplitFinder,
+        output_weight: np.ndarray | None,
+        workers: Context,
+    ) -> None:
+        self._forest, self._decay_rate = known.model.forest, known.decay_rate
+        self._codes, self._finder, self._workers = dataset.codes, finder, workers
+        has_columns = output_weight is not None and output_weight.shape[1] > 1
+        self._weight = output_weight if has_columns else None
+        self._number = -1
+
+    # --- the interface of TreeBuilder ---
+
+    def grow(self, sample: TreeSample, output: int) -> GrownTree:
+        self._read_next(output)
+        self._statistics = self._measure(sample, output)
+        return self._finish()
+
+    def begin(self, sample: TreeSample, output: int) -> None:
+        self._read_next(output)
+        self._layer = 0
+        depth, left = self._nodes.depth, self._nodes.tree.left
+        if np.any(np.diff(depth) < 0) or np.any(np.diff(left[left >= 0]) < 0):
+            raise ValueError(
+                f"Tree {self._number} was not grown by level, so it cannot be refitted with "
+                'boosting_step="layer": set boosting_step to that of the training.'
+            )
+        self._statistics = self._measure(sample, output)
+
+    def split(self) -> bool:
+        if not self.can_split_further:
+            return False
+        self._layer += 1
+        return True
+
+    def get_tree(self) -> GrownTree:
+        tree, leaf_of_leaf, self._node_of_leaf = self._nodes.cut(self._layer)
+        self.leaf_of_row = leaf_of_leaf[self._last_leaves]
+        return GrownTree(tree, self)
+
+    @property
+    def can_split_further(self) -> bool:
+        return self._layer < int(self._nodes.depth.max())
+
+    def evaluate(self, sample: TreeSample, output: int) -> None:
+        new = self._nodes.depth > self._layer
+        for kept, renewed in zip(self._statistics, self._measure(sample, output), strict=True):
+            kept[new] = renewed[new]
+
+    def finish(self) -> GrownTree:
+        return self._finish()
+
+    @property
+    def node_of_leaf(self) -> np.ndarray:
+        return self._node_of_leaf
+
+    # --- leaves ---
+
+    def blend(self, leaves: Leaves, sample: TreeSample, output: int) -> Leaves:
+        """Return leaves with their share of the old values; those that no row has trained keep
+        them."""
+        share = np.full((self._nodes.tree.n_leaves, 1), self._decay_rate)
+        trained = self._count_trained(sample, output)
+        if self._decay_rate == 0 and trained.all():
+            return leaves
+        kind = LEAF_KINDS[self._forest.kind(self._number)]
+        return kind.blend(self._forest.values(self._number), leaves, np.where(trained, share, 1.0))
+
+    def _count_trained(self, sample: TreeSample, output: int) -> np.ndarray:
+        """Return how many rows train each leaf, or each of its outputs where weights differ."""
+        counts = self._statistics[0][self._nodes.node_of_leaf][:, None]
+        if self._weight is None:
+            return counts
+        weight = self._weight if output < 0 else self._weight[:, [output]]
+        leaves = self._last_leaves
+        if sample.rows is not None:
+            weight, leaves = weight[sample.rows], leaves[sample.rows]
+        counts = np.zeros((len(counts), weight.shape[1]), np.int64)
+        for k in range(weight.shape[1]):
+            counts[:, k] = np.bincount(leaves[weight[:, k] > 0], minlength=len(counts))
+        self._workers.communicator.sum(counts)
+        return counts
+
+    # --- statistics of nodes ---
+
+    def _read_next(self, output: int) -> None:
+        self._number += 1
+        t = self._number
+        assert self._forest.output(t) == output
+        self._nodes = _Nodes(self._forest.tree(t))
+        found = self._forest.apply(self._codes, t, t + 1, self._workers)
+        self.leaf_of_row = self._last_leaves = found.ravel()
+
+    def _finish(self) -> GrownTree:
+        """Return the tree with the rows and Hessians of its nodes."""
+        tree, self.leaf_of_row = self._nodes.tree, self._last_leaves
+        self._node_of_leaf = self._nodes.node_of_leaf
+        arrays = {name: getattr(tree, name) for name in NODE_ARRAYS}
+        arrays["count"], arrays["cover"] = self._statistics
+        return GrownTree(_make_tree(tree, arrays, tree.output_gain, tree.categories), self)
+
+    def _measure(self, sample: TreeSample, output: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the number of rows and the sum of Hessians of each node, int64 and float64."""
+        leaves = self._last_leaves if sample.rows is None else self._last_leaves[sample.rows]
+        counts = np.bincount(leaves, minlength=self._nodes.tree.n_leaves)
+        self._workers.communicator.sum(counts)
+        count = self._nodes.sum_up(counts)
+        used = _UsedRows(self._nodes, leaves, count, sample, self._workers)
+        finder = self._finder
+        if isinstance(finder, HistogramSplitFinder):
+            return count, _sum_histogram_hessians(used, finder, output)
+        assert isinstance(finder, ExactSplitFinder | VerifiedSplitFinder)
+        return count, _sum_weights(used, finder.weight)
+
+
+class _UsedRows(NamedTuple):
+    """Rows of a sample in a tree: the leaf of each, and how many each node has."""
+
+    nodes: _Nodes
+    leaves: np.ndarray
+    counts: np.ndarray
+    sample: TreeSample
+    workers: Context
+
+    def sum(self, integers: np.ndarray) -> np.ndarray:
+        """Return the sums of integers (n_used, m) in each node: int64 (n_nodes, m)."""
+        n_leaves = self.nodes.tree.n_leaves
+        columns = [np.bincount(self.leaves, column, n_leaves) for column in integers.T]
+        sums = np.stack(columns, axis=1).astype(np.int64)
+        self.workers.communicator.sum(sums)
+        return self.nodes.sum_up(sums)
+
+    def select(self, values: np.ndarray) -> np.ndarray:
+        """Return float32 values (n_rows, m) of these rows, times their factors."""
+        sample = self.sample
+        if sample.multiplier is not None:
+            values = values * sample.multiplier[:, None]
+        return values if sample.rows is None else values[sample.rows]
+
+
+def _sum_histogram_hessians(
+    used: _UsedRows, finder: HistogramSplitFinder, output: int
+) -> np.ndarray:
+    """Return the Hessians that a search by histograms sums, from the same quantised numbers."""
+    sample, workers = used.sample, used.workers
+    kind, g, h = finder.select(sample, output)
+    if kind == "unit" or h is None:
+        return used.counts.astype(np.float32).astype(np.float64)
+    if finder.scales_each_node:
+        return _sum_node_hessians(used, used.select(h))
+    quantised = _core.QuantisedGradients(
+        g if kind == "full" else h, h, kind, sample.rows, sample.multiplier, workers
+    )
+    columns = slice(-h.shape[1], None)
+    steps, integers = quantised.hessian_steps, quantised.dense()[:, columns]
+    if kind == "full":
+        diagonal = packed_diagonal(g.shape[1])
+        steps, integers = steps[diagonal], integers[:, diagonal]
+    return _average_outputs(used.sum(integers).astype(np.float32) * steps)
+
+
+def _sum_node_hessians(used: _UsedRows, h: np.ndarray) -> np.ndarray:
+    """Return the Hessians of a search for linear leaves, which scales those of each node anew.
+
+    The children of a node sum Hessians on the scale of the node.
+    """
+    nodes, communicator, m = used.nodes, used.workers.communicator, h.shape[1]
+    n_nodes, cover = nodes.tree.n_nodes, np.zeros((nodes.tree.n_nodes, m), np.float32)
+    for depth in range(nodes.depth.max() + 1):
+        child = nodes.find_ancestors(depth)[used.leaves]
+        rows = np.flatnonzero(nodes.depth[child] == depth)
+        child, values = child[rows], h[rows]
+        parent = np.maximum(nodes.parent[child], 0)  # that of the root is the root
+        largest = np.zeros((n_nodes, m))
+        np.maximum.at(largest, parent, np.abs(values))
+        communicator.largest(largest)
+        inverse, step = _make_scales(largest.astype(np.float32), used.counts)
+        columns = np.rint(values * inverse[parent]).T
+        sums = np.stack([np.bincount(child, c, n_nodes) for c in columns], axis=1).astype(np.int64)
+        communicator.sum(sums)
+        here = np.flatnonzero(nodes.depth == depth)
+        cover[here] = sums[here].astype(np.float32) * step[np.maximum(nodes.parent[here], 0)]
+    return _average_outputs(cover)
+
+
+def _make_scales(largest: np.ndarray, count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the factors that quantise the Hessians of each node, and their steps."""
+    shift = np.zeros(len(count), np.int32)
+    while (over := count * (32768 >> shift) > _LARGEST_SUM).any():
+        shift[over] += 1
+    is_used = largest >= _SMALLEST_DERIVATIVE
+    inverse = np.divide(_LARGEST_INTEGER, largest, out=np.zeros_like(largest), where=is_used)
+    step = np.where(is_used, largest / _LARGEST_INTEGER, np.float32(0))
+    return np.ldexp(inverse, -shift[:, None]), np.ldexp(step, shift[:, None])
+
+
+def _sum_weights(used: _UsedRows, weight: np.ndarray | None) -> np.ndarray:
+    """Return the Hessians of a search over sparse targets: the weights of rows, or their
+    number."""
+    if weight is None and used.sample.multiplier is None:
+        return used.counts.astype(np.float64)
+    n_rows = len(used.leaves) if used.sample.multiplier is None else len(used.sample.multiplier)
+    weight = np.ones(n_rows, np.float32) if weight is None else weight
+    values = used.select(weight[:, None])
+    largest = np.array([values.max(initial=0.0)], np.float64)
+    used.workers.communicator.largest(largest)
+    exponent = int(np.frexp(np.float32(largest[0]))[1])
+    scale = np.ldexp(np.float32(1), _WEIGHT_BITS - exponent)
+    sums = used.sum(np.trunc(values * scale))
+    return sums[:, 0] * 2.0 ** (exponent - _WEIGHT_BITS)
+
+
+def _average_outputs(H: np.ndarray) -> np.ndarray:
+    """Return float64 (n_nodes,): float32 Hessians (n_nodes, m), averaged in the order of the
+    core."""
+    m = H.shape[1]
+    if m == 1:
+        return H[:, 0].astype(np.float64)
+    padded = np.zeros((len(H), -(-m // _N_LANES) * _N_LANES), np.float32)
+    padded[:, :m] = H
+    lanes = padded[:, :_N_LANES]
+    for first in range(_N_LANES, padded.shape[1], _N_LANES):
+        lanes = lanes + padded[:, first : first + _N_LANES]
+    while lanes.shape[1] > 1:
+        half = lanes.shape[1] // 2
+        lanes = lanes[:, :half] + lanes[:, half:]
+    return (lanes[:, 0] / np.float32(m)).astype(np.float64)
+
+
+class BlendingFitter:
+    """Leaf values of another fitter, blended with the old ones of a `KnownTreeBuilder`."""
+
+    def __init__(self, fitter: Any, builder: KnownTreeBuilder) -> None:
+        self._fitter, self._builder = fitter, builder
+
+    @staticmethod
+    def wrap(fitter: LeafFitter, builder: KnownTreeBuilder) -> LeafFitter:
+        """Return a fitter that blends; monotone constraints are enforced afterwards."""
+        if not isinstance(fitter, MonotoneFitter):
+            return BlendingFitter(fitter, builder)
+        fitter.base_fitter = BlendingFitter(fitter.base_fitter, builder)
+        return fitter
+
+    def fit(self, grown: GrownTree, sample: TreeSample, output: int, rate: float) -> Leaves:
+        leaves = self._fitter.fit(grown, sample, output, rate)
+        return self._builder.blend(leaves, sample, output)
+
+    def sum_hessians(self, grown: GrownTree, sample: TreeSample, output: int) -> np.ndarray:
+        """Return the sums of the other fitter."""
+        return self._fitter.sum_hessians(grown, sample, output)
+
+
+class BlendingLayers:
+    """Trees of a `LayerBooster`, whose leaves are blended with the old ones once all layers are
+    fitted."""
+
+    def __init__(
+        self, layers: LayerBooster, builder: KnownTreeBuilder, state: DenseState, fitter: LeafFitter
+    ) -> None:
+        self._layers, self._builder, self._state = layers, builder, state
+        self._monotone = fitter if isinstance(fitter, MonotoneFitter) else None
+
+    def build_tree(self, sample: TreeSample, output: int) -> tuple[GrownTree, Leaves]:
+        """Return one tree and its leaves, see `LayerBooster`."""
+        grown, fitted = self._layers.build_tree(sample, output)
+        leaves = self._builder.blend(fitted, sample, output)
+        if leaves is fitted:
+            return grown, leaves
+        if self._monotone is not None:
+            assert isinstance(leaves, np.ndarray)
+            leaves = self._monotone.project(leaves, grown, sample, output)
+        self._state.restore_scores()
+        return grown._replace(is_added=False), leaves

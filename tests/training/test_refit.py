@@ -1,0 +1,265 @@
+"""Refit: on the training rows the same model bit for bit, and other rows."""
+
+import warnings
+
+import numpy as np
+import pytest
+from support import golden
+
+from polyleaf import Dataset, PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor
+from polyleaf.model.leaf_kinds import LEAF_KINDS
+from polyleaf.training.prepare import TrainingData, _hold_out
+
+SMALL = {"n_estimators": 4, "max_leaves": 8, "min_child_samples": 4, "random_state": 0, "n_jobs": 1}
+LEAVES = {
+    "constant": {},
+    "one tree an output": golden.ONE_EACH,
+    "sparse": {"leaf": "sparse", "leaf_k": 2},
+    "linear": {"leaf": "linear", "linear_extrapolation": "none"},  # a clipped blend is not linear
+    "layers": golden.LAYERS,
+    "monotone": {"monotone_constraints": [1, 0, 0, -1, 0, 0]},
+    "monotone layers": {"monotone_constraints": [1, 0, 0, -1, 0, 0], **golden.LAYERS},
+}
+
+
+def take_training_rows(estimator, X, y):
+    """Return the rows that an estimator with `validation_fraction` has trained on."""
+    target = estimator._encoding.encode(y, None, name="y")
+    X, target, *_ = _hold_out(estimator, TrainingData("training", X, y, None), target, 0)
+    return X, target.to_target_scale()
+
+
+def check_same_bytes(estimator, *rows, **options):
+    before = estimator.model_.to_bytes()
+    estimator.refit(*rows, recalibrate=True, **options)
+    assert estimator.model_.to_bytes() == before
+
+
+def structure(model):
+    arrays = ("feature", "threshold", "missing_left", "left", "right", "leaf", "categories")
+    return [getattr(tree.structure, name).tolist() for tree in model.trees for name in arrays]
+
+
+# --- the training rows ---
+
+
+@pytest.mark.parametrize("name", golden.CONFIGURATIONS)
+def test_training_rows_give_the_same_file(name):
+    estimator = golden.fitted(name)
+    X, y, fit = golden.CONFIGURATIONS[name][1:4]
+    rows = (X(),) if y is None else (X(), y())
+    if estimator.validation_fraction is not None:
+        rows = take_training_rows(estimator, *rows)
+    check_same_bytes(estimator, *rows, **({} if fit is None else fit()))
+
+
+@pytest.mark.parametrize(
+    ("objective", "values"),
+    [
+        ("squared_error", golden.values),
+        ("absolute_error", golden.values),
+        ("poisson", golden.counts),
+        ("normal", golden.values),
+        ("negative_binomial", golden.counts),
+    ],
+)
+def test_training_rows_with_offsets_give_the_same_file(objective, values):
+    X, Y = golden.numbers(), values()
+    offset = golden.weight(3) if objective != "normal" else None
+    model = PolyleafRegressor(objective=objective, **SMALL).fit(X, Y, offset=offset)
+    check_same_bytes(model, X, Y, offset=offset)
+
+
+@pytest.mark.parametrize("parameters", [{}, golden.LAYERS])
+def test_training_rows_of_several_tasks_give_the_same_file(parameters):
+    X, Y = golden.numbers(), golden.values()
+    y = {"a": Y[:, 0], "b": golden.two_classes(), "c": Y[:, 1]}
+    objectives = {"a": "squared_error", "b": "logistic", "c": "absolute_error"}
+    model = PolyleafMultiTask(objectives, **SMALL, **parameters).fit(X, y)
+    check_same_bytes(model, X, y)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        LEAVES["monotone"],
+        LEAVES["monotone layers"],
+        {"objective": "absolute_error", "missing_targets": "ignore"},
+        {"sampling_method": "goss", "top_rate": 0.25, "other_rate": 0.25, **golden.LAYERS},
+        {"subsample": 0.5, "colsample_bynode": 0.5},
+        {"leaf": "linear", "objective": "poisson"},
+        {"min_split_gain": 1e9},
+    ],
+)
+def test_training_rows_give_the_same_file_for_more_parameters(parameters):
+    X, Y = golden.numbers(), golden.counts()
+    if "missing_targets" in parameters:
+        Y = golden.make_missing_targets()
+    model = PolyleafRegressor(**SMALL | parameters).fit(X, Y)
+    check_same_bytes(model, X, Y)
+
+
+def test_training_rows_in_batches_give_the_same_file(tmp_path):
+    X, Y = golden.numbers(), golden.values()
+    batches = [(X[:200], Y[:200]), (X[200:], Y[200:])]
+    model = PolyleafRegressor(leaf="linear", **SMALL)
+    model.fit(Dataset(X, Y, keep_features=True))
+    options = {"reference": model.model_.mapper, "keep_features": True}
+    check_same_bytes(model, Dataset.from_batches(batches, **options))
+    check_same_bytes(model, Dataset.from_batches(batches, cache_dir=tmp_path, **options))
+
+
+def test_file_of_an_estimator_can_be_refitted():
+    X, y = golden.numbers(), golden.labels()
+    model = PolyleafClassifier(**SMALL).fit(X, y)
+    loaded = PolyleafClassifier.load_model(model.save_model())
+    rows = slice(100, None)
+    expected = model.refit(X[rows], y[rows]).model_.to_bytes()
+    assert loaded.refit(X[rows], y[rows]).model_.to_bytes() == expected
+
+
+# --- other rows ---
+
+
+def test_leaf_values_are_newton_steps_on_the_new_rows():
+    X, Y = golden.numbers(), golden.values()
+    model = PolyleafRegressor(learning_rate=0.3, reg_lambda=2.0, **SMALL).fit(X[:200], Y[:200])
+    before = structure(model.model_)
+    model.refit(X[200:], Y[200:])
+    leaves, scores = model.apply(X[200:]), np.full((len(X) - 200, 3), model.model_.base_score)
+    assert structure(model.model_) == before
+    np.testing.assert_allclose(model.model_.base_score, Y[200:].mean(axis=0), rtol=1e-6)
+    for t, tree in enumerate(model.model_.trees):
+        for leaf in range(tree.n_leaves):
+            rows = leaves[:, t] == leaf
+            step = 0.3 * (Y[200:] - scores)[rows].sum(axis=0) / (rows.sum() + 2.0)
+            np.testing.assert_allclose(tree.leaves[leaf], step, rtol=1e-4, atol=1e-5)
+            node = np.flatnonzero(tree.structure.leaf == leaf)[0]
+            assert tree.structure.count[node] == tree.structure.cover[node] == rows.sum()
+        scores += tree.leaves[leaves[:, t]]
+        assert tree.structure.count[0] == len(X) - 200
+
+
+@pytest.mark.parametrize("parameters", LEAVES.values(), ids=LEAVES)
+def test_decay_rate_blends_old_and_new_values(parameters):
+    X, Y = golden.numbers(), golden.values()
+    few, one_round = np.arange(150), {"n_estimators": 1, "min_child_samples": 20, "base_score": 0}
+    options = SMALL | one_round | parameters
+    fitted = [PolyleafRegressor(**options).fit(X, Y) for _ in range(3)]
+    old, new, blend = fitted
+    new.refit(X[few], Y[few])
+    blend.refit(X[few], Y[few], decay_rate=0.25)
+    complete = ~np.isnan(X).any(axis=1)  # a blend of linear leaves moves the centres of features
+    expected = 0.25 * old.predict(X[complete]) + 0.75 * new.predict(X[complete])
+    if parameters.get("leaf") == "sparse":  # of the outputs of both, the largest are kept
+        sizes = [np.diff(m.model_.trees[0].leaves.indptr).max() for m in fitted]
+        assert max(sizes) == 2
+    else:
+        np.testing.assert_allclose(blend.predict(X[complete]), expected, rtol=1e-4, atol=1e-4)
+    assert structure(blend.model_) == structure(old.model_)
+
+
+@pytest.mark.parametrize("parameters", LEAVES.values(), ids=LEAVES)
+def test_decay_rate_one_keeps_all_values(parameters):
+    X, Y = golden.numbers(), golden.values()
+    model = PolyleafRegressor(**SMALL | parameters).fit(X, Y)
+    before = model.predict(X)
+    model.refit(X[:50], Y[:50] + 10.0, decay_rate=1)
+    np.testing.assert_array_equal(model.predict(X), before)
+
+
+@pytest.mark.parametrize("parameters", LEAVES.values(), ids=LEAVES)
+def test_leaves_that_no_row_reaches_keep_their_values(parameters):
+    X, Y = golden.numbers(), golden.values()
+    model = PolyleafRegressor(**SMALL | parameters).fit(X, Y)
+    old = [(tree.kind, tree.leaves) for tree in model.model_.trees]
+    few = np.flatnonzero(X[:, 0] < -1)
+    model.refit(X[few], Y[few])
+    reached, n_kept = model.apply(X[few]), 0
+    for t, (kind, leaves) in enumerate(old):
+        new = model.model_.trees[t].leaves
+        for leaf in set(range(model.model_.trees[t].n_leaves)) - set(reached[:, t].tolist()):
+            values = [LEAF_KINDS[kind].value(each, leaf) for each in (leaves, new)]
+            if "monotone" not in str(parameters):
+                np.testing.assert_array_equal(*values)
+            n_kept += 1
+    assert n_kept > 0
+
+
+def test_monotone_constraints_hold_after_a_refit_on_few_rows():
+    X, Y = golden.numbers(), golden.values()
+    for name in ("monotone", "monotone layers"):
+        model = PolyleafRegressor(**SMALL | LEAVES[name]).fit(X, Y)
+        model.refit(X[:30], Y[:30, ::-1] * [[-3.0]], decay_rate=0.25)
+        grid = np.repeat(X[:20], 9, axis=0)
+        grid[:, 0] = np.tile(np.linspace(-4, 4, 9), 20)
+        steps = np.diff(model.predict(grid).reshape(20, 9, 3), axis=1)
+        assert steps.min() >= -1e-5
+
+
+def test_outputs_without_targets_keep_their_values():
+    X, Y = golden.numbers(), golden.values().copy()
+    model = PolyleafRegressor(missing_targets="ignore", **SMALL | {"n_estimators": 1}).fit(X, Y)
+    old = model.model_.trees[0].leaves
+    first = model.apply(X)[:, 0] == 0
+    Y[first, 1] = np.nan
+    model.refit(X, Y)
+    new = model.model_.trees[0].leaves
+    assert new[0, 1] == old[0, 1]
+    assert (new[1:, 1] != old[1:, 1]).any()
+
+
+def test_weights_of_zero_leave_rows_out():
+    X, Y = golden.numbers(), golden.values()
+    models = [PolyleafRegressor(**SMALL).fit(X, Y) for _ in range(2)]
+    weight = (np.arange(len(X)) < 300).astype(float)
+    models[0].refit(X, Y, sample_weight=weight)
+    models[1].refit(X[:300], Y[:300])
+    np.testing.assert_array_equal(models[0].predict(X), models[1].predict(X))
+
+
+# --- calibrations and bad input ---
+
+
+def test_calibrations_of_the_old_rows_are_dropped_with_a_warning():
+    X, Y = golden.numbers(), golden.values()
+    model = PolyleafRegressor(**SMALL).fit(X, Y).calibrate(X, Y, coverage=0.8)
+    with pytest.warns(UserWarning, match="refit has dropped the intervals"):
+        model.refit(X, Y)
+    with pytest.raises(ValueError, match="not calibrated"):
+        model.predict_interval(X)
+
+
+def test_quantiles_are_calibrated_again_if_asked():
+    X, y = golden.numbers(), golden.one()
+    levels = {"objective": "quantile", "quantile_alpha": [0.1, 0.9]}
+    model = PolyleafRegressor(**SMALL, **levels).fit(X, y)
+    with pytest.warns(UserWarning, match="shifts of quantiles"):
+        model.refit(X[:200], y[:200])
+    assert model.model_.target_offset is None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.refit(X[:200], y[:200], recalibrate=True)
+    assert model.model_.target_offset is not None
+
+
+@pytest.mark.parametrize("decay_rate", [-0.1, 1.5, np.nan, "much", None])
+def test_decay_rate_must_be_a_share(decay_rate):
+    model = PolyleafRegressor(**SMALL).fit(golden.numbers(), golden.values())
+    with pytest.raises(ValueError, match="decay_rate must be a number from 0 to 1"):
+        model.refit(golden.numbers(), golden.values(), decay_rate=decay_rate)
+
+
+def test_models_do_not_change_if_a_refit_fails():
+    X, y = golden.numbers(), golden.classes()
+    model = PolyleafClassifier(**SMALL).fit(X, y)
+    before = model.model_.to_bytes()
+    with pytest.raises(ValueError, match="99"):
+        model.refit(X, np.where(y == 0, 99, y))
+    with pytest.raises(ValueError, match="features"):
+        model.refit(X[:, :3], y)
+    model.set_params(leaf="linear")
+    with pytest.raises(ValueError, match="Tree 0 has dense leaves"):
+        model.refit(X, y)
+    assert model.model_.to_bytes() == before
+    assert model.n_features_in_ == 6
