@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from polyleaf import BinMapper, _core, objectives
+from polyleaf import BinMapper, RowData, _core, objectives
 from polyleaf.inputs.features import read_features
 
 from . import data
@@ -97,7 +97,7 @@ class Derivatives(_Core):
             y = (y > 0).astype(np.float32)
         elif objective == "softmax":
             y, made = y.argmax(axis=1).astype(np.int32), objectives.Softmax(n_classes=n_outputs)
-        self.problem = made.bind(y, None)
+        self.problem = made.bind(RowData(y))
         self.problem.set_base_score(self.problem.base_score(1))
         shape = self.problem.hessian_shape()
         self.h = None if shape is None else np.empty(shape, np.float32)

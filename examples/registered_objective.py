@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from polyleaf import PolyleafRegressor, load_model
+from polyleaf import PolyleafRegressor, RowData, load_model
 from polyleaf.datasets import load
 from polyleaf.objectives import BoundObjective, Objective, register
-from polyleaf.objectives.base import as_matrix, as_weight
+from polyleaf.objectives.base import as_matrices
 
 
 @register
@@ -27,16 +27,16 @@ class Expectile(Objective):
 
     level: float = 0.5
 
-    def bind(self, target: np.ndarray, weight: np.ndarray | None) -> "ExpectileProblem":
-        return ExpectileProblem(self, as_matrix(target), weight)
+    def bind(self, rows: RowData) -> "ExpectileProblem":
+        return ExpectileProblem(self, as_matrices(rows))
 
 
 class ExpectileProblem(BoundObjective):
     """An `Expectile` with the targets (n, K) that it is to learn."""
 
-    def __init__(self, objective: Expectile, target: np.ndarray, weight: np.ndarray | None):
-        super().__init__(objective, *target.shape, as_weight(weight, *target.shape))
-        self.target, self.level = target, objective.level
+    def __init__(self, objective: Expectile, rows: RowData):
+        super().__init__(objective, rows, n_outputs=rows.target.shape[1])
+        self.level = objective.level
 
     def base_score(self, n_threads: int = 1) -> np.ndarray:
         """A constant to start from: the mean."""

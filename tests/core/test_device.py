@@ -25,7 +25,7 @@ from support.problems import (
     sample_rows,
 )
 
-from polyleaf import _core
+from polyleaf import RowData, _core
 from polyleaf.objectives import get_objective
 
 pytestmark = [pytest.mark.full, pytest.mark.skipif(COMPILER is None, reason="g++ is not installed")]
@@ -486,7 +486,7 @@ def test_derivatives_of_elementwise_losses(name, weights):
     target = draw_target(kind, 300, 3)
     rng = np.random.default_rng(2)
     weight = {None: None, "rows": rng.random(300), "outputs": rng.random((300, 3))}[weights]
-    problem = get_objective(objective, **parameters).bind(target, weight)
+    problem = get_objective(objective, **parameters).bind(RowData(target, weight))
     problem.set_base_score(np.array([0.25, -1.0, 2.0]))
     assert_same_derivatives(problem, draw_raw(300, 3, scale=20.0))
 
@@ -497,7 +497,7 @@ def test_derivatives_of_softmax(n_classes, hessian):
     label = np.random.default_rng(3).integers(0, n_classes, 200).astype(np.int32)
     objective = get_objective("softmax", softmax_hessian=hessian, n_classes=n_classes)
     for weight in (None, np.random.default_rng(4).random(200)):
-        problem = objective.bind(label, weight)
+        problem = objective.bind(RowData(label, weight))
         problem.set_base_score(np.linspace(-1, 1, n_classes))
         assert_same_derivatives(problem, draw_raw(200, n_classes, scale=20.0))
 
@@ -505,7 +505,7 @@ def test_derivatives_of_softmax(n_classes, hessian):
 def test_unsupported_losses_run_on_the_cpu():
     label = np.array([0, 1, 2, 1], np.int32)
     assert (
-        get_objective("exponential", n_classes=3).bind(label, None).make_device_loss(device())
+        get_objective("exponential", n_classes=3).bind(RowData(label)).make_device_loss(device())
         is None
     )
 

@@ -13,7 +13,7 @@ from support.core_settings import grow_config, leaf_config
 from support.pairwise import parametrize_pairs
 from support.problems import as_reference_tree, assert_same_tree, core_bins
 
-from polyleaf import PolyleafClassifier, PolyleafRegressor, _core
+from polyleaf import PolyleafClassifier, PolyleafRegressor, RowData, _core
 from polyleaf.inputs.features import read_features
 from polyleaf.model import storage
 from polyleaf.objectives import SquaredError, SquaredHinge
@@ -373,7 +373,7 @@ def test_sparse_derivatives_equal_dense_ones(objective, weighted):
     Y = sp.random(n, K, 0.1, "csr", np.float32, random_state=1)
     Y.data[:] = 1 if objective.sparse_base_score else rng.normal(size=Y.nnz)
     weight = rng.uniform(0.5, 2, n).astype(np.float32) if weighted else None
-    problem = BoundSparseObjective(objective, Y, weight)
+    problem = BoundSparseObjective(objective, RowData(Y, weight))
     scores, raw = problem.make_raw_scores(), np.zeros((n, K), np.float32)
     for _ in range(5):
         leaf_of_row = rng.integers(0, 7, n).astype(np.int32)
@@ -383,7 +383,7 @@ def test_sparse_derivatives_equal_dense_ones(objective, weighted):
         scores.add(leaf_of_row, leaves, 2)
         raw += table[leaf_of_row]
     expected = np.empty((n, K), np.float32)
-    dense = objective.bind(Y.toarray(), None if weight is None else weight[:, None])
+    dense = objective.bind(RowData(Y.toarray(), None if weight is None else weight[:, None]))
     dense.set_base_score(np.full(K, objective.sparse_base_score))
     dense.derivatives(raw, expected, None)
     for n_threads in (1, 3):
@@ -402,7 +402,7 @@ def test_derivatives_equal_the_reference(name):
     rng = np.random.default_rng(2)
     y = (rng.random((50, 9)) < 0.3).astype(np.float32)
     raw = rng.normal(size=y.shape).astype(np.float32)
-    dense, g = objective.bind(y, None), np.empty_like(y)
+    dense, g = objective.bind(RowData(y)), np.empty_like(y)
     dense.set_base_score(np.full(9, objective.sparse_base_score))
     dense.derivatives(raw, g, None)
     np.testing.assert_array_equal(

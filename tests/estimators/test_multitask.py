@@ -14,7 +14,14 @@ from sklearn.base import clone
 from sklearn.metrics import d2_log_loss_score, d2_pinball_score, d2_tweedie_score, r2_score
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
-from polyleaf import Dataset, PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor, load_model
+from polyleaf import (
+    Dataset,
+    PolyleafClassifier,
+    PolyleafMultiTask,
+    PolyleafRegressor,
+    RowData,
+    load_model,
+)
 from polyleaf.inputs.multitask import decode_target_encoding
 from polyleaf.inspection import make_report
 from polyleaf.objectives import Custom, Huber, Logistic, Quantile, Softmax, StudentTLikelihood
@@ -218,7 +225,7 @@ def test_several_tasks_equal_the_reference(weights):
     data = mapper.transform(found._features(of_full)), mapper.n_bins_, mapper.is_categorical_
     objective = found.model_.objective
     values = found._encoding.encode(targets).values
-    problem = objective.bind(values, None)
+    problem = objective.bind(RowData(values))
     problem.set_base_score(found.model_.base_score)
     counts = [(weights or {}).get(place.task.name, 1.0) for place in objective.tasks]
     blocks = [(place.scores, count) for place, count in zip(objective.tasks, counts, strict=True)]

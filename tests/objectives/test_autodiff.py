@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from support.loss_inputs import draw_raw, draw_target, hessians, run, softmax_hessians
 
-from polyleaf import Model, PolyleafClassifier, PolyleafRegressor, load_model
+from polyleaf import Model, PolyleafClassifier, PolyleafRegressor, RowData, load_model
 from polyleaf.objectives import Custom, get_objective
 from polyleaf.objectives.autodiff import BoundLoss
 
@@ -64,8 +64,8 @@ def test_cross_entropy_equals_the_built_in_loss(loss, weighted):
     n, k = 500, 5
     label, raw = ids(n, k), draw_raw(n, k)
     weight = np.random.default_rng(2).integers(0, 3, n).astype(np.float32) if weighted else None
-    built_in = get_objective("softmax", softmax_hessian="diagonal").bind(label, weight)
-    problem = get_objective(loss).bind(label, weight)
+    built_in = get_objective("softmax", softmax_hessian="diagonal").bind(RowData(label, weight))
+    problem = get_objective(loss).bind(RowData(label, weight))
     assert isinstance(problem, BoundLoss)
     base = problem.base_score()
     np.testing.assert_allclose(
@@ -86,7 +86,7 @@ def test_cross_entropy_equals_the_built_in_loss(loss, weighted):
 def test_separable_losses_equal_the_built_in_losses(loss, name, kind, k):
     y, raw = draw_target(kind, 300, k), draw_raw(300, k)
     weight = np.linspace(0, 2, 300).astype(np.float32)
-    problem, built_in = (get_objective(of).bind(y, weight) for of in (loss, name))
+    problem, built_in = (get_objective(of).bind(RowData(y, weight)) for of in (loss, name))
     base = built_in.base_score()
     np.testing.assert_allclose(problem.base_score(), base, atol=1e-4)
     for each in (problem, built_in):
@@ -101,7 +101,7 @@ def test_separable_losses_equal_the_built_in_losses(loss, name, kind, k):
 def test_coupled_losses_equal_analytical_derivatives():
     k = 4
     y, raw = draw_target("binary", 300, k), draw_raw(300, k, scale=3.0)
-    g, packed = hessians(get_objective(pairs).bind(y, None), raw)
+    g, packed = hessians(get_objective(pairs).bind(RowData(y)), raw)
     counted = y[:, :, None] * (1 - y[:, None, :])  # label i is 1, label j is 0
     p = 1 / (1 + np.exp(raw.astype(float)[:, :, None] - raw[:, None, :]))
     slope, bend = counted * p, counted * p * (1 - p)
@@ -115,9 +115,9 @@ def test_coupled_losses_equal_analytical_derivatives():
 def test_derivatives_are_independent_of_chunks_and_padding(monkeypatch):
     label, raw = ids(2500, 4), draw_raw(2500, 4)
     weight = np.linspace(0.1, 1, 2500).astype(np.float32)
-    whole = get_objective(cross_entropy).bind(label, weight)
+    whole = get_objective(cross_entropy).bind(RowData(label, weight))
     monkeypatch.setattr("polyleaf.objectives.autodiff._CHUNK_ENTRIES", 16 * 700)
-    cut = get_objective(cross_entropy).bind(label, weight)
+    cut = get_objective(cross_entropy).bind(RowData(label, weight))
     assert whole._chunk == 2500 and cut._chunk == 700
     for a, b in zip(hessians(whole, raw), hessians(cut, raw), strict=True):
         np.testing.assert_array_equal(a, b)
@@ -132,7 +132,7 @@ def test_float64_is_used_independently_of_the_jax_configuration():
         return (score - y) ** 2 / 2
 
     y = np.float64(1e9) + np.array([[-1.0], [0.25], [0.75]])
-    problem = get_objective(loss).bind(y, None)
+    problem = get_objective(loss).bind(RowData(y))
     problem.set_base_score([1e9])
     g, _ = run(problem, np.zeros((3, 1), np.float32))
     np.testing.assert_allclose(g[:, 0], [1.0, -0.25, -0.75], atol=1e-6)
@@ -145,7 +145,7 @@ def test_rows_of_zero_weight_are_ignored():
         return jnp.exp(score) - y * score + 0 * jnp.log(y)
 
     y = np.array([[1.0], [0.0], [2.0]])  # log 0: infinite, times 0: NaN
-    problem = get_objective(loss).bind(y, np.array([1, 0, 1]))
+    problem = get_objective(loss).bind(RowData(y, np.array([1, 0, 1])))
     np.testing.assert_allclose(problem.base_score(), np.log(1.5), atol=1e-4)
     g, h = run(problem, np.zeros((3, 1), np.float32))
     np.testing.assert_allclose(g[:, 0], [0, 0, -1])
@@ -163,7 +163,7 @@ def test_functions_that_return_derivatives_are_not_traced():
         lambda y, z: [jnp.asarray(z - y), None],
         lambda y, z, sample_weight=None: (z - y, None),
     ):
-        problem = get_objective(function).bind(y, None)
+        problem = get_objective(function).bind(RowData(y))
         assert not isinstance(problem, BoundLoss)
         assert np.isfinite(run(problem, raw)[0]).all()
 
@@ -177,7 +177,7 @@ def test_functions_that_return_derivatives_are_not_traced():
     ],
 )
 def test_other_functions_raise(function, message):
-    problem = get_objective(function).bind(np.zeros((5, 3)), None)
+    problem = get_objective(function).bind(RowData(np.zeros((5, 3))))
     with pytest.raises(ValueError, match=message):
         run(problem, np.ones((5, 3), np.float32))
 
@@ -223,7 +223,7 @@ def test_jax_is_imported_for_losses_only(blocked):
 
 def test_weights_of_single_outputs_raise():
     with pytest.raises(ValueError, match="weights of single outputs"):
-        get_objective(squares).bind(np.zeros((4, 2)), np.ones((4, 2)))
+        get_objective(squares).bind(RowData(np.zeros((4, 2)), np.ones((4, 2))))
 
 
 # --- losses that are not twice differentiable, not finite, not convex ---
@@ -245,8 +245,8 @@ def test_piecewise_linear_losses_raise(loss, derive):
     with pytest.raises(
         ValueError, match=r'no second derivative.*hessian="none" and leaf_hessian="none"'
     ):
-        derive(get_objective(loss).bind(y, None), raw)
-    first_order = get_objective(loss, hessian="none").bind(y, None)
+        derive(get_objective(loss).bind(RowData(y)), raw)
+    first_order = get_objective(loss, hessian="none").bind(RowData(y))
     assert first_order.hessian_shape() is None
     g, h = hessians(first_order, raw)  # the constant Hessian 1
     assert (np.abs(g).max() > 0) and (h == [1, 0, 1]).all()
@@ -265,12 +265,12 @@ def test_piecewise_linear_losses_raise(loss, derive):
 )
 def test_smooth_losses_with_large_hessians_do_not_warn(loss):
     y, raw = draw_target("binary", 50, 2), draw_raw(50, 2)
-    run(get_objective(loss).bind(y, None), raw)
+    run(get_objective(loss).bind(RowData(y)), raw)
 
 
 def test_kink_warns_with_its_position():
     y, raw = np.full((20, 1), 0.3), draw_raw(20, 1)
-    problem = get_objective(lambda y, z: jnp.abs(z - y) + 0.1 * z**2).bind(y, None)
+    problem = get_objective(lambda y, z: jnp.abs(z - y) + 0.1 * z**2).bind(RowData(y))
     with pytest.warns(
         UserWarning,
         match=r"kink: its slope jumps by 2 at the value 0\.[23]\d+ of score 0 of row \d+",
@@ -301,7 +301,7 @@ _wrong.defjvp(lambda z, dz: (z[0] ** 2, 3 * z[0] * dz[0]))
     ],
 )
 def test_derivatives_that_differ_from_finite_differences_raise(loss, what):
-    problem = get_objective(loss).bind(draw_target("real", 20, 2), None)
+    problem = get_objective(loss).bind(RowData(draw_target("real", 20, 2)))
     with pytest.raises(
         ValueError, match=f"{what} of the loss is .* finite differences.*custom_jvp"
     ):
@@ -311,19 +311,21 @@ def test_derivatives_that_differ_from_finite_differences_raise(loss, what):
 @pytest.mark.filterwarnings("error")
 def test_non_finite_losses_raise_with_the_row():
     y, raw = np.array([[1.0], [2.0], [3.0]]), np.array([[1.0], [-2.0], [3.0]], np.float32)
-    problem = get_objective(lambda y, z: z - y * jnp.log(z)).bind(y, None)
+    problem = get_objective(lambda y, z: z - y * jnp.log(z)).bind(RowData(y))
     with pytest.raises(
         ValueError, match=r"loss is nan at row 1 \(y = 2\., raw scores = \[-2\.\]\).*softplus"
     ):
         run(problem, raw)
-    defined = get_objective(lambda y, z: z - y * jnp.log(z)).bind(y, None)
+    defined = get_objective(lambda y, z: z - y * jnp.log(z)).bind(RowData(y))
     np.testing.assert_allclose(run(defined, np.abs(raw))[0], 1 - y / np.abs(raw), rtol=1e-6)
-    problem = get_objective(lambda y, z: jnp.where(z > 0, jnp.sqrt(z), z**2) + z**2).bind(y, None)
+    problem = get_objective(lambda y, z: jnp.where(z > 0, jnp.sqrt(z), z**2) + z**2).bind(
+        RowData(y)
+    )
     with pytest.raises(
         ValueError, match=r"loss is 8 at row 1 .* derivatives are not finite.*jnp\.where"
     ):
         run(problem, raw)
-    problem = get_objective(lambda y, z: jnp.exp(z)).bind(y, None)
+    problem = get_objective(lambda y, z: jnp.exp(z)).bind(RowData(y))
     with pytest.raises(ValueError, match="beyond the range of float32"):
         run(problem, raw + 200)
 
@@ -331,17 +333,17 @@ def test_non_finite_losses_raise_with_the_row():
 def test_hessian_parameter_treats_negative_eigenvalues():
     y, raw = np.array([[0.0], [5.0]]), np.array([[1.0, -0.5], [1.0, 0.5]], np.float32)
     with pytest.raises(ValueError, match=r"negative Hessian.*row [01].*Custom\(function, hessian="):
-        hessians(Custom(gaussian, n_outputs=2).bind(y, None), raw)
+        hessians(Custom(gaussian, n_outputs=2).bind(RowData(y)), raw)
     found = {}
     for choice in ("absolute", "clip"):
-        _, h = hessians(Custom(gaussian, n_outputs=2, hessian=choice).bind(y, None), raw)
+        _, h = hessians(Custom(gaussian, n_outputs=2, hessian=choice).bind(RowData(y)), raw)
         found[choice] = np.array([[[a, b], [b, c]] for a, b, c in h.astype(float)])
         assert (np.linalg.eigvalsh(found[choice]) >= -1e-5).all()
     assert np.abs(found["absolute"] - found["clip"]).max() > 1e-3
 
 
 def test_negative_second_derivative():
-    problem = Custom(lambda y, z: jnp.sin(z)).bind(np.zeros((3, 1)), None)
+    problem = Custom(lambda y, z: jnp.sin(z)).bind(RowData(np.zeros((3, 1))))
     raw = np.array([[-1.0], [1.0], [-1.0]], np.float32)
     with pytest.raises(
         ValueError, match=r"negative Hessian, -0\.841471, at row 1 \(y = 0\., raw scores = \[1"
@@ -349,7 +351,7 @@ def test_negative_second_derivative():
         run(problem, raw)
     for choice, expected in (("absolute", 0.841471), ("clip", 0.0)):
         _, h = run(
-            Custom(lambda y, z: jnp.sin(z), hessian=choice).bind(np.zeros((3, 1)), None), raw
+            Custom(lambda y, z: jnp.sin(z), hessian=choice).bind(RowData(np.zeros((3, 1)))), raw
         )
         assert h[1, 0] == pytest.approx(expected, rel=1e-5)
     with pytest.raises(ValueError, match="hessian must be one of exact"):

@@ -6,6 +6,7 @@ from scipy.optimize import minimize
 from support.loss_inputs import draw_target
 from support.pairwise import parametrize_pairs
 
+from polyleaf import RowData
 from polyleaf.objectives import Custom, get_objective
 from polyleaf.objectives._utils import minimise_base_score
 
@@ -47,7 +48,7 @@ def test_elementwise_losses(name, is_weighted, spread):
     weight = (
         np.random.default_rng(5).integers(0, 4, (N, K)).astype(np.float32) if is_weighted else None
     )
-    found = minimise_base_score(get_objective(name).bind(y, weight), offset)
+    found = minimise_base_score(get_objective(name).bind(RowData(y, weight)), offset)
     w = np.ones((N, K)) if weight is None else weight
     expected = [
         minimise_loss(
@@ -65,7 +66,7 @@ def test_multiclass_losses(name, spread):
         np.random.default_rng(0).choice(K, N, p=[0.6, 0.3, 0.1]).astype(np.int32),
         offsets(N, K, spread),
     )
-    found = minimise_base_score(get_objective(name).bind(y, None), offset)
+    found = minimise_base_score(get_objective(name).bind(RowData(y)), offset)
     expected = minimise_loss(lambda b: CLASSES[name](y, offset + b).mean(), K)
     # Equal changes of all scores have no effect.
     np.testing.assert_allclose(
@@ -75,7 +76,7 @@ def test_multiclass_losses(name, spread):
 
 def test_constant_offset_is_subtracted_from_the_base_score():
     y = draw_target("count", N, K)
-    problem = get_objective("poisson").bind(y, None)
+    problem = get_objective("poisson").bind(RowData(y))
     plain = problem.base_score()
     found = minimise_base_score(problem, np.tile(np.float32([5.0, -20.0, 0.0]), (N, 1)))
     np.testing.assert_allclose(found, plain - [5.0, -20.0, 0.0], rtol=0, atol=2e-6)
@@ -87,13 +88,13 @@ def test_exposures_over_ten_orders_of_magnitude():
     exposure = 10.0 ** rng.uniform(-5, 5, (N, 1))
     y = rng.poisson(exposure * 0.03).astype(np.float32)
     found = minimise_base_score(
-        get_objective("poisson").bind(y, None), np.log(exposure).astype(np.float32)
+        get_objective("poisson").bind(RowData(y)), np.log(exposure).astype(np.float32)
     )
     np.testing.assert_allclose(np.exp(found), y.sum() / exposure.sum(), rtol=1e-5)
 
 
 def test_function_without_loss_keeps_its_base_score():
-    problem = Custom(lambda y, s: (s - y, np.ones_like(s))).bind(draw_target("real", N, 1), None)
+    problem = Custom(lambda y, s: (s - y, np.ones_like(s))).bind(RowData(draw_target("real", N, 1)))
     assert minimise_base_score(problem, offsets(N, 1, 1.0)).tolist() == [0.0]
 
 
@@ -101,13 +102,13 @@ def test_output_of_zero_weight_keeps_its_base_score():
     y, weight = draw_target("binary", N, 2), np.ones((N, 2), np.float32)
     weight[:, 1] = 0
     offset = offsets(N, 2, 1.0)
-    found = minimise_base_score(get_objective("logistic").bind(y, weight), offset)
+    found = minimise_base_score(get_objective("logistic").bind(RowData(y, weight)), offset)
     assert np.isfinite(found).all()
 
 
 def test_base_score_is_independent_of_the_number_of_threads():
     y, offset = draw_target("binary", 30_000, 2), offsets(30_000, 2, 2.0)
     one, three = (
-        minimise_base_score(get_objective("logistic").bind(y, None), offset, n) for n in (1, 3)
+        minimise_base_score(get_objective("logistic").bind(RowData(y)), offset, n) for n in (1, 3)
     )
     np.testing.assert_array_equal(one, three)

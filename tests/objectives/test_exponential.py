@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.loss_inputs import draw_raw, hessians, run
 
+from polyleaf import RowData
 from polyleaf.objectives import get_objective
 
 LOSSES = ("exponential", "exponential_margin")
@@ -14,7 +15,7 @@ LOSSES = ("exponential", "exponential_margin")
 
 def bind_random(name, k, n=60, weight=None, seed=0):
     label = np.random.default_rng(seed).integers(0, k, n).astype(np.int32)
-    return get_objective(name, n_classes=k).bind(label, weight)
+    return get_objective(name, n_classes=k).bind(RowData(label, weight))
 
 
 def loss_of_papers(name, scores, label):
@@ -48,7 +49,7 @@ def test_derivatives_are_differences_of_the_loss_in_the_papers(name, k):
     z = raw + problem.base
 
     def loss(z):
-        return loss_of_papers(name, z, problem.label)
+        return loss_of_papers(name, z, problem.target)
 
     assert problem.loss(raw) == pytest.approx(loss(z).mean(), rel=1e-6)
     g, h = run(problem, raw)
@@ -74,15 +75,15 @@ def test_hessians_equal_the_reference(k):
     rows = np.arange(45)
     problem = bind_random("exponential", k, 45)
     g, h = hessians(problem, raw)
-    other = (problem.label + 1) % k
+    other = (problem.target + 1) % k
     e = g[rows, other] * np.float32(k)  # exact: k is a power of two
-    np.testing.assert_array_equal(h, reference.exponential_hessian(e, problem.label, k))
+    np.testing.assert_array_equal(h, reference.exponential_hessian(e, problem.target, k))
     problem = bind_random("exponential_margin", k, 45)
     g, h = hessians(problem, raw)
     factors = 2 * g
-    factors[rows, problem.label] = 0
-    total = -2 * g[rows, problem.label]
-    np.testing.assert_array_equal(h, reference.margin_hessian(factors, total, problem.label))
+    factors[rows, problem.target] = 0
+    total = -2 * g[rows, problem.target]
+    np.testing.assert_array_equal(h, reference.margin_hessian(factors, total, problem.target))
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -101,7 +102,7 @@ def test_weights_multiply(name):
 @pytest.mark.parametrize("name", LOSSES)
 def test_base_score_is_the_best_constant_and_gives_class_frequencies(name):
     label = np.repeat([0, 1, 2], [70, 20, 10]).astype(np.int32)
-    problem = get_objective(name).bind(label, None)
+    problem = get_objective(name).bind(RowData(label))
     base = problem.base_score()
     np.testing.assert_allclose(
         problem.objective.transform(base[None]), [[0.7, 0.2, 0.1]], rtol=1e-12
@@ -143,7 +144,9 @@ def test_simplex_codewords_give_the_same_predictor():
     step, slope = 1e-4, np.empty_like(f)
     for d in range(k - 1):
         moved = [f + sign * step * np.eye(k - 1)[d] for sign in (1, -1)]
-        up, down = (loss_of_papers("exponential_margin", m @ words.T, problem.label) for m in moved)
+        up, down = (
+            loss_of_papers("exponential_margin", m @ words.T, problem.target) for m in moved
+        )
         slope[:, d] = (up - down) / (2 * step)
     scale = 1 + np.abs(g).max()
     np.testing.assert_allclose(slope @ words.T * (k - 1) / k / scale, g / scale, atol=1e-5)

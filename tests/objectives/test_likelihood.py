@@ -11,7 +11,7 @@ from scipy.special import digamma, polygamma
 from support.isa import run_on_each_isa
 from support.loss_inputs import hessians, run
 
-from polyleaf import _core
+from polyleaf import RowData, _core
 from polyleaf.objectives import (
     StudentTLikelihood,
     distribution_names,
@@ -50,7 +50,7 @@ def test_names():
 @pytest.mark.parametrize("name", NAMES)
 def test_gradients_equal_those_of_the_likelihood(name, base):
     y, raw = draw(name, 1500, 3)
-    problem = get_objective(name).bind(y, None)
+    problem = get_objective(name).bind(RowData(y))
     if base is not None:
         problem.set_base_score(base)
     g, h = run(problem, raw)
@@ -72,7 +72,7 @@ SCORES = [(-1.0, -1.5), (0.0, -0.7), (0.5, 0.0), (2.0, 0.3), (3.0, -2.0)]
 def test_hessian_is_fisher_information(name, scores):
     information = likelihoods.information(name, *scores)
     y = likelihoods.frozen(name, *scores).ppf([0.3, 0.5, 0.6]).astype(np.float32)
-    g, h = run(get_objective(name).bind(y, None), np.tile(np.float32(scores), (3, 1)))
+    g, h = run(get_objective(name).bind(RowData(y)), np.tile(np.float32(scores), (3, 1)))
     scale = np.sqrt(np.diag(information))
     assert abs(information[0, 1]) < 2e-3 * scale.prod()  # the parameters are orthogonal
     small = np.abs(g) <= LONGEST_STEP * h * (1 - 1e-6)
@@ -87,7 +87,7 @@ def test_hessian_of_counts_is_an_upper_bound(shape, log_mean):
     second = -0.5 * np.log(shape)
     y = np.float32(np.round(np.exp(log_mean)))
     raw = np.float32([[log_mean, second]])
-    g, h = run(get_objective("negative_binomial").bind(np.array([y]), None), raw)
+    g, h = run(get_objective("negative_binomial").bind(RowData(np.array([y]))), raw)
     exact = likelihoods.information("negative_binomial", log_mean, second)[1, 1]
     most = 2.5 if shape >= 0.2 else 5.1
     rest = max(float(np.abs(g[0, 1])) / LONGEST_STEP, 1e-6)
@@ -98,7 +98,7 @@ def test_hessian_of_counts_is_an_upper_bound(shape, log_mean):
 def test_steps_of_single_rows_are_bounded(name):
     y, raw = draw(name, 2000, 1)
     raw[:, 1] -= 3.0  # far too small a spread
-    g, h = run(get_objective(name).bind(y, None), raw)
+    g, h = run(get_objective(name).bind(RowData(y)), raw)
     steps = np.abs(g / h)
     assert steps[:, 1].max() == pytest.approx(LONGEST_STEP, rel=1e-5)
     if name in ("gamma_distribution", "negative_binomial"):
@@ -110,7 +110,7 @@ def test_extreme_scores_give_finite_numbers(name):
     extremes = np.array([0, 88, -88, 1e3, -1e3, 1e30, -1e30, 1e-30, 7, -7, 30, -30], np.float32)
     raw = np.stack(np.meshgrid(extremes, extremes), -1).reshape(-1, 2).astype(np.float32)
     for y in (1e-3, 1.0, 1e6) if name != "negative_binomial" else (0.0, 1.0, 1e6):
-        problem = get_objective(name).bind(np.full(len(raw), y), np.full(len(raw), 1e3))
+        problem = get_objective(name).bind(RowData(np.full(len(raw), y), np.full(len(raw), 1e3)))
         g, h = run(problem, raw)
         assert np.isfinite(g).all() and np.isfinite(h).all() and (h > 0).all()
 
@@ -120,7 +120,7 @@ def test_sharp_likelihoods_are_accurate():
     rng = np.random.default_rng(0)
     y = (5.0 * (1 + 1e-3 * rng.standard_normal(2000))).astype(np.float32)
     raw = np.tile(np.float32([np.log(5.0), np.log(1e-3)]), (2000, 1))
-    g, _ = run(get_objective("gamma_distribution").bind(y, None), raw)
+    g, _ = run(get_objective("gamma_distribution").bind(RowData(y)), raw)
     _, expected = likelihoods.gradient(
         "gamma_distribution", *both(raw), y.astype(np.float64)[:, None], 1e-3
     )
@@ -151,7 +151,7 @@ def test_base_scores_maximise_the_likelihood(name, weighted):
     weight = (
         np.random.default_rng(1).integers(0, 3, (400, 2)).astype(np.float32) if weighted else None
     )
-    problem = get_objective(name).bind(y, weight)
+    problem = get_objective(name).bind(RowData(y, weight))
     base = problem.base_score()
     zero = np.zeros((400, 4), np.float32)
 
@@ -164,14 +164,14 @@ def test_base_scores_maximise_the_likelihood(name, weighted):
 
 
 def test_base_scores_of_degenerate_targets():
-    same = get_objective("normal").bind(np.full(10, 3.0), None).base_score()
+    same = get_objective("normal").bind(RowData(np.full(10, 3.0))).base_score()
     assert same[0] == 3.0 and np.isfinite(same[1])
-    even = get_objective("negative_binomial").bind(np.full(10, 3.0), None).base_score()
+    even = get_objective("negative_binomial").bind(RowData(np.full(10, 3.0))).base_score()
     assert even.tolist() == [np.log(3.0), -7.0]  # less variance than the Poisson distribution
-    unknown = get_objective("normal").bind(np.ones((5, 1)), np.zeros((5, 1))).base_score()
+    unknown = get_objective("normal").bind(RowData(np.ones((5, 1)), np.zeros((5, 1)))).base_score()
     assert unknown.tolist() == [0.0, 0.0]
     with pytest.raises(ValueError, match="an output of y is 0 in every row"):
-        get_objective("negative_binomial").bind(np.zeros(5), None).base_score()
+        get_objective("negative_binomial").bind(RowData(np.zeros(5))).base_score()
 
 
 # --- weights, targets, parameters ---
@@ -181,15 +181,17 @@ def test_base_scores_of_degenerate_targets():
 def test_weights_equal_repeated_rows_and_missing_targets_have_no_effect(name):
     y, raw = draw(name, 300, 2)
     count = np.random.default_rng(2).integers(0, 3, 300)
-    problem = get_objective(name).bind(y, count.astype(np.float32))
-    repeated = get_objective(name).bind(np.repeat(y, count, axis=0), None)
+    problem = get_objective(name).bind(RowData(y, count.astype(np.float32)))
+    repeated = get_objective(name).bind(RowData(np.repeat(y, count, axis=0)))
     assert problem.base_score() == pytest.approx(repeated.base_score(), rel=1e-6)
     assert problem.loss(raw) == pytest.approx(repeated.loss(np.repeat(raw, count, axis=0)))
     g, h = run(problem, raw)
-    one_g, one_h = run(get_objective(name).bind(y, None), raw)
+    one_g, one_h = run(get_objective(name).bind(RowData(y)), raw)
     assert (g == one_g * count[:, None]).all() and (h == one_h * count[:, None]).all()
     known = np.stack([count > 0, count < 2], axis=1)
-    g, h = run(get_objective(name).bind(np.where(known, y, 0.0), known.astype(np.float32)), raw)
+    g, h = run(
+        get_objective(name).bind(RowData(np.where(known, y, 0.0), known.astype(np.float32))), raw
+    )
     of_scores = np.repeat(known, 2, axis=1)
     assert (g == np.where(of_scores, one_g, 0.0)).all() and (
         h == np.where(of_scores, one_h, 0.0)
@@ -209,10 +211,10 @@ def test_targets_outside_the_domain_raise(name, bad, message):
     y = np.ones((6, 2))
     y[4, 1] = bad
     with pytest.raises(ValueError, match=f"needs {message}; row 4, output 1"):
-        get_objective(name).bind(y, None)
+        get_objective(name).bind(RowData(y))
     weight = np.ones((6, 2))
     weight[4, 1] = 0.0
-    get_objective(name).bind(y, weight)
+    get_objective(name).bind(RowData(y, weight))
 
 
 def test_degrees_of_freedom():
@@ -225,7 +227,7 @@ def test_degrees_of_freedom():
 @pytest.mark.parametrize("name", NAMES)
 def test_full_hessian_is_diagonal(name):
     y, raw = draw(name, 50, 2)
-    problem = get_objective(name).bind(y, None)
+    problem = get_objective(name).bind(RowData(y))
     g, diagonal = run(problem, raw)
     full_g, packed = hessians(problem, raw)
     assert (full_g == g).all() and (packed[:, packed_diagonal(4)] == diagonal).all()

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from reference import multitask
 
+from polyleaf import RowData
 from polyleaf.objectives import (
     Huber,
     Logistic,
@@ -50,7 +51,7 @@ def bind_alone(i, weight=None):
     own = None if weight is None else weight if weight.ndim == 1 else weight[:, COLUMNS[i]]
     if part.target_kind == "classes" and own is not None and own.ndim == 2:
         own = own[:, 0]
-    return part.objective.bind(of.get(part.target_kind, lambda v: v)(values), own)
+    return part.objective.bind(RowData(of.get(part.target_kind, lambda v: v)(values), own))
 
 
 def derivatives(problem, raw):
@@ -62,7 +63,7 @@ def derivatives(problem, raw):
 
 @pytest.mark.parametrize("weight", [None, WEIGHT, WEIGHT[:, 0]], ids=["none", "cells", "rows"])
 def test_each_block_equals_the_objective_alone(weight):
-    problem = ALL.bind(TARGET, weight)
+    problem = ALL.bind(RowData(TARGET, weight))
     base = problem.base_score()
     problem.set_base_score(base)
     g, h = derivatives(problem, RAW)
@@ -83,7 +84,7 @@ def test_single_task_is_passed_through():
     """No array is added: a unit Hessian stays None, and a class Hessian is not copied."""
     for i, part in enumerate(PARTS):
         one, own = MultiTask((part,)), bind_alone(i)
-        problem = one.bind(TARGET[:, COLUMNS[i]], None)
+        problem = one.bind(RowData(TARGET[:, COLUMNS[i]]))
         assert problem.hessian_shape() == own.hessian_shape()
         assert one.is_translation_invariant == part.objective.is_translation_invariant
         assert problem.gain_scale(RAW[:, SCORES[i]], None) is None
@@ -91,7 +92,7 @@ def test_single_task_is_passed_through():
 
 def test_hessians_are_blocks():
     parts = PARTS[:3]
-    problem = MultiTask(parts).bind(TARGET[:, :3], None)
+    problem = MultiTask(parts).bind(RowData(TARGET[:, :3]))
     raw = np.ascontiguousarray(RAW[:, :5])
     g, h = np.empty_like(raw), np.empty((N, 15), np.float32)
     problem.full_hessian(raw, g, h)
@@ -112,7 +113,7 @@ def test_hessians_are_blocks():
 
 @pytest.mark.parametrize("weight", [None, WEIGHT, WEIGHT[:, 0]], ids=["none", "cells", "rows"])
 def test_gain_scale_equals_the_reference(weight):
-    problem = ALL.bind(TARGET, weight)
+    problem = ALL.bind(RowData(TARGET, weight))
     problem.set_base_score(problem.base_score())
     g, h = derivatives(problem, RAW)
     h = np.ascontiguousarray(h)
@@ -128,7 +129,7 @@ def test_gain_scale_equals_the_reference(weight):
 
 def test_gain_scale_of_squared_error_is_the_deviation_of_residuals():
     parts = PARTS[0], Task("yes", Logistic(), "labels", 1, 1)
-    problem = MultiTask(parts).bind(TARGET[:, :2], None)
+    problem = MultiTask(parts).bind(RowData(TARGET[:, :2]))
     problem.set_base_score(problem.base_score())
     raw = np.zeros((N, 2), np.float32)
     g, h = derivatives(problem, raw)
@@ -141,8 +142,8 @@ def test_gain_scale_of_squared_error_is_the_deviation_of_residuals():
 
 def test_integer_weights_equal_repeated_rows():
     counts = WEIGHT[:, 0].astype(int)
-    weighted = ALL.bind(TARGET, WEIGHT[:, 0])
-    repeated = ALL.bind(np.repeat(TARGET, counts, axis=0), None)
+    weighted = ALL.bind(RowData(TARGET, WEIGHT[:, 0]))
+    repeated = ALL.bind(RowData(np.repeat(TARGET, counts, axis=0)))
     base = weighted.base_score()
     found = []
     for problem, raw in ((weighted, RAW), (repeated, np.repeat(RAW, counts, axis=0))):
@@ -153,13 +154,13 @@ def test_integer_weights_equal_repeated_rows():
 
 
 def test_gain_scale_without_residuals():
-    problem = MultiTask((PARTS[0], PARTS[1])).bind(TARGET[:, :2], None)
+    problem = MultiTask((PARTS[0], PARTS[1])).bind(RowData(TARGET[:, :2]))
     g, h = np.zeros((N, 2), np.float32), np.ones((N, 2), np.float32)
     np.testing.assert_allclose(problem.gain_scale(g, h), [1, np.sqrt(3)])
 
 
 def test_only_scores_of_updating_losses_are_updated():
-    problem = ALL.bind(TARGET, None)
+    problem = ALL.bind(RowData(TARGET))
     problem.set_base_score(problem.base_score())
     np.testing.assert_array_equal(np.flatnonzero(problem.updated_outputs), [5, 6, 7])
     leaf = (np.arange(N) % 4).astype(np.int32)

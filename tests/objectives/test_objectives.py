@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from support.loss_inputs import draw_raw, draw_target, hessians, run, softmax_hessians
 
 import polyleaf._core as _core
+from polyleaf import RowData
 from polyleaf.objectives import (
     Custom,
     Objective,
@@ -88,7 +89,7 @@ def test_gradient_and_hessian_are_differences_of_the_loss(case):
     objective, kind = elementwise(case)
     n, k = 400, 3
     y, raw = draw_target(kind, n, k), draw_raw(n, k)
-    problem = objective.bind(y, None)
+    problem = objective.bind(RowData(y))
     base = np.array([0.3, -0.2, 0.0])
     problem.set_base_score(base)
     z = raw.astype(np.float64) + base
@@ -120,7 +121,7 @@ def test_kernels_are_within_a_few_ulp_of_float64(case):
     objective, kind = elementwise(case)
     n, k = 1000, 7
     y, raw = draw_target(kind, n, k), draw_raw(n, k, scale=6.0)
-    g, _ = run(objective.bind(y, None), raw)
+    g, _ = run(objective.bind(RowData(y)), raw)
     z = raw.astype(np.float64)
     expected = {
         "squared_error": lambda: z - y,
@@ -153,7 +154,7 @@ def test_softmax(choice, k):
     rng = np.random.default_rng(k)
     label, raw = rng.integers(0, k, n).astype(np.int32), draw_raw(n, k, scale=4.0)
     base = rng.standard_normal(k)
-    problem = Softmax(n_classes=k, softmax_hessian=choice).bind(label, None)
+    problem = Softmax(n_classes=k, softmax_hessian=choice).bind(RowData(label))
     problem.set_base_score(base)
     g, h = run(problem, raw)
     z = raw + base
@@ -175,7 +176,7 @@ def test_softmax(choice, k):
 
 def test_small_softmax_probabilities_keep_precision():
     raw = np.array([[0.0, -20.0, -60.0]], np.float32)
-    g, h = run(Softmax(n_classes=3, softmax_hessian="diagonal").bind(np.array([0]), None), raw)
+    g, h = run(Softmax(n_classes=3, softmax_hessian="diagonal").bind(RowData(np.array([0]))), raw)
     np.testing.assert_allclose(g[0, 1:], np.exp([-20.0, -60.0]), rtol=1e-6)
     np.testing.assert_allclose(h[0, 1], np.exp(-20.0), rtol=1e-6)
     assert h[0, 2] == np.float32(1e-16)
@@ -186,10 +187,12 @@ def test_extreme_scores_give_finite_numbers(case):
     extremes = np.array([0, 88, -88, 1e3, -1e3, 1e30, -1e30, 1e-30, 127, -127], np.float32)
     raw = np.stack(np.meshgrid(extremes, extremes), -1).reshape(-1, 2).astype(np.float32)
     if case in SOFTMAX:
-        problem = Softmax(2, case).bind((np.arange(len(raw)) % 2).astype(np.int32), None)
+        problem = Softmax(2, case).bind(RowData((np.arange(len(raw)) % 2).astype(np.int32)))
     else:
         objective, kind = elementwise(case)
-        problem = objective.bind(draw_target(kind, *raw.shape), np.full(len(raw), 1e3, np.float32))
+        problem = objective.bind(
+            RowData(draw_target(kind, *raw.shape), np.full(len(raw), 1e3, np.float32))
+        )
     g, h = run(problem, raw)
     assert np.isfinite(g).all()
     assert h is None or (np.isfinite(h).all() and (h > 0).all())
@@ -205,7 +208,7 @@ def test_full_hessian_of_a_separable_loss_is_diagonal(case, weight):
     objective, kind = elementwise(case)
     y, raw = draw_target(kind, 50, 3), draw_raw(50, 3)
     w = np.random.default_rng(4).random((50, 3)).astype(np.float32)
-    problem = objective.bind(y, {None: None, "rows": w[:, 0], "outputs": w}[weight])
+    problem = objective.bind(RowData(y, {None: None, "rows": w[:, 0], "outputs": w}[weight]))
     g, h = run(problem, raw)
     g_full, h_full = hessians(problem, raw)
     assert g_full.tobytes() == g.tobytes()
@@ -221,7 +224,7 @@ def test_softmax_hessian(k, weighted):
     rng = np.random.default_rng(k)
     label, raw = rng.integers(0, k, n).astype(np.int32), draw_raw(n, k, scale=4.0)
     weight = rng.random(n).astype(np.float32) if weighted else None
-    problem = Softmax(k, "diagonal").bind(label, weight)
+    problem = Softmax(k, "diagonal").bind(RowData(label, weight))
     problem.set_base_score(rng.standard_normal(k))
     g, h = hessians(problem, raw)
     assert g.tobytes() == run(problem, raw)[0].tobytes()
@@ -237,7 +240,7 @@ def test_softmax_hessian(k, weighted):
 @pytest.mark.parametrize("k", [2, 5, 16, 33])
 def test_softmax_hessian_equals_the_reference(k):
     raw = draw_raw(45, k, scale=6.0)
-    with_label = [Softmax(k).bind(np.full(45, label, np.int32), None) for label in (0, 1)]
+    with_label = [Softmax(k).bind(RowData(np.full(45, label, np.int32))) for label in (0, 1)]
     p, other = (run(problem, raw)[0] for problem in with_label)
     p[:, 0] = other[:, 0]  # the gradient of any other class is its probability
     _, h = hessians(with_label[0], raw)
@@ -246,7 +249,7 @@ def test_softmax_hessian_equals_the_reference(k):
 
 def test_softmax_hessian_is_positive_semi_definite_for_nearly_certain_classes():
     raw = np.array([[0.0, -20.0, -21.0], [0.0, -40.0, -87.0], [30.0, 30.0, -30.0]], np.float32)
-    _, h = hessians(Softmax(3).bind(np.zeros(3, np.int32), None), raw)
+    _, h = hessians(Softmax(3).bind(RowData(np.zeros(3, np.int32))), raw)
     for packed, row in zip(h.astype(np.float64), raw, strict=True):
         H = np.zeros((3, 3))
         H[np.tril_indices(3)] = packed
@@ -263,13 +266,13 @@ def test_objectives_without_a_full_hessian_raise():
     class Coupled(SquaredError):
         separable = False
 
-    problem = Coupled().bind(np.zeros((4, 2)), None)
+    problem = Coupled().bind(RowData(np.zeros((4, 2))))
     with pytest.raises(ValueError, match=r'has no full Hessian, which hessian="full".*"diagonal"'):
         hessians(problem, np.zeros((4, 2), np.float32))
 
 
 def test_full_hessians_with_wrong_shapes_raise():
-    problem = Softmax(3).bind(np.zeros(4, np.int32), None)
+    problem = Softmax(3).bind(RowData(np.zeros(4, np.int32)))
     raw = np.zeros((4, 3), np.float32)
     with pytest.raises(ValueError, match=r"K \(K \+ 1\) / 2 columns"):
         problem.full_hessian(raw, raw.copy(), raw.copy())
@@ -289,7 +292,7 @@ def test_weights_multiply_derivatives_and_average_losses(case, per_output):
     rng = np.random.default_rng(5)
     weight = rng.random((n, k) if per_output else n).astype(np.float32)
     weight[rng.random(weight.shape) < 0.3] = 0
-    plain, weighted = objective.bind(y, None), objective.bind(y, weight)
+    plain, weighted = objective.bind(RowData(y)), objective.bind(RowData(y, weight))
     g, h = run(plain, raw)
     gw, hw = run(weighted, raw)
     matrix = weight if per_output else weight[:, None]
@@ -306,8 +309,8 @@ def test_integer_weights_equal_repeated_rows_and_zero_weights_are_ignored(case):
     objective, kind = elementwise(case)
     y, raw = draw_target(kind, 60, 2), draw_raw(60, 2)
     count = np.random.default_rng(2).integers(0, 4, 60)
-    weighted = objective.bind(y, count.astype(np.float32))
-    repeated = objective.bind(np.repeat(y, count, axis=0), None)
+    weighted = objective.bind(RowData(y, count.astype(np.float32)))
+    repeated = objective.bind(RowData(np.repeat(y, count, axis=0)))
     np.testing.assert_allclose(weighted.base_score(), repeated.base_score(), rtol=1e-12, atol=1e-12)
     assert weighted.loss(raw) == pytest.approx(
         repeated.loss(np.repeat(raw, count, axis=0)), rel=1e-12
@@ -317,18 +320,18 @@ def test_integer_weights_equal_repeated_rows_and_zero_weights_are_ignored(case):
 def test_softmax_weights():
     label, raw = np.array([0, 1, 2, 1], np.int32), draw_raw(4, 3)
     weight = np.array([2, 0, 1, 1], np.float32)
-    problem = Softmax().bind(label, weight)
+    problem = Softmax().bind(RowData(label, weight))
     g, h = run(problem, raw)
-    g1, h1 = run(Softmax().bind(label, None), raw)
+    g1, h1 = run(Softmax().bind(RowData(label)), raw)
     np.testing.assert_array_equal(g, g1 * weight[:, None])
     np.testing.assert_array_equal(h, h1 * weight[:, None])
     np.testing.assert_allclose(problem.base_score(), np.log([0.5, 0.25, 0.25]))
     repeated = [0, 0, 2, 3]
     assert problem.loss(raw) == pytest.approx(
-        Softmax(3).bind(label[repeated], None).loss(raw[repeated])
+        Softmax(3).bind(RowData(label[repeated])).loss(raw[repeated])
     )
     with pytest.raises(ValueError, match="Weights must have shape"):
-        Softmax().bind(label, np.ones((4, 3), np.float32))
+        Softmax().bind(RowData(label, np.ones((4, 3), np.float32)))
 
 
 @pytest.mark.parametrize("case", ELEMENTWISE)
@@ -337,15 +340,15 @@ def test_placeholders_of_missing_targets_have_no_effect(case):
     y, weight = draw_target(kind, 50, 2), np.ones((50, 2), np.float32)
     weight[::3, 1] = 0
     y[::3, 1] = 0
-    problem = objective.bind(y, weight)
+    problem = objective.bind(RowData(y, weight))
     kept = np.arange(50) % 3 != 0
-    alone = objective.bind(y[kept, 1:], None)
+    alone = objective.bind(RowData(y[kept, 1:]))
     np.testing.assert_allclose(
         problem.base_score()[1], alone.base_score()[0], rtol=1e-12, atol=1e-12
     )
     g, h = run(problem, draw_raw(50, 2))
     assert (g[::3, 1] == 0).all() and (h[::3, 1] == 0).all()
-    nothing = objective.bind(y, np.zeros_like(weight))
+    nothing = objective.bind(RowData(y, np.zeros_like(weight)))
     assert np.isfinite(nothing.base_score()).all() and nothing.loss(draw_raw(50, 2)) == 0
 
 
@@ -357,7 +360,7 @@ def test_base_score_is_the_best_constant(case):
     objective, kind = elementwise(case)
     y = draw_target(kind, 301, 2)
     weight = np.random.default_rng(3).random((301, 2)).astype(np.float32)
-    problem = objective.bind(y, weight)
+    problem = objective.bind(RowData(y, weight))
     base = problem.base_score()
     for k in range(2):
         at = [
@@ -368,26 +371,26 @@ def test_base_score_is_the_best_constant(case):
 
 
 def test_softmax_base_score_is_the_class_prior_and_finite_for_absent_classes():
-    problem = Softmax(n_classes=4).bind(np.array([0, 0, 1, 3], np.int32), None)
+    problem = Softmax(n_classes=4).bind(RowData(np.array([0, 0, 1, 3], np.int32)))
     np.testing.assert_allclose(problem.base_score(), np.log([0.5, 0.25, 0.1, 0.25]))
 
 
 def test_constant_labels_have_finite_base_scores():
-    problem = get_objective("logistic").bind(np.tile([0.0, 1.0], (99, 1)), None)
+    problem = get_objective("logistic").bind(RowData(np.tile([0.0, 1.0], (99, 1))))
     base = problem.base_score()
     np.testing.assert_allclose(base, [np.log(0.005 / 0.995), -np.log(0.005 / 0.995)])
 
 
 def test_huge_targets_keep_their_precision():
     y = 1e9 + np.array([[-1.0], [0.25], [0.75]])
-    problem = get_objective("squared_error").bind(y, None)
+    problem = get_objective("squared_error").bind(RowData(y))
     problem.set_base_score(problem.base_score())
     g, _ = run(problem, np.zeros((3, 1), np.float32))
     np.testing.assert_allclose(g[:, 0], [1.0, -0.25, -0.75], atol=1e-6)
 
 
 def test_invalid_base_score_raises():
-    problem = get_objective("squared_error").bind(np.zeros((3, 2)), None)
+    problem = get_objective("squared_error").bind(RowData(np.zeros((3, 2))))
     for bad in ([1.0], [np.nan, 0.0]):
         with pytest.raises(ValueError, match="2 finite numbers"):
             problem.set_base_score(bad)
@@ -432,7 +435,7 @@ def test_updated_leaves_are_lower_weighted_quantiles(n, n_leaves, weights, seed,
     leaf = rng.integers(-1, n_leaves, n).astype(np.int32)
     some = np.flatnonzero(rng.random(n) < 0.8).astype(np.uint32)
     rows = some if len(some) else None
-    problem = get_objective("quantile", alpha=level).bind(y, weight)
+    problem = get_objective("quantile", alpha=level).bind(RowData(y, weight))
     found = problem.update_leaves(raw, leaf, n_leaves, rows)
     assert found.dtype == np.float32 and found.shape == (n_leaves, 2)
     used = np.arange(n) if rows is None else rows
@@ -446,7 +449,7 @@ def test_updated_leaves_are_lower_weighted_quantiles(n, n_leaves, weights, seed,
     np.testing.assert_array_equal(found, problem.update_leaves(raw, leaf, n_leaves, rows, None, 3))
     factor = rng.integers(1, 5, n).astype(np.float32)  # a factor is a weight
     scaled = problem.update_leaves(raw, leaf, n_leaves, rows, factor)
-    weighted = get_objective("quantile", alpha=level).bind(y, columns * factor[:, None])
+    weighted = get_objective("quantile", alpha=level).bind(RowData(y, columns * factor[:, None]))
     np.testing.assert_array_equal(scaled, weighted.update_leaves(raw, leaf, n_leaves, rows))
 
 
@@ -457,12 +460,12 @@ def test_weighted_quantiles_are_independent_of_row_order():
     expected = brute_quantile(y[:, 0], integer_weights(weight[:, 0]), 0.5)
     order = rng.permutation(40_000)
     for rows in (slice(None), order):
-        assert Quantile(alpha=0.5).bind(y[rows], weight[rows]).base_score() == [expected]
+        assert Quantile(alpha=0.5).bind(RowData(y[rows], weight[rows])).base_score() == [expected]
 
 
 def test_median_of_an_even_number_is_the_lower_one():
     y = np.array([[1.0], [2.0], [3.0], [10.0]], np.float32)
-    problem = get_objective("absolute_error").bind(y, None)
+    problem = get_objective("absolute_error").bind(RowData(y))
     assert problem.base_score() == [2.0]
     zeros = np.zeros(4, np.int32)
     assert problem.update_leaves(np.zeros((4, 1), np.float32), zeros, 1) == [[2.0]]
@@ -471,9 +474,11 @@ def test_median_of_an_even_number_is_the_lower_one():
 def test_rounded_levels_select_the_correct_row():
     y = np.arange(100, dtype=np.float32)[:, None]
     for percent in range(1, 100):
-        problem = Quantile(alpha=percent / 100).bind(y, None)
+        problem = Quantile(alpha=percent / 100).bind(RowData(y))
         assert problem.base_score() == [percent - 1]
-        assert Quantile(alpha=percent / 100).bind(y, np.ones(100)).base_score() == [percent - 1]
+        assert Quantile(alpha=percent / 100).bind(RowData(y, np.ones(100))).base_score() == [
+            percent - 1
+        ]
 
 
 def test_only_absolute_error_and_quantile_update_leaves():
@@ -482,7 +487,7 @@ def test_only_absolute_error_and_quantile_update_leaves():
         objective = get_objective(name)
         ids = (np.arange(8) % 2).astype(np.int32)
         of_classes = "classes" in objective.target_kinds
-        problem = objective.bind(ids if of_classes else np.ones((8, 1), np.float32), None)
+        problem = objective.bind(RowData(ids if of_classes else np.ones((8, 1), np.float32)))
         assert objective.updates_leaves == (name in ("absolute_error", "quantile"))
         if objective.updates_leaves:
             renewed = problem.update_leaves(np.zeros((8, problem.n_outputs), np.float32), leaf, 1)
@@ -490,7 +495,7 @@ def test_only_absolute_error_and_quantile_update_leaves():
 
 
 def test_invalid_leaf_ids_and_rows_raise():
-    problem = get_objective("absolute_error").bind(np.zeros((3, 1)), None)
+    problem = get_objective("absolute_error").bind(RowData(np.zeros((3, 1))))
     raw = np.zeros((3, 1), np.float32)
     with pytest.raises(ValueError, match="leaf id"):
         problem.update_leaves(raw, np.array([0, 5, 0], np.int32), 2)
@@ -505,7 +510,7 @@ def test_many_quantiles_of_many_targets():
     objective = get_objective("quantile", alpha=list(levels))
     y, raw = draw_target("real", 400, 2), draw_raw(400, 6)
     weight = np.random.default_rng(4).random((400, 2)).astype(np.float32)
-    problem = objective.bind(y, weight)
+    problem = objective.bind(RowData(y, weight))
     assert problem.n_outputs == 6
     problem.set_base_score(problem.base_score())
     g, h = run(problem, raw)
@@ -514,7 +519,9 @@ def test_many_quantiles_of_many_targets():
     for target in range(2):
         for a, level in enumerate(levels):
             k = 3 * target + a
-            one = get_objective("quantile", alpha=level).bind(y[:, [target]], weight[:, [target]])
+            one = get_objective("quantile", alpha=level).bind(
+                RowData(y[:, [target]], weight[:, [target]])
+            )
             assert problem.base_score()[k] == one.base_score()[0]
             one.set_base_score(one.base_score())
             raw_k = np.ascontiguousarray(raw[:, [k]])
@@ -558,12 +565,12 @@ def test_symmetric_hessian_never_overshoots_where_exact_does():
     for name, kind in (("poisson", "count"), ("gamma", "positive"), ("tweedie", "count")):
         for shift in (-6.0, -1.0, 1.0, 6.0):
             y = draw_target(kind, 500, 1)
-            problem = get_objective(name).bind(y, None)
+            problem = get_objective(name).bind(RowData(y))
             raw = np.full((500, 1), problem.base_score()[0] + shift, np.float32)
             g, h = run(problem, raw)
             step = -g.sum(dtype=np.float64) / h.sum(dtype=np.float64)
             assert 0 < step / -shift <= 1 + 1e-6
-    problem = get_objective("poisson", hessian="exact").bind(y, None)
+    problem = get_objective("poisson", hessian="exact").bind(RowData(y))
     g, h = run(problem, np.full((500, 1), problem.base_score()[0] - 6.0, np.float32))
     assert -g.sum() / h.sum() > 100
 
@@ -626,27 +633,27 @@ def test_targets_outside_the_domain_raise(name, bad, message):
     y = np.ones((4, 2), np.float32)
     y[2, 1] = bad
     with pytest.raises(ValueError, match=message) as error:
-        get_objective(name).bind(y, None)
+        get_objective(name).bind(RowData(y))
     assert "row 2, output 1" in str(error.value)
     weight = np.ones((4, 2), np.float32)
     weight[2, 1] = 0
-    get_objective(name).bind(y, weight)
+    get_objective(name).bind(RowData(y, weight))
 
 
 def test_wrong_shapes_raise():
     with pytest.raises(ValueError, match="Weights must have shape"):
-        get_objective("l2").bind(np.zeros((4, 2)), np.ones(3))
+        get_objective("l2").bind(RowData(np.zeros((4, 2)), np.ones(3)))
     with pytest.raises(ValueError, match="class ids of shape"):
-        Softmax().bind(np.zeros((4, 2)), None)
+        Softmax().bind(RowData(np.zeros((4, 2))))
     with pytest.raises(ValueError, match=r"0 \.\. 2"):
-        Softmax(n_classes=3).bind(np.array([0, 3]), None)
+        Softmax(n_classes=3).bind(RowData(np.array([0, 3])))
     with pytest.raises(ValueError, match="at least two classes"):
-        Softmax().bind(np.array([0, 0]), None)
+        Softmax().bind(RowData(np.array([0, 0])))
     with pytest.raises(ValueError, match="2 label"):
-        get_objective("logistic", scale_pos_weight=[1, 2, 3]).bind(np.zeros((4, 2)), None)
+        get_objective("logistic", scale_pos_weight=[1, 2, 3]).bind(RowData(np.zeros((4, 2))))
     with pytest.raises(ValueError, match="output 1 of y is 0"):
-        get_objective("poisson").bind(np.array([[1.0, 0.0]]), None).base_score()
-    problem = get_objective("logistic").bind(np.zeros((4, 2)), None)
+        get_objective("poisson").bind(RowData(np.array([[1.0, 0.0]]))).base_score()
+    problem = get_objective("logistic").bind(RowData(np.zeros((4, 2))))
     good, bad = np.zeros((4, 2), np.float32), np.zeros((4, 3), np.float32)
     for raw, g, h in ((bad, good, good), (good, bad, good), (good, good, bad), (good, good, None)):
         with pytest.raises(ValueError):
@@ -693,8 +700,8 @@ def test_custom_squared_error_equals_the_built_in_loss():
     y, raw = draw_target("real", 50, 3), draw_raw(50, 3)
     weight = np.random.default_rng(0).random((50, 3)).astype(np.float32)
     for w in (None, weight[:, 0], weight):
-        built_in = get_objective("squared_error").bind(y, w)
-        custom = get_objective(lambda y_true, y_pred: (y_pred - y_true, None)).bind(y, w)
+        built_in = get_objective("squared_error").bind(RowData(y, w))
+        custom = get_objective(lambda y_true, y_pred: (y_pred - y_true, None)).bind(RowData(y, w))
         assert custom.hessian_shape() == built_in.hessian_shape()
         for ours, theirs in zip(run(custom, raw), run(built_in, raw), strict=True):
             if theirs is None:
@@ -713,7 +720,7 @@ def test_custom_shapes_and_weights():
         return (y_pred - y_true) * sample_weight, sample_weight
 
     y, weight = draw_target("real", 20, 1), np.full(20, 2, np.float32)
-    problem = get_objective(function).bind(y, weight)
+    problem = get_objective(function).bind(RowData(y, weight))
     problem.set_base_score([1e6])
     assert problem.hessian_shape() == (20, 1)
     g, h = run(problem, np.zeros((20, 1), np.float32))
@@ -722,7 +729,7 @@ def test_custom_shapes_and_weights():
     np.testing.assert_array_equal(h[:, 0], 2)
 
     ids = np.array([0, 2, 1])
-    shared = get_objective(lambda y, z: (np.zeros_like(z), np.full(3, 0.5))).bind(ids, None)
+    shared = get_objective(lambda y, z: (np.zeros_like(z), np.full(3, 0.5))).bind(RowData(ids))
     assert shared.n_outputs == 3 and shared.hessian_shape() == (3, 1)
 
 
@@ -741,7 +748,7 @@ def test_custom_shapes_and_weights():
 def test_invalid_custom_functions_raise(returned, message):
     if message == "two things":
         pytest.importorskip("jax")  # a loss needs it
-    problem = get_objective(lambda y, z: returned(z)).bind(np.zeros((4, 2)), None)
+    problem = get_objective(lambda y, z: returned(z)).bind(RowData(np.zeros((4, 2))))
     with pytest.raises(ValueError, match=message):
         run(problem, np.zeros((4, 2), np.float32))
 
@@ -751,7 +758,7 @@ def test_custom_hessians_equal_the_built_in_loss(weighted):
     label, raw = np.arange(50, dtype=np.int32) % 4, draw_raw(50, 4)
     weight = np.linspace(0, 2, 50).astype(np.float32) if weighted else None
     custom, built_in = (
-        get_objective(of).bind(label, weight) for of in (softmax_hessians, "softmax")
+        get_objective(of).bind(RowData(label, weight)) for of in (softmax_hessians, "softmax")
     )
     for mine, theirs in zip(hessians(custom, raw), hessians(built_in, raw), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-7)
@@ -763,17 +770,22 @@ def test_custom_hessians_equal_the_built_in_loss(weighted):
 
 def test_custom_full_hessian_of_a_diagonal_raises():
     y, raw = draw_target("real", 20, 3), draw_raw(20, 3)
-    g, h = hessians(get_objective(lambda y, z: (z - y, None)).bind(y, np.full(20, 2.0)), raw)
+    g, h = hessians(
+        get_objective(lambda y, z: (z - y, None)).bind(RowData(y, np.full(20, 2.0))), raw
+    )
     np.testing.assert_allclose(g, 2 * (raw - y), rtol=1e-6)
     np.testing.assert_array_equal(h, np.broadcast_to(np.float32([2, 0, 2, 0, 0, 2]), (20, 6)))
     with pytest.raises(ValueError, match=r'\(20, 3, 3\).*hessian="diagonal"'):
-        hessians(get_objective(lambda y, z: (z - y, np.ones_like(z))).bind(y, None), raw)
-    one = get_objective(lambda y, z: (z - y, np.full(20, 0.5))).bind(y[:, :1], None)
+        hessians(get_objective(lambda y, z: (z - y, np.ones_like(z))).bind(RowData(y)), raw)
+    one = get_objective(lambda y, z: (z - y, np.full(20, 0.5))).bind(RowData(y[:, :1]))
     assert (hessians(one, raw[:, :1].copy())[1] == 0.5).all()
     weight = np.ones((20, 3), np.float32)
     with pytest.raises(ValueError, match="weights of single outputs"):
         hessians(
-            get_objective(lambda y, z: (z, np.tile(np.eye(3), (20, 1, 1)))).bind(y, weight), raw
+            get_objective(lambda y, z: (z, np.tile(np.eye(3), (20, 1, 1)))).bind(
+                RowData(y, weight)
+            ),
+            raw,
         )
 
 
@@ -792,7 +804,7 @@ def test_invalid_custom_hessians_raise(entries, message):
     H = np.tile(np.eye(2), (4, 1, 1))
     for place, value in entries.items():
         H[place] = value
-    problem = get_objective(lambda y, z: (z, H)).bind(np.zeros((4, 2)), None)
+    problem = get_objective(lambda y, z: (z, H)).bind(RowData(np.zeros((4, 2))))
     with pytest.raises(ValueError, match=message):
         hessians(problem, np.zeros((4, 2), np.float32))
 
@@ -809,9 +821,9 @@ def test_hessian_parameter_of_custom():
     raw, y = np.zeros((3, 2), np.float32), np.zeros((3, 2))
     expected = {"absolute": ([2, 1, 2], [1, 2]), "clip": ([1.5, 1.5, 1.5], [1, 0])}
     for choice, (full, own) in expected.items():
-        assert np.allclose(hessians(Custom(both, hessian=choice).bind(y, None), raw)[1], full)
-        assert np.allclose(run(Custom(diagonal, hessian=choice).bind(y, None), raw)[1], own)
-    problem = Custom(diagonal, hessian="none").bind(y, None)
+        assert np.allclose(hessians(Custom(both, hessian=choice).bind(RowData(y)), raw)[1], full)
+        assert np.allclose(run(Custom(diagonal, hessian=choice).bind(RowData(y)), raw)[1], own)
+    problem = Custom(diagonal, hessian="none").bind(RowData(y))
     assert problem.hessian_shape() is None
     assert objective_from_dict(Custom(both, hessian="clip").to_dict()) == Custom(None, None, "clip")
     assert "curvature" not in Custom(both).to_dict()  # as in files of earlier versions
@@ -822,7 +834,7 @@ def test_custom_from_a_file_predicts_but_does_not_train():
     assert isinstance(objective, Custom)
     np.testing.assert_array_equal(objective.transform(np.ones((2, 2))), np.ones((2, 2)))
     with pytest.raises(ValueError, match="function"):
-        objective.bind(np.zeros((4, 2)), None)
+        objective.bind(RowData(np.zeros((4, 2))))
 
 
 # --- arithmetic ---

@@ -22,17 +22,13 @@ from polyleaf.objectives import (
     register,
     registry,
 )
-from polyleaf.objectives.base import as_matrix, as_weight
+from polyleaf.objectives.base import as_matrices, as_weight
 
 SMALL = {"n_estimators": 5, "max_leaves": 6, "min_child_samples": 3, "random_state": 0}
 
 
 class OwnProblem(BoundObjective):
     """A loss with ``values(y, z) -> loss, gradient, Hessian``, all (n, K), float64."""
-
-    def __init__(self, objective, target, n_outputs, weight):
-        super().__init__(objective, len(target), n_outputs, weight)
-        self.target = target
 
     def base_score(self, n_threads=1):
         return np.zeros(self.n_outputs)
@@ -53,9 +49,9 @@ class OwnProblem(BoundObjective):
 
 
 class Own(Objective):
-    def bind(self, target, weight):
-        target = as_matrix(target)
-        return OwnProblem(self, target, target.shape[1], as_weight(weight, *target.shape))
+    def bind(self, rows):
+        rows = as_matrices(rows)
+        return OwnProblem(self, rows, rows.target.shape[1])
 
 
 @register
@@ -113,8 +109,8 @@ class OwnClasses(Objective):
     smoothing: float = 0.0
     n_classes: int | None = None
 
-    def bind(self, target, weight):
-        return OwnProblem(self, target, self.n_classes, as_weight(weight, len(target), 1))
+    def bind(self, rows):
+        return OwnProblem(self, rows.replace(weight=as_weight(rows)), self.n_classes)
 
     def transform(self, scores):
         e = np.exp(scores - scores.max(axis=1, keepdims=True))

@@ -4,7 +4,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from polyleaf import PolyleafClassifier, PolyleafRegressor
+from polyleaf import PolyleafClassifier, PolyleafRegressor, RowData
 from polyleaf.model.storage import to_arrays
 from polyleaf.training import boosting
 
@@ -81,7 +81,7 @@ def loss(estimator, features, y):
     """Return the mean training loss of a fitted estimator, by its objective."""
     model = estimator.model_
     target = y if "classes" in model.objective.target_kinds else np.asarray(y, np.float64)
-    problem = model.objective.bind(target, None)
+    problem = model.objective.bind(RowData(target))
     problem.set_base_score(model.base_score)
     codes = model.mapper.transform(estimator._features(features), 1)
     raw = np.zeros((len(y), model.n_outputs), np.float32)

@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 from support.small_fits import X, Y
 
-from polyleaf import Dataset, PolyleafRegressor
+from polyleaf import Dataset, PolyleafRegressor, RowData
 from polyleaf.model import Model
 from polyleaf.objectives import get_objective
 from polyleaf.objectives.elementwise import BoundElementwiseObjective
@@ -48,14 +48,15 @@ def components(objective="squared_error", model=None, **parameters):
     target = Y.astype(np.float32)
     if chosen.has_sparse_targets:
         target = sp.csr_matrix(np.maximum(target, 0))
-    problem = bind_objective(get_objective(objective), target, None, chosen)
+    rows = RowData(target)
+    problem = bind_objective(get_objective(objective), rows, chosen)
     if model is None:
         base = problem.base_score()
         model = Model(
             mapper=dataset.mapper, objective=problem.objective, base_score=base, learning_rate=0.1
         )
     problem.set_base_score(model.base_score)
-    return make_components(chosen, problem, dataset, None, model, [], [])
+    return make_components(chosen, problem, dataset, rows, model, [], [])
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from polyleaf import PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor
+from polyleaf import PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor, RowData
 from polyleaf.inputs.features import read_features
 from polyleaf.objectives import Custom
 from polyleaf.runtime.collective import ThreadCommunicator
@@ -86,7 +86,7 @@ def test_rows_of_one_rank_may_have_zero_hessian(all_flat):
         is_flat = all_flat or communicator.rank == 0
         objective = Custom(flat if is_flat else lambda y, z: (z - y, 1 + 0 * z))
         workers = Context(1, communicator)
-        problem = objective.bind(Y, None)
+        problem = objective.bind(RowData(Y))
         found = Derivatives(problem, settings.hessian, 1 << 30, workers)
         found.compute(np.zeros_like(Y, np.float32))
         return found.h.any()

@@ -23,6 +23,7 @@ from polyleaf.metrics import Metric
 from polyleaf.metrics.ranking import PropensityPrecisionAt
 from polyleaf.model import Model
 from polyleaf.runtime.context import Context
+from polyleaf.runtime.row_data import RowData
 from polyleaf.settings.train_config import LinearLeaf
 from polyleaf.training.boosting import compute_base_score
 from polyleaf.training.distributed import check_distributed
@@ -139,9 +140,10 @@ def plan_shared_fit(
     target = subtract_offset(target, offset, plan.objective)
     base_score = scale_base_score(estimator.base_score, target.encoding, plan.objective)
     if base_score is None and plan.start is None:
-        problem = bind_objective(plan.objective, target.values, target.weight, plan.settings)
         seen = None if plan.objective.is_translation_invariant else offset
-        base_score = compute_base_score(problem, seen, plan.settings)
+        rows = RowData(target.values, target.weight, seen)
+        bound = bind_objective(plan.objective, rows, plan.settings)
+        base_score = compute_base_score(bound, seen, plan.settings)
     usable = _is_usable(target)
     metric = select_auto_rounds_metric(estimator, plan, target, is_watched)
     shared = SharedFit(plan, base_score, int(np.count_nonzero(usable)), metric)

@@ -57,7 +57,7 @@ class D2:
                     return each
             return np.array([measured(prediction)])
 
-        base = objective.bind(rows.target, rows.weight).base_score()
+        base = objective.bind(rows).base_score()
         baseline = compute_errors(np.tile(base, (rows.n_rows, 1)))
         exists = baseline > 0
 

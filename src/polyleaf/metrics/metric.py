@@ -404,7 +404,7 @@ class _ObjectiveLoss:
         self, rows: RowData, training: RowData | None, n_outputs: int | None
     ) -> Callable[[Array], float]:
         """Return the loss as a function of the raw scores of these rows."""
-        bound = self.objective.bind(rows.target, rows.weight)
+        bound = self.objective.bind(rows)
 
         def loss(raw: Array) -> float:
             base = raw.mean(axis=0)  # so that the rest fits in float32

@@ -25,6 +25,7 @@ from polyleaf.objectives._utils import (
     unpack,
 )
 from polyleaf.objectives.base import Array, BoundObjective, Objective
+from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.user_warnings import warn_user
 
 # Entries of Hessians (float64) in a chunk.
@@ -139,23 +140,16 @@ class BoundLoss(BoundObjective):
     """
 
     def __init__(
-        self,
-        objective: Objective,
-        loss: RowLoss,
-        hessian: str,
-        target: Array,
-        n_outputs: int,
-        weight: Array | None,
+        self, objective: Objective, rows: RowData, n_outputs: int, loss: RowLoss, hessian: str
     ) -> None:
-        super().__init__(objective, len(target), n_outputs, weight)
+        super().__init__(objective, rows, n_outputs)
         self.hessian = hessian
-        if weight is not None and weight.shape[1] > 1:
+        if rows.weight is not None and rows.weight.shape[1] > 1:
             raise ValueError(
                 "The objective is a loss of whole rows, which weights of single outputs (or "
                 "missing targets) "
                 "cannot be applied to. Use one weight per row, or return (gradient, hessian)."
             )
-        self.target = target
         self._chunk = max(1, min(max(self.n_rows, 1024), _CHUNK_ENTRIES // n_outputs**2))
         self._jax = import_jax()
         self._functions = _compile_functions(self._jax, loss, n_outputs)

@@ -5,8 +5,8 @@ The life of an objective:
 
 1. ``get_objective(name_or_callable, **parameters)`` makes one. It is frozen and holds parameters
    only, never data. ``bind_outputs`` fills in what only an estimator knows.
-2. ``objective.bind(target, weight)`` checks the target and returns a `BoundObjective`. A validation
-   set is bound a second time.
+2. ``objective.bind(rows)`` checks the target of a `RowData` and returns a `BoundObjective`. A
+   validation set is bound a second time.
 3. ``bound.base_score()`` is the constant score that minimises the loss on the training rows.
 4. ``bound.set_base_score(base)``: raw scores are relative to it from here on. Every bound objective
    gets the base score of the training set.
@@ -38,6 +38,7 @@ from polyleaf.distributions import Distribution
 from polyleaf.objectives._utils import packed_diagonal
 from polyleaf.runtime.compatibility import to_stored
 from polyleaf.runtime.context import Context
+from polyleaf.runtime.row_data import RowData
 
 FloatArray = NDArray[np.floating[Any]]
 Array = NDArray[Any]
@@ -213,15 +214,15 @@ class Objective(ABC):
         return self.default_metric
 
     @abstractmethod
-    def bind(self, target: Array, weight: Array | None) -> BoundObjective:
+    def bind(self, rows: RowData) -> BoundObjective:
         """Bind the objective to data.
 
         Parameters
         ----------
-        target : float32 or float64 (n, K), or int32 class ids (n,)
-            float64 is kept until the base score has been subtracted. Missing targets are 0 with
-            weight 0.
-        weight : None, or float32 (n,) or (n, K)
+        rows : RowData
+            Its target is float32 or float64 (n, K), or int32 class ids (n,); float64 is kept until
+            the base score has been subtracted. Missing targets are 0 with weight 0. Weights are
+            None, or float32 (n,) or (n, K).
 
         Raises
         ------
@@ -327,19 +328,21 @@ class BoundObjective(ABC):
     Attributes
     ----------
     objective : Objective
-    weight : float32 (n, 1) or (n, K), or None
+    rows : RowData
+        As `bind` has read them.
+    target, weight : ndarray
+        Those of the rows. Weights are float32 (n, 1) or (n, K), or None.
     base : float64 (K,)
         The base score that raw scores are relative to.
     n_rows, n_outputs : int
     """
 
-    def __init__(
-        self, objective: Objective, n_rows: int, n_outputs: int, weight: Array | None
-    ) -> None:
+    def __init__(self, objective: Objective, rows: RowData, n_outputs: int) -> None:
         self.objective = objective
-        self.n_rows = n_rows
+        self.rows = rows
+        self.target, self.weight = rows.target, rows.weight
+        self.n_rows = rows.n_rows
         self.n_outputs = n_outputs
-        self.weight = weight
         self.base = np.zeros(n_outputs)
 
     @abstractmethod
@@ -570,36 +573,39 @@ def as_matrix(target: Array) -> FloatArray:
     return np.ascontiguousarray(target)
 
 
-def as_weight(weight: Array | None, n_rows: int, n_outputs: int) -> NDArray[np.float32] | None:
+def as_matrices(rows: RowData) -> RowData:
+    """Return rows with a float target, C-ordered ``(n, K)``, and weights as `as_weight` does."""
+    target = as_matrix(rows.target)
+    return rows.replace(target=target, weight=as_weight(rows, target.shape[1]))
+
+
+def as_weight(rows: RowData, n_outputs: int = 1) -> NDArray[np.float32] | None:
     """Return weights as C-ordered float32 ``(n, 1)`` or ``(n, n_outputs)``, or None."""
-    if weight is None:
+    if rows.weight is None:
         return None
-    weight = np.asarray(weight, dtype=np.float32)
+    weight, n_rows = np.asarray(rows.weight, dtype=np.float32), rows.n_rows
     if weight.ndim == 1:
         weight = weight[:, None]
     if weight.shape not in {(n_rows, 1), (n_rows, n_outputs)}:
         raise ValueError(
             f"Weights must have shape ({n_rows},), or ({n_rows}, {n_outputs}) for a weight per row "
-            "and "
-            f"output; got {weight.shape}."
+            f"and output; got {weight.shape}."
         )
     return np.ascontiguousarray(weight)
 
 
-def check_domain(
-    valid: NDArray[np.bool_], target: Array, weight: Array | None, name: str, domain: str
-) -> None:
+def check_domain(valid: NDArray[np.bool_], rows: RowData, name: str, domain: str) -> None:
     """Raise ValueError for the first target outside the domain of the loss; weights of 0 do not
     count."""
     if valid.all():
         return
-    bad = ~valid if weight is None else ~valid & (weight > 0)
+    bad = ~valid if rows.weight is None else ~valid & (rows.weight > 0)
     if not bad.any():
         return
     row, output = np.argwhere(bad)[0]
     raise ValueError(
         f"Objective {name!r} needs {domain}; row {row}, output {output} of y is "
-        f"{target[row, output]!s} "
+        f"{rows.target[row, output]!s} "
         f"({int(bad.sum())} such value(s) in all). Change the target or choose another objective."
     )
 

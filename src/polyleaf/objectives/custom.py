@@ -29,6 +29,7 @@ from polyleaf.objectives.base import (
     as_weight,
 )
 from polyleaf.runtime.compatibility import to_stored
+from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
 
 
@@ -96,7 +97,7 @@ class Custom(Objective):
             return "merror" if kind == "multiclass" else "error"
         return self.default_metric if self.n_scores(n_targets) == n_targets else "loss"
 
-    def bind(self, target: Array, weight: Array | None) -> BoundCustomObjective | BoundLoss:
+    def bind(self, rows: RowData) -> BoundCustomObjective | BoundLoss:
         if self.function is None:
             raise ValueError(
                 "This objective was read from a model file, which does not contain the function of "
@@ -104,16 +105,17 @@ class Custom(Objective):
                 "objective. Pass the function again to continue training."
             )
         _check_signature(self.function)
-        target = np.asarray(target)
+        target = np.asarray(rows.target)
         if target.ndim == 1 and target.dtype.kind in "iu":
             n_outputs = self.n_outputs or int(target.max(initial=0)) + 1
-            weight = as_weight(weight, target.size, 1)
+            weight = as_weight(rows)
         else:
             target = as_matrix(target)
             n_outputs = self.n_outputs or target.shape[1]
-            weight = as_weight(weight, target.shape[0], n_outputs)
+            weight = as_weight(rows, n_outputs)
             target = target[:, 0] if target.shape[1] == 1 else target
-        return BoundCustomObjective(self, target, n_outputs, weight).resolve()
+        rows = rows.replace(target=target, weight=weight)
+        return BoundCustomObjective(self, rows, n_outputs).resolve()
 
     def to_dict(self) -> dict[str, Any]:
         choice = {} if self.hessian == "exact" else {"hessian": self.hessian}
@@ -125,11 +127,8 @@ class BoundCustomObjective(BoundObjective):
 
     objective: Custom
 
-    def __init__(
-        self, objective: Custom, target: Array, n_outputs: int, weight: Array | None
-    ) -> None:
-        super().__init__(objective, len(target), n_outputs, weight)
-        self.target = target
+    def __init__(self, objective: Custom, rows: RowData, n_outputs: int) -> None:
+        super().__init__(objective, rows, n_outputs)
         self._takes_weight = "sample_weight" in _get_parameters(objective.function)
         self._no_loss_reason = ""
         self._shape: tuple[int, ...] | None = None  # of the returned Hessian; (0,): None
@@ -152,8 +151,8 @@ class BoundCustomObjective(BoundObjective):
         except NotALoss as error:
             self._no_loss_reason = str(error)
             return self
-        choice = self.objective.hessian
-        return BoundLoss(self.objective, loss, choice, target, self.n_outputs, self.weight)
+        rows, choice = self.rows.replace(target=target), self.objective.hessian
+        return BoundLoss(self.objective, rows, self.n_outputs, loss, choice)
 
     def _returns_pair(self) -> bool:
         try:

@@ -32,11 +32,11 @@ from polyleaf.objectives.base import (
     BoundObjective,
     FloatArray,
     Objective,
-    as_matrix,
-    as_weight,
+    as_matrices,
     check_domain,
 )
 from polyleaf.objectives.registry import register
+from polyleaf.runtime.row_data import RowData
 
 __all__ = [
     "BoundLikelihoodObjective",
@@ -96,14 +96,14 @@ class LikelihoodObjective(Objective):
         return _core.Likelihood(self.core_name, {"lowest": lowest, "highest": highest, **numbers})
 
     @abstractmethod
-    def check_target(self, target: FloatArray, weight: Array | None) -> None:
+    def check_target(self, rows: RowData) -> None:
         """Check that targets are in the domain of the loss.
 
         Parameters
         ----------
-        target : float32 or float64 (n, n_targets)
-        weight : float32 (n, 1) or (n, n_targets), or None
-            Targets of weight 0 do not count.
+        rows : RowData
+            Targets float32 or float64 (n, n_targets), weights float32 (n, 1) or (n, n_targets), or
+            None. Targets of weight 0 do not count.
 
         Raises
         ------
@@ -122,13 +122,13 @@ class LikelihoodObjective(Objective):
         """
 
     @abstractmethod
-    def best_scores(self, y: Floats, weight: Floats) -> tuple[float, float]:
+    def best_scores(self, rows: RowData) -> tuple[float, float]:
         """Return the two scores that maximise the likelihood of one column of the target.
 
         Parameters
         ----------
-        y, weight : float64 (m,)
-            Targets with weights above 0.
+        rows : RowData
+            Targets with weights above 0, both float64 (m,).
         """
 
     def transform_target(self, target: FloatArray) -> FloatArray:
@@ -142,11 +142,10 @@ class LikelihoodObjective(Objective):
     def transform(self, scores: FloatArray) -> FloatArray:
         return np.minimum(self.distribution(scores).mean(), np.finfo(np.float64).max)
 
-    def bind(self, target: Array, weight: Array | None) -> BoundLikelihoodObjective:
-        target = as_matrix(target)
-        weight = as_weight(weight, *target.shape)
-        self.check_target(target, weight)
-        return BoundLikelihoodObjective(self, target, weight)
+    def bind(self, rows: RowData) -> BoundLikelihoodObjective:
+        rows = as_matrices(rows)
+        self.check_target(rows)
+        return BoundLikelihoodObjective(self, rows)
 
 
 class BoundLikelihoodObjective(BoundObjective):
@@ -155,14 +154,12 @@ class BoundLikelihoodObjective(BoundObjective):
 
     objective: LikelihoodObjective
 
-    def __init__(
-        self, objective: LikelihoodObjective, target: FloatArray, weight: Array | None
-    ) -> None:
-        super().__init__(objective, target.shape[0], 2 * target.shape[1], weight)
-        self.target = target
+    def __init__(self, objective: LikelihoodObjective, rows: RowData) -> None:
+        super().__init__(objective, rows, 2 * rows.target.shape[1])
         self._likelihood = objective.core_likelihood()
-        if weight is not None:  # missing targets need not be in the domain
-            target = np.where(weight > 0, target, 1.0)
+        target = rows.target
+        if rows.weight is not None:  # missing targets need not be in the domain
+            target = np.where(rows.weight > 0, target, 1.0)
         self._learned_target = objective.transform_target(target)
         self.set_base_score(self.base)
 
@@ -193,7 +190,8 @@ class BoundLikelihoodObjective(BoundObjective):
                 own = k if self.weight.shape[1] > 1 else 0
                 weight = self.weight[:, own].astype(np.float64)
             if weight.any():
-                base[k] = self.objective.best_scores(y[weight > 0], weight[weight > 0])
+                used = RowData(y[weight > 0], weight[weight > 0])
+                base[k] = self.objective.best_scores(used)
         return base.reshape(-1)
 
     @property
@@ -234,8 +232,8 @@ class _LocationScale(LikelihoodObjective):
     subtracts_base_score: ClassVar[bool] = True
     requires_standardised_target: ClassVar[bool] = True
 
-    def check_target(self, target: FloatArray, weight: Array | None) -> None:
-        check_domain(np.isfinite(target), target, weight, self.name, "finite targets")
+    def check_target(self, rows: RowData) -> None:
+        check_domain(np.isfinite(rows.target), rows, self.name, "finite targets")
 
     def score_scaling(self, scale: FloatArray, offset: FloatArray) -> tuple[FloatArray, FloatArray]:
         factors = np.stack([scale, np.ones_like(scale)], 1).reshape(-1)
@@ -256,8 +254,8 @@ class NormalLikelihood(_LocationScale):
     def make_distribution(self, first: Floats, second: Floats) -> Distribution:
         return distributions.Normal(first, np.exp(second))
 
-    def best_scores(self, y: Floats, weight: Floats) -> tuple[float, float]:
-        return _best_normal_scores(y, weight)
+    def best_scores(self, rows: RowData) -> tuple[float, float]:
+        return _best_normal_scores(rows)
 
 
 @register
@@ -271,8 +269,8 @@ class LogNormalLikelihood(LikelihoodObjective):
     parameter_names: ClassVar[tuple[str, str]] = ("log_mean", "log_log_std")
     subtracts_base_score: ClassVar[bool] = True
 
-    def check_target(self, target: FloatArray, weight: Array | None) -> None:
-        _check_positive_target(self.name, target, weight)
+    def check_target(self, rows: RowData) -> None:
+        _check_positive_target(self.name, rows)
 
     def transform_target(self, target: FloatArray) -> FloatArray:
         return np.log(target.astype(np.float64))
@@ -280,8 +278,8 @@ class LogNormalLikelihood(LikelihoodObjective):
     def make_distribution(self, first: Floats, second: Floats) -> Distribution:
         return distributions.LogNormal(first, np.exp(second))
 
-    def best_scores(self, y: Floats, weight: Floats) -> tuple[float, float]:
-        return _best_normal_scores(np.log(y), weight)
+    def best_scores(self, rows: RowData) -> tuple[float, float]:
+        return _best_normal_scores(rows.replace(target=np.log(rows.target)))
 
 
 @register
@@ -314,10 +312,10 @@ class StudentTLikelihood(_LocationScale):
     def make_distribution(self, first: Floats, second: Floats) -> Distribution:
         return distributions.StudentT(first, np.exp(second), self.df)
 
-    def best_scores(self, y: Floats, weight: Floats) -> tuple[float, float]:
+    def best_scores(self, rows: RowData) -> tuple[float, float]:
         """Fit by the EM algorithm of Lange, Little and Taylor (1989), which never lowers the
         likelihood."""
-        location, log_scale = _best_normal_scores(y, weight)
+        (location, log_scale), y, weight = _best_normal_scores(rows), rows.target, rows.weight
         variance = np.exp(2.0 * log_scale)
         for _ in range(500):
             share = weight * (self.df + 1.0) / (self.df + (y - location) ** 2 / variance)
@@ -344,17 +342,18 @@ class GammaLikelihood(LikelihoodObjective):
     parameter_names: ClassVar[tuple[str, str]] = ("log_mean", "log_variation")
     spread_limits: ClassVar[tuple[float, float]] = (-7.0, 7.0)
 
-    def check_target(self, target: FloatArray, weight: Array | None) -> None:
-        _check_positive_target(self.name, target, weight)
+    def check_target(self, rows: RowData) -> None:
+        _check_positive_target(self.name, rows)
 
     def make_distribution(self, first: Floats, second: Floats) -> Distribution:
         k = np.exp(-2.0 * second)
         with np.errstate(over="ignore"):
             return distributions.Gamma(k, np.exp(first) / k)
 
-    def best_scores(self, y: Floats, weight: Floats) -> tuple[float, float]:
+    def best_scores(self, rows: RowData) -> tuple[float, float]:
         """Solve ln k - digamma(k) = ln of the mean - mean of the logarithms for the shape k (Thom,
         1958)."""
+        y, weight = rows.target, rows.weight
         log_mean = float(np.log(np.average(y, weights=weight)))
         excess = log_mean - float(np.average(np.log(y), weights=weight))
         return log_mean, _find_root(
@@ -375,16 +374,18 @@ class NegativeBinomialLikelihood(LikelihoodObjective):
     is_count: ClassVar[bool] = True
     spread_limits: ClassVar[tuple[float, float]] = (-7.0, 7.0)
 
-    def check_target(self, target: FloatArray, weight: Array | None) -> None:
+    def check_target(self, rows: RowData) -> None:
+        target = rows.target
         with np.errstate(invalid="ignore"):
             valid = np.isfinite(target) & (target >= 0) & (target == np.floor(target))
-        check_domain(valid, target, weight, self.name, "counts: whole numbers >= 0")
+        check_domain(valid, rows, self.name, "counts: whole numbers >= 0")
 
     def make_distribution(self, first: Floats, second: Floats) -> Distribution:
         with np.errstate(over="ignore"):
             return distributions.NegativeBinomial(np.exp(first), np.exp(2.0 * second))
 
-    def best_scores(self, y: Floats, weight: Floats) -> tuple[float, float]:
+    def best_scores(self, rows: RowData) -> tuple[float, float]:
+        y, weight = rows.target, rows.weight
         mean = float(np.average(y, weights=weight))
         if mean == 0:
             raise ValueError(
@@ -401,7 +402,8 @@ class NegativeBinomialLikelihood(LikelihoodObjective):
         return float(np.log(mean)), _find_root(slope, *self.spread_limits)
 
 
-def _best_normal_scores(y: Floats, weight: Floats) -> tuple[float, float]:
+def _best_normal_scores(rows: RowData) -> tuple[float, float]:
+    y, weight = rows.target, rows.weight
     mean = float(np.average(y, weights=weight))
     variance = float(np.average((y - mean) ** 2, weights=weight))
     return mean, float(0.5 * np.log(max(variance, np.exp(2.0 * _MIN_LOG_SPREAD))))
@@ -422,5 +424,5 @@ def _find_root(function: Callable[[float], float], lowest: float, highest: float
     return lowest if abs(at_lowest) <= abs(at_highest) else highest
 
 
-def _check_positive_target(name: str, target: FloatArray, weight: Array | None) -> None:
-    check_domain(np.isfinite(target) & (target > 0), target, weight, name, "targets > 0")
+def _check_positive_target(name: str, rows: RowData) -> None:
+    check_domain(np.isfinite(rows.target) & (rows.target > 0), rows, name, "targets > 0")

@@ -46,14 +46,14 @@ from polyleaf.objectives.base import (
     BoundObjective,
     FloatArray,
     Objective,
-    as_matrix,
-    as_weight,
+    as_matrices,
     check_domain,
     check_positive,
     find_core_name,
 )
 from polyleaf.objectives.registry import register
 from polyleaf.runtime.context import Context
+from polyleaf.runtime.row_data import RowData
 
 __all__ = [
     "AbsoluteError",
@@ -85,14 +85,14 @@ class ElementwiseObjective(Objective):
         return self.core_loss().unit_hessian
 
     @abstractmethod
-    def check_target(self, target: FloatArray, weight: Array | None) -> None:
+    def check_target(self, rows: RowData) -> None:
         """Check that targets are in the domain of the loss.
 
         Parameters
         ----------
-        target : float32 or float64 (n, n_targets)
-        weight : float32 (n, 1) or (n, n_targets), or None
-            Targets of weight 0 do not count.
+        rows : RowData
+            Targets float32 or float64 (n, n_targets), weights float32 (n, 1) or (n, n_targets), or
+            None. Targets of weight 0 do not count.
 
         Raises
         ------
@@ -118,16 +118,16 @@ class ElementwiseObjective(Objective):
         """Return the quantile level ``(n_outputs,)`` of updated leaf values."""
         return np.full(n_outputs, 0.5)
 
-    def bind(self, target: Array, weight: Array | None) -> BoundElementwiseObjective:
-        target = as_matrix(target)
-        weight = as_weight(weight, *target.shape)
-        self.check_target(target, weight)
+    def bind(self, rows: RowData) -> BoundElementwiseObjective:
+        rows = as_matrices(rows)
+        self.check_target(rows)
         repeats = self.outputs_per_target()
         if repeats > 1:
+            target, weight = rows.target, rows.weight
             if weight is not None and weight.shape[1] == target.shape[1] > 1:
                 weight = np.repeat(weight, repeats, axis=1)
-            target = np.repeat(target, repeats, axis=1)
-        return BoundElementwiseObjective(self, target, weight)
+            rows = rows.replace(target=np.repeat(target, repeats, axis=1), weight=weight)
+        return BoundElementwiseObjective(self, rows)
 
     def target_weight(self, target: FloatArray) -> NDArray[np.float32] | None:
         """Return the factor of the weight of each target.
@@ -148,11 +148,8 @@ class BoundElementwiseObjective(BoundObjective):
 
     objective: ElementwiseObjective
 
-    def __init__(
-        self, objective: ElementwiseObjective, target: FloatArray, weight: Array | None
-    ) -> None:
-        super().__init__(objective, target.shape[0], target.shape[1], weight)
-        self.target = target
+    def __init__(self, objective: ElementwiseObjective, rows: RowData) -> None:
+        super().__init__(objective, rows, rows.target.shape[1])
         self._loss = objective.core_loss()
         self._parameter = objective.output_parameter(self.n_outputs).astype(np.float32)
         self._set_kernel_data()
@@ -242,8 +239,8 @@ class LocationObjective(ElementwiseObjective):
 
     is_translation_invariant: ClassVar[bool] = True
 
-    def check_target(self, target: FloatArray, weight: Array | None) -> None:
-        check_domain(np.isfinite(target), target, weight, self.name, "finite targets")
+    def check_target(self, rows: RowData) -> None:
+        check_domain(np.isfinite(rows.target), rows, self.name, "finite targets")
 
     def best_constant(
         self, bound: BoundElementwiseObjective, n_threads: int
@@ -423,14 +420,14 @@ class LogLinkObjective(ElementwiseObjective):
         numbers = {"variance_power": self.power, "model_hessian": model, "data_hessian": data}
         return _core.Loss("log_link", numbers)
 
-    def bind(self, target: Array, weight: Array | None) -> BoundElementwiseObjective:
-        bound = super().bind(target, weight)
-        return BoundLogLinkObjective(self, bound.target, bound.weight)
+    def bind(self, rows: RowData) -> BoundElementwiseObjective:
+        return BoundLogLinkObjective(self, super().bind(rows).rows)
 
-    def check_target(self, target: FloatArray, weight: Array | None) -> None:
+    def check_target(self, rows: RowData) -> None:
+        target = rows.target
         valid = np.isfinite(target) & (target > 0 if self.power == 2 else target >= 0)
         domain = f"targets {'> 0' if self.power == 2 else '>= 0'}"
-        check_domain(valid, target, weight, self.name, domain)
+        check_domain(valid, rows, self.name, domain)
 
     def best_constant(
         self, bound: BoundElementwiseObjective, n_threads: int
@@ -463,9 +460,8 @@ class BoundLogLinkObjective(BoundElementwiseObjective):
     def expected_derivatives(self, raw: Array, n_threads: int = 1) -> tuple[FloatArray, FloatArray]:
         g, _ = super().expected_derivatives(raw, n_threads)
         # The model's part of the gradient, mean^(2 - power), is the gradient for targets of 0.
-        without_data = BoundElementwiseObjective(
-            self.objective, np.zeros_like(self.target), self.weight
-        )
+        rows = self.rows.replace(target=np.zeros_like(self.target))
+        without_data = BoundElementwiseObjective(self.objective, rows)
         without_data.set_base_score(self.base)
         return g, without_data.expected_derivatives(raw, n_threads)[0]
 
@@ -600,8 +596,9 @@ class Logistic(ElementwiseObjective):
             return None
         return ((1.0 - target) + positive * target).astype(np.float32)
 
-    def check_target(self, target: FloatArray, weight: Array | None) -> None:
-        check_domain((target >= 0) & (target <= 1), target, weight, self.name, "targets in [0, 1]")
+    def check_target(self, rows: RowData) -> None:
+        valid = (rows.target >= 0) & (rows.target <= 1)
+        check_domain(valid, rows, self.name, "targets in [0, 1]")
 
     def best_constant(
         self, bound: BoundElementwiseObjective, n_threads: int
@@ -638,8 +635,9 @@ class SquaredHinge(ElementwiseObjective):
     # The margin of absent labels (GBDT-SPARSE, eq. 9, shifted and doubled).
     sparse_base_score: ClassVar[float | None] = -1.0
 
-    def check_target(self, target: FloatArray, weight: Array | None) -> None:
-        check_domain((target == 0) | (target == 1), target, weight, self.name, "targets 0 or 1")
+    def check_target(self, rows: RowData) -> None:
+        valid = (rows.target == 0) | (rows.target == 1)
+        check_domain(valid, rows, self.name, "targets 0 or 1")
 
     def best_constant(
         self, bound: BoundElementwiseObjective, n_threads: int

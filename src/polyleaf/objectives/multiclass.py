@@ -44,6 +44,7 @@ from polyleaf.objectives.base import (
     find_core_name,
 )
 from polyleaf.objectives.registry import register
+from polyleaf.runtime.row_data import RowData
 
 __all__ = [
     "SOFTMAX_HESSIANS",
@@ -109,8 +110,8 @@ class MulticlassObjective(Objective):
         exponentials /= exponentials.sum(axis=1, keepdims=True)
         return exponentials
 
-    def bind(self, target: Array, weight: Array | None) -> BoundMulticlassObjective:
-        label = np.asarray(target)
+    def bind(self, rows: RowData) -> BoundMulticlassObjective:
+        label = np.asarray(rows.target)
         if (
             label.ndim != 1
             or label.dtype.kind not in "iu"
@@ -132,30 +133,24 @@ class MulticlassObjective(Objective):
                 f"Class ids must lie in 0 .. {n_classes - 1}; got {label.min()} .. {label.max()}."
             )
         label = np.ascontiguousarray(label, np.int32)
-        return BoundMulticlassObjective(self, label, n_classes, as_weight(weight, label.size, 1))
+        rows = rows.replace(target=label, weight=as_weight(rows))
+        return BoundMulticlassObjective(self, rows, n_classes)
 
 
 class BoundMulticlassObjective(BoundObjective):
-    """A `MulticlassObjective` bound to data: ``label`` is int32 ``(n,)``."""
+    """A `MulticlassObjective` bound to data: ``target`` is int32 ``(n,)``."""
 
     objective: MulticlassObjective
 
-    def __init__(
-        self,
-        objective: MulticlassObjective,
-        label: NDArray[np.int32],
-        n_classes: int,
-        weight: Array | None,
-    ) -> None:
-        super().__init__(objective, label.size, n_classes, weight)
-        self.label = label
+    def __init__(self, objective: MulticlassObjective, rows: RowData, n_classes: int) -> None:
+        super().__init__(objective, rows, n_classes)
         self._loss = objective.core_loss(n_classes)
 
     def base_score(self, n_threads: int = 1) -> NDArray[np.float64]:
         """Return the best constant for the classes' shares of the weight; a class without rows
         counts as half a row."""
         weight = np.ones((self.n_rows, 1), np.float32) if self.weight is None else self.weight
-        count = _core.exact_totals(weight, None, self.label, self.n_outputs, n_threads)[0, :, 0]
+        count = _core.exact_totals(weight, None, self.target, self.n_outputs, n_threads)[0, :, 0]
         if not count.any():
             return np.zeros(self.n_outputs)
         share = count / count.sum()
@@ -165,13 +160,11 @@ class BoundMulticlassObjective(BoundObjective):
     def derivatives(self, raw: Array, g: Array, h: Array | None, n_threads: int = 1) -> None:
         assert h is not None  # the Hessian is never constant
         _core.class_derivatives(
-            self._loss, raw, self.label, self.weight, self.kernel_base_score, g, h, n_threads
+            self._loss, raw, self.target, self.weight, self.kernel_base_score, g, h, n_threads
         )
 
     def expected_derivatives(self, raw: Array, n_threads: int = 1) -> tuple[FloatArray, FloatArray]:
-        bound = type(self)(
-            self.objective.use_expected_hessian(), self.label, self.n_outputs, self.weight
-        )
+        bound = type(self)(self.objective.use_expected_hessian(), self.rows, self.n_outputs)
         bound.set_base_score(self.base)
         return BoundObjective.expected_derivatives(bound, raw, n_threads)
 
@@ -179,16 +172,18 @@ class BoundMulticlassObjective(BoundObjective):
         is_overridden = type(self).derivatives is not BoundMulticlassObjective.derivatives
         if is_overridden or not _core.DeviceLoss.supports(self._loss):
             return None
-        return _core.DeviceLoss(device, self._loss, self.label, self.weight, self.kernel_base_score)
+        return _core.DeviceLoss(
+            device, self._loss, self.target, self.weight, self.kernel_base_score
+        )
 
     def full_hessian(self, raw: Array, g: Array, h: Array, n_threads: int = 1) -> None:
         _core.class_hessians(
-            self._loss, raw, self.label, self.weight, self.kernel_base_score, g, h, n_threads
+            self._loss, raw, self.target, self.weight, self.kernel_base_score, g, h, n_threads
         )
 
     def loss(self, raw: Array, n_threads: int = 1) -> float:
         return _core.class_mean(
-            self._loss, raw, self.label, self.weight, self.kernel_base_score, n_threads
+            self._loss, raw, self.target, self.weight, self.kernel_base_score, n_threads
         )
 
 

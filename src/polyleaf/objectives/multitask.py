@@ -85,13 +85,11 @@ class TaskSlice(NamedTuple):
     scores: slice
     predictions: slice
 
-    def select_weight(self, weight: Array | None) -> Array | None:
-        """Return its part of weights (n,) or (n, columns)."""
-        return weight if weight is None or weight.ndim == 1 else weight[:, self.columns]
-
     def select_rows(self, rows: RowData) -> RowData:
         """Return the rows with its part of targets and weights."""
-        weight = self.select_weight(rows.weight)
+        weight = rows.weight
+        if weight is not None and weight.ndim == 2:
+            weight = weight[:, self.columns]
         if weight is not None and weight.ndim == 2 and weight.shape[1] == 1:
             weight = weight[:, 0]
         target = self.task.select_target(np.asarray(rows.target)[:, self.columns])
@@ -188,15 +186,14 @@ class MultiTask(Objective):
             [part.objective.score_quantile_levels(part.n_scores) for part in self.parts]
         )
 
-    def bind(self, target: Array, weight: Array | None) -> BoundMultiTask:
+    def bind(self, rows: RowData) -> BoundMultiTask:
         bound = []
         for place in self.tasks:
-            own = place.task.select_target(np.asarray(target)[:, place.columns])
             try:
-                bound.append(place.task.objective.bind(own, place.select_weight(weight)))
+                bound.append(place.task.objective.bind(place.select_rows(rows)))
             except ValueError as error:
                 raise ValueError(f"Task {place.task.name!r}: {error}") from None
-        return BoundMultiTask(self, bound, weight)
+        return BoundMultiTask(self, rows, bound)
 
     def transform(self, scores: FloatArray) -> FloatArray:
         return np.hstack(
@@ -224,14 +221,13 @@ class BoundMultiTask(BoundObjective):
     objective: MultiTask
 
     def __init__(
-        self, objective: MultiTask, bound: Sequence[BoundObjective], weight: Array | None
+        self, objective: MultiTask, rows: RowData, bound: Sequence[BoundObjective]
     ) -> None:
-        n_rows = bound[0].n_rows
         n_outputs = sum(b.n_outputs for b in bound)
-        weight = as_weight(weight, n_rows, sum(part.n_columns for part in objective.parts))
+        weight = as_weight(rows, sum(part.n_columns for part in objective.parts))
         if weight is not None and weight.shape[1] > 1:
             weight = weight[:, objective.score_columns(n_outputs)]
-        super().__init__(objective, n_rows, n_outputs, weight)
+        super().__init__(objective, rows.replace(weight=weight), n_outputs)
         self._bound = list(bound)
 
     @property

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 import polyleaf._core as _core
 from polyleaf.objectives.base import Array, Objective, check_domain
 from polyleaf.objectives.elementwise import ElementwiseObjective
+from polyleaf.runtime.row_data import RowData
 
 __all__ = ["BoundSparseObjective"]
 
@@ -30,9 +31,9 @@ class BoundSparseObjective:
     Parameters
     ----------
     objective : Objective
-    target : csr_matrix of shape (n, K), float32
-        Canonical: columns ascend, no duplicates.
-    weight : ndarray of shape (n,), float32, or None
+    rows : RowData
+        The target is a csr_matrix (n, K), float32, canonical: columns ascend, no duplicates.
+        Weights are float32 (n,), or None.
 
     Attributes
     ----------
@@ -45,7 +46,7 @@ class BoundSparseObjective:
         of the loss.
     """
 
-    def __init__(self, objective: Objective, target: sp.csr_matrix, weight: Array | None) -> None:
+    def __init__(self, objective: Objective, rows: RowData) -> None:
         if objective.sparse_base_score is None or not isinstance(objective, ElementwiseObjective):
             raise ValueError(
                 f"Objective {objective.name!r} has derivatives for outputs that are 0, which "
@@ -54,10 +55,11 @@ class BoundSparseObjective:
                 "with a "
                 "dense y."
             )
+        target: sp.csr_matrix = rows.target
         values = target.data[:, None]
         is_valid = np.ones(values.shape, bool) if objective.sparse_base_score == 0 else values == 1
-        check_domain(is_valid, values, None, objective.name, "targets 0 or 1")
-        self.objective, self.target, self.weight = objective, target, weight
+        check_domain(is_valid, RowData(values), objective.name, "targets 0 or 1")
+        self.objective, self.target, self.weight = objective, target, rows.weight
         self.n_rows, self.n_outputs = target.shape
         self._base: float = objective.sparse_base_score
 

@@ -124,7 +124,8 @@ def boost(
     callbacks = list(callbacks)
     if row_ids is not None:
         check_distributed(settings, objective)
-    bound = bind_objective(objective, target, weight, settings)
+    rows = RowData(target, weight, offset)
+    bound = bind_objective(objective, rows, settings)
     if init_model is not None:
         model = init_model.copy()
     else:
@@ -146,7 +147,6 @@ def boost(
             metadata=metadata,
         )
     bound.set_base_score(model.base_score)
-    rows = RowData(target, weight, offset)
 
     def make_loop(model: Model, hooks: Sequence[Any]) -> BoostingLoop:
         components = make_components(

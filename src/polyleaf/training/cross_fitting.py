@@ -296,7 +296,8 @@ def _repeat_training(record: TrainingRecord) -> BoostingLoop | None:
     weight, settings, offset = record.weight, record.settings, record.offset
     if weight is not None and not (weight.reshape(len(weight), -1) > 0).any(axis=0).all():
         return None
-    bound = bind_objective(record.objective, record.target, weight, settings)
+    rows = RowData(record.target, weight, offset)
+    bound = bind_objective(record.objective, rows, settings)
     base = record.base_score
     if base is None:
         base = compute_base_score(bound, offset, settings)
@@ -309,7 +310,6 @@ def _repeat_training(record: TrainingRecord) -> BoostingLoop | None:
         output_names=record.output_names,
     )
     bound.set_base_score(base)
-    rows = RowData(record.target, weight, offset)
     components = make_components(settings, bound, record.dataset, rows, model, (), ())
     loop = BoostingLoop(settings, components)
     for round in range(record.n_rounds):

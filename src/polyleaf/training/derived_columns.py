@@ -9,6 +9,7 @@ from polyleaf.data.target_encoding import EncodedOutputs
 from polyleaf.inputs.target import Target
 from polyleaf.objectives import Objective
 from polyleaf.objectives._utils import minimise_base_score
+from polyleaf.runtime.row_data import RowData
 
 __all__ = ["derive_columns"]
 
@@ -59,7 +60,7 @@ def _compute_newton_steps(
     target: Target, offset: np.ndarray | None, objective: Objective, n_threads: int
 ) -> EncodedOutputs:
     """Return the Newton step of each row from the best constant on top of the offsets."""
-    bound = objective.bind(target.values, target.weight)
+    bound = objective.bind(RowData(target.values, target.weight))
     raw = np.zeros((target.n_rows, bound.n_outputs), np.float32)
     if offset is None:
         bound.set_base_score(bound.base_score(n_threads))

@@ -54,14 +54,12 @@ class Components(NamedTuple):
     layers: LayerBooster | BlendingLayers | None = None
 
 
-def bind_objective(
-    objective: Objective, target: Any, weight: np.ndarray | None, settings: TrainConfig
-) -> Any:
+def bind_objective(objective: Objective, rows: RowData, settings: TrainConfig) -> Any:
     """Bind an objective to dense or sparse targets."""
     if settings.has_sparse_targets:
-        weight = limit_weights(weight, settings.workers.communicator)
-        return BoundSparseObjective(objective, target, weight)
-    return objective.bind(target, weight)
+        weight = limit_weights(rows.weight, settings.workers.communicator)
+        return BoundSparseObjective(objective, rows.replace(weight=weight))
+    return objective.bind(rows)
 
 
 def make_components(
