@@ -59,11 +59,23 @@ LossInput element_input(const FloatMatrix& raw, const FloatMatrix& target,
   return input;
 }
 
-LossInput class_input(const FloatMatrix& raw, const Array1<const int32_t>& label,
-                      const OptionalMatrix& weight, const Array1<const float>& offset) {
-  LossInput input = make_loss_input(raw, weight, offset);
-  require(rows(label) == input.n_rows, "label must have one class id for each row of raw.");
+// The target of a class loss: class ids, or shares of the classes.
+void set_classes(const Array1<const int32_t>& label, LossInput& input) {
+  require(rows(label) == input.n_rows, "target must have one class id for each row of raw.");
   input.label = label.data();
+}
+
+void set_classes(const FloatMatrix& shares, LossInput& input) {
+  require(rows(shares) == input.n_rows && columns(shares) == input.n_outputs,
+          "target must be shaped like raw.");
+  input.shares = shares.data();
+}
+
+template <class T>
+LossInput class_input(const FloatMatrix& raw, const T& target, const OptionalMatrix& weight,
+                      const Array1<const float>& offset) {
+  LossInput input = make_loss_input(raw, weight, offset);
+  set_classes(target, input);
   return input;
 }
 
@@ -91,22 +103,23 @@ void require_like(const Array2<float>& array, const FloatMatrix& raw, int64_t n_
   require(rows(array) == rows(raw) && columns(array) == n_columns, message);
 }
 
-void class_loss_derivatives(const ClassLoss& loss, const FloatMatrix& raw,
-                            const Array1<const int32_t>& label, const OptionalMatrix& weight,
-                            const Array1<const float>& offset, const Array2<float>& g,
-                            const Array2<float>& h, const Context& context) {
-  const LossInput input = class_input(raw, label, weight, offset);
+template <class T>
+void class_loss_derivatives(const ClassLoss& loss, const FloatMatrix& raw, const T& target,
+                            const OptionalMatrix& weight, const Array1<const float>& offset,
+                            const Array2<float>& g, const Array2<float>& h,
+                            const Context& context) {
+  const LossInput input = class_input(raw, target, weight, offset);
   require_like(g, raw, input.n_outputs, "g must be shaped like raw.");
   require_like(h, raw, input.n_outputs, "h must be shaped like raw.");
   nb::gil_scoped_release release;
   derivatives(loss, input, g.data(), h.data(), context);
 }
 
-void class_loss_hessians(const ClassLoss& loss, const FloatMatrix& raw,
-                         const Array1<const int32_t>& label, const OptionalMatrix& weight,
-                         const Array1<const float>& offset, const Array2<float>& g,
-                         const Array2<float>& h, const Context& context) {
-  const LossInput input = class_input(raw, label, weight, offset);
+template <class T>
+void class_loss_hessians(const ClassLoss& loss, const FloatMatrix& raw, const T& target,
+                         const OptionalMatrix& weight, const Array1<const float>& offset,
+                         const Array2<float>& g, const Array2<float>& h, const Context& context) {
+  const LossInput input = class_input(raw, target, weight, offset);
   require_like(g, raw, input.n_outputs, "g must be shaped like raw.");
   require_like(h, raw, packed_size(input.n_outputs),
                "h must have K (K + 1) / 2 columns for K outputs.");
@@ -114,12 +127,32 @@ void class_loss_hessians(const ClassLoss& loss, const FloatMatrix& raw,
   hessians(loss, input, g.data(), h.data(), context);
 }
 
-double class_loss_mean(const ClassLoss& loss, const FloatMatrix& raw,
-                       const Array1<const int32_t>& label, const OptionalMatrix& weight,
-                       const Array1<const float>& offset, const Context& context) {
-  const LossInput input = class_input(raw, label, weight, offset);
+template <class T>
+double class_loss_mean(const ClassLoss& loss, const FloatMatrix& raw, const T& target,
+                       const OptionalMatrix& weight, const Array1<const float>& offset,
+                       const Context& context) {
+  const LossInput input = class_input(raw, target, weight, offset);
   nb::gil_scoped_release release;
   return mean_loss(loss, input, context);
+}
+
+// The functions of class losses, for one type of target.
+template <class T>
+void bind_class_loss(nb::module_& m) {
+  m.def("class_derivatives", &class_loss_derivatives<T>, nb::arg("loss"),
+        nb::arg("raw").noconvert(), nb::arg("target").noconvert(),
+        nb::arg("weight").noconvert().none(), nb::arg("offset").noconvert(),
+        nb::arg("g").noconvert(), nb::arg("h").noconvert(), nb::arg("n_threads"),
+        "Write the gradients and diagonal Hessians of a class loss into g and h.");
+  m.def("class_hessians", &class_loss_hessians<T>, nb::arg("loss"), nb::arg("raw").noconvert(),
+        nb::arg("target").noconvert(), nb::arg("weight").noconvert().none(),
+        nb::arg("offset").noconvert(), nb::arg("g").noconvert(), nb::arg("h").noconvert(),
+        nb::arg("n_threads"),
+        "Write the gradients and packed Hessians (n, K (K + 1) / 2) of a class loss into g and h.");
+  m.def("class_mean", &class_loss_mean<T>, nb::arg("loss"), nb::arg("raw").noconvert(),
+        nb::arg("target").noconvert(), nb::arg("weight").noconvert().none(),
+        nb::arg("offset").noconvert(), nb::arg("n_threads"),
+        "Return the weighted mean of a class loss of class ids (n,), or of shares (n, K).");
 }
 
 template <class T>
@@ -205,20 +238,8 @@ void bind_objectives(nb::module_& m) {
         nb::arg("target").noconvert(), nb::arg("weight").noconvert().none(),
         nb::arg("offset").noconvert(), nb::arg("parameter").noconvert(), nb::arg("n_threads"),
         "Return the weighted mean of an element-wise loss.");
-  m.def("class_derivatives", &class_loss_derivatives, nb::arg("loss"), nb::arg("raw").noconvert(),
-        nb::arg("label").noconvert(), nb::arg("weight").noconvert().none(),
-        nb::arg("offset").noconvert(), nb::arg("g").noconvert(), nb::arg("h").noconvert(),
-        nb::arg("n_threads"),
-        "Write the gradients and diagonal Hessians of a class loss into g and h.");
-  m.def("class_hessians", &class_loss_hessians, nb::arg("loss"), nb::arg("raw").noconvert(),
-        nb::arg("label").noconvert(), nb::arg("weight").noconvert().none(),
-        nb::arg("offset").noconvert(), nb::arg("g").noconvert(), nb::arg("h").noconvert(),
-        nb::arg("n_threads"),
-        "Write the gradients and packed Hessians (n, K (K + 1) / 2) of a class loss into g and h.");
-  m.def("class_mean", &class_loss_mean, nb::arg("loss"), nb::arg("raw").noconvert(),
-        nb::arg("label").noconvert(), nb::arg("weight").noconvert().none(),
-        nb::arg("offset").noconvert(), nb::arg("n_threads"),
-        "Return the weighted mean of a class loss.");
+  bind_class_loss<Array1<const int32_t>>(m);
+  bind_class_loss<FloatMatrix>(m);
   m.def("exact_totals", &totals<float>, nb::arg("values").noconvert(),
         nb::arg("weight").noconvert().none(), nb::arg("group").noconvert().none(),
         nb::arg("n_groups"), nb::arg("n_threads"));

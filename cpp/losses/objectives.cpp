@@ -82,10 +82,15 @@ void check_input(const LossInput& input) {
     throw std::invalid_argument("weight must have one column, or one per output.");
 }
 
-void check_labels(const LossInput& input) {
+void check_classes(const ClassLoss& loss, const LossInput& input) {
   check_input(input);
   if (input.weight != nullptr && input.weight_columns != 1)
     throw std::invalid_argument("A class loss must have one weight per row.");
+  if (input.shares != nullptr) {
+    if (!loss.kernels().takes_shares)
+      throw std::invalid_argument("This class loss takes class ids, not shares.");
+    return;
+  }
   for (int64_t i = 0; i < input.n_rows; ++i)
     if (input.label[i] < 0 || input.label[i] >= input.n_outputs)
       throw std::invalid_argument("A class id is outside 0 .. number of classes - 1.");
@@ -103,9 +108,14 @@ const float* expand_weights(const LossInput& input, int64_t row, int64_t n, int6
 }
 
 ClassChunk make_class_chunk(const LossInput& input, int64_t row, int64_t n, float* scratch) {
-  return {
-      n,      input.n_outputs, input.raw + row * input.n_outputs, input.label + row, input.offset,
-      scratch};
+  const int64_t at = row * input.n_outputs;
+  return {n,
+          input.n_outputs,
+          input.raw + at,
+          input.shares == nullptr ? input.label + row : nullptr,
+          input.shares == nullptr ? nullptr : input.shares + at,
+          input.offset,
+          scratch};
 }
 
 // Run `losses(thread, row, n, out)` over all chunks (`columns` losses per row) and return their
@@ -137,9 +147,9 @@ double mean_over_chunks(const LossInput& input, int64_t columns, const Context& 
 
 // Call kernel(chunk, g, h) for every chunk of rows and apply the weights. h: (n_rows, h_columns).
 template <class F>
-void class_derivatives(const LossInput& input, float* g, float* h, int64_t h_columns,
-                       const Context& context, F&& kernel) {
-  check_labels(input);
+void class_derivatives(const ClassLoss& loss, const LossInput& input, float* g, float* h,
+                       int64_t h_columns, const Context& context, F&& kernel) {
+  check_classes(loss, input);
   const ObjectiveKernels& kernels = POLYLEAF_SELECT(objective_kernels);
   const int64_t k = input.n_outputs;
   const RowChunks chunks(input.n_rows, h_columns);
@@ -197,7 +207,7 @@ void derivatives(const Loss& loss, const LossInput& input, float* g, float* h, i
 
 void derivatives(const ClassLoss& loss, const LossInput& input, float* g, float* h,
                  const Context& context) {
-  class_derivatives(input, g, h, input.n_outputs, context,
+  class_derivatives(loss, input, g, h, input.n_outputs, context,
                     [&](const ClassChunk& chunk, float* gi, float* hi) {
                       loss.kernels().derivatives(loss.params(), chunk, gi, hi);
                     });
@@ -205,7 +215,8 @@ void derivatives(const ClassLoss& loss, const LossInput& input, float* g, float*
 
 void hessians(const ClassLoss& loss, const LossInput& input, float* g, float* h,
               const Context& context) {
-  class_derivatives(input, g, h, packed_size(input.n_outputs), context, loss.kernels().hessians);
+  class_derivatives(loss, input, g, h, packed_size(input.n_outputs), context,
+                    loss.kernels().hessians);
 }
 
 double mean_loss(const Loss& loss, const LossInput& input, const Context& context) {
@@ -220,7 +231,7 @@ double mean_loss(const Loss& loss, const LossInput& input, const Context& contex
 }
 
 double mean_loss(const ClassLoss& loss, const LossInput& input, const Context& context) {
-  check_labels(input);
+  check_classes(loss, input);
   auto scratch = make_thread_scratch(context, class_scratch(input.n_outputs));
   return mean_over_chunks(input, 1, context, [&](int thread, int64_t row, int64_t n, double* out) {
     loss.kernels().losses(make_class_chunk(input, row, n, scratch[thread].data()), out);

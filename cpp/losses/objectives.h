@@ -1,7 +1,8 @@
 // Losses: gradient, Hessian and mean loss of raw scores against targets.
 //
 // Element-wise losses (`Loss`) see one raw score and one target at a time, so any number of outputs
-// is one flat array. Class losses (`ClassLoss`) see a row at a time. (likelihoods.h has a third
+// is one flat array. Class losses (`ClassLoss`) see a row at a time; a row with shares of the
+// classes counts as one row per class whose weights are the shares. (likelihoods.h has a third
 // kind, with two scores per target.) How to add one: CONTRIBUTING.md, "Add an objective".
 //
 // Matrices are row-major (n_rows, n_outputs). `offset` (n_outputs) is added to the raw scores
@@ -24,6 +25,7 @@ struct LossInput {
   const float* raw = nullptr;
   const float* target = nullptr;   // element-wise losses
   const int32_t* label = nullptr;  // class losses: class ids in [0, n_outputs)
+  const float* shares = nullptr;   // or shares of the classes (n_rows, n_outputs) in their place
   const float* weight = nullptr;
   int64_t weight_columns = 0;
   const float* offset = nullptr;     // n_outputs
@@ -43,6 +45,7 @@ struct ClassChunk {
   int64_t n_outputs = 0;
   const float* raw = nullptr;
   const int32_t* label = nullptr;
+  const float* shares = nullptr;  // in place of labels; only if the loss takes_shares
   const float* offset = nullptr;
   float* scratch = nullptr;  // class_scratch(n_outputs)
 };
@@ -65,6 +68,7 @@ struct LossKernels {
 struct ClassLossKernels {
   const char* name;
   const char* parameters[kMaxLossParams];
+  bool takes_shares;
   void (*derivatives)(const LossParams& params, const ClassChunk& chunk, float* g,
                       float* h);  // h: diagonal
   void (*hessians)(const ClassChunk& chunk, float* g, float* h);

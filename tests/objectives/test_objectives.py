@@ -174,6 +174,60 @@ def test_softmax(choice, k):
     np.testing.assert_allclose(problem.objective.transform(z), p, rtol=1e-12)
 
 
+@pytest.mark.parametrize("choice", SOFTMAX)
+@pytest.mark.parametrize("k", [2, 3, 7, 16, 26, 130])
+def test_softmax_of_shares(choice, k):
+    n = 203
+    rng = np.random.default_rng(k)
+    y, raw = rng.dirichlet(np.full(k, 0.5), n).astype(np.float32), draw_raw(n, k, scale=4.0)
+    weight = rng.random(n).astype(np.float32)
+    problem = Softmax(softmax_hessian=choice).bind(RowData(y, weight))
+    problem.set_base_score(rng.standard_normal(k))
+    g, h = run(problem, raw, n_threads=2)
+    z = raw + problem.base
+    expected, diagonal = reference.softmax(y, z)
+    p, w = y + expected, weight[:, None]
+    diagonal *= {"friedman": 1, "diagonal": 1 - 1 / k, "upper": 2 - 2 / k}.get(choice, 0)
+    if choice == "residual":
+        diagonal = y * (1 - p) + (1 - y) * p
+    np.testing.assert_allclose(g, w * expected, atol=1e-6)
+    np.testing.assert_allclose(h, w * np.maximum(diagonal, 1e-16), rtol=3e-5, atol=1e-6)
+    losses = np.log(np.exp(z).sum(axis=1)) - (y * z).sum(axis=1)
+    assert problem.loss(raw) == pytest.approx(np.average(losses, weights=weight), rel=1e-5)
+    shares = np.average(y, axis=0, weights=weight)
+    np.testing.assert_allclose(problem.base_score(), np.log(shares), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("choice", SOFTMAX)
+@pytest.mark.parametrize("k", [2, 5, 16, 33])
+def test_shares_of_0_and_1_give_the_bits_of_classes(choice, k):
+    rng = np.random.default_rng(k)
+    label, raw = rng.integers(0, k, 101).astype(np.int32), draw_raw(101, k, scale=8.0)
+    weight = rng.random(101).astype(np.float32)
+    classes = Softmax(k, choice).bind(RowData(label, weight))
+    shares = Softmax(k, choice).bind(RowData(np.eye(k, dtype=np.float32)[label], weight))
+    assert shares.base_score().tobytes() == classes.base_score().tobytes()
+    for problem in (classes, shares):
+        problem.set_base_score(classes.base_score())
+    for compute in (run, hessians):
+        for a, b in zip(compute(classes, raw), compute(shares, raw), strict=True):
+            assert a.tobytes() == b.tobytes()
+    assert shares.loss(raw) == classes.loss(raw)
+
+
+def test_only_softmax_takes_shares():
+    y, raw = np.full((4, 2), 0.5, np.float32), draw_raw(4, 2)
+    with pytest.raises(ValueError, match="class ids of shape"):
+        get_objective("exponential").bind(RowData(y))
+    loss, zeros = _core.ClassLoss("exponential", {}), np.zeros(2, np.float32)
+    with pytest.raises(ValueError, match="takes class ids"):
+        _core.class_mean(loss, raw, y, None, zeros, 1)
+    with pytest.raises(ValueError, match="shares of 3 classes"):
+        Softmax(3).bind(RowData(y))
+    with pytest.raises(ValueError, match=r"Row 1 of y sums to 0.5"):
+        Softmax().bind(RowData(y * np.float32([[1], [0.5], [1], [1]])))
+
+
 def test_small_softmax_probabilities_keep_precision():
     raw = np.array([[0.0, -20.0, -60.0]], np.float32)
     g, h = run(Softmax(n_classes=3, softmax_hessian="diagonal").bind(RowData(np.array([0]))), raw)
@@ -643,7 +697,7 @@ def test_targets_outside_the_domain_raise(name, bad, message):
 def test_wrong_shapes_raise():
     with pytest.raises(ValueError, match="Weights must have shape"):
         get_objective("l2").bind(RowData(np.zeros((4, 2)), np.ones(3)))
-    with pytest.raises(ValueError, match="class ids of shape"):
+    with pytest.raises(ValueError, match="Row 0 of y sums to 0"):
         Softmax().bind(RowData(np.zeros((4, 2))))
     with pytest.raises(ValueError, match=r"0 \.\. 2"):
         Softmax(n_classes=3).bind(RowData(np.array([0, 3])))

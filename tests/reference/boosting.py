@@ -21,7 +21,7 @@ def logistic(y, score):
 
 
 def softmax(y, score):
-    """Return gradient and Hessian (n, K) of the cross-entropy of one-hot y.
+    """Return gradient and Hessian (n, K) of the cross-entropy of shares y (n, K), such as one-hot.
 
     The factor K / (K - 1) is from C-GB, eq. 13.
     """

@@ -181,9 +181,11 @@ inline void softmax_hessian(const float* p, const float* others, int64_t n_outpu
 }
 
 // l = ln sum of e^score - score of the class. `factor`: the Hessian diagonal is factor * p (1 - p);
-// 0: |p - y|.
+// 0: |p - y|. For shares y of the classes, both are means over classes: the score is sum of y_k
+// score_k, and |p - y| is y (1 - p) + (1 - y) p.
 struct Softmax {
   static constexpr const char* kName = "softmax";
+  static constexpr bool kTakesShares = true;
   static constexpr const char* kParameters[] = {"factor"};
 
   static void derivatives(const LossParams& params, const ClassChunk& chunk, float* g, float* h) {
@@ -199,9 +201,19 @@ struct Softmax {
     if (factor != 0.0f)
       for (int64_t i = 0; i < n; ++i)
         hessian[i] = max(factor * (gradient[i] * (1.0f - gradient[i])), kMinHessian);
+    if (chunk.shares != nullptr) return subtract_shares(factor, chunk.shares, n, g, h);
     for (int64_t i = 0; i < chunk.n_rows; ++i) gradient[i * n_outputs + chunk.label[i]] -= 1.0f;
     if (factor == 0.0f)
       for (int64_t i = 0; i < n; ++i) hessian[i] = max(magnitude(gradient[i]), kMinHessian);
+  }
+
+  static void subtract_shares(float factor, const float* shares, int64_t n, float* g, float* h) {
+    const float* __restrict y = shares;
+    float* __restrict gradient = g, * __restrict hessian = h;
+    if (factor == 0.0f)
+      for (int64_t i = 0; i < n; ++i)
+        hessian[i] = max(y[i] * (1.0f - gradient[i]) + (1.0f - y[i]) * gradient[i], kMinHessian);
+    for (int64_t i = 0; i < n; ++i) gradient[i] -= y[i];
   }
 
   // diag(p) - p p'. 1 - p is computed as the sum of the other probabilities, which keeps its
@@ -232,7 +244,12 @@ struct Softmax {
         float* gi = g + (first + j) * n_outputs;
         for (int64_t k = 0; k < n_outputs; ++k) row[k] = p[k * kLanes + j];
         __builtin_memcpy(gi, row, static_cast<size_t>(n_outputs) * sizeof(float));
-        gi[chunk.label[first + j]] -= 1.0f;
+        if (chunk.shares == nullptr) {
+          gi[chunk.label[first + j]] -= 1.0f;
+        } else {
+          const float* y = chunk.shares + (first + j) * n_outputs;
+          for (int64_t k = 0; k < n_outputs; ++k) gi[k] -= y[k];
+        }
         float* hi = h + (first + j) * size;
         const bool is_at_end =
             (chunk.n_rows - 1 - first - j) * size < kLanes;  // writing past the end is not allowed
@@ -247,9 +264,19 @@ struct Softmax {
     for (int64_t first = 0; first < chunk.n_rows; first += kLanes) {
       softmax_group(chunk, first, group);
       for (int64_t j = 0; j < count_group_rows(chunk, first); ++j) {
-        const int64_t row = first + j, label = chunk.label[row];
-        const double z = double(chunk.raw[row * chunk.n_outputs + label] + chunk.offset[label]);
-        out[row] = double(log_normal(group.sum[j])) + (double(group.largest[j]) - z);
+        const int64_t row = first + j;
+        const float* raw = chunk.raw + row * chunk.n_outputs;
+        const auto distance = [&](int64_t k) {
+          return double(group.largest[j]) - double(raw[k] + chunk.offset[k]);
+        };
+        double mean = 0;
+        if (chunk.shares == nullptr) {
+          mean = distance(chunk.label[row]);
+        } else {
+          const float* y = chunk.shares + row * chunk.n_outputs;
+          for (int64_t k = 0; k < chunk.n_outputs; ++k) mean += double(y[k]) * distance(k);
+        }
+        out[row] = double(log_normal(group.sum[j])) + mean;
       }
     }
   }
@@ -259,6 +286,8 @@ struct Softmax {
 // `L::rows` and `L::hessian` compute derivatives from it. The factor is the loss.
 template <class L>
 struct CodedLoss {
+  static constexpr bool kTakesShares = false;
+
   static void derivatives(const LossParams&, const ClassChunk& chunk, float* g, float* h) {
     float factors[kLanes];
     for (int64_t first = 0; first < chunk.n_rows; first += kLanes) {
@@ -437,8 +466,8 @@ struct Kernels<Losses<L...>> {
       make_kernels<L>(LossKernels{"", {}, kHasUnitHessian<L>, derivatives<L>, losses<L>})...};
 };
 template <class... L>
-constexpr ClassLossKernels kClassLosses[] = {
-    make_kernels<L>(ClassLossKernels{"", {}, L::derivatives, L::hessians, L::losses})...};
+constexpr ClassLossKernels kClassLosses[] = {make_kernels<L>(
+    ClassLossKernels{"", {}, L::kTakesShares, L::derivatives, L::hessians, L::losses})...};
 
 template <class K, int n>
 constexpr LossTable<K> table(const K (&losses)[n]) {

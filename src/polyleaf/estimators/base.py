@@ -128,11 +128,8 @@ class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParamet
     def _check_agreement(cls, model: Model, encoding: TargetEncoding) -> None:
         """Check that target kind, objective and scores of a file belong to this class."""
         objective = model.objective
-        kind, has_classes = (
-            encoding.kind,
-            encoding.kind == "multiclass" and not encoding.one_vs_rest,
-        )
-        learns = "values" if kind == "regression" else "classes" if has_classes else "labels"
+        learns = "classes" if encoding.has_class_ids else "labels"
+        learns = "values" if encoding.kind == "regression" else learns
         if encoding.kind not in cls._kinds or learns not in objective.target_kinds:
             raise ValueError(
                 f"A {cls.__name__} does not learn a target of kind {encoding.kind!r} with "
@@ -175,8 +172,9 @@ class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParamet
         X : array, sparse matrix, pandas/polars/Arrow table or polyleaf.Dataset
             Features of shape (n_rows, n_features). NaN (null) is a missing value.
         y : array-like of shape (n_rows,) or (n_rows, n_outputs)
-            Classification: labels of any type, or an indicator matrix (dense, or sparse of SciPy or
-            of pandas' Sparse columns). Optional if X is a Dataset with y.
+            Classification: labels of any type; an indicator matrix (dense, or sparse of SciPy or of
+            pandas' Sparse columns); or shares of the classes, with rows that sum to 1, if it has
+            fractions or `objective="softmax"`. Optional if X is a Dataset with y.
         sample_weight : array-like of shape (n_rows,) or (n_rows, n_outputs), optional
             Weights of rows, or of each output of each row (not for multi-class).
         offset : array-like of shape (n_rows,) or (n_rows, n_outputs), optional

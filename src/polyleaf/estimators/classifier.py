@@ -19,7 +19,7 @@ from polyleaf.estimators.calibration import (
     decide,
     predict_sets,
 )
-from polyleaf.inputs.read_target import check_same_rows, read_labels
+from polyleaf.inputs.read_target import check_same_rows, has_columns, read_labels
 from polyleaf.inputs.target import Target, TargetEncoding, encode_classification
 from polyleaf.inputs.weights import negatives_per_positive
 from polyleaf.metrics._sklearn import known_subset_accuracy
@@ -146,6 +146,7 @@ class PolyleafClassifier(
             missing=self.missing_targets,
             one_vs_rest="labels" in kinds and "classes" not in kinds,
             two_scores=cls is not None and "labels" not in kinds,
+            shares="fractions" if cls is None else "always" if cls.takes_shares else "never",
             like=like,
         )
 
@@ -459,6 +460,8 @@ class PolyleafClassifier(
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
         """Return the accuracy; multi-label: the fraction of rows with all known labels correct.
 
+        Of shares of classes the largest is the true class.
+
         Parameters
         ----------
         X : array, sparse matrix or table of shape (n_rows, n_features)
@@ -479,7 +482,11 @@ class PolyleafClassifier(
             from sklearn.metrics import accuracy_score  # slow to import
 
             predicted = self.predict(X, offset=offset)
-            return float(accuracy_score(read_labels(y), predicted, sample_weight=sample_weight))
+            if self._encoding.has_class_ids and has_columns(y):
+                truth = self.classes_[self._encoding.encode(y).get_row_classes()]
+            else:
+                truth = read_labels(y)
+            return float(accuracy_score(truth, predicted, sample_weight=sample_weight))
         keeps_sparse = scipy.sparse.issparse(y) and self.missing_targets == "error"
         if keeps_sparse and offset is None and self._predicts_sparse:
             target = self._encode_sparse_target(y, sample_weight, self.model_)

@@ -24,7 +24,6 @@ from polyleaf.inputs.multitask import (
     encode_labelled_rows,
     get_task_name,
     get_task_weight,
-    has_class_ids,
     name_outputs,
     stack_task_targets,
 )
@@ -173,7 +172,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
                 f"Task {name!r} has several labels per row, but objective {made.name!r} is for one "
                 'of several classes: use "logistic".'
             )
-        if encoding.kind == "multiclass" and not has_class_ids(encoding):
+        if encoding.one_vs_rest:
             warn_one_vs_rest(objective, made.name, encoding.n_outputs, f"Task {name!r}: ")
         return made
 
@@ -580,7 +579,7 @@ def _is_per_output(constraints: Any) -> bool:
 def _get_target_kind(encoding: TargetEncoding) -> str:
     if encoding.kind == "regression":
         return "values"
-    return "classes" if has_class_ids(encoding) else "labels"
+    return "classes" if encoding.has_class_ids else "labels"
 
 
 def _predict_task(task: Task, encoding: TargetEncoding, raw: np.ndarray) -> np.ndarray:

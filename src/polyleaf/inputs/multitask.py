@@ -24,7 +24,6 @@ __all__ = [
     "encode_labelled_rows",
     "get_task_name",
     "get_task_weight",
-    "has_class_ids",
     "name_outputs",
     "stack_task_targets",
 ]
@@ -254,7 +253,7 @@ class TaskTarget(Target):
         for encoding, width in zip(self.encoding.encodings, self.encoding.widths, strict=True):
             columns = slice(first, first + width)
             values: np.ndarray = self.values[:, columns]
-            if has_class_ids(encoding):
+            if encoding.has_class_ids:
                 values = values[:, 0].astype(np.int32)
             weight = self.weight
             if weight is not None and weight.ndim == 2:
@@ -296,14 +295,9 @@ class TaskTarget(Target):
         return names
 
 
-def has_class_ids(encoding: TargetEncoding) -> bool:
-    """Whether the values are class ids, in one column."""
-    return encoding.kind == "multiclass" and not encoding.one_vs_rest
-
-
 def _count_columns(encoding: TargetEncoding) -> int:
     """Return the number of columns of the values."""
-    return 1 if has_class_ids(encoding) else encoding.n_outputs
+    return 1 if encoding.has_class_ids else encoding.n_outputs
 
 
 def stack_task_targets(
@@ -321,6 +315,11 @@ def stack_task_targets(
         if target.n_rows != n_rows:
             raise ValueError(
                 f"Task {names[0]!r} has {n_rows} rows, but task {name!r} has {target.n_rows}."
+            )
+        if target.encoding.has_class_ids and target.values.ndim == 2:
+            raise ValueError(
+                f"Task {name!r} has a matrix of shares of classes, but needs one class per row: "
+                "shares are learned by PolyleafClassifier."
             )
     encodings = tuple(target.encoding for target in targets)
     offset, scale = _concatenate_scales(encodings)

@@ -33,16 +33,22 @@ if TYPE_CHECKING:
 __all__ = [
     "abbreviate_names",
     "check_column_order",
+    "check_n_classes",
     "check_related_names",
     "check_same_rows",
+    "check_shares",
+    "get_class_names",
     "get_column_names",
     "get_given_names",
+    "has_columns",
+    "has_fractions",
     "is_multilabel",
     "is_sparse",
     "ravel_column",
     "read_indicators",
     "read_labels",
     "read_regression_values",
+    "read_shares",
     "read_sparse_matrix",
     "sort_classes",
     "to_numpy",
@@ -128,6 +134,15 @@ def get_given_names(data: DataLike) -> tuple[str, ...] | None:
     """Return the column names that the user chose: not the default numbers of pandas."""
     names = get_column_names(data)
     return None if names is None or names == tuple(map(str, range(len(names)))) else names
+
+
+def get_class_names(y: DataLike, n_columns: int) -> np.ndarray:
+    """Return the class of each column of shares: its name, or its number without names."""
+    labels = list(getattr(y, "columns", ()) if hasattr(y, "iloc") else ())
+    if labels and all(isinstance(label, int | np.integer) for label in labels):
+        return np.array(labels)
+    names = get_column_names(y)
+    return np.arange(n_columns) if names is None else np.array(names)
 
 
 def check_column_order(
@@ -272,6 +287,12 @@ def is_multilabel(y: Any, missing: str) -> bool:
     values = _unbox_numbers(_check_finite(y, "y", missing, None))
     if values.dtype.kind in "biuf" and np.all((values == 0) | (values == 1)):
         return True
+    if has_fractions(values):
+        raise ValueError(
+            "y is a matrix with fractions. Shares of classes are learned by PolyleafClassifier "
+            'with objective="softmax"; several labels per row go into an indicator matrix of 0 and '
+            "1; numbers are learned by PolyleafRegressor."
+        )
     if type_of_target(values) == "multiclass-multioutput":
         raise ValueError(
             "y has several columns with other values than 0 and 1. Several labels per row go into "
@@ -298,6 +319,51 @@ def read_indicators(y: DataLike, name: str, missing: str) -> np.ndarray:
             "and 1 only."
         )
     return values
+
+
+# ---- shares of classes -------------------------------------------------------------------------
+
+SHARES_TOLERANCE = 1e-3  # of the sum of a row: probabilities in float16 pass
+
+
+def has_columns(y: Any) -> bool:
+    """Whether y is a matrix with several columns."""
+    shape = np.shape(y if hasattr(y, "shape") else to_numpy(y))
+    return len(shape) == 2 and shape[1] > 1
+
+
+def has_fractions(y: Any) -> bool:
+    """Whether y is a matrix with a number between 0 and 1."""
+    if not has_columns(y):
+        return False
+    values = _unbox_numbers(np.asarray(to_numpy(y)))
+    return values.dtype.kind == "f" and bool(((values > 0) & (values < 1)).any())
+
+
+def read_shares(y: DataLike, name: str) -> np.ndarray:
+    """Return the shares of the classes of each row as float32, (n_rows, n_classes), of sum 1."""
+    values = _check_finite(to_numpy(y, name), name, "error", [np.float64, np.float32])
+    sums = check_shares(values, name)
+    return (values / sums[:, None]).astype(np.float32)
+
+
+def check_shares(values: np.ndarray, name: str) -> np.ndarray:
+    """Return the sums of rows of shares, (n_rows,); raise a ValueError unless they are about 1."""
+    if (values < 0).any():
+        row, column = np.argwhere(values < 0)[0]
+        raise ValueError(
+            f"{name}[{row}, {column}] is {values[row, column]:g}, but shares of classes must not "
+            "be negative."
+        )
+    sums: np.ndarray = values.sum(axis=1, dtype=np.float64)
+    wrong = np.flatnonzero(~(np.abs(sums - 1) <= SHARES_TOLERANCE))
+    if len(wrong):
+        raise ValueError(
+            f"Row {wrong[0]} of {name} sums to {sums[wrong[0]]:g}, but shares of the classes sum "
+            "to 1 in each row: divide each row by its sum. For a multi-label y (0 and 1) with "
+            'several labels per row: use "logistic"; for numbers use PolyleafRegressor.'
+        )
+    return sums
 
 
 def read_sparse_matrix(y: Any, name: str) -> Any:
@@ -403,3 +469,17 @@ def sort_classes(labels: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]
     # Repeated, because scikit-learn warns that mostly distinct labels may be continuous.
     check_classification_targets(np.repeat(classes, 3))
     return classes, ids
+
+
+SMALL_N_CLASSES = 20  # as many classes are plausible even for few rows
+
+
+def check_n_classes(classes: np.ndarray, n_rows: int) -> None:
+    """Raise a ValueError for more labels than the rows can teach."""
+    if len(classes) > SMALL_N_CLASSES and 2 * len(classes) > n_rows:
+        examples = ", ".join(map(repr, classes[:3].tolist()))
+        raise ValueError(
+            f"y has {len(classes)} different labels ({examples}, ...) in {n_rows} rows, too many "
+            "to learn. Use PolyleafRegressor for numbers; a stray cell of text turns numbers into "
+            "labels, so correct it. If they are classes, keep those with several rows."
+        )

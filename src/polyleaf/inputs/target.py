@@ -11,14 +11,19 @@ import scipy.sparse
 
 from polyleaf.inputs.read_target import (
     check_column_order,
+    check_n_classes,
     check_related_names,
+    get_class_names,
     get_column_names,
     get_given_names,
+    has_columns,
+    has_fractions,
     is_multilabel,
     ravel_column,
     read_indicators,
     read_labels,
     read_regression_values,
+    read_shares,
     read_sparse_matrix,
     sort_classes,
 )
@@ -27,10 +32,12 @@ from polyleaf.inputs.validation import find_row, to_canonical_csr
 from polyleaf.inputs.weights import (
     check_outputs_have_weight,
     check_two_classes,
+    check_two_columns,
     check_weight,
     compute_class_factors,
     compute_label_factors,
     multiply_weights,
+    weight_shares,
 )
 from polyleaf.runtime.types import DataLike
 
@@ -45,7 +52,6 @@ __all__ = [
 
 Kind = Literal["regression", "binary", "multiclass", "multilabel"]
 
-SMALL_N_CLASSES = 20  # as many classes are plausible even for few rows
 _BLOCK_ROWS = 1 << 16
 
 
@@ -108,6 +114,8 @@ class TargetEncoding:
             self._check_shape(values.shape, name)
             weight = check_weight(sample_weight, len(values), self.n_outputs, name)
             return _make_target(values, weight, self)
+        if self.has_class_ids and has_columns(y):
+            return self._encode_shares(y, sample_weight, name)
         ids = self._encode_labels(read_labels(y, name), name)
         return self._encode_ids(ids, check_weight(sample_weight, len(ids), 0, name))
 
@@ -119,19 +127,30 @@ class TargetEncoding:
 
     def check_offset_names(self, offset: DataLike, name: str) -> None:
         """Raise a ValueError if offsets have columns of y, or classes, in another order."""
-        has_classes = self.kind == "multiclass" and self.classes is not None
         known = self.output_names
-        if has_classes:
-            known = tuple(map(str, self.classes.tolist()))  # type: ignore[union-attr]
+        if self.kind == "multiclass" and self.classes is not None:
+            known = tuple(map(str, self.classes.tolist()))
         check_related_names(offset, known, name)
 
     def _check_shape(self, shape: tuple[int, ...], name: str) -> None:
-        expected = 1 if self.one_dimensional else self.n_outputs
+        expected = 1 if self.one_dimensional and not self.has_class_ids else self.n_outputs
         n_columns = 1 if len(shape) == 1 else shape[1]
         if n_columns != expected:
             raise ValueError(
                 f"{name} has {n_columns} column(s), but the model was fitted on {expected}."
             )
+
+    @property
+    def has_class_ids(self) -> bool:
+        """Whether a row has one class id, or shares of the classes, instead of indicators."""
+        return self.kind == "multiclass" and not self.one_vs_rest
+
+    def _encode_shares(self, y: Any, sample_weight: Any, name: str) -> Target:
+        assert self.classes is not None
+        self._check_shape(np.shape(y), name)
+        check_column_order(get_given_names(y), tuple(map(str, self.classes.tolist())), name)
+        values = read_shares(y, name)
+        return Target(values, check_weight(sample_weight, len(values), 0, name), self)
 
     def _encode_labels(self, labels: np.ndarray, name: str) -> np.ndarray:
         assert self.classes is not None
@@ -246,7 +265,8 @@ class Target:
     ----------
     values : ndarray or csr_matrix
         `(n_rows, n_outputs)`, float32 or (regression) float64; int32 class ids `(n_rows,)` for
-        multi-class; a canonical float32 csr_matrix from `encode_sparse`. Missing values are 0.
+        multi-class, or shares of the classes `(n_rows, n_outputs)`; a canonical float32 csr_matrix
+        from `encode_sparse`. Missing values are 0.
     weight : ndarray of float32 or None
         `(n_rows,)` or `(n_rows, n_outputs)`, zero where a value is missing; None: 1 everywhere.
     encoding : TargetEncoding
@@ -279,7 +299,7 @@ class Target:
         return self.values * encoding.scale + encoding.offset
 
     def get_row_classes(self) -> np.ndarray | None:
-        """Return the class id of each row; None for regression and multi-label targets."""
+        """Return the (most probable) class id of each row; None for numbers and labels."""
         if self.encoding.kind == "binary":
             return self.values[:, 0]
         if self.encoding.kind != "multiclass":
@@ -380,9 +400,10 @@ def encode_classification(
     missing: Literal["error", "ignore"] = "error",
     one_vs_rest: bool = False,
     two_scores: bool = False,
+    shares: Literal["never", "fractions", "always"] = "never",
     like: TargetEncoding | None = None,
 ) -> Target:
-    """Encode class labels (binary, multi-class) or an indicator matrix (multi-label).
+    """Encode class labels, shares of classes, or an indicator matrix (multi-label).
 
     Parameters
     ----------
@@ -398,6 +419,8 @@ def encode_classification(
         Whether to encode multi-class labels as an indicator matrix instead of class ids.
     two_scores : bool
         Whether to encode two classes as class ids, like several classes.
+    shares : {"never", "fractions", "always"}
+        Whether a matrix y holds shares of the classes: if it has fractions, or always.
     like : TargetEncoding, optional
         Encoding of the model to continue.
 
@@ -410,19 +433,24 @@ def encode_classification(
     ValueError
         For invalid y or weights.
     """
-    if is_multilabel(y, missing):
+    if shares == "fractions":
+        shares = "always" if missing == "error" and has_fractions(y) else "never"
+    has_shares = shares == "always" and has_columns(y)
+    if not has_shares and is_multilabel(y, missing):
         return _encode_multilabel(y, sample_weight, class_weight, missing, like)
-    labels = read_labels(y, "y", warn=True)
     if missing == "ignore":
         raise ValueError(
             'missing_targets="ignore" is for regression and multi-label targets. Nothing can be '
             "learned from a row without its only label: remove it."
         )
+    if has_shares:
+        return _encode_shares(y, sample_weight, class_weight, like)
+    labels = read_labels(y, "y", warn=True)
     weight = check_weight(sample_weight, len(labels), 0, "y")
     if like is None:
         classes, ids = sort_classes(labels, "y")
         check_two_classes(classes, ids, weight)
-        _check_n_classes(classes, len(labels))
+        check_n_classes(classes, len(labels))
         encoding = _make_class_encoding(classes, one_vs_rest, two_scores)
     else:
         if like.kind == "multilabel":
@@ -431,21 +459,31 @@ def encode_classification(
             )
         encoding, ids = like, like._encode_labels(labels, "y")
     assert encoding.classes is not None
-    factors = compute_class_factors(class_weight, encoding.classes, ids)
+    rows = np.bincount(ids, minlength=len(encoding.classes))
+    factors = compute_class_factors(class_weight, encoding.classes, rows)
     if factors is not None:
         weight = multiply_weights(weight, factors[ids].astype(np.float32))
     return encoding._encode_ids(ids.astype(np.int32), weight)
 
 
-def _check_n_classes(classes: np.ndarray, n_rows: int) -> None:
-    if len(classes) > SMALL_N_CLASSES and 2 * len(classes) > n_rows:
-        examples = ", ".join(map(repr, classes[:3].tolist()))
+def _encode_shares(
+    y: Any, sample_weight: Any, class_weight: Any, like: TargetEncoding | None
+) -> Target:
+    if like is None:
+        classes = get_class_names(y, np.shape(y)[1])
+        like = TargetEncoding("multiclass", len(classes), one_dimensional=True, classes=classes)
+    elif not like.has_class_ids:
         raise ValueError(
-            f"y has {len(classes)} different labels ({examples}, ...) in {n_rows} rows, too many "
-            "to "
-            "learn. Use PolyleafRegressor for numbers; a stray cell of text turns numbers into "
-            "labels, so correct it. If they are classes, keep those with several rows."
+            "The model to continue does not learn shares of classes, but y holds them."
         )
+    target = like._encode_shares(y, sample_weight, "y")
+    assert like.classes is not None
+    check_two_columns(target.values, like.classes, target.weight)
+    rows = target.values.sum(axis=0, dtype=np.float64)
+    factors = compute_class_factors(class_weight, like.classes, rows)
+    if factors is None:
+        return target
+    return Target(*weight_shares(target.values, target.weight, factors), like)
 
 
 def _make_class_encoding(
@@ -564,21 +602,7 @@ def encode_evaluation_target(
 ) -> Target:
     """Encode y of an evaluation set like the training y, in the unit of y.
 
-    Parameters
-    ----------
-    y, sample_weight : array-like
-        See `encode_sparse` and `TargetEncoding.encode`.
-    name : str
-        Name of y in error messages.
-    like : TargetEncoding
-        Encoding of the training y.
-    is_sparse : bool
-        Whether the training y is sparse.
-
-    Raises
-    ------
-    ValueError
-        For invalid y or weights.
+    See `encode_sparse` and `TargetEncoding.encode`. `is_sparse`: whether the training y is sparse.
     """
     if not is_sparse:
         return like.encode(y, sample_weight, name=name, normalized=False)

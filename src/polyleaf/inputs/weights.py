@@ -17,6 +17,7 @@ from polyleaf.runtime.types import DataLike
 __all__ = [
     "check_outputs_have_weight",
     "check_two_classes",
+    "check_two_columns",
     "check_weight",
     "compute_class_factors",
     "compute_label_factors",
@@ -26,6 +27,7 @@ __all__ = [
     "negatives_per_positive",
     "quantise_weights",
     "weight_known_targets",
+    "weight_shares",
 ]
 
 
@@ -153,6 +155,17 @@ def check_two_classes(classes: np.ndarray, ids: np.ndarray, weight: np.ndarray |
             )
 
 
+def check_two_columns(shares: np.ndarray, classes: np.ndarray, weight: np.ndarray | None) -> None:
+    """Raise a ValueError unless two classes have shares in rows of positive weight."""
+    used = shares if weight is None else shares[weight > 0]
+    present = np.flatnonzero((used > 0).any(axis=0))
+    if len(present) < 2:
+        raise ValueError(
+            f"Only one class, {classes.tolist()[present[0]]!r}, has shares in rows of positive "
+            "weight: a classifier needs at least two classes."
+        )
+
+
 # ---- class weights -----------------------------------------------------------------------------
 
 
@@ -169,13 +182,16 @@ def negatives_per_positive(values: np.ndarray, weight: np.ndarray | None) -> np.
 
 
 def compute_class_factors(
-    class_weight: object, classes: np.ndarray, ids: np.ndarray
+    class_weight: object, classes: np.ndarray, rows: np.ndarray
 ) -> np.ndarray | None:
-    """Return the weight factor of each class, float64 (n_classes,); None: all 1."""
+    """Return the weight factor of each class, float64 (n_classes,); None: all 1.
+
+    `rows`: the number of rows of each class, or the sum of their shares.
+    """
     if class_weight is None:
         return None
     if isinstance(class_weight, str):
-        return len(ids) / (len(classes) * np.bincount(ids, minlength=len(classes)))
+        return np.divide(rows.sum(), len(rows) * rows, out=np.ones(len(rows)), where=rows > 0)
     if not isinstance(class_weight, Mapping):
         raise ValueError(
             'class_weight must be a dict {label: weight} or "balanced"; a list of dicts is for '
@@ -186,6 +202,18 @@ def compute_class_factors(
     if unknown:
         raise ValueError(f"class_weight has the label {unknown[0]!r}, which y does not hold.")
     return _check_factors([class_weight.get(label, 1.0) for label in labels])
+
+
+def weight_shares(
+    shares: np.ndarray, weight: np.ndarray | None, factors: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Multiply the shares of classes by factors: return shares of sum 1, and weights of rows."""
+    weighted = shares * factors
+    sums = weighted.sum(axis=1)
+    scaled = np.divide(
+        weighted, sums[:, None], out=shares.astype(np.float64), where=sums[:, None] > 0
+    )
+    return scaled.astype(np.float32), multiply_weights(weight, sums.astype(np.float32))
 
 
 def compute_label_factors(

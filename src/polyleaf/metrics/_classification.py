@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import entr
 
 import polyleaf._core as _core
+from polyleaf.inputs.read_target import SHARES_TOLERANCE
 from polyleaf.metrics._regression import (
     as_matrices,
     as_matrix,
@@ -92,11 +94,33 @@ def logloss(rows: RowData, raw: Array) -> float:
 
 
 def mlogloss(rows: RowData, raw: Array) -> float:
-    """Return the mean cross-entropy of raw scores ``(n, K)`` and class ids ``(n,)``."""
-    label = _check_class_ids(rows.target, "mlogloss")
+    """Return the mean cross-entropy of raw scores ``(n, K)`` and class ids or shares of classes."""
+    y = rows.target
+    target = _as_float32(y) if _is_shares(y, raw) else _check_class_ids(y, "mlogloss")
     zeros = np.zeros(raw.shape[1], np.float32)
     loss = _core.ClassLoss("softmax", {"factor": 1.0})
-    return _core.class_mean(loss, _as_float32(raw), label, _as_float32(rows.weight), zeros, 1)
+    return _core.class_mean(loss, _as_float32(raw), target, _as_float32(rows.weight), zeros, 1)
+
+
+def _is_shares(y: Array, raw: Array) -> bool:
+    if np.ndim(y) != 2 or y.shape[1] < 2 or y.shape != np.shape(raw):
+        return False
+    return bool((y >= 0).all() and (np.abs(y.sum(axis=1) - 1) <= SHARES_TOLERANCE).all())
+
+
+def kl_divergence(rows: RowData, raw: Array) -> float:
+    """Return `mlogloss` less the entropy of the shares, which is its smallest value."""
+    cross_entropy = mlogloss(rows, raw)
+    if np.ndim(rows.target) == 1:
+        return cross_entropy
+    entropy = entr(rows.target).sum(axis=1, keepdims=True)
+    return cross_entropy - weighted_means(entropy, rows.weight)[0]
+
+
+def brier_of_shares(rows: RowData, proba: Array) -> float:
+    """Return the mean squared error of probabilities of classes, summed over classes."""
+    squares = np.square(proba - rows.target).sum(axis=1, keepdims=True)
+    return weighted_means(squares, rows.weight)[0]
 
 
 def brier(rows: RowData, proba: Array) -> float:
@@ -104,7 +128,7 @@ def brier(rows: RowData, proba: Array) -> float:
     proba, y = as_matrix(proba), rows.target
     if np.ndim(y) == 1 and proba.shape[1] > 1:
         truth = np.asarray(y)[:, None] == np.arange(proba.shape[1])
-        return weighted_means(np.square(proba - truth).sum(axis=1, keepdims=True), rows.weight)[0]
+        return brier_of_shares(rows.replace(target=truth), proba)
     _check_labels(y, 0.0)
     return mse(rows, proba)
 

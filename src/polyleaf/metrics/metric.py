@@ -77,6 +77,11 @@ class Metric:
     is_scale_dependent : bool
         Whether it is an error in the unit of y, so that the target on the largest scale dominates;
         `relative_<name>` is the metric in which none does.
+    shares_function : callable or None
+        Function in place of `function` for targets that are shares of the classes. None: the
+        largest share is the class.
+    has_classes : bool
+        Whether targets are classes, so that a matrix is shares of them.
     """
 
     name: str
@@ -85,6 +90,8 @@ class Metric:
     prediction_type: PredictionType = "prediction"
     per_output_defined: bool = True
     is_scale_dependent: bool = False
+    shares_function: Any = None
+    has_classes: bool = False
 
     def bind(
         self, rows: RowData, training: RowData | None = None, n_outputs: int | None = None
@@ -103,9 +110,15 @@ class Metric:
         -------
         BoundMetric
         """
-        bind = getattr(self.function, "bind", None)
+        function = self.function
+        if self.has_classes and np.ndim(rows.target) == 2:
+            if self.shares_function is None:
+                rows = rows.replace(target=rows.target.argmax(axis=1))
+            else:
+                function = self.shares_function
+        bind = getattr(function, "bind", None)
         if bind is None:
-            return BoundMetric(self, rows, partial(self.function, rows))
+            return BoundMetric(self, rows, partial(function, rows))
         return BoundMetric(self, rows, bind(rows, training, n_outputs))
 
     def __call__(self, rows: RowData, prediction: Array) -> float:
@@ -180,7 +193,9 @@ class BoundMetric:
         own = getattr(metric.function, "value_and_per_output", None)
         if own is not None:
             return own(self.rows, prediction)[1]
-        is_multiclass = np.ndim(y) == 1 and as_matrix(prediction).shape[1] > 1
+        is_multiclass = metric.has_classes or (
+            np.ndim(y) == 1 and as_matrix(prediction).shape[1] > 1
+        )
         if not metric.per_output_defined or is_multiclass:
             return None
         y, prediction = as_matrices(y, prediction)
@@ -192,9 +207,16 @@ class BoundMetric:
 # --- the registry ---
 
 
-def _joint(function: Any, name: str, prediction_type: PredictionType, greater: bool) -> Metric:
+def _joint(
+    function: Any,
+    name: str,
+    prediction_type: PredictionType,
+    greater: bool,
+    takes_shares: bool = False,
+) -> Metric:
     """Make a metric that is not defined for a single output."""
-    return Metric(name, function, greater, prediction_type, per_output_defined=False)
+    own = function if takes_shares else None
+    return Metric(name, function, greater, prediction_type, False, shares_function=own)
 
 
 _METRICS: dict[str, Metric] = {
@@ -212,7 +234,8 @@ _METRICS: dict[str, Metric] = {
         Metric("gamma_deviance", TweedieDeviance(2.0)),
         Metric("tweedie_deviance", TweedieDeviance()),
         Metric("logloss", classification.logloss, False, "raw"),
-        _joint(classification.mlogloss, "mlogloss", "raw", False),
+        _joint(classification.mlogloss, "mlogloss", "raw", False, True),
+        _joint(classification.kl_divergence, "kl_divergence", "raw", False, True),
         Metric("error", classification.error, False, "raw"),
         _joint(classification.error, "merror", "raw", False),
         Metric("hamming_loss", classification.error, False, "raw"),
@@ -230,7 +253,13 @@ _METRICS: dict[str, Metric] = {
                 ("quadratic_kappa", partial(classification.cohen_kappa, power=2)),
             )
         ),
-        Metric("brier", classification.brier, False, "proba"),
+        Metric(
+            "brier",
+            classification.brier,
+            False,
+            "proba",
+            shares_function=classification.brier_of_shares,
+        ),
         Metric("auc", classification.auc, True, "proba"),
         Metric("average_precision", classification.average_precision, True, "proba"),
     )
@@ -257,6 +286,8 @@ METRIC_ALIASES: dict[str, str] = {
     "pinball": "quantile",
     "binary_logloss": "logloss",
     "multi_logloss": "mlogloss",
+    "kullback_leibler_divergence": "kl_divergence",
+    "kld": "kl_divergence",
     "binary_error": "error",
     "multi_error": "merror",
     "gamma-deviance": "gamma_deviance",
@@ -355,7 +386,7 @@ def _get_composed_metric(name: str, objective: Objective | None) -> Metric | Non
     return (
         _d2_metric(objective)
         if name == "d2"
-        else _joint(_ObjectiveLoss(objective), name, "raw", False)
+        else _joint(_ObjectiveLoss(objective), name, "raw", False, True)
     )
 
 
@@ -545,4 +576,4 @@ def _d2_metric(objective: Objective) -> Metric:
         return _joint(MeanD2(tuple(each)), "d2", "raw", True)
     metric = default_metric(objective)
     metric = get_metric(_D2_METRICS.get(metric.name, metric.name), objective)
-    return _joint(D2(objective, metric), "d2", "raw", True)
+    return _joint(D2(objective, metric), "d2", "raw", True, True)

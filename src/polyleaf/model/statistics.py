@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -212,7 +213,10 @@ class Scorer:
         target = encoding.encode(y, sample_weight, normalized=False)
         check_same_rows(self.table.n_rows, target.n_rows)
         self._objective, rows = model.objective, RowData(target.values, target.weight)
-        self._metrics = [m.bind(rows) for m in get_metrics(metrics, model.objective)]
+        self._metrics = [
+            replace(metric, has_classes=encoding.has_class_ids).bind(rows)
+            for metric in get_metrics(metrics, model.objective)
+        ]
 
     def per_output(self, raw: np.ndarray) -> tuple[np.ndarray, str]:
         """Return the first metric of each output, (n_outputs,), and its name.

@@ -100,6 +100,9 @@ class Objective(ABC):
         The derivatives of a row depend on that row only.
     probabilities : bool
         `transform` returns probabilities.
+    takes_shares : bool
+        "classes" may also be shares of the classes, float32 ``(n, K)`` with rows that sum to 1: a
+        row counts as one row per class whose weights are the shares.
     sparse_base_score : float or None
         Base score at which the derivative for a target of 0 is 0, so that rows with few nonzero
         targets have few nonzero derivatives. None if there is none, or if the loss couples the
@@ -123,6 +126,7 @@ class Objective(ABC):
     updates_leaves_distributed: ClassVar[bool] = False
     is_row_separable: ClassVar[bool] = True
     probabilities: ClassVar[bool] = False
+    takes_shares: ClassVar[bool] = False
     sparse_base_score: ClassVar[float | None] = None
     default_metric: ClassVar[str] = "loss"
 

@@ -11,7 +11,10 @@ chooses it:
   longest (TFBT);
 - ``"upper"``: f = 2, an upper bound of the Hessian (Böhning and Lindsay, 1988; XGBoost up to 3.4);
 - ``"residual"``: ``|p - y|``, one class's gradient (XGBoost from 2026-09); well fitted rows count
-  for little.
+  for little. For shares ``y`` it is the mean over classes, ``y (1 - p) + (1 - y) p``.
+
+**Shares.** A row whose target is shares of the classes counts as one row per class, weighted by the
+share: ``g = p - y``, and shares of 0 and 1 give the bits of class ids.
 
 **Exponential losses.** The code of class c is the vector ``e_c - 1/K``: proportional to (1,
 -1/(K-1), ..., -1/(K-1)), the encoding of SAMME and GAMBLE, and a corner of a regular simplex, the
@@ -35,6 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import polyleaf._core as _core
+from polyleaf.inputs.read_target import check_shares
 from polyleaf.objectives.base import (
     Array,
     BoundObjective,
@@ -112,6 +116,8 @@ class MulticlassObjective(Objective):
 
     def bind(self, rows: RowData) -> BoundMulticlassObjective:
         label = np.asarray(rows.target)
+        if self.takes_shares and label.ndim == 2 and label.dtype.kind == "f":
+            return self._bind_shares(rows.replace(target=np.ascontiguousarray(label, np.float32)))
         if (
             label.ndim != 1
             or label.dtype.kind not in "iu"
@@ -136,9 +142,19 @@ class MulticlassObjective(Objective):
         rows = rows.replace(target=label, weight=as_weight(rows))
         return BoundMulticlassObjective(self, rows, n_classes)
 
+    def _bind_shares(self, rows: RowData) -> BoundMulticlassObjective:
+        n_classes = rows.target.shape[1]
+        if n_classes != (self.n_classes or n_classes) or n_classes < 2:
+            raise ValueError(
+                f"Objective {self.name!r} needs shares of {self.n_classes or 'two or more'} "
+                f"classes; got {n_classes} columns."
+            )
+        check_shares(rows.target, "y")
+        return BoundMulticlassObjective(self, rows.replace(weight=as_weight(rows)), n_classes)
+
 
 class BoundMulticlassObjective(BoundObjective):
-    """A `MulticlassObjective` bound to data: ``target`` is int32 ``(n,)``."""
+    """A `MulticlassObjective` bound to data: ``target`` is int32 ``(n,)``, or shares ``(n, K)``."""
 
     objective: MulticlassObjective
 
@@ -150,7 +166,11 @@ class BoundMulticlassObjective(BoundObjective):
         """Return the best constant for the classes' shares of the weight; a class without rows
         counts as half a row."""
         weight = np.ones((self.n_rows, 1), np.float32) if self.weight is None else self.weight
-        count = _core.exact_totals(weight, None, self.target, self.n_outputs, n_threads)[0, :, 0]
+        count = (
+            _core.exact_totals(weight, None, self.target, self.n_outputs, n_threads)[0, :, 0]
+            if self.target.ndim == 1
+            else _core.exact_totals(self.target, weight, None, 1, n_threads)[0, 0]
+        )
         if not count.any():
             return np.zeros(self.n_outputs)
         share = count / count.sum()
@@ -170,7 +190,8 @@ class BoundMulticlassObjective(BoundObjective):
 
     def make_device_loss(self, device: _core.Device) -> _core.DeviceLoss | None:
         is_overridden = type(self).derivatives is not BoundMulticlassObjective.derivatives
-        if is_overridden or not _core.DeviceLoss.supports(self._loss):
+        is_on_host = is_overridden or self.target.ndim == 2
+        if is_on_host or not _core.DeviceLoss.supports(self._loss):
             return None
         return _core.DeviceLoss(
             device, self._loss, self.target, self.weight, self.kernel_base_score
@@ -190,7 +211,7 @@ class BoundMulticlassObjective(BoundObjective):
 @register
 @dataclass(frozen=True)
 class Softmax(MulticlassObjective):
-    """Softmax cross-entropy ``ln sum_k e^(score_k) - score_y``.
+    """Softmax cross-entropy ``ln sum_k e^(score_k) - score_y``, of classes or of their shares.
 
     Parameters
     ----------
@@ -201,6 +222,7 @@ class Softmax(MulticlassObjective):
     """
 
     name: ClassVar[str] = "softmax"
+    takes_shares: ClassVar[bool] = True
     aliases: ClassVar[tuple[str, ...]] = (
         "multi:softprob",
         "multi:softmax",

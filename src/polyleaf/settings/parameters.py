@@ -486,10 +486,11 @@ class ClassifierParameters(SharedParameters):
     """Loss function. "auto": "logistic" for two classes and multi-label targets, "softmax" for more
     classes. "softmax", "exponential" and "exponential_margin" are for classes; for two classes they
     have one score per class. "logistic" and "squared_hinge" (no probabilities) learn more than two
-    classes one-vs-rest. The name of one of these in XGBoost or LightGBM (names for binary targets
-    warn if there are more than two classes); a loss written with JAX; or a function that returns
-    `(gradient, hessian)`: see :class:`polyleaf.objectives.Custom`, which receives class indices, or
-    0 and 1."""
+    classes one-vs-rest. A matrix y holds several labels per row; with "softmax", and where it has
+    fractions, it holds shares of the classes. The name of one of these in XGBoost or LightGBM
+    (names for binary targets warn if there are more than two classes); a loss written with JAX; or
+    a function that returns `(gradient, hessian)`: see :class:`polyleaf.objectives.Custom`, which
+    receives class indices, or 0 and 1."""
 
     class_weight: dict[Any, Any] | list[Any] | Literal["balanced"] | None = parameter(default=None)
     """Class weights, `{label: weight}`; "balanced": inversely proportional to class frequencies.

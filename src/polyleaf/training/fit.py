@@ -230,9 +230,13 @@ def complete_objective(
 def make_metrics(eval_metric: Any, objective: Objective, target: Target) -> list[Metric]:
     """Make the metrics of evaluation sets; None stands for those of the objective."""
     if not scipy.sparse.issparse(target.values):
-        if eval_metric is None:
-            return default_metrics(objective, target.encoding.kind, target.encoding.n_outputs)
-        return get_metrics(eval_metric, objective)
+        found = (
+            default_metrics(objective, target.encoding.kind, target.encoding.n_outputs)
+            if eval_metric is None
+            else get_metrics(eval_metric, objective)
+        )
+        has_classes = target.encoding.has_class_ids
+        return [replace(m, has_classes=True) for m in found] if has_classes else found
     metrics = get_metrics(SPARSE_METRICS if eval_metric is None else eval_metric, objective)
     for metric in metrics:
         if not hasattr(metric.function, "k"):
