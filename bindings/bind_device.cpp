@@ -302,9 +302,7 @@ void add_leaves(DeviceLeaves& self, const DeviceMatrix& raw, GrowerHandle& growe
                             : std::get<Array2<const float>>(leaves).shape(0)) == n_leaves,
           "The number of leaves must be that of the grower's last tree.");
   const LeafView view = get_leaf_view(leaves);
-  require(
-      output >= -1 && output < raw.n_columns && view.n_columns == (output < 0 ? raw.n_columns : 1),
-      "Leaves must have one column per output, or one column if they are for a single output.");
+  check_target(view, output, raw.n_columns);
   nb::gil_scoped_release release;
   self.add(raw, rows, view, static_cast<int32_t>(n_leaves), output);
 }

@@ -158,9 +158,7 @@ void add_leaves(const Array2<float>& raw, const Array1<const int32_t>& leaf_of_r
                        : static_cast<int32_t>(std::get<Array2<const float>>(leaves).shape(0));
   if (raw.shape(0) != leaf_of_row.size())
     throw std::invalid_argument("raw and leaf_of_row must have the same number of rows.");
-  if (output >= n_outputs || view.n_columns != (output >= 0 ? 1 : n_outputs) ||
-      (output >= 0 && view.kind->is_sparse))
-    throw std::invalid_argument("Leaf values do not fit the raw scores.");
+  check_target(view, output, n_outputs);
   check_leaf_ids(leaf_of_row.data(), n, n_leaves, context);
   if (block != nullptr) check_features(feature_matrix(features), (*block)->n_features(), n);
   nb::gil_scoped_release release;

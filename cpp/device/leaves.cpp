@@ -82,8 +82,9 @@ std::vector<double> DeviceLeaves::sums(const float* values, int n_columns,
 
 void DeviceLeaves::add(const DeviceMatrix& raw, const DeviceRowPartitioner& rows,
                        const LeafView& leaves, int32_t n_leaves, int32_t output) {
-  if (leaves.kind->is_linear) throw std::invalid_argument("Leaves on a device read no features.");
-  if (leaves.kind->is_sparse) return add_sparse(raw, rows, leaves, n_leaves);
+  if (leaves.kind->reads_features)
+    throw std::invalid_argument("Leaves on a device read no features.");
+  if (leaves.kind->lists_outputs) return add_sparse(raw, rows, leaves, n_leaves);
   values_.write(leaves.values, static_cast<size_t>(n_leaves * leaves.stride));
   const int32_t width = leaves.n_columns;
   device_->launch(

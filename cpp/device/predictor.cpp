@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "device/row_partitioner.h"
-#include "leaves/leaf_kinds.h"
 
 namespace polyleaf {
+
 DevicePredictor::DevicePredictor(const std::shared_ptr<const Device>& device,
                                  std::shared_ptr<const RowPredictor> model)
     : device_(device),
@@ -27,10 +27,10 @@ DevicePredictor::DevicePredictor(const std::shared_ptr<const Device>& device,
   std::vector<float> values;
   const Forest& forest = model_->forest();
   for (const ForestPart& part : forest.parts({0, forest.n_trees()})) {
-    const auto* leaves = dynamic_cast<const DenseLeaves*>(part.leaves.get());
-    if (leaves == nullptr)
+    const LeafView& leaves = part.leaves->view();
+    if (!leaves.kind->is_vector())
       throw std::invalid_argument("A device predicts with leaves of constants.");
-    trees.push_back({static_cast<int32_t>(nodes.size()), leaves->n_columns(), part.output,
+    trees.push_back({static_cast<int32_t>(nodes.size()), leaves.n_columns, part.output,
                      static_cast<int64_t>(values.size())});
     const auto first_set = static_cast<int32_t>(sets.size() / 4);
     for (on_device::TreeNode node : tree_nodes(*part.tree)) {
@@ -39,9 +39,9 @@ DevicePredictor::DevicePredictor(const std::shared_ptr<const Device>& device,
     }
     const std::vector<uint64_t> own = tree_sets(*part.tree);
     sets.insert(sets.end(), own.begin(), own.end());
-    for (int32_t leaf = 0; leaf < leaves->n_leaves(); ++leaf) {
-      const float* const vector = leaves->view().values + leaf * leaves->view().stride;
-      values.insert(values.end(), vector, vector + leaves->n_columns());
+    for (int32_t i = 0; i < part.leaves->n_leaves(); ++i) {
+      const LeafFunction leaf = leaves.kind->function(leaves, i);
+      values.insert(values.end(), leaf.values, leaf.values + leaf.n_values);
     }
   }
   trees_.write(trees);

@@ -19,16 +19,27 @@ constexpr int32_t kGroupBits = 8;  // a leaf counts as having at most this many 
 constexpr int64_t kTileFloats = 1 << 18;
 constexpr int64_t kMaxTileFloats = 1 << 23;
 
-bool is_linear(const LeafBlock& leaves) {
-  return leaves.kind().is_linear;
-}
-
 uint64_t make_pair_key(int32_t i, int32_t j) {
   return static_cast<uint64_t>(std::min(i, j)) << 32 | static_cast<uint32_t>(std::max(i, j));
 }
 
 int64_t count_tiles(int64_t n_rows) {
   return Block::count(n_rows, kTileRows);
+}
+
+// Call visit(index of a value of the leaf, position of its output) for its values of the chunk. The
+// position is that in the chunk, or 0 for a tree of one output.
+template <class Visit>
+void visit_values(const LeafFunction& leaf, int32_t tree_output, const OutputChunk& chunk,
+                  const Visit& visit) {
+  if (leaf.lists_outputs) {
+    for (int64_t i = 0; i < leaf.n_values; ++i)
+      if (const int32_t k = chunk.output_position[leaf.outputs[i]]; k >= 0) visit(i, k);
+  } else if (tree_output >= 0) {
+    visit(0, 0);
+  } else {
+    for (int32_t k = 0; k < chunk.n; ++k) visit(chunk.outputs[k], k);
+  }
 }
 
 }  // namespace
@@ -42,6 +53,8 @@ struct Explainer::Part {
   std::vector<double> probability;  // probability of each leaf id
   std::vector<int32_t>
       background_leaf;  // leaf of each background row, for linear leaves with a background
+
+  bool reads_features() const { return leaves->kind().reads_features; }
 };
 
 // A group of leaves of one tree, ready to be summed.
@@ -194,35 +207,37 @@ void Explainer::find_background_leaves(const Forest& forest, TreeRange range,
     for (int32_t leaf : leaves) part.probability[leaf] += 1.0;
     for (double& probability : part.probability)
       probability /= static_cast<double>(background.n_rows);
-    if (is_linear(*part.leaves)) part.background_leaf = leaves;
+    if (part.reads_features()) part.background_leaf = leaves;
   }
+}
+
+// Return the row of each column in `background_features_`; -1: none.
+std::vector<int64_t> Explainer::number_regressors() const {
+  std::vector<int64_t> row(features_.size(), -1);
+  for (size_t i = 0; i < regressors_.size(); ++i) row[regressors_[i]] = static_cast<int64_t>(i);
+  return row;
 }
 
 // Add the mean leaf values of the background rows.
 void Explainer::add_background_means(const Part& part, const OutputChunk& chunk,
                                      double* expected) const {
   const LeafView& view = part.leaves->view();
-  std::vector<int64_t> regressor_row(features_.size(), -1);
-  for (size_t i = 0; i < regressors_.size(); ++i)
-    regressor_row[regressors_[i]] = static_cast<int64_t>(i);
+  const std::vector<int64_t> regressor_row = number_regressors();
   const int64_t n_rows = background_.n_rows;
-  const int32_t n = part.output < 0 ? chunk.n : 1;
   for (int64_t r = 0; r < n_rows; ++r) {
-    const int64_t leaf = part.background_leaf[r];
-    for (int32_t k = 0; k < n; ++k) {
-      const int64_t column = part.output < 0 ? chunk.outputs[k] : 0,
-                    at = leaf * view.stride + column;
-      double value = view.values[at];
-      for (int64_t e = view.begin[leaf]; e < view.begin[leaf + 1]; ++e) {
+    const LeafFunction leaf = view.kind->function(view, part.background_leaf[r]);
+    visit_values(leaf, part.output, chunk, [&](int64_t at, int32_t k) {
+      double value = leaf.values[at];
+      for (int64_t e = 0; e < leaf.n_regressors; ++e) {
         const float x =
-            background_features_[regressor_row[feature_column_[view.index[e]]] * n_rows + r];
+            background_features_[regressor_row[feature_column_[leaf.regressors[e]]] * n_rows + r];
         if (!std::isnan(x))
           value +=
-              double{view.weights[e * view.stride + column]} * (double{x} - double{view.centre[e]});
+              double{leaf.weights[e * leaf.stride + at]} * (double{x} - double{leaf.centre[e]});
       }
-      expected[k] += std::min(std::max(value, double{view.lower[at]}), double{view.upper[at]}) /
+      expected[k] += std::min(std::max(value, double{leaf.lower[at]}), double{leaf.upper[at]}) /
                      static_cast<double>(n_rows);
-    }
+    });
   }
 }
 
@@ -235,22 +250,12 @@ std::vector<double> Explainer::compute_expected(const Part& part, const OutputCh
     add_background_means(part, chunk, expected.data());
     return expected;
   }
-  for (size_t leaf = 0; leaf < part.probability.size(); ++leaf) {
-    const double probability = part.probability[leaf];
-    if (view.kind->is_sparse) {
-      for (int64_t e = view.begin[leaf]; e < view.begin[leaf + 1]; ++e)
-        if (const int32_t k = chunk.output_position[view.index[e]]; k >= 0)
-          expected[k] += probability * view.values[e];
-      continue;
-    }
-    for (size_t k = 0; k < expected.size(); ++k) {
-      const int64_t at =
-          static_cast<int64_t>(leaf) * view.stride + (part.output < 0 ? chunk.outputs[k] : 0);
-      double value = view.values[at];
-      if (view.kind->is_linear)
-        value = std::min(std::max(value, double{view.lower[at]}), double{view.upper[at]});
-      expected[k] += probability * value;
-    }
+  for (size_t i = 0; i < part.probability.size(); ++i) {
+    const double probability = part.probability[i];
+    const LeafFunction leaf = view.kind->function(view, static_cast<int64_t>(i));
+    visit_values(leaf, part.output, chunk, [&](int64_t at, int32_t k) {
+      expected[k] += probability * leaf.value_at_centre(at);
+    });
   }
   return expected;
 }
@@ -274,9 +279,7 @@ void Explainer::expected_values(const ExplainedOutputs& outputs, double* expecte
 LinearBackground Explainer::make_linear_background(const Part& part, const LeafPaths& paths) const {
   const ShapKernels& kernels = POLYLEAF_SELECT(shap_kernels);
   const LeafView& view = part.leaves->view();
-  std::vector<int64_t> regressor_row(features_.size(), -1);
-  for (size_t i = 0; i < regressors_.size(); ++i)
-    regressor_row[regressors_[i]] = static_cast<int64_t>(i);
+  const std::vector<int64_t> regressor_row = number_regressors();
   LinearBackground background;
   background.n_rows = background_.n_rows;
   background.patterns.resize(paths.leaves.size());
@@ -289,6 +292,7 @@ LinearBackground Explainer::make_linear_background(const Part& part, const LeafP
                    background_.tile(row / kTileRows), scratch.decisions.data());
     for (size_t l = 0; l < paths.leaves.size(); ++l) {
       const LeafPath& path = paths.leaves[l];
+      const LeafFunction leaf = view.kind->function(view, path.leaf);
       kernels.hold(paths.tests.data(), paths.test_begin.data() + path.first, path.n_features,
                    scratch.decisions.data(), scratch.held.data());
       for (int r = 0; r < n; ++r) {
@@ -297,8 +301,7 @@ LinearBackground Explainer::make_linear_background(const Part& part, const LeafP
           const int32_t column = paths.columns[path.first + paths.regressors[path.first_entry + e]];
           const float x =
               background_features_[regressor_row[column] * background_.n_rows + row + r];
-          const double centre = view.centre[view.begin[path.leaf] + e];
-          background.shifts[l].push_back(std::isnan(x) ? 0.0 : double{x} - centre);
+          background.shifts[l].push_back(std::isnan(x) ? 0.0 : double{x} - double{leaf.centre[e]});
         }
       }
     }
@@ -314,8 +317,7 @@ std::vector<Explainer::Group> Explainer::groups(bool pairs) const {
       int64_t floats = 0;
       for (const LeafPath& path : paths.leaves)
         floats += n_terms(path.n_features, pairs) *
-                  table_step(std::min(path.n_features, kGroupBits)) *
-                  (is_linear(*part.leaves) ? 1 + path.n_entries : 1);
+                  table_step(std::min(path.n_features, kGroupBits)) * (1 + path.n_entries);
       if (all.empty() || size + floats > (pairs ? kGroupFloatsOfPairs : kGroupFloats)) {
         all.emplace_back();
         size = 0;
@@ -371,7 +373,7 @@ void Explainer::explain_group(Group& group, const Request& request) const {
   if (n_slots == 0) return;  // all trees are single leaves
   parallel_for(request.context, n_units, [&](int64_t u, int) {
     Unit& unit = group.units[u];
-    const bool linear = is_linear(*unit.part->leaves);
+    const bool linear = unit.part->reads_features();
     if (linear && has_background_) {
       unit.background = make_linear_background(*unit.part, *unit.paths);
       return;
@@ -440,7 +442,7 @@ void Explainer::explain_tile(const Group& group, const std::vector<ShapLeafValue
   for (size_t u = 0; u < group.units.size(); ++u) {
     const Unit& unit = group.units[u];
     const LeafPaths& paths = *unit.paths;
-    const bool linear = is_linear(*unit.part->leaves);
+    const bool linear = unit.part->reads_features();
     worker.shap_coefficients.reserve(paths);
     if (unit.shap_coefficients != nullptr)
       worker.coefficients.reserve(static_cast<size_t>(unit.shap_coefficients->n_rows()) *

@@ -58,6 +58,7 @@ class Explainer {
   void copy_features(const FeatureMatrix& features, int64_t row, int n, float* to) const;
   void find_background_leaves(const Forest& forest, TreeRange range, const CodeMatrix& background,
                               const FeatureMatrix& features, const Context& context);
+  std::vector<int64_t> number_regressors() const;
   void add_background_means(const Part& part, const OutputChunk& chunk, double* expected) const;
   std::vector<double> compute_expected(const Part& part, const OutputChunk& chunk) const;
   LinearBackground make_linear_background(const Part& part, const LeafPaths& paths) const;

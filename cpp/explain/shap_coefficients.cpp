@@ -42,7 +42,7 @@ class PathWriter {
     climb(node, branches);
     for (size_t i = 0; i < steps_.size(); ++i)
       if (!steps_[i].used) add_feature(i, path);
-    if (leaves.kind->is_linear) add_regressors(leaves, path);
+    add_regressors(leaves.kind->function(leaves, path.leaf), path);
     paths_.leaves.push_back(path);
   }
 
@@ -83,10 +83,9 @@ class PathWriter {
     ++path.n_features;
   }
 
-  void add_regressors(const LeafView& leaves, LeafPath& path) {
-    for (int64_t e = leaves.begin[path.leaf]; e < leaves.begin[path.leaf + 1];
-         ++e, ++path.n_entries) {
-      const int32_t column = feature_column_[leaves.index[e]];
+  void add_regressors(const LeafFunction& leaf, LeafPath& path) {
+    for (; path.n_entries < leaf.n_regressors; ++path.n_entries) {
+      const int32_t column = feature_column_[leaf.regressors[path.n_entries]];
       const auto begin = paths_.columns.begin() + path.first;
       const auto at = std::find(begin, paths_.columns.end(), column);
       paths_.regressors.push_back(static_cast<int32_t>(at - begin));

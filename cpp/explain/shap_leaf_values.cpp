@@ -42,7 +42,7 @@ void LeafSlots::sort(const LeafShapCoefficients& shap_coefficients, int32_t n_sl
 
 ShapLeafValues::ShapLeafValues(const LeafPaths& paths, const LeafView& leaves, int32_t output,
                                const OutputChunk& chunk, const std::vector<double>& centre)
-    : paths_(paths), is_sparse_(leaves.kind->is_sparse), output_(output) {
+    : paths_(paths), lists_outputs_(leaves.kind->lists_outputs), output_(output) {
   if (output < 0) {
     n_columns_ = chunk.n;
   } else if (chunk.output_position[output] >= 0) {
@@ -50,35 +50,22 @@ ShapLeafValues::ShapLeafValues(const LeafPaths& paths, const LeafView& leaves, i
     position_ = chunk.output_position[output];
   }
   if (n_columns_ == 0) return;
-  if (is_sparse_)
-    read_topk(leaves, chunk);
-  else if (leaves.kind->is_linear)
-    read_linear(leaves, chunk, centre);
+  if (lists_outputs_)
+    read_listed(leaves, chunk);
   else
-    read_dense(leaves, chunk, centre);
+    read_vectors(leaves, chunk, centre);
 }
 
-void ShapLeafValues::read_dense(const LeafView& leaves, const OutputChunk& chunk,
-                                const std::vector<double>& centre) {
-  values_.reserve(paths_.leaves.size() * n_columns_);
-  float* to = values_.data();
-  for (const LeafPath& path : paths_.leaves)
-    for (int32_t k = 0; k < n_columns_; ++k) {
-      const double value =
-          leaves.values[path.leaf * leaves.stride + (output_ < 0 ? chunk.outputs[k] : 0)];
-      *to++ = clip_to_float((value - centre[k]) * get_scale(chunk, position_ + k));
-    }
-}
-
-void ShapLeafValues::read_topk(const LeafView& leaves, const OutputChunk& chunk) {
+void ShapLeafValues::read_listed(const LeafView& leaves, const OutputChunk& chunk) {
   std::vector<float> values;
   for (const LeafPath& path : paths_.leaves) {
     entry_begin_.push_back(static_cast<int64_t>(values.size()));
-    for (int64_t e = leaves.begin[path.leaf]; e < leaves.begin[path.leaf + 1]; ++e) {
-      const int32_t position = chunk.output_position[leaves.index[e]];
+    const LeafFunction leaf = leaves.kind->function(leaves, path.leaf);
+    for (int64_t i = 0; i < leaf.n_values; ++i) {
+      const int32_t position = chunk.output_position[leaf.outputs[i]];
       if (position < 0) continue;
       positions_.push_back(position);
-      values.push_back(clip_to_float(double{leaves.values[e]} * get_scale(chunk, position)));
+      values.push_back(clip_to_float(double{leaf.values[i]} * get_scale(chunk, position)));
     }
   }
   entry_begin_.push_back(static_cast<int64_t>(values.size()));
@@ -86,30 +73,33 @@ void ShapLeafValues::read_topk(const LeafView& leaves, const OutputChunk& chunk)
   std::copy(values.begin(), values.end(), values_.data());
 }
 
-void ShapLeafValues::read_linear(const LeafView& leaves, const OutputChunk& chunk,
-                                 const std::vector<double>& centre) {
+void ShapLeafValues::read_vectors(const LeafView& leaves, const OutputChunk& chunk,
+                                  const std::vector<double>& centre) {
   const size_t size = paths_.leaves.size() * n_columns_;
-  for (Buffer<float>* buffer : {&values_, &intercept_, &lower_, &upper_}) buffer->reserve(size);
-  weights_.reserve(paths_.regressors.size() * n_columns_);
+  values_.reserve(size);
+  if (leaves.kind->reads_features) {
+    for (Buffer<float>* buffer : {&intercept_, &lower_, &upper_}) buffer->reserve(size);
+    weights_.reserve(paths_.regressors.size() * n_columns_);
+  }
   float* weight = weights_.data();
   size_t at = 0;
   for (const LeafPath& path : paths_.leaves) {
-    const int64_t first = leaves.begin[path.leaf];
+    const LeafFunction leaf = leaves.kind->function(leaves, path.leaf);
     for (int32_t k = 0; k < n_columns_; ++k, ++at) {
-      const int64_t from = path.leaf * leaves.stride + (output_ < 0 ? chunk.outputs[k] : 0);
-      const double scale = get_scale(chunk, position_ + k), intercept = leaves.values[from];
-      const double lower = leaves.lower[from], upper = leaves.upper[from];
-      const double unknown = std::min(std::max(intercept, lower), upper);
-      values_[at] = clip_to_float((unknown - centre[k]) * scale);
-      intercept_[at] = clip_to_float(intercept * scale);
+      const int32_t from = output_ < 0 ? chunk.outputs[k] : 0;
+      const double scale = get_scale(chunk, position_ + k);
+      values_[at] = clip_to_float((leaf.value_at_centre(from) - centre[k]) * scale);
+      if (!leaves.kind->reads_features) continue;
+      const double lower = leaf.lower[from], upper = leaf.upper[from];
+      intercept_[at] = clip_to_float(double{leaf.values[from]} * scale);
       lower_[at] = clip_to_float(scale < 0.0 ? upper * scale : lower * scale);
       upper_[at] = clip_to_float(scale < 0.0 ? lower * scale : upper * scale);
     }
-    for (int64_t e = first; e < first + path.n_entries; ++e) {
-      centre_.push_back(leaves.centre[e]);
+    for (int64_t e = 0; e < leaf.n_regressors; ++e) {
+      centre_.push_back(leaf.centre[e]);
       for (int32_t k = 0; k < n_columns_; ++k)
         *weight++ = clip_to_float(
-            double{leaves.weights[e * leaves.stride + (output_ < 0 ? chunk.outputs[k] : 0)]} *
+            double{leaf.weights[e * leaf.stride + (output_ < 0 ? chunk.outputs[k] : 0)]} *
             get_scale(chunk, position_ + k));
     }
   }
@@ -119,7 +109,7 @@ void ShapLeafValues::add(const LeafSlots& slots, const float* coefficients,
                          const ShapTile& tile) const {
   if (n_columns_ == 0) return;
   const ShapKernels& kernels = POLYLEAF_SELECT(shap_kernels);
-  if (!is_sparse_) {
+  if (!lists_outputs_) {
     for (size_t i = 0; i < slots.occurring.size(); ++i)
       kernels.add_terms(slots.terms.data() + slots.begin[i], slots.begin[i + 1] - slots.begin[i],
                         coefficients, values_.data(), n_columns_, n_columns_, tile.n_rows,

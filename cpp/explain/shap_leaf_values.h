@@ -88,24 +88,22 @@ class ShapLeafValues {
                           const TileRows& rows, ShapScratch& scratch, const ShapTile& tile) const;
 
  private:
-  void read_dense(const LeafView& leaves, const OutputChunk& chunk,
-                  const std::vector<double>& centre);
-  void read_topk(const LeafView& leaves, const OutputChunk& chunk);
-  void read_linear(const LeafView& leaves, const OutputChunk& chunk,
-                   const std::vector<double>& centre);
+  void read_listed(const LeafView& leaves, const OutputChunk& chunk);
+  void read_vectors(const LeafView& leaves, const OutputChunk& chunk,
+                    const std::vector<double>& centre);
   void add_clipped(int32_t l, const PathProduct& product, const LeafSlots& slots,
                    const uint8_t* held, const TileRows& rows, ShapScratch& scratch,
                    const ShapTile& tile) const;
 
   const LeafPaths& paths_;
-  bool is_sparse_;
+  bool lists_outputs_;
   int32_t output_, n_columns_ = 0,
                    position_ = 0;  // position of the tree's first output in the chunk
-  Buffer<float> values_;  // dense, linear: [leaf][column], centred; topk: a value per entry
-  std::vector<int64_t> entry_begin_;                   // topk: first entry of each leaf
-  std::vector<int32_t> positions_;                     // topk: output position of each entry
-  Buffer<float> weights_, intercept_, lower_, upper_;  // linear: [entry][column], [leaf][column]
-  std::vector<float> centre_;                          // linear: centre of each entry
+  Buffer<float> values_;  // [leaf][column], centred; or a value per entry of listed outputs
+  std::vector<int64_t> entry_begin_;                   // first listed output of each leaf
+  std::vector<int32_t> positions_;                     // position of each listed output
+  Buffer<float> weights_, intercept_, lower_, upper_;  // [regressor][column], [leaf][column]
+  std::vector<float> centre_;                          // centre of each regressor
 };
 
 }  // namespace polyleaf

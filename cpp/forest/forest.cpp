@@ -184,23 +184,11 @@ void write_nodes(const Tree& tree, const std::vector<uint32_t>& sets, std::vecto
 }
 
 void check_leaves(const Tree& tree, const LeafBlock& leaves, int32_t output, int32_t n_outputs) {
-  if (output < -1 || output >= n_outputs)
-    throw std::invalid_argument("The tree is for output " + std::to_string(output) +
-                                " of a forest with " + std::to_string(n_outputs) +
-                                " outputs; -1 means all of them.");
   if (leaves.n_leaves() != tree.n_leaves)
     throw std::invalid_argument("The tree has " + std::to_string(tree.n_leaves) +
                                 " leaves, but there are " + std::to_string(leaves.n_leaves()) +
                                 " leaf values.");
-  if (output >= 0 && leaves.kind().is_sparse)
-    throw std::invalid_argument(
-        "Sparse leaves store their outputs, so their tree must be for all outputs (output=-1), not "
-        "for output " +
-        std::to_string(output) + ".");
-  const int32_t needed = output < 0 ? n_outputs : 1;
-  if (leaves.n_columns() != needed)
-    throw std::invalid_argument("The leaves are for " + std::to_string(leaves.n_columns()) +
-                                " outputs where " + std::to_string(needed) + " are needed.");
+  check_target(leaves.view(), output, n_outputs);
 }
 
 }  // namespace
@@ -279,8 +267,7 @@ void Forest::add(const Tree& tree, Entry entry, CompileScratch& scratch) {
 
   // With one output a vector is a number.
   const LeafBlock& leaves = *entry.leaves;
-  targets_.push_back(
-      {&leaves.view(), n_outputs_ == 1 && !leaves.kind().is_sparse ? 0 : entry.output});
+  targets_.push_back({&leaves.view(), n_outputs_ == 1 ? 0 : entry.output});
   const Entry& last = entries_.empty() ? kNoEntry : entries_.back();
   entry.n_features = std::max(n_features, last.n_features);
   entry.n_regressors = std::max(leaves.n_features(), last.n_regressors);

@@ -60,7 +60,7 @@ struct AbsentOutputs {
 bool Forest::has_sparse_sums(TreeRange range) const {
   bool any_named = false, any_for_all = false;
   for (int32_t t = range.first; t < range.last; ++t) {
-    const bool named = targets_[t].leaves->kind->is_sparse;
+    const bool named = targets_[t].leaves->kind->lists_outputs;
     any_named |= named;
     any_for_all |= !named && targets_[t].output < 0;
   }

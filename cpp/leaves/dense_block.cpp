@@ -25,14 +25,19 @@ void accumulate(const LeafTarget* trees, int32_t n_trees, const uint32_t* leaves
   }
 }
 
+LeafFunction function(const LeafView& leaves, int64_t leaf) {
+  return {leaves.values + leaf * leaves.stride, leaves.n_columns, false, nullptr};
+}
+
 }  // namespace
 
 const LeafKind kDense{.name = "dense",
-                      .is_sparse = false,
-                      .is_linear = false,
+                      .lists_outputs = false,
+                      .reads_features = false,
                       .adder = adder,
                       .add_trees = add_trees,
-                      .accumulate = accumulate};
+                      .accumulate = accumulate,
+                      .function = function};
 
 DenseLeaves::DenseLeaves(const float* values, int64_t n_leaves, int64_t n_columns) {
   check_sizes(n_leaves, n_columns);

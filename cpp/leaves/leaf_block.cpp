@@ -84,6 +84,22 @@ constexpr int64_t kBlock = 16384;
 
 }  // namespace
 
+void check_target(const LeafView& leaves, int32_t output, int64_t n_outputs) {
+  if (output < -1 || output >= n_outputs)
+    throw std::invalid_argument("The tree is for output " + std::to_string(output) +
+                                ", but there are " + std::to_string(n_outputs) +
+                                " outputs; -1 means all of them.");
+  if (output >= 0 && leaves.kind->lists_outputs)
+    throw std::invalid_argument(
+        "Sparse leaves store their outputs, so their tree must be for all outputs (output=-1), not "
+        "for output " +
+        std::to_string(output) + ".");
+  const int64_t needed = output < 0 ? n_outputs : 1;
+  if (leaves.n_columns != needed)
+    throw std::invalid_argument("The leaves are for " + std::to_string(leaves.n_columns) +
+                                " outputs where " + std::to_string(needed) + " are needed.");
+}
+
 void check_leaf_ids(const int32_t* leaf_of_row, int64_t n, int32_t n_leaves,
                     const Context& context) {
   std::atomic<bool> bad{false};

@@ -71,6 +71,9 @@ class LeafBlock {
   std::vector<int32_t> regressors_;
 };
 
+// Throw unless the leaves fit a tree for one `output`, or for all n_outputs (-1).
+void check_target(const LeafView& leaves, int32_t output, int64_t n_outputs);
+
 // Throw unless 0 <= leaf_of_row[i] < n_leaves for all n rows.
 void check_leaf_ids(const int32_t* leaf_of_row, int64_t n, int32_t n_leaves,
                     const Context& context);

@@ -1,9 +1,11 @@
 // The kind of a leaf block as a table of functions. Each kind is one constant next to its block
-// class; no other code distinguishes kinds.
+// class; no other code distinguishes kinds. Code that reads leaves, for example for explanations,
+// reads them as functions of one form (LeafFunction).
 //
 // Training and prediction add leaf values with the same functions in the same order, so predicted
 // raw scores of training rows are bitwise equal to those of training.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 
 namespace polyleaf {
@@ -43,6 +45,26 @@ struct LeafView {
   const float *lower, *upper;  // linear: a vector per leaf
 };
 
+// One leaf: the value of the k-th output that it has a value for is
+// clip(values[k] + sum over regressors e of weights[e * stride + k] * (x[regressors[e]] -
+// centre[e]), lower[k], upper[k]). Without regressors and bounds it is a constant.
+struct LeafFunction {
+  const float* values;
+  int64_t n_values;
+  bool lists_outputs;      // values are for `outputs`, otherwise for all outputs of the tree
+  const int32_t* outputs;  // ascending
+  const float *lower = nullptr, *upper = nullptr;  // nullptr: no bounds
+  const int32_t* regressors = nullptr;             // features, ascending
+  const float *centre = nullptr, *weights = nullptr;
+  int64_t n_regressors = 0, stride = 0;
+
+  // Return the value of the k-th output where all regressors are missing or at their centre.
+  double value_at_centre(int64_t k) const {
+    const double value = values[k];
+    return lower == nullptr ? value : std::min(std::max(value, double{lower[k]}), double{upper[k]});
+  }
+};
+
 // The leaves of a tree and their target: one `output`, or all outputs (-1).
 struct LeafTarget {
   const LeafView* leaves;
@@ -59,9 +81,9 @@ using AddLeaves = void (*)(const LeafView& leaves, const uint32_t* leaf_of_row, 
 struct LeafKind {
   const char* name;  // name in Python and in model files
   // A leaf lists the outputs that it has values for; its tree must be for all outputs.
-  bool is_sparse;
-  // A leaf value is a clipped linear function of raw features.
-  bool is_linear;
+  bool lists_outputs;
+  // Leaf values depend on raw features: LeafFunction has regressors and bounds.
+  bool reads_features;
   // Return the function that adds leaves with this CPU's instruction set.
   AddLeaves (*adder)();
   // Add several all-output trees at once where that is faster; nullptr otherwise. leaf_of_row[t *
@@ -71,6 +93,11 @@ struct LeafKind {
   // Add the leaf values of one row, whose leaf in tree t is leaves[t], to its sums by output.
   void (*accumulate)(const LeafTarget* trees, int32_t n_trees, const uint32_t* leaves,
                      RowFeatures row, SparseAccumulator& sums);
+  // Return a leaf as a function; its arrays are those of the view.
+  LeafFunction (*function)(const LeafView& leaves, int64_t leaf);
+
+  // A leaf is a vector of constants for all outputs of its tree.
+  bool is_vector() const { return !lists_outputs && !reads_features; }
 };
 
 }  // namespace polyleaf

@@ -23,14 +23,30 @@ void accumulate(const LeafTarget* trees, int32_t n_trees, const uint32_t* leaves
   }
 }
 
+LeafFunction function(const LeafView& leaves, int64_t leaf) {
+  const int64_t at = leaf * leaves.stride, begin = leaves.begin[leaf];
+  return {.values = leaves.values + at,
+          .n_values = leaves.n_columns,
+          .lists_outputs = false,
+          .outputs = nullptr,
+          .lower = leaves.lower + at,
+          .upper = leaves.upper + at,
+          .regressors = leaves.index + begin,
+          .centre = leaves.centre + begin,
+          .weights = leaves.weights + begin * leaves.stride,
+          .n_regressors = leaves.begin[leaf + 1] - begin,
+          .stride = leaves.stride};
+}
+
 }  // namespace
 
 const LeafKind kLinear{.name = "linear",
-                       .is_sparse = false,
-                       .is_linear = true,
+                       .lists_outputs = false,
+                       .reads_features = true,
                        .adder = adder,
                        .add_trees = nullptr,
-                       .accumulate = accumulate};
+                       .accumulate = accumulate,
+                       .function = function};
 
 LinearLeaves::LinearLeaves(const LinearArrays& a) {
   check_sizes(a.n_leaves, a.n_columns);

@@ -41,14 +41,20 @@ AddLeaves adder() {
   return add;
 }
 
+LeafFunction function(const LeafView& leaves, int64_t leaf) {
+  const int64_t begin = leaves.begin[leaf];
+  return {leaves.values + begin, leaves.begin[leaf + 1] - begin, true, leaves.index + begin};
+}
+
 }  // namespace
 
 const LeafKind kTopk{.name = "sparse",
-                     .is_sparse = true,
-                     .is_linear = false,
+                     .lists_outputs = true,
+                     .reads_features = false,
                      .adder = adder,
                      .add_trees = nullptr,
-                     .accumulate = accumulate};
+                     .accumulate = accumulate,
+                     .function = function};
 
 TopkLeaves::TopkLeaves(const int64_t* begin, int64_t n_leaves, const int32_t* outputs,
                        const float* values, int64_t n_entries, int64_t n_outputs) {

@@ -169,10 +169,10 @@ def test_invalid_calls_raise():
         (lambda: _core.add_leaf_values(raw, leaf_of_row, linear(k=3)), "Linear leaves read"),
         (
             lambda: _core.add_leaf_values(raw, leaf_of_row, linear(k=2), features=x),
-            "do not fit the raw",
+            "for 2 outputs where 3",
         ),
-        (lambda: _core.add_leaf_values(raw, leaf_of_row, sparse(), 1), "do not fit the raw"),
-        (lambda: _core.add_leaf_values(raw, leaf_of_row, sparse(), 3), "do not fit the raw"),
+        (lambda: _core.add_leaf_values(raw, leaf_of_row, sparse(), 1), "not for output 1"),
+        (lambda: _core.add_leaf_values(raw, leaf_of_row, sparse(), 3), "output 3, but there are 3"),
         (lambda: _core.add_leaf_values(raw, leaf_of_row + 2, sparse()), "leaf id is out of range"),
         (lambda: _core.add_leaf_values(raw, leaf_of_row - 1, sparse()), "leaf id is out of range"),
     ]:

@@ -316,7 +316,7 @@ def test_invalid_calls_raise():
     codes, raw = np.zeros((4, 5), np.uint8), np.zeros((5, 3), np.float32)
     needed = int(tree.feature.max()) + 1
     for call, message in [
-        (lambda: forest.append(tree, values, 3), "output 3 of a forest with 3"),
+        (lambda: forest.append(tree, values, 3), "output 3, but there are 3"),
         (lambda: forest.append(tree, values, 0), "for 3 outputs where 1"),
         (lambda: forest.append(tree, values[:, :2].copy()), "for 2 outputs where 3"),
         (lambda: forest.append(tree, values[:5]), "6 leaves, but there are 5"),

@@ -84,7 +84,7 @@ void test_leaf_blocks(int32_t n_outputs, const std::vector<const LeafKind*>& kin
   std::vector<float> expected(n * n_outputs, 0.0f);
   for (int32_t t = 0; t < n_trees; ++t) {
     const LeafKind* kind = kinds[t % kinds.size()];
-    const int32_t output = !kind->is_sparse && t % 3 == 0 ? t % n_outputs : -1;
+    const int32_t output = !kind->lists_outputs && t % 3 == 0 ? t % n_outputs : -1;
     const auto leaves = random_leaves(kind, random, 2, output < 0 ? n_outputs : 1, n_features);
     forest.append(stump(t % n_features, static_cast<int32_t>(random() % 255)), leaves, output);
     std::vector<int32_t> leaf_of_row(n);
