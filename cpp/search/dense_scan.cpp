@@ -33,6 +33,15 @@ void add_left(const ScanNode& node, const ScanFeature& feature, TileSplit& split
   split.left_count = static_cast<int32_t>(count);
 }
 
+// Set the sums of the left child of the best split of a slot whose rows were sorted.
+void set_left(const ScanNode& node, const SortedSplit& sorted, TileSplit& split) {
+  const ChannelLayout& layout = *node.layout;
+  std::fill(split.left.begin(), split.left.end(), 0);
+  split.left[0] = sorted.gradient;
+  if (layout.hessian_offset >= 0) split.left[layout.hessian_offset] = sorted.hessian;
+  split.left[layout.count_lane] = split.left_count = sorted.count;
+}
+
 // Keep the products from which the slopes of the best split are solved.
 void keep_products(const ScanNode& node, const ScanFeature& feature, TileSplit& split) {
   const ChannelLayout& layout = *node.layout;
@@ -232,7 +241,7 @@ void find_best_tile_split(const Bins& bins, int tile, const TileHistogram& histo
   const auto get_feature = [&](int slot) {
     const int64_t first = static_cast<int64_t>(slot) * t.stride();
     return ScanFeature{
-        histogram.rows == nullptr ? histogram.sums + first * node.layout->lanes : nullptr,
+        histogram.sums != nullptr ? histogram.sums + first * node.layout->lanes : nullptr,
         histogram.counts != nullptr ? histogram.counts + first : nullptr,
         histogram.touched != nullptr ? histogram.touched + slot * 4 : nullptr,
         bins.n_bins(t.features[slot]),
@@ -254,12 +263,23 @@ void find_best_tile_split(const Bins& bins, int tile, const TileHistogram& histo
       if (best.feature == f) best_slot = s;
       continue;
     }
+    if (histogram.sorted != nullptr) {
+      const NumericBest& found = histogram.sorted[s].best;
+      if (best.update_if_better(found, f, split_on.penalised_gain(found.sum))) best_slot = s;
+      continue;
+    }
     NumericBest numeric;
     if (node.factors != nullptr) scratch.best_so_far = kNone;  // the largest sum need not win
     scores.scan_numeric(split_on, feature, scratch, &numeric);
     if (best.update_if_better(numeric, f, split_on.penalised_gain(numeric.sum))) best_slot = s;
   }
   if (best_slot < 0) return;
+  if (histogram.sorted != nullptr) {
+    best.set = {};
+    set_left(node, histogram.sorted[best_slot], best);
+    if (!histogram.sorted[best_slot].has_missing) best.send_missing_to_larger_child(node);
+    return;
+  }
   const ScanFeature feature = get_feature(best_slot);
   if (best.bin >= 0) {
     best.set = {};

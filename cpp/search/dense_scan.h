@@ -24,6 +24,31 @@ struct SumKernels {
 };
 POLYLEAF_DECLARE_KERNELS(SumKernels, sum_kernels)
 
+// Small nodes of one output need no histogram: candidates come from the sorted codes of their rows.
+
+constexpr int kMaxSortedRows = 255;  // counts have eight bits
+
+// Working memory of one thread: rows in the order of each feature of a tile.
+struct SortedRows {
+  alignas(64) uint64_t sums[(kMaxSortedRows + 3) * kTileFeatures];  // of the first rows
+  alignas(64) int16_t keys[(kMaxSortedRows + 18) * kTileFeatures];
+};
+
+// The best numeric candidate of a feature, and the sums of its left child.
+struct SortedSplit {
+  NumericBest best;
+  int32_t gradient, hessian, count;
+  bool has_missing;
+};
+
+struct SortedRowKernels {
+  // Write the best split of every feature of a tile. Rows: n <= kMaxSortedRows, with their words
+  // and four channels each. missing: code of missing values.
+  void (*scan)(const ScanNode& node, const uint64_t* words, const int16_t* channels, int n,
+               int missing, SortedRows& rows, SortedSplit* splits);
+};
+POLYLEAF_DECLARE_KERNELS(SortedRowKernels, sorted_row_kernels)
+
 // The best candidate of a tile, with the exact sums of its left child.
 struct TileSplit {
   float sum = 0;             // -inf: none
@@ -58,12 +83,14 @@ struct TileSplit {
 };
 
 // Histogram of a tile: sums [slot][bin][lane], counts [slot][bin] or nullptr, touched [slot][4] or
-// nullptr. If `rows` is set: the rows by bin of each slot, and counts.
+// nullptr. If `rows` is set: the rows by bin of each slot, and counts. If `sorted` is set: the best
+// split of each slot, and nothing else.
 struct TileHistogram {
   const int32_t* sums;
   const uint32_t* counts;
   const uint64_t* touched;
   const RowsByBin* rows = nullptr;
+  const SortedSplit* sorted = nullptr;
 };
 
 // Find the best split of a tile. allowed: flags of the slots that may be used.

@@ -35,8 +35,9 @@ HistogramBuilder::HistogramBuilder(const Bins& bins, const Context& context,
 }
 
 void HistogramBuilder::start(const TreeContext& tree, const ChannelLayout& layout,
-                             bool has_fixed_gradients) {
+                             bool has_fixed_gradients, bool sorts_rows) {
   tree_ = &tree;
+  small_rows_ = sorts_rows ? kMaxSortedRows : kSmallRows;
   has_fixed_gradients_ = has_fixed_gradients;
   if (context_.is_distributed()) {
     if (bins_.sparse_columns().n_features() > 0)
@@ -158,7 +159,7 @@ std::vector<HistogramJob> HistogramBuilder::plan(const std::vector<SearchNode>& 
     HistogramJob job;
     job.build = i;
     job.is_ordered = !context_.is_distributed() && node.at.count <= ordered_rows_;
-    job.is_small = !context_.is_distributed() && node.at.count <= kSmallRows;
+    job.is_small = !context_.is_distributed() && node.at.count <= small_rows_;
     if (!job.is_ordered && keeps_histogram(node)) node.histogram = pool_.acquire();
     job.keep = node.histogram >= 0;
     jobs.push_back(job);

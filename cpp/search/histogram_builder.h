@@ -47,7 +47,7 @@ struct HistogramJob {
   int32_t subtract = -1;    // sibling whose histogram is the parent's minus that; -1: none
   int parent = -1;          // slot of the parent's histogram, which becomes the sibling's
   bool keep = false;        // keep the built histogram for the children
-  bool is_small = false;    // only the bins that the rows touch are scanned and cleared
+  bool is_small = false;    // rows are sorted, or only bins that they touch scanned and cleared
   bool is_ordered = false;  // no histogram: rows are visited in the order of their bins
   size_t candidates = 0;    // index of the candidate splits of `build`; the sibling's follow
   const int16_t* channels = nullptr;          // of the rows of `build`, contiguous
@@ -62,8 +62,10 @@ class HistogramBuilder {
   HistogramBuilder(const Bins& bins, const Context& context,
                    const ObjectPool<HistogramNode>& nodes);
 
-  // Start a tree. Memory is laid out anew if the layout has changed.
-  void start(const TreeContext& tree, const ChannelLayout& layout, bool has_fixed_gradients);
+  // Start a tree. Memory is laid out anew if the layout has changed. sorts_rows: splits of small
+  // nodes come from sorted rows.
+  void start(const TreeContext& tree, const ChannelLayout& layout, bool has_fixed_gradients,
+             bool sorts_rows);
   // Choose how the channels of a row are packed into one number. max_magnitudes: of each lane;
   // nullptr: not known, so that sums are kept apart.
   void set_packed_formats(const int32_t* max_magnitudes);
@@ -152,6 +154,7 @@ class HistogramBuilder {
   SharedTiles shared_;
 
   HistogramPool pool_;
+  int64_t small_rows_ = 0;    // nodes of up to so many rows are small
   int64_t ordered_rows_ = 0;  // nodes of up to so many rows have no histogram
   int64_t direct_rows_ = 0;   // nodes of up to so many rows are built rather than subtracted
   std::vector<Packing> packing_;

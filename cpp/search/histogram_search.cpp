@@ -34,7 +34,7 @@ void HistogramSearch::start(const TreeContext& tree, const SearchNode& root) {
   source_->start(tree, root);
   layout_ = source_->layout();
   finder_.start(tree, layout_);
-  builder_.start(tree, layout_, source_->fixed());
+  builder_.start(tree, layout_, source_->fixed(), finder_.can_sort_rows());
   nodes_.clear();
   HistogramNode& added = add_node(root, source_->view(root.id));
   added.totals = source_->totals();
@@ -253,6 +253,12 @@ void HistogramSearch::run_tile(const HistogramJob& job, int tile_index, int thre
   const uint64_t* words =
       job.is_ordered || job.is_small ? builder_.load_words(node, t, thread) : nullptr;
   Slots slots = finder_.get_allowed_slots(node, tile);
+  if (job.is_small && finder_.can_sort_rows() && !has_categories(bins_, tile)) {
+    timer.next(Phase::kSplitFinding);
+    const SortedSplit* sorted = finder_.scan_sorted_rows(node, t, words, job.channels, thread);
+    return finder_.scan_tile(node, t, {nullptr, nullptr, nullptr, nullptr, sorted}, slots, thread,
+                             built);
+  }
   if (words != nullptr) exclude_constant(words, node.n_rows(), slots);
   const bool is_needed = job.keep || job.subtract >= 0;
   if (!is_needed && slots == Slots{}) return;

@@ -72,6 +72,14 @@ class SplitFinder {
   void propagate_output_bounds(const HistogramNode& parent, HistogramNode& left,
                                HistogramNode& right) const;
 
+  // Return whether the splits of small nodes come from sorted rows, and the best split of each
+  // feature of a tile without categories.
+  bool can_sort_rows() const {
+    return layout_.n_outputs == 1 && are_separable(layout_, tree_->config().split) &&
+           !constraints_.any();
+  }
+  const SortedSplit* scan_sorted_rows(const HistogramNode& node, int tile, const uint64_t* words,
+                                      const int16_t* channels, int thread);
   // Write the best splits of a node in one tile, or in one group of sparse features.
   void scan_tile(HistogramNode& node, int tile, const TileHistogram& histogram, const Slots& slots,
                  int thread, TileSplit* out);
@@ -90,6 +98,8 @@ class SplitFinder {
     Buffer<double> moments;
     SparseHistogram sparse;
     ScanScratch scan;
+    SortedRows sorted_rows;
+    SortedSplit sorted_splits[kTileFeatures];
     void reserve(const ChannelLayout& layout);
   };
 

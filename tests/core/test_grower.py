@@ -282,6 +282,15 @@ def test_trees_at_every_number_of_features(n_features):
     assert mask[tree.feature[tree.feature >= 0]].all()
 
 
+@pytest.mark.parametrize("n_rows", [2, 7, 8, 9, 16, 17, 33, 65, 100, 128, 129, 254, 255, 256, 257])
+@pytest.mark.parametrize("kind", KINDS)
+def test_trees_at_every_number_of_rows(kind, n_rows):
+    """Rows of small nodes are sorted, in runs of sixteen."""
+    for missing in (0.0, 0.2):
+        p = make_problem(n_rows, n=n_rows, n_bins=(255, 5, 64, 3), kind=kind, missing=missing)
+        assert_core_equals_reference(p.replace_config(min_child_samples=1 + n_rows % 3))
+
+
 @parametrize_pairs(
     n_bins=[1, 2, 3, 16, 17, 64, 128, 254, 255], categorical=[(), (0, 1)], n_outputs=[1, 3]
 )
