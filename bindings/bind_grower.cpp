@@ -51,6 +51,28 @@ nb::ndarray<nb::numpy, int32_t> dense(const QuantisedGradients& channels) {
   return out.array;
 }
 
+// Return the sums of the gradients of each leaf, int64 (n_leaves, n_outputs), over the rows used
+// here.
+nb::ndarray<nb::numpy, int64_t> sum_by_leaf(const QuantisedGradients& channels,
+                                            const Array1<const int32_t>& leaf_of_row,
+                                            int32_t n_leaves) {
+  const RowSample& sample = channels.sample();
+  const int32_t* leaves = leaf_of_row.data();
+  require(static_cast<int64_t>(leaf_of_row.size()) == sample.n_all && n_leaves >= 1,
+          "leaf_of_row needs one entry per row.");
+  check_leaf_ids(leaves, sample.n_all, n_leaves, 1);
+  const int n_outputs = channels.layout().n_outputs;
+  NewArray<int64_t> out({static_cast<size_t>(n_leaves), static_cast<size_t>(n_outputs)});
+  std::fill_n(out.data, static_cast<size_t>(n_leaves) * n_outputs, 0);
+  for (int64_t i = 0; i < sample.n_used(); ++i) {
+    const int64_t row = sample.row(i);
+    int64_t* sums = out.data + static_cast<int64_t>(leaves[row]) * n_outputs;
+    const int16_t* values = channels.row(row);
+    for (int k = 0; k < n_outputs; ++k) sums[k] += values[k];
+  }
+  return out.array;
+}
+
 void bind_channels(nb::module_& m) {
   nb::class_<QuantisedGradients>(
       m, "QuantisedGradients",
@@ -73,6 +95,9 @@ void bind_channels(nb::module_& m) {
            "or (n, K (K + 1) / 2) (full: lower triangles in row-major order).")
       .def("dense", &dense,
            "Return the quantised values, int32 (rows used, K + Hessian columns), for tests.")
+      .def("sum_by_leaf", &sum_by_leaf, nb::arg("leaf_of_row"), nb::arg("n_leaves"),
+           "Return the sums of quantised gradients, int64 (n_leaves, K), over the rows in use of "
+           "this process.")
       .def_prop_ro(
           "gradient_steps",
           [](const QuantisedGradients& c) {

@@ -15,6 +15,26 @@ namespace {
 constexpr int64_t kRowBlock = 8192;  // rows per task
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
+// Return by how many bits channels of this many rows are coarser, so that no sum overflows int32.
+int count_shift(int64_t count) {
+  int shift = 0;
+  while (count * (32768 >> shift) > int64_t{INT32_MAX}) ++shift;
+  return shift;
+}
+
+// Set the scale of a column of this magnitude; 0 for a smaller one, or one that is not finite.
+void set_scale(float largest, int shift, float& inverse, float& step) {
+  if (!(largest >= kMinDerivative) || !std::isfinite(largest)) return;
+  inverse = std::ldexp(32767.0f / largest, -shift);
+  step = std::ldexp(largest / 32767.0f, shift);
+}
+
+// Round a scaled value below 2^22 to the nearest integer, ties to even.
+int32_t quantise_value(float value) {
+  constexpr float kNoFraction = 0x1.8p23f;
+  return static_cast<int32_t>((value + kNoFraction) - kNoFraction);
+}
+
 }  // namespace
 
 void LinearGradients::use(const float* g, const float* h, int n_outputs, HessianKind hessian,
@@ -266,15 +286,12 @@ void LinearGradients::set_scales(Columns& c) {
     range[0] = middle;
   }
   const float h = n_hessian() > 0 ? c.largest[K] : 1.0f;
-  int shift = 0;
-  while (c.request->count * (32768 >> shift) > int64_t{INT32_MAX}) ++shift;
+  const int shift = count_shift(c.request->count);
   LinearScan& scan = node.scan;
   scan.step.assign(layout.lanes + 16, 0.0f);
   c.inverse.assign(layout.lanes + 16, 0.0f);
   const auto set = [&](int lane, float largest) {
-    if (!(largest >= kMinDerivative) || !std::isfinite(largest)) return;
-    c.inverse[lane] = std::ldexp(32767.0f / largest, -shift);
-    scan.step[lane] = std::ldexp(largest / 32767.0f, shift);
+    set_scale(largest, shift, c.inverse[lane], scan.step[lane]);
   };
   for (int k = 0; k < n_derivatives(); ++k) set(k, c.largest[k]);
   for (int i = 0; i < c.p; ++i) {
@@ -459,6 +476,53 @@ void LinearGradients::make_child(const Node& parent, const TileSplit& split, con
     child.line[code] = joins ? static_cast<float>(slope * table_.means(f)[code]) : 0.0f;
   if (joins)
     child.line[bins.tile(bins.tile_index(f)).missing()] = static_cast<float>(slope * middle[0]);
+}
+
+std::vector<float> sum_node_hessians(const float* h, int n_columns, const RowSample& sample,
+                                     const int32_t* leaf_of_row, const Tree& tree,
+                                     const int64_t* counts, const Context& context) {
+  const size_t m = static_cast<size_t>(n_columns), n_nodes = static_cast<size_t>(tree.n_nodes());
+  std::vector<int32_t> parent(n_nodes, -1), node_of_leaf(static_cast<size_t>(tree.n_leaves), 0);
+  for (int32_t i = 0; i < tree.n_nodes(); ++i) {
+    if (tree.left[i] < 0)
+      node_of_leaf[tree.leaf[i]] = i;
+    else
+      parent[tree.left[i]] = parent[tree.right[i]] = i;
+  }
+  std::vector<double> largest(n_nodes * m, 0.0);
+  for (int64_t i = 0; i < sample.n_used(); ++i) {
+    const int64_t row = sample.row(i);
+    double* of_leaf = largest.data() + node_of_leaf[leaf_of_row[row]] * m;
+    for (size_t j = 0; j < m; ++j)
+      of_leaf[j] = std::max<double>(of_leaf[j], std::fabs(h[row * m + j] * sample.factor(row)));
+  }
+  context.allreduce_max(largest);
+  for (size_t i = n_nodes; i-- > 1;)
+    for (size_t j = 0; j < m; ++j)
+      largest[parent[i] * m + j] = std::max(largest[parent[i] * m + j], largest[i * m + j]);
+  std::vector<float> inverse(n_nodes * m, 0.0f), step(n_nodes * m, 0.0f);
+  for (size_t i = 0; i < n_nodes; ++i)
+    for (size_t j = 0; j < m; ++j)
+      set_scale(static_cast<float>(largest[i * m + j]), count_shift(counts[i]), inverse[i * m + j],
+                step[i * m + j]);
+  std::vector<int64_t> sums(n_nodes * m, 0);
+  for (int64_t i = 0; i < sample.n_used(); ++i) {
+    const int64_t row = sample.row(i);
+    const float* values = h + row * m;
+    const float factor = sample.factor(row);
+    for (int32_t node = node_of_leaf[leaf_of_row[row]]; node >= 0; node = parent[node]) {
+      const float* scale = inverse.data() + std::max(parent[node], 0) * m;
+      int64_t* to = sums.data() + node * m;
+      for (size_t j = 0; j < m; ++j) to[j] += quantise_value(values[j] * factor * scale[j]);
+    }
+  }
+  context.allreduce_sum(sums);
+  std::vector<float> hessians(n_nodes * m);
+  for (size_t i = 0; i < n_nodes; ++i)
+    for (size_t j = 0; j < m; ++j)
+      hessians[i * m + j] =
+          static_cast<float>(sums[i * m + j]) * step[std::max(parent[i], 0) * m + j];
+  return hessians;
 }
 
 }  // namespace polyleaf

@@ -139,4 +139,11 @@ class LinearGradients final : public GradientSource {
   Buffer<int16_t> channels_;
 };
 
+// Return the Hessians of the nodes of a grown tree, (n_nodes, n_columns), as the search for linear
+// leaves has summed them: each node quantises its rows anew, and its children have sums on its
+// scale. h: (n_all, n_columns); counts: rows of each node, on all ranks.
+std::vector<float> sum_node_hessians(const float* h, int n_columns, const RowSample& sample,
+                                     const int32_t* leaf_of_row, const Tree& tree,
+                                     const int64_t* counts, const Context& context);
+
 }  // namespace polyleaf

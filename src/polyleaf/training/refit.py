@@ -34,8 +34,6 @@ from polyleaf.training.tree_builder import (
 
 __all__ = ["BlendingFitter", "BlendingLayers", "KnownTreeBuilder", "KnownTrees", "check_leaf_kinds"]
 
-_LARGEST_INTEGER, _LARGEST_SUM = np.float32(32767), 2**31 - 1  # of quantised gradients
-_SMALLEST_DERIVATIVE = np.float32(1e-28)
 _WEIGHT_BITS = 30  # of the weights of sparse targets
 _N_LANES = 16  # in which the core sums over outputs
 
@@ -254,7 +252,7 @@ class KnownTreeBuilder(TreeBuilder):
         counts = np.bincount(leaves, minlength=self._nodes.tree.n_leaves)
         self._workers.communicator.sum(counts)
         count = self._nodes.sum_up(counts)
-        used = _UsedRows(self._nodes, leaves, count, sample, self._workers)
+        used = _UsedRows(self._nodes, self._last_leaves, count, sample, self._workers)
         finder = self._finder
         if isinstance(finder, HistogramSplitFinder):
             return count, _sum_histogram_hessians(used, finder, output)
@@ -263,100 +261,55 @@ class KnownTreeBuilder(TreeBuilder):
 
 
 class _UsedRows(NamedTuple):
-    """Rows of a sample in a tree: the leaf of each, and how many each node has."""
+    """Rows of a sample in a tree: the leaf of every row, and how many of the sample a node has."""
 
     nodes: _Nodes
-    leaves: np.ndarray
+    leaf_of_row: np.ndarray
     counts: np.ndarray
     sample: TreeSample
     workers: Context
-
-    def sum(self, integers: np.ndarray) -> np.ndarray:
-        """Return the sums of integers (n_used, m) in each node: int64 (n_nodes, m)."""
-        n_leaves = self.nodes.tree.n_leaves
-        columns = [np.bincount(self.leaves, column, n_leaves) for column in integers.T]
-        sums = np.stack(columns, axis=1).astype(np.int64)
-        self.workers.communicator.sum(sums)
-        return self.nodes.sum_up(sums)
-
-    def select(self, values: np.ndarray) -> np.ndarray:
-        """Return float32 values (n_rows, m) of these rows, times their factors."""
-        sample = self.sample
-        if sample.multiplier is not None:
-            values = values * sample.multiplier[:, None]
-        return values if sample.rows is None else values[sample.rows]
 
 
 def _sum_histogram_hessians(
     used: _UsedRows, finder: HistogramSplitFinder, output: int
 ) -> np.ndarray:
     """Return the Hessians that a search by histograms sums, from the same quantised numbers."""
-    sample, workers = used.sample, used.workers
+    sample, nodes, workers = used.sample, used.nodes, used.workers
     kind, g, h = finder.select(sample, output)
     if kind == "unit" or h is None:
         return used.counts.astype(np.float32).astype(np.float64)
-    if finder.scales_each_node:
-        return _sum_node_hessians(used, used.select(h))
-    quantised = _core.QuantisedGradients(
-        g if kind == "full" else h, h, kind, sample.rows, sample.multiplier, workers
-    )
-    columns = slice(-h.shape[1], None)
-    steps, integers = quantised.hessian_steps, quantised.dense()[:, columns]
     if kind == "full":
-        diagonal = packed_diagonal(g.shape[1])
-        steps, integers = steps[diagonal], integers[:, diagonal]
-    return _average_outputs(used.sum(integers).astype(np.float32) * steps)
-
-
-def _sum_node_hessians(used: _UsedRows, h: np.ndarray) -> np.ndarray:
-    """Return the Hessians of a search for linear leaves, which scales those of each node anew.
-
-    The children of a node sum Hessians on the scale of the node.
-    """
-    nodes, communicator, m = used.nodes, used.workers.communicator, h.shape[1]
-    n_nodes, cover = nodes.tree.n_nodes, np.zeros((nodes.tree.n_nodes, m), np.float32)
-    for depth in range(nodes.depth.max() + 1):
-        child = nodes.find_ancestors(depth)[used.leaves]
-        rows = np.flatnonzero(nodes.depth[child] == depth)
-        child, values = child[rows], h[rows]
-        parent = np.maximum(nodes.parent[child], 0)  # that of the root is the root
-        largest = np.zeros((n_nodes, m))
-        np.maximum.at(largest, parent, np.abs(values))
-        communicator.largest(largest)
-        inverse, step = _make_scales(largest.astype(np.float32), used.counts)
-        columns = np.rint(values * inverse[parent]).T
-        sums = np.stack([np.bincount(child, c, n_nodes) for c in columns], axis=1).astype(np.int64)
-        communicator.sum(sums)
-        here = np.flatnonzero(nodes.depth == depth)
-        cover[here] = sums[here].astype(np.float32) * step[np.maximum(nodes.parent[here], 0)]
-    return _average_outputs(cover)
-
-
-def _make_scales(largest: np.ndarray, count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the factors that quantise the Hessians of each node, and their steps."""
-    shift = np.zeros(len(count), np.int32)
-    while (over := count * (32768 >> shift) > _LARGEST_SUM).any():
-        shift[over] += 1
-    is_used = largest >= _SMALLEST_DERIVATIVE
-    inverse = np.divide(_LARGEST_INTEGER, largest, out=np.zeros_like(largest), where=is_used)
-    step = np.where(is_used, largest / _LARGEST_INTEGER, np.float32(0))
-    return np.ldexp(inverse, -shift[:, None]), np.ldexp(step, shift[:, None])
+        h = np.ascontiguousarray(h[:, packed_diagonal(g.shape[1])])
+    drawn = sample.rows, sample.multiplier
+    if finder.scales_each_node:
+        tree, counts = nodes.tree, used.counts
+        return _average_outputs(
+            _core.sum_node_hessians(h, *drawn, used.leaf_of_row, tree, counts, workers)
+        )
+    quantised = _core.QuantisedGradients(h, None, "unit", *drawn, workers)
+    sums = quantised.sum_by_leaf(used.leaf_of_row, nodes.tree.n_leaves)
+    workers.communicator.sum(sums)
+    return _average_outputs(nodes.sum_up(sums).astype(np.float32) * quantised.gradient_steps)
 
 
 def _sum_weights(used: _UsedRows, weight: np.ndarray | None) -> np.ndarray:
     """Return the Hessians of a search over sparse targets: the weights of rows, or their
     number."""
-    if weight is None and used.sample.multiplier is None:
+    rows, multiplier = used.sample.rows, used.sample.multiplier
+    if weight is None and multiplier is None:
         return used.counts.astype(np.float64)
-    n_rows = len(used.leaves) if used.sample.multiplier is None else len(used.sample.multiplier)
-    weight = np.ones(n_rows, np.float32) if weight is None else weight
-    values = used.select(weight[:, None])
+    values = np.ones(len(used.leaf_of_row), np.float32) if weight is None else weight
+    values = values if multiplier is None else values * multiplier
+    leaves = used.leaf_of_row
+    if rows is not None:
+        values, leaves = values[rows], leaves[rows]
     largest = np.array([values.max(initial=0.0)], np.float64)
     used.workers.communicator.largest(largest)
     exponent = int(np.frexp(np.float32(largest[0]))[1])
-    scale = np.ldexp(np.float32(1), _WEIGHT_BITS - exponent)
-    sums = used.sum(np.trunc(values * scale))
-    return sums[:, 0] * 2.0 ** (exponent - _WEIGHT_BITS)
+    integers = np.trunc(values * np.ldexp(np.float32(1), _WEIGHT_BITS - exponent))
+    sums = np.bincount(leaves, integers, used.nodes.tree.n_leaves).astype(np.int64)
+    used.workers.communicator.sum(sums)
+    return used.nodes.sum_up(sums) * 2.0 ** (exponent - _WEIGHT_BITS)
 
 
 def _average_outputs(H: np.ndarray) -> np.ndarray:
