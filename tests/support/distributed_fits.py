@@ -10,7 +10,6 @@ from polyleaf.inputs.features import read_features
 from polyleaf.inputs.target import encode_evaluation_target
 from polyleaf.runtime.collective import ThreadCommunicator
 from polyleaf.runtime.context import Context
-from polyleaf.runtime.row_data import RowData
 from polyleaf.training.evaluation import EvalSet
 
 
@@ -64,7 +63,7 @@ def fit_on_threads(
         reader = estimator._offset_reader(target.encoding, shared.plan.objective)
         offsets = reader.read(*start) if start else None
         metrics = shared.plan.metrics
-        evaluated = RowData(found.values, found.weight, offsets)
+        evaluated = found.rows.replace(offset=offsets)
         sets.append(EvalSet(name, codes, evaluated, metrics, features))
 
     def work(communicator):

@@ -31,7 +31,6 @@ from polyleaf.metrics.metric import EvalsLog, OutputsLog
 from polyleaf.model import Model
 from polyleaf.runtime.collective import WorkerLostError
 from polyleaf.runtime.context import Context
-from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
 from polyleaf.training.evaluation import EvalSet
 
@@ -216,7 +215,7 @@ def make_eval_set(
         reader = PolyleafEstimator._offset_reader(encoding, shared.plan.objective)
         offsets = concatenate_values(offset, "offset")
         start = reader.read(offsets, target.n_rows, f"offset of {name!r}")
-    evaluated = RowData(target.values, target.weight, start)
+    evaluated = target.rows.replace(offset=start)
     return EvalSet(name, rows.codes, evaluated, shared.plan.metrics, rows.features)
 
 

@@ -39,7 +39,7 @@ from polyleaf.training.fit import (
     read_offsets,
     scale_base_score,
     select_auto_rounds_metric,
-    subtract_offset,
+    set_offset,
     train,
 )
 from polyleaf.training.prepare import PreparedData, Seeds, TrainingData, prepare
@@ -88,7 +88,7 @@ def _fit_estimator(
     with measure_phase("reading"):
         plan, target = make_plan(estimator, data, init_model)
     data, *eval_data = read_fit_offsets(estimator, [data, *eval_data], target, plan)
-    target = subtract_offset(target, data.offset, plan.objective)
+    target = set_offset(target, data.offset, plan.objective)
     callbacks = as_callbacks(callbacks)
     metric = select_auto_rounds_metric(estimator, plan, target, bool(eval_data or callbacks))
     has_evaluation = bool(eval_data) or estimator.validation_fraction is not None
@@ -138,7 +138,7 @@ def refit_estimator(
     plan, target = make_plan(own, data, estimator.model_)
     plan = plan._replace(decay_rate=decay_rate)
     (data,) = read_fit_offsets(own, [data], target, plan)
-    target = subtract_offset(target, data.offset, plan.objective)
+    target = set_offset(target, data.offset, plan.objective)
     is_cross_fitted = recalibrate and own._is_cross_fitted(plan.objective, False)
     ready = prepare(
         own,
@@ -306,7 +306,7 @@ def _make_model_info(estimator: PolyleafEstimator, plan: FitPlan, data: Prepared
     encoding = data.target.encoding
     scale, offset = get_score_scale(encoding, plan.objective)
     names = estimator._score_names(encoding, plan.objective)
-    has_offsets, is_projected = data.offset is not None, data.projection is not None
+    has_offsets, is_projected = data.target.rows.offset is not None, data.projection is not None
     metadata = make_metadata(estimator, encoding, has_offsets, is_projected)
     metadata |= estimator._calibration_metadata(encoding)
     return ModelInfo(scale, offset, names, data.projection, metadata)

@@ -400,8 +400,8 @@ def _check_probability(value: Any) -> float:
 
 def _cross_fit(record: TrainingRecord) -> tuple[np.ndarray, np.ndarray]:
     """Return cross-fitted scores of all rows, and 1.0 for rows that have scores, else 0.0."""
-    n_rows, seed = len(record.target), record.settings.sampling.seed
-    scores, has_score = np.zeros((n_rows, record.target.shape[1])), np.zeros(n_rows)
+    n_rows, seed = record.rows.n_rows, record.settings.sampling.seed
+    scores, has_score = np.zeros((n_rows, record.rows.target.shape[1])), np.zeros(n_rows)
     for rows, held in record.rules.iter_folds(n_rows, N_FOLDS, seed):
         found = cross_fit_scores(record, rows, held)
         if found is not None:

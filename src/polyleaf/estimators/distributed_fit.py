@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from polyleaf.data.data_iter import concatenate_values
 from polyleaf.data.dataset import Dataset
 from polyleaf.data.random_rows import find_repeated_rows
 from polyleaf.estimators._fitting import (
@@ -33,7 +32,8 @@ from polyleaf.training.fit import (
     FitPlan,
     scale_base_score,
     select_auto_rounds_metric,
-    subtract_offset,
+    set_offset,
+    training_rows,
 )
 from polyleaf.training.prepare import PreparedData, TrainingData, make_trial, read_split_rules
 from polyleaf.training.sampling import GlobalRowIds
@@ -78,31 +78,23 @@ class Shard(NamedTuple):
         Offsets are subtracted if the loss depends on their difference only.
     numbers : ndarray of int64
         Global indices of the rows with positive weight, counted among such rows.
-    offset : ndarray of shape (n_rows, K), float64, or None
-        Initial raw scores.
     """
 
     target: Target
     numbers: np.ndarray
-    offset: np.ndarray | None = None
 
     def take(self, rows: np.ndarray) -> Shard:
         """Return the targets of some rows, in ascending order."""
         used = np.zeros(self.target.n_rows, bool)
         used[rows] = True
-        offset = None if self.offset is None else self.offset[rows]
-        return Shard(self.target.take(rows), self.numbers[used[self._usable()]], offset)
+        return Shard(self.target.take(rows), self.numbers[used[self._usable()]])
 
     @staticmethod
     def joined(shards: Sequence[Shard]) -> Shard:
         """Concatenate shards."""
-        targets = [shard.target for shard in shards]
-        values = concatenate_values([target.values for target in targets], "y")
-        weight = None if targets[0].weight is None else np.concatenate([t.weight for t in targets])
+        rows = RowData.concatenate([shard.target.rows for shard in shards])
         numbers = np.concatenate([shard.numbers for shard in shards])
-        offsets = [shard.offset for shard in shards if shard.offset is not None]
-        offset = np.concatenate(offsets) if offsets else None
-        return Shard(Target(values, weight, targets[0].encoding), numbers, offset)
+        return Shard(replace(shards[0].target, rows=rows), numbers)
 
     def _usable(self) -> np.ndarray:
         return np.flatnonzero(_is_usable(self.target))
@@ -136,18 +128,17 @@ def plan_shared_fit(
             "calibrated by cross-fitting on one machine; set it to False, or learn a distribution."
         )
     _check_metrics(plan)
-    offset = read_fit_offsets(estimator, [data], target, plan)[0].offset
-    target = subtract_offset(target, offset, plan.objective)
+    (data,) = read_fit_offsets(estimator, [data], target, plan)
+    target = set_offset(target, data.offset, plan.objective)
     base_score = scale_base_score(estimator.base_score, target.encoding, plan.objective)
     if base_score is None and plan.start is None:
-        seen = None if plan.objective.is_translation_invariant else offset
-        rows = RowData(target.values, target.weight, seen)
+        rows = training_rows(target, plan.objective)
         bound = bind_objective(plan.objective, rows, plan.settings)
-        base_score = compute_base_score(bound, seen, plan.settings)
+        base_score = compute_base_score(bound, plan.settings)
     usable = _is_usable(target)
     metric = select_auto_rounds_metric(estimator, plan, target, is_watched)
     shared = SharedFit(plan, base_score, int(np.count_nonzero(usable)), metric)
-    return shared, Shard(target, np.arange(shared.n_usable), offset)
+    return shared, Shard(target, np.arange(shared.n_usable))
 
 
 def find_shared_n_estimators(
@@ -168,20 +159,14 @@ def find_shared_n_estimators(
         Number of threads of this rank.
     """
     assert shared.auto_rounds_metric is not None
-    plan, target, offset = shared.plan, shard.target, shard.offset
+    plan, target = shared.plan, shard.target
     local_plan = plan._replace(settings=replace(plan.settings, workers=Context(n_threads)))
-    repeated = find_repeated_rows(dataset.hash_rows(), target.values, offset)
+    repeated = find_repeated_rows(dataset.hash_rows(), target.values, target.rows.offset)
     rules = read_split_rules(estimator, None, None, target.n_rows).join(repeated)
     trial = make_trial(
-        dataset,
-        target,
-        offset,
-        plan.objective,
-        shared.auto_rounds_metric,
-        plan.seeds.training,
-        rules,
+        dataset, target, plan.objective, shared.auto_rounds_metric, plan.seeds.training, rules
     )
-    data = PreparedData(dataset, target, [], None, offset, trial)
+    data = PreparedData(dataset, target, [], None, trial)
     base_score = scale_base_score(estimator.base_score, target.encoding, plan.objective)
     found = search_n_estimators(estimator, local_plan, data, base_score)
     return shared._replace(
@@ -222,7 +207,7 @@ def fit_rank(
     """
     plan = shared.plan
     plan = plan._replace(settings=replace(plan.settings, workers=workers))
-    ready = PreparedData(dataset, shard.target, list(eval_sets), None, shard.offset)
+    ready = PreparedData(dataset, shard.target, list(eval_sets), None)
     row_ids = GlobalRowIds(shard.numbers, shared.n_usable, workers.communicator)
     train_estimator(estimator, plan, ready, shared.base_score, callbacks, row_ids, known)
 

@@ -10,7 +10,6 @@ import numpy as np
 from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor
 from polyleaf.estimators._fitting import make_objective
 from polyleaf.runtime.context import effective_threads
-from polyleaf.runtime.row_data import RowData
 from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS
 from polyleaf.settings.train_config import make_train_config
 from polyleaf.training.fit import has_few_rows, max_rounds
@@ -94,7 +93,7 @@ def memory_estimate(
             "number of non-zeros."
         )
     target = estimator._encode_target(_make_targets(task, n_outputs), None, None)
-    problem = make_objective(estimator, target).bind(RowData(target.values))
+    problem = make_objective(estimator, target).bind(target.rows)
     columns = count_columns(
         problem, settings, target.values.shape[1] if target.values.ndim == 2 else 1
     )

@@ -36,7 +36,6 @@ from polyleaf.model import Model
 from polyleaf.model.metadata import ESTIMATOR, HAS_OFFSETS, INPUT_NAMES, PARAMETERS
 from polyleaf.objectives import Objective, auto_objective_name, objective_class
 from polyleaf.objectives.multitask import MultiTask, Task, TaskSlice
-from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
 from polyleaf.settings.aliases import suggest_on_unknown_kwargs, warn_one_vs_rest
 from polyleaf.settings.param_spec import add_parameter_docs, make_constraints
@@ -426,8 +425,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         check_same_rows(len(raw), target.n_rows)
         names = [place.task.name for place in objective.tasks]
         metrics = get_metrics(dict.fromkeys(names, "d2"), objective)
-        rows = RowData(target.values, target.weight)
-        scores = [metric(rows, raw) for metric in metrics]
+        scores = [metric(target.rows, raw) for metric in metrics]
         return dict(zip(names, scores, strict=True))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:

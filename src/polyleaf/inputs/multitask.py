@@ -13,6 +13,7 @@ import scipy.sparse
 from polyleaf.inputs.read_target import to_numpy
 from polyleaf.inputs.target import Target, TargetEncoding
 from polyleaf.inputs.validation import check_in_memory, get_missing_mask
+from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
 
 __all__ = [
@@ -153,7 +154,7 @@ def encode_labelled_rows(
     values[known] = target.values
     all_weights = np.zeros(len(known), np.float32)
     all_weights[known] = 1.0 if target.weight is None else target.weight
-    return replace(target, values=values, weight=all_weights)
+    return target.replace_rows(target=values, weight=all_weights)
 
 
 def _restore_integers(labels: np.ndarray) -> np.ndarray:
@@ -237,10 +238,9 @@ class TaskTarget(Target):
 
     Attributes
     ----------
-    values : ndarray of shape (n_rows, n_columns), float64
-        Numbers, labels 0 or 1, class ids. Missing values are 0.
-    weight : ndarray of float32 or None
-        `(n_rows,)` or `(n_rows, n_columns)`; zero where a value is missing.
+    rows : RowData
+        The target is `(n_rows, n_columns)`, float64: numbers, labels 0 or 1, class ids; missing
+        values are 0. Weights are float32 `(n_rows,)` or `(n_rows, n_columns)`, or None.
     encoding : TaskEncodings
         Encodings of the tasks.
     """
@@ -258,7 +258,7 @@ class TaskTarget(Target):
             weight = self.weight
             if weight is not None and weight.ndim == 2:
                 weight = weight[:, columns]
-            targets.append(Target(values, weight, encoding))
+            targets.append(Target(RowData(values, weight), encoding))
             first += width
         return targets
 
@@ -333,7 +333,7 @@ def stack_task_targets(
         encodings=encodings,
     )
     values = np.hstack([target.values.reshape(n_rows, -1).astype(np.float64) for target in targets])
-    return TaskTarget(values, _stack_weights(targets), encoding)
+    return TaskTarget(RowData(values, _stack_weights(targets)), encoding)
 
 
 def _concatenate_scales(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 import scipy.sparse
@@ -39,6 +39,7 @@ from polyleaf.inputs.weights import (
     multiply_weights,
     weight_shares,
 )
+from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
 
 __all__ = [
@@ -150,7 +151,7 @@ class TargetEncoding:
         self._check_shape(np.shape(y), name)
         check_column_order(get_given_names(y), tuple(map(str, self.classes.tolist())), name)
         values = read_shares(y, name)
-        return Target(values, check_weight(sample_weight, len(values), 0, name), self)
+        return Target(RowData(values, check_weight(sample_weight, len(values), 0, name)), self)
 
     def _encode_labels(self, labels: np.ndarray, name: str) -> np.ndarray:
         assert self.classes is not None
@@ -169,10 +170,10 @@ class TargetEncoding:
 
     def _encode_ids(self, ids: np.ndarray, weight: np.ndarray | None) -> Target:
         if self.kind == "binary":
-            return Target(ids.astype(np.float32)[:, None], weight, self)
+            return Target(RowData(ids.astype(np.float32)[:, None], weight), self)
         if self.one_vs_rest:
-            return Target(np.eye(self.n_outputs, dtype=np.float32)[ids], weight, self)
-        return Target(ids, weight, self)
+            return Target(RowData(np.eye(self.n_outputs, dtype=np.float32)[ids], weight), self)
+        return Target(RowData(ids, weight), self)
 
     def _scale_values(self, values: np.ndarray, weight: np.ndarray | None) -> Target:
         if self.offset is not None and self.scale is not None:
@@ -259,37 +260,49 @@ class TargetEncoding:
 
 @dataclass(frozen=True)
 class Target:
-    """An encoded target.
+    """The encoded target, and what else belongs to its rows.
 
     Attributes
     ----------
-    values : ndarray or csr_matrix
-        `(n_rows, n_outputs)`, float32 or (regression) float64; int32 class ids `(n_rows,)` for
-        multi-class, or shares of the classes `(n_rows, n_outputs)`; a canonical float32 csr_matrix
-        from `encode_sparse`. Missing values are 0.
-    weight : ndarray of float32 or None
+    rows : RowData
+        The target is `(n_rows, n_outputs)`, float32 or (regression) float64; int32 class ids
+        `(n_rows,)` for multi-class, or shares of the classes `(n_rows, n_outputs)`; a canonical
+        float32 csr_matrix from `encode_sparse`. Missing values are 0. Weights are float32
         `(n_rows,)` or `(n_rows, n_outputs)`, zero where a value is missing; None: 1 everywhere.
     encoding : TargetEncoding
         How y was encoded.
     """
 
-    values: Any
-    weight: np.ndarray | None
+    rows: RowData
     encoding: TargetEncoding
 
     @property
+    def values(self) -> Any:
+        """The target of the rows."""
+        return self.rows.target
+
+    @property
+    def weight(self) -> np.ndarray | None:
+        """The weights of the rows."""
+        return self.rows.weight
+
+    @property
     def n_rows(self) -> int:
-        return self.values.shape[0]
+        return self.rows.n_rows
 
-    def take(self, rows: np.ndarray) -> Target:
+    def replace_rows(self, **values: Any) -> Self:
+        """Return a copy with other values in `rows`."""
+        return replace(self, rows=self.rows.replace(**values))
+
+    def take(self, rows: np.ndarray) -> Self:
         """Return the target of some rows."""
-        weight = None if self.weight is None else self.weight[rows]
-        return replace(self, values=self.values[rows], weight=weight)
+        return replace(self, rows=self.rows.take(rows))
 
-    def subtract_offset(self, offset: np.ndarray) -> Target:
-        """Return the difference to `offset` (n_rows, n_outputs), in the unit of y; float64."""
+    def subtract_offset(self, outputs_per_target: int) -> Self:
+        """Return the difference to the offset of the rows, in the unit of y; float64."""
         scale = 1.0 if self.encoding.scale is None else self.encoding.scale
-        return replace(self, values=self.values - offset / scale)
+        offset = self.rows.offset[:, ::outputs_per_target]
+        return self.replace_rows(target=self.values - offset / scale)
 
     def to_target_scale(self) -> Any:
         """Return the values in the unit of y, as metrics read them."""
@@ -332,11 +345,11 @@ class Target:
 def _make_target(values: np.ndarray, weight: np.ndarray | None, encoding: TargetEncoding) -> Target:
     """Make a target in which NaN is a value 0 of weight 0."""
     if encoding.missing == "error" or not np.isnan(values).any():
-        return Target(values, weight, encoding)
+        return Target(RowData(values, weight), encoding)
     present = ~np.isnan(values)
     columns = present[:, 0] if encoding.n_outputs == 1 else present
     weight = multiply_weights(weight, columns.astype(np.float32))
-    return Target(np.where(present, values, values.dtype.type(0)), weight, encoding)
+    return Target(RowData(np.where(present, values, values.dtype.type(0)), weight), encoding)
 
 
 # ---- encoding ----------------------------------------------------------------------------------
@@ -483,7 +496,7 @@ def _encode_shares(
     factors = compute_class_factors(class_weight, like.classes, rows)
     if factors is None:
         return target
-    return Target(*weight_shares(target.values, target.weight, factors), like)
+    return Target(RowData(*weight_shares(target.values, target.weight, factors)), like)
 
 
 def _make_class_encoding(
@@ -583,13 +596,13 @@ def encode_sparse(
             )
         like._check_shape(values.shape, name)
         like.check_names(y, None, name)
-        return Target(values, weight, like)
+        return Target(RowData(values, weight), like)
     if values.nnz == 0:
         raise ValueError(f"{name} holds only zeros, so there is nothing to learn.")
     names = None if scipy.sparse.issparse(y) else get_column_names(y)
     classes = np.arange(n_outputs) if kind == "multilabel" else None
     encoding = TargetEncoding(kind, n_outputs, False, classes=classes, output_names=names)
-    return Target(values, weight, encoding)
+    return Target(RowData(values, weight), encoding)
 
 
 def encode_evaluation_target(

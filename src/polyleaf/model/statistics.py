@@ -18,7 +18,6 @@ from polyleaf.model import storage
 from polyleaf.model.leaf_kinds import LEAF_KINDS
 from polyleaf.model.storage import LEAF_DTYPES
 from polyleaf.model.trees import node_depths
-from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
 
 if TYPE_CHECKING:
@@ -212,7 +211,7 @@ class Scorer:
         encoding = decode_target_encoding(model.metadata, model.n_outputs)
         target = encoding.encode(y, sample_weight, normalized=False)
         check_same_rows(self.table.n_rows, target.n_rows)
-        self._objective, rows = model.objective, RowData(target.values, target.weight)
+        self._objective, rows = model.objective, target.rows
         self._metrics = [
             replace(metric, has_classes=encoding.has_class_ids).bind(rows)
             for metric in get_metrics(metrics, model.objective)

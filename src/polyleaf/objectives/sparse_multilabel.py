@@ -37,6 +37,7 @@ class BoundSparseObjective:
 
     Attributes
     ----------
+    rows : RowData
     n_rows, n_outputs : int
 
     Raises
@@ -59,7 +60,8 @@ class BoundSparseObjective:
         values = target.data[:, None]
         is_valid = np.ones(values.shape, bool) if objective.sparse_base_score == 0 else values == 1
         check_domain(is_valid, RowData(values), objective.name, "targets 0 or 1")
-        self.objective, self.target, self.weight = objective, target, rows.weight
+        self.objective, self.rows = objective, rows
+        self.target, self.weight = target, rows.weight
         self.n_rows, self.n_outputs = target.shape
         self._base: float = objective.sparse_base_score
 

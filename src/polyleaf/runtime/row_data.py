@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
 import numpy as np
+import scipy.sparse
 from sklearn.utils import _safe_indexing
 
 __all__ = ["RowData", "select_rows"]
@@ -66,6 +67,17 @@ class RowData:
             self, **{f.name: select_rows(getattr(self, f.name), rows) for f in fields(RowData)}
         )
 
+    @classmethod
+    def concatenate(cls, parts: Sequence[RowData]) -> RowData:
+        """Return the rows of all parts, which are encoded alike.
+
+        Parameters
+        ----------
+        parts : sequence of RowData
+        """
+        columns = ([getattr(part, f.name) for part in parts] for f in fields(RowData))
+        return cls(*map(_concatenate, columns))
+
     def column(self, k: int) -> Self:
         """Return one column of the target, (n_rows,), with its weights.
 
@@ -77,6 +89,14 @@ class RowData:
         if weight is not None and weight.ndim == 2:
             weight = weight[:, min(k, weight.shape[1] - 1)]
         return replace(self, target=self.target[:, k], weight=weight)
+
+
+def _concatenate(parts: Sequence[Any]) -> Any:
+    if parts[0] is None:
+        return None
+    if hasattr(parts[0], "tocsr"):
+        return scipy.sparse.vstack(parts, format="csr")
+    return np.concatenate(parts)
 
 
 def select_rows(values: Any, rows: Any) -> Any:

@@ -15,7 +15,6 @@ from polyleaf.metrics import Metric
 from polyleaf.model import serialize, storage
 from polyleaf.model.leaf_kinds import LEAF_KINDS
 from polyleaf.model.model import Model
-from polyleaf.runtime.row_data import RowData
 from polyleaf.search.cv_splits import Fold
 from polyleaf.search.trials import Candidate
 
@@ -220,11 +219,7 @@ def _make_loss(estimator: Any, fold: Fold, metric: Metric) -> Callable[[np.ndarr
         estimator._encoding.encode(part.y, part.weight, normalized=False)
         for part in (fold.train, fold.valid)
     )
-    bound = metric.bind(
-        RowData(held.values, held.weight),
-        RowData(training.values, training.weight),
-        estimator.model_.n_outputs,
-    )
+    bound = metric.bind(held.rows, training.rows, estimator.model_.n_outputs)
     transform = estimator.model_.objective.transform
     sign = -1.0 if metric.greater_is_better else 1.0
 

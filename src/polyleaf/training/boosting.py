@@ -61,8 +61,7 @@ class BoostResult(NamedTuple):
 
 def boost(
     dataset: Dataset,
-    target: Any,
-    weight: np.ndarray | None,
+    rows: RowData,
     objective: Objective,
     settings: TrainConfig,
     *,
@@ -70,7 +69,6 @@ def boost(
     callbacks: Iterable[Callback] = (),
     init_model: Model | None = None,
     base_score: np.ndarray | None = None,
-    offset: np.ndarray | None = None,
     row_ids: GlobalRowIds | None = None,
     resume_from: Model | None = None,
     is_same_training: bool = False,
@@ -87,9 +85,9 @@ def boost(
     ----------
     dataset : Dataset
         Binned features.
-    target : ndarray of shape (n_rows, K) float32, or (n_rows,) int32 class ids, or csr_matrix
-        A csr_matrix if `settings.has_sparse_targets`.
-    weight : ndarray of shape (n_rows,) or (n_rows, K), float32, or None
+    rows : RowData
+        The target is a csr_matrix if `settings.has_sparse_targets`. The offset is that which could
+        not be subtracted from the target.
     objective : Objective
     settings : TrainConfig
     eval_sets : sequence of EvalSet
@@ -99,8 +97,6 @@ def boost(
         Model to continue from; its trees are copied. Its mapper must be the data set's.
     base_score : ndarray of shape (K,), float64, optional
         Replaces the objective's own.
-    offset : ndarray of shape (n_rows, K), optional
-        Initial raw scores of rows, if they could not be subtracted from the target.
     row_ids : GlobalRowIds, optional
         Ids of the rows in distributed training (`settings.workers`). `base_score` is then that of
         all rows, or that of `init_model`, and only rank 0 has evaluation sets and callbacks.
@@ -124,13 +120,12 @@ def boost(
     callbacks = list(callbacks)
     if row_ids is not None:
         check_distributed(settings, objective)
-    rows = RowData(target, weight, offset)
     bound = bind_objective(objective, rows, settings)
     if init_model is not None:
         model = init_model.copy()
     else:
         if base_score is None:
-            base_score = compute_base_score(bound, offset, settings)
+            base_score = compute_base_score(bound, settings)
         if known is not None and known.decay_rate > 0:
             old, share = known.model.base_score, known.decay_rate
             base_score = old if share == 1 else share * old + (1.0 - share) * base_score
@@ -245,8 +240,9 @@ def _count_last_stumps(model: Model) -> int:
     return model.n_rounds - 1 - max([first - 1, -1, *split])
 
 
-def compute_base_score(bound: Any, offset: np.ndarray | None, settings: TrainConfig) -> np.ndarray:
+def compute_base_score(bound: Any, settings: TrainConfig) -> np.ndarray:
     """Return the constant score (K,) that training starts from."""
+    offset = bound.rows.offset
     if offset is None:
         return bound.base_score(settings.workers)
     return minimise_base_score(bound, offset.astype(np.float32), settings.workers.n_threads)

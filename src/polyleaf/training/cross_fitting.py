@@ -219,7 +219,7 @@ class TrainingRecord(NamedTuple):
 
     Attributes
     ----------
-    dataset, target, weight, objective, settings, base_score, offset, output_names
+    dataset, rows, objective, settings, base_score, output_names
         Arguments of `boost`.
     learning_rates : mapping
         Learning rate of each round of the training.
@@ -230,26 +230,19 @@ class TrainingRecord(NamedTuple):
     """
 
     dataset: Dataset
-    target: np.ndarray
-    weight: np.ndarray | None
+    rows: RowData
     objective: Objective
     settings: TrainConfig
     learning_rates: Mapping[int, float]
     n_rounds: int
     base_score: np.ndarray | None = None
-    offset: np.ndarray | None = None
     output_names: Sequence[str] | None = None
     rules: SplitRules = SplitRules()
     refit: Refit | None = None
 
     def take(self, rows: np.ndarray, dataset: Dataset) -> TrainingRecord:
         """Return the training on some rows, which `dataset` holds."""
-        return self._replace(
-            dataset=dataset,
-            target=self.target[rows],
-            weight=None if self.weight is None else self.weight[rows],
-            offset=None if self.offset is None else self.offset[rows],
-        )
+        return self._replace(dataset=dataset, rows=self.rows.take(rows))
 
 
 def cross_fit_scores(
@@ -270,13 +263,12 @@ def cross_fit_scores(
     ndarray of shape (n_held, K), float64, or None
         None if no row with positive weight is left for some output.
     """
-    offset = record.offset
+    known, offset = record.rows.weight, record.rows.offset
     if record.refit is None:  # the other rows get weight 0, which keeps the bins
-        weight = np.zeros(
-            len(record.target) if record.weight is None else record.weight.shape, np.float32
-        )
-        weight[rows] = 1.0 if record.weight is None else record.weight[rows]
-        loop, scores = _repeat_training(record._replace(weight=weight)), None
+        weight = np.zeros(record.rows.n_rows if known is None else known.shape, np.float32)
+        weight[rows] = 1.0 if known is None else known[rows]
+        own = record._replace(rows=record.rows.replace(weight=weight))
+        loop, scores = _repeat_training(own), None
         if loop is not None:
             assert isinstance(loop.state, DenseState)
             scores = loop.model.base_score + loop.state.raw[held]
@@ -293,14 +285,13 @@ def cross_fit_scores(
 
 def _repeat_training(record: TrainingRecord) -> BoostingLoop | None:
     """Return the finished training; None if some output has no rows of positive weight."""
-    weight, settings, offset = record.weight, record.settings, record.offset
+    rows, weight, settings = record.rows, record.rows.weight, record.settings
     if weight is not None and not (weight.reshape(len(weight), -1) > 0).any(axis=0).all():
         return None
-    rows = RowData(record.target, weight, offset)
     bound = bind_objective(record.objective, rows, settings)
     base = record.base_score
     if base is None:
-        base = compute_base_score(bound, offset, settings)
+        base = compute_base_score(bound, settings)
     rate = settings.boosting.learning_rate
     model = Model(
         mapper=record.dataset.mapper,
@@ -330,19 +321,19 @@ def quantile_shifts(record: TrainingRecord) -> np.ndarray:
     ndarray of shape (n_outputs,), float64
         On the scale of the target in training; 0 for medians, and for scores that are no quantiles.
     """
-    target, weight, objective = record.target, record.weight, record.objective
-    values = target.reshape(len(target), -1)
+    rows, objective = record.rows, record.objective
+    values = rows.target.reshape(rows.n_rows, -1)
     n_scores = objective.n_scores(values.shape[1])
     columns = objective.score_columns(n_scores)
     levels = objective.score_quantile_levels(n_scores)
     truth = values[:, columns]
     residuals, (n_folds, n_used) = np.full(truth.shape, np.nan), count_folds(len(truth))
     folds = record.rules.iter_folds(len(truth), n_folds, record.settings.sampling.seed)
-    for rows, held in islice(folds, n_used):
-        scores = cross_fit_scores(record, rows, held)
+    for used, held in islice(folds, n_used):
+        scores = cross_fit_scores(record, used, held)
         if scores is not None:
             residuals[held] = truth[held] - scores
-    weights = _expand_weight(weight, truth.shape, columns)
+    weights = _expand_weight(rows.weight, truth.shape, columns)
     return np.array(
         [_compute_shift(residuals[:, k], level, weights[:, k]) for k, level in enumerate(levels)]
     )

@@ -9,7 +9,6 @@ from polyleaf.data.target_encoding import EncodedOutputs
 from polyleaf.inputs.target import Target
 from polyleaf.objectives import Objective
 from polyleaf.objectives._utils import minimise_base_score
-from polyleaf.runtime.row_data import RowData
 
 __all__ = ["derive_columns"]
 
@@ -20,13 +19,7 @@ _MAX_SEPARATE_OUTPUTS = 32  # with weights of their own
 
 
 def derive_columns(
-    binned: Dataset,
-    target: Target,
-    offset: np.ndarray | None,
-    objective: Objective,
-    n_threads: int,
-    *,
-    is_first: bool = True,
+    binned: Dataset, target: Target, objective: Objective, n_threads: int, *, is_first: bool = True
 ) -> Dataset:
     """Return the data with columns derived from y in place of high-cardinality features.
 
@@ -39,28 +32,22 @@ def derive_columns(
     binned : Dataset
     target : Target
         Target of the rows; offsets have been subtracted if the objective allows that.
-    offset : ndarray of shape (n_rows, n_scores), float64, or None
-        Initial scores of the rows.
     objective : Objective
     n_threads : int
     is_first : bool
         See `Dataset.with_target`.
     """
-    sees_target = offset is None and not objective.has_distribution
+    sees_target = target.rows.offset is None and not objective.has_distribution
     if sees_target or objective.is_translation_invariant:
         return binned.with_target(target, is_first=is_first)
     return binned.with_target(
-        target,
-        lambda: _compute_newton_steps(target, offset, objective, n_threads),
-        is_first=is_first,
+        target, lambda: _compute_newton_steps(target, objective, n_threads), is_first=is_first
     )
 
 
-def _compute_newton_steps(
-    target: Target, offset: np.ndarray | None, objective: Objective, n_threads: int
-) -> EncodedOutputs:
+def _compute_newton_steps(target: Target, objective: Objective, n_threads: int) -> EncodedOutputs:
     """Return the Newton step of each row from the best constant on top of the offsets."""
-    bound = objective.bind(RowData(target.values, target.weight))
+    bound, offset = objective.bind(target.rows), target.rows.offset
     raw = np.zeros((target.n_rows, bound.n_outputs), np.float32)
     if offset is None:
         bound.set_base_score(bound.base_score(n_threads))

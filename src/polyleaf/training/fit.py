@@ -24,6 +24,7 @@ from polyleaf.model import Model
 from polyleaf.model.metadata import HAS_OFFSETS, PARAMETERS, clear_calibrations
 from polyleaf.objectives import Objective, get_objective, objective_class, objective_names
 from polyleaf.runtime.compatibility import from_stored
+from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
 from polyleaf.settings.parameters import SharedParameters
 from polyleaf.settings.train_config import TrainConfig
@@ -50,8 +51,9 @@ __all__ = [
     "read_offsets",
     "scale_base_score",
     "select_auto_rounds_metric",
-    "subtract_offset",
+    "set_offset",
     "train",
+    "training_rows",
 ]
 
 
@@ -111,8 +113,7 @@ def find_n_estimators(
     """
     if objective.is_translation_invariant:  # offsets are subtracted from the target
         rows = trial.eval_sets[0].rows.replace(offset=None)
-        held_out = replace(trial.eval_sets[0], rows=rows)
-        trial = trial._replace(offset=None, eval_sets=[held_out])
+        trial = trial._replace(eval_sets=[replace(trial.eval_sets[0], rows=rows)])
     rate = settings.boosting.learning_rate
     speedup = SPEEDUP if SPEEDUP * rate <= MAX_RATE else 1
     boosting = replace(
@@ -125,18 +126,16 @@ def find_n_estimators(
     trial_settings = replace(settings, boosting=boosting)
     result = boost(
         trial.dataset,
-        trial.target.values,
-        trial.target.weight,
+        training_rows(trial.target, objective),
         objective,
         trial_settings,
         eval_sets=trial.eval_sets,
         callbacks=[best_round],
         base_score=base_score,
-        offset=trial.offset,
         **model_fields,
     )
     n_estimators = speedup * best_round.n_rounds or settings.boosting.n_estimators
-    record = _make_record(trial, objective, trial_settings, result, base_score, trial.offset)
+    record = _make_record(trial, objective, trial_settings, result, base_score)
     return RoundSearchResult(n_estimators, result, record)
 
 
@@ -324,11 +323,19 @@ def read_offsets(
     return [d._replace(offset=offset) for d, offset in zip(data, offsets, strict=True)]
 
 
-def subtract_offset(target: Target, offset: np.ndarray | None, objective: Objective) -> Target:
-    """Subtract offsets from the target if the loss depends on their difference only."""
-    if offset is None or not objective.is_translation_invariant:
+def set_offset(target: Target, offset: np.ndarray | None, objective: Objective) -> Target:
+    """Set the offset of rows, and subtract it from y if the loss depends on the difference only."""
+    if offset is None:
         return target
-    return target.subtract_offset(offset[:, :: objective.outputs_per_target()])
+    target = target.replace_rows(offset=offset)
+    if not objective.is_translation_invariant:
+        return target
+    return target.subtract_offset(objective.outputs_per_target())
+
+
+def training_rows(target: Target, objective: Objective) -> RowData:
+    """Return the rows as the boosting loop reads them: without offsets that were subtracted."""
+    return target.rows.replace(offset=None) if objective.is_translation_invariant else target.rows
 
 
 def select_auto_rounds_metric(
@@ -389,24 +396,22 @@ def train(
     row_ids, resume_from : optional
         As in `boost`.
     """
-    settings, objective, target = plan.settings, plan.objective, data.target
-    offset = None if objective.is_translation_invariant else data.offset
+    settings, objective = plan.settings, plan.objective
+    rows = training_rows(data.target, objective)
     if plan.start is not None and plan.decay_rate is not None:
         fields = info._asdict() | {"metadata": _renew_metadata(plan.start, info)}
         known = KnownTrees(plan.start, plan.decay_rate)
         result = boost(
             data.dataset,
-            target.values,
-            target.weight,
+            rows,
             objective,
             settings,
             base_score=base_score,
-            offset=offset,
             row_ids=row_ids,
             known=known,
             **fields,
         )
-        return result, _make_record(data, objective, settings, result, base_score, offset)
+        return result, _make_record(data, objective, settings, result, base_score)
     start = None if plan.start is None else _copy_to_continue(plan.start, info)
     all_callbacks = as_callbacks(callbacks)
     if settings.workers.communicator.rank == 0:  # the estimator's own run on rank 0 only
@@ -416,15 +421,13 @@ def train(
     try:
         result = boost(
             data.dataset,
-            target.values,
-            target.weight,
+            rows,
             objective,
             settings,
             eval_sets=data.eval_sets,
             callbacks=all_callbacks,
             init_model=start,
             base_score=base_score,
-            offset=offset,
             row_ids=row_ids,
             resume_from=resume_from,
             is_same_training=plan.start is not None and _is_same_training(plan.start, info),
@@ -434,7 +437,7 @@ def train(
         for callback in all_callbacks:
             if isinstance(callback, ProgressBar):
                 callback.close()
-    return result, _make_record(data, objective, settings, result, base_score, offset)
+    return result, _make_record(data, objective, settings, result, base_score)
 
 
 def _make_record(
@@ -443,19 +446,16 @@ def _make_record(
     settings: TrainConfig,
     result: BoostResult,
     base_score: np.ndarray | None,
-    offset: np.ndarray | None,
 ) -> TrainingRecord:
     best = result.model.best_iteration
     return TrainingRecord(
         data.dataset,
-        data.target.values,
-        data.target.weight,
+        training_rows(data.target, objective),
         objective,
         settings,
         result.learning_rates,
         result.model.n_rounds if best is None else best + 1,
         base_score,
-        offset,
         result.model.output_names,
         data.rules,
         data.refit,

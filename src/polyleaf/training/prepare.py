@@ -35,7 +35,6 @@ from polyleaf.model import Model
 from polyleaf.objectives import Objective
 from polyleaf.runtime.context import effective_threads
 from polyleaf.runtime.cuda import as_device_array, is_device_array
-from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.timing import measure_phase
 from polyleaf.runtime.types import DataLike
 from polyleaf.runtime.user_warnings import warn_user
@@ -113,8 +112,6 @@ class PreparedData(NamedTuple):
     eval_sets : list of EvalSet
     projection : Projection or None
         Projection of the features.
-    offset : ndarray of shape (n_rows, n_scores), float64, or None
-        Initial scores of the rows of the data set.
     trial : PreparedData or None
         Data of a training on some of the rows, evaluated on the others, to choose n_estimators.
     rules : SplitRules
@@ -128,7 +125,6 @@ class PreparedData(NamedTuple):
     target: Target
     eval_sets: list[EvalSet]
     projection: Projection | None
-    offset: np.ndarray | None
     trial: PreparedData | None = None
     rules: SplitRules = SplitRules()
     refit: Refit | None = None
@@ -246,7 +242,7 @@ def prepare(
     ValueError
         If X does not match y, the parameters or init_model.
     """
-    X, target, offset, rules, held_out = _hold_out(p, given, target, seeds.hold_out)
+    X, target, rules, held_out = _hold_out(p, given, target, seeds.hold_out)
     given_X = X
     X, projection = _project(FeatureReader(p, None, n_threads), X, target, start, seeds.projection)
     reader = FeatureReader(p, projection, n_threads)
@@ -254,24 +250,25 @@ def prepare(
     binned = _make_dataset(reader, X, target, start, keep_features)
     trial, refit = None, None
     if is_cross_fitted or trial_metric is not None:
-        rules = rules.join(find_repeated_rows(binned.hash_rows(), target.values, offset))
+        rules = rules.join(
+            find_repeated_rows(binned.hash_rows(), target.values, target.rows.offset)
+        )
     if is_cross_fitted:
-        y = target, offset, objective
-        refit = _make_refit(reader, given_X, binned, *y, start, seeds.training, keep_features)
+        refit = _make_refit(
+            reader, given_X, binned, target, objective, start, seeds.training, keep_features
+        )
     if trial_metric is not None:
         own = trial_metric, seeds.training, rules, refit
-        trial = make_trial(binned, target, offset, objective, *own)
+        trial = make_trial(binned, target, objective, *own)
     with measure_phase("binning"):
-        dataset = derive_columns(
-            binned, target, offset, objective, n_threads, is_first=start is None
-        )
+        dataset = derive_columns(binned, target, objective, n_threads, is_first=start is None)
     if binned is not X and start is None and p.device != "cuda":  # a GPU reads the bin codes
         dataset.keep_only_bins()
     eval_sets = [
         _make_eval_set(reader, data, dataset.mapper, target, metrics, keep_features)
         for data in [*further, *held_out]
     ]
-    return PreparedData(dataset, target, eval_sets, projection, offset, trial, rules, refit)
+    return PreparedData(dataset, target, eval_sets, projection, trial, rules, refit)
 
 
 def set_feature_names(estimator: Any, n_features: int, names: Sequence[str] | None) -> None:
@@ -289,14 +286,14 @@ def set_feature_names(estimator: Any, n_features: int, names: Sequence[str] | No
 
 def _hold_out(
     p: SharedParameters, given: TrainingData, target: Target, seed: int
-) -> tuple[Any, Target, np.ndarray | None, SplitRules, list[TrainingData]]:
-    """Split off `validation_fraction` of the rows: return X, target, offset, the rules of further
-    splits, and the rows held out, if any."""
+) -> tuple[Any, Target, SplitRules, list[TrainingData]]:
+    """Split off `validation_fraction` of the rows: return X, target, the rules of further splits,
+    and the rows held out, if any."""
     _, X, y, weight, offset, groups, time = given
     n_rows = check_rows(p, X, target)
     rules = read_split_rules(p, groups, time, n_rows)
     if p.validation_fraction is None:
-        return X, target, offset, rules, []
+        return X, target, rules, []
     if isinstance(X, Dataset):
         raise ValueError(
             "validation_fraction cannot split a Dataset: pass validation data as eval_set."
@@ -307,13 +304,13 @@ def _hold_out(
         )
     reader = FeatureReader(p, None, effective_threads(p.n_jobs))
     hashes = _bin_all_rows(reader, X).hash_rows()
-    rules = rules.join(find_repeated_rows(hashes, target.values, offset))
+    rules = rules.join(find_repeated_rows(hashes, target.values, target.rows.offset))
     train, held = rules.split(n_rows, p.validation_fraction, seed, target.get_row_classes())
     check_parts(train, held)
     weight, held_y = None if weight is None else _select_rows(weight, held), _select_rows(y, held)
-    offset, held_offset = (None, None) if offset is None else (offset[train], offset[held])
+    held_offset = None if offset is None else offset[held]
     held_out = TrainingData(VALIDATION, _safe_indexing(X, held), held_y, weight, held_offset)
-    return _safe_indexing(X, train), target.take(train), offset, rules.take(train), [held_out]
+    return _safe_indexing(X, train), target.take(train), rules.take(train), [held_out]
 
 
 def _select_rows(given: Any, rows: np.ndarray) -> Any:
@@ -500,7 +497,6 @@ def _make_refit(
     X: Any,
     binned: Dataset,
     target: Target,
-    offset: np.ndarray | None,
     objective: Objective,
     start: Model | None,
     seed: int,
@@ -542,10 +538,7 @@ def _make_refit(
         )
 
     def refit_columns(rows: np.ndarray, held: np.ndarray) -> tuple[Dataset, Dataset]:
-        own = None if offset is None else offset[rows]
-        dataset = derive_columns(
-            base.rows(rows), target.take(rows), own, objective, reader.n_threads
-        )
+        dataset = derive_columns(base.rows(rows), target.take(rows), objective, reader.n_threads)
         return dataset, base.rows(held).rebinned_to(dataset.mapper)
 
     return refit_columns
@@ -580,7 +573,6 @@ def _differs_in_categories(categorical_features: DataLike | None, X: Dataset) ->
 def make_trial(
     binned: Dataset,
     target: Target,
-    offset: np.ndarray | None,
     objective: Objective,
     metric: Metric,
     seed: int,
@@ -598,14 +590,13 @@ def make_trial(
     if classes is not None:
         held = held[np.isin(classes[held], classes[rows])]
     part = target.take(rows)
-    offsets = (None, None) if offset is None else (offset[rows], offset[held])
     n_threads = effective_threads(binned.n_jobs)
-    dataset = derive_columns(binned.rows(rows), part, offsets[0], objective, n_threads)
+    dataset = derive_columns(binned.rows(rows), part, objective, n_threads)
     evaluated, own = binned.rows(held).rebinned_to(dataset.mapper), target.take(held)
     eval_set = EvalSet(
         "held out",
         evaluated.codes,
-        RowData(own.to_target_scale(), own.weight, offsets[1]),
+        own.rows.replace(target=own.to_target_scale()),
         [metric],
         evaluated.features,
     )
@@ -615,9 +606,7 @@ def make_trial(
         return refit(rows[used], rows[others])
 
     own_refit = None if refit is None else refit_part  # of a fit that is interrupted in the trial
-    return PreparedData(
-        dataset, part, [eval_set], None, offsets[0], None, rules.take(rows), own_refit
-    )
+    return PreparedData(dataset, part, [eval_set], None, None, rules.take(rows), own_refit)
 
 
 # --- evaluation sets ---
@@ -644,8 +633,7 @@ def _make_eval_set(
     target = encode_evaluation_target(
         y, weight, name=f"y of {name!r}", like=training.encoding, is_sparse=is_sparse
     )
-    rows = RowData(target.values, target.weight, offset)
-    return EvalSet(name, codes, rows, metrics, features)
+    return EvalSet(name, codes, target.rows.replace(offset=offset), metrics, features)
 
 
 def collect_eval_sets(
