@@ -9,6 +9,7 @@
 #include "base/isa.h"
 #include "data/bins.h"
 #include "split_gain/score_kernels.h"
+#include "split_gain/sorted_rows.h"
 
 namespace polyleaf {
 
@@ -23,31 +24,6 @@ struct SumKernels {
   void (*add_rows)(const RowsByBin& rows, int lanes, uint32_t first, uint32_t last, int32_t* out);
 };
 POLYLEAF_DECLARE_KERNELS(SumKernels, sum_kernels)
-
-// Small nodes of one output need no histogram: candidates come from the sorted codes of their rows.
-
-constexpr int kMaxSortedRows = 255;  // counts have eight bits
-
-// Working memory of one thread: rows in the order of each feature of a tile.
-struct SortedRows {
-  alignas(64) uint64_t sums[(kMaxSortedRows + 3) * kTileFeatures];  // of the first rows
-  alignas(64) int16_t keys[(kMaxSortedRows + 18) * kTileFeatures];
-};
-
-// The best numeric candidate of a feature, and the sums of its left child.
-struct SortedSplit {
-  NumericBest best;
-  int32_t gradient, hessian, count;
-  bool has_missing;
-};
-
-struct SortedRowKernels {
-  // Write the best split of every feature of a tile. Rows: n <= kMaxSortedRows, with their words
-  // and four channels each. missing: code of missing values.
-  void (*scan)(const ScanNode& node, const uint64_t* words, const int16_t* channels, int n,
-               int missing, SortedRows& rows, SortedSplit* splits);
-};
-POLYLEAF_DECLARE_KERNELS(SortedRowKernels, sorted_row_kernels)
 
 // The best candidate of a tile, with the exact sums of its left child.
 struct TileSplit {

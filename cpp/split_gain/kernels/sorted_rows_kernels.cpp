@@ -3,8 +3,8 @@
 // not depend on the data; the candidates of two rows and eight features then fill sixteen lanes.
 #include <utility>
 
-#include "search/dense_scan.h"
 #include "split_gain/kernels/separable_kernels.h"
+#include "split_gain/sorted_rows.h"
 
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
