@@ -91,11 +91,13 @@ void Driver::check(int result, const char* what) const {
 namespace {
 
 // Attribute numbers of the CUDA driver.
-constexpr int kMultiprocessors = 16, kMajor = 75, kMinor = 76, kBlockMemory = 97;
+constexpr int kMultiprocessors = 16, kProcessorThreads = 39, kMajor = 75, kMinor = 76,
+              kProcessorMemory = 81, kBlockMemory = 97;
 constexpr int kMaxDynamicSharedAttribute = 8, kPointerOrdinalAttribute = 9;
 constexpr unsigned kNonBlocking = 1;
 
 constexpr int64_t kBlocksPerProcessor = 8;
+constexpr size_t kReservedBytes = 1024;  // shared memory of each block that the driver uses
 constexpr size_t kStagingBytes = size_t{4} << 20;  // staging memory for small copies to the device
 
 std::string gibibytes(size_t bytes) {
@@ -132,6 +134,8 @@ Device::Device(const std::string& driver, int ordinal) : driver_(driver) {
   driver_.check(driver_.device(&device_, ordinal), "be found");
   n_processors_ = attribute(kMultiprocessors);
   block_memory_ = static_cast<size_t>(attribute(kBlockMemory));
+  processor_memory_ = static_cast<size_t>(attribute(kProcessorMemory));
+  processor_threads_ = attribute(kProcessorThreads);
   driver_.check(driver_.retain_context(&context_, device_), "give a context");
   const ContextLock lock(*this);
   driver_.check(driver_.create_stream(&stream_, kNonBlocking), "make a stream");
@@ -256,6 +260,11 @@ void Device::check_owns(DeviceAddress address) const {
 void Device::wait_for(uint64_t stream) const {
   const ContextLock lock(*this);
   driver_.check(driver_.synchronize(reinterpret_cast<void*>(stream)), "finish its work");
+}
+
+int Device::count_resident_blocks(int threads, size_t shared) const {
+  const auto by_memory = static_cast<int>(processor_memory_ / (shared + kReservedBytes));
+  return std::max(1, std::min(by_memory, processor_threads_ / threads));
 }
 
 Device::Grid Device::grid_for(int64_t n_items) const {

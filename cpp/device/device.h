@@ -97,6 +97,8 @@ class Device {
   std::string architecture() const;  // e.g. sm_90
   int n_processors() const { return n_processors_; }
   size_t block_memory() const { return block_memory_; }  // bytes of shared memory per block
+  // Return how many blocks with `shared` bytes each a multiprocessor runs at a time.
+  int count_resident_blocks(int threads, size_t shared) const;
   size_t free_memory() const;
 
   // Load the kernels, compiled for this architecture.
@@ -139,8 +141,8 @@ class Device {
 
   const Driver driver_;
   mutable std::mutex mutex_;
-  int device_ = 0, n_processors_ = 0;
-  size_t block_memory_ = 0;
+  int device_ = 0, n_processors_ = 0, processor_threads_ = 0;
+  size_t block_memory_ = 0, processor_memory_ = 0;
   void *context_ = nullptr, *stream_ = nullptr, *module_ = nullptr;
   // Staging memory of small copies, so that the caller need not wait.
   void* staging_ = nullptr;

@@ -13,11 +13,17 @@ namespace {
 
 constexpr int kMinHistograms = 4;        // a pair of children and their parents
 constexpr int kBlockLanes = 16;          // lanes per histogram block
-constexpr int64_t kMinBlockRows = 8192;  // minimum rows per histogram block
-constexpr int kHistogramBlocks = 4;      // maximum histogram blocks per multiprocessor
+constexpr int64_t kMinBlockRows = 2048;  // minimum rows per histogram block
+constexpr int kHistogramThreads = 512;   // threads per histogram block
+constexpr int kHistogramRounds = 4;      // histogram blocks per block that runs at a time
 constexpr int kScanBlocks = 4;  // maximum scan blocks with scratch memory per multiprocessor
 constexpr int64_t kMaxScanScratch = int64_t{1} << 28;  // maximum bytes of their scratch memory
 constexpr size_t kHead = sizeof(on_device::NodeBest) / sizeof(int32_t);
+
+template <class T>
+T divide_up(T a, T b) {
+  return (a + b - 1) / b;
+}
 
 // Number of outputs that are solved jointly.
 int count_solved(const ChannelLayout& layout, const SplitConfig& split) {
@@ -249,18 +255,24 @@ void DeviceSearch::build(const Batch& batch) {
   const Bins& bins = bins_.host();
   size_t shared = 0;
   int64_t n_parts = 0;  // pieces per row: slots of tiles and lanes
-  const auto slots_per_piece = [&](const Tile& tile) {
-    const size_t slot_bytes =
-        sizeof(int32_t) * tile.stride() * (width + (has_separate_counts ? 1 : 0));
-    return static_cast<int>(
-        std::clamp<size_t>(device_->block_memory() / 2 / slot_bytes, 1, kTileFeatures));
+  const auto slot_bytes = [&](const Tile& tile) {
+    return sizeof(int32_t) * tile.stride() * (width + (has_separate_counts ? 1 : 0));
   };
-  for (const int t : tree_context_->tiles())
-    n_parts += (bins.tile(t).n_features + slots_per_piece(bins.tile(t)) - 1) /
-               slots_per_piece(bins.tile(t)) * (layout().lanes / width);
-  const int64_t rows_per_piece = std::max(
-      kMinBlockRows, n_rows * std::max<int64_t>(n_parts, 1) /
-                         (static_cast<int64_t>(device_->n_processors()) * kHistogramBlocks));
+  // The slots of a tile are divided evenly, so that blocks take the same time.
+  const auto slots_per_piece = [&](const Tile& tile) {
+    const int n_fitting = static_cast<int>(std::clamp<size_t>(
+        device_->block_memory() / 2 / slot_bytes(tile), 1, kTileFeatures));
+    return divide_up(tile.n_features, divide_up(tile.n_features, n_fitting));
+  };
+  for (const int t : tree_context_->tiles()) {
+    const Tile& tile = bins.tile(t);
+    const int n_slots = slots_per_piece(tile);
+    shared = std::max(shared, slot_bytes(tile) * n_slots);
+    n_parts += divide_up(tile.n_features, n_slots) * (layout().lanes / width);
+  }
+  const int64_t n_blocks = int64_t{kHistogramRounds} * device_->n_processors() *
+                           device_->count_resident_blocks(kHistogramThreads, shared);
+  const int64_t rows_per_piece = std::max(kMinBlockRows, divide_up(n_rows * n_parts, n_blocks));
   for (const int32_t id : batch.built) {
     const Node& node = nodes_[id];
     const RowRange& rows = node.at.rows;
@@ -273,8 +285,6 @@ void DeviceSearch::build(const Batch& batch) {
         const int n_slots = slots_per_piece(tile);
         for (int s = 0; s < tile.n_features; s += n_slots) {
           const int n = std::min(n_slots, tile.n_features - s);
-          shared = std::max(shared, sizeof(int32_t) * n * tile.stride() *
-                                        (width + (has_separate_counts ? 1 : 0)));
           for (int lane = 0; lane < layout().lanes; lane += width)
             pieces.push_back({b, std::min(b + rows_per_piece, rows.end), rows.copy, t, s, n, lane,
                               node.histogram});
@@ -292,7 +302,8 @@ void DeviceSearch::build(const Batch& batch) {
                                              bins_.tiles(),
                                              pieces_.data(),
                                              histograms(),
-                                             static_cast<int64_t>(shared)});
+                                             static_cast<int64_t>(shared)},
+                  kHistogramThreads);
   if (batch.pairs.empty()) return;
   pairs_.write(batch.pairs);
   Device::Grid grid = device_->grid_for(histogram_size_);

@@ -166,6 +166,8 @@ Result cuDeviceGetAttribute(int* value, int attribute, int) {
   *value = attribute == 75   ? 9
            : attribute == 76 ? 0
            : attribute == 16 ? 2
+           : attribute == 39 ? 2048
+           : attribute == 81 ? 2 * kMostShared
            : attribute == 97 ? kMostShared
                              : 0;
   return 0;

@@ -18,15 +18,28 @@ extern "C" __global__ void build_histograms(const BuildHistograms a) {
   const uint64_t* const words = a.words + piece.tile * a.n_rows;
   const uint32_t* const ids = a.ids[piece.copy];
   const int lane = threadIdx.x % a.width, rows_at_once = blockDim.x / a.width;
-  for (int64_t i = piece.begin + threadIdx.x / a.width; i < piece.end; i += rows_at_once) {
+  int64_t i = piece.begin + threadIdx.x / a.width;
+  uint64_t word = 0;
+  int32_t channel = 0;
+  const auto load = [&] {  // of the next row while the current one is added
+    if (i >= piece.end) return;
     const int64_t row = ids != nullptr ? static_cast<int64_t>(ids[i]) : i;
-    const uint64_t word = words[row] >> (8 * piece.first_slot);
-    const int32_t channel = a.channels[row * all.lanes + piece.first_lane + lane];
-    for (int s = 0; s < piece.n_slots; ++s) {
-      const int bin = (s << tile.log2_stride) + static_cast<int>(word >> (8 * s) & 255);
-      if (channel != 0) atomicAdd(&sums[bin * a.width + lane], channel);
-      if (counts && lane == 0) atomicAdd(&bin_counts[bin], 1);
-    }
+    word = words[row] >> (8 * piece.first_slot);
+    channel = a.channels[row * all.lanes + piece.first_lane + lane];
+  };
+  load();
+  while (i < piece.end) {
+    const uint64_t bins = word;
+    const int32_t value = channel;
+    i += rows_at_once;
+    load();
+    const auto bin = [&](int slot) {
+      return (slot << tile.log2_stride) + static_cast<int>(bins >> (8 * slot) & 255);
+    };
+    if (value != 0)
+      for (int s = 0; s < piece.n_slots; ++s) atomicAdd(&sums[bin(s) * a.width + lane], value);
+    if (counts)
+      for (int s = lane; s < piece.n_slots; s += a.width) atomicAdd(&bin_counts[bin(s)], 1);
   }
   __syncthreads();
 
