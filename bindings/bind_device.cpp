@@ -24,6 +24,7 @@
 #include "device/search.h"
 #include "leaf_blocks.h"
 #include "search_handle.h"
+#include "sketch/sketch.h"
 
 namespace polyleaf {
 
@@ -185,6 +186,30 @@ void require_kernels(const Device& device) {
 void require_rows(const DeviceMatrix& matrix, int64_t n_rows, const char* name) {
   require(matrix.n_rows == n_rows,
           std::string(name) + " must have one row for each row of the data.");
+}
+
+DeviceMatrix sketch_signs_there(const DeviceMatrix& values, int32_t d, uint64_t seed, float scale) {
+  require(d >= 1, "dim must be at least 1.");
+  const auto n_columns = static_cast<int32_t>(values.n_columns);
+  DeviceMatrix out(values.device, values.n_rows, d);
+  nb::gil_scoped_release release;
+  DeviceBuffer<float> signs(values.device);
+  signs.write(make_random_signs(n_columns, d, seed));
+  values.device->launch(values.device->grid_for(values.n_rows * d),
+                        on_device::Project{values.data(), values.n_rows, n_columns, signs.data(), d,
+                                           scale, out.data()});
+  return out;
+}
+
+DeviceMatrix compute_row_means_there(const DeviceMatrix& values) {
+  DeviceMatrix out(values.device, values.n_rows, 1);
+  nb::gil_scoped_release release;
+  const auto n_columns = static_cast<int32_t>(values.n_columns);
+  const auto share = static_cast<float>(1.0 / n_columns);
+  values.device->launch(
+      values.device->grid_for(values.n_rows * 16),
+      on_device::RowMeans{values.data(), values.n_rows, n_columns, share, out.data()});
+  return out;
 }
 
 class DeviceSearchHandle final : public SearchHandle {
@@ -383,7 +408,10 @@ void bind_matrices(nb::module_& m) {
                                                       static_cast<int32_t>(column), out.data()});
             return out;
           },
-          nb::arg("column"), "Return a copy of one column as a matrix.");
+          nb::arg("column"), "Return a copy of one column as a matrix.")
+      .def("sketch_signs", &sketch_signs_there, nb::arg("dim"), nb::arg("seed"), nb::arg("scale"),
+           "Return scale * values @ R, where R is the matrix of random signs of `sketch_signs`.")
+      .def("row_means", &compute_row_means_there, "Return the mean of each row, (n_rows, 1).");
 }
 
 }  // namespace

@@ -50,6 +50,10 @@ class Padded {
       : lanes_(pad_to_lanes(d)), data_(static_cast<size_t>(n_rows) * lanes_) {
     std::fill_n(data_.data(), static_cast<size_t>(n_rows) * lanes_, 0.0f);
   }
+  Padded(const float* matrix, int32_t n_rows, int32_t d) : Padded(n_rows, d) {
+    for (int32_t k = 0; k < n_rows; ++k)
+      std::copy_n(matrix + static_cast<int64_t>(k) * d, d, row(k));
+  }
   int lanes() const { return lanes_; }
   float* row(int64_t k) { return data_.data() + k * lanes_; }
   const float* data() const { return data_.data(); }
@@ -58,17 +62,6 @@ class Padded {
   int lanes_;
   Buffer<float> data_;
 };
-
-Padded random_signs(int32_t n_rows, int32_t d, uint64_t seed) {
-  Padded signs(n_rows, d);
-  for (int32_t k = 0; k < n_rows; ++k)
-    for (int32_t j = 0; j < d; j += 64) {
-      uint64_t bits = hash(seed, static_cast<uint64_t>(k), static_cast<uint64_t>(j / 64));
-      for (int32_t i = j; i < std::min(d, j + 64); ++i, bits >>= 1)
-        signs.row(k)[i] = get_sign(bits);
-    }
-  return signs;
-}
 
 void project_padded(const float* values, int64_t n, int32_t n_columns, const Padded& matrix,
                     float scale, float* out, int width, const Context& context) {
@@ -134,29 +127,38 @@ Columns transposed_product(const float* values, int64_t n, int32_t n_columns, co
 
 }  // namespace
 
+std::vector<float> make_random_signs(int32_t n_rows, int32_t d, uint64_t seed) {
+  std::vector<float> signs(static_cast<size_t>(n_rows) * d);
+  for (int32_t k = 0; k < n_rows; ++k)
+    for (int32_t j = 0; j < d; j += 64) {
+      uint64_t bits = hash(seed, static_cast<uint64_t>(k), static_cast<uint64_t>(j / 64));
+      for (int32_t i = j; i < std::min(d, j + 64); ++i, bits >>= 1)
+        signs[static_cast<size_t>(k) * d + i] = get_sign(bits);
+    }
+  return signs;
+}
+
 void project(const float* values, int64_t n, int32_t n_columns, const float* matrix, int32_t d,
              float scale, float* out, const Context& context) {
-  Padded padded(n_columns, d);
-  for (int32_t k = 0; k < n_columns; ++k)
-    std::copy_n(matrix + static_cast<int64_t>(k) * d, d, padded.row(k));
-  project_padded(values, n, n_columns, padded, scale, out, d, context);
+  project_padded(values, n, n_columns, Padded(matrix, n_columns, d), scale, out, d, context);
 }
 
 void project_signs(const float* values, int64_t n, int32_t n_columns, uint64_t seed, int32_t d,
                    float scale, float* out, const Context& context) {
-  project_padded(values, n, n_columns, random_signs(n_columns, d, seed), scale, out, d, context);
+  const std::vector<float> signs = make_random_signs(n_columns, d, seed);
+  project(values, n, n_columns, signs.data(), d, scale, out, context);
 }
 
 void project_subspace(const float* values, int64_t n, int32_t n_columns, uint64_t seed, int32_t d,
                       int n_iterations, float scale, float* out, const Context& context) {
-  Padded basis = random_signs(n_columns, d, seed);
+  const std::vector<float> signs = make_random_signs(n_columns, d, seed);
   Columns q(static_cast<size_t>(d), std::vector<double>(static_cast<size_t>(n_columns)));
   for (int32_t j = 0; j < d; ++j)
-    for (int32_t k = 0; k < n_columns; ++k) q[j][k] = basis.row(k)[j];
+    for (int32_t k = 0; k < n_columns; ++k) q[j][k] = signs[static_cast<size_t>(k) * d + j];
   orthonormalise(q);
   Buffer<float> factors(static_cast<size_t>(n) * pad_to_lanes(d));
   for (int iteration = 0; iteration < n_iterations; ++iteration) {
-    basis = rounded(q, n_columns);
+    const Padded basis = rounded(q, n_columns);
     project_padded(values, n, n_columns, basis, 1.0f, factors.data(), basis.lanes(), context);
     q = transposed_product(values, n, n_columns, factors.data(), basis.lanes(), d, context);
     orthonormalise(q);

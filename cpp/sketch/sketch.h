@@ -6,6 +6,7 @@
 // any instruction set.
 #pragma once
 #include <cstdint>
+#include <vector>
 
 #include "base/context.h"
 #include "base/isa.h"
@@ -39,6 +40,9 @@ POLYLEAF_DECLARE_KERNELS(CsrProductKernels, csr_product_kernels)
 // out = scale * values @ matrix (K, d), terms in order of k.
 void project(const float* values, int64_t n, int32_t n_columns, const float* matrix, int32_t d,
              float scale, float* out, const Context& context);
+
+// Return the random signs of `project_signs`, (n_rows, d).
+std::vector<float> make_random_signs(int32_t n_rows, int32_t d, uint64_t seed);
 
 // `project` on random signs: the sign of output k and column j is one bit of hash(seed, k, j / 64)
 // (Achlioptas, "Database-friendly random projections", 2003).

@@ -583,3 +583,15 @@ def test_rows_and_search_must_be_on_the_same_device():
         _core.Grower(bins, 1).grow(there, grow_config(), None)
     with pytest.raises(ValueError, match="reads rows in host memory"):
         _core.Grower(on_device, 1).grow(here, grow_config(), None)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (17, 16), (300, 5), (40, 333)], ids=str)
+def test_matrix_operations(shape):
+    values = np.random.default_rng(2).normal(size=shape).astype(np.float32)
+    there = send(values)
+    np.testing.assert_array_equal(there.row_means().read(), _core.row_means(values, 1))
+    for dim in (1, 14, 70):
+        expected = _core.sketch_signs(values, dim, 3, 0.5, 1)
+        np.testing.assert_array_equal(there.sketch_signs(dim, 3, 0.5).read(), expected)
+    with pytest.raises(ValueError, match="dim must be at least 1"):
+        there.sketch_signs(0, 3, 0.5)

@@ -97,10 +97,12 @@ std::map<std::string, std::function<void(const void*)>> kernels() {
   add(::assign_leaf_ids);
   add(::pack_codes);
   add(::place_pieces);
+  add(::project);
   add(::predict_trees);
   add(::quantise);
   add(::sum_squares);
   add(::route_rows);
+  add(::row_means);
   add(::scan_topk);
   add(::scan_numeric);
   add(::scan_monotone);

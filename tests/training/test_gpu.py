@@ -184,6 +184,29 @@ def test_layers_with_callbacks_and_continued_training():
     assert_same(PolyleafRegressor, Y, {"init_model": model.model_}, **LAYERS)
 
 
+@pytest.mark.parametrize("weights", [None, "rows", "outputs"])
+@pytest.mark.parametrize(
+    ("kind", "y", "parameters"),
+    [
+        (PolyleafRegressor, np.tile(Y, 7), {}),
+        (PolyleafRegressor, np.tile(Y, 7), {"sketch": "count_sketch"}),
+        (PolyleafRegressor, np.tile(np.abs(Y), 7), {"objective": "poisson"}),
+        (PolyleafRegressor, np.tile(np.abs(Y), 7), {"objective": "poisson", "hessian": "none"}),
+        (PolyleafClassifier, CLASSES, {"leaf_hessian": "shared"}),
+        (PolyleafClassifier, np.tile(Y > 0, 7), {"leaf_hessian": "shared"}),
+    ],
+    ids=str,
+)
+def test_sketches(kind, y, parameters, weights):
+    rng = np.random.default_rng(1)
+    fit = None
+    if weights == "rows" or (weights == "outputs" and y.ndim == 1):
+        fit = {"sample_weight": rng.random(300)}
+    elif weights == "outputs":
+        fit = {"sample_weight": rng.random(y.shape)}
+    assert_same(kind, y, fit, **{"sketch": "random_projection", "sketch_dim": 5} | parameters)
+
+
 @pytest.mark.parametrize(
     "parameters",
     [

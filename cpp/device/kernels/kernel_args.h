@@ -419,6 +419,28 @@ struct TakeColumn {
   float* to;
 };
 
+// out (n_rows, d) = scale * values @ matrix, matrix (n_columns, d).
+struct Project {
+  static constexpr const char* kName = "project";
+  const float* values;
+  int64_t n_rows;
+  int32_t n_columns;
+  const float* matrix;
+  int32_t d;
+  float scale;
+  float* out;
+};
+
+struct RowMeans {
+  static constexpr const char* kName = "row_means";
+  const float* values;
+  int64_t n_rows;
+  int32_t n_columns;
+  float share;  // 1 / n_columns
+  float* out;
+  constexpr int64_t shared(int threads) const { return int64_t{sizeof(float)} * threads; }
+};
+
 // --- losses
 
 struct LossArgs {

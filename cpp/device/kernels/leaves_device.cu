@@ -1,4 +1,5 @@
-// Leaf kernels: fixed-point sums of derivatives by leaf, and addition of leaf values to raw scores.
+// Leaf kernels: fixed-point sums of derivatives by leaf, addition of leaf values to raw scores, and
+// operations on matrices.
 #include "device/kernels/block.h"
 
 using namespace polyleaf::on_device;
@@ -39,4 +40,37 @@ extern "C" __global__ void add_sparse(const AddSparse a) {
 extern "C" __global__ void take_column(const TakeColumn a) {
   for (int64_t row = thread_of_grid(); row < a.n_rows; row += threads_of_grid())
     a.to[row] = a.from[row * a.n_columns + a.column];
+}
+
+// The order of additions of sketch/kernels/sketch_kernels.cpp, here and in `row_means`.
+extern "C" __global__ void project(const Project a) {
+  for (int64_t i = thread_of_grid(); i < a.n_rows * a.d; i += threads_of_grid()) {
+    const float* const row = a.values + i / a.d * a.n_columns;
+    const float* const column = a.matrix + i % a.d;
+    float sum = 0.0f;
+    for (int k = 0; k < a.n_columns; ++k) sum += row[k] * column[static_cast<int64_t>(k) * a.d];
+    a.out[i] = sum * a.scale;
+  }
+}
+
+// Sixteen threads add the lanes of a row.
+extern "C" __global__ void row_means(const RowMeans a) {
+  POLYLEAF_SHARED_MEMORY(float, sums);
+  constexpr int kLanes = 16;
+  const int lane = threadIdx.x % kLanes, slot = threadIdx.x / kLanes;
+  const int rows_per_block = blockDim.x / kLanes;
+  for (int64_t first = int64_t{blockIdx.x} * rows_per_block; first < a.n_rows;
+       first += int64_t{gridDim.x} * rows_per_block) {
+    const int64_t row = first + slot;
+    float sum = 0.0f;
+    for (int k = lane; row < a.n_rows && k < a.n_columns; k += kLanes)
+      sum += a.values[row * a.n_columns + k];
+    sums[threadIdx.x] = sum;
+    for (int half = kLanes / 2; half > 0; half /= 2) {
+      __syncthreads();
+      if (lane < half) sums[threadIdx.x] += sums[threadIdx.x + half];
+    }
+    if (lane == 0 && row < a.n_rows) a.out[row] = sums[threadIdx.x] * a.share;
+    __syncthreads();
+  }
 }

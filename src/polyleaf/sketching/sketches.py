@@ -102,6 +102,13 @@ class RandomProjection(Sketch):
             h, n_threads
         )
 
+    def sketch_on_device(
+        self, g: _core.DeviceMatrix, h: _core.DeviceMatrix | None, round: int, seed: int
+    ) -> tuple[_core.DeviceMatrix, _core.DeviceMatrix | None]:
+        """Return the columns of `sketch`, computed on a GPU."""
+        columns = g.sketch_signs(self.dim, _seed(seed, round), g.shape[1] ** -0.5)
+        return columns, h if h is None or h.shape[1] == 1 else h.row_means()
+
 
 @dataclass(frozen=True)
 class RandomSampling(Sketch):

@@ -17,13 +17,14 @@ from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import Leaves
 from polyleaf.objectives.base import BoundObjective
 from polyleaf.settings.train_config import COUPLED, TopkLeaf, TrainConfig
-from polyleaf.sketching.sketches import Sketch
+from polyleaf.sketching.sketches import RandomProjection, Sketch
 from polyleaf.training.leaf_fitters import make_leaf_config
 from polyleaf.training.raw_scores import (
     DenseScores,
     DenseState,
     Derivatives,
     GrownTree,
+    average_weights,
     extract_column,
 )
 from polyleaf.training.sampling import TreeSample
@@ -224,19 +225,29 @@ class DeviceSplitFinder:
         """Return the kind of Hessian, gradients and Hessians on the device; None if they must be
         computed."""
         derivatives = self._derivatives
-        if self._sketch is not None or derivatives.has_gain_scale or derivatives.has_heavy_rows:
+        if derivatives.has_gain_scale or derivatives.has_heavy_rows:
             return None
         g, h = derivatives.select(output)
+        if self._sketch is not None:
+            if not isinstance(self._sketch, RandomProjection):
+                return None
+            h = None if self._settings.hessian.hessian == "none" else h
+            seed = self._settings.sampling.seed
+            g, h = self._sketch.sketch_on_device(g, h, sample.round, seed)
         columns = None if h is None else h.shape[1]
         kind = resolve_hessian_kind(self._settings.hessian.hessian, columns, g.shape[1])
         if kind == "none":
             weight = derivatives.select_weight(output)
+            if self._sketch is not None and weight is not None:
+                weight = average_weights(weight)
             kind, counts = count_hessian(g.shape[0], weight, sample)
             return kind, g, None if counts is None else self._get_weight(counts, output)
         if kind == "full":
             return kind, g, derivatives.full
-        matches = columns == (1 if kind == "shared" else g.shape[1])
-        return (kind, g, h) if matches else None
+        if kind == "shared":
+            assert h is not None
+            return kind, g, h if columns == 1 else h.row_means()
+        return (kind, g, h) if columns == g.shape[1] else None
 
     def _get_weight(self, weight: np.ndarray, output: int) -> _core.DeviceMatrix:
         """Return the weights of rows, which are constant and copied once for each output."""
@@ -287,8 +298,9 @@ class DeviceFitter:
         kind, full = self._derivatives.leaf_hessian, self._derivatives.full
         if kind in COUPLED and full is not None:
             return g, full
-        is_unchanged = kind != "none" and (kind != "shared" or h is None or h.shape[1] == 1)
-        if is_unchanged:
+        if kind == "shared" and h is not None and h.shape[1] > 1:
+            return g, h.row_means()
+        if kind != "none":
             return g, h
         _, host_h = self._derivatives.host.select_for_leaves(output)
         return g, None if host_h is None else copy_to_device(self._derivatives.device, host_h)
