@@ -170,6 +170,20 @@ def test_init_model(client):
     assert model.to_local().save_model() == local.save_model() and model.n_iter_ == 6
 
 
+def test_refit(client):
+    X, Y = make_data()
+    rows = slice(60, None)
+    local = PolyleafRegressor(**SMALL).fit(X, Y)
+    parts = da.from_array(X, chunks=(60, -1)), da.from_array(Y, chunks=(60, -1))
+    model = DaskPolyleafRegressor(client=client, **SMALL).fit(*parts)
+    before = model.to_local().save_model()
+    assert model.refit(*parts).to_local().save_model() == before
+    lazy = da.from_array(X[rows], chunks=(50, -1)), da.from_array(Y[rows], chunks=(50, -1))
+    model.refit(*lazy, decay_rate=0.5)
+    local.refit(X[rows], Y[rows], decay_rate=0.5)
+    assert model.to_local().save_model() == local.save_model()
+
+
 @pytest.mark.parametrize("linear_fit", ["half_additive", "full", "post"])
 def test_linear_leaves(client, linear_fit):
     """Raw features are kept by workers, evaluation sets and initial models."""

@@ -5,11 +5,14 @@ import warnings
 import numpy as np
 import pytest
 from support import golden
+from support.distributed_fits import fit_on_threads
 
 from polyleaf import Dataset, PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor
 from polyleaf.model.leaf_kinds import LEAF_KINDS
 from polyleaf.training.prepare import TrainingData, _hold_out
+from polyleaf.training.refit import KnownTrees
 
+OUTPUTS = golden.OUTPUTS
 SMALL = {"n_estimators": 4, "max_leaves": 8, "min_child_samples": 4, "random_state": 0, "n_jobs": 1}
 LEAVES = {
     "constant": {},
@@ -107,6 +110,26 @@ def test_training_rows_in_batches_give_the_same_file(tmp_path):
     options = {"reference": model.model_.mapper, "keep_features": True}
     check_same_bytes(model, Dataset.from_batches(batches, **options))
     check_same_bytes(model, Dataset.from_batches(batches, cache_dir=tmp_path, **options))
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {},
+        {"objective": "absolute_error"},
+        {"leaf": "linear", "objective": "poisson"},
+        {"subsample": 0.5},
+        golden.LAYERS,
+    ],
+)
+def test_ranks_give_the_file_of_one_process(parameters):
+    X, Y = golden.numbers(), golden.counts()
+    weight = golden.weight(OUTPUTS)
+    model = PolyleafRegressor(**SMALL | parameters).fit(X, Y, weight)
+    known = KnownTrees(model.model_, 0.25)
+    fits = fit_on_threads(model, X[50:], Y[50:], 3, weight[50:], init_model=known)
+    expected = model.refit(X[50:], Y[50:], weight[50:], decay_rate=0.25).model_.to_bytes()
+    assert all(fit.model_.to_bytes() == expected for fit in fits)
 
 
 def test_file_of_an_estimator_can_be_refitted():

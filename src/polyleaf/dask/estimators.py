@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, Self
@@ -17,7 +18,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from polyleaf.dask.driver import LazyData, LazyEvalSet, Restart, align, fit, is_lazy
-from polyleaf.estimators._fitting import store_result
+from polyleaf.estimators._fitting import replace_refitted_model, store_result
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.estimators.classifier import PolyleafClassifier
 from polyleaf.estimators.regressor import PolyleafRegressor
@@ -27,6 +28,7 @@ from polyleaf.runtime.types import DataLike
 from polyleaf.training.boosting import BoostResult
 from polyleaf.training.fit import as_callbacks
 from polyleaf.training.prepare import collect_eval_sets, set_feature_names
+from polyleaf.training.refit import KnownTrees, check_decay_rate
 
 __all__ = ["DaskPolyleafClassifier", "DaskPolyleafRegressor"]
 
@@ -150,6 +152,54 @@ class _DaskEstimator(BaseEstimator):
         store_result(
             local, BoostResult(model, result.evals_log, result.outputs_log, False, {}), encoding
         )
+        self._fitted = local
+        return self
+
+    def refit(
+        self,
+        X: DataLike | None,
+        y: DataLike | None,
+        sample_weight: Any = None,
+        *,
+        offset: Any = None,
+        decay_rate: float = 0.0,
+        max_restarts: int = 3,
+        wait_for_workers: float = 10.0,
+    ) -> Self:
+        """Fit the leaf values anew on other rows, on the workers of a cluster.
+
+        Parameters
+        ----------
+        X, y, sample_weight, offset, max_restarts, wait_for_workers
+            As in `fit`.
+        decay_rate : float, default 0
+            Share of the old values, from 0 to 1; see :meth:`polyleaf.PolyleafRegressor.refit`.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If data do not match the model, or parameters are not supported with several workers.
+        """
+        local = copy.copy(self.to_local())
+        check_decay_rate(decay_rate)
+        known = KnownTrees(local.model_, float(decay_rate))
+        with _use_client(self.client) as client:
+            result, self.restarts_ = fit(
+                client,
+                local,
+                LazyData(X, y, sample_weight, offset),
+                [],
+                [],
+                known,
+                max_restarts,
+                wait_for_workers,
+            )
+        encoding = TargetEncoding.from_dict(result.model.metadata, result.model.n_outputs)
+        replace_refitted_model(local, result.model, encoding)
         self._fitted = local
         return self
 

@@ -43,6 +43,7 @@ from polyleaf.training.fit import (
     train,
 )
 from polyleaf.training.prepare import PreparedData, Seeds, TrainingData, prepare
+from polyleaf.training.refit import KnownTrees
 from polyleaf.training.sampling import GlobalRowIds
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ __all__ = [
     "make_plan",
     "read_fit_offsets",
     "refit_estimator",
+    "replace_refitted_model",
     "report_interrupt",
     "search_n_estimators",
     "store_result",
@@ -126,17 +128,8 @@ def refit_estimator(
     estimator: _Estimator, data: TrainingData, decay_rate: float, recalibrate: bool
 ) -> _Estimator:
     """Refit the leaves of a fitted estimator; it does not change if that fails."""
-    own = copy.copy(estimator)  # with the parameters of the new rows
-    own.set_params(
-        n_estimators=max(1, estimator.model_.n_rounds),
-        warm_start=False,
-        validation_fraction=None,
-        early_stopping_rounds=None,
-        eval_metric=None,
-        device="cpu",
-    )
-    plan, target = make_plan(own, data, estimator.model_)
-    plan = plan._replace(decay_rate=decay_rate)
+    own = copy.copy(estimator).set_params(validation_fraction=None, device="cpu")
+    plan, target = make_plan(own, data, KnownTrees(estimator.model_, decay_rate))
     (data,) = read_fit_offsets(own, [data], target, plan)
     target = set_offset(target, data.offset, plan.objective)
     is_cross_fitted = recalibrate and own._is_cross_fitted(plan.objective, False)
@@ -159,19 +152,19 @@ def refit_estimator(
     own._set_model(result.model, target.encoding)
     if recalibrate:
         own._after_training(record, ready, data)
-    _warn_dropped_calibrations(estimator, own.model_, plan.objective, recalibrate)
-    estimator._set_model(own.model_, target.encoding)
+    replace_refitted_model(estimator, own.model_, target.encoding, recalibrate)
     return estimator
 
 
-def _warn_dropped_calibrations(
-    estimator: PolyleafEstimator, model: Model, objective: Objective, recalibrate: bool
+def replace_refitted_model(
+    estimator: PolyleafEstimator, model: Model, encoding: TargetEncoding, recalibrate: bool = False
 ) -> None:
-    """Warn about calibrations that depended on the old rows."""
-    kept = (estimator.model_.metadata.keys() & CALIBRATIONS) - model.metadata.keys()
-    dropped = sorted(kept)
-    if estimator._is_calibrated(objective) and not recalibrate:
+    """Set the model of an estimator after a refit, and warn about calibrations that it has lost."""
+    old = estimator.model_
+    dropped = sorted((old.metadata.keys() & CALIBRATIONS) - model.metadata.keys())
+    if estimator._is_calibrated(model.objective) and not recalibrate:
         dropped.append("shifts of quantiles")
+    estimator._set_model(model, encoding)
     if dropped:
         warn_user(
             f"refit has dropped the {', '.join(dropped)} of the old rows. Pass recalibrate=True to "
@@ -182,7 +175,10 @@ def _warn_dropped_calibrations(
 def make_plan(
     estimator: PolyleafEstimator, data: TrainingData, init_model: object
 ) -> tuple[FitPlan, Target]:
-    """Resolve parameters and encode the target."""
+    """Resolve parameters and encode the target; `init_model` is a KnownTrees for a refit."""
+    decay_rate = None
+    if isinstance(init_model, KnownTrees):
+        init_model, decay_rate = init_model
     start, n_threads = _get_start(estimator, init_model), effective_threads(estimator.n_jobs)
     n_rounds, seeds = _get_n_rounds(estimator, start, init_model), _draw_seeds(estimator, start)
     cls, device = estimator._get_objective_class(), get_device(estimator.device)
@@ -197,7 +193,7 @@ def make_plan(
     if data.weight is not None and target.weight is not None:
         warn_small_weights(target.weight, 2 * max(estimator.reg_lambda, estimator.min_child_weight))
     metrics = make_metrics(estimator.eval_metric, objective, target)
-    return FitPlan(settings, start, objective, metrics, seeds), target
+    return FitPlan(settings, start, objective, metrics, seeds, decay_rate), target
 
 
 def make_objective(

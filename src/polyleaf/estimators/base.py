@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar, overload
 
 import numpy as np
@@ -38,6 +37,7 @@ from polyleaf.settings.parameters import SharedParameters
 from polyleaf.training.cross_fitting import TrainingRecord, quantile_shifts
 from polyleaf.training.fit import check_scaling
 from polyleaf.training.prepare import VALIDATION, PreparedData, TrainingData, collect_eval_sets
+from polyleaf.training.refit import check_decay_rate
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -268,8 +268,7 @@ class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParamet
             If data do not match the model, or `decay_rate` is out of range.
         """
         check_is_fitted(self)
-        if not isinstance(decay_rate, Real) or not 0 <= decay_rate <= 1:
-            raise ValueError(f"decay_rate must be a number from 0 to 1, got {decay_rate!r}.")
+        check_decay_rate(decay_rate)
         self._validate_params()
         data = TrainingData("training", X, y, sample_weight, offset).fill_from_dataset()
         data = data.copy_to_host(get_device(self.device))

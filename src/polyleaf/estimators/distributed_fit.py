@@ -131,7 +131,7 @@ def plan_shared_fit(
     (data,) = read_fit_offsets(estimator, [data], target, plan)
     target = set_offset(target, data.offset, plan.objective)
     base_score = scale_base_score(estimator.base_score, target.encoding, plan.objective)
-    if base_score is None and plan.start is None:
+    if base_score is None and (plan.start is None or plan.decay_rate is not None):
         rows = training_rows(target, plan.objective)
         bound = bind_objective(plan.objective, rows, plan.settings)
         base_score = compute_base_score(bound, plan.settings)

@@ -7,6 +7,7 @@ the result is therefore the model itself, bit for bit.
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,7 +33,14 @@ from polyleaf.training.tree_builder import (
     VerifiedSplitFinder,
 )
 
-__all__ = ["BlendingFitter", "BlendingLayers", "KnownTreeBuilder", "KnownTrees", "check_leaf_kinds"]
+__all__ = [
+    "BlendingFitter",
+    "BlendingLayers",
+    "KnownTreeBuilder",
+    "KnownTrees",
+    "check_decay_rate",
+    "check_leaf_kinds",
+]
 
 _WEIGHT_BITS = 30  # of the weights of sparse targets
 _N_LANES = 16  # in which the core sums over outputs
@@ -43,6 +51,12 @@ class KnownTrees(NamedTuple):
 
     model: Model
     decay_rate: float
+
+
+def check_decay_rate(decay_rate: object) -> None:
+    """Raise a ValueError unless this is a share."""
+    if not (isinstance(decay_rate, Real) and 0 <= float(decay_rate) <= 1):
+        raise ValueError(f"decay_rate must be a number from 0 to 1, got {decay_rate!r}.")
 
 
 def check_leaf_kinds(model: Model, settings: TrainConfig) -> None:
