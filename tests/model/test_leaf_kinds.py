@@ -34,3 +34,28 @@ def test_kind_matches_the_core(name):
 
     again = kind.from_arrays(take, 8, 3, 4)
     np.testing.assert_array_equal(kind.value(again, 5), kind.value(leaves, 5))
+
+
+@pytest.mark.parametrize("name", LEAF_KINDS)
+def test_functions_give_what_the_core_predicts(name):
+    kind, forest = LEAF_KINDS[name], random_model(kinds=(name,)).forest
+    rng, n, n_outputs = np.random.default_rng(2), 50, forest.n_outputs
+    codes = rng.integers(0, 256, (4, n)).astype(np.uint8)
+    x = rng.normal(size=(4, n)).astype(np.float32)
+    x[rng.random(x.shape) < 0.2] = np.nan
+    expected = np.zeros((n, n_outputs))
+    for t in range(len(forest)):
+        leaves = kind.functions(forest.values(t))
+        assert kind.lists_outputs == (leaves.outputs is not None)
+        assert kind.reads_features == (leaves.features is not None)
+        for row, leaf in enumerate(forest.apply(codes, t, t + 1)[:, 0]):
+            value = leaves.to_dense(n_outputs)[leaf]
+            if leaves.features is not None:
+                entries = slice(leaves.indptr[leaf], leaves.indptr[leaf + 1])
+                shift = np.nan_to_num(x[leaves.features[entries], row] - leaves.centre[entries])
+                value = value + shift @ leaves.weights[entries]
+                value = np.clip(value, leaves.lower[leaf], leaves.upper[leaf])
+            expected[row] += value
+    raw = np.zeros((n, n_outputs), np.float32)
+    forest.predict(codes, raw, features=x)
+    np.testing.assert_allclose(raw, expected, rtol=1e-5, atol=1e-5)

@@ -20,6 +20,7 @@ import numpy as np
 from polyleaf.data.binning import MISSING_CODE
 from polyleaf.export import c_templates
 from polyleaf.export.ir import ModelIR, TreeIR, build_ir, category_mapping, check_scores
+from polyleaf.model.leaf_kinds import LeafFunctions
 from polyleaf.model.serialize import TextDestination, write_text
 from polyleaf.runtime.compatibility import polyleaf_version
 from polyleaf.runtime.types import DataLike, ModelLike
@@ -264,21 +265,22 @@ def _order_nodes(left: Sequence[int], right: Sequence[int], count: Sequence[int]
 class _Run(NamedTuple):
     """Consecutive trees whose leaves are added in the same way."""
 
-    kind: str
+    form: str  # `LeafFunctions.form`
     is_scalar: bool
     first: int
     last: int
 
     @property
     def name(self) -> str:
-        return f"{self.kind}_{'column' if self.is_scalar else 'rows'}"
+        return f"{self.form}_{'column' if self.is_scalar else 'rows'}"
 
 
 def _group_runs(trees: Sequence[TreeIR]) -> list[_Run]:
     runs, first = [], 0
-    for (kind, is_scalar), group in groupby(trees, lambda tree: (tree.kind, tree.output >= 0)):
+    forms = groupby(trees, lambda tree: (tree.leaves.form, tree.output >= 0))
+    for (form, is_scalar), group in forms:
         last = first + len(list(group))
-        runs.append(_Run(kind, is_scalar, first, last))
+        runs.append(_Run(form, is_scalar, first, last))
         first = last
     return runs
 
@@ -288,7 +290,7 @@ class _Leaves:
 
     def __init__(self, trees: Sequence[TreeIR]):
         self.first_of_tree: list[int] = []
-        self.blocks: dict[str, list[object]] = {}
+        self.blocks: dict[str, list[LeafFunctions]] = {}
         n_leaves: dict[str, int] = {}
         for run in _group_runs(trees):
             for tree in trees[run.first : run.last]:
@@ -298,12 +300,12 @@ class _Leaves:
 
     def format_tables(self) -> Iterator[str]:
         for name, blocks in self.blocks.items():
-            kind = name.split("_")[0]
-            yield from getattr(self, f"_format_{kind}")(name, blocks)
+            form = name.split("_")[0]
+            yield from getattr(self, f"_format_{form}")(name, blocks)
 
-    def _format_dense(self, name: str, blocks: list[np.ndarray]) -> Iterator[str]:
+    def _format_dense(self, name: str, blocks: list[LeafFunctions]) -> Iterator[str]:
         yield from _format_table(
-            "float", name, (text for block in blocks for text in _format_floats(block))
+            "float", name, (text for block in blocks for text in _format_floats(block.values))
         )
 
     def _format_entries(self, name: str, blocks: list[Any], index: str) -> Iterator[str]:
@@ -313,17 +315,18 @@ class _Leaves:
         yield from _format_table("uint32_t", f"{name}_begin", _format_integers(begin))
         yield from _format_table("uint32_t", f"{name}_entry", _format_integers(entries))
 
-    def _format_sparse(self, name: str, blocks: list[Any]) -> Iterator[str]:
+    def _format_sparse(self, name: str, blocks: list[LeafFunctions]) -> Iterator[str]:
         yield from self._format_entries(name, blocks, "outputs")
         yield from _format_table(
             "float", name, (text for block in blocks for text in _format_floats(block.values))
         )
 
-    def _format_linear(self, name: str, blocks: list[object]) -> Iterator[str]:
+    def _format_linear(self, name: str, blocks: list[LeafFunctions]) -> Iterator[str]:
         yield from self._format_entries(name, blocks, "features")
-        for part in ("intercept", "weights", "centre", "lower", "upper"):
+        for part in ("values", "weights", "centre", "lower", "upper"):
             values = (text for block in blocks for text in _format_floats(getattr(block, part)))
-            yield from _format_table("float", f"{name}_{part}", values)
+            table = "intercept" if part == "values" else part
+            yield from _format_table("float", f"{name}_{table}", values)
 
 
 # ---- C code --------------------------------------------------------------------------------
@@ -357,7 +360,7 @@ class _Header:
     def _format_regressors(self) -> Iterator[str]:
         """Yield the function that reads a regressor of linear leaves, if there are any."""
         transform = self._ir.model.mapper.regressor_transform_
-        if all(tree.kind != "linear" for tree in self._ir.trees):
+        if not self._ir.reads_features:
             return
         if transform is None:
             yield c_templates.REGRESSOR

@@ -16,7 +16,7 @@ from polyleaf.inputs.feature_table import CategoryColumn, DenseBlock, FeatureTab
 from polyleaf.inputs.features import read_features
 from polyleaf.inputs.target import TargetEncoding
 from polyleaf.model import Model
-from polyleaf.model.leaf_kinds import Leaves
+from polyleaf.model.leaf_kinds import LEAF_KINDS, LeafFunctions
 from polyleaf.model.metadata import get_raw_decision_thresholds
 from polyleaf.runtime.types import ModelLike
 
@@ -37,9 +37,8 @@ class TreeIR(NamedTuple):
         missing go left.
     codes_left : dict of int -> ndarray of int
         Node of a categorical split -> ascending codes of the categories that go left.
-    leaves : Leaves
-        Leaf values, of the type that `kind` says.
-    kind : str
+    leaves : LeafFunctions
+        Leaf values.
     output : int
         The output that the tree is for; -1: all outputs.
     """
@@ -47,8 +46,7 @@ class TreeIR(NamedTuple):
     structure: _core.Tree
     threshold: np.ndarray
     codes_left: dict[int, np.ndarray]
-    leaves: Leaves
-    kind: str
+    leaves: LeafFunctions
     output: int
 
 
@@ -77,7 +75,8 @@ class ModelIR:
                     codes_left[node] = self._decode_category_set(feature, tree.categories[row])
                 else:
                     threshold[node] = thresholds[feature][tree.threshold[node]]
-            yield TreeIR(tree, threshold, codes_left, view.leaves, view.kind, output)
+            leaves = LEAF_KINDS[view.kind].functions(view.leaves)
+            yield TreeIR(tree, threshold, codes_left, leaves, output)
 
     def _decode_category_set(self, feature: int, words: np.ndarray) -> np.ndarray:
         bits = np.unpackbits(words.astype("<u8").view(np.uint8), bitorder="little")
@@ -92,6 +91,11 @@ class ModelIR:
     def has_scalar_trees(self) -> bool:
         """Whether every tree is for one output."""
         return self.model.n_outputs == 1 or all(tree.output >= 0 for tree in self.trees)
+
+    @cached_property
+    def reads_features(self) -> bool:
+        """Whether leaf values of any tree depend on features."""
+        return any(tree.leaves.features is not None for tree in self.trees)
 
     @property
     def base_score(self) -> np.ndarray:
@@ -110,13 +114,7 @@ class ModelIR:
             float64.
         """
         n_outputs = self.model.n_outputs
-        if tree.kind == "sparse":
-            values = np.zeros((tree.structure.n_leaves, n_outputs))
-            indptr = tree.leaves.indptr  # type: ignore[union-attr]
-            leaf = np.repeat(np.arange(len(values)), np.diff(indptr))
-            values[leaf, tree.leaves.outputs] = tree.leaves.values  # type: ignore[union-attr]
-        else:
-            values = np.asarray(tree.leaves, np.float64)
+        values = tree.leaves.to_dense(n_outputs)
         scale = self.model.target_scale
         if scale is not None:
             values = values * (scale if tree.output < 0 else scale[tree.output])
@@ -134,7 +132,7 @@ class ModelIR:
         ValueError
             If leaves are linear, or dense leaf values would fill the memory.
         """
-        if any(tree.kind == "linear" for tree in self.trees):
+        if self.reads_features:
             raise ValueError(
                 f"The model has linear leaves, which {format} does not support: use {alternative}, "
                 'or train with leaf="constant".'

@@ -317,12 +317,12 @@ class _GraphBuilder:
         """Return sums of leaf values (n, n_outputs), float64."""
         ir, graph = self._ir, self._graph
         prepared = self._prepare_rows(rows)
-        is_dense = all(tree.kind == "dense" for tree in ir.trees)
+        is_dense = all(tree.leaves.form == "dense" for tree in ir.trees)
         if is_dense and self._version == 3 and ir.dtype is np.float32:
             return graph.cast(_Votes(ir).add_to(graph, prepared), np.float64)
         groups: dict[tuple[str, bool], list[int]] = {}
         for number, tree in enumerate(ir.trees):
-            groups.setdefault((tree.kind, tree.output >= 0), []).append(number)
+            groups.setdefault((tree.leaves.form, tree.output >= 0), []).append(number)
         leaf_ids = self._find_leaves(prepared)
         add_leaves = {
             "dense": self._add_dense_leaves,
@@ -330,12 +330,12 @@ class _GraphBuilder:
             "linear": self._add_linear_leaves,
         }
         sums = []
-        for (kind, is_scalar), numbers in groups.items():
+        for (form, is_scalar), numbers in groups.items():
             trees = [ir.trees[t] for t in numbers]
             leaves = graph.add("Gather", leaf_ids, graph.add_constant(np.array(numbers)), axis=1)
             first = np.cumsum([0, *(tree.structure.n_leaves for tree in trees[:-1])])
             leaves = graph.add("Add", leaves, graph.add_constant(first[None]))
-            sums.append(add_leaves[kind](trees, leaves, rows, is_scalar))
+            sums.append(add_leaves[form](trees, leaves, rows, is_scalar))
         total = sums[0]
         for part in sums[1:]:
             total = graph.add("Add", total, part)
@@ -364,7 +364,7 @@ class _GraphBuilder:
     def _add_dense_leaves(
         self, trees: list[TreeIR], leaves: str, rows: str, is_scalar: bool
     ) -> str:
-        values = np.concatenate([tree.leaves for tree in trees])
+        values = np.concatenate([tree.leaves.values for tree in trees])
         table = self._graph.add_constant(values[:, 0] if is_scalar else values)
         return self._sum_values(self._graph.add("Gather", table, leaves), trees, is_scalar)
 
@@ -396,7 +396,7 @@ class _GraphBuilder:
             values = np.concatenate([getattr(tree.leaves, name) for tree in trees])
             return graph.add("Gather", graph.add_constant(values), leaves)
 
-        intercept = gather("intercept")
+        intercept = gather("values")
         total = intercept
         for m, shift in enumerate(shifts):
             slopes = graph.add_constant(np.ascontiguousarray(weights[:, m]))
@@ -528,7 +528,8 @@ def _pad_entries(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return indices, values and a mask of the entries of all leaves, padded to equal length."""
     blocks = [tree.leaves for tree in trees]
-    counts = np.concatenate([np.diff(block.indptr) for block in blocks])  # type: ignore[union-attr]
+    indptrs = [block.indptr for block in blocks if block.indptr is not None]
+    counts = np.concatenate([np.diff(indptr) for indptr in indptrs])
     is_entry = np.arange(max(1, counts.max())) < counts[:, None]
     entries = np.concatenate([getattr(block, index) for block in blocks]).astype(np.int64)
     held = np.concatenate([getattr(block, value) for block in blocks])
@@ -597,9 +598,7 @@ class _Votes:
                 targets["target_treeids"] += [number] * len(outputs)
                 targets["target_nodeids"] += [node] * len(outputs)
                 targets["target_ids"] += outputs
-                targets["target_weights"] += np.asarray(tree.leaves)[
-                    tree.structure.leaf[node]
-                ].tolist()
+                targets["target_weights"] += tree.leaves.values[tree.structure.leaf[node]].tolist()
         attributes = targets | _make_nodes_v3(self._ir) | {"n_targets": n_outputs}
         return graph.add("TreeEnsembleRegressor", rows, domain="ai.onnx.ml", **attributes)
 

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.inputs.feature_table import FeatureTable
 from polyleaf.model import Model
-from polyleaf.model.leaf_kinds import LINEAR
+from polyleaf.model.leaf_kinds import LEAF_KINDS
 from polyleaf.model.shap import BinnedRows, resolve_outputs
 from polyleaf.model.trees import SplitThresholds, Tree
 from polyleaf.runtime.types import DataLike
@@ -120,7 +120,7 @@ def _shap_trees(model: Model, n_trees: int, scale: np.ndarray) -> Iterator[dict[
         tree = view.structure
         if (tree.category_set >= 0).any():
             raise ValueError("shap does not support splits on categories; use shap_values.")
-        if view.kind == LINEAR.name:
+        if LEAF_KINDS[view.kind].reads_features:
             raise ValueError("shap does not support linear leaves; use shap_values.")
         splits = zip(tree.feature.tolist(), tree.threshold.tolist(), strict=True)
         values = [-1.0 if f < 0 else thresholds.value(f, code) for f, code in splits]

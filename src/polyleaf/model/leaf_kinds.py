@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -18,6 +18,7 @@ __all__ = [
     "LEAF_KINDS",
     "LINEAR",
     "SPARSE",
+    "LeafFunctions",
     "LeafKind",
     "LeafLinear",
     "Leaves",
@@ -73,6 +74,53 @@ def _mix(old: np.ndarray, new: np.ndarray, share: np.ndarray) -> np.ndarray:
     return np.where(share == 0, new, np.where(share == 1, old, mixed))
 
 
+class LeafFunctions(NamedTuple):
+    """The leaves of a tree as functions of one form, which exporters read.
+
+    For each output that a leaf has a value for, a row x gets
+    `clip(values + weights.T @ (x[features] - centre), lower, upper)`; a missing x_j is replaced by
+    its centre. Either outputs or features are listed, or neither; then `indptr` is None.
+
+    Attributes
+    ----------
+    values : ndarray of shape (n_leaves, K), or (n_entries,) if outputs are listed, float32
+    indptr : ndarray of shape (n_leaves + 1,), int64
+        Leaf l has the entries `indptr[l] : indptr[l + 1]`.
+    outputs : ndarray of shape (n_entries,), int32
+        The outputs of `values`, ascending in a leaf; None: all outputs of the tree.
+    features : ndarray of shape (n_entries,), int32
+        Numbers of features, ascending in a leaf; None: values are constants.
+    centre : ndarray of shape (n_entries,), float32
+    weights : ndarray of shape (n_entries, K), float32
+    lower, upper : ndarray of shape (n_leaves, K), float32
+    """
+
+    values: np.ndarray
+    indptr: np.ndarray | None = None
+    outputs: np.ndarray | None = None
+    features: np.ndarray | None = None
+    centre: np.ndarray | None = None
+    weights: np.ndarray | None = None
+    lower: np.ndarray | None = None
+    upper: np.ndarray | None = None
+
+    @property
+    def form(self) -> Literal["dense", "sparse", "linear"]:
+        """ "sparse" if outputs are listed, "linear" if features are, otherwise "dense"."""
+        if self.outputs is not None:
+            return "sparse"
+        return "dense" if self.features is None else "linear"
+
+    def to_dense(self, n_outputs: int) -> np.ndarray:
+        """Return `values` as float64 (n_leaves, n_outputs or 1), 0 where none is listed."""
+        if self.indptr is None or self.outputs is None:
+            return np.asarray(self.values, np.float64)
+        dense = np.zeros((len(self.indptr) - 1, n_outputs))
+        leaf = np.repeat(np.arange(len(dense)), np.diff(self.indptr))
+        dense[leaf, self.outputs] = self.values
+        return dense
+
+
 class LeafKind(ABC):
     """The properties of a leaf kind.
 
@@ -88,6 +136,12 @@ class LeafKind(ABC):
         Flat arrays of a forest in addition to `values`, which kinds may share.
     columns : dict of str -> str
         Columns of a table of nodes in addition to `value`, and their types.
+    lists_outputs : bool
+        Whether a leaf lists the outputs that it has values for.
+    reads_features : bool
+        Whether leaf values depend on raw features.
+    label_column : str, optional
+        The column whose names label a leaf in plots.
     """
 
     name: ClassVar[str]
@@ -95,6 +149,13 @@ class LeafKind(ABC):
     since_version: ClassVar[int]
     arrays: ClassVar[dict[str, type]] = {}
     columns: ClassVar[dict[str, str]] = {}
+    lists_outputs: ClassVar[bool] = False
+    reads_features: ClassVar[bool] = False
+    label_column: ClassVar[str | None] = None
+
+    @abstractmethod
+    def functions(self, leaves: Any) -> LeafFunctions:
+        """Return the leaves as functions of one form."""
 
     @abstractmethod
     def values(self, leaves: Any) -> np.ndarray:
@@ -137,6 +198,9 @@ class DenseLeaves(LeafKind):
 
     name, number = "dense", 0
     since_version = 1
+
+    def functions(self, leaves: np.ndarray) -> LeafFunctions:
+        return LeafFunctions(leaves)
 
     def values(self, leaves: np.ndarray) -> np.ndarray:
         return leaves
@@ -211,6 +275,11 @@ class TopkLeaves(_EntryLeaves):
 
     name, number = "sparse", 1
     columns: ClassVar[dict[str, str]] = {"value_outputs": "list str"}
+    lists_outputs = True
+    label_column = "value_outputs"
+
+    def functions(self, leaves: _core.TopkLeaves) -> LeafFunctions:
+        return LeafFunctions(leaves.values, leaves.indptr, outputs=leaves.outputs)
 
     def values(self, leaves: _core.TopkLeaves) -> np.ndarray:
         return leaves.values[:, None]
@@ -294,6 +363,19 @@ class LinearLeaves(_EntryLeaves):
         "lower": "list float",
         "upper": "list float",
     }
+    reads_features = True
+    label_column = "regressors"
+
+    def functions(self, leaves: _core.LinearLeaves) -> LeafFunctions:
+        return LeafFunctions(
+            leaves.intercept,
+            leaves.indptr,
+            features=leaves.features,
+            centre=leaves.centre,
+            weights=leaves.weights,
+            lower=leaves.lower,
+            upper=leaves.upper,
+        )
 
     def values(self, leaves: _core.LinearLeaves) -> np.ndarray:
         return leaves.intercept

@@ -12,6 +12,7 @@ import polyleaf._core as _core
 from polyleaf.data.binning import BinMapper
 from polyleaf.data.high_cardinality import Category
 from polyleaf.inputs.feature_table import FeatureTable
+from polyleaf.model.leaf_kinds import LEAF_KINDS
 from polyleaf.runtime.cuda import as_device_array, get_device, is_device_array
 from polyleaf.runtime.types import DataLike
 
@@ -189,7 +190,8 @@ class Predictor:
         )
         if device is None:
             return predictor
-        if any(tree.kind != "dense" for tree in self._model.trees):
+        kinds = [LEAF_KINDS[tree.kind] for tree in self._model.trees]
+        if any(kind.lists_outputs or kind.reads_features for kind in kinds):
             raise ValueError(
                 'device="cuda" requires dense leaves, but this model has others: use device="cpu".'
             )

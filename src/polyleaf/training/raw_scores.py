@@ -25,7 +25,7 @@ from polyleaf.data.dataset import Dataset
 from polyleaf.data.random_rows import ROUNDING, derive_seed, find_kth_smallest, hash_ids
 from polyleaf.metrics.metric import BoundMetric
 from polyleaf.model import Model
-from polyleaf.model.leaf_kinds import SPARSE, Leaves
+from polyleaf.model.leaf_kinds import LEAF_KINDS, Leaves
 from polyleaf.objectives._utils import (
     apply_rowwise,
     check_hessian_not_zero,
@@ -590,7 +590,7 @@ class SparseScores:
     ) -> None:
         """Add the trees from `first` on, for rows with these bin codes."""
         for t in range(first, len(forest)):
-            if forest.kind(t) != SPARSE.name:
+            if not LEAF_KINDS[forest.kind(t)].lists_outputs:
                 raise ValueError(
                     "init_model has leaves that hold all outputs, which cannot be continued on "
                     "sparse targets."

@@ -20,7 +20,7 @@ from polyleaf.inspection.plotting.display import (
     import_pyplot,
 )
 from polyleaf.model import Model
-from polyleaf.model.leaf_kinds import LINEAR, SPARSE
+from polyleaf.model.leaf_kinds import LEAF_KINDS
 from polyleaf.model.metadata import HAS_OFFSETS
 from polyleaf.model.statistics import Scorer
 from polyleaf.runtime.types import DataLike
@@ -336,7 +336,7 @@ class TreeDisplay(Display):
         self.strips_.append(self.ax_.imshow(values[None, :], extent=extent, **scale))
         entry, kind = self.nodes[node], self.model.trees[self.tree].kind
         lines = [f"{entry['count']:,} rows"] if "count" in entry else []
-        named = {SPARSE.name: "value_outputs", LINEAR.name: "regressors"}.get(kind)
+        named = LEAF_KINDS[kind].label_column
         if named is not None and entry[named]:
             lines.append(_join_names(entry[named]))
         self._write(node, "\n".join(lines), -0.17, "top")
