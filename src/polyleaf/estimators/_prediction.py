@@ -258,11 +258,16 @@ class PredictionMixin:
         return raw if offset is None else raw + self._offsets(offset, len(raw))
 
     def _staged_raw(
-        self, X: Any, iteration_range: tuple[int, int] | None, offset: Any = None
+        self,
+        X: Any,
+        iteration_range: tuple[int, int] | None,
+        offset: Any = None,
+        rounds: list[int] | None = None,
     ) -> Iterator[np.ndarray]:
+        """Yield raw scores after `rounds`, by default each."""
         first, last = self._rounds(iteration_range)
         table = self._features(X)
-        stages = self.model_.staged_predict_raw(table, first, last, self._n_threads())
+        stages = self.model_.staged_predict_raw(table, first, last, self._n_threads(), rounds)
         offset = resolve_offset(self.model_, X, offset)
         if offset is None:
             return stages

@@ -19,6 +19,7 @@ from polyleaf.estimators.calibration import (
     decide,
     predict_sets,
 )
+from polyleaf.estimators.uncertainty import UncertaintyMixin
 from polyleaf.inputs.read_target import check_same_rows, has_columns, read_labels
 from polyleaf.inputs.target import Target, TargetEncoding, encode_classification
 from polyleaf.inputs.weights import negatives_per_positive
@@ -86,7 +87,11 @@ def _available_with_probabilities(method: _Method) -> _Method:
 
 @add_parameter_docs
 class PolyleafClassifier(
-    ClassifierMixin, DecisionThresholdMixin, PolyleafEstimator, ClassifierParameters
+    ClassifierMixin,
+    DecisionThresholdMixin,
+    UncertaintyMixin,
+    PolyleafEstimator,
+    ClassifierParameters,
 ):
     """Gradient boosted trees for binary, multi-class and multi-label classification.
 

@@ -10,6 +10,7 @@ from sklearn.base import RegressorMixin
 from polyleaf.distributions import Distribution
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.estimators.calibration import calibrate_intervals, predict_bounds
+from polyleaf.estimators.uncertainty import UncertaintyMixin
 from polyleaf.inputs.target import Target, TargetEncoding, encode_regression
 from polyleaf.inputs.target_scaling import Normalize
 from polyleaf.metrics._sklearn import mean_d2_pinball, mean_r2
@@ -27,7 +28,7 @@ __all__ = ["PolyleafRegressor"]
 
 
 @add_parameter_docs
-class PolyleafRegressor(RegressorMixin, PolyleafEstimator, RegressorParameters):
+class PolyleafRegressor(RegressorMixin, UncertaintyMixin, PolyleafEstimator, RegressorParameters):
     """Gradient boosted trees for regression with one or many targets.
 
     {parameters}

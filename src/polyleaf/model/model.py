@@ -20,7 +20,7 @@ from polyleaf.metrics.metric import EvalsLog
 from polyleaf.model import serialize, statistics, storage
 from polyleaf.model.html import render_model
 from polyleaf.model.leaf_kinds import Leaves
-from polyleaf.model.prediction import Predictor, bin_features, iter_chunks, read_regressors
+from polyleaf.model.prediction import Predictor, iter_chunks, iter_stages
 from polyleaf.model.serialize import Destination, Source
 from polyleaf.model.shap import ShapExplainer, TargetScale
 from polyleaf.model.trees import Trees
@@ -299,9 +299,8 @@ class Model:
         except MemoryError:
             raise MemoryError(
                 f"Scores of {shape[0]} rows and {shape[1]} outputs need "
-                f"{8 * shape[0] * shape[1] / 2**30:.1f} GiB. Predict the best outputs with "
-                "predict_topk, use predict(X, sparse=True) if the model was trained on sparse "
-                "targets, or pass fewer rows at a time."
+                f"{8 * shape[0] * shape[1] / 2**30:.1f} GiB: use predict_topk, pass fewer rows at "
+                "a time, or use predict(X, sparse=True) after training on sparse targets."
             ) from None
         for chunk in iter_chunks(
             self.forest, self.mapper, table, trees, n_threads, all_features=False
@@ -439,7 +438,12 @@ class Model:
         return Predictor(frozen, frozen.objective.transform, n_threads, device)
 
     def staged_predict_raw(
-        self, table: Any, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
+        self,
+        table: Any,
+        first_round: int = 0,
+        last_round: int | None = None,
+        n_threads: int = 1,
+        rounds: Sequence[int] | None = None,
     ) -> Iterator[np.ndarray]:
         """Yield raw scores after each round.
 
@@ -447,23 +451,20 @@ class Model:
         ----------
         table, first_round, last_round, n_threads
             See `predict_raw`; a Dataset is not accepted.
+        rounds : sequence of int, optional
+            The `last_round` of each result, ascending. Default: of every round.
 
-        Yields
-        ------
-        ndarray of shape (n_rows, n_outputs), float64
+        Returns
+        -------
+        iterator of ndarray of shape (n_rows, n_outputs), float64
         """
-        table = self.prepare_features(table, n_threads)
         last_round = self.n_rounds if last_round is None else last_round
-        trees = self._tree_range(first_round, last_round)
-        codes = bin_features(self.forest, self.mapper, table, *trees, n_threads)
-        features = read_regressors(self.forest, self.mapper, table, *trees)
-        raw = np.zeros((codes.shape[1], self.n_outputs), np.float32)
-        for round in range(first_round, last_round):
-            first, last = self._tree_range(round, round + 1)
-            self.forest.predict(
-                codes, raw, first=first, last=last, n_threads=n_threads, features=features
-            )
-            yield self.to_target_scale(raw)
+        first, _ = self._tree_range(first_round, last_round)
+        ends = range(first_round + 1, last_round + 1) if rounds is None else rounds
+        stops = [self._tree_range(first_round, end)[1] for end in ends]
+        table = self.prepare_features(table, n_threads)
+        stages = iter_stages(self.forest, self.mapper, table, first, stops, n_threads)
+        return map(self.to_target_scale, stages)
 
     def apply(
         self, table: Any, first_round: int = 0, last_round: int | None = None, n_threads: int = 1

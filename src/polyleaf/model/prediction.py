@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +16,7 @@ from polyleaf.model.leaf_kinds import LEAF_KINDS
 from polyleaf.runtime.cuda import as_device_array, get_device, is_device_array
 from polyleaf.runtime.types import DataLike
 
-__all__ = ["Chunk", "Predictor", "bin_features", "iter_chunks", "read_regressors"]
+__all__ = ["Chunk", "Predictor", "bin_features", "iter_chunks", "iter_stages", "read_regressors"]
 
 
 # Bytes of codes (one per value) and raw values (four) at a time; longer tables are split.
@@ -122,6 +122,28 @@ def read_regressors(
     if not len(regressors):
         return None
     return mapper.get_raw_values(table, _mask(regressors, mapper))
+
+
+def iter_stages(
+    forest: _core.Forest,
+    mapper: BinMapper,
+    table: FeatureTable,
+    first: int,
+    stops: Sequence[int],
+    n_threads: int = 1,
+) -> Iterator[np.ndarray]:
+    """Yield the sums of the leaf values of trees `first .. stop - 1`, float32, for each stop.
+
+    It is one array (n_rows, n_outputs), which the next step changes.
+    """
+    trees = first, max(stops, default=first)
+    codes = bin_features(forest, mapper, table, *trees, n_threads)
+    features = read_regressors(forest, mapper, table, *trees)
+    raw = np.zeros((codes.shape[1], forest.n_outputs), np.float32)
+    for stop in stops:
+        forest.predict(codes, raw, first=first, last=stop, n_threads=n_threads, features=features)
+        first = stop
+        yield raw
 
 
 class Predictor:
