@@ -109,6 +109,18 @@ def newest(session: nox.Session) -> None:
 
 
 @nox.session
+def forecasting(session: nox.Session) -> None:
+    """Run the tests of the forecasting frameworks, which need older versions of pandas."""
+    for extra in ("test", "mlforecast", "darts", "skforecast", "sktime"):
+        install_extra(session, extra)
+    files = [
+        f"tests/integrations/test_{name}.py"
+        for name in ("mlforecast", "darts", "skforecast", "sktime")
+    ]
+    session.run("pytest", "-m", "full", *files, *session.posargs)
+
+
+@nox.session
 def docs(session: nox.Session) -> None:
     """Build the site into build/docs/html; any warning is an error."""
     build_docs(session)

@@ -30,8 +30,8 @@ DEVELOPMENT = [page for page in PAGES if DOCS / "development" in page.parents]
 DEVELOPMENT.append(ROOT / "CONTRIBUTING.md")
 # Pages that name classes and parameters of other libraries.
 FOREIGN = (
-    "comparison export from_catboost from_lightgbm from_scikit_learn from_xgboost glossary "
-    "import_models".split()
+    "comparison export forecasting_frameworks from_catboost from_lightgbm from_scikit_learn "
+    "from_xgboost glossary import_models".split()
 )
 
 GENERATED = {"build/", "dist/", "compile_commands.json", "build/*/compile_commands.json"}

@@ -17,8 +17,11 @@ PAGES = {
     "inspection": ["polyleaf.inspection"],
     "integrations": [
         "polyleaf.integrations.autogluon",
+        "polyleaf.integrations.darts",
         "polyleaf.integrations.mlflow",
+        "polyleaf.integrations.mlforecast",
         "polyleaf.integrations.optuna",
+        "polyleaf.integrations.skforecast",
     ],
     "metrics": ["polyleaf.metrics"],
     "objectives": ["polyleaf.objectives"],
@@ -29,7 +32,13 @@ PAGES = {
 MODULES = [module for modules in PAGES.values() for module in modules]
 
 # Optional package that a module requires.
-EXTRA = {"polyleaf.dask": "distributed", "polyleaf.integrations.autogluon": "autogluon.core"}
+EXTRA = {
+    "polyleaf.dask": "distributed",
+    "polyleaf.integrations.autogluon": "autogluon.core",
+    "polyleaf.integrations.darts": "darts",
+    "polyleaf.integrations.mlforecast": "mlforecast",
+    "polyleaf.integrations.skforecast": "skforecast",
+}
 
 
 def public_names(module_name: str) -> list[str]:

@@ -99,9 +99,11 @@ def test_dask_names_the_extra():
 
 
 @pytest.mark.full
-def test_autogluon_names_the_extra():
-    done = run(["autogluon"], "import polyleaf.integrations.autogluon")
+@pytest.mark.parametrize("name", ["AutoGluon", "Darts", "mlforecast", "skforecast"])
+def test_integrations_name_the_extra(name):
+    module = name.lower()
+    done = run([module], f"import polyleaf.integrations.{module}")
     assert (
-        "ImportError: polyleaf.integrations.autogluon requires AutoGluon: pip install "
-        '"polyleaf[autogluon]".' in done.stderr
+        f"ImportError: polyleaf.integrations.{module} requires {name}: pip install "
+        f'"polyleaf[{module}]".' in done.stderr
     )

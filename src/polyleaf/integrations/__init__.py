@@ -1,1 +1,1 @@
-"""Integrations with other frameworks: AutoGluon, MLflow and Optuna."""
+"""Integrations with other frameworks: AutoGluon, MLflow, Optuna, mlforecast, Darts, skforecast."""

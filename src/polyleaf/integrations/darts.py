@@ -1,0 +1,198 @@
+"""Polyleaf as a forecasting model of Darts.
+
+It requires Darts (extra ``polyleaf[darts]``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from polyleaf.estimators import PolyleafRegressor
+
+try:
+    from darts.models.forecasting.sklearn_model import SKLearnModelWithCategoricalFeatures
+    from darts.utils.data.tabularization import create_lagged_training_data
+    from darts.utils.likelihood_models.sklearn import MultiQuantileRegression, PoissonLikelihood
+    from darts.utils.ts_utils import series2seq
+except ImportError as error:
+    raise ImportError(
+        'polyleaf.integrations.darts requires Darts: pip install "polyleaf[darts]".'
+    ) from error
+
+__all__ = ["PolyleafForecastingModel"]
+
+LIKELIHOODS = {"multiquantile": "quantile", "poisson": "poisson"}
+"""Objective of each likelihood."""
+
+
+class PolyleafForecastingModel(SKLearnModelWithCategoricalFeatures):
+    """One Polyleaf model for all steps, components and quantiles.
+
+    `sample_weight` of `fit` weights each step and component. Missing values of the series are
+    missing targets. Splits of the fit are in the order of time, over all series; `val_series` is an
+    evaluation set, for `early_stopping_rounds`.
+
+    Parameters
+    ----------
+    lags, lags_past_covariates, lags_future_covariates, output_chunk_length, output_chunk_shift, \
+add_encoders, multi_models, use_static_covariates, categorical_past_covariates, \
+categorical_future_covariates, categorical_static_covariates
+        See `darts.models.LightGBMModel`.
+    likelihood : {"multiquantile", "poisson"}, optional
+        "multiquantile": one model for all `quantiles`. "poisson": the objective for counts.
+    quantiles : list of float, optional
+        Levels of "multiquantile", 0.5 among them. Default: nine levels from 0.01 to 0.99.
+    random_state : int
+        Random seed.
+    *args, **kwargs
+        Parameters of `PolyleafRegressor`; positional arguments are those above.
+
+    Examples
+    --------
+    >>> model = PolyleafForecastingModel(lags=48, output_chunk_length=24)  # doctest: +SKIP
+    >>> model.fit(series).predict(24)  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        lags: Any = None,
+        lags_past_covariates: Any = None,
+        lags_future_covariates: Any = None,
+        output_chunk_length: int = 1,
+        output_chunk_shift: int = 0,
+        add_encoders: dict[str, Any] | None = None,
+        likelihood: str | None = None,
+        quantiles: list[float] | None = None,
+        random_state: int | None = 0,
+        multi_models: bool = True,
+        use_static_covariates: bool = True,
+        categorical_past_covariates: str | list[str] | None = None,
+        categorical_future_covariates: str | list[str] | None = None,
+        categorical_static_covariates: str | list[str] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        n_outputs = output_chunk_length if multi_models else 1
+        if likelihood is not None:
+            if likelihood not in LIKELIHOODS:
+                names = ", ".join(map(repr, LIKELIHOODS))
+                raise ValueError(f"likelihood must be None or one of {names}, got {likelihood!r}.")
+            kwargs = {"objective": LIKELIHOODS[likelihood], **kwargs}
+            if likelihood == "poisson":
+                self._likelihood = PoissonLikelihood(n_outputs)
+            else:
+                self._likelihood = _JointQuantiles(n_outputs, quantiles)
+                kwargs["quantile_alpha"] = self._likelihood.quantiles
+        order = {"missing_targets": "ignore", "validation_order": "time"}
+        super().__init__(
+            PolyleafRegressor(**order | {"random_state": random_state} | kwargs),
+            lags=lags,
+            lags_past_covariates=lags_past_covariates,
+            lags_future_covariates=lags_future_covariates,
+            output_chunk_length=output_chunk_length,
+            output_chunk_shift=output_chunk_shift,
+            add_encoders=add_encoders,
+            multi_models=multi_models,
+            use_static_covariates=use_static_covariates,
+            categorical_past_covariates=categorical_past_covariates,
+            categorical_future_covariates=categorical_future_covariates,
+            categorical_static_covariates=categorical_static_covariates,
+            random_state=random_state,
+        )
+
+    def fit(self, series: Any, *args: Any, sample_weight: Any = None, **options: Any) -> Self:
+        """Train the model.
+
+        Parameters
+        ----------
+        series : TimeSeries or sequence of TimeSeries
+        *args, **options
+            Further arguments of `darts.models.LightGBMModel.fit`, such as `past_covariates`.
+        sample_weight : TimeSeries, sequence of TimeSeries or str, optional
+            Weights of the values of the series, by component too.
+
+        Returns
+        -------
+        self
+        """
+        # Darts would train one model per output for weights.
+        is_name = isinstance(sample_weight, str)
+        self._weight = sample_weight if is_name else series2seq(sample_weight)
+        return super().fit(series, *args, **options)
+
+    def _fit_model(
+        self,
+        series: Any,
+        past_covariates: Any,
+        future_covariates: Any,
+        max_samples_per_ts: Any,
+        sample_weight: Any,
+        **options: Any,
+    ) -> None:
+        columns, _ = self._get_categorical_features(series, past_covariates, future_covariates)
+        if columns:
+            self.model.set_params(categorical_features=columns)
+        weight, self._weight = self._weight, None
+        super()._fit_model(
+            series, past_covariates, future_covariates, max_samples_per_ts, weight, **options
+        )
+
+    def _create_lagged_data(
+        self,
+        series: Sequence[Any],
+        past_covariates: Any,
+        future_covariates: Any,
+        max_samples_per_ts: Any,
+        sample_weight: Any = None,
+        stride: int = 1,
+        last_static_covariates_shape: Any = None,
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """Return features, targets and weights of all series in the order of time."""
+        X, Y, times, self._static_covariates_shape, weights = create_lagged_training_data(
+            target_series=series,
+            output_chunk_length=self.output_chunk_length,
+            output_chunk_shift=self.output_chunk_shift,
+            past_covariates=past_covariates,
+            future_covariates=future_covariates,
+            lags=self._get_lags("target"),
+            lags_past_covariates=self._get_lags("past"),
+            lags_future_covariates=self._get_lags("future"),
+            uses_static_covariates=self.uses_static_covariates,
+            last_static_covariates_shape=last_static_covariates_shape,
+            max_samples_per_ts=max_samples_per_ts,
+            multi_models=self.multi_models,
+            check_inputs=False,
+            concatenate=True,
+            sample_weight=sample_weight,
+            stride=stride,
+        )
+        order = np.argsort(np.concatenate(times), kind="stable")
+        X, Y = self._format_samples(X[order, :, 0], _flatten_column(Y[order, :, 0]))
+        return X, Y, None if weights is None else _flatten_column(weights[order, :, 0])
+
+    @property
+    def _supports_val_series(self) -> bool:
+        return True
+
+    @property
+    def val_set_params(self) -> tuple[str, str]:
+        """Names of the arguments of `fit` for evaluation sets and their weights."""
+        return "eval_set", "eval_sample_weight"
+
+    @property
+    def _categorical_fit_param(self) -> None:
+        return None
+
+
+class _JointQuantiles(MultiQuantileRegression):
+    """Quantiles of all outputs by one model, which has the levels of an output together."""
+
+    def _estimator_predict(self, model: Any, x: np.ndarray, **options: Any) -> np.ndarray:
+        predicted = model.model.predict(x, **options)
+        return predicted.reshape(len(x), self._n_outputs, -1, len(self.quantiles))
+
+
+def _flatten_column(values: np.ndarray) -> np.ndarray:
+    return values.ravel() if values.shape[1] == 1 else values

@@ -1,0 +1,200 @@
+"""Nixtla's mlforecast with one Polyleaf model for all horizons.
+
+It requires mlforecast (extra ``polyleaf[mlforecast]``).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any, Self
+
+import narwhals as nw
+import numpy as np
+from sklearn.base import clone
+
+from polyleaf.estimators import PolyleafRegressor
+from polyleaf.integrations._output_view import OutputView, SharedModel
+
+try:
+    import mlforecast
+except ImportError as error:
+    raise ImportError(
+        'polyleaf.integrations.mlforecast requires mlforecast: pip install "polyleaf[mlforecast]".'
+    ) from error
+
+__all__ = ["MLForecast"]
+
+
+class MLForecast(mlforecast.MLForecast):
+    """`mlforecast.MLForecast` that trains one Polyleaf model for all horizons.
+
+    With `max_horizon`, a `PolyleafRegressor` or `PolyleafRegressorCV` among the models is fitted
+    once, on one column of targets per horizon; other models are fitted once per horizon, as always.
+    Unknown targets of the last rows are missing targets, and splits of the fit are in the order of
+    time. Forecasts use the features of the first step, as training does. Columns that change with
+    time get further columns, with their values of the later steps ("price_h2" is the price of the
+    second). Several levels of `objective="quantile"` are forecast in columns of their own, such as
+    "PolyleafRegressor_q0.9".
+
+    Parameters
+    ----------
+    models, freq, **options
+        See `mlforecast.MLForecast`.
+
+    Examples
+    --------
+    >>> forecast = MLForecast(PolyleafRegressor(), freq="h", lags=range(1, 25))  # doctest: +SKIP
+    >>> forecast.fit(df, max_horizon=24).predict(24)  # doctest: +SKIP
+    """
+
+    def __init__(self, models: Any, freq: Any, **options: Any) -> None:
+        super().__init__(models, freq, **options)
+        self.models: dict[str, Any]
+        self.models_: dict[str, Any]
+        self._frame: Any = None
+
+    def fit(
+        self,
+        df: Any,
+        id_col: str = "unique_id",
+        time_col: str = "ds",
+        target_col: str = "y",
+        static_features: list[str] | None = None,
+        **options: Any,
+    ) -> Self:
+        """Train the models.
+
+        Parameters
+        ----------
+        df, id_col, time_col, target_col, static_features, **options
+            See `mlforecast.MLForecast.fit`. With columns that change with time, `fitted` and
+            `horizon_features` are not available.
+        """
+        is_ours = [isinstance(model, PolyleafRegressor) for model in self.models.values()]
+        if options.get("max_horizon") is not None and any(is_ours):
+            known = {id_col, time_col, target_col, options.get("weight_col")}
+            known |= set(df.columns if static_features is None else static_features)
+            changing = [name for name in df.columns if name not in known]
+            if changing:
+                _check_changing(changing[0], options, all(is_ours))
+            df = _add_later_values(df, changing, options["max_horizon"], id_col, time_col)
+        super().fit(df, id_col, time_col, target_col, static_features, **options)
+        self._frame = None
+        return self
+
+    def preprocess(self, df: Any, *args: Any, **options: Any) -> Any:
+        """Add features to `df`; `args` and `options` are those of mlforecast."""
+        self._frame = super().preprocess(df, *args, **options)
+        return self._frame
+
+    def fit_models(
+        self,
+        X: Any = None,
+        y: Any = None,
+        models_fit_kwargs: dict[str, dict[str, Any]] | None = None,
+        generator_factory: Callable[[], Any] | None = None,
+    ) -> Self:
+        """Train the models on `X` and `y`, or on horizons of `generator_factory`, each with its
+        `models_fit_kwargs`."""
+        models, options = self.models, models_fit_kwargs or {}
+        ours = [name for name, model in models.items() if isinstance(model, PolyleafRegressor)]
+        if generator_factory is None or not ours:
+            return super().fit_models(X, y, models_fit_kwargs, generator_factory)
+        if self.ts._horizons != list(range(self.ts.max_horizon)):
+            raise ValueError(
+                "horizons selects some models, but a Polyleaf model is for all: use max_horizon."
+            )
+        others = {name: own for name, own in options.items() if name not in ours}
+        try:
+            self.models = {name: model for name, model in models.items() if name not in ours}
+            super().fit_models(models_fit_kwargs=others, generator_factory=generator_factory)
+        finally:
+            self.models = models
+        trained, self.models_ = self.models_, {}
+        for name in models:
+            own = self._fit_one(name, options.get(name, {})) if name in ours else {}
+            self.models_ |= own or {name: trained[name]}
+        return self
+
+    def _fit_one(self, name: str, options: dict[str, Any]) -> dict[str, dict[int, OutputView]]:
+        """Fit a model to all horizons; return views of its outputs by name and horizon."""
+        ts, frame = self.ts, self._frame
+        X = frame[ts.features_order_]
+        Y = frame[[f"{ts.target_col}{h}" for h in range(ts.max_horizon)]].to_numpy()
+        options = {"time": frame[ts.time_col].to_numpy(), **options}
+        if ts.weight_col is not None:
+            options["sample_weight"] = frame[ts.weight_col].to_numpy()
+        model = clone(self.models[name]).set_params(missing_targets="ignore")
+        model.fit(X.to_numpy() if ts.as_numpy else X, Y, **options)
+        shared, names = SharedModel(model), [name]
+        if model.objective == "quantile" and np.size(model.quantile_alpha) > 1:
+            names = [f"{name}_q{level:g}" for level in model.quantile_alpha]
+        return {
+            own: {h: OutputView(shared, len(names) * h + i) for h in range(ts.max_horizon)}
+            for i, own in enumerate(names)
+        }
+
+    def predict(self, h: int, before_predict_callback: Any = None, **options: Any) -> Any:
+        """Forecast `h` steps; `before_predict_callback` and `options` are those of mlforecast."""
+        models = [m.values() for m in vars(self).get("models_", {}).values() if type(m) is dict]
+        views = [view for model in models for view in model if isinstance(view, OutputView)]
+        shared = {id(view.shared): view.shared for view in views}
+        if not shared:
+            return super().predict(h, before_predict_callback, **options)
+
+        def hold_first_step(X: Any) -> Any:
+            X = X if before_predict_callback is None else before_predict_callback(X)
+            for model in shared.values():
+                model.hold(X)  # no effect after the first step
+            return X
+
+        features, n_steps = self.ts.features_order_, self.ts.max_horizon
+        names = [name for name in features if f"{name}_h{n_steps}" in features]
+        for table in {"new_df", "X_df"} & {name for name in options if options[name] is not None}:
+            options[table] = _add_later_values(
+                options[table], names, n_steps, self.ts.id_col, self.ts.time_col
+            )
+        try:
+            with warnings.catch_warnings():
+                if names:  # the last steps know no later ones
+                    warnings.filterwarnings("ignore", "Found null values")
+                return super().predict(h, hold_first_step, **options)
+        finally:
+            for model in shared.values():
+                model.release()
+
+    @staticmethod
+    def load(path: Any) -> MLForecast:
+        """Load what `save` wrote to `path`."""
+        found = mlforecast.MLForecast.load(path)
+        found.__class__ = MLForecast
+        return found
+
+
+def _check_changing(name: str, options: dict[str, Any], are_all_ours: bool) -> None:
+    """Raise if a column that changes with time does not go with the other settings."""
+    if not are_all_ours:
+        raise ValueError(
+            f"The column {name!r} changes with time. A Polyleaf model gets its values of all "
+            "steps, another model those of its own step: use one MLForecast for each."
+        )
+    for option in "fitted", "horizon_features", "horizon_feature_templates":
+        if options.get(option):
+            raise ValueError(
+                f"{option} is not available with columns that change with time ({name!r}): a "
+                "Polyleaf model is for all horizons, and gets their values of all steps."
+            )
+
+
+def _add_later_values(df: Any, columns: list[str], n_steps: int, *keys: str) -> Any:
+    """Add the values of each column in the next `n_steps - 1` steps."""
+    if not columns:
+        return df
+    later = [
+        nw.col(name).shift(-step).over(keys[0]).alias(f"{name}_h{step + 1}")
+        for name in columns
+        for step in range(1, n_steps)
+    ]
+    frame = nw.from_native(df, eager_only=True).sort(*keys)
+    return frame.with_columns(later).to_native()
