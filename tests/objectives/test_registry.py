@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 import polyleaf._core as _core
-from polyleaf import PolyleafClassifier, PolyleafRegressor, load_model
+from polyleaf import PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor, load_model
 from polyleaf.model.serialize import ModelFileError
 from polyleaf.objectives import (
     BoundObjective,
     Huber,
     Objective,
+    Quantile,
     Softmax,
     get_objective,
     objective_class,
@@ -332,3 +333,23 @@ def test_estimator_arguments_are_passed_to_objectives():
     for name in objective_names():
         taken = objective_class(name).parameters
         assert set(taken.values()) == {taken[argument] for argument in taken if argument in known}
+
+
+@pytest.mark.parametrize(
+    ("estimator", "y", "n"),
+    [
+        (PolyleafRegressor(objective="poisson"), [0, 1, 2, 5], 1),
+        (PolyleafRegressor(objective=Quantile()), [0, 1, 2, 5], 0),
+        (PolyleafClassifier(), [0, 1, 2, 2], 1),
+        (PolyleafMultiTask({"a": "huber", "b": "softmax"}), {"a": [0, 1, 2], "b": [0, 1, 2]}, 2),
+    ],
+)
+def test_name_of_an_objective_is_looked_up_once_in_a_fit(monkeypatch, estimator, y, n):
+    names = []
+    look_up = registry.get_registered
+    monkeypatch.setattr(
+        registry, "get_registered", lambda name: names.append(name) or look_up(name)
+    )
+    X = np.arange(len(next(iter(y.values())) if isinstance(y, dict) else y), dtype=float)[:, None]
+    estimator.set_params(n_estimators=1).fit(X, y)
+    assert len(names) == n

@@ -9,6 +9,7 @@ import pytest
 from support.small_fits import CLASSES, X
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor
+from polyleaf.estimators._fitting import get_single_class
 from polyleaf.objectives import Poisson
 from polyleaf.settings import train_config
 
@@ -199,7 +200,12 @@ def test_full_hessian_of_a_thousand_outputs_exceeds_memory():
 
 def get_rates(estimator):
     config = train_config.make_train_config(
-        estimator, n_rounds=1, has_sparse_targets=False, seed=0, n_threads=1
+        estimator,
+        n_rounds=1,
+        has_sparse_targets=False,
+        seed=0,
+        n_threads=1,
+        objective=get_single_class(estimator._resolve_objective()),
     )
     return config.boosting.learning_rate, config.growth.colsample_bynode
 

@@ -12,6 +12,7 @@ from polyleaf import (
     PolyleafClassifier,
     PolyleafMultiTask,
     PolyleafRegressor,
+    RowData,
     memory_estimate,
 )
 from polyleaf.data.random_rows import split_rows_stratified
@@ -163,14 +164,14 @@ def test_tasks_target_scales_weights_and_offsets():
 def test_metrics_are_on_the_scale_of_y():
     _, Y = noise()
     regressor = PolyleafRegressor(normalize_targets=True)
-    target = regressor._encode_target(Y * [1, 1000], None, None)
+    target = regressor._encode_target(RowData(Y * [1, 1000]), None, regressor._resolve_objective())
     read = encode_evaluation_target(
         Y * [1, 1000], None, name="y", like=target.encoding, is_sparse=False
     )
     np.testing.assert_allclose(target.to_target_scale(), read.values, rtol=1e-6, atol=1e-4)
     tasks = PolyleafMultiTask({"a": "squared_error", "b": "softmax"})
     y = {"a": 1e3 * Y[:, 0] + 7, "b": np.digitize(Y[:, 1], [-1, 1])}
-    target = tasks._encode_target(y, None, None)
+    target = tasks._encode_target(RowData(y), None, tasks._resolve_objective())
     read = encode_evaluation_target(y, None, name="y", like=target.encoding, is_sparse=False)
     np.testing.assert_allclose(target.to_target_scale(), read.values, rtol=1e-6, atol=1e-2)
 

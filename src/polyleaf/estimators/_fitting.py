@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import os
+from collections.abc import Mapping
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,8 +21,10 @@ from polyleaf.inputs.target_scaling import warn_small_weights
 from polyleaf.model import Model
 from polyleaf.model.metadata import CALIBRATIONS, ESTIMATOR
 from polyleaf.objectives import Objective
+from polyleaf.objectives.registry import ResolvedObjective
 from polyleaf.runtime.context import effective_threads
 from polyleaf.runtime.cuda import get_device
+from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.timing import measure_phase, record_times
 from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS
@@ -52,6 +55,7 @@ if TYPE_CHECKING:
 __all__ = [
     "draw_seed",
     "fit_estimator",
+    "get_single_class",
     "make_objective",
     "make_plan",
     "read_fit_offsets",
@@ -181,29 +185,37 @@ def make_plan(
         init_model, decay_rate = init_model
     start, n_threads = _get_start(estimator, init_model), effective_threads(estimator.n_jobs)
     n_rounds, seeds = _get_n_rounds(estimator, start, init_model), _draw_seeds(estimator, start)
-    cls, device = estimator._get_objective_class(), get_device(estimator.device)
+    resolved, device = estimator._resolve_objective(), get_device(estimator.device)
+    cls, rows = get_single_class(resolved), RowData(data.y, data.weight)
     settings = make_train_config(
         estimator, n_rounds, is_sparse(data.y), seeds.training, n_threads, cls, device
     )
     if settings.has_sparse_targets:
-        target = estimator._encode_sparse_target(data.y, data.weight, start)
+        target = estimator._encode_sparse_target(rows, start)
     else:
-        target = estimator._encode_target(data.y, data.weight, start, cls)
-    objective = make_objective(estimator, target, start, cls)
+        target = estimator._encode_target(rows, start, resolved)
+    objective = make_objective(estimator, target, resolved, start)
     if data.weight is not None and target.weight is not None:
         warn_small_weights(target.weight, 2 * max(estimator.reg_lambda, estimator.min_child_weight))
     metrics = make_metrics(estimator.eval_metric, objective, target)
     return FitPlan(settings, start, objective, metrics, seeds, decay_rate), target
 
 
+def get_single_class(resolved: ResolvedObjective) -> type[Objective] | None:
+    """Return the class of the only objective; None for several, or if it depends on the target."""
+    if isinstance(resolved, Mapping):
+        (resolved,) = resolved.values() if len(resolved) == 1 else (None,)
+    return None if resolved is None else resolved.cls
+
+
 def make_objective(
     estimator: PolyleafEstimator,
     target: Target,
+    resolved: ResolvedObjective,
     start: Model | None = None,
-    cls: type[Objective] | None = None,
 ) -> Objective:
     """Make the objective for a target and check it against the model to continue."""
-    objective = estimator._make_objective(target, start, cls)
+    objective = estimator._make_objective(target, start, resolved)
     estimator._check_scaling(target.encoding, objective)
     if start is not None and start.objective.to_dict() != objective.to_dict():
         raise ValueError(

@@ -22,10 +22,11 @@ from polyleaf.inputs.target import Target, TargetEncoding, encode_sparse
 from polyleaf.model import Model, serialize
 from polyleaf.model.html import render_model
 from polyleaf.model.serialize import Destination, Source
-from polyleaf.objectives import Objective, objective_class
+from polyleaf.objectives import Objective
+from polyleaf.objectives.registry import ResolvedObjective, resolve_objective
 from polyleaf.runtime.compatibility import add_version, remove_version
 from polyleaf.runtime.cuda import get_device
-from polyleaf.runtime.types import DataLike
+from polyleaf.runtime.row_data import RowData
 from polyleaf.settings.aliases import (
     FOREIGN_ATTRIBUTES,
     get_foreign_value_hint,
@@ -60,31 +61,25 @@ class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParamet
     _sparse_kind: ClassVar[Literal["multilabel", "regression"]]
     _kinds: ClassVar[tuple[str, ...]]  # kinds of targets
 
-    def _get_objective_class(self) -> type[Objective] | None:
-        """Return the class of the objective, or None if it depends on the target."""
-        return objective_class(self.objective)
+    def _resolve_objective(self) -> ResolvedObjective:
+        """Resolve the parameter `objective`; None if it depends on the target."""
+        return resolve_objective(self.objective)
 
     def _encode_target(
-        self,
-        y: Any,
-        sample_weight: DataLike | None,
-        start: Model | None,
-        objective_cls: type[Objective] | None = None,
+        self, rows: RowData, start: Model | None, resolved: ResolvedObjective
     ) -> Target:
         raise NotImplementedError
 
-    def _encode_sparse_target(
-        self, y: DataLike, sample_weight: DataLike, start: Model | None
-    ) -> Target:
+    def _encode_sparse_target(self, rows: RowData, start: Model | None) -> Target:
         if self.missing_targets != "error":
             raise ValueError(
                 'missing_targets="ignore" needs a dense y; sparse targets have no missing values.'
             )
         like = None if start is None else TargetEncoding.from_dict(start.metadata, start.n_outputs)
-        return encode_sparse(y, sample_weight, kind=self._sparse_kind, like=like)
+        return encode_sparse(rows.target, rows.weight, kind=self._sparse_kind, like=like)
 
     def _make_objective(
-        self, target: Target, start: Model | None, objective_cls: type[Objective] | None = None
+        self, target: Target, start: Model | None, resolved: ResolvedObjective
     ) -> Objective:
         raise NotImplementedError
 

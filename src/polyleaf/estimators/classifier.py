@@ -11,6 +11,7 @@ import scipy.sparse
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from polyleaf.estimators._fitting import get_single_class
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.estimators.calibration import (
     DecisionThresholdMixin,
@@ -27,6 +28,8 @@ from polyleaf.metrics._sklearn import known_subset_accuracy
 from polyleaf.model import Model
 from polyleaf.model.metadata import get_decision_thresholds, get_raw_decision_thresholds
 from polyleaf.objectives import Custom, Objective, auto_objective_name, objective_class
+from polyleaf.objectives.registry import ObjectiveSpec, ResolvedObjective, resolve_objective
+from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
 from polyleaf.settings.aliases import suggest_on_unknown_kwargs, warn_one_vs_rest
 from polyleaf.settings.param_spec import add_parameter_docs, make_constraints
@@ -120,33 +123,27 @@ class PolyleafClassifier(
 
     # --- fit ---
 
-    def _get_objective_class(self) -> type[Objective] | None:
+    def _resolve_objective(self) -> ObjectiveSpec | None:
         is_auto = isinstance(self.objective, str) and self.objective == "auto"
-        return None if is_auto else objective_class(self.objective)
+        return None if is_auto else resolve_objective(self.objective)
 
-    def _encode_sparse_target(
-        self, y: DataLike, sample_weight: DataLike, start: Model | None
-    ) -> Target:
+    def _encode_sparse_target(self, rows: RowData, start: Model | None) -> Target:
         if self.class_weight is not None:
             raise ValueError(
                 "class_weight needs a dense y, because it also weights absent labels; use "
                 "sample_weight."
             )
-        return super()._encode_sparse_target(y, sample_weight, start)
+        return super()._encode_sparse_target(rows, start)
 
     def _encode_target(
-        self,
-        y: Any,
-        sample_weight: DataLike | None,
-        start: Model | None,
-        objective_cls: type[Objective] | None = None,
+        self, rows: RowData, start: Model | None, resolved: ResolvedObjective
     ) -> Target:
-        cls = objective_cls or self._get_objective_class()
+        cls = get_single_class(resolved)
         kinds = ("classes",) if cls is None else cls.target_kinds
         like = None if start is None else TargetEncoding.from_dict(start.metadata, start.n_outputs)
         return encode_classification(
-            y,
-            sample_weight,
+            rows.target,
+            rows.weight,
             class_weight=self.class_weight,
             missing=self.missing_targets,
             one_vs_rest="labels" in kinds and "classes" not in kinds,
@@ -156,14 +153,14 @@ class PolyleafClassifier(
         )
 
     def _make_objective(
-        self, target: Target, start: Model | None, objective_cls: type[Objective] | None = None
+        self, target: Target, start: Model | None, resolved: ResolvedObjective
     ) -> Objective:
-        encoding, objective = target.encoding, self.objective
-        cls = objective_cls or self._get_objective_class()
-        if cls is None:
+        encoding, spec = target.encoding, resolved
+        if spec is None:
             is_sparse = scipy.sparse.issparse(target.values)
-            objective = auto_objective_name(encoding.kind, is_sparse)
-            cls = objective_class(objective)
+            spec = resolve_objective(auto_objective_name(encoding.kind, is_sparse))
+        assert isinstance(spec, ObjectiveSpec)
+        cls = spec.cls
         if not {"labels", "classes"} & set(cls.target_kinds):
             raise ValueError(f"objective={cls.name!r} is for numbers: use PolyleafRegressor.")
         if encoding.kind != "multiclass" and "labels" not in cls.target_kinds:
@@ -180,13 +177,9 @@ class PolyleafClassifier(
                 "class_weight."
             )
         if encoding.one_vs_rest:
-            warn_one_vs_rest(objective, cls.name, encoding.n_outputs)
+            warn_one_vs_rest(spec.label, cls.name, encoding.n_outputs)
         made = complete_objective(
-            self,
-            objective,
-            cls,
-            encoding.n_outputs,
-            **self._resolve_scale_pos_weight(target, start),
+            self, spec, encoding.n_outputs, **self._resolve_scale_pos_weight(target, start)
         )
         n_scores, n_outputs = made.n_scores(encoding.n_outputs), encoding.n_outputs
         if n_scores != n_outputs:
@@ -494,7 +487,7 @@ class PolyleafClassifier(
             return float(accuracy_score(truth, predicted, sample_weight=sample_weight))
         keeps_sparse = scipy.sparse.issparse(y) and self.missing_targets == "error"
         if keeps_sparse and offset is None and self._predicts_sparse:
-            target = self._encode_sparse_target(y, sample_weight, self.model_)
+            target = self._encode_sparse_target(RowData(y, sample_weight), self.model_)
             sparse_predictions = self._predict_sparse(X, None)
             check_same_rows(sparse_predictions.shape[0], target.n_rows)
             n_wrong = (sparse_predictions != target.values).getnnz(axis=1)

@@ -8,8 +8,9 @@ from typing import Any, Literal
 import numpy as np
 
 from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor
-from polyleaf.estimators._fitting import make_objective
+from polyleaf.estimators._fitting import get_single_class, make_objective
 from polyleaf.runtime.context import effective_threads
+from polyleaf.runtime.row_data import RowData
 from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS
 from polyleaf.settings.train_config import make_train_config
 from polyleaf.training.fit import has_few_rows, max_rounds
@@ -82,7 +83,10 @@ def memory_estimate(
     estimator = kind(**parameters)
     estimator._validate_params()
     threads = effective_threads(estimator.n_jobs)
-    settings = make_train_config(estimator, DEFAULT_N_ESTIMATORS, False, 0, threads)
+    resolved = estimator._resolve_objective()
+    settings = make_train_config(
+        estimator, DEFAULT_N_ESTIMATORS, False, 0, threads, get_single_class(resolved)
+    )
     n_rounds = estimator.n_estimators
     if n_rounds is None and has_few_rows(n_rows):
         n_rounds = max_rounds(settings.boosting.learning_rate)
@@ -92,8 +96,9 @@ def memory_estimate(
             "memory_estimate is for dense targets: memory of sparse targets depends on their "
             "number of non-zeros."
         )
-    target = estimator._encode_target(_make_targets(task, n_outputs), None, None)
-    problem = make_objective(estimator, target).bind(target.rows)
+    rows = RowData(_make_targets(task, n_outputs))
+    target = estimator._encode_target(rows, None, resolved)
+    problem = make_objective(estimator, target, resolved).bind(target.rows)
     columns = count_columns(
         problem, settings, target.values.shape[1] if target.values.ndim == 2 else 1
     )

@@ -34,8 +34,10 @@ from polyleaf.inputs.validation import find_non_number, get_missing_mask, replac
 from polyleaf.metrics import get_metrics
 from polyleaf.model import Model
 from polyleaf.model.metadata import ESTIMATOR, HAS_OFFSETS, INPUT_NAMES, PARAMETERS
-from polyleaf.objectives import Objective, auto_objective_name, objective_class
+from polyleaf.objectives import Objective, SquaredError, auto_objective_name
 from polyleaf.objectives.multitask import MultiTask, Task, TaskSlice
+from polyleaf.objectives.registry import ObjectiveSpec, ResolvedObjective, resolve_objective
+from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
 from polyleaf.settings.aliases import suggest_on_unknown_kwargs, warn_one_vs_rest
 from polyleaf.settings.param_spec import add_parameter_docs, make_constraints
@@ -85,43 +87,42 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
 
     # --- fit ---
 
-    def _get_objective_class(self) -> type[Objective] | None:
-        return None
+    def _resolve_objective(self) -> dict[TaskKey, ObjectiveSpec]:
+        resolved: dict[TaskKey, ObjectiveSpec] = {}
+        for key, objective in (self.objective or {}).items():
+            try:
+                resolved[key] = resolve_objective(objective)
+            except ValueError as error:
+                raise ValueError(f"Task {get_task_name(key)!r}: {error}") from None
+        return resolved
 
     def _encode_target(
-        self,
-        y: Any,
-        sample_weight: Any,
-        start: Model | None,
-        objective_cls: type[Objective] | None = None,
+        self, rows: RowData, start: Model | None, resolved: ResolvedObjective
     ) -> Target:
-        columns = TaskColumns(y)
+        columns = TaskColumns(rows.target)
         if start is not None:
             encoding = decode_target_encoding(start.metadata, start.n_outputs)
-            return encoding.encode(y, sample_weight)
-        if self.objective is None:
-            objectives: dict[TaskKey, object] = dict.fromkeys(columns.names or [])
-        elif not self.objective:
+            return encoding.encode(rows.target, rows.weight)
+        assert isinstance(resolved, Mapping)
+        if self.objective is not None and not self.objective:
             raise ValueError("objective names no task: give a loss for at least one column of Y.")
-        else:
-            objectives = dict(self.objective)
+        keys: list[TaskKey] = list(resolved) if resolved else list(columns.names or [])
         targets = [
-            self._encode_task(key, objective, columns, sample_weight)
-            for key, objective in objectives.items()
+            self._encode_task(
+                key, resolved.get(key), RowData(columns.select(key), get_task_weight(rows, key))
+            )
+            for key in keys
         ]
-        return stack_task_targets(list(objectives), targets, self.missing_targets)
+        return stack_task_targets(keys, targets, self.missing_targets)
 
-    def _encode_task(
-        self, key: TaskKey, objective: Any, columns: TaskColumns, sample_weight: DataLike | None
-    ) -> Target:
+    def _encode_task(self, key: TaskKey, spec: ObjectiveSpec | None, rows: RowData) -> Target:
         """Encode the target of one task as its own estimator would."""
-        y, weight = columns.select(key), get_task_weight(sample_weight, key)
-        missing = self.missing_targets
+        y, weight, missing = rows.target, rows.weight, self.missing_targets
         try:
-            cls = None if objective is None else objective_class(objective)
+            cls = None if spec is None else spec.cls
             kinds = ("labels", "classes") if cls is None else cls.target_kinds
             if not _has_classes(y, cls):
-                cls = cls or objective_class("squared_error")
+                cls = cls or SquaredError
                 normalize = get_auto_scaling(cls, self.multi_strategy == "multi_output_tree")
                 target = encode_regression(y, weight, missing=missing, normalize=normalize)
                 return name_outputs(target, key)
@@ -137,17 +138,16 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
             raise ValueError(f"Task {get_task_name(key)!r}: {error}") from None
 
     def _make_objective(
-        self, target: Target, start: Model | None, objective_cls: type[Objective] | None = None
+        self, target: Target, start: Model | None, resolved: ResolvedObjective
     ) -> Objective:
         encodings = target.encoding
-        assert isinstance(encodings, TaskEncodings)
+        assert isinstance(encodings, TaskEncodings) and isinstance(resolved, Mapping)
         weights = self._get_task_weights(encodings.names)
         tasks = []
         for key, name, encoding in zip(
             encodings.keys, encodings.names, encodings.encodings, strict=True
         ):
-            chosen = None if self.objective is None else self.objective.get(key)
-            objective = self._make_task_objective(name, chosen, encoding)
+            objective = self._make_task_objective(name, resolved.get(key), encoding)
             learns: Any = _get_target_kind(encoding)
             n_columns = 1 if learns == "classes" else encoding.n_outputs
             n_scores = objective.n_scores(encoding.n_outputs)
@@ -155,15 +155,15 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         return MultiTask(tuple(tasks))
 
     def _make_task_objective(
-        self, name: str, objective: Any, encoding: TargetEncoding
+        self, name: str, spec: ObjectiveSpec | None, encoding: TargetEncoding
     ) -> Objective:
         is_regression = encoding.kind == "regression"
-        if objective is None:
+        if spec is None:
             auto = auto_objective_name(encoding.kind, sparse=False)
-            objective = "squared_error" if is_regression else auto
+            spec = resolve_objective("squared_error" if is_regression else auto)
         try:
             n_outputs = None if is_regression else encoding.n_outputs
-            made = complete_objective(self, objective, objective_class(objective), n_outputs)
+            made = complete_objective(self, spec, n_outputs)
         except ValueError as error:
             raise ValueError(f"Task {name!r}: {error}") from None
         if encoding.kind == "multilabel" and "labels" not in made.target_kinds:
@@ -172,7 +172,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
                 'of several classes: use "logistic".'
             )
         if encoding.one_vs_rest:
-            warn_one_vs_rest(objective, made.name, encoding.n_outputs, f"Task {name!r}: ")
+            warn_one_vs_rest(spec.label, made.name, encoding.n_outputs, f"Task {name!r}: ")
         return made
 
     def _get_task_weights(self, names: list[str]) -> dict[str, float]:

@@ -15,7 +15,9 @@ from polyleaf.inputs.target import Target, TargetEncoding, encode_regression
 from polyleaf.inputs.target_scaling import Normalize
 from polyleaf.metrics._sklearn import mean_d2_pinball, mean_r2
 from polyleaf.model import Model
-from polyleaf.objectives import Objective, distribution_names, objective_class
+from polyleaf.objectives import Objective, distribution_names
+from polyleaf.objectives.registry import ObjectiveSpec, ResolvedObjective
+from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
 from polyleaf.settings.param_spec import add_parameter_docs, make_constraints
 from polyleaf.settings.parameters import RegressorParameters
@@ -50,41 +52,37 @@ class PolyleafRegressor(RegressorMixin, UncertaintyMixin, PolyleafEstimator, Reg
     _sparse_kind = "regression"
     _kinds = ("regression",)
 
-    def _encode_sparse_target(
-        self, y: DataLike, sample_weight: DataLike, start: Model | None
-    ) -> Target:
+    def _encode_sparse_target(self, rows: RowData, start: Model | None) -> Target:
         if self.normalize_targets not in ("auto", False):
             raise ValueError(
                 "normalize_targets=True needs a dense y, because sparse targets keep their zeros; "
                 "set it to False."
             )
-        return super()._encode_sparse_target(y, sample_weight, start)
+        return super()._encode_sparse_target(rows, start)
 
     def _encode_target(
-        self,
-        y: Any,
-        sample_weight: DataLike | None,
-        start: Model | None,
-        objective_cls: type[Objective] | None = None,
+        self, rows: RowData, start: Model | None, resolved: ResolvedObjective
     ) -> Target:
         if start is not None:
             encoding = TargetEncoding.from_dict(start.metadata, start.n_outputs)
-            return encoding.encode(y, sample_weight)
+            return encoding.encode(rows.target, rows.weight)
+        assert isinstance(resolved, ObjectiveSpec)
         normalize = self.normalize_targets
         if normalize == "auto":
-            cls = objective_cls or objective_class(self.objective)
-            normalize = get_auto_scaling(cls, self.multi_strategy == "multi_output_tree")
+            normalize = get_auto_scaling(resolved.cls, self.multi_strategy == "multi_output_tree")
         return encode_regression(
-            y, sample_weight, missing=self.missing_targets, normalize=normalize
+            rows.target, rows.weight, missing=self.missing_targets, normalize=normalize
         )
 
     def _make_objective(
-        self, target: Target, start: Model | None, objective_cls: type[Objective] | None = None
+        self, target: Target, start: Model | None, resolved: ResolvedObjective
     ) -> Objective:
-        cls = objective_cls or objective_class(self.objective)
-        if "values" not in cls.target_kinds:
-            raise ValueError(f"objective={cls.name!r} is for classes: use PolyleafClassifier.")
-        return complete_objective(self, self.objective, cls, None)
+        assert isinstance(resolved, ObjectiveSpec)
+        if "values" not in resolved.cls.target_kinds:
+            raise ValueError(
+                f"objective={resolved.cls.name!r} is for classes: use PolyleafClassifier."
+            )
+        return complete_objective(self, resolved, None)
 
     def _is_calibrated(self, objective: Objective) -> bool:
         return self.calibrate_quantiles and has_quantiles(objective)

@@ -97,8 +97,9 @@ class TaskColumns:
         return self.columns.select(list(key)) if is_arrow else self.columns[list(key)]
 
 
-def get_task_weight(sample_weight: Any, key: TaskKey) -> Any:
+def get_task_weight(rows: RowData, key: TaskKey) -> Any:
     """Return the weights of a task: those of the rows, or its own in a dict or data frame."""
+    sample_weight = rows.weight
     if isinstance(sample_weight, Mapping):
         return sample_weight.get(key)
     if getattr(sample_weight, "ndim", 1) == 2 and hasattr(sample_weight, "columns"):
@@ -205,7 +206,7 @@ class TaskEncodings(TargetEncoding):
         for key, encoding in zip(self.keys, self.encodings, strict=True):
             task_name = f"{get_task_name(key)!r} of {name}"
             encode = partial(encoding.encode, name=task_name, normalized=normalized)
-            data = columns.select(key), get_task_weight(sample_weight, key)
+            data = columns.select(key), get_task_weight(RowData(y, sample_weight), key)
             if encoding.kind in ("binary", "multiclass"):
                 targets.append(encode_labelled_rows(encode, *data, self.missing, task_name))
             else:

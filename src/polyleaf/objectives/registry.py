@@ -7,7 +7,7 @@ import difflib
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from polyleaf.objectives.base import TARGET_KINDS, Objective, class_path, is_built_in
 from polyleaf.objectives.custom import Custom
@@ -16,6 +16,8 @@ from polyleaf.runtime.compatibility import from_stored
 
 __all__ = [
     "AnyObjective",
+    "ObjectiveSpec",
+    "ResolvedObjective",
     "UnregisteredObjectiveError",
     "auto_objective_name",
     "distribution_names",
@@ -28,6 +30,7 @@ __all__ = [
     "objective_names",
     "register",
     "registered_objectives",
+    "resolve_objective",
 ]
 
 AnyObjective = str | type[Objective] | Objective | Callable[..., Any]
@@ -214,6 +217,63 @@ def auto_objective_name(kind: str, sparse: bool) -> str:
     return "squared_hinge" if sparse else "logistic"
 
 
+class ObjectiveSpec(NamedTuple):
+    """The one form of an objective that a user gives as a name, class, object or function.
+
+    Attributes
+    ----------
+    cls : type
+        Its class.
+    label : str or None
+        The name that the user gave.
+    instance : Objective or None
+        The object that the user gave, which takes no parameters.
+    function : callable or None
+        The function that the user gave, for `Custom`.
+    """
+
+    cls: type[Objective]
+    label: str | None = None
+    instance: Objective | None = None
+    function: Callable[..., Any] | None = None
+
+    def make(self, **parameters: Any) -> Objective:
+        """Make the objective; see `get_objective`."""
+        if self.instance is not None:
+            if parameters:
+                raise ValueError(
+                    "objective is an instance and takes no further parameters; got "
+                    f"{sorted(parameters)}."
+                )
+            return self.instance
+        if self.function is not None:
+            parameters["function"] = self.function
+        return make_objective(self.cls, parameters)
+
+
+ResolvedObjective: TypeAlias = ObjectiveSpec | Mapping[Any, ObjectiveSpec] | None
+"""An objective, those of several tasks, or None if it depends on the target."""
+
+
+def resolve_objective(objective: AnyObjective) -> ObjectiveSpec:
+    """Return the form of an objective that the rest of the package reads.
+
+    Raises
+    ------
+    ValueError
+        For an unknown name and for any other type.
+    """
+    if isinstance(objective, str):
+        return ObjectiveSpec(get_registered(objective), label=objective)
+    if isinstance(objective, Objective):
+        return ObjectiveSpec(type(objective), instance=objective)
+    if isinstance(objective, type) and issubclass(objective, Objective):
+        return ObjectiveSpec(objective)
+    if callable(objective):
+        return ObjectiveSpec(Custom, function=objective)
+    raise ValueError(f"objective must be a name or a callable; got {type(objective).__name__}.")
+
+
 def objective_class(objective: AnyObjective) -> type[Objective]:
     """Return the class of an objective.
 
@@ -231,15 +291,7 @@ def objective_class(objective: AnyObjective) -> type[Objective]:
     ValueError
         For an unknown name and for any other type.
     """
-    if isinstance(objective, str):
-        return get_registered(objective)
-    if isinstance(objective, Objective):
-        return type(objective)
-    if isinstance(objective, type) and issubclass(objective, Objective):
-        return objective
-    if callable(objective):
-        return Custom
-    raise ValueError(f"objective must be a name or a callable; got {type(objective).__name__}.")
+    return resolve_objective(objective).cls
 
 
 def get_objective(objective: AnyObjective, **parameters: Any) -> Objective:
@@ -260,17 +312,7 @@ def get_objective(objective: AnyObjective, **parameters: Any) -> Objective:
     ValueError
         For an unknown name, an unknown parameter or a value out of range.
     """
-    cls = objective_class(objective)
-    if isinstance(objective, Objective):
-        if parameters:
-            raise ValueError(
-                "objective is an instance and takes no further parameters; got "
-                f"{sorted(parameters)}."
-            )
-        return objective
-    if cls is Custom and objective is not Custom:
-        parameters["function"] = objective
-    return make_objective(cls, parameters)
+    return resolve_objective(objective).make(**parameters)
 
 
 def objective_from_dict(values: Mapping[str, Any]) -> Objective:

@@ -24,6 +24,7 @@ from polyleaf.metrics import Metric
 from polyleaf.model.metadata import get_decision_thresholds, set_decision_thresholds
 from polyleaf.objectives import objective_class
 from polyleaf.runtime.context import effective_threads
+from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
 from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.search import optuna_search
@@ -221,7 +222,7 @@ class SearchMixin(_Base):
         base = self._make_candidate({"objective": self.objective})
         data = TrainingData("training", X, y, sample_weight, offset, groups, time)
         data = data.fill_from_dataset()
-        target = self._encode_for_search(base, data.y, data.weight)
+        target = self._encode_for_search(base, RowData(data.y, data.weight))
         data = data._replace(
             y=indexable(data.y)[0], weight=_to_array(data.weight), offset=_to_array(data.offset)
         )
@@ -333,20 +334,19 @@ class SearchMixin(_Base):
     def _search_metric(self, base: PolyleafEstimator, target: Target) -> Metric:
         if self.metric is not None:
             base.eval_metric = self.metric
-        return make_metrics(base.eval_metric, make_objective(base, target), target)[-1]
+        objective = make_objective(base, target, base._resolve_objective())
+        return make_metrics(base.eval_metric, objective, target)[-1]
 
     # --- data ------------------------------------------------------------------------------------
 
-    def _encode_for_search(
-        self, base: PolyleafEstimator, y: DataLike, sample_weight: DataLike
-    ) -> Target:
+    def _encode_for_search(self, base: PolyleafEstimator, rows: RowData) -> Target:
         """Encode y for its classes and the metric. Each fold encodes its own rows again."""
-        if is_sparse(y) and base.leaf == "sparse":
+        if is_sparse(rows.target) and base.leaf == "sparse":
             name = type(base).__name__
             raise ValueError(
                 f"{type(self).__name__} does not support sparse y: use {name} instead."
             )
-        return base._encode_target(y, sample_weight, None)
+        return base._encode_target(rows, None, base._resolve_objective())
 
     def _make_dataset(self, data: TrainingData) -> Dataset:
         """Bin all rows once: thresholds depend on X and weights, never on y."""

@@ -269,22 +269,22 @@ def get_foreign_value_hint(name: str, value: object) -> str:
     return ""
 
 
-def warn_one_vs_rest(objective: object, name: str, n_classes: int, prefix: str = "") -> None:
+def warn_one_vs_rest(label: str | None, name: str, n_classes: int, prefix: str = "") -> None:
     """Warn if a foreign name of a binary objective is used with more than two classes.
 
     Parameters
     ----------
-    objective : object
-        The parameter; only foreign names warn.
+    label : str or None
+        The name that the user gave; only foreign names warn.
     name : str
         Name of the objective here.
     n_classes : int
     prefix : str
         Beginning of the message.
     """
-    if isinstance(objective, str) and objective.lower() != name:
+    if label is not None and label.lower() != name:
         warn_user(
-            f"{prefix}objective={objective!r} is {name!r} here, which learns each of the "
+            f"{prefix}objective={label!r} is {name!r} here, which learns each of the "
             f'{n_classes} classes against the rest. Use objective="softmax" for exclusive '
             f'classes, or objective="{name}" to keep one-vs-rest.'
         )

@@ -13,8 +13,7 @@ from numbers import Real
 from typing import Any
 
 from polyleaf._core import Device
-from polyleaf.inputs.multitask import TaskKey, get_task_name
-from polyleaf.objectives import Objective, objective_class
+from polyleaf.objectives import Objective
 from polyleaf.runtime.context import Context
 from polyleaf.settings.param_spec import frozen_config
 from polyleaf.settings.parameters import (
@@ -26,7 +25,6 @@ from polyleaf.settings.parameters import (
     LinearLeafParameters,
     MultiTaskParameters,
     OutputParameters,
-    RegressorParameters,
     RegularisationParameters,
     SamplingParameters,
     SharedParameters,
@@ -211,7 +209,7 @@ def make_train_config(
     seed, n_threads : int
         Values of `random_state` and `n_jobs`.
     objective : type, optional
-        Class of the objective, if it is known; it is looked up otherwise.
+        Class of the objective; None: several, or unknown before y is read.
     device : Device, optional
         GPU to train on.
 
@@ -224,7 +222,7 @@ def make_train_config(
         _check_tasks(p)
     _check_growth(p)
     values = {**vars(p), "n_estimators": n_rounds, "seed": seed}
-    rates = _get_default_rates(p, objective)
+    rates = _get_default_rates(objective)
     values |= {name: rate for name, rate in rates.items() if values[name] is None}
     leaf = _make_leaf(p, has_sparse_targets, values)
     if p.device == "cuda":
@@ -243,25 +241,15 @@ def make_train_config(
     )
 
 
-def _get_default_rates(p: SharedParameters, objective: type[Objective] | None) -> dict[str, float]:
-    """Return what None stands for in `learning_rate` and `colsample_bynode`."""
-    if isinstance(p, MultiTaskParameters):
-        classes = [_get_task_class(key, loss) for key, loss in (p.objective or {}).items()]
-        # Several tasks learn more slowly in shared trees than each in its own.
-        objective = classes[0] if len(classes) == 1 else None
-    elif objective is None and isinstance(p, RegressorParameters):
-        objective = objective_class(p.objective)
+def _get_default_rates(objective: type[Objective] | None) -> dict[str, float]:
+    """Return what None stands for in `learning_rate` and `colsample_bynode`.
+
+    Several tasks learn more slowly in shared trees than each in its own.
+    """
     if objective is not None and objective.is_count:
         return COUNT_DEFAULTS
     has_distribution = objective is not None and objective.has_distribution
     return DISTRIBUTION_DEFAULTS if has_distribution else DEFAULTS
-
-
-def _get_task_class(key: TaskKey, objective: Objective) -> type[Objective]:
-    try:
-        return objective_class(objective)
-    except ValueError as error:
-        raise ValueError(f"Task {get_task_name(key)!r}: {error}") from None
 
 
 def _group(cls: Any, values: dict[str, object]) -> Any:

@@ -22,7 +22,8 @@ from polyleaf.metrics import Metric, default_metrics, get_metrics
 from polyleaf.metrics.metric import EvalsLog
 from polyleaf.model import Model
 from polyleaf.model.metadata import HAS_OFFSETS, PARAMETERS, clear_calibrations
-from polyleaf.objectives import Objective, get_objective, objective_class, objective_names
+from polyleaf.objectives import Objective, objective_class, objective_names
+from polyleaf.objectives.registry import ObjectiveSpec
 from polyleaf.runtime.compatibility import from_stored
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
@@ -198,32 +199,26 @@ class ModelInfo(NamedTuple):
 
 
 def complete_objective(
-    p: SharedParameters,
-    objective: Objective,
-    cls: type[Objective],
-    n_outputs: int | None,
-    **resolved: Any,
+    p: SharedParameters, spec: ObjectiveSpec, n_outputs: int | None, **resolved: Any
 ) -> Objective:
     """Make the objective with the parameters that the estimator has for it.
 
     Parameters
     ----------
     p : SharedParameters
-    objective : str, type, callable or Objective
-    cls : type
-        Its class.
+    spec : ObjectiveSpec
     n_outputs : int or None
         Number of classes or labels.
     **resolved
         Values that replace parameters of the estimator.
     """
     parameters: dict[str, object] = {}
-    if not isinstance(objective, Objective):
-        values = ((name, resolved.get(name, getattr(p, name, None))) for name in cls.parameters)
+    if spec.instance is None:
+        names = spec.cls.parameters
+        values = ((name, resolved.get(name, getattr(p, name, None))) for name in names)
         parameters = {name: value for name, value in values if value is not None}
     first_order = p.hessian == p.leaf_hessian == "none"
-    named = cls if isinstance(objective, str) else objective
-    return get_objective(named, **parameters).bind_outputs(n_outputs, first_order)
+    return spec.make(**parameters).bind_outputs(n_outputs, first_order)
 
 
 def make_metrics(eval_metric: Any, objective: Objective, target: Target) -> list[Metric]:
