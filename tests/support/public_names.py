@@ -11,7 +11,7 @@ PAGES = {
     "dask": ["polyleaf.dask"],
     "datasets": ["polyleaf.datasets"],
     "distributions": ["polyleaf.distributions", "polyleaf.distributions.survival"],
-    "estimators": ["polyleaf"],
+    "estimators": ["polyleaf", "polyleaf.estimators.uncertainty"],
     "export": ["polyleaf.export"],
     "files": ["polyleaf.files.xmc"],
     "inspection": ["polyleaf.inspection"],

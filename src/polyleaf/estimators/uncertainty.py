@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from polyleaf.inputs.target import TargetEncoding
     from polyleaf.model import Model
 
-__all__ = ["Uncertainty", "UncertaintyMixin"]
+__all__ = ["Uncertainty"]
 
 
 class Uncertainty(NamedTuple):
