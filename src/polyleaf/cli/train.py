@@ -34,6 +34,7 @@ from polyleaf.metrics._multitask import TASKS
 from polyleaf.objectives import auto_objective_name, get_objective, objective_class
 from polyleaf.settings import presets
 from polyleaf.settings.parameters import SearchParameters
+from polyleaf.settings.train_config import LEAVES
 
 _INTERRUPT_WARNING = "was interrupted"  # part of the warning of an estimator that keeps rounds
 
@@ -213,9 +214,10 @@ def _make_dataset(o: Any, table: Table, schema: Schema, estimator: Any, weights:
     from polyleaf.data.dataset import Dataset
 
     options: dict[str, Any] = {"max_bins": estimator.max_bins, "n_jobs": estimator.n_jobs}
-    is_linear, is_search = estimator.leaf == "linear", isinstance(estimator, SearchParameters)
+    reads_features = LEAVES[estimator.leaf].kind.reads_features
+    is_search = isinstance(estimator, SearchParameters)
     if not table.is_folder:
-        keep = is_linear or (is_search and not table.is_sparse)
+        keep = reads_features or (is_search and not table.is_sparse)
         X = table.read_features(schema)
         return Dataset(X, sample_weight=weights, keep_features=keep, **options)
 
@@ -227,7 +229,7 @@ def _make_dataset(o: Any, table: Table, schema: Schema, estimator: Any, weights:
             start = stop
 
     options |= {"cache_dir": o.cache, "memory_limit": o.memory_limit}
-    return Dataset.from_batches(read_batches, keep_features=is_linear or is_search, **options)
+    return Dataset.from_batches(read_batches, keep_features=reads_features or is_search, **options)
 
 
 # ---- tasks of a multi-task model -------------------------------------------------------------

@@ -23,7 +23,6 @@ from polyleaf.metrics.ranking import PropensityPrecisionAt
 from polyleaf.model import Model
 from polyleaf.runtime.context import Context
 from polyleaf.runtime.row_data import RowData
-from polyleaf.settings.train_config import LinearLeaf
 from polyleaf.training.boosting import compute_base_score
 from polyleaf.training.distributed import check_distributed
 from polyleaf.training.evaluation import EvalSet
@@ -64,7 +63,7 @@ class SharedFit(NamedTuple):
     def reads_features(self) -> bool:
         """Whether ranks need raw feature values besides bins, for linear leaves."""
         start = self.plan.start
-        return isinstance(self.plan.settings.leaf, LinearLeaf) or (
+        return self.plan.settings.leaf.kind.reads_features or (
             start is not None and start.has_linear_leaves
         )
 

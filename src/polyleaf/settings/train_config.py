@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any
+from typing import Any, ClassVar
 
 from polyleaf._core import Device
+from polyleaf.model.leaf_kinds import DENSE, LINEAR, SPARSE, LeafKind
 from polyleaf.objectives import Objective
 from polyleaf.runtime.context import Context
 from polyleaf.settings.param_spec import frozen_config
@@ -33,11 +35,13 @@ from polyleaf.settings.parameters import (
 )
 
 __all__ = [
+    "LEAVES",
     "BoostingConfig",
     "ConstantLeaf",
     "GrowthConfig",
     "HessianConfig",
     "Leaf",
+    "LeafSettings",
     "LinearLeaf",
     "RegularisationConfig",
     "SamplingConfig",
@@ -122,27 +126,103 @@ class SamplingConfig(SamplingParameters):
     seed: int
 
 
+class LeafSettings:
+    """What a training asks of the model in its leaves.
+
+    Attributes
+    ----------
+    kind : LeafKind
+    conflicts : dict of str -> str
+        Subject that cannot be combined with these leaves -> message: "monotone_constraints",
+        "tasks", "one_output_per_tree", "layer", "coupled" (the start is the parameter and value).
+    """
+
+    kind: ClassVar[LeafKind]
+    conflicts: ClassVar[Mapping[str, str]] = {}
+
+    @classmethod
+    def make(cls, p: SharedParameters, values: dict[str, object]) -> Any:
+        """Check the parameters of these leaves, and return their configuration."""
+        return _group(cls, values)
+
+    @property
+    def has_sparse_targets(self) -> bool:
+        """Whether targets, scores and gradients are kept sparse."""
+        return False
+
+    @property
+    def gain_regressors(self) -> int:
+        """Most regressors of a node in split gains; -1: gains are those of constant leaves."""
+        return -1
+
+    @property
+    def shares_weights(self) -> bool:
+        """Whether one weight of a row must hold for all outputs."""
+        return False
+
+    @property
+    def gain_limits(self) -> dict[str, object]:
+        """Limits of leaf values in split gains, as arguments of the core's `SplitConfig`."""
+        return {}
+
+    @property
+    def unsupported_on_gpu(self) -> str | None:
+        """The argument that a GPU does not support."""
+        return None
+
+
 @dataclass(frozen=True)
-class ConstantLeaf:
+class ConstantLeaf(LeafSettings):
     """A value for each output."""
+
+    kind = DENSE
 
 
 @frozen_config
-class TopkLeaf(TopkLeafParameters):
+class TopkLeaf(LeafSettings, TopkLeafParameters):
     """Values of the `leaf_k` outputs with the largest gains (GBDT-MO, section III-B; GBDT-SPARSE).
 
     `split_search` is resolved. The outputs are each leaf's own (GBDT-MO, Algorithm 3), or shared by
     the two children of a node (Algorithm 4). The exact search is GBDT-SPARSE's Algorithm 1.
     """
 
+    kind = SPARSE
+    conflicts: ClassVar[Mapping[str, str]] = {
+        "monotone_constraints": "monotone_constraints cannot be combined with sparse leaves, "
+        "because outputs that a leaf does not hold would have to change as well; use "
+        'leaf="constant".',
+        "tasks": 'leaf="sparse" compares the gains of outputs, but the leaf values of different '
+        'tasks have no common unit; use leaf="constant".',
+        "coupled": 'couples outputs, but leaf="sparse" chooses them one by one; use "diagonal".',
+        "one_output_per_tree": 'leaf="sparse" chooses among the outputs of a leaf, but '
+        'multi_strategy="one_output_per_tree" has one output per leaf; use "multi_output_tree".',
+        "layer": 'boosting_step="layer" sums the steps of all layers in a leaf, which would not '
+        'stay sparse; use leaf="constant" or boosting_step="round".',
+    }
+
+    @classmethod
+    def make(cls, p: SharedParameters, values: dict[str, object]) -> TopkLeaf:
+        leaf = _group(cls, values)
+        if leaf.has_sparse_targets:
+            _check_sparse_targets(p)
+        return leaf
+
     @property
     def has_sparse_targets(self) -> bool:
-        """Whether targets, scores and gradients are kept sparse."""
         return self.split_search != "histogram"
+
+    @property
+    def gain_limits(self) -> dict[str, object]:
+        return {"leaf_k": self.leaf_k, "shared_support": self.leaf_output_set == "shared"}
+
+    @property
+    def unsupported_on_gpu(self) -> str | None:
+        argument = f'split_search="{self.split_search}" (sparse targets)'
+        return argument if self.has_sparse_targets else None
 
 
 @frozen_config
-class LinearLeaf(LinearLeafParameters):
+class LinearLeaf(LeafSettings, LinearLeafParameters):
     """A linear function of a few features (GBDT-PL).
 
     Attributes
@@ -153,14 +233,41 @@ class LinearLeaf(LinearLeafParameters):
 
     slope_lambda: float
 
+    kind = LINEAR
+    conflicts: ClassVar[Mapping[str, str]] = {
+        "monotone_constraints": "monotone_constraints cannot be combined with linear leaves, whose "
+        "values change within the leaf and may cross those of its neighbours; use "
+        'leaf="constant".',
+        "coupled": "couples the outputs of a leaf, but linear leaves fit them one by one; use "
+        '"diagonal", or leaf="constant".',
+        "layer": 'boosting_step="layer" sums the linear functions of all layers in a leaf, which '
+        'would exceed linear_features; use boosting_step="round", or leaf="constant".',
+    }
+
+    @classmethod
+    def make(cls, p: SharedParameters, values: dict[str, object]) -> LinearLeaf:
+        _check_linear_leaf(p)
+        values["slope_lambda"] = p.reg_lambda if p.linear_lambda is None else p.linear_lambda
+        return _group(cls, values)
+
     @property
-    def scores_linear_leaves(self) -> bool:
-        """Whether split gains account for linear leaves."""
+    def gain_regressors(self) -> int:
         has_slopes = self.linear_features > 0 and math.isfinite(self.slope_lambda)
-        return self.linear_fit != "post" and has_slopes
+        return self.linear_features if has_slopes and self.linear_fit != "post" else -1
+
+    @property
+    def shares_weights(self) -> bool:
+        return self.linear_fit == "full"
+
+    @property
+    def unsupported_on_gpu(self) -> str | None:
+        return 'leaf="linear"'
 
 
 Leaf = ConstantLeaf | TopkLeaf | LinearLeaf
+
+LEAVES: dict[str, type[Leaf]] = {"constant": ConstantLeaf, "sparse": TopkLeaf, "linear": LinearLeaf}
+"""The values of the parameter `leaf`."""
 
 
 @dataclass(frozen=True)
@@ -178,7 +285,7 @@ class TrainConfig:
     @property
     def has_sparse_targets(self) -> bool:
         """Whether targets, scores and gradients are kept sparse."""
-        return isinstance(self.leaf, TopkLeaf) and self.leaf.has_sparse_targets
+        return self.leaf.has_sparse_targets
 
     def replace_n_estimators(self, n: int) -> TrainConfig:
         """Return the same configuration with another number of rounds."""
@@ -229,7 +336,7 @@ def make_train_config(
         _check_device(p, leaf)
     _check_hessian(p, leaf, values)
     _check_sampling(p)
-    _check_boosting(p, leaf)
+    _check_boosting(p, values["split_search"])
     return TrainConfig(
         _group(BoostingConfig, values),
         _group(GrowthConfig, values),
@@ -253,7 +360,7 @@ def _get_default_rates(objective: type[Objective] | None) -> dict[str, float]:
 
 
 def _group(cls: Any, values: dict[str, object]) -> Any:
-    return cls(**{name: values[name] for name in cls.__dataclass_fields__})
+    return cls(**{field.name: values[field.name] for field in dataclasses.fields(cls)})
 
 
 def _raise_if(condition: object, message: str) -> None:
@@ -285,17 +392,13 @@ def _check_growth(p: SharedParameters) -> None:
         _check_monotone(p)
 
 
+def _raise_if_conflict(p: SharedParameters, subject: str, start: str = "") -> None:
+    conflicts = LEAVES[p.leaf].conflicts
+    _raise_if(subject in conflicts, start + conflicts.get(subject, ""))
+
+
 def _check_monotone(p: SharedParameters) -> None:
-    _raise_if(
-        p.leaf == "linear",
-        "monotone_constraints cannot be combined with linear leaves, whose values change within "
-        'the leaf and may cross those of its neighbours; use leaf="constant".',
-    )
-    _raise_if(
-        p.leaf == "sparse",
-        "monotone_constraints cannot be combined with sparse leaves, because outputs that a leaf "
-        'does not hold would have to change as well; use leaf="constant".',
-    )
+    _raise_if_conflict(p, "monotone_constraints")
     for name in ("hessian", "leaf_hessian"):
         _raise_if(
             getattr(p, name) in COUPLED,
@@ -310,24 +413,18 @@ def _check_monotone(p: SharedParameters) -> None:
 
 
 def _check_device(p: SharedParameters, leaf: Leaf) -> None:
-    unsupported = ['leaf="linear"'] if p.leaf == "linear" else []
-    if isinstance(leaf, TopkLeaf) and leaf.has_sparse_targets:
-        unsupported.append(f'split_search="{leaf.split_search}" (sparse targets)')
+    argument = leaf.unsupported_on_gpu
     _raise_if(
-        unsupported,
-        f'device="cuda" does not support {" or ".join(unsupported)} yet; use device="cpu", which '
-        "gives the same model.",
+        argument is not None,
+        f'device="cuda" does not support {argument} yet; use device="cpu", which gives the same '
+        "model.",
     )
 
 
 def _check_tasks(p: MultiTaskParameters) -> None:
     if p.objective is not None and len(p.objective) == 1:
         return
-    _raise_if(
-        p.leaf == "sparse",
-        'leaf="sparse" compares the gains of outputs, but the leaf values of different tasks have '
-        'no common unit; use leaf="constant".',
-    )
+    _raise_if_conflict(p, "tasks")
     _raise_if(
         p.reg_alpha > 0 or p.max_delta_step > 0,
         "reg_alpha and max_delta_step limit leaf values in their own unit, which differs between "
@@ -359,18 +456,9 @@ def _check_hessian(p: SharedParameters, leaf: Leaf, values: dict[str, object]) -
             f'{name}="{kind}" couples outputs, but reg_alpha and max_delta_step apply to single '
             'leaf values; set both to 0, or use "diagonal".',
         )
-        _raise_if(
-            p.leaf == "linear",
-            f'{name}="{kind}" couples the outputs of a leaf, but linear leaves fit them one by '
-            'one; use "diagonal", or leaf="constant".',
-        )
-        _raise_if(
-            p.leaf == "sparse",
-            f'{name}="{kind}" couples outputs, but leaf="sparse" chooses them one by one; use '
-            '"diagonal".',
-        )
+        _raise_if_conflict(p, "coupled", f'{name}="{kind}" ')
     # A refit of all features of a leaf has one Gram matrix for all outputs.
-    if isinstance(leaf, LinearLeaf) and leaf.scores_linear_leaves and leaf.linear_fit == "full":
+    if leaf.shares_weights and leaf.gain_regressors >= 0:
         _raise_if(
             p.hessian == "diagonal",
             'linear_fit="full" solves one system for all outputs, but hessian="diagonal" needs one '
@@ -412,37 +500,24 @@ def _is_fraction_or_count(x: object) -> bool:
 
 
 def _make_leaf(p: SharedParameters, has_sparse_targets: bool, values: dict[str, object]) -> Leaf:
-    if p.leaf == "sparse":
-        if p.split_search == "auto":
-            values["split_search"] = "count_sketch" if has_sparse_targets else "histogram"
-        leaf = _group(TopkLeaf, values)
-        _check_sparse_leaf(p, leaf)
-        return leaf
+    leaf = LEAVES[p.leaf]
+    if leaf.kind.lists_outputs and p.split_search == "auto":
+        values["split_search"] = "count_sketch" if has_sparse_targets else "histogram"
     _raise_if(
-        p.split_search in ("exact", "count_sketch"),
+        p.split_search in ("exact", "count_sketch") and not leaf.kind.lists_outputs,
         f'split_search="{p.split_search}" requires sparse gradients, which only sparse leaves '
         'keep; set leaf="sparse" as well.',
     )
-    if p.leaf != "linear":
-        return ConstantLeaf()
-    _check_linear_leaf(p)
-    values["slope_lambda"] = p.reg_lambda if p.linear_lambda is None else p.linear_lambda
-    return _group(LinearLeaf, values)
+    for subject, is_set in (
+        ("one_output_per_tree", p.multi_strategy == "one_output_per_tree"),
+        ("layer", p.boosting_step == "layer"),
+    ):
+        if is_set:
+            _raise_if_conflict(p, subject)
+    return leaf.make(p, values)
 
 
-def _check_sparse_leaf(p: SharedParameters, leaf: TopkLeaf) -> None:
-    _raise_if(
-        p.multi_strategy == "one_output_per_tree",
-        'leaf="sparse" chooses among the outputs of a leaf, but '
-        'multi_strategy="one_output_per_tree" has one output per leaf; use "multi_output_tree".',
-    )
-    _raise_if(
-        p.boosting_step == "layer",
-        'boosting_step="layer" sums the steps of all layers in a leaf, which would not stay '
-        'sparse; use leaf="constant" or boosting_step="round".',
-    )
-    if not leaf.has_sparse_targets:
-        return
+def _check_sparse_targets(p: SharedParameters) -> None:
     _raise_if(
         p.sketch not in (None, "auto", "count_sketch"),
         f"sketch={p.sketch!r} is for dense gradients; with sparse targets the sketch is a "
@@ -469,26 +544,20 @@ def _check_linear_leaf(p: SharedParameters) -> None:
         "values).",
     )
     _raise_if(
-        p.boosting_step == "layer",
-        'boosting_step="layer" sums the linear functions of all layers in a leaf, which would '
-        'exceed linear_features; use boosting_step="round", or leaf="constant".',
-    )
-    _raise_if(
         p.linear_fit == "full" and p.linear_features > 8,
         'linear_fit="full" solves for all features of a leaf at every candidate split and supports '
         f'linear_features up to 8, got {p.linear_features}; use "half_additive".',
     )
 
 
-def _check_boosting(p: SharedParameters, leaf: Leaf) -> None:
+def _check_boosting(p: SharedParameters, split_search: object) -> None:
     _raise_if(
         p.boosting_step == "layer" and p.grow_policy != "depthwise",
         'boosting_step="layer" grows trees layer by layer, but grow_policy="lossguide" splits one '
         'node at a time; set grow_policy="depthwise".',
     )
-    uses_count_sketch = isinstance(leaf, TopkLeaf) and leaf.split_search == "count_sketch"
     _raise_if(
-        p.sketch is None and p.sketch_dim is not None and not uses_count_sketch,
+        p.sketch is None and p.sketch_dim is not None and split_search != "count_sketch",
         f"sketch_dim={p.sketch_dim} has no effect without a sketch; set sketch as well, such as "
         '"auto".',
     )

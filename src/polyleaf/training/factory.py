@@ -198,7 +198,7 @@ def _make_dense(
         case LinearLeaf():
             _check_newton_leaves(bound, "linear")
             fitter = leaf_fitters.LinearFitter(derivatives, leaf, dataset, settings)
-            if leaf.scores_linear_leaves:
+            if leaf.gain_regressors >= 0:
                 quantiser = LinearGradientQuantiser(fitter.table, leaf, workers)
         case _:
             newton = leaf_fitters.ConstantFitter(derivatives, settings)
@@ -257,15 +257,12 @@ _NO_LIMITS: dict[str, object] = {
 def _make_leaf_limits(settings: TrainConfig, sketch: Sketch | None) -> dict[str, object]:
     if sketch is not None:
         return _NO_LIMITS
-    leaf, regularisation = settings.leaf, settings.regularisation
-    limits = _NO_LIMITS | {
+    regularisation = settings.regularisation
+    limits = {
         "reg_alpha": regularisation.reg_alpha,
         "max_delta_step": regularisation.max_delta_step,
     }
-    if isinstance(leaf, TopkLeaf):
-        shares_outputs = leaf.leaf_output_set == "shared"
-        limits |= {"leaf_k": leaf.leaf_k, "shared_support": shares_outputs}
-    return limits
+    return _NO_LIMITS | limits | settings.leaf.gain_limits
 
 
 def _wrap_fitter(

@@ -15,7 +15,7 @@ import polyleaf._core as _core
 from polyleaf.data.binned import create_memmap
 from polyleaf.data.dataset import Dataset
 from polyleaf.objectives.base import BoundObjective
-from polyleaf.settings.train_config import LinearLeaf, TrainConfig
+from polyleaf.settings.train_config import TrainConfig
 from polyleaf.sketching.sketches import get_sketch
 from polyleaf.training.raw_scores import hessian_columns
 from polyleaf.training.tree_builder import resolve_hessian_kind
@@ -80,15 +80,12 @@ def count_columns(bound: BoundObjective, settings: TrainConfig, n_targets: int) 
     keeps_hessian = h_columns is None or (sketch is None and shares_trees)
     used_columns = h_columns if keeps_hessian else 1
     kind = resolve_hessian_kind(settings.hessian.hessian, used_columns, summed)
-    regressors = -1
-    if isinstance(leaf, LinearLeaf) and leaf.scores_linear_leaves:
-        regressors = leaf.linear_features
     return ColumnCounts(
         targets=n_targets,
         scores=scores,
         hessians=(h_columns or 0) + full_columns,
         sketched=0 if sketch is None else summed,
-        lanes=_core.channel_lanes(summed, "unit" if kind == "none" else kind, regressors),
+        lanes=_core.channel_lanes(summed, "unit" if kind == "none" else kind, leaf.gain_regressors),
         trees_per_round=1 if shares_trees else scores,
     )
 
@@ -104,11 +101,11 @@ def row_bytes(n_features: int, columns: ColumnCounts, settings: TrainConfig) -> 
     threads = settings.workers.n_threads
     in_place = threads == 1 or words >= 2 * _TILE_FEATURES * threads
     copies, buffers = (share, threads) if in_place else (2 * share, 0)
-    is_linear = isinstance(settings.leaf, LinearLeaf)
+    reads_features = settings.leaf.kind.reads_features
     quantised = 2 * _SHORT * columns.lanes  # of all rows, and gathered for nodes
-    split_inputs = _FLOAT * (columns.sketched + 1 + (columns.lanes if is_linear else 0))
+    split_inputs = _FLOAT * (columns.sketched + 1 + (columns.lanes if reads_features else 0))
     partition = 4 * _FLOAT  # ids of rows, twice, their leaves, and bits
-    features = _FLOAT * n_features if is_linear else 0
+    features = _FLOAT * n_features if reads_features else 0
     return RowBytes(
         bins=words + math.ceil(copies * words) + buffers + features,
         state=_FLOAT * (2 * columns.scores + columns.hessians),
@@ -124,7 +121,7 @@ def histogram_bytes(
     leaves = min(growth.max_leaves or 2**31, 2 ** min(31, growth.max_depth or 31))
     per_node = n_features * _BINS * _FLOAT * (columns.lanes + 1)
     per_thread = 3 * _TILE_FEATURES * _BINS * _FLOAT * (columns.lanes + 1)
-    if isinstance(settings.leaf, LinearLeaf) and settings.leaf.scores_linear_leaves:
+    if settings.leaf.gain_regressors >= 0:
         return threads * per_thread  # gradients of linear leaves differ between nodes
     min_rows = _MIN_KEPT_ROWS * columns.lanes // (columns.lanes + _HALF_LANES)
     kept = min(leaves, n_rows // min_rows) + 1  # open nodes, which share no rows

@@ -39,6 +39,7 @@ from polyleaf.runtime.timing import measure_phase
 from polyleaf.runtime.types import DataLike
 from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.settings.parameters import SharedParameters
+from polyleaf.settings.train_config import LEAVES
 from polyleaf.sketching.projections import Projection, Projector, explain_numeric_only
 from polyleaf.training.derived_columns import derive_columns
 from polyleaf.training.evaluation import EvalSet
@@ -246,7 +247,8 @@ def prepare(
     given_X = X
     X, projection = _project(FeatureReader(p, None, n_threads), X, target, start, seeds.projection)
     reader = FeatureReader(p, projection, n_threads)
-    keep_features = p.leaf == "linear" or (start is not None and start.has_linear_leaves)
+    reads_features = LEAVES[p.leaf].kind.reads_features
+    keep_features = reads_features or (start is not None and start.has_linear_leaves)
     binned = _make_dataset(reader, X, target, start, keep_features)
     trial, refit = None, None
     if is_cross_fitted or trial_metric is not None:

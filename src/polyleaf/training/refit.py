@@ -15,12 +15,12 @@ import numpy as np
 import polyleaf._core as _core
 from polyleaf.data.dataset import Dataset
 from polyleaf.model import Model
-from polyleaf.model.leaf_kinds import DENSE, LEAF_KINDS, LINEAR, SPARSE, Leaves
+from polyleaf.model.leaf_kinds import LEAF_KINDS, Leaves
 from polyleaf.model.storage import NODE_ARRAYS
 from polyleaf.model.trees import node_depths
 from polyleaf.objectives._utils import packed_diagonal
 from polyleaf.runtime.context import Context
-from polyleaf.settings.train_config import LinearLeaf, TopkLeaf, TrainConfig
+from polyleaf.settings.train_config import TrainConfig
 from polyleaf.training.leaf_fitters import LeafFitter, MonotoneFitter
 from polyleaf.training.raw_scores import DenseState, GrownTree
 from polyleaf.training.sampling import TreeSample
@@ -61,14 +61,12 @@ def check_decay_rate(decay_rate: object) -> None:
 
 def check_leaf_kinds(model: Model, settings: TrainConfig) -> None:
     """Raise a ValueError for trees with another kind of leaves than the settings."""
-    kind, name = DENSE.name, "constant"
-    if isinstance(settings.leaf, TopkLeaf | LinearLeaf):
-        kind = name = SPARSE.name if isinstance(settings.leaf, TopkLeaf) else LINEAR.name
+    kind = settings.leaf.kind.name
     for t in range(model.n_trees):
         if model.forest.kind(t) != kind:
             raise ValueError(
-                f"Tree {t} has {model.forest.kind(t)} leaves, which leaf={name!r} cannot refit: "
-                "set leaf to that of the training."
+                f"Tree {t} has {model.forest.kind(t)} leaves, but leaf stands for {kind} ones: set "
+                "leaf to that of the training."
             )
 
 

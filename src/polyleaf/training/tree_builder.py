@@ -227,8 +227,7 @@ class SplitGradients:
         self._derivatives, self._sketch, self._workers = derivatives, sketch, settings.workers
         self._hessian, self._seed = settings.hessian.hessian, settings.sampling.seed
         leaf = settings.leaf
-        solves_once = isinstance(leaf, LinearLeaf) and leaf.linear_fit == "full"
-        self._averages_weights = sketch is not None or solves_once
+        self._averages_weights = sketch is not None or leaf.shares_weights
 
     def _select_weight(self, output: int) -> np.ndarray | None:
         weight = self._derivatives.select_weight(output)
