@@ -5,6 +5,7 @@
 
 #include "base/kernels/lanes.h"
 #include "split_gain/kernels/candidates.h"
+#include "split_gain/kernels/few_outputs.h"
 #include "split_gain/score_kernels.h"
 
 namespace polyleaf {
@@ -125,9 +126,9 @@ void scan_wide(const S& score, const ScanNode& node, const ScanFeature& feature,
         const auto lanes_from = [&](int lane) __attribute__((always_inline)) {
           return convert<i32x16>(load<i16x16>(at + lane));
         };
-        add_vectors([&](int z) __attribute__((always_inline)) { return lanes_from(16 * z); },
-                    [&](int z)
-                        __attribute__((always_inline)) { return lanes_from(offset + 16 * z); });
+        add_vectors(
+            [&](int z) __attribute__((always_inline)) { return lanes_from(16 * z); },
+            [&](int z) __attribute__((always_inline)) { return lanes_from(offset + 16 * z); });
       }
     } else {
       const int32_t* at = feature.bin(layout, b);
@@ -227,6 +228,18 @@ void score_separated_missing(const ScanNode& node, const ScanFeature& feature, c
 
 void scan_numeric(const ScanNode& node, const ScanFeature& feature, ScanScratch& scratch,
                   NumericBest* best) {
+  if (has_few_outputs(node, feature))
+    return visit_plain_score(node, [&](const auto& score) {
+      const int lanes = node.layout->lanes;
+      if (node.layout->n_outputs == 1)
+        scan_few<4, 1>(score, node, feature, scratch, best);
+      else if (lanes == 4)
+        scan_few<4, 0>(score, node, feature, scratch, best);
+      else if (lanes == 8)
+        scan_few<8, 0>(score, node, feature, scratch, best);
+      else
+        scan_few<16, 0>(score, node, feature, scratch, best);
+    });
   scan_both_directions(node, feature, has_hessian_lane(*node.layout), node.layout->n_outputs == 1,
                        scratch, best, [&](bool missing_left, const Candidates& c, float* sums) {
                          separable_sums(node, feature, missing_left, c, scratch, sums);
