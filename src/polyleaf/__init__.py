@@ -28,6 +28,8 @@ if TYPE_CHECKING:
         PolyleafClassifier,
         PolyleafMultiTask,
         PolyleafRegressor,
+        blend,
+        concatenate,
         load_model,
     )
     from polyleaf.estimators.memory_estimate import memory_estimate
@@ -48,6 +50,8 @@ _HOME = {
     "PolyleafRegressor": "estimators",
     "PolyleafRegressorCV": "search.base",
     "RowData": "runtime.row_data",
+    "blend": "estimators",
+    "concatenate": "estimators",
     "load_model": "estimators",
     "memory_estimate": "estimators.memory_estimate",
 }
@@ -75,7 +79,9 @@ __all__ = [
     "PolyleafRegressor",
     "PolyleafRegressorCV",
     "RowData",
+    "blend",
     "callbacks",
+    "concatenate",
     "datasets",
     "distributions",
     "export",

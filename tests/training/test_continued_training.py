@@ -290,3 +290,34 @@ def test_continued_distributed_training():
         part = regressor(cut, **parameters).fit(X, Y)
         for fitted in fit_on_threads(regressor(300, **parameters), X, Y, 2, init_model=part):
             assert_same(fitted, whole)
+
+
+@pytest.mark.parametrize(
+    ("objectives", "counts"),
+    [
+        (("squared_error", "absolute_error"), False),
+        (("huber", "squared_error"), False),
+        (("poisson", "tweedie"), True),
+    ],
+)
+def test_objectives_with_the_same_link_continue(objectives, counts):
+    y = np.abs(np.round(Y)) if counts else Y
+    start = regressor(5, objective=objectives[0]).fit(X, y)
+    model = regressor(4, objective=objectives[1], learning_rate=0.3).fit(X, y, init_model=start)
+    assert model.n_iter_ == 9 and model.model_.objective.name == objectives[1]
+    assert model.model_[:5].trees[4].leaves.tobytes() == start.model_.trees[4].leaves.tobytes()
+    first = model.model_.predict_raw(X, 0, 5)
+    np.testing.assert_array_equal(first, start.model_.predict_raw(X))
+    again = PolyleafRegressor.load_model(model.save_model())
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
+def test_objectives_with_another_link_do_not_continue():
+    start = regressor(2, objective="poisson").fit(X, np.abs(Y))
+    with pytest.raises(ValueError, match="its raw scores mean something else to SquaredError"):
+        regressor(2).fit(X, np.abs(Y), init_model=start)
+    levels = {"objective": "quantile", "quantile_alpha": [0.1, 0.9]}
+    start = regressor(2, **levels).fit(X, Y)
+    levels["quantile_alpha"] = [0.1, 0.5, 0.9]
+    with pytest.raises(ValueError, match="mean something else"):
+        regressor(2, **levels).fit(X, Y, init_model=start)

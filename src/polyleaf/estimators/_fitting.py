@@ -19,7 +19,7 @@ from polyleaf.inputs.read_target import is_sparse
 from polyleaf.inputs.target import Target, TargetEncoding
 from polyleaf.inputs.target_scaling import warn_small_weights
 from polyleaf.model import Model
-from polyleaf.model.metadata import CALIBRATIONS, ESTIMATOR
+from polyleaf.model.metadata import BLEND, CALIBRATIONS, ESTIMATOR
 from polyleaf.objectives import Objective
 from polyleaf.objectives.registry import ResolvedObjective
 from polyleaf.runtime.context import effective_threads
@@ -132,7 +132,8 @@ def refit_estimator(
     estimator: _Estimator, data: TrainingData, decay_rate: float, recalibrate: bool
 ) -> _Estimator:
     """Refit the leaves of a fitted estimator; it does not change if that fails."""
-    own = copy.copy(estimator).set_params(validation_fraction=None, device="cpu")
+    trained = estimator._get_trained_estimator()
+    own = copy.copy(trained).set_params(validation_fraction=None, device="cpu")
     plan, target = make_plan(own, data, KnownTrees(estimator.model_, decay_rate))
     (data,) = read_fit_offsets(own, [data], target, plan)
     target = set_offset(target, data.offset, plan.objective)
@@ -150,8 +151,8 @@ def refit_estimator(
         None,
         is_cross_fitted,
     )
-    base_score = scale_base_score(estimator.base_score, target.encoding, plan.objective)
-    info = _make_model_info(estimator, plan, ready)
+    base_score = scale_base_score(own.base_score, target.encoding, plan.objective)
+    info = _make_model_info(trained, plan, ready)
     result, record = train(own, plan, ready, info, base_score, None)
     own._set_model(result.model, target.encoding)
     if recalibrate:
@@ -183,6 +184,10 @@ def make_plan(
     decay_rate = None
     if isinstance(init_model, KnownTrees):
         init_model, decay_rate = init_model
+        if BLEND in init_model.metadata:
+            raise ValueError(
+                "A blend of models cannot be refitted: refit the models, and blend them again."
+            )
     start, n_threads = _get_start(estimator, init_model), effective_threads(estimator.n_jobs)
     n_rounds, seeds = _get_n_rounds(estimator, start, init_model), _draw_seeds(estimator, start)
     resolved, device = estimator._resolve_objective(), get_device(estimator.device)
@@ -218,10 +223,19 @@ def make_objective(
     objective = estimator._make_objective(target, start, resolved)
     estimator._check_scaling(target.encoding, objective)
     if start is not None and start.objective.to_dict() != objective.to_dict():
-        raise ValueError(
-            f"The model to continue was trained with objective {start.objective}, not {objective}."
-        )
+        _check_same_scores(start, objective, target.encoding.n_outputs)
     return objective
+
+
+def _check_same_scores(start: Model, objective: Objective, n_outputs: int) -> None:
+    """Raise unless the raw scores of a model mean the same to another objective."""
+    old = start.objective
+    has_same_link = old.link is not None and old.link == objective.link
+    if not has_same_link or objective.n_scores(n_outputs) != start.n_outputs:
+        raise ValueError(
+            f"The model was trained with objective {old}, and its raw scores mean something else "
+            f"to {objective}: pass an objective with the same link, or train a new model."
+        )
 
 
 def _get_start(estimator: PolyleafEstimator, init_model: Any) -> Model | None:

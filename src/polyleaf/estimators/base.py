@@ -281,6 +281,18 @@ class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParamet
         if encoding.classes is not None:
             self.classes_ = encoding.classes
 
+    def _get_best_rounds(self) -> Model:
+        """Return the model, without the rounds after the best one of early stopping."""
+        model, best = self.model_, self.model_.best_iteration
+        if best is not None:
+            model = model.copy()
+            model.truncate(best + 1)
+        return model
+
+    def _get_trained_estimator(self) -> PolyleafEstimator:
+        """Return the estimator with the parameters of the model."""
+        return self
+
     @overload
     def save_model(
         self,
@@ -341,10 +353,7 @@ class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParamet
             `leaf_dtype`, or the name is one of another format.
         """
         check_is_fitted(self)
-        model, best = self.model_, self.model_.best_iteration
-        if best_only and best is not None:
-            model = model.copy()
-            model.truncate(best + 1)
+        model = self._get_best_rounds() if best_only else self.model_
         data = model.to_bytes(leaf_dtype, statistics, self.evals_result_)
         if path is None:
             return data

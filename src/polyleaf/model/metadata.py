@@ -14,10 +14,12 @@ if TYPE_CHECKING:
     from polyleaf.model.model import Model
 
 __all__ = [
+    "BLEND",
     "CALIBRATIONS",
     "ESTIMATOR",
     "HAS_OFFSETS",
     "INPUT_NAMES",
+    "LEARNING_RATES",
     "PARAMETERS",
     "CalibrationKind",
     "check_metadata",
@@ -35,6 +37,7 @@ __all__ = [
 ESTIMATOR = "estimator"  # name of the class
 PARAMETERS = "parameters"  # of the estimator
 INPUT_NAMES = "input_names"  # names of features before a projection
+BLEND = "blend"  # weights and parameters of the models of a blend
 HAS_OFFSETS = "rows have offsets"  # True for a model trained with offsets
 
 CalibrationKind = Literal["intervals", "prediction sets"]

@@ -17,7 +17,7 @@ from polyleaf.inputs.feature_table import FeatureTable
 from polyleaf.inputs.features import read_features
 from polyleaf.inputs.validation import check_names, check_vector
 from polyleaf.metrics.metric import EvalsLog
-from polyleaf.model import serialize, statistics, storage
+from polyleaf.model import combine, serialize, statistics, storage
 from polyleaf.model.html import render_model
 from polyleaf.model.leaf_kinds import Leaves
 from polyleaf.model.prediction import Predictor, iter_chunks, iter_stages
@@ -193,6 +193,8 @@ class Model:
 
     def truncate(self, n_rounds: int) -> None:
         """Keep the first `n_rounds` rounds."""
+        if not isinstance(n_rounds, Integral):
+            raise TypeError(f"n_rounds must be an integer, the rounds to keep; got {n_rounds!r}.")
         n_trees = self._tree_range(0, n_rounds)[1]
         self.forest.truncate(n_trees)
         del self._rounds[n_trees:]
@@ -580,25 +582,14 @@ class Model:
 
         Its `objective` and `metadata` are given.
         """
-        selected = range(*outputs.indices(self.n_outputs))
-        scale, offset = self.target_scale, self.target_offset
-        other = Model(
-            mapper=self.mapper,
-            objective=objective,
-            base_score=self.base_score[outputs],
-            learning_rate=self.learning_rate,
-            feature_names=self.feature_names,
-            output_names=None if self.output_names is None else self.output_names[outputs],
-            target_scale=None if scale is None else scale[outputs],
-            target_offset=None if offset is None else offset[outputs],
-            projection=self.projection,
-            metadata=metadata,
-        )
-        other.best_iteration, other.has_statistics = self.best_iteration, self.has_statistics
-        trees = storage.iter_output_trees(self.forest, self.n_outputs, selected, self.n_features)
-        for t, tree, leaves, output in trees:
-            other.append(tree, leaves, self._rounds[t], output)
-        return other
+        return combine.select_outputs(self, outputs, objective, metadata)
+
+    def __getitem__(self, rounds: slice) -> Model:
+        """Return a model of some rounds, `model[a:b]`, numbered from 0; the base score stays.
+
+        Calibrations and thresholds, which depend on all rounds, are dropped.
+        """
+        return combine.select_rounds(self, rounds)
 
     def equals(self, other: Model) -> bool:
         """Return whether `other` has the same trees, values and settings, bit for bit."""

@@ -21,7 +21,8 @@ from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.inputs.read_target import is_sparse
 from polyleaf.inputs.target import Target
 from polyleaf.metrics import Metric
-from polyleaf.model.metadata import get_decision_thresholds, set_decision_thresholds
+from polyleaf.model.combine import blend_models
+from polyleaf.model.metadata import BLEND
 from polyleaf.objectives import objective_class
 from polyleaf.runtime.context import effective_threads
 from polyleaf.runtime.row_data import RowData
@@ -47,7 +48,7 @@ from polyleaf.search.cv_splits import (
     split_rows,
     subsample,
 )
-from polyleaf.search.ensemble import Member, average_models, select_members
+from polyleaf.search.ensemble import Member, select_members
 from polyleaf.search.optuna_search import Task
 from polyleaf.search.resume_log import ResumeLog, fingerprint
 from polyleaf.search.successive_halving import (
@@ -313,6 +314,11 @@ class SearchMixin(_Base):
         """Make the plain estimator with these parameters and the fixed ones."""
         return self._base_class(**{**self._fixed_parameters(), **parameters})
 
+    def _get_trained_estimator(self) -> PolyleafEstimator:
+        estimator = self._make_candidate(self.best_params_)
+        estimator._set_model(self.model_, self._encoding)
+        return estimator
+
     def _max_rounds_and_patience(self, parameters: Parameters) -> tuple[int, int]:
         rate = self._learning_rate(parameters)
         patience = self.early_stopping_rounds or max(10, round(PATIENCE / rate))
@@ -527,9 +533,8 @@ class SearchMixin(_Base):
             for w, (m, _, _), p in zip(weights, fitted, parameters, strict=True)
         ]
         blend = [{"weight": w, "parameters": p} for w, p in zip(weights, parameters, strict=True)]
-        model = average_models(models, weights, {**models[0].metadata, "blend": blend})
-        thresholds = [get_decision_thresholds(m) for m in models]
-        set_decision_thresholds(model, np.average(thresholds, axis=0, weights=weights))
+        model = blend_models(models, weights)
+        model.metadata[BLEND] = blend
         self._store_search(search, final, first, parameters[0])
         self._set_model(model, first._encoding)
         self.best_score_ = final.sign * loss

@@ -407,7 +407,7 @@ def train(
             **fields,
         )
         return result, _make_record(data, objective, settings, result, base_score)
-    start = None if plan.start is None else _copy_to_continue(plan.start, info)
+    start = None if plan.start is None else _copy_to_continue(plan.start, objective, info)
     all_callbacks = as_callbacks(callbacks)
     if settings.workers.communicator.rank == 0:  # the estimator's own run on rank 0 only
         all_callbacks = _make_callbacks(
@@ -473,9 +473,10 @@ def _is_same_training(start: Model, info: ModelInfo) -> bool:
     return first == second
 
 
-def _copy_to_continue(start: Model, info: ModelInfo) -> Model:
+def _copy_to_continue(start: Model, objective: Objective, info: ModelInfo) -> Model:
     """Copy the model that training continues, with the metadata of this fit."""
     model = start.copy()
+    model.objective = objective
     model.set_target_scale(info.target_scale, info.target_offset)  # undoes shifts of quantiles
     model.metadata = _renew_metadata(start, info)
     return model
