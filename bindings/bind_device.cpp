@@ -327,7 +327,8 @@ void add_leaves(DeviceLeaves& self, const DeviceMatrix& raw, GrowerHandle& growe
                             : std::get<Array2<const float>>(leaves).shape(0)) == n_leaves,
           "The number of leaves must be that of the grower's last tree.");
   const LeafView view = get_leaf_view(leaves);
-  check_target(view, output, raw.n_columns);
+  check_outputs(view, static_cast<int32_t>(n_leaves),
+                output == -1 ? OutputList{} : OutputList{output}, raw.n_columns);
   nb::gil_scoped_release release;
   self.add(raw, rows, view, static_cast<int32_t>(n_leaves), output);
 }

@@ -148,7 +148,7 @@ void bind_linear_leaves(nb::module_& m) {
 }
 
 void add_leaves(const Array2<float>& raw, const Array1<const int32_t>& leaf_of_row,
-                const AnyLeaves& leaves, int32_t output, const Context& context,
+                const AnyLeaves& leaves, const AnyOutputs& any_outputs, const Context& context,
                 const AnyFeatures& features) {
   const auto n = static_cast<int64_t>(raw.shape(0)), n_outputs = static_cast<int64_t>(raw.shape(1));
   const auto* block = std::get_if<std::shared_ptr<LeafBlock>>(&leaves);
@@ -158,11 +158,12 @@ void add_leaves(const Array2<float>& raw, const Array1<const int32_t>& leaf_of_r
                        : static_cast<int32_t>(std::get<Array2<const float>>(leaves).shape(0));
   if (raw.shape(0) != leaf_of_row.size())
     throw std::invalid_argument("raw and leaf_of_row must have the same number of rows.");
-  check_target(view, output, n_outputs);
+  const OutputList outputs = output_list(any_outputs);
+  check_outputs(view, n_leaves, outputs, static_cast<int32_t>(n_outputs));
   check_leaf_ids(leaf_of_row.data(), n, n_leaves, context);
   if (block != nullptr) check_features(feature_matrix(features), (*block)->n_features(), n);
   nb::gil_scoped_release release;
-  add_leaf_values(raw.data(), n, n_outputs, output, leaf_of_row.data(), view,
+  add_leaf_values(raw.data(), n, n_outputs, outputs, leaf_of_row.data(), view,
                   feature_matrix(features), context);
 }
 
@@ -175,12 +176,11 @@ void bind_leaf_blocks(nb::module_& m) {
   bind_topk_leaves(m);
   bind_linear_leaves(m);
   m.def("add_leaf_values", &add_leaves, nb::arg("raw").noconvert(), nb::arg("leaf_of_row"),
-        nb::arg("leaves"), nb::arg("output") = -1, nb::arg("n_threads") = 1,
+        nb::arg("leaves"), nb::arg("outputs") = nb::none(), nb::arg("n_threads") = 1,
         nb::arg("features").noconvert() = nb::none(),
         "Add leaf values to raw scores in place: raw[i] += leaves[leaf_of_row[i]], as "
         "Forest.predict.\n\n"
-        "`leaves`: as in Forest.append. `output`: column of `raw` that leaves with one\n"
-        "column are added to; -1: all columns. `features`: float32 (n_features, n_rows),\n"
+        "`leaves`, `outputs`: as in Forest.append. `features`: float32 (n_features, n_rows),\n"
         "for linear leaves.");
 }
 

@@ -236,8 +236,9 @@ int32_t checked_index(const Forest& forest, int32_t t) {
   return t;
 }
 
-void append(Forest& forest, std::shared_ptr<Tree> tree, const AnyLeaves& leaves, int32_t output) {
-  forest.append(std::move(tree), leaf_block(leaves), output);
+void append(Forest& forest, std::shared_ptr<Tree> tree, const AnyLeaves& leaves,
+            const AnyOutputs& outputs) {
+  forest.append(std::move(tree), leaf_block(leaves), output_list(outputs));
 }
 
 void extend(Forest& forest, Array1<const int32_t> feature, Array1<const int32_t> threshold,
@@ -262,10 +263,10 @@ void bind_forest(nb::module_& m) {
       .def(nb::init<int32_t>(), nb::arg("n_outputs"))
       .def("__len__", &Forest::n_trees)
       .def_prop_ro("n_outputs", &Forest::n_outputs)
-      .def("append", &append, nb::arg("tree"), nb::arg("leaves"), nb::arg("output") = -1,
-           "Add a tree.\n\n"
-           "`leaves`: float32 (n_leaves, n_outputs), or (n_leaves, 1) if output >= 0;\n"
-           "TopkLeaves; or LinearLeaves.")
+      .def("append", &append, nb::arg("tree"), nb::arg("leaves"), nb::arg("outputs") = nb::none(),
+           "Add a tree for outputs int32 (m,), ascending, for one output, or for all (None).\n\n"
+           "`leaves`: float32 (n_leaves, m); LinearLeaves; or TopkLeaves, which are numbered as\n"
+           "all outputs.")
       .def("extend", &extend, nb::kw_only(), nb::arg("feature"), nb::arg("threshold"),
            nb::arg("missing_left"), nb::arg("left"), nb::arg("right"), nb::arg("leaf"),
            nb::arg("category_set"), nb::arg("gain"), nb::arg("count"), nb::arg("cover"),
@@ -299,9 +300,12 @@ void bind_forest(nb::module_& m) {
           },
           nb::arg("t"), "Return the kind of the leaves of tree t: dense, sparse or linear.")
       .def(
-          "output",
-          [](const Forest& forest, int32_t t) { return forest.output(checked_index(forest, t)); },
-          nb::arg("t"), "Return the output that tree t predicts; -1: all outputs.")
+          "outputs",
+          [](const Forest& forest, int32_t t) {
+            const OutputList& outputs = forest.outputs(checked_index(forest, t));
+            return outputs.empty() ? std::nullopt : std::optional(to_numpy(OutputList(outputs)));
+          },
+          nb::arg("t"), "Return the outputs that tree t predicts, int32 ascending; None: all.")
       .def(
           "regressors",
           [](const Forest& forest, int32_t first, std::optional<int32_t> last) {

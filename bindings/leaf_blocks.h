@@ -15,12 +15,22 @@ namespace polyleaf {
 
 using AnyLeaves = std::variant<std::shared_ptr<LeafBlock>, Array2<const float>>;
 using AnyFeatures = Optional2<const float>;
+using AnyOutputs = std::optional<std::variant<int32_t, Array1<const int32_t>>>;
 
 inline std::shared_ptr<const LeafBlock> leaf_block(const AnyLeaves& leaves) {
   if (const auto* block = std::get_if<std::shared_ptr<LeafBlock>>(&leaves)) return *block;
   const auto& values = std::get<Array2<const float>>(leaves);
   return std::make_shared<DenseLeaves>(values.data(), static_cast<int64_t>(values.shape(0)),
                                        static_cast<int64_t>(values.shape(1)));
+}
+
+// Return the outputs of a tree: those of an array, one, or all (None).
+inline OutputList output_list(const AnyOutputs& outputs) {
+  if (!outputs) return {};
+  if (const auto* output = std::get_if<int32_t>(&*outputs)) return {*output};
+  const auto& listed = std::get<Array1<const int32_t>>(*outputs);
+  require(listed.size() > 0, "A tree needs at least one output.");
+  return {listed.data(), listed.data() + listed.size()};
 }
 
 inline FeatureMatrix feature_matrix(const AnyFeatures& features) {

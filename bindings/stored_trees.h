@@ -137,7 +137,10 @@ class StoredTrees final : public TreeSource, public std::enable_shared_from_this
   std::shared_ptr<const LeafBlock> leaves(int32_t t) const override {
     return {shared_from_this(), &leaves_[t]};
   }
-  int32_t output(int32_t t) const override { return arrays_->stored.output.data()[t]; }
+  OutputList outputs(int32_t t) const override {
+    const int32_t output = arrays_->stored.output.data()[t];
+    return output == -1 ? OutputList{} : OutputList{output};
+  }
 
  private:
   struct Arrays {

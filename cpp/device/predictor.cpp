@@ -30,7 +30,11 @@ DevicePredictor::DevicePredictor(const std::shared_ptr<const Device>& device,
     const LeafView& leaves = part.leaves->view();
     if (!leaves.kind->is_vector())
       throw std::invalid_argument("A device predicts with leaves of constants.");
-    trees.push_back({static_cast<int32_t>(nodes.size()), leaves.n_columns, part.output,
+    // A tree of several listed outputs becomes one of all outputs, 0 for the others.
+    const bool expands = part.outputs.size() > 1;
+    const int32_t n_columns = expands ? n_outputs() : leaves.n_columns,
+                  output = part.outputs.size() == 1 ? part.outputs[0] : -1;
+    trees.push_back({static_cast<int32_t>(nodes.size()), n_columns, output,
                      static_cast<int64_t>(values.size())});
     const auto first_set = static_cast<int32_t>(sets.size() / 4);
     for (on_device::TreeNode node : tree_nodes(*part.tree)) {
@@ -41,7 +45,14 @@ DevicePredictor::DevicePredictor(const std::shared_ptr<const Device>& device,
     sets.insert(sets.end(), own.begin(), own.end());
     for (int32_t i = 0; i < part.leaves->n_leaves(); ++i) {
       const LeafFunction leaf = leaves.kind->function(leaves, i);
-      values.insert(values.end(), leaf.values, leaf.values + leaf.n_values);
+      if (!expands) {
+        values.insert(values.end(), leaf.values, leaf.values + leaf.n_values);
+        continue;
+      }
+      const size_t first = values.size();
+      values.resize(first + n_columns, 0.0f);
+      for (size_t j = 0; j < part.outputs.size(); ++j)
+        values[first + part.outputs[j]] = leaf.values[j];
     }
   }
   trees_.write(trees);

@@ -50,12 +50,12 @@ DeviceQuantisedGradients::DeviceQuantisedGradients(const std::shared_ptr<const D
 
 void DeviceQuantisedGradients::quantise(const DeviceMatrix& g, const DeviceMatrix* h,
                                         HessianKind hessian, const RowSample& sample) {
-  const int lanes_before = layout_.lanes;
+  const ChannelLayout before = layout_;
   layout_ = ChannelLayout::make(static_cast<int>(g.n_columns), hessian);
   sample_.set(sample);
   const size_t size = static_cast<size_t>(sample.n_all) * layout_.lanes;
   // Unused lanes must be zero; they are never written afterwards.
-  if (size > data_.size() || lanes_before != layout_.lanes) data_.clear(size);
+  if (size > data_.size() || before != layout_) data_.clear(size);
   totals_.assign(layout_.lanes + 16, 0);
   if (layout_.count_lane >= 0) totals_[layout_.count_lane] = static_cast<int32_t>(sample.n_used());
   gradient_step_ = quantise_part(g, 0, layout_.count_lane);

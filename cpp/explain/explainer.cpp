@@ -28,15 +28,15 @@ int64_t count_tiles(int64_t n_rows) {
 }
 
 // Call visit(index of a value of the leaf, position of its output) for its values of the chunk. The
-// position is that in the chunk, or 0 for a tree of one output.
+// position is that in the chunk, or 0 for one output, whose value has the index `column`.
 template <class Visit>
-void visit_values(const LeafFunction& leaf, int32_t tree_output, const OutputChunk& chunk,
-                  const Visit& visit) {
+void visit_values(const LeafFunction& leaf, int32_t output, int32_t column,
+                  const OutputChunk& chunk, const Visit& visit) {
   if (leaf.lists_outputs) {
     for (int64_t i = 0; i < leaf.n_values; ++i)
       if (const int32_t k = chunk.output_position[leaf.outputs[i]]; k >= 0) visit(i, k);
-  } else if (tree_output >= 0) {
-    visit(0, 0);
+  } else if (output >= 0) {
+    visit(column, 0);
   } else {
     for (int32_t k = 0; k < chunk.n; ++k) visit(chunk.outputs[k], k);
   }
@@ -44,12 +44,13 @@ void visit_values(const LeafFunction& leaf, int32_t tree_output, const OutputChu
 
 }  // namespace
 
-// One tree.
+// One tree, or one of the outputs that it lists.
 struct Explainer::Part {
+  int32_t number;  // of the tree in the range
   std::shared_ptr<const Tree> tree;
   std::shared_ptr<const LeafBlock> leaves;
-  int32_t output;
-  std::vector<LeafPaths> paths;
+  int32_t output, column;  // the column of the leaves for the output; -1: all outputs
+  std::shared_ptr<const std::vector<LeafPaths>> paths;
   std::vector<double> probability;  // probability of each leaf id
   std::vector<int32_t>
       background_leaf;  // leaf of each background row, for linear leaves with a background
@@ -100,7 +101,7 @@ Explainer::Explainer(const Forest& forest, TreeRange range) : n_outputs_(forest.
   read(forest, range);
   for (Part& part : parts_) {
     part.probability.assign(part.leaves->n_leaves(), 0.0);
-    for (const LeafPaths& paths : part.paths)
+    for (const LeafPaths& paths : *part.paths)
       for (const LeafPath& path : paths.leaves) {
         double& probability = part.probability[path.leaf] = 1.0;
         for (int32_t j = 0; j < path.n_features; ++j) probability *= paths.shares[path.first + j];
@@ -131,18 +132,24 @@ void Explainer::read(const Forest& forest, TreeRange range) {
   for (size_t c = 0; c < features_.size(); ++c)
     feature_column_[features_[c]] = static_cast<int32_t>(c);
   for (int32_t f : regressors) regressors_.push_back(feature_column_[f]);
+  int32_t number = 0;
   for (ForestPart& part : forest.parts(range)) {
-    std::vector<LeafPaths> paths =
-        make_leaf_paths(*part.tree, part.leaves->view(), feature_column_);
-    parts_.push_back(
-        {std::move(part.tree), std::move(part.leaves), part.output, std::move(paths), {}, {}});
+    const auto paths = std::make_shared<const std::vector<LeafPaths>>(
+        make_leaf_paths(*part.tree, part.leaves->view(), feature_column_));
+    if (part.leaves->kind().lists_outputs) part.outputs.clear();  // leaves list their own outputs
+    if (part.outputs.empty())
+      parts_.push_back({number, part.tree, part.leaves, -1, 0, paths, {}, {}});
+    for (size_t j = 0; j < part.outputs.size(); ++j)
+      parts_.push_back({number, part.tree, part.leaves, part.outputs[j], static_cast<int32_t>(j),
+                        paths, {}, {}});
+    ++number;
   }
 }
 
 void Explainer::prepare() {
   int32_t max_features = 0;
   for (const Part& part : parts_)
-    for (const LeafPaths& paths : part.paths)
+    for (const LeafPaths& paths : *part.paths)
       max_features = std::max(max_features, paths.max_features());
   if (has_background_ && max_features > kMaxPatternFeatures)
     throw std::invalid_argument("A leaf lies behind splits on " + std::to_string(max_features) +
@@ -199,9 +206,8 @@ void Explainer::find_background_leaves(const Forest& forest, TreeRange range,
     background_features_.insert(background_features_.end(), from, from + background.n_rows);
   }
   std::vector<int32_t> leaves(background.n_rows);
-  for (size_t t = 0; t < parts_.size(); ++t) {
-    Part& part = parts_[t];
-    const auto tree = range.first + static_cast<int32_t>(t);
+  for (Part& part : parts_) {
+    const int32_t tree = range.first + part.number;
     forest.apply(background, leaves.data(), {tree, tree + 1}, context);
     part.probability.assign(part.leaves->n_leaves(), 0.0);
     for (int32_t leaf : leaves) part.probability[leaf] += 1.0;
@@ -226,7 +232,7 @@ void Explainer::add_background_means(const Part& part, const OutputChunk& chunk,
   const int64_t n_rows = background_.n_rows;
   for (int64_t r = 0; r < n_rows; ++r) {
     const LeafFunction leaf = view.kind->function(view, part.background_leaf[r]);
-    visit_values(leaf, part.output, chunk, [&](int64_t at, int32_t k) {
+    visit_values(leaf, part.output, part.column, chunk, [&](int64_t at, int32_t k) {
       double value = leaf.values[at];
       for (int64_t e = 0; e < leaf.n_regressors; ++e) {
         const float x =
@@ -241,7 +247,7 @@ void Explainer::add_background_means(const Part& part, const OutputChunk& chunk,
   }
 }
 
-// Return the expected value of each output of the chunk, or of the tree's only output.
+// Return the expected value of each output of the chunk, or of the part's only output.
 std::vector<double> Explainer::compute_expected(const Part& part, const OutputChunk& chunk) const {
   const LeafView& view = part.leaves->view();
   std::vector<double> expected(part.output < 0 ? chunk.n : 1, 0.0);
@@ -253,7 +259,7 @@ std::vector<double> Explainer::compute_expected(const Part& part, const OutputCh
   for (size_t i = 0; i < part.probability.size(); ++i) {
     const double probability = part.probability[i];
     const LeafFunction leaf = view.kind->function(view, static_cast<int64_t>(i));
-    visit_values(leaf, part.output, chunk, [&](int64_t at, int32_t k) {
+    visit_values(leaf, part.output, part.column, chunk, [&](int64_t at, int32_t k) {
       expected[k] += probability * leaf.value_at_centre(at);
     });
   }
@@ -313,7 +319,7 @@ std::vector<Explainer::Group> Explainer::groups(bool pairs) const {
   std::vector<Group> all;
   int64_t size = 0;
   for (const Part& part : parts_)
-    for (const LeafPaths& paths : part.paths) {
+    for (const LeafPaths& paths : *part.paths) {
       int64_t floats = 0;
       for (const LeafPath& path : paths.leaves)
         floats += n_terms(path.n_features, pairs) *
@@ -400,7 +406,8 @@ void Explainer::explain_group(Group& group, const Request& request) const {
     parallel_for(request.context, n_units, [&](int64_t u, int) {
       const Part& part = *group.units[u].part;
       made[u] = std::make_unique<ShapLeafValues>(*group.units[u].paths, part.leaves->view(),
-                                                 part.output, chunk, compute_expected(part, chunk));
+                                                 part.output, part.column, chunk,
+                                                 compute_expected(part, chunk));
     });
     std::vector<ShapLeafValues> leaf_values;
     for (auto& leaf_value : made) leaf_values.push_back(std::move(*leaf_value));

@@ -41,8 +41,12 @@ void LeafSlots::sort(const LeafShapCoefficients& shap_coefficients, int32_t n_sl
 }
 
 ShapLeafValues::ShapLeafValues(const LeafPaths& paths, const LeafView& leaves, int32_t output,
-                               const OutputChunk& chunk, const std::vector<double>& centre)
-    : paths_(paths), lists_outputs_(leaves.kind->lists_outputs), output_(output) {
+                               int32_t column, const OutputChunk& chunk,
+                               const std::vector<double>& centre)
+    : paths_(paths),
+      lists_outputs_(leaves.kind->lists_outputs),
+      output_(output),
+      column_(column) {
   if (output < 0) {
     n_columns_ = chunk.n;
   } else if (chunk.output_position[output] >= 0) {
@@ -86,7 +90,7 @@ void ShapLeafValues::read_vectors(const LeafView& leaves, const OutputChunk& chu
   for (const LeafPath& path : paths_.leaves) {
     const LeafFunction leaf = leaves.kind->function(leaves, path.leaf);
     for (int32_t k = 0; k < n_columns_; ++k, ++at) {
-      const int32_t from = output_ < 0 ? chunk.outputs[k] : 0;
+      const int64_t from = column(chunk, k);
       const double scale = get_scale(chunk, position_ + k);
       values_[at] = clip_to_float((leaf.value_at_centre(from) - centre[k]) * scale);
       if (!leaves.kind->reads_features) continue;
@@ -99,7 +103,7 @@ void ShapLeafValues::read_vectors(const LeafView& leaves, const OutputChunk& chu
       centre_.push_back(leaf.centre[e]);
       for (int32_t k = 0; k < n_columns_; ++k)
         *weight++ = clip_to_float(
-            double{leaf.weights[e * leaf.stride + (output_ < 0 ? chunk.outputs[k] : 0)]} *
+            double{leaf.weights[e * leaf.stride + column(chunk, k)]} *
             get_scale(chunk, position_ + k));
     }
   }

@@ -69,9 +69,9 @@ struct LinearBackground {
 
 class ShapLeafValues {
  public:
-  // output: the tree's only output; -1: all. centre: expectation of the tree for each output of
-  // the chunk (one number for a single-output tree).
-  ShapLeafValues(const LeafPaths& paths, const LeafView& leaves, int32_t output,
+  // output: the only output that is explained, with its column of the leaves; -1: all. centre:
+  // expectation of the tree for each output of the chunk (or one number).
+  ShapLeafValues(const LeafPaths& paths, const LeafView& leaves, int32_t output, int32_t column,
                  const OutputChunk& chunk, const std::vector<double>& centre);
 
   // Add all leaves; requires all coefficients of the tile.
@@ -96,9 +96,12 @@ class ShapLeafValues {
                    const ShapTile& tile) const;
 
   const LeafPaths& paths_;
+  int64_t column(const OutputChunk& chunk, int32_t k) const {
+    return output_ < 0 ? chunk.outputs[k] : column_;
+  }
   bool lists_outputs_;
-  int32_t output_, n_columns_ = 0,
-                   position_ = 0;  // position of the tree's first output in the chunk
+  int32_t output_, column_, n_columns_ = 0,
+                            position_ = 0;  // position of the first output in the chunk
   Buffer<float> values_;  // [leaf][column], centred; or a value per entry of listed outputs
   std::vector<int64_t> entry_begin_;                   // first listed output of each leaf
   std::vector<int32_t> positions_;                     // position of each listed output

@@ -25,6 +25,8 @@ namespace {
 // level; this size balances both.
 constexpr int kTopNodes = 127;
 
+constexpr int32_t kFirstOutput = 0;
+
 int get_shift(const Tree& tree, int32_t node) {
   return tree.category_set[node] < 0 && tree.missing_left[node];
 }
@@ -183,17 +185,18 @@ void write_nodes(const Tree& tree, const std::vector<uint32_t>& sets, std::vecto
   }
 }
 
-void check_leaves(const Tree& tree, const LeafBlock& leaves, int32_t output, int32_t n_outputs) {
+void check_leaves(const Tree& tree, const LeafBlock& leaves, const OutputList& outputs,
+                  int32_t n_outputs) {
   if (leaves.n_leaves() != tree.n_leaves)
     throw std::invalid_argument("The tree has " + std::to_string(tree.n_leaves) +
                                 " leaves, but there are " + std::to_string(leaves.n_leaves()) +
                                 " leaf values.");
-  check_target(leaves.view(), output, n_outputs);
+  check_outputs(leaves.view(), leaves.n_leaves(), outputs, n_outputs);
 }
 
 }  // namespace
 
-const Forest::Entry Forest::kNoEntry{nullptr, nullptr, -1, nullptr, -1, 0, 0, 0, 0, 0, 0};
+const Forest::Entry Forest::kNoEntry{nullptr, nullptr, -1, nullptr, nullptr, 0, 0, 0, 0, 0, 0};
 
 Forest::Forest(int32_t n_outputs)
     : n_outputs_(n_outputs), width_(static_cast<int32_t>(padded_columns(n_outputs))) {
@@ -201,10 +204,10 @@ Forest::Forest(int32_t n_outputs)
 }
 
 void Forest::append(std::shared_ptr<const Tree> tree, std::shared_ptr<const LeafBlock> leaves,
-                    int32_t output) {
+                    const OutputList& outputs) {
   Entry entry = kNoEntry;
   entry.leaves = std::move(leaves);
-  entry.output = output;
+  entry.outputs = keep(outputs);
   entry.tree = std::move(tree);
   const Tree& to_compile = *entry.tree;
   CompileScratch scratch;
@@ -227,9 +230,14 @@ void Forest::extend(const std::shared_ptr<const TreeSource>& source) {
     entry.source = source;
     entry.place = t;
     entry.leaves = source->leaves(t);
-    entry.output = source->output(t);
+    entry.outputs = keep(source->outputs(t));
     add(tree, std::move(entry), scratch);
   }
+}
+
+const OutputList* Forest::keep(OutputList outputs) {
+  std::unique_lock<std::shared_mutex> lock(mutex_);
+  return &*output_lists_.insert(std::move(outputs)).first;
 }
 
 std::shared_ptr<const Tree> Forest::tree(int32_t t) const {
@@ -237,12 +245,12 @@ std::shared_ptr<const Tree> Forest::tree(int32_t t) const {
   if (entry.tree) return entry.tree;
   auto tree = std::make_shared<Tree>();
   entry.source->read(entry.place, *tree);
-  check_leaves(*tree, *entry.leaves, entry.output, n_outputs_);
+  check_leaves(*tree, *entry.leaves, *entry.outputs, n_outputs_);
   return tree;
 }
 
 void Forest::add(const Tree& tree, Entry entry, CompileScratch& scratch) {
-  check_leaves(tree, *entry.leaves, entry.output, n_outputs_);
+  check_leaves(tree, *entry.leaves, *entry.outputs, n_outputs_);
   const int32_t n_features = 1 + *std::max_element(tree.feature.begin(), tree.feature.end());
   if (static_cast<uint32_t>(n_features) > kMaxFeatures)
     throw std::invalid_argument("The tree splits on feature " + std::to_string(n_features - 1) +
@@ -265,9 +273,13 @@ void Forest::add(const Tree& tree, Entry entry, CompileScratch& scratch) {
   for (int32_t node : scratch.exits) exits_.push_back(scratch.positions[node]);
   compiled.n_top = static_cast<uint32_t>(tops_.size()) - compiled.top_begin;
 
-  // With one output a vector is a number.
   const LeafBlock& leaves = *entry.leaves;
-  targets_.push_back({&leaves.view(), n_outputs_ == 1 ? 0 : entry.output});
+  const int32_t* outputs = nullptr;
+  if (!leaves.kind().lists_outputs && !entry.outputs->empty())
+    outputs = entry.outputs->data();
+  else if (!leaves.kind().lists_outputs && n_outputs_ == 1)
+    outputs = &kFirstOutput;  // with one output a vector is a number
+  targets_.push_back({&leaves.view(), outputs});
   const Entry& last = entries_.empty() ? kNoEntry : entries_.back();
   entry.n_features = std::max(n_features, last.n_features);
   entry.n_regressors = std::max(leaves.n_features(), last.n_regressors);
@@ -301,7 +313,7 @@ std::vector<ForestPart> Forest::parts(TreeRange range) const {
   check(range);
   std::vector<ForestPart> all;
   for (int32_t t = range.first; t < range.last; ++t)
-    all.push_back({tree(t), entries_[t].leaves, entries_[t].output});
+    all.push_back({tree(t), entries_[t].leaves, *entries_[t].outputs});
   return all;
 }
 

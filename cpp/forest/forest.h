@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
 #include <shared_mutex>
 #include <vector>
 
@@ -29,7 +30,7 @@ class TreeSource {
   // `check_tree` accepts it.
   virtual void read(int32_t t, Tree& tree) const = 0;
   virtual std::shared_ptr<const LeafBlock> leaves(int32_t t) const = 0;
-  virtual int32_t output(int32_t t) const = 0;  // output of tree t; -1: all
+  virtual OutputList outputs(int32_t t) const = 0;
 
  protected:
   TreeSource() = default;
@@ -51,11 +52,11 @@ struct TreeRange {
   int32_t first, last;
 };
 
-// A tree with its leaves; output: the only output that it predicts, or -1.
+// A tree with its leaves and outputs.
 struct ForestPart {
   std::shared_ptr<const Tree> tree;
   std::shared_ptr<const LeafBlock> leaves;
-  int32_t output;
+  OutputList outputs;
 };
 
 // A sparse matrix (n_rows, n_outputs) in compressed rows; outputs ascend within a row.
@@ -72,9 +73,9 @@ class Forest {
  public:
   explicit Forest(int32_t n_outputs);
 
-  // output >= 0: single-column leaves of that output; -1: leaves of all outputs.
+  // The leaves have a column for each of the outputs.
   void append(std::shared_ptr<const Tree> tree, std::shared_ptr<const LeafBlock> leaves,
-              int32_t output);
+              const OutputList& outputs);
   // Append all trees of a source; the source is kept instead of the trees.
   void extend(const std::shared_ptr<const TreeSource>& source);
   void truncate(int32_t n_trees);  // keep the first n_trees
@@ -83,7 +84,7 @@ class Forest {
   int32_t n_trees() const { return static_cast<int32_t>(entries_.size()); }
   std::shared_ptr<const Tree> tree(int32_t t) const;  // read again if it comes from a source
   const std::shared_ptr<const LeafBlock>& leaves(int32_t t) const { return entries_.at(t).leaves; }
-  int32_t output(int32_t t) const { return entries_.at(t).output; }
+  const OutputList& outputs(int32_t t) const { return *entries_.at(t).outputs; }
   std::vector<ForestPart> parts(
       TreeRange range) const;  // shared copies, independent of later changes of the forest
 
@@ -122,13 +123,15 @@ class Forest {
     std::shared_ptr<const TreeSource> source;  // the source it is read from
     int32_t place;                             // tree number in the source
     std::shared_ptr<const LeafBlock> leaves;
-    int32_t output;
+    const OutputList* outputs;  // an element of output_lists_
     // 1 + the largest feature that this tree and those before it read, in splits and in leaves.
     int32_t n_features, n_regressors;
     size_t nodes_end, tops_end, exits_end, sets_end;
   };
   static const Entry kNoEntry;
 
+  // Return the list among output_lists_.
+  const OutputList* keep(OutputList outputs);
   // Compile a tree and append it with the given entry.
   void add(const Tree& tree, Entry entry, CompileScratch& scratch);
   void check(TreeRange range) const;
@@ -158,7 +161,7 @@ class Forest {
   using SumsVisit = std::function<void(int64_t row, int thread, SparseAccumulator& sums)>;
   void visit_sums(const CodeMatrix& codes, const FeatureMatrix& features, TreeRange range,
                   const Context& context, const SumsVisit& visit) const;
-  // Return whether sums of a row are sparse: every tree has sparse leaves or is for one output.
+  // Return whether sums of a row are sparse: every tree has sparse leaves or lists its outputs.
   bool has_sparse_sums(TreeRange range) const;
   int64_t max_entries(TreeRange range) const;  // of the leaves of one row
   std::vector<int32_t> find_tree_outputs(TreeRange range) const;
@@ -166,6 +169,7 @@ class Forest {
   int32_t n_outputs_;
   int32_t width_;  // floats of a padded vector of all outputs
   mutable std::shared_mutex mutex_;
+  std::set<OutputList> output_lists_;  // of all trees, each once
   std::vector<Entry> entries_;
   std::vector<CompiledTree> compiled_;  // parallel to entries_
   std::vector<LeafTarget> targets_;     // likewise

@@ -113,7 +113,7 @@ void add_group(const LeafTarget* trees, int n_trees, int width, const BlockCodes
                const FeatureMatrix& features, Worker& worker) {
   const LeafKind& kind = *trees[0].leaves->kind;
   const uint32_t* leaves = worker.leaves.data();
-  const bool columns = trees[0].output >= 0;
+  const bool columns = trees[0].outputs != nullptr;
   worker.scores.use(columns);
   if (!columns && kind.add_trees != nullptr)
     return kind.add_trees(trees, n_trees, leaves, kBlockRows, round_up(block.n_rows, kPadRows),
@@ -122,8 +122,8 @@ void add_group(const LeafTarget* trees, int n_trees, int width, const BlockCodes
   const RowFeatures block_features = features.from_row(block.row);
   for (int t = 0; t < n_trees; ++t, leaves += kBlockRows)
     if (columns)
-      add(*trees[t].leaves, leaves, block.n_rows, block_features,
-          worker.scores.column(trees[t].output), 1);
+      add_listed_outputs(trees[t], leaves, block.n_rows, block_features, worker.scores.column(0), 1,
+                         worker.scores.column_step());
     else
       add(*trees[t].leaves, leaves, block.n_rows, block_features, worker.scores.rows(), width);
 }
@@ -133,7 +133,7 @@ void add_trees(const ForestArrays& forest, const CompiledTree* trees, const Leaf
                TreeRange range, int width, const BlockCodes& block, const FeatureMatrix& features,
                Worker& worker) {
   const auto is_same_group = [](const LeafTarget& a, const LeafTarget& b) {
-    return (a.output >= 0) == (b.output >= 0) && a.leaves->kind == b.leaves->kind;
+    return (a.outputs != nullptr) == (b.outputs != nullptr) && a.leaves->kind == b.leaves->kind;
   };
   for (int32_t first = range.first; first < range.last;) {
     int32_t last = first + 1;
@@ -274,7 +274,7 @@ void Forest::visit_score_blocks(const CodeMatrix& codes, const FeatureIds* coded
   std::optional<RemappedTrees> remapped;
   if (coded_features != nullptr) remapped.emplace(*this, *coded_features, range);
   const ForestArrays trees = coded_features != nullptr ? remapped->arrays : arrays();
-  const bool columns = range.first < range.last && targets_[range.first].output >= 0;
+  const bool columns = range.first < range.last && targets_[range.first].outputs != nullptr;
   // Blocks shrink with the number of outputs so that they fit the cache and do not exhaust
   // memory.
   const int block_rows = n_outputs_ <= 1024    ? kBlockRows

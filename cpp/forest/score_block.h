@@ -1,7 +1,7 @@
 // Raw scores of one block of rows while trees are added.
 //
-// Multi-output trees need a row's outputs contiguous, single-output trees an output's rows; a
-// forest rarely has both, so the layout only changes between kinds of trees.
+// Trees of all outputs need a row's outputs contiguous, trees that list their outputs an output's
+// rows; a forest rarely has both, so the layout only changes between kinds of trees.
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -17,7 +17,7 @@ inline int round_up(int n, int multiple) {
 
 class ScoreBlock {
  public:
-  // Fill with zeros in the layout for trees of one output (columns) or of all.
+  // Fill with zeros in the layout for trees that list their outputs (columns) or for all.
   void reset(int n_rows, int n_outputs, int width, bool columns) {
     n_rows_ = n_rows;
     n_padded_ = round_up(n_rows, kPadRows);  // kernels need no remainder loops
@@ -59,6 +59,7 @@ class ScoreBlock {
   // Requires use(false).
   const float* row(int row) const { return data_.data() + index(row, 0, false); }
   float* column(int output) { return data_.data() + index(0, output, true); }
+  int64_t column_step() const { return n_padded_; }
 
  private:
   size_t index(int row, int output, bool columns) const {

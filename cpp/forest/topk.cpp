@@ -62,15 +62,17 @@ bool Forest::has_sparse_sums(TreeRange range) const {
   for (int32_t t = range.first; t < range.last; ++t) {
     const bool named = targets_[t].leaves->kind->lists_outputs;
     any_named |= named;
-    any_for_all |= !named && targets_[t].output < 0;
+    any_for_all |= !named && targets_[t].outputs == nullptr;
   }
   return any_named && !any_for_all;
 }
 
 int64_t Forest::max_entries(TreeRange range) const {
   int64_t most = 0;
-  for (int32_t t = range.first; t < range.last; ++t)
-    most += std::max(1, entries_[t].leaves->max_entries());
+  for (int32_t t = range.first; t < range.last; ++t) {
+    const LeafBlock& leaves = *entries_[t].leaves;
+    most += leaves.kind().lists_outputs ? std::max(1, leaves.max_entries()) : leaves.n_columns();
+  }
   return most;
 }
 
@@ -78,8 +80,8 @@ int64_t Forest::max_entries(TreeRange range) const {
 std::vector<int32_t> Forest::find_tree_outputs(TreeRange range) const {
   std::vector<uint8_t> held(n_outputs_, 0);
   for (int32_t t = range.first; t < range.last; ++t)
-    if (targets_[t].output >= 0)
-      held[targets_[t].output] = 1;
+    if (const int32_t* outputs = targets_[t].outputs; outputs != nullptr)
+      for (int32_t j = 0; j < targets_[t].leaves->n_columns; ++j) held[outputs[j]] = 1;
     else
       std::fill(held.begin(), held.end(), uint8_t{1});
   std::vector<int32_t> outputs;

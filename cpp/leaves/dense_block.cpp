@@ -16,12 +16,13 @@ void add_trees(const LeafTarget* trees, int n_trees, const uint32_t* leaf_of_row
       .add_trees(trees, n_trees, leaf_of_row, leaf_step, n_padded_rows, width, scores);
 }
 
-// Used for single-output trees only: sparse sums contain no other dense trees.
+// Used for trees that list their outputs: sparse sums contain no other dense trees.
 void accumulate(const LeafTarget* trees, int32_t n_trees, const uint32_t* leaves, RowFeatures,
                 SparseAccumulator& sums) {
   for (int32_t t = 0; t < n_trees; ++t) {
     const LeafView& view = *trees[t].leaves;
-    sums.add(trees[t].output, view.values[leaves[t] * view.stride]);
+    const float* values = view.values + leaves[t] * view.stride;
+    for (int32_t j = 0; j < view.n_columns; ++j) sums.add(trees[t].outputs[j], values[j]);
   }
 }
 

@@ -81,24 +81,9 @@ int64_t padded_columns(int64_t n_columns) {
 namespace {
 
 constexpr int64_t kBlock = 16384;
+constexpr int64_t kListedRows = 64;  // rows whose vectors are added before they are scattered
 
 }  // namespace
-
-void check_target(const LeafView& leaves, int32_t output, int64_t n_outputs) {
-  if (output < -1 || output >= n_outputs)
-    throw std::invalid_argument("The tree is for output " + std::to_string(output) +
-                                ", but there are " + std::to_string(n_outputs) +
-                                " outputs; -1 means all of them.");
-  if (output >= 0 && leaves.kind->lists_outputs)
-    throw std::invalid_argument(
-        "Sparse leaves store their outputs, so their tree must be for all outputs (output=-1), not "
-        "for output " +
-        std::to_string(output) + ".");
-  const int64_t needed = output < 0 ? n_outputs : 1;
-  if (leaves.n_columns != needed)
-    throw std::invalid_argument("The leaves are for " + std::to_string(leaves.n_columns) +
-                                " outputs where " + std::to_string(needed) + " are needed.");
-}
 
 void check_leaf_ids(const int32_t* leaf_of_row, int64_t n, int32_t n_leaves,
                     const Context& context) {
@@ -126,16 +111,67 @@ void check_features(const FeatureMatrix& features, int32_t n_features, int64_t n
                                 " features of " + std::to_string(n_rows) + " rows.");
 }
 
-void add_leaf_values(float* raw, int64_t n, int64_t n_outputs, int32_t output,
+void check_outputs(const LeafView& leaves, int32_t n_leaves, const OutputList& outputs,
+                   int32_t n_outputs) {
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i] < 0 || outputs[i] >= n_outputs)
+      throw std::invalid_argument("The tree is for output " + std::to_string(outputs[i]) +
+                                  ", but there are " + std::to_string(n_outputs) + " outputs.");
+    if (i > 0 && outputs[i] <= outputs[i - 1])
+      throw std::invalid_argument("The outputs of a tree must ascend, but " +
+                                  std::to_string(outputs[i]) + " follows " +
+                                  std::to_string(outputs[i - 1]) + ".");
+  }
+  const bool is_sparse = leaves.kind->lists_outputs;
+  const auto needed =
+      outputs.empty() || is_sparse ? n_outputs : static_cast<int32_t>(outputs.size());
+  if (leaves.n_columns != needed)
+    throw std::invalid_argument("The leaves are for " + std::to_string(leaves.n_columns) +
+                                " outputs where " + std::to_string(needed) + " are needed.");
+  if (!is_sparse || outputs.empty()) return;
+  for (int64_t e = 0; e < leaves.begin[n_leaves]; ++e)
+    if (!std::binary_search(outputs.begin(), outputs.end(), leaves.index[e]))
+      throw std::invalid_argument("A leaf holds output " + std::to_string(leaves.index[e]) +
+                                  ", which its tree is not for.");
+}
+
+void add_listed_outputs(const LeafTarget& tree, const uint32_t* leaf_of_row, int64_t n,
+                        RowFeatures features, float* scores, int64_t row_step,
+                        int64_t output_step) {
+  const LeafView& view = *tree.leaves;
+  const AddLeaves add = view.kind->adder();
+  const int64_t m = view.n_columns;
+  if (m == 1)
+    return add(view, leaf_of_row, n, features, scores + tree.outputs[0] * output_step, row_step);
+  // Columns that are not adjacent: vectors of some rows are added up, then scattered.
+  std::vector<float> vectors(static_cast<size_t>(kListedRows * m));
+  for (int64_t first = 0; first < n; first += kListedRows) {
+    const int64_t n_rows = std::min(kListedRows, n - first);
+    std::fill(vectors.begin(), vectors.end(), 0.0f);
+    const float* data = features.data != nullptr ? features.data + first : nullptr;
+    add(view, leaf_of_row + first, n_rows, {data, features.step}, vectors.data(), m);
+    for (int64_t j = 0; j < m; ++j) {
+      float* to = scores + first * row_step + tree.outputs[j] * output_step;
+      for (int64_t r = 0; r < n_rows; ++r) to[r * row_step] += vectors[r * m + j];
+    }
+  }
+}
+
+void add_leaf_values(float* raw, int64_t n, int64_t n_outputs, const OutputList& outputs,
                      const int32_t* leaf_of_row, const LeafView& view,
                      const FeatureMatrix& features, const Context& context) {
   const uint32_t* leaves = reinterpret_cast<const uint32_t*>(leaf_of_row);
   const AddLeaves add = view.kind->adder();
-  raw += std::max(output, 0);
   parallel_for(context, Block::count(n, kBlock), [&](int64_t task, int) {
     const Block rows(n, kBlock, task);
-    add(view, leaves + rows.begin, rows.end - rows.begin, features.from_row(rows.begin),
-        raw + rows.begin * n_outputs, n_outputs);
+    const int64_t n_rows = rows.end - rows.begin;
+    const RowFeatures from = features.from_row(rows.begin);
+    float* to = raw + rows.begin * n_outputs;
+    if (outputs.empty() || view.kind->lists_outputs)
+      add(view, leaves + rows.begin, n_rows, from, to, n_outputs);
+    else
+      add_listed_outputs({&view, outputs.data()}, leaves + rows.begin, n_rows, from, to, n_outputs,
+                         1);
   });
 }
 

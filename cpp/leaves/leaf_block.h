@@ -71,9 +71,6 @@ class LeafBlock {
   std::vector<int32_t> regressors_;
 };
 
-// Throw unless the leaves fit a tree for one `output`, or for all n_outputs (-1).
-void check_target(const LeafView& leaves, int32_t output, int64_t n_outputs);
-
 // Throw unless 0 <= leaf_of_row[i] < n_leaves for all n rows.
 void check_leaf_ids(const int32_t* leaf_of_row, int64_t n, int32_t n_leaves,
                     const Context& context);
@@ -81,9 +78,22 @@ void check_leaf_ids(const int32_t* leaf_of_row, int64_t n, int32_t n_leaves,
 // Throw unless `features` has at least n_features rows and n_rows columns.
 void check_features(const FeatureMatrix& features, int32_t n_features, int64_t n_rows);
 
-// Add leaf values to raw (n, n_outputs); output >= 0: single-column leaves are added to that
-// column. View and leaf ids must have been checked.
-void add_leaf_values(float* raw, int64_t n, int64_t n_outputs, int32_t output,
+// The outputs of a tree, ascending; empty: all.
+using OutputList = std::vector<int32_t>;
+
+// Throw unless the outputs ascend below n_outputs and the leaves are for them. Sparse leaves number
+// their entries as all outputs.
+void check_outputs(const LeafView& leaves, int32_t n_leaves, const OutputList& outputs,
+                   int32_t n_outputs);
+
+// Add the leaves of a tree with listed outputs: output k of row r is scores[r * row_step + k *
+// output_step].
+void add_listed_outputs(const LeafTarget& tree, const uint32_t* leaf_of_row, int64_t n,
+                        RowFeatures features, float* scores, int64_t row_step,
+                        int64_t output_step);
+
+// Add leaf values to raw (n, n_outputs). View, outputs and leaf ids must have been checked.
+void add_leaf_values(float* raw, int64_t n, int64_t n_outputs, const OutputList& outputs,
                      const int32_t* leaf_of_row, const LeafView& view,
                      const FeatureMatrix& features, const Context& context);
 

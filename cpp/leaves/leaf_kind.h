@@ -65,10 +65,10 @@ struct LeafFunction {
   }
 };
 
-// The leaves of a tree and their target: one `output`, or all outputs (-1).
+// The leaves of a tree and the outputs that their columns are for; null: all outputs in order.
 struct LeafTarget {
   const LeafView* leaves;
-  int32_t output;
+  const int32_t* outputs;
 };
 
 constexpr int kPadRows = 8;  // rows of scores and leaf ids are padded to a multiple of this

@@ -12,14 +12,16 @@ AddLeaves adder() {
   return POLYLEAF_SELECT(linear_block_kernels).add;
 }
 
-// Used for single-output trees only: sparse sums contain no other dense trees.
+// Used for trees that list their outputs: sparse sums contain no other trees without entries.
 void accumulate(const LeafTarget* trees, int32_t n_trees, const uint32_t* leaves, RowFeatures row,
                 SparseAccumulator& sums) {
   const AddLeaves add = adder();
+  std::vector<float> values;
   for (int32_t t = 0; t < n_trees; ++t) {
-    float value = 0.0f;
-    add(*trees[t].leaves, leaves + t, 1, row, &value, 1);
-    sums.add(trees[t].output, value);
+    const int32_t n = trees[t].leaves->n_columns;
+    values.assign(n, 0.0f);
+    add(*trees[t].leaves, leaves + t, 1, row, values.data(), n);
+    for (int32_t j = 0; j < n; ++j) sums.add(trees[t].outputs[j], values[j]);
   }
 }
 

@@ -40,7 +40,7 @@ ChannelLayout ChannelLayout::make(int n_outputs, HessianKind hessian, int regres
 void QuantisedGradients::quantise(const float* g, const float* h, int n_outputs,
                                   HessianKind hessian, const RowSample& sample,
                                   const Context& context) {
-  const int lanes_before = layout_.lanes;
+  const ChannelLayout before = layout_;
   layout_ = ChannelLayout::make(n_outputs, hessian);
   sample_ = sample;
   if (sample.rows != nullptr) {
@@ -53,7 +53,7 @@ void QuantisedGradients::quantise(const float* g, const float* h, int n_outputs,
     sample_.multiplier = non_null_data(multiplier_.data(), multiplier_.size());
   }
   const size_t size = static_cast<size_t>(sample.n_all) * layout_.lanes;
-  const bool fresh = size > data_.size() || lanes_before != layout_.lanes;
+  const bool fresh = size > data_.size() || before != layout_;
   data_.reserve(size);
   if (fresh) clear(context);
   totals_.assign(layout_.lanes + 16, 0);

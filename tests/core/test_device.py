@@ -153,7 +153,7 @@ def assert_topk_equals_reference(p):
     raw = np.random.default_rng(0).normal(size=p.g.shape).astype(np.float32)
     there = send(raw)
     on_device.leaves.add(there, on_device.grower, mine, -1)
-    _core.add_leaf_values(raw, leaf_of_row, mine, -1, 1, None)
+    _core.add_leaf_values(raw, leaf_of_row, mine, None, 1, None)
     np.testing.assert_array_equal(there.read(), raw)
     return expected
 
@@ -435,7 +435,7 @@ def test_many_row_blocks():
     np.testing.assert_array_equal(values, Core.leaves(p, core_leaves, core.n_leaves))
     raw, on_processor = send(np.ones((30_000, 2))), np.ones((30_000, 2), np.float32)
     on_device.leaves.add(raw, on_device.grower, values, -1)
-    _core.add_leaf_values(on_processor, core_leaves, values, -1, 1, None)
+    _core.add_leaf_values(on_processor, core_leaves, values, None, 1, None)
     np.testing.assert_array_equal(raw.read(), on_processor)
     on_device.leaves.add(raw, on_device.grower, values[:, :1].copy(), 1)
     _core.add_leaf_values(on_processor, core_leaves, values[:, :1].copy(), 1, 1, None)

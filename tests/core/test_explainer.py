@@ -91,7 +91,7 @@ def long_forest(seed, n_features):
     leaves = random_leaves(rng, "dense", n_features + 1, 1, n_features)
     forest = _core.Forest(1)
     forest.append(tree, leaves)
-    return forest, [(tree, leaves, -1)], rng
+    return forest, [(tree, leaves, None)], rng
 
 
 @pytest.mark.parametrize("n_features, n_background", [(9, None), (11, None), (9, 5), (13, 3)])
@@ -346,7 +346,7 @@ def linear_stump(weights, lower, upper, n_regressors=2):
     tree = _core.Tree.from_arrays(**arrays)
     forest = _core.Forest(1)
     forest.append(tree, leaves)
-    return forest, [(tree, leaves, -1)]
+    return forest, [(tree, leaves, None)]
 
 
 def test_contributions_of_linear_leaves():

@@ -21,6 +21,7 @@ from support.problems import (
     HistogramGrower,
     Problem,
     Reference,
+    as_reference_tree,
     assert_same_tree,
     core_bins,
     make_problem,
@@ -608,6 +609,17 @@ def test_monotone_constraints_of_layers(n_outputs):
     core, core_leaves = Core.grow_by_layers(layers, n_threads=2)
     assert_same_tree(core, expected)
     np.testing.assert_array_equal(core_leaves, reference_leaves)
+
+
+def test_quantised_gradients_keep_nothing_of_more_outputs():
+    from polyleaf import _core
+
+    wide, p = (make_problem(0, n=300, n_bins=(8,) * 5, n_outputs=n) for n in (2, 1))
+    reused = _core.QuantisedGradients()
+    for q in (wide, p):
+        reused.quantise(q.g, q.h, q.kind, None, None, 1)
+    tree = Core.grower(p).grow(reused, grow_config(p.config))
+    assert_same_tree(as_reference_tree(tree), Core.grow(p)[0])
 
 
 def test_monotone_constraints_can_be_removed():

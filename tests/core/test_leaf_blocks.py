@@ -156,7 +156,7 @@ def test_invalid_calls_raise():
     with_linear.append(tree, linear(k=3))
     for call, message in [
         (lambda: forest.append(tree, sparse(n_outputs=4)), "for 4 outputs where 3"),
-        (lambda: forest.append(tree, sparse(), 0), "not for output 0"),
+        (lambda: forest.append(tree, sparse(), 0), "which its tree is not for"),
         (lambda: forest.append(tree, sparse(indptr=(0, 1, 2, 3))), "2 leaves, but there are 3"),
         (lambda: forest.append(tree, linear(), 1), "for 2 outputs where 1"),
         (lambda: with_linear.predict(codes, raw), "Linear leaves read the raw features"),
@@ -171,7 +171,7 @@ def test_invalid_calls_raise():
             lambda: _core.add_leaf_values(raw, leaf_of_row, linear(k=2), features=x),
             "for 2 outputs where 3",
         ),
-        (lambda: _core.add_leaf_values(raw, leaf_of_row, sparse(), 1), "not for output 1"),
+        (lambda: _core.add_leaf_values(raw, leaf_of_row, sparse(), 1), "which its tree is not for"),
         (lambda: _core.add_leaf_values(raw, leaf_of_row, sparse(), 3), "output 3, but there are 3"),
         (lambda: _core.add_leaf_values(raw, leaf_of_row + 2, sparse()), "leaf id is out of range"),
         (lambda: _core.add_leaf_values(raw, leaf_of_row - 1, sparse()), "leaf id is out of range"),

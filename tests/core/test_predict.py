@@ -123,7 +123,7 @@ def test_deep_chains(n_leaves):
     values = rng.normal(size=(n_leaves, 2)).astype(np.float32)
     forest.append(deep, values)
     assert_predictions_equal_traversal(
-        forest, [*parts, (deep, values, -1)], random_codes(rng, 3, 90)
+        forest, [*parts, (deep, values, None)], random_codes(rng, 3, 90)
     )
 
 
@@ -307,7 +307,7 @@ def test_random_arrays_raise_or_predict(seed, data):
         return
     forest, values = _core.Forest(2), rng.normal(size=(tree.n_leaves, 2)).astype(np.float32)
     forest.append(tree, values)
-    assert_predictions_equal_traversal(forest, [(tree, values, -1)], random_codes(rng, 3, 70))
+    assert_predictions_equal_traversal(forest, [(tree, values, None)], random_codes(rng, 3, 70))
 
 
 def test_invalid_calls_raise():

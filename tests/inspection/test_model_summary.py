@@ -76,7 +76,7 @@ def test_dump_predicts_as_the_model(scalar, kinds):
         raw = np.array(dump["base_score"])
         for tree in dump["trees"]:
             names = dump["output_names"]
-            columns = list(range(3)) if tree["output"] is None else [names.index(tree["output"])]
+            columns = [names.index(name) for name in tree["outputs"] or names]
             add_leaf(raw, columns, predict_row(tree["nodes"], row), row, names)
         np.testing.assert_allclose(raw, prediction, rtol=1e-5, atol=1e-5)
 

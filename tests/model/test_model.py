@@ -21,7 +21,7 @@ N_ROWS = 200
 def split_rows(model, first=0, last=None):
     forest = model.forest
     return [
-        (forest.tree(t), forest.values(t), forest.output(t))
+        (forest.tree(t), forest.values(t), forest.outputs(t))
         for t in range(first, len(forest) if last is None else last)
     ]
 

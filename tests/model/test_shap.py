@@ -34,7 +34,7 @@ def raw_scores(model, rows):
     known = set(range(inner.n_features))
     sums = np.tile(inner.base_score, (table.n_rows, 1))
     for tree in inner.trees[: leaves.shape[1]]:
-        columns = slice(None) if tree.output is None else [tree.output]
+        columns = slice(None) if tree.outputs is None else tree.outputs
         for row in range(table.n_rows):
             sums[row, columns] += leaf_value(
                 tree.leaves, leaves[row, tree.number], numbers[:, row], known

@@ -14,8 +14,8 @@ def test_trees_are_a_sequence():
     assert len(trees) == 5 and [tree.number for tree in trees] == [0, 1, 2, 3, 4]
     assert trees[-1].number == 4 and [tree.number for tree in trees[1:4:2]] == [1, 3]
     assert [tree.kind for tree in trees] == ["sparse", "linear", "dense", "sparse", "linear"]
-    assert [tree.round for tree in trees] == [0, 1, 2, 3, 4] and trees[0].output is None
-    assert random_model(scalar=True).trees[4].output == 1
+    assert [tree.round for tree in trees] == [0, 1, 2, 3, 4] and trees[0].outputs is None
+    assert random_model(scalar=True).trees[4].outputs == [1]
     assert (trees[0].n_nodes, trees[0].n_leaves) == (15, 8)
     with pytest.raises(IndexError):
         trees[5]
@@ -31,7 +31,7 @@ def test_leaf_values_add_up_to_predictions(scalar):
     x, raw = table.get_raw_values(), np.zeros((table.n_rows, 3), np.float32)
     for tree in model.trees:
         leaves = tree.apply(table, n_threads=2)
-        columns = slice(None) if tree.output is None else slice(tree.output, tree.output + 1)
+        columns = slice(None) if tree.outputs is None else tree.outputs
         raw[:, columns] += reference.leaf_values(tree.leaves, leaves, x)
     np.testing.assert_array_equal(model.to_target_scale(raw), model.predict_raw(table))
 

@@ -172,7 +172,7 @@ def test_only_scores_of_updating_losses_are_updated():
     assert not np.delete(values, [5, 6, 7], axis=1).any()
     for k in (5, 6, 7):
         raw = np.ascontiguousarray(RAW[:, [k]])
-        found = problem.update_leaves(raw, leaf, 4, output=k)
+        found = problem.update_leaves(raw, leaf, 4, outputs=np.array([k]))
         np.testing.assert_array_equal(values[:, [k]], found)
 
 

@@ -583,7 +583,7 @@ def test_many_quantiles_of_many_targets():
             np.testing.assert_array_equal(g[:, [k]], g_one)
             np.testing.assert_array_equal(h[:, [k]], h_one)
             np.testing.assert_array_equal(renewed[:, [k]], one.update_leaves(raw_k, leaf, 3))
-            alone = problem.update_leaves(raw_k, leaf, 3, output=k)
+            alone = problem.update_leaves(raw_k, leaf, 3, outputs=np.array([k]))
             np.testing.assert_array_equal(renewed[:, [k]], alone)
 
 

@@ -96,20 +96,26 @@ def boost(
     base=0.0,
     offset=None,
     fit_tree=fit_tree,
+    groups=None,
 ):
     """Train, and return scores float64 (n_rounds + 1, n, K) before and after each round, and trees.
 
     `data` is (codes, n_bins, is_categorical). `kind` "unit" is C-GB, "diagonal" is GBDT-MO. Rows
     start from `offset` (n, K). The loss receives the sum of offset and leaves rounded to float32;
-    scores hold it in float64.
+    scores hold it in float64. A round grows a tree for each of `groups`, lists of outputs, from
+    their columns of the derivatives and for them only; None: one tree for all outputs.
     """
+    groups = [list(range(y.shape[1]))] if groups is None else groups
     offset = np.zeros(y.shape) if offset is None else offset
     raw, scores, trees = np.zeros(y.shape, F32), [base + offset], []
     for _ in range(n_rounds):
         g, h = derivatives(y, (raw + offset.astype(F32)).astype(np.float64) + base)
         g, h = g.astype(F32), None if h is None else h.astype(F32)
-        tree, leaves, values = fit_tree(*data, g, h, kind, config, learning_rate)
-        raw = raw + values[leaves]
+        for group in groups:
+            own = np.ascontiguousarray(g[:, group])
+            own_h = None if h is None else np.ascontiguousarray(h[:, group])
+            tree, leaves, values = fit_tree(*data, own, own_h, kind, config, learning_rate)
+            raw[:, group] += values[leaves]
+            trees.append(tree)
         scores.append(raw.astype(np.float64) + base + offset)
-        trees.append(tree)
     return np.array(scores), trees

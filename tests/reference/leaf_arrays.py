@@ -75,14 +75,14 @@ def linear_leaf_value(leaves, leaf, x):
     return np.clip(np.clip(leaf_value, leaves.lower[leaf], leaves.upper[leaf]), -largest, largest)
 
 
-def holds(leaves, leaf_of_row, n_outputs, output=-1):
+def holds(leaves, leaf_of_row, n_outputs, own=None):
     """Return bool (n, n_outputs): the outputs to which each row's leaf contributes."""
     held = np.zeros((len(leaf_of_row), n_outputs), bool)
     for i, leaf in enumerate(leaf_of_row):
         if hasattr(leaves, "outputs"):
             held[i, leaves.outputs[leaves.indptr[leaf] : leaves.indptr[leaf + 1]]] = True
         else:
-            held[i, slice(None) if output < 0 else output] = True
+            held[i, slice(None) if own is None else own] = True
     return held
 
 

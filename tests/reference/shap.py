@@ -1,6 +1,6 @@
 """SHAP values by definition: a cooperative game over all subsets of the features.
 
-Specification of `_core.Explainer`. A forest is a list of (tree, leaves, output); a row is its
+Specification of `_core.Explainer`. A forest is a list of (tree, leaves, outputs); a row is its
 codes and, for linear leaves, its raw features. Everything is float64, with 2^F evaluations per row.
 
 The worth of a set S of known features is the expected sum of leaf values:
@@ -86,12 +86,12 @@ def coalition_worths(parts, n_outputs, codes, x, background=None):
     found = np.zeros((2**F, n_outputs))
     for number in range(2**F):
         known = {f for f in range(F) if number >> f & 1}
-        for tree, leaves, output in parts:
+        for tree, leaves, outputs in parts:
             if background is None:
                 worth = expected(tree, leaves, codes, x, known)
             else:
                 worth = background_worth(tree, leaves, codes, x, known, background)
-            found[number, slice(None) if output < 0 else slice(output, output + 1)] += worth
+            found[number, slice(None) if outputs is None else outputs] += worth
     return found
 
 

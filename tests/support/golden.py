@@ -28,6 +28,7 @@ SMALL = {"n_estimators": 3, "max_leaves": 8, "min_child_samples": 4, "random_sta
 SPARSE_LABELS = {"leaf": "sparse", "leaf_k": 3, "min_child_samples": 5}
 LAYERS = {"boosting_step": "layer", "grow_policy": "depthwise", "max_depth": 3}
 ONE_EACH = {"multi_strategy": "one_output_per_tree"}
+GROUPS = {"output_groups": [[0, 2], [1]]}
 PLAIN_FEATURES = {"projection": None, "projection_dim": None, "tfidf": False}
 
 
@@ -210,6 +211,13 @@ CONFIGURATIONS = {
     # Boosting steps, one tree per output, layers.
     "one tree an output": regressor(values, **ONE_EACH),
     "one tree an output, renewed": classifier(classes, boosting_step="tree", **ONE_EACH),
+    "groups": regressor(values, **GROUPS),
+    "groups, layers": regressor(values, **GROUPS, **LAYERS),
+    "groups, classes": classifier(classes, boosting_step="tree", output_groups=2),
+    "groups, linear": regressor(values, **GROUPS, leaf="linear"),
+    "groups, sparse leaves": regressor(
+        lambda: values(n_outputs=20), leaf="sparse", leaf_k=4, output_groups=3
+    ),
     "layers": classifier(classes, **LAYERS),
     "layers, one tree an output": regressor(values, **LAYERS, **ONE_EACH),
     "layers on fewer rows": regressor(values, **LAYERS, rows_per_layer=[0.25, 0.5, 1.0]),

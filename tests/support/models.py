@@ -52,13 +52,14 @@ def random_model(
     n_rounds=6,
     n_leaves=8,
     scalar=False,
+    groups=None,
     objective="squared_error",
     kinds=("dense",),
     **fields,
 ):
     """Draw a model of `n_rounds` rounds, with leaves of `kinds` in turn.
 
-    `scalar` means one tree per output.
+    `scalar` means one tree per output, `groups` a tree for each list of outputs.
     """
     rng = np.random.default_rng(seed)
     mapper = BinMapper().fit(read_features(example_frame(rng, 400)))
@@ -66,11 +67,12 @@ def random_model(
     fields = {"base_score": rng.normal(size=n_outputs), "learning_rate": 0.1, **names} | fields
     model = Model(mapper=mapper, objective=get_objective(objective), **fields)
     for round in range(n_rounds):
-        for output in range(n_outputs) if scalar else [-1]:
-            width = 1 if scalar else n_outputs
+        for group in [[k] for k in range(n_outputs)] if scalar else groups or [None]:
+            width = n_outputs if group is None else len(group)
             tree = random_tree(rng, mapper, width, n_leaves)
             leaves = random_leaves(rng, kinds[round % len(kinds)], n_leaves, width, NUMERIC)
-            model.append(tree, leaves, round, output)
+            outputs = None if group is None else np.array(group, np.int32)
+            model.append(tree, leaves, round, outputs)
     return model
 
 

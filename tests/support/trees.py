@@ -76,17 +76,23 @@ def random_leaves(rng, kind, n_leaves, n_outputs, n_features):
 
 
 def random_forest(rng, n_features, n_outputs, sizes, *, scalar=0.0, kinds=("dense",), **options):
-    """Draw a forest with a share `scalar` of single-output trees; return it and its parts."""
+    """Draw a forest; return it and its parts (tree, leaves, outputs).
+
+    A share `scalar` of trees lists its outputs: one, or a few.
+    """
     forest, parts = _core.Forest(n_outputs), []
     for n_leaves in sizes:
         tree = _core.Tree.from_arrays(
             **tree_arrays(rng, n_features, n_outputs, n_leaves, **options)
         )
         kind = str(rng.choice(kinds))
-        output = int(rng.integers(n_outputs)) if kind != "sparse" and rng.random() < scalar else -1
-        leaves = random_leaves(rng, kind, n_leaves, n_outputs if output < 0 else 1, n_features)
-        forest.append(tree, leaves, output)
-        parts.append((tree, leaves, output))
+        outputs, width = None, n_outputs
+        if kind != "sparse" and rng.random() < scalar:
+            width = 1 if rng.random() < 0.5 else int(rng.integers(1, n_outputs + 1))
+            outputs = np.sort(rng.choice(n_outputs, width, replace=False)).astype(np.int32)
+        leaves = random_leaves(rng, kind, n_leaves, width, n_features)
+        forest.append(tree, leaves, outputs)
+        parts.append((tree, leaves, outputs))
     return forest, parts
 
 
@@ -142,7 +148,7 @@ def leaves_at(parts, codes):
 def raw_scores_at(parts, leaves, n_outputs, features=None):
     """Return raw scores, added tree by tree: float32 (n_rows, n_outputs)."""
     raw = np.zeros((len(leaves), n_outputs), np.float32)
-    for t, (_, values, output) in enumerate(parts):
-        columns = slice(None) if output < 0 else slice(output, output + 1)
+    for t, (_, values, outputs) in enumerate(parts):
+        columns = slice(None) if outputs is None else outputs
         raw[:, columns] += reference.leaf_values(values, leaves[:, t], features)
     return raw

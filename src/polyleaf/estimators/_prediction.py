@@ -590,6 +590,12 @@ class PredictionMixin:
     # --- importances ---------------------------------------------------------------------------
 
     @property
+    def output_groups_(self) -> list[list[int]]:
+        """Outputs that share trees: the numbers of the raw scores of each group."""
+        check_is_fitted(self)
+        return self.model_.output_groups
+
+    @property
     def feature_importances_(self) -> np.ndarray:
         """Share of each feature in the total gain, float64 (n_features,).
 

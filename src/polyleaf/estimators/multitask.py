@@ -43,6 +43,7 @@ from polyleaf.settings.aliases import suggest_on_unknown_kwargs, warn_one_vs_res
 from polyleaf.settings.param_spec import add_parameter_docs, make_constraints
 from polyleaf.settings.parameters import MultiTaskParameters
 from polyleaf.training.fit import complete_objective, has_quantiles
+from polyleaf.training.output_groups import has_shared_trees
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -123,7 +124,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
             kinds = ("labels", "classes") if cls is None else cls.target_kinds
             if not _has_classes(y, cls):
                 cls = cls or SquaredError
-                normalize = get_auto_scaling(cls, self.multi_strategy == "multi_output_tree")
+                normalize = get_auto_scaling(cls, has_shared_trees(self))
                 target = encode_regression(y, weight, missing=missing, normalize=normalize)
                 return name_outputs(target, key)
             encode = partial(

@@ -22,6 +22,7 @@ from polyleaf.runtime.types import DataLike
 from polyleaf.settings.param_spec import add_parameter_docs, make_constraints
 from polyleaf.settings.parameters import RegressorParameters
 from polyleaf.training.fit import complete_objective, has_quantiles
+from polyleaf.training.output_groups import has_shared_trees
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -69,7 +70,7 @@ class PolyleafRegressor(RegressorMixin, UncertaintyMixin, PolyleafEstimator, Reg
         assert isinstance(resolved, ObjectiveSpec)
         normalize = self.normalize_targets
         if normalize == "auto":
-            normalize = get_auto_scaling(resolved.cls, self.multi_strategy == "multi_output_tree")
+            normalize = get_auto_scaling(resolved.cls, has_shared_trees(self))
         return encode_regression(
             rows.target, rows.weight, missing=self.missing_targets, normalize=normalize
         )

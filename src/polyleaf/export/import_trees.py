@@ -114,7 +114,8 @@ def build_model(imported: ImportedModel, trees: Sequence[ImportedTree]) -> Model
     )
     for tree in trees:
         structure, leaves = _convert_tree(tree, model.mapper)
-        model.append(structure, leaves, tree.round, tree.output)
+        outputs = None if tree.output < 0 else np.array([tree.output], np.int32)
+        model.append(structure, leaves, tree.round, outputs)
     return model
 
 

@@ -16,8 +16,9 @@ from polyleaf.inputs.feature_table import CategoryColumn, DenseBlock, FeatureTab
 from polyleaf.inputs.features import read_features
 from polyleaf.inputs.target import TargetEncoding
 from polyleaf.model import Model
-from polyleaf.model.leaf_kinds import LEAF_KINDS, LeafFunctions
+from polyleaf.model.leaf_kinds import LEAF_KINDS, SPARSE, LeafFunctions, Leaves
 from polyleaf.model.metadata import get_raw_decision_thresholds
+from polyleaf.model.trees import Tree
 from polyleaf.runtime.types import ModelLike
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
@@ -67,7 +68,8 @@ class ModelIR:
         for view in self.model.trees:
             if view.round >= self.n_rounds:
                 return
-            tree, output = view.structure, -1 if view.output is None else view.output
+            tree = view.structure
+            leaves, output = _expand_outputs(view, self.model.n_outputs)
             threshold, codes_left = np.zeros(tree.n_nodes), {}
             for node in np.flatnonzero(tree.feature >= 0).tolist():
                 feature, row = int(tree.feature[node]), int(tree.category_set[node])
@@ -75,8 +77,9 @@ class ModelIR:
                     codes_left[node] = self._decode_category_set(feature, tree.categories[row])
                 else:
                     threshold[node] = thresholds[feature][tree.threshold[node]]
-            leaves = LEAF_KINDS[view.kind].functions(view.leaves)
-            yield TreeIR(tree, threshold, codes_left, leaves, output)
+            yield TreeIR(
+                tree, threshold, codes_left, LEAF_KINDS[view.kind].functions(leaves), output
+            )
 
     def _decode_category_set(self, feature: int, words: np.ndarray) -> np.ndarray:
         bits = np.unpackbits(words.astype("<u8").view(np.uint8), bitorder="little")
@@ -177,6 +180,16 @@ class ModelIR:
     def link(self) -> str | None:
         """Link from raw scores to predictions: `Objective.link`."""
         return self.model.objective.link
+
+
+def _expand_outputs(tree: Tree, n_outputs: int) -> tuple[Leaves, int]:
+    """Return the leaves and output of a tree, where a group of outputs becomes all of them (-1)."""
+    outputs, kind = tree.outputs, LEAF_KINDS[tree.kind]
+    if outputs is None or kind is SPARSE:
+        return tree.leaves, -1
+    if len(outputs) == 1:
+        return tree.leaves, int(outputs[0])
+    return kind.expand(tree.leaves, outputs, n_outputs), -1
 
 
 def build_ir(model: ModelLike) -> ModelIR:

@@ -33,7 +33,7 @@ def nodes_table(
     Returns
     -------
     dict of column name -> list, or a data frame, or an Arrow table
-        Columns of all nodes: `tree`, `round`, `output` (name; None: all), `node` (0 is the root),
+        Columns of all nodes: `tree`, `round`, `outputs` (names; None: all), `node` (0 is the root),
         `depth`, `count` (training rows), `cover` (the sum of their Hessians). Of splits: `feature`
         (name), `threshold` (x <= threshold goes left; None: all rows with a value) or `categories`
         (those that go left), `missing_left`, `left` and `right` (nodes), `gain`. Of leaves: `leaf`
@@ -104,7 +104,7 @@ def _arrow_type(name: str) -> Any:
 _COLUMNS = {
     "tree": "int",
     "round": "int",
-    "output": "str",
+    "outputs": "list str",
     "node": "int",
     "depth": "int",
     "feature": "str",
@@ -160,8 +160,9 @@ def format_tree(model: ModelLike, tree: int) -> str:
     if not 0 <= tree < len(trees):
         raise ValueError(f"There is no tree {tree}: the model has {len(trees)}, counted from 0.")
     found, lines = trees[tree], []
-    nodes, output = list(found["nodes"]), found["output"]
-    lines.append(f"tree {tree}{'' if output is None else f' for {output}'}, round {found['round']}")
+    nodes, outputs = list(found["nodes"]), found["outputs"]
+    suffix = "" if outputs is None else f" for {', '.join(outputs)}"
+    lines.append(f"tree {tree}{suffix}, round {found['round']}")
 
     def add(number: int, depth: int, answer: str) -> None:
         node = nodes[number]
@@ -343,7 +344,9 @@ def _trees(model: Model) -> Iterator[dict[str, Any]]:
         yield {
             "tree": tree.number,
             "round": tree.round,
-            "output": None if tree.output is None else model.output_name(tree.output),
+            "outputs": None
+            if tree.outputs is None
+            else [model.output_name(k) for k in tree.outputs.tolist()],
             "nodes": list(_nodes(model, thresholds, tree)),
         }
 

@@ -139,10 +139,10 @@ def _shap_trees(model: Model, n_trees: int, scale: np.ndarray) -> Iterator[dict[
 def _leaf_values(tree: Tree, n_outputs: int) -> np.ndarray:
     """Return the values of the leaves for all outputs: (n_leaves, n_outputs), float64."""
     values = np.array([tree.leaf_values(leaf) for leaf in range(tree.n_leaves)], np.float64)
-    if tree.output is None:
+    if tree.outputs is None or values.shape[1] == n_outputs:  # sparse leaves have all outputs
         return values
     dense = np.zeros((tree.n_leaves, n_outputs))
-    dense[:, tree.output] = values[:, 0]
+    dense[:, tree.outputs] = values
     return dense
 
 

@@ -48,8 +48,8 @@ def select_outputs(
     )
     other.best_iteration, rounds = model.best_iteration, model.round_of_tree.tolist()
     trees = storage.iter_output_trees(model.forest, model.n_outputs, selected, model.n_features)
-    for t, tree, leaves, output in trees:
-        other.append(tree, leaves, rounds[t], output)
+    for t, tree, leaves, own in trees:
+        other.append(tree, leaves, rounds[t], own)
     return other
 
 
@@ -155,13 +155,14 @@ def _append_rounds(
     """Append the trees of some rounds, with leaf values multiplied by a factor per output."""
     first, numbers = to.n_rounds, {round: i for i, round in enumerate(rounds)}
     trees = zip(model.round_of_tree.tolist(), storage.iter_trees(model.forest), strict=True)
-    for t, (round, (tree, leaves, output)) in enumerate(trees):
+    for t, (round, (tree, leaves, listed)) in enumerate(trees):
         if round not in numbers:
             continue
         if factor is not None:
-            own = factor if output < 0 else factor[output : output + 1]
-            leaves = LEAF_KINDS[model.forest.kind(t)].scale(leaves, own)
-        to.append(tree, leaves, first + numbers[round], output)
+            kind = LEAF_KINDS[model.forest.kind(t)]
+            own = factor if listed is None or kind.lists_outputs else factor[listed]
+            leaves = kind.scale(leaves, own)
+        to.append(tree, leaves, first + numbers[round], listed)
 
 
 def _set_rates(model: Model, rates: Sequence[float]) -> None:

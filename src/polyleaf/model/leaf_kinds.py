@@ -23,10 +23,14 @@ __all__ = [
     "LeafLinear",
     "Leaves",
     "NameLookup",
+    "TreeOutputs",
 ]
 
 Leaves: TypeAlias = np.ndarray | _core.LeafBlock
 """The values of all leaves of a tree: a matrix (n_leaves, n_outputs or 1), or a core block."""
+
+TreeOutputs: TypeAlias = np.ndarray | None
+"""The outputs that a tree is for: int32 (m,), ascending; None: all."""
 
 TakeMatrix: TypeAlias = Callable[[str, int, int], np.ndarray]
 """`take(name, n_rows, n_columns)` returns the next matrix of a flat array."""
@@ -166,8 +170,12 @@ class LeafKind(ABC):
         """Return leaves multiplied by positive factors, float32 (n_columns,)."""
 
     @abstractmethod
-    def select_outputs(self, leaves: Any, outputs: slice) -> Leaves:
-        """Return the leaves of a range of outputs, renumbered from 0."""
+    def select_outputs(self, leaves: Any, columns: np.ndarray) -> Leaves:
+        """Return the leaves of some columns, ascending, renumbered from 0."""
+
+    @abstractmethod
+    def expand(self, leaves: Any, outputs: np.ndarray, n_outputs: int) -> Leaves:
+        """Return leaves of all outputs: column j becomes that of `outputs[j]`, others are 0."""
 
     @abstractmethod
     def blend(self, old: Any, new: Any, share: np.ndarray) -> Leaves:
@@ -211,8 +219,11 @@ class DenseLeaves(LeafKind):
     def blend(self, old: np.ndarray, new: np.ndarray, share: np.ndarray) -> np.ndarray:
         return _mix(old, new, share)
 
-    def select_outputs(self, leaves: np.ndarray, outputs: slice) -> np.ndarray:
-        return np.ascontiguousarray(leaves[:, outputs])
+    def select_outputs(self, leaves: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        return np.take(leaves, columns, axis=1)
+
+    def expand(self, leaves: np.ndarray, outputs: np.ndarray, n_outputs: int) -> np.ndarray:
+        return _expand(leaves, outputs, n_outputs)
 
     def from_arrays(
         self, take: TakeMatrix, n_leaves: int, n_columns: int, n_features: int
@@ -221,6 +232,13 @@ class DenseLeaves(LeafKind):
 
     def value(self, leaves: np.ndarray, leaf: int) -> np.ndarray:
         return leaves[leaf]
+
+
+def _expand(values: np.ndarray, outputs: np.ndarray, n_outputs: int) -> np.ndarray:
+    """Return a matrix (n, n_outputs) with the columns of some outputs, and zeros."""
+    expanded = np.zeros((len(values), n_outputs), values.dtype)
+    expanded[:, outputs] = values
+    return expanded
 
 
 class _EntryLeaves(LeafKind):
@@ -309,13 +327,16 @@ class TopkLeaves(_EntryLeaves):
         indptr = np.cumsum([0, *np.bincount(leaf[kept], minlength=len(share))])
         return _core.TopkLeaves(indptr, outputs[kept], values[kept], new.n_outputs)
 
-    def select_outputs(self, leaves: _core.TopkLeaves, outputs: slice) -> _core.TopkLeaves:
-        first, end, _ = outputs.indices(leaves.n_outputs)
-        kept = (leaves.outputs >= first) & (leaves.outputs < end)
+    def select_outputs(self, leaves: _core.TopkLeaves, columns: np.ndarray) -> _core.TopkLeaves:
+        kept = np.isin(leaves.outputs, columns)
         indptr = np.concatenate([[0], np.cumsum(kept, dtype=np.int64)])[leaves.indptr]
-        return _core.TopkLeaves(
-            indptr, leaves.outputs[kept] - first, leaves.values[kept], end - first
-        )
+        outputs = np.searchsorted(columns, leaves.outputs[kept]).astype(np.int32)
+        return _core.TopkLeaves(indptr, outputs, leaves.values[kept], len(columns))
+
+    def expand(
+        self, leaves: _core.TopkLeaves, outputs: np.ndarray, n_outputs: int
+    ) -> _core.TopkLeaves:
+        return _core.TopkLeaves(leaves.indptr, outputs[leaves.outputs], leaves.values, n_outputs)
 
     def to_arrays(self, leaves: _core.TopkLeaves) -> dict[str, np.ndarray]:
         return self._entry_arrays(leaves, leaves.outputs)
@@ -422,13 +443,23 @@ class LinearLeaves(_EntryLeaves):
             upper=_mix(old.upper, new.upper, share),
         )
 
-    def select_outputs(self, leaves: _core.LinearLeaves, outputs: slice) -> _core.LinearLeaves:
+    def select_outputs(self, leaves: _core.LinearLeaves, columns: np.ndarray) -> _core.LinearLeaves:
+        return _core.LinearLeaves(
+            leaves.indptr,
+            leaves.features,
+            centre=leaves.centre,
+            **{name: np.take(getattr(leaves, name), columns, axis=1) for name in self._per_output},
+        )
+
+    def expand(
+        self, leaves: _core.LinearLeaves, outputs: np.ndarray, n_outputs: int
+    ) -> _core.LinearLeaves:
         return _core.LinearLeaves(
             leaves.indptr,
             leaves.features,
             centre=leaves.centre,
             **{
-                name: np.ascontiguousarray(getattr(leaves, name)[:, outputs])
+                name: _expand(getattr(leaves, name), outputs, n_outputs)
                 for name in self._per_output
             },
         )

@@ -19,7 +19,7 @@ from polyleaf.inputs.validation import check_names, check_vector
 from polyleaf.metrics.metric import EvalsLog
 from polyleaf.model import combine, serialize, statistics, storage
 from polyleaf.model.html import render_model
-from polyleaf.model.leaf_kinds import Leaves
+from polyleaf.model.leaf_kinds import Leaves, TreeOutputs
 from polyleaf.model.prediction import Predictor, iter_chunks, iter_stages
 from polyleaf.model.serialize import Destination, Source
 from polyleaf.model.shap import ShapExplainer, TargetScale
@@ -124,6 +124,14 @@ class Model:
         return self._rounds[-1] + 1 if self._rounds else 0
 
     @property
+    def output_groups(self) -> list[list[int]]:
+        """Outputs of each tree of the last round; without trees one group."""
+        last = np.flatnonzero(self.round_of_tree == self.n_rounds - 1).tolist()
+        everything = list(range(self.n_outputs))
+        groups = [self.forest.outputs(t) for t in last] or [None]
+        return [everything if own is None else own.tolist() for own in groups]
+
+    @property
     def trees(self) -> Trees:
         """The trees, read-only: structure and leaves (`polyleaf.model.trees`)."""
         return Trees(self.forest, self._rounds, self.mapper)
@@ -150,18 +158,20 @@ class Model:
 
     # --- training ---------------------------------------------------------------------------------
 
-    def append(self, tree: _core.Tree, leaves: Leaves, round: int, output: int = -1) -> None:
+    def append(
+        self, tree: _core.Tree, leaves: Leaves, round: int, outputs: TreeOutputs = None
+    ) -> None:
         """Add a tree.
 
         Parameters
         ----------
         tree : _core.Tree
         leaves : ndarray of shape (n_leaves, n_outputs), float32, or TopkLeaves, or LinearLeaves
-            Leaf values times the learning rate; with one column if output >= 0.
+            Leaf values times the learning rate; with a column for each of `outputs`.
         round : int
             The boosting round, from 0: the round of the last tree, or the next.
-        output : int
-            The output that the tree predicts; -1: all.
+        outputs : ndarray of shape (m,), int32, optional
+            The outputs that the tree predicts, ascending; None: all.
         """
         last = self._rounds[-1] if self._rounds else -1
         if not max(0, last) <= round <= last + 1:
@@ -171,7 +181,7 @@ class Model:
             )
         if isinstance(leaves, np.ndarray):
             leaves = np.ascontiguousarray(leaves, np.float32)
-        self.forest.append(tree, leaves, output)
+        self.forest.append(tree, leaves, outputs)
         self._rounds.append(round)
 
     def set_forest(self, forest: _core.Forest, rounds: list[int]) -> None:
@@ -569,10 +579,10 @@ class Model:
         other.__dict__.update(self.__dict__)
         other.base_score, other.metadata = self.base_score.copy(), dict(self.metadata)
         other.set_forest(_core.Forest(self.n_outputs), [])
-        for (tree, leaves, output), round in zip(
+        for (tree, leaves, outputs), round in zip(
             storage.iter_trees(self.forest), self._rounds, strict=True
         ):
-            other.append(tree, leaves, round, output)
+            other.append(tree, leaves, round, outputs)
         return other
 
     def select_outputs(

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from polyleaf.model.model import Model
 
 FORMAT = "polyleaf-model"
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 """The newest format version that can be read. A model is written in the oldest that can hold it."""
 
 SPARE_BYTES, SIZE_FACTOR = 2**26, 64

@@ -46,26 +46,28 @@ def feature_importance(model: Model, kind: str, per_output: bool = False) -> np.
     if per_output:
         return _gain_per_output(forest, n_outputs, n_features)
     total = np.zeros(n_features)
-    for tree, _, output in storage.iter_trees(forest):
+    for tree, _, outputs in storage.iter_trees(forest):
         inner = tree.feature >= 0
         weights = None if kind == "split" else getattr(tree, kind)[inner]
         sums = np.bincount(tree.feature[inner], weights, n_features)
-        # The gain of a single output is a share of the mean over outputs.
-        total += sums / n_outputs if kind == "gain" and output >= 0 else sums
+        # The gain of some outputs is a share of the mean over all.
+        share = 1.0 if kind != "gain" or outputs is None else len(outputs) / n_outputs
+        total += sums * share
     return total
 
 
 def _gain_per_output(forest: _core.Forest, n_outputs: int, n_features: int) -> np.ndarray:
     total = np.zeros((n_outputs, n_features))
-    for tree, _, output in storage.iter_trees(forest):
+    for tree, _, listed in storage.iter_trees(forest):
         inner = tree.feature >= 0
-        if output < 0 and tree.output_gain.shape[1] != n_outputs:
+        outputs = range(n_outputs) if listed is None else listed.tolist()
+        is_single = listed is not None and len(outputs) == 1
+        if not is_single and tree.output_gain.shape[1] != len(outputs):
             raise ValueError(
                 "per_output=True is not available for trees that were grown on a sketch of the "
                 "outputs."
             )
-        outputs = [output] if output >= 0 else range(n_outputs)
-        gains = tree.gain[inner][:, None] if output >= 0 else tree.output_gain[inner]
+        gains = tree.gain[inner][:, None] if is_single else tree.output_gain[inner]
         for k, weights in zip(outputs, gains.T, strict=True):
             total[k] += np.bincount(tree.feature[inner], weights, n_features)
     return total

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import polyleaf._core as _core
-from polyleaf.model.leaf_kinds import LEAF_KINDS, LeafKind, Leaves
+from polyleaf.model.leaf_kinds import LEAF_KINDS, SPARSE, LeafKind, Leaves, TreeOutputs
 
 __all__ = ["LEAF_DTYPES", "check_leaf_dtype", "decode", "encode", "has_scales"]
 
@@ -112,7 +112,7 @@ _OTHER_ARRAYS: dict[str, tuple[type, int]] = {
     "node_offsets": (np.int64, 1),  # tree t has nodes node_offsets[t] .. node_offsets[t + 1]
     "set_offsets": (np.int64, 1),  # the same for its rows of `categories`
     "categories": (np.uint64, 2),  # (n_sets, 4), bit c: code c goes left
-    "output": (np.int32, 1),  # per tree; -1: all outputs
+    "output": (np.int32, 1),  # per tree; -1: all outputs; -2 - g: those of output group g
     "gain_outputs": (np.int32, 1),  # per tree: columns of its part of `output_gain`
     "output_gain": (np.float32, 1),  # per tree (n_nodes, gain_outputs[t]), concatenated
 }
@@ -134,40 +134,56 @@ _DENSE_NUMBER = np.full(
     1, LEAF_KINDS["dense"].number, np.uint8
 )  # the kind of trees in a file without kinds
 
+# Present if a tree has a group of outputs: the sizes of the groups, and their outputs concatenated.
+_GROUP_ARRAYS: dict[str, tuple[type, int]] = {
+    "group_sizes": (np.int32, 1),
+    "group_outputs": (np.int32, 1),
+}
+_GROUPS_VERSION = 4  # the first format version that has them
+
 LEAF_ARRAYS = ("values", "value_scales", *_KIND_ARRAYS)
 """Arrays of leaf values."""
 
 
-def iter_trees(forest: _core.Forest) -> Iterator[tuple[_core.Tree, Any, int]]:
-    """Yield (tree, leaves, output) of each tree."""
+def iter_trees(forest: _core.Forest) -> Iterator[tuple[_core.Tree, Any, TreeOutputs]]:
+    """Yield (tree, leaves, outputs) of each tree."""
     for t in range(len(forest)):
-        yield forest.tree(t), forest.values(t), forest.output(t)
+        yield forest.tree(t), forest.values(t), forest.outputs(t)
 
 
 def iter_output_trees(
     forest: _core.Forest, n_outputs: int, outputs: range, n_features: int
-) -> Iterator[tuple[int, _core.Tree, Leaves, int]]:
-    """Yield (number, tree, leaves, output) of the trees that predict a range of outputs.
+) -> Iterator[tuple[int, _core.Tree, Leaves, TreeOutputs]]:
+    """Yield (number, tree, leaves, outputs) of the trees that predict a range of outputs.
 
     Outputs are renumbered from 0. The gain of a node becomes the mean of these outputs' if it is
     known for each output.
     """
-    columns = slice(outputs.start, outputs.stop)
-    for t, (tree, leaves, output) in enumerate(iter_trees(forest)):
-        if output in outputs:
-            yield t, tree, leaves, output - outputs.start
-        elif output < 0:
-            own = LEAF_KINDS[forest.kind(t)].select_outputs(leaves, columns)
-            yield t, _select_gains(tree, n_outputs, columns, n_features), own, output
+    selected = np.arange(outputs.start, outputs.stop, dtype=np.int32)
+    for t, (tree, leaves, listed) in enumerate(iter_trees(forest)):
+        own = np.arange(n_outputs, dtype=np.int32) if listed is None else listed
+        columns = np.flatnonzero(np.isin(own, selected))
+        if len(columns) == 0:
+            continue
+        has_all = listed is None or 1 < len(columns) == len(selected)
+        renumbered = None if has_all else own[columns] - np.int32(outputs.start)
+        if len(columns) == len(own) < n_outputs and forest.kind(t) != SPARSE.name:
+            yield t, tree, leaves, renumbered
+            continue
+        of_leaves = selected if forest.kind(t) == SPARSE.name else columns
+        kept = LEAF_KINDS[forest.kind(t)].select_outputs(leaves, of_leaves)
+        yield t, _select_gains(tree, len(own), columns, n_features), kept, renumbered
 
 
-def _select_gains(tree: _core.Tree, n_outputs: int, columns: slice, n_features: int) -> _core.Tree:
+def _select_gains(
+    tree: _core.Tree, n_outputs: int, columns: np.ndarray, n_features: int
+) -> _core.Tree:
     arrays = {name: getattr(tree, name) for name in NODE_ARRAYS}
-    gains = np.ascontiguousarray(tree.output_gain[:, columns])
-    if tree.n_outputs == n_outputs:
+    is_known = tree.n_outputs == n_outputs
+    gains = np.take(tree.output_gain, columns if is_known else columns[:0], axis=1)
+    if is_known:
         arrays["gain"] = gains.mean(axis=1, dtype=np.float64)
-    else:  # gains are of a sketch of the outputs, or unknown
-        gains = gains[:, :0]
+    # Otherwise gains are of a sketch of the outputs, or unknown.
     return _core.Tree.from_arrays(
         **arrays, categories=tree.categories, output_gain=gains, n_features=n_features
     )
@@ -179,7 +195,13 @@ def get_leaf_kinds(forest: _core.Forest) -> list[LeafKind]:
 
 
 def required_version(forest: _core.Forest) -> int:
-    """Return the oldest format version that has all leaf kinds of the forest."""
+    """Return the oldest format version that can hold the forest."""
+    outputs = map(forest.outputs, range(len(forest)))
+    has_groups = any(listed is not None and len(listed) > 1 for listed in outputs)
+    return max(_kinds_version(forest), _GROUPS_VERSION if has_groups else 1)
+
+
+def _kinds_version(forest: _core.Forest) -> int:
     return max((kind.since_version for kind in get_leaf_kinds(forest)), default=1)
 
 
@@ -198,12 +220,46 @@ def to_arrays(
     arrays["node_offsets"] = np.cumsum([0, *(t.n_nodes for t in trees)], dtype=np.int64)
     arrays["set_offsets"] = np.cumsum([0, *(len(t.categories) for t in trees)], dtype=np.int64)
     arrays["categories"] = _concatenate([t.categories for t in trees], np.uint64, (0, 4))
-    arrays["output"] = np.array(outputs, np.int32)
+    arrays |= _encode_outputs(outputs)
     arrays["gain_outputs"] = np.array([t.n_outputs for t in trees], np.int32)
     arrays["output_gain"] = _concatenate([t.output_gain.ravel() for t in trees], np.float32)
     if not statistics:
         arrays = {name: array for name, array in arrays.items() if name not in STATISTICS}
     return arrays | _leaf_arrays(forest, leaves, leaf_dtype)
+
+
+def _encode_outputs(outputs: Sequence[TreeOutputs]) -> dict[str, np.ndarray]:
+    """Return the outputs of trees as flat arrays."""
+    groups: dict[tuple[int, ...], int] = {}
+    numbers = np.full(len(outputs), -1, np.int32)
+    for t, listed in enumerate(outputs):
+        if listed is not None and len(listed) == 1:
+            numbers[t] = listed[0]
+        elif listed is not None:
+            numbers[t] = -2 - groups.setdefault(tuple(listed.tolist()), len(groups))
+    if not groups:
+        return {"output": numbers}
+    return {
+        "output": numbers,
+        "group_sizes": np.array([len(group) for group in groups], np.int32),
+        "group_outputs": np.array([k for group in groups for k in group], np.int32),
+    }
+
+
+def _decode_outputs(arrays: Mapping[str, np.ndarray]) -> list[TreeOutputs]:
+    """Return the outputs of trees; the forest checks them."""
+    sizes = arrays.get("group_sizes", np.zeros(0, np.int32))
+    members = arrays.get("group_outputs", np.zeros(0, np.int32))
+    if (sizes < 1).any() or int(sizes.sum(dtype=np.int64)) != len(members):
+        raise ValueError("The forest's array 'group_sizes' does not fit 'group_outputs'.")
+    groups = np.split(members, np.cumsum(sizes)[:-1])
+    numbers = arrays["output"]
+    if len(numbers) > 0 and int(numbers.min()) < -1 - len(sizes):
+        raise ValueError("The forest's array 'output' has an unknown group of outputs.")
+    return [
+        None if k == -1 else groups[-2 - k] if k < -1 else np.array([k], np.int32)
+        for k in numbers.tolist()
+    ]
 
 
 def _concatenate(
@@ -222,7 +278,7 @@ def _leaf_arrays(
         {"leaf_kind": np.array([kind.number], np.uint8)} | kind.to_arrays(block)
         for kind, block in blocks
     ]
-    for name, dtype in _kind_arrays(required_version(forest)).items():
+    for name, dtype in _kind_arrays(_kinds_version(forest)).items():
         arrays[name] = _concatenate([part[name] for part in parts if name in part], dtype)
     return arrays
 
@@ -270,29 +326,28 @@ def from_arrays(arrays: Mapping[str, np.ndarray], n_outputs: int, n_features: in
         _kinds(arrays),
         pairwise(nodes.tolist()),
         pairwise(sets.tolist()),
-        arrays["output"],
+        _decode_outputs(arrays),
         arrays["gain_outputs"],
         strict=True,
     )
-    for kind, (begin, end), (first_set, last_set), output, gain_outputs in per_tree:
+    for kind, (begin, end), (first_set, last_set), outputs, gain_outputs in per_tree:
         tree = _core.Tree.from_arrays(
             **{name: arrays[name][begin:end] for name in NODE_ARRAYS},
             categories=arrays["categories"][first_set:last_set],
             output_gain=take("output_gain", end - begin, int(gain_outputs)),
             n_features=n_features,
         )
-        n_columns = n_outputs if output < 0 else 1
-        forest.append(
-            tree, kind.from_arrays(take, tree.n_leaves, n_columns, n_features), int(output)
-        )
+        n_columns = n_outputs if outputs is None or kind is SPARSE else len(outputs)
+        forest.append(tree, kind.from_arrays(take, tree.n_leaves, n_columns, n_features), outputs)
     for reader in readers.values():
         reader.check_end()
     return forest
 
 
 def _is_plain(arrays: Mapping[str, np.ndarray]) -> bool:
-    """Return whether all leaves are dense without scales, so that C++ builds the forest at once."""
-    others = _KIND_ARRAYS.keys() & arrays.keys() - {"leaf_kind"}
+    """Return whether all leaves are dense without scales, for one output or all, so that C++ builds
+    the forest at once."""
+    others = (_KIND_ARRAYS | _GROUP_ARRAYS).keys() & arrays.keys() - {"leaf_kind"}
     all_dense = bool((arrays.get("leaf_kind", _DENSE_NUMBER) == _DENSE_NUMBER).all())
     return (
         all_dense and "value_scales" not in arrays and not any(len(arrays[name]) for name in others)
@@ -339,6 +394,8 @@ def _check_arrays(arrays: Mapping[str, np.ndarray]) -> None:
     required["values"] = (np.float32 if values is None else values.dtype.type, 1)
     version = max((since for name, (_, since) in _KIND_ARRAYS.items() if name in arrays), default=1)
     required |= {name: (dtype, 1) for name, dtype in _kind_arrays(version).items()}
+    if not _GROUP_ARRAYS.keys().isdisjoint(arrays):
+        required |= _GROUP_ARRAYS
     for name, (dtype, ndim) in required.items():
         array = arrays.get(name)
         if array is None:

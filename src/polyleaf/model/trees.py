@@ -9,7 +9,15 @@ import numpy as np
 
 import polyleaf._core as _core
 from polyleaf.model.html import render_tree
-from polyleaf.model.leaf_kinds import LEAF_KINDS, LINEAR, SPARSE, LeafKind, LeafLinear, NameLookup
+from polyleaf.model.leaf_kinds import (
+    LEAF_KINDS,
+    LINEAR,
+    SPARSE,
+    LeafKind,
+    LeafLinear,
+    NameLookup,
+    TreeOutputs,
+)
 from polyleaf.model.prediction import bin_features
 
 if TYPE_CHECKING:
@@ -98,10 +106,9 @@ class Tree:
         self.leaves: Any = forest.values(number)
 
     @property
-    def output(self) -> int | None:
-        """The output that the tree predicts; None: all outputs."""
-        output = self._forest.output(self.number)
-        return None if output < 0 else output
+    def outputs(self) -> TreeOutputs:
+        """The outputs that the tree predicts, int32 (m,), ascending; None: all outputs."""
+        return self._forest.outputs(self.number)
 
     @property
     def kind(self) -> str:
@@ -131,7 +138,7 @@ class Tree:
         -------
         ndarray of shape (K,), float32
             For a sparse leaf 0 for the outputs without a value; for a linear leaf the value at its
-            centre. K is 1 for a tree of one output.
+            centre. A tree of some outputs has a value for each of them.
         """
         return LEAF_KINDS[self.kind].value(self.leaves, self._check_leaf(leaf))
 

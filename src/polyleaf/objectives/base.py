@@ -535,14 +535,14 @@ class BoundObjective(ABC):
         rows: Array | None = None,
         multiplier: Array | None = None,
         n_threads: int | Context = 1,
-        output: int = -1,
+        outputs: Array | None = None,
     ) -> NDArray[np.float32]:
         """Return leaf values that minimise the loss exactly, before shrinkage; only if
         `updates_leaves`.
 
         Parameters
         ----------
-        raw : float32 (n, K), or (n, 1) for one `output`
+        raw : float32 (n, K), or (n, m) for `outputs`
         leaf_of_row : int32 (n,)
             Leaf of every row; negative for rows in no leaf.
         n_leaves : int
@@ -553,12 +553,12 @@ class BoundObjective(ABC):
             Factors of the weights of the rows, from sampling (GOSS); default: 1.
         n_threads : int or Context
             A `Context` in distributed training, if the objective `updates_leaves_distributed`.
-        output : int
-            The output that a tree is for; -1: all.
+        outputs : int32 (m,), optional
+            The outputs that the tree is for, ascending; default: all.
 
         Returns
         -------
-        float32 (n_leaves, K), or (n_leaves, 1) for one `output`
+        float32 (n_leaves, K), or (n_leaves, m) for `outputs`
         """
         raise NotImplementedError(f"Leaves of {self.objective.name!r} are Newton steps.")
 

@@ -203,13 +203,13 @@ class BoundElementwiseObjective(BoundObjective):
         rows: Array | None = None,
         multiplier: Array | None = None,
         n_threads: int | Context = 1,
-        output: int = -1,
+        outputs: Array | None = None,
     ) -> NDArray[np.float32]:
-        columns = slice(None) if output < 0 else slice(output, output + 1)
-        level = self.objective.leaf_quantile_level(self.n_outputs)[columns]
-        residual, weight = self._kernel_target[:, columns] - raw, self.weight
+        used = np.arange(self.n_outputs) if outputs is None else outputs
+        level = self.objective.leaf_quantile_level(self.n_outputs)[used]
+        residual, weight = np.take(self._kernel_target, used, axis=1) - raw, self.weight
         if weight is not None and weight.shape[1] > 1:
-            weight = np.ascontiguousarray(weight[:, columns])
+            weight = np.take(weight, used, axis=1)
         if multiplier is not None:
             factor = multiplier[:, None]
             weight = factor if weight is None else weight * factor

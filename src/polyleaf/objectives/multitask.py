@@ -340,17 +340,22 @@ class BoundMultiTask(BoundObjective):
         rows: Array | None = None,
         multiplier: Array | None = None,
         n_threads: int | Context = 1,
-        output: int = -1,
+        outputs: Array | None = None,
     ) -> NDArray[np.float32]:
-        arguments = leaf_of_row, n_leaves, rows, multiplier, n_threads
-        for place, bound in self._slices if output >= 0 else ():
-            if place.scores.start <= output < place.scores.stop:
-                return bound.update_leaves(raw, *arguments, output - place.scores.start)
-        values = np.zeros((n_leaves, self.n_outputs), np.float32)
+        used = np.arange(self.n_outputs) if outputs is None else outputs
+        values = np.zeros((n_leaves, len(used)), np.float32)
         for place, bound in self._slices:
-            if bound.objective.updates_leaves:
-                own = copy_columns(raw, place.scores)
-                values[:, place.scores] = bound.update_leaves(own, *arguments)
+            begin, end = np.searchsorted(used, (place.scores.start, place.scores.stop)).tolist()
+            if begin < end and bound.objective.updates_leaves:
+                values[:, begin:end] = bound.update_leaves(
+                    copy_columns(raw, slice(begin, end)),
+                    leaf_of_row,
+                    n_leaves,
+                    rows,
+                    multiplier,
+                    n_threads,
+                    used[begin:end] - place.scores.start,
+                )
         return values
 
 

@@ -362,6 +362,8 @@ evals_result_ : dict
 evals_result_per_output_ : dict
     `{evaluation set: {metric: ndarray of shape (rounds, n_outputs)}}` for several outputs and
     metrics that are defined per output.
+output_groups_ : list of list of int
+    Outputs (raw scores) that share trees.
 fit_times_ : dict of str to float
     Seconds of each phase of the fit, if the environment variable POLYLEAF_TIMING is set.
 feature_importances_ : ndarray of shape (n_features,)

@@ -208,7 +208,14 @@ class OutputParameters:
     )
     """"multi_output_tree": one tree for all outputs, with a vector in each leaf (GBDT-MO).
     "one_output_per_tree": one tree per output and round (the default of XGBoost and the method of
-    LightGBM)."""
+    LightGBM). `output_groups` has what lies in between."""
+
+    output_groups: int | Sequence[Any] | None = parameter(default=None, interval="[1, inf)")
+    """Groups of outputs that share trees: a round grows one tree for each group, whose leaves hold
+    the outputs of the group only. None: as `multi_strategy` says. A number: so many groups of
+    neighbouring outputs, of equal size where it divides the outputs. A list of lists: the outputs
+    of each group, by number or name; the name of a target with several outputs, such as its
+    quantiles, stands for all of them."""
 
     sketch: str | Callable[..., Any] | Sketch | None = parameter(
         default=None, choices=("auto", *SKETCHES)

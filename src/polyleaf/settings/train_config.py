@@ -413,7 +413,7 @@ def _check_monotone(p: SharedParameters) -> None:
 
 
 def _check_device(p: SharedParameters, leaf: Leaf) -> None:
-    argument = leaf.unsupported_on_gpu
+    argument = "output_groups" if p.output_groups is not None else leaf.unsupported_on_gpu
     _raise_if(
         argument is not None,
         f'device="cuda" does not support {argument} yet; use device="cpu", which gives the same '
@@ -445,6 +445,11 @@ def _check_hessian(p: SharedParameters, leaf: Leaf, values: dict[str, object]) -
             f'{name}="{kind}" couples the outputs of a leaf, but '
             'multi_strategy="one_output_per_tree" grows a tree for each; use "diagonal", or one '
             "tree for all outputs.",
+        )
+        _raise_if(
+            p.output_groups is not None,
+            f'{name}="{kind}" couples all outputs of a leaf, but output_groups gives trees to some '
+            'of them; use "diagonal", or output_groups=None.',
         )
         _raise_if(
             p.sketch is not None and name == "hessian",
@@ -519,6 +524,11 @@ def _make_leaf(p: SharedParameters, has_sparse_targets: bool, values: dict[str, 
 
 def _check_sparse_targets(p: SharedParameters) -> None:
     _raise_if(
+        p.output_groups is not None,
+        "output_groups needs a dense y or sparse leaves whose splits use histograms, but sparse "
+        'targets are trained together; use split_search="histogram", or output_groups=None.',
+    )
+    _raise_if(
         p.sketch not in (None, "auto", "count_sketch"),
         f"sketch={p.sketch!r} is for dense gradients; with sparse targets the sketch is a "
         'count-sketch (split_search="count_sketch" with sketch_dim).',
@@ -565,6 +575,16 @@ def _check_boosting(p: SharedParameters, split_search: object) -> None:
         p.sketch is not None and p.multi_strategy == "one_output_per_tree",
         'A sketch stands for many outputs, but multi_strategy="one_output_per_tree" grows a tree '
         "for each; set sketch=None.",
+    )
+    _raise_if(
+        p.output_groups is not None and p.multi_strategy == "one_output_per_tree",
+        'multi_strategy="one_output_per_tree" grows a tree for each output, but output_groups '
+        'says which share trees; leave multi_strategy at "multi_output_tree".',
+    )
+    _raise_if(
+        p.sketch is not None and p.output_groups is not None,
+        "A sketch stands for all outputs, but output_groups grows trees for some of them; set "
+        "sketch=None.",
     )
     _raise_if(
         p.sketch is not None and p.hessian == "diagonal",

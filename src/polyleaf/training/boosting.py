@@ -15,7 +15,7 @@ from polyleaf.callbacks import Callback
 from polyleaf.data.dataset import Dataset
 from polyleaf.metrics.metric import EvalsLog, OutputsLog
 from polyleaf.model import Model
-from polyleaf.model.leaf_kinds import Leaves
+from polyleaf.model.leaf_kinds import Leaves, TreeOutputs
 from polyleaf.model.metadata import get_learning_rates, set_learning_rates
 from polyleaf.objectives import Objective
 from polyleaf.objectives._utils import minimise_base_score
@@ -26,6 +26,7 @@ from polyleaf.sketching.projections import Projection
 from polyleaf.training.distributed import can_replay, check_distributed, sync_ranks
 from polyleaf.training.evaluation import EvalSet
 from polyleaf.training.factory import Components, bind_objective, make_components
+from polyleaf.training.output_groups import make_output_groups
 from polyleaf.training.refit import KnownTrees
 from polyleaf.training.sampling import GlobalRowIds
 
@@ -256,8 +257,8 @@ class BoostingLoop:
         self.sampler, self.evaluation = components.sampler, components.evaluation
         self.layers = components.layers
         boosting, n_outputs = settings.boosting, self.model.n_outputs
-        shares_trees = boosting.multi_strategy == "multi_output_tree" or n_outputs == 1
-        self.outputs = [-1] if shares_trees else list(range(n_outputs))  # of the trees of a round
+        # Outputs of the trees of a round.
+        self.outputs = make_output_groups(boosting, n_outputs, self.model.output_names)
         self.n_rounds = boosting.n_estimators
         # The trees of other outputs do not change the derivatives of a separable loss.
         is_separable = boosting.boosting_step == "tree" and self.model.objective.separable
@@ -322,9 +323,9 @@ class BoostingLoop:
     def refit(self, known: Model) -> None:
         """Train as many rounds as a model has, with the learning rates and outputs of its trees."""
         rates, model = get_learning_rates(known), self.model
-        outputs: dict[int, list[int]] = {}
+        outputs: dict[int, list[TreeOutputs]] = {}
         for t, round in enumerate(known.round_of_tree.tolist()):
-            outputs.setdefault(round, []).append(known.forest.output(t))
+            outputs.setdefault(round, []).append(known.forest.outputs(t))
         for round, self.outputs in outputs.items():
             self.learning_rates[round] = model.learning_rate = rates[round]
             self.step(round)
@@ -347,30 +348,30 @@ class BoostingLoop:
         return sync_ranks(self.communicator, self.model, stops)
 
     def step(self, round: int) -> bool:
-        """Train one round: a tree for all outputs, or one for each. Return whether to continue."""
+        """Train one round: a tree for each group of outputs. Return whether to continue."""
         state, has_split = self.state, False
         with measure_phase("derivatives"):
             state.update_derivatives()
         sample = self.sampler.draw(state.sampling_gradients, round)
-        for output in self.outputs:
+        for outputs in self.outputs:
             if self.updates_per_tree:
                 with measure_phase("derivatives"):
                     state.update_derivatives()
             if self.layers is None:
                 with measure_phase(TREES):
-                    grown = self.builder.grow(sample, output)
+                    grown = self.builder.grow(sample, outputs)
                 with measure_phase("leaf values"):
-                    leaves = self.fitter.fit(grown, sample, output, self.model.learning_rate)
+                    leaves = self.fitter.fit(grown, sample, outputs, self.model.learning_rate)
             else:
                 with measure_phase(TREES):
-                    grown, leaves = self.layers.build_tree(sample, output)
+                    grown, leaves = self.layers.build_tree(sample, outputs)
                 with measure_phase("derivatives"):
                     state.update_derivatives()  # layers have changed them
             # A single leaf shifts all rows, after which there may be splits.
-            has_split |= grown.tree.n_leaves > 1 or not state.gradients_cancel_out(output)
+            has_split |= grown.tree.n_leaves > 1 or not state.gradients_cancel_out(outputs)
             with measure_phase("score updates"):
-                state.add_tree(grown, leaves, output)
-                self.model.append(grown.tree, leaves, round, output)
+                state.add_tree(grown, leaves, outputs)
+                self.model.append(grown.tree, leaves, round, outputs)
         return self._should_continue(has_split)
 
     def replay_round(self, known: Model, round: int) -> bool:
@@ -379,11 +380,11 @@ class BoostingLoop:
         if any(known.forest.tree(i).n_leaves == 1 for i in trees):
             self.state.update_derivatives()
         for i in trees:
-            tree, output = known.forest.tree(i), known.forest.output(i)
+            tree, outputs = known.forest.tree(i), known.forest.outputs(i)
             if tree.n_leaves == 1 and self.updates_per_tree:
                 self.state.update_derivatives()
-            has_split |= tree.n_leaves > 1 or not self.state.gradients_cancel_out(output)
-            self.model.append(tree, cast(Leaves, known.forest.values(i)), round, output)
+            has_split |= tree.n_leaves > 1 or not self.state.gradients_cancel_out(outputs)
+            self.model.append(tree, cast(Leaves, known.forest.values(i)), round, outputs)
             self.state.add_last_tree(self.model.forest)
         return self._should_continue(has_split)
 

@@ -218,10 +218,10 @@ def tie_output_constraints(objective: Objective, n_scores: int) -> np.ndarray:
 def satisfies_constraints(model: Model, directions: np.ndarray) -> bool:
     """Return whether every tree of a model satisfies monotone constraints (n_columns, K)."""
     n_bins = model.mapper.n_bins_
-    for tree, values, output in storage.iter_trees(model.forest):
+    for tree, values, outputs in storage.iter_trees(model.forest):
         if not isinstance(values, np.ndarray):
             return False
-        own = directions if output < 0 else np.ascontiguousarray(directions[:, [output]])
+        own = directions if outputs is None else np.take(directions, outputs, axis=1)
         weights = np.ones((tree.n_leaves, 1))
         projected = _core.enforce_monotone_constraints(values, own, n_bins, tree, weights, 1)
         if not np.array_equal(projected, values):

@@ -124,7 +124,7 @@ class Evaluation:
         if not self._layer_hooks:
             return
         unfinished = _core.Forest(self._model.n_outputs)
-        unfinished.append(tree, leaves, -1)
+        unfinished.append(tree, leaves)
         values = self._compute_metrics(unfinished, [scores.copy() for _, scores in self.sets])
         for after_layer in self._layer_hooks:
             after_layer(self._model, round, values, tree, leaves)

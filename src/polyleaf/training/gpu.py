@@ -14,7 +14,7 @@ import numpy as np
 import polyleaf._core as _core
 from polyleaf.data.dataset import Dataset
 from polyleaf.model import Model
-from polyleaf.model.leaf_kinds import Leaves
+from polyleaf.model.leaf_kinds import Leaves, TreeOutputs
 from polyleaf.objectives.base import BoundObjective
 from polyleaf.settings.train_config import COUPLED, TopkLeaf, TrainConfig
 from polyleaf.sketching.sketches import RandomProjection, Sketch
@@ -25,7 +25,8 @@ from polyleaf.training.raw_scores import (
     Derivatives,
     GrownTree,
     average_weights,
-    extract_column,
+    extract_columns,
+    number_tree,
 )
 from polyleaf.training.sampling import TreeSample
 from polyleaf.training.tree_builder import SplitGradients, count_hessian, resolve_hessian_kind
@@ -110,15 +111,16 @@ class DeviceDerivatives:
         """Whether splits use scaled gradients."""
         return self._host.gain_scale is not None
 
-    def select_weight(self, output: int) -> np.ndarray | None:
+    def select_weight(self, outputs: TreeOutputs) -> np.ndarray | None:
         """Return the weights in host memory, see `Derivatives`."""
-        return self._host.select_weight(output)
+        return self._host.select_weight(outputs)
 
-    def select(self, output: int) -> tuple[_core.DeviceMatrix, _core.DeviceMatrix | None]:
-        """Return gradient and Hessian of one output (n_rows, 1), or of all if `output` is -1."""
+    def select(self, outputs: TreeOutputs) -> tuple[_core.DeviceMatrix, _core.DeviceMatrix | None]:
+        """Return gradients and Hessians of all outputs, or of one."""
         g, h = self.g, self.h
-        if output < 0 or g.shape[1] == 1:
+        if outputs is None or g.shape[1] == 1:
             return g, h
+        (output,) = outputs.tolist()  # the settings allow no other groups
         return g.column(output), h if h is None or h.shape[1] == 1 else h.column(output)
 
 
@@ -152,8 +154,8 @@ class DeviceState(DenseState):
         """A copy in host memory."""
         return self._scores.read()
 
-    def _read_column(self, output: int) -> np.ndarray:
-        return self._scores.column(output).read()
+    def _read_columns(self, outputs: TreeOutputs) -> np.ndarray:
+        return self.raw if outputs is None else self._scores.column(int(outputs[0])).read()
 
     def update_derivatives(self) -> None:
         if self._is_stale:
@@ -162,15 +164,17 @@ class DeviceState(DenseState):
         self._is_stale = False
 
     def sampling_gradients(self) -> np.ndarray:
-        return self.device_derivatives.host.scaled_gradients(-1)
+        return self.device_derivatives.host.scaled_gradients(None)
 
-    def gradients_cancel_out(self, output: int) -> bool:
-        return self.device_derivatives.host.gradients_cancel_out(output)
+    def gradients_cancel_out(self, outputs: TreeOutputs) -> bool:
+        return self.device_derivatives.host.gradients_cancel_out(outputs)
 
-    def add_tree(self, grown: GrownTree, leaves: Leaves, output: int) -> None:
+    def add_tree(self, grown: GrownTree, leaves: Leaves, outputs: TreeOutputs) -> None:
         if grown.is_added:
             return
-        self._leaves.add(self._scores, self._grower, leaves, output)
+        self._leaves.add(
+            self._scores, self._grower, leaves, -1 if outputs is None else int(outputs[0])
+        )
         self._is_stale = True
 
     def add_last_tree(self, forest: _core.Forest) -> None:
@@ -208,26 +212,24 @@ class DeviceSplitFinder:
         self._search = _core.DeviceSearch(bins, settings.workers)
         self._weights: dict[int, _core.DeviceMatrix] = {}
 
-    def configure(self, sample: TreeSample, output: int) -> _core.Search:
+    def configure(self, sample: TreeSample, outputs: TreeOutputs) -> _core.Search:
         if self._monotone is not None:
-            self._search.set_monotone_constraints(
-                self._monotone if output < 0 else extract_column(self._monotone, output)
-            )
-        selected = self._select_on_device(sample, output)
-        kind, g, h = selected or self._copy_from_host(sample, output)
+            self._search.set_monotone_constraints(extract_columns(self._monotone, outputs))
+        selected = self._select_on_device(sample, outputs)
+        kind, g, h = selected or self._copy_from_host(sample, outputs)
         self._quantised.quantise(g, h, kind, sample.rows, sample.multiplier)
         self._search.use(self._quantised)
         return self._search
 
     def _select_on_device(
-        self, sample: TreeSample, output: int
+        self, sample: TreeSample, outputs: TreeOutputs
     ) -> tuple[str, _core.DeviceMatrix, _core.DeviceMatrix | None] | None:
         """Return the kind of Hessian, gradients and Hessians on the device; None if they must be
         computed."""
         derivatives = self._derivatives
         if derivatives.has_gain_scale or derivatives.has_heavy_rows:
             return None
-        g, h = derivatives.select(output)
+        g, h = derivatives.select(outputs)
         if self._sketch is not None:
             if not isinstance(self._sketch, RandomProjection):
                 return None
@@ -237,11 +239,11 @@ class DeviceSplitFinder:
         columns = None if h is None else h.shape[1]
         kind = resolve_hessian_kind(self._settings.hessian.hessian, columns, g.shape[1])
         if kind == "none":
-            weight = derivatives.select_weight(output)
+            weight = derivatives.select_weight(outputs)
             if self._sketch is not None and weight is not None:
                 weight = average_weights(weight)
             kind, counts = count_hessian(g.shape[0], weight, sample)
-            return kind, g, None if counts is None else self._get_weight(counts, output)
+            return kind, g, None if counts is None else self._get_weight(counts, outputs)
         if kind == "full":
             return kind, g, derivatives.full
         if kind == "shared":
@@ -249,17 +251,18 @@ class DeviceSplitFinder:
             return kind, g, h if columns == 1 else h.row_means()
         return (kind, g, h) if columns == g.shape[1] else None
 
-    def _get_weight(self, weight: np.ndarray, output: int) -> _core.DeviceMatrix:
+    def _get_weight(self, weight: np.ndarray, outputs: TreeOutputs) -> _core.DeviceMatrix:
         """Return the weights of rows, which are constant and copied once for each output."""
-        if output not in self._weights:
-            self._weights[output] = copy_to_device(self._derivatives.device, weight)
-        return self._weights[output]
+        number = number_tree(outputs)
+        if number not in self._weights:
+            self._weights[number] = copy_to_device(self._derivatives.device, weight)
+        return self._weights[number]
 
     def _copy_from_host(
-        self, sample: TreeSample, output: int
+        self, sample: TreeSample, outputs: TreeOutputs
     ) -> tuple[str, _core.DeviceMatrix, _core.DeviceMatrix | None]:
         gradients = SplitGradients(self._derivatives.host, self._sketch, self._settings)
-        kind, g, h = gradients.select(sample, output)
+        kind, g, h = gradients.select(sample, outputs)
         device = self._derivatives.device
         return kind, copy_to_device(device, g), None if h is None else copy_to_device(device, h)
 
@@ -275,10 +278,12 @@ class DeviceFitter:
         self._block_size = settings.hessian.leaf_block_size
         self._leaves = _core.DeviceLeaves(derivatives.device)
 
-    def fit(self, grown: GrownTree, sample: TreeSample, output: int, rate: float) -> Leaves:
+    def fit(
+        self, grown: GrownTree, sample: TreeSample, outputs: TreeOutputs, rate: float
+    ) -> Leaves:
         step = make_leaf_config(self._regularisation, rate, self._block_size)
         return self._leaves.newton(
-            *self._select(output),
+            *self._select(outputs),
             self._grower,
             grown.tree.n_leaves,
             step,
@@ -286,15 +291,17 @@ class DeviceFitter:
             sample.multiplier,
         )
 
-    def sum_hessians(self, grown: GrownTree, sample: TreeSample, output: int) -> np.ndarray:
+    def sum_hessians(
+        self, grown: GrownTree, sample: TreeSample, outputs: TreeOutputs
+    ) -> np.ndarray:
         """Return the sum of Hessians of each leaf, see `leaf_fitters.DenseLeafFitter`."""
-        _, h = self._select(output)
+        _, h = self._select(outputs)
         n_leaves = grown.tree.n_leaves
         return self._leaves.sum_hessians(h, self._grower, n_leaves, sample.rows, sample.multiplier)
 
-    def _select(self, output: int) -> tuple[_core.DeviceMatrix, _core.DeviceMatrix | None]:
+    def _select(self, outputs: TreeOutputs) -> tuple[_core.DeviceMatrix, _core.DeviceMatrix | None]:
         """Return gradients and Hessians of leaf values."""
-        g, h = self._derivatives.select(output)
+        g, h = self._derivatives.select(outputs)
         kind, full = self._derivatives.leaf_hessian, self._derivatives.full
         if kind in COUPLED and full is not None:
             return g, full
@@ -302,7 +309,7 @@ class DeviceFitter:
             return g, h.row_means()
         if kind != "none":
             return g, h
-        _, host_h = self._derivatives.host.select_for_leaves(output)
+        _, host_h = self._derivatives.host.select_for_leaves(outputs)
         return g, None if host_h is None else copy_to_device(self._derivatives.device, host_h)
 
 
@@ -319,9 +326,11 @@ class DeviceTopkFitter(DeviceFitter):
         super().__init__(derivatives, grower, settings)
         self._leaf = leaf
 
-    def fit(self, grown: GrownTree, sample: TreeSample, output: int, rate: float) -> Leaves:
+    def fit(
+        self, grown: GrownTree, sample: TreeSample, outputs: TreeOutputs, rate: float
+    ) -> Leaves:
         return self._leaves.topk(
-            *self._select(output),
+            *self._select(outputs),
             self._grower,
             grown.tree.n_leaves,
             self._leaf.leaf_k,

@@ -1,13 +1,13 @@
 """Leaf fitters: the values of a grown tree's leaves, from the derivatives of their rows.
 
-The arithmetic is in cpp/leaves. All have the method `fit(grown, sample, output, rate)`:
+The arithmetic is in cpp/leaves. All have the method `fit(grown, sample, outputs, rate)`:
 
 grown : GrownTree
     The tree, and the leaf of every row.
 sample : TreeSample
     The rows to fit on.
-output : int
-    The output that the tree is for; -1: all.
+outputs : TreeOutputs
+    The outputs that the tree is for.
 rate : float
     Learning rate, the factor of the leaf values.
 """
@@ -20,7 +20,7 @@ import numpy as np
 
 import polyleaf._core as _core
 from polyleaf.data.dataset import Dataset
-from polyleaf.model.leaf_kinds import Leaves
+from polyleaf.model.leaf_kinds import SPARSE, Leaves, TreeOutputs
 from polyleaf.settings.train_config import LinearLeaf, RegularisationConfig, TopkLeaf, TrainConfig
 from polyleaf.training.raw_scores import (
     DenseState,
@@ -28,7 +28,7 @@ from polyleaf.training.raw_scores import (
     GrownTree,
     SparseState,
     average_weights,
-    extract_column,
+    extract_columns,
 )
 from polyleaf.training.sampling import TreeSample
 
@@ -36,7 +36,9 @@ from polyleaf.training.sampling import TreeSample
 class LeafFitter(Protocol):
     """Fits leaf values."""
 
-    def fit(self, grown: GrownTree, sample: TreeSample, output: int, rate: float) -> Leaves:
+    def fit(
+        self, grown: GrownTree, sample: TreeSample, outputs: TreeOutputs, rate: float
+    ) -> Leaves:
         """Return the leaves of one tree."""
         ...
 
@@ -44,7 +46,9 @@ class LeafFitter(Protocol):
 class DenseLeafFitter(LeafFitter, Protocol):
     """Fits leaves with a value for each output."""
 
-    def sum_hessians(self, grown: GrownTree, sample: TreeSample, output: int) -> np.ndarray:
+    def sum_hessians(
+        self, grown: GrownTree, sample: TreeSample, outputs: TreeOutputs
+    ) -> np.ndarray:
         """Return the sum of Hessians of each leaf, float64 (n_leaves, 1), or per output (n_leaves,
         K)."""
         ...
@@ -58,16 +62,20 @@ class ConstantFitter:
         self._regularisation = settings.regularisation
         self._block_size = settings.hessian.leaf_block_size
 
-    def fit(self, grown: GrownTree, sample: TreeSample, output: int, rate: float) -> Leaves:
+    def fit(
+        self, grown: GrownTree, sample: TreeSample, outputs: TreeOutputs, rate: float
+    ) -> Leaves:
         step = make_leaf_config(self._regularisation, rate, self._block_size)
-        g, h = self._derivatives.select_for_leaves(output)
+        g, h = self._derivatives.select_for_leaves(outputs)
         leaves = grown.grower.leaf_of_row, grown.tree.n_leaves
         return _core.fit_newton_leaves(
             g, h, *leaves, step, sample.rows, sample.multiplier, self._workers
         )
 
-    def sum_hessians(self, grown: GrownTree, sample: TreeSample, output: int) -> np.ndarray:
-        _, h = self._derivatives.select_for_leaves(output)
+    def sum_hessians(
+        self, grown: GrownTree, sample: TreeSample, outputs: TreeOutputs
+    ) -> np.ndarray:
+        _, h = self._derivatives.select_for_leaves(outputs)
         leaves = grown.grower.leaf_of_row, grown.tree.n_leaves
         return _core.sum_leaf_hessians(h, *leaves, sample.rows, sample.multiplier, self._workers)
 
@@ -88,28 +96,32 @@ class QuantileFitter:
         self._state, self._others, self._workers = state, others, settings.workers
         self._updated_outputs = state.bound.updated_outputs
 
-    def fit(self, grown: GrownTree, sample: TreeSample, output: int, rate: float) -> Leaves:
-        updated = self._updated_outputs if output < 0 else self._updated_outputs[[output]]
+    def fit(
+        self, grown: GrownTree, sample: TreeSample, outputs: TreeOutputs, rate: float
+    ) -> Leaves:
+        updated = self._updated_outputs if outputs is None else self._updated_outputs[outputs]
         if not updated.any():
-            return self._others.fit(grown, sample, output, rate)
+            return self._others.fit(grown, sample, outputs, rate)
         values = self._state.bound.update_leaves(
-            self._state.scores_with_offset(output),
+            self._state.scores_with_offset(outputs),
             grown.grower.leaf_of_row,
             grown.tree.n_leaves,
             sample.rows,
             sample.multiplier,
             self._workers.n_threads_or_context,
-            output,
+            outputs,
         )
         values = values * np.float32(rate)
         if updated.all():
             return values
-        others = self._others.fit(grown, sample, output, rate)
+        others = self._others.fit(grown, sample, outputs, rate)
         assert isinstance(others, np.ndarray)
         return np.where(updated, values, others)
 
-    def sum_hessians(self, grown: GrownTree, sample: TreeSample, output: int) -> np.ndarray:
-        return self._others.sum_hessians(grown, sample, output)
+    def sum_hessians(
+        self, grown: GrownTree, sample: TreeSample, outputs: TreeOutputs
+    ) -> np.ndarray:
+        return self._others.sum_hessians(grown, sample, outputs)
 
 
 class MonotoneFitter:
@@ -136,17 +148,19 @@ class MonotoneFitter:
         self.base_fitter, self._monotone, self._n_bins = base_fitter, monotone, n_bins
         self._reg_lambda, self._workers = settings.regularisation.reg_lambda, settings.workers
 
-    def fit(self, grown: GrownTree, sample: TreeSample, output: int, rate: float) -> Leaves:
-        values = self.base_fitter.fit(grown, sample, output, rate)
+    def fit(
+        self, grown: GrownTree, sample: TreeSample, outputs: TreeOutputs, rate: float
+    ) -> Leaves:
+        values = self.base_fitter.fit(grown, sample, outputs, rate)
         assert isinstance(values, np.ndarray)  # the settings allow no other leaves
-        return self.project(values, grown, sample, output)
+        return self.project(values, grown, sample, outputs)
 
     def project(
-        self, values: np.ndarray, grown: GrownTree, sample: TreeSample, output: int
+        self, values: np.ndarray, grown: GrownTree, sample: TreeSample, outputs: TreeOutputs
     ) -> np.ndarray:
         """Return the closest values (n_leaves, K or 1) that satisfy the constraints."""
-        monotone = self._monotone if output < 0 else extract_column(self._monotone, output)
-        weights = self.base_fitter.sum_hessians(grown, sample, output) + self._reg_lambda
+        monotone = extract_columns(self._monotone, outputs)
+        weights = self.base_fitter.sum_hessians(grown, sample, outputs) + self._reg_lambda
         return _core.enforce_monotone_constraints(
             values, monotone, self._n_bins, grown.tree, weights, self._workers
         )
@@ -159,10 +173,12 @@ class TopkFitter:
         self._derivatives, self._leaf = derivatives, leaf
         self._regularisation, self._workers = settings.regularisation, settings.workers
 
-    def fit(self, grown: GrownTree, sample: TreeSample, output: int, rate: float) -> Leaves:
-        g, h = self._derivatives.select_for_leaves(output)
+    def fit(
+        self, grown: GrownTree, sample: TreeSample, outputs: TreeOutputs, rate: float
+    ) -> Leaves:
+        g, h = self._derivatives.select_for_leaves(outputs)
         shared = grown.tree if self._leaf.leaf_output_set == "shared" else None
-        return _core.fit_topk_leaves(
+        leaves = _core.fit_topk_leaves(
             g,
             h,
             grown.grower.leaf_of_row,
@@ -174,6 +190,10 @@ class TopkFitter:
             sample.multiplier,
             self._workers,
         )
+        if outputs is None:
+            return leaves
+        assert isinstance(leaves, _core.TopkLeaves)
+        return SPARSE.expand(leaves, outputs, self._derivatives.g.shape[1])
 
 
 class SparseTargetFitter:
@@ -183,7 +203,9 @@ class SparseTargetFitter:
         self._state, self._leaf = state, leaf
         self._regularisation, self._workers = settings.regularisation, settings.workers
 
-    def fit(self, grown: GrownTree, sample: TreeSample, output: int, rate: float) -> Leaves:
+    def fit(
+        self, grown: GrownTree, sample: TreeSample, outputs: TreeOutputs, rate: float
+    ) -> Leaves:
         return _core.fit_topk_leaves_sparse(
             self._state.gradients,
             self._state.weight,
@@ -215,7 +237,9 @@ class LinearFitter:
         weight = None if weight is None else average_weights(weight).reshape(-1)
         self.table = _core.LinearTable(dataset.bins, self._features, weight, self._workers)
 
-    def fit(self, grown: GrownTree, sample: TreeSample, output: int, rate: float) -> Leaves:
+    def fit(
+        self, grown: GrownTree, sample: TreeSample, outputs: TreeOutputs, rate: float
+    ) -> Leaves:
         step = _core.LinearLeafConfig(
             reg_lambda=self._regularisation.reg_lambda,
             linear_lambda=self._leaf.slope_lambda,
@@ -223,7 +247,7 @@ class LinearFitter:
             max_regressors=self._leaf.linear_features,
             clip=self._leaf.linear_extrapolation == "clip",
         )
-        g, h = self._derivatives.select_for_leaves(output)
+        g, h = self._derivatives.select_for_leaves(outputs)
         data = g, h, grown.grower.leaf_of_row, grown.tree, self._features, self.table
         return _core.fit_linear_leaves(*data, step, sample.rows, sample.multiplier, self._workers)
 

@@ -17,6 +17,7 @@ from polyleaf.data.dataset import Dataset
 from polyleaf.objectives.base import BoundObjective
 from polyleaf.settings.train_config import TrainConfig
 from polyleaf.sketching.sketches import get_sketch
+from polyleaf.training.output_groups import count_groups
 from polyleaf.training.raw_scores import hessian_columns
 from polyleaf.training.tree_builder import resolve_hessian_kind
 
@@ -71,13 +72,13 @@ class RowBytes(NamedTuple):
 def count_columns(bound: BoundObjective, settings: TrainConfig, n_targets: int) -> ColumnCounts:
     """Return the numbers per row of a training whose target has `n_targets` columns."""
     boosting, leaf, scores = settings.boosting, settings.leaf, bound.n_outputs
-    shares_trees = boosting.multi_strategy == "multi_output_tree" or scores == 1
+    groups = count_groups(boosting, scores)
     h_columns, full_columns = hessian_columns(bound, settings.hessian)
     sketch = get_sketch(boosting.sketch, boosting.sketch_dim, scores)
-    summed = scores if shares_trees else 1
+    summed = max(groups)
     if sketch is not None:
         summed = getattr(sketch, "dim", scores)
-    keeps_hessian = h_columns is None or (sketch is None and shares_trees)
+    keeps_hessian = h_columns is None or (sketch is None and summed > 1)
     used_columns = h_columns if keeps_hessian else 1
     kind = resolve_hessian_kind(settings.hessian.hessian, used_columns, summed)
     return ColumnCounts(
@@ -86,7 +87,7 @@ def count_columns(bound: BoundObjective, settings: TrainConfig, n_targets: int) 
         hessians=(h_columns or 0) + full_columns,
         sketched=0 if sketch is None else summed,
         lanes=_core.channel_lanes(summed, "unit" if kind == "none" else kind, leaf.gain_regressors),
-        trees_per_round=1 if shares_trees else scores,
+        trees_per_round=len(groups),
     )
 
 
@@ -132,9 +133,8 @@ def tree_bytes(columns: ColumnCounts, settings: TrainConfig) -> int:
     """Return the bytes of the trees of all rounds."""
     growth = settings.growth
     leaves = min(growth.max_leaves or 2**31, 2 ** min(31, growth.max_depth or 31))
-    outputs = columns.scores if columns.trees_per_round == 1 else 1
-    per_tree = 2 * leaves * (_NODE + _FLOAT * outputs) + leaves * _FLOAT * outputs
-    return settings.boosting.n_estimators * columns.trees_per_round * per_tree
+    per_round = columns.trees_per_round * 2 * leaves * _NODE + 3 * leaves * _FLOAT * columns.scores
+    return settings.boosting.n_estimators * per_round
 
 
 def make_row_allocator(

@@ -25,7 +25,7 @@ from polyleaf.data.dataset import Dataset
 from polyleaf.data.random_rows import ROUNDING, derive_seed, find_kth_smallest, hash_ids
 from polyleaf.metrics.metric import BoundMetric
 from polyleaf.model import Model
-from polyleaf.model.leaf_kinds import LEAF_KINDS, Leaves
+from polyleaf.model.leaf_kinds import LEAF_KINDS, Leaves, TreeOutputs
 from polyleaf.objectives._utils import (
     apply_rowwise,
     check_hessian_not_zero,
@@ -52,10 +52,11 @@ __all__ = [
     "SparseScores",
     "SparseState",
     "average_weights",
-    "extract_column",
+    "extract_columns",
     "gradients_cancel_out",
     "hessian_columns",
     "limit_weights",
+    "number_tree",
 ]
 
 
@@ -115,7 +116,9 @@ class HeavyRows:
             factor = np.minimum(limit / positive, 1.0).astype(np.float32)
         return HeavyRows(factor, row_ids, seed, communicator)
 
-    def round(self, values: np.ndarray, sample: TreeSample, output: int, stream: int) -> np.ndarray:
+    def round(
+        self, values: np.ndarray, sample: TreeSample, outputs: TreeOutputs, stream: int
+    ) -> np.ndarray:
         """Return derivatives (n_rows, m) as multiples of the steps by which the core quantises
         them, each rounded up or down at random."""
         multiplier = None if sample.multiplier is None else sample.multiplier[:, None]
@@ -131,7 +134,7 @@ class HeavyRows:
         self._communicator.sum(n_used)
         ids = np.arange(len(values)) if self._row_ids is None else self._row_ids
         for k in range(values.shape[1]):
-            seed = derive_seed(self._seed, k, stream + 2 * (output + 1))
+            seed = derive_seed(self._seed, k, stream + 2 * number_tree(outputs))
             draws = hash_ids(ids, seed, sample.round, ROUNDING) * 2.0**-32
             while True:
                 integers = _round_at_random(used[:, k] / step[k], draws)
@@ -316,38 +319,35 @@ class Derivatives:
         self._workers.communicator.largest(found)
         check_hessian_not_zero(zero_mask & (found[0] > found[1]))
 
-    def select(self, output: int) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return gradient and Hessian of one output (n_rows, 1), or of all if `output` is -1."""
-        if output < 0:
-            return self.g, self.h
-        h = self.h
-        return extract_column(self.g, output), None if h is None else extract_column(h, output)
+    def select(self, outputs: TreeOutputs) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return gradients and Hessians of the outputs of a tree."""
+        h = None if self.h is None else extract_columns(self.h, outputs)
+        return extract_columns(self.g, outputs), h
 
-    def select_weight(self, output: int) -> np.ndarray | None:
-        """Return the weight of one output (n_rows, 1), or of all if `output` is -1."""
-        weight = self.weight
-        return weight if weight is None or output < 0 else extract_column(weight, output)
+    def select_weight(self, outputs: TreeOutputs) -> np.ndarray | None:
+        """Return the weights of the outputs of a tree."""
+        return None if self.weight is None else extract_columns(self.weight, outputs)
 
     def scaled_gradients(
-        self, output: int, shares_hessian: bool = False, weight: np.ndarray | None = None
+        self, outputs: TreeOutputs, shares_hessian: bool = False, weight: np.ndarray | None = None
     ) -> np.ndarray:
         """Return gradients as `select` does, scaled so that gains of all outputs add up.
 
         Parameters
         ----------
-        output : int
+        outputs : TreeOutputs
         shares_hessian : bool
             Whether gains use one Hessian for all outputs: the scale then makes the gain of each
             output on average equal to that with its own Hessian.
         weight : ndarray of shape (n_rows, 1) or (n_rows, K), optional
             What rows count in that Hessian, if it differs between outputs.
         """
-        g, _ = self.select(output)
-        if self.gain_scale is None or output >= 0:
+        g, h = self.select(outputs)
+        if self.gain_scale is None or (outputs is not None and len(outputs) == 1):
             return g
-        scale = self.gain_scale
-        if shares_hessian and self.h is not None and self.h.shape[1] > 1:
-            total = _core.exact_totals(self.h, None, None, 1, self._workers)[0, 0]
+        scale = self.gain_scale if outputs is None else self.gain_scale[outputs]
+        if shares_hessian and h is not None and h.shape[1] > 1:
+            total = _core.exact_totals(h, None, None, 1, self._workers)[0, 0]
             if weight is not None and weight.shape[1] > 1:
                 counts = _core.exact_totals(weight, None, None, 1, self._workers)[0, 0]
                 total = total * (counts.mean() / np.maximum(counts, np.finfo(np.float32).tiny))
@@ -356,19 +356,19 @@ class Derivatives:
         apply_rowwise(np.multiply, g, scale.astype(np.float32), scaled)
         return scaled
 
-    def gradients_cancel_out(self, output: int) -> bool:
+    def gradients_cancel_out(self, outputs: TreeOutputs) -> bool:
         """Return whether one step for all rows would gain almost nothing."""
-        g = self.scaled_gradients(output)
+        g = self.scaled_gradients(outputs)
         squares, sums = _core.exact_totals(g, g, None, 1, self._workers)[:, 0]
         return gradients_cancel_out(sums, squares, self._workers.sum_over_ranks(self._n_usable))
 
-    def select_for_leaves(self, output: int) -> tuple[np.ndarray, np.ndarray | None]:
+    def select_for_leaves(self, outputs: TreeOutputs) -> tuple[np.ndarray, np.ndarray | None]:
         """Return g, and h of 1, K or K (K + 1) / 2 columns or None (1 per row), for leaf values."""
-        g, h = self.select(output)
+        g, h = self.select(outputs)
         if self._leaf_hessian in COUPLED and self.full is not None:
             return g, self.full
         if self._leaf_hessian == "none":
-            return g, self.select_weight(output)
+            return g, self.select_weight(outputs)
         if self._leaf_hessian == "shared" and h is not None:
             return g, mean_over_outputs(h, self._workers.n_threads)
         return g, h
@@ -463,33 +463,29 @@ class DenseState:
             self.derivatives.compute(self.scores_with_offset())
         self._is_stale = False
 
-    def scores_with_offset(self, output: int = -1) -> np.ndarray:
-        """Return raw scores plus the offset, which the objective takes, of one output or of all
-        (-1)."""
-        raw = self.raw if output < 0 else self._read_column(output)
-        if self._offset is None:
-            return raw
-        offset = self._offset
-        return raw + (offset if output < 0 or offset.shape[1] == 1 else offset[:, [output]])
+    def scores_with_offset(self, outputs: TreeOutputs = None) -> np.ndarray:
+        """Return raw scores of the outputs of a tree, plus the offset, which the objective
+        takes."""
+        raw = self._read_columns(outputs)
+        return raw if self._offset is None else raw + extract_columns(self._offset, outputs)
 
-    def _read_column(self, output: int) -> np.ndarray:
-        return extract_column(self.raw, output)
+    def _read_columns(self, outputs: TreeOutputs) -> np.ndarray:
+        return extract_columns(self.raw, outputs)
 
     def sampling_gradients(self) -> np.ndarray:
         """Return the gradients (n_rows, K) that GOSS samples by."""
-        return self.derivatives.scaled_gradients(-1)
+        return self.derivatives.scaled_gradients(None)
 
-    def gradients_cancel_out(self, output: int) -> bool:
-        """Return whether one step for all rows would gain almost nothing; `output` -1: all
-        outputs."""
-        return self.derivatives.gradients_cancel_out(output)
+    def gradients_cancel_out(self, outputs: TreeOutputs) -> bool:
+        """Return whether one step for all rows would gain almost nothing."""
+        return self.derivatives.gradients_cancel_out(outputs)
 
-    def add_tree(self, grown: GrownTree, leaves: Leaves, output: int) -> None:
+    def add_tree(self, grown: GrownTree, leaves: Leaves, outputs: TreeOutputs) -> None:
         """Add a tree to the raw scores."""
         if grown.is_added:
             return
         _core.add_leaf_values(
-            self.raw, grown.grower.leaf_of_row, leaves, output, self._workers, self._features
+            self.raw, grown.grower.leaf_of_row, leaves, outputs, self._workers, self._features
         )
         self._is_stale = True
 
@@ -543,9 +539,21 @@ def average_weights(weight: np.ndarray) -> np.ndarray:
     return means
 
 
-def extract_column(matrix: np.ndarray, k: int) -> np.ndarray:
-    """Return a contiguous copy (n, 1) of column k; a matrix of one column is returned for any k."""
-    return matrix if matrix.shape[1] == 1 else np.ascontiguousarray(matrix[:, k : k + 1])
+def extract_columns(matrix: np.ndarray, outputs: TreeOutputs) -> np.ndarray:
+    """Return a contiguous copy of the columns of some outputs.
+
+    All outputs, and a matrix of one column for all of them, are returned as they are.
+    """
+    if outputs is None or matrix.shape[1] == 1:
+        return matrix
+    if len(outputs) == 1:
+        return np.ascontiguousarray(matrix[:, outputs[0] : outputs[0] + 1])
+    return np.take(matrix, outputs, axis=1)
+
+
+def number_tree(outputs: TreeOutputs) -> int:
+    """Return a number that differs between the trees of a round: 0 for one of all outputs."""
+    return 0 if outputs is None else int(outputs[0]) + 1
 
 
 def _check_memory(n_rows: int, n_outputs: int, config: HessianConfig, limit: int) -> None:
@@ -646,7 +654,7 @@ class SparseState:
         """Return the gradient norms (n_rows,) that GOSS samples by."""
         return self.gradients.norms(self._workers)
 
-    def gradients_cancel_out(self, output: int) -> bool:
+    def gradients_cancel_out(self, outputs: TreeOutputs) -> bool:
         """Return whether one step for all rows would gain almost nothing."""
         _, _, values = self.gradients.csr()
         squares = _core.exact_totals(values[:, None], values[:, None], None, 1, self._workers)[0, 0]
@@ -654,7 +662,7 @@ class SparseState:
         n_rows = self._workers.sum_over_ranks(n_usable)
         return gradients_cancel_out(self.gradients.totals(self._workers), squares, n_rows)
 
-    def add_tree(self, grown: GrownTree, leaves: Leaves, output: int) -> None:
+    def add_tree(self, grown: GrownTree, leaves: Leaves, outputs: TreeOutputs) -> None:
         """Add a tree to the raw scores."""
         self.gradients = None
         self._scores.add_tree(grown.grower.leaf_of_row, leaves)

@@ -15,14 +15,14 @@ import numpy as np
 import polyleaf._core as _core
 from polyleaf.data.dataset import Dataset
 from polyleaf.model import Model
-from polyleaf.model.leaf_kinds import LEAF_KINDS, Leaves
+from polyleaf.model.leaf_kinds import LEAF_KINDS, Leaves, TreeOutputs
 from polyleaf.model.storage import NODE_ARRAYS
 from polyleaf.model.trees import node_depths
 from polyleaf.objectives._utils import packed_diagonal
 from polyleaf.runtime.context import Context
 from polyleaf.settings.train_config import TrainConfig
 from polyleaf.training.leaf_fitters import LeafFitter, MonotoneFitter
-from polyleaf.training.raw_scores import DenseState, GrownTree
+from polyleaf.training.raw_scores import DenseState, GrownTree, extract_columns, number_tree
 from polyleaf.training.sampling import TreeSample
 from polyleaf.training.tree_builder import (
     ExactSplitFinder,
@@ -170,13 +170,13 @@ class KnownTreeBuilder(TreeBuilder):
 
     # --- the interface of TreeBuilder ---
 
-    def grow(self, sample: TreeSample, output: int) -> GrownTree:
-        self._read_next(output)
-        self._statistics = self._measure(sample, output)
+    def grow(self, sample: TreeSample, outputs: TreeOutputs) -> GrownTree:
+        self._read_next(outputs)
+        self._statistics = self._measure(sample, outputs)
         return self._finish()
 
-    def begin(self, sample: TreeSample, output: int) -> None:
-        self._read_next(output)
+    def begin(self, sample: TreeSample, outputs: TreeOutputs) -> None:
+        self._read_next(outputs)
         self._layer = 0
         depth, left = self._nodes.depth, self._nodes.tree.left
         if np.any(np.diff(depth) < 0) or np.any(np.diff(left[left >= 0]) < 0):
@@ -184,7 +184,7 @@ class KnownTreeBuilder(TreeBuilder):
                 f"Tree {self._number} was not grown by level, so it cannot be refitted with "
                 'boosting_step="layer": set boosting_step to that of the training.'
             )
-        self._statistics = self._measure(sample, output)
+        self._statistics = self._measure(sample, outputs)
 
     def split(self) -> bool:
         if not self.can_split_further:
@@ -201,9 +201,9 @@ class KnownTreeBuilder(TreeBuilder):
     def can_split_further(self) -> bool:
         return self._layer < int(self._nodes.depth.max())
 
-    def evaluate(self, sample: TreeSample, output: int) -> None:
+    def evaluate(self, sample: TreeSample, outputs: TreeOutputs) -> None:
         new = self._nodes.depth > self._layer
-        for kept, renewed in zip(self._statistics, self._measure(sample, output), strict=True):
+        for kept, renewed in zip(self._statistics, self._measure(sample, outputs), strict=True):
             kept[new] = renewed[new]
 
     def finish(self) -> GrownTree:
@@ -215,22 +215,22 @@ class KnownTreeBuilder(TreeBuilder):
 
     # --- leaves ---
 
-    def blend(self, leaves: Leaves, sample: TreeSample, output: int) -> Leaves:
+    def blend(self, leaves: Leaves, sample: TreeSample, outputs: TreeOutputs) -> Leaves:
         """Return leaves with their share of the old values; those that no row has trained keep
         them."""
         share = np.full((self._nodes.tree.n_leaves, 1), self._decay_rate)
-        trained = self._count_trained(sample, output)
+        trained = self._count_trained(sample, outputs)
         if self._decay_rate == 0 and trained.all():
             return leaves
         kind = LEAF_KINDS[self._forest.kind(self._number)]
         return kind.blend(self._forest.values(self._number), leaves, np.where(trained, share, 1.0))
 
-    def _count_trained(self, sample: TreeSample, output: int) -> np.ndarray:
+    def _count_trained(self, sample: TreeSample, outputs: TreeOutputs) -> np.ndarray:
         """Return how many rows train each leaf, or each of its outputs where weights differ."""
         counts = self._statistics[0][self._nodes.node_of_leaf][:, None]
         if self._weight is None:
             return counts
-        weight = self._weight if output < 0 else self._weight[:, [output]]
+        weight = extract_columns(self._weight, outputs)
         leaves = self._last_leaves
         if sample.rows is not None:
             weight, leaves = weight[sample.rows], leaves[sample.rows]
@@ -242,10 +242,10 @@ class KnownTreeBuilder(TreeBuilder):
 
     # --- statistics of nodes ---
 
-    def _read_next(self, output: int) -> None:
+    def _read_next(self, outputs: TreeOutputs) -> None:
         self._number += 1
         t = self._number
-        assert self._forest.output(t) == output
+        assert number_tree(self._forest.outputs(t)) == number_tree(outputs)
         self._nodes = _Nodes(self._forest.tree(t))
         found = self._forest.apply(self._codes, t, t + 1, self._workers)
         self.leaf_of_row = self._last_leaves = found.ravel()
@@ -258,7 +258,7 @@ class KnownTreeBuilder(TreeBuilder):
         arrays["count"], arrays["cover"] = self._statistics
         return GrownTree(_make_tree(tree, arrays, tree.output_gain, tree.categories), self)
 
-    def _measure(self, sample: TreeSample, output: int) -> tuple[np.ndarray, np.ndarray]:
+    def _measure(self, sample: TreeSample, outputs: TreeOutputs) -> tuple[np.ndarray, np.ndarray]:
         """Return the number of rows and the sum of Hessians of each node, int64 and float64."""
         leaves = self._last_leaves if sample.rows is None else self._last_leaves[sample.rows]
         counts = np.bincount(leaves, minlength=self._nodes.tree.n_leaves)
@@ -267,7 +267,7 @@ class KnownTreeBuilder(TreeBuilder):
         used = _UsedRows(self._nodes, self._last_leaves, count, sample, self._workers)
         finder = self._finder
         if isinstance(finder, HistogramSplitFinder):
-            return count, _sum_histogram_hessians(used, finder, output)
+            return count, _sum_histogram_hessians(used, finder, outputs)
         assert isinstance(finder, ExactSplitFinder | VerifiedSplitFinder)
         return count, _sum_weights(used, finder.weight)
 
@@ -283,11 +283,11 @@ class _UsedRows(NamedTuple):
 
 
 def _sum_histogram_hessians(
-    used: _UsedRows, finder: HistogramSplitFinder, output: int
+    used: _UsedRows, finder: HistogramSplitFinder, outputs: TreeOutputs
 ) -> np.ndarray:
     """Return the Hessians that a search by histograms sums, from the same quantised numbers."""
     sample, nodes, workers = used.sample, used.nodes, used.workers
-    kind, g, h = finder.select(sample, output)
+    kind, g, h = finder.select(sample, outputs)
     if kind == "unit" or h is None:
         return used.counts.astype(np.float32).astype(np.float64)
     if kind == "full":
@@ -355,13 +355,17 @@ class BlendingFitter:
         fitter.base_fitter = BlendingFitter(fitter.base_fitter, builder)
         return fitter
 
-    def fit(self, grown: GrownTree, sample: TreeSample, output: int, rate: float) -> Leaves:
-        leaves = self._fitter.fit(grown, sample, output, rate)
-        return self._builder.blend(leaves, sample, output)
+    def fit(
+        self, grown: GrownTree, sample: TreeSample, outputs: TreeOutputs, rate: float
+    ) -> Leaves:
+        leaves = self._fitter.fit(grown, sample, outputs, rate)
+        return self._builder.blend(leaves, sample, outputs)
 
-    def sum_hessians(self, grown: GrownTree, sample: TreeSample, output: int) -> np.ndarray:
+    def sum_hessians(
+        self, grown: GrownTree, sample: TreeSample, outputs: TreeOutputs
+    ) -> np.ndarray:
         """Return the sums of the other fitter."""
-        return self._fitter.sum_hessians(grown, sample, output)
+        return self._fitter.sum_hessians(grown, sample, outputs)
 
 
 class BlendingLayers:
@@ -374,14 +378,14 @@ class BlendingLayers:
         self._layers, self._builder, self._state = layers, builder, state
         self._monotone = fitter if isinstance(fitter, MonotoneFitter) else None
 
-    def build_tree(self, sample: TreeSample, output: int) -> tuple[GrownTree, Leaves]:
+    def build_tree(self, sample: TreeSample, outputs: TreeOutputs) -> tuple[GrownTree, Leaves]:
         """Return one tree and its leaves, see `LayerBooster`."""
-        grown, fitted = self._layers.build_tree(sample, output)
-        leaves = self._builder.blend(fitted, sample, output)
+        grown, fitted = self._layers.build_tree(sample, outputs)
+        leaves = self._builder.blend(fitted, sample, outputs)
         if leaves is fitted:
             return grown, leaves
         if self._monotone is not None:
             assert isinstance(leaves, np.ndarray)
-            leaves = self._monotone.project(leaves, grown, sample, output)
+            leaves = self._monotone.project(leaves, grown, sample, outputs)
         self._state.restore_scores()
         return grown._replace(is_added=False), leaves

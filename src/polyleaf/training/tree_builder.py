@@ -13,7 +13,7 @@ import numpy as np
 import polyleaf._core as _core
 from polyleaf.data.random_rows import SCORED_ROWS, derive_seed
 from polyleaf.model import Model
-from polyleaf.model.leaf_kinds import Leaves
+from polyleaf.model.leaf_kinds import Leaves, TreeOutputs
 from polyleaf.runtime.context import Context
 from polyleaf.runtime.timing import measure_phase
 from polyleaf.settings.train_config import COUPLED, LinearLeaf, TopkLeaf, TrainConfig
@@ -26,7 +26,8 @@ from polyleaf.training.raw_scores import (
     GrownTree,
     SparseState,
     average_weights,
-    extract_column,
+    extract_columns,
+    number_tree,
 )
 from polyleaf.training.sampling import Sampler, TreeSample
 
@@ -51,8 +52,8 @@ LABEL_SKETCH_DIM = 32
 class SplitFinder(Protocol):
     """A search of the core with its input."""
 
-    def configure(self, sample: TreeSample, output: int) -> _core.Search:
-        """Return the search, set up for the next tree or layer; `output` -1: all outputs."""
+    def configure(self, sample: TreeSample, outputs: TreeOutputs) -> _core.Search:
+        """Return the search, set up for the next tree or layer."""
         ...
 
 
@@ -99,20 +100,20 @@ class TreeBuilder:
         }
         self._config = _core.GrowConfig(seed=0, **self._config_fields)
 
-    def grow(self, sample: TreeSample, output: int) -> GrownTree:
-        """Grow one tree, for one output or for all (-1)."""
+    def grow(self, sample: TreeSample, outputs: TreeOutputs) -> GrownTree:
+        """Grow one tree."""
         with measure_phase("quantisation"):
-            search = self._finder.configure(sample, output)
-        tree = self._grower.grow(search, self._make_config(sample.round, output), sample.features)
+            search = self._finder.configure(sample, outputs)
+        tree = self._grower.grow(search, self._make_config(sample.round, outputs), sample.features)
         search.reset()  # frees memory before scores and leaves are computed
         return GrownTree(tree, self._grower)
 
     # --- layer by layer: begin, then split, get_tree, evaluate in turn, finish ---
 
-    def begin(self, sample: TreeSample, output: int) -> None:
+    def begin(self, sample: TreeSample, outputs: TreeOutputs) -> None:
         """Find the best split of the root of a tree."""
-        search = self._finder.configure(sample, output)
-        self._grower.begin(search, self._make_config(sample.round, output), sample.features)
+        search = self._finder.configure(sample, outputs)
+        self._grower.begin(search, self._make_config(sample.round, outputs), sample.features)
 
     def split(self) -> bool:
         """Split the nodes of the next layer; return False if growth has ended."""
@@ -127,9 +128,9 @@ class TreeBuilder:
         """Whether the nodes of the last `split` may have children."""
         return self._grower.can_split_further
 
-    def evaluate(self, sample: TreeSample, output: int) -> None:
+    def evaluate(self, sample: TreeSample, outputs: TreeOutputs) -> None:
         """Find the best splits of the nodes of the last `split`."""
-        self._finder.configure(sample, output)
+        self._finder.configure(sample, outputs)
         self._grower.evaluate()
 
     def finish(self) -> GrownTree:
@@ -141,10 +142,10 @@ class TreeBuilder:
         """Node of each leaf of the tree, by node ids before pruning."""
         return self._grower.node_of_leaf
 
-    def _make_config(self, round: int, output: int) -> _core.GrowConfig:
+    def _make_config(self, round: int, outputs: TreeOutputs) -> _core.GrowConfig:
         if self._growth.colsample_bynode >= 1:  # no random numbers, and seeds take time to make
             return self._config
-        sequence = np.random.SeedSequence([self._growth.seed, round, output + 1])
+        sequence = np.random.SeedSequence([self._growth.seed, round, number_tree(outputs)])
         seed = int(sequence.generate_state(1, np.uint64)[0])
         return _core.GrowConfig(seed=seed, **self._config_fields)
 
@@ -199,18 +200,18 @@ class HistogramSplitFinder:
         self._gradients, self._quantiser = SplitGradients(derivatives, sketch, settings), quantiser
         self._search, self._monotone = _core.HistogramSearch(bins, settings.workers), monotone
 
-    def configure(self, sample: TreeSample, output: int) -> _core.Search:
+    def configure(self, sample: TreeSample, outputs: TreeOutputs) -> _core.Search:
         if self._monotone is not None:
-            self._search.set_monotone_constraints(
-                self._monotone if output < 0 else extract_column(self._monotone, output)
-            )
-        kind, g, h = self.select(sample, output)
+            self._search.set_monotone_constraints(extract_columns(self._monotone, outputs))
+        kind, g, h = self.select(sample, outputs)
         self._search.use(self._quantiser.quantise(kind, g, h, sample))
         return self._search
 
-    def select(self, sample: TreeSample, output: int) -> tuple[str, np.ndarray, np.ndarray | None]:
+    def select(
+        self, sample: TreeSample, outputs: TreeOutputs
+    ) -> tuple[str, np.ndarray, np.ndarray | None]:
         """Return the kind of Hessian, gradients and Hessians that are quantised."""
-        return self._gradients.select(sample, output)
+        return self._gradients.select(sample, outputs)
 
     @property
     def scales_each_node(self) -> bool:
@@ -229,26 +230,30 @@ class SplitGradients:
         leaf = settings.leaf
         self._averages_weights = sketch is not None or leaf.shares_weights
 
-    def _select_weight(self, output: int) -> np.ndarray | None:
-        weight = self._derivatives.select_weight(output)
+    def _select_weight(self, outputs: TreeOutputs) -> np.ndarray | None:
+        weight = self._derivatives.select_weight(outputs)
         return average_weights(weight) if self._averages_weights and weight is not None else weight
 
-    def select(self, sample: TreeSample, output: int) -> tuple[str, np.ndarray, np.ndarray | None]:
+    def select(
+        self, sample: TreeSample, outputs: TreeOutputs
+    ) -> tuple[str, np.ndarray, np.ndarray | None]:
         """Return the kind of Hessian, gradients and Hessians."""
-        kind, g, h = self._select(sample, output)
+        kind, g, h = self._select(sample, outputs)
         heavy_rows = self._derivatives.heavy_rows
         if heavy_rows is None:
             return kind, g, h
-        g = heavy_rows.round(g, sample, output, stream=0)
-        return kind, g, None if h is None else heavy_rows.round(h, sample, output, stream=1)
+        g = heavy_rows.round(g, sample, outputs, stream=0)
+        return kind, g, None if h is None else heavy_rows.round(h, sample, outputs, stream=1)
 
-    def _select(self, sample: TreeSample, output: int) -> tuple[str, np.ndarray, np.ndarray | None]:
-        g, h = self._derivatives.select(output)
+    def _select(
+        self, sample: TreeSample, outputs: TreeOutputs
+    ) -> tuple[str, np.ndarray, np.ndarray | None]:
+        g, h = self._derivatives.select(outputs)
         kind = resolve_hessian_kind(self._hessian, None if h is None else h.shape[1], g.shape[1])
         if self._derivatives.gain_scale is not None:
             shares_hessian = kind in ("none", "shared") or self._sketch is not None
-            weight = self._select_weight(output) if kind == "none" else None
-            g = self._derivatives.scaled_gradients(output, shares_hessian, weight)
+            weight = self._select_weight(outputs) if kind == "none" else None
+            g = self._derivatives.scaled_gradients(outputs, shares_hessian, weight)
         if self._sketch is not None:
             g, h = self._sketch.sketch(
                 g,
@@ -262,7 +267,7 @@ class SplitGradients:
         if kind == "full":
             return kind, g, self._derivatives.full
         if kind == "none" or h is None:
-            kind, counts = count_hessian(len(g), self._select_weight(output), sample)
+            kind, counts = count_hessian(len(g), self._select_weight(outputs), sample)
             return kind, g, counts
         if kind == "shared":
             return kind, g, mean_over_outputs(h, self._workers.n_threads)
@@ -295,7 +300,7 @@ class VerifiedSplitFinder:
         """Weights of the rows, which are their Hessians; None: 1."""
         return self._state.weight
 
-    def configure(self, sample: TreeSample, output: int) -> _core.Search:
+    def configure(self, sample: TreeSample, outputs: TreeOutputs) -> _core.Search:
         gradients, weight = self._state.gradients, self._state.weight
         g = self._sketch.sketch_labels(gradients, sample.round, self._seed, self._workers.n_threads)
         columns = None if weight is None else weight.reshape(-1, 1)
@@ -323,7 +328,7 @@ class ExactSplitFinder:
         """Weights of the rows, which are their Hessians; None: 1."""
         return self._state.weight
 
-    def configure(self, sample: TreeSample, output: int) -> _core.Search:
+    def configure(self, sample: TreeSample, outputs: TreeOutputs) -> _core.Search:
         data, leaf = (self._state.gradients, self._state.weight), self._leaf
         self._search.use(
             *data, sample.rows, sample.multiplier, self._step, leaf.leaf_k, leaf.threshold_step
@@ -399,47 +404,47 @@ class LayerBooster:
         self._fitter = fitter.base_fitter if isinstance(fitter, MonotoneFitter) else fitter
         self._sampler, self._model, self._report_layer = sampler, model, report_layer
 
-    def build_tree(self, sample: TreeSample, output: int) -> tuple[GrownTree, Leaves]:
+    def build_tree(self, sample: TreeSample, outputs: TreeOutputs) -> tuple[GrownTree, Leaves]:
         """Return one tree and its leaves; unless it was pruned, the raw scores contain it
         already."""
         state, builder, layer, leaves = self._state, self._builder, 0, np.empty(0, np.float32)
         # Sums of steps of each node of the tree, ancestors included.
-        sums = np.zeros((1, 1 if output >= 0 else self._model.n_outputs), np.float32)
+        sums = np.zeros((1, self._model.n_outputs if outputs is None else len(outputs)), np.float32)
         layer_sample = sample
         state.save_scores()
-        builder.begin(sample, output)
+        builder.begin(sample, outputs)
         while builder.split():
             layer += 1
             grown = builder.get_tree()
-            steps = self._fitter.fit(grown, layer_sample, output, self._model.learning_rate)
+            steps = self._fitter.fit(grown, layer_sample, outputs, self._model.learning_rate)
             sums = _add_steps(sums, grown.tree, steps)
-            leaves = self._project_to_constraints(sums, grown, layer_sample, output)
+            leaves = self._project_to_constraints(sums, grown, layer_sample, outputs)
             state.restore_scores()
-            state.add_tree(grown, leaves, output)
+            state.add_tree(grown, leaves, outputs)
             if not builder.can_split_further:
                 break
-            if output < 0:
+            if outputs is None:
                 self._report_layer(sample.round, grown.tree, leaves)
             state.update_derivatives()
             layer_sample = self._sampler.draw(state.sampling_gradients, sample.round, layer)
-            builder.evaluate(layer_sample, output)
+            builder.evaluate(layer_sample, outputs)
         grown = builder.finish()
         if grown.tree.n_leaves == len(leaves):
             grown = grown._replace(is_added=True)
         else:
             state.restore_scores()  # no split was found, or the tree was pruned
         if len(sums) == 1:  # no split was found: one step for all rows, as for a tree of one leaf
-            return grown, self._fitter.fit(grown, sample, output, self._model.learning_rate)
-        return grown, self._project_to_constraints(sums, grown, sample, output)
+            return grown, self._fitter.fit(grown, sample, outputs, self._model.learning_rate)
+        return grown, self._project_to_constraints(sums, grown, sample, outputs)
 
     def _project_to_constraints(
-        self, sums: np.ndarray, grown: GrownTree, sample: TreeSample, output: int
+        self, sums: np.ndarray, grown: GrownTree, sample: TreeSample, outputs: TreeOutputs
     ) -> np.ndarray:
         """Project the sums of the current leaves to monotone constraints, in place, and return
         them."""
         nodes = self._builder.node_of_leaf
         if self._monotone is not None:
-            sums[nodes] = self._monotone.project(sums[nodes], grown, sample, output)
+            sums[nodes] = self._monotone.project(sums[nodes], grown, sample, outputs)
         return sums[nodes]
 
 

@@ -1,0 +1,112 @@
+"""Groups of outputs: a round grows one tree for each group, with leaves for its outputs only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from polyleaf.model.leaf_kinds import TreeOutputs
+from polyleaf.settings.parameters import OutputParameters
+
+__all__ = ["count_groups", "has_shared_trees", "make_output_groups"]
+
+
+def make_output_groups(
+    p: OutputParameters, n_outputs: int, names: Sequence[str] | None = None
+) -> list[TreeOutputs]:
+    """Return the outputs of each tree of a round, by their first output.
+
+    Parameters
+    ----------
+    p : OutputParameters
+    n_outputs : int
+    names : sequence of str, optional
+        Names of outputs.
+
+    Raises
+    ------
+    ValueError
+        Unless `p.output_groups` has every output once.
+    """
+    spec: Any = p.output_groups
+    if n_outputs == 1 or (spec is None and p.multi_strategy == "multi_output_tree"):
+        return [None]
+    if spec is None:
+        spec = n_outputs
+    if isinstance(spec, int | np.integer):
+        if spec > n_outputs:
+            raise ValueError(
+                f"output_groups={spec} asks for more groups than there are outputs ({n_outputs})."
+            )
+        groups = [part.tolist() for part in np.array_split(np.arange(n_outputs), spec)]
+    else:
+        groups = [_read_group(group, n_outputs, names) for group in spec]
+    found = np.bincount([k for group in groups for k in group], minlength=n_outputs)
+    if (found != 1).any():
+        k = int(np.argmax(found != 1))
+        name = f" ({names[k]!r})" if names is not None else ""
+        where = "in no group" if found[k] == 0 else f"there {found[k]} times"
+        raise ValueError(
+            f"output_groups must have every output once, but output {k}{name} is {where}; a group "
+            "of its own is [[...], [output]]."
+        )
+    if len(groups) == 1:
+        return [None]
+    return [np.array(sorted(group), np.int32) for group in sorted(groups, key=min)]
+
+
+def count_groups(p: OutputParameters, n_outputs: int) -> list[int]:
+    """Return the number of outputs of each group, where names count as one output."""
+    spec = p.output_groups
+    if isinstance(spec, list | tuple):
+        return [max(1, np.size(group)) for group in spec] or [n_outputs]
+    groups = make_output_groups(p, n_outputs)
+    return [n_outputs if group is None else len(group) for group in groups]
+
+
+def has_shared_trees(p: OutputParameters) -> bool:
+    """Return whether several outputs may share a tree."""
+    groups = p.output_groups
+    if isinstance(groups, list | tuple):
+        return any(np.size(group) > 1 for group in groups)
+    return p.multi_strategy == "multi_output_tree"
+
+
+def _read_group(group: Any, n_outputs: int, names: Sequence[str] | None) -> list[int]:
+    """Return the numbers of the outputs of one group of the parameter."""
+    if isinstance(group, str) or not np.iterable(group):
+        raise ValueError(
+            "output_groups must be a list of lists of outputs, such as [[0, 1], [2]]; got the "
+            f"group {group!r}."
+        )
+    outputs = [k for member in group for k in _find_outputs(member, n_outputs, names)]
+    if not outputs:
+        raise ValueError("output_groups has an empty group; leave it out.")
+    return outputs
+
+
+def _find_outputs(member: Any, n_outputs: int, names: Sequence[str] | None) -> list[int]:
+    """Return the output of a number or name, or all outputs of the name of a target."""
+    if isinstance(member, int | np.integer) and not isinstance(member, bool):
+        if not 0 <= member < n_outputs:
+            raise ValueError(
+                f"output_groups has output {member}, but outputs are numbered from 0 to "
+                f"{n_outputs - 1}."
+            )
+        return [int(member)]
+    if names is None:
+        raise ValueError(
+            f"output_groups names the output {member!r}, but outputs have no names; use their "
+            f"numbers, 0 to {n_outputs - 1}."
+        )
+    if member in names:
+        return [list(names).index(member)]
+    # The scores of a target with several, such as its quantiles, are named after it.
+    found = [k for k, name in enumerate(names) if name.startswith(f"{member}_")]
+    if not found:
+        raise ValueError(
+            f"output_groups names the output {member!r}; the outputs are {list(names)}."
+        )
+    return found

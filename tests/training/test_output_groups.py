@@ -1,0 +1,188 @@
+"""Groups of outputs share trees: a round grows a tree for each group."""
+
+import numpy as np
+import pytest
+import reference
+from support.problems import Core, Reference, run_boosting
+from support.small_fits import CLASSES, LABELS, LAYERS, X, Y, bits, classifier, regressor, runs
+
+from polyleaf import PolyleafMultiTask
+from polyleaf.model import Model
+
+GROUPS = [[0, 2], [1]]
+
+
+def coupled_derivatives(y, scores):
+    """Return rational derivatives, for which the reference is exact, that couple outputs."""
+    residual = scores - y + 0.25 * scores.sum(axis=1, keepdims=True)
+    return residual + 0.1 * residual * np.abs(residual), 1.2 + 0.2 * np.abs(residual)
+
+
+@pytest.mark.parametrize("implementation", [Reference, Core], ids=["reference", "core"])
+@pytest.mark.parametrize("groups", [GROUPS, [[0], [1, 2]], [[0], [1], [2]]], ids=str)
+def test_training_equals_the_reference(groups, implementation):
+    parameters = {"hessian": "diagonal", "leaf_hessian": "diagonal", "max_depth": None}
+    model = regressor(
+        objective=coupled_derivatives,
+        learning_rate=0.5,
+        max_leaves=8,
+        output_groups=groups,
+        **parameters,
+    ).fit(X, Y)
+    mapper = model.model_.mapper
+    data = (
+        mapper.transform(model._features(X), 1),
+        np.asarray(mapper.n_bins_, np.uint16),
+        np.asarray(mapper.is_categorical_),
+    )
+    config = reference.GrowConfig(max_leaves=8, min_child_samples=4, min_child_weight=1e-3)
+    options = {"n_rounds": 3, "learning_rate": 0.5, "groups": groups}
+    base = model.model_.base_score
+    scores, trees = run_boosting(
+        implementation, data, Y, coupled_derivatives, "diagonal", config, base=base, **options
+    )
+    np.testing.assert_array_equal(list(model.staged_predict(X)), scores[1:])
+    assert [tree.n_leaves for tree in model.model_.trees] == [tree.n_leaves for tree in trees]
+
+
+PLAIN = {"normalize_targets": False}
+GAPS = np.where(np.arange(len(Y))[:, None] % 7 == np.arange(3), np.nan, Y)
+
+
+@pytest.mark.parametrize(
+    ("y", "options"),
+    [
+        (Y, {}),
+        (Y, LAYERS),
+        (Y, {"leaf": "linear"}),
+        (Y, {"leaf": "sparse", "leaf_k": 1}),
+        (Y, {"objective": "absolute_error"}),
+        (Y, {"objective": "huber", "subsample": 0.5}),
+        (Y, {"monotone_constraints": [1, 0, 0, 0, -1]}),
+        (np.exp(Y / 4), {"objective": "poisson", "hessian": "diagonal"}),
+    ],
+    ids=str,
+)
+def test_groups_are_models_of_their_own(y, options):
+    """With a separable loss, the columns of each group equal those of a model of the group."""
+    options = PLAIN | options
+    with runs() as begun:
+        model = regressor(output_groups=GROUPS, **options).fit(X, y)
+    found = model.predict_raw(X)
+    for group in GROUPS:
+        alone = regressor(**options).fit(X, y[:, group] if len(group) > 1 else y[:, group[0]])
+        np.testing.assert_array_equal(found[:, group], alone.predict_raw(X).reshape(len(X), -1))
+    raw = begun[0].state.raw.astype(np.float64) + model.model_.base_score
+    np.testing.assert_array_equal(raw, found)
+    again = Model.from_bytes(model.model_.to_bytes())
+    assert again.equals(model.model_)
+    assert [tree.outputs.tolist() for tree in again.trees[:2]] == GROUPS
+    importance = model.feature_importance(per_output=True)
+    np.testing.assert_allclose(model.feature_importance(), importance.mean(axis=0), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"missing_targets": "ignore"},
+        {"missing_targets": "ignore", "leaf": "linear"},
+        {"sampling_method": "goss"},
+    ],
+    ids=str,
+)
+def test_group_of_one_is_a_tree_per_output(options):
+    """Where rows or bins depend on all outputs, a group of one still has the tree of its own."""
+    y = GAPS if "missing_targets" in options else Y
+    found = regressor(output_groups=GROUPS, n_estimators=1, **PLAIN | options).fit(X, y)
+    one_each = regressor(multi_strategy="one_output_per_tree", n_estimators=1, **PLAIN | options)
+    expected = one_each.fit(X, y).predict_raw(X)[:, 1]
+    np.testing.assert_array_equal(found.predict_raw(X)[:, 1], expected)
+
+
+def test_quantiles_and_tasks_in_groups():
+    alpha = {"objective": "quantile", "quantile_alpha": [0.2, 0.8], **PLAIN}
+    by_target = regressor(output_groups=[["0"], ["1", "2"]], **alpha).fit(X, Y)
+    assert [tree.outputs.tolist() for tree in by_target.model_.trees[:2]] == [[0, 1], [2, 3, 4, 5]]
+    alone = regressor(**alpha).fit(X, Y[:, 0])
+    np.testing.assert_array_equal(by_target.predict(X)[:, 0], alone.predict(X)[:, 0])
+    tasks = {"a": "squared_error", "b": "absolute_error", "c": "softmax"}
+    targets = {"a": Y[:, 0], "b": Y[:, 1], "c": CLASSES}
+    options = {"n_estimators": 3, "output_groups": [["a", "b"], ["c"]]}
+    found = PolyleafMultiTask(tasks, **options).fit(X, targets)
+    assert [tree.outputs.tolist() for tree in found.model_.trees[:2]] == [[0, 1], [2, 3, 4]]
+    assert set(found.predict(X)) == {"a", "b", "c"}
+    np.testing.assert_array_equal(found.task_estimator("b").predict(X), found.predict(X)["b"])
+
+
+def test_ends_are_multi_strategy():
+    one_each = regressor(multi_strategy="one_output_per_tree").fit(X, Y)
+    for groups in ([[2], [0], [1]], 3):
+        assert bits(regressor(output_groups=groups).fit(X, Y)) == bits(one_each)
+    shared = regressor().fit(X, Y)
+    for groups in ([[2, 0, 1]], 1):
+        assert bits(regressor(output_groups=groups).fit(X, Y)) == bits(shared)
+
+
+def test_number_is_that_of_groups_of_neighbours():
+    model = regressor(output_groups=2).fit(X, Y)
+    assert bits(model) == bits(regressor(output_groups=[[0, 1], [2]]).fit(X, Y))
+
+
+def test_labels_and_classes_in_groups():
+    labels = classifier(output_groups=GROUPS).fit(X, LABELS)
+    for group in ([0, 2],):
+        alone = classifier().fit(X, LABELS[:, group])
+        np.testing.assert_array_equal(labels.predict_raw(X)[:, group], alone.predict_raw(X))
+    options = {"boosting_step": "tree", "n_estimators": 20}
+    classes = classifier(output_groups=GROUPS, **options).fit(X, CLASSES)
+    assert classes.score(X, CLASSES) > 0.7
+    np.testing.assert_allclose(classes.predict_proba(X).sum(axis=1), 1.0)
+
+
+@pytest.mark.parametrize("options", [{}, LAYERS, {"leaf": "linear"}, {"subsample": 0.5}], ids=str)
+def test_training_that_goes_on_equals_one_training(options):
+    whole = regressor(output_groups=GROUPS, **options).fit(X, Y)
+    begun = regressor(output_groups=GROUPS, **options | {"n_estimators": 2}).fit(X, Y)
+    more = regressor(output_groups=GROUPS, **options | {"n_estimators": 1})
+    assert bits(more.fit(X, Y, init_model=begun)) == bits(whole)
+
+
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        ([[0, 1]], "output 2 is in no group"),
+        ([[0, 1], [1, 2]], "output 1 is there 2 times"),
+        ([[0, 1], [3]], "numbered from 0 to 2"),
+        ([[0, 1], ["c"]], "outputs have no names"),
+        ([0, 1, 2], "list of lists"),
+        ([[0, 1, 2], []], "empty group"),
+        (4, "more groups than there are outputs"),
+    ],
+    ids=str,
+)
+def test_groups_that_are_no_partition_raise(groups, message):
+    with pytest.raises(ValueError, match=message):
+        regressor(output_groups=groups).fit(X, Y)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"multi_strategy": "one_output_per_tree"}, "leave multi_strategy"),
+        ({"hessian": "full"}, "couples all outputs"),
+        ({"sketch": "top_outputs", "sketch_dim": 2}, "set sketch=None"),
+    ],
+    ids=str,
+)
+def test_what_groups_cannot_do_raises(options, message):
+    with pytest.raises(ValueError, match=message):
+        regressor(output_groups=GROUPS, **options).fit(X, Y)
+
+
+@pytest.mark.parametrize("options", [{}, LAYERS, {"leaf": "sparse", "leaf_k": 1}], ids=str)
+def test_refit_keeps_groups(options):
+    """Refitting on the same rows gives the same leaves."""
+    model = regressor(output_groups=GROUPS, **options).fit(X, Y)
+    again = model.refit(X, Y, decay_rate=0.0)
+    np.testing.assert_array_equal(again.predict_raw(X), model.predict_raw(X))
+    assert again.output_groups_ == GROUPS
