@@ -81,11 +81,15 @@ def _reader(task: str, model: Any) -> Predict:
 
 def _folds(part: Part) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return the three folds of the search, which all libraries use."""
+    from polyleaf import PolyleafRegressor, RowData
     from polyleaf.inputs.target import encode_classification, encode_regression
     from polyleaf.search.cv_splits import split_rows
+    from polyleaf.training.prepare import TrainingData, read_split_rules
 
     encode = encode_regression if part.task == "regression" else encode_classification
-    return split_rows(3, part.X, part.y, encode(part.y), part.people, 0)
+    data = TrainingData("training", part.X, RowData(part.y, groups=part.people))
+    rules = read_split_rules(PolyleafRegressor(), data.rows, len(part.y))
+    return split_rows(3, data, encode(part.y), 0, rules)
 
 
 # --- runs ---

@@ -7,18 +7,22 @@ import pytest
 import scipy.sparse
 from sklearn.model_selection import TimeSeriesSplit
 
-from polyleaf import Dataset, PolyleafRegressorCV
+from polyleaf import Dataset, PolyleafRegressorCV, RowData
 from polyleaf.data.random_rows import SplitRules
 from polyleaf.inputs.target import encode_classification, encode_regression
 from polyleaf.search.cv_splits import LARGE_N_ROWS, choose_n_repeats, make_folds, split_rows
 from polyleaf.training.prepare import TrainingData, read_split_rules
 
 
+def make_data(X, y, groups=None):
+    return TrainingData("training", X, RowData(y, groups=groups))
+
+
 def split(y, cv=None, groups=None, classes=False, X=None):
     target = encode_classification(y) if classes else encode_regression(y)
-    rules = read_split_rules(PolyleafRegressorCV(), groups, None, len(y))
+    rules = read_split_rules(PolyleafRegressorCV(), RowData(groups=groups), len(y))
     X = np.zeros((len(y), 1)) if X is None else X
-    return split_rows(cv, X, y, target, groups, 0, rules)
+    return split_rows(cv, make_data(X, y, groups), target, 0, rules)
 
 
 def test_each_row_is_validated_once():
@@ -56,7 +60,7 @@ def test_equal_rows_are_not_split(n_rows, classes):
     repeated = np.random.default_rng(0).permutation(np.repeat(np.arange(n_rows), 2))
     y = repeated % 3 if classes else repeated / 7
     target = encode_classification(y) if classes else encode_regression(y)
-    found = split_rows(None, y[:, None], y, target, None, 0, SplitRules(repeated))
+    found = split_rows(None, make_data(y[:, None], y), target, 0, SplitRules(repeated))
     for train, valid in found:
         assert not set(repeated[train]) & set(repeated[valid])
         assert len(train) + len(valid) == 2 * n_rows and 1.5 < len(train) / len(valid) < 4.5
@@ -68,7 +72,7 @@ def test_folds_in_time_order(n_rows, cv, n_folds):
     time = np.random.default_rng(0).permutation(n_rows)
     y = np.arange(float(n_rows))
     target, rules = encode_regression(y), SplitRules(time=time)
-    found = split_rows(cv, y[:, None], y, target, None, 0, rules)
+    found = split_rows(cv, make_data(y[:, None], y), target, 0, rules)
     assert len(found) == (1 if cv is None and n_rows > 60 else n_folds)
     for train, valid in found:
         assert time[train].max() < time[valid].min() and len(valid) >= n_rows / 10
@@ -79,13 +83,13 @@ def test_groups_are_stratified_if_a_fold_would_lack_classes(recwarn):
     y = np.where(groups < 2, 2, np.arange(36) % 2)  # the third class is in two groups of nine
     target, X = encode_classification(y), np.zeros((36, 1))
     for seed in range(20):  # in a quarter of the draws both would be in one fold
-        found = split_rows(None, X, y, target, groups, seed, SplitRules(groups))
+        found = split_rows(None, make_data(X, y, groups), target, seed, SplitRules(groups))
         for train, valid in found:
             assert not set(groups[train]) & set(groups[valid]) and set(y[train]) == {0, 1, 2}
     assert not recwarn.list
     y = np.where(groups < 1, 2, np.arange(36) % 2)  # in one group
     with pytest.raises(ValueError, match="2 of the 3 classes"):
-        split_rows(None, X, y, encode_classification(y), groups, 0, SplitRules(groups))
+        split_rows(None, make_data(X, y, groups), encode_classification(y), 0, SplitRules(groups))
 
 
 def test_time_series_splitter():
@@ -159,37 +163,33 @@ def test_fold_data_equal_the_codes_of_its_rows(as_matrix):
     train, valid = np.arange(0, 80, 2), np.arange(1, 80, 2)
     (fold,) = make_folds(
         dataset,
-        TrainingData("training", X, list(range(80)), weight),
+        TrainingData("training", X, RowData(list(range(80)), weight)),
         lambda repeat: [(train, valid)],
     )
     np.testing.assert_array_equal(fold.train.X.codes, dataset.codes[:, train])
     np.testing.assert_array_equal(fold.valid.X.codes, dataset.codes[:, valid])
-    assert fold.train.y == train.tolist() and fold.growth == 2.0
-    np.testing.assert_array_equal(fold.valid.weight, weight[valid])
+    assert fold.train.rows.target == train.tolist() and fold.growth == 2.0
+    np.testing.assert_array_equal(fold.valid.rows.weight, weight[valid])
 
 
 def test_folds_are_made_on_first_use():
     y, drawn, sizes = np.arange(30.0), [], []
-    dataset = Dataset(y[:, None])
 
-    class CountingDataset:
-        n_rows = 30
-
+    class CountingDataset(Dataset):
         def rows(self, rows):
             sizes.append(len(rows))
-            return dataset.rows(rows)
+            return super().rows(rows)
 
     def split_repeat(i):
         drawn.append(i)
-        return split_rows(3, y[:, None], y, encode_regression(y), None, i, SplitRules())
+        return split_rows(3, make_data(y[:, None], y), encode_regression(y), i, SplitRules())
 
-    folds = make_folds(
-        CountingDataset(), TrainingData("training", y[:, None], y, None, None), split_repeat, 3
-    )
+    folds = make_folds(CountingDataset(y[:, None]), make_data(y[:, None], y), split_repeat, 3)
     assert (len(folds), folds.n_splits, drawn, sizes) == (9, 3, [0], [])
     assert folds[1] is folds[1] and sizes == [20, 10] and drawn == [0]
-    assert sorted(folds[3].valid.y) != sorted(folds[0].valid.y) and drawn == [0, 1]
-    assert len({tuple(fold.valid.y) for fold in folds}) == 9 and drawn == [0, 1, 2]
+    assert len({tuple(sorted(folds[i].valid.rows.target)) for i in (0, 3)}) == 2
+    assert drawn == [0, 1]
+    assert len({tuple(fold.valid.rows.target) for fold in folds}) == 9 and drawn == [0, 1, 2]
 
 
 def test_folds_are_repeated_but_not_a_hold_out():

@@ -4,7 +4,7 @@ import copy
 
 import numpy as np
 
-from polyleaf import Dataset
+from polyleaf import Dataset, RowData
 from polyleaf.estimators.distributed_fit import fit_rank, plan_shared_fit
 from polyleaf.inputs.features import read_features
 from polyleaf.inputs.target import encode_evaluation_target
@@ -36,7 +36,7 @@ def fit_on_threads(
     init_model=None,
 ):
     """Return the fitted estimators of all ranks."""
-    shared, shard = plan_shared_fit(estimator, y, sample_weight, init_model, offset=offset)
+    shared, shard = plan_shared_fit(estimator, RowData(y, sample_weight, offset), init_model)
     start, target = shared.plan.start, shard.target
     mapper = None if start is None else start.mapper
     dataset = X

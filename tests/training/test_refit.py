@@ -7,7 +7,7 @@ import pytest
 from support import golden
 from support.distributed_fits import fit_on_threads
 
-from polyleaf import Dataset, PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor
+from polyleaf import Dataset, PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor, RowData
 from polyleaf.model.leaf_kinds import LEAF_KINDS
 from polyleaf.training.prepare import TrainingData, _hold_out
 from polyleaf.training.refit import KnownTrees
@@ -28,7 +28,7 @@ LEAVES = {
 def take_training_rows(estimator, X, y):
     """Return the rows that an estimator with `validation_fraction` has trained on."""
     target = estimator._encoding.encode(y, None, name="y")
-    X, target, *_ = _hold_out(estimator, TrainingData("training", X, y, None), target, 0)
+    X, target, *_ = _hold_out(estimator, TrainingData("training", X, RowData(y)), target, 0)
     return X, target.to_target_scale()
 
 

@@ -39,6 +39,7 @@ from polyleaf.data.partitions import merge_summaries
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.model import Model
 from polyleaf.runtime.collective import WorkerLostError
+from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
 from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.training.distributed import can_replay
@@ -110,12 +111,10 @@ def _rechunk_rows(values: da.Array, chunks: Sequence[int] | None) -> da.Array:
 
 @dataclass
 class LazyData:
-    """X, y, weights and offsets as passed by the user, and the name of X in messages."""
+    """X and what else belongs to rows, as passed by the user, and the name of X in messages."""
 
     X: Any
-    y: Any
-    weight: Any = None
-    offset: Any = None
+    rows: RowData
     name: str = "X"
 
     def submit(self, client: Client, wait_for_workers: float) -> DataFutures:
@@ -123,10 +122,11 @@ class LazyData:
         X = _split_partitions(self.X, None)
         chunks = self.X.chunks[0] if isinstance(self.X, da.Array) else None
         suffix = "" if self.name == "X" else f" of {self.name}"
-        named = [(self.name, X), (f"y{suffix}", _split_partitions(self.y, chunks))]
-        for name, values in (("weights", self.weight), ("offset", self.offset)):
-            if values is not None:
-                named.append((f"{name}{suffix}", _split_partitions(values, chunks)))
+        given = self.rows.to_dict()
+        named = [(self.name, X)]
+        for attribute, values in given.items():
+            name = {"target": "y", "weight": "weights"}.get(attribute, attribute)
+            named.append((f"{name}{suffix}", _split_partitions(values, chunks)))
         for name, partitions in named:
             if len(partitions) != len(X):
                 raise ValueError(
@@ -146,19 +146,19 @@ class LazyData:
         kept = [i for i, n in enumerate(lengths[0]) if n > 0]
         if not kept:
             raise ValueError(f"{self.name} has no rows.")
-        X_kept, y_kept, *others = ([partitions[i] for i in kept] for partitions in futures)
-        weight = None if self.weight is None else others[0]
-        offset = None if self.offset is None else others[-1]
-        return DataFutures(X_kept, y_kept, weight, offset, kept, [lengths[0][i] for i in kept])
+        X_kept, *others = ([partitions[i] for i in kept] for partitions in futures)
+        sizes = [lengths[0][i] for i in kept]
+        return DataFutures(X_kept, dict(zip(given, others, strict=True)), kept, sizes)
 
 
 class DataFutures(NamedTuple):
-    """Futures of the partitions of X, y, weights and offsets that have rows.
+    """Futures of the partitions that have rows.
 
     Attributes
     ----------
-    X, y : list of Future
-    weight, offset : list of Future, or None
+    X : list of Future
+    rows : dict of str to list of Future
+        The fields of a `RowData` that the user passed, partition by partition.
     numbers : list of int
         Index of each partition among all partitions.
     sizes : list of int
@@ -166,9 +166,7 @@ class DataFutures(NamedTuple):
     """
 
     X: list[Future]
-    y: list[Future]
-    weight: list[Future] | None
-    offset: list[Future] | None
+    rows: dict[str, list[Future]]
     numbers: list[int]
     sizes: list[int]
 
@@ -355,8 +353,7 @@ def _prepare(
     data = lazy_data.submit(client, wait_for_workers)
     sizes, starts = data.sizes, list(itertools.accumulate(data.sizes, initial=0))[:-1]
     new_mapper = BinMapper(estimator.max_bins, random_state=0)
-    targets = data.y, data.weight, data.offset
-    planned = submit(plan_fit, estimator, *targets, init_model, is_watched, new_mapper, sizes)
+    planned = submit(plan_fit, estimator, data.rows, init_model, is_watched, new_mapper, sizes)
     partitions = [submit(get_partition, planned, i) for i in range(len(sizes))]
     shared = fetch(submit(_get_shared, planned))
     if shared.plan.start is not None:
@@ -387,8 +384,8 @@ def _prepare(
             lazy_set.submit(client, wait_for_workers),
             submit(_get_encoding, partitions[0]),
         )
-        values = valid.X, valid.y, valid.weight, valid.offset
-        binned_sets.append(submit(make_eval_set, name, *values, mapper, shared, encoding))
+        values = valid.X, valid.rows, mapper, shared, encoding
+        binned_sets.append(submit(make_eval_set, name, *values))
     prepared = (*codes, *partitions, *binned_sets)
     _wait_for(client, prepared, wait_for_workers)
     for future in prepared:

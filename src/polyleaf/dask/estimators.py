@@ -24,6 +24,7 @@ from polyleaf.estimators.classifier import PolyleafClassifier
 from polyleaf.estimators.regressor import PolyleafRegressor
 from polyleaf.inputs.offsets import check_all_or_none
 from polyleaf.inputs.target import TargetEncoding
+from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
 from polyleaf.training.boosting import BoostResult
 from polyleaf.training.fit import as_callbacks
@@ -127,18 +128,17 @@ class _DaskEstimator(BaseEstimator):
             If workers were lost more often than `max_restarts`.
         """
         eval_data = collect_eval_sets(eval_set, eval_names, eval_sample_weight, eval_offset)
-        have = [each is not None for each in (offset, *(data.offset for data in eval_data))]
+        have = [each is not None for each in (offset, *(data.rows.offset for data in eval_data))]
         check_all_or_none(["training", *(data.name for data in eval_data)], have, False)
         eval_sets = [
-            LazyEvalSet(d.name, LazyData(d.X, d.y, d.weight, d.offset, f"X of {d.name!r}"))
-            for d in eval_data
+            LazyEvalSet(d.name, LazyData(d.X, d.rows, f"X of {d.name!r}")) for d in eval_data
         ]
         self._local._validate_params()
         with _use_client(self.client) as client:
             result, self.restarts_ = fit(
                 client,
                 self._local,
-                LazyData(X, y, sample_weight, offset),
+                LazyData(X, RowData(y, sample_weight, offset)),
                 eval_sets,
                 as_callbacks(callbacks),
                 init_model,
@@ -191,7 +191,7 @@ class _DaskEstimator(BaseEstimator):
             result, self.restarts_ = fit(
                 client,
                 local,
-                LazyData(X, y, sample_weight, offset),
+                LazyData(X, RowData(y, sample_weight, offset)),
                 [],
                 [],
                 known,

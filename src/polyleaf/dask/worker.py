@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,6 +31,7 @@ from polyleaf.metrics.metric import EvalsLog, OutputsLog
 from polyleaf.model import Model
 from polyleaf.runtime.collective import WorkerLostError
 from polyleaf.runtime.context import Context
+from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
 from polyleaf.training.evaluation import EvalSet
 
@@ -124,32 +125,27 @@ class InterruptedFit(NamedTuple):
 
 def plan_fit(
     estimator: PolyleafEstimator,
-    y: Sequence[object],
-    sample_weight: Sequence[object] | None,
-    offset: Sequence[object] | None,
+    rows: Mapping[str, Sequence[object]],
     init_model: object,
     is_watched: bool,
     mapper: BinMapper,
     sizes: Sequence[int],
 ) -> PlannedFit:
-    """Read the targets, weights and offsets of all rows at once."""
-    weight = None if sample_weight is None else concatenate_values(sample_weight, "sample_weight")
-    start = None if offset is None else concatenate_values(offset, "offset")
-    values = concatenate_values(y, "y")
+    """Read what belongs to all rows at once."""
     shared, shard = plan_shared_fit(
-        estimator, values, weight, init_model, start, is_watched=is_watched
+        estimator, _concatenate(rows), init_model, is_watched=is_watched
     )
     weights = shard.target.weight
     weights = None if weights is None else quantise_weights(weights, shard.target.n_rows)
     chosen = mapper.sample_rows(shard.target.n_rows, weights)
     partitions, first = [], 0
     for size in sizes:
-        rows = np.arange(first, first + size)
+        own = np.arange(first, first + size)
         sampled = (
             None if chosen is None else chosen[(chosen >= first) & (chosen < first + size)] - first
         )
-        own_weights = None if weights is None else weights[rows]
-        partitions.append(Partition(shard.take(rows), own_weights, sampled))
+        own_weights = None if weights is None else weights[own]
+        partitions.append(Partition(shard.take(own), own_weights, sampled))
         first += size
     sample_weights = weights if weights is None or chosen is None else weights[chosen]
     return PlannedFit(shared, partitions, sample_weights)
@@ -193,30 +189,36 @@ def find_n_estimators(
 def make_eval_set(
     name: str,
     X: Sequence[Any],
-    y: Sequence[Any],
-    weight: Sequence[object] | None,
-    offset: Sequence[object] | None,
+    rows: Mapping[str, Sequence[object]],
     mapper: BinMapper,
     shared: SharedFit,
     encoding: TargetEncoding,
 ) -> EvalSet:
     """Make an evaluation set of all its partitions, on the worker that evaluates it."""
-    rows = BinnedRows.concatenate(
+    codes, features = BinnedRows.concatenate(
         [bin_partition(part, mapper, shared.reads_features) for part in X]
     )
-    weights = None if weight is None else concatenate_values(weight, "eval_sample_weight")
-    is_sparse = shared.plan.settings.has_sparse_targets
-    values = concatenate_values(y, "y")
+    given, is_sparse = _concatenate(rows), shared.plan.settings.has_sparse_targets
     target = encode_evaluation_target(
-        values, weights, name=f"y of {name!r}", like=encoding, is_sparse=is_sparse
+        given.target, given.weight, name=f"y of {name!r}", like=encoding, is_sparse=is_sparse
     )
-    start = None
+    offset = given.offset
     if offset is not None:
         reader = PolyleafEstimator._offset_reader(encoding, shared.plan.objective)
-        offsets = concatenate_values(offset, "offset")
-        start = reader.read(offsets, target.n_rows, f"offset of {name!r}")
-    evaluated = target.rows.replace(offset=start)
-    return EvalSet(name, rows.codes, evaluated, shared.plan.metrics, rows.features)
+        offset = reader.read(offset, target.n_rows, f"offset of {name!r}")
+    evaluated = target.rows.replace(offset=offset)
+    return EvalSet(name, codes, evaluated, shared.plan.metrics, features)
+
+
+def _concatenate(rows: Mapping[str, Sequence[object]]) -> RowData:
+    """Return what belongs to rows, as the user passed it, of all partitions."""
+    names = {"target": "y", "weight": "sample_weight"}
+    return RowData(
+        **{
+            field: concatenate_values(parts, names.get(field, field))
+            for field, parts in rows.items()
+        }
+    )
 
 
 class ProgressCallback(Callback):

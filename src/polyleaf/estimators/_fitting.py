@@ -24,7 +24,6 @@ from polyleaf.objectives import Objective
 from polyleaf.objectives.registry import ResolvedObjective
 from polyleaf.runtime.context import effective_threads
 from polyleaf.runtime.cuda import get_device
-from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.timing import measure_phase, record_times
 from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS
@@ -94,7 +93,7 @@ def _fit_estimator(
     with measure_phase("reading"):
         plan, target = make_plan(estimator, data, init_model)
     data, *eval_data = read_fit_offsets(estimator, [data, *eval_data], target, plan)
-    target = set_offset(target, data.offset, plan.objective)
+    target = set_offset(target, data.rows.offset, plan.objective)
     callbacks = as_callbacks(callbacks)
     metric = select_auto_rounds_metric(estimator, plan, target, bool(eval_data or callbacks))
     has_evaluation = bool(eval_data) or estimator.validation_fraction is not None
@@ -136,7 +135,7 @@ def refit_estimator(
     own = copy.copy(trained).set_params(validation_fraction=None, device="cpu")
     plan, target = make_plan(own, data, KnownTrees(estimator.model_, decay_rate))
     (data,) = read_fit_offsets(own, [data], target, plan)
-    target = set_offset(target, data.offset, plan.objective)
+    target = set_offset(target, data.rows.offset, plan.objective)
     is_cross_fitted = recalibrate and own._is_cross_fitted(plan.objective, False)
     ready = prepare(
         own,
@@ -191,16 +190,16 @@ def make_plan(
     start, n_threads = _get_start(estimator, init_model), effective_threads(estimator.n_jobs)
     n_rounds, seeds = _get_n_rounds(estimator, start, init_model), _draw_seeds(estimator, start)
     resolved, device = estimator._resolve_objective(), get_device(estimator.device)
-    cls, rows = get_single_class(resolved), RowData(data.y, data.weight)
+    cls, rows = get_single_class(resolved), data.rows
     settings = make_train_config(
-        estimator, n_rounds, is_sparse(data.y), seeds.training, n_threads, cls, device
+        estimator, n_rounds, is_sparse(rows.target), seeds.training, n_threads, cls, device
     )
     if settings.has_sparse_targets:
         target = estimator._encode_sparse_target(rows, start)
     else:
         target = estimator._encode_target(rows, start, resolved)
     objective = make_objective(estimator, target, resolved, start)
-    if data.weight is not None and target.weight is not None:
+    if rows.weight is not None and target.weight is not None:
         warn_small_weights(target.weight, 2 * max(estimator.reg_lambda, estimator.min_child_weight))
     metrics = make_metrics(estimator.eval_metric, objective, target)
     return FitPlan(settings, start, objective, metrics, seeds, decay_rate), target

@@ -216,9 +216,9 @@ class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParamet
             After Ctrl-C, depending on `on_interrupt`; the estimator has the complete rounds.
         """
         device = get_device(self.device)
-        data = TrainingData("training", X, y, sample_weight, offset, groups, time)
+        data = TrainingData("training", X, RowData(y, sample_weight, offset, groups, time))
         data = data.fill_from_dataset()
-        val = TrainingData(VALIDATION, X_val, y_val, sample_weight_val, offset_val)
+        val = TrainingData(VALIDATION, X_val, RowData(y_val, sample_weight_val, offset_val))
         is_held_out = self.validation_fraction is not None
         eval_data = collect_eval_sets(
             eval_set, eval_names, eval_sample_weight, eval_offset, val, is_held_out
@@ -265,7 +265,7 @@ class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParamet
         check_is_fitted(self)
         check_decay_rate(decay_rate)
         self._validate_params()
-        data = TrainingData("training", X, y, sample_weight, offset).fill_from_dataset()
+        data = TrainingData("training", X, RowData(y, sample_weight, offset)).fill_from_dataset()
         data = data.copy_to_host(get_device(self.device))
         return refit_estimator(self, data, float(decay_rate), recalibrate)
 

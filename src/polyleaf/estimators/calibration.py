@@ -21,6 +21,7 @@ from polyleaf.model.metadata import (
     set_decision_thresholds,
 )
 from polyleaf.objectives import Objective
+from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
 from polyleaf.training.cross_fitting import (
     TrainingRecord,
@@ -309,7 +310,7 @@ class DecisionThresholdMixin:
         return encode_decision_thresholds(thresholds, n_scores)
 
     def _choose_threshold_by_f1(
-        self, record: TrainingRecord, eval_set: EvalSet | None, y: DataLike, sample_weight: DataLike
+        self, record: TrainingRecord, eval_set: EvalSet | None, rows: RowData
     ) -> None:
         """Choose the threshold of a fitted model by F1 if the parameter asks for it.
 
@@ -318,13 +319,13 @@ class DecisionThresholdMixin:
         record : TrainingRecord
         eval_set : EvalSet or None
             Rows to choose on. None: all training rows, by cross-fitting.
-        y, sample_weight
+        rows : RowData
             Training data as passed to `fit`, without class weights.
         """
         if not isinstance(self.threshold, str):
             return
         if eval_set is None:
-            target = self._encoding.encode(y, sample_weight, normalized=False)
+            target = self._encoding.encode(rows.target, rows.weight, normalized=False)
             truth, weight = target.values, target.weight
             scores, has_score = _cross_fit(record)
             weight = has_score if weight is None else (weight.T * has_score).T

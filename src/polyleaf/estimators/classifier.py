@@ -208,7 +208,7 @@ class PolyleafClassifier(
     ) -> None:
         super()._after_training(record, ready, data)
         eval_set = ready.eval_sets[-1] if ready.eval_sets else None
-        self._choose_threshold_by_f1(record, eval_set, data.y, data.weight)
+        self._choose_threshold_by_f1(record, eval_set, data.rows)
 
     @classmethod
     def _check_agreement(cls, model: Model, encoding: TargetEncoding) -> None:

@@ -100,13 +100,7 @@ class Shard(NamedTuple):
 
 
 def plan_shared_fit(
-    estimator: PolyleafEstimator,
-    y: Any,
-    sample_weight: Any = None,
-    init_model: Any = None,
-    offset: Any = None,
-    *,
-    is_watched: bool = False,
+    estimator: PolyleafEstimator, rows: RowData, init_model: Any = None, *, is_watched: bool = False
 ) -> tuple[SharedFit, Shard]:
     """FitPlan the fit and encode the target of all rows.
 
@@ -118,7 +112,7 @@ def plan_shared_fit(
         If parameters are not available in distributed training, or do not match y.
     """
     _check_parameters(estimator)
-    data = TrainingData("training", None, y, sample_weight, offset)
+    data = TrainingData("training", None, rows)
     plan, target = make_plan(estimator, data, init_model)
     check_distributed(plan.settings, plan.objective)
     if estimator._is_calibrated(plan.objective):
@@ -128,7 +122,7 @@ def plan_shared_fit(
         )
     _check_metrics(plan)
     (data,) = read_fit_offsets(estimator, [data], target, plan)
-    target = set_offset(target, data.offset, plan.objective)
+    target = set_offset(target, data.rows.offset, plan.objective)
     base_score = scale_base_score(estimator.base_score, target.encoding, plan.objective)
     if base_score is None and (plan.start is None or plan.decay_rate is not None):
         rows = training_rows(target, plan.objective)
@@ -161,7 +155,7 @@ def find_shared_n_estimators(
     plan, target = shared.plan, shard.target
     local_plan = plan._replace(settings=replace(plan.settings, workers=Context(n_threads)))
     repeated = find_repeated_rows(dataset.hash_rows(), target.values, target.rows.offset)
-    rules = read_split_rules(estimator, None, None, target.n_rows).join(repeated)
+    rules = read_split_rules(estimator, RowData(), target.n_rows).join(repeated)
     trial = make_trial(
         dataset, target, plan.objective, shared.auto_rounds_metric, plan.seeds.training, rules
     )

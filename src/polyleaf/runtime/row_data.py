@@ -40,6 +40,11 @@ class RowData:
     groups: Any = None
     time: Any = None
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the attributes that are not None, by name."""
+        values = ((f.name, getattr(self, f.name)) for f in fields(RowData))
+        return {name: value for name, value in values if value is not None}
+
     @property
     def n_rows(self) -> int:
         """Number of rows."""
@@ -108,6 +113,6 @@ def select_rows(values: Any, rows: Any) -> Any:
         return values[rows]
     if isinstance(values, Mapping):
         return {name: select_rows(part, rows) for name, part in values.items()}
-    if np.ndim(values) == 0 and not hasattr(values, "__len__"):
+    if not hasattr(values, "__len__"):
         return values
     return _safe_indexing(values.tocsr() if hasattr(values, "tocsr") else values, rows)

@@ -221,11 +221,13 @@ class SearchMixin(_Base):
         self._check_unsupported()
         # Only this estimator warns about the objective's name.
         base = self._make_candidate({"objective": self.objective})
-        data = TrainingData("training", X, y, sample_weight, offset, groups, time)
+        data = TrainingData("training", X, RowData(y, sample_weight, offset, groups, time))
         data = data.fill_from_dataset()
-        target = self._encode_for_search(base, RowData(data.y, data.weight))
-        data = data._replace(
-            y=indexable(data.y)[0], weight=_to_array(data.weight), offset=_to_array(data.offset)
+        target = self._encode_for_search(base, data.rows)
+        data = data.replace_rows(
+            target=indexable(data.rows.target)[0],
+            weight=_to_array(data.rows.weight),
+            offset=_to_array(data.rows.offset),
         )
         check_rows(base, X, target)
         dataset = self._make_dataset(data)
@@ -364,7 +366,7 @@ class SearchMixin(_Base):
         table = reader.read_training(data.X, None)
         return Dataset(
             table,
-            sample_weight=data.weight,
+            sample_weight=data.rows.weight,
             max_bins=self.max_bins,
             keep_features=not scipy.sparse.issparse(data.X),  # for linear leaves
             n_jobs=self.n_jobs,
@@ -378,17 +380,15 @@ class SearchMixin(_Base):
         eval_data: list[TrainingData],
         seed: int,
     ) -> Folds:
-        rules = read_split_rules(self, data.groups, data.time, target.n_rows)
-        repeated = find_repeated_rows(dataset.hash_rows(), target.values, data.offset)
+        rules = read_split_rules(self, data.rows, target.n_rows)
+        repeated = find_repeated_rows(dataset.hash_rows(), target.values, data.rows.offset)
         if self.cv is None and eval_data:
             valid = self._bin_eval_set(eval_data[-1], dataset)
             fold = Fold(data._replace(X=dataset), valid)
             return Folds(1, lambda i: fold)
 
         def split(i: int) -> list[Rows]:
-            return split_rows(
-                self.cv, data.X, data.y, target, data.groups, seed + i, rules.join(repeated)
-            )
+            return split_rows(self.cv, data, target, seed + i, rules.join(repeated))
 
         # Folds given by the user are not resampled.
         n_repeats = 1
@@ -451,10 +451,12 @@ class SearchMixin(_Base):
             )
             if hasattr(candidate, "calibrate_quantiles"):  # it does not change the scores of rounds
                 candidate.set_params(calibrate_quantiles=False)
-            _, X, y, weight, offset, *_ = fold.train
-            names = "X_val", "y_val", "sample_weight_val", "offset_val"
-            valid = dict(zip(names, fold.valid[1:5], strict=True))
-            candidate.fit(X, y, weight, offset=offset, **valid)
+            names = "X", "y", "sample_weight", "offset"
+            train, valid = fold.train.to_arguments(), fold.valid.to_arguments()
+            candidate.fit(
+                **{name: train[name] for name in names},
+                **{f"{name}_val": valid[name] for name in names},
+            )
             stopper.fitted = None if self.ensemble is None else candidate
             return stopper
 
@@ -568,14 +570,8 @@ class SearchMixin(_Base):
             rounds, min_rounds = min(rounds, limit), min(min_rounds, limit)
         estimator, timeout = self._make_candidate(parameters), FinalFitTimeout(final.budget)
         estimator.set_params(n_estimators=rounds, early_stopping_rounds=None, verbose=None)
-        _, X, y, weight, offset, groups, time = final.data
         estimator.fit(
-            X,
-            y,
-            weight,
-            offset=offset,
-            groups=groups,
-            time=time,
+            **final.data.to_arguments(),
             callbacks=None if rounds is None else [timeout],
             eval_set=final.eval_sets[0],
             eval_offset=final.eval_sets[1],
@@ -590,8 +586,7 @@ class SearchMixin(_Base):
         """Train a candidate on a fold with its best number of rounds."""
         estimator = self._make_candidate(candidate.parameters)
         estimator.set_params(**_QUIET, n_estimators=candidate.rounds, callbacks=None)
-        _, X, y, weight, offset, groups, time = fold.train
-        return estimator.fit(X, y, weight, offset=offset, groups=groups, time=time)
+        return estimator.fit(**fold.train.to_arguments())
 
     # --- messages --------------------------------------------------------------------------------
 

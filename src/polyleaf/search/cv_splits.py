@@ -21,7 +21,6 @@ from sklearn.model_selection import (
     StratifiedGroupKFold,
     StratifiedKFold,
 )
-from sklearn.utils import _safe_indexing
 
 from polyleaf.data.dataset import Dataset
 from polyleaf.data.random_rows import SplitRules, split_rows_stratified
@@ -103,20 +102,14 @@ def make_folds(
     split = cache(split)
     n_splits = len(split(0))
 
-    def select(name: str, rows: np.ndarray) -> TrainingData:
-        weight = None if data.weight is None else data.weight[rows]
-        offset = None if data.offset is None else data.offset[rows]
-        groups, time = (
-            None if values is None else _safe_indexing(values, rows)
-            for values in (data.groups, data.time)
-        )
-        X, y = dataset.rows(rows), _safe_indexing(data.y, rows)
-        return TrainingData(name, X, y, weight, offset, groups, time)
+    binned = data._replace(X=dataset)
 
     def make(i: int) -> Fold:
         train, valid = split(i // n_splits)[i % n_splits]
         fold = Fold(
-            select("training", train), select(VALIDATION, valid), dataset.n_rows / len(train)
+            binned.take(train),
+            binned.take(valid)._replace(name=VALIDATION),
+            dataset.n_rows / len(train),
         )
         _ = fold.train.X.bins  # built once, before parallel trials use them
         return fold
@@ -130,7 +123,11 @@ def fingerprint_data(target: Target, folds: Folds) -> str:
     Later repeats are determined by the same rows and the seed.
     """
     parts = [part for fold in folds[: folds.n_splits] for part in (fold.train, fold.valid)]
-    values = [v for p in parts for v in (p.X.codes, p.X.features, p.y, p.weight, p.offset)]
+    values = [
+        v
+        for X, rows in ((part.X, part.rows) for part in parts)
+        for v in (X.codes, X.features, rows.target, rows.weight, rows.offset)
+    ]
     arrays = chain(*map(_list_arrays, (target.values, target.weight, *values)))
     return hash_bytes(repr([fingerprint(np.asarray(array)) for array in arrays]).encode())
 
@@ -144,35 +141,23 @@ def _list_arrays(values: DataLike) -> tuple[object, ...]:
 
 def subsample(fold: Fold, has_classes: bool, seed: int) -> Fold:
     """Return a small sample of a fold's rows, whose `growth` is relative to the fold."""
-    n_train = len(fold.train.y)
+    n_train = fold.train.X.n_rows
     train = _sample(fold.train, has_classes, seed)
     valid = _sample(fold.valid, has_classes, seed)
     if has_classes and valid is not fold.valid:
-        y = np.asarray(valid.y)
-        known = np.flatnonzero(np.isin(y, np.unique(np.asarray(train.y))))
-        valid = _take_rows(valid, known) if len(known) < len(y) else valid
-    return Fold(train, valid, n_train / len(train.y))
+        y = np.asarray(valid.rows.target)
+        known = np.flatnonzero(np.isin(y, np.unique(np.asarray(train.rows.target))))
+        valid = valid.take(known) if len(known) < len(y) else valid
+    return Fold(train, valid, n_train / train.X.n_rows)
 
 
 def _sample(data: TrainingData, has_classes: bool, seed: int) -> TrainingData:
-    n_rows = len(data.y)
+    n_rows = data.X.n_rows
     size = max(MIN_SCREENING_ROWS, round(SCREENING_SHARE * n_rows))
     if size >= 0.8 * n_rows:
         return data
-    classes = np.asarray(data.y) if has_classes else None
-    return _take_rows(data, split_rows_stratified(n_rows, size / n_rows, seed, classes)[1])
-
-
-def _take_rows(data: TrainingData, rows: np.ndarray) -> TrainingData:
-    """Return some rows of binned data."""
-    weight = None if data.weight is None else np.asarray(data.weight)[rows]
-    offset = None if data.offset is None else np.asarray(data.offset)[rows]
-    groups, time = (
-        None if values is None else _safe_indexing(values, rows)
-        for values in (data.groups, data.time)
-    )
-    X, y = data.X.rows(rows), _safe_indexing(data.y, rows)
-    return TrainingData(data.name, X, y, weight, offset, groups, time)
+    classes = np.asarray(data.rows.target) if has_classes else None
+    return data.take(split_rows_stratified(n_rows, size / n_rows, seed, classes)[1])
 
 
 def choose_n_repeats(n_rows: int, has_time_limit: bool) -> int:
@@ -183,11 +168,11 @@ def choose_n_repeats(n_rows: int, has_time_limit: bool) -> int:
 
 
 def split_rows(
-    cv: Any, X: Any, y: Any, target: Target, groups: Any, seed: int, rules: SplitRules
+    cv: Any, data: TrainingData, target: Target, seed: int, rules: SplitRules
 ) -> list[Rows]:
     """Return training and validation rows of each fold, as `cv` says.
 
-    `rules`: what folds that are drawn here respect. Splitters get `groups`.
+    `rules`: what folds that are drawn here respect. Splitters get the groups of the data.
 
     Raises
     ------
@@ -199,7 +184,8 @@ def split_rows(
         number = None if cv is None else int(cv)
         if rules.time is not None:
             folds = list(_split_in_time(number, n_rows, rules))
-        elif groups is None and rules.groups is not None:  # copies of rows are drawn as one row
+        elif data.rows.groups is None and rules.groups is not None:
+            # Copies of a row are drawn as one row.
             _, first = np.unique(rules.groups, return_index=True)
             own = None if classes is None else classes[first]
             drawn = _draw_folds(number, len(first), own, None, seed)
@@ -210,7 +196,7 @@ def split_rows(
         else:
             folds = list(_draw_folds(number, n_rows, classes, rules.groups, seed))
     else:
-        folds = list(_read_folds(cv, X, y, n_rows, groups))
+        folds = list(_read_folds(cv, data, n_rows))
     folds = [(train, _drop_unseen_classes(train, valid, classes)) for train, valid in folds]
     if not folds or any(len(train) < 2 or not len(valid) for train, valid in folds):
         raise ValueError(
@@ -222,13 +208,11 @@ def split_rows(
     return folds
 
 
-def _read_folds(
-    cv: object, X: DataLike, y: DataLike, n_rows: int, groups: DataLike
-) -> Iterator[Rows]:
+def _read_folds(cv: object, data: TrainingData, n_rows: int) -> Iterator[Rows]:
     """Yield the folds of a splitter, or of pairs of rows."""
     if hasattr(cv, "split") and not isinstance(cv, str):
-        rows = np.zeros((n_rows, 1)) if isinstance(X, Dataset) else X
-        pairs = list(cv.split(rows, y, groups))
+        X = np.zeros((n_rows, 1)) if isinstance(data.X, Dataset) else data.X
+        pairs = list(cv.split(X, data.rows.target, data.rows.groups))
     elif isinstance(cv, Iterable) and not isinstance(cv, str):
         pairs = list(cv)
     else:

@@ -123,14 +123,14 @@ def compute_weights(
 def _predict_raw(estimator: Any, fold: Fold, rounds: int) -> np.ndarray:
     """Return raw scores of the held-out rows, offsets included."""
     return estimator._raw(
-        fold.valid.X, (0, min(rounds, estimator.model_.n_rounds)), fold.valid.offset
+        fold.valid.X, (0, min(rounds, estimator.model_.n_rounds)), fold.valid.rows.offset
     )
 
 
 def _make_loss(estimator: Any, fold: Fold, metric: Metric) -> Callable[[np.ndarray], float]:
     """Return the function that computes the loss of raw scores on a fold, as in its trials."""
     training, held = (
-        estimator._encoding.encode(part.y, part.weight, normalized=False)
+        estimator._encoding.encode(part.rows.target, part.rows.weight, normalized=False)
         for part in (fold.train, fold.valid)
     )
     bound = metric.bind(held.rows, training.rows, estimator.model_.n_outputs)

@@ -305,17 +305,18 @@ def read_offsets(
         Returns an OffsetReader.
     """
     is_continued = start is not None and bool(start.metadata.get(HAS_OFFSETS))
-    check_all_or_none([d.name for d in data], [d.offset is not None for d in data], is_continued)
-    if data[0].offset is None:
+    has_offset = [d.rows.offset is not None for d in data]
+    check_all_or_none([d.name for d in data], has_offset, is_continued)
+    if data[0].rows.offset is None:
         return data
     if scipy.sparse.issparse(target.values):
         raise ValueError(
             "offset needs a dense y: with sparse y raw scores are kept for few outputs per row."
         )
     reader = make_reader()
-    offsets = [reader.read(data[0].offset, target.n_rows)]
-    offsets += [reader.read(d.offset, name=f"offset of {d.name!r}") for d in data[1:]]
-    return [d._replace(offset=offset) for d, offset in zip(data, offsets, strict=True)]
+    offsets = [reader.read(data[0].rows.offset, target.n_rows)]
+    offsets += [reader.read(d.rows.offset, name=f"offset of {d.name!r}") for d in data[1:]]
+    return [d.replace_rows(offset=offset) for d, offset in zip(data, offsets, strict=True)]
 
 
 def set_offset(target: Target, offset: np.ndarray | None, objective: Objective) -> Target:

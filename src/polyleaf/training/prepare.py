@@ -3,13 +3,12 @@ evaluation sets."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse
-from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import validate_data
 
 import polyleaf._core as _core
@@ -35,6 +34,7 @@ from polyleaf.model import Model
 from polyleaf.objectives import Objective
 from polyleaf.runtime.context import effective_threads
 from polyleaf.runtime.cuda import as_device_array, is_device_array
+from polyleaf.runtime.row_data import RowData, select_rows
 from polyleaf.runtime.timing import measure_phase
 from polyleaf.runtime.types import DataLike
 from polyleaf.runtime.user_warnings import warn_user
@@ -71,35 +71,61 @@ class Seeds(NamedTuple):
 
 
 class TrainingData(NamedTuple):
-    """Data as the user passed it, to train or evaluate on."""
+    """Data as the user passed it, to train or evaluate on.
+
+    Attributes
+    ----------
+    name : str
+    X : array-like, table or Dataset
+    rows : RowData
+        Arrays or tables as the user passed them; `read_offsets` replaces the offset.
+    """
 
     name: str
     X: Any
-    y: Any
-    weight: Any
-    offset: Any = None
-    groups: Any = None
-    time: Any = None
+    rows: RowData
+
+    def replace_rows(self, **values: Any) -> TrainingData:
+        """Return a copy with other values in `rows`."""
+        return self._replace(rows=self.rows.replace(**values))
+
+    def take(self, rows: np.ndarray) -> TrainingData:
+        """Return some rows."""
+        X = self.X.rows(rows) if isinstance(self.X, Dataset) else select_rows(self.X, rows)
+        return self._replace(X=X, rows=self.rows.take(rows))
+
+    def to_arguments(self) -> dict[str, Any]:
+        """Return the arguments of `fit`, by name."""
+        rows = self.rows
+        return {
+            "X": self.X,
+            "y": rows.target,
+            "sample_weight": rows.weight,
+            "offset": rows.offset,
+            "groups": rows.groups,
+            "time": rows.time,
+        }
 
     def fill_from_dataset(self) -> TrainingData:
         """Return the data with what was not passed taken from X, if it is a Dataset."""
         if not isinstance(self.X, Dataset):
             return self
-        stored = {"y": self.X.y, "weight": self.X.sample_weight, "offset": self.X.offset}
-        return self._replace(
-            **{name: stored[name] for name in stored if getattr(self, name) is None}
-        )
+        stored = {"target": self.X.y, "weight": self.X.sample_weight, "offset": self.X.offset}
+        missing = {name: stored[name] for name in stored if getattr(self.rows, name) is None}
+        return self.replace_rows(**missing)
 
     def copy_to_host(self, device: _core.Device | None) -> TrainingData:
         """Return the data with copies in host memory of arrays on a device, except for X."""
         if device is None:
             return self
-        arrays = {"y": self.y, "sample_weight": self.weight, "offset": self.offset}
-        y, weight, offset = (
-            as_device_array(device, values, name).read() if is_device_array(values) else values
-            for name, values in arrays.items()
+        names = {"target": "y", "weight": "sample_weight", "offset": "offset"}
+        return self.replace_rows(
+            **{
+                field: as_device_array(device, values, name).read()
+                for field, name in names.items()
+                if is_device_array(values := getattr(self.rows, field))
+            }
         )
-        return self._replace(y=y, weight=weight, offset=offset)
 
 
 class PreparedData(NamedTuple):
@@ -291,9 +317,9 @@ def _hold_out(
 ) -> tuple[Any, Target, SplitRules, list[TrainingData]]:
     """Split off `validation_fraction` of the rows: return X, target, the rules of further splits,
     and the rows held out, if any."""
-    _, X, y, weight, offset, groups, time = given
-    n_rows = check_rows(p, X, target)
-    rules = read_split_rules(p, groups, time, n_rows)
+    X, n_rows = given.X, check_rows(p, given.X, target)
+    rules = read_split_rules(p, given.rows, n_rows)
+    target = target.replace_rows(groups=rules.groups, time=rules.time)
     if p.validation_fraction is None:
         return X, target, rules, []
     if isinstance(X, Dataset):
@@ -309,20 +335,8 @@ def _hold_out(
     rules = rules.join(find_repeated_rows(hashes, target.values, target.rows.offset))
     train, held = rules.split(n_rows, p.validation_fraction, seed, target.get_row_classes())
     check_parts(train, held)
-    weight, held_y = None if weight is None else _select_rows(weight, held), _select_rows(y, held)
-    held_offset = None if offset is None else offset[held]
-    held_out = TrainingData(VALIDATION, _safe_indexing(X, held), held_y, weight, held_offset)
-    return _safe_indexing(X, train), target.take(train), rules.take(train), [held_out]
-
-
-def _select_rows(given: Any, rows: np.ndarray) -> Any:
-    """Return some rows of y or weights, or of each array of a dict of these; a number is the same
-    for all."""
-    if isinstance(given, Mapping):
-        return {name: _select_rows(values, rows) for name, values in given.items()}
-    if np.ndim(given) == 0 and not hasattr(given, "__len__"):
-        return given
-    return _safe_indexing(given.tocsr() if hasattr(given, "tocsr") else given, rows)
+    held_out = given.take(held)._replace(name=VALIDATION)
+    return select_rows(X, train), target.take(train), rules.take(train), [held_out]
 
 
 def check_rows(p: SharedParameters, X: DataLike, target: Target) -> int:
@@ -342,7 +356,7 @@ def check_rows(p: SharedParameters, X: DataLike, target: Target) -> int:
     return n_rows
 
 
-def read_split_rules(p: SharedParameters, groups: Any, time: Any, n_rows: int) -> SplitRules:
+def read_split_rules(p: SharedParameters, rows: RowData, n_rows: int) -> SplitRules:
     """Read `groups` and `time` of `fit`, and `validation_order`.
 
     Raises
@@ -350,10 +364,10 @@ def read_split_rules(p: SharedParameters, groups: Any, time: Any, n_rows: int) -
     ValueError
         If they have another number of rows, missing values, or one value for all rows.
     """
-    ranks = _rank(time, "time", n_rows)
+    ranks = _rank(rows.time, "time", n_rows)
     if ranks is None and p.validation_order == "time":
         ranks = np.arange(n_rows)
-    return SplitRules(_rank(groups, "groups", n_rows), ranks)
+    return SplitRules(_rank(rows.groups, "groups", n_rows), ranks)
 
 
 def _rank(values: Any, name: str, n_rows: int) -> np.ndarray | None:
@@ -623,7 +637,7 @@ def _make_eval_set(
     reads_features: bool,
 ) -> EvalSet:
     """Return evaluation data, binned as the training data; its target is on the scale of y."""
-    name, X, y, weight, offset, *_ = data
+    name, X, rows = data
     if isinstance(X, Dataset):
         X = X.rebinned_to(mapper)
         codes, features = X.codes, X.raw_features() if reads_features else None
@@ -633,9 +647,9 @@ def _make_eval_set(
         features = mapper.get_raw_values(table) if reads_features else None
     is_sparse = scipy.sparse.issparse(training.values)
     target = encode_evaluation_target(
-        y, weight, name=f"y of {name!r}", like=training.encoding, is_sparse=is_sparse
+        rows.target, rows.weight, name=f"y of {name!r}", like=training.encoding, is_sparse=is_sparse
     )
-    return EvalSet(name, codes, target.rows.replace(offset=offset), metrics, features)
+    return EvalSet(name, codes, target.rows.replace(offset=rows.offset), metrics, features)
 
 
 def collect_eval_sets(
@@ -667,10 +681,10 @@ def collect_eval_sets(
                 f"{parameter} has {len(entries)} entries, but eval_set has {len(sets)}."
             )
     columns = zip(names, sets, weights, offsets, strict=True)
-    found = [TrainingData(name, X, y, weight, offset) for name, (X, y), weight, offset in columns]
+    found = [TrainingData(name, X, RowData(y, *more)) for name, (X, y), *more in columns]
     if val is not None and val.X is not None:
         found.append(val)
-    elif val is not None and any(value is not None for value in val[2:]):
+    elif val is not None and val.rows.to_dict():
         raise ValueError("y_val, sample_weight_val and offset_val require X_val.")
     if holds_out and val is not None and val.X is not None:
         raise ValueError(
