@@ -10,7 +10,6 @@ at most rows times features times outputs updates per level.
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -73,12 +72,10 @@ def _polyleaf(device: str) -> Fit:
         }
         if case.sketch is not None:
             shape |= {"sketch": "random_projection", "sketch_dim": case.sketch}
-        with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", UserWarning
-            )  # GPU without measured support: this benchmark measures it
-            est = PolyleafRegressor(n_estimators=rounds, learning_rate=0.1, device=device, **shape)
-            return est.fit(X, y)
+        est = PolyleafRegressor(
+            n_estimators=rounds, learning_rate=0.1, device=device, n_jobs=-1, **shape
+        )
+        return est.fit(X, y)
 
     return fit
 
@@ -210,31 +207,27 @@ def measure_prediction(quick: bool, repeats: int, log: Callable[[str], None]) ->
     """
     case = CASES[0]
     X, y = case.data(quick)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        est = LIBRARIES["polyleaf, CPU"][1](case, X[:20_000], y[:20_000], 10 if quick else 200)
-        est.set_params(n_jobs=-1)
-        here, there = est.predictor(), est.predictor(device="cuda")
-        asked: dict[str, Callable[[], Any]] = {
-            "CPU": lambda: here.predict_raw(X),
-            "GPU, rows in CPU memory": lambda: there.predict_raw(X),
-        }
-        if find_spec("cupy") is not None:
-            import cupy
+    est = LIBRARIES["polyleaf, CPU"][1](case, X[:20_000], y[:20_000], 10 if quick else 200)
+    est.set_params(n_jobs=-1)
+    here, there = est.predictor(), est.predictor(device="cuda")
+    asked: dict[str, Callable[[], Any]] = {
+        "CPU": lambda: here.predict_raw(X),
+        "GPU, rows in CPU memory": lambda: there.predict_raw(X),
+    }
+    if find_spec("cupy") is not None:
+        import cupy
 
-            device_X = cupy.asarray(X)
-            asked["GPU, rows in GPU memory"] = lambda: there.predict_raw(device_X)
-        expected = here.predict_raw(X)
-        same = {
-            name: bool(np.array_equal(_to_host(ask()), expected)) for name, ask in asked.items()
-        }
-        seconds: dict[str, list[float]] = {name: [] for name in asked}
-        for _ in range(repeats):
-            for name, ask in asked.items():
-                begun = time.perf_counter()
-                ask()
-                seconds[name].append(time.perf_counter() - begun)
-                log(f"prediction, {name}: {1e3 * seconds[name][-1]:.1f} ms")
+        device_X = cupy.asarray(X)
+        asked["GPU, rows in GPU memory"] = lambda: there.predict_raw(device_X)
+    expected = here.predict_raw(X)
+    same = {name: bool(np.array_equal(_to_host(ask()), expected)) for name, ask in asked.items()}
+    seconds: dict[str, list[float]] = {name: [] for name in asked}
+    for _ in range(repeats):
+        for name, ask in asked.items():
+            begun = time.perf_counter()
+            ask()
+            seconds[name].append(time.perf_counter() - begun)
+            log(f"prediction, {name}: {1e3 * seconds[name][-1]:.1f} ms")
     return {"rows": len(X), "outputs": case.outputs, "seconds": seconds, "same": same}
 
 

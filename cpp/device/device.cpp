@@ -62,6 +62,7 @@ Driver::Driver(const std::string& library) {
   find(from, "cuModuleLoadData", load_module);
   find(from, "cuModuleUnload", unload_module);
   find(from, "cuModuleGetFunction", function);
+  find(from, "cuFuncGetAttribute", function_attribute);
   find(from, "cuFuncSetAttribute", set_function_attribute);
   find(from, "cuMemGetInfo_v2", memory_info);
   find(from, "cuMemAlloc_v2", allocate);
@@ -93,7 +94,8 @@ namespace {
 // Attribute numbers of the CUDA driver.
 constexpr int kMultiprocessors = 16, kProcessorThreads = 39, kMajor = 75, kMinor = 76,
               kProcessorMemory = 81, kBlockMemory = 97;
-constexpr int kMaxDynamicSharedAttribute = 8, kPointerOrdinalAttribute = 9;
+constexpr int kSharedBytesAttribute = 1, kMaxDynamicSharedAttribute = 8;
+constexpr int kPointerOrdinalAttribute = 9;
 constexpr unsigned kNonBlocking = 1;
 
 constexpr int64_t kBlocksPerProcessor = 8;
@@ -279,9 +281,12 @@ void Device::launch(const char* kernel, Grid grid, int threads, size_t shared,
   void*& function = kernels_[kernel];
   if (function == nullptr) {
     driver_.check(driver_.function(&function, module_, kernel), "find a kernel");
-    driver_.set_function_attribute(
-        function, kMaxDynamicSharedAttribute,
-        static_cast<int>(block_memory_));  // fails if the kernel itself declares more
+    int declared = 0;  // bytes of shared memory that the kernel itself declares
+    driver_.check(driver_.function_attribute(&declared, kSharedBytesAttribute, function),
+                  "describe a kernel");
+    driver_.check(driver_.set_function_attribute(function, kMaxDynamicSharedAttribute,
+                                                 static_cast<int>(block_memory_) - declared),
+                  "give shared memory to a kernel");
   }
   void* arguments[] = {const_cast<void*>(args)};
   driver_.check(driver_.launch(function, static_cast<unsigned>(grid.x),

@@ -54,6 +54,7 @@ struct Driver {
   int (*load_module)(void**, const void*);
   int (*unload_module)(void*);
   int (*function)(void**, void*, const char*);
+  int (*function_attribute)(int*, int, void*);
   int (*set_function_attribute)(void*, int, int);
   int (*memory_info)(size_t*, size_t*);
   int (*allocate)(DeviceAddress*, size_t);

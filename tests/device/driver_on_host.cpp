@@ -211,6 +211,10 @@ Result cuModuleGetFunction(void** function, void*, const char* name) {
   *function = &found->second;
   return 0;
 }
+Result cuFuncGetAttribute(int* value, int, void*) {
+  *value = 0;
+  return 0;
+}
 Result cuFuncSetAttribute(void*, int, int) {
   return 0;
 }

@@ -16,7 +16,6 @@ import numpy as np
 
 import polyleaf._core as _core
 from polyleaf.runtime.types import DataLike
-from polyleaf.runtime.user_warnings import warn_user
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -40,10 +39,6 @@ COMPILE_OPTIONS = ("--std=c++20", "--fmad=false", "--device-as-default-execution
 _DRIVER = "libcuda.so.1"
 _MIN_CUDA_VERSION = 12
 _CPU_HINT = 'Or use device="cpu", which makes the same model.'
-_UNTESTED = (
-    'device="cuda" has been tested with kernels compiled for the CPU only, not on a GPU: check the '
-    "results and please report what you find. This warning is shown once."
-)
 
 # Where NVIDIA's packages keep NVRTC, by major version of CUDA, and its name on the system.
 _NVRTC_FOLDERS = {12: "nvidia/cuda_nvrtc/lib", 13: "nvidia/cu13/lib"}
@@ -85,7 +80,6 @@ def _get_cuda_device() -> _core.Device:
             f"not installed: pip install 'polyleaf[cuda]'. {_CPU_HINT}"
         )
     device.load(get_kernels(nvrtc, device.architecture))
-    warn_user(_UNTESTED)
     return device
 
 
