@@ -105,7 +105,15 @@ class RandomProjection(Sketch):
     def sketch_on_device(
         self, g: _core.DeviceMatrix, h: _core.DeviceMatrix | None, round: int, seed: int
     ) -> tuple[_core.DeviceMatrix, _core.DeviceMatrix | None]:
-        """Return the columns of `sketch`, computed on a GPU."""
+        """Return the columns of `sketch`, computed on a GPU.
+
+        Parameters
+        ----------
+        g : _core.DeviceMatrix of shape (n_rows, K)
+        h : _core.DeviceMatrix of shape (n_rows, K) or (n_rows, 1), or None
+        round, seed : int
+            As in `sketch`.
+        """
         columns = g.sketch_signs(self.dim, _seed(seed, round), g.shape[1] ** -0.5)
         return columns, h if h is None or h.shape[1] == 1 else h.row_means()
 
