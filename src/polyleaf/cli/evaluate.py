@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+from argparse import Namespace
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -30,7 +31,7 @@ Scores = dict[str, float]
 """Name of a metric -> value."""
 
 
-def evaluate(o: Any) -> None:
+def evaluate(o: Namespace) -> None:
     """Print scores of a model on data with known targets."""
     if xmc.is_xmc(o.file, o.format):
         scores: Scores = xmc.evaluate_labels(*load_xmc_model(o))
@@ -60,7 +61,7 @@ def evaluate(o: Any) -> None:
         _print(o, *found, indent="  ")
 
 
-def report(o: Any) -> None:
+def report(o: Namespace) -> None:
     """Write an HTML report of a model on data with known targets."""
     from polyleaf.inspection import make_report  # matplotlib is optional
 
@@ -111,7 +112,7 @@ def _warn_of_unknown_labels(estimator: PolyleafEstimator, schema: Schema, y: np.
         )
 
 
-def _print(o: Any, scores: Scores, targets: Mapping[str, Scores], indent: str = "") -> None:
+def _print(o: Namespace, scores: Scores, targets: Mapping[str, Scores], indent: str = "") -> None:
     """Print the scores over all targets, and those of each target if there are several."""
     if o.json:
         print(json.dumps(_nest(scores, targets)))

@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 import warnings
+from argparse import Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -127,7 +128,7 @@ _DEMO: list[_Option] = [
 ]
 
 
-def _demo(o: Any) -> None:
+def _demo(o: Namespace) -> None:
     """Train on three bundled data sets, print test scores, and save models and plots."""
     from polyleaf.cli.demo import run
 
@@ -135,7 +136,7 @@ def _demo(o: Any) -> None:
 
 
 # Function, options, examples.
-_COMMANDS: dict[Callable[[object], int | None], tuple[list[_Option], str]] = {
+_COMMANDS: dict[Callable[[Namespace], int | None], tuple[list[_Option], str]] = {
     train.train: (
         _DATA + _TRAIN,
         """
@@ -200,7 +201,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
 
 
-def _print_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+def _print_warning(message: Warning | str, *_: object, **__: object) -> None:
     print_error(f"warning: {message}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from argparse import Namespace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +31,7 @@ _LEARNED_KINDS = {
 }
 
 
-def open_table(o: Any, path: Path, schema: Schema | None = None) -> Table:
+def open_table(o: Namespace, path: Path, schema: Schema | None = None) -> Table:
     """Read a table with the options of a command; others are those of the training file."""
     trained = CellFormat() if schema is None else schema.format
     format = CellFormat(
@@ -59,7 +60,7 @@ def load_estimator(path: Path) -> Any:
     return load_model(path)
 
 
-def load_table_model(o: Any) -> tuple[Any, Schema]:
+def load_table_model(o: Namespace) -> tuple[Any, Schema]:
     """Load a model that `train` saved, and the schema of its training table."""
     path = o.model
     estimator = load_estimator(path)
@@ -104,7 +105,7 @@ def make_dataset(table: Table, schema: Schema, reference: Any, **options: Any) -
 
 
 def open_rows(
-    o: Any, path: Path, schema: Schema, estimator: PolyleafEstimator
+    o: Namespace, path: Path, schema: Schema, estimator: PolyleafEstimator
 ) -> tuple[Table, Any]:
     """Return a table, and its features as a `Dataset` in the bins of a model."""
     table, model = open_table(o, path, schema), estimator.model_
@@ -112,7 +113,7 @@ def open_rows(
     return table, make_dataset(table, schema, model.mapper, **options)
 
 
-def read_weight_column(o: Any, table: Table) -> tuple[tuple[str, ...], np.ndarray | None]:
+def read_weight_column(o: Namespace, table: Table) -> tuple[tuple[str, ...], np.ndarray | None]:
     """Return the column that `--weight` names, if any, and the weights."""
     chosen = select_columns(table, o.weight, "--weight")
     if len(chosen) > 1:
@@ -120,7 +121,7 @@ def read_weight_column(o: Any, table: Table) -> tuple[tuple[str, ...], np.ndarra
     return chosen, read_weights(table, chosen[0]) if chosen else None
 
 
-def load_xmc_model(o: Any) -> tuple[Any, Any]:
+def load_xmc_model(o: Namespace) -> tuple[Any, Any]:
     """Load a model that was trained from XMC data, and the rows of a file in that format."""
     estimator = load_estimator(o.model)
     if not estimator.model_.metadata.get(XMC_KEY):
@@ -130,7 +131,7 @@ def load_xmc_model(o: Any) -> tuple[Any, Any]:
     return estimator.set_params(n_jobs=o.n_jobs), rows
 
 
-def inspect(o: Any) -> None:
+def inspect(o: Namespace) -> None:
     """Print a summary of a model, a tree, or all of it as JSON."""
     from polyleaf.inspection.model_summary import dump_json, format_tree, summary
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from typing import Any
 
 from polyleaf.files.io import ReadError
@@ -52,7 +53,7 @@ def list_parameters() -> str:
     return " ".join(f"{topic}: {', '.join(names)}." for topic, names in topics.items())
 
 
-def read_parameters(o: Any) -> dict[str, Any]:
+def read_parameters(o: Namespace) -> dict[str, Any]:
     """Return the parameters that options and `--set` give."""
     params = {"random_state": o.seed, "n_jobs": o.n_jobs}
     for name in OPTIONS:

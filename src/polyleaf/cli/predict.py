@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,14 +12,16 @@ import numpy as np
 from polyleaf.cli import xmc
 from polyleaf.cli.messages import pluralise, print_hint
 from polyleaf.cli.model_file import check_writable, load_table_model, load_xmc_model, open_rows
+from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.files.cells import drop_missing_text
 from polyleaf.files.io import ReadError, open_writer, write_columns
 from polyleaf.files.schema import Schema, select_columns
+from polyleaf.inputs.feature_table import FeatureTable
 
 Columns = dict[str, Any]
 
 
-def predict(o: Any) -> None:
+def predict(o: Namespace) -> None:
     """Predict every row of a data file."""
     check_writable(o.out)
     if xmc.is_xmc(o.file, o.format):
@@ -39,7 +42,9 @@ def predict(o: Any) -> None:
         print_hint(f"{pluralise(X.n_rows, 'prediction')} written to {o.out}", o.quiet)
 
 
-def _predict_columns(o: Any, estimator: Any, schema: Schema, X: Any) -> Columns:
+def _predict_columns(
+    o: Namespace, estimator: PolyleafEstimator, schema: Schema, X: FeatureTable
+) -> Columns:
     """Return predictions and the requested additions as named columns."""
     tasks = list(_iter_tasks(estimator, schema))
     levels = [] if o.levels is None else _parse_levels(o.levels)
@@ -92,7 +97,7 @@ def _parse_levels(text: str) -> list[float]:
     return levels
 
 
-def _iter_tasks(estimator: Any, schema: Schema) -> Iterator[tuple[str, Any, Schema]]:
+def _iter_tasks(estimator: PolyleafEstimator, schema: Schema) -> Iterator[tuple[str, Any, Schema]]:
     """Yield the prefix of class names, the estimator and the schema of each task."""
     if not schema.task_columns:
         yield "", estimator, schema
@@ -107,7 +112,7 @@ def _name_columns(names: Sequence[str], values: np.ndarray) -> Columns:
 # ---- explain ---------------------------------------------------------------------------------
 
 
-def explain(o: Any) -> None:
+def explain(o: Namespace) -> None:
     """Write SHAP values of each row, or feature importances.
 
     SHAP values say what each feature adds to the raw score of a row.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from polyleaf.cli.model_file import (
 )
 from polyleaf.cli.parameters import OPTION_NAMES, PARAMETERS, get_estimator_class, read_parameters
 from polyleaf.data.random_rows import find_repeated_rows, split_validation
+from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.files.io import ReadError
 from polyleaf.files.schema import Schema, infer_task, select_columns
 from polyleaf.files.table import Table, abbreviate
@@ -39,7 +41,7 @@ from polyleaf.settings.train_config import LEAVES
 _INTERRUPT_WARNING = "was interrupted"  # part of the warning of an estimator that keeps rounds
 
 
-def train(o: Any) -> int | None:
+def train(o: Namespace) -> int | None:
     """Train a model on a data file and save it."""
     from polyleaf.model.storage import check_leaf_dtype
 
@@ -64,7 +66,7 @@ def train(o: Any) -> int | None:
     return (_train_xmc if is_xmc else _train_table)(o, params)
 
 
-def _train_xmc(o: Any, params: dict[str, Any]) -> int | None:
+def _train_xmc(o: Namespace, params: dict[str, Any]) -> int | None:
     for name in ("target", "task", "drop", "weight", "offset", "categorical", "time_limit"):
         if getattr(o, name):
             option = OPTION_NAMES.get(name, f"--{name}")
@@ -77,7 +79,7 @@ def _train_xmc(o: Any, params: dict[str, Any]) -> int | None:
     return _fit_and_save(o, estimator, fit, {XMC_KEY: True}, None, [line])
 
 
-def _train_table(o: Any, params: dict[str, Any]) -> int | None:
+def _train_table(o: Namespace, params: dict[str, Any]) -> int | None:
     if o.label_names is not None:
         raise ReadError(f"--label-names needs --format {xmc.FORMAT}; tables have column names.")
     table = open_table(o, o.file)
@@ -120,7 +122,9 @@ def _describe_data(task: str, n_rows: int, n_features: int) -> str:
     return f"{task}, {pluralise(n_rows, 'row')}, {pluralise(n_features, 'feature')}"
 
 
-def _make_schema(o: Any, table: Table, weight: Sequence[str]) -> tuple[Schema, list[TaskSpec]]:
+def _make_schema(
+    o: Namespace, table: Table, weight: Sequence[str]
+) -> tuple[Schema, list[TaskSpec]]:
     """Select columns and infer tasks."""
     drop = (*select_columns(table, o.drop, "--drop"), *weight)
     offset = select_columns(table, o.offset, "--offset")
@@ -165,7 +169,7 @@ def _replace_target_names(params: dict[str, Any], schema: Schema) -> dict[str, A
     return params | {"monotone_constraints": replaced}
 
 
-def _split(o: Any, table: Table, schema: Schema, order: str) -> tuple[Table, Table | None]:
+def _split(o: Namespace, table: Table, schema: Schema, order: str) -> tuple[Table, Table | None]:
     """Return the training rows and the evaluation rows, if there are any."""
     if o.validation is None:
         return table, None
@@ -209,7 +213,9 @@ def _number_values(column: np.ndarray) -> np.ndarray:
     return np.array([numbers[value] for value in column.tolist()])
 
 
-def _make_dataset(o: Any, table: Table, schema: Schema, estimator: Any, weights: Any) -> Any:
+def _make_dataset(
+    o: Namespace, table: Table, schema: Schema, estimator: PolyleafEstimator, weights: Any
+) -> Any:
     """Return the features of training data as a `Dataset` with bins of its own."""
     from polyleaf.data.dataset import Dataset
 
@@ -316,7 +322,12 @@ def _describe_tasks(tasks: Sequence[TaskSpec]) -> str:
 
 
 def _fit_and_save(
-    o: Any, estimator: Any, fit: Any, metadata: dict[str, Any], names: Any, lines: list[str]
+    o: Namespace,
+    estimator: PolyleafEstimator,
+    fit: Any,
+    metadata: dict[str, Any],
+    names: Any,
+    lines: list[str],
 ) -> int | None:
     """Fit, save and print a summary; after Ctrl-C, save what is complete."""
     with _capture_interrupt() as interrupts:

@@ -96,7 +96,7 @@ def write_topk(estimator: PolyleafEstimator, X: sp.csr_matrix, k: int, out: Path
     known = None if names is None else np.array([*names, None], dtype=object)
     with open_writer(out) as write:
         for labels, scores in _predict_topk(estimator, X, k):
-            columns: dict[str, object] = {}
+            columns: dict[str, np.ndarray] = {}
             for place in range(k):
                 label = labels[:, place]
                 named = label.astype(object) if known is None else known[label]

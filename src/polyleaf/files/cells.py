@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from polyleaf.files.io import ReadError
 from polyleaf.inputs.numeric_text import describe_number
+from polyleaf.runtime.types import ArrowColumn
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 NUMBER, INTEGER, BOOLEAN, TEXT = KINDS = ("number", "integer", "boolean", "text")
 """Kinds of columns. "integer" is for categories and class labels, which keep their identity."""
@@ -72,14 +76,14 @@ class CellFormat:
         return rf"^[+-]?({digits}({mark}\d*)?|{mark}\d+)([eE][+-]?\d+)?$"
 
 
-def is_text(type_: Any) -> bool:
+def is_text(type_: pa.DataType) -> bool:
     """Whether an Arrow type is text."""
     import pyarrow.types as kinds
 
     return kinds.is_string(type_) or kinds.is_large_string(type_) or str(type_) == "string_view"
 
 
-def decode(column: Any) -> Any:
+def decode(column: ArrowColumn) -> ArrowColumn:
     """Return an Arrow column without dictionary encoding."""
     import pyarrow as pa
 
@@ -87,7 +91,7 @@ def decode(column: Any) -> Any:
     return column.cast(type_.value_type) if pa.types.is_dictionary(type_) else column
 
 
-def drop_missing_text(column: Any, missing: Sequence[str] | frozenset[str]) -> Any:
+def drop_missing_text(column: ArrowColumn, missing: Sequence[str] | frozenset[str]) -> ArrowColumn:
     """Return a column of text with nulls where a cell stands for a missing value."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -99,7 +103,7 @@ def drop_missing_text(column: Any, missing: Sequence[str] | frozenset[str]) -> A
     return pa.chunked_array(kept, column.type)
 
 
-def find_kept_values(column: Any, format: CellFormat) -> tuple[str, ...]:
+def find_kept_values(column: ArrowColumn, format: CellFormat) -> tuple[str, ...]:
     """Return the spellings of missing values that a typed column of text holds as values."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -114,7 +118,7 @@ def find_kept_values(column: Any, format: CellFormat) -> tuple[str, ...]:
 # ---- inference -------------------------------------------------------------------------------
 
 
-def infer_kind(type_: Any, as_category: bool) -> str | None:
+def infer_kind(type_: pa.DataType, as_category: bool) -> str | None:
     """Return the kind of a column of an Arrow type; None if the type is not supported."""
     import pyarrow.types as kinds
 
@@ -128,7 +132,7 @@ def infer_kind(type_: Any, as_category: bool) -> str | None:
     return BOOLEAN if kinds.is_boolean(type_) else None
 
 
-def infer_written_kind(cells: Any, format: CellFormat, as_category: bool) -> str:
+def infer_written_kind(cells: ArrowColumn, format: CellFormat, as_category: bool) -> str:
     """Infer the kind of a column of text cells without types, as in CSV files.
 
     Integers with leading zeros are codes, and so text. Categories and class labels are integers,
@@ -153,8 +157,13 @@ def infer_written_kind(cells: Any, format: CellFormat, as_category: bool) -> str
 
 
 def convert(
-    column: Any, kind: str, name: str, format: CellFormat, kept: Sequence[str] = (), start: int = 0
-) -> Any:
+    column: ArrowColumn,
+    kind: str,
+    name: str,
+    format: CellFormat,
+    kept: Sequence[str] = (),
+    start: int = 0,
+) -> ArrowColumn:
     """Return a column as values of a kind: float64, integers, booleans or strings.
 
     `kept` are spellings of missing values that are values in this column; `start` is the number of
@@ -187,7 +196,7 @@ def convert(
     return _convert_typed(column, kind, name)
 
 
-def _convert_typed(column: Any, kind: str, name: str) -> Any:
+def _convert_typed(column: ArrowColumn, kind: str, name: str) -> ArrowColumn:
     """Convert a column of numbers or booleans."""
     import pyarrow as pa
 
@@ -218,7 +227,7 @@ def _convert_typed(column: Any, kind: str, name: str) -> Any:
     )
 
 
-def _normalise_numbers(cells: Any, format: CellFormat) -> tuple[Any, int | None]:
+def _normalise_numbers(cells: ArrowColumn, format: CellFormat) -> tuple[ArrowColumn, int | None]:
     """Return cells with a decimal point and without thousands marks, and the first bad one."""
     import pyarrow.compute as pc
 
@@ -231,7 +240,7 @@ def _normalise_numbers(cells: Any, format: CellFormat) -> tuple[Any, int | None]
     return pc.replace_substring(plain, format.decimal, "."), bad
 
 
-def _parse_numbers(cells: Any, format: CellFormat) -> tuple[Any, int | None]:
+def _parse_numbers(cells: ArrowColumn, format: CellFormat) -> tuple[ArrowColumn, int | None]:
     """Return float64 numbers and None, or the row of the first cell that is none."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -248,7 +257,7 @@ def _parse_numbers(cells: Any, format: CellFormat) -> tuple[Any, int | None]:
         return None, _find_false(pc.match_substring_regex(plain, pattern))
 
 
-def _to_integers(cells: Any, format: CellFormat) -> tuple[Any, int | None]:
+def _to_integers(cells: ArrowColumn, format: CellFormat) -> tuple[ArrowColumn, int | None]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -265,7 +274,7 @@ def _to_integers(cells: Any, format: CellFormat) -> tuple[Any, int | None]:
         return None, fits.index(False)
 
 
-def _to_booleans(cells: Any, format: CellFormat) -> tuple[Any, int | None]:
+def _to_booleans(cells: ArrowColumn, format: CellFormat) -> tuple[ArrowColumn, int | None]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -275,7 +284,7 @@ def _to_booleans(cells: Any, format: CellFormat) -> tuple[Any, int | None]:
     return (None, bad) if bad is not None else (pc.less(found, 3), None)
 
 
-def _find_false(mask: Any) -> int | None:
+def _find_false(mask: ArrowColumn) -> int | None:
     """Return the first row of a mask that is false; nulls are true."""
     rows = np.flatnonzero(mask.fill_null(True).to_numpy() == 0)
     return int(rows[0]) if len(rows) else None

@@ -8,12 +8,18 @@ import gzip
 import json
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
+
+from polyleaf.runtime.types import ArrowColumn
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
 STANDARD_INPUT = Path("-")
 
@@ -29,7 +35,7 @@ FORMATS = {
 _COMPRESSED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open}
 _JSON_LINES = (".jsonl", ".ndjson")
 
-Columns = Mapping[str, Any]
+Columns = Mapping[str, Sequence[object] | np.ndarray]
 """Columns of a result by name: NumPy or Arrow arrays."""
 
 
@@ -121,7 +127,7 @@ def open_writer(out: Path | None, as_json: bool = False) -> Iterator[Callable[[C
         import pyarrow.parquet as pq
 
         with ExitStack() as stack:
-            writers: list[Any] = []
+            writers: list[pq.ParquetWriter] = []
 
             def write_table(columns: Columns) -> None:
                 table = _to_arrow(columns)
@@ -149,7 +155,7 @@ def write_columns(columns: Columns, out: Path | None, as_json: bool = False) -> 
         write(columns)
 
 
-def _to_arrow(columns: Columns) -> Any:
+def _to_arrow(columns: Columns) -> pa.Table:
     import pyarrow as pa
 
     return pa.table({
@@ -158,10 +164,10 @@ def _to_arrow(columns: Columns) -> Any:
     })  # fmt: skip
 
 
-def _make_csv_writer() -> Callable[[Any, Columns], None]:
+def _make_csv_writer() -> Callable[[IO[str], Columns], None]:
     has_header = False
 
-    def write(stream: Any, columns: Columns) -> None:
+    def write(stream: IO[str], columns: Columns) -> None:
         nonlocal has_header
         writer = csv.writer(stream, lineterminator="\n")
         if not has_header:
@@ -173,7 +179,7 @@ def _make_csv_writer() -> Callable[[Any, Columns], None]:
     return write
 
 
-def _format_cells(column: Any) -> list[str]:
+def _format_cells(column: ArrowColumn) -> list[str]:
     """Return cells as text; a number is the shortest text that reads back as the same number."""
     from pyarrow.types import is_floating
 
@@ -183,6 +189,6 @@ def _format_cells(column: Any) -> list[str]:
     return ["" if cell is None else str(cell) for cell in column.to_pylist()]
 
 
-def _write_json(stream: Any, columns: Columns) -> None:
+def _write_json(stream: IO[str], columns: Columns) -> None:
     for row in _to_arrow(columns).to_pylist():
         stream.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")

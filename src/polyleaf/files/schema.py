@@ -27,6 +27,7 @@ from polyleaf.files.table import Table, abbreviate
 from polyleaf.inputs.multitask import get_task_name
 from polyleaf.inputs.numeric_text import find_text_problem
 from polyleaf.metrics._multitask import TASKS
+from polyleaf.runtime.types import ArrowColumn
 
 MAX_INFERRED_CLASSES = 20
 """A target of at most this many distinct integers is inferred to be classification."""
@@ -346,7 +347,7 @@ def _is_indicator(table: Table, name: str) -> bool:
     return table.column(name).null_count == 0 and all(number in (0, 1) for number in known)
 
 
-def _to_indicators(column: Any, name: str) -> np.ndarray:
+def _to_indicators(column: ArrowColumn, name: str) -> np.ndarray:
     values = [_WORDS.get(c.lower()) if isinstance(c, str) else c for c in column.to_pylist()]
     bad = np.flatnonzero([value not in (0, 1) for value in values])
     if bad.size:

@@ -23,7 +23,10 @@ from polyleaf.inputs.features import read_features
 from polyleaf.inputs.parquet import get_category_columns, iter_tables
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from polyleaf.files.schema import Schema
+    from polyleaf.runtime.types import ArrowColumn
 
 _BATCH_ROWS = 65_536
 
@@ -86,7 +89,7 @@ class Table:
                 f"{abbreviate(self.names)}."
             )
 
-    def column(self, name: str) -> Any:
+    def column(self, name: str) -> ArrowColumn:
         """Return a column as it is in the file, an Arrow ChunkedArray."""
         import pyarrow as pa
 
@@ -114,7 +117,7 @@ class Table:
             )
         return kind
 
-    def read(self, name: str, kind: str, kept: Sequence[str] = ()) -> Any:
+    def read(self, name: str, kind: str, kept: Sequence[str] = ()) -> ArrowColumn:
         """Return a column as values of a kind: see `cells.convert`."""
         return convert(self.column(name), kind, name, self.format, kept)
 
@@ -122,7 +125,7 @@ class Table:
         """Return the rows with these numbers."""
         return replace(self, data=self.data[rows] if self.is_sparse else self.data.take(rows))
 
-    def read_features(self, schema: Any) -> Any:
+    def read_features(self, schema: Schema) -> Any:
         """Return the features of a schema as `Dataset` takes them."""
         self.check_columns(schema.features)
         if self.is_sparse:
@@ -131,7 +134,7 @@ class Table:
             return read_features(matrix, feature_names=schema.features)
         return self._convert_features(self.data, schema, 0)
 
-    def iter_features(self, schema: Schema) -> Iterator[Any]:
+    def iter_features(self, schema: Schema) -> Iterator[pa.Table]:
         """Yield the features of a folder in batches."""
         self.check_columns(schema.features)
         start = 0
@@ -139,7 +142,7 @@ class Table:
             yield self._convert_features(batch, schema, start)
             start += batch.num_rows
 
-    def _convert_features(self, data: Any, schema: Schema, start: int) -> Any:
+    def _convert_features(self, data: pa.Table, schema: Schema, start: int) -> pa.Table:
         import pyarrow as pa
 
         columns = {}

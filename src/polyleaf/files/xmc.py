@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO
 
 import numpy as np
 import scipy.sparse as sp
@@ -242,7 +242,7 @@ def _check_column_count(count: int, n_stored: int, nouns: str) -> None:
         )
 
 
-def _write_rows(stream: Any, rows: sp.csr_matrix, labels: sp.csr_matrix | None) -> None:
+def _write_rows(stream: IO[bytes], rows: sp.csr_matrix, labels: sp.csr_matrix | None) -> None:
     for begin in range(0, rows.shape[0], _BATCH_ROWS):
         part = slice(begin, begin + _BATCH_ROWS)
         own = (None, None) if labels is None else get_csr_arrays(labels[part])[:2]

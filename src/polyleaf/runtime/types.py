@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 import numpy as np
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from narwhals.typing import IntoDataFrame, IntoSeries
     from numpy.typing import ArrayLike
     from scipy.sparse import csr_matrix
@@ -35,3 +36,4 @@ RandomState: TypeAlias = int | np.integer | np.random.RandomState | np.random.Ge
 StrPath: TypeAlias = str | os.PathLike[str]
 # What exporters and inspection read.
 ModelLike: TypeAlias = "Model | PolyleafEstimator"
+ArrowColumn: TypeAlias = "pa.Array | pa.ChunkedArray"
