@@ -35,7 +35,7 @@ SETS = {
     "emotions": ("multilabel", 12, 6),
 }
 # Studies of all sets run on these alone.
-FEW = {"enb", "rf1", "vehicle", "higgs7500", "emotions"}
+FEW = {"enb", "rf1", "vehicle", "higgs7500", "emotions", "etth1"}
 CLUSTER = {"cluster", "faults"}  # run on a cluster of processes
 
 
@@ -58,6 +58,8 @@ def data(tmp_path_factory):
         else:
             arrays["y"] = np.argsort(np.argsort(scores[:, 0])) * n_outputs // n
         np.savez(folder / f"{name}.npz", **arrays)
+    hours = rng.normal(size=(2400, 7)).cumsum(axis=0)
+    np.savez(folder / "etth1.npz", values=hours.astype(np.float32), split=[800, 1600])
     return folder
 
 

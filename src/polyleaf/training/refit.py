@@ -7,6 +7,7 @@ the result is therefore the model itself, bit for bit.
 
 from __future__ import annotations
 
+from functools import cached_property
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -74,22 +75,33 @@ class _Nodes:
     """The nodes of a known tree, and where they lie."""
 
     def __init__(self, tree: _core.Tree) -> None:
-        self.tree, self.depth = tree, node_depths(tree)
-        inner = np.flatnonzero(tree.left >= 0)
-        self.parent = np.full(tree.n_nodes, -1)
-        self.parent[tree.left[inner]] = self.parent[tree.right[inner]] = inner
+        self.tree = tree
+        left, right = tree.left.tolist(), tree.right.tolist()
+        self._splits = [(i, *children) for i, children in enumerate(zip(left, right, strict=True))]
+        self._splits = [split for split in reversed(self._splits) if split[1] >= 0]
         self.node_of_leaf = np.empty(tree.n_leaves, np.intp)
         leaves = np.flatnonzero(tree.left < 0)
         self.node_of_leaf[tree.leaf[leaves]] = leaves
 
+    @cached_property
+    def depth(self) -> np.ndarray:
+        return node_depths(self.tree)
+
+    @cached_property
+    def parent(self) -> np.ndarray:
+        parent = np.full(self.tree.n_nodes, -1)
+        for i, left, right in self._splits:
+            parent[left] = parent[right] = i
+        return parent
+
     def sum_up(self, values: np.ndarray) -> np.ndarray:
-        """Return integer sums of all nodes, given those of the leaves (n_leaves, ...)."""
-        sums = np.zeros((self.tree.n_nodes, *values.shape[1:]), values.dtype)
+        """Return sums of all nodes, given those of the leaves (n_leaves, ...), int64."""
+        sums = np.zeros((self.tree.n_nodes, *values.shape[1:]), np.int64)
         sums[self.node_of_leaf] = values
-        for depth in range(self.depth.max(), 0, -1):
-            nodes = np.flatnonzero(self.depth == depth)
-            np.add.at(sums, self.parent[nodes], sums[nodes])
-        return sums
+        rows = sums.tolist() if sums.ndim == 1 else list(sums)
+        for i, left, right in self._splits:  # children before their parents
+            rows[i] = rows[left] + rows[right]
+        return np.array(rows, np.int64)
 
     def find_ancestors(self, depth: int) -> np.ndarray:
         """Return the node above each leaf at this depth, or the leaf itself if it is higher."""
@@ -218,12 +230,12 @@ class KnownTreeBuilder(TreeBuilder):
     def blend(self, leaves: Leaves, sample: TreeSample, outputs: TreeOutputs) -> Leaves:
         """Return leaves with their share of the old values; those that no row has trained keep
         them."""
-        share = np.full((self._nodes.tree.n_leaves, 1), self._decay_rate)
-        trained = self._count_trained(sample, outputs)
-        if self._decay_rate == 0 and trained.all():
+        counts = self._count_trained(sample, outputs)
+        if self._decay_rate == 0 and counts.all():
             return leaves
+        share = np.where(counts > 0, self._decay_rate, 1.0)
         kind = LEAF_KINDS[self._forest.kind(self._number)]
-        return kind.blend(self._forest.values(self._number), leaves, np.where(trained, share, 1.0))
+        return kind.blend(self._forest.values(self._number), leaves, share)
 
     def _count_trained(self, sample: TreeSample, outputs: TreeOutputs) -> np.ndarray:
         """Return how many rows train each leaf, or each of its outputs where weights differ."""

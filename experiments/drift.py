@@ -1,0 +1,187 @@
+"""Refit, retraining and no update where the data drift, compared with LightGBM.
+
+A model is trained on the first year. Each further month is predicted before its rows are used.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .harness.context import Context, require_module
+from .harness.paper import Figures, Paper, Subject, Table
+from .sets import find
+
+ROUNDS, RATE, LEAVES = 300, 0.05, 31
+HORIZONS = (1, 6, 12, 24)  # hours ahead
+MONTH = 720  # hours
+DECAY = 0.9  # of refits on a month, the default of LightGBM
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows in the order of time; `start` and `months` are the first rows after the first year."""
+
+    X: np.ndarray
+    y: np.ndarray
+    start: int
+    months: tuple[int, ...]
+
+
+def load_rows(context: Context, name: str) -> Rows:
+    if name == "bike_hour":
+        data = context.load(name)
+        month = data.X[:, 2] + 12 * data.X[:, 1]
+        first = np.flatnonzero(np.diff(month)) + 1
+        start = int(np.flatnonzero(data.X[:, 1])[0])
+        later = (*(int(i) for i in first if i > start), len(month))
+        return Rows(np.delete(data.X, 1, axis=1), data.y, start, later)
+    with np.load(find(context.data, name), allow_pickle=False) as file:
+        values, hour = file["values"].astype(np.float32), np.arange(len(file["values"]))
+        start = int(file["split"][0])
+    last, ahead = 24, max(HORIZONS)
+    rows = np.arange(last, len(values) - ahead)
+    lags = [values[rows - lag, -1] for lag in range(last)]
+    X = np.column_stack([*lags, values[rows, :-1], values[rows - 23, :-1], hour[rows] % 24])
+    y = np.column_stack([values[rows + h, -1] - values[rows, -1] for h in HORIZONS])
+    later = tuple(range(start - last + MONTH, len(rows), MONTH))
+    return Rows(X.astype(np.float32), y.astype(np.float32), start - last, later)
+
+
+# --- libraries ---
+
+
+class Polyleaf:
+    """One model of all targets."""
+
+    def __init__(self, context: Context) -> None:
+        from polyleaf import PolyleafRegressor
+
+        self.model = PolyleafRegressor(
+            n_estimators=context.rounds(ROUNDS),
+            learning_rate=RATE,
+            max_leaves=LEAVES,
+            random_state=0,
+            n_jobs=context.threads,
+        )
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> None:
+        self.model.fit(X, y)
+
+    def refit(self, X: np.ndarray, y: np.ndarray, decay_rate: float) -> None:
+        self.model.refit(X, y, decay_rate=decay_rate)
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        return np.asarray(self.model.predict(X))
+
+
+class LightGBM:
+    """One model per target."""
+
+    def __init__(self, context: Context) -> None:
+        require_module("lightgbm")
+        self.rounds, self.threads = context.rounds(ROUNDS), context.threads
+        self.models: list[Any] = []
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> None:
+        import lightgbm
+
+        options = {"learning_rate": RATE, "num_leaves": LEAVES, "num_threads": self.threads}
+        options |= {"objective": "l2", "verbose": -1, "seed": 0}
+        self.models = [
+            lightgbm.train(options, lightgbm.Dataset(X, target), self.rounds) for target in y.T
+        ]
+
+    def refit(self, X: np.ndarray, y: np.ndarray, decay_rate: float) -> None:
+        self.models = [
+            model.refit(X, target, decay_rate=decay_rate)
+            for model, target in zip(self.models, y.T, strict=True)
+        ]
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        return np.column_stack([model.predict(X) for model in self.models])
+
+
+LIBRARIES = {"Polyleaf": Polyleaf, "LightGBM": LightGBM}
+
+
+# --- updates ---
+
+UPDATES = (
+    "no update",
+    "refit on the last year",
+    "refit on all rows",
+    f"refit on the last month, decay {DECAY}",
+    "retrain on the last year",
+    "retrain on all rows",
+)
+
+
+def update_model(model: Any, update: str, X: np.ndarray, y: np.ndarray, n_year: int) -> None:
+    """Update a model with all rows up to now, of which `n_year` are a year."""
+    recent = {"the last year": n_year, "the last month": MONTH, "all rows": len(X)}
+    kind, _, what = update.partition(" on ")
+    what, _, decay = what.partition(", decay ")
+    if kind == "refit":
+        rows = slice(-recent[what], None)
+        model.refit(X[rows], y[rows], float(decay or 0))
+    elif kind == "retrain":
+        model.fit(X[-recent[what] :], y[-recent[what] :])
+
+
+def drift(context: Context, method: str, problem: str) -> Figures:
+    """Return `loss`, the RMSE of each later month in units of the first year's standard
+    deviation, and `seconds` of processor time of all updates."""
+    library, _, update = method.partition(": ")
+    rows, model = load_rows(context, problem), LIBRARIES[library](context)
+    X, y, scale = rows.X, rows.y, rows.y[: rows.start].std(axis=0)
+    model.fit(X[: rows.start], y[: rows.start])
+    losses, seconds, begin = [], 0.0, rows.start
+    for end in rows.months[: 2 if context.quick else None]:
+        if begin > rows.start:
+            before = time.process_time()
+            update_model(model, update, X[:begin], y[:begin], rows.start)
+            seconds += time.process_time() - before
+        residual = (model.predict(X[begin:end]) - y[begin:end]) / scale
+        losses.append(float(np.sqrt(np.mean(residual**2, axis=0)).mean()))
+        begin = end
+    return {"loss": float(np.mean(losses)), "months": losses, "seconds": seconds}
+
+
+def _subject(name: str, figure: str) -> Subject:
+    title = f"{name}, {figure}"
+    unit, digits = ("deviations", 3) if figure == "loss" else ("s", 1)
+    better = "lower" if figure == "loss" else None
+    return Subject(title, unit, better, digits, name, figure, needs=(name,))
+
+
+def _methods(library: str) -> tuple[str, ...]:
+    return tuple(f"{library}: {update}" for update in UPDATES)
+
+
+PAPER = Paper(
+    __name__,
+    "Drift",
+    "What refitting the leaves every month gains over no update, and costs beside a new training.",
+    (
+        Table(
+            "updates",
+            "RMSE over twelve months after the first year, and processor seconds of all updates",
+            tuple(
+                _subject(name, f) for name in ("bike_hour", "etth1") for f in ("loss", "seconds")
+            ),
+            drift,
+            f"{ROUNDS} rounds of {LEAVES} leaves at a rate of {RATE}, no other setting. Each month "
+            "is predicted by the model of the months before it; the loss is the mean over months "
+            "and targets, in standard deviations of the first year. bike_hour: two targets, "
+            "without the year as a feature. etth1: oil temperature 1, 6, 12 and 24 hours ahead, as "
+            "a difference to now. LightGBM trains one model for each target.",
+            ours=_methods("Polyleaf"),
+            also=_methods("Polyleaf") + _methods("LightGBM"),
+        ),
+    ),
+    golden=("defaults",),
+)
