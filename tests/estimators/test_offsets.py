@@ -120,7 +120,7 @@ def test_predictions_on_training_rows_equal_raw_scores_of_training(options):
     expected = begun[0].state.raw.astype(np.float64) + model.model_.base_score + KNOWN
     np.testing.assert_allclose(model.predict_raw(X, offset=KNOWN), expected, rtol=1e-12, atol=1e-12)
     np.testing.assert_array_equal(
-        begun[0].state.scores_with_offset(), begun[0].state.raw + KNOWN.astype(np.float32)
+        begun[0].state.seen_scores(), begun[0].state.raw + KNOWN.astype(np.float32)
     )
 
 

@@ -163,3 +163,23 @@ def test_single_output_trees_read_one_output(objective, boosting_step, monkeypat
     model.fit(X, np.column_stack([X, X[:, 0] * X[:, 1]]))
     assert len(n_updates) == 3
     assert shapes == ([] if objective == "squared_error" else [1] * 9)
+
+
+@pytest.mark.parametrize("objective", ["squared_error", "absolute_error"])
+def test_objective_sees_a_change_of_the_raw_scores(objective):
+    """Leave the first tree out, as DART does, and train on: raw scores do not change."""
+    chosen = components(objective=objective, colsample_bynode=1.0)
+    run, state = boosting.BoostingLoop(settings(colsample_bynode=1.0), chosen), chosen.state
+    state.update_derivatives()
+    start = state.derivatives.g.copy()
+    assert run.step(0)
+    raw = state.raw.copy()
+    state.show(lambda scores: np.subtract(scores, raw, out=scores))
+    state.update_derivatives()
+    np.testing.assert_array_equal(state.derivatives.g, start)
+    assert (state.seen_scores() == 0).all()
+    np.testing.assert_array_equal(state.raw, raw)
+    assert run.step(1)
+    np.testing.assert_allclose(state.raw, 2 * raw, rtol=1e-6)
+    state.show(None)
+    np.testing.assert_array_equal(state.seen_scores(), state.raw)

@@ -339,7 +339,7 @@ class DecisionThresholdMixin:
                 record.settings.workers.n_threads,
                 eval_set.features,
             )
-            scores = scores if rows.offset is None else scores + rows.offset
+            scores = rows.add_offset(scores)
         probability = self.model_.objective.transform(scores)
         threshold = best_f1_threshold(probability, truth, weight, self.threshold == "f1_macro")
         set_decision_thresholds(self.model_, threshold)

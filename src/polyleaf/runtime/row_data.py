@@ -45,6 +45,16 @@ class RowData:
         values = ((f.name, getattr(self, f.name)) for f in fields(RowData))
         return {name: value for name, value in values if value is not None}
 
+    def add_offset(self, scores: Any) -> Any:
+        """Return raw scores of the rows with their offset.
+
+        Parameters
+        ----------
+        scores : ndarray of shape (n_rows, n_scores)
+            Raw scores of a model.
+        """
+        return scores if self.offset is None else scores + self.offset
+
     @property
     def n_rows(self) -> int:
         """Number of rows."""

@@ -365,8 +365,9 @@ class BoostingLoop:
             else:
                 with measure_phase(TREES):
                     grown, leaves = self.layers.build_tree(sample, outputs)
-                with measure_phase("derivatives"):
-                    state.update_derivatives()  # layers have changed them
+                if grown.tree.n_leaves == 1:
+                    with measure_phase("derivatives"):
+                        state.update_derivatives()  # layers have changed them
             # A single leaf shifts all rows, after which there may be splits.
             has_split |= grown.tree.n_leaves > 1 or not state.gradients_cancel_out(outputs)
             with measure_phase("score updates"):

@@ -8,6 +8,7 @@ of the scores, and copied back: the same numbers.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -143,24 +144,35 @@ class DeviceState(DenseState):
             bound, derivatives.host, dataset, model, settings.workers, offset, row_ids, seed
         )
         self.device_derivatives, self._grower = derivatives, grower
-        self._scores = copy_to_device(derivatives.device, self._raw)
+        self._device_scores = copy_to_device(derivatives.device, self._raw)
         self._leaves = _core.DeviceLeaves(derivatives.device)
         del self._raw  # the device has the scores
         self._is_stale = True  # derivatives may be on the host only
-        self._saved_scores: _core.DeviceMatrix | None = None
 
     @property
     def raw(self) -> np.ndarray:
         """A copy in host memory."""
-        return self._scores.read()
+        return self._device_scores.read()
 
-    def _read_columns(self, outputs: TreeOutputs) -> np.ndarray:
-        return self.raw if outputs is None else self._scores.column(int(outputs[0])).read()
+    @property
+    def _scores(self) -> _core.DeviceMatrix:
+        return self._device_scores
+
+    def _copy_scores(self) -> _core.DeviceMatrix:
+        if self._buffer is None:
+            device = self.device_derivatives.device
+            self._buffer = _core.DeviceMatrix(device, *self._device_scores.shape)
+        self._buffer.copy(self._device_scores)
+        return self._buffer
+
+    def _read_columns(self, scores: _core.DeviceMatrix, outputs: TreeOutputs) -> np.ndarray:
+        return scores.read() if outputs is None else scores.column(int(outputs[0])).read()
 
     def update_derivatives(self) -> None:
         if self._is_stale:
-            raw = self._scores if self._offset is None else None
-            self.device_derivatives.compute(raw, self.scores_with_offset)
+            seen = self._device_scores if self._shown is None else self._shown
+            on_device = seen if self._offset is None else None
+            self.device_derivatives.compute(on_device, self.seen_scores)
         self._is_stale = False
 
     def sampling_gradients(self) -> np.ndarray:
@@ -169,29 +181,16 @@ class DeviceState(DenseState):
     def gradients_cancel_out(self, outputs: TreeOutputs) -> bool:
         return self.device_derivatives.host.gradients_cancel_out(outputs)
 
-    def add_tree(self, grown: GrownTree, leaves: Leaves, outputs: TreeOutputs) -> None:
-        if grown.is_added:
-            return
-        self._leaves.add(
-            self._scores, self._grower, leaves, -1 if outputs is None else int(outputs[0])
-        )
-        self._is_stale = True
+    def _add_leaves(
+        self, scores: Any, grown: GrownTree, leaves: Leaves, outputs: TreeOutputs
+    ) -> None:
+        output = -1 if outputs is None else int(outputs[0])
+        self._leaves.add(scores, self._grower, leaves, output)
 
     def add_last_tree(self, forest: _core.Forest) -> None:
         scores = DenseScores(self.raw, self._workers)
         scores.add_trees(forest, len(forest) - 1, self._dataset.codes, self._features)
-        self._scores.write(scores.raw)
-        self._is_stale = True
-
-    def save_scores(self) -> None:
-        if self._saved_scores is None:
-            device = self.device_derivatives.device
-            self._saved_scores = _core.DeviceMatrix(device, *self._scores.shape)
-        self._saved_scores.copy(self._scores)
-
-    def restore_scores(self) -> None:
-        assert self._saved_scores is not None
-        self._scores.copy(self._saved_scores)
+        self._device_scores.write(scores.raw)
         self._is_stale = True
 
 

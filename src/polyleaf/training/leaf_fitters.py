@@ -103,7 +103,7 @@ class QuantileFitter:
         if not updated.any():
             return self._others.fit(grown, sample, outputs, rate)
         values = self._state.bound.update_leaves(
-            self._state.scores_with_offset(outputs),
+            self._state.seen_scores(outputs),
             grown.grower.leaf_of_row,
             grown.tree.n_leaves,
             sample.rows,

@@ -213,13 +213,10 @@ class GrownTree(NamedTuple):
     tree : _core.Tree
     grower : LeafAssignment
         The grower with the leaves of the rows.
-    is_added : bool
-        Whether the raw scores contain the tree already, because they were updated layer by layer.
     """
 
     tree: _core.Tree
     grower: LeafAssignment
-    is_added: bool = False
 
 
 class Derivatives:
@@ -403,9 +400,7 @@ class DenseScores:
         self, rows: RowData, metrics: Sequence[BoundMetric], model: Model
     ) -> Iterator[tuple[BoundMetric, Any]]:
         """Yield each metric of these rows with the prediction that it takes."""
-        scores = model.to_target_scale(self.raw)
-        if rows.offset is not None:
-            scores += rows.offset
+        scores = rows.add_offset(model.to_target_scale(self.raw))
         is_raw = [metric.metric.prediction_type == "raw" for metric in metrics]
         predictions = scores if all(is_raw) else model.objective.transform(scores)
         for metric, takes_raw in zip(metrics, is_raw, strict=True):
@@ -414,6 +409,9 @@ class DenseScores:
 
 class DenseState:
     """Raw scores and derivatives of all training rows and outputs.
+
+    The objective sees the raw scores with the offset of the rows, and with a change of them that
+    predictions do not have: `show` tells it, such as an unfinished tree, or trees left out.
 
     Attributes
     ----------
@@ -446,7 +444,8 @@ class DenseState:
             start = np.zeros_like(self._raw) if self._offset is None else self._offset
             derivatives.find_heavy_rows(start, row_ids, seed)
             self._is_stale = model.n_trees > 0
-        self._saved: np.ndarray | None = None
+        self._shown: Any = None  # the raw scores after a change; None: the raw scores
+        self._buffer: Any = None
 
     def new_scores(self, n_rows: int) -> DenseScores:
         """Return scores of 0 of other rows."""
@@ -458,19 +457,44 @@ class DenseState:
         return self._raw
 
     def update_derivatives(self) -> None:
-        """Compute derivatives at the raw scores, unless they are up to date."""
+        """Compute derivatives at the scores that the objective sees, unless they are up to date."""
         if self._is_stale:
-            self.derivatives.compute(self.scores_with_offset())
+            self.derivatives.compute(self.seen_scores())
         self._is_stale = False
 
-    def scores_with_offset(self, outputs: TreeOutputs = None) -> np.ndarray:
-        """Return raw scores of the outputs of a tree, plus the offset, which the objective
-        takes."""
-        raw = self._read_columns(outputs)
-        return raw if self._offset is None else raw + extract_columns(self._offset, outputs)
+    def seen_scores(self, outputs: TreeOutputs = None) -> np.ndarray:
+        """Return the scores that the objective sees, of the outputs of a tree."""
+        scores = self._read_columns(self._scores if self._shown is None else self._shown, outputs)
+        return scores if self._offset is None else scores + extract_columns(self._offset, outputs)
 
-    def _read_columns(self, outputs: TreeOutputs) -> np.ndarray:
-        return extract_columns(self.raw, outputs)
+    def show(self, change: Callable[[Any], object] | None) -> None:
+        """Let the objective see the raw scores after a change, until the next call.
+
+        Parameters
+        ----------
+        change : callable or None
+            `change(scores)` changes a copy of the raw scores (n_rows, K) in place: an ndarray, or
+            the matrix of a device. None: no change.
+        """
+        self._shown, self._is_stale = None, True
+        if change is not None:
+            self._shown = self._copy_scores()
+            change(self._shown)
+
+    @property
+    def _scores(self) -> Any:
+        """The raw scores, where they are kept."""
+        return self._raw
+
+    def _copy_scores(self) -> Any:
+        """Return a copy of the raw scores, in memory that the next copy uses again."""
+        if self._buffer is None:
+            self._buffer = self._allocate(self._raw.shape, np.float32)
+        np.copyto(self._buffer, self._raw)
+        return self._buffer
+
+    def _read_columns(self, scores: Any, outputs: TreeOutputs) -> np.ndarray:
+        return extract_columns(scores, outputs)
 
     def sampling_gradients(self) -> np.ndarray:
         """Return the gradients (n_rows, K) that GOSS samples by."""
@@ -482,29 +506,23 @@ class DenseState:
 
     def add_tree(self, grown: GrownTree, leaves: Leaves, outputs: TreeOutputs) -> None:
         """Add a tree to the raw scores."""
-        if grown.is_added:
-            return
-        _core.add_leaf_values(
-            self.raw, grown.grower.leaf_of_row, leaves, outputs, self._workers, self._features
-        )
+        self._add_leaves(self._scores, grown, leaves, outputs)
         self._is_stale = True
+
+    def show_tree(self, grown: GrownTree, leaves: Leaves, outputs: TreeOutputs) -> None:
+        """Let the objective see an unfinished tree, which the raw scores do not contain."""
+        self.show(lambda scores: self._add_leaves(scores, grown, leaves, outputs))
+
+    def _add_leaves(
+        self, scores: Any, grown: GrownTree, leaves: Leaves, outputs: TreeOutputs
+    ) -> None:
+        leaf_of_row = grown.grower.leaf_of_row
+        _core.add_leaf_values(scores, leaf_of_row, leaves, outputs, self._workers, self._features)
 
     def add_last_tree(self, forest: _core.Forest) -> None:
         """Add the last tree of a forest, which was not grown here, to the raw scores."""
         scores = DenseScores(self.raw, self._workers)
         scores.add_trees(forest, len(forest) - 1, self._dataset.codes, self._features)
-        self._is_stale = True
-
-    def save_scores(self) -> None:
-        """Keep a copy of the raw scores."""
-        if self._saved is None:
-            self._saved = self._allocate(self.raw.shape, np.float32)
-        np.copyto(self._saved, self.raw)
-
-    def restore_scores(self) -> None:
-        """Reset the raw scores to those of the last `save_scores`."""
-        assert self._saved is not None
-        np.copyto(self.raw, self._saved)
         self._is_stale = True
 
 

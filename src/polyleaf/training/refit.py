@@ -399,5 +399,4 @@ class BlendingLayers:
         if self._monotone is not None:
             assert isinstance(leaves, np.ndarray)
             leaves = self._monotone.project(leaves, grown, sample, outputs)
-        self._state.restore_scores()
-        return grown._replace(is_added=False), leaves
+        return grown, leaves

@@ -405,13 +405,11 @@ class LayerBooster:
         self._sampler, self._model, self._report_layer = sampler, model, report_layer
 
     def build_tree(self, sample: TreeSample, outputs: TreeOutputs) -> tuple[GrownTree, Leaves]:
-        """Return one tree and its leaves; unless it was pruned, the raw scores contain it
-        already."""
+        """Return one tree and its leaves."""
         state, builder, layer, leaves = self._state, self._builder, 0, np.empty(0, np.float32)
         # Sums of steps of each node of the tree, ancestors included.
         sums = np.zeros((1, self._model.n_outputs if outputs is None else len(outputs)), np.float32)
         layer_sample = sample
-        state.save_scores()
         builder.begin(sample, outputs)
         while builder.split():
             layer += 1
@@ -419,20 +417,16 @@ class LayerBooster:
             steps = self._fitter.fit(grown, layer_sample, outputs, self._model.learning_rate)
             sums = _add_steps(sums, grown.tree, steps)
             leaves = self._project_to_constraints(sums, grown, layer_sample, outputs)
-            state.restore_scores()
-            state.add_tree(grown, leaves, outputs)
             if not builder.can_split_further:
                 break
+            state.show_tree(grown, leaves, outputs)
             if outputs is None:
                 self._report_layer(sample.round, grown.tree, leaves)
             state.update_derivatives()
             layer_sample = self._sampler.draw(state.sampling_gradients, sample.round, layer)
             builder.evaluate(layer_sample, outputs)
         grown = builder.finish()
-        if grown.tree.n_leaves == len(leaves):
-            grown = grown._replace(is_added=True)
-        else:
-            state.restore_scores()  # no split was found, or the tree was pruned
+        state.show(None)
         if len(sums) == 1:  # no split was found: one step for all rows, as for a tree of one leaf
             return grown, self._fitter.fit(grown, sample, outputs, self._model.learning_rate)
         return grown, self._project_to_constraints(sums, grown, sample, outputs)
