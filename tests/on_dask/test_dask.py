@@ -125,7 +125,7 @@ def test_early_stopping(client):
     assert model.best_iteration_ == local.best_iteration_
 
 
-@pytest.mark.parametrize("which", ["plain", "classes", "offset", "linear"])
+@pytest.mark.parametrize("which", ["plain", "time", "classes", "offset", "linear"])
 def test_automatic_n_estimators_equal_those_of_one_machine(client, which):
     """With few rows, the number of rounds is chosen on the same hold-out rows."""
     rng = np.random.default_rng(1)
@@ -143,6 +143,8 @@ def test_automatic_n_estimators_equal_those_of_one_machine(client, which):
         chosen |= {"objective": "poisson", "base_score": 2.0}
     elif which == "linear":
         chosen |= {"leaf": "linear"}
+    elif which == "time":
+        chosen |= {"validation_order": "time"}
     local = kinds[1](**chosen).fit(X, y, weight, **options)
     bounds = [0, 0, 101, 180, N]
     lazy = [split_delayed(values, bounds) for values in (X, y, weight)]
