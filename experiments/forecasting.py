@@ -28,8 +28,12 @@ __all__ = ["CASES", "make_rows", "measure"]
 STEPS, LAGS, N_TEST_DAYS = 24, 48, 28
 QUANTILES = [0.1, 0.5, 0.9]
 SETTINGS = {"n_estimators": 100, "learning_rate": 0.1, "min_child_samples": 20, "n_jobs": 1}
-PER_STEP = {"multi_strategy": "one_output_per_tree"}
-MODELS = {"LightGBM": None, "Polyleaf": {}, "Polyleaf, a tree per step": PER_STEP}
+MODELS: dict[str, dict[str, Any] | None] = {
+    "LightGBM": None,
+    "one tree": {},
+    "six groups": {"output_groups": 6},
+    "a tree per step": {"multi_strategy": "one_output_per_tree"},
+}
 """Parameters of Polyleaf by the name of a model; None: LightGBM."""
 
 Scores = dict[str, float]
@@ -38,7 +42,7 @@ Scores = dict[str, float]
 def _make(parameters: dict[str, Any] | None) -> Any:
     if parameters is None:
         return LGBMRegressor(num_leaves=31, verbose=-1, **SETTINGS)
-    return PolyleafRegressor(max_leaves=31, **SETTINGS, **parameters)
+    return PolyleafRegressor(max_leaves=31, **SETTINGS | parameters)
 
 
 def _load_etth1(folder: Path, quick: bool) -> np.ndarray:
@@ -50,7 +54,7 @@ def _load_etth1(folder: Path, quick: bool) -> np.ndarray:
 def mlforecast(folder: Path, parameters: dict[str, Any] | None, quick: bool) -> Scores:
     import pandas as pd
     from mlforecast import MLForecast
-    from mlforecast.target_transforms import Differences
+    from mlforecast.target_transforms import Differences, LocalStandardScaler
     from utilsforecast.losses import mase, smape
 
     data = np.load(folder / "m4_hourly.npz")
@@ -67,7 +71,7 @@ def mlforecast(folder: Path, parameters: dict[str, Any] | None, quick: bool) -> 
         {"model": _make(parameters)},
         freq=1,
         lags=[*range(1, LAGS + 1), 168],
-        target_transforms=[Differences([24])],
+        target_transforms=[Differences([24]), LocalStandardScaler()],
     )
     found = forecast.fit(train, max_horizon=STEPS).predict(STEPS).merge(test)
     scores = {
@@ -91,7 +95,7 @@ def darts(folder: Path, parameters: dict[str, Any] | None, quick: bool) -> Score
         from polyleaf.integrations.darts import PolyleafForecastingModel
 
         options |= {"likelihood": "multiquantile", "calibrate_quantiles": False, "max_leaves": 31}
-        model = PolyleafForecastingModel(**options, **parameters)
+        model = PolyleafForecastingModel(**options | parameters)
     model.fit(series[: -24 * N_TEST_DAYS])
     forecasts = model.historical_forecasts(
         series,
