@@ -1,7 +1,7 @@
 """Offsets (base margins): what is known beforehand need not be learned by trees.
 
-Two uses on real data. A linear model extrapolates beyond the data, trees do not: with its
-predictions as offset the trees learn the residuals. For counts, the logarithm of the exposure is an
+Two uses on real data. A linear model extrapolates beyond the data, trees do not: as `init` it gives
+the scores that trees are added to. For counts, the logarithm of the exposure is an
 offset: how often a letter occurs on a page depends on the length of the page.
 """
 
@@ -21,14 +21,15 @@ def beyond_the_data() -> dict[str, float]:
     glazing = energy.X[:, energy.feature_names.index("glazing_area")]
     known = glazing < 0.3
     X, y, X_test, y_test = energy.X[known], energy.y[known], energy.X[~known], energy.y[~known]
-    line = make_pipeline(StandardScaler(), Ridge()).fit(X, y)
+    line = make_pipeline(StandardScaler(), Ridge())
     params = {"n_estimators": 200, "random_state": 0}
     trees = PolyleafRegressor(**params).fit(X, y)
-    both = PolyleafRegressor(**params).fit(X, y, offset=line.predict(X))
+    both = PolyleafRegressor(init=line, **params).fit(X, y)
+    line.fit(X, y)
     found = {
         "line": root_mean_squared_error(y_test, line.predict(X_test)),
         "trees": root_mean_squared_error(y_test, trees.predict(X_test)),
-        "both": root_mean_squared_error(y_test, both.predict(X_test, offset=line.predict(X_test))),
+        "both": root_mean_squared_error(y_test, both.predict(X_test)),
     }
     for name, rmse in found.items():
         print(f"{name:6} RMSE on buildings with more glass {rmse:.2f}")

@@ -114,6 +114,8 @@ def test_files_of_all_versions_predict_the_same(version):
     expected = np.load(path.with_suffix(".npy"))
     if version == 3:  # with derived columns of a high-cardinality feature
         table = read_features(effects(20, 400, seed=1)[0], reference=model.mapper)
+    elif version == 5:  # with an initial model
+        table = np.random.default_rng(4).normal(size=(20, 4))
     else:
         table = example_table(model, n_rows=20)
     np.testing.assert_array_equal(model.predict_raw(table), expected)

@@ -80,7 +80,7 @@ def test_foreign_parameters_suggest_polyleaf_names(estimator, foreign, own):
             "categorical columns of a data frame",
         ),
         (lambda m: PolyleafRegressor(base_margin=1), "it is offset of fit"),
-        (lambda m: PolyleafRegressor(init="zero"), "it is offset of fit"),
+        (lambda m: PolyleafRegressor(baseline="zero"), "it is offset of fit"),
         (lambda m: PolyleafClassifier(eval_set=[(X, Y)]), "it is eval_set of fit"),
         (lambda m: PolyleafRegressor(ntree_limit=3), "it is iteration_range of predict"),
         (lambda m: m.predict(X, output_margin=True), "predict_raw returns raw scores"),

@@ -42,7 +42,7 @@ OF_OBJECTIVES = {
 } & set(EVERY)
 PREPARATION = OF_OBJECTIVES | {
     "base_score", "calibrate_quantiles", "callbacks", "categorical_features", "class_weight",
-    "device", "early_stopping_rounds", "eval_metric", "leaf", "max_bins", "missing_targets",
+    "device", "early_stopping_rounds", "eval_metric", "init", "leaf", "max_bins", "missing_targets",
     "n_jobs", "normalize_targets", "objective", "on_interrupt", "projection", "projection_dim",
     "random_state", "tfidf", "threshold", "validation_fraction", "validation_order", "verbose",
     "warm_start",

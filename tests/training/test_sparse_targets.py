@@ -7,7 +7,7 @@ import scipy.sparse as sp
 import polyleaf
 from polyleaf import PolyleafClassifier, PolyleafRegressor
 from polyleaf.inputs.read_target import to_numpy
-from polyleaf.model import model as model_module
+from polyleaf.model import prediction as prediction_module
 from polyleaf.model import storage
 from polyleaf.settings import presets
 
@@ -330,7 +330,7 @@ class NumpyWithoutMemory:
 def test_scores_that_do_not_fit_name_the_alternatives(data, monkeypatch):
     X, _ = data
     model = fit_model(data)
-    monkeypatch.setattr(model_module, "np", NumpyWithoutMemory())
+    monkeypatch.setattr(prediction_module, "np", NumpyWithoutMemory())
     for predict in (model.predict, model.decision_function):
         with pytest.raises(MemoryError, match=r"900 rows and 60 outputs .*predict_topk.*sparse=T"):
             predict(X)

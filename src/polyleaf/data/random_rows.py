@@ -212,6 +212,28 @@ class SplitRules(NamedTuple):
         for j in range(last, max(last // 2, 1) - 1, -1):
             yield self._exclude(fold < j, fold == j), np.flatnonzero(fold == j)
 
+    def iter_cross_fits(
+        self, n_rows: int, n_folds: int, seed: int, classes: np.ndarray | None
+    ) -> Iterator[tuple[Rows, Rows]]:
+        """Yield the rows to train on, and the rows to score, so that every row is scored once.
+
+        Folds are consecutive in time, else keep groups together, else have the frequencies of the
+        classes.
+        """
+        groups, time = self
+        if time is not None:
+            _, ranks, sizes = np.unique(time, return_inverse=True, return_counts=True)
+            fold = _divide(sizes, n_folds)[ranks]
+        elif groups is not None or classes is None:
+            fold = split_folds(n_rows, n_folds, np.random.default_rng(seed), groups)
+        else:
+            order = np.random.default_rng(seed).permutation(n_rows)
+            fold = np.empty(n_rows, np.int64)
+            order = order[np.argsort(classes[order], kind="stable")]
+            fold[order] = np.arange(n_rows) % min(n_folds, n_rows)
+        for j in range(int(fold.max()) + 1):
+            yield self._exclude(fold != j, fold == j), np.flatnonzero(fold == j)
+
     def _exclude(self, training: NDArray[np.bool_], held: NDArray[np.bool_]) -> Rows:
         """Return the training rows without the groups of rows that are held out."""
         if self.groups is not None:

@@ -44,6 +44,7 @@ from polyleaf.training.fit import (
     set_offset,
     train,
 )
+from polyleaf.training.initial_scores import compute_initial_scores
 from polyleaf.training.prepare import PreparedData, Seeds, TrainingData, prepare
 from polyleaf.training.refit import KnownTrees
 from polyleaf.training.sampling import GlobalRowIds
@@ -75,12 +76,13 @@ def fit_estimator(
     eval_data: list[TrainingData],
     callbacks: Any,
     init_model: object,
+    init_scores: Any = None,
 ) -> _Estimator:
     """Fit an estimator whose parameters are valid one by one, and record the times of phases."""
     with record_times() as times:
         if times is not None:
             estimator.fit_times_ = times
-        return _fit_estimator(estimator, data, eval_data, callbacks, init_model)
+        return _fit_estimator(estimator, data, eval_data, callbacks, init_model, init_scores)
 
 
 def _fit_estimator(
@@ -89,10 +91,13 @@ def _fit_estimator(
     eval_data: list[TrainingData],
     callbacks: Any,
     init_model: Any,
+    init_scores: Any,
 ) -> _Estimator:
     with measure_phase("reading"):
         plan, target = make_plan(estimator, data, init_model)
-    data, *eval_data = read_fit_offsets(estimator, [data, *eval_data], target, plan)
+    (data, *eval_data), plan = _read_starts(
+        estimator, [data, *eval_data], target, plan, init_scores
+    )
     target = set_offset(target, data.rows.offset, plan.objective)
     callbacks = as_callbacks(callbacks)
     metric = select_auto_rounds_metric(estimator, plan, target, bool(eval_data or callbacks))
@@ -134,7 +139,7 @@ def refit_estimator(
     trained = estimator._get_trained_estimator()
     own = copy.copy(trained).set_params(validation_fraction=None, device="cpu")
     plan, target = make_plan(own, data, KnownTrees(estimator.model_, decay_rate))
-    (data,) = read_fit_offsets(own, [data], target, plan)
+    (data,), plan = _read_starts(own, [data], target, plan)
     target = set_offset(target, data.rows.offset, plan.objective)
     is_cross_fitted = recalibrate and own._is_cross_fitted(plan.objective, False)
     ready = prepare(
@@ -296,6 +301,30 @@ def read_fit_offsets(
     return read_offsets(data, target, plan.start, make_reader)
 
 
+def _read_starts(
+    estimator: PolyleafEstimator,
+    data: list[TrainingData],
+    target: Target,
+    plan: FitPlan,
+    init_scores: Any = None,
+) -> tuple[list[TrainingData], FitPlan]:
+    """Return the data with the scores that rows start from: offsets, or those of `init`."""
+    with measure_phase("initial model"):
+        found = compute_initial_scores(
+            estimator,
+            data,
+            target,
+            plan.objective,
+            plan.start,
+            init_scores,
+            lambda *given: estimator._offset_reader(target.encoding, plan.objective).read(*given),
+            plan.seeds.training,
+        )
+    if found is None:
+        return read_fit_offsets(estimator, data, target, plan), plan
+    return found.data, plan._replace(initial=found.model)
+
+
 def search_n_estimators(
     estimator: PolyleafEstimator, plan: FitPlan, data: PreparedData, base_score: np.ndarray | None
 ) -> RoundSearchResult:
@@ -327,10 +356,11 @@ def _make_model_info(estimator: PolyleafEstimator, plan: FitPlan, data: Prepared
     encoding = data.target.encoding
     scale, offset = get_score_scale(encoding, plan.objective)
     names = estimator._score_names(encoding, plan.objective)
-    has_offsets, is_projected = data.target.rows.offset is not None, data.projection is not None
+    has_offsets = data.target.rows.offset is not None and plan.initial is None
+    is_projected = data.projection is not None
     metadata = make_metadata(estimator, encoding, has_offsets, is_projected)
     metadata |= estimator._calibration_metadata(encoding)
-    return ModelInfo(scale, offset, names, data.projection, metadata)
+    return ModelInfo(scale, offset, names, data.projection, metadata, plan.initial)
 
 
 def store_result(

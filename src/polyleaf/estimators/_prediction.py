@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from operator import index
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
@@ -241,7 +242,8 @@ class PredictionMixin:
         """Read X and check it against the training data."""
         estimator: Any = self
         reader = FeatureReader(estimator, self.model_.projection, n_threads or self._n_threads())
-        return reader.read_new(X, self.model_.mapper)
+        table = reader.read_new(X, self.model_.mapper)
+        return table if self.model_.initial is None else replace(table, source=X)
 
     def _n_threads(self) -> int:
         return effective_threads(self.n_jobs)

@@ -159,6 +159,7 @@ class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParamet
         offset_val: Any = None,
         callbacks: Any = None,
         init_model: Any = None,
+        init_scores: Any = None,
     ) -> Self:
         """Fit the model.
 
@@ -203,6 +204,9 @@ class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParamet
             targets are kept, and all its rounds, those after the best one of early stopping
             included. With the same data, parameters and callbacks the result is that of one
             training, which may have ended already: then no rounds are added.
+        init_scores : array-like of shape (n_rows, n_outputs), or sparse matrix, optional
+            Out-of-fold raw scores of the training rows by models like `init`, which is then fitted
+            already and used as it is. Default: computed by five-fold cross-fitting of `init`.
 
         Returns
         -------
@@ -224,7 +228,7 @@ class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParamet
             eval_set, eval_names, eval_sample_weight, eval_offset, val, is_held_out
         )
         data, *eval_data = [d.copy_to_host(device) for d in (data, *eval_data)]
-        return fit_estimator(self, data, eval_data, callbacks, init_model)
+        return fit_estimator(self, data, eval_data, callbacks, init_model, init_scores)
 
     @suggest_on_unknown_kwargs
     def refit(

@@ -114,6 +114,8 @@ def plan_shared_fit(
     _check_parameters(estimator)
     data = TrainingData("training", None, rows)
     plan, target = make_plan(estimator, data, init_model)
+    if plan.start is not None and plan.start.initial is not None:
+        raise ValueError("Distributed training cannot continue a model with init.")
     check_distributed(plan.settings, plan.objective)
     if estimator._is_calibrated(plan.objective):
         raise ValueError(
@@ -224,6 +226,10 @@ def _check_parameters(estimator: PolyleafEstimator) -> None:
             estimator.projection is not None,
             "projection, which is learned from all rows; project X first "
             "(polyleaf.sketching.projections).",
+        ),
+        (
+            getattr(estimator, "init", None) is not None,
+            "init, which is fitted to all rows; pass its out-of-fold scores as offset.",
         ),
         (
             isinstance(getattr(estimator, "threshold", None), str),

@@ -218,6 +218,11 @@ def build_ir(model: ModelLike) -> ModelIR:
             "The model encodes features of more than 255 categories, which no export format "
             "supports: use save_model, or train on fewer categories."
         )
+    if inner.initial is not None:
+        raise ValueError(
+            f"The model starts from {inner.initial.description} (init), which no export format "
+            "supports: use save_model, or train without init."
+        )
     best = inner.best_iteration if inner is not model else None
     return ModelIR(inner, inner.n_rounds if best is None else best + 1)
 

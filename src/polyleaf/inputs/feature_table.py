@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
+from sklearn.utils import _safe_indexing
 
 import polyleaf._core as _core
 
@@ -183,6 +184,8 @@ class FeatureTable:
         Categorical features that hold text without a categorical dtype.
     device_array : DeviceArray or None
         All features, if they are numbers in GPU memory; then there are no blocks.
+    source : object
+        X as it was passed, for models with an initial model.
     """
 
     n_rows: int
@@ -193,6 +196,7 @@ class FeatureTable:
     categories: list[CategoryColumn] = field(default_factory=list)
     texts: list[int] = field(default_factory=list)
     device_array: _core.DeviceArray | None = None
+    source: Any = None
 
     def copy_to_host(self, rows: NDArray[np.int64] | None) -> FeatureTable:
         """Return some rows, or all, of a table in GPU memory as a table on the CPU."""
@@ -220,6 +224,7 @@ class FeatureTable:
             [DenseBlock(block.values[start:stop], block.features) for block in self.dense],
             [block.rows(start, stop, self.n_rows) for block in self.sparse],
             [CategoryColumn(c.index[start:stop], c.categories, c.feature) for c in self.categories],
+            source=None if self.source is None else _safe_indexing(self.source, range(start, stop)),
         )
 
     def get_raw_values(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polyleaf.model import serialize, storage
+from polyleaf.model.initial import blend_initial_models
 from polyleaf.model.leaf_kinds import LEAF_KINDS
 from polyleaf.model.metadata import (
     BLEND,
@@ -45,6 +46,7 @@ def select_outputs(
         target_scale=None if scale is None else scale[outputs],
         target_offset=None if offset is None else offset[outputs],
         metadata=metadata,
+        initial=None if model.initial is None else model.initial.select_outputs(outputs),
     )
     other.best_iteration, rounds = model.best_iteration, model.round_of_tree.tolist()
     trees = storage.iter_output_trees(model.forest, model.n_outputs, selected, model.n_features)
@@ -88,6 +90,12 @@ def concatenate_models(models: Sequence[Model]) -> Model:
                 f"models[{i}] has another base score or scaling of targets than models[0]: set "
                 "base_score in training, or add raw scores by blend(models, weights=[1, 1])."
             )
+        if (model.initial is None) != (first.initial is None) or (
+            model.initial is not None
+            and first.initial is not None
+            and not model.initial.equals(first.initial)
+        ):
+            raise ValueError(f"models[{i}] has another initial model (init) than models[0].")
     whole, rates = _make_empty(first), []
     for model in models:
         _append_rounds(whole, model, range(model.n_rounds))
@@ -112,6 +120,7 @@ def blend_models(models: Sequence[Model], weights: Sequence[float] | None = None
         first,
         base_score=_sum(base, weights) + (offset if first.target_scale is None else 0.0),
         target_offset=None if first.target_scale is None else offset,
+        initial=blend_initial_models([model.initial for model in models], weights),
     )
     for model, ratio, weight in zip(models, ratios, weights, strict=True):
         _append_rounds(blend, model, range(model.n_rounds), (weight * ratio).astype(np.float32))
@@ -143,6 +152,7 @@ def _make_empty(model: Model, **changes: Any) -> Model:
         "target_offset": model.target_offset,
         "projection": model.projection,
         "metadata": metadata,
+        "initial": model.initial,
     }
     other = type(model)(**fields | changes)
     other.has_statistics = model.has_statistics

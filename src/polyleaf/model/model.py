@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from numbers import Integral
 from typing import Any, Literal
 
@@ -19,8 +20,16 @@ from polyleaf.inputs.validation import check_names, check_vector
 from polyleaf.metrics.metric import EvalsLog
 from polyleaf.model import combine, serialize, statistics, storage
 from polyleaf.model.html import render_model
+from polyleaf.model.initial import InitialModel, top_scores
 from polyleaf.model.leaf_kinds import Leaves, TreeOutputs
-from polyleaf.model.prediction import Predictor, iter_chunks, iter_stages
+from polyleaf.model.prediction import (
+    Predictor,
+    compute_scores,
+    find_topk,
+    iter_chunks,
+    iter_stages,
+    sum_sparse_leaves,
+)
 from polyleaf.model.serialize import Destination, Source
 from polyleaf.model.shap import ShapExplainer, TargetScale
 from polyleaf.model.trees import Trees
@@ -52,6 +61,8 @@ class Model:
         Applied to X first. Tables and codes have projected features.
     metadata : dict, optional
         Parameters, kind of target, classes and so on, as JSON types.
+    initial : InitialModel, optional
+        Model of `init`, whose raw scores the trees are added to.
 
     Attributes
     ----------
@@ -79,6 +90,7 @@ class Model:
         target_offset: Any = None,
         projection: Projection | None = None,
         metadata: dict[str, Any] | None = None,
+        initial: InitialModel | None = None,
     ):
         self.mapper = mapper
         self.objective = objective
@@ -90,6 +102,7 @@ class Model:
         self.learning_rate = learning_rate
         self.set_target_scale(target_scale, target_offset)
         self.projection = projection
+        self.initial = initial
         self.metadata: dict[str, Any] = {} if metadata is None else dict(metadata)
         self.best_iteration: int | None = None
         self.best_score: float | None = None
@@ -231,7 +244,7 @@ class Model:
             return X
         if isinstance(X, Dataset):
             raise TypeError("X is a Dataset, whose bins suffice for predictions only: pass raw X.")
-        names = None
+        names, source = None, X
         if self.projection is not None:
             checked = check_array(
                 X,
@@ -241,7 +254,8 @@ class Model:
                 ensure_min_samples=0,
             )
             X, names = self.projection.transform(checked, n_threads), self.projection.feature_names
-        return read_features(X, feature_names=names, reference=self.mapper, n_threads=n_threads)
+        table = read_features(X, feature_names=names, reference=self.mapper, n_threads=n_threads)
+        return table if self.initial is None else replace(table, source=source)
 
     def predict_raw_binned(
         self,
@@ -300,36 +314,15 @@ class Model:
         """
         if isinstance(table, Dataset):
             data = table.rebinned_to(self.mapper)
-            return self.predict_raw_binned(
+            raw = self.predict_raw_binned(
                 data.codes, first_round, last_round, n_threads, data.features
             )
+            return raw if self.initial is None else self.initial.add_to(raw, None)
         table = self.prepare_features(table, n_threads)
         trees = self._tree_range(first_round, last_round)
-        shape = table.n_rows, self.n_outputs
-        try:
-            out, scale = np.empty(shape), self._score_scale()
-        except MemoryError:
-            raise MemoryError(
-                f"Scores of {shape[0]} rows and {shape[1]} outputs need "
-                f"{8 * shape[0] * shape[1] / 2**30:.1f} GiB: use predict_topk, pass fewer rows at "
-                "a time, or use predict(X, sparse=True) after training on sparse targets."
-            ) from None
-        for chunk in iter_chunks(
-            self.forest, self.mapper, table, trees, n_threads, all_features=False
-        ):
-            scores = self.forest.scores(
-                chunk.codes,
-                **scale,
-                first=trees[0],
-                last=trees[1],
-                n_threads=n_threads,
-                features=chunk.features,
-                coded_features=chunk.feature_ids,
-            )
-            if len(scores) == len(out):
-                return scores
-            out[chunk.rows] = scores
-        return out
+        scale = self._score_scale()
+        out = compute_scores(self.forest, self.mapper, table, trees, scale, n_threads)
+        return out if self.initial is None else self.initial.add_to(out, table.source)
 
     def predict(
         self, table: Any, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
@@ -385,21 +378,15 @@ class Model:
         if not isinstance(k, Integral):
             raise TypeError(f"k must be an integer, the number of outputs per row; got {k!r}.")
         table = self.prepare_features(table, n_threads)
+        if self.initial is not None:
+            predict = self.predict_raw if self.initial.sparse is None else self.predict_sparse
+            return top_scores(predict(table, first_round, last_round, n_threads), k)
         first, last = self._tree_range(first_round, last_round)
-        shape = table.n_rows, max(0, k)
-        outputs, scores = np.empty(shape, np.int32), np.empty(shape)
         is_equal = self.target_scale is None and (self.base_score == self.base_score[0]).all()
         scale = {"base": None} if is_equal else self._score_scale()
-        for chunk in iter_chunks(self.forest, self.mapper, table, (first, last), n_threads):
-            outputs[chunk.rows], scores[chunk.rows] = self.forest.topk(
-                chunk.codes,
-                **scale,
-                k=k,
-                first=first,
-                last=last,
-                n_threads=n_threads,
-                features=chunk.features,
-            )
+        outputs, scores = find_topk(
+            self.forest, self.mapper, table, (first, last), k, scale, n_threads
+        )
         return outputs, scores + self.base_score[0] if is_equal else scores
 
     def predict_sparse(
@@ -426,19 +413,14 @@ class Model:
         """
         table = self.prepare_features(table, n_threads)
         first, last = self._tree_range(first_round, last_round)
-        parts = [
-            self.forest.sparse_scores(
-                chunk.codes, first=first, last=last, n_threads=n_threads, features=chunk.features
-            )
-            for chunk in iter_chunks(self.forest, self.mapper, table, (first, last), n_threads)
-        ]
-        indptr = np.cumsum(np.concatenate([[0], *(np.diff(indptr) for indptr, _, _ in parts)]))
-        outputs = np.concatenate([outputs for _, outputs, _ in parts])
-        scores = np.concatenate([sums for _, _, sums in parts]).astype(np.float64)
-        scores += self.base_score[outputs]
+        sums = sum_sparse_leaves(self.forest, self.mapper, table, (first, last), n_threads)
+        if self.initial is not None:
+            return self.initial.merge(sums, table.source, self.base_score)
+        sums.data += self.base_score[sums.indices]
         if self.target_scale is not None and self.target_offset is not None:
-            scores = scores * self.target_scale[outputs] + self.target_offset[outputs]
-        return scipy.sparse.csr_matrix((scores, outputs, indptr), (table.n_rows, self.n_outputs))
+            scale, offset = self.target_scale[sums.indices], self.target_offset[sums.indices]
+            sums.data = sums.data * scale + offset
+        return sums
 
     def predictor(self, n_threads: int = 1, device: str | None = None) -> Predictor:
         """Return a fast predictor for rows of numbers, which does not change with the model.
@@ -476,7 +458,10 @@ class Model:
         stops = [self._tree_range(first_round, end)[1] for end in ends]
         table = self.prepare_features(table, n_threads)
         stages = iter_stages(self.forest, self.mapper, table, first, stops, n_threads)
-        return map(self.to_target_scale, stages)
+        if self.initial is None:
+            return map(self.to_target_scale, stages)
+        start = self.initial.add_to(np.zeros((table.n_rows, self.n_outputs)), table.source)
+        return (self.to_target_scale(stage) + start for stage in stages)
 
     def apply(
         self, table: Any, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
@@ -549,7 +534,8 @@ class Model:
             )
         scale = TargetScale(self.base_score, self.target_scale, self.target_offset)
         trees = self._tree_range(first_round, last_round)
-        return ShapExplainer(self.forest, self.mapper, scale, trees, background, n_threads)
+        linear = None if self.initial is None else self.initial.get_linear_part(self.projection)
+        return ShapExplainer(self.forest, self.mapper, scale, trees, background, n_threads, linear)
 
     def feature_importance(
         self, kind: Literal["gain", "split", "cover"] = "gain", per_output: bool = False

@@ -12,11 +12,22 @@ import polyleaf._core as _core
 from polyleaf.data.binning import BinMapper
 from polyleaf.data.high_cardinality import Category
 from polyleaf.inputs.feature_table import FeatureTable
+from polyleaf.model.initial import LinearInitialModel
 from polyleaf.model.leaf_kinds import LEAF_KINDS
 from polyleaf.runtime.cuda import as_device_array, get_device, is_device_array
 from polyleaf.runtime.types import DataLike
 
-__all__ = ["Chunk", "Predictor", "bin_features", "iter_chunks", "iter_stages", "read_regressors"]
+__all__ = [
+    "Chunk",
+    "Predictor",
+    "bin_features",
+    "compute_scores",
+    "find_topk",
+    "iter_chunks",
+    "iter_stages",
+    "read_regressors",
+    "sum_sparse_leaves",
+]
 
 
 # Bytes of codes (one per value) and raw values (four) at a time; longer tables are split.
@@ -68,6 +79,86 @@ def iter_chunks(
         return Chunk(slice(begin, end), codes, features, feature_ids)
 
     return map(read_chunk, range(0, max(1, table.n_rows), size))
+
+
+def compute_scores(
+    forest: _core.Forest,
+    mapper: BinMapper,
+    table: FeatureTable,
+    trees: tuple[int, int],
+    scale: dict[str, Any],
+    n_threads: int,
+) -> np.ndarray:
+    """Return the raw scores of all outputs, float64 (n_rows, n_outputs)."""
+    shape = table.n_rows, forest.n_outputs
+    try:
+        out = np.empty(shape)
+    except MemoryError:
+        raise MemoryError(
+            f"Scores of {shape[0]} rows and {shape[1]} outputs need "
+            f"{8 * shape[0] * shape[1] / 2**30:.1f} GiB: use predict_topk, pass fewer rows at "
+            "a time, or use predict(X, sparse=True) after training on sparse targets."
+        ) from None
+    for chunk in iter_chunks(forest, mapper, table, trees, n_threads, all_features=False):
+        scores = forest.scores(
+            chunk.codes,
+            **scale,
+            first=trees[0],
+            last=trees[1],
+            n_threads=n_threads,
+            features=chunk.features,
+            coded_features=chunk.feature_ids,
+        )
+        if len(scores) == len(out):
+            return scores
+        out[chunk.rows] = scores
+    return out
+
+
+def find_topk(
+    forest: _core.Forest,
+    mapper: BinMapper,
+    table: FeatureTable,
+    trees: tuple[int, int],
+    k: int,
+    scale: dict[str, Any],
+    n_threads: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the outputs of the k largest scores of each row, int32, and the scores, float64."""
+    shape = table.n_rows, max(0, k)
+    outputs, scores = np.empty(shape, np.int32), np.empty(shape)
+    for chunk in iter_chunks(forest, mapper, table, trees, n_threads):
+        outputs[chunk.rows], scores[chunk.rows] = forest.topk(
+            chunk.codes,
+            **scale,
+            k=k,
+            first=trees[0],
+            last=trees[1],
+            n_threads=n_threads,
+            features=chunk.features,
+        )
+    return outputs, scores
+
+
+def sum_sparse_leaves(
+    forest: _core.Forest,
+    mapper: BinMapper,
+    table: FeatureTable,
+    trees: tuple[int, int],
+    n_threads: int,
+) -> scipy.sparse.csr_matrix:
+    """Return the sums of the entries of sparse leaves, float64 (n_rows, n_outputs)."""
+    first, last = trees
+    parts = [
+        forest.sparse_scores(
+            chunk.codes, first=first, last=last, n_threads=n_threads, features=chunk.features
+        )
+        for chunk in iter_chunks(forest, mapper, table, trees, n_threads)
+    ]
+    indptr = np.cumsum(np.concatenate([[0], *(np.diff(indptr) for indptr, _, _ in parts)]))
+    outputs = np.concatenate([outputs for _, outputs, _ in parts])
+    sums = np.concatenate([sums for _, _, sums in parts]).astype(np.float64)
+    return scipy.sparse.csr_matrix((sums, outputs, indptr), (table.n_rows, forest.n_outputs))
 
 
 def _find_rare_features(
@@ -193,6 +284,11 @@ class Predictor:
                 "predictor does not support models with high-cardinality categorical features "
                 "(more than 255 categories): use predict."
             )
+        if model.initial is not None and not isinstance(model.initial, LinearInitialModel):
+            raise ValueError(
+                f"predictor does not support models that start from {model.initial.description} "
+                "(init), which is not linear: use predict."
+            )
         self._model, self._finish, self._n_threads, self._device = model, finish, n_threads, device
         self._is_identity = is_identity
         self.categories = _number_categories(model.mapper)
@@ -212,6 +308,8 @@ class Predictor:
         )
         if device is None:
             return predictor
+        if self._model.initial is not None:
+            raise ValueError('device="cuda" does not support models with init: use device="cpu".')
         kinds = [LEAF_KINDS[tree.kind] for tree in self._model.trees]
         if any(kind.lists_outputs or kind.reads_features for kind in kinds):
             raise ValueError(
@@ -234,7 +332,10 @@ class Predictor:
                     "predict."
                 )
             rows = np.asarray(rows, np.float64)
-        return self._core.scores(rows, self._n_threads)
+        scores, initial = self._core.scores(rows, self._n_threads), self._model.initial
+        if initial is None:
+            return scores
+        return initial.add_to(np.atleast_2d(scores), np.atleast_2d(rows)).reshape(scores.shape)
 
     def __call__(self, rows: Any) -> Any:
         """Return predictions of rows.

@@ -20,6 +20,7 @@ import numpy as np
 from polyleaf.data.binning import BinMapper
 from polyleaf.metrics.metric import RENAMED_METRICS, EvalsLog
 from polyleaf.model import storage
+from polyleaf.model.initial import LinearInitialModel
 from polyleaf.model.metadata import check_metadata
 from polyleaf.objectives import Objective, UnregisteredObjectiveError, objective_from_dict
 from polyleaf.runtime.compatibility import polyleaf_version
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from polyleaf.model.model import Model
 
 FORMAT = "polyleaf-model"
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 """The newest format version that can be read. A model is written in the oldest that can hold it."""
 
 SPARE_BYTES, SIZE_FACTOR = 2**26, 64
@@ -50,8 +51,9 @@ TextDestination: TypeAlias = str | os.PathLike[str] | TextIO
 _T = TypeVar("_T")
 _M = TypeVar("_M", bound="Model")
 
-_FOREST, _MAPPER, _PROJECTION = "forest.", "mapper.", "projection."
-_PROJECTION_VERSION, _DERIVED_COLUMNS_VERSION = 2, 3  # first format versions that have these
+_FOREST, _MAPPER, _PROJECTION, _INITIAL = "forest.", "mapper.", "projection.", "initial."
+# First format versions that have these.
+_PROJECTION_VERSION, _DERIVED_COLUMNS_VERSION, _INITIAL_VERSION = 2, 3, 5
 _MIN_SHARED_BASE_OUTPUTS = 1024  # with as many outputs equal base scores are stored once
 _BYTES_PER_OUTPUT = 20  # memory of an output: base score, label id, and checks
 _VECTORS = ("base_score", "target_scale", "target_offset")
@@ -91,6 +93,14 @@ def to_state(
     if model.projection is not None:
         header["projection"] = model.projection.to_dict()
         arrays |= {_PROJECTION + name: array for name, array in model.projection.arrays().items()}
+    if model.initial is not None:
+        if not isinstance(model.initial, LinearInitialModel):
+            raise ValueError(
+                f"The model starts from {model.initial.description} (init), which a model file "
+                "cannot hold: pickle the estimator, or use a linear model as init."
+            )
+        header["initial"] = model.initial.to_dict()
+        arrays |= {_INITIAL + name: array for name, array in model.initial.arrays().items()}
     base = model.base_score
     can_share = _MIN_SHARED_BASE_OUTPUTS <= len(base) <= _max_outputs(arrays)
     if required_version(model) > 1 and can_share and (base == base[0]).all():
@@ -126,6 +136,8 @@ def from_state(cls: type[_M], header: Header, arrays: Arrays) -> _M:
             for name in ("feature_names", "output_names", "learning_rate", "metadata")
         },
     )
+    if header.get("initial") is not None:
+        model.initial = _read_initial(header["initial"], arrays, model)
     if projection is not None and tuple(projection.feature_names) != model.mapper.feature_names_:
         raise ValueError("The projection and the mapper have different features.")
     model.evals_log = _read_evals_log(header.get("evals_log", {}))
@@ -145,7 +157,18 @@ def required_version(model: Model) -> int:
     """Return the oldest format version that can hold the model."""
     projection = 1 if model.projection is None else _PROJECTION_VERSION
     derived = 1 if model.mapper.derived_columns_ is None else _DERIVED_COLUMNS_VERSION
-    return max(storage.required_version(model.forest), projection, derived)
+    initial = 1 if model.initial is None else _INITIAL_VERSION
+    return max(storage.required_version(model.forest), projection, derived, initial)
+
+
+def _read_initial(stored: Any, arrays: Arrays, model: Model) -> LinearInitialModel:
+    """Build the initial model, which must fit the features of X and the outputs."""
+    initial = LinearInitialModel.from_dict(stored, _remove_prefix(arrays, _INITIAL))
+    mapper, projection = model.mapper, model.projection
+    n_features = mapper.n_features_ if projection is None else projection.n_features
+    if (initial.n_features, initial.n_scores) != (n_features, model.n_outputs):
+        raise ValueError("The initial model and the trees have different features or outputs.")
+    return initial
 
 
 def _restore_trees(model: Model, stored: Arrays, rounds: np.ndarray) -> None:

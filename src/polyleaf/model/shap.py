@@ -12,6 +12,7 @@ import numpy as np
 
 import polyleaf._core as _core
 from polyleaf.inputs.feature_table import FeatureTable
+from polyleaf.model.initial import LinearInitialModel
 from polyleaf.model.prediction import bin_features, read_regressors
 
 if TYPE_CHECKING:
@@ -130,6 +131,8 @@ class ShapExplainer:
         Reference rows (interventional values). None: the training rows, as the counts of the nodes
         represent them (path-dependent values).
     n_threads : int
+    linear : LinearInitialModel, optional
+        Initial model, whose contributions are added.
 
     Raises
     ------
@@ -145,7 +148,11 @@ class ShapExplainer:
         trees: tuple[int, int],
         background: Rows | None = None,
         n_threads: int = 1,
+        linear: LinearInitialModel | None = None,
     ):
+        self._linear, self._means = linear, None
+        if linear is not None and background is not None:
+            self._means = linear.feature_means(_get_source(background))
         self._forest, self._mapper, self._scale, self._trees = forest, mapper, scale, trees
         self._n_threads, self._n_features = n_threads, len(mapper.n_bins_)
         if background is None:
@@ -169,6 +176,8 @@ class ShapExplainer:
         base = scale.base[distinct] + self._core.expected_values(distinct.astype(np.int32))
         if scale.scale is not None and scale.offset is not None:
             base = base * scale.scale[distinct] + scale.offset[distinct]
+        if self._linear is not None:
+            base = base + self._linear.expected_scores(distinct, self._means)
         by_output = np.full(len(scale.base), np.nan)
         by_output[distinct] = base
         return np.where(indices >= 0, by_output[indices], np.nan)
@@ -209,7 +218,37 @@ class ShapExplainer:
             for column, own in enumerate(np.broadcast_to(indices, position.shape).T):
                 has = np.flatnonzero(own >= 0)
                 out[part][has, ..., column] = values[has, ..., position[has, column]]
-        return self._sum_by_input(out, interactions)
+        values = self._sum_by_input(out, interactions)
+        if self._linear is not None:
+            self._add_linear(self._linear, rows, outputs, interactions, values)
+        return values
+
+    def _add_linear(
+        self,
+        linear: LinearInitialModel,
+        rows: Rows,
+        outputs: OutputSelection,
+        interactions: bool,
+        values: np.ndarray,
+    ) -> None:
+        """Add the contributions of the initial model, which are main effects."""
+        features = np.arange(values.shape[1])
+        for part in _split(rows.n_rows, _ROWS_PER_BATCH):
+            source = _get_source(_select_rows(rows, part))
+            indices = outputs.select_rows(part).indices
+            distinct = np.unique(indices[indices >= 0])
+            own = linear.contributions(source, distinct, self._means)
+            place = np.broadcast_to(
+                np.searchsorted(distinct, indices), (len(own), indices.shape[-1])
+            )
+            taken = np.take_along_axis(
+                own, np.minimum(place, len(distinct) - 1)[:, None, :], axis=2
+            )
+            taken = np.where(np.broadcast_to(indices >= 0, place.shape)[:, None, :], taken, 0.0)
+            if interactions:
+                values[part, features, features] += taken.astype(np.float32)
+            else:
+                values[part] += taken.astype(np.float32)
 
     def iter_values(
         self, rows: Rows, outputs: OutputSelection, interactions: bool = False
@@ -279,6 +318,13 @@ class ShapExplainer:
 def _split(stop: int, size: int, start: int = 0) -> Iterator[slice]:
     for begin in range(start, stop, max(1, size)):
         yield slice(begin, min(begin + size, stop))
+
+
+def _get_source(rows: Rows) -> Any:
+    """Return X as it was passed."""
+    if isinstance(rows, FeatureTable) and rows.source is not None:
+        return rows.source
+    raise ValueError("SHAP values of a model with init need the raw X: do not pass a Dataset.")
 
 
 def _select_rows(rows: Rows, part: slice) -> Rows:

@@ -26,7 +26,7 @@ class RowData:
         A missing target is 0 and has weight 0.
     weight : ndarray of shape (n_rows,) or (n_rows, n_columns), or None
         None: all 1.
-    offset : ndarray of shape (n_rows, n_scores), or None
+    offset : ndarray of shape (n_rows, n_scores), or csr_matrix for sparse targets, or None
         Initial raw scores.
     groups : ndarray of shape (n_rows,), or None
         Groups that splits keep together.

@@ -123,6 +123,7 @@ MAX_PARALLEL_CELLS = 2**25
 _UNSUPPORTED = {
     "validation_fraction": "cv holds rows out",
     "warm_start": "a search cannot continue a model",
+    "init": "it is fitted to raw rows, which folds do not keep; use GridSearchCV",
     "projection": "it is learned from raw rows, which folds do not keep; use GridSearchCV",
 }
 _QUIET = {"early_stopping_rounds": None, "verbose": 0}

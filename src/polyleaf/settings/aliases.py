@@ -77,7 +77,7 @@ FOREIGN_NAMES = {
     "eval_names": "valid_names",
     "eval_sample_weight": "sample_weight_eval_set",
     "sample_weight": "weight weights",
-    "offset": "base_margin init init_score baseline exposure",
+    "offset": "base_margin init_score baseline exposure",
     "iteration_range": (
         "ntree_limit ntree_start ntree_end num_iteration start_iteration best_ntree_limit "
         "n_estimators"

@@ -28,6 +28,7 @@ __all__ = [
     "DataParameters",
     "EvaluationParameters",
     "HessianParameters",
+    "InitialModelParameters",
     "LeafParameters",
     "LinearLeafParameters",
     "MultiTaskParameters",
@@ -441,8 +442,21 @@ class SharedParameters(
     """Parameters of all estimators."""
 
 
+@parameter_group
+class InitialModelParameters:
+    """Initial model."""
+
+    init: Any = parameter(default=None)
+    """Estimator whose raw scores the trees are added to (scikit-learn's gradient boosting: init),
+    such as `Ridge()` or `OneVsRestClassifier(LinearSVC())`. `fit` fits a copy to all rows, and lets
+    the training rows start from the scores of five-fold cross-fitting. Scores of classifiers are
+    multiplied by the factor of the lowest loss. Model files hold linear models, also after
+    `SimpleImputer` and scalers; other estimators are kept by pickles only. With sparse y only the
+    largest scores of each row are used."""
+
+
 @estimator_parameters
-class RegressorParameters(SharedParameters):
+class RegressorParameters(InitialModelParameters, SharedParameters):
     """Regression."""
 
     objective: str | Callable[..., Any] | Objective = parameter(
@@ -484,7 +498,7 @@ class RegressorParameters(SharedParameters):
 
 
 @estimator_parameters
-class ClassifierParameters(SharedParameters):
+class ClassifierParameters(InitialModelParameters, SharedParameters):
     """Classification."""
 
     objective: str | Callable[..., Any] | Objective = parameter(

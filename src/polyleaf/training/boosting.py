@@ -15,6 +15,7 @@ from polyleaf.callbacks import Callback
 from polyleaf.data.dataset import Dataset
 from polyleaf.metrics.metric import EvalsLog, OutputsLog
 from polyleaf.model import Model
+from polyleaf.model.initial import InitialModel
 from polyleaf.model.leaf_kinds import Leaves, TreeOutputs
 from polyleaf.model.metadata import get_learning_rates, set_learning_rates
 from polyleaf.objectives import Objective
@@ -79,6 +80,7 @@ def boost(
     output_names: Sequence[str] | None = None,
     projection: Projection | None = None,
     metadata: dict[str, Any] | None = None,
+    initial: InitialModel | None = None,
 ) -> BoostResult:
     """Boost trees on one data set.
 
@@ -87,8 +89,8 @@ def boost(
     dataset : Dataset
         Binned features.
     rows : RowData
-        The target is a csr_matrix if `settings.has_sparse_targets`. The offset is that which could
-        not be subtracted from the target.
+        Target and offset are csr_matrix if `settings.has_sparse_targets`. The offset is that which
+        could not be subtracted from the target.
     objective : Objective
     settings : TrainConfig
     eval_sets : sequence of EvalSet
@@ -110,7 +112,7 @@ def boost(
         best round if the evaluation sets are the same, then count as if it had not been cut.
     known : KnownTrees, optional
         Trees whose leaves are refitted in place of a training.
-    target_scale, target_offset, output_names, projection, metadata
+    target_scale, target_offset, output_names, projection, metadata, initial
         Attributes of the model. The target is `(y - target_offset) / target_scale`.
 
     Returns
@@ -141,6 +143,7 @@ def boost(
             output_names=output_names,
             projection=projection,
             metadata=metadata,
+            initial=initial,
         )
     bound.set_base_score(model.base_score)
 
@@ -244,7 +247,7 @@ def _count_last_stumps(model: Model) -> int:
 def compute_base_score(bound: Any, settings: TrainConfig) -> np.ndarray:
     """Return the constant score (K,) that training starts from."""
     offset = bound.rows.offset
-    if offset is None:
+    if offset is None or settings.has_sparse_targets:
         return bound.base_score(settings.workers)
     return minimise_base_score(bound, offset.astype(np.float32), settings.workers.n_threads)
 

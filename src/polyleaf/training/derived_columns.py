@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import scipy.sparse
 
 from polyleaf.data.dataset import Dataset
 from polyleaf.data.target_encoding import EncodedOutputs
@@ -37,7 +38,10 @@ def derive_columns(
     is_first : bool
         See `Dataset.with_target`.
     """
-    sees_target = target.rows.offset is None and not objective.has_distribution
+    offset = target.rows.offset
+    sees_target = (
+        offset is None or scipy.sparse.issparse(offset)
+    ) and not objective.has_distribution
     if sees_target or objective.is_translation_invariant:
         return binned.with_target(target, is_first=is_first)
     return binned.with_target(

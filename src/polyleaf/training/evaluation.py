@@ -51,9 +51,9 @@ class EvalSet:
         n_rows, n_targets, offset = self.codes.shape[1], self.rows.n_rows, self.rows.offset
         if n_targets != n_rows:
             raise ValueError(f"y of {self.name!r} has {n_targets} rows, its X has {n_rows}.")
-        if offset is not None and len(offset) != n_rows:
+        if offset is not None and offset.shape[0] != n_rows:
             raise ValueError(
-                f"The offset of {self.name!r} has {len(offset)} rows, its X has {n_rows}."
+                f"The offset of {self.name!r} has {offset.shape[0]} rows, its X has {n_rows}."
             )
 
 
@@ -66,7 +66,7 @@ class Evaluation:
     model : Model
         The model in training; trees that it has are scored.
     new_scores : callable
-        `new_scores(n_rows)` returns raw scores of the kind of the training.
+        `new_scores(n_rows, offset)` returns raw scores of the kind of the training.
     layer_hooks : sequence of callable
         Called after layers, see `callbacks.Callback.after_layer`.
     training : RowData, optional
@@ -85,12 +85,12 @@ class Evaluation:
         self,
         eval_sets: Sequence[EvalSet],
         model: Model,
-        new_scores: Callable[[int], Any],
+        new_scores: Callable[[int, Any], Any],
         layer_hooks: Sequence[Callable[..., Any]],
         training: RowData | None = None,
     ) -> None:
         self._model, self._layer_hooks, self._new_scores = model, layer_hooks, new_scores
-        self.sets = [(e, new_scores(e.codes.shape[1])) for e in eval_sets]
+        self.sets = [(e, new_scores(e.codes.shape[1], e.rows.offset)) for e in eval_sets]
         self._metrics = [
             [metric.bind(e.rows, training, model.n_outputs) for metric in e.metrics]
             for e in eval_sets
@@ -131,7 +131,7 @@ class Evaluation:
 
     def compute_metrics(self, forest: _core.Forest) -> dict[str, dict[str, float]]:
         """Return the metrics of a forest, `{data name: {metric name: value}}`."""
-        scores = [self._new_scores(e.codes.shape[1]) for e, _ in self.sets]
+        scores = [self._new_scores(e.codes.shape[1], e.rows.offset) for e, _ in self.sets]
         return self._compute_metrics(forest, scores)
 
     def _compute_metrics(

@@ -82,7 +82,6 @@ def make_components(
         Result of `bind_objective`.
     dataset : Dataset
     rows : RowData
-        Its offset is for dense targets only.
     model : Model
         Its trees are added to the raw scores.
     eval_sets : sequence of EvalSet
@@ -156,7 +155,7 @@ def _make_sparse(
             'split_search="exact" requires numeric features; use "count_sketch" for categorical '
             "ones."
         )
-    state = SparseState(bound, dataset, model, settings.workers)
+    state = SparseState(bound, dataset, model, settings.workers, rows.offset)
     finder: SplitFinder
     if is_exact:
         finder = ExactSplitFinder(bins, state, leaf, settings)

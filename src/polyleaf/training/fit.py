@@ -21,6 +21,7 @@ from polyleaf.inputs.validation import describe_signature_mismatch
 from polyleaf.metrics import Metric, default_metrics, get_metrics
 from polyleaf.metrics.metric import EvalsLog
 from polyleaf.model import Model
+from polyleaf.model.initial import InitialModel
 from polyleaf.model.metadata import HAS_OFFSETS, PARAMETERS, clear_calibrations
 from polyleaf.objectives import Objective, objective_class, objective_names
 from polyleaf.objectives.registry import ObjectiveSpec
@@ -171,6 +172,8 @@ class FitPlan(NamedTuple):
     seeds : Seeds
     decay_rate : float or None
         Share of the old values if the leaves of `start` are refitted; None: training goes on.
+    initial : InitialModel or None
+        Model whose raw scores the trees are added to.
     """
 
     settings: TrainConfig
@@ -179,6 +182,7 @@ class FitPlan(NamedTuple):
     metrics: list[Metric]
     seeds: Seeds
     decay_rate: float | None = None
+    initial: InitialModel | None = None
 
     def replace_n_estimators(self, n: int) -> FitPlan:
         """Return the same plan with another number of rounds."""
@@ -193,6 +197,7 @@ class ModelInfo(NamedTuple):
     output_names: Sequence[str] | None
     projection: Any
     metadata: dict[str, Any]
+    initial: InitialModel | None = None
 
 
 # --- before features are read -------------------------------------------------------------------

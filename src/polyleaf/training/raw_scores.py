@@ -447,8 +447,8 @@ class DenseState:
         self._shown: Any = None  # the raw scores after a change; None: the raw scores
         self._buffer: Any = None
 
-    def new_scores(self, n_rows: int) -> DenseScores:
-        """Return scores of 0 of other rows."""
+    def new_scores(self, n_rows: int, offset: np.ndarray | None = None) -> DenseScores:
+        """Return scores of 0 of other rows; their offset is added when metrics are computed."""
         return DenseScores(np.zeros((n_rows, self.bound.n_outputs), np.float32), self._workers)
 
     @property
@@ -600,12 +600,21 @@ def _format_size(n_bytes: float) -> str:
 
 
 class SparseScores:
-    """Sums of sparse leaf values of some rows."""
+    """Sums of sparse leaf values of some rows, and of their offset, a csr_matrix."""
 
     has_outputs = False
 
-    def __init__(self, scores: _core.SparseRawScores, workers: Context) -> None:
+    def __init__(self, scores: _core.SparseRawScores, workers: Context, offset: Any = None) -> None:
         self.scores, self._workers = scores, workers
+        if offset is not None:  # each row is a leaf
+            start = offset.sorted_indices().astype(np.float32)
+            leaves = _core.TopkLeaves(
+                start.indptr.astype(np.int64),
+                start.indices.astype(np.int32),
+                start.data,
+                start.shape[1],
+            )
+            self.add_tree(np.arange(start.shape[0], dtype=np.int32), leaves)
 
     def add_tree(self, leaf_of_row: np.ndarray, leaves: Any) -> None:
         """Add a tree."""
@@ -649,19 +658,24 @@ class SparseState:
     """
 
     def __init__(
-        self, bound: BoundSparseObjective, dataset: Dataset, model: Model, workers: Context
+        self,
+        bound: BoundSparseObjective,
+        dataset: Dataset,
+        model: Model,
+        workers: Context,
+        offset: Any = None,
     ) -> None:
         self._bound, self._dataset, self._workers = bound, dataset, workers
         self.weight = bound.weight
-        self._scores = SparseScores(bound.make_raw_scores(workers.n_threads), workers)
+        self._scores = SparseScores(bound.make_raw_scores(workers.n_threads), workers, offset)
         if model.n_trees > 0:
             self._scores.add_trees(model.forest, 0, dataset.codes, None)
         self.gradients: Any = None
 
-    def new_scores(self, n_rows: int) -> SparseScores:
-        """Return scores of 0 of other rows."""
+    def new_scores(self, n_rows: int, offset: Any = None) -> SparseScores:
+        """Return scores of other rows, which are their offset, or 0."""
         scores = _core.SparseRawScores(n_rows, self._bound.n_outputs)
-        return SparseScores(scores, self._workers)
+        return SparseScores(scores, self._workers, offset)
 
     def update_derivatives(self) -> None:
         """Compute gradients at the raw scores, unless they are up to date."""
