@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 
 #include "data/linear_table.h"
 
@@ -57,153 +58,111 @@ void keep_products(const ScanNode& node, const ScanFeature& feature, TileSplit& 
         .products(node, feature, split.bin, split.left_products.data(), split.products.data());
 }
 
-// A non-empty category of a node, and its position in the sorted order.
-struct Category {
-  int bin;
-  int32_t count;
-  double position = 0;
-};
-
-// Compute the positions of the categories along the leading direction of their gradient means (for
-// one output it is the mean itself, the order of Fisher 1958).
-void position_categories(const ScanNode& node, const ScanFeature& feature,
-                         std::vector<Category>& categories) {
-  const ChannelLayout& layout = *node.layout;
-  const int K = layout.n_outputs;
-  const size_t n = categories.size();
-  std::vector<double> deviation(n * K), mean(K, 0.0);
-  double rows = 0;
-  for (const Category& c : categories) rows += c.count;
-  for (size_t i = 0; i < n; ++i) {
-    const int32_t* at = feature.bin(layout, categories[i].bin);
-    for (int k = 0; k < K; ++k) {
-      const int own = layout.hessian_index(k);
-      const double h = layout.hessian == HessianKind::unit
-                           ? static_cast<double>(categories[i].count)
-                           : static_cast<double>(at[layout.hessian_offset + own]) *
-                                 static_cast<double>(node.hessian_step[own]);
-      const double g = static_cast<double>(at[k]) * static_cast<double>(node.gradient_step[k]);
-      const double denominator = h + node.config->cat_smooth;
-      deviation[i * K + k] = denominator > 0 ? g / denominator : 0.0;
-    }
-  }
-  for (int k = 0; k < K; ++k) {
-    double sum = 0;
-    for (size_t i = 0; i < n; ++i) sum += categories[i].count * deviation[i * K + k];
-    mean[k] = sum / rows;
-  }
-  for (size_t i = 0; i < n; ++i)
-    for (int k = 0; k < K; ++k) deviation[i * K + k] -= mean[k];
-  if (K == 1) {
-    for (size_t i = 0; i < n; ++i) categories[i].position = deviation[i];
-    return;
-  }
-  const auto dot = [&](size_t i, const std::vector<double>& u) {
-    double sum = 0;
-    for (int k = 0; k < K; ++k) sum += deviation[i * K + k] * u[k];
-    return sum;
-  };
-  size_t start = 0;
-  double largest = -1;
-  for (size_t i = 0; i < n; ++i) {
-    double squares = 0;
-    for (int k = 0; k < K; ++k) squares += deviation[i * K + k] * deviation[i * K + k];
-    const double weight = categories[i].count * squares;
-    if (weight > largest) {
-      largest = weight;
-      start = i;
-    }
-  }
-  std::vector<double> direction(deviation.begin() + start * K, deviation.begin() + (start + 1) * K),
-      next(K);
-  for (int round = 0; round < 8; ++round) {  // power iteration
-    std::fill(next.begin(), next.end(), 0.0);
-    for (size_t i = 0; i < n; ++i) {
-      const double weight = categories[i].count * dot(i, direction);
-      for (int k = 0; k < K; ++k) next[k] += weight * deviation[i * K + k];
-    }
-    double scale = 0;
-    for (double x : next) scale = std::max(scale, std::fabs(x));
-    if (scale == 0) break;
-    for (int k = 0; k < K; ++k) direction[k] = next[k] / scale;
-  }
-  for (size_t i = 0; i < n; ++i) categories[i].position = dot(i, direction);
-}
-
 // Scan of sets of categories; the sums of the best set are left in `best`.
 class CategoricalScan {
  public:
-  CategoricalScan(const ScanNode& node, const ScanFeature& feature, int feature_id, TileSplit& best)
-      : node_(node),
-        feature_(feature),
-        feature_id_(feature_id),
-        best_(best),
-        left_(node.layout->lanes + 16, 0) {}
+  CategoricalScan(const ScanNode& node, const ScanFeature& feature, int feature_id,
+                  ScanScratch& scratch, TileSplit& best)
+      : node_(node), feature_(feature), feature_id_(feature_id), scratch_(scratch), best_(best) {}
 
   void run() {
+    const ChannelLayout& layout = *node_.layout;
+    int n = 0;
     for (int b = 0; b <= feature_.missing; ++b) {
       if (b == feature_.n_bins) b = feature_.missing;
-      const uint32_t count = feature_.count(*node_.layout, b);
-      if (count != 0) categories_.push_back({b, static_cast<int32_t>(count)});
+      const auto count = static_cast<int32_t>(feature_.count(layout, b));
+      bins_[n] = b;
+      counts_[n] = count;
+      n += count != 0;
     }
-    if (categories_.size() < 2) return;
-    if (static_cast<int>(categories_.size()) <= node_.config->max_cat_to_onehot) {
-      for (const Category& c : categories_) {
-        clear();
-        add(c);
-        score_candidate();
-      }
-      return;
+    if (n < 2) return;
+    is_sorted_ = n > node_.config->max_cat_to_onehot;
+    std::iota(order_, order_ + n, 0);
+    if (is_sorted_) {
+      correction_ = node_.categorical_overfit.expected_gain(n);
+      sort(n);
     }
-    correction_ = node_.categorical_overfit.expected_gain(static_cast<int64_t>(categories_.size()));
-    position_categories(node_, feature_, categories_);
-    std::stable_sort(categories_.begin(), categories_.end(),
-                     [](const Category& a, const Category& b) { return a.position < b.position; });
-    clear();
-    for (size_t i = 0; i + 1 < categories_.size(); ++i) {
-      add(categories_[i]);
-      score_candidate();
-    }
+    const int n_candidates = is_sorted_ ? n - 1 : n;
+    sum_left(n_candidates);
+    find_best(n_candidates);
   }
 
  private:
-  void clear() {
-    std::fill(left_.begin(), left_.end(), 0);
-    count_ = 0;
-    set_ = {};
+  void sort(int n) {
+    const CategoryKernels& kernels = POLYLEAF_SELECT(category_kernels);
+    const size_t size = CategoryKernels::workspace_doubles(n, node_.layout->n_outputs);
+    if (scratch_.category_deviations.size() < size) scratch_.category_deviations.resize(size);
+    double positions[256];
+    kernels.position(node_, feature_, bins_, counts_, n, scratch_.category_deviations.data(),
+                     positions);
+    kernels.order(positions, n, order_);
   }
-  void add(const Category& c) {
-    const int32_t* at = feature_.bin(*node_.layout, c.bin);
-    for (int j = 0; j < node_.layout->lanes; ++j) left_[j] += at[j];
-    count_ += c.count;
-    const int code = c.bin == feature_.missing ? kMissingCode : c.bin;
-    set_[code >> 6] |= uint64_t{1} << (code & 63);
+
+  // Write the sums of the left child of each candidate: of the first categories, or of one.
+  void sum_left(int n) {
+    const size_t lanes = node_.layout->lanes, size = n * lanes + 256;
+    if (scratch_.category_sums.size() < size) scratch_.category_sums.resize(size);
+    int32_t* row = scratch_.category_sums.data();
+    for (int i = 0; i < n; ++i, row += lanes) {
+      const int32_t* own = feature_.bin(*node_.layout, bins_[order_[i]]);
+      const bool adds = is_sorted_ && i > 0;
+      left_counts_[i] = counts_[order_[i]] + (adds ? left_counts_[i - 1] : 0);
+      if (adds)
+        for (size_t j = 0; j < lanes; ++j) row[j] = own[j] + (row - lanes)[j];
+      else
+        std::copy_n(own, lanes, row);
+    }
   }
-  void score_candidate() {
+
+  void find_best(int n) {
+    const ScoreKernels& scores = select_score_kernels(node_);
     const int32_t min_rows = node_.config->min_child_samples;
-    if (count_ < min_rows || node_.count - count_ < min_rows) return;
-    const float sum = select_score_kernels(node_).candidate_sum(node_, left_.data(), count_);
-    const float gain = node_.penalised_gain(sum, correction_);
-    if (!(gain > best_.penalised_gain)) return;
-    best_.sum = sum;
-    best_.penalised_gain = gain;
+    const int32_t* rows = scratch_.category_sums.data();
+    const int64_t lanes = node_.layout->lanes;
+    float sums[256];
+    if (scores.candidate_sums != nullptr) scores.candidate_sums(node_, rows, left_counts_, n, sums);
+    int found = -1;
+    for (int i = 0; i < n; ++i) {
+      const int32_t count = left_counts_[i];
+      if (count < min_rows || node_.count - count < min_rows) continue;
+      const float sum = scores.candidate_sums != nullptr
+                            ? sums[i]
+                            : scores.candidate_sum(node_, copy_row(rows + i * lanes), count);
+      const float gain = node_.penalised_gain(sum, correction_);
+      if (!(gain > best_.penalised_gain)) continue;
+      best_.sum = sum;
+      best_.penalised_gain = gain;
+      found = i;
+    }
+    if (found < 0) return;
     best_.feature = feature_id_;
     best_.bin = -1;
-    best_.set = set_;
-    best_.missing_left = contains(set_, kMissingCode);
-    best_.left_count = count_;
-    std::copy(left_.begin(), left_.begin() + node_.layout->lanes, best_.left.begin());
+    best_.set = {};
+    for (int i = is_sorted_ ? 0 : found; i <= found; ++i) {
+      const int bin = bins_[order_[i]], code = bin == feature_.missing ? kMissingCode : bin;
+      best_.set[code >> 6] |= uint64_t{1} << (code & 63);
+    }
+    best_.missing_left = contains(best_.set, kMissingCode);
+    best_.left_count = left_counts_[found];
+    std::copy_n(rows + found * lanes, lanes, best_.left.begin());
+  }
+
+  // Return a candidate's sums, followed by zeros.
+  const int32_t* copy_row(const int32_t* row) {
+    left_.assign(node_.layout->lanes + 16, 0);
+    std::copy_n(row, node_.layout->lanes, left_.begin());
+    return left_.data();
   }
 
   const ScanNode& node_;
   const ScanFeature& feature_;
   const int feature_id_;
+  ScanScratch& scratch_;
   TileSplit& best_;
-  std::vector<Category> categories_;
-  std::vector<int32_t> left_;
-  int32_t count_ = 0;
-  CategorySet set_ = {};
+  int32_t bins_[257], counts_[257], order_[257], left_counts_[257];  // of the categories with rows
+  bool is_sorted_ = false;
   float correction_ = 0;
+  std::vector<int32_t> left_;
 };
 
 }  // namespace
@@ -259,7 +218,7 @@ void find_best_tile_split(const Bins& bins, int tile, const TileHistogram& histo
     const ScanFeature feature = get_feature(s);
     const ScanNode split_on = node.select_feature(f);
     if (bins.is_categorical(f)) {
-      CategoricalScan(split_on, feature, f, best).run();
+      CategoricalScan(split_on, feature, f, scratch, best).run();
       if (best.feature == f) best_slot = s;
       continue;
     }

@@ -25,6 +25,22 @@ struct SumKernels {
 };
 POLYLEAF_DECLARE_KERNELS(SumKernels, sum_kernels)
 
+// Kernels that order categories.
+struct CategoryKernels {
+  // Write the positions of n categories along the leading direction of their gradient means (for
+  // one output it is the mean itself, the order of Fisher 1958). Category i is bin bins[i] of the
+  // feature. workspace: workspace_doubles(n, n_outputs).
+  void (*position)(const ScanNode& node, const ScanFeature& feature, const int32_t* bins,
+                   const int32_t* counts, int n, double* workspace, double* positions);
+  // Write the numbers of n <= 256 positions in ascending order, ties in order of number.
+  void (*order)(const double* positions, int n, int32_t* numbers);
+
+  static size_t workspace_doubles(size_t n, size_t n_outputs) {
+    return (2 * n_outputs + 16) * (n + 16) + 4 * n_outputs + 64;
+  }
+};
+POLYLEAF_DECLARE_KERNELS(CategoryKernels, category_kernels)
+
 // The best candidate of a tile, with the exact sums of its left child.
 struct TileSplit {
   float sum = 0;             // -inf: none

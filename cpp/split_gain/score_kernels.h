@@ -115,8 +115,10 @@ struct ScanScratch {
   alignas(64) int32_t count[272], hessian[272], gradient[272];
   alignas(64) float left[272], right[272], sums[2][272];
   int32_t bins[272];
-  int32_t* lanes;     // running sums when they do not fit registers: 32 * ceil(n_outputs / 16) ints
-  double* moments;    // running sums of linear leaves: moment_doubles() of the layout
+  int32_t* lanes;   // running sums when they do not fit registers: 32 * ceil(n_outputs / 16) ints
+  double* moments;  // running sums of linear leaves: moment_doubles() of the layout
+  std::vector<int32_t> category_sums;       // of sets of categories, one row of lanes each
+  std::vector<double> category_deviations;  // workspace of CategoryKernels
   float best_so_far;  // sparse leaves: lower sums need not be computed; raised as better ones are
                       // found
 };
@@ -141,6 +143,10 @@ struct ScoreKernels {
   // output; NaN where each child has its own. `out` is writable to the next sixteen.
   void (*tied_values)(const ScanNode& node, const int32_t* left, int32_t left_count,
                       float* out) = nullptr;
+  // Write what candidate_sum returns for n candidates whose left children are rows of `lanes` sums,
+  // readable to the next 256. nullptr: not faster than one by one.
+  void (*candidate_sums)(const ScanNode& node, const int32_t* left, const int32_t* left_counts,
+                         int n, float* sums) = nullptr;
 };
 POLYLEAF_DECLARE_KERNELS(ScoreKernels, separable_scores)
 POLYLEAF_DECLARE_KERNELS(ScoreKernels, topk_scores)

@@ -90,6 +90,37 @@ int64_t decide(const uint64_t* words, int64_t n, const Route& route, uint8_t* bi
     }
     return n_left;
   }
+#if defined(__AVX512F__)
+  const __m512i set = _mm512_castsi256_si512(load<__m256i>(route.set));
+  const __m128i vshift = _mm_cvtsi32_si128(shift);
+  const __m512i byte_mask = _mm512_set1_epi64(255), bit_mask = _mm512_set1_epi64(63);
+  for (; i + 8 <= n; i += 8) {
+    const __m512i code =
+        _mm512_and_si512(_mm512_srl_epi64(_mm512_loadu_si512(words + i), vshift), byte_mask);
+    const __m512i part = _mm512_permutexvar_epi64(_mm512_srli_epi64(code, 6), set);
+    const __mmask8 left = _mm512_test_epi64_mask(
+        part, _mm512_sllv_epi64(_mm512_set1_epi64(1), _mm512_and_si512(code, bit_mask)));
+    bits[i >> 3] = static_cast<uint8_t>(left);
+    n_left += __builtin_popcount(left);
+  }
+#elif defined(__AVX2__)
+  const __m256i set = load<__m256i>(route.set);
+  const __m128i vshift = _mm_cvtsi32_si128(shift);
+  const __m256i byte_mask = _mm256_set1_epi64x(255), bit_mask = _mm256_set1_epi64x(31);
+  const auto goes_left = [&](int64_t at) __attribute__((always_inline)) {
+    const __m256i code =
+        _mm256_and_si256(_mm256_srl_epi64(load<__m256i>(words + at), vshift), byte_mask);
+    // The low half of each number selects, and becomes, a part of 32 codes.
+    const __m256i part = _mm256_permutevar8x32_epi32(set, _mm256_srli_epi64(code, 5));
+    const __m256i bit = _mm256_srlv_epi64(part, _mm256_and_si256(code, bit_mask));
+    return _mm256_movemask_pd(_mm256_castsi256_pd(_mm256_slli_epi64(bit, 63)));
+  };
+  for (; i + 8 <= n; i += 8) {
+    const int left = goes_left(i) | goes_left(i + 4) << 4;
+    bits[i >> 3] = static_cast<uint8_t>(left);
+    n_left += __builtin_popcount(static_cast<unsigned>(left));
+  }
+#endif
   for (; i < n; i += 8) {
     uint32_t byte = 0;
     for (int j = 0; j < 8 && i + j < n; ++j) {

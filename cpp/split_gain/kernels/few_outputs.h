@@ -30,24 +30,8 @@ class CandidateLanes {
         offset_(node.layout->hessian_offset),
         min_rows_(node.config->min_child_samples > 1 ? node.config->min_child_samples : 1) {}
 
-  // Compare candidates by the sums of their left child, one vector per channel, and its count.
-  // `numbers` are returned of the best; those that are not `allowed` are skipped.
-  template <class Mask>
-  POLYLEAF_INLINE_MEMBER void add(const i32x16* left, const i32x16& count, const i32x16& numbers,
-                                  const Mask& allowed) {
-    Mask admissible = allowed & (count >= min_rows_) & (node_.count - count >= min_rows_);
-    const f32x16 sum = score(left, count, admissible);
-    const Mask better = admissible & (sum > largest_);
-    largest_ = select(better, sum, largest_);
-    at_ = select(better, numbers, at_);
-  }
-
-  POLYLEAF_INLINE_MEMBER void store_best(float* sum, int32_t* number) const {
-    store(sum, largest_);
-    store(number, at_);
-  }
-
- private:
+  // Return the score sums of sixteen candidates; those whose children are too light become
+  // inadmissible.
   template <class Mask>
   POLYLEAF_INLINE_MEMBER f32x16 score(const i32x16* left, const i32x16& count,
                                       Mask& admissible) const {
@@ -84,6 +68,24 @@ class CandidateLanes {
     return fold_terms(terms, n_outputs_) + 0.0f;  // the other virtual lanes are +0
   }
 
+  // Compare candidates by the sums of their left child, one vector per channel, and its count.
+  // `numbers` are returned of the best; those that are not `allowed` are skipped.
+  template <class Mask>
+  POLYLEAF_INLINE_MEMBER void add(const i32x16* left, const i32x16& count, const i32x16& numbers,
+                                  const Mask& allowed) {
+    Mask admissible = allowed & (count >= min_rows_) & (node_.count - count >= min_rows_);
+    const f32x16 sum = score(left, count, admissible);
+    const Mask better = admissible & (sum > largest_);
+    largest_ = select(better, sum, largest_);
+    at_ = select(better, numbers, at_);
+  }
+
+  POLYLEAF_INLINE_MEMBER void store_best(float* sum, int32_t* number) const {
+    store(sum, largest_);
+    store(number, at_);
+  }
+
+ private:
   POLYLEAF_INLINE_MEMBER f32x16 hessian(const i32x16* left, int output, bool right) const {
     const int lane = offset_ + output;
     const i32x16 sum = right ? node_.totals[lane] - left[lane] : left[lane];
@@ -98,10 +100,43 @@ class CandidateLanes {
   i32x16 at_ = {};
 };
 
-// Return whether `scan_few` serves the candidates of a histogram.
-POLYLEAF_INLINE bool has_few_outputs(const ScanNode& node, const ScanFeature& feature) {
+// Return whether candidates fill the lanes.
+POLYLEAF_INLINE bool has_few_outputs(const ScanNode& node) {
   return node.layout->n_outputs <= kMaxFewOutputs && node.layout->lanes <= kMaxFewLanes &&
-         feature.rows == nullptr && feature.counts == nullptr && node.constraints == nullptr;
+         node.layout->count_lane >= 0 && node.constraints == nullptr;
+}
+
+// Call f(score, lanes, outputs) with the node's score, and with its numbers of lanes and of outputs
+// (0: above one) as types.
+template <class F>
+POLYLEAF_INLINE void visit_few_outputs(const ScanNode& node, const F& f) {
+  visit_plain_score(node, [&](const auto& score) {
+    const int lanes = node.layout->lanes;
+    constexpr std::integral_constant<int, 0> many;
+    if (node.layout->n_outputs == 1)
+      f(score, std::integral_constant<int, 4>(), std::integral_constant<int, 1>());
+    else if (lanes == 4)
+      f(score, std::integral_constant<int, 4>(), many);
+    else if (lanes == 8)
+      f(score, std::integral_constant<int, 8>(), many);
+    else
+      f(score, std::integral_constant<int, 16>(), many);
+  });
+}
+
+// Call f(left, numbers) for rows of LANES sums, sixteen candidates at a time: vectors of their
+// channels, and their numbers, which may pass m.
+template <int LANES, class F>
+POLYLEAF_INLINE void visit_candidates(const int32_t* sums, int m, const F& f) {
+  constexpr int kGroups = 16 / LANES;  // candidates of one vector of sums
+  int32_t first_of_lane[16];
+  for (int j = 0; j < 16; ++j) first_of_lane[j] = j * kGroups;
+  for (int first = 0; first < m; first += 16 * kGroups) {
+    i32x16 left[16];
+    transpose(sums + first * LANES, 16, left);
+    for (int group = 0; group < kGroups && first + group < m; ++group)
+      f(left + group * LANES, load<i32x16>(first_of_lane) + (first + group));
+  }
 }
 
 // List the running sums of the value bins, `Sum` each; return how many. Empty bins are skipped, as
@@ -127,40 +162,18 @@ template <int LANES, int K, class S>
 void scan_few(const S& score, const ScanNode& node, const ScanFeature& feature, ScanScratch& s,
               NumericBest* best) {
   using Sum = std::conditional_t<LANES == 4, i32x4, std::conditional_t<LANES == 8, i32x8, i32x16>>;
-  constexpr int kGroups = 16 / LANES;  // candidates of one vector of sums
   alignas(64) int32_t sums[272 * LANES];
   const int count_lane = node.layout->count_lane;
   const int m = list_sums<Sum>(feature, count_lane, sums, s.bins);
-  alignas(64) constexpr int32_t kFirst[16] = {0,
-                                              kGroups,
-                                              2 * kGroups,
-                                              3 * kGroups,
-                                              4 * kGroups,
-                                              5 * kGroups,
-                                              6 * kGroups,
-                                              7 * kGroups,
-                                              8 * kGroups,
-                                              9 * kGroups,
-                                              10 * kGroups,
-                                              11 * kGroups,
-                                              12 * kGroups,
-                                              13 * kGroups,
-                                              14 * kGroups,
-                                              15 * kGroups};
   const int32_t* absent = feature.bin(*node.layout, feature.missing);
   *best = {kNone, -1, 0};
   for (int missing_left = 0; missing_left <= (absent[count_lane] != 0 ? 1 : 0); ++missing_left) {
     CandidateLanes<S, K> lanes(score, node);
-    for (int first = 0; first < m; first += 16 * kGroups) {
-      i32x16 left[16];
-      transpose(sums + first * LANES, 16, left);
+    visit_candidates<LANES>(sums, m, [&](i32x16* left, const i32x16& numbers) {
       if (missing_left != 0)
-        for (int j = 0; j < 16; ++j) left[j] += splat(absent[j % LANES]);
-      for (int group = 0; group < kGroups && first + group < m; ++group) {
-        const i32x16 numbers = load<i32x16>(kFirst) + (first + group);
-        lanes.add(left + group * LANES, left[group * LANES + count_lane], numbers, numbers < m);
-      }
-    }
+        for (int j = 0; j < LANES; ++j) left[j] += splat(absent[j]);
+      lanes.add(left, left[count_lane], numbers, numbers < m);
+    });
     float found[16];
     int32_t numbers[16];
     lanes.store_best(found, numbers);
@@ -175,6 +188,21 @@ void scan_few(const S& score, const ScanNode& node, const ScanFeature& feature, 
     if (found[at] > best->sum || (found[at] == best->sum && bin < best->bin))
       *best = {found[at], bin, missing_left};
   }
+}
+
+// Write the score sums of m candidates with few outputs; -inf if a child is too light.
+template <int LANES, int K, class S>
+void sum_few(const S& score, const ScanNode& node, const int32_t* left_sums, int m, float* sums) {
+  const CandidateLanes<S, K> lanes(score, node);
+  visit_candidates<LANES>(left_sums, m, [&](i32x16* left, const i32x16& numbers) {
+    auto admissible = numbers < m;
+    const f32x16 sum = lanes.score(left, left[node.layout->count_lane], admissible);
+    float found[16];
+    int32_t at[16];
+    store(found, select(admissible, sum, broadcast(kNone)));
+    store(at, numbers);
+    for (int j = 0; j < 16 && at[j] < m; ++j) sums[at[j]] = found[j];
+  });
 }
 
 }  // namespace POLYLEAF_ISA_NAMESPACE

@@ -228,17 +228,9 @@ void score_separated_missing(const ScanNode& node, const ScanFeature& feature, c
 
 void scan_numeric(const ScanNode& node, const ScanFeature& feature, ScanScratch& scratch,
                   NumericBest* best) {
-  if (has_few_outputs(node, feature))
-    return visit_plain_score(node, [&](const auto& score) {
-      const int lanes = node.layout->lanes;
-      if (node.layout->n_outputs == 1)
-        scan_few<4, 1>(score, node, feature, scratch, best);
-      else if (lanes == 4)
-        scan_few<4, 0>(score, node, feature, scratch, best);
-      else if (lanes == 8)
-        scan_few<8, 0>(score, node, feature, scratch, best);
-      else
-        scan_few<16, 0>(score, node, feature, scratch, best);
+  if (has_few_outputs(node) && feature.rows == nullptr && feature.counts == nullptr)
+    return visit_few_outputs(node, [&](const auto& score, auto lanes, auto outputs) {
+      scan_few<lanes(), outputs()>(score, node, feature, scratch, best);
     });
   scan_both_directions(node, feature, has_hessian_lane(*node.layout), node.layout->n_outputs == 1,
                        scratch, best, [&](bool missing_left, const Candidates& c, float* sums) {
@@ -251,6 +243,19 @@ void scan_numeric(const ScanNode& node, const ScanFeature& feature, ScanScratch&
 float candidate_sum(const ScanNode& node, const int32_t* left, int32_t left_count) {
   return visit_score(node,
                      [&](const auto& score) { return compute_sum(score, node, left, left_count); });
+}
+
+void candidate_sums(const ScanNode& node, const int32_t* left, const int32_t* left_counts, int n,
+                    float* sums) {
+  if (has_few_outputs(node))
+    return visit_few_outputs(node, [&](const auto& score, auto lanes, auto outputs) {
+      sum_few<lanes(), outputs()>(score, node, left, n, sums);
+    });
+  visit_score(node, [&](const auto& score) {
+    for (int i = 0; i < n; ++i)
+      sums[i] = compute_sum(score, node, left + static_cast<int64_t>(i) * node.layout->lanes,
+                            left_counts[i]);
+  });
 }
 
 float node_sum(const ScanNode& node) {
@@ -295,8 +300,8 @@ void separable_sums(const ScanNode& node, const ScanFeature& feature, bool missi
   });
 }
 
-const ScoreKernels separable_scores = {scan_numeric, candidate_sum, node_sum,   node_hessian,
-                                       output_terms, nullptr,       tied_values};
+const ScoreKernels separable_scores = {scan_numeric, candidate_sum, node_sum,    node_hessian,
+                                       output_terms, nullptr,       tied_values, candidate_sums};
 
 }  // namespace POLYLEAF_ISA_NAMESPACE
 }  // namespace polyleaf

@@ -1,0 +1,156 @@
+// Order of categories by their gradients, in float64. Sums run in order of category, then output,
+// as in the specification; lanes stand for outputs, or for categories.
+#include "base/kernels/lanes.h"
+#include "search/dense_scan.h"
+
+namespace polyleaf {
+namespace POLYLEAF_ISA_NAMESPACE {
+namespace {
+
+constexpr int kDoubles = 8;
+
+POLYLEAF_INLINE int round_up(int n) {
+  return (n + kDoubles - 1) / kDoubles * kDoubles;
+}
+
+// Deviations of the categories' means from the mean of all: one row per category, and one per
+// output.
+struct Deviations {
+  int n, n_outputs, row, column;  // lengths of rows and columns, with padding
+  double *by_category, *by_output;
+
+  // Write sum over outputs of f(deviation, output), in order of output, for eight categories.
+  template <class F>
+  POLYLEAF_INLINE_MEMBER f64x8 sum_outputs(int i, const F& f) const {
+    f64x8 sum = {};
+    for (int k = 0; k < n_outputs; ++k)
+      sum += f(load<f64x8>(by_output + static_cast<int64_t>(k) * column + i), k);
+    return sum;
+  }
+  // Write sum over categories of weight * deviation, in order of category, for each output.
+  POLYLEAF_INLINE_MEMBER void sum_categories(const double* weights, double* sums) const {
+    for (int k = 0; k < n_outputs; k += kDoubles) {
+      f64x8 sum = {};
+      for (int i = 0; i < n; ++i)
+        sum += weights[i] * load<f64x8>(by_category + static_cast<int64_t>(i) * row + k);
+      store(sums + k, sum);
+    }
+  }
+};
+
+void write_means(const ScanNode& node, const ScanFeature& feature, const int32_t* bins,
+                 const int32_t* counts, const Deviations& d) {
+  const ChannelLayout& layout = *node.layout;
+  const double smooth = node.config->cat_smooth;
+  for (int i = 0; i < d.n; ++i) {
+    const int32_t* at = feature.bin(layout, bins[i]);
+    double* means = d.by_category + static_cast<int64_t>(i) * d.row;
+    for (int k = 0; k < d.n_outputs; ++k) {
+      const int own = layout.hessian_index(k);
+      const double h = layout.hessian == HessianKind::unit
+                           ? static_cast<double>(counts[i])
+                           : static_cast<double>(at[layout.hessian_offset + own]) *
+                                 static_cast<double>(node.hessian_step[own]);
+      const double g = static_cast<double>(at[k]) * static_cast<double>(node.gradient_step[k]);
+      const double denominator = h + smooth;
+      means[k] = denominator > 0 ? g / denominator : 0.0;
+    }
+    for (int k = d.n_outputs; k < d.row; ++k) means[k] = 0;
+  }
+}
+
+// Subtract the mean of all categories, and write the deviations of each output too.
+void centre(const double* weights, double rows, double* mean, const Deviations& d) {
+  d.sum_categories(weights, mean);
+  for (int k = 0; k < d.n_outputs; ++k) mean[k] = mean[k] / rows;
+  for (int k = 0; k < d.n_outputs; ++k)
+    for (int i = d.n; i < d.column; ++i) d.by_output[static_cast<int64_t>(k) * d.column + i] = 0;
+  for (int i = 0; i < d.n; ++i)
+    for (int k = 0; k < d.n_outputs; ++k) {
+      double& own = d.by_category[static_cast<int64_t>(i) * d.row + k];
+      own -= mean[k];
+      d.by_output[static_cast<int64_t>(k) * d.column + i] = own;
+    }
+}
+
+void position(const ScanNode& node, const ScanFeature& feature, const int32_t* bins,
+              const int32_t* counts, int n, double* workspace, double* positions) {
+  const int K = node.layout->n_outputs;
+  Deviations d{n, K, round_up(K), round_up(n), nullptr, nullptr};
+  const auto allocate = [&](int64_t size) {
+    double* at = workspace;
+    workspace += size;
+    return at;
+  };
+  d.by_category = allocate(int64_t{d.row} * n);
+  d.by_output = allocate(int64_t{K} * d.column);
+  double *counted = allocate(d.column), *weights = allocate(d.column);
+  double *direction = allocate(d.row), *next = allocate(d.row);
+  double rows = 0;
+  for (int i = 0; i < n; ++i) {
+    counted[i] = counts[i];
+    rows += counted[i];
+  }
+  for (int i = n; i < d.column; ++i) counted[i] = 0;
+  write_means(node, feature, bins, counts, d);
+  centre(counted, rows, next, d);
+  if (K == 1) return void(std::memcpy(positions, d.by_output, sizeof(double) * n));
+  const auto dots = [&](int i) {
+    return d.sum_outputs(i, [&](const f64x8& own, int k) { return own * direction[k]; });
+  };
+  for (int i = 0; i < n; i += kDoubles)
+    store(weights + i, load<f64x8>(counted + i) *
+                           d.sum_outputs(i, [](const f64x8& own, int) { return own * own; }));
+  int start = 0;
+  double largest = -1;
+  for (int i = 0; i < n; ++i) {
+    if (!(weights[i] > largest)) continue;
+    largest = weights[i];
+    start = i;
+  }
+  std::memcpy(direction, d.by_category + int64_t{start} * d.row, sizeof(double) * d.row);
+  for (int round = 0; round < 8; ++round) {  // power iteration
+    for (int i = 0; i < n; i += kDoubles) store(weights + i, load<f64x8>(counted + i) * dots(i));
+    d.sum_categories(weights, next);
+    double scale = 0;
+    for (int k = 0; k < K; ++k) {
+      const double size = __builtin_fabs(next[k]);
+      scale = scale < size ? size : scale;
+    }
+    if (scale == 0) break;
+    for (int k = 0; k < K; ++k) direction[k] = next[k] / scale;
+  }
+  double last[kDoubles];
+  for (int i = 0; i < n; i += kDoubles) {
+    store(last, dots(i));
+    for (int j = 0; j < kDoubles && i + j < n; ++j) positions[i + j] = last[j];
+  }
+}
+
+// Every position counts the lower ones: no branch depends on the data.
+void order(const double* positions, int n, int32_t* numbers) {
+  double padded[256];
+  uint8_t is_taken[257] = {};
+  std::memcpy(padded, positions, sizeof(double) * n);
+  for (int i = n; i < round_up(n); ++i) padded[i] = __builtin_inf();
+  for (int i = 0; i < n; ++i) {
+    int64_t lower = 0;
+#if defined(__AVX512F__)
+    const __m512d own = _mm512_set1_pd(padded[i]);
+    for (int j = 0; j < n; j += kDoubles)
+      lower += __builtin_popcount(_mm512_cmp_pd_mask(_mm512_loadu_pd(padded + j), own, _CMP_LT_OQ));
+#else
+    for (int j = 0; j < n; ++j) lower += padded[j] < padded[i];
+#endif
+    while (is_taken[lower]) ++lower;  // equal positions
+    is_taken[lower] = 1;
+    numbers[lower] = i;
+  }
+}
+
+}  // namespace
+
+const CategoryKernels category_kernels = {position, order};
+
+}  // namespace POLYLEAF_ISA_NAMESPACE
+}  // namespace polyleaf
