@@ -38,6 +38,7 @@ from . import (
     results,
     scales,
     search,
+    shapes,
 )
 from .harness import runner, tables
 from .harness.context import Context
@@ -64,6 +65,7 @@ STUDIES = {
     "estimates": estimates.PAPER,
     "disk": disk.PAPER,
     "limits": limits.PAPER,
+    "shapes": shapes.PAPER,
     "faults": faults.PAPER,
     "cluster": cluster.PAPER,
 }
