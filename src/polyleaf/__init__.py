@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         blend,
         concatenate,
         load_model,
+        refit,
     )
     from polyleaf.estimators.memory_estimate import memory_estimate
     from polyleaf.model import Model
@@ -53,6 +54,7 @@ _HOME = {
     "blend": "estimators",
     "concatenate": "estimators",
     "load_model": "estimators",
+    "refit": "estimators",
     "memory_estimate": "estimators.memory_estimate",
 }
 _MODULES = {
@@ -93,6 +95,7 @@ __all__ = [
     "metrics",
     "objectives",
     "presets",
+    "refit",
     "sketching",
 ]
 

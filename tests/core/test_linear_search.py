@@ -143,3 +143,18 @@ def test_random_trees_equal_the_reference(
     )
     p = replace(p, g=(p.g * scale).astype(np.float32))
     assert_same(p, LinearConfig(fit, d, linear_lambda), draw)
+
+
+@pytest.mark.parametrize(("n_outputs", "kind"), [(1, "shared"), (4, "diagonal")])
+def test_sums_over_known_trees_are_the_covers_of_their_growth(n_outputs, kind):
+    p = sample_rows(make_problem(5, n=900, n_outputs=n_outputs, kind=kind, max_leaves=20))
+    bins = core_bins(p.codes, p.n_bins, p.is_categorical)
+    grower = HistogramGrower(bins, 1)
+    channels = _core.LinearGradients(_core.LinearTable(bins, raw_features(p), None, 1))
+    channels.renew(p.g, p.h, p.kind, linear_config(HALF_ADDITIVE), p.rows, p.multiplier, 1)
+    tree = grower.grow(channels, grow_config(p.config), p.features)
+    for n_threads in (1, 3):
+        sums = _core.sum_node_hessians(
+            p.h, p.rows, p.multiplier, grower.leaf_of_row, tree, tree.count, n_threads
+        )
+        np.testing.assert_array_equal(reference.mean_hessian(sums), tree.cover)

@@ -7,7 +7,16 @@ import pytest
 from support import golden
 from support.distributed_fits import fit_on_threads
 
-from polyleaf import Dataset, PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor, RowData
+from polyleaf import (
+    Dataset,
+    Model,
+    PolyleafClassifier,
+    PolyleafMultiTask,
+    PolyleafRegressor,
+    PolyleafRegressorCV,
+    RowData,
+    refit,
+)
 from polyleaf.model.leaf_kinds import LEAF_KINDS
 from polyleaf.training.prepare import TrainingData, _hold_out
 from polyleaf.training.refit import KnownTrees
@@ -239,6 +248,42 @@ def test_weights_of_zero_leave_rows_out():
     models[0].refit(X, Y, sample_weight=weight)
     models[1].refit(X[:300], Y[:300])
     np.testing.assert_array_equal(models[0].predict(X), models[1].predict(X))
+
+
+def test_models_are_refitted_to_new_ones():
+    X, Y = golden.numbers(), golden.values()
+    estimator = PolyleafRegressor(**SMALL).fit(X, Y)
+    before = estimator.model_.to_bytes()
+    other = refit(estimator, X[:200], Y[:200], decay_rate=0.5)
+    model = refit(estimator.model_, X[:200], Y[:200], decay_rate=0.5)
+    assert isinstance(model, Model) and isinstance(other, PolyleafRegressor)
+    assert model.to_bytes() == other.model_.to_bytes() != before
+    assert estimator.model_.to_bytes() == before
+    with pytest.raises(TypeError, match="model must be a fitted estimator"):
+        refit("model", X, Y)
+    del model.metadata["estimator"]
+    with pytest.raises(ValueError, match="not trained by an estimator"):
+        refit(model, X, Y)
+
+
+def test_a_search_refits_with_the_parameters_that_it_has_found():
+    X, Y = golden.numbers(), golden.values()
+    search = PolyleafRegressorCV(n_candidates=3, n_estimators=4, random_state=0).fit(X, Y)
+    before = search.model_.to_bytes()
+    assert search.refit(X, Y).model_.to_bytes() == before
+
+
+def test_another_loss_refits_the_leaves():
+    X, Y = golden.numbers(), golden.values()
+    model = PolyleafRegressor(**SMALL | {"n_estimators": 1, "learning_rate": 1.0}).fit(X, Y)
+    model.set_params(objective="absolute_error").refit(X, Y)
+    leaves = model.apply(X)[:, 0]
+    for leaf in range(leaves.max() + 1):
+        rows = leaves == leaf
+        predicted = model.predict(X[rows][:1])
+        below, above = np.mean(Y[rows] < predicted, axis=0), np.mean(Y[rows] > predicted, axis=0)
+        assert max(*below, *above) <= 0.5
+    assert model.model_.objective.name == "absolute_error"
 
 
 # --- calibrations and bad input ---

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,6 +25,7 @@ __all__ = [
     "blend",
     "concatenate",
     "load_model",
+    "refit",
 ]
 
 _ESTIMATORS: dict[str, type[PolyleafEstimator]] = {
@@ -51,6 +53,38 @@ def load_model(path: Source) -> Any:
         If there is not enough memory, which does not mean that the file is damaged.
     """
     return read_estimator(path, _ESTIMATORS)
+
+
+def refit(model: Any, X: Any, y: Any = None, sample_weight: Any = None, **options: Any) -> Any:
+    """Return a model with leaf values of other rows; the given one does not change.
+
+    Parameters
+    ----------
+    model : fitted estimator, or polyleaf.Model that an estimator has trained
+    X, y, sample_weight, **options
+        Arguments of :meth:`polyleaf.PolyleafRegressor.refit`, such as `decay_rate`.
+
+    Returns
+    -------
+    estimator or polyleaf.Model
+        Like `model`.
+
+    Raises
+    ------
+    ValueError
+        If data do not match the model.
+    """
+    if isinstance(model, PolyleafEstimator):
+        return copy.copy(model).refit(X, y, sample_weight, **options)
+    if not isinstance(model, Model):
+        raise TypeError(
+            f"model must be a fitted estimator or a polyleaf.Model, got {type(model).__name__}."
+        )
+    name = model.metadata.get(ESTIMATOR)
+    if name not in _ESTIMATORS:
+        raise ValueError("The model was not trained by an estimator, so its loss is not known.")
+    estimator = make_estimator(_ESTIMATORS[name], model)
+    return estimator.refit(X, y, sample_weight, **options).model_
 
 
 def blend(models: Sequence[Any], weights: Sequence[float] | None = None) -> Any:

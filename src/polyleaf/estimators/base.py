@@ -25,7 +25,7 @@ from polyleaf.model.serialize import Destination, Source
 from polyleaf.objectives import Objective
 from polyleaf.objectives.registry import ResolvedObjective, resolve_objective
 from polyleaf.runtime.compatibility import add_version, remove_version
-from polyleaf.runtime.cuda import get_device
+from polyleaf.runtime.cuda import get_device, is_device_array
 from polyleaf.runtime.row_data import RowData
 from polyleaf.settings.aliases import (
     FOREIGN_ATTRIBUTES,
@@ -238,6 +238,8 @@ class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParamet
         sample_weight: Any = None,
         *,
         offset: Any = None,
+        groups: Any = None,
+        time: Any = None,
         decay_rate: float = 0.0,
         recalibrate: bool = False,
     ) -> Self:
@@ -249,8 +251,9 @@ class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParamet
 
         Parameters
         ----------
-        X, y, sample_weight, offset
+        X, y, sample_weight, offset, groups, time
             As in `fit`. A Dataset must have the bins of the model: `reference=model_.mapper`.
+            Groups and time serve the folds of `recalibrate`.
         decay_rate : float, default 0
             From 0 to 1: the share of the old base scores and leaf values in the new ones.
         recalibrate : bool, default False
@@ -269,7 +272,10 @@ class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParamet
         check_is_fitted(self)
         check_decay_rate(decay_rate)
         self._validate_params()
-        data = TrainingData("training", X, RowData(y, sample_weight, offset)).fill_from_dataset()
+        rows = RowData(y, sample_weight, offset, groups, time)
+        data = TrainingData("training", X, rows).fill_from_dataset()
+        if is_device_array(X):
+            raise ValueError("refit runs on the CPU: pass X in host memory.")
         data = data.copy_to_host(get_device(self.device))
         return refit_estimator(self, data, float(decay_rate), recalibrate)
 
