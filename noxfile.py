@@ -110,13 +110,10 @@ def newest(session: nox.Session) -> None:
 
 @nox.session
 def forecasting(session: nox.Session) -> None:
-    """Run the tests of the forecasting frameworks, which need older versions of pandas."""
-    for extra in ("test", "mlforecast", "darts", "skforecast", "sktime"):
-        install_extra(session, extra)
-    files = [
-        f"tests/integrations/test_{name}.py"
-        for name in ("mlforecast", "darts", "skforecast", "sktime")
-    ]
+    """Run the tests of the forecasting frameworks, which need a pandas below 3."""
+    install_extra(session, "test-forecasting")
+    names = ("mlforecast", "darts", "skforecast", "sktime")
+    files = [f"tests/integrations/test_{name}.py" for name in names]
     session.run("pytest", "-m", "full", *files, *session.posargs)
 
 
