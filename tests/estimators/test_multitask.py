@@ -25,6 +25,7 @@ from polyleaf import (
 from polyleaf.inputs.multitask import decode_target_encoding
 from polyleaf.inspection import make_report
 from polyleaf.objectives import Custom, Huber, Logistic, Quantile, Softmax, StudentTLikelihood
+from polyleaf.runtime.row_data import TaskRows
 
 N, TRAIN = 500, 350
 RNG = np.random.default_rng(11)
@@ -701,3 +702,13 @@ def test_dataset_with_targets_of_tasks():
         Dataset(X, y=Y, sample_weight={"price": np.ones(N)})
     with pytest.raises(ValueError, match="y has 10 rows, but X has 500"):
         Dataset(X, y={"price": PRICE[:10]})
+
+
+def test_targets_of_tasks_are_not_joined_in_a_fit(monkeypatch):
+    monkeypatch.setattr(TaskRows, "target", property(lambda rows: pytest.fail("joined")))
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    Y = {"a": X[:, 0], "b": X[:, 1] > 0, "c": rng.integers(0, 3, 60)}
+    model = PolyleafMultiTask(n_estimators=3, n_jobs=1)
+    model.fit(X, Y, eval_set=[(X, Y)])
+    assert model.d2_scores(X, Y)["a"] > 0

@@ -16,6 +16,7 @@ from polyleaf.objectives import (
     objective_from_dict,
 )
 from polyleaf.objectives.multitask import MultiTask, Task
+from polyleaf.runtime.row_data import TaskRows
 
 N = 400
 RNG = np.random.default_rng(5)
@@ -138,6 +139,28 @@ def test_gain_scale_of_squared_error_is_the_deviation_of_residuals():
     assert unit[1] == pytest.approx(
         1, rel=1e-6
     )  # for predicted probabilities equal to the frequencies
+
+
+@pytest.mark.parametrize("weight", [None, WEIGHT, WEIGHT[:, 0]], ids=["none", "cells", "rows"])
+def test_rows_of_tasks_equal_one_matrix_of_their_columns(weight):
+    matrix = RowData(TARGET, weight)
+    rows = TaskRows([place.select_rows(matrix) for place in ALL.tasks])
+    np.testing.assert_array_equal(rows.target, TARGET)
+    used = np.arange(0, N, 3)
+    for own, other in (
+        (rows, matrix),
+        (rows.take(used), matrix.take(used)),
+        (rows.keep_weights(used), matrix.keep_weights(used)),
+        (TaskRows.concatenate([rows, rows]), RowData.concatenate([matrix, matrix])),
+    ):
+        assert own.n_rows == other.n_rows
+        problems = [ALL.bind(each) for each in (own, other)]
+        raw = RAW[used] if own.n_rows == len(used) else np.tile(RAW, (own.n_rows // N, 1))
+        for problem in problems:
+            problem.set_base_score(problems[0].base_score())
+        np.testing.assert_array_equal(problems[0].base, problems[1].base_score())
+        for found, expected in zip(*(derivatives(p, raw) for p in problems), strict=True):
+            np.testing.assert_array_equal(found, expected)
 
 
 def test_integer_weights_equal_repeated_rows():

@@ -9,6 +9,7 @@ import pytest
 
 import polyleaf._core as _core
 from polyleaf import PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor, load_model
+from polyleaf.metrics import Metric
 from polyleaf.model.serialize import ModelFileError
 from polyleaf.objectives import (
     BoundObjective,
@@ -16,6 +17,7 @@ from polyleaf.objectives import (
     Objective,
     Quantile,
     Softmax,
+    SquaredError,
     get_objective,
     objective_class,
     objective_from_dict,
@@ -353,3 +355,35 @@ def test_name_of_an_objective_is_looked_up_once_in_a_fit(monkeypatch, estimator,
     X = np.arange(len(next(iter(y.values())) if isinstance(y, dict) else y), dtype=float)[:, None]
     estimator.set_params(n_estimators=1).fit(X, y)
     assert len(names) == n
+
+
+class Watching(SquaredError):
+    """Keeps the rows that it is bound to."""
+
+    bound: ClassVar[list] = []
+
+    def bind(self, rows):
+        self.bound.append(rows)
+        return super().bind(rows)
+
+
+def test_objectives_and_metrics_receive_groups(monkeypatch):
+    """A loss or metric of groups of rows needs no change elsewhere."""
+    monkeypatch.setattr(Watching, "bound", [])
+    X = np.random.default_rng(0).normal(size=(80, 3))
+    groups = [f"g{i % 20:02}" for i in range(80)]
+    evaluated = []
+    largest = Metric(
+        "largest group",
+        lambda rows, prediction: evaluated.append(rows) or np.bincount(rows.groups).max(),
+    )
+    model = PolyleafRegressor(Watching(), n_estimators=2, validation_fraction=0.2, n_jobs=1)
+    model.set_params(eval_metric=largest).fit(X, X[:, 0], groups=groups)
+    (trained,), held_out = Watching.bound, evaluated[0]
+    assert trained.n_rows == 64 and held_out.n_rows == 16
+    assert not set(trained.groups) & set(held_out.groups)
+    names = [int(name[1:]) for name in groups]
+    expected = dict(zip(X[:, 0].astype(np.float32).tolist(), names, strict=True))
+    for rows in (trained, held_out):
+        target = rows.target[:, 0].astype(np.float32).tolist()
+        assert [expected[y] for y in target] == rows.groups.tolist()

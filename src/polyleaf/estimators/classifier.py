@@ -157,7 +157,7 @@ class PolyleafClassifier(
     ) -> Objective:
         encoding, spec = target.encoding, resolved
         if spec is None:
-            is_sparse = scipy.sparse.issparse(target.values)
+            is_sparse = target.is_sparse
             spec = resolve_objective(auto_objective_name(encoding.kind, is_sparse))
         assert isinstance(spec, ObjectiveSpec)
         cls = spec.cls

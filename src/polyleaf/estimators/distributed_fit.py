@@ -91,7 +91,8 @@ class Shard(NamedTuple):
     @staticmethod
     def joined(shards: Sequence[Shard]) -> Shard:
         """Concatenate shards."""
-        rows = RowData.concatenate([shard.target.rows for shard in shards])
+        parts = [shard.target.rows for shard in shards]
+        rows = type(parts[0]).concatenate(parts)
         numbers = np.concatenate([shard.numbers for shard in shards])
         return Shard(replace(shards[0].target, rows=rows), numbers)
 

@@ -24,8 +24,8 @@ from polyleaf.inputs.multitask import (
     encode_labelled_rows,
     get_task_name,
     get_task_weight,
+    join_task_targets,
     name_outputs,
-    stack_task_targets,
 )
 from polyleaf.inputs.offsets import OffsetReader
 from polyleaf.inputs.read_target import check_same_rows, to_numpy
@@ -114,7 +114,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
             )
             for key in keys
         ]
-        return stack_task_targets(keys, targets, self.missing_targets)
+        return join_task_targets(keys, targets, self.missing_targets)
 
     def _encode_task(self, key: TaskKey, spec: ObjectiveSpec | None, rows: RowData) -> Target:
         """Encode the target of one task as its own estimator would."""
@@ -377,7 +377,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         Parameters
         ----------
         name : str
-            Name of the task; for several columns their names stack_task_targets by "+".
+            Name of the task; for several columns their names joined by "+".
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""Targets of several tasks, encoded one by one and stacked into one matrix."""
+"""Targets of several tasks, encoded one by one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import scipy.sparse
 from polyleaf.inputs.read_target import to_numpy
 from polyleaf.inputs.target import Target, TargetEncoding
 from polyleaf.inputs.validation import check_in_memory, get_missing_mask
-from polyleaf.runtime.row_data import RowData
+from polyleaf.runtime.row_data import RowData, TaskRows
 from polyleaf.runtime.types import DataLike
 
 __all__ = [
@@ -25,8 +25,8 @@ __all__ = [
     "encode_labelled_rows",
     "get_task_name",
     "get_task_weight",
+    "join_task_targets",
     "name_outputs",
-    "stack_task_targets",
 ]
 
 TaskKey: TypeAlias = Hashable | tuple[Hashable, ...]
@@ -211,7 +211,7 @@ class TaskEncodings(TargetEncoding):
                 targets.append(encode_labelled_rows(encode, *data, self.missing, task_name))
             else:
                 targets.append(encode(*data))
-        return stack_task_targets(self.keys, targets, self.missing)
+        return join_task_targets(self.keys, targets, self.missing)
 
     def check_names(self, y: DataLike | None, sample_weight: DataLike | None, name: str) -> None:
         """Do nothing: columns are looked up by name."""
@@ -235,33 +235,35 @@ class TaskEncodings(TargetEncoding):
 
 @dataclass(frozen=True)
 class TaskTarget(Target):
-    """The stacked targets of several tasks.
+    """The targets of several tasks.
 
     Attributes
     ----------
-    rows : RowData
-        The target is `(n_rows, n_columns)`, float64: numbers, labels 0 or 1, class ids; missing
-        values are 0. Weights are float32 `(n_rows,)` or `(n_rows, n_columns)`, or None.
+    rows : TaskRows
+        Targets and weights of each task.
     encoding : TaskEncodings
         Encodings of the tasks.
     """
 
+    rows: TaskRows
     encoding: TaskEncodings
+
+    @property
+    def is_sparse(self) -> bool:
+        return False
 
     def split_tasks(self) -> list[Target]:
         """Return the target of each task."""
-        targets, first = [], 0
-        for encoding, width in zip(self.encoding.encodings, self.encoding.widths, strict=True):
-            columns = slice(first, first + width)
-            values: np.ndarray = self.values[:, columns]
-            if encoding.has_class_ids:
-                values = values[:, 0].astype(np.int32)
-            weight = self.weight
-            if weight is not None and weight.ndim == 2:
-                weight = weight[:, columns]
-            targets.append(Target(RowData(values, weight), encoding))
-            first += width
-        return targets
+        parts = zip(self.rows.tasks, self.encoding.encodings, strict=True)
+        return [Target(rows, encoding) for rows, encoding in parts]
+
+    def subtract_offset(self, outputs_per_target: int) -> TaskTarget:
+        (target,) = self.split_tasks()  # the offsets of several tasks are added to the scores
+        own = target.replace_rows(offset=self.rows.offset).subtract_offset(outputs_per_target)
+        return self.replace_rows(tasks=(own.rows.replace(offset=None),))
+
+    def to_target_rows(self) -> TaskRows:
+        return self.rows.replace(tasks=tuple(t.to_target_rows() for t in self.split_tasks()))
 
     def to_target_scale(self) -> np.ndarray:
         return np.column_stack([target.to_target_scale() for target in self.split_tasks()])
@@ -301,10 +303,10 @@ def _count_columns(encoding: TargetEncoding) -> int:
     return 1 if encoding.has_class_ids else encoding.n_outputs
 
 
-def stack_task_targets(
+def join_task_targets(
     keys: Sequence[TaskKey], targets: Sequence[Target], missing: Missing
 ) -> TaskTarget:
-    """Stack encoded targets.
+    """Join encoded targets.
 
     Raises
     ------
@@ -333,8 +335,7 @@ def stack_task_targets(
         keys=tuple(keys),
         encodings=encodings,
     )
-    values = np.hstack([target.values.reshape(n_rows, -1).astype(np.float64) for target in targets])
-    return TaskTarget(RowData(values, _stack_weights(targets)), encoding)
+    return TaskTarget(TaskRows([target.rows for target in targets]), encoding)
 
 
 def _concatenate_scales(
@@ -351,28 +352,9 @@ def _concatenate_scales(
     return np.concatenate(offsets), np.concatenate(scales)
 
 
-def _stack_weights(targets: Sequence[Target]) -> np.ndarray | None:
-    weights = [target.weight for target in targets]
-    first = weights[0]
-    if len(targets) == 1 or all(weight is None for weight in weights):
-        return first
-    if first is not None and first.ndim == 1:
-        if all(weight is not None and np.array_equal(weight, first) for weight in weights):
-            return first
-    return np.hstack([_get_column_weights(target) for target in targets])
-
-
-def _get_column_weights(target: Target) -> np.ndarray:
-    """Return the weights of each column of the values, (n_rows, n_columns)."""
-    shape = target.n_rows, _count_columns(target.encoding)
-    if target.weight is None:
-        return np.ones(shape, np.float32)
-    return np.broadcast_to(target.weight.reshape(len(target.weight), -1), shape)
-
-
 def _get_indicator_weights(target: Target) -> np.ndarray:
     """Return the weights of each column of the indicators."""
-    weights = _get_column_weights(target)
+    weights = target.rows._get_column_weights()
     n_columns = max(weights.shape[1], target.encoding.n_outputs)
     return np.broadcast_to(weights, (target.n_rows, n_columns))
 

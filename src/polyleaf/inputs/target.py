@@ -287,6 +287,11 @@ class Target:
         return self.rows.weight
 
     @property
+    def is_sparse(self) -> bool:
+        """Whether the target is a csr_matrix."""
+        return scipy.sparse.issparse(self.rows.target)
+
+    @property
     def n_rows(self) -> int:
         return self.rows.n_rows
 
@@ -310,6 +315,10 @@ class Target:
         if encoding.scale is None:
             return self.values
         return self.values * encoding.scale + encoding.offset
+
+    def to_target_rows(self) -> RowData:
+        """Return the rows with the target in the unit of y."""
+        return self.rows.replace(target=self.to_target_scale())
 
     def get_row_classes(self) -> np.ndarray | None:
         """Return the (most probable) class id of each row; None for numbers and labels."""

@@ -189,14 +189,14 @@ class BoundMetric:
         ndarray of shape (K,), float64, or None
             None if it is not defined for a single output.
         """
-        metric, y = self.metric, self.rows.target
+        metric = self.metric
         own = getattr(metric.function, "value_and_per_output", None)
         if own is not None:
             return own(self.rows, prediction)[1]
-        is_multiclass = metric.has_classes or (
-            np.ndim(y) == 1 and as_matrix(prediction).shape[1] > 1
-        )
-        if not metric.per_output_defined or is_multiclass:
+        if metric.has_classes or not metric.per_output_defined:
+            return None
+        y = self.rows.target
+        if np.ndim(y) == 1 and as_matrix(prediction).shape[1] > 1:
             return None
         y, prediction = as_matrices(y, prediction)
         rows = self.rows.replace(target=y)

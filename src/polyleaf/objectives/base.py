@@ -28,6 +28,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -334,8 +335,7 @@ class BoundObjective(ABC):
     objective : Objective
     rows : RowData
         As `bind` has read them.
-    target, weight : ndarray
-        Those of the rows. Weights are float32 (n, 1) or (n, K), or None.
+    weight : float32 (n, 1) or (n, K), or None
     base : float64 (K,)
         The base score that raw scores are relative to.
     n_rows, n_outputs : int
@@ -344,10 +344,15 @@ class BoundObjective(ABC):
     def __init__(self, objective: Objective, rows: RowData, n_outputs: int) -> None:
         self.objective = objective
         self.rows = rows
-        self.target, self.weight = rows.target, rows.weight
+        self.weight = rows.weight
         self.n_rows = rows.n_rows
         self.n_outputs = n_outputs
         self.base = np.zeros(n_outputs)
+
+    @cached_property
+    def target(self) -> Any:
+        """The target of the rows."""
+        return self.rows.target
 
     @abstractmethod
     def base_score(self, n_threads: int = 1) -> NDArray[np.float64]:

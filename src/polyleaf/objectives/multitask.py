@@ -25,7 +25,7 @@ import polyleaf._core as _core
 from polyleaf.objectives._utils import assign_columns, copy_columns, packed_lower, packed_size
 from polyleaf.objectives.base import Array, BoundObjective, FloatArray, Objective, as_weight
 from polyleaf.runtime.context import Context
-from polyleaf.runtime.row_data import RowData
+from polyleaf.runtime.row_data import RowData, TaskRows
 
 __all__ = ["BoundMultiTask", "MultiTask", "Task", "TaskSlice", "multitask_from_dict"]
 
@@ -77,16 +77,19 @@ class Task:
 
 
 class TaskSlice(NamedTuple):
-    """A task with the positions of its columns of the target, its raw scores and its
-    predictions."""
+    """A task with its number, and the positions of its columns of the target, its raw scores and
+    its predictions."""
 
     task: Task
+    number: int
     columns: slice
     scores: slice
     predictions: slice
 
     def select_rows(self, rows: RowData) -> RowData:
         """Return the rows with its part of targets and weights."""
+        if isinstance(rows, TaskRows):
+            return rows.tasks[self.number].replace(groups=rows.groups, time=rows.time)
         weight = rows.weight
         if weight is not None and weight.ndim == 2:
             weight = weight[:, self.columns]
@@ -98,7 +101,7 @@ class TaskSlice(NamedTuple):
 
 @dataclass(frozen=True)
 class MultiTask(Objective):
-    """Several tasks with one float64 target (n, columns); class ids are columns of it, too.
+    """Several tasks: `TaskRows`, or one float64 target (n, columns) with class ids as columns.
 
     Parameters
     ----------
@@ -122,8 +125,8 @@ class MultiTask(Objective):
         ).tolist()
         begins = [[0, 0, 0], *ends]
         return tuple(
-            TaskSlice(part, *map(slice, begin, end))
-            for part, begin, end in zip(self.parts, begins, ends, strict=False)
+            TaskSlice(part, i, *map(slice, begin, end))
+            for i, (part, begin, end) in enumerate(zip(self.parts, begins, ends, strict=False))
         )
 
     def _all(self, attribute: str) -> bool:
@@ -223,11 +226,11 @@ class BoundMultiTask(BoundObjective):
     def __init__(
         self, objective: MultiTask, rows: RowData, bound: Sequence[BoundObjective]
     ) -> None:
-        n_outputs = sum(b.n_outputs for b in bound)
+        super().__init__(objective, rows, sum(b.n_outputs for b in bound))
         weight = as_weight(rows, sum(part.n_columns for part in objective.parts))
         if weight is not None and weight.shape[1] > 1:
-            weight = weight[:, objective.score_columns(n_outputs)]
-        super().__init__(objective, rows.replace(weight=weight), n_outputs)
+            weight = weight[:, objective.score_columns(self.n_outputs)]
+        self.weight = weight
         self._bound = list(bound)
 
     @property

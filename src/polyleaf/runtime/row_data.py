@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 import scipy.sparse
 from sklearn.utils import _safe_indexing
 
-__all__ = ["RowData", "select_rows"]
+__all__ = ["RowData", "TaskRows", "select_rows"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,8 +83,21 @@ class RowData:
             self, **{f.name: select_rows(getattr(self, f.name), rows) for f in fields(RowData)}
         )
 
+    def keep_weights(self, rows: Any) -> Self:
+        """Return the same rows, of which only some keep their weight.
+
+        Parameters
+        ----------
+        rows : ndarray
+            Indices of rows, or a mask.
+        """
+        known = self.weight
+        weight = np.zeros(self.n_rows if known is None else known.shape, np.float32)
+        weight[rows] = 1.0 if known is None else known[rows]
+        return self.replace(weight=weight)
+
     @classmethod
-    def concatenate(cls, parts: Sequence[RowData]) -> RowData:
+    def concatenate(cls, parts: Sequence[Any]) -> RowData:
         """Return the rows of all parts, which are encoded alike.
 
         Parameters
@@ -92,6 +106,13 @@ class RowData:
         """
         columns = ([getattr(part, f.name) for part in parts] for f in fields(RowData))
         return cls(*map(_concatenate, columns))
+
+    def _get_column_weights(self) -> Any:
+        """Return the weight of each column of the target, (n_rows, n_columns), float32."""
+        shape = self.n_rows, 1 if self.target.ndim == 1 else self.target.shape[1]
+        if self.weight is None:
+            return np.ones(shape, np.float32)
+        return np.broadcast_to(self.weight.reshape(self.n_rows, -1), shape)
 
     def column(self, k: int) -> Self:
         """Return one column of the target, (n_rows,), with its weights.
@@ -104,6 +125,70 @@ class RowData:
         if weight is not None and weight.ndim == 2:
             weight = weight[:, min(k, weight.shape[1] - 1)]
         return replace(self, target=self.target[:, k], weight=weight)
+
+
+class TaskRows(RowData):
+    """The rows of several tasks, each with targets and weights of its own.
+
+    Parameters
+    ----------
+    tasks : sequence of RowData
+        Targets and weights of each task.
+    offset, groups, time
+        See `RowData`; those of all tasks.
+
+    Attributes
+    ----------
+    target : ndarray of shape (n_rows, n_columns), float64
+        Columns of all tasks side by side, joined where they are read.
+    weight : ndarray of shape (n_rows,) or (n_rows, n_columns), float32, or None
+        Weights of these columns.
+    """
+
+    tasks: tuple[RowData, ...]
+
+    def __init__(
+        self, tasks: Sequence[RowData], offset: Any = None, groups: Any = None, time: Any = None
+    ) -> None:
+        values = {"tasks": tuple(tasks), "offset": offset, "groups": groups, "time": time}
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    @cached_property
+    def target(self) -> Any:
+        return np.hstack([t.target.reshape(t.n_rows, -1).astype(np.float64) for t in self.tasks])
+
+    @cached_property
+    def weight(self) -> Any:
+        first, *others = [task.weight for task in self.tasks]
+        if first is None or first.ndim == 1:
+            if all(other is first or np.array_equal(other, first) for other in others):
+                return first
+        return np.hstack([task._get_column_weights() for task in self.tasks])
+
+    @property
+    def n_rows(self) -> int:
+        return self.tasks[0].n_rows
+
+    def replace(self, **values: Any) -> TaskRows:
+        known = {name: getattr(self, name) for name in ("tasks", "offset", "groups", "time")}
+        return TaskRows(**(known | values))
+
+    def take(self, rows: Any) -> TaskRows:
+        shared = (self.offset, self.groups, self.time)
+        return TaskRows(
+            [task.take(rows) for task in self.tasks],
+            *(select_rows(values, rows) for values in shared),
+        )
+
+    def keep_weights(self, rows: Any) -> TaskRows:
+        return self.replace(tasks=tuple(task.keep_weights(rows) for task in self.tasks))
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Any]) -> TaskRows:
+        tasks = zip(*(part.tasks for part in parts), strict=True)
+        shared = ([getattr(p, name) for p in parts] for name in ("offset", "groups", "time"))
+        return TaskRows([RowData.concatenate(own) for own in tasks], *map(_concatenate, shared))
 
 
 def _concatenate(parts: Sequence[Any]) -> Any:

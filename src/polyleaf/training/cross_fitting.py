@@ -263,11 +263,9 @@ def cross_fit_scores(
     ndarray of shape (n_held, K), float64, or None
         None if no row with positive weight is left for some output.
     """
-    known, offset = record.rows.weight, record.rows.offset
+    offset = record.rows.offset
     if record.refit is None:  # the other rows get weight 0, which keeps the bins
-        weight = np.zeros(record.rows.n_rows if known is None else known.shape, np.float32)
-        weight[rows] = 1.0 if known is None else known[rows]
-        own = record._replace(rows=record.rows.replace(weight=weight))
+        own = record._replace(rows=record.rows.keep_weights(rows))
         loop, scores = _repeat_training(own), None
         if loop is not None:
             assert isinstance(loop.state, DenseState)

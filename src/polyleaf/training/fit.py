@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse
 
 from polyleaf.callbacks import Callback, EarlyStopping, EvaluationMonitor, ProgressBar
 from polyleaf.inputs.offsets import check_all_or_none
@@ -228,7 +227,7 @@ def complete_objective(
 
 def make_metrics(eval_metric: Any, objective: Objective, target: Target) -> list[Metric]:
     """Make the metrics of evaluation sets; None stands for those of the objective."""
-    if not scipy.sparse.issparse(target.values):
+    if not target.is_sparse:
         found = (
             default_metrics(objective, target.encoding.kind, target.encoding.n_outputs)
             if eval_metric is None
@@ -314,7 +313,7 @@ def read_offsets(
     check_all_or_none([d.name for d in data], has_offset, is_continued)
     if data[0].rows.offset is None:
         return data
-    if scipy.sparse.issparse(target.values):
+    if target.is_sparse:
         raise ValueError(
             "offset needs a dense y: with sparse y raw scores are kept for few outputs per row."
         )
@@ -362,7 +361,7 @@ def select_auto_rounds_metric(
         or (p.callbacks is not None and bool(as_callbacks(p.callbacks)))
         or p.projection is not None
         or plan.settings.workers.device is not None
-        or scipy.sparse.issparse(target.values)
+        or target.is_sparse
         or not has_few_rows(target.n_rows)
     ):
         return None

@@ -335,7 +335,8 @@ def _hold_out(
     rules = rules.join(find_repeated_rows(hashes, target.values, target.rows.offset))
     train, held = rules.split(n_rows, p.validation_fraction, seed, target.get_row_classes())
     check_parts(train, held)
-    held_out = given.take(held)._replace(name=VALIDATION)
+    groups, time = (select_rows(ranks, held) for ranks in (target.rows.groups, target.rows.time))
+    held_out = given.take(held)._replace(name=VALIDATION).replace_rows(groups=groups, time=time)
     return select_rows(X, train), target.take(train), rules.take(train), [held_out]
 
 
@@ -610,11 +611,7 @@ def make_trial(
     dataset = derive_columns(binned.rows(rows), part, objective, n_threads)
     evaluated, own = binned.rows(held).rebinned_to(dataset.mapper), target.take(held)
     eval_set = EvalSet(
-        "held out",
-        evaluated.codes,
-        own.rows.replace(target=own.to_target_scale()),
-        [metric],
-        evaluated.features,
+        "held out", evaluated.codes, own.to_target_rows(), [metric], evaluated.features
     )
 
     def refit_part(used: np.ndarray, others: np.ndarray) -> tuple[Dataset, Dataset]:
@@ -645,11 +642,12 @@ def _make_eval_set(
         table = reader.read_new(X, mapper)
         codes = mapper.transform(table, reader.n_threads)
         features = mapper.get_raw_values(table) if reads_features else None
-    is_sparse = scipy.sparse.issparse(training.values)
+    is_sparse = training.is_sparse
     target = encode_evaluation_target(
         rows.target, rows.weight, name=f"y of {name!r}", like=training.encoding, is_sparse=is_sparse
     )
-    return EvalSet(name, codes, target.rows.replace(offset=rows.offset), metrics, features)
+    evaluated = target.rows.replace(offset=rows.offset, groups=rows.groups, time=rows.time)
+    return EvalSet(name, codes, evaluated, metrics, features)
 
 
 def collect_eval_sets(
