@@ -47,6 +47,9 @@ autodoc_mock_imports = [
     "dask",
     "distributed",
     "autogluon",
+    "darts",
+    "mlforecast",
+    "skforecast",
 ]  # extras, which pages about them do not need
 numpydoc_show_class_members = False
 
