@@ -141,6 +141,15 @@ def test_ranks_give_the_file_of_one_process(parameters):
     assert all(fit.model_.to_bytes() == expected for fit in fits)
 
 
+def test_sparse_features_stay_sparse():
+    X, Y = golden.mostly_zeros(), golden.values()
+    model = PolyleafRegressor(**SMALL).fit(X, Y)
+    before, data = model.model_.to_bytes(), Dataset(X, Y, reference=model.model_.mapper)
+    size = data.nbytes
+    assert model.refit(data).model_.to_bytes() == before
+    assert data.nbytes == size < X.shape[0] * X.shape[1]
+
+
 def test_file_of_an_estimator_can_be_refitted():
     X, y = golden.numbers(), golden.labels()
     model = PolyleafClassifier(**SMALL).fit(X, y)

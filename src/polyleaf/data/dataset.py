@@ -336,6 +336,14 @@ class Dataset:
             self._all_codes = self._codes.array()
         return self._all_codes
 
+    def select_codes(self, features: NDArray[np.int64]) -> NDArray[np.uint8] | None:
+        """Return the codes of some columns, (len(features), n_rows), if they are not all in one
+        array; otherwise None: `codes` takes no memory."""
+        if self._codes.sparse is None or self._all_codes is not None:
+            return None
+        assert isinstance(self._codes, Codes)
+        return np.stack(list(self._codes.iter_columns(features.tolist())))
+
     @property
     def nbytes(self) -> int:
         """Bytes of the codes, and of the features if they are kept, in memory or in files."""

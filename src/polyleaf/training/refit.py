@@ -17,7 +17,7 @@ import polyleaf._core as _core
 from polyleaf.data.dataset import Dataset
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import LEAF_KINDS, Leaves, TreeOutputs
-from polyleaf.model.storage import NODE_ARRAYS
+from polyleaf.model.storage import NODE_ARRAYS, iter_trees
 from polyleaf.model.trees import node_depths
 from polyleaf.objectives._utils import packed_diagonal
 from polyleaf.runtime.context import Context
@@ -147,6 +147,25 @@ def _make_tree(
     )
 
 
+def _select_codes(dataset: Dataset, forest: _core.Forest) -> tuple[np.ndarray, _core.Forest]:
+    """Return codes of the features that trees split on, and trees with the numbers of these.
+
+    With sparse features, which are many, only these few become dense.
+    """
+    features = np.union1d(forest.split_features(0, len(forest)), [0])
+    codes = dataset.select_codes(features)
+    if codes is None:
+        return dataset.codes, forest
+    splits = _core.Forest(1)
+    for tree, _, _ in iter_trees(forest):
+        arrays = {name: getattr(tree, name) for name in NODE_ARRAYS}
+        numbers = np.searchsorted(features, tree.feature)
+        arrays["feature"] = np.where(tree.feature < 0, -1, numbers).astype(np.int32)
+        renumbered = _make_tree(tree, arrays, tree.output_gain, tree.categories)
+        splits.append(renumbered, np.zeros((tree.n_leaves, 1), np.float32))
+    return codes, splits
+
+
 class KnownTreeBuilder(TreeBuilder):
     """Sends rows down the trees of a model, one tree after another, at once or layer by layer.
 
@@ -175,7 +194,8 @@ class KnownTreeBuilder(TreeBuilder):
         workers: Context,
     ) -> None:
         self._forest, self._decay_rate = known.model.forest, known.decay_rate
-        self._codes, self._finder, self._workers = dataset.codes, finder, workers
+        self._codes, self._splits = _select_codes(dataset, known.model.forest)
+        self._finder, self._workers = finder, workers
         has_columns = output_weight is not None and output_weight.shape[1] > 1
         self._weight = output_weight if has_columns else None
         self._number = -1
@@ -259,7 +279,7 @@ class KnownTreeBuilder(TreeBuilder):
         t = self._number
         assert number_tree(self._forest.outputs(t)) == number_tree(outputs)
         self._nodes = _Nodes(self._forest.tree(t))
-        found = self._forest.apply(self._codes, t, t + 1, self._workers)
+        found = self._splits.apply(self._codes, t, t + 1, self._workers)
         self.leaf_of_row = self._last_leaves = found.ravel()
 
     def _finish(self) -> GrownTree:
