@@ -39,6 +39,7 @@ from . import (
     scales,
     search,
     shapes,
+    softmax,
 )
 from .harness import runner, tables
 from .harness.context import Context
@@ -60,6 +61,7 @@ STUDIES = {
     "conformal": conformal.PAPER,
     "deciding": deciding.PAPER,
     "search": search.PAPER,
+    "softmax": softmax.PAPER,
     "exports": exports.PAPER,
     "deployment": deployment.PAPER,
     "estimates": estimates.PAPER,
