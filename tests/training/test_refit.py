@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 from support import golden
+from support.configurations import draw_configuration
 from support.distributed_fits import fit_on_threads
 
 from polyleaf import (
@@ -22,6 +23,8 @@ from polyleaf.training.prepare import TrainingData, _hold_out
 from polyleaf.training.refit import KnownTrees
 
 OUTPUTS = golden.OUTPUTS
+# Blocks of seeds: the first in the fast tier, the other in the full one.
+SEEDS = [range(12), pytest.param(range(12, 212), marks=pytest.mark.full)]
 SMALL = {"n_estimators": 4, "max_leaves": 8, "min_child_samples": 4, "random_state": 0, "n_jobs": 1}
 LEAVES = {
     "constant": {},
@@ -109,6 +112,26 @@ def test_training_rows_give_the_same_file_for_more_parameters(parameters):
         Y = golden.make_missing_targets()
     model = PolyleafRegressor(**SMALL | parameters).fit(X, Y)
     check_same_bytes(model, X, Y)
+
+
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_training_rows_give_the_same_file_for_random_configurations(seeds):
+    for seed in seeds:
+        c = draw_configuration(seed)
+        estimator = PolyleafRegressor if c.kind == "values" else PolyleafClassifier
+        rows = c.X, c.y, c.weight
+        model = estimator(**c.parameters).fit(*rows, offset=c.offset)
+        check_same_bytes(model, *rows, offset=c.offset)
+
+
+@pytest.mark.parametrize("parameters", LEAVES.values(), ids=LEAVES)
+def test_threads_change_no_bit(parameters):
+    X, Y = golden.numbers(30_000), golden.values(30_000)
+    model = PolyleafRegressor(**SMALL | parameters).fit(X[:20_000], Y[:20_000])
+    rows = X[15_000:], Y[15_000:]
+    one = refit(model, *rows, decay_rate=0.25)
+    three = refit(model.set_params(n_jobs=3), *rows, decay_rate=0.25)
+    np.testing.assert_array_equal(one.predict(X), three.predict(X))
 
 
 def test_training_rows_in_batches_give_the_same_file(tmp_path):

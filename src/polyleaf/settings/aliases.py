@@ -219,7 +219,7 @@ _ATTRIBUTES = {
         "polyleaf.inspection.plotting has displays"
     ),
     "calc_leaf_indexes": "apply returns leaves",
-    "partial_fit refit": "fit(..., init_model=) continues a model",
+    "partial_fit": "fit(..., init_model=) continues a model, and refit renews its leaf values",
     "grid_search randomized_search": (
         "scikit-learn's searches take the estimator, and those of names that end in CV choose "
         "parameters"
