@@ -45,8 +45,8 @@ categorical_future_covariates, categorical_static_covariates
         "multiquantile": one model for all `quantiles`. "poisson": the objective for counts.
     quantiles : list of float, optional
         Levels of "multiquantile", 0.5 among them. Default: nine levels from 0.01 to 0.99.
-    random_state : int
-        Random seed.
+    random_state : int, optional
+        Random seed. Default: that of `PolyleafRegressor`.
     *args, **kwargs
         Parameters of `PolyleafRegressor`; positional arguments are those above.
 
@@ -66,7 +66,7 @@ categorical_future_covariates, categorical_static_covariates
         add_encoders: dict[str, Any] | None = None,
         likelihood: str | None = None,
         quantiles: list[float] | None = None,
-        random_state: int | None = 0,
+        random_state: int | None = None,
         multi_models: bool = True,
         use_static_covariates: bool = True,
         categorical_past_covariates: str | list[str] | None = None,
@@ -85,9 +85,11 @@ categorical_future_covariates, categorical_static_covariates
             else:
                 self._likelihood = _JointQuantiles(n_outputs, quantiles)
                 kwargs["quantile_alpha"] = self._likelihood.quantiles
+        if random_state is not None:
+            kwargs["random_state"] = random_state
         order = {"missing_targets": "ignore", "validation_order": "time"}
         super().__init__(
-            PolyleafRegressor(**order | {"random_state": random_state} | kwargs),
+            PolyleafRegressor(**order | kwargs),
             lags=lags,
             lags_past_covariates=lags_past_covariates,
             lags_future_covariates=lags_future_covariates,

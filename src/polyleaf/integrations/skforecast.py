@@ -77,10 +77,16 @@ class ForecasterDirect(skforecast.direct.ForecasterDirect):
         exog: Any = None,
         store_last_window: bool = True,
         store_in_sample_residuals: bool = False,
-        random_state: int = 123,
         suppress_warnings: bool = False,
+        **options: Any,
     ) -> None:
-        """Train the model, as `skforecast.direct.ForecasterDirect.fit`."""
+        """Train the model.
+
+        Parameters
+        ----------
+        y, exog, store_last_window, store_in_sample_residuals, suppress_warnings, **options
+            See `skforecast.direct.ForecasterDirect.fit`.
+        """
         self.is_fitted = False  # transformers are fitted again
         X, targets = self.create_train_X_y(y, exog, suppress_warnings=suppress_warnings)
         X, Y = X.astype(float), np.column_stack([targets[step] for step in self.steps])
@@ -103,8 +109,8 @@ class ForecasterDirect(skforecast.direct.ForecasterDirect):
                 exog,
                 store_last_window,
                 store_in_sample_residuals,
-                random_state,
                 suppress_warnings=True,
+                **options,
             )
         finally:
             self.estimator, self._wide = estimator, (None, None)
