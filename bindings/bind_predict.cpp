@@ -203,6 +203,21 @@ nb::tuple topk(const Forest& forest, const Array2<const uint8_t>& codes,
   return nb::make_tuple(outputs.array, scores.array);
 }
 
+auto best_outputs(const Forest& forest, const Array2<const uint8_t>& codes,
+                  const Array1<const double>& base, const Optional1<const double>& scale,
+                  const Optional1<const double>& offset, int32_t first, std::optional<int32_t> last,
+                  const Context& context, const AnyFeatures& features) {
+  const ScoreTransform transform = score_unit(forest, base, scale, offset);
+  const TreeRange range = tree_range(forest, first, last);
+  NewArray<int32_t> best({codes.shape(1)});
+  {
+    nb::gil_scoped_release release;
+    forest.best_outputs(code_matrix(codes), feature_matrix(features), transform, best.data, range,
+                        context);
+  }
+  return best.array;
+}
+
 nb::tuple sparse_scores(const Forest& forest, const Array2<const uint8_t>& codes, int32_t first,
                         std::optional<int32_t> last, const Context& context,
                         const AnyFeatures& features) {
@@ -345,6 +360,12 @@ void bind_forest(nb::module_& m) {
            "Outputs are sorted by score, highest first, with ties in ascending order. If\n"
            "`base` is None, scores are raw sums, and only outputs that a leaf of the row\n"
            "contains are returned. Missing entries are -1 and -inf.")
+      .def("best_outputs", &best_outputs, nb::arg("codes"), nb::arg("base"),
+           nb::arg("scale") = nb::none(), nb::arg("offset") = nb::none(), nb::arg("first") = 0,
+           nb::arg("last") = nb::none(), nb::arg("n_threads") = 1,
+           nb::arg("features").noconvert() = nb::none(),
+           "Return the output of each row with the highest of the `scores`, int32 (n_rows,).\n\n"
+           "Ties are in ascending order. Trees that cannot change it are left out.")
       .def("sparse_scores", &sparse_scores, nb::arg("codes"), nb::arg("first") = 0,
            nb::arg("last") = nb::none(), nb::arg("n_threads") = 1,
            nb::arg("features").noconvert() = nb::none(),

@@ -109,6 +109,11 @@ class Forest {
   void topk(const CodeMatrix& codes, const FeatureMatrix& features, const ScoreTransform& transform,
             int32_t k, int32_t* outputs, double* scores, TreeRange range,
             const Context& context) const;
+  // Find best (n_rows): the output of each row with the highest score, ties by output. Rows whose
+  // best output the remaining trees cannot change are not run through them.
+  void best_outputs(const CodeMatrix& codes, const FeatureMatrix& features,
+                    const ScoreTransform& transform, int32_t* best, TreeRange range,
+                    const Context& context) const;
   // Compute the float32 sums of the outputs in the leaves of each row. Trees of all outputs must
   // have sparse leaves.
   SparseScores sparse_scores(const CodeMatrix& codes, const FeatureMatrix& features,
@@ -139,6 +144,12 @@ class Forest {
   void check(const CodeMatrix& codes, const FeatureMatrix& features, TreeRange range) const;
   bool is_leaf(size_t node) const { return nodes_[node].child == node; }
   std::vector<int32_t> find_split_features(TreeRange range) const;
+  struct Checkpoints;
+  // Add the least and the greatest leaf value of tree t, and the greatest magnitude, per output.
+  void add_extremes(int32_t t, std::vector<double>& least, std::vector<double>& most,
+                    std::vector<double>& magnitude) const;
+  bool can_exit_early(const CodeMatrix& codes, const ScoreTransform& transform,
+                      TreeRange range) const;
   ForestArrays arrays() const;
   struct RemappedTrees;
   template <class Visit>

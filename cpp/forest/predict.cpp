@@ -2,8 +2,12 @@
 // values, and writes the result. Every row adds its leaf values tree after tree in order,
 // independent of blocks and threads.
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <iterator>
+#include <limits>
 #include <mutex>
+#include <numeric>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -11,6 +15,7 @@
 #include "base/aligned_buffer.h"
 #include "base/parallel.h"
 #include "forest/forest.h"
+#include "forest/ranking.h"
 #include "forest/score_block.h"
 
 namespace polyleaf {
@@ -340,6 +345,160 @@ void Forest::scores(const CodeMatrix& codes, const FeatureIds* coded_features,
           });
         else
           sums.save(to, [&](int k, float sum) { return transform.base[k] + double{sum}; });
+      });
+}
+
+// Trees of a range after which rows are checked: the best output of many is decided before the last
+// tree. Bounds of the remaining trees are sums of the extreme values of their leaves.
+struct Forest::Checkpoints {
+  static constexpr int kMost = 5;
+  std::vector<int32_t> trees;  // ascending; the last is the end of the range
+  std::vector<float> lower, upper;
+  int32_t n_outputs, width;
+  float slack;
+
+  Checkpoints(const Forest& forest, const double* base, TreeRange range)
+      : n_outputs(forest.n_outputs_), width(forest.width_) {
+    const int32_t n_trees = range.last - range.first;
+    for (int i = 0; i < kMost; ++i) {  // whole groups, from a quarter of the trees on
+      const int32_t tree = range.first + n_trees * (2 + i) / (3 + kMost) / kGroup * kGroup;
+      if (tree > (trees.empty() ? range.first : trees.back())) trees.push_back(tree);
+    }
+    trees.push_back(range.last);
+    lower.resize(trees.size() * n_outputs);
+    upper.resize(lower.size());
+    std::vector<double> least(base, base + n_outputs), most = least, magnitude(n_outputs);
+    for (int32_t k = 0; k < n_outputs; ++k) magnitude[k] = std::abs(base[k]);
+    int32_t t = range.last;
+    for (size_t i = trees.size(); i-- > 0;) {
+      for (; t > trees[i]; --t) forest.add_extremes(t - 1, least, most, magnitude);
+      for (int32_t k = 0; k < n_outputs; ++k) {
+        lower[i * n_outputs + k] = static_cast<float>(least[k]);
+        upper[i * n_outputs + k] = static_cast<float>(most[k]);
+      }
+    }
+    for (; t > range.first; --t) forest.add_extremes(t - 1, least, most, magnitude);
+    // Sums of n floats are off by at most n 2^-24 of their magnitudes; two are compared.
+    slack = static_cast<float>(0x1p-22 * (n_trees + 8) *
+                               *std::max_element(magnitude.begin(), magnitude.end()));
+  }
+
+  ScoreBounds bounds(size_t i) const {
+    return {&lower[i * n_outputs], &upper[i * n_outputs], slack, n_outputs, width};
+  }
+};
+
+void Forest::add_extremes(int32_t t, std::vector<double>& least, std::vector<double>& most,
+                          std::vector<double>& magnitude) const {
+  const LeafView& leaves = entries_[t].leaves->view();
+  std::vector<float> low(leaves.values, leaves.values + n_outputs_), high = low;
+  for (int32_t leaf = 1; leaf < entries_[t].leaves->n_leaves(); ++leaf) {
+    const float* __restrict values = leaves.values + leaf * leaves.stride;
+    for (int32_t k = 0; k < n_outputs_; ++k) {
+      low[k] = std::min(low[k], values[k]);
+      high[k] = std::max(high[k], values[k]);
+    }
+  }
+  for (int32_t k = 0; k < n_outputs_; ++k) {
+    least[k] += low[k];
+    most[k] += high[k];
+    magnitude[k] += std::max(std::abs(low[k]), std::abs(high[k]));
+  }
+}
+
+bool Forest::can_exit_early(const CodeMatrix& codes, const ScoreTransform& transform,
+                            TreeRange range) const {
+  constexpr int64_t kRowsPerLeaf = 16;  // bounds cost as much as a few rows per leaf
+  const int64_t n_trees = range.last - range.first;
+  if (transform.base == nullptr || transform.scale != nullptr || n_outputs_ < 2 ||
+      n_trees < 3 * kGroup)
+    return false;
+  int64_t n_leaves = 0;
+  for (int32_t t = range.first; t < range.last; ++t) {
+    if (targets_[t].output >= 0 || !targets_[t].leaves->kind->is_vector()) return false;
+    n_leaves += entries_[t].leaves->n_leaves();
+  }
+  return codes.n_rows * n_trees >= kRowsPerLeaf * n_leaves;
+}
+
+void Forest::best_outputs(const CodeMatrix& codes, const FeatureMatrix& features,
+                          const ScoreTransform& transform, int32_t* best, TreeRange range,
+                          const Context& context) const {
+  std::shared_lock<std::shared_mutex> lock(mutex_);
+  check(codes, features, range);
+  std::vector<Ranking> rankings(context.n_threads, Ranking(1));
+  const auto rank = [&](const float* sums, int thread, int32_t* output) {
+    double score;
+    rankings[thread].offer(sums, nullptr, n_outputs_, transform, false);
+    rankings[thread].take(output, &score);
+  };
+  if (!can_exit_early(codes, transform, range))
+    return visit_score_blocks(codes, nullptr, features, nullptr, range, context,
+                              [&](const BlockRows& rows, ScoreBlock& sums) {
+                                sums.use(false);
+                                for (int r = 0; r < rows.n_rows; ++r)
+                                  rank(sums.row(r), rows.thread, best + rows.first + r);
+                              });
+  const Checkpoints checkpoints(*this, transform.base, range);
+  const RankingKernels& kernels = POLYLEAF_SELECT(ranking_kernels);
+  const std::vector<int32_t> split_features = find_split_features(range);
+  // Nanoseconds of a row in a tree, and of moving a row; a checkpoint that does not pay for the
+  // first blocks is left out from then on. Both change the time only.
+  const double tree_time = 0.5 + 0.03 * width_;
+  const double move_time = 0.5 * static_cast<double>(split_features.size()) + 0.1 * width_;
+  struct Count {
+    int checked = 0, paid = 0;
+    bool pays() const { return checked < 4 || paid * 2 >= checked; }
+  };
+  std::vector<std::array<Count, Checkpoints::kMost + 1>> counts(context.n_threads);
+  std::vector<Buffer<float>> scratch(context.n_threads);
+  for (auto& buffer : scratch) buffer.reserve(round_up(width_, 16) * 16);
+  visit_blocks(
+      codes, nullptr, range, kBlockRows, context,
+      [&](const BlockCodes& given, int thread, Worker& worker) {
+        BlockCodes block = given;
+        if (block.data != worker.codes.data())  // rows are moved, so they have to be a copy
+          block = copy_block(codes, split_features, given.row, given.n_rows, worker);
+        worker.scores.reset(block.n_rows, n_outputs_, width_, false);
+        int32_t rows[kBlockRows], kept[kBlockRows], found[16];
+        std::iota(rows, rows + block.n_rows, 0);
+        int32_t first = range.first;
+        for (size_t i = 0; i < checkpoints.trees.size(); ++i) {
+          Count& count = counts[thread][i];
+          const int32_t last = checkpoints.trees[i], n_left = range.last - last;
+          if (n_left > 0 && (!count.pays() || block.n_rows <= kSliceRows)) continue;
+          add_trees(arrays(), compiled_.data(), targets_.data(), {first, last}, width_, block,
+                    features, worker);
+          first = last;
+          const ScoreBounds bounds = checkpoints.bounds(i);
+          int n_kept = 0, r = 0;
+          for (; r + 16 <= block.n_rows; r += 16) {
+            kernels.decided(worker.scores.row(r), bounds, scratch[thread].data(), found);
+            for (int j = 0; j < 16; ++j) {
+              best[block.row + rows[r + j]] = found[j];
+              kept[n_kept] = r + j;
+              n_kept += found[j] < 0;
+            }
+          }
+          for (; r < block.n_rows; ++r) kept[n_kept++] = r;
+          if (n_left == 0) {
+            for (int k = 0; k < n_kept; ++k)
+              rank(worker.scores.row(kept[k]), thread, best + block.row + rows[kept[k]]);
+            return;
+          }
+          const int saved = round_up(block.n_rows, kSliceRows) - round_up(n_kept, kSliceRows);
+          ++count.checked;
+          if (saved * n_left * tree_time <= n_kept * move_time) continue;
+          ++count.paid;
+          if (n_kept == 0) return;
+          worker.scores.keep(kept, n_kept);
+          for (int32_t f : split_features) {
+            uint8_t* row_codes = worker.codes.data() + f * kBlockRows;
+            for (int k = 0; k < n_kept; ++k) row_codes[k] = row_codes[kept[k]];
+          }
+          for (int k = 0; k < n_kept; ++k) rows[k] = rows[kept[k]];
+          block.n_rows = n_kept;
+        }
       });
 }
 

@@ -43,6 +43,14 @@ class ScoreBlock {
       else
         std::copy_n(rows, n_outputs_, data_.data() + index(r, 0, false));
   }
+  // Keep `n_rows` rows, by ascending number. Requires use(false).
+  void keep(const int32_t* rows, int n_rows) {
+    for (int r = 0; r < n_rows; ++r)
+      if (rows[r] != r)
+        std::copy_n(row(rows[r]), width_, data_.data() + static_cast<size_t>(r) * width_);
+    n_rows_ = n_rows;
+    n_padded_ = round_up(n_rows, kPadRows);
+  }
   // Save to dense rows of n_outputs values; `put(output, sum)` returns the stored value.
   template <class T, class Put>
   void save(T* rows, const Put& put) const {

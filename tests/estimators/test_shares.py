@@ -179,3 +179,23 @@ def test_tasks_take_one_class_per_row():
 def test_metrics_of_shares_need_rows_of_sum_1():
     with pytest.raises(ValueError, match="class ids"):
         get_metric("kl_divergence")(RowData(np.array([[1.0, 1.0]])), np.array([[0.5, 0.5]]))
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [{}, {"multi_strategy": "one_output_per_tree"}, {"leaf": "linear"}, {"objective": "logistic"}],
+)
+def test_predict_returns_the_class_of_the_largest_probability(parameters):
+    """`predict` leaves the trees early; the classes and their order are those of the scores."""
+    rng = np.random.default_rng(0)
+    classes = np.array(["d", "a", "c", "b"])
+    features = rng.normal(size=(1200, 3))
+    y = classes[np.clip(features[:, 0].round().astype(int) + 1, 0, 3)]
+    model = PolyleafClassifier(n_estimators=70, max_leaves=5, objective="softmax")
+    model.set_params(**parameters).fit(features, y)
+    for given in ({}, {"iteration_range": (3, 60)}):
+        best = model.predict_proba(features, **given).argmax(axis=1)
+        np.testing.assert_array_equal(model.predict(features, **given), model.classes_[best])
+    offset = rng.normal(size=(1200, 4))
+    shifted = model.predict_proba(features, offset=offset).argmax(axis=1)
+    np.testing.assert_array_equal(model.predict(features, offset=offset), model.classes_[shifted])

@@ -96,6 +96,17 @@ def random_forest(rng, n_features, n_outputs, sizes, *, scalar=0.0, kinds=("dens
     return forest, parts
 
 
+def boosted_forest(rng, n_outputs, n_trees, decay, n_leaves=5, n_features=4):
+    """Draw a forest whose later trees have smaller leaf values, as boosting has."""
+    forest, parts = _core.Forest(n_outputs), []
+    for t in range(n_trees):
+        tree = _core.Tree.from_arrays(**tree_arrays(rng, n_features, n_outputs, n_leaves))
+        values = (rng.normal(size=(n_leaves, n_outputs)) * decay**t).astype(np.float32)
+        forest.append(tree, values, -1)
+        parts.append((tree, values, -1))
+    return forest, parts
+
+
 def sparse_forest(rng, n_outputs, n_trees, n_leaves, n_entries):
     """Draw sparse trees whose leaves hold n_entries outputs each."""
     forest = _core.Forest(n_outputs)

@@ -107,10 +107,38 @@ int32_t candidates(const RankInput& input, int32_t k, double lower_bound, double
   return found;
 }
 
+// Rows are transposed, so that a lane is a row.
+void decided(const float* sums, const ScoreBounds& bounds, float* scratch, int32_t* found) {
+  const int32_t width = bounds.width;
+  for (int32_t k = 0; k + kLanes <= width; k += kLanes) {
+    i32x16 square[kLanes];
+    transpose(reinterpret_cast<const int32_t*>(sums + k), width, square);
+    for (int c = 0; c < kLanes; ++c) store(scratch + (k + c) * kLanes, square[c]);
+  }
+  if (width < kLanes)
+    for (int32_t k = 0; k < width; ++k)
+      for (int j = 0; j < kLanes; ++j) scratch[k * kLanes + j] = sums[j * width + k];
+  f32x16 largest = load<f32x16>(scratch) + bounds.lower[0];
+  for (int32_t k = 1; k < bounds.n_outputs; ++k)
+    largest = max(load<f32x16>(scratch + k * kLanes) + bounds.lower[k], largest);
+  largest = largest - bounds.slack;
+  i32x16 n_beaten{}, best{};
+  for (int32_t k = 0; k < bounds.n_outputs; ++k) {
+    // -1 or 0; NaN is not beaten
+    const i32x16 beaten = load<f32x16>(scratch + k * kLanes) + bounds.upper[k] < largest;
+    n_beaten -= beaten;
+    best += (beaten + 1) * k;
+  }
+  int32_t counts[kLanes];
+  store(counts, n_beaten);
+  store(found, best);
+  for (int j = 0; j < kLanes; ++j) found[j] = counts[j] == bounds.n_outputs - 1 ? found[j] : -1;
+}
+
 }  // namespace
 
 extern const RankingKernels ranking_kernels;
-const RankingKernels ranking_kernels = {candidates};
+const RankingKernels ranking_kernels = {candidates, decided};
 
 }  // namespace POLYLEAF_ISA_NAMESPACE
 }  // namespace polyleaf

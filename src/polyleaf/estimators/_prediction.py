@@ -342,13 +342,18 @@ class PredictionMixin:
             `sparse` a csr_matrix of the same values. A table if `set_output` chose one.
         """
         if not sparse:
-            predicted = self._prediction(self._raw(X, iteration_range, offset))
+            predicted = self._predict_rows(X, iteration_range, offset)
             return self._wrap_output(predicted, self._get_prediction_names, X)
         if offset is not None:
             raise ValueError(
                 "predict(sparse=True) computes few outputs per row and cannot add an offset."
             )
         return self._predict_sparse(X, iteration_range)
+
+    def _predict_rows(
+        self, X: Any, iteration_range: tuple[int, int] | None, offset: Any
+    ) -> np.ndarray:
+        return self._prediction(self._raw(X, iteration_range, offset))
 
     @property
     def _predicts_sparse(self) -> bool:

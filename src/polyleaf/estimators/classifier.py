@@ -11,7 +11,9 @@ import scipy.sparse
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from polyleaf.data.dataset import Dataset
 from polyleaf.estimators._fitting import get_single_class
+from polyleaf.estimators._prediction import resolve_offset
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.estimators.calibration import (
     DecisionThresholdMixin,
@@ -27,6 +29,7 @@ from polyleaf.inputs.weights import negatives_per_positive
 from polyleaf.metrics._sklearn import known_subset_accuracy
 from polyleaf.model import Model
 from polyleaf.model.metadata import get_decision_thresholds, get_raw_decision_thresholds
+from polyleaf.model.prediction import find_best_outputs
 from polyleaf.objectives import Custom, Objective, auto_objective_name, objective_class
 from polyleaf.objectives.registry import ObjectiveSpec, ResolvedObjective, resolve_objective
 from polyleaf.runtime.row_data import RowData
@@ -229,6 +232,17 @@ class PolyleafClassifier(
 
     def _prediction(self, raw: np.ndarray) -> np.ndarray:
         return decide(raw, self._encoding, get_raw_decision_thresholds(self.model_))
+
+    def _predict_rows(
+        self, X: Any, iteration_range: tuple[int, int] | None, offset: Any
+    ) -> np.ndarray:
+        """Predict classes without all scores where offsets do not change them."""
+        rounds, n_threads = self._rounds(iteration_range), self._n_threads()
+        is_plain = self._encoding.has_class_ids and not isinstance(X, Dataset)
+        if not is_plain or resolve_offset(self.model_, X, offset) is not None:
+            return super()._predict_rows(X, iteration_range, offset)
+        table = self._features(X, n_threads)
+        return self.classes_[find_best_outputs(self.model_, table, rounds, n_threads)]
 
     def _prediction_of_scores(self, scores: np.ndarray) -> np.ndarray:
         return (scores > 0).astype(np.int64)

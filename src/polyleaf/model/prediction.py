@@ -22,6 +22,7 @@ __all__ = [
     "Predictor",
     "bin_features",
     "compute_scores",
+    "find_best_outputs",
     "find_topk",
     "iter_chunks",
     "iter_stages",
@@ -235,6 +236,30 @@ def iter_stages(
         forest.predict(codes, raw, first=first, last=stop, n_threads=n_threads, features=features)
         first = stop
         yield raw
+
+
+def find_best_outputs(
+    model: Any, table: FeatureTable, rounds: tuple[int, int], n_threads: int = 1
+) -> np.ndarray:
+    """Return the output with the highest raw score of each row, int32 (n_rows,), ties by number.
+
+    Most rows do not pass all trees of the rounds, `rounds[1]` excluded: those whose best output the
+    remaining trees cannot change are done.
+    """
+    first, last = np.searchsorted(model.round_of_tree, rounds).tolist()
+    best = np.empty(table.n_rows, np.int32)
+    for chunk in iter_chunks(model.forest, model.mapper, table, (first, last), n_threads):
+        best[chunk.rows] = model.forest.best_outputs(
+            chunk.codes,
+            base=model.base_score,
+            scale=model.target_scale,
+            offset=model.target_offset,
+            first=first,
+            last=last,
+            n_threads=n_threads,
+            features=chunk.features,
+        )
+    return best
 
 
 class Predictor:
