@@ -241,19 +241,21 @@ def iter_stages(
 def find_best_outputs(
     model: Any, table: FeatureTable, rounds: tuple[int, int], n_threads: int = 1
 ) -> np.ndarray:
-    """Return the output with the highest raw score of each row, int32 (n_rows,), ties by number.
+    """Return the output with the highest raw score of each row, (n_rows,), ties by number.
 
     Most rows do not pass all trees of the rounds, `rounds[1]` excluded: those whose best output the
     remaining trees cannot change are done.
     """
-    first, last = np.searchsorted(model.round_of_tree, rounds).tolist()
+    first, last = trees = tuple(np.searchsorted(model.round_of_tree, rounds).tolist())
+    scale = {"base": model.base_score, "scale": model.target_scale, "offset": model.target_offset}
+    if _find_rare_features(model.forest, model.mapper, table, trees) is not None:
+        scores = compute_scores(model.forest, model.mapper, table, trees, scale, n_threads)
+        return scores.argmax(axis=1)
     best = np.empty(table.n_rows, np.int32)
-    for chunk in iter_chunks(model.forest, model.mapper, table, (first, last), n_threads):
+    for chunk in iter_chunks(model.forest, model.mapper, table, trees, n_threads):
         best[chunk.rows] = model.forest.best_outputs(
             chunk.codes,
-            base=model.base_score,
-            scale=model.target_scale,
-            offset=model.target_offset,
+            **scale,
             first=first,
             last=last,
             n_threads=n_threads,
