@@ -208,6 +208,9 @@ def test_models_that_do_not_match_raise():
     classes = [PolyleafClassifier(n_estimators=2).fit(DATA, labels) for labels in (y, y == "low")]
     with pytest.raises(ValueError, match="models is empty"):
         blend([])
+    for alone in (model, PolyleafRegressor()):
+        with pytest.raises(TypeError, match="models must be a list of models"):
+            blend(alone)
     with pytest.raises(TypeError, match=r"models\[1\] is int"):
         blend([PolyleafRegressor(n_estimators=2).fit(X, Y), 3])
     with pytest.raises(NotFittedError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
@@ -137,6 +137,8 @@ def concatenate(models: Sequence[Any]) -> Any:
 
 
 def _join(models: Sequence[Any], join: Callable[[list[Model]], Model]) -> Any:
+    if not isinstance(models, Iterable):
+        raise TypeError(f"models must be a list of models, got one {type(models).__name__}.")
     models = list(models)
     if all(isinstance(model, Model) for model in models):
         return join(models)

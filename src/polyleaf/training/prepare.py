@@ -490,7 +490,7 @@ def _make_dataset(
             return X
         if not X.mapper.has_same_bins(start.mapper) and not start.mapper.is_extension_of(X.mapper):
             raise ValueError(
-                "This Dataset has other bins than init_model: make it with reference=model.mapper, "
+                "This Dataset has other bins than the model: make it with reference=model.mapper, "
                 "or pass the "
                 "raw X."
             )
