@@ -89,7 +89,7 @@ def _folds(part: Part) -> list[tuple[np.ndarray, np.ndarray]]:
     encode = encode_regression if part.task == "regression" else encode_classification
     data = TrainingData("training", part.X, RowData(part.y, groups=part.people))
     rules = read_split_rules(PolyleafRegressor(), data.rows, len(part.y))
-    return split_rows(3, data, encode(part.y), 0, rules)
+    return split_rows(3, data, encode(data.rows), 0, rules)
 
 
 # --- runs ---

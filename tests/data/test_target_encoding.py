@@ -6,6 +6,7 @@ import scipy.sparse as sp
 from support.high_cardinality import effects
 from support.isa import run_on_each_isa
 
+from polyleaf import RowData
 from polyleaf.data import target_encoding
 from polyleaf.data.target_encoding import EncodedOutputs, FeatureCodes, fit_target_statistics
 from polyleaf.inputs.features import read_features
@@ -15,7 +16,7 @@ from polyleaf.inputs.target import encode_classification, encode_regression, enc
 def fit_target_encoding(category, y, weight=None, numeric=(), target=None, n_threads=1):
     """Return the encoded feature and the statistics of its training rows."""
     table = read_features(np.asarray(category).reshape(-1, 1), categorical_features=[0])
-    target = encode_regression(y, weight) if target is None else target
+    target = encode_regression(RowData(y, weight)) if target is None else target
     made, training = fit_target_statistics(
         table.categories, numeric, EncodedOutputs.from_target(target), 1, n_threads
     )
@@ -183,8 +184,10 @@ def test_integer_weights_equal_repeated_rows():
 def test_missing_targets_are_ignored():
     X, y = effects(4000, 300, n_outputs=2, noise=0.5)
     y[::2, 1] = np.nan
-    wide, _ = fit_target_encoding(X[:, 0], y, target=encode_regression(y, missing="ignore"))
-    alone, _ = fit_target_encoding(X[:, 0], y, target=encode_regression(y[:, :1]))
+    wide, _ = fit_target_encoding(
+        X[:, 0], y, target=encode_regression(RowData(y), missing="ignore")
+    )
+    alone, _ = fit_target_encoding(X[:, 0], y, target=encode_regression(RowData(y[:, :1])))
     assert wide.labels == ("mean of 0", "mean of 1") and np.isfinite(wide.values).all()
     np.testing.assert_allclose(wide.values[:, 0], alone.values[:, 0], rtol=1e-6)
 
@@ -204,15 +207,15 @@ def test_each_class_and_label_has_a_statistic():
     rng = np.random.default_rng(0)
     category = rng.integers(0, 300, 3000)
     ids = (category + rng.integers(0, 2, 3000)) % 3
-    two = encode_classification(np.array(["no", "yes"])[ids % 2])
+    two = encode_classification(RowData(np.array(["no", "yes"])[ids % 2]))
     assert fit_target_encoding(category, None, target=two)[0].labels == ("mean",)
-    three = encode_classification(np.array(["a", "b", "c"])[ids])
+    three = encode_classification(RowData(np.array(["a", "b", "c"])[ids]))
     wide, _ = fit_target_encoding(category, None, target=three)
     assert wide.labels == ("mean of a", "mean of b", "mean of c")
     labels = np.eye(3)[ids]
-    many = fit_target_encoding(category, None, target=encode_classification(labels))[0]
+    many = fit_target_encoding(category, None, target=encode_classification(RowData(labels)))[0]
     sparse = fit_target_encoding(
-        category, None, target=encode_sparse(sp.csr_matrix(labels), kind="multilabel")
+        category, None, target=encode_sparse(RowData(sp.csr_matrix(labels)), kind="multilabel")
     )[0]
     np.testing.assert_array_equal(many.values, wide.values)
     np.testing.assert_array_equal(sparse.values, wide.values)
@@ -223,10 +226,10 @@ def test_many_sparse_labels_are_hashed():
     category = rng.integers(0, 300, 3000)
     labels = sp.csr_matrix((np.ones(3000), (np.arange(3000), category * 7)), (3000, 5000))
     wide, training = fit_target_encoding(
-        category, None, target=encode_sparse(labels, kind="multilabel")
+        category, None, target=encode_sparse(RowData(labels), kind="multilabel")
     )
     assert wide.values.shape == (300, 16) and np.isfinite(training).all()
-    dense = encode_classification(labels.toarray())
+    dense = encode_classification(RowData(labels.toarray()))
     np.testing.assert_array_equal(
         fit_target_encoding(category, None, target=dense)[0].values, wide.values
     )

@@ -225,7 +225,7 @@ def test_several_tasks_equal_the_reference(weights):
     mapper = found.model_.mapper
     data = mapper.transform(found._features(of_full)), mapper.n_bins_, mapper.is_categorical_
     objective = found.model_.objective
-    values = found._encoding.encode(targets).values
+    values = found._encoding.encode(RowData(targets)).values
     problem = objective.bind(RowData(values))
     problem.set_base_score(found.model_.base_score)
     counts = [(weights or {}).get(place.task.name, 1.0) for place in objective.tasks]

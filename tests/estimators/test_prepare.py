@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor
+from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, RowData
 from polyleaf.data import dataset
 from polyleaf.inputs.target import encode_classification, encode_regression
 from polyleaf.training import prepare
@@ -65,16 +65,16 @@ def test_random_generator_advances_only_if_used(parameters, draws):
 
 def test_classes_of_vectors_and_indicator_matrices():
     labels = np.array(list("abcab"))
-    by_id = encode_classification(labels)
-    one_vs_rest = encode_classification(labels, one_vs_rest=True)
+    by_id = encode_classification(RowData(labels))
+    one_vs_rest = encode_classification(RowData(labels), one_vs_rest=True)
     for target in (by_id, one_vs_rest):
         assert target.get_row_classes().tolist() == [0, 1, 2, 0, 1]
         indicators = target.to_indicators()
         dense = indicators.toarray() if sp.issparse(indicators) else indicators
         np.testing.assert_array_equal(dense, np.eye(3)[[0, 1, 2, 0, 1]])
-    assert encode_classification(labels[:2]).get_row_classes().tolist() == [0, 1]
-    assert encode_regression(Y).get_row_classes() is None
-    assert encode_classification(np.eye(3, dtype=int)[[0, 1, 1]]).get_row_classes() is None
+    assert encode_classification(RowData(labels[:2])).get_row_classes().tolist() == [0, 1]
+    assert encode_regression(RowData(Y)).get_row_classes() is None
+    assert encode_classification(RowData(np.eye(3, dtype=int)[[0, 1, 1]])).get_row_classes() is None
 
 
 def test_validation_fraction_is_stratified():

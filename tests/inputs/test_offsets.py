@@ -5,15 +5,18 @@ import pandas as pd
 import polars as pl
 import pytest
 
+from polyleaf import RowData
 from polyleaf.inputs.offsets import OffsetReader, check_all_or_none
 from polyleaf.inputs.target import encode_classification, encode_regression
 
 Y = np.arange(12.0).reshape(6, 2)
-TWO = OffsetReader(encode_regression(pd.DataFrame(Y, columns=["a", "b"])).encoding, 2, (True,))
-ONE = OffsetReader(encode_regression(Y[:, 0]).encoding, 1, (True,))
-LEVELS = OffsetReader(encode_regression(Y).encoding, 6, (True, True, True))
-SPREADS = OffsetReader(encode_regression(Y).encoding, 4, (True, False))
-CLASSES = OffsetReader(encode_classification(["x", "y", "z"] * 2).encoding, 3, (True,))
+TWO = OffsetReader(
+    encode_regression(RowData(pd.DataFrame(Y, columns=["a", "b"]))).encoding, 2, (True,)
+)
+ONE = OffsetReader(encode_regression(RowData(Y[:, 0])).encoding, 1, (True,))
+LEVELS = OffsetReader(encode_regression(RowData(Y)).encoding, 6, (True, True, True))
+SPREADS = OffsetReader(encode_regression(RowData(Y)).encoding, 4, (True, False))
+CLASSES = OffsetReader(encode_classification(RowData(["x", "y", "z"] * 2)).encoding, 3, (True,))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
-from polyleaf import PolyleafRegressor
+from polyleaf import PolyleafRegressor, RowData
 from polyleaf.inputs.target import encode_regression
 from polyleaf.inputs.target_scaling import MIN_SPREAD, compute_target_scale
 
@@ -21,7 +21,7 @@ def outputs(spreads, n=50, dtype=np.float64):
 
 def compute_training_spreads(columns, **options):
     """Return the standard deviations of the encoded outputs, relative to the largest."""
-    spread = encode_regression(columns, normalize="auto", **options).values.std(0)
+    spread = encode_regression(RowData(columns), normalize="auto", **options).values.std(0)
     return spread / spread.max()
 
 
@@ -30,9 +30,9 @@ def compute_training_spreads(columns, **options):
 )
 def test_outputs_on_similar_scales_are_not_scaled(spreads):
     columns = np.squeeze(outputs(spreads, dtype=np.float32))
-    target = encode_regression(columns, normalize="auto")
+    target = encode_regression(RowData(columns), normalize="auto")
     assert target.encoding.scale is None and target.encoding.offset is None
-    plain = encode_regression(columns)
+    plain = encode_regression(RowData(columns))
     assert target.values.dtype == plain.values.dtype
     np.testing.assert_array_equal(target.values, plain.values)
 
@@ -46,7 +46,7 @@ def test_scale_equals_its_definition():
     columns, weight = outputs([100.0, 30.0, 2.0]), np.random.default_rng(1).uniform(0.1, 3, 50)
     mean = np.average(columns, axis=0, weights=weight)
     spread = np.sqrt(np.average((columns - mean) ** 2, axis=0, weights=weight))
-    offset, scale = compute_target_scale(columns, weight, "auto")
+    offset, scale = compute_target_scale(RowData(columns, weight), "auto")
     np.testing.assert_allclose(offset, mean, rtol=1e-12)
     np.testing.assert_allclose(scale, [spread[0], spread[0], spread[2] / MIN_SPREAD], rtol=1e-12)
 
@@ -56,7 +56,7 @@ def test_scale_ignores_missing_values_and_zero_weights():
     columns[::2, 1] = NAN
     columns[1, 1], weight = 1e9, np.ones((50, 2), np.float32)
     weight[1, 1] = 0
-    found = encode_regression(columns, weight, missing="ignore", normalize="auto")
+    found = encode_regression(RowData(columns, weight), missing="ignore", normalize="auto")
     known = np.delete(columns[1::2, 1], 0)
     np.testing.assert_allclose(found.encoding.scale[1], known.std() / MIN_SPREAD, rtol=1e-12)
 
@@ -65,14 +65,14 @@ def test_scale_ignores_missing_values_and_zero_weights():
 def test_rounding_noise_counts_as_constant(dtype):
     columns = outputs([5.0, 0.0]).astype(dtype)
     columns[3, 1] = np.nextafter(columns[3, 1], dtype(8))
-    assert encode_regression(columns, normalize="auto").encoding.scale is None
+    assert encode_regression(RowData(columns), normalize="auto").encoding.scale is None
     with_small = np.c_[columns, outputs([1e-3]).astype(dtype)]
     assert compute_training_spreads(with_small)[1] < 1e-6
 
 
 def test_too_large_targets_raise():
     with pytest.raises(ValueError, match="too large"):
-        encode_regression(np.array([[0.0, 1.0], [1e30, 2.0]]), normalize="auto")
+        encode_regression(RowData(np.array([[0.0, 1.0], [1e30, 2.0]])), normalize="auto")
 
 
 @pytest.mark.parametrize(
@@ -83,14 +83,14 @@ def test_weights_that_overflow_raise(weight):
     with pytest.raises(
         ValueError, match=r"sample_weight is too large: its sum is .* Divide the weights"
     ):
-        encode_regression(y, sample_weight=weight)
+        encode_regression(RowData(y, weight=weight))
 
 
 def test_weighted_targets_that_overflow_raise():
     y = np.arange(20.0) * 1e8
     with pytest.raises(ValueError, match=r"total weight of 2e"):
-        encode_regression(y, sample_weight=np.full(20, 1e10), normalize=False)
-    encode_regression(y, sample_weight=np.full(20, 1e10), normalize=True)
+        encode_regression(RowData(y, weight=np.full(20, 1e10)), normalize=False)
+    encode_regression(RowData(y, weight=np.full(20, 1e10)), normalize=True)
 
 
 def test_small_weights_warn():

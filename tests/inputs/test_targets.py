@@ -10,6 +10,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.exceptions import DataConversionWarning
 
+from polyleaf import RowData
 from polyleaf.inputs.read_target import is_sparse
 from polyleaf.inputs.target import (
     TargetEncoding,
@@ -34,7 +35,7 @@ def save_and_load(target):
 
 
 def test_one_dimension():
-    target = encode_regression([1, 2, 6])
+    target = encode_regression(RowData([1, 2, 6]))
     assert target.values.shape == (3, 1)
     assert target.weight is None and target.n_rows == 3
     assert target.encoding.one_dimensional and target.encoding.kind == "regression"
@@ -42,13 +43,13 @@ def test_one_dimension():
 
 
 def test_two_dimensions():
-    target = encode_regression(np.arange(6.0).reshape(3, 2))
+    target = encode_regression(RowData(np.arange(6.0).reshape(3, 2)))
     assert target.values.shape == (3, 2) and not target.encoding.one_dimensional
 
 
 def test_column_vector_warns_and_ravels():
     with pytest.warns(DataConversionWarning, match="column-vector"):
-        target = encode_regression(np.arange(3.0)[:, None])
+        target = encode_regression(RowData(np.arange(3.0)[:, None]))
     assert target.encoding.one_dimensional
 
 
@@ -56,14 +57,14 @@ def test_column_vector_warns_and_ravels():
 def test_values_keep_float64_precision(dtype):
     """1e9 +- 1 must not be rounded before the base score is subtracted."""
     y = np.array([1e9 - 1, 1e9, 1e9 + 1], dtype)
-    target = encode_regression(y)
+    target = encode_regression(RowData(y))
     assert target.values.dtype == dtype
     np.testing.assert_array_equal(target.values[:, 0], y)
 
 
 def test_normalization_is_weighted_and_ignores_missing_values():
     y = np.array([[1.0, 10], [3, NAN], [100, 30]])
-    target = encode_regression(y, [1, 1, 0], normalize=True, missing="ignore")
+    target = encode_regression(RowData(y, [1, 1, 0]), normalize=True, missing="ignore")
     np.testing.assert_allclose(target.values[:2, 0], [-1, 1])
     assert target.values[1, 1] == 0 and target.weight[1, 1] == 0
     np.testing.assert_allclose(target.encoding.offset, [2, 10])
@@ -75,24 +76,24 @@ def test_normalization_is_weighted_and_ignores_missing_values():
 
 def test_normalization_gives_unit_scale():
     y = np.random.default_rng(0).normal([1e9, 1e-9], [1e4, 1e-12], (1000, 2))
-    target = encode_regression(y, normalize=True)
+    target = encode_regression(RowData(y), normalize=True)
     np.testing.assert_allclose(target.values.std(0), 1, rtol=1e-3)
     np.testing.assert_allclose(save_and_load(target)[:, 0], y[:, 0], atol=0.1)
 
 
 def test_missing_values_have_weight_zero():
     y = np.array([[1.0, NAN], [2, 3], [NAN, 4]])
-    target = encode_regression(y, missing="ignore")
+    target = encode_regression(RowData(y), missing="ignore")
     np.testing.assert_array_equal(target.weight, [[1, 0], [1, 1], [0, 1]])
     assert np.isfinite(target.values).all()
-    weighted = encode_regression(y, [2, 3, 4], missing="ignore")
+    weighted = encode_regression(RowData(y, [2, 3, 4]), missing="ignore")
     np.testing.assert_array_equal(weighted.weight, [[2, 0], [3, 3], [0, 4]])
-    single = encode_regression(y[:, 0], missing="ignore")
+    single = encode_regression(RowData(y[:, 0]), missing="ignore")
     np.testing.assert_array_equal(single.weight, [1, 1, 0])
 
 
 def test_take():
-    target = encode_regression([[1.0, NAN], [2, 3], [4, 4]], missing="ignore").take(
+    target = encode_regression(RowData([[1.0, NAN], [2, 3], [4, 4]]), missing="ignore").take(
         np.array([2, 0])
     )
     np.testing.assert_array_equal(target.values, [[4, 4], [1, 0]])
@@ -115,7 +116,7 @@ def test_take():
 )
 def test_containers_of_regression_targets(make):
     y = np.array([[1.0, 2], [3, 4], [5, 9]])
-    target = encode_regression(make(y))
+    target = encode_regression(RowData(make(y)))
     np.testing.assert_array_equal(save_and_load(target), y)
     named = hasattr(make(y), "columns")
     assert target.encoding.output_names == (("a", "b") if named else None)
@@ -129,10 +130,10 @@ def test_series_with_missing_values():
         pa.array([1, None, 3]),
         pa.chunked_array([[1, None], [3]]),
     ):
-        target = encode_regression(y, missing="ignore")
+        target = encode_regression(RowData(y), missing="ignore")
         np.testing.assert_array_equal(target.weight, [1, 0, 1])
         with pytest.raises(ValueError, match="Input y contains NaN"):
-            encode_regression(y)
+            encode_regression(RowData(y))
 
 
 @pytest.mark.parametrize(
@@ -160,16 +161,16 @@ def test_series_with_missing_values():
 )
 def test_invalid_regression_targets_raise(y, options, match):
     with pytest.raises(ValueError, match=match):
-        encode_regression(y, **options)
+        encode_regression(RowData(y), **options)
 
 
 def test_tiny_targets_warn():
     with pytest.warns(UserWarning, match="normalize_targets"):
-        encode_regression([1e-20, 2e-20])
+        encode_regression(RowData([1e-20, 2e-20]))
 
 
 def test_large_targets_can_be_normalized():
-    target = encode_regression([0.0, 1e30], normalize=True)
+    target = encode_regression(RowData([0.0, 1e30]), normalize=True)
     np.testing.assert_allclose(target.values[:, 0], [-1, 1], rtol=1e-6)
 
 
@@ -178,11 +179,15 @@ def test_large_targets_can_be_normalized():
 
 def test_weights():
     y = np.ones((3, 2))
-    np.testing.assert_array_equal(encode_regression(y, [1, 2, 3]).weight, np.float32([1, 2, 3]))
-    np.testing.assert_array_equal(encode_regression(y, 2).weight, [2, 2, 2])
+    np.testing.assert_array_equal(
+        encode_regression(RowData(y, [1, 2, 3])).weight, np.float32([1, 2, 3])
+    )
+    np.testing.assert_array_equal(encode_regression(RowData(y, 2)).weight, [2, 2, 2])
     matrix = np.arange(6.0).reshape(3, 2)
-    np.testing.assert_array_equal(encode_regression(y, matrix).weight, matrix)
-    np.testing.assert_array_equal(encode_regression(y, pd.DataFrame(matrix)).weight, matrix)
+    np.testing.assert_array_equal(encode_regression(RowData(y, matrix)).weight, matrix)
+    np.testing.assert_array_equal(
+        encode_regression(RowData(y, pd.DataFrame(matrix))).weight, matrix
+    )
 
 
 @pytest.mark.parametrize(
@@ -199,14 +204,14 @@ def test_weights():
 )
 def test_invalid_weights_raise(weight, match):
     with pytest.raises(ValueError, match=match):
-        encode_regression(np.ones((3, 2)), weight)
+        encode_regression(RowData(np.ones((3, 2)), weight))
 
 
 def test_weights_per_output_of_classes_raise():
     with pytest.raises(ValueError, match="sample_weight"):
-        encode_regression([1.0, 2.0], np.ones((2, 2)))
+        encode_regression(RowData([1.0, 2.0], np.ones((2, 2))))
     with pytest.raises(ValueError, match="sample_weight"):
-        encode_classification([0, 1], np.ones((2, 2)))
+        encode_classification(RowData([0, 1], np.ones((2, 2))))
 
 
 # --- classes ---
@@ -238,7 +243,7 @@ def test_weights_per_output_of_classes_raise():
     ],
 )
 def test_binary_labels_of_any_type(y, classes):
-    target = encode_classification(y)
+    target = encode_classification(RowData(y))
     assert target.encoding.kind == "binary" and target.encoding.n_outputs == 1
     assert target.encoding.classes.tolist() == classes
     assert list(map(type, target.encoding.classes.tolist())) == list(map(type, classes))
@@ -249,16 +254,16 @@ def test_binary_labels_of_any_type(y, classes):
 
 
 def test_multiclass():
-    target = encode_classification(["c", "a", "b", "a"])
+    target = encode_classification(RowData(["c", "a", "b", "a"]))
     assert target.encoding.kind == "multiclass" and target.encoding.n_outputs == 3
     assert target.values.dtype == np.int32
     np.testing.assert_array_equal(target.values, [2, 0, 1, 0])
 
 
 def test_one_vs_rest():
-    target = encode_classification(["c", "a", "b"], one_vs_rest=True)
+    target = encode_classification(RowData(["c", "a", "b"]), one_vs_rest=True)
     np.testing.assert_array_equal(target.values, np.eye(3, dtype=np.float32)[[2, 0, 1]])
-    np.testing.assert_array_equal(target.encoding.encode(["b"]).values, [[0, 1, 0]])
+    np.testing.assert_array_equal(target.encoding.encode(RowData(["b"])).values, [[0, 1, 0]])
 
 
 INDICATOR = np.array([[1, 0, 1], [0, 0, 1], [0, 1, 0]])
@@ -286,7 +291,7 @@ INDICATOR = np.array([[1, 0, 1], [0, 0, 1], [0, 1, 0]])
     ],
 )
 def test_multilabel_containers(make):
-    target = encode_classification(make(INDICATOR))
+    target = encode_classification(RowData(make(INDICATOR)))
     assert target.encoding.kind == "multilabel"
     np.testing.assert_array_equal(target.values, INDICATOR.astype(np.float32))
     np.testing.assert_array_equal(target.encoding.classes, [0, 1, 2])
@@ -298,12 +303,12 @@ def test_multilabel_containers(make):
 def test_multilabel_with_missing_values():
     y = INDICATOR.astype(float)
     y[0, 1] = NAN
-    target = encode_classification(y, missing="ignore")
+    target = encode_classification(RowData(y), missing="ignore")
     expected = np.ones((3, 3))
     expected[0, 1] = 0
     np.testing.assert_array_equal(target.weight, expected)
     with pytest.raises(ValueError, match="missing_targets"):
-        encode_classification(y)
+        encode_classification(RowData(y))
 
 
 @pytest.mark.parametrize(
@@ -311,7 +316,7 @@ def test_multilabel_with_missing_values():
     [
         ([1, 1, 1], {}, "one class"),
         ([1], {}, "1 sample"),
-        ([0, 1, 1], {"sample_weight": [0, 1, 1]}, "class"),
+        (RowData([0, 1, 1], [0, 1, 1]), {}, "class"),
         ([0.1, 0.2, 0.3], {}, "Unknown label type"),
         ([0, NAN, 1], {}, "Input y contains NaN"),
         (["a", None, "b"], {}, "row 1 has no label"),
@@ -328,25 +333,29 @@ def test_multilabel_with_missing_values():
     ],
 )
 def test_invalid_labels_raise(y, options, match):
+    rows = y if isinstance(y, RowData) else RowData(y)
     with pytest.raises(ValueError, match=match):
-        encode_classification(y, **options)
+        encode_classification(rows, **options)
 
 
 def test_class_weights():
     y = ["a", "b", "b", "c"]
-    np.testing.assert_allclose(encode_classification(y, class_weight={"a": 3}).weight, [3, 1, 1, 1])
     np.testing.assert_allclose(
-        encode_classification(y, class_weight="balanced").weight, [4 / 3, 2 / 3, 2 / 3, 4 / 3]
+        encode_classification(RowData(y), class_weight={"a": 3}).weight, [3, 1, 1, 1]
     )
     np.testing.assert_allclose(
-        encode_classification(y, [1, 2, 3, 4], class_weight={"b": 2}).weight, [1, 4, 6, 4]
+        encode_classification(RowData(y), class_weight="balanced").weight,
+        [4 / 3, 2 / 3, 2 / 3, 4 / 3],
+    )
+    np.testing.assert_allclose(
+        encode_classification(RowData(y, [1, 2, 3, 4]), class_weight={"b": 2}).weight, [1, 4, 6, 4]
     )
 
 
 def test_class_weights_per_label():
-    one = encode_classification(INDICATOR, class_weight=[{1: 2}, {0: 3}, {}]).weight
+    one = encode_classification(RowData(INDICATOR), class_weight=[{1: 2}, {0: 3}, {}]).weight
     np.testing.assert_array_equal(one, [[2, 3, 1], [1, 3, 1], [1, 1, 1]])
-    balanced = encode_classification(INDICATOR, class_weight="balanced").weight
+    balanced = encode_classification(RowData(INDICATOR), class_weight="balanced").weight
     np.testing.assert_allclose(balanced, [[1.5, 0.75, 0.75], [0.75, 0.75, 0.75], [0.75, 1.5, 1.5]])
 
 
@@ -354,31 +363,33 @@ def test_class_weights_per_label():
 
 
 def test_validation_data_are_encoded_as_training_data():
-    encoding = encode_classification(["a", "c", "b"]).encoding
-    np.testing.assert_array_equal(encoding.encode(["c", "a"], [1, 2]).values, [2, 0])
+    encoding = encode_classification(RowData(["a", "c", "b"])).encoding
+    np.testing.assert_array_equal(encoding.encode(RowData(["c", "a"], [1, 2])).values, [2, 0])
     with pytest.raises(ValueError, match=r"y_val has the label 'z'.*'a', 'b', 'c'"):
-        encoding.encode(["a", "z"], name="y_val")
-    encoding = encode_regression([1.0, 2.0, 9.0], normalize=True).encoding
-    np.testing.assert_allclose(save_and_load(encoding.encode([4.0, 7.0]))[:, 0], [4, 7], rtol=1e-6)
+        encoding.encode(RowData(["a", "z"]), name="y_val")
+    encoding = encode_regression(RowData([1.0, 2.0, 9.0]), normalize=True).encoding
+    np.testing.assert_allclose(
+        save_and_load(encoding.encode(RowData([4.0, 7.0])))[:, 0], [4, 7], rtol=1e-6
+    )
     np.testing.assert_array_equal(
-        encoding.encode([4.0, 7.0], normalized=False).values[:, 0], [4, 7]
+        encoding.encode(RowData([4.0, 7.0]), normalized=False).values[:, 0], [4, 7]
     )
     with pytest.raises(ValueError, match="y_val has 2 column"):
-        encoding.encode(np.ones((3, 2)), name="y_val")
-    encoding = encode_classification(INDICATOR).encoding
+        encoding.encode(RowData(np.ones((3, 2))), name="y_val")
+    encoding = encode_classification(RowData(INDICATOR)).encoding
     with pytest.raises(ValueError, match="fitted on 3"):
-        encoding.encode(INDICATOR[:, :2])
+        encoding.encode(RowData(INDICATOR[:, :2]))
 
 
 @pytest.mark.parametrize(
     "target",
     [
-        encode_regression([[1.0, 2.0], [3.0, 4.0]], normalize=True),
-        encode_classification(["a", "c", "b"]),
-        encode_classification(np.array(["a", "c", "b"], dtype=object)),
-        encode_classification([True, False]),
-        encode_classification(np.array([3, 5, 7], np.int16)),
-        encode_classification(pd.DataFrame(INDICATOR, columns=list("xyz"))),
+        encode_regression(RowData([[1.0, 2.0], [3.0, 4.0]]), normalize=True),
+        encode_classification(RowData(["a", "c", "b"])),
+        encode_classification(RowData(np.array(["a", "c", "b"], dtype=object))),
+        encode_classification(RowData([True, False])),
+        encode_classification(RowData(np.array([3, 5, 7], np.int16))),
+        encode_classification(RowData(pd.DataFrame(INDICATOR, columns=list("xyz")))),
     ],
 )
 def test_encoding_round_trip_through_json(target):
@@ -412,20 +423,20 @@ def test_dates_as_labels_raise(y):
     with pytest.raises(
         ValueError, match="labels are text, numbers or booleans: convert them to text"
     ):
-        encode_classification(y)
+        encode_classification(RowData(y))
 
 
 def test_old_models_of_booleans_read_booleans():
-    fields = encode_classification([1.0, 0.0]).encoding.to_dict()
+    fields = encode_classification(RowData([1.0, 0.0])).encoding.to_dict()
     of_file = TargetEncoding.from_dict(json.loads(json.dumps(fields)), 1)
     for y in (pd.Series([True, False], dtype="boolean"), np.array([True, False]), [1.0, 0.0]):
-        np.testing.assert_array_equal(of_file.encode(y).values[:, 0], [1, 0])
+        np.testing.assert_array_equal(of_file.encode(RowData(y)).values[:, 0], [1, 0])
 
 
 @pytest.mark.parametrize("kind", ["multilabel", "regression"])
 def test_sparse_pandas_columns_stay_sparse(kind):
     frame = pd.DataFrame.sparse.from_spmatrix(sp.csr_matrix(INDICATOR), columns=list("abc"))
-    target = encode_sparse(frame, kind=kind)
+    target = encode_sparse(RowData(frame), kind=kind)
     assert is_sparse(frame) and sp.issparse(target.values)
     np.testing.assert_array_equal(target.values.toarray(), INDICATOR)
     assert target.encoding.output_names == ("a", "b", "c")
@@ -435,7 +446,7 @@ def test_sparse_pandas_columns_stay_sparse(kind):
         and not is_sparse(frame["a"])
     )
     with pytest.raises(ValueError, match="several columns named 'a'"):
-        encode_sparse(frame.rename(columns={"b": "a"}), kind=kind)
+        encode_sparse(RowData(frame.rename(columns={"b": "a"})), kind=kind)
 
 
 # --- names of columns ---
@@ -448,16 +459,18 @@ FLAGS = pd.DataFrame({"a": [1, 0, 1], "b": [0, 0, 1]})
 @pytest.mark.parametrize("frame", [lambda y: y, pl.DataFrame, pa.Table.from_pandas])
 def test_columns_of_further_targets_must_match(encode, frame):
     if encode == "sparse":
-        data, encoding = FLAGS, encode_sparse(frame(FLAGS), kind="multilabel").encoding
+        data, encoding = FLAGS, encode_sparse(RowData(frame(FLAGS)), kind="multilabel").encoding
 
         def again(y):
-            return encode_sparse(frame(y), kind="multilabel", name="y of 'test'", like=encoding)
+            return encode_sparse(
+                RowData(frame(y)), kind="multilabel", name="y of 'test'", like=encoding
+            )
     else:
         data = NAMED if encode is encode_regression else FLAGS
-        encoding = encode(frame(data)).encoding
+        encoding = encode(RowData(frame(data))).encoding
 
         def again(y):
-            return encoding.encode(frame(y), name="y of 'test'")
+            return encoding.encode(RowData(frame(y)), name="y of 'test'")
 
     again(data)
     with pytest.raises(ValueError, match=r"y of 'test' .* another order"):
@@ -470,25 +483,25 @@ def test_columns_of_further_targets_must_match(encode, frame):
 
 def test_unnamed_columns_are_matched_by_position():
     named, nameless = (
-        encode_regression(NAMED).encoding,
-        encode_regression(NAMED.to_numpy()).encoding,
+        encode_regression(RowData(NAMED)).encoding,
+        encode_regression(RowData(NAMED.to_numpy())).encoding,
     )
-    numbered = encode_regression(pd.DataFrame(NAMED.to_numpy())).encoding
+    numbered = encode_regression(RowData(pd.DataFrame(NAMED.to_numpy()))).encoding
     for encoding in (named, nameless, numbered):
         for y in (NAMED.to_numpy(), pd.DataFrame(NAMED.to_numpy()), NAMED):
-            np.testing.assert_array_equal(encoding.encode(y).values, NAMED.to_numpy())
+            np.testing.assert_array_equal(encoding.encode(RowData(y)).values, NAMED.to_numpy())
 
 
 @pytest.mark.parametrize("data", [NAMED, FLAGS])
 def test_weight_columns_must_match_y(data):
     encode = encode_regression if data is NAMED else encode_classification
     weights = pd.DataFrame({"a": [1.0, 2.0, 1.0], "b": [3.0, 1.0, 1.0]})
-    encoding = encode(data, weights).encoding
+    encoding = encode(RowData(data, weights)).encoding
     for names in (["b", "a"], ["a", "c"]):
         swapped = weights.set_axis(names, axis=1)
         with pytest.raises(ValueError, match="sample_weight of y"):
-            encode(data, swapped)
+            encode(RowData(data, swapped))
         with pytest.raises(ValueError, match="sample_weight of y of 'test'"):
-            encoding.encode(data, swapped, name="y of 'test'")
-    own = encode(data, weights.add_prefix("weight of "))
+            encoding.encode(RowData(data, swapped), name="y of 'test'")
+    own = encode(RowData(data, weights.add_prefix("weight of ")))
     np.testing.assert_array_equal(own.weight, weights.to_numpy())

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor
+from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, RowData
 from polyleaf.inputs.features import read_features
 from polyleaf.inputs.target import encode_regression
 from polyleaf.inputs.validation import check_data
@@ -112,7 +112,7 @@ def test_masked_targets_are_missing():
     target = np.ma.masked_array(Y, np.arange(60) % 7 == 0)
     with pytest.raises(ValueError, match='missing_targets="ignore"'):
         PolyleafRegressor().fit(DENSE, target)
-    ignored = encode_regression(target, missing="ignore")
+    ignored = encode_regression(RowData(target), missing="ignore")
     assert (ignored.weight == 0).sum() == 9
     with pytest.raises(ValueError, match="sample_weight contains NaN"):
         PolyleafRegressor().fit(

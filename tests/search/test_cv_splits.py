@@ -19,7 +19,7 @@ def make_data(X, y, groups=None):
 
 
 def split(y, cv=None, groups=None, classes=False, X=None):
-    target = encode_classification(y) if classes else encode_regression(y)
+    target = encode_classification(RowData(y)) if classes else encode_regression(RowData(y))
     rules = read_split_rules(PolyleafRegressorCV(), RowData(groups=groups), len(y))
     X = np.zeros((len(y), 1)) if X is None else X
     return split_rows(cv, make_data(X, y, groups), target, 0, rules)
@@ -59,7 +59,7 @@ def test_groups_are_not_split(n_rows):
 def test_equal_rows_are_not_split(n_rows, classes):
     repeated = np.random.default_rng(0).permutation(np.repeat(np.arange(n_rows), 2))
     y = repeated % 3 if classes else repeated / 7
-    target = encode_classification(y) if classes else encode_regression(y)
+    target = encode_classification(RowData(y)) if classes else encode_regression(RowData(y))
     found = split_rows(None, make_data(y[:, None], y), target, 0, SplitRules(repeated))
     for train, valid in found:
         assert not set(repeated[train]) & set(repeated[valid])
@@ -71,7 +71,7 @@ def test_equal_rows_are_not_split(n_rows, classes):
 def test_folds_in_time_order(n_rows, cv, n_folds):
     time = np.random.default_rng(0).permutation(n_rows)
     y = np.arange(float(n_rows))
-    target, rules = encode_regression(y), SplitRules(time=time)
+    target, rules = encode_regression(RowData(y)), SplitRules(time=time)
     found = split_rows(cv, make_data(y[:, None], y), target, 0, rules)
     assert len(found) == (1 if cv is None and n_rows > 60 else n_folds)
     for train, valid in found:
@@ -81,7 +81,7 @@ def test_folds_in_time_order(n_rows, cv, n_folds):
 def test_groups_are_stratified_if_a_fold_would_lack_classes(recwarn):
     groups = np.repeat(np.arange(9), 4)
     y = np.where(groups < 2, 2, np.arange(36) % 2)  # the third class is in two groups of nine
-    target, X = encode_classification(y), np.zeros((36, 1))
+    target, X = encode_classification(RowData(y)), np.zeros((36, 1))
     for seed in range(20):  # in a quarter of the draws both would be in one fold
         found = split_rows(None, make_data(X, y, groups), target, seed, SplitRules(groups))
         for train, valid in found:
@@ -89,7 +89,9 @@ def test_groups_are_stratified_if_a_fold_would_lack_classes(recwarn):
     assert not recwarn.list
     y = np.where(groups < 1, 2, np.arange(36) % 2)  # in one group
     with pytest.raises(ValueError, match="2 of the 3 classes"):
-        split_rows(None, make_data(X, y, groups), encode_classification(y), 0, SplitRules(groups))
+        split_rows(
+            None, make_data(X, y, groups), encode_classification(RowData(y)), 0, SplitRules(groups)
+        )
 
 
 def test_time_series_splitter():
@@ -182,7 +184,9 @@ def test_folds_are_made_on_first_use():
 
     def split_repeat(i):
         drawn.append(i)
-        return split_rows(3, make_data(y[:, None], y), encode_regression(y), i, SplitRules())
+        return split_rows(
+            3, make_data(y[:, None], y), encode_regression(RowData(y)), i, SplitRules()
+        )
 
     folds = make_folds(CountingDataset(y[:, None]), make_data(y[:, None], y), split_repeat, 3)
     assert (len(folds), folds.n_splits, drawn, sizes) == (9, 3, [0], [])

@@ -55,7 +55,7 @@ def fit_on_threads(
     for name, (X_val, y_val, *start) in (eval_set or {}).items():
         is_sparse = shared.plan.settings.has_sparse_targets
         found = encode_evaluation_target(
-            y_val, None, name=name, like=target.encoding, is_sparse=is_sparse
+            RowData(y_val), name=name, like=target.encoding, is_sparse=is_sparse
         )
         table = read_features(X_val, reference=dataset.mapper)
         codes = dataset.mapper.transform(table, 1)

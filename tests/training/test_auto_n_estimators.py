@@ -166,13 +166,13 @@ def test_metrics_are_on_the_scale_of_y():
     regressor = PolyleafRegressor(normalize_targets=True)
     target = regressor._encode_target(RowData(Y * [1, 1000]), None, regressor._resolve_objective())
     read = encode_evaluation_target(
-        Y * [1, 1000], None, name="y", like=target.encoding, is_sparse=False
+        RowData(Y * [1, 1000]), name="y", like=target.encoding, is_sparse=False
     )
     np.testing.assert_allclose(target.to_target_scale(), read.values, rtol=1e-6, atol=1e-4)
     tasks = PolyleafMultiTask({"a": "squared_error", "b": "softmax"})
     y = {"a": 1e3 * Y[:, 0] + 7, "b": np.digitize(Y[:, 1], [-1, 1])}
     target = tasks._encode_target(RowData(y), None, tasks._resolve_objective())
-    read = encode_evaluation_target(y, None, name="y", like=target.encoding, is_sparse=False)
+    read = encode_evaluation_target(RowData(y), name="y", like=target.encoding, is_sparse=False)
     np.testing.assert_allclose(target.to_target_scale(), read.values, rtol=1e-6, atol=1e-2)
 
 

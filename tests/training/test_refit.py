@@ -39,7 +39,7 @@ LEAVES = {
 
 def take_training_rows(estimator, X, y):
     """Return the rows that an estimator with `validation_fraction` has trained on."""
-    target = estimator._encoding.encode(y, None, name="y")
+    target = estimator._encoding.encode(RowData(y), name="y")
     X, target, *_ = _hold_out(estimator, TrainingData("training", X, RowData(y)), target, 0)
     return X, target.to_target_scale()
 

@@ -34,6 +34,7 @@ from polyleaf.files.table import Table, abbreviate
 from polyleaf.inputs.weights import weight_known_targets
 from polyleaf.metrics._multitask import TASKS
 from polyleaf.objectives import auto_objective_name, get_objective, objective_class
+from polyleaf.runtime.row_data import RowData
 from polyleaf.settings import presets
 from polyleaf.settings.parameters import SearchParameters
 from polyleaf.settings.train_config import LEAVES
@@ -96,7 +97,7 @@ def _train_table(o: Namespace, params: dict[str, Any]) -> int | None:
     check_writable(o.model)
     y, offset = schema.read_targets(training), schema.read_offset(training)
     weights = read_weight_column(o, training)[1]
-    X = _make_dataset(o, training, schema, estimator, weight_known_targets(y, weights))
+    X = _make_dataset(o, training, schema, estimator, weight_known_targets(RowData(y, weights)))
 
     def fit() -> None:
         sets: dict[str, Any] = {}

@@ -200,7 +200,7 @@ def make_eval_set(
     )
     given, is_sparse = _concatenate(rows), shared.plan.settings.has_sparse_targets
     target = encode_evaluation_target(
-        given.target, given.weight, name=f"y of {name!r}", like=encoding, is_sparse=is_sparse
+        given, name=f"y of {name!r}", like=encoding, is_sparse=is_sparse
     )
     offset = given.offset
     if offset is not None:

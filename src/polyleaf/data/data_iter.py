@@ -41,6 +41,7 @@ from polyleaf.inputs.weights import (
     quantise_weights,
     weight_known_targets,
 )
+from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
 
 __all__ = [
@@ -178,7 +179,7 @@ def read_batches(
     y = concatenate_values(summary.y, "y")
     weight = concatenate_values(summary.weight, "sample_weight")
     if mapper is None:
-        mapper = summary.fit(new_mapper, weight_known_targets(y, weight), reader.n_threads)
+        mapper = summary.fit(new_mapper, weight_known_targets(RowData(y, weight)), reader.n_threads)
     folder = memory.choose_bin_folder(summary.n_rows, mapper.n_columns_)
     if folder is not None and mapper.high_cardinality_features_:
         name = _describe_feature(mapper.spec_, mapper.high_cardinality_features_[0])

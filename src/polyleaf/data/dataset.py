@@ -24,6 +24,7 @@ from polyleaf.inputs.target import Target
 from polyleaf.inputs.weights import weight_known_targets
 from polyleaf.runtime.compatibility import add_version, remove_version
 from polyleaf.runtime.context import effective_threads
+from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
 
 __all__ = ["Dataset"]
@@ -124,7 +125,7 @@ class Dataset:
                 )
         if mapper is None:
             mapper = BinMapper(max_bins, random_state=0 if random_state is None else random_state)
-            weights = sample_weight if y is None else weight_known_targets(y, sample_weight)
+            weights = weight_known_targets(RowData(y, sample_weight))
             mapper.fit(table, weights, n_threads)
         # Linear leaves read the codes of every row.
         codes = mapper.encode(table, n_threads, sparse=not keep_features)

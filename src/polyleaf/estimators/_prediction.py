@@ -24,6 +24,7 @@ from polyleaf.model.shap import BinnedRows, OutputSelection, ShapExplainer, reso
 from polyleaf.model.statistics import IMPORTANCE_KINDS
 from polyleaf.objectives import Objective
 from polyleaf.runtime.context import effective_threads
+from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
 from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.settings.aliases import suggest_on_unknown_kwargs
@@ -551,13 +552,11 @@ class PredictionMixin:
         """Functions from raw scores to the result of each method."""
         return {"predict": self._prediction}
 
-    def _score_inputs(
-        self, X: DataLike, y: DataLike, sample_weight: DataLike, offset: DataLike | None = None
-    ) -> tuple[Target, np.ndarray]:
+    def _score_inputs(self, X: DataLike, rows: RowData) -> tuple[Target, np.ndarray]:
         """Encode y in its own unit and predict X, (n_rows, n_outputs)."""
         check_is_fitted(self)
-        target = self._encoding.encode(y, sample_weight, normalized=False)
-        predicted = self._prediction(self._raw(X, None, offset))
+        target = self._encoding.encode(rows, normalized=False)
+        predicted = self._prediction(self._raw(X, None, rows.offset))
         check_same_rows(len(predicted), target.n_rows)
         return target, predicted.reshape(target.n_rows, -1)
 

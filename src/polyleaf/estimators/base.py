@@ -76,7 +76,7 @@ class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParamet
                 'missing_targets="ignore" needs a dense y; sparse targets have no missing values.'
             )
         like = None if start is None else TargetEncoding.from_dict(start.metadata, start.n_outputs)
-        return encode_sparse(rows.target, rows.weight, kind=self._sparse_kind, like=like)
+        return encode_sparse(rows, kind=self._sparse_kind, like=like)
 
     def _make_objective(
         self, target: Target, start: Model | None, resolved: ResolvedObjective

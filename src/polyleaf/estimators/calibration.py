@@ -52,20 +52,14 @@ __all__ = [
 
 
 def calibrate_intervals(
-    regressor: PolyleafRegressor,
-    X: DataLike,
-    y: DataLike,
-    sample_weight: DataLike,
-    coverage: float,
-    joint: bool,
-    offset: DataLike,
+    regressor: PolyleafRegressor, X: DataLike, rows: RowData, coverage: float, joint: bool
 ) -> None:
     """Find the widths of intervals and store them in the model; see
     `PolyleafRegressor.calibrate`."""
     check_is_fitted(regressor)
     check_coverage(coverage)
-    target = regressor._encoding.encode(y, sample_weight, normalized=False)
-    scores, is_scaled = _compute_errors(regressor, X, target.values, offset)
+    target = regressor._encoding.encode(rows, normalized=False)
+    scores, is_scaled = _compute_errors(regressor, X, target.values, rows.offset)
     widths = interval_widths(scores, coverage, target.weight, joint)
     set_calibration(
         regressor.model_,
@@ -140,18 +134,13 @@ def _predict_extremes(
 
 
 def calibrate_sets(
-    classifier: PolyleafClassifier,
-    X: DataLike,
-    y: DataLike,
-    sample_weight: DataLike,
-    coverage: float,
-    offset: DataLike,
+    classifier: PolyleafClassifier, X: DataLike, rows: RowData, coverage: float
 ) -> None:
     """Find the depth of prediction sets and store it; see `PolyleafClassifier.calibrate`."""
     check_is_fitted(classifier)
     check_coverage(coverage)
-    scores = _compute_nonconformity(classifier, X, None, offset)
-    target = classifier._encoding.encode(y, sample_weight, normalized=False)
+    scores = _compute_nonconformity(classifier, X, None, rows.offset)
+    target = classifier._encoding.encode(rows, normalized=False)
     check_same_rows(len(scores), target.n_rows)
     truth, classes = target.values, target.get_row_classes()
     if classes is not None:
@@ -286,7 +275,7 @@ class DecisionThresholdMixin:
             raise ValueError("choose_threshold needs at least one row, and X has none.")
         truth, weight = probability, None
         if y is not None:
-            target = self._encoding.encode(y, sample_weight, normalized=False)
+            target = self._encoding.encode(RowData(y, sample_weight), normalized=False)
             truth, weight = target.values, target.weight
             check_same_rows(len(probability), len(truth))
         elif sample_weight is not None:
@@ -325,7 +314,7 @@ class DecisionThresholdMixin:
         if not isinstance(self.threshold, str):
             return
         if eval_set is None:
-            target = self._encoding.encode(rows.target, rows.weight, normalized=False)
+            target = self._encoding.encode(rows, normalized=False)
             truth, weight = target.values, target.weight
             scores, has_score = _cross_fit(record)
             weight = has_score if weight is None else (weight.T * has_score).T

@@ -145,8 +145,7 @@ class PolyleafClassifier(
         kinds = ("classes",) if cls is None else cls.target_kinds
         like = None if start is None else TargetEncoding.from_dict(start.metadata, start.n_outputs)
         return encode_classification(
-            rows.target,
-            rows.weight,
+            rows,
             class_weight=self.class_weight,
             missing=self.missing_targets,
             one_vs_rest="labels" in kinds and "classes" not in kinds,
@@ -200,7 +199,7 @@ class PolyleafClassifier(
             return {}
         if start is not None:  # the value of the first training
             return {"scale_pos_weight": getattr(start.objective, "scale_pos_weight", None)}
-        ratio = negatives_per_positive(target.values, target.weight)
+        ratio = negatives_per_positive(target.rows)
         return {"scale_pos_weight": np.sqrt(ratio) if self.scale_pos_weight == "sqrt" else ratio}
 
     def _is_cross_fitted(self, objective: Objective, has_evaluation: bool) -> bool:
@@ -445,7 +444,7 @@ class PolyleafClassifier(
         AttributeError
             If the objective has no probabilities.
         """
-        calibrate_sets(self, X, y, sample_weight, coverage, offset)
+        calibrate_sets(self, X, RowData(y, sample_weight, offset), coverage)
         return self
 
     def predict_set(
@@ -495,7 +494,7 @@ class PolyleafClassifier(
 
             predicted = self.predict(X, offset=offset)
             if self._encoding.has_class_ids and has_columns(y):
-                truth = self.classes_[self._encoding.encode(y).get_row_classes()]
+                truth = self.classes_[self._encoding.encode(RowData(y)).get_row_classes()]
             else:
                 truth = read_labels(y)
             return float(accuracy_score(truth, predicted, sample_weight=sample_weight))
@@ -506,7 +505,7 @@ class PolyleafClassifier(
             check_same_rows(sparse_predictions.shape[0], target.n_rows)
             n_wrong = (sparse_predictions != target.values).getnnz(axis=1)
             return float(np.average(n_wrong == 0, weights=target.weight))
-        target, predicted = self._score_inputs(X, y, sample_weight, offset)
+        target, predicted = self._score_inputs(X, RowData(y, sample_weight, offset))
         return known_subset_accuracy(target.values, predicted, target.weight)
 
     def __sklearn_tags__(self) -> Tags:

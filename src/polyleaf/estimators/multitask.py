@@ -103,7 +103,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         columns = TaskColumns(rows.target)
         if start is not None:
             encoding = decode_target_encoding(start.metadata, start.n_outputs)
-            return encoding.encode(rows.target, rows.weight)
+            return encoding.encode(rows)
         assert isinstance(resolved, Mapping)
         if self.objective is not None and not self.objective:
             raise ValueError("objective names no task: give a loss for at least one column of Y.")
@@ -118,14 +118,14 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
 
     def _encode_task(self, key: TaskKey, spec: ObjectiveSpec | None, rows: RowData) -> Target:
         """Encode the target of one task as its own estimator would."""
-        y, weight, missing = rows.target, rows.weight, self.missing_targets
+        y, missing = rows.target, self.missing_targets
         try:
             cls = None if spec is None else spec.cls
             kinds = ("labels", "classes") if cls is None else cls.target_kinds
             if not _has_classes(y, cls):
                 cls = cls or SquaredError
                 normalize = get_auto_scaling(cls, has_shared_trees(self))
-                target = encode_regression(y, weight, missing=missing, normalize=normalize)
+                target = encode_regression(rows, missing=missing, normalize=normalize)
                 return name_outputs(target, key)
             encode = partial(
                 encode_classification,
@@ -133,8 +133,8 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
                 two_scores="labels" not in kinds,
             )
             if np.ndim(y) == 2 and np.shape(y)[1] > 1:
-                return name_outputs(encode(y, weight, missing=missing), key)
-            return encode_labelled_rows(encode, y, weight, missing)
+                return name_outputs(encode(rows, missing=missing), key)
+            return encode_labelled_rows(encode, rows, missing)
         except ValueError as error:
             raise ValueError(f"Task {get_task_name(key)!r}: {error}") from None
 
@@ -421,7 +421,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         dict of str to float
         """
         check_is_fitted(self)
-        target = self._encoding.encode(Y, sample_weight, normalized=False)
+        target = self._encoding.encode(RowData(Y, sample_weight), normalized=False)
         raw, objective = self._raw(X, None, offset), self.model_.objective
         check_same_rows(len(raw), target.n_rows)
         names = [place.task.name for place in objective.tasks]

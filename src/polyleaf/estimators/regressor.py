@@ -66,14 +66,12 @@ class PolyleafRegressor(RegressorMixin, UncertaintyMixin, PolyleafEstimator, Reg
     ) -> Target:
         if start is not None:
             encoding = TargetEncoding.from_dict(start.metadata, start.n_outputs)
-            return encoding.encode(rows.target, rows.weight)
+            return encoding.encode(rows)
         assert isinstance(resolved, ObjectiveSpec)
         normalize = self.normalize_targets
         if normalize == "auto":
             normalize = get_auto_scaling(resolved.cls, has_shared_trees(self))
-        return encode_regression(
-            rows.target, rows.weight, missing=self.missing_targets, normalize=normalize
-        )
+        return encode_regression(rows, missing=self.missing_targets, normalize=normalize)
 
     def _make_objective(
         self, target: Target, start: Model | None, resolved: ResolvedObjective
@@ -201,7 +199,7 @@ class PolyleafRegressor(RegressorMixin, UncertaintyMixin, PolyleafEstimator, Reg
         ValueError
             If there are too few rows: 0.9 needs at least 9, 0.99 at least 99.
         """
-        calibrate_intervals(self, X, y, sample_weight, coverage, joint, offset)
+        calibrate_intervals(self, X, RowData(y, sample_weight, offset), coverage, joint)
         return self
 
     def predict_interval(
@@ -243,7 +241,7 @@ class PolyleafRegressor(RegressorMixin, UncertaintyMixin, PolyleafEstimator, Reg
         -------
         float
         """
-        target, predicted = self._score_inputs(X, y, sample_weight, offset)
+        target, predicted = self._score_inputs(X, RowData(y, sample_weight, offset))
         levels = self.model_.objective.quantile_levels
         if len(levels) < 2:
             return mean_r2(target.values, predicted, target.weight)

@@ -14,7 +14,6 @@ from polyleaf.inputs.read_target import to_numpy
 from polyleaf.inputs.target import Target, TargetEncoding
 from polyleaf.inputs.validation import check_in_memory, get_missing_mask
 from polyleaf.runtime.row_data import RowData, TaskRows
-from polyleaf.runtime.types import DataLike
 
 __all__ = [
     "TaskColumns",
@@ -118,31 +117,25 @@ Missing = Literal["error", "ignore"]
 
 
 def encode_labelled_rows(
-    encode: Callable[[object, object], Target],
-    y: DataLike,
-    sample_weight: DataLike,
-    missing: Missing,
-    name: str = "y",
+    encode: Callable[[RowData], Target], rows: RowData, missing: Missing, name: str = "y"
 ) -> Target:
     """Encode labels; rows without a label get class 0 with weight 0.
 
     Parameters
     ----------
     encode : callable
-        `encode(y, sample_weight)` for the rows with a label.
-    y : array-like of shape (n_rows,)
-        Labels.
-    sample_weight : array-like of shape (n_rows,), number or None
-        Weights of rows.
+        `encode(rows)` for the rows with a label.
+    rows : RowData
+        Labels, and weights of rows or a number.
     missing : {"error", "ignore"}
         Whether a missing label is an error.
     name : str
         Name of y in error messages.
     """
-    labels = np.asarray(to_numpy(y, name))
+    labels, sample_weight = np.asarray(to_numpy(rows.target, name)), rows.weight
     known = np.ones(len(labels), bool) if missing == "error" else ~get_missing_mask(labels)
     if known.all():
-        return encode(y, sample_weight)
+        return encode(rows)
     if not known.any():
         raise ValueError(
             f"{name} has no label in any row, so nothing can be learned for it: remove it."
@@ -150,7 +143,8 @@ def encode_labelled_rows(
     weight = (
         None if sample_weight is None else np.broadcast_to(np.asarray(sample_weight), known.shape)
     )
-    target = encode(_restore_integers(labels[known]), None if weight is None else weight[known])
+    used = RowData(_restore_integers(labels[known]), None if weight is None else weight[known])
+    target = encode(used)
     values = np.zeros((len(known), *target.values.shape[1:]), target.values.dtype)
     values[known] = target.values
     all_weights = np.zeros(len(known), np.float32)
@@ -193,27 +187,20 @@ class TaskEncodings(TargetEncoding):
         """Number of columns of each task in the matrix."""
         return [_count_columns(encoding) for encoding in self.encodings]
 
-    def encode(
-        self,
-        y: DataLike | None,
-        sample_weight: Any = None,
-        *,
-        name: str = "Y",
-        normalized: bool = True,
-    ) -> TaskTarget:
-        columns = TaskColumns(y, name)
+    def encode(self, rows: RowData, *, name: str = "Y", normalized: bool = True) -> TaskTarget:
+        columns = TaskColumns(rows.target, name)
         targets = []
         for key, encoding in zip(self.keys, self.encodings, strict=True):
             task_name = f"{get_task_name(key)!r} of {name}"
             encode = partial(encoding.encode, name=task_name, normalized=normalized)
-            data = columns.select(key), get_task_weight(RowData(y, sample_weight), key)
+            own = RowData(columns.select(key), get_task_weight(rows, key))
             if encoding.kind in ("binary", "multiclass"):
-                targets.append(encode_labelled_rows(encode, *data, self.missing, task_name))
+                targets.append(encode_labelled_rows(encode, own, self.missing, task_name))
             else:
-                targets.append(encode(*data))
+                targets.append(encode(own))
         return join_task_targets(self.keys, targets, self.missing)
 
-    def check_names(self, y: DataLike | None, sample_weight: DataLike | None, name: str) -> None:
+    def check_names(self, rows: RowData, name: str) -> None:
         """Do nothing: columns are looked up by name."""
 
     def to_dict(self) -> dict[str, Any]:

@@ -33,10 +33,10 @@ from polyleaf.inputs.weights import (
     check_outputs_have_weight,
     check_two_classes,
     check_two_columns,
-    check_weight,
     compute_class_factors,
     compute_label_factors,
     multiply_weights,
+    read_weight,
     weight_shares,
 )
 from polyleaf.runtime.row_data import RowData
@@ -90,41 +90,38 @@ class TargetEncoding:
     one_vs_rest: bool = False
     missing: Literal["error", "ignore"] = "error"
 
-    def encode(
-        self, y: Any, sample_weight: Any = None, *, name: str = "y", normalized: bool = True
-    ) -> Target:
+    def encode(self, rows: RowData, *, name: str = "y", normalized: bool = True) -> Target:
         """Encode further data as the training y was, without target scaling if not `normalized`.
+
+        `rows`: target and weights as the user passed them.
 
         Raises
         ------
         ValueError
             If the shape differs, or for labels that the training data did not have.
         """
-        self.check_names(y, sample_weight, name)
+        self.check_names(rows, name)
+        y = rows.target
         if self.kind == "regression":
             values = read_regression_values(y, name, self.missing)
             self._check_shape(values.shape, name)
-            values = values.reshape(len(values), -1)
             n_weight_columns = 0 if self.one_dimensional else self.n_outputs
-            weight = check_weight(sample_weight, len(values), n_weight_columns, name)
-            if normalized:
-                return self._scale_values(values, weight)
-            return _make_target(values, weight, self)
+            read = read_weight(rows, values.reshape(len(values), -1), n_weight_columns, name)
+            return self._scale_values(read) if normalized else _make_target(read, self)
         if self.kind == "multilabel":
             values = read_indicators(y, name, self.missing)
             self._check_shape(values.shape, name)
-            weight = check_weight(sample_weight, len(values), self.n_outputs, name)
-            return _make_target(values, weight, self)
+            return _make_target(read_weight(rows, values, self.n_outputs, name), self)
         if self.has_class_ids and has_columns(y):
-            return self._encode_shares(y, sample_weight, name)
+            return self._encode_shares(rows, name)
         ids = self._encode_labels(read_labels(y, name), name)
-        return self._encode_ids(ids, check_weight(sample_weight, len(ids), 0, name))
+        return self._encode_ids(read_weight(rows, ids, 0, name))
 
-    def check_names(self, y: Any, sample_weight: Any, name: str) -> None:
+    def check_names(self, rows: RowData, name: str) -> None:
         """Raise a ValueError unless y and weights have the columns of the training y, in order."""
         if not self.one_dimensional:
-            check_column_order(get_given_names(y), self.output_names, name)
-            check_related_names(sample_weight, self.output_names, f"sample_weight of {name}")
+            check_column_order(get_given_names(rows.target), self.output_names, name)
+            check_related_names(rows.weight, self.output_names, f"sample_weight of {name}")
 
     def check_offset_names(self, offset: DataLike, name: str) -> None:
         """Raise a ValueError if offsets have columns of y, or classes, in another order."""
@@ -146,12 +143,12 @@ class TargetEncoding:
         """Whether a row has one class id, or shares of the classes, instead of indicators."""
         return self.kind == "multiclass" and not self.one_vs_rest
 
-    def _encode_shares(self, y: Any, sample_weight: Any, name: str) -> Target:
+    def _encode_shares(self, rows: RowData, name: str) -> Target:
         assert self.classes is not None
+        y = rows.target
         self._check_shape(np.shape(y), name)
         check_column_order(get_given_names(y), tuple(map(str, self.classes.tolist())), name)
-        values = read_shares(y, name)
-        return Target(RowData(values, check_weight(sample_weight, len(values), 0, name)), self)
+        return Target(read_weight(rows, read_shares(y, name), 0, name), self)
 
     def _encode_labels(self, labels: np.ndarray, name: str) -> np.ndarray:
         assert self.classes is not None
@@ -168,21 +165,23 @@ class TargetEncoding:
             )
         return np.array([index[label] for label in present.tolist()], np.int32)[inverse]
 
-    def _encode_ids(self, ids: np.ndarray, weight: np.ndarray | None) -> Target:
+    def _encode_ids(self, rows: RowData) -> Target:
+        ids = rows.target
         if self.kind == "binary":
-            return Target(RowData(ids.astype(np.float32)[:, None], weight), self)
-        if self.one_vs_rest:
-            return Target(RowData(np.eye(self.n_outputs, dtype=np.float32)[ids], weight), self)
-        return Target(RowData(ids, weight), self)
+            rows = rows.replace(target=ids.astype(np.float32)[:, None])
+        elif self.one_vs_rest:
+            rows = rows.replace(target=np.eye(self.n_outputs, dtype=np.float32)[ids])
+        return Target(rows, self)
 
-    def _scale_values(self, values: np.ndarray, weight: np.ndarray | None) -> Target:
+    def _scale_values(self, rows: RowData) -> Target:
         if self.offset is not None and self.scale is not None:
+            values = rows.target
             scaled = np.empty(values.shape, np.float32)
             for start in range(0, len(values), _BLOCK_ROWS):  # a float64 copy may be large
-                rows = slice(start, start + _BLOCK_ROWS)
-                scaled[rows] = (values[rows] - self.offset) / self.scale
-            values = scaled
-        return _make_target(values, weight, self)
+                block = slice(start, start + _BLOCK_ROWS)
+                scaled[block] = (values[block] - self.offset) / self.scale
+            rows = rows.replace(target=scaled)
+        return _make_target(rows, self)
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON types, for a model file.
@@ -351,13 +350,14 @@ class Target:
         return [str(k) for k in range(encoding.n_outputs)]
 
 
-def _make_target(values: np.ndarray, weight: np.ndarray | None, encoding: TargetEncoding) -> Target:
+def _make_target(rows: RowData, encoding: TargetEncoding) -> Target:
     """Make a target in which NaN is a value 0 of weight 0."""
+    values = rows.target
     if encoding.missing == "error" or not np.isnan(values).any():
-        return Target(RowData(values, weight), encoding)
+        return Target(rows, encoding)
     present = ~np.isnan(values)
     columns = present[:, 0] if encoding.n_outputs == 1 else present
-    weight = multiply_weights(weight, columns.astype(np.float32))
+    weight = multiply_weights(rows.weight, columns.astype(np.float32))
     return Target(RowData(np.where(present, values, values.dtype.type(0)), weight), encoding)
 
 
@@ -365,20 +365,15 @@ def _make_target(values: np.ndarray, weight: np.ndarray | None, encoding: Target
 
 
 def encode_regression(
-    y: Any,
-    sample_weight: Any = None,
-    *,
-    missing: Literal["error", "ignore"] = "error",
-    normalize: Normalize = False,
+    rows: RowData, *, missing: Literal["error", "ignore"] = "error", normalize: Normalize = False
 ) -> Target:
     """Encode a regression target.
 
     Parameters
     ----------
-    y : array-like or data frame of shape (n_rows,) or (n_rows, n_columns)
-        Target values.
-    sample_weight : array-like of shape (n_rows,) or (n_rows, n_columns), optional
-        Weights of rows or of single values.
+    rows : RowData
+        Target values, array-like or a data frame of shape (n_rows,) or (n_rows, n_columns), and
+        weights of rows or of single values.
     missing : {"error", "ignore"}
         Whether NaN in y is an error or a value of weight 0.
     normalize : bool or "auto"
@@ -393,15 +388,14 @@ def encode_regression(
     ValueError
         For invalid y or weights.
     """
+    y = rows.target
     values, one_dimensional = ravel_column(read_regression_values(y, "y", missing))
     names = None if one_dimensional else get_column_names(y)
     columns = values[:, None] if values.ndim == 1 else values
-    weight = check_weight(
-        sample_weight, len(values), 0 if one_dimensional else columns.shape[1], "y"
-    )
-    check_related_names(sample_weight, names, "sample_weight of y")
-    check_outputs_have_weight(columns, weight, names)
-    offset, scale = compute_target_scale(columns, weight, normalize)
+    read = read_weight(rows, columns, 0 if one_dimensional else columns.shape[1], "y")
+    check_related_names(rows.weight, names, "sample_weight of y")
+    check_outputs_have_weight(read, names)
+    offset, scale = compute_target_scale(read, normalize)
     encoding = TargetEncoding(
         kind="regression",
         n_outputs=columns.shape[1],
@@ -411,12 +405,11 @@ def encode_regression(
         scale=scale,
         missing=missing,
     )
-    return encoding._scale_values(columns, weight)
+    return encoding._scale_values(read)
 
 
 def encode_classification(
-    y: Any,
-    sample_weight: Any = None,
+    rows: RowData,
     *,
     class_weight: Any = None,
     missing: Literal["error", "ignore"] = "error",
@@ -429,10 +422,10 @@ def encode_classification(
 
     Parameters
     ----------
-    y : array-like or data frame of shape (n_rows,), or indicator matrix (n_rows, n_labels)
-        Indicator matrices may be sparse, of SciPy or of pandas' Sparse columns.
-    sample_weight : array-like of shape (n_rows,), or (n_rows, n_labels) for multi-label, optional
-        Weights of rows or of single labels.
+    rows : RowData
+        Labels, array-like or a data frame of shape (n_rows,), or an indicator matrix (n_rows,
+        n_labels), dense or sparse (of SciPy or of pandas' Sparse columns), and weights of rows or
+        of single labels.
     class_weight : dict {label: weight}, "balanced", or list of dicts (multi-label), optional
         Factors of the weights.
     missing : {"error", "ignore"}
@@ -455,23 +448,24 @@ def encode_classification(
     ValueError
         For invalid y or weights.
     """
+    y = rows.target
     if shares == "fractions":
         shares = "always" if missing == "error" and has_fractions(y) else "never"
     has_shares = shares == "always" and has_columns(y)
     if not has_shares and is_multilabel(y, missing):
-        return _encode_multilabel(y, sample_weight, class_weight, missing, like)
+        return _encode_multilabel(rows, class_weight, missing, like)
     if missing == "ignore":
         raise ValueError(
             'missing_targets="ignore" is for regression and multi-label targets. Nothing can be '
             "learned from a row without its only label: remove it."
         )
     if has_shares:
-        return _encode_shares(y, sample_weight, class_weight, like)
+        return _encode_shares(rows, class_weight, like)
     labels = read_labels(y, "y", warn=True)
-    weight = check_weight(sample_weight, len(labels), 0, "y")
+    read = read_weight(rows, labels, 0, "y")
     if like is None:
         classes, ids = sort_classes(labels, "y")
-        check_two_classes(classes, ids, weight)
+        check_two_classes(classes, read.replace(target=ids))
         check_n_classes(classes, len(labels))
         encoding = _make_class_encoding(classes, one_vs_rest, two_scores)
     else:
@@ -481,31 +475,29 @@ def encode_classification(
             )
         encoding, ids = like, like._encode_labels(labels, "y")
     assert encoding.classes is not None
-    rows = np.bincount(ids, minlength=len(encoding.classes))
-    factors = compute_class_factors(class_weight, encoding.classes, rows)
+    counts = np.bincount(ids, minlength=len(encoding.classes))
+    factors = compute_class_factors(class_weight, encoding.classes, counts)
+    weight = read.weight
     if factors is not None:
         weight = multiply_weights(weight, factors[ids].astype(np.float32))
-    return encoding._encode_ids(ids.astype(np.int32), weight)
+    return encoding._encode_ids(RowData(ids.astype(np.int32), weight))
 
 
-def _encode_shares(
-    y: Any, sample_weight: Any, class_weight: Any, like: TargetEncoding | None
-) -> Target:
+def _encode_shares(rows: RowData, class_weight: Any, like: TargetEncoding | None) -> Target:
     if like is None:
+        y = rows.target
         classes = get_class_names(y, np.shape(y)[1])
         like = TargetEncoding("multiclass", len(classes), one_dimensional=True, classes=classes)
     elif not like.has_class_ids:
         raise ValueError(
             "The model to continue does not learn shares of classes, but y holds them."
         )
-    target = like._encode_shares(y, sample_weight, "y")
+    target = like._encode_shares(rows, "y")
     assert like.classes is not None
-    check_two_columns(target.values, like.classes, target.weight)
-    rows = target.values.sum(axis=0, dtype=np.float64)
-    factors = compute_class_factors(class_weight, like.classes, rows)
-    if factors is None:
-        return target
-    return Target(RowData(*weight_shares(target.values, target.weight, factors)), like)
+    check_two_columns(like.classes, target.rows)
+    totals = target.values.sum(axis=0, dtype=np.float64)
+    factors = compute_class_factors(class_weight, like.classes, totals)
+    return target if factors is None else Target(weight_shares(target.rows, factors), like)
 
 
 def _make_class_encoding(
@@ -522,25 +514,23 @@ def _make_class_encoding(
 
 
 def _encode_multilabel(
-    y: Any,
-    sample_weight: DataLike,
+    rows: RowData,
     class_weight: object,
     missing: Literal["error", "ignore"],
     like: TargetEncoding | None,
 ) -> Target:
-    values = read_indicators(y, "y", missing)
+    values, names = read_indicators(rows.target, "y", missing), get_column_names(rows.target)
     n_labels = values.shape[1]
-    weight = check_weight(sample_weight, len(values), n_labels, "y")
-    names = get_column_names(y)
-    check_related_names(sample_weight, names, "sample_weight of y")
-    check_outputs_have_weight(values, weight, names)
+    read = read_weight(rows, values, n_labels, "y")
+    check_related_names(rows.weight, names, "sample_weight of y")
+    check_outputs_have_weight(read, names)
     if like is not None:
         if like.kind != "multilabel":
             raise ValueError(
                 "The model to continue has one class per row, but y is an indicator matrix."
             )
         like._check_shape(values.shape, "y")
-        like.check_names(y, None, "y")
+        like.check_names(RowData(rows.target), "y")
     encoding = like or TargetEncoding(
         kind="multilabel",
         n_outputs=n_labels,
@@ -552,13 +542,12 @@ def _encode_multilabel(
     negative, positive = compute_label_factors(class_weight, values, names)
     if np.any(negative != 1) or np.any(positive != 1):
         factors = np.where(values == 1, positive, negative).astype(np.float32)
-        weight = multiply_weights(weight, factors)
-    return _make_target(values, weight, encoding)
+        read = read.replace(weight=multiply_weights(read.weight, factors))
+    return _make_target(read, encoding)
 
 
 def encode_sparse(
-    y: Any,
-    sample_weight: Any = None,
+    rows: RowData,
     *,
     kind: Literal["multilabel", "regression"],
     name: str = "y",
@@ -568,10 +557,9 @@ def encode_sparse(
 
     Parameters
     ----------
-    y : sparse matrix, array-like or data frame of shape (n_rows, n_outputs)
-        Labels (0 and 1) or numbers. Entries may have any order, but no duplicates.
-    sample_weight : array-like of shape (n_rows,), optional
-        Weights of rows.
+    rows : RowData
+        Labels (0 and 1) or numbers, a sparse matrix, array-like or data frame of shape (n_rows,
+        n_outputs), whose entries may have any order, but no duplicates, and weights of rows.
     kind : {"multilabel", "regression"}
         Kind of target.
     name : str
@@ -589,9 +577,9 @@ def encode_sparse(
     ValueError
         For invalid y or weights.
     """
+    y = rows.target
     values = to_canonical_csr(read_sparse_matrix(y, name), name, repeated="raise")
-    n_rows, n_outputs = values.shape
-    weight = check_weight(sample_weight, n_rows, 0, name)
+    n_outputs, read = values.shape[1], read_weight(rows, values, 0, name)
     if kind == "multilabel" and (values.data != 1).any():
         entry = int(np.flatnonzero(values.data != 1)[0])
         cell = f"{name}[{find_row(values, entry)}, {values.indices[entry]}]"
@@ -604,32 +592,27 @@ def encode_sparse(
                 f"The model was fitted on another kind of target than {name}, which is {kind}."
             )
         like._check_shape(values.shape, name)
-        like.check_names(y, None, name)
-        return Target(RowData(values, weight), like)
+        like.check_names(RowData(y), name)
+        return Target(read, like)
     if values.nnz == 0:
         raise ValueError(f"{name} holds only zeros, so there is nothing to learn.")
     names = None if scipy.sparse.issparse(y) else get_column_names(y)
     classes = np.arange(n_outputs) if kind == "multilabel" else None
     encoding = TargetEncoding(kind, n_outputs, False, classes=classes, output_names=names)
-    return Target(RowData(values, weight), encoding)
+    return Target(read, encoding)
 
 
 def encode_evaluation_target(
-    y: DataLike | None,
-    sample_weight: DataLike | None,
-    *,
-    name: str,
-    like: TargetEncoding,
-    is_sparse: bool,
+    rows: RowData, *, name: str, like: TargetEncoding, is_sparse: bool
 ) -> Target:
     """Encode y of an evaluation set like the training y, in the unit of y.
 
     See `encode_sparse` and `TargetEncoding.encode`. `is_sparse`: whether the training y is sparse.
     """
     if not is_sparse:
-        return like.encode(y, sample_weight, name=name, normalized=False)
+        return like.encode(rows, name=name, normalized=False)
     kind: Any = like.kind
-    return encode_sparse(y, sample_weight, kind=kind, name=name, like=like)
+    return encode_sparse(rows, kind=kind, name=name, like=like)
 
 
 # ---- encodings in model files ------------------------------------------------------------------

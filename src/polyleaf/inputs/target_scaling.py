@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 import polyleaf._core as _core
+from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.user_warnings import warn_user
 
 __all__ = ["Normalize", "check_total_weight", "compute_target_scale", "warn_small_weights"]
@@ -27,17 +28,13 @@ _SMALL_MEAN_WEIGHT = 0.1
 MIN_SPREAD = 0.1
 
 
-def compute_target_scale(
-    columns: np.ndarray, weight: np.ndarray | None, normalize: Normalize
-) -> TargetScale:
+def compute_target_scale(rows: RowData, normalize: Normalize) -> TargetScale:
     """Compute the offset to subtract from each output, and the scale to divide it by.
 
     Parameters
     ----------
-    columns : ndarray of shape (n_rows, n_outputs)
-        Target values; NaN is missing.
-    weight : ndarray of shape (n_rows,) or (n_rows, n_outputs), or None
-        Weights of rows or of single values.
+    rows : RowData
+        Target values (n_rows, n_outputs); NaN is missing.
     normalize : bool or "auto"
         True: the weighted mean and standard deviation of each output. "auto": if the deviation of
         some output is less than `MIN_SPREAD` of the largest, the means, and the largest deviation;
@@ -54,29 +51,29 @@ def compute_target_scale(
     ValueError
         If values are too large to be summed or squared.
     """
+    columns = rows.target
     if normalize != "auto":
         if normalize:
-            offset, spread = _mean_and_deviation(columns, weight)
+            offset, spread = _mean_and_deviation(rows)
             return offset, np.where(spread > 0, spread, 1.0)
-        _check_range(_max_range(columns), len(columns), weight)
+        _check_range(_max_range(columns), rows)
         return None, None
     value_range = _max_range(columns)
     if 0 < value_range < _MIN_RANGE:
-        return compute_target_scale(columns, weight, True)
-    _check_range(value_range, len(columns), weight)
+        return compute_target_scale(rows, True)
+    _check_range(value_range, rows)
     if columns.shape[1] == 1:
         return None, None
-    offset, spread = _mean_and_deviation(columns, weight)
+    offset, spread = _mean_and_deviation(rows)
     largest, varies = spread.max(), spread > np.finfo(columns.dtype).eps * abs(offset)
     if not (varies & (spread < MIN_SPREAD * largest)).any():
         return None, None
     return offset, np.where(varies, np.minimum(spread / MIN_SPREAD, largest), largest)
 
 
-def _mean_and_deviation(
-    columns: np.ndarray, weight: np.ndarray | None
-) -> tuple[np.ndarray, np.ndarray]:
+def _mean_and_deviation(rows: RowData) -> tuple[np.ndarray, np.ndarray]:
     """Compute the weighted mean and standard deviation of each column, without missing values."""
+    columns, weight = rows.target, rows.weight
     offset, deviation = np.zeros(columns.shape[1]), np.zeros(columns.shape[1])
     for j in range(columns.shape[1]):
         values = columns[:, j].astype(np.float64)
@@ -136,8 +133,9 @@ def warn_small_weights(weight: np.ndarray, min_total: float) -> None:
         )
 
 
-def _check_range(value_range: float, n_rows: int, weight: np.ndarray | None) -> None:
+def _check_range(value_range: float, rows: RowData) -> None:
     """Check that squared sums of gradients fit in float32; warn if they underflow."""
+    n_rows, weight = rows.n_rows, rows.weight
     total, reason = float(n_rows), f"{n_rows} rows"
     if weight is not None and _max_total(weight) > total:
         total = _max_total(weight)

@@ -12,13 +12,13 @@ from sklearn.utils.validation import check_array
 import polyleaf._core as _core
 from polyleaf.inputs.read_target import abbreviate_names, is_sparse, to_numpy
 from polyleaf.inputs.target_scaling import check_total_weight
+from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
 
 __all__ = [
     "check_outputs_have_weight",
     "check_two_classes",
     "check_two_columns",
-    "check_weight",
     "compute_class_factors",
     "compute_label_factors",
     "find_known_targets",
@@ -26,16 +26,20 @@ __all__ = [
     "multiply_weights",
     "negatives_per_positive",
     "quantise_weights",
+    "read_weight",
     "weight_known_targets",
     "weight_shares",
 ]
 
 
-def check_weight(sample_weight: Any, n_rows: int, n_columns: int, name: str) -> np.ndarray | None:
-    """Return weights as float32, (n_rows,) or, if `n_columns` > 0, also (n_rows, n_columns)."""
-    if sample_weight is None:
-        return None
-    sample_weight = to_numpy(sample_weight, "sample_weight")
+def read_weight(rows: RowData, target: Any, n_columns: int, name: str) -> RowData:
+    """Return the target that has been read, with the weights of the user as float32.
+
+    Weights have shape (n_rows,) or, if `n_columns` > 0, also (n_rows, n_columns).
+    """
+    if rows.weight is None:
+        return RowData(target)
+    sample_weight, n_rows = to_numpy(rows.weight, "sample_weight"), target.shape[0]
     if np.ndim(sample_weight) == 0:
         sample_weight = np.full(n_rows, sample_weight)
     if np.asarray(sample_weight).dtype.kind in "US":
@@ -63,7 +67,7 @@ def check_weight(sample_weight: Any, n_rows: int, n_columns: int, name: str) -> 
     if not weight.any():
         raise ValueError("sample_weight is zero everywhere: at least one weight must be positive.")
     check_total_weight(weight)
-    return weight
+    return RowData(target, weight)
 
 
 def multiply_weights(weight: np.ndarray | None, factor: np.ndarray) -> np.ndarray:
@@ -78,25 +82,23 @@ def multiply_weights(weight: np.ndarray | None, factor: np.ndarray) -> np.ndarra
 # ---- weights of known targets, for the quantiles of bins ---------------------------------------
 
 
-def weight_known_targets(y: Any, sample_weight: Any) -> Any:
+def weight_known_targets(rows: RowData) -> Any:
     """Return the weights of rows in the quantiles of bins: per target, 0 where it is missing.
 
     Parameters
     ----------
-    y : array-like or None
+    rows : RowData
         As given to a `Dataset`. NaN is missing; values other than numbers are all known.
-    sample_weight : array-like of shape (n_rows,) or (n_rows, n_outputs), or None
-        Weights given by the user.
 
     Returns
     -------
     array-like or None
-        `sample_weight` itself if all targets are known, or none is.
+        The weights themselves if all targets are known, or none is.
     """
-    known = find_known_targets(y)
+    known = find_known_targets(rows.target)
     if known is None or known.all() or not known.any():
-        return sample_weight
-    return mask_weights(known, sample_weight)
+        return rows.weight
+    return mask_weights(known, rows.weight)
 
 
 def find_known_targets(y: DataLike) -> np.ndarray | None:
@@ -118,11 +120,9 @@ def mask_weights(known: np.ndarray, sample_weight: DataLike) -> np.ndarray:
 # ---- outputs and classes without weight --------------------------------------------------------
 
 
-def check_outputs_have_weight(
-    columns: np.ndarray, weight: np.ndarray | None, names: tuple[str, ...] | None
-) -> None:
+def check_outputs_have_weight(rows: RowData, names: tuple[str, ...] | None) -> None:
     """Raise a ValueError for an output without a known value of positive weight."""
-    present = ~np.isnan(columns)
+    present, weight = ~np.isnan(rows.target), rows.weight
     if weight is not None:
         present &= (weight if weight.ndim == 2 else weight[:, None]) > 0
     empty = np.flatnonzero(~present.any(axis=0))
@@ -134,8 +134,9 @@ def check_outputs_have_weight(
         )
 
 
-def check_two_classes(classes: np.ndarray, ids: np.ndarray, weight: np.ndarray | None) -> None:
+def check_two_classes(classes: np.ndarray, rows: RowData) -> None:
     """Raise a ValueError unless two classes have rows of positive weight."""
+    ids, weight = rows.target, rows.weight
     if len(ids) == 1:
         raise ValueError(
             "y has 1 sample (n_samples=1), hence one class: a classifier needs at least two "
@@ -155,9 +156,9 @@ def check_two_classes(classes: np.ndarray, ids: np.ndarray, weight: np.ndarray |
             )
 
 
-def check_two_columns(shares: np.ndarray, classes: np.ndarray, weight: np.ndarray | None) -> None:
+def check_two_columns(classes: np.ndarray, rows: RowData) -> None:
     """Raise a ValueError unless two classes have shares in rows of positive weight."""
-    used = shares if weight is None else shares[weight > 0]
+    used = rows.target if rows.weight is None else rows.target[rows.weight > 0]
     present = np.flatnonzero((used > 0).any(axis=0))
     if len(present) < 2:
         raise ValueError(
@@ -169,11 +170,12 @@ def check_two_columns(shares: np.ndarray, classes: np.ndarray, weight: np.ndarra
 # ---- class weights -----------------------------------------------------------------------------
 
 
-def negatives_per_positive(values: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
+def negatives_per_positive(rows: RowData) -> np.ndarray:
     """Return the weight of the negatives of each label over that of its positives.
 
     float64, (n_labels,); 1 where a label has no positives or no negatives.
     """
+    values, weight = rows.target, rows.weight
     known = np.ones(values.shape) if weight is None else np.broadcast_to(weight.T, values.T.shape).T
     positive = (known * values).sum(axis=0, dtype=np.float64)
     negative = known.sum(axis=0, dtype=np.float64) - positive
@@ -204,16 +206,16 @@ def compute_class_factors(
     return _check_factors([class_weight.get(label, 1.0) for label in labels])
 
 
-def weight_shares(
-    shares: np.ndarray, weight: np.ndarray | None, factors: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def weight_shares(rows: RowData, factors: np.ndarray) -> RowData:
     """Multiply the shares of classes by factors: return shares of sum 1, and weights of rows."""
+    shares = rows.target
     weighted = shares * factors
     sums = weighted.sum(axis=1)
     scaled = np.divide(
         weighted, sums[:, None], out=shares.astype(np.float64), where=sums[:, None] > 0
     )
-    return scaled.astype(np.float32), multiply_weights(weight, sums.astype(np.float32))
+    weight = multiply_weights(rows.weight, sums.astype(np.float32))
+    return RowData(scaled.astype(np.float32), weight)
 
 
 def compute_label_factors(

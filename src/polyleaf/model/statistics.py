@@ -18,6 +18,7 @@ from polyleaf.model import storage
 from polyleaf.model.leaf_kinds import LEAF_KINDS
 from polyleaf.model.storage import LEAF_DTYPES
 from polyleaf.model.trees import node_depths
+from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
 
 if TYPE_CHECKING:
@@ -211,7 +212,7 @@ class Scorer:
             )
         self.table = X if isinstance(X, Dataset) else model.prepare_features(X)
         encoding = decode_target_encoding(model.metadata, model.n_outputs)
-        target = encoding.encode(y, sample_weight, normalized=False)
+        target = encoding.encode(RowData(y, sample_weight), normalized=False)
         check_same_rows(self.table.n_rows, target.n_rows)
         self._objective, rows = model.objective, target.rows
         self._metrics = [

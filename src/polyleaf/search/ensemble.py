@@ -130,8 +130,7 @@ def _predict_raw(estimator: Any, fold: Fold, rounds: int) -> np.ndarray:
 def _make_loss(estimator: Any, fold: Fold, metric: Metric) -> Callable[[np.ndarray], float]:
     """Return the function that computes the loss of raw scores on a fold, as in its trials."""
     training, held = (
-        estimator._encoding.encode(part.rows.target, part.rows.weight, normalized=False)
-        for part in (fold.train, fold.valid)
+        estimator._encoding.encode(part.rows, normalized=False) for part in (fold.train, fold.valid)
     )
     bound = metric.bind(held.rows, training.rows, estimator.model_.n_outputs)
     transform = estimator.model_.objective.transform

@@ -644,7 +644,7 @@ def _make_eval_set(
         features = mapper.get_raw_values(table) if reads_features else None
     is_sparse = training.is_sparse
     target = encode_evaluation_target(
-        rows.target, rows.weight, name=f"y of {name!r}", like=training.encoding, is_sparse=is_sparse
+        rows, name=f"y of {name!r}", like=training.encoding, is_sparse=is_sparse
     )
     evaluated = target.rows.replace(offset=rows.offset, groups=rows.groups, time=rows.time)
     return EvalSet(name, codes, evaluated, metrics, features)
