@@ -195,7 +195,7 @@ def argument_names() -> set[str]:
         elif inspect.isroutine(value):
             try:
                 found |= set(inspect.signature(value).parameters)
-            except ValueError:
+            except (TypeError, ValueError):  # a property, or a function without a signature
                 continue
     return found
 

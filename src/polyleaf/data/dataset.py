@@ -338,8 +338,8 @@ class Dataset:
         return self._all_codes
 
     def select_codes(self, features: NDArray[np.int64]) -> NDArray[np.uint8] | None:
-        """Return the codes of some columns, (len(features), n_rows), if they are not all in one
-        array; otherwise None: `codes` takes no memory."""
+        """Return the codes of the columns `features`, (n_features, n_rows), if they are not all in
+        one array; otherwise None: `codes` takes no memory."""
         if self._codes.sparse is None or self._all_codes is not None:
             return None
         assert isinstance(self._codes, Codes)
