@@ -359,7 +359,9 @@ def test_models_do_not_change_if_a_refit_fails():
     with pytest.raises(ValueError, match="features"):
         model.refit(X[:, :3], y)
     model.set_params(leaf="linear")
-    with pytest.raises(ValueError, match="Tree 0 has dense leaves"):
+    with pytest.raises(
+        ValueError, match="leaf='linear' cannot refit tree 0, which has leaf='constant'"
+    ):
         model.refit(X, y)
     assert model.model_.to_bytes() == before
     assert model.n_features_in_ == 6

@@ -24,6 +24,7 @@ from polyleaf import (
     PolyleafClassifier,
     PolyleafMultiTask,
     PolyleafRegressor,
+    blend,
     load_model,
 )
 from polyleaf.callbacks import EarlyStopping, TimeLimit
@@ -107,6 +108,15 @@ MESSAGES: dict[str, Callable[[], Any]] = {
     "survival times of 0": lambda: survival.make_intervals([0.0, 1.0], [1, 1]),
     "top-k of classes": lambda: regressor().fit(X, Y).predict_topk(X, 0),
     "SHAP of unknown outputs": lambda: regressor().fit(X, Y).shap_values(X, outputs="third"),
+    "decay_rate of 2": lambda: regressor().fit(X, Y).refit(X, Y, decay_rate=2),
+    "refit of another leaf": lambda: regressor().fit(X, Y).set_params(leaf="linear").refit(X, Y),
+    "refit after calibrate": lambda: regressor().fit(X, Y).calibrate(X, Y).refit(X, Y),
+    "objective of another link": lambda: regressor(objective="poisson").fit(
+        X, Y**2, init_model=regressor().fit(X, Y)
+    ),
+    "blend of other bins": lambda: blend([regressor().fit(X, Y), regressor().fit(X[:40], Y[:40])]),
+    "blend without weight": lambda: blend([regressor().fit(X, Y)], weights=[0]),
+    "one round of a model": lambda: regressor().fit(X, Y).model_[0],
 }
 
 

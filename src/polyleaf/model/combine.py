@@ -239,7 +239,8 @@ def _check_weights(weights: Sequence[float] | None, models: Sequence[Model]) -> 
         values = np.empty(0)
     if values.shape != (len(models),) or not (np.isfinite(values) & (values > 0)).all():
         raise ValueError(
-            f"weights must be {len(models)} positive numbers, one per model; got {weights!r}."
+            f"weights must be positive numbers, one for each of {len(models)} models; got "
+            f"{weights!r}."
         )
     if models[0].metadata.get(HAS_OFFSETS) and abs(values.sum() - 1) > 1e-9:
         raise ValueError(

@@ -16,7 +16,7 @@ import numpy as np
 import polyleaf._core as _core
 from polyleaf.data.dataset import Dataset
 from polyleaf.model import Model
-from polyleaf.model.leaf_kinds import LEAF_KINDS, Leaves, TreeOutputs
+from polyleaf.model.leaf_kinds import DENSE, LEAF_KINDS, Leaves, TreeOutputs
 from polyleaf.model.storage import NODE_ARRAYS, iter_trees
 from polyleaf.model.trees import node_depths
 from polyleaf.objectives._utils import packed_diagonal
@@ -65,9 +65,12 @@ def check_leaf_kinds(model: Model, settings: TrainConfig) -> None:
     kind = settings.leaf.kind.name
     for t in range(model.n_trees):
         if model.forest.kind(t) != kind:
+            old, new = (
+                "constant" if name == DENSE.name else name for name in (model.forest.kind(t), kind)
+            )
             raise ValueError(
-                f"Tree {t} has {model.forest.kind(t)} leaves, but leaf stands for {kind} ones: set "
-                "leaf to that of the training."
+                f"leaf={new!r} cannot refit tree {t}, which has leaf={old!r}: set leaf={old!r}, as "
+                "in training."
             )
 
 
