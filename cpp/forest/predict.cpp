@@ -415,7 +415,7 @@ bool Forest::can_exit_early(const CodeMatrix& codes, const ScoreTransform& trans
     return false;
   int64_t n_leaves = 0;
   for (int32_t t = range.first; t < range.last; ++t) {
-    if (targets_[t].output >= 0 || !targets_[t].leaves->kind->is_vector()) return false;
+    if (targets_[t].outputs != nullptr || !targets_[t].leaves->kind->is_vector()) return false;
     n_leaves += entries_[t].leaves->n_leaves();
   }
   return codes.n_rows * n_trees >= kRowsPerLeaf * n_leaves;

@@ -36,7 +36,7 @@ def test_best_outputs_are_those_of_all_scores(
     if ties:  # a copy of each output: the first of both is best
         n_outputs, forest = 2 * n_outputs, _core.Forest(2 * n_outputs)
         for tree, values, _ in parts:
-            forest.append(tree, np.tile(values, 2), -1)
+            forest.append(tree, np.tile(values, 2))
     codes, base = random_codes(rng, 4, n_rows), rng.normal(size=n_outputs) * (not ties)
     first = int(rng.integers(n_trees))
     for begin in (0, first):
@@ -54,7 +54,7 @@ def test_rounding_of_large_sums_is_within_the_bounds(size):
     for tree, values, _ in boosted_forest(rng, 3, 64, 1.0)[1]:
         values *= np.float32(size)
         values[:, 1] = values[:, 0] * np.float32(1 + 1e-6)
-        forest.append(tree, values, -1)
+        forest.append(tree, values)
     codes, base = random_codes(rng, 4, 3000), np.zeros(3)
     scores = forest.scores(codes, base=base)
     np.testing.assert_array_equal(forest.best_outputs(codes, base=base), scores.argmax(axis=1))

@@ -102,8 +102,8 @@ def boosted_forest(rng, n_outputs, n_trees, decay, n_leaves=5, n_features=4):
     for t in range(n_trees):
         tree = _core.Tree.from_arrays(**tree_arrays(rng, n_features, n_outputs, n_leaves))
         values = (rng.normal(size=(n_leaves, n_outputs)) * decay**t).astype(np.float32)
-        forest.append(tree, values, -1)
-        parts.append((tree, values, -1))
+        forest.append(tree, values)
+        parts.append((tree, values, None))
     return forest, parts
 
 
