@@ -22,10 +22,6 @@ bool can_pack_count(const ChannelLayout& layout) {
   return layout.count_lane < 0 && layout.lanes <= kMaxPackedLanes;
 }
 
-int64_t count_bins(const Tile& tile) {
-  return int64_t{tile.n_features} * tile.stride();
-}
-
 }  // namespace
 
 HistogramBuilder::HistogramBuilder(const Bins& bins, const Context& context,

@@ -6,13 +6,6 @@
 #include "search/packed_histogram.h"
 
 namespace polyleaf {
-namespace {
-
-size_t count_bins(const Tile& tile) {
-  return static_cast<size_t>(tile.n_features) * tile.stride();
-}
-
-}  // namespace
 
 void TileBins::clear(const Tile& tile, int lanes) const {
   std::memset(sums, 0, sizeof(int32_t) * count_bins(tile) * lanes);
@@ -31,7 +24,7 @@ void TileBins::clear_touched(const Tile& tile, const uint64_t* words, int64_t n,
 
 void TileBins::subtract(const TileBins& other, const Tile& tile, int lanes) const {
   const HistogramKernels& kernels = POLYLEAF_SELECT(histogram_kernels);
-  const auto n = static_cast<int64_t>(count_bins(tile));
+  const auto n = count_bins(tile);
   kernels.subtract(sums, other.sums, n * lanes);
   if (counts != nullptr)
     kernels.subtract(reinterpret_cast<int32_t*>(counts),
@@ -50,7 +43,7 @@ void HistogramPool::lay_out(const Bins& bins, const ChannelLayout& layout) {
   has_counts_ = layout.count_lane < 0;
   ints_ = n_bins_ = max_bins_ = 0;
   for (int t = 0; t < bins.n_tiles(); ++t) {
-    const size_t n_bins = count_bins(bins.tile(t));
+    const auto n_bins = static_cast<size_t>(count_bins(bins.tile(t)));
     max_bins_ = std::max(max_bins_, n_bins);
     n_bins_ += n_bins;
     sums_[t] = ints_;

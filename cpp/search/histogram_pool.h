@@ -11,6 +11,11 @@
 
 namespace polyleaf {
 
+// Return the number of bins of the features of a tile.
+inline int64_t count_bins(const Tile& tile) {
+  return int64_t{tile.n_features} * tile.stride();
+}
+
 // The bins of one tile.
 struct TileBins {
   int32_t* sums;     // [slot][bin][lane]

@@ -5,12 +5,6 @@
 #include <limits>
 
 namespace polyleaf {
-namespace {
-
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
-}  // namespace
-
 const TileSplit* find_best(const std::vector<TileSplit>& splits) {
   const TileSplit* best = nullptr;
   for (const TileSplit& split : splits) {
@@ -95,7 +89,7 @@ void SplitFinder::set_prune_bound(HistogramNode& node, int thread) const {
   // Where gains are corrected or penalised, the largest sum need not win.
   node.best_so_far =
       config.post_prune || overfit_.variance > 0 || !config.factors.empty()
-          ? -kInfinity
+          ? -std::numeric_limits<float>::infinity()
           : static_cast<float>((scores().node_sum(scanned) + min_rise) * (1.0 - kMinRelativeGain));
 }
 
@@ -105,7 +99,7 @@ void SplitFinder::set_gain_bounds(HistogramNode& node, bool has_fixed_gradients)
     node.gain_bounds.reset();
     return;
   }
-  node.best_so_far = -kInfinity;
+  node.best_so_far = -std::numeric_limits<float>::infinity();
   if (node.gain_bounds != nullptr) return;
   node.gain_bounds = std::make_unique<SparseGainBounds>();
   node.gain_bounds->reset(bins_.sparse_columns().n_features());
