@@ -384,19 +384,20 @@ void init_table(LinearTable* self, const Bins& bins, const Array2<const float>& 
   new (self) LinearTable(bins, features.data(), weight ? weight->data() : nullptr, context);
 }
 
-nb::ndarray<nb::numpy, float> node_hessians(
-    const Array2<const float>& h, const Optional1<const uint32_t>& rows,
-    const Optional1<const float>& multiplier, const Array1<const int32_t>& leaf_of_row,
-    const Tree& tree, const Array1<const int64_t>& counts, const Context& context) {
+nb::ndarray<nb::numpy, float> node_hessians(const Array2<const float>& h,
+                                            const Optional1<const uint32_t>& rows,
+                                            const Optional1<const float>& multiplier,
+                                            const Array1<const int32_t>& leaf_of_row,
+                                            const Tree& tree, const Array1<const int64_t>& counts,
+                                            const Context& context) {
   const size_t m = h.shape(1), n_nodes = static_cast<size_t>(tree.n_nodes());
   const RowSample sample =
       make_row_sample(static_cast<int64_t>(h.shape(0)), rows, multiplier, context);
   require(leaf_of_row.size() == h.shape(0), "leaf_of_row needs one entry per row.");
   require(counts.size() == n_nodes, "counts needs one entry per node.");
   check_leaf_ids(leaf_of_row.data(), sample.n_all, tree.n_leaves, context);
-  const std::vector<float> sums = sum_node_hessians(h.data(), static_cast<int>(m), sample,
-                                                    leaf_of_row.data(), tree, counts.data(),
-                                                    context);
+  const std::vector<float> sums = sum_node_hessians(
+      h.data(), static_cast<int>(m), sample, leaf_of_row.data(), tree, counts.data(), context);
   NewArray<float> out({n_nodes, m});
   std::copy(sums.begin(), sums.end(), out.data);
   return out.array;

@@ -140,8 +140,14 @@ void Explainer::read(const Forest& forest, TreeRange range) {
     if (part.outputs.empty())
       parts_.push_back({number, part.tree, part.leaves, -1, 0, paths, {}, {}});
     for (size_t j = 0; j < part.outputs.size(); ++j)
-      parts_.push_back({number, part.tree, part.leaves, part.outputs[j], static_cast<int32_t>(j),
-                        paths, {}, {}});
+      parts_.push_back({number,
+                        part.tree,
+                        part.leaves,
+                        part.outputs[j],
+                        static_cast<int32_t>(j),
+                        paths,
+                        {},
+                        {}});
     ++number;
   }
 }
@@ -405,9 +411,9 @@ void Explainer::explain_group(Group& group, const Request& request) const {
     std::vector<std::unique_ptr<ShapLeafValues>> made(n_units);
     parallel_for(request.context, n_units, [&](int64_t u, int) {
       const Part& part = *group.units[u].part;
-      made[u] = std::make_unique<ShapLeafValues>(*group.units[u].paths, part.leaves->view(),
-                                                 part.output, part.column, chunk,
-                                                 compute_expected(part, chunk));
+      made[u] =
+          std::make_unique<ShapLeafValues>(*group.units[u].paths, part.leaves->view(), part.output,
+                                           part.column, chunk, compute_expected(part, chunk));
     });
     std::vector<ShapLeafValues> leaf_values;
     for (auto& leaf_value : made) leaf_values.push_back(std::move(*leaf_value));

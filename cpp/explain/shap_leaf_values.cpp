@@ -43,10 +43,7 @@ void LeafSlots::sort(const LeafShapCoefficients& shap_coefficients, int32_t n_sl
 ShapLeafValues::ShapLeafValues(const LeafPaths& paths, const LeafView& leaves, int32_t output,
                                int32_t column, const OutputChunk& chunk,
                                const std::vector<double>& centre)
-    : paths_(paths),
-      lists_outputs_(leaves.kind->lists_outputs),
-      output_(output),
-      column_(column) {
+    : paths_(paths), lists_outputs_(leaves.kind->lists_outputs), output_(output), column_(column) {
   if (output < 0) {
     n_columns_ = chunk.n;
   } else if (chunk.output_position[output] >= 0) {
@@ -102,9 +99,8 @@ void ShapLeafValues::read_vectors(const LeafView& leaves, const OutputChunk& chu
     for (int64_t e = 0; e < leaf.n_regressors; ++e) {
       centre_.push_back(leaf.centre[e]);
       for (int32_t k = 0; k < n_columns_; ++k)
-        *weight++ = clip_to_float(
-            double{leaf.weights[e * leaf.stride + column(chunk, k)]} *
-            get_scale(chunk, position_ + k));
+        *weight++ = clip_to_float(double{leaf.weights[e * leaf.stride + column(chunk, k)]} *
+                                  get_scale(chunk, position_ + k));
     }
   }
 }

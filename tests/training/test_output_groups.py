@@ -6,8 +6,9 @@ import reference
 from support.problems import Core, Reference, run_boosting
 from support.small_fits import CLASSES, LABELS, LAYERS, X, Y, bits, classifier, regressor, runs
 
-from polyleaf import PolyleafMultiTask
+from polyleaf import PolyleafMultiTask, PolyleafRegressor
 from polyleaf.model import Model
+from polyleaf.training.group_search import join_outputs, measure_candidate_gains
 
 GROUPS = [[0, 2], [1]]
 
@@ -186,3 +187,67 @@ def test_refit_keeps_groups(options):
     again = model.refit(X, Y, decay_rate=0.0)
     np.testing.assert_array_equal(again.predict_raw(X), model.predict_raw(X))
     assert again.output_groups_ == GROUPS
+
+
+# --- output_groups="auto" ---
+
+
+def two_kinds(n=900, noise=0.5, seed=0):
+    """Draw features and four targets: the first and third share features, and so do the others."""
+    rng = np.random.default_rng(seed)
+    Z = rng.normal(size=(n, 8)).astype(np.float32)
+    first, second = np.sin(2 * Z[:, 0]) + Z[:, 1], Z[:, 4] * np.sign(Z[:, 5]) + np.abs(Z[:, 6])
+    signal = np.stack([first, second, first, -second], axis=1)
+    return Z, signal + noise * rng.normal(size=signal.shape)
+
+
+def test_candidate_gains_equal_the_definition():
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 4, (3, 90)).astype(np.uint8)
+    g, h = rng.normal(size=(90, 2)).astype(np.float32), np.full((90, 2), 0.5, np.float32)
+    found = measure_candidate_gains(codes, g, h, 1.0, 5)
+    expected = [np.zeros(2)]
+    for column in codes:
+        for threshold in range(3):
+            left = column <= threshold
+            parts = [left, ~left, np.ones(90, bool)]
+            gl, gr, both = (g[p].sum(axis=0) ** 2 / (h[p].sum(axis=0) + 1.0) for p in parts)
+            if min(left.sum(), (~left).sum()) >= 5:
+                expected.append(np.maximum(gl + gr - both, 0.0))
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    assert len(found) == 10
+
+
+def test_outputs_that_gain_by_the_same_splits_are_joined_first():
+    gains = np.array([[9.0, 8.0, 0.0, 1.0], [0.0, 1.0, 7.0, 6.0]])
+    levels = join_outputs(gains)
+    assert levels[2] == [[0, 1], [2, 3]] and levels[1] == [[0, 1, 2, 3]]
+    assert levels[4] == [[0], [1], [2], [3]]
+    kept = {n: sum(gains[:, g].sum(axis=1).max() for g in groups) for n, groups in levels.items()}
+    assert kept[4] == 9 + 8 + 7 + 6 and kept[2] == 9 + 8 + 7 + 6 and kept[1] == 18
+
+
+def test_auto_finds_outputs_of_common_features():
+    Z, target = two_kinds()
+    auto = PolyleafRegressor(n_estimators=40, output_groups="auto", random_state=0, n_jobs=1)
+    auto.fit(Z, target)
+    assert auto.output_groups_ == [[0, 2], [1, 3]]
+    listed = PolyleafRegressor(n_estimators=40, output_groups=[[0, 2], [1, 3]], random_state=0)
+    np.testing.assert_array_equal(auto.predict(Z), listed.fit(Z, target).predict(Z))
+    again = PolyleafRegressor(n_estimators=40, output_groups="auto", random_state=0, n_jobs=2)
+    assert bits(again.fit(Z, target)) == bits(auto)
+    more = again.set_params(n_estimators=3).fit(Z, target, init_model=auto)
+    assert more.output_groups_ == auto.output_groups_
+    searched = PolyleafRegressor(output_groups="auto", random_state=0, n_estimators=None)
+    assert [0, 2] in searched.fit(Z, target).output_groups_
+
+
+def test_auto_shares_trees_where_they_help():
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(400, 5)).astype(np.float32)
+    target = (Z[:, [0]] + np.sin(Z[:, [1]])) + 2.0 * rng.normal(size=(400, 6))
+    model = PolyleafRegressor(n_estimators=30, output_groups="auto", random_state=0)
+    assert model.fit(Z, target).output_groups_ == [list(range(6))]
+    assert model.set_params(n_estimators=3).fit(Z, target[:, 0]).output_groups_ == [[0]]
+    classes = classifier(output_groups="auto").fit(X, CLASSES)
+    assert classes.output_groups_ == [[0, 1, 2]]

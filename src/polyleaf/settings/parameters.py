@@ -211,12 +211,15 @@ class OutputParameters:
     "one_output_per_tree": one tree per output and round (the default of XGBoost and the method of
     LightGBM). `output_groups` has what lies in between."""
 
-    output_groups: int | Sequence[Any] | None = parameter(default=None, interval="[1, inf)")
+    output_groups: int | Sequence[Any] | Literal["auto"] | None = parameter(
+        default=None, interval="[1, inf)"
+    )
     """Groups of outputs that share trees: a round grows one tree for each group, whose leaves hold
     the outputs of the group only. None: as `multi_strategy` says. A number: so many groups of
     neighbouring outputs, of equal size where it divides the outputs. A list of lists: the outputs
     of each group, by number or name; the name of a target with several outputs, such as its
-    quantiles, stands for all of them."""
+    quantiles, stands for all of them. "auto": groups found by the gains of splits and compared on
+    held-out rows."""
 
     sketch: str | Callable[..., Any] | Sketch | None = parameter(
         default=None, choices=("auto", *SKETCHES)

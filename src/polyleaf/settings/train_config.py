@@ -287,6 +287,12 @@ class TrainConfig:
         """Whether targets, scores and gradients are kept sparse."""
         return self.leaf.has_sparse_targets
 
+    def replace_output_groups(self, groups: list[list[int]]) -> TrainConfig:
+        """Return the same configuration with other groups of outputs."""
+        return dataclasses.replace(
+            self, boosting=dataclasses.replace(self.boosting, output_groups=groups)
+        )
+
     def replace_n_estimators(self, n: int) -> TrainConfig:
         """Return the same configuration with another number of rounds."""
         return dataclasses.replace(

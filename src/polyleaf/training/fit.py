@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from polyleaf.callbacks import Callback, EarlyStopping, EvaluationMonitor, ProgressBar
+from polyleaf.data.dataset import Dataset
 from polyleaf.inputs.offsets import check_all_or_none
 from polyleaf.inputs.target import Target, TargetEncoding
 from polyleaf.inputs.validation import describe_signature_mismatch
@@ -26,11 +27,14 @@ from polyleaf.objectives import Objective, objective_class, objective_names
 from polyleaf.objectives.registry import ObjectiveSpec
 from polyleaf.runtime.compatibility import from_stored
 from polyleaf.runtime.row_data import RowData
+from polyleaf.runtime.timing import measure_phase
 from polyleaf.runtime.types import DataLike
 from polyleaf.settings.parameters import SharedParameters
 from polyleaf.settings.train_config import TrainConfig
 from polyleaf.training.boosting import BoostResult, boost
 from polyleaf.training.cross_fitting import TrainingRecord
+from polyleaf.training.evaluation import EvalSet
+from polyleaf.training.group_search import find_output_groups
 from polyleaf.training.prepare import PreparedData, Seeds, TrainingData
 from polyleaf.training.refit import KnownTrees
 from polyleaf.training.sampling import GlobalRowIds
@@ -115,6 +119,7 @@ def find_n_estimators(
     if objective.is_translation_invariant:  # offsets are subtracted from the target
         rows = trial.eval_sets[0].rows.replace(offset=None)
         trial = trial._replace(eval_sets=[replace(trial.eval_sets[0], rows=rows)])
+    settings = resolve_output_groups(trial, settings, objective, base_score)
     rate = settings.boosting.learning_rate
     speedup = SPEEDUP if SPEEDUP * rate <= MAX_RATE else 1
     boosting = replace(
@@ -371,6 +376,45 @@ def select_auto_rounds_metric(
 # --- training -----------------------------------------------------------------------------------
 
 
+def resolve_output_groups(
+    data: PreparedData,
+    settings: TrainConfig,
+    objective: Objective,
+    base_score: np.ndarray | None,
+    start: Model | None = None,
+) -> TrainConfig:
+    """Replace `output_groups="auto"` by the groups of the model to continue, or by a search."""
+    if settings.boosting.output_groups != "auto":
+        return settings
+    if settings.workers.communicator.size > 1:
+        raise ValueError(
+            'output_groups="auto" compares trainings on some of the rows, which Dask workers do '
+            "not share; fit on a sample without Dask and pass its output_groups_."
+        )
+    if start is not None:
+        return settings.replace_output_groups(start.output_groups)
+
+    def train_part(
+        dataset: Dataset, rows: RowData, settings: TrainConfig, held_out: EvalSet, stop: Callback
+    ) -> None:
+        boost(
+            dataset,
+            rows,
+            objective,
+            settings,
+            eval_sets=[held_out],
+            callbacks=[stop],
+            base_score=base_score,
+        )
+
+    with measure_phase("output groups"):
+        rows, encoding = training_rows(data.target, objective), data.target.encoding
+        metric = default_metrics(objective, encoding.kind, encoding.n_outputs)[0]
+        how = data.rules, objective, settings, metric
+        found = find_output_groups(data.dataset, rows, *how, train_part)
+    return settings.replace_output_groups(found.groups)
+
+
 def train(
     p: SharedParameters,
     plan: FitPlan,
@@ -396,8 +440,8 @@ def train(
     row_ids, resume_from : optional
         As in `boost`.
     """
-    settings, objective = plan.settings, plan.objective
-    rows = training_rows(data.target, objective)
+    objective, rows = plan.objective, training_rows(data.target, plan.objective)
+    settings = resolve_output_groups(data, plan.settings, objective, base_score, plan.start)
     if plan.start is not None and plan.decay_rate is not None:
         fields = info._asdict() | {"metadata": _renew_metadata(plan.start, info)}
         known = KnownTrees(plan.start, plan.decay_rate)

@@ -31,7 +31,9 @@ def make_output_groups(
         Unless `p.output_groups` has every output once.
     """
     spec: Any = p.output_groups
-    if n_outputs == 1 or (spec is None and p.multi_strategy == "multi_output_tree"):
+    if n_outputs == 1 or isinstance(spec, str):  # "auto" has been replaced where it is searched
+        return [None]
+    if spec is None and p.multi_strategy == "multi_output_tree":
         return [None]
     if spec is None:
         spec = n_outputs

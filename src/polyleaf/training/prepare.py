@@ -276,8 +276,8 @@ def prepare(
     reads_features = LEAVES[p.leaf].kind.reads_features
     keep_features = reads_features or (start is not None and start.has_linear_leaves)
     binned = _make_dataset(reader, X, target, start, keep_features)
-    trial, refit = None, None
-    if is_cross_fitted or trial_metric is not None:
+    trial, refit, finds_groups = None, None, isinstance(p.output_groups, str)
+    if is_cross_fitted or trial_metric is not None or finds_groups:
         rules = rules.join(
             find_repeated_rows(binned.hash_rows(), target.values, target.rows.offset)
         )
@@ -290,7 +290,8 @@ def prepare(
         trial = make_trial(binned, target, objective, *own)
     with measure_phase("binning"):
         dataset = derive_columns(binned, target, objective, n_threads, is_first=start is None)
-    if binned is not X and start is None and p.device != "cuda":  # a GPU reads the bin codes
+    reads_codes = p.device == "cuda" or finds_groups
+    if binned is not X and start is None and not reads_codes:
         dataset.keep_only_bins()
     eval_sets = [
         _make_eval_set(reader, data, dataset.mapper, target, metrics, keep_features)
