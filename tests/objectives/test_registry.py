@@ -387,3 +387,52 @@ def test_objectives_and_metrics_receive_groups(monkeypatch):
     for rows in (trained, held_out):
         target = rows.target[:, 0].astype(np.float32).tolist()
         assert [expected[y] for y in target] == rows.groups.tolist()
+
+
+@dataclass(frozen=True)
+class Pairwise(Objective):
+    """Logistic loss of pairs of rows of a group whose targets differ (RankNet)."""
+
+    name: ClassVar[str] = "pairwise"
+    is_row_separable: ClassVar[bool] = False
+
+    def bind(self, rows):
+        return BoundPairwise(self, as_matrices(rows), 1)
+
+
+class BoundPairwise(BoundObjective):
+    def base_score(self, n_threads=1):
+        return np.zeros(1)
+
+    def derivatives(self, raw, g, h, n_threads=1):
+        better = self.target > self.target.T  # row i before row j
+        pairs = better & (self.rows.groups[:, None] == self.rows.groups)
+        wrong = np.where(pairs, 1 / (1 + np.exp(raw - raw.T)), 0.0)
+        g[:, 0] = wrong.sum(axis=0) - wrong.sum(axis=1)
+        curvature = wrong * (1 - wrong)
+        h[:, 0] = curvature.sum(axis=0) + curvature.sum(axis=1) + 1e-6
+
+    def loss(self, raw, n_threads=1):
+        pairs = (self.target > self.target.T) & (self.rows.groups[:, None] == self.rows.groups)
+        return float(np.log1p(np.exp(raw.T - raw))[pairs].mean())
+
+
+def share_of_ordered_pairs(rows, prediction):
+    pairs = (rows.target > rows.target.T) & (rows.groups[:, None] == rows.groups)
+    return float((prediction > prediction.T)[pairs].mean())
+
+
+def test_ranking_within_groups_takes_an_objective_and_a_metric():
+    """The level of a group, which no feature shows, says nothing about the order in it."""
+    rng = np.random.default_rng(0)
+    groups = np.repeat(np.arange(40), 10)
+    X = rng.normal(size=(400, 4))
+    y = X[:, 0] + 10 * rng.normal(size=40)[groups]
+    metric = Metric("ordered", share_of_ordered_pairs, greater_is_better=True)
+    common = dict(n_estimators=60, eval_metric=metric, validation_fraction=0.25, n_jobs=1)
+    found = {}
+    for objective in (Pairwise(), "squared_error"):
+        model = PolyleafRegressor(objective, random_state=0, early_stopping_rounds=20, **common)
+        model.fit(X, y, groups=groups)
+        found[model.model_.objective.name] = model.best_score_
+    assert found["pairwise"] > 0.9 > 0.8 > found["squared_error"]
