@@ -100,7 +100,7 @@ def make_dataset(table: Table, schema: Schema, reference: Any, **options: Any) -
         X = Dataset.from_batches(batches, reference=reference, **options)
     else:
         X = Dataset(table.read_features(schema), reference=reference, **options)
-    X.offset = schema.read_offset(table)
+    X.row_data = X.row_data.replace(offset=schema.read_offset(table))
     return X
 
 

@@ -104,7 +104,8 @@ def _train_table(o: Namespace, params: dict[str, Any]) -> int | None:
         if held is not None:
             keep = X.features is not None
             rows = make_dataset(held, schema, X, keep_features=keep, n_jobs=o.n_jobs)
-            own_offset, rows.offset = rows.offset, None
+            own_offset = rows.offset
+            rows.row_data = rows.row_data.replace(offset=None)
             sets["eval_set"] = [(rows, schema.read_targets(held))]
             sets["eval_offset"] = None if own_offset is None else [own_offset]
         estimator.fit(X, y, sample_weight=weights, offset=offset, **sets)

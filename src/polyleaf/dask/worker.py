@@ -13,7 +13,7 @@ from distributed import get_worker, secede
 from polyleaf.callbacks import Callback
 from polyleaf.dask.communicator import DaskCommunicator
 from polyleaf.data.binning import BinMapper
-from polyleaf.data.data_iter import concatenate_values
+from polyleaf.data.data_iter import concatenate_rows
 from polyleaf.data.dataset import Dataset
 from polyleaf.data.partitions import PartitionSummary, summarise_partition
 from polyleaf.estimators.base import PolyleafEstimator
@@ -31,7 +31,6 @@ from polyleaf.metrics.metric import EvalsLog, OutputsLog
 from polyleaf.model import Model
 from polyleaf.runtime.collective import WorkerLostError
 from polyleaf.runtime.context import Context
-from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
 from polyleaf.training.evaluation import EvalSet
 
@@ -133,7 +132,7 @@ def plan_fit(
 ) -> PlannedFit:
     """Read what belongs to all rows at once."""
     shared, shard = plan_shared_fit(
-        estimator, _concatenate(rows), init_model, is_watched=is_watched
+        estimator, concatenate_rows(rows), init_model, is_watched=is_watched
     )
     weights = shard.target.weight
     weights = None if weights is None else quantise_weights(weights, shard.target.n_rows)
@@ -198,7 +197,7 @@ def make_eval_set(
     codes, features = BinnedRows.concatenate(
         [bin_partition(part, mapper, shared.reads_features) for part in X]
     )
-    given, is_sparse = _concatenate(rows), shared.plan.settings.has_sparse_targets
+    given, is_sparse = concatenate_rows(rows), shared.plan.settings.has_sparse_targets
     target = encode_evaluation_target(
         given, name=f"y of {name!r}", like=encoding, is_sparse=is_sparse
     )
@@ -208,17 +207,6 @@ def make_eval_set(
         offset = reader.read(offset, target.n_rows, f"offset of {name!r}")
     evaluated = target.rows.replace(offset=offset)
     return EvalSet(name, codes, evaluated, shared.plan.metrics, features)
-
-
-def _concatenate(rows: Mapping[str, Sequence[object]]) -> RowData:
-    """Return what belongs to rows, as the user passed it, of all partitions."""
-    names = {"target": "y", "weight": "sample_weight"}
-    return RowData(
-        **{
-            field: concatenate_values(parts, names.get(field, field))
-            for field, parts in rows.items()
-        }
-    )
 
 
 class ProgressCallback(Callback):

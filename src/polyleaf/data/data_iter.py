@@ -6,7 +6,7 @@ summary is in memory: the rows that thresholds are chosen from, categories, targ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -41,7 +41,7 @@ from polyleaf.inputs.weights import (
     quantise_weights,
     weight_known_targets,
 )
-from polyleaf.runtime.row_data import RowData
+from polyleaf.runtime.row_data import ARGUMENTS, RowData
 from polyleaf.runtime.types import DataLike
 
 __all__ = [
@@ -49,6 +49,7 @@ __all__ = [
     "BinnedData",
     "CategorySummary",
     "DataSummary",
+    "concatenate_rows",
     "concatenate_values",
     "read_batches",
     "summarise_features",
@@ -72,7 +73,7 @@ class BinnedData(NamedTuple):
         Features with more categories than fit in one byte.
     n_rows, n_features : int
         Shape of X.
-    y, weight : array-like or None
+    rows : RowData
         As given, concatenated.
     """
 
@@ -82,8 +83,7 @@ class BinnedData(NamedTuple):
     high_cardinality: list[CategoryColumn]
     n_rows: int
     n_features: int
-    y: Any
-    weight: Any
+    rows: RowData = RowData()
 
 
 class Batch(NamedTuple):
@@ -92,8 +92,7 @@ class Batch(NamedTuple):
     number: int
     first: int
     table: FeatureTable
-    y: Any
-    weight: Any
+    rows: RowData
 
 
 @dataclass(frozen=True)
@@ -127,7 +126,7 @@ class BatchReader:
         options: dict[str, Any] = self.options if reference is None else {"reference": reference}
         batches = self.source() if callable(self.source) else self.source
         for number, batch in enumerate(batches):
-            X, y, weight = _unpack_batch(batch, number)
+            X, rows = _unpack_batch(batch, number)
             check_in_memory(X, f"X of batch {number}")
             if _count_rows(X) == 0:
                 continue
@@ -135,13 +134,13 @@ class BatchReader:
                 table = read_features(X, n_threads=self.n_threads, whole=False, **options)
             except (ValueError, TypeError) as error:
                 raise type(error)(f"Batch {number}: {error}") from error
-            for name, values in (("y", y), ("sample_weight", weight)):
-                if values is not None and _count_rows(values) != table.n_rows:
+            for name, values in rows.to_dict().items():
+                if _count_rows(values) != table.n_rows:
                     raise ValueError(
-                        f"Batch {number}: {name} has {_count_rows(values)} rows, but X has "
-                        f"{table.n_rows}."
+                        f"Batch {number}: {ARGUMENTS[name]} has {_count_rows(values)} rows, but X "
+                        f"has {table.n_rows}."
                     )
-            yield Batch(number, first, table, y, weight)
+            yield Batch(number, first, table, rows)
             first += table.n_rows
 
 
@@ -176,10 +175,9 @@ def read_batches(
         summary = _summarise(
             reader, None, new_mapper, keeps_rows=True, reads_y=summary.has_known_targets
         )
-    y = concatenate_values(summary.y, "y")
-    weight = concatenate_values(summary.weight, "sample_weight")
+    rows = concatenate_rows(summary.parts)
     if mapper is None:
-        mapper = summary.fit(new_mapper, weight_known_targets(RowData(y, weight)), reader.n_threads)
+        mapper = summary.fit(new_mapper, weight_known_targets(rows), reader.n_threads)
     folder = memory.choose_bin_folder(summary.n_rows, mapper.n_columns_)
     if folder is not None and mapper.high_cardinality_features_:
         name = _describe_feature(mapper.spec_, mapper.high_cardinality_features_[0])
@@ -192,7 +190,7 @@ def read_batches(
         reader, mapper, summary.n_rows, keep_features, folder
     )
     return BinnedData(
-        mapper, codes, features, high_cardinality, summary.n_rows, mapper.n_features_, y, weight
+        mapper, codes, features, high_cardinality, summary.n_rows, mapper.n_features_, rows
     )
 
 
@@ -255,8 +253,7 @@ class DataSummary:
         self._keeps_rows, self._reads_y = keeps_rows, reads_y
         self.has_known_targets, self._has_missing_targets = False, False
         self.n_rows = 0
-        self.y: list[Any] = []
-        self.weight: list[Any] = []
+        self.parts: dict[str, list[Any]] = {}  # of each attribute of `RowData`
         self.spec: FeatureSpec | None = None
         self.has_numbers: NDArray[np.bool_] = np.empty(0, bool)
         self.categories: dict[int, CategorySummary] = {}
@@ -267,16 +264,15 @@ class DataSummary:
         """Add a batch; with a fitted mapper only its target and weights."""
         table = batch.table
         self.n_rows += table.n_rows
-        for parts, part, name in (
-            (self.y, batch.y, "y"),
-            (self.weight, batch.weight, "sample_weight"),
-        ):
-            if batch.first > 0 and (part is None) != (not parts):
-                raise ValueError(
-                    f"Batch {batch.number}: {name} is in some batches and missing in others."
-                )
-            if part is not None:
-                parts.append(part)
+        given = batch.rows.to_dict()
+        differs = [name for name in ARGUMENTS if (name in given) != (name in self.parts)]
+        if batch.first > 0 and differs:
+            raise ValueError(
+                f"Batch {batch.number}: {ARGUMENTS[differs[0]]} is in some batches and missing in "
+                "others."
+            )
+        for name, part in given.items():
+            self.parts.setdefault(name, []).append(part)
         if has_mapper:
             return
         if table.sparse:
@@ -285,7 +281,7 @@ class DataSummary:
                 "it is compact already."
             )
         self.add_features(*summarise_features(table, self.has_numbers), f"Batch {batch.number}")
-        weight, keep_rows = self._get_weight(batch), self._keeps_rows or batch.weight is not None
+        weight, keep_rows = self._get_weight(batch), self._keeps_rows or "weight" in given
         for column in table.categories:
             summary = self.categories.setdefault(column.feature, CategorySummary())
             summary.add(column, batch.first, keep_rows=keep_rows)
@@ -301,14 +297,14 @@ class DataSummary:
         """
         if not self._has_missing_targets:
             return False
-        is_kept = self._keeps_rows or bool(self.weight) or not self.categories
+        is_kept = self._keeps_rows or "weight" in self.parts or not self.categories
         return self._reads_y and not (self.has_known_targets and is_kept)
 
     def _get_weight(self, batch: Batch) -> NDArray[np.float64] | None:
         """Return the weight of each row in the choice of bins; None: all equal."""
-        known = find_known_targets(batch.y) if self._reads_y else None
+        known = find_known_targets(batch.rows.target) if self._reads_y else None
         self.has_known_targets |= known is None or bool(known.any())
-        weight = batch.weight
+        weight = batch.rows.weight
         if known is not None and not known.all():
             self._has_missing_targets, weight = True, mask_weights(known, weight)
         return None if weight is None else _sum_outputs(weight)
@@ -538,12 +534,12 @@ def _encode(
 # ---- contents of batches -----------------------------------------------------------------------
 
 
-def _unpack_batch(batch: Any, number: int) -> tuple[Any, Any, Any]:
+def _unpack_batch(batch: Any, number: int) -> tuple[Any, RowData]:
     parts = batch if isinstance(batch, tuple) else (batch,)
     if isinstance(batch, dict) or not 1 <= len(parts) <= 3:
         kind = "a dict" if isinstance(batch, dict) else f"a tuple of {len(parts)}"
         raise ValueError(f"Batch {number} is {kind}, but must be X, (X, y) or (X, y, weight).")
-    return (*parts, None, None)[:3]
+    return parts[0], RowData(*parts[1:])
 
 
 def _count_rows(values: Any) -> int:
@@ -557,6 +553,13 @@ def _sum_outputs(weight: DataLike | None) -> NDArray[np.float64]:
     """Return one weight per row."""
     values = np.asarray(weight, dtype=np.float64)
     return values.sum(axis=1) if values.ndim == 2 else values
+
+
+def concatenate_rows(parts: Mapping[str, Sequence[Any]]) -> RowData:
+    """Return what belongs to rows, as the user passed it in parts of each attribute."""
+    return RowData(
+        **{name: concatenate_values(part, ARGUMENTS[name]) for name, part in parts.items()}
+    )
 
 
 def concatenate_values(parts: Sequence[Any], name: str) -> Any:

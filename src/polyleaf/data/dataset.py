@@ -24,8 +24,7 @@ from polyleaf.inputs.target import Target
 from polyleaf.inputs.weights import weight_known_targets
 from polyleaf.runtime.compatibility import add_version, remove_version
 from polyleaf.runtime.context import effective_threads
-from polyleaf.runtime.row_data import RowData
-from polyleaf.runtime.types import DataLike
+from polyleaf.runtime.row_data import ARGUMENTS, RowData
 
 __all__ = ["Dataset"]
 
@@ -73,8 +72,8 @@ class Dataset:
         Bins.
     features : ndarray of float32, shape (n_features, n_rows), or None
         NaN for missing values and categorical features.
-    y, sample_weight, offset : as given
-        Data for training.
+    row_data : RowData
+        Targets, weights and offsets, as given; also as `y`, `sample_weight` and `offset`.
     memory : MemoryBudget
         Memory that trainings may use, and the folder of files.
 
@@ -118,30 +117,25 @@ class Dataset:
             raise ValueError(
                 "A Dataset holds one weight per row: pass sample_weight of single tasks to fit."
             )
-        for name, values in (("y", y), ("sample_weight", sample_weight), ("offset", offset)):
-            if values is not None and _get_length(values) != table.n_rows:
+        rows = RowData(y, sample_weight, offset)
+        for name, values in rows.to_dict().items():
+            if _get_length(values) != table.n_rows:
                 raise ValueError(
-                    f"{name} has {_get_length(values)} rows, but X has {table.n_rows}."
+                    f"{ARGUMENTS[name]} has {_get_length(values)} rows, but X has {table.n_rows}."
                 )
         if mapper is None:
             mapper = BinMapper(max_bins, random_state=0 if random_state is None else random_state)
-            weights = weight_known_targets(RowData(y, sample_weight))
-            mapper.fit(table, weights, n_threads)
+            mapper.fit(table, weight_known_targets(rows), n_threads)
         # Linear leaves read the codes of every row.
         codes = mapper.encode(table, n_threads, sparse=not keep_features)
         features = mapper.get_raw_values(table) if keep_features else None
         indices = mapper.high_cardinality_features_
         columns = [column for column in table.categories if column.feature in indices]
         shape = table.n_rows, table.n_features
-        data = BinnedData(mapper, codes, features, columns, *shape, y, sample_weight)
-        self._set_data(data, n_jobs, offset)
+        self._set_data(BinnedData(mapper, codes, features, columns, *shape, rows), n_jobs)
 
     def _set_data(
-        self,
-        data: BinnedData,
-        n_jobs: int | None,
-        offset: DataLike | None = None,
-        memory: MemoryBudget | None = None,
+        self, data: BinnedData, n_jobs: int | None, memory: MemoryBudget | None = None
     ) -> None:
         _check_n_features(data.n_features)
         self.mapper: BinMapper = data.mapper
@@ -150,9 +144,7 @@ class Dataset:
         self._all_codes: NDArray[np.uint8] | None = None
         self._high_cardinality = data.high_cardinality
         self._shape = data.n_rows, data.n_features
-        self.y = data.y
-        self.sample_weight = data.weight
-        self.offset = offset
+        self.row_data = data.rows
         self.n_jobs, self.memory = n_jobs, memory or MemoryBudget()
         self._bins: _core.Bins | None = None
 
@@ -303,8 +295,23 @@ class Dataset:
         dataset, n_rows = cls.__new__(cls), codes.shape[1]
         held = Codes(n_rows, len(codes), codes)
         shape = n_rows, mapper.n_features_
-        dataset._set_data(BinnedData(mapper, held, features, [], *shape, None, None), n_jobs)
+        dataset._set_data(BinnedData(mapper, held, features, [], *shape), n_jobs)
         return dataset
+
+    @property
+    def y(self) -> Any:
+        """Targets, as given, or None."""
+        return self.row_data.target
+
+    @property
+    def sample_weight(self) -> Any:
+        """Weights, as given, or None."""
+        return self.row_data.weight
+
+    @property
+    def offset(self) -> Any:
+        """Offsets, as given, or None."""
+        return self.row_data.offset
 
     @property
     def n_rows(self) -> int:
@@ -430,7 +437,7 @@ class Dataset:
         Dataset
         """
         other = copy(self)
-        other.y = other.sample_weight = other.offset = other._bins = other._all_codes = None
+        other.row_data, other._bins, other._all_codes = RowData(), None, None
         other._shape = len(rows), self.n_features
         other._codes = self._codes.rows(rows)
         other._high_cardinality = [

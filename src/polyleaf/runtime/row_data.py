@@ -11,7 +11,16 @@ import numpy as np
 import scipy.sparse
 from sklearn.utils import _safe_indexing
 
-__all__ = ["RowData", "TaskRows", "select_rows"]
+__all__ = ["ARGUMENTS", "RowData", "TaskRows", "select_rows"]
+
+ARGUMENTS = {
+    "target": "y",
+    "weight": "sample_weight",
+    "offset": "offset",
+    "groups": "groups",
+    "time": "time",
+}
+"""Arguments of `fit` by the attributes of `RowData` that hold them."""
 
 
 @dataclass(frozen=True, eq=False)

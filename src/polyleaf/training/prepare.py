@@ -34,7 +34,7 @@ from polyleaf.model import Model
 from polyleaf.objectives import Objective
 from polyleaf.runtime.context import effective_threads
 from polyleaf.runtime.cuda import as_device_array, is_device_array
-from polyleaf.runtime.row_data import RowData, select_rows
+from polyleaf.runtime.row_data import ARGUMENTS, RowData, select_rows
 from polyleaf.runtime.timing import measure_phase
 from polyleaf.runtime.types import DataLike
 from polyleaf.runtime.user_warnings import warn_user
@@ -96,34 +96,24 @@ class TrainingData(NamedTuple):
 
     def to_arguments(self) -> dict[str, Any]:
         """Return the arguments of `fit`, by name."""
-        rows = self.rows
-        return {
-            "X": self.X,
-            "y": rows.target,
-            "sample_weight": rows.weight,
-            "offset": rows.offset,
-            "groups": rows.groups,
-            "time": rows.time,
-        }
+        rows = {argument: getattr(self.rows, name) for name, argument in ARGUMENTS.items()}
+        return {"X": self.X, **rows}
 
     def fill_from_dataset(self) -> TrainingData:
         """Return the data with what was not passed taken from X, if it is a Dataset."""
         if not isinstance(self.X, Dataset):
             return self
-        stored = {"target": self.X.y, "weight": self.X.sample_weight, "offset": self.X.offset}
-        missing = {name: stored[name] for name in stored if getattr(self.rows, name) is None}
-        return self.replace_rows(**missing)
+        return self._replace(rows=RowData(**(self.X.row_data.to_dict() | self.rows.to_dict())))
 
     def copy_to_host(self, device: _core.Device | None) -> TrainingData:
         """Return the data with copies in host memory of arrays on a device, except for X."""
         if device is None:
             return self
-        names = {"target": "y", "weight": "sample_weight", "offset": "offset"}
         return self.replace_rows(
             **{
-                field: as_device_array(device, values, name).read()
-                for field, name in names.items()
-                if is_device_array(values := getattr(self.rows, field))
+                name: as_device_array(device, values, ARGUMENTS[name]).read()
+                for name, values in self.rows.to_dict().items()
+                if is_device_array(values)
             }
         )
 
