@@ -409,8 +409,8 @@ class BoundPairwise(BoundObjective):
         pairs = better & (self.rows.groups[:, None] == self.rows.groups)
         wrong = np.where(pairs, 1 / (1 + np.exp(raw - raw.T)), 0.0)
         g[:, 0] = wrong.sum(axis=0) - wrong.sum(axis=1)
-        curvature = wrong * (1 - wrong)
-        h[:, 0] = curvature.sum(axis=0) + curvature.sum(axis=1) + 1e-6
+        hessian = wrong * (1 - wrong)
+        h[:, 0] = hessian.sum(axis=0) + hessian.sum(axis=1) + 1e-6
 
     def loss(self, raw, n_threads=1):
         pairs = (self.target > self.target.T) & (self.rows.groups[:, None] == self.rows.groups)
