@@ -11,6 +11,7 @@ from polyleaf import (
     Dataset,
     Model,
     PolyleafClassifier,
+    PolyleafMultiTask,
     PolyleafRegressor,
     blend,
     concatenate,
@@ -217,6 +218,13 @@ def test_models_that_do_not_match_raise():
         blend([PolyleafRegressor()])
     with pytest.raises(ValueError, match=r"models\[1\] has other outputs"):
         blend(classes)
+    tasks = [
+        PolyleafMultiTask({"a": "logistic"}, n_estimators=2).fit(DATA, {"a": labels})
+        for labels in (y, np.where(Y[:, 0] > 0, "many", "few"))
+    ]
+    with pytest.raises(ValueError, match=r"models\[1\] has other outputs"):
+        blend(tasks)
+    assert isinstance(blend([tasks[0], tasks[0]]), PolyleafMultiTask)
     with pytest.raises(ValueError, match=r"models\[1\] is a PolyleafRegressor"):
         blend([classes[0], PolyleafRegressor(n_estimators=2).fit(DATA, Y[:, 0])])
     with pytest.raises(ValueError, match=r"models\[1\] has other objective parameters"):

@@ -5,7 +5,7 @@ All of them are ordinary models, with files, exports and SHAP values.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -219,14 +219,19 @@ def _describe_frame(model: Model) -> dict[str, object]:
     projection = b""
     if model.projection is not None:
         projection = serialize.to_bytes(model.projection.to_dict(), model.projection.arrays(), 1)
-    targets = ("kind", "n_outputs", "classes", "one_vs_rest", "keys")
     return {
-        "outputs": (model.n_outputs, [model.metadata.get(key) for key in targets]),
+        "outputs": (model.n_outputs, _describe_targets(model.metadata)),
         "objective parameters": model.objective.to_dict(),
         "projections": projection,
         "bins": serialize.to_bytes({"mapper": mapper}, arrays, 1),
         "offsets": bool(model.metadata.get(HAS_OFFSETS)),
     }
+
+
+def _describe_targets(fields: Mapping[str, Any]) -> list[Any]:
+    """Return kind, outputs and classes of the targets of a model, or of one of its tasks."""
+    own = [fields.get(key) for key in ("kind", "n_outputs", "classes", "one_vs_rest", "keys")]
+    return own + [_describe_targets(task) for task in fields.get("tasks", ())]
 
 
 def _check_weights(weights: Sequence[float] | None, models: Sequence[Model]) -> list[float]:
