@@ -6,6 +6,8 @@
 #include <new>
 #include <utility>
 
+#include "base/check.h"
+
 #if defined(__linux__)
 #include <sys/mman.h>
 #elif defined(_WIN32)
@@ -50,8 +52,14 @@ class Buffer {
   T* data() { return data_; }
   const T* data() const { return data_; }
   size_t size() const { return size_; }
-  T& operator[](size_t i) { return data_[i]; }
-  const T& operator[](size_t i) const { return data_[i]; }
+  T& operator[](size_t i) {
+    POLYLEAF_DCHECK(i < size_);
+    return data_[i];
+  }
+  const T& operator[](size_t i) const {
+    POLYLEAF_DCHECK(i < size_);
+    return data_[i];
+  }
   void swap(Buffer& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(size_, other.size_);

@@ -5,6 +5,8 @@
 #include <memory>
 #include <vector>
 
+#include "base/check.h"
+
 namespace polyleaf {
 
 template <class T>
@@ -17,8 +19,14 @@ class ObjectPool {
     if (size_ == items_.size()) items_.push_back(std::make_unique<T>());
     return *items_[size_++];
   }
-  T& operator[](size_t i) { return *items_[i]; }
-  const T& operator[](size_t i) const { return *items_[i]; }
+  T& operator[](size_t i) {
+    POLYLEAF_DCHECK(i < size_);
+    return *items_[i];
+  }
+  const T& operator[](size_t i) const {
+    POLYLEAF_DCHECK(i < size_);
+    return *items_[i];
+  }
 
  private:
   std::vector<std::unique_ptr<T>> items_;

@@ -17,6 +17,7 @@
 
 #include "base/aligned_buffer.h"
 #include "base/bin_code.h"
+#include "base/check.h"
 #include "base/context.h"
 #include "data/sparse_columns.h"
 
@@ -68,14 +69,23 @@ class Bins {
   const Tile& tile(int t) const { return tiles_[t]; }
   bool is_sparse(int feature) const { return tile_of_[feature] < 0; }
   // Tile and slot of a dense feature.
-  int tile_index(int feature) const { return tile_of_[feature]; }
-  int slot_index(int feature) const { return slot_of_[feature]; }
+  int tile_index(int feature) const {
+    POLYLEAF_DCHECK(!is_sparse(feature));
+    return tile_of_[feature];
+  }
+  int slot_index(int feature) const {
+    POLYLEAF_DCHECK(!is_sparse(feature));
+    return slot_of_[feature];
+  }
   // Return the tile that a feature would lie in if no feature were sparse: groups do not depend on
   // how features are stored.
   int feature_group(int feature) const { return group_of_[feature]; }
   const SparseColumns& sparse_columns() const { return sparse_columns_; }
   // Return the index of a sparse feature among the sparse ones.
-  int sparse_index(int feature) const { return slot_of_[feature]; }
+  int sparse_index(int feature) const {
+    POLYLEAF_DCHECK(is_sparse(feature));
+    return slot_of_[feature];
+  }
   int n_bins(int feature) const { return n_bins_[feature]; }
   bool is_categorical(int feature) const { return is_categorical_[feature] != 0; }
   const uint64_t* words(int t) const { return words_[t]; }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/check.h"
 #include "base/isa.h"
 
 namespace polyleaf {
@@ -43,7 +44,10 @@ inline std::vector<int64_t> group_rows_by_leaf(const RowSample& sample, const in
   // its leaf.
   std::vector<int64_t> begin(static_cast<size_t>(n_leaves) + 2, 0);
   for (int64_t i = 0; i < n; ++i)
-    if (const int32_t l = leaf(sample.row(i)); l >= 0) ++begin[l + 2];
+    if (const int32_t l = leaf(sample.row(i)); l >= 0) {
+      POLYLEAF_DCHECK(l < n_leaves);
+      ++begin[l + 2];
+    }
   for (int32_t l = 0; l < n_leaves; ++l) begin[l + 2] += begin[l + 1];
   for (int64_t i = 0; i < n; ++i) {
     const int64_t row = sample.row(i);

@@ -5,6 +5,8 @@
 #include <cfloat>
 #include <cmath>
 
+#include "base/check.h"
+
 namespace polyleaf {
 namespace {
 
@@ -19,6 +21,7 @@ float clip_to_float(double value) {
 }  // namespace
 
 void LeafSlots::add_leaf(const std::vector<int32_t>& term_slots) {
+  POLYLEAF_DCHECK(terms.empty());
   first.push_back(static_cast<int32_t>(slots.size()));
   slots.insert(slots.end(), term_slots.begin(), term_slots.end());
 }
@@ -108,6 +111,7 @@ void ShapLeafValues::read_vectors(const LeafView& leaves, const OutputChunk& chu
 void ShapLeafValues::add(const LeafSlots& slots, const float* coefficients,
                          const ShapTile& tile) const {
   if (n_columns_ == 0) return;
+  POLYLEAF_DCHECK(tile.n_rows % kRowStep == 0);
   const ShapKernels& kernels = POLYLEAF_SELECT(shap_kernels);
   if (!lists_outputs_) {
     for (size_t i = 0; i < slots.occurring.size(); ++i)

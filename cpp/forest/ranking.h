@@ -5,6 +5,7 @@
 #include <limits>
 #include <vector>
 
+#include "base/check.h"
 #include "forest/kernels/ranking_kernels.h"
 #include "forest/score_transform.h"
 
@@ -13,6 +14,7 @@ namespace polyleaf {
 class Ranking {
  public:
   explicit Ranking(int32_t k) : k_(k), scores_(kRankChunk), positions_(kRankChunk) {
+    POLYLEAF_DCHECK(k >= 1);
     best_.reserve(k);
   }
 

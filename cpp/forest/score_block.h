@@ -7,6 +7,7 @@
 #include <cstddef>
 
 #include "base/aligned_buffer.h"
+#include "base/check.h"
 #include "leaves/leaf_kind.h"
 
 namespace polyleaf {
@@ -63,10 +64,19 @@ class ScoreBlock {
         for (int k = 0; k < n_outputs_; ++k) rows[k] = put(k, from[k * step]);
     }
   }
-  float* rows() { return data_.data(); }
-  // Requires use(false).
-  const float* row(int row) const { return data_.data() + index(row, 0, false); }
-  float* column(int output) { return data_.data() + index(0, output, true); }
+  // Rows require use(false), columns use(true).
+  float* rows() {
+    POLYLEAF_DCHECK(!columns_);
+    return data_.data();
+  }
+  const float* row(int row) const {
+    POLYLEAF_DCHECK(!columns_ && row >= 0 && row < n_rows_);
+    return data_.data() + index(row, 0, false);
+  }
+  float* column(int output) {
+    POLYLEAF_DCHECK(columns_ && output >= 0 && output < n_outputs_);
+    return data_.data() + index(0, output, true);
+  }
   int64_t column_step() const { return n_padded_; }
 
  private:

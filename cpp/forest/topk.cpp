@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "base/check.h"
 #include "base/parallel.h"
 #include "forest/forest.h"
 #include "forest/ranking.h"
@@ -92,6 +93,7 @@ std::vector<int32_t> Forest::find_tree_outputs(TreeRange range) const {
 
 void Forest::visit_sums(const CodeMatrix& codes, const FeatureMatrix& features, TreeRange range,
                         const Context& context, const SumsVisit& visit) const {
+  POLYLEAF_DCHECK(has_sparse_sums(range));
   const int64_t most = max_entries(range);
   double entries = 0;
   for (int32_t t = range.first; t < range.last; ++t)

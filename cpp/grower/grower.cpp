@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/check.h"
 #include "base/parallel.h"
 #include "grower/host_row_partitioner.h"
 
@@ -64,6 +65,7 @@ void Grower::evaluate(bool renewed) {
   for (int32_t id : new_nodes_) nodes.push_back(nodes_[id].at);
   std::vector<SplitInfo> splits;
   search_->evaluate(nodes, renewed, splits);
+  POLYLEAF_DCHECK(splits.size() == nodes.size());
   for (size_t i = 0; i < nodes.size(); ++i) {
     if (splits[i].feature < 0) continue;
     nodes_[nodes[i].id].split_info = splits[i];
@@ -102,6 +104,8 @@ void Grower::make_children(int32_t id, const RowPartitioner::PartitionRequest& r
   const int32_t left_id = static_cast<int32_t>(nodes_.size());
   Node& node = nodes_[id];
   const SplitInfo& split_info = node.split_info;
+  POLYLEAF_DCHECK(!node.is_split && split_info.feature >= 0);
+  POLYLEAF_DCHECK(split_info.n_left > 0 && split_info.n_left < node.at.count);
   node.is_split = true;
   tree_.feature[id] = split_info.feature;
   tree_.threshold[id] = split_info.threshold;
@@ -139,6 +143,7 @@ Tree Grower::finish() {
   if (config_.post_prune) prune();
   assign_leaf_ids();
   if (config_.post_prune) remove_pruned_nodes();
+  POLYLEAF_DCHECK((check_tree(tree_, bins().n_features()), true));  // throws if it is not valid
   return std::move(tree_);
 }
 

@@ -21,6 +21,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/check.h"
 #include "base/context.h"
 #include "grower/row_partitioner.h"
 #include "grower/search.h"
@@ -64,6 +65,7 @@ class ExpansionPolicy {
     std::vector<int32_t> batch;
     for (size_t i = 0; i < n; ++i) batch.push_back(frontier_[i].node);
     std::sort(batch.begin(), batch.end());
+    POLYLEAF_DCHECK(std::adjacent_find(batch.begin(), batch.end()) == batch.end());
     if (expands_whole_frontier_)
       frontier_.clear();
     else

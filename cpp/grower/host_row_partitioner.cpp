@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 
+#include "base/check.h"
 #include "base/parallel.h"
 
 namespace polyleaf {
@@ -88,7 +90,10 @@ RowRange HostRowPartitioner::start(const RowSample& sample, const std::vector<in
 // Copy the sample: the caller's array may be freed before the tree is finished.
 void HostRowPartitioner::set_sample(const RowSample& sample) {
   sample_ = sample;
+  POLYLEAF_DCHECK(sample.n_all == bins_.n_rows());
   if (sample.rows == nullptr) return;
+  POLYLEAF_DCHECK(std::is_sorted(sample.rows, sample.rows + sample.n_rows, std::less_equal<>()));
+  POLYLEAF_DCHECK(sample.n_rows == 0 || sample.rows[sample.n_rows - 1] < sample.n_all);
   rows_.assign(sample.rows, sample.rows + sample.n_rows);
   sample_.rows = non_null_data(rows_.data(), rows_.size());
 }
@@ -129,6 +134,7 @@ HostRowPartitioner::Words HostRowPartitioner::locate_words(const RowRange& rows,
 
 const uint64_t* HostRowPartitioner::words(const RowRange& rows, int tile, int64_t first, int64_t n,
                                           uint64_t* buffer) const {
+  POLYLEAF_DCHECK(first >= 0 && n >= 0 && first + n <= rows.size());
   const Words from = locate_words(rows, tile, first);
   if (from.ids == nullptr) return from.words;
   POLYLEAF_SELECT(partition_kernels).gather_words(from.words, from.ids, n, buffer);

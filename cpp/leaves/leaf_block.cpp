@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "base/check.h"
 #include "base/parallel.h"
 
 namespace polyleaf {
@@ -59,6 +60,7 @@ int32_t check_entries(const int64_t* begin, int64_t n_leaves, const int32_t* ind
 }
 
 void pad_vectors(const float* from, int64_t n, int64_t n_columns, int64_t stride, float* to) {
+  POLYLEAF_DCHECK(stride >= n_columns);
   for (int64_t i = 0; i < n; ++i) {
     float* rest = std::copy_n(from + i * n_columns, n_columns, to + i * stride);
     std::fill_n(rest, stride - n_columns, 0.0f);
@@ -161,6 +163,9 @@ void add_leaf_values(float* raw, int64_t n, int64_t n_outputs, const OutputList&
                      const int32_t* leaf_of_row, const LeafView& view,
                      const FeatureMatrix& features, const Context& context) {
   const uint32_t* leaves = reinterpret_cast<const uint32_t*>(leaf_of_row);
+  POLYLEAF_DCHECK(outputs.empty() || view.kind->lists_outputs ||
+                  view.n_columns == static_cast<int32_t>(outputs.size()));
+  POLYLEAF_DCHECK(!view.kind->reads_features || features.data == nullptr || features.n_rows == n);
   const AddLeaves add = view.kind->adder();
   parallel_for(context, Block::count(n, kBlock), [&](int64_t task, int) {
     const Block rows(n, kBlock, task);

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "base/check.h"
+
 namespace polyleaf {
 
 class SparseAccumulator;
@@ -60,6 +62,7 @@ struct LeafFunction {
 
   // Return the value of the k-th output where all regressors are missing or at their centre.
   double value_at_centre(int64_t k) const {
+    POLYLEAF_DCHECK(k >= 0 && k < n_values);
     const double value = values[k];
     return lower == nullptr ? value : std::min(std::max(value, double{lower[k]}), double{upper[k]});
   }

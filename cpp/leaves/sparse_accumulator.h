@@ -10,9 +10,11 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "base/aligned_buffer.h"
+#include "base/check.h"
 
 namespace polyleaf {
 
@@ -47,6 +49,9 @@ class SparseAccumulator {
 
   // Add n values of ascending outputs; no value is -0.
   void add(const int32_t* outputs, const float* values, int64_t n) {
+    POLYLEAF_DCHECK(std::all_of(values, values + n, is_sum));
+    POLYLEAF_DCHECK(std::is_sorted(outputs, outputs + n, std::less_equal<>()));
+    POLYLEAF_DCHECK(n == 0 || (outputs[0] >= 0 && outputs[n - 1] < n_outputs_));
     float* sums = sums_.data();
     if (strategy_ == Strategy::scan)
       for (int64_t i = 0; i < n; ++i) sums[outputs[i]] += values[i];

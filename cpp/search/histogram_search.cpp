@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "base/check.h"
 #include "base/parallel.h"
 
 namespace polyleaf {
@@ -94,6 +95,7 @@ void HistogramSearch::evaluate(const std::vector<SearchNode>& nodes, bool renewe
   for (size_t i = 0; i < candidates.size(); ++i) {
     const int32_t id = candidates[i].node;
     const TileSplit* best = find_best(candidates[i].splits);
+    POLYLEAF_DCHECK(nodes[id - nodes[0].id].id == id);
     SplitInfo& split = splits[id - nodes[0].id];  // the ids of a batch are consecutive
     split = finder_.choose(nodes_[id], best);
     select(id, split.feature >= 0 ? best : nullptr);

@@ -2,6 +2,8 @@
 
 #include <bit>
 
+#include "base/check.h"
+
 namespace polyleaf {
 namespace {
 
@@ -36,6 +38,7 @@ PackedSumFormat PackedSumFormat::make(std::span<const ChannelRange> channels, in
     format.total_bias += format.bias[j] << shift;
     shift += width;
   }
+  POLYLEAF_DCHECK(shift <= 64);
   return format;
 }
 
