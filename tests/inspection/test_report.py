@@ -16,6 +16,7 @@ from polyleaf import (
     PolyleafClassifier,
     PolyleafMultiTask,
     PolyleafRegressor,
+    RowData,
     datasets,
     load_model,
 )
@@ -191,7 +192,7 @@ def test_each_task_has_a_section():
     assert {"heating", "costly", "spread", "a+b"} <= text
     assert {f"{score:.4g}" for score in model.d2_scores(X, Y).values()} <= text
     own, _ = compute_scores_per_target(
-        "regression", ["y"], Y["heating"], model.predict(X)["heating"]
+        "regression", ["y"], RowData(Y["heating"]), model.predict(X)["heating"]
     )
     assert {f"{value:.4g}" for value in own.values()} <= text
 
@@ -207,7 +208,7 @@ def test_task_is_evaluated_on_rows_with_known_class():
     found, _ = compute_scores_per_target(
         "classification",
         ["y"],
-        Y["costly"][known],
+        RowData(Y["costly"][known]),
         predicted,
         probabilities=chances,
         classes=np.array(["no", "yes"]),
@@ -225,7 +226,7 @@ def test_distribution_scores_and_coverage():
     _, each = compute_scores_per_target(
         "regression",
         list(y),
-        y.to_numpy(np.float64),
+        RowData(y.to_numpy(np.float64)),
         model.predict(X),
         distribution=model.predict_dist(X),
     )
@@ -246,7 +247,7 @@ def test_scores_equal_those_of_the_model():
     text = Page(make_report(model, X, y, title="Two loads").html).text
     assert "Two loads" in text
     of_all, each = compute_scores_per_target(
-        "regression", list(y), y.to_numpy(np.float64), model.predict(X)
+        "regression", list(y), RowData(y.to_numpy(np.float64)), model.predict(X)
     )
     for found in (of_all, *each.values()):
         assert {f"{value:.4g}" for value in found.values()} <= set(text)
@@ -309,7 +310,9 @@ def test_invalid_input_raises():
 def format_scores(y, predicted):
     return {
         f"{value:.4g}"
-        for value in compute_scores_per_target("regression", ["y"], y, predicted)[0].values()
+        for value in compute_scores_per_target("regression", ["y"], RowData(y), predicted)[
+            0
+        ].values()
     }
 
 

@@ -10,7 +10,7 @@ import sklearn.metrics as sk
 from sklearn.metrics import accuracy_score, d2_pinball_score, r2_score
 from sklearn.model_selection import GridSearchCV, cross_val_score, cross_validate
 
-from polyleaf import PolyleafClassifier, PolyleafRegressor
+from polyleaf import PolyleafClassifier, PolyleafRegressor, RowData
 from polyleaf.metrics import get_metric
 from polyleaf.metrics._sklearn import (
     SCORER_ALIASES,
@@ -69,7 +69,7 @@ def test_quantiles_with_missing_targets():
         for j, k in enumerate((~np.isnan(MISSING)).T)
     ]
     assert model.score(X, MISSING) == pytest.approx(np.mean(by_both), abs=1e-12)
-    assert mean_d2_pinball(Y, np.repeat(Y, 2, axis=1), levels, W) == 1.0
+    assert mean_d2_pinball(RowData(Y, W), np.repeat(Y, 2, axis=1), levels) == 1.0
 
 
 def test_missing_labels_are_ignored():
@@ -90,16 +90,17 @@ def test_missing_labels_are_ignored():
 def test_row_weight_is_the_mean_of_its_known_labels():
     y, predicted = np.array([[1, 1], [0, 1], [0, 0]]), np.array([[1, 0], [0, 1], [1, 0]])
     assert (
-        known_subset_accuracy(y, predicted, np.array([[3.0, 0.0], [1.0, 3.0], [5.0, 0.0]])) == 0.5
+        known_subset_accuracy(RowData(y, np.array([[3.0, 0.0], [1.0, 3.0], [5.0, 0.0]])), predicted)
+        == 0.5
     )
-    assert np.isnan(known_subset_accuracy(y, predicted, np.zeros((3, 2))))
+    assert np.isnan(known_subset_accuracy(RowData(y, np.zeros((3, 2))), predicted))
 
 
 def test_outputs_with_fewer_than_two_values_are_ignored():
     weight = np.ones(Y.shape)
     weight[1:, 1] = 0
-    assert mean_r2(Y, Y + np.array([0.0, 9.0]), weight) == 1.0
-    assert np.isnan(mean_r2(Y, Y, np.zeros(Y.shape)))
+    assert mean_r2(RowData(Y, weight), Y + np.array([0.0, 9.0])) == 1.0
+    assert np.isnan(mean_r2(RowData(Y, np.zeros(Y.shape)), Y))
 
 
 def test_cross_validation_and_grid_search_with_missing_targets():

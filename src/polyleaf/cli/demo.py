@@ -14,6 +14,7 @@ from polyleaf.data.random_rows import split_rows
 from polyleaf.datasets import load
 from polyleaf.files.io import write_columns
 from polyleaf.metrics._multitask import baseline_scores, compute_scores
+from polyleaf.runtime.row_data import RowData
 
 JOBS: dict[str, tuple[str, tuple[str, str], dict[str, Any]]] = {
     "energy": ("regression", ("RMSE", "R2"), {"n_estimators": 800, "max_leaves": 16}),
@@ -95,5 +96,5 @@ def _train(name: str, path: Path, quick: bool, n_jobs: int | None) -> tuple[Any,
             f"The model saved to {path} predicts differently after loading; please report this."
         )
     classes = getattr(model, "classes_", None)
-    scores = compute_scores(task, y_test, predicted[0], proba[0], classes)
+    scores = compute_scores(task, RowData(y_test), predicted[0], proba[0], classes)
     return scores, baseline_scores(task, y, y_test), model

@@ -22,6 +22,7 @@ from polyleaf.cli.model_file import (
 from polyleaf.files.io import ReadError
 from polyleaf.files.schema import Schema
 from polyleaf.metrics._multitask import compute_scores_per_target
+from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
 
 if TYPE_CHECKING:
@@ -42,13 +43,15 @@ def evaluate(o: Namespace) -> None:
     weights, y = read_weight_column(o, table)[1], schema.read_targets(table)
     if not schema.task_columns:
         _warn_of_unknown_labels(estimator, schema, y)
-        _print(o, *_compute_scores(estimator, schema, y, X, weights))
+        _print(o, *_compute_scores(estimator, schema, RowData(y, weights), X))
         return
     d2, tasks = estimator.d2_scores(X, y, weights), {}
     for name, own in schema.task_schemas.items():
         columns = [y[column] for column in own.targets]
         values = columns[0] if own.is_vector else np.column_stack(columns)
-        scores, targets = _compute_scores(estimator.task_estimator(name), own, values, X, weights)
+        scores, targets = _compute_scores(
+            estimator.task_estimator(name), own, RowData(values, weights), X
+        )
         tasks[name] = {"d2": d2[name]} | scores, targets
     total = {"d2": float(np.nanmean(list(d2.values())))}
     if o.json:
@@ -76,27 +79,25 @@ def report(o: Namespace) -> None:
 
 
 def _compute_scores(
-    estimator: PolyleafEstimator,
-    schema: Schema,
-    y: np.ndarray,
-    X: DataLike,
-    weight: np.ndarray | None,
+    estimator: PolyleafEstimator, schema: Schema, rows: RowData, X: DataLike
 ) -> tuple[Scores, Mapping[str, Scores]]:
     """Compute the scores of targets of one kind; rows whose label is None do not count."""
-    known = np.array([label is not None for label in y]) if y.dtype == object else slice(None)
-    y = np.array(y[known].tolist()) if y.dtype == object else y
+    known: np.ndarray | slice = slice(None)
+    if rows.target.dtype == object:
+        known = np.array([label is not None for label in rows.target])
+        rows = rows.take(known)
+        rows = rows.replace(target=np.array(rows.target.tolist()))
     objective = estimator.model_.objective
     has_proba = hasattr(estimator, "predict_proba")
     return compute_scores_per_target(
         schema.task,
         schema.targets,
-        y,
+        rows,
         estimator.predict(X)[known],
         probabilities=estimator.predict_proba(X)[known] if has_proba else None,
         classes=getattr(estimator, "classes_", None),
         levels=objective.quantile_levels,
         distribution=estimator.predict_dist(X) if objective.has_distribution else None,
-        weight=None if weight is None else weight[known],
     )
 
 

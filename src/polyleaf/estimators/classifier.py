@@ -506,7 +506,7 @@ class PolyleafClassifier(
             n_wrong = (sparse_predictions != target.values).getnnz(axis=1)
             return float(np.average(n_wrong == 0, weights=target.weight))
         target, predicted = self._score_inputs(X, RowData(y, sample_weight, offset))
-        return known_subset_accuracy(target.values, predicted, target.weight)
+        return known_subset_accuracy(target.rows, predicted)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

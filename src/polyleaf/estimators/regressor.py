@@ -244,8 +244,8 @@ class PolyleafRegressor(RegressorMixin, UncertaintyMixin, PolyleafEstimator, Reg
         target, predicted = self._score_inputs(X, RowData(y, sample_weight, offset))
         levels = self.model_.objective.quantile_levels
         if len(levels) < 2:
-            return mean_r2(target.values, predicted, target.weight)
-        return mean_d2_pinball(target.values, predicted, levels, target.weight)
+            return mean_r2(target.rows, predicted)
+        return mean_d2_pinball(target.rows, predicted, levels)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -129,25 +129,24 @@ class TaskMetric:
 
 def compute_scores(
     task: str,
-    y: np.ndarray,
+    rows: RowData,
     predicted: np.ndarray,
     probabilities: np.ndarray | None = None,
     classes: np.ndarray | None = None,
-    weight: np.ndarray | None = None,
 ) -> dict[str, float]:
     """Compute the usual scores of a task.
 
     Parameters
     ----------
     task : {"regression", "classification", "multilabel"}
-    y, predicted : ndarray of shape (n,) or (n, n_outputs)
-        Numbers, labels, or 0/1 indicators. In regression NaN in `y` marks missing values.
+    rows : RowData
+        Targets (n,) or (n, n_outputs): numbers, labels, or 0/1 indicators; in regression NaN marks
+        missing values. Weights of the rows (n,), or None.
+    predicted : ndarray of the shape of the targets
     probabilities : ndarray of shape (n, n_classes) or (n, n_labels), optional
         Adds the log loss (natural logarithm, mean over rows, and over labels).
     classes : ndarray of shape (n_classes,), optional
         The label of each column of `probabilities`.
-    weight : ndarray of shape (n,), optional
-        Weights of the rows.
 
     Returns
     -------
@@ -158,23 +157,22 @@ def compute_scores(
         (share of rows with all labels right), micro F1, macro F1, log loss.
     """
     if task == "regression":
-        return _regression_scores(y, predicted, weight)
+        return _regression_scores(rows, predicted)
     if task == "classification":
-        return _classification_scores(y, predicted, probabilities, classes, weight)
-    return _multilabel_scores(y, predicted, probabilities, weight)
+        return _classification_scores(rows, predicted, probabilities, classes)
+    return _multilabel_scores(rows, predicted, probabilities)
 
 
 def compute_scores_per_target(
     task: str,
     names: Sequence[str],
-    y: np.ndarray,
+    rows: RowData,
     predicted: np.ndarray,
     *,
     probabilities: np.ndarray | None = None,
     classes: np.ndarray | None = None,
     levels: Sequence[float] = (),
     distribution: Distribution | None = None,
-    weight: np.ndarray | None = None,
 ) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
     """Compute the scores of all targets together, and of each of several targets by name.
 
@@ -183,20 +181,19 @@ def compute_scores_per_target(
     """
 
     def score(columns: slice) -> dict[str, float]:
-        own_distribution = distribution
-        if y.ndim == 1:
-            own_y, own_predicted, own_probabilities = y, predicted, probabilities
-        else:
+        own, y, own_distribution = rows, rows.target, distribution
+        own_predicted, own_probabilities = predicted, probabilities
+        if y.ndim > 1:
             own_distribution = None if distribution is None else distribution[:, columns]
             width = max(1, len(levels))
-            own_y = y[:, columns]
+            own = rows.replace(target=y[:, columns])
             own_predicted = predicted[:, columns.start * width : columns.stop * width]
             own_probabilities = None if probabilities is None else probabilities[:, columns]
         if len(levels):
-            return quantile_scores(own_y, own_predicted, np.array(levels), weight)
-        found = compute_scores(task, own_y, own_predicted, own_probabilities, classes, weight)
+            return quantile_scores(own, own_predicted, np.array(levels))
+        found = compute_scores(task, own, own_predicted, own_probabilities, classes)
         if own_distribution is not None:
-            found |= distribution_scores(own_y, own_distribution, weight)
+            found |= distribution_scores(own, own_distribution)
         return found
 
     each = {name: score(slice(k, k + 1)) for k, name in enumerate(names)} if len(names) > 1 else {}
@@ -209,42 +206,38 @@ def baseline_scores(task: str, y_train: np.ndarray, y_test: np.ndarray) -> dict[
     It predicts the mean of each output, the most frequent class, or the majority of each label,
     and the frequencies as probabilities.
     """
-    n = len(y_test)
+    n, rows = len(y_test), RowData(y_test)
     if task == "regression":
         constant = np.broadcast_to(np.nanmean(y_train, axis=0), y_test.shape)
-        return compute_scores(task, y_test, constant)
+        return compute_scores(task, rows, constant)
     if task == "classification":
         classes, counts = np.unique(y_train, return_counts=True)
         frequencies = np.broadcast_to(counts / counts.sum(), (n, len(classes)))
         constant = np.full(n, classes[int(np.argmax(counts))])
-        return compute_scores(task, y_test, constant, frequencies, classes)
+        return compute_scores(task, rows, constant, frequencies, classes)
     frequencies = np.broadcast_to(y_train.mean(axis=0), y_test.shape)
-    return compute_scores(task, y_test, (frequencies > 0.5).astype(int), frequencies)
+    return compute_scores(task, rows, (frequencies > 0.5).astype(int), frequencies)
 
 
-def quantile_scores(
-    y: np.ndarray, predicted: np.ndarray, levels: np.ndarray, weight: np.ndarray | None = None
-) -> dict[str, float]:
+def quantile_scores(rows: RowData, predicted: np.ndarray, levels: np.ndarray) -> dict[str, float]:
     """Compute scores of predicted quantiles.
 
     Parameters
     ----------
-    y : ndarray of shape (n,) or (n, n_targets)
-        NaN where missing.
+    rows : RowData
+        Targets (n,) or (n, n_targets), NaN where missing, and weights of the rows.
     predicted : ndarray of shape (n, n_targets * n_levels)
         The levels of the first target first.
     levels : ndarray of shape (n_levels,)
         Between 0 and 1.
-    weight : ndarray of shape (n,), optional
-        Weights of the rows.
 
     Returns
     -------
     dict of str to float
-        For each level the pinball loss (Koenker and Bassett 1978) and the share of `y` that is not
+        For each level the pinball loss (Koenker and Bassett 1978) and the share of targets not
         above its prediction, which should be the level; means over all known targets.
     """
-    Y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
+    Y, weight = _read_targets(rows), rows.weight
     by_level = np.asarray(predicted, dtype=np.float64).reshape(*Y.shape, len(levels))
     found, known = {}, ~np.isnan(Y)
     weights = None if weight is None else np.broadcast_to(weight[:, None], Y.shape)[known]
@@ -256,18 +249,15 @@ def quantile_scores(
     return found
 
 
-def distribution_scores(
-    y: np.ndarray, distribution: Distribution, weight: np.ndarray | None = None
-) -> dict[str, float]:
+def distribution_scores(rows: RowData, distribution: Distribution) -> dict[str, float]:
     """Compute scores of predicted distributions.
 
     Parameters
     ----------
-    y : ndarray of the shape of the distributions, (n,) or (n, n_targets)
-        NaN where missing.
+    rows : RowData
+        Targets of the shape of the distributions, (n,) or (n, n_targets), NaN where missing, and
+        weights of the rows.
     distribution : Distribution
-    weight : ndarray of shape (n,), optional
-        Weights of the rows.
 
     Returns
     -------
@@ -276,8 +266,8 @@ def distribution_scores(
         ranked probability score (CRPS, in the unit of y), and the coverage of central intervals of
         90 %.
     """
+    y, weight, weights = rows.target, rows.weight, None
     known = ~np.isnan(y)
-    weights = None
     if weight is not None:
         weights = np.broadcast_to(weight.reshape(-1, *[1] * (y.ndim - 1)), y.shape)[known]
     bounds = distribution.interval(0.9)
@@ -291,10 +281,12 @@ def distribution_scores(
     }
 
 
-def _regression_scores(
-    y: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None = None
-) -> dict[str, float]:
-    Y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
+def _read_targets(rows: RowData) -> np.ndarray:
+    return np.asarray(rows.target, dtype=np.float64).reshape(len(rows.target), -1)
+
+
+def _regression_scores(rows: RowData, predicted: np.ndarray) -> dict[str, float]:
+    Y, weight = _read_targets(rows), rows.weight
     known = ~np.isnan(Y)
     weights = None if known.all() and weight is None else known.astype(np.float64)
     if weights is not None and weight is not None:
@@ -308,14 +300,14 @@ def _regression_scores(
 
 
 def _classification_scores(
-    y: np.ndarray,
+    rows: RowData,
     predicted: np.ndarray,
     probabilities: np.ndarray | None,
     classes: np.ndarray | None,
-    weight: np.ndarray | None,
 ) -> dict[str, float]:
     from sklearn.metrics import f1_score
 
+    y, weight = rows.target, rows.weight
     f1 = f1_score(y, predicted, average="macro", zero_division=0, sample_weight=weight)
     found = {"accuracy": float(np.average(y == predicted, weights=weight)), "macro F1": float(f1)}
     if probabilities is not None and classes is not None:
@@ -327,13 +319,11 @@ def _classification_scores(
 
 
 def _multilabel_scores(
-    y: np.ndarray,
-    predicted: np.ndarray,
-    probabilities: np.ndarray | None,
-    weight: np.ndarray | None,
+    rows: RowData, predicted: np.ndarray, probabilities: np.ndarray | None
 ) -> dict[str, float]:
     from sklearn.metrics import f1_score
 
+    y, weight = rows.target, rows.weight
     right = np.asarray(y) == np.asarray(predicted)
     # scikit-learn takes a single label as two classes, whose F1 is that of the positive class.
     averages = ("micro", "macro") if right.shape[1] > 1 else ("binary",)

@@ -109,14 +109,14 @@ def _squeeze(values: Array) -> Array:
 # --- what `score` of the estimators returns ---
 
 
-def mean_r2(y: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None) -> float:
+def mean_r2(rows: RowData, predicted: np.ndarray) -> float:
     """Return the coefficient of determination R2, averaged over outputs.
 
     Parameters
     ----------
-    y, predicted : ndarray of shape (n_rows, n_outputs)
-    weight : ndarray of shape (n_rows,) or (n_rows, n_outputs), or None
-        0 where y is missing.
+    rows : RowData
+        Targets (n_rows, n_outputs), whose weight is 0 where they are missing.
+    predicted : ndarray of shape (n_rows, n_outputs)
 
     Returns
     -------
@@ -125,12 +125,10 @@ def mean_r2(y: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None) -> 
     """
     from sklearn.metrics import r2_score
 
-    return _mean_score(r2_score, y, predicted, weight)
+    return _mean_score(r2_score, rows, predicted)
 
 
-def mean_d2_pinball(
-    y: np.ndarray, predicted: np.ndarray, levels: Sequence[float], weight: np.ndarray | None
-) -> float:
+def mean_d2_pinball(rows: RowData, predicted: np.ndarray, levels: Sequence[float]) -> float:
     """Return the D2 score of the pinball loss, averaged over outputs and levels.
 
     `predicted` has the levels of the first output first; see `mean_r2`.
@@ -138,17 +136,18 @@ def mean_d2_pinball(
     from sklearn.metrics import d2_pinball_score
 
     scores = [
-        _mean_score(d2_pinball_score, y, predicted[:, i :: len(levels)], weight, alpha=level)
+        _mean_score(d2_pinball_score, rows, predicted[:, i :: len(levels)], alpha=level)
         for i, level in enumerate(levels)
     ]
     return float(np.mean(scores))
 
 
-def known_subset_accuracy(y: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None) -> float:
+def known_subset_accuracy(rows: RowData, predicted: np.ndarray) -> float:
     """Return the share of rows whose known labels are all right.
 
     The weight of a row is the mean weight of its known labels; see `mean_r2`.
     """
+    y, weight = rows.target, rows.weight
     weights = np.ones(y.shape)
     if weight is not None:
         weights = np.broadcast_to(weight if weight.ndim == 2 else weight[:, None], y.shape)
@@ -159,12 +158,9 @@ def known_subset_accuracy(y: np.ndarray, predicted: np.ndarray, weight: np.ndarr
 
 
 def _mean_score(
-    score: Callable[..., Any],
-    y: np.ndarray,
-    predicted: np.ndarray,
-    weight: np.ndarray | None,
-    **options: Any,
+    score: Callable[..., Any], rows: RowData, predicted: np.ndarray, **options: Any
 ) -> float:
+    y, weight = rows.target, rows.weight
     if weight is None or weight.ndim == 1:
         return float(score(y, predicted, sample_weight=weight, **options))
     scores = []

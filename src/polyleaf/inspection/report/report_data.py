@@ -33,6 +33,7 @@ from polyleaf.metrics._multitask import compute_scores_per_target
 from polyleaf.model import Model
 from polyleaf.model.metadata import HAS_OFFSETS
 from polyleaf.model.shap import BinnedRows, resolve_outputs
+from polyleaf.runtime.row_data import RowData
 
 __all__ = [
     "COVERAGES",
@@ -251,7 +252,7 @@ class SingleTaskReportData(ReportData):
         return compute_scores_per_target(
             self.task,
             self.target_names,
-            self.y,
+            RowData(self.y),
             self.predicted,
             probabilities=self.probabilities,
             classes=getattr(self.estimator, "classes_", None),
