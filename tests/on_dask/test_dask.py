@@ -70,6 +70,20 @@ def test_arrays(client):
     assert model.n_iter_ == 3 and model.get_params()["max_depth"] == 2
 
 
+def test_shares_of_classes(client):
+    """An evaluation set has labels, another set shares."""
+    rng = np.random.default_rng(6)
+    X, shares = rng.normal(size=(300, 4)), rng.dirichlet([1.0, 2.0, 0.5], 300)
+    ids = shares.argmax(axis=1)
+    local = PolyleafClassifier(**SMALL).fit(X, shares, eval_set=[(X, shares), (X, ids)])
+    model = DaskPolyleafClassifier(client=client, **SMALL)
+    parts = [da.from_array(values, chunks=(90, -1)) for values in (X, shares)]
+    labels = da.from_array(ids, chunks=90)
+    model.fit(*parts, eval_set=[tuple(parts), (parts[0], labels)])
+    assert model.model_.to_bytes() == local.model_.to_bytes()
+    assert model.evals_result_ == local.evals_result_
+
+
 @pytest.mark.parametrize("n_partitions", [1, 7])
 def test_frames_with_values_in_some_partitions_only(client, n_partitions):
     df, y = make_frame()
