@@ -74,7 +74,9 @@ def test_rows_start_from_models_that_were_fitted_without_their_fold() -> None:
     rules, seed = polyleaf.data.random_rows.SplitRules(), 0
     out_of_fold = np.empty_like(Y)
     for rows, held in rules.iter_cross_fits(len(X), N_FOLDS, seed, None):
-        out_of_fold[held] = Ridge().fit(X[rows], Y[rows]).predict(X[held])
+        part = Ridge().fit(X[rows], Y[rows])
+        shift = Ridge().fit(X, Y).predict(X).mean(axis=0) - part.predict(X).mean(axis=0)
+        out_of_fold[held] = part.predict(X[held]) + shift
     first = PolyleafRegressor(init=Ridge(), random_state=seed, **ROUNDS).fit(X, Y)
     fitted = Ridge().fit(X, Y)
     second = PolyleafRegressor(init=fitted, random_state=seed, **ROUNDS)
@@ -302,6 +304,21 @@ def test_the_factor_turns_margins_into_log_odds() -> None:
     ]
     assert np.isclose(models[0].model_.initial.factor, 1, rtol=1e-2)
     assert np.isclose(models[1].model_.initial.factor, 4, rtol=1e-2)
+
+
+@pytest.mark.parametrize("is_linear", [True, False])
+def test_scores_that_trees_do_not_need_are_shrunk(is_linear: bool, monkeypatch) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1200, 40))
+    signal = X[:, 0] + X[:, 1] if is_linear else 2 * np.sign(X[:, 0] * X[:, 1]) + X[:, 2]
+    y = rng.random(1200) < 1 / (1 + np.exp(-2 * signal))
+    model = PolyleafClassifier(init=LogisticRegression(C=100), **ROUNDS)
+    used = model.fit(X, y).model_.initial.factor
+    raw = model.predict_raw(X) - model.model_.initial.scores(X)
+    monkeypatch.setattr("polyleaf.training.fit.INIT_FACTORS", (1.0,))
+    whole = model.fit(X, y).model_.initial.factor
+    assert used / whole in ((1.0,) if is_linear else (0.5, 0.25))
+    assert np.isclose(raw, model.predict_raw(X) - model.model_.initial.scores(X)).all() == is_linear
 
 
 @pytest.mark.filterwarnings("ignore:Label")

@@ -18,6 +18,7 @@ from polyleaf.estimators._prediction import PredictionMixin
 from polyleaf.inputs.read_target import is_sparse
 from polyleaf.inputs.target import Target, TargetEncoding
 from polyleaf.inputs.target_scaling import warn_small_weights
+from polyleaf.metrics import default_metrics
 from polyleaf.model import Model
 from polyleaf.model.metadata import BLEND, CALIBRATIONS, ESTIMATOR
 from polyleaf.objectives import Objective
@@ -31,6 +32,7 @@ from polyleaf.settings.train_config import make_train_config
 from polyleaf.training.boosting import BoostResult
 from polyleaf.training.cross_fitting import TrainingRecord
 from polyleaf.training.fit import (
+    MIN_INIT_ROWS,
     FitPlan,
     ModelInfo,
     RoundSearchResult,
@@ -42,6 +44,7 @@ from polyleaf.training.fit import (
     scale_base_score,
     select_auto_rounds_metric,
     set_offset,
+    shrink_initial_scores,
     train,
 )
 from polyleaf.training.initial_scores import compute_initial_scores
@@ -102,6 +105,10 @@ def _fit_estimator(
     callbacks = as_callbacks(callbacks)
     metric = select_auto_rounds_metric(estimator, plan, target, bool(eval_data or callbacks))
     has_evaluation = bool(eval_data) or estimator.validation_fraction is not None
+    trial_metric = metric
+    if _shrinks_initial_scores(plan, target):
+        own = plan.objective, target.encoding.kind, target.encoding.n_outputs
+        trial_metric = default_metrics(*own)[-1]
     ready = prepare(
         estimator,
         data,
@@ -112,14 +119,19 @@ def _fit_estimator(
         plan.start,
         plan.seeds,
         plan.settings.workers.n_threads,
-        metric,
+        trial_metric,
         estimator._is_cross_fitted(plan.objective, has_evaluation),
     )
     base_score = scale_base_score(estimator.base_score, target.encoding, plan.objective)
-    if ready.trial is not None:
+    if _shrinks_initial_scores(plan, target):
+        with measure_phase("initial model"):
+            info = _make_model_info(estimator, plan, ready)
+            plan, ready = shrink_initial_scores(plan, ready, base_score, **info._asdict())
+    if metric is not None:
         found = search_n_estimators(estimator, plan, ready, base_score)
         if found.result.was_interrupted:
             store_result(estimator, found.result, target.encoding)
+            assert ready.trial is not None
             estimator._after_training(found.record, ready.trial, data)
             report_interrupt(estimator)
             return estimator
@@ -302,6 +314,18 @@ def read_fit_offsets(
     """Read the offsets of training and evaluation data."""
     make_reader = functools.partial(estimator._offset_reader, target.encoding, plan.objective)
     return read_offsets(data, target, plan.start, make_reader)
+
+
+def _shrinks_initial_scores(plan: FitPlan, target: Target) -> bool:
+    """Return whether the scores of `init` are multiplied by a factor that held-out rows choose."""
+    return (
+        plan.initial is not None
+        and plan.start is None
+        and target.encoding.kind != "regression"
+        and not target.is_sparse
+        and plan.settings.workers.device is None
+        and target.n_rows >= MIN_INIT_ROWS
+    )
 
 
 def _read_starts(

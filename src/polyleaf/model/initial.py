@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -109,6 +110,17 @@ class InitialModel(ABC):
     @abstractmethod
     def select_outputs(self, outputs: slice) -> InitialModel:
         """Return the model of some of the raw scores."""
+
+    def complete(self, sparse: SparseStart | None, rows_id: str) -> InitialModel:
+        """Return the model with these attributes."""
+        changed = copy(self)
+        object.__setattr__(changed, "sparse", sparse)
+        object.__setattr__(changed, "rows_id", rows_id)
+        return changed
+
+    @abstractmethod
+    def scale(self, ratio: float) -> InitialModel:
+        """Return the model with its scores times `ratio`."""
 
     def equals(self, other: InitialModel) -> bool:
         """Return whether both are known to give the same scores."""
@@ -285,6 +297,10 @@ class LinearInitialModel(InitialModel):
     def select_outputs(self, outputs: slice) -> LinearInitialModel:
         """Return the model of some of the raw scores."""
         return replace(self, coef=self.coef[:, outputs], intercept=self.intercept[outputs])
+
+    def scale(self, ratio: float) -> LinearInitialModel:
+        coef, intercept = self.coef * self.coef.dtype.type(ratio), self.intercept * ratio
+        return replace(self, coef=coef, intercept=intercept, factor=self.factor * ratio)
 
     def equals(self, other: InitialModel) -> bool:
         if not isinstance(other, LinearInitialModel) or self.to_dict() != other.to_dict():
@@ -541,6 +557,9 @@ class EstimatorInitialModel(InitialModel):
         """Return the raw scores of X."""
         scores = self.reader.expand(self.factor * self.reader.read(self.estimator, X))
         return scores if self.sparse is None else self.sparse.select(scores)
+
+    def scale(self, ratio: float) -> EstimatorInitialModel:
+        return replace(self, factor=self.factor * ratio)
 
     def select_outputs(self, outputs: slice) -> InitialModel:
         """Raise a ValueError: an estimator cannot be divided."""

@@ -453,9 +453,9 @@ class InitialModelParameters:
     """Estimator whose raw scores the trees are added to (scikit-learn's gradient boosting: init),
     such as `Ridge()` or `OneVsRestClassifier(LinearSVC())`. `fit` fits a copy to all rows, and lets
     the training rows start from the scores of five-fold cross-fitting. Scores of classifiers are
-    multiplied by the factor of the lowest loss. Model files hold linear models, also after
-    `SimpleImputer` and scalers; other estimators are kept by pickles only. With sparse y only the
-    largest scores of each row are used."""
+    multiplied by the factor of the lowest loss, and by 1, 1/2 or 1/4, whichever is best on held-out
+    rows. Model files hold linear models, also after `SimpleImputer` and scalers; other estimators
+    are kept by pickles only. With sparse y only the largest scores of each row are used."""
 
 
 @estimator_parameters

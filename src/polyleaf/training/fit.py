@@ -41,6 +41,7 @@ from polyleaf.training.sampling import GlobalRowIds
 
 __all__ = [
     "MAX_ROWS",
+    "MIN_INIT_ROWS",
     "FitPlan",
     "ModelInfo",
     "RoundSearchResult",
@@ -57,6 +58,7 @@ __all__ = [
     "scale_base_score",
     "select_auto_rounds_metric",
     "set_offset",
+    "shrink_initial_scores",
     "train",
     "training_rows",
 ]
@@ -143,6 +145,67 @@ def find_n_estimators(
     n_estimators = speedup * best_round.n_rounds or settings.boosting.n_estimators
     record = _make_record(trial, objective, trial_settings, result, base_score)
     return RoundSearchResult(n_estimators, result, record)
+
+
+# Factors of the scores of `init` that are tried, and the boosting rounds and their rate.
+INIT_FACTORS, INIT_ROUNDS, INIT_RATE = (1.0, 0.5, 0.25), 25, 0.4
+MIN_INIT_ROWS = 1_000  # with fewer, the rows held out do not tell factors apart
+
+
+def shrink_initial_scores(
+    plan: FitPlan, data: PreparedData, base_score: np.ndarray | None, **model_fields: Any
+) -> tuple[FitPlan, PreparedData]:
+    """Return the plan and the data with the scores of `init` times the best of `INIT_FACTORS`.
+
+    Trees cannot remove the noise of an initial model that is less accurate than they are, and learn
+    what is left out. Short trainings on some of the rows are compared on the others.
+
+    Parameters
+    ----------
+    plan : FitPlan
+        With a new initial model.
+    data : PreparedData
+        With a trial.
+    base_score : ndarray of shape (K,), float64, or None
+    **model_fields
+        Attributes of the model, for `boost`.
+    """
+    assert plan.initial is not None
+    trial, objective, settings = data.trial, plan.objective, plan.settings
+    assert trial is not None
+    metric = trial.eval_sets[0].metrics[0]
+    n_rounds = min(INIT_ROUNDS, settings.boosting.n_estimators)
+    boosting = replace(settings.boosting, learning_rate=INIT_RATE, n_estimators=n_rounds)
+    best, lowest = 1.0, np.inf
+    for factor in INIT_FACTORS:
+        scaled = _scale_offsets(trial, factor)
+        result = boost(
+            scaled.dataset,
+            training_rows(scaled.target, objective),
+            objective,
+            replace(settings, boosting=boosting),
+            eval_sets=scaled.eval_sets,
+            base_score=base_score,
+            **model_fields,
+        )
+        if result.was_interrupted:
+            raise KeyboardInterrupt
+        ((values,),) = (metrics.values() for metrics in result.evals_log.values())
+        loss = min(-value if metric.greater_is_better else value for value in values)
+        if not loss < lowest:
+            break
+        best, lowest = factor, loss
+    return plan._replace(initial=plan.initial.scale(best)), _scale_offsets(data, best)
+
+
+def _scale_offsets(data: PreparedData, factor: float) -> PreparedData:
+    """Return the data with all offsets times a factor; y does not contain them."""
+    target = data.target.replace_rows(offset=factor * data.target.rows.offset)
+    eval_sets = [
+        replace(e, rows=e.rows.replace(offset=factor * e.rows.offset)) for e in data.eval_sets
+    ]
+    trial = None if data.trial is None else _scale_offsets(data.trial, factor)
+    return data._replace(target=target, eval_sets=eval_sets, trial=trial)
 
 
 class _RoundStopper(Callback):

@@ -2,13 +2,14 @@
 
 A model has seen the targets of its training rows, so its scores there are too good, and trees that
 start from them have too little left to learn. Rows therefore start from the scores of models that
-were fitted without their fold.
+were fitted without their fold. Such a model has a lower mean where its fold has a higher one, so
+its scores are shifted to the mean of the model of all rows.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,6 +41,7 @@ __all__ = ["InitialScores", "compute_initial_scores"]
 N_FOLDS = 5
 _MAX_FACTOR_CELLS = 1 << 22  # rows times scores that the factor is fitted to
 _MAX_FACTOR_STEPS, _FACTOR_TOLERANCE = 30, 1e-3
+_LEAST_FACTOR = 1e-6  # of scores that are of no use
 _N_CHECK_ROWS = 256
 _CLEAR_SCORE = 12.0  # scores up to this size are compared: probabilities near 0 or 1 are clipped
 _SPARSE_DENSITY = 0.1  # of coefficients that are stored as a sparse matrix
@@ -114,7 +116,8 @@ def compute_initial_scores(
             f"{init!r}."
         )
     _check(data, target)
-    fit = _Fit(init, data[0].X, _decode_target(target), data[0].rows.weight, objective, target)
+    y = _decode_target(target, init)
+    fit = _Fit(init, data[0].X, y, data[0].rows.weight, objective, target)
     rows_id = _identify(target)
     if known is not None and known.rows_id != rows_id and init_scores is None:
         return InitialScores(known, [d.replace_rows(offset=known.scores(d.X)) for d in data])
@@ -124,24 +127,25 @@ def compute_initial_scores(
             "are too good there: set init, or pass init_scores."
         )
     training, scores = data[0], init_scores
-    fitted = None
     if scores is not None:
         check_is_fitted(init)
         if not scipy.sparse.issparse(scores):
             scores = read_scores(scores, target.n_rows, "init_scores")
-        fitted = init
+        made = fit.wrap(init)
     elif _is_frozen(init):
-        fitted, scores = init, fit.wrap(init).scores(training.X)
+        made = fit.wrap(init)
+        scores = made.scores(training.X)
     else:
         check_rows(p, training.X, target)
-        scores = _cross_fit(p, fit, training, target, seed)
+        made = fit.fit(np.arange(target.n_rows))
+        scores = _cross_fit(p, fit, made, training, target, seed)
     if scipy.sparse.issparse(scores):
         scores = scores.toarray()
     if known is None:
-        made = fit.fit(np.arange(target.n_rows)) if fitted is None else fit.wrap(fitted)
         is_classifier = target.encoding.kind != "regression"
         factor = _fit_factor(objective, target, scores) if is_classifier else 1.0
-        known = _finish(made, factor, _make_start(p, target, objective), rows_id)
+        start_from = _make_start(p, target, objective)
+        known = made.complete(start_from, rows_id).scale(factor)
     own = known.factor * scores
     offsets = [own if known.sparse is None else known.sparse.select(own)]
     offsets += [known.scores(d.X) for d in data[1:]]
@@ -214,14 +218,17 @@ def _make_reader(target: Target, objective: Objective) -> ScoreReader:
     return ScoreReader(encoding.kind, objective.link, classes, n_columns, tuple(mask))
 
 
-def _decode_target(target: Target) -> Any:
+def _decode_target(target: Target, init: Any) -> Any:
     """Return y as estimators of scikit-learn expect it."""
     encoding = target.encoding
     if encoding.kind == "regression":
         values = np.asarray(target.to_target_scale(), np.float64)
         return values[:, 0] if encoding.one_dimensional else values
     if encoding.kind == "multilabel":
-        return target.values.astype(np.int64)
+        labels = target.values.astype(np.int64)
+        if not target.is_sparse or type(_get_last_step(init)).__name__ == "OneVsRestClassifier":
+            return labels
+        return labels.toarray()  # other estimators do not take sparse labels
     classes, ids = encoding.classes, target.get_row_classes()
     assert classes is not None and ids is not None
     return classes[np.asarray(ids).astype(np.int64)]
@@ -268,6 +275,12 @@ class _Fit:
         return self._X if len(rows) == self._n_rows else _safe_indexing(self._X, rows)
 
 
+def _get_last_step(estimator: Any) -> Any:
+    while hasattr(estimator, "steps"):
+        estimator = estimator.steps[-1][1]
+    return estimator
+
+
 def _find_weight_parameter(init: Any) -> str:
     """Return the name under which `fit` takes weights, `step__sample_weight` in a pipeline."""
     inner, prefix = getattr(init, "estimator", init) if _is_frozen(init) else init, ""
@@ -282,20 +295,23 @@ def _find_weight_parameter(init: Any) -> str:
     return prefix + "sample_weight"
 
 
-def _cross_fit(p: Any, fit: _Fit, training: TrainingData, target: Target, seed: int) -> np.ndarray:
-    """Return scores (n_rows, n_scores) of each row by a model that was fitted without its fold."""
-    n = target.n_rows
-    rules = read_split_rules(p, training.rows, n)
-    hashes = _hash_rows(training.X)
-    rules = rules.join(find_repeated_rows(hashes, target.values))
-    classes = target.get_row_classes()
-    scores: np.ndarray | None = None
-    for rows, held in rules.iter_cross_fits(n, N_FOLDS, seed, classes):
+def _cross_fit(
+    p: Any, fit: _Fit, full: InitialModel, training: TrainingData, target: Target, seed: int
+) -> np.ndarray:
+    """Return scores (n_rows, n_scores) of each row by a model that was fitted without its fold.
+
+    `full` is the model of all rows.
+    """
+    rules = read_split_rules(p, training.rows, target.n_rows)
+    rules = rules.join(find_repeated_rows(_hash_rows(training.X), target.values))
+    scores: np.ndarray = np.array(full.scores(training.X))
+    mean, classes = scores.mean(axis=0), target.get_row_classes()
+    for rows, held in rules.iter_cross_fits(target.n_rows, N_FOLDS, seed, classes):
         check_parts(rows, held)
-        found = fit.fit(rows).scores(fit.take(held))
-        scores = np.empty((n, found.shape[1])) if scores is None else scores
-        scores[held] = found
-    assert scores is not None
+        with warnings.catch_warnings():  # the fit to all rows has warned of what concerns them
+            warnings.simplefilter("ignore")
+            found = fit.fit(rows).scores(training.X)
+        scores[held] = found[held] + (mean - found.mean(axis=0))
     return scores
 
 
@@ -499,20 +515,6 @@ def _fit_factor(objective: Objective, target: Target, scores: np.ndarray) -> flo
             return factor
         step = max(-slope / second, -0.9 * factor)
         factor += step
-        if abs(step) <= _FACTOR_TOLERANCE * factor:
+        if abs(step) <= _FACTOR_TOLERANCE * factor or factor < _LEAST_FACTOR:
             break
     return factor
-
-
-def _finish(
-    model: InitialModel, factor: float, sparse: SparseStart | None, rows_id: str
-) -> InitialModel:
-    """Return the model with its scores times a factor."""
-    if isinstance(model, EstimatorInitialModel):
-        return replace(model, sparse=sparse, factor=factor, rows_id=rows_id)
-    assert isinstance(model, LinearInitialModel)
-    coef = (model.coef * factor).astype(model.coef.dtype)
-    intercept = model.intercept * factor
-    return replace(
-        model, coef=coef, intercept=intercept, sparse=sparse, factor=factor, rows_id=rows_id
-    )
