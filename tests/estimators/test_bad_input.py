@@ -408,7 +408,7 @@ def test_incompatible_init_model_raises():
     with pytest.raises(ValueError, match="indicator matrix"):
         classifier().fit(X, L, init_model=start)
     with pytest.raises(ValueError, match="objective"):
-        classifier(softmax_hessian="upper").fit(X, C, init_model=start)
+        regressor(objective="poisson").fit(X, Y**2, init_model=regressor().fit(X, Y))
     with pytest.raises(ValueError, match="2 column"):
         regressor().fit(X, Y, init_model=regressor().fit(X, Y[:, 0]))
     with pytest.raises(ValueError, match="other bins"):

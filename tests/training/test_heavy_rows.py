@@ -107,7 +107,7 @@ def test_rounding_is_unbiased_and_equals_quantisation_of_the_core(uses_multiplie
     values[0] = 32767.0, -2.0 * 32767
     multiplier = np.full(len(values), 4.0, np.float32) if uses_multiplier else None
     sample = SAMPLE._replace(multiplier=multiplier)
-    rounded = HeavyRows(None, None, 0, SINGLE_PROCESS).round(values, sample, -1, 0)
+    rounded = HeavyRows(None, None, 0, SINGLE_PROCESS).round(values, sample, None, 0)
     integers = np.rint(rounded / np.array([1.0, 2.0]))
     np.testing.assert_allclose(rounded, integers * [1.0, 2.0], rtol=1e-6)
     assert np.isin(integers[1:], [0, 1]).all()
@@ -125,12 +125,12 @@ def test_rounding_is_independent_of_ranks():
     def run_rank(communicator):
         part = slice(0, half) if communicator.rank == 0 else slice(half, N)
         found = HeavyRows.find(values[part], ids[part], 5, communicator)
-        return found.factor, found.round(values[part], SAMPLE, -1, 0)
+        return found.factor, found.round(values[part], SAMPLE, None, 0)
 
     parts = ThreadCommunicator.run(2, run_rank)
     assert np.array_equal(np.concatenate([factor for factor, _ in parts]), alone.factor)
     together = np.concatenate([rounded for _, rounded in parts])
-    assert np.array_equal(together, alone.round(values, SAMPLE, -1, 0))
+    assert np.array_equal(together, alone.round(values, SAMPLE, None, 0))
 
 
 @pytest.mark.parametrize("search", ["count_sketch", "exact"])

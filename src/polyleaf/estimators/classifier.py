@@ -235,9 +235,11 @@ class PolyleafClassifier(
     def _predict_rows(
         self, X: Any, iteration_range: tuple[int, int] | None, offset: Any
     ) -> np.ndarray:
-        """Predict classes without all scores where offsets do not change them."""
+        """Predict classes without all scores where offsets and initial models do not change
+        them."""
         rounds, n_threads = self._rounds(iteration_range), self._n_threads()
-        is_plain = self._encoding.has_class_ids and not isinstance(X, Dataset)
+        is_plain = self._encoding.has_class_ids and self.model_.initial is None
+        is_plain = is_plain and not isinstance(X, Dataset)
         if not is_plain or resolve_offset(self.model_, X, offset) is not None:
             return super()._predict_rows(X, iteration_range, offset)
         table = self._features(X, n_threads)
