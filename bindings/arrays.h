@@ -7,8 +7,11 @@
 #include <cstring>
 #include <initializer_list>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
+
+#include "base/matrix_view.h"
 
 namespace nb = nanobind;
 
@@ -23,6 +26,20 @@ template <class T>
 using Optional1 = std::optional<Array1<T>>;
 template <class T>
 using Optional2 = std::optional<Array2<T>>;
+
+// Return a view of a matrix of Python; without values, a view of nothing.
+template <class T>
+MatrixView<T> matrix_view(const Array2<T>& array) {
+  return {array.data(), static_cast<int64_t>(array.shape(0)), static_cast<int64_t>(array.shape(1))};
+}
+template <class T>
+MatrixView<T> matrix_view(const Optional2<T>& array) {
+  return array ? matrix_view(*array) : MatrixView<T>();
+}
+template <class T>
+std::span<T> span(const Array1<T>& array) {
+  return {array.data(), array.size()};
+}
 
 // Raise ValueError in Python unless the condition holds; the message names the argument.
 inline void require(bool condition, const char* message) {

@@ -60,7 +60,7 @@ nb::ndarray<nb::numpy, int64_t> sum_by_leaf(const QuantisedGradients& channels,
   const int32_t* leaves = leaf_of_row.data();
   require(static_cast<int64_t>(leaf_of_row.size()) == sample.n_all && n_leaves >= 1,
           "leaf_of_row needs one entry per row.");
-  check_leaf_ids(leaves, sample.n_all, n_leaves, 1);
+  check_leaf_ids({leaves, static_cast<size_t>(sample.n_all)}, n_leaves, 1);
   const int n_outputs = channels.layout().n_outputs;
   NewArray<int64_t> out({static_cast<size_t>(n_leaves), static_cast<size_t>(n_outputs)});
   std::fill_n(out.data, static_cast<size_t>(n_leaves) * n_outputs, 0);

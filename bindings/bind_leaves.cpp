@@ -35,8 +35,8 @@ void init_topk(TopkLeaves* self, const Array1<const int64_t>& indptr,
                const Array1<const int32_t>& outputs, const Array1<const float>& values,
                int64_t n_outputs) {
   require_leaves(outputs.size() == values.size(), "outputs and values differ in length.");
-  new (self) TopkLeaves(indptr.data(), count_leaves(indptr), outputs.data(), values.data(),
-                        static_cast<int64_t>(values.size()), n_outputs);
+  count_leaves(indptr);
+  new (self) TopkLeaves(span(indptr), span(outputs), span(values), n_outputs);
 }
 
 void init_linear(LinearLeaves* self, const Array1<const int64_t>& indptr,
@@ -52,10 +52,8 @@ void init_linear(LinearLeaves* self, const Array1<const int64_t>& indptr,
   require_leaves(weights.shape(1) == n_columns, "weights must have one column for each of the " +
                                                     std::to_string(n_columns) +
                                                     " outputs of the intercepts.");
-  new (self)
-      LinearLeaves({indptr.data(), features.data(), weights.data(), centre.data(), intercept.data(),
-                    lower.data(), upper.data(), static_cast<int64_t>(n_leaves),
-                    static_cast<int64_t>(features.size()), static_cast<int64_t>(n_columns)});
+  new (self) LinearLeaves({span(indptr), span(features), matrix_view(weights), span(centre),
+                           matrix_view(intercept), matrix_view(lower), matrix_view(upper)});
 }
 
 // Define a read-only property: an array with one entry per regressor or output of a leaf.
@@ -150,7 +148,7 @@ void bind_linear_leaves(nb::module_& m) {
 void add_leaves(const Array2<float>& raw, const Array1<const int32_t>& leaf_of_row,
                 const AnyLeaves& leaves, const AnyOutputs& any_outputs, const Context& context,
                 const AnyFeatures& features) {
-  const auto n = static_cast<int64_t>(raw.shape(0)), n_outputs = static_cast<int64_t>(raw.shape(1));
+  const MatrixView<float> scores = matrix_view(raw);
   const auto* block = std::get_if<std::shared_ptr<LeafBlock>>(&leaves);
   const LeafView view = get_leaf_view(leaves);
   const int32_t n_leaves =
@@ -159,12 +157,12 @@ void add_leaves(const Array2<float>& raw, const Array1<const int32_t>& leaf_of_r
   if (raw.shape(0) != leaf_of_row.size())
     throw std::invalid_argument("raw and leaf_of_row must have the same number of rows.");
   const OutputList outputs = output_list(any_outputs);
-  check_outputs(view, n_leaves, outputs, static_cast<int32_t>(n_outputs));
-  check_leaf_ids(leaf_of_row.data(), n, n_leaves, context);
-  if (block != nullptr) check_features(feature_matrix(features), (*block)->n_features(), n);
+  check_outputs(view, n_leaves, outputs, static_cast<int32_t>(scores.n_columns));
+  check_leaf_ids(span(leaf_of_row), n_leaves, context);
+  if (block != nullptr)
+    check_features(feature_matrix(features), (*block)->n_features(), scores.n_rows);
   nb::gil_scoped_release release;
-  add_leaf_values(raw.data(), n, n_outputs, outputs, leaf_of_row.data(), view,
-                  feature_matrix(features), context);
+  add_leaf_values(scores, outputs, leaf_of_row.data(), view, feature_matrix(features), context);
 }
 
 }  // namespace
@@ -200,7 +198,7 @@ RowSample checked_rows(int64_t n, const Leaves& leaf_of_row, int32_t n_leaves,
   require(static_cast<int64_t>(leaf_of_row.size()) == n,
           "leaf_of_row must have one entry per row.");
   require(n_leaves >= 1, "There must be at least one leaf.");
-  check_leaf_ids(leaf_of_row.data(), n, n_leaves, context);
+  check_leaf_ids(span(leaf_of_row), n_leaves, context);
   return sample;
 }
 
@@ -210,9 +208,6 @@ void check_hessian(const Derivatives& g, const Hessians& h) {
           "h must have as many rows as g, and one column or one per output.");
 }
 
-const float* data(const Hessians& h) {
-  return h ? h->data() : nullptr;
-}
 int columns(const Hessians& h) {
   return h ? static_cast<int>(h->shape(1)) : 0;
 }
@@ -231,8 +226,8 @@ nb::ndarray<nb::numpy, float> fit_newton(const Derivatives& g, const Hessians& h
   NewArray<float> out({static_cast<size_t>(n_leaves), k});
   {
     nb::gil_scoped_release release;
-    fit_newton_leaves(g.data(), data(h), static_cast<int>(k), columns(h), sample,
-                      leaf_of_row.data(), n_leaves, step, context, out.data);
+    fit_newton_leaves(matrix_view(g), matrix_view(h), sample, leaf_of_row.data(), step, context,
+                      {out.data, n_leaves, static_cast<int64_t>(k)});
   }
   return out.array;
 }
@@ -249,8 +244,8 @@ std::shared_ptr<LeafBlock> fit_topk(const Derivatives& g, const Hessians& h,
   require(shared == nullptr || shared->n_leaves == n_leaves, "The tree must have n_leaves leaves.");
   nb::gil_scoped_release release;
   const TopkLeafArrays leaves =
-      fit_topk_leaves(g.data(), data(h), static_cast<int>(g.shape(1)), columns(h), sample,
-                      leaf_of_row.data(), n_leaves, step, leaf_k, shared, context);
+      fit_topk_leaves(matrix_view(g), matrix_view(h), sample, leaf_of_row.data(), n_leaves, step,
+                      leaf_k, shared, context);
   return make_topk_block(leaves, static_cast<int64_t>(g.shape(1)));
 }
 
@@ -287,8 +282,7 @@ std::shared_ptr<LinearLeaves> fit_linear(const Derivatives& g, const Hessians& h
   for (int32_t f : tree.feature)
     require(f < table.n_features(), "The tree splits on features that are out of range.");
   nb::gil_scoped_release release;
-  return fit_linear_leaves(g.data(), data(h), static_cast<int>(g.shape(1)), h ? columns(h) : 1,
-                           sample, leaf_of_row.data(), tree,
+  return fit_linear_leaves(matrix_view(g), matrix_view(h), sample, leaf_of_row.data(), tree,
                            {features.data(), static_cast<int64_t>(features.shape(0)), n}, table,
                            step, context);
 }
@@ -302,7 +296,7 @@ auto leaf_hessians(const Hessians& h, const Leaves& leaf_of_row, int32_t n_leave
   NewArray<double> out({static_cast<size_t>(n_leaves), static_cast<size_t>(h ? columns(h) : 1)});
   nb::gil_scoped_release release;
   const std::vector<double> sums =
-      sum_leaf_hessians(data(h), h ? columns(h) : 1, sample, leaf_of_row.data(), n_leaves, context);
+      sum_leaf_hessians(matrix_view(h), sample, leaf_of_row.data(), n_leaves, context);
   std::copy(sums.begin(), sums.end(), out.data);
   return out.array;
 }
@@ -395,7 +389,7 @@ nb::ndarray<nb::numpy, float> node_hessians(const Array2<const float>& h,
       make_row_sample(static_cast<int64_t>(h.shape(0)), rows, multiplier, context);
   require(leaf_of_row.size() == h.shape(0), "leaf_of_row needs one entry per row.");
   require(counts.size() == n_nodes, "counts needs one entry per node.");
-  check_leaf_ids(leaf_of_row.data(), sample.n_all, tree.n_leaves, context);
+  check_leaf_ids(span(leaf_of_row), tree.n_leaves, context);
   const std::vector<float> sums = sum_node_hessians(
       h.data(), static_cast<int>(m), sample, leaf_of_row.data(), tree, counts.data(), context);
   NewArray<float> out({n_nodes, m});

@@ -204,11 +204,12 @@ auto quantiles(const Array2<const T>& values, const OptionalMatrix& weight,
   NewArray<T> out({static_cast<size_t>(n_leaves), values.shape(1)});
   {
     nb::gil_scoped_release release;
-    fit_quantile_leaves(values.data(), columns(values),
-                        weight ? non_null_data(weight->data(), weight->size()) : nullptr,
-                        weight ? columns(*weight) : 0, sample,
-                        leaf_of_row ? leaf_of_row->data() : nullptr, n_leaves, level.data(),
-                        context, out.data);
+    MatrixView<const float> weights;
+    if (weight)
+      weights = {non_null_data(weight->data(), weight->size()), rows(*weight), columns(*weight)};
+    fit_quantile_leaves(matrix_view(values), weights, sample,
+                        leaf_of_row ? leaf_of_row->data() : nullptr, span(level), context,
+                        MatrixView<T>(out.data, n_leaves, columns(values)));
   }
   return out.array;
 }

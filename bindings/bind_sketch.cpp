@@ -12,16 +12,11 @@ namespace polyleaf {
 
 namespace {
 
-struct Shape {
-  int64_t n;
-  int32_t n_columns;
-  explicit Shape(const Array2<const float>& values) {
-    require(values.shape(1) >= 1 && values.shape(1) <= size_t{INT32_MAX},
-            "Values must have between 1 and 2147483647 columns.");
-    n = static_cast<int64_t>(values.shape(0));
-    n_columns = static_cast<int32_t>(values.shape(1));
-  }
-};
+MatrixView<const float> view_values(const Array2<const float>& values) {
+  require(values.shape(1) >= 1 && values.shape(1) <= size_t{INT32_MAX},
+          "Values must have between 1 and 2147483647 columns.");
+  return matrix_view(values);
+}
 
 void require_dim(int32_t d) {
   require(d >= 1 && d <= 4096, "A sketch must have between 1 and 4096 columns.");
@@ -33,75 +28,72 @@ nb::ndarray<nb::numpy, float> make_sketch(int64_t n, int32_t d, F&& fill) {
   NewArray<float> out({static_cast<size_t>(n), static_cast<size_t>(d)});
   {
     nb::gil_scoped_release release;
-    fill(out.data);
+    fill(MatrixView<float>(out.data, n, d));
   }
   return out.array;
 }
 
 auto sketch_project(Array2<const float> values, Array2<const float> matrix, float scale,
                     const Context& context) {
-  const Shape shape(values);
+  const MatrixView<const float> view = view_values(values);
   require(matrix.shape(0) == values.shape(1),
           "The matrix must have one row for each column of values.");
   const auto d = static_cast<int32_t>(matrix.shape(1));
-  return make_sketch(shape.n, d, [&](float* out) {
-    project(values.data(), shape.n, shape.n_columns, matrix.data(), d, scale, out, context);
+  return make_sketch(view.n_rows, d, [&](MatrixView<float> out) {
+    project(view, matrix_view(matrix), scale, out, context);
   });
 }
 
 auto sketch_signs(Array2<const float> values, int32_t d, uint64_t seed, float scale,
                   const Context& context) {
-  const Shape shape(values);
-  return make_sketch(shape.n, d, [&](float* out) {
-    project_signs(values.data(), shape.n, shape.n_columns, seed, d, scale, out, context);
+  const MatrixView<const float> view = view_values(values);
+  return make_sketch(view.n_rows, d, [&](MatrixView<float> out) {
+    project_signs(view, seed, scale, out, context);
   });
 }
 
 auto sketch_subspace(Array2<const float> values, int32_t d, uint64_t seed, int n_iterations,
                      float scale, const Context& context) {
-  const Shape shape(values);
-  return make_sketch(shape.n, d, [&](float* out) {
-    project_subspace(values.data(), shape.n, shape.n_columns, seed, d, n_iterations, scale, out,
-                     context);
+  const MatrixView<const float> view = view_values(values);
+  return make_sketch(view.n_rows, d, [&](MatrixView<float> out) {
+    project_subspace(view, seed, n_iterations, scale, out, context);
   });
 }
 
 auto sketch_count(Array2<const float> values, int32_t d, uint64_t seed, float scale,
                   const Context& context) {
-  const Shape shape(values);
-  return make_sketch(shape.n, d, [&](float* out) {
-    count_sketch(values.data(), shape.n, shape.n_columns, seed, d, scale, out, context);
-  });
+  const MatrixView<const float> view = view_values(values);
+  return make_sketch(view.n_rows, d,
+                     [&](MatrixView<float> out) { count_sketch(view, seed, scale, out, context); });
 }
 
 auto sketch_take(Array2<const float> values, Array1<const int32_t> columns,
                  Array1<const float> scale, const Context& context) {
-  const Shape shape(values);
+  const MatrixView<const float> view = view_values(values);
   require(columns.shape(0) == scale.shape(0), "Every column taken needs a scale.");
   for (size_t j = 0; j < columns.shape(0); ++j)
-    require(columns.data()[j] >= 0 && columns.data()[j] < shape.n_columns,
+    require(columns.data()[j] >= 0 && columns.data()[j] < view.n_columns,
             "A column is out of range.");
   const auto d = static_cast<int32_t>(columns.shape(0));
-  return make_sketch(shape.n, d, [&](float* out) {
-    take_columns(values.data(), shape.n, shape.n_columns, columns.data(), scale.data(), d, out,
-                 context);
+  return make_sketch(view.n_rows, d, [&](MatrixView<float> out) {
+    take_columns(view, span(columns), span(scale), out, context);
   });
 }
 
 auto compute_column_energy(Array2<const float> values, const Context& context) {
-  const Shape shape(values);
+  const MatrixView<const float> view = view_values(values);
   NewArray<double> out({values.shape(1)});
   {
     nb::gil_scoped_release release;
-    column_energy(values.data(), shape.n, shape.n_columns, out.data, context);
+    column_energy(view, {out.data, values.shape(1)}, context);
   }
   return out.array;
 }
 
 auto compute_row_means(Array2<const float> values, const Context& context) {
-  const Shape shape(values);
-  return make_sketch(shape.n, 1, [&](float* out) {
-    row_means(values.data(), shape.n, shape.n_columns, out, context);
+  const MatrixView<const float> view = view_values(values);
+  return make_sketch(view.n_rows, 1, [&](MatrixView<float> out) {
+    row_means(view, {out.data, values.shape(0)}, context);
   });
 }
 
@@ -162,8 +154,8 @@ auto product(Array1<const int64_t> indptr, Array1<const int32_t> indices,
   NewArray<float> out({static_cast<size_t>(n), matrix.shape(1)});
   {
     nb::gil_scoped_release release;
-    csr_product({n, at, indices.data(), values.data()}, matrix.data(),
-                static_cast<int32_t>(matrix.shape(1)), out.data, context);
+    csr_product({n, at, indices.data(), values.data()}, matrix_view(matrix),
+                {out.data, n, static_cast<int64_t>(matrix.shape(1))}, context);
   }
   return out.array;
 }

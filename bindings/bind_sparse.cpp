@@ -47,7 +47,7 @@ nb::ndarray<nb::numpy, float> make_sketch(const SparseRows& rows, int32_t d, uin
   NewArray<float> out({static_cast<size_t>(rows.n_rows()), static_cast<size_t>(d)});
   {
     nb::gil_scoped_release release;
-    count_sketch(rows, seed, d, scale, out.data, context);
+    count_sketch(rows, seed, scale, {out.data, rows.n_rows(), d}, context);
   }
   return out.array;
 }
@@ -154,7 +154,7 @@ void bind_scores(nb::module_& m) {
             require(leaves.n_columns() == self.raw().n_outputs(),
                     "The leaves must have as many outputs as the raw scores.");
             nb::gil_scoped_release release;
-            check_leaf_ids(leaf_of_row.data(), self.raw().n_rows(), leaves.n_leaves(), context);
+            check_leaf_ids(span(leaf_of_row), leaves.n_leaves(), context);
             self.add(leaf_of_row.data(), leaves.view(), context);
           },
           nb::arg("leaf_of_row"), nb::arg("leaves"), nb::arg("n_threads"),

@@ -148,9 +148,7 @@ inline SparseRows parse_sparse_rows(const Array1<const int64_t>& indptr,
 }
 
 inline std::shared_ptr<LeafBlock> make_topk_block(const TopkLeafArrays& leaves, int64_t n_outputs) {
-  return std::make_shared<TopkLeaves>(
-      leaves.begin.data(), static_cast<int64_t>(leaves.begin.size()) - 1, leaves.outputs.data(),
-      leaves.values.data(), static_cast<int64_t>(leaves.outputs.size()), n_outputs);
+  return std::make_shared<TopkLeaves>(leaves.begin, leaves.outputs, leaves.values, n_outputs);
 }
 
 // Return a row sample, which the arrays must outlive. It may be empty only in distributed training.

@@ -19,9 +19,7 @@ using AnyOutputs = std::optional<std::variant<int32_t, Array1<const int32_t>>>;
 
 inline std::shared_ptr<const LeafBlock> leaf_block(const AnyLeaves& leaves) {
   if (const auto* block = std::get_if<std::shared_ptr<LeafBlock>>(&leaves)) return *block;
-  const auto& values = std::get<Array2<const float>>(leaves);
-  return std::make_shared<DenseLeaves>(values.data(), static_cast<int64_t>(values.shape(0)),
-                                       static_cast<int64_t>(values.shape(1)));
+  return std::make_shared<DenseLeaves>(matrix_view(std::get<Array2<const float>>(leaves)));
 }
 
 // Return the outputs of a tree: those of an array, one, or all (None).
@@ -42,8 +40,7 @@ inline FeatureMatrix feature_matrix(const AnyFeatures& features) {
 // Return a view; dense leaves are not copied.
 inline LeafView get_leaf_view(const AnyLeaves& leaves) {
   if (const auto* block = std::get_if<std::shared_ptr<LeafBlock>>(&leaves)) return (*block)->view();
-  const auto& values = std::get<Array2<const float>>(leaves);
-  return DenseLeaves::make_view(values.data(), static_cast<int64_t>(values.shape(1)));
+  return DenseLeaves::make_view(matrix_view(std::get<Array2<const float>>(leaves)));
 }
 
 // Return a view of n vectors of a block without their padding.

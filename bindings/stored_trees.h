@@ -114,7 +114,10 @@ class StoredTrees final : public TreeSource, public std::enable_shared_from_this
     for (size_t t = 0; t < n_trees; ++t) {
       const size_t n_leaves = (get_node_range(t).second - get_node_range(t).first) / 2 + 1,
                    n = count_columns(t, n_outputs);
-      leaves_.emplace_back(stored.values.data() + begin_of_values[t], n_leaves, n, at);
+      leaves_.emplace_back(
+          MatrixView<const float>(stored.values.data() + begin_of_values[t],
+                                  static_cast<int64_t>(n_leaves), static_cast<int64_t>(n)),
+          at);
       at += DenseLeaves::room(n_leaves, n);
     }
   }

@@ -21,7 +21,9 @@ void DeviceLeaves::newton(const DeviceMatrix& g, const DeviceMatrix* h, const Ro
                           const DeviceRowPartitioner& rows, int32_t n_leaves,
                           const LeafConfig& config, float* out) {
   const Sums sums = derivatives(g, h, sample, rows, n_leaves);
-  solve_newton_leaves(sums.G, sums.H, sums.n_outputs, sums.h_columns, config, out);
+  solve_newton_leaves({sums.G.data(), n_leaves, sums.n_outputs},
+                      {sums.H.data(), n_leaves, sums.h_columns}, config,
+                      {out, n_leaves, sums.n_outputs});
 }
 
 TopkLeafArrays DeviceLeaves::topk(const DeviceMatrix& g, const DeviceMatrix* h,

@@ -40,34 +40,34 @@ const LeafKind kDense{.name = "dense",
                       .accumulate = accumulate,
                       .function = function};
 
-DenseLeaves::DenseLeaves(const float* values, int64_t n_leaves, int64_t n_columns) {
-  check_sizes(n_leaves, n_columns);
-  values_.reserve(static_cast<size_t>(room(n_leaves, n_columns)));
-  keep(values, n_leaves, n_columns, values_.data());
+DenseLeaves::DenseLeaves(MatrixView<const float> values) {
+  check_sizes(values.n_rows, values.n_columns);
+  values_.reserve(static_cast<size_t>(room(values.n_rows, values.n_columns)));
+  keep(values, values_.data());
 }
 
-DenseLeaves::DenseLeaves(const float* values, int64_t n_leaves, int64_t n_columns, float* memory) {
-  check_sizes(n_leaves, n_columns);
-  keep(values, n_leaves, n_columns, memory);
+DenseLeaves::DenseLeaves(MatrixView<const float> values, float* memory) {
+  check_sizes(values.n_rows, values.n_columns);
+  keep(values, memory);
 }
 
 int64_t DenseLeaves::room(int64_t n_leaves, int64_t n_columns) {
   return n_leaves * padded_columns(n_columns);
 }
 
-void DenseLeaves::keep(const float* values, int64_t n_leaves, int64_t n_columns, float* memory) {
-  n_leaves_ = static_cast<int32_t>(n_leaves);
-  view_ = make_view(memory, n_columns);
-  view_.stride = padded_columns(n_columns);
-  pad_vectors(values, n_leaves, n_columns, view_.stride, memory);
+void DenseLeaves::keep(MatrixView<const float> values, float* memory) {
+  n_leaves_ = static_cast<int32_t>(values.n_rows);
+  view_ = make_view({memory, values.n_rows, values.n_columns});
+  view_.stride = padded_columns(values.n_columns);
+  pad_vectors(values, view_.stride, memory);
 }
 
-LeafView DenseLeaves::make_view(const float* values, int64_t n_columns) {
+LeafView DenseLeaves::make_view(MatrixView<const float> values) {
   LeafView view{};
   view.kind = &kDense;
-  view.n_columns = static_cast<int32_t>(n_columns);
-  view.stride = n_columns;
-  view.values = values;
+  view.n_columns = static_cast<int32_t>(values.n_columns);
+  view.stride = values.n_columns;
+  view.values = values.data;
   return view;
 }
 

@@ -30,14 +30,16 @@ void check_sizes(int64_t n_leaves, int64_t n_columns) {
     reject_leaves("they are for " + std::to_string(n_columns) + " outputs");
 }
 
-void check_finite(const float* values, int64_t n, const char* name) {
-  for (int64_t i = 0; i < n; ++i)
-    if (!std::isfinite(values[i]))
+void check_finite(std::span<const float> values, const char* name) {
+  for (float value : values)
+    if (!std::isfinite(value))
       reject_leaves(std::string(name) + " holds a number that is not finite");
 }
 
-int32_t check_entries(const int64_t* begin, int64_t n_leaves, const int32_t* index,
-                      int64_t n_entries, int64_t limit, const char* what) {
+int32_t check_entries(std::span<const int64_t> begin, std::span<const int32_t> index, int64_t limit,
+                      const char* what) {
+  const auto n_leaves = static_cast<int64_t>(begin.size()) - 1,
+             n_entries = static_cast<int64_t>(index.size());
   if (begin[0] != 0 || begin[n_leaves] != n_entries)
     reject_leaves("indptr must run from 0 to the number of entries, " + std::to_string(n_entries));
   for (int64_t leaf = 0; leaf < n_leaves; ++leaf)
@@ -59,18 +61,17 @@ int32_t check_entries(const int64_t* begin, int64_t n_leaves, const int32_t* ind
   return static_cast<int32_t>(most);  // at most 2^32 distinct 32-bit numbers
 }
 
-void pad_vectors(const float* from, int64_t n, int64_t n_columns, int64_t stride, float* to) {
-  POLYLEAF_DCHECK(stride >= n_columns);
-  for (int64_t i = 0; i < n; ++i) {
-    float* rest = std::copy_n(from + i * n_columns, n_columns, to + i * stride);
-    std::fill_n(rest, stride - n_columns, 0.0f);
+void pad_vectors(MatrixView<const float> from, int64_t stride, float* to) {
+  POLYLEAF_DCHECK(stride >= from.n_columns);
+  for (int64_t i = 0; i < from.n_rows; ++i) {
+    float* rest = std::copy_n(from.row(i), from.n_columns, to + i * stride);
+    std::fill_n(rest, stride - from.n_columns, 0.0f);
   }
 }
 
-const float* keep_vectors(Buffer<float>& buffer, const float* from, int64_t n, int64_t n_columns,
-                          int64_t stride) {
-  buffer.reserve(static_cast<size_t>(n * stride));
-  pad_vectors(from, n, n_columns, stride, buffer.data());
+const float* keep_vectors(Buffer<float>& buffer, MatrixView<const float> from, int64_t stride) {
+  buffer.reserve(static_cast<size_t>(from.n_rows * stride));
+  pad_vectors(from, stride, buffer.data());
   return buffer.data();
 }
 
@@ -87,8 +88,9 @@ constexpr int64_t kListedRows = 64;  // rows whose vectors are added before they
 
 }  // namespace
 
-void check_leaf_ids(const int32_t* leaf_of_row, int64_t n, int32_t n_leaves,
+void check_leaf_ids(std::span<const int32_t> leaf_of_row, int32_t n_leaves,
                     const Context& context) {
+  const auto n = static_cast<int64_t>(leaf_of_row.size());
   std::atomic<bool> bad{false};
   parallel_for(context, Block::count(n, kBlock), [&](int64_t task, int) {
     const Block rows(n, kBlock, task);
@@ -159,24 +161,24 @@ void add_listed_outputs(const LeafTarget& tree, const uint32_t* leaf_of_row, int
   }
 }
 
-void add_leaf_values(float* raw, int64_t n, int64_t n_outputs, const OutputList& outputs,
-                     const int32_t* leaf_of_row, const LeafView& view,
-                     const FeatureMatrix& features, const Context& context) {
+void add_leaf_values(MatrixView<float> raw, const OutputList& outputs, const int32_t* leaf_of_row,
+                     const LeafView& view, const FeatureMatrix& features, const Context& context) {
   const uint32_t* leaves = reinterpret_cast<const uint32_t*>(leaf_of_row);
   POLYLEAF_DCHECK(outputs.empty() || view.kind->lists_outputs ||
                   view.n_columns == static_cast<int32_t>(outputs.size()));
-  POLYLEAF_DCHECK(!view.kind->reads_features || features.data == nullptr || features.n_rows == n);
+  POLYLEAF_DCHECK(!view.kind->reads_features || features.data == nullptr ||
+                  features.n_rows == raw.n_rows);
   const AddLeaves add = view.kind->adder();
-  parallel_for(context, Block::count(n, kBlock), [&](int64_t task, int) {
-    const Block rows(n, kBlock, task);
+  parallel_for(context, Block::count(raw.n_rows, kBlock), [&](int64_t task, int) {
+    const Block rows(raw.n_rows, kBlock, task);
     const int64_t n_rows = rows.end - rows.begin;
     const RowFeatures from = features.from_row(rows.begin);
-    float* to = raw + rows.begin * n_outputs;
+    float* to = raw.row(rows.begin);
     if (outputs.empty() || view.kind->lists_outputs)
-      add(view, leaves + rows.begin, n_rows, from, to, n_outputs);
+      add(view, leaves + rows.begin, n_rows, from, to, raw.n_columns);
     else
-      add_listed_outputs({&view, outputs.data()}, leaves + rows.begin, n_rows, from, to, n_outputs,
-                         1);
+      add_listed_outputs({&view, outputs.data()}, leaves + rows.begin, n_rows, from, to,
+                         raw.n_columns, 1);
   });
 }
 

@@ -11,11 +11,13 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/aligned_buffer.h"
 #include "base/context.h"
+#include "base/matrix_view.h"
 #include "leaves/leaf_kind.h"
 
 namespace polyleaf {
@@ -25,24 +27,24 @@ namespace polyleaf {
 [[noreturn]] void reject_leaves(const std::string& what);
 
 void check_sizes(int64_t n_leaves, int64_t n_columns);
-void check_finite(const float* values, int64_t n, const char* name);
+void check_finite(std::span<const float> values, const char* name);
 
-// Check the entries of all leaves: indices in 0 .. limit - 1, ascending within a leaf. Returns the
-// size of the largest leaf. `what`: a noun for the indices.
-int32_t check_entries(const int64_t* begin, int64_t n_leaves, const int32_t* index,
-                      int64_t n_entries, int64_t limit, const char* what);
+// Check the entries of all leaves, begin[l] .. begin[l + 1] - 1 of leaf l: indices in
+// 0 .. limit - 1, ascending within a leaf. Returns the size of the largest leaf. `what`: a noun for
+// the indices.
+int32_t check_entries(std::span<const int64_t> begin, std::span<const int32_t> index, int64_t limit,
+                      const char* what);
 
 template <class T>
-const T* keep(Buffer<T>& buffer, const T* from, int64_t n) {
-  buffer.reserve(static_cast<size_t>(n));
-  std::copy_n(from, n, buffer.data());
+const T* keep(Buffer<T>& buffer, std::span<const T> from) {
+  buffer.reserve(from.size());
+  std::copy(from.begin(), from.end(), buffer.data());
   return buffer.data();
 }
 
-// Copy n vectors of n_columns numbers and pad them with 0.
-void pad_vectors(const float* from, int64_t n, int64_t n_columns, int64_t stride, float* to);
-const float* keep_vectors(Buffer<float>& buffer, const float* from, int64_t n, int64_t n_columns,
-                          int64_t stride);
+// Copy vectors, one per row, and pad them with 0.
+void pad_vectors(MatrixView<const float> from, int64_t stride, float* to);
+const float* keep_vectors(Buffer<float>& buffer, MatrixView<const float> from, int64_t stride);
 
 // Return the stride of padded vectors that the kernels expect.
 int64_t padded_columns(int64_t n_columns);
@@ -71,9 +73,8 @@ class LeafBlock {
   std::vector<int32_t> regressors_;
 };
 
-// Throw unless 0 <= leaf_of_row[i] < n_leaves for all n rows.
-void check_leaf_ids(const int32_t* leaf_of_row, int64_t n, int32_t n_leaves,
-                    const Context& context);
+// Throw unless 0 <= leaf_of_row[i] < n_leaves for all rows.
+void check_leaf_ids(std::span<const int32_t> leaf_of_row, int32_t n_leaves, const Context& context);
 
 // Throw unless `features` has at least n_features rows and n_rows columns.
 void check_features(const FeatureMatrix& features, int32_t n_features, int64_t n_rows);
@@ -89,12 +90,10 @@ void check_outputs(const LeafView& leaves, int32_t n_leaves, const OutputList& o
 // Add the leaves of a tree with listed outputs: output k of row r is scores[r * row_step + k *
 // output_step].
 void add_listed_outputs(const LeafTarget& tree, const uint32_t* leaf_of_row, int64_t n,
-                        RowFeatures features, float* scores, int64_t row_step,
-                        int64_t output_step);
+                        RowFeatures features, float* scores, int64_t row_step, int64_t output_step);
 
-// Add leaf values to raw (n, n_outputs). View, outputs and leaf ids must have been checked.
-void add_leaf_values(float* raw, int64_t n, int64_t n_outputs, const OutputList& outputs,
-                     const int32_t* leaf_of_row, const LeafView& view,
-                     const FeatureMatrix& features, const Context& context);
+// Add leaf values to raw scores. View, outputs and leaf ids must have been checked.
+void add_leaf_values(MatrixView<float> raw, const OutputList& outputs, const int32_t* leaf_of_row,
+                     const LeafView& view, const FeatureMatrix& features, const Context& context);
 
 }  // namespace polyleaf

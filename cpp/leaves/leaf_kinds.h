@@ -14,17 +14,17 @@ extern const LeafKind kDense;
 class DenseLeaves final : public LeafBlock {
  public:
   // values (n_leaves, n_columns) are copied.
-  DenseLeaves(const float* values, int64_t n_leaves, int64_t n_columns);
+  explicit DenseLeaves(MatrixView<const float> values);
   // Copy the values into caller-owned memory of `room` floats; one cache line behind it may be
   // read.
-  DenseLeaves(const float* values, int64_t n_leaves, int64_t n_columns, float* memory);
+  DenseLeaves(MatrixView<const float> values, float* memory);
   static int64_t room(int64_t n_leaves, int64_t n_columns);
 
   // Return a view of values that are not copied.
-  static LeafView make_view(const float* values, int64_t n_columns);
+  static LeafView make_view(MatrixView<const float> values);
 
  private:
-  void keep(const float* values, int64_t n_leaves, int64_t n_columns, float* memory);
+  void keep(MatrixView<const float> values, float* memory);
   Buffer<float> values_;
 };
 
@@ -35,8 +35,8 @@ class TopkLeaves final : public LeafBlock {
  public:
   // Entries of leaf l are begin[l] .. begin[l + 1] - 1; outputs ascend within a leaf; -0 becomes
   // +0. Copies the arrays; throws std::invalid_argument if they are inconsistent.
-  TopkLeaves(const int64_t* begin, int64_t n_leaves, const int32_t* outputs, const float* values,
-             int64_t n_entries, int64_t n_outputs);
+  TopkLeaves(std::span<const int64_t> begin, std::span<const int32_t> outputs,
+             std::span<const float> values, int64_t n_outputs);
 
  private:
   Buffer<int64_t> begin_;
@@ -50,12 +50,11 @@ extern const LeafKind kLinear;
 // weights[e][k] * (x[features[e]] - centre[e]), lower[l][k], upper[l][k]), where a missing x adds
 // nothing.
 struct LinearArrays {
-  const int64_t* begin;
-  const int32_t* features;  // ascending within a leaf
-  const float* weights;     // (n_entries, n_columns)
-  const float* centre;
-  const float *intercept, *lower, *upper;  // (n_leaves, n_columns)
-  int64_t n_leaves, n_entries, n_columns;
+  std::span<const int64_t> begin;     // n_leaves + 1
+  std::span<const int32_t> features;  // ascending within a leaf
+  MatrixView<const float> weights;    // (n_entries, n_columns)
+  std::span<const float> centre;
+  MatrixView<const float> intercept, lower, upper;  // (n_leaves, n_columns)
 };
 
 class LinearLeaves final : public LeafBlock {

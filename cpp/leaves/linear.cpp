@@ -20,13 +20,13 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 // State of one fit.
 class Fit {
  public:
-  Fit(const float* g, const float* h, int n_outputs, int h_columns, const RowSample& sample,
+  Fit(MatrixView<const float> g, MatrixView<const float> h, const RowSample& sample,
       const int32_t* leaf_of_row, const Tree& tree, const FeatureMatrix& features,
       const LinearTable& table, const LinearLeafConfig& config, const Context& context)
       : g_(g),
         h_(h),
-        n_outputs_(n_outputs),
-        h_columns_(h == nullptr ? 1 : h_columns),
+        n_outputs_(static_cast<int>(g.n_columns)),
+        h_columns_(h ? static_cast<int>(h.n_columns) : 1),
         sample_(sample),
         leaf_of_row_(leaf_of_row),
         n_leaves_(tree.n_leaves),
@@ -41,9 +41,8 @@ class Fit {
 
   std::shared_ptr<LinearLeaves> run() {
     std::vector<float> max_h, max_g;
-    hessian_ =
-        sum_leaf_hessians(h_, h_columns_, sample_, leaf_of_row_, n_leaves_, context_, &max_h);
-    gradient_ = sum_by_leaf(g_, n_outputs_, sample_, leaf_of_row_, n_leaves_, context_, &max_g);
+    hessian_ = sum_leaf_hessians(h_, sample_, leaf_of_row_, n_leaves_, context_, &max_h);
+    gradient_ = sum_by_leaf(g_, sample_, leaf_of_row_, n_leaves_, context_, &max_g);
     for (int j = 0; j < h_columns_; ++j) h_top_.push_back(get_exponent_above(max_h[j]));
     for (int k = 0; k < n_outputs_; ++k) g_top_.push_back(get_exponent_above(max_g[k]));
     split_rows();
@@ -158,8 +157,7 @@ class Fit {
       const int64_t row = ids_[piece.begin + i];
       const float m = sample_.factor(row);
       double sum = 0;
-      for (int c = 0; c < h_columns_; ++c)
-        sum += static_cast<double>(h_ != nullptr ? h_[row * h_columns_ + c] * m : m);
+      for (int c = 0; c < h_columns_; ++c) sum += static_cast<double>(h_ ? h_(row, c) * m : m);
       s.weight[i] = sum * unit;
     }
     return s.weight.data();
@@ -255,12 +253,12 @@ class Fit {
             for (int64_t r = 0; r < piece.n; ++r)
               product[r] = s.z[i * kSumBlock + r] * s.z[j * kSumBlock + r];
           }
-        kernels_.outer(s.z.data(), kSumBlock, p + triangle, h_, make_units(h_top_, bits).data(),
-                       h_columns_, ids, sample_, piece.n, out);
+        kernels_.outer(s.z.data(), kSumBlock, p + triangle, h_.data,
+                       make_units(h_top_, bits).data(), h_columns_, ids, sample_, piece.n, out);
         out += static_cast<size_t>(p + triangle) * h_columns_;
       }
-      kernels_.outer(s.z.data(), kSumBlock, p, g_, make_units(g_top_, bits).data(), n_outputs_, ids,
-                     sample_, piece.n, out);
+      kernels_.outer(s.z.data(), kSumBlock, p, g_.data, make_units(g_top_, bits).data(), n_outputs_,
+                     ids, sample_, piece.n, out);
     });
     moments_.assign(moments_begin_.back(), 0);
     add_pieces(moments_, [&](int32_t leaf) { return moments_begin_[leaf]; });
@@ -481,13 +479,16 @@ class Fit {
       begin.push_back(static_cast<int64_t>(features.size()));
     }
     return std::make_shared<LinearLeaves>(
-        LinearArrays{begin.data(), features.data(), weights.data(), centre.data(),
-                     intercept_.data(), lower_.data(), upper_.data(), n_leaves_,
-                     static_cast<int64_t>(features.size()), n_outputs_});
+        LinearArrays{begin,
+                     features,
+                     {weights.data(), static_cast<int64_t>(features.size()), n_outputs_},
+                     centre,
+                     {intercept_.data(), n_leaves_, n_outputs_},
+                     {lower_.data(), n_leaves_, n_outputs_},
+                     {upper_.data(), n_leaves_, n_outputs_}});
   }
 
-  const float* g_;
-  const float* h_;
+  const MatrixView<const float> g_, h_;
   const int n_outputs_, h_columns_;
   const RowSample& sample_;
   const int32_t* leaf_of_row_;
@@ -540,12 +541,10 @@ Regressors path_regressors(const Tree& tree, const LinearTable& table, int32_t m
 }
 
 std::shared_ptr<LinearLeaves> fit_linear_leaves(
-    const float* g, const float* h, int n_outputs, int h_columns, const RowSample& sample,
+    MatrixView<const float> g, MatrixView<const float> h, const RowSample& sample,
     const int32_t* leaf_of_row, const Tree& tree, const FeatureMatrix& features,
     const LinearTable& table, const LinearLeafConfig& config, const Context& context) {
-  return Fit(g, h, n_outputs, h_columns, sample, leaf_of_row, tree, features, table, config,
-             context)
-      .run();
+  return Fit(g, h, sample, leaf_of_row, tree, features, table, config, context).run();
 }
 
 }  // namespace polyleaf

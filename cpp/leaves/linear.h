@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/context.h"
+#include "base/matrix_view.h"
 #include "base/settings.h"
 #include "data/linear_table.h"
 #include "data/sample.h"
@@ -29,9 +30,9 @@ struct Regressors {
 // `max_regressors` (section 4.2).
 Regressors path_regressors(const Tree& tree, const LinearTable& table, int32_t max_regressors);
 
-// g (n_all, n_outputs), h (n_all, 1 or n_outputs) or nullptr (Hessian 1). features: all rows.
+// g, h and features of all rows; h: 1 column, or one per output; none: Hessian 1.
 std::shared_ptr<LinearLeaves> fit_linear_leaves(
-    const float* g, const float* h, int n_outputs, int h_columns, const RowSample& sample,
+    MatrixView<const float> g, MatrixView<const float> h, const RowSample& sample,
     const int32_t* leaf_of_row, const Tree& tree, const FeatureMatrix& features,
     const LinearTable& table, const LinearLeafConfig& config, const Context& context);
 

@@ -51,28 +51,35 @@ const LeafKind kLinear{.name = "linear",
                        .function = function};
 
 LinearLeaves::LinearLeaves(const LinearArrays& a) {
-  check_sizes(a.n_leaves, a.n_columns);
-  max_entries_ = check_entries(a.begin, a.n_leaves, a.features, a.n_entries, INT32_MAX, "feature");
-  check_finite(a.weights, a.n_entries * a.n_columns, "weights");
-  check_finite(a.centre, a.n_entries, "centre");
-  check_finite(a.intercept, a.n_leaves * a.n_columns, "intercept");
-  for (int64_t i = 0; i < a.n_leaves * a.n_columns; ++i)
-    if (!(a.lower[i] <= a.upper[i]) || a.lower[i] == INFINITY || a.upper[i] == -INFINITY)
+  const auto n_leaves = static_cast<int64_t>(a.begin.size()) - 1;
+  for ([[maybe_unused]] const auto& matrix : {a.intercept, a.lower, a.upper})
+    POLYLEAF_DCHECK(matrix.n_rows == n_leaves && matrix.n_columns == a.weights.n_columns);
+  POLYLEAF_DCHECK(a.centre.size() == a.features.size());
+  POLYLEAF_DCHECK(a.weights.n_rows == static_cast<int64_t>(a.features.size()));
+  check_sizes(n_leaves, a.intercept.n_columns);
+  max_entries_ = check_entries(a.begin, a.features, INT32_MAX, "feature");
+  check_finite({a.weights.data, static_cast<size_t>(a.weights.size())}, "weights");
+  check_finite(a.centre, "centre");
+  check_finite({a.intercept.data, static_cast<size_t>(a.intercept.size())}, "intercept");
+  for (int64_t i = 0; i < a.lower.size(); ++i) {
+    const float lower = a.lower.data[i], upper = a.upper.data[i];
+    if (!(lower <= upper) || lower == INFINITY || upper == -INFINITY)
       reject_leaves("lower must not be above upper, and only lower may be -inf, only upper +inf");
-  regressors_.assign(a.features, a.features + a.n_entries);
+  }
+  regressors_.assign(a.features.begin(), a.features.end());
   std::sort(regressors_.begin(), regressors_.end());
   regressors_.erase(std::unique(regressors_.begin(), regressors_.end()), regressors_.end());
-  n_leaves_ = static_cast<int32_t>(a.n_leaves);
+  n_leaves_ = static_cast<int32_t>(n_leaves);
   view_.kind = &kLinear;
-  view_.n_columns = static_cast<int32_t>(a.n_columns);
-  view_.stride = padded_columns(a.n_columns);
-  view_.begin = keep(begin_, a.begin, a.n_leaves + 1);
-  view_.index = keep(index_, a.features, a.n_entries);
-  view_.centre = keep(centre_, a.centre, a.n_entries);
-  view_.weights = keep_vectors(weights_, a.weights, a.n_entries, a.n_columns, view_.stride);
-  view_.values = keep_vectors(intercept_, a.intercept, a.n_leaves, a.n_columns, view_.stride);
-  view_.lower = keep_vectors(lower_, a.lower, a.n_leaves, a.n_columns, view_.stride);
-  view_.upper = keep_vectors(upper_, a.upper, a.n_leaves, a.n_columns, view_.stride);
+  view_.n_columns = static_cast<int32_t>(a.intercept.n_columns);
+  view_.stride = padded_columns(a.intercept.n_columns);
+  view_.begin = keep(begin_, a.begin);
+  view_.index = keep(index_, a.features);
+  view_.centre = keep(centre_, a.centre);
+  view_.weights = keep_vectors(weights_, a.weights, view_.stride);
+  view_.values = keep_vectors(intercept_, a.intercept, view_.stride);
+  view_.lower = keep_vectors(lower_, a.lower, view_.stride);
+  view_.upper = keep_vectors(upper_, a.upper, view_.stride);
 }
 
 }  // namespace polyleaf

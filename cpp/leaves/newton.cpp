@@ -31,11 +31,14 @@ std::vector<double> FixedColumns::sums(const std::vector<int64_t>& integers) con
   return found;
 }
 
-std::vector<double> sum_by_leaf(const float* values, int n_columns, const RowSample& sample,
+std::vector<double> sum_by_leaf(MatrixView<const float> values, const RowSample& sample,
                                 const int32_t* leaf_of_row, int32_t n_leaves,
                                 const Context& context, std::vector<float>* largest_of_all) {
+  POLYLEAF_DCHECK(values.n_rows == sample.n_all);
+  const auto n_columns = static_cast<int>(values.n_columns);
   const int64_t n_used = sample.n_used(), n_blocks = Block::count(n_used, kBlock);
-  const std::vector<float> largest = compute_max_magnitudes(values, n_columns, sample, context);
+  const std::vector<float> largest =
+      compute_max_magnitudes(values.data, n_columns, sample, context);
   if (largest_of_all != nullptr) *largest_of_all = largest;
   const FixedColumns fixed(largest, n_columns);
   const size_t size = static_cast<size_t>(n_leaves) * n_columns;
@@ -44,7 +47,7 @@ std::vector<double> sum_by_leaf(const float* values, int n_columns, const RowSam
     if (sums[thread].empty()) sums[thread].assign(size, 0);
     const Block rows(n_used, kBlock, task);
     POLYLEAF_SELECT(leaf_kernels)
-        .sum(values, n_columns, sample, rows.begin, rows.end, leaf_of_row, n_leaves,
+        .sum(values.data, n_columns, sample, rows.begin, rows.end, leaf_of_row, n_leaves,
              fixed.scale.data(), sums[thread].data());
   });
   std::vector<int64_t> all(size, 0);
@@ -62,7 +65,8 @@ std::vector<double> leaf_weights(const RowSample& sample, const int32_t* leaf_of
                                  std::vector<float>* largest) {
   if (sample.multiplier != nullptr) {
     const std::vector<float> ones(static_cast<size_t>(sample.n_all), 1.0f);
-    return sum_by_leaf(ones.data(), 1, sample, leaf_of_row, n_leaves, context, largest);
+    return sum_by_leaf({ones.data(), sample.n_all, 1}, sample, leaf_of_row, n_leaves, context,
+                       largest);
   }
   if (largest != nullptr) largest->assign(1, 1.0f);
   std::vector<std::vector<int64_t>> counts(context.n_threads, std::vector<int64_t>(n_leaves, 0));
@@ -108,35 +112,37 @@ void solve_full(const double* G, const double* H, int n_outputs, const LeafConfi
 
 }  // namespace
 
-std::vector<double> sum_leaf_hessians(const float* h, int h_columns, const RowSample& sample,
+std::vector<double> sum_leaf_hessians(MatrixView<const float> h, const RowSample& sample,
                                       const int32_t* leaf_of_row, int32_t n_leaves,
                                       const Context& context, std::vector<float>* largest) {
-  return h != nullptr ? sum_by_leaf(h, h_columns, sample, leaf_of_row, n_leaves, context, largest)
-                      : leaf_weights(sample, leaf_of_row, n_leaves, context, largest);
+  return h ? sum_by_leaf(h, sample, leaf_of_row, n_leaves, context, largest)
+           : leaf_weights(sample, leaf_of_row, n_leaves, context, largest);
 }
 
-void solve_newton_leaves(const std::vector<double>& G, const std::vector<double>& H, int n_outputs,
-                         int h_columns, const LeafConfig& config, float* out) {
-  if (h_columns > std::max(1, n_outputs)) {
-    for (size_t leaf = 0; leaf < G.size() / n_outputs; ++leaf)
-      solve_full(G.data() + leaf * n_outputs, H.data() + leaf * h_columns, n_outputs, config,
-                 out + leaf * n_outputs);
+void solve_newton_leaves(MatrixView<const double> G, MatrixView<const double> H,
+                         const LeafConfig& config, MatrixView<float> out) {
+  POLYLEAF_DCHECK(H.n_rows == G.n_rows && out.n_rows == G.n_rows && out.n_columns == G.n_columns);
+  const auto n_outputs = static_cast<int>(G.n_columns);
+  if (H.n_columns > std::max<int64_t>(1, n_outputs)) {
+    for (int64_t leaf = 0; leaf < G.n_rows; ++leaf)
+      solve_full(G.row(leaf), H.row(leaf), n_outputs, config, out.row(leaf));
     return;
   }
-  for (size_t i = 0; i < G.size(); ++i) {
-    const size_t leaf = i / n_outputs;
-    const NewtonStep step(G[i], h_columns == 1 ? H[leaf] : H[i], config);
-    out[i] = static_cast<float>(step.w * config.learning_rate);
-  }
+  for (int64_t leaf = 0; leaf < G.n_rows; ++leaf)
+    for (int k = 0; k < n_outputs; ++k) {
+      const NewtonStep step(G(leaf, k), H(leaf, H.n_columns == 1 ? 0 : k), config);
+      out(leaf, k) = static_cast<float>(step.w * config.learning_rate);
+    }
 }
 
-void fit_newton_leaves(const float* g, const float* h, int n_outputs, int h_columns,
-                       const RowSample& sample, const int32_t* leaf_of_row, int32_t n_leaves,
-                       const LeafConfig& config, const Context& context, float* out) {
-  const std::vector<double> G = sum_by_leaf(g, n_outputs, sample, leaf_of_row, n_leaves, context);
-  const std::vector<double> H =
-      sum_leaf_hessians(h, h_columns, sample, leaf_of_row, n_leaves, context);
-  solve_newton_leaves(G, H, n_outputs, h != nullptr ? h_columns : 1, config, out);
+void fit_newton_leaves(MatrixView<const float> g, MatrixView<const float> h,
+                       const RowSample& sample, const int32_t* leaf_of_row,
+                       const LeafConfig& config, const Context& context, MatrixView<float> out) {
+  const auto n_leaves = static_cast<int32_t>(out.n_rows);
+  const std::vector<double> G = sum_by_leaf(g, sample, leaf_of_row, n_leaves, context);
+  const std::vector<double> H = sum_leaf_hessians(h, sample, leaf_of_row, n_leaves, context);
+  solve_newton_leaves({G.data(), n_leaves, g.n_columns}, {H.data(), n_leaves, h ? h.n_columns : 1},
+                      config, out);
 }
 
 }  // namespace polyleaf

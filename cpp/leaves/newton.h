@@ -7,6 +7,7 @@
 
 #include "base/context.h"
 #include "base/isa.h"
+#include "base/matrix_view.h"
 #include "base/settings.h"
 #include "quantised_gradients/quantised_gradients.h"
 #include "split_gain/step.h"
@@ -34,15 +35,15 @@ struct FixedColumns {
   std::vector<double> sums(const std::vector<int64_t>& integers) const;  // (n_leaves, n_columns)
 };
 
-// Sum (n_all, n_columns) values per leaf, float64 (n_leaves, n_columns): exact multiples of 2^-30
-// of a power of two above the column's largest magnitude, which is returned in `largest`.
-std::vector<double> sum_by_leaf(const float* values, int n_columns, const RowSample& sample,
+// Sum values of all rows per leaf, float64 (n_leaves, n_columns): exact multiples of 2^-30 of a
+// power of two above the column's largest magnitude, which is returned in `largest`.
+std::vector<double> sum_by_leaf(MatrixView<const float> values, const RowSample& sample,
                                 const int32_t* leaf_of_row, int32_t n_leaves,
                                 const Context& context, std::vector<float>* largest = nullptr);
 
-// Sum Hessians per leaf, float64 (n_leaves, h_columns). If h is nullptr, the result is one column:
-// the number of rows of each leaf (or the sum of their multipliers).
-std::vector<double> sum_leaf_hessians(const float* h, int h_columns, const RowSample& sample,
+// Sum Hessians per leaf, float64 (n_leaves, columns of h). Without h, the result is one column: the
+// number of rows of each leaf (or the sum of their multipliers).
+std::vector<double> sum_leaf_hessians(MatrixView<const float> h, const RowSample& sample,
                                       const int32_t* leaf_of_row, int32_t n_leaves,
                                       const Context& context,
                                       std::vector<float>* largest = nullptr);
@@ -61,13 +62,13 @@ struct NewtonStep {
 
 // Compute leaf values (n_leaves, n_outputs) from summed derivatives, times the learning rate. H: 1
 // or n_outputs columns, or a packed lower triangle (TFBT eq. 6).
-void solve_newton_leaves(const std::vector<double>& G, const std::vector<double>& H, int n_outputs,
-                         int h_columns, const LeafConfig& config, float* out);
+void solve_newton_leaves(MatrixView<const double> G, MatrixView<const double> H,
+                         const LeafConfig& config, MatrixView<float> out);
 
-// Fit leaf values (n_leaves, n_outputs). h: (n_all, h_columns) with h_columns 1, n_outputs or the
-// size of a packed lower triangle (TFBT eq. 6), or nullptr: Hessian 1.
-void fit_newton_leaves(const float* g, const float* h, int n_outputs, int h_columns,
-                       const RowSample& sample, const int32_t* leaf_of_row, int32_t n_leaves,
-                       const LeafConfig& config, const Context& context, float* out);
+// Fit leaf values (n_leaves, n_outputs) to derivatives of all rows. h: 1 column, n_outputs, or the
+// size of a packed lower triangle (TFBT eq. 6); none: Hessian 1.
+void fit_newton_leaves(MatrixView<const float> g, MatrixView<const float> h,
+                       const RowSample& sample, const int32_t* leaf_of_row,
+                       const LeafConfig& config, const Context& context, MatrixView<float> out);
 
 }  // namespace polyleaf

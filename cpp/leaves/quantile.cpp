@@ -51,11 +51,11 @@ T weighted_quantile(std::vector<std::pair<T, uint32_t>>& items, double level) {
 
 // Return a power of two per weight column that scales weights to integers up to 2^31, so that sums
 // are exact in any order and integers keep their proportions.
-std::vector<double> integer_scales(const float* weight, int64_t n_rows, int64_t n_columns,
-                                   const Context& context) {
+std::vector<double> integer_scales(MatrixView<const float> weight, const Context& context) {
+  const int64_t n_columns = weight.n_columns;
   std::vector<double> largest(n_columns, 0.0), scale(n_columns, 0.0);
-  for (int64_t i = 0; i < n_rows * n_columns; ++i)
-    largest[i % n_columns] = std::max<double>(largest[i % n_columns], weight[i]);
+  for (int64_t i = 0; i < weight.n_rows; ++i)
+    for (int64_t k = 0; k < n_columns; ++k) largest[k] = std::max<double>(largest[k], weight(i, k));
   context.allreduce_max(largest);
   for (int64_t k = 0; k < n_columns; ++k) {
     int exponent = 0;
@@ -74,39 +74,34 @@ uint32_t integer_weight(float weight, double scale) {
 template <class T>
 class LeafRows {
  public:
-  LeafRows(const T* values, int64_t n_columns, const float* weight, int64_t weight_columns,
-           const RowSample& sample, const int32_t* leaf_of_row, int32_t n_leaves,
-           const Context& context)
+  LeafRows(MatrixView<const T> values, MatrixView<const float> weight, const RowSample& sample,
+           const int32_t* leaf_of_row, int32_t n_leaves, const Context& context)
       : values_(values),
-        n_columns_(n_columns),
         weight_(weight),
-        weight_columns_(weight_columns),
         rows_(static_cast<size_t>(sample.n_used())),
         begin_(group_rows_by_leaf(sample, leaf_of_row, n_leaves, rows_.data())) {
-    if (weight != nullptr) scale_ = integer_scales(weight, sample.n_all, weight_columns, context);
+    if (weight) scale_ = integer_scales(weight, context);
   }
 
-  bool is_weighted() const { return weight_ != nullptr; }
+  bool is_weighted() const { return static_cast<bool>(weight_); }
   // Call use(value, weight) for the rows of a leaf with a positive weight in this column.
   template <class Use>
   void each(int64_t leaf, int64_t k, const Use& use) const {
     for (int64_t j = begin_[leaf]; j < begin_[leaf + 1]; ++j) {
       const int64_t row = rows_[j];
-      const T value = values_[row * n_columns_ + k];
+      const T value = values_(row, k);
       if (std::isnan(value))
         throw std::invalid_argument("A quantile was asked for over values that contain NaN.");
       if (!is_weighted())
         use(value, uint32_t{1});
-      else if (const float w = weight_[weight_columns_ == 1 ? row : row * n_columns_ + k]; w > 0)
-        use(value, integer_weight(w, scale_[weight_columns_ == 1 ? 0 : k]));
+      else if (const int64_t column = weight_.n_columns == 1 ? 0 : k; weight_(row, column) > 0)
+        use(value, integer_weight(weight_(row, column), scale_[column]));
     }
   }
 
  private:
-  const T* values_;
-  const int64_t n_columns_;
-  const float* weight_;
-  const int64_t weight_columns_;
+  const MatrixView<const T> values_;
+  const MatrixView<const float> weight_;
   std::vector<uint32_t> rows_;
   const std::vector<int64_t> begin_;  // first row of each leaf
   std::vector<double> scale_;
@@ -134,8 +129,9 @@ struct OrderedBits {
 // Find quantiles over all ranks for a run of (leaf, column) pairs, 8 bits of the key at a time from
 // the most significant, by the weight of each of the 256 candidates.
 template <class T>
-void find_digits(const LeafRows<T>& rows, int64_t n_columns, const double* level, int64_t first,
-                 int64_t n, const Context& context, T* out) {
+void find_digits(const LeafRows<T>& rows, std::span<const double> level, int64_t first, int64_t n,
+                 const Context& context, MatrixView<T> out) {
+  const int64_t n_columns = out.n_columns;
   using Key = typename OrderedBits<T>::Key;
   struct Search {
     Key known = 0;       // key bits found so far
@@ -170,23 +166,23 @@ void find_digits(const LeafRows<T>& rows, int64_t n_columns, const double* level
     }
   }
   for (int64_t i = 0; i < n; ++i)
-    out[first + i] = searches[i].target > 0 ? OrderedBits<T>::decode(searches[i].known) : T{0};
+    out.data[first + i] = searches[i].target > 0 ? OrderedBits<T>::decode(searches[i].known) : T{0};
 }
 
 }  // namespace
 
 template <class T>
-void fit_quantile_leaves(const T* values, int64_t n_columns, const float* weight,
-                         int64_t weight_columns, const RowSample& sample,
-                         const int32_t* leaf_of_row, int32_t n_leaves, const double* level,
-                         const Context& context, T* out) {
-  const LeafRows<T> rows(values, n_columns, weight, weight_columns, sample, leaf_of_row, n_leaves,
+void fit_quantile_leaves(MatrixView<const T> values, MatrixView<const float> weight,
+                         const RowSample& sample, const int32_t* leaf_of_row,
+                         std::span<const double> level, const Context& context, MatrixView<T> out) {
+  const int64_t n_columns = values.n_columns, n_all = out.size();
+  POLYLEAF_DCHECK(values.n_rows == sample.n_all && out.n_columns == n_columns);
+  POLYLEAF_DCHECK(static_cast<int64_t>(level.size()) == n_columns);
+  const LeafRows<T> rows(values, weight, sample, leaf_of_row, static_cast<int32_t>(out.n_rows),
                          context);
-  const int64_t n_all = n_leaves * n_columns;
   if (context.is_distributed()) {
     for (int64_t first = 0; first < n_all; first += kQuantileBlock)
-      find_digits(rows, n_columns, level, first, std::min(kQuantileBlock, n_all - first), context,
-                  out);
+      find_digits(rows, level, first, std::min(kQuantileBlock, n_all - first), context, out);
     return;
   }
   const size_t n_slots = static_cast<size_t>(context.n_threads);
@@ -207,13 +203,15 @@ void fit_quantile_leaves(const T* values, int64_t n_columns, const float* weight
     T result = 0;
     if (!v.empty()) result = quantile(v, level[k]);
     if (!items.empty()) result = weighted_quantile(items, level[k]);
-    out[task] = result + T{0};  // turn -0 into +0
+    out.data[task] = result + T{0};  // turn -0 into +0
   });
 }
 
-template void fit_quantile_leaves(const float*, int64_t, const float*, int64_t, const RowSample&,
-                                  const int32_t*, int32_t, const double*, const Context&, float*);
-template void fit_quantile_leaves(const double*, int64_t, const float*, int64_t, const RowSample&,
-                                  const int32_t*, int32_t, const double*, const Context&, double*);
+template void fit_quantile_leaves(MatrixView<const float>, MatrixView<const float>,
+                                  const RowSample&, const int32_t*, std::span<const double>,
+                                  const Context&, MatrixView<float>);
+template void fit_quantile_leaves(MatrixView<const double>, MatrixView<const float>,
+                                  const RowSample&, const int32_t*, std::span<const double>,
+                                  const Context&, MatrixView<double>);
 
 }  // namespace polyleaf

@@ -5,19 +5,20 @@
 // the most significant on, by sums of integer weights.
 #pragma once
 #include <cstdint>
+#include <span>
 
 #include "base/context.h"
+#include "base/matrix_view.h"
 #include "data/sample.h"
 
 namespace polyleaf {
 
 // Find for each leaf and column the smallest value v such that rows with value <= v hold at least
-// `level` (n_columns) of the leaf's weight; 0 if a leaf has no weight. values (n_all, n_columns);
-// weight (n_all, 1 or n_columns), nullptr: all 1; out (n_leaves, n_columns).
+// `level` (n_columns) of the leaf's weight; 0 if a leaf has no weight. weight: 1 column or that of
+// values; none: all 1. leaf_of_row nullptr: one leaf. out (n_leaves, n_columns).
 template <class T>
-void fit_quantile_leaves(const T* values, int64_t n_columns, const float* weight,
-                         int64_t weight_columns, const RowSample& sample,
-                         const int32_t* leaf_of_row, int32_t n_leaves, const double* level,
-                         const Context& context, T* out);
+void fit_quantile_leaves(MatrixView<const T> values, MatrixView<const float> weight,
+                         const RowSample& sample, const int32_t* leaf_of_row,
+                         std::span<const double> level, const Context& context, MatrixView<T> out);
 
 }  // namespace polyleaf

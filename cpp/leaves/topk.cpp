@@ -64,14 +64,14 @@ std::vector<double> node_sums(const Tree& tree, const std::vector<double>& leave
 
 }  // namespace
 
-TopkLeafArrays fit_topk_leaves(const float* g, const float* h, int n_outputs, int h_columns,
+TopkLeafArrays fit_topk_leaves(MatrixView<const float> g, MatrixView<const float> h,
                                const RowSample& sample, const int32_t* leaf_of_row,
                                int32_t n_leaves, const LeafConfig& config, int32_t leaf_k,
                                const Tree* shared, const Context& context) {
-  std::vector<double> G = sum_by_leaf(g, n_outputs, sample, leaf_of_row, n_leaves, context);
-  std::vector<double> H = sum_leaf_hessians(h, h_columns, sample, leaf_of_row, n_leaves, context);
-  return solve_topk_leaves(std::move(G), std::move(H), n_outputs, h != nullptr ? h_columns : 1,
-                           config, leaf_k, shared);
+  std::vector<double> G = sum_by_leaf(g, sample, leaf_of_row, n_leaves, context);
+  std::vector<double> H = sum_leaf_hessians(h, sample, leaf_of_row, n_leaves, context);
+  return solve_topk_leaves(std::move(G), std::move(H), static_cast<int>(g.n_columns),
+                           h ? static_cast<int>(h.n_columns) : 1, config, leaf_k, shared);
 }
 
 TopkLeafArrays solve_topk_leaves(std::vector<double> G, std::vector<double> H, int n_outputs,
@@ -156,8 +156,7 @@ class SparseGradientFit {
   TopkLeafArrays fit(const float* weight, const RowSample& sample, const int32_t* leaf_of_row,
                      int32_t n_leaves) {
     fixed_ = fixed_point(g_, sample, context_);
-    H_ = sum_leaf_hessians(weight, weight != nullptr ? 1 : 0, sample, leaf_of_row, n_leaves,
-                           context_);
+    H_ = sum_leaf_hessians({weight, sample.n_all, 1}, sample, leaf_of_row, n_leaves, context_);
     std::vector<uint32_t> rows(static_cast<size_t>(sample.n_used()));
     const std::vector<int64_t> begin =
         group_rows_by_leaf(sample, leaf_of_row, n_leaves, rows.data());

@@ -22,7 +22,7 @@ struct TopkLeafArrays {
 
 // Fit from dense derivatives like `fit_newton_leaves` (no full Hessian). `shared`: the tree, if
 // children of a node share their outputs; nullptr: every leaf selects its own.
-TopkLeafArrays fit_topk_leaves(const float* g, const float* h, int n_outputs, int h_columns,
+TopkLeafArrays fit_topk_leaves(MatrixView<const float> g, MatrixView<const float> h,
                                const RowSample& sample, const int32_t* leaf_of_row,
                                int32_t n_leaves, const LeafConfig& config, int32_t leaf_k,
                                const Tree* shared, const Context& context);

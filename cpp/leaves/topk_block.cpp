@@ -56,18 +56,19 @@ const LeafKind kTopk{.name = "sparse",
                      .accumulate = accumulate,
                      .function = function};
 
-TopkLeaves::TopkLeaves(const int64_t* begin, int64_t n_leaves, const int32_t* outputs,
-                       const float* values, int64_t n_entries, int64_t n_outputs) {
-  check_sizes(n_leaves, n_outputs);
-  max_entries_ = check_entries(begin, n_leaves, outputs, n_entries, n_outputs, "output");
-  check_finite(values, n_entries, "values");
-  n_leaves_ = static_cast<int32_t>(n_leaves);
+TopkLeaves::TopkLeaves(std::span<const int64_t> begin, std::span<const int32_t> outputs,
+                       std::span<const float> values, int64_t n_outputs) {
+  POLYLEAF_DCHECK(!begin.empty() && outputs.size() == values.size());
+  check_sizes(static_cast<int64_t>(begin.size()) - 1, n_outputs);
+  max_entries_ = check_entries(begin, outputs, n_outputs, "output");
+  check_finite(values, "values");
+  n_leaves_ = static_cast<int32_t>(begin.size()) - 1;
   view_.kind = &kTopk;
   view_.n_columns = static_cast<int32_t>(n_outputs);
-  view_.begin = keep(begin_, begin, n_leaves + 1);
-  view_.index = keep(outputs_, outputs, n_entries);
-  view_.values = keep(values_, values, n_entries);
-  for (int64_t e = 0; e < n_entries; ++e) values_[e] += 0.0f;
+  view_.begin = keep(begin_, begin);
+  view_.index = keep(outputs_, outputs);
+  view_.values = keep(values_, values);
+  for (size_t e = 0; e < values.size(); ++e) values_[e] += 0.0f;
 }
 
 }  // namespace polyleaf

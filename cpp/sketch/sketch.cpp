@@ -19,11 +19,14 @@ constexpr int64_t kCsrBlock =
 
 }  // namespace
 
-void csr_product(const CsrMatrix& rows, const float* matrix, int32_t d, float* out,
+void csr_product(const CsrMatrix& rows, MatrixView<const float> matrix, MatrixView<float> out,
                  const Context& context) {
+  POLYLEAF_DCHECK(out.n_rows == rows.n_rows && out.n_columns == matrix.n_columns);
+  const auto d = static_cast<int32_t>(matrix.n_columns);
   parallel_for(context, Block::count(rows.n_rows, kCsrBlock), [&](int64_t task, int) {
     const Block block(rows.n_rows, kCsrBlock, task);
-    POLYLEAF_SELECT(csr_product_kernels).product(rows, block.begin, block.end, matrix, d, out);
+    POLYLEAF_SELECT(csr_product_kernels)
+        .product(rows, block.begin, block.end, matrix.data, d, out.data);
   });
 }
 
@@ -50,9 +53,10 @@ class Padded {
       : lanes_(pad_to_lanes(d)), data_(static_cast<size_t>(n_rows) * lanes_) {
     std::fill_n(data_.data(), static_cast<size_t>(n_rows) * lanes_, 0.0f);
   }
-  Padded(const float* matrix, int32_t n_rows, int32_t d) : Padded(n_rows, d) {
-    for (int32_t k = 0; k < n_rows; ++k)
-      std::copy_n(matrix + static_cast<int64_t>(k) * d, d, row(k));
+  explicit Padded(MatrixView<const float> matrix)
+      : Padded(static_cast<int32_t>(matrix.n_rows), static_cast<int32_t>(matrix.n_columns)) {
+    for (int64_t k = 0; k < matrix.n_rows; ++k)
+      std::copy_n(matrix.row(k), matrix.n_columns, row(k));
   }
   int lanes() const { return lanes_; }
   float* row(int64_t k) { return data_.data() + k * lanes_; }
@@ -63,12 +67,18 @@ class Padded {
   Buffer<float> data_;
 };
 
-void project_padded(const float* values, int64_t n, int32_t n_columns, const Padded& matrix,
-                    float scale, float* out, int width, const Context& context) {
-  parallel_for(context, Block::count(n, kBlock), [&](int64_t task, int) {
-    const Block rows(n, kBlock, task);
-    kernels().project(values + rows.begin * n_columns, rows.end - rows.begin, n_columns,
-                      matrix.data(), matrix.lanes(), scale, out + rows.begin * width, width);
+// The number of columns, as kernels take it.
+int32_t columns(MatrixView<const float> values) {
+  return static_cast<int32_t>(values.n_columns);
+}
+
+void project_padded(MatrixView<const float> values, const Padded& matrix, float scale,
+                    MatrixView<float> out, const Context& context) {
+  POLYLEAF_DCHECK(out.n_rows == values.n_rows && out.n_columns <= matrix.lanes());
+  parallel_for(context, Block::count(values.n_rows, kBlock), [&](int64_t task, int) {
+    const Block rows(values.n_rows, kBlock, task);
+    kernels().project(values.row(rows.begin), rows.end - rows.begin, columns(values), matrix.data(),
+                      matrix.lanes(), scale, out.row(rows.begin), columns(out));
   });
 }
 
@@ -102,10 +112,12 @@ Padded rounded(const Columns& q, int32_t n_rows) {
   return matrix;
 }
 
-// Compute values' @ factors, factors (n, lanes): parts of fixed size in float32, added in order in
-// float64.
-Columns transposed_product(const float* values, int64_t n, int32_t n_columns, const float* factors,
-                           int lanes, int32_t d, const Context& context) {
+// Compute values' @ the first d columns of factors: parts of fixed size in float32, added in order
+// in float64.
+Columns transposed_product(MatrixView<const float> values, MatrixView<const float> factors,
+                           int32_t d, const Context& context) {
+  const int64_t n = values.n_rows, lanes = factors.n_columns;
+  const int32_t n_columns = columns(values);
   const int64_t size = std::max(kMinProductRows, Block::count(n, kMaxProductParts));
   const int64_t n_parts = Block::count(n, size), n_sums = static_cast<int64_t>(n_columns) * lanes;
   Buffer<float> sums(static_cast<size_t>(n_parts * n_sums));
@@ -113,8 +125,8 @@ Columns transposed_product(const float* values, int64_t n, int32_t n_columns, co
     const Block rows(n, size, part);
     float* own_sums = sums.data() + part * n_sums;
     std::fill_n(own_sums, n_sums, 0.0f);
-    kernels().accumulate(values + rows.begin * n_columns, rows.end - rows.begin, n_columns,
-                         factors + rows.begin * lanes, lanes, own_sums);
+    kernels().accumulate(values.row(rows.begin), rows.end - rows.begin, n_columns,
+                         factors.row(rows.begin), columns(factors), own_sums);
   });
   Columns product(static_cast<size_t>(d), std::vector<double>(static_cast<size_t>(n_columns), 0.0));
   for (int64_t part = 0; part < n_parts; ++part)
@@ -138,36 +150,40 @@ std::vector<float> make_random_signs(int32_t n_rows, int32_t d, uint64_t seed) {
   return signs;
 }
 
-void project(const float* values, int64_t n, int32_t n_columns, const float* matrix, int32_t d,
-             float scale, float* out, const Context& context) {
-  project_padded(values, n, n_columns, Padded(matrix, n_columns, d), scale, out, d, context);
+void project(MatrixView<const float> values, MatrixView<const float> matrix, float scale,
+             MatrixView<float> out, const Context& context) {
+  POLYLEAF_DCHECK(matrix.n_rows == values.n_columns && out.n_columns == matrix.n_columns);
+  project_padded(values, Padded(matrix), scale, out, context);
 }
 
-void project_signs(const float* values, int64_t n, int32_t n_columns, uint64_t seed, int32_t d,
-                   float scale, float* out, const Context& context) {
-  const std::vector<float> signs = make_random_signs(n_columns, d, seed);
-  project(values, n, n_columns, signs.data(), d, scale, out, context);
+void project_signs(MatrixView<const float> values, uint64_t seed, float scale,
+                   MatrixView<float> out, const Context& context) {
+  const std::vector<float> signs = make_random_signs(columns(values), columns(out), seed);
+  project(values, {signs.data(), values.n_columns, out.n_columns}, scale, out, context);
 }
 
-void project_subspace(const float* values, int64_t n, int32_t n_columns, uint64_t seed, int32_t d,
-                      int n_iterations, float scale, float* out, const Context& context) {
+void project_subspace(MatrixView<const float> values, uint64_t seed, int n_iterations, float scale,
+                      MatrixView<float> out, const Context& context) {
+  const int32_t n_columns = columns(values), d = columns(out);
   const std::vector<float> signs = make_random_signs(n_columns, d, seed);
   Columns q(static_cast<size_t>(d), std::vector<double>(static_cast<size_t>(n_columns)));
   for (int32_t j = 0; j < d; ++j)
     for (int32_t k = 0; k < n_columns; ++k) q[j][k] = signs[static_cast<size_t>(k) * d + j];
   orthonormalise(q);
-  Buffer<float> factors(static_cast<size_t>(n) * pad_to_lanes(d));
+  Buffer<float> memory(static_cast<size_t>(values.n_rows) * pad_to_lanes(d));
+  const MatrixView<float> factors(memory.data(), values.n_rows, pad_to_lanes(d));
   for (int iteration = 0; iteration < n_iterations; ++iteration) {
-    const Padded basis = rounded(q, n_columns);
-    project_padded(values, n, n_columns, basis, 1.0f, factors.data(), basis.lanes(), context);
-    q = transposed_product(values, n, n_columns, factors.data(), basis.lanes(), d, context);
+    project_padded(values, rounded(q, n_columns), 1.0f, factors, context);
+    q = transposed_product(values, factors, d, context);
     orthonormalise(q);
   }
-  project_padded(values, n, n_columns, rounded(q, n_columns), scale, out, d, context);
+  project_padded(values, rounded(q, n_columns), scale, out, context);
 }
 
-void count_sketch(const float* values, int64_t n, int32_t n_columns, uint64_t seed, int32_t d,
-                  float scale, float* out, const Context& context) {
+void count_sketch(MatrixView<const float> values, uint64_t seed, float scale, MatrixView<float> out,
+                  const Context& context) {
+  POLYLEAF_DCHECK(out.n_rows == values.n_rows);
+  const int32_t n_columns = columns(values), d = columns(out);
   Buffer<int32_t> bucket(static_cast<size_t>(n_columns));
   Buffer<float> sign(static_cast<size_t>(n_columns));
   for (int32_t k = 0; k < n_columns; ++k) {
@@ -177,33 +193,36 @@ void count_sketch(const float* values, int64_t n, int32_t n_columns, uint64_t se
   }
   std::vector<Buffer<float>> space(static_cast<size_t>(context.n_threads));
   for (auto& buffer : space) buffer.reserve(static_cast<size_t>(d) * 16);
-  parallel_for(context, Block::count(n, kBlock), [&](int64_t task, int thread) {
-    const Block rows(n, kBlock, task);
-    kernels().count(values + rows.begin * n_columns, rows.end - rows.begin, n_columns,
-                    bucket.data(), sign.data(), d, scale, space[thread].data(),
-                    out + rows.begin * d);
+  parallel_for(context, Block::count(values.n_rows, kBlock), [&](int64_t task, int thread) {
+    const Block rows(values.n_rows, kBlock, task);
+    kernels().count(values.row(rows.begin), rows.end - rows.begin, n_columns, bucket.data(),
+                    sign.data(), d, scale, space[thread].data(), out.row(rows.begin));
   });
 }
 
-void count_sketch(const SparseRows& rows, uint64_t seed, int32_t d, float scale, float* out,
+void count_sketch(const SparseRows& rows, uint64_t seed, float scale, MatrixView<float> out,
                   const Context& context) {
+  POLYLEAF_DCHECK(out.n_rows == rows.n_rows());
   parallel_for(context, rows.n_blocks(), [&](int64_t b, int) {
     const SparseRows::Block& block = rows.block(b);
     const SparsePattern& pattern = *block.pattern;
     kernels().count_csr(
         {0, pattern.n_rows(), pattern.begin.data(), pattern.outputs.data(), block.values.data()},
-        seed, d, scale, out + b * kSparseBlockRows * d);
+        seed, columns(out), scale, out.row(b * kSparseBlockRows));
   });
 }
 
-void column_energy(const float* values, int64_t n, int32_t n_columns, double* energy,
+void column_energy(MatrixView<const float> values, std::span<double> energy,
                    const Context& context) {
+  const int64_t n = values.n_rows;
+  const int32_t n_columns = columns(values);
+  POLYLEAF_DCHECK(static_cast<int64_t>(energy.size()) == n_columns);
   const int64_t n_blocks = Block::count(n, kSumBlock);
   const auto n_threads = static_cast<int64_t>(context.n_threads);
   std::vector<uint32_t> bits(static_cast<size_t>(n_threads * n_columns), 0);
   parallel_for(context, n_blocks, [&](int64_t task, int thread) {
     const Block rows(n, kSumBlock, task);
-    kernels().largest(values + rows.begin * n_columns, rows.end - rows.begin, n_columns,
+    kernels().largest(values.row(rows.begin), rows.end - rows.begin, n_columns,
                       bits.data() + thread * n_columns);
   });
   std::vector<double> largest(static_cast<size_t>(n_columns)), unit(largest.size());
@@ -223,7 +242,7 @@ void column_energy(const float* values, int64_t n, int32_t n_columns, double* en
   std::vector<double> parts(static_cast<size_t>(n_blocks) * n_columns, 0.0);
   parallel_for(context, n_blocks, [&](int64_t task, int) {
     const Block rows(n, kSumBlock, task);
-    kernels().energy(values + rows.begin * n_columns, rows.end - rows.begin, n_columns, unit.data(),
+    kernels().energy(values.row(rows.begin), rows.end - rows.begin, n_columns, unit.data(),
                      parts.data() + task * n_columns);
   });
   std::vector<int64_t> sums(static_cast<size_t>(n_columns), 0);
@@ -236,22 +255,24 @@ void column_energy(const float* values, int64_t n, int32_t n_columns, double* en
                             : std::numeric_limits<double>::quiet_NaN();
 }
 
-void row_means(const float* values, int64_t n, int32_t n_columns, float* out,
-               const Context& context) {
-  parallel_for(context, Block::count(n, kBlock), [&](int64_t task, int) {
-    const Block rows(n, kBlock, task);
-    kernels().row_means(values + rows.begin * n_columns, rows.end - rows.begin, n_columns,
-                        out + rows.begin);
+void row_means(MatrixView<const float> values, std::span<float> out, const Context& context) {
+  POLYLEAF_DCHECK(static_cast<int64_t>(out.size()) == values.n_rows);
+  parallel_for(context, Block::count(values.n_rows, kBlock), [&](int64_t task, int) {
+    const Block rows(values.n_rows, kBlock, task);
+    kernels().row_means(values.row(rows.begin), rows.end - rows.begin, columns(values),
+                        out.data() + rows.begin);
   });
 }
 
-void take_columns(const float* values, int64_t n, int32_t n_columns, const int32_t* columns,
-                  const float* scale, int32_t d, float* out, const Context& context) {
-  parallel_for(context, Block::count(n, kBlock), [&](int64_t task, int) {
-    const Block rows(n, kBlock, task);
+void take_columns(MatrixView<const float> values, std::span<const int32_t> columns,
+                  std::span<const float> scale, MatrixView<float> out, const Context& context) {
+  POLYLEAF_DCHECK(columns.size() == scale.size() && out.n_rows == values.n_rows);
+  POLYLEAF_DCHECK(out.n_columns == static_cast<int64_t>(columns.size()));
+  parallel_for(context, Block::count(values.n_rows, kBlock), [&](int64_t task, int) {
+    const Block rows(values.n_rows, kBlock, task);
     for (int64_t i = rows.begin; i < rows.end; ++i)
-      for (int32_t j = 0; j < d; ++j)
-        out[i * d + j] = values[i * n_columns + columns[j]] * scale[j];
+      for (size_t j = 0; j < columns.size(); ++j)
+        out.row(i)[j] = values.row(i)[columns[j]] * scale[j];
   });
 }
 

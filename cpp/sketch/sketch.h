@@ -1,15 +1,17 @@
 // Sketches: map derivatives of K outputs to d columns that replace them in the split search. They
 // preserve squared distances between rows times `scale` squared, exactly or in expectation.
 //
-// Values are float32, row-major (n, K); sketches float32 (n, d). Every sum runs in a fixed order
+// Values are float32 (n, K); sketches, named `out`, float32 (n, d). Every sum runs in a fixed order
 // (see tests/reference/sketches.py), so the result is the same bits for any number of threads and
 // any instruction set.
 #pragma once
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/context.h"
 #include "base/isa.h"
+#include "base/matrix_view.h"
 #include "base/rng.h"
 #include "data/sparse_rows.h"
 
@@ -28,7 +30,7 @@ struct CsrMatrix {
   const float* values;
 };
 
-void csr_product(const CsrMatrix& rows, const float* matrix, int32_t d, float* out,
+void csr_product(const CsrMatrix& rows, MatrixView<const float> matrix, MatrixView<float> out,
                  const Context& context);
 
 struct CsrProductKernels {
@@ -38,28 +40,28 @@ struct CsrProductKernels {
 POLYLEAF_DECLARE_KERNELS(CsrProductKernels, csr_product_kernels)
 
 // out = scale * values @ matrix (K, d), terms in order of k.
-void project(const float* values, int64_t n, int32_t n_columns, const float* matrix, int32_t d,
-             float scale, float* out, const Context& context);
+void project(MatrixView<const float> values, MatrixView<const float> matrix, float scale,
+             MatrixView<float> out, const Context& context);
 
 // Return the random signs of `project_signs`, (n_rows, d).
 std::vector<float> make_random_signs(int32_t n_rows, int32_t d, uint64_t seed);
 
 // `project` on random signs: the sign of output k and column j is one bit of hash(seed, k, j / 64)
 // (Achlioptas, "Database-friendly random projections", 2003).
-void project_signs(const float* values, int64_t n, int32_t n_columns, uint64_t seed, int32_t d,
-                   float scale, float* out, const Context& context);
+void project_signs(MatrixView<const float> values, uint64_t seed, float scale,
+                   MatrixView<float> out, const Context& context);
 
 // `project` on an orthonormal basis close to the leading right singular vectors: subspace iteration
 // from random signs (Halko, Martinsson and Tropp, 2011, algorithm 4.4).
-void project_subspace(const float* values, int64_t n, int32_t n_columns, uint64_t seed, int32_t d,
-                      int n_iterations, float scale, float* out, const Context& context);
+void project_subspace(MatrixView<const float> values, uint64_t seed, int n_iterations, float scale,
+                      MatrixView<float> out, const Context& context);
 
 // Count-sketch (Charikar, Chen and Farach-Colton, 2002): output k is added to one of d buckets with
 // a sign, both from hash(seed, k, 0). The second form takes sparse rows and costs O(non-zeros)
 // whatever K is; it gives the same bits as the first on the same matrix made dense.
-void count_sketch(const float* values, int64_t n, int32_t n_columns, uint64_t seed, int32_t d,
-                  float scale, float* out, const Context& context);
-void count_sketch(const SparseRows& rows, uint64_t seed, int32_t d, float scale, float* out,
+void count_sketch(MatrixView<const float> values, uint64_t seed, float scale, MatrixView<float> out,
+                  const Context& context);
+void count_sketch(const SparseRows& rows, uint64_t seed, float scale, MatrixView<float> out,
                   const Context& context);
 struct CsrRows {
   int64_t begin, end;  // range of rows
@@ -77,16 +79,15 @@ static inline float get_sign(uint64_t z) {
 
 // energy (K,): sum of squares of each column over the rows of all ranks, with terms rounded as in
 // fixed_point.h; NaN for columns with non-finite values.
-void column_energy(const float* values, int64_t n, int32_t n_columns, double* energy,
+void column_energy(MatrixView<const float> values, std::span<double> energy,
                    const Context& context);
 
 // out (n,): mean of each row.
-void row_means(const float* values, int64_t n, int32_t n_columns, float* out,
-               const Context& context);
+void row_means(MatrixView<const float> values, std::span<float> out, const Context& context);
 
 // out (n, d): column columns[j] times scale[j].
-void take_columns(const float* values, int64_t n, int32_t n_columns, const int32_t* columns,
-                  const float* scale, int32_t d, float* out, const Context& context);
+void take_columns(MatrixView<const float> values, std::span<const int32_t> columns,
+                  std::span<const float> scale, MatrixView<float> out, const Context& context);
 
 // Kernels, compiled once per instruction set. Matrices have `lanes` columns, d rounded up to a
 // multiple of 16.

@@ -52,8 +52,9 @@ void test_grow(const Problem& p, HessianKind hessian, const GrowConfig& config, 
       check_tree(tree, grower.leaf_of_row(), p.n);
     }
     std::vector<float> values(static_cast<size_t>(tree.n_leaves) * p.n_outputs);
-    fit_newton_leaves(p.g.data(), h, p.n_outputs, h_columns, sample, grower.leaf_of_row(),
-                      tree.n_leaves, kStep, n_threads, values.data());
+    fit_newton_leaves({p.g.data(), p.n, p.n_outputs}, {h, p.n, h_columns}, sample,
+                      grower.leaf_of_row(), kStep, n_threads,
+                      {values.data(), tree.n_leaves, p.n_outputs});
     std::vector<int32_t> leaves(grower.leaf_of_row(), grower.leaf_of_row() + p.n);
     if (n_threads == 1) {
       first = values;
@@ -75,12 +76,12 @@ void test_grow(const Problem& p, HessianKind hessian, const GrowConfig& config, 
     }
 
     Forest forest(p.n_outputs);
-    const auto block =
-        std::make_shared<const DenseLeaves>(values.data(), tree.n_leaves, p.n_outputs);
-    forest.append(std::make_shared<const Tree>(tree), block, -1);
+    const auto block = std::make_shared<const DenseLeaves>(
+        MatrixView<const float>(values.data(), tree.n_leaves, p.n_outputs));
+    forest.append(std::make_shared<const Tree>(tree), block, {});
     std::vector<float> raw(p.n * p.n_outputs, 0.0f), expected(raw);
     forest.predict({p.codes.data(), p.n_features, p.n}, {}, raw.data(), {0, 1}, n_threads);
-    add_leaf_values(expected.data(), p.n, p.n_outputs, -1, leaves.data(), block->view(), {},
+    add_leaf_values({expected.data(), p.n, p.n_outputs}, {}, leaves.data(), block->view(), {},
                     n_threads);
     CHECK(raw == expected);
     std::vector<int32_t> applied(p.n);

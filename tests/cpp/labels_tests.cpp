@@ -72,7 +72,8 @@ std::vector<double> train_labels(const Problem& p, const LabelTraining& training
       exact.use(gradients, w, sample, kStep, leaf_k, 0.05);
       tree = grower.grow(exact, config, nullptr);
     } else {
-      count_sketch(gradients, static_cast<uint64_t>(round), 8, 0.5f, sketch.data(), n_threads);
+      count_sketch(gradients, static_cast<uint64_t>(round), 0.5f, {sketch.data(), p.n, 8},
+                   n_threads);
       const HessianKind hessian = w != nullptr ? HessianKind::shared : HessianKind::unit;
       channels.quantise(sketch.data(), w, 8, hessian, sample, n_threads);
       histograms.use(channels);
@@ -82,11 +83,10 @@ std::vector<double> train_labels(const Problem& p, const LabelTraining& training
     check_tree(tree, grower.leaf_of_row(), p.n);
     const TopkLeafArrays leaves = fit_topk_leaves(gradients, w, sample, grower.leaf_of_row(),
                                                   tree.n_leaves, kStep, leaf_k, n_threads);
-    const auto block = std::make_shared<const TopkLeaves>(
-        leaves.begin.data(), tree.n_leaves, leaves.outputs.data(), leaves.values.data(),
-        static_cast<int64_t>(leaves.outputs.size()), training.n_outputs);
+    const auto block = std::make_shared<const TopkLeaves>(leaves.begin, leaves.outputs,
+                                                          leaves.values, training.n_outputs);
     scores.add(grower.leaf_of_row(), block->view(), n_threads);
-    forest.append(std::make_shared<const Tree>(tree), block, -1);
+    forest.append(std::make_shared<const Tree>(tree), block, {});
   }
   const CodeMatrix codes{p.codes.data(), p.n_features, p.n};
   const SparseScores predicted = forest.sparse_scores(codes, {}, {0, n_rounds}, n_threads);

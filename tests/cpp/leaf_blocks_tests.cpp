@@ -27,7 +27,8 @@ std::shared_ptr<const LeafBlock> random_leaves(const LeafKind* kind, std::mt1993
   };
   const size_t size = static_cast<size_t>(n_leaves) * n_columns;
   if (kind == &kDense)
-    return std::make_shared<DenseLeaves>(numbers(size).data(), n_leaves, n_columns);
+    return std::make_shared<DenseLeaves>(
+        MatrixView<const float>(numbers(size).data(), n_leaves, n_columns));
   std::vector<int64_t> begin{0};
   std::vector<int32_t> entries;
   const int32_t limit = kind == &kTopk ? n_columns : n_features;
@@ -38,14 +39,16 @@ std::shared_ptr<const LeafBlock> random_leaves(const LeafKind* kind, std::mt1993
     begin.push_back(static_cast<int64_t>(entries.size()));
   }
   const auto n = static_cast<int64_t>(entries.size());
-  if (kind == &kTopk)
-    return std::make_shared<TopkLeaves>(begin.data(), n_leaves, entries.data(), numbers(n).data(),
-                                        n, n_columns);
+  if (kind == &kTopk) return std::make_shared<TopkLeaves>(begin, entries, numbers(n), n_columns);
   const std::vector<float> weights = numbers(n * n_columns), centre = numbers(n),
                            intercept = numbers(size), lower(size, -1.0f), upper(size, INFINITY);
-  return std::make_shared<LinearLeaves>(LinearArrays{begin.data(), entries.data(), weights.data(),
-                                                     centre.data(), intercept.data(), lower.data(),
-                                                     upper.data(), n_leaves, n, n_columns});
+  return std::make_shared<LinearLeaves>(LinearArrays{begin,
+                                                     entries,
+                                                     {weights.data(), n, n_columns},
+                                                     centre,
+                                                     {intercept.data(), n_leaves, n_columns},
+                                                     {lower.data(), n_leaves, n_columns},
+                                                     {upper.data(), n_leaves, n_columns}});
 }
 
 // A root whose children are leaves, on one feature.
@@ -84,13 +87,16 @@ void test_leaf_blocks(int32_t n_outputs, const std::vector<const LeafKind*>& kin
   std::vector<float> expected(n * n_outputs, 0.0f);
   for (int32_t t = 0; t < n_trees; ++t) {
     const LeafKind* kind = kinds[t % kinds.size()];
-    const int32_t output = !kind->lists_outputs && t % 3 == 0 ? t % n_outputs : -1;
-    const auto leaves = random_leaves(kind, random, 2, output < 0 ? n_outputs : 1, n_features);
-    forest.append(stump(t % n_features, static_cast<int32_t>(random() % 255)), leaves, output);
+    OutputList outputs;
+    if (!kind->lists_outputs && t % 3 == 0) outputs = {t % n_outputs};
+    if (!kind->lists_outputs && t % 3 == 1 && n_outputs > 2) outputs = {0, n_outputs - 1};
+    const int32_t n_columns = outputs.empty() ? n_outputs : static_cast<int32_t>(outputs.size());
+    const auto leaves = random_leaves(kind, random, 2, n_columns, n_features);
+    forest.append(stump(t % n_features, static_cast<int32_t>(random() % 255)), leaves, outputs);
     std::vector<int32_t> leaf_of_row(n);
     forest.apply(matrix, leaf_of_row.data(), {t, t + 1}, 2);
-    check_leaf_ids(leaf_of_row.data(), n, 2, 3);
-    add_leaf_values(expected.data(), n, n_outputs, output, leaf_of_row.data(), leaves->view(), x,
+    check_leaf_ids(leaf_of_row, 2, 3);
+    add_leaf_values({expected.data(), n, n_outputs}, outputs, leaf_of_row.data(), leaves->view(), x,
                     3);
   }
   const TreeRange all{0, n_trees};
@@ -139,7 +145,7 @@ void test_leaves() {
   const float values[] = {1, 2};
   bool rejected = false;
   try {
-    TopkLeaves(begin, 1, outputs, values, 2, 3);
+    TopkLeaves(begin, outputs, values, 3);
   } catch (const std::invalid_argument&) {
     rejected = true;
   }

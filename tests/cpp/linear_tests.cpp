@@ -42,10 +42,10 @@ void test_linear() {
         check_tree(tree, grower.leaf_of_row(), p.n);
         const FeatureMatrix x{features.data(), p.n_features, p.n};
         const auto leaves =
-            fit_linear_leaves(p.g.data(), nullptr, n_outputs, 0, sample, grower.leaf_of_row(), tree,
+            fit_linear_leaves({p.g.data(), p.n, n_outputs}, {}, sample, grower.leaf_of_row(), tree,
                               x, table, kLinearStep, n_threads);
         std::vector<float> raw(p.n * n_outputs, 0.0f);
-        add_leaf_values(raw.data(), p.n, n_outputs, -1, grower.leaf_of_row(), leaves->view(), x,
+        add_leaf_values({raw.data(), p.n, n_outputs}, {}, grower.leaf_of_row(), leaves->view(), x,
                         n_threads);
         if (n_threads == 1) first = raw;
         CHECK(raw == first);

@@ -15,7 +15,6 @@ void test_sketches() {
   std::mt19937 random(7);
   std::normal_distribution<float> normal;
   for (const auto& [n, k, d] : {std::array{1, 1, 1}, {531, 37, 5}, {2100, 19, 33}, {70, 130, 16}}) {
-    const int32_t n_columns = k, dim = d;
     std::vector<float> values(static_cast<size_t>(n) * k), matrix(static_cast<size_t>(k) * d);
     for (auto& x : values) x = random() % 3 == 0 ? normal(random) : 0.0f;
     for (auto& x : matrix) x = normal(random);
@@ -35,29 +34,29 @@ void test_sketches() {
     for (int n_threads : {1, 3}) {
       std::vector<float> all, out(static_cast<size_t>(n) * d), means(n);
       std::vector<double> energy(k);
+      const MatrixView<const float> rows(values.data(), n, k), factors(matrix.data(), k, d);
+      const MatrixView<float> sketch(out.data(), n, d);
       const auto keep = [&] { all.insert(all.end(), out.begin(), out.end()); };
-      project(values.data(), n, n_columns, matrix.data(), dim, 0.5f, out.data(), n_threads);
+      project(rows, factors, 0.5f, sketch, n_threads);
       keep();
-      project_signs(values.data(), n, n_columns, 5, dim, 0.5f, out.data(), n_threads);
+      project_signs(rows, 5, 0.5f, sketch, n_threads);
       keep();
-      project_subspace(values.data(), n, n_columns, 5, dim, 2, 0.5f, out.data(), n_threads);
+      project_subspace(rows, 5, 2, 0.5f, sketch, n_threads);
       keep();
-      take_columns(values.data(), n, n_columns, columns.data(), scale.data(), dim, out.data(),
-                   n_threads);
+      take_columns(rows, columns, scale, sketch, n_threads);
       keep();
-      csr_product({n, indptr.data(), indices.data(), stored.data()}, matrix.data(), dim, out.data(),
-                  n_threads);
+      csr_product({n, indptr.data(), indices.data(), stored.data()}, factors, sketch, n_threads);
       keep();
-      count_sketch(values.data(), n, n_columns, 5, dim, 0.5f, out.data(), n_threads);
+      count_sketch(rows, 5, 0.5f, sketch, n_threads);
       const std::vector<float> dense = out;
       const auto n_entries = static_cast<int64_t>(indices.size());
       count_sketch(make_sparse_rows(indptr.data(), indices.data(), stored.data(), n, n_entries, k,
                                     n_threads),
-                   5, dim, 0.5f, out.data(), n_threads);
+                   5, 0.5f, sketch, n_threads);
       CHECK(out == dense);
-      row_means(values.data(), n, n_columns, means.data(), n_threads);
+      row_means(rows, means, n_threads);
       all.insert(all.end(), means.begin(), means.end());
-      column_energy(values.data(), n, n_columns, energy.data(), n_threads);
+      column_energy(rows, energy, n_threads);
       for (double e : energy) all.push_back(static_cast<float>(e));
       if (n_threads == 1) first = all;
       CHECK(all == first);
