@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, RowData
+from polyleaf import Dataset, PolyleafClassifier, PolyleafClassifierCV, PolyleafRegressor, RowData
 from polyleaf.data import dataset
 from polyleaf.inputs.target import encode_classification, encode_regression
 from polyleaf.training import prepare
@@ -146,3 +146,17 @@ def test_parameters_without_effect_on_a_dataset_warn(made_with, parameters, word
         warnings.simplefilter("error")
         PolyleafRegressor(**SMALL | parameters).fit(Dataset(whole, Y, **parameters))
         PolyleafRegressor(**SMALL).fit(Dataset(whole, Y, **parameters))
+
+
+@pytest.mark.parametrize(
+    "estimator", [PolyleafClassifier(**SMALL), PolyleafClassifierCV(n_candidates=1, n_jobs=1)]
+)
+def test_estimator_stays_as_it_was_if_a_fit_fails(estimator):
+    labels = (X[:, 0] > 0).astype(int)
+    estimator.fit(X, labels)
+    before = estimator.predict_proba(X)
+    wider, other = pd.DataFrame(np.hstack([X, X]), columns=list("abcdef")), labels + 5
+    with pytest.raises(ValueError, match="label"):
+        estimator.fit(wider, labels, eval_set=[(wider, other)])
+    np.testing.assert_array_equal(estimator.predict_proba(X), before)
+    assert estimator.n_features_in_ == 3 and not hasattr(estimator, "feature_names_in_")

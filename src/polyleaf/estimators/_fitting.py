@@ -5,9 +5,9 @@ from __future__ import annotations
 import copy
 import functools
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -65,14 +65,38 @@ __all__ = [
     "refit_estimator",
     "replace_refitted_model",
     "report_interrupt",
+    "restore_if_fit_fails",
     "search_n_estimators",
     "store_result",
     "train_estimator",
 ]
 
 _Estimator = TypeVar("_Estimator", bound=Any)  # a PolyleafEstimator
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
+def restore_if_fit_fails(fit: _Function) -> _Function:
+    """Decorate a function that fits its first argument, which stays as it was if that fails.
+
+    An interrupted fit that has stored a model keeps it.
+    """
+
+    @functools.wraps(fit)
+    def fit_or_restore(estimator: Any, *args: Any, **kwargs: Any) -> Any:
+        before = dict(vars(estimator))
+        try:
+            return fit(estimator, *args, **kwargs)
+        except BaseException as error:
+            has_new_model = getattr(estimator, "model_", None) is not before.get("model_")
+            if not (isinstance(error, KeyboardInterrupt) and has_new_model):
+                vars(estimator).clear()
+                vars(estimator).update(before)
+            raise
+
+    return cast(_Function, fit_or_restore)
+
+
+@restore_if_fit_fails
 def fit_estimator(
     estimator: _Estimator,
     data: TrainingData,

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from polyleaf.data.dataset import Dataset
 from polyleaf.data.random_rows import find_repeated_rows
 from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor
-from polyleaf.estimators._fitting import draw_seed, make_objective
+from polyleaf.estimators._fitting import draw_seed, make_objective, restore_if_fit_fails
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.inputs.read_target import is_sparse
 from polyleaf.inputs.target import Target
@@ -165,6 +165,7 @@ class SearchMixin(_Base):
 
     @suggest_on_unknown_kwargs
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
+    @restore_if_fit_fails
     def fit(
         self,
         X: Any,
