@@ -138,6 +138,11 @@ def test_training_continues_on_shares_or_labels():
         fit(SHARES, n_estimators=3).fit(X, SHARES, init_model=labels)
 
 
+def test_leaves_refitted_on_the_same_shares_stay_the_same():
+    model = fit(SHARES)
+    assert model.refit(X, SHARES).model_.to_bytes() == model.model_.to_bytes()
+
+
 def test_search_takes_shares():
     search = PolyleafClassifierCV(n_candidates=2, cv=2, random_state=0, n_jobs=2).fit(X, SHARES)
     assert search.score(X, SHARES) > 0.9
