@@ -553,7 +553,7 @@ def test_incompatible_arguments_raise():
         on_device.values(99)
     no_entries = np.zeros(len(on_device.grower.node_of_leaf) + 1, np.int64)
     one_output = _core.TopkLeaves(no_entries, np.zeros(0, np.int32), np.zeros(0, np.float32), 1)
-    with pytest.raises(ValueError, match="not for output 1"):
+    with pytest.raises(ValueError, match="for 1 outputs where 2 are needed"):
         on_device.leaves.add(send(np.zeros((60, 2))), on_device.grower, one_output, 1)
     with pytest.raises(ValueError, match="shaped like this one"):
         on_device.g.copy(send(np.zeros((60, 3))))
