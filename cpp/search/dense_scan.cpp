@@ -38,8 +38,7 @@ void add_left(const ScanNode& node, const ScanFeature& feature, TileSplit& split
 void set_left(const ScanNode& node, const SortedSplit& sorted, TileSplit& split) {
   const ChannelLayout& layout = *node.layout;
   std::fill(split.left.begin(), split.left.end(), 0);
-  split.left[0] = sorted.gradient;
-  if (layout.hessian_offset >= 0) split.left[layout.hessian_offset] = sorted.hessian;
+  std::copy_n(sorted.left, layout.n_outputs + layout.n_hessian(), split.left.begin());
   split.left[layout.count_lane] = split.left_count = sorted.count;
 }
 

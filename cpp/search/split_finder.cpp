@@ -56,6 +56,7 @@ void SplitFinder::Scratch::reserve(const ChannelLayout& layout) {
   moments.reserve(moment_doubles(layout) + 16);
   scan.moments = moments.data();
   sparse.reserve(layout.lanes);
+  if (layout.lanes <= kMaxSortedLanes) sorted_rows.reserve(layout);
 }
 
 ScanNode SplitFinder::scan_node(const HistogramNode& node, int thread) const {

@@ -75,7 +75,8 @@ class SplitFinder {
   // Return whether the splits of small nodes come from sorted rows, and the best split of each
   // feature of a tile without categories.
   bool can_sort_rows() const {
-    return layout_.n_outputs == 1 && are_separable(layout_, tree_->config().split) &&
+    return layout_.n_outputs <= kMaxSortedOutputs && layout_.lanes <= kMaxSortedLanes &&
+           layout_.count_lane >= 0 && are_separable(layout_, tree_->config().split) &&
            !constraints_.any();
   }
   const SortedSplit* scan_sorted_rows(const HistogramNode& node, int tile, const uint64_t* words,

@@ -1,8 +1,9 @@
-// Candidates of small nodes of one output: they need no histogram, and come from the sorted codes
-// of their rows.
+// Candidates of small nodes with few outputs: they need no histogram, and come from the sorted
+// codes of their rows.
 #pragma once
 #include <cstdint>
 
+#include "base/aligned_buffer.h"
 #include "base/isa.h"
 #include "data/bins.h"
 #include "split_gain/score_kernels.h"
@@ -10,23 +11,30 @@
 namespace polyleaf {
 
 constexpr int kMaxSortedRows = 255;  // counts have eight bits
+constexpr int kMaxSortedLanes = 16;
+constexpr int kMaxSortedOutputs = 8;
 
 // Working memory of one thread: rows in the order of each feature of a tile.
 struct SortedRows {
-  alignas(64) uint64_t sums[(kMaxSortedRows + 3) * kTileFeatures];  // of the first rows
+  Buffer<uint64_t> sums;  // of the first rows, two channels each
   alignas(64) int16_t keys[(kMaxSortedRows + 18) * kTileFeatures];
+
+  void reserve(const ChannelLayout& layout) {
+    sums.reserve(static_cast<size_t>(layout.lanes) / 2 * (kMaxSortedRows + 3) * kTileFeatures);
+  }
 };
 
 // The best numeric candidate of a feature, and the sums of its left child.
 struct SortedSplit {
   NumericBest best;
-  int32_t gradient, hessian, count;
+  int32_t left[kMaxSortedLanes];  // of the channels
+  int32_t count;
   bool has_missing;
 };
 
 struct SortedRowKernels {
   // Write the best split of every feature of a tile. Rows: n <= kMaxSortedRows, with their words
-  // and four channels each. missing: code of missing values.
+  // and channels. missing: code of missing values.
   void (*scan)(const ScanNode& node, const uint64_t* words, const int16_t* channels, int n,
                int missing, SortedRows& rows, SortedSplit* splits);
 };

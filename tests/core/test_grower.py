@@ -283,12 +283,23 @@ def test_trees_at_every_number_of_features(n_features):
     assert mask[tree.feature[tree.feature >= 0]].all()
 
 
-@pytest.mark.parametrize("n_rows", [2, 7, 8, 9, 16, 17, 33, 65, 100, 128, 129, 254, 255, 256, 257])
-@pytest.mark.parametrize("kind", KINDS)
-def test_trees_at_every_number_of_rows(kind, n_rows):
+@parametrize_pairs(
+    n_rows=[2, 7, 8, 9, 16, 17, 33, 65, 100, 128, 129, 254, 255, 256, 257],
+    kind=KINDS,
+    n_outputs=[1, 2, 3, 7, 8],
+)
+def test_trees_at_every_number_of_rows(n_rows, kind, n_outputs):
     """Rows of small nodes are sorted, in runs of sixteen."""
     for missing in (0.0, 0.2):
-        p = make_problem(n_rows, n=n_rows, n_bins=(255, 5, 64, 3), kind=kind, missing=missing)
+        p = make_problem(
+            n_rows,
+            n=n_rows,
+            n_bins=(255, 5, 64, 3),
+            n_outputs=n_outputs,
+            kind=kind,
+            missing=missing,
+            min_child_weight=n_rows % 2,
+        )
         assert_core_equals_reference(p.replace_config(min_child_samples=1 + n_rows % 3))
 
 
@@ -363,6 +374,14 @@ def test_categorical_and_numeric_features(kind, n_outputs, options):
     numeric = tree.category_set[tree.feature >= 0] < 0
     assert numeric.any()
     assert_core_equals_reference(sample_rows(p))
+
+
+@pytest.mark.parametrize("n_outputs", [1, 2, 9])
+def test_categories_of_equal_position_keep_the_order_of_codes(n_outputs):
+    p = make_problem(3, n=390, n_bins=(39, 130), categorical=[0, 1], n_outputs=n_outputs)
+    codes = np.stack([np.arange(390) % 39, np.arange(390) % 130]).astype(np.uint8)
+    g = np.repeat(((codes[0] // 4) % 3 - 1)[:, None], n_outputs, axis=1)
+    assert_core_equals_reference(replace(p, codes=codes, g=g.astype(np.float32)))
 
 
 def test_informative_number_beats_noise_categories():

@@ -1,9 +1,9 @@
-// Candidates of one output in small nodes, from the sorted codes of their rows. The rows of all
+// Candidates of few outputs in small nodes, from the sorted codes of their rows. The rows of all
 // features of a tile are sorted by a network of comparisons, one feature per lane, so the work does
 // not depend on the data; the candidates of two rows and eight features then fill sixteen lanes.
 #include <utility>
 
-#include "split_gain/kernels/separable_kernels.h"
+#include "split_gain/kernels/few_outputs.h"
 #include "split_gain/sorted_rows.h"
 
 namespace polyleaf {
@@ -106,24 +106,20 @@ void sort_keys(int16_t* keys, int n) {
     }
 }
 
-// A row, or the sum of up to 255: gradients and Hessians, each with 2^15 added per row so that they
-// are positive, and the number of rows: 32, 24 and 8 bits.
-void pack_rows(const int16_t* channels, int n, uint64_t* packed) {
+// Two channels of a row, or the sums of up to 255: each with 2^15 added per row so that they are
+// positive, in 24 of 32 bits. The upper eight bits of the first pair are the number of rows.
+void pack_rows(const int16_t* channels, int lanes, int n, int pair, uint64_t* packed) {
+  const uint64_t one = pair == 0 ? uint64_t{1} << 56 : 0;
   for (int i = 0; i < n; ++i) {
-    const uint64_t row = load<uint64_t>(channels + 4 * i) ^ 0x80008000u;
-    packed[i] = (row & 0xffff) | (row & 0xffff0000u) << 16 | uint64_t{1} << 56;
+    const uint64_t row = load<uint32_t>(channels + lanes * i + 2 * pair) ^ 0x80008000u;
+    packed[i] = (row & 0xffff) | (row & 0xffff0000u) << 16 | one;
   }
 }
 
-struct Sums {
-  i32x16 gradient, hessian, count;
-  Sums(const i32x16& low, const i32x16& high) {
-    count = (high >> 24) & 255;
-    const i32x16 bias = count << 15;
-    gradient = low - bias;
-    hessian = (high & 0xffffff) - bias;
-  }
-};
+template <class Integers>
+POLYLEAF_INLINE Integers unpack(const Integers& sum, const Integers& count) {
+  return (sum & 0xffffff) - (count << 15);
+}
 
 // Even or odd ones of 32 numbers.
 template <class V>
@@ -147,6 +143,13 @@ struct EveryOther<VectorPair<Half>> {
   }
 };
 
+// Sums of the first rows of eight features: of each pair of channels, n + 2 rows.
+struct PairSums {
+  const uint64_t* sums;
+  int n;
+  const uint64_t* pair(int p) const { return sums + 8 * static_cast<int64_t>(p) * (n + 2); }
+};
+
 // Best candidates of one direction of missing values: of lane i, which stands for feature i % 8,
 // the sum and the number of rows on the left less i / 8.
 struct LaneBest {
@@ -154,41 +157,29 @@ struct LaneBest {
   int32_t n_left[16];
 };
 
-// missing: sums of the rows that go left whatever their code.
-template <class S>
-void find_best(const S& score, const ScanNode& node, int n, const SortedRows& s,
+// missing: sums of the rows that go left whatever their code, of each pair twice eight features.
+template <int K, class S>
+void find_best(const S& score, const ScanNode& node, const int16_t* keys, const PairSums& sums,
                const uint64_t* missing, LaneBest& best) {
-  const bool unit = node.layout->hessian == HessianKind::unit;
-  const float g_step = node.gradient_step[0], h_step = unit ? 1.0f : node.hessian_step[0];
-  const i32x16 g_total = splat(node.totals[0]);
-  const i32x16 h_total = splat(unit ? node.count : node.totals[node.layout->hessian_offset]);
-  const int32_t min_rows = node.config->min_child_samples > 1 ? node.config->min_child_samples : 1;
-  const f32x16 min_weight = broadcast(node.config->min_child_weight);
-  const auto* more = reinterpret_cast<const int32_t*>(missing);
-  const i32x16 more_low = EveryOther<i32x16>::load_from(more),
-               more_high = EveryOther<i32x16>::load_from(more + 1);
-  f32x16 largest = broadcast(kNone);
-  i32x16 at = splat(0);
-  for (int i = 0; i <= n; i += 2) {
-    const auto* from = reinterpret_cast<const int32_t*>(s.sums + 8 * i);
-    const Sums left(EveryOther<i32x16>::load_from(from) + more_low,
-                    EveryOther<i32x16>::load_from(from + 1) + more_high);
-    const f32x16 hl = to_float(left.hessian) * h_step,
-                 hr = to_float(h_total - left.hessian) * h_step;
-    const f32x16 gl = to_float(left.gradient) * g_step,
-                 gr = to_float(g_total - left.gradient) * g_step;
-    const f32x16 sum =
-        get_narrow(score).pair(gl, gr, score.coefficient(hl), score.coefficient(hr)) + 0.0f;
-    const i32x16 code = convert<i32x16>(load<i16x16>(s.keys + 8 * i)) & -256;
-    const i32x16 next = convert<i32x16>(load<i16x16>(s.keys + 8 * i + 8)) & -256;
-    const auto is_candidate = (code != next) & (left.count >= min_rows) &
-                              (node.count - left.count >= min_rows) & (hl >= min_weight) &
-                              (hr >= min_weight) & (sum > largest);
-    largest = select(is_candidate, sum, largest);
-    at = select(is_candidate, splat(i), at);
+  const ChannelLayout& layout = *node.layout;
+  int n_channels = layout.n_outputs + layout.n_hessian();
+  if (K == 1) n_channels = layout.hessian_offset < 0 ? 1 : 2;
+  const auto get_sum = [&](int channel, int i) __attribute__((always_inline)) {
+    const int pair = channel / 2, odd = channel % 2;
+    const auto* from = reinterpret_cast<const int32_t*>(sums.pair(pair) + 8 * i) + odd;
+    const auto* more = reinterpret_cast<const int32_t*>(missing + 16 * pair) + odd;
+    return EveryOther<i32x16>::load_from(from) + EveryOther<i32x16>::load_from(more);
+  };
+  CandidateLanes<S, K> lanes(score, node);
+  for (int i = 0; i <= sums.n; i += 2) {
+    const i32x16 count = (get_sum(1, i) >> 24) & 255;
+    i32x16 left[kMaxSortedLanes];
+    for (int c = 0; c < n_channels; ++c) left[c] = unpack(get_sum(c, i), count);
+    const i32x16 code = convert<i32x16>(load<i16x16>(keys + 8 * i)) & -256;
+    const i32x16 next = convert<i32x16>(load<i16x16>(keys + 8 * i + 8)) & -256;
+    lanes.add(left, count, splat(i), code != next);
   }
-  store(best.sum, largest);
-  store(best.n_left, at);
+  lanes.store_best(best.sum, best.n_left);
 }
 
 // Return the rows before the first one whose code is `missing`.
@@ -209,17 +200,24 @@ void scan(const ScanNode& node, const uint64_t* words, const int16_t* channels, 
   for (int i = n; i < (n + kRunRows) / kRunRows * kRunRows; ++i)
     store(keys + 8 * i, i16x8{} + kLargestKey);
   sort_keys(keys, n);
+  // All rows on the left are no candidate: with missing values their count may exceed eight bits.
+  for (int i = n; i < n + 2; ++i) store(keys + 8 * i, load<i16x8>(keys + 8 * (n - 1)));
 
-  uint64_t packed[256];
-  pack_rows(channels, n, packed);
-  uint64_t sums[8] = {};
-  std::memset(s.sums, 0, sizeof(sums));
-  for (int i = 0; i < n; ++i)
+  const ChannelLayout& layout = *node.layout;
+  const int n_pairs = (layout.n_outputs + layout.n_hessian() + 1) / 2;
+  const PairSums sums{s.sums.data(), n};
+  for (int p = 0; p < n_pairs; ++p) {
+    uint64_t packed[256], sum[8] = {};
+    pack_rows(channels, layout.lanes, n, p, packed);
+    uint64_t* to = s.sums.data() + (sums.pair(p) - sums.sums);
+    std::memset(to, 0, sizeof(sum));
+    for (int i = 0; i < n; ++i)
 #pragma GCC unroll 8
-    for (int f = 0; f < 8; ++f) s.sums[8 * (i + 1) + f] = sums[f] += packed[keys[8 * i + f] & 255];
-  std::memcpy(s.sums + 8 * (n + 1), sums, sizeof(sums));  // no candidate: all rows are on the left
+      for (int f = 0; f < 8; ++f) to[8 * (i + 1) + f] = sum[f] += packed[keys[8 * i + f] & 255];
+    std::memcpy(to + 8 * (n + 1), sum, sizeof(sum));  // no candidate: all rows are on the left
+  }
 
-  uint64_t absent[16] = {};
+  uint64_t absent[kMaxSortedLanes / 2 * 16] = {};
   LaneBest best[2];
   int present[8];
   bool has_missing = false;
@@ -228,30 +226,41 @@ void scan(const ScanNode& node, const uint64_t* words, const int16_t* channels, 
     has_missing |= present[f] < n;
   }
   visit_plain_score(node, [&](const auto& score) {
-    find_best(score, node, n, s, absent, best[0]);
+    const auto find = [&](LaneBest& found) {
+      if (layout.n_outputs == 1)
+        find_best<1>(score, node, s.keys, sums, absent, found);
+      else
+        find_best<0>(score, node, s.keys, sums, absent, found);
+    };
+    find(best[0]);
     if (!has_missing) return;
-    for (int f = 0; f < 8; ++f) absent[f] = absent[f + 8] = sums[f] - s.sums[8 * present[f] + f];
-    find_best(score, node, n, s, absent, best[1]);
+    for (int p = 0; p < n_pairs; ++p)
+      for (int f = 0; f < 8; ++f)
+        absent[16 * p + f] = absent[16 * p + f + 8] =
+            sums.pair(p)[8 * n + f] - sums.pair(p)[8 * present[f] + f];
+    find(best[1]);
   });
   for (int f = 0; f < 8; ++f) {
     SortedSplit& split = splits[f];
     split.best = {kNone, -1, 0};
     split.has_missing = present[f] < n;
-    for (int missing_left = 0; missing_left <= (split.has_missing ? 1 : 0); ++missing_left) {
-      const LaneBest& found = best[missing_left];
+    int n_left = 0;
+    for (int missing_left = 0; missing_left <= (split.has_missing ? 1 : 0); ++missing_left)
       for (int lane = f; lane < 16; lane += 8) {
-        const int n_left = found.n_left[lane] + lane / 8;
-        const int bin = get_code(s.keys[8 * n_left + f]);
+        const LaneBest& found = best[missing_left];
+        const int at = found.n_left[lane] + lane / 8, bin = get_code(s.keys[8 * at + f]);
         if (!(found.sum[lane] > split.best.sum ||
               (found.sum[lane] == split.best.sum && bin < split.best.bin)))
           continue;
         split.best = {found.sum[lane], bin, missing_left};
-        const uint64_t left = s.sums[8 * n_left + f] + (missing_left != 0 ? absent[f] : 0);
-        const int32_t count = static_cast<int32_t>(left >> 56), bias = count << 15;
-        split.count = count;
-        split.gradient = static_cast<int32_t>(left) - bias;
-        split.hessian = (static_cast<int32_t>(left >> 32) & 0xffffff) - bias;
+        n_left = at;
       }
+    split.count = n_left + (split.best.missing_left != 0 ? n - present[f] : 0);
+    for (int p = 0; p < n_pairs; ++p) {
+      const uint64_t left =
+          sums.pair(p)[8 * n_left + f] + (split.best.missing_left != 0 ? absent[16 * p + f] : 0);
+      split.left[2 * p] = unpack(static_cast<int32_t>(left), split.count);
+      split.left[2 * p + 1] = unpack(static_cast<int32_t>(left >> 32), split.count);
     }
   }
 }
