@@ -14,10 +14,13 @@ from polyleaf.inspection.plotting import (
     CoverageDisplay,
     ImportanceDisplay,
     LearningCurvesDisplay,
+    OutputGroupsDisplay,
     OutputsDisplay,
     ThresholdDisplay,
     TreeDisplay,
 )
+from polyleaf.model import Model
+from polyleaf.model.metadata import OUTPUT_GROUPS
 
 matplotlib = pytest.importorskip("matplotlib")
 
@@ -321,3 +324,22 @@ def test_calibration_and_coverage_with_offsets():
     ):
         with pytest.warns(UserWarning, match="offset"):
             display.from_estimator(model, X, truth)
+
+
+def test_output_groups_are_drawn_with_their_trials():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 4)).astype(np.float32)
+    y = X[:, [0, 1, 0]] + 0.3 * rng.normal(size=(300, 3))
+    auto = PolyleafRegressor(n_estimators=10, output_groups="auto", random_state=0).fit(X, y)
+    drawn = OutputGroupsDisplay.from_estimator(auto)
+    assert [len(trial["groups"]) for trial in drawn.trials] == [1, 2, 3]
+    labels = [label.get_text() for label in drawn.ax_.get_yticklabels()]
+    assert all("error" in label and "cost" in label and "% lost" in label for label in labels)
+    (chosen,) = [i for i, label in enumerate(labels) if label.startswith("*")]
+    assert drawn.trials[chosen]["groups"] == auto.output_groups_ == drawn.groups
+    assert np.asarray(drawn.image_.get_array()).shape == (3, 3)
+    again = Model.from_bytes(auto.model_.to_bytes())
+    assert again.metadata[OUTPUT_GROUPS] == drawn.trials
+    listed = PolyleafRegressor(n_estimators=3, output_groups=[[0, 2], [1]]).fit(X, y)
+    fixed = OutputGroupsDisplay.from_estimator(listed)
+    assert np.asarray(fixed.image_.get_array()).tolist() == [[0, 1, 0]]

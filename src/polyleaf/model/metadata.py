@@ -64,6 +64,7 @@ def clear_calibrations(metadata: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in metadata.items() if key not in CALIBRATIONS}
 
 
+OUTPUT_GROUPS = "output groups"  # trials of the search for groups, see `GroupSearch`
 LEARNING_RATES = "learning_rates"  # of each round, unless all are that of the model
 
 

@@ -59,6 +59,7 @@ PORTFOLIO: dict[str, tuple[Parameters, ...]] = {
             "grow_policy": "depthwise",
             "max_depth": 5,
         },
+        {"learning_rate": _RATE, "output_groups": "auto"},
         {"learning_rate": _RATE, "multi_strategy": "one_output_per_tree", "max_leaves": 15},
         {"learning_rate": _RATE, "max_leaves": 8},
         {"learning_rate": _RATE, "subsample": 0.7},
@@ -147,7 +148,8 @@ def filter_applicable(
             task == "multiclass" and n_outputs <= MAX_FULL_HESSIAN_CLASSES
         ):
             continue
-        if ("multi_strategy" in free and not has_several_outputs) or (
+        divides_outputs = not free.keys().isdisjoint(("multi_strategy", "output_groups"))
+        if (divides_outputs and not has_several_outputs) or (
             free.get("leaf") == "linear" and not linear
         ):
             continue

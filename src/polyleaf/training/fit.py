@@ -22,7 +22,7 @@ from polyleaf.metrics import Metric, default_metrics, get_metrics
 from polyleaf.metrics.metric import EvalsLog
 from polyleaf.model import Model
 from polyleaf.model.initial import InitialModel
-from polyleaf.model.metadata import HAS_OFFSETS, PARAMETERS, clear_calibrations
+from polyleaf.model.metadata import HAS_OFFSETS, OUTPUT_GROUPS, PARAMETERS, clear_calibrations
 from polyleaf.objectives import Objective, objective_class, objective_names
 from polyleaf.objectives.registry import ObjectiveSpec
 from polyleaf.runtime.compatibility import from_stored
@@ -121,7 +121,9 @@ def find_n_estimators(
     if objective.is_translation_invariant:  # offsets are subtracted from the target
         rows = trial.eval_sets[0].rows.replace(offset=None)
         trial = trial._replace(eval_sets=[replace(trial.eval_sets[0], rows=rows)])
-    settings = resolve_output_groups(trial, settings, objective, base_score)
+    settings, trials = resolve_output_groups(trial, settings, objective, base_score)
+    if "metadata" in model_fields:
+        model_fields["metadata"] |= trials
     rate = settings.boosting.learning_rate
     speedup = SPEEDUP if SPEEDUP * rate <= MAX_RATE else 1
     boosting = replace(
@@ -445,17 +447,25 @@ def resolve_output_groups(
     objective: Objective,
     base_score: np.ndarray | None,
     start: Model | None = None,
-) -> TrainConfig:
-    """Replace `output_groups="auto"` by the groups of the model to continue, or by a search."""
+) -> tuple[TrainConfig, dict[str, Any]]:
+    """Replace `output_groups="auto"` by the groups of the model to continue, or by a search.
+
+    Returns
+    -------
+    settings : TrainConfig
+    metadata : dict
+        The trials of the search, for the metadata of the model.
+    """
     if settings.boosting.output_groups != "auto":
-        return settings
+        return settings, {}
     if settings.workers.communicator.size > 1:
         raise ValueError(
             'output_groups="auto" compares trainings on some of the rows, which Dask workers do '
             "not share; fit on a sample without Dask and pass its output_groups_."
         )
     if start is not None:
-        return settings.replace_output_groups(start.output_groups)
+        trials = {name: start.metadata[name] for name in (OUTPUT_GROUPS,) if name in start.metadata}
+        return settings.replace_output_groups(start.output_groups), trials
 
     def train_part(
         dataset: Dataset, rows: RowData, settings: TrainConfig, held_out: EvalSet, stop: Callback
@@ -475,7 +485,7 @@ def resolve_output_groups(
         metric = default_metrics(objective, encoding.kind, encoding.n_outputs)[0]
         how = data.rules, objective, settings, metric
         found = find_output_groups(data.dataset, rows, *how, train_part)
-    return settings.replace_output_groups(found.groups)
+    return settings.replace_output_groups(found.groups), {OUTPUT_GROUPS: found.trials}
 
 
 def train(
@@ -504,7 +514,8 @@ def train(
         As in `boost`.
     """
     objective, rows = plan.objective, training_rows(data.target, plan.objective)
-    settings = resolve_output_groups(data, plan.settings, objective, base_score, plan.start)
+    settings, trials = resolve_output_groups(data, plan.settings, objective, base_score, plan.start)
+    info = info._replace(metadata=info.metadata | trials)
     if plan.start is not None and plan.decay_rate is not None:
         fields = info._asdict() | {"metadata": _renew_metadata(plan.start, info)}
         known = KnownTrees(plan.start, plan.decay_rate)

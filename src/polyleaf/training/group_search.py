@@ -58,9 +58,8 @@ class GroupSearch(NamedTuple):
         The groups that were chosen.
     trials : list of dict
         Of each number of groups that was trained: `groups`; `cost`, in that of one group; `loss`,
-        the lowest metric of held-out rows in each split, a mean over outputs in units of the first
-        round; `loss_of_sharing`, the share of the gains of own splits that is
-        lost.
+        the lowest metric of held-out rows, a mean over outputs in units of the first round;
+        `loss_of_sharing`, the share of the gains of own splits that is lost.
     """
 
     groups: Groups
@@ -126,7 +125,8 @@ def find_output_groups(
             < min(t["loss"].mean() for t in trials[-2:])
         ):
             break
-    return GroupSearch(_choose(trials, trial.n_held), trials)
+    chosen = _choose(trials, trial.n_held)
+    return GroupSearch(chosen, [t | {"loss": float(t["loss"].mean())} for t in trials])
 
 
 def _iter_numbers(n_outputs: int) -> Iterator[int]:

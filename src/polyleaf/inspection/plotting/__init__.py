@@ -12,13 +12,19 @@ from polyleaf.inspection.plotting.curves import (
     LearningCurvesDisplay,
     ThresholdDisplay,
 )
-from polyleaf.inspection.plotting.structure import ImportanceDisplay, OutputsDisplay, TreeDisplay
+from polyleaf.inspection.plotting.structure import (
+    ImportanceDisplay,
+    OutputGroupsDisplay,
+    OutputsDisplay,
+    TreeDisplay,
+)
 
 __all__ = [
     "CalibrationDisplay",
     "CoverageDisplay",
     "ImportanceDisplay",
     "LearningCurvesDisplay",
+    "OutputGroupsDisplay",
     "OutputsDisplay",
     "ThresholdDisplay",
     "TreeDisplay",

@@ -21,7 +21,7 @@ from polyleaf.inspection.plotting.display import (
 )
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import LEAF_KINDS
-from polyleaf.model.metadata import HAS_OFFSETS
+from polyleaf.model.metadata import HAS_OFFSETS, OUTPUT_GROUPS
 from polyleaf.model.statistics import Scorer
 from polyleaf.runtime.types import DataLike
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from polyleaf.estimators.base import PolyleafEstimator
 
-__all__ = ["ImportanceDisplay", "OutputsDisplay", "TreeDisplay"]
+__all__ = ["ImportanceDisplay", "OutputGroupsDisplay", "OutputsDisplay", "TreeDisplay"]
 
 
 _UNITS = {
@@ -117,6 +117,70 @@ class ImportanceDisplay(Display):
             ax.set_xticks(shown, [self.output_names[k] for k in shown], rotation=45, ha="right")
             self.figure_.colorbar(self.image_, ax=ax, label=unit)
         ax.set_yticks(np.arange(len(order)), names)
+        return self
+
+
+class OutputGroupsDisplay(Display):
+    """The outputs that share trees, and what `output_groups="auto"` compared them with.
+
+    A row is a number of groups, with outputs of one group in one colour. Its label has the error on
+    held-out rows (the mean over outputs, in units of that after the first round), the cost of its
+    trees in that of one group, and the share of the gains of own splits that sharing loses.
+
+    Parameters
+    ----------
+    groups : list of list of int
+        Outputs of each group of the model.
+    output_names : sequence of str
+    trials : sequence of dict
+        `groups`, `loss`, `cost` and `loss_of_sharing` of each number of groups.
+
+    Attributes
+    ----------
+    image_ : matplotlib AxesImage
+    """
+
+    def __init__(
+        self,
+        groups: Sequence[Sequence[int]],
+        output_names: Sequence[str],
+        trials: Sequence[Mapping[str, Any]] = (),
+    ):
+        self.groups, self.output_names, self.trials = groups, output_names, trials
+
+    @classmethod
+    def from_estimator(cls, estimator: PolyleafEstimator, *, ax: Axes | None = None) -> Self:
+        """Draw the groups of a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : fitted estimator
+        ax : matplotlib Axes, optional
+        """
+        model = get_model(estimator)
+        trials = model.metadata.get(OUTPUT_GROUPS, ())
+        return cls(model.output_groups, get_output_names(model), trials).plot(ax)
+
+    def plot(self, ax: Any = None) -> Self:
+        ax, n = self._start(ax), len(self.output_names)
+        rows = list(self.trials) or [{"groups": self.groups}]
+        colours, labels = np.zeros((len(rows), n)), []
+        for at, row in enumerate(rows):
+            for number, group in enumerate(row["groups"]):
+                colours[at, group] = number
+            mark = (
+                "* " if [list(g) for g in row["groups"]] == [list(g) for g in self.groups] else ""
+            )
+            label = f"{mark}{len(row['groups'])}"
+            if "loss" in row:
+                lost = f"{row['loss_of_sharing']:.0%} lost"
+                label += f": error {row['loss']:.3f}, cost {row['cost']:.1f}, {lost}"
+            labels.append(label)
+        self.image_ = ax.imshow(colours % 20, aspect="auto", cmap="tab20", vmin=0, vmax=19)
+        shown = range(0, n, max(1, n // 20))
+        ax.set_xticks(shown, [self.output_names[k] for k in shown], rotation=45, ha="right")
+        ax.set_yticks(np.arange(len(rows)), labels)
+        ax.set(ylabel="number of groups (*: of the model)")
         return self
 
 

@@ -22,6 +22,7 @@ from polyleaf.inspection.plotting import (
     CoverageDisplay,
     ImportanceDisplay,
     LearningCurvesDisplay,
+    OutputGroupsDisplay,
     OutputsDisplay,
     TreeDisplay,
 )
@@ -34,6 +35,7 @@ from polyleaf.inspection.report.report_data import (
     compute_pit_histogram,
 )
 from polyleaf.model import Model
+from polyleaf.model.metadata import OUTPUT_GROUPS
 from polyleaf.settings.param_spec import get_param_specs
 
 if TYPE_CHECKING:
@@ -372,6 +374,12 @@ def _outputs(data: SingleTaskReportData) -> Section | None:
         render_svg(f"{data.prefix}outputs", "A metric of each output", draw),
         "Each output next to a constant prediction.",
     )
+    if len(data.model.output_groups) > 1 or OUTPUT_GROUPS in data.model.metadata:
+        draw = _draw(OutputGroupsDisplay.from_estimator, data.estimator)
+        content += render_figure(
+            render_svg(f"{data.prefix}groups", "Outputs that share trees", draw),
+            "Outputs of one colour share trees; the label says what sharing costs.",
+        )
     if data.is_mean_regression:
         content += _error_correlations(data)
     return Section("outputs", "Outputs", content)
