@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 __all__ = ["PolyleafClassifier"]
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
+_MIN_ROWS_OF_EARLY_EXIT = 256  # a block of rows in the core
 
 
 def _explain_missing_probabilities(estimator: PolyleafClassifier) -> str:
@@ -243,6 +244,8 @@ class PolyleafClassifier(
         if not is_plain or resolve_offset(self.model_, X, offset) is not None:
             return super()._predict_rows(X, iteration_range, offset)
         table = self._features(X, n_threads)
+        if table.n_rows < _MIN_ROWS_OF_EARLY_EXIT:
+            return self._prediction(self.model_.predict_raw(table, *rounds, n_threads))
         return self.classes_[find_best_outputs(self.model_, table, rounds, n_threads)]
 
     def _prediction_of_scores(self, scores: np.ndarray) -> np.ndarray:
