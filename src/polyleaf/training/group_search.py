@@ -37,9 +37,9 @@ MAX_OUTPUTS = 256  # with more, all outputs share trees
 MIN_ROWS, MAX_ROWS, HELD_OUT = 100, 4_000, 0.3  # rows of the trainings, and the share held out
 RATE, PATIENCE, MAX_ROUNDS, MAX_WORK = 0.3, 5, 60, 80_000  # work: rounds times rows
 MAX_FOLDS, MANY_ROWS = 3, 2_000  # splits, of fewer rows than that
-MAX_COST, FEW_OUTPUTS = 3.0, 8  # the limit is for more outputs than that
+MAX_COST, FEW_OUTPUTS = 3.5, 8  # the limit is for more outputs than that
 # Costs of a tree in units of those that do not depend on the number of outputs.
-_COST_OF_OUTPUT = 0.15
+_COST_OF_OUTPUT = 0.05
 # What doubling the cost has to lower the loss by, and standard errors that have to be exceeded.
 _MIN_GAIN, _MARGIN = 0.0025, 0.2
 _HELD_OUT = "held out"
