@@ -185,15 +185,16 @@ def test_other_functions_raise(function, message):
 IN_A_FRESH_PYTHON = """
 import sys
 import numpy as np
+from polyleaf import RowData
 from polyleaf.objectives import get_objective
 if {blocked}:
     sys.modules["jax"] = None
 zeros = np.zeros((4, 2), np.float32)
-derivatives = get_objective(lambda y, z: (z - y, None)).bind(zeros, None)
+derivatives = get_objective(lambda y, z: (z - y, None)).bind(RowData(zeros))
 derivatives.derivatives(zeros, zeros.copy(), None)
 assert sys.modules.get("jax") is None
 try:
-    problem = get_objective(lambda y, z: ((z - y) ** 2).sum()).bind(zeros, None)
+    problem = get_objective(lambda y, z: ((z - y) ** 2).sum()).bind(RowData(zeros))
     print(type(problem).__name__)
 except ImportError as error:
     print(error)
@@ -201,7 +202,7 @@ def inside(y, z):
     import jax
     return jax.numpy.sum((z - y) ** 2, axis=1)
 try:
-    print(type(get_objective(inside).bind(zeros, None)).__name__)
+    print(type(get_objective(inside).bind(RowData(zeros))).__name__)
 except ImportError as error:
     print(error)
 """

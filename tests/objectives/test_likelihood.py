@@ -244,7 +244,7 @@ for n_threads in (1, 3):
             y, raw = draw(name, n, k)
             for columns in (1, k):
                 weight = np.random.default_rng(9).random((n, columns)).astype(np.float32)
-                problem = get_objective(name).bind(y, weight)
+                problem = get_objective(name).bind(RowData(y, weight))
                 problem.set_base_score(np.tile([0.125, -0.25], k))
                 for a in run(problem, 3 * raw, n_threads):
                     digest.update(a.tobytes())

@@ -929,15 +929,16 @@ for case in ELEMENTWISE:
     for n, k in ((4999, 1), (1001, 3), (40, 1500)):
         weight = np.random.default_rng(9).random((n, k)).astype(np.float32)
         for w in (None, weight[:, 0], weight):
-            add(objective.bind(draw_target(kind, n, k), w), draw_raw(n, k, scale=5.0))
+            add(objective.bind(RowData(draw_target(kind, n, k), w)), draw_raw(n, k, scale=5.0))
 for choice in SOFTMAX:
     for n, k in ((5001, 2), (999, 10), (77, 1500)):
         label = np.random.default_rng(9).integers(0, k, n).astype(np.int32)
-        add(Softmax(k, choice).bind(label, np.linspace(0, 1, n)), draw_raw(n, k, scale=5.0))
+        rows = RowData(label, np.linspace(0, 1, n))
+        add(Softmax(k, choice).bind(rows), draw_raw(n, k, scale=5.0))
 for name in ("softmax", "exponential", "exponential_margin"):
     for n, k in ((5001, 2), (999, 10), (77, 150)):
         label = np.random.default_rng(9).integers(0, k, n).astype(np.int32)
-        problem = get_objective(name, n_classes=k).bind(label, np.linspace(0, 1, n))
+        problem = get_objective(name, n_classes=k).bind(RowData(label, np.linspace(0, 1, n)))
         raw = draw_raw(n, k, scale=5.0)
         add(problem, raw)
         for a in hessians(problem, raw, {n_threads}):
