@@ -16,7 +16,7 @@ from polyleaf.inputs.feature_table import CategoryColumn, DenseBlock, FeatureTab
 from polyleaf.inputs.features import read_features
 from polyleaf.inputs.target import TargetEncoding
 from polyleaf.model import Model
-from polyleaf.model.leaf_kinds import LEAF_KINDS, SPARSE, LeafFunctions, Leaves
+from polyleaf.model.leaf_kinds import LEAF_KINDS, LeafFunctions, Leaves
 from polyleaf.model.metadata import get_raw_decision_thresholds
 from polyleaf.model.trees import Tree
 from polyleaf.runtime.types import ModelLike
@@ -185,7 +185,7 @@ class ModelIR:
 def _expand_outputs(tree: Tree, n_outputs: int) -> tuple[Leaves, int]:
     """Return the leaves and output of a tree, where a group of outputs becomes all of them (-1)."""
     outputs, kind = tree.outputs, LEAF_KINDS[tree.kind]
-    if outputs is None or kind is SPARSE:
+    if outputs is None or kind.lists_outputs:
         return tree.leaves, -1
     if len(outputs) == 1:
         return tree.leaves, int(outputs[0])

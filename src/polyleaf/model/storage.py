@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import polyleaf._core as _core
-from polyleaf.model.leaf_kinds import LEAF_KINDS, SPARSE, LeafKind, Leaves, TreeOutputs
+from polyleaf.model.leaf_kinds import LEAF_KINDS, LeafKind, Leaves, TreeOutputs
 
 __all__ = ["LEAF_DTYPES", "check_leaf_dtype", "decode", "encode", "has_scales"]
 
@@ -167,11 +167,11 @@ def iter_output_trees(
             continue
         has_all = listed is None or 1 < len(columns) == len(selected)
         renumbered = None if has_all else own[columns] - np.int32(outputs.start)
-        if len(columns) == len(own) < n_outputs and forest.kind(t) != SPARSE.name:
+        kind = LEAF_KINDS[forest.kind(t)]
+        if len(columns) == len(own) < n_outputs and not kind.lists_outputs:
             yield t, tree, leaves, renumbered
             continue
-        of_leaves = selected if forest.kind(t) == SPARSE.name else columns
-        kept = LEAF_KINDS[forest.kind(t)].select_outputs(leaves, of_leaves)
+        kept = kind.select_outputs(leaves, selected if kind.lists_outputs else columns)
         yield t, _select_gains(tree, len(own), columns, n_features), kept, renumbered
 
 
@@ -337,7 +337,7 @@ def from_arrays(arrays: Mapping[str, np.ndarray], n_outputs: int, n_features: in
             output_gain=take("output_gain", end - begin, int(gain_outputs)),
             n_features=n_features,
         )
-        n_columns = n_outputs if outputs is None or kind is SPARSE else len(outputs)
+        n_columns = n_outputs if outputs is None or kind.lists_outputs else len(outputs)
         forest.append(tree, kind.from_arrays(take, tree.n_leaves, n_columns, n_features), outputs)
     for reader in readers.values():
         reader.check_end()
