@@ -28,6 +28,7 @@ from sklearn.svm import LinearSVC
 import polyleaf
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, PolyleafRegressorCV
 from polyleaf.export import to_c, to_onnx, to_treelite, to_xgboost
+from polyleaf.inspection.report.report_data import SingleTaskReportData
 from polyleaf.model.initial import EstimatorInitialModel, LinearInitialModel, SparseStart
 from polyleaf.model.serialize import ModelFileError
 from polyleaf.training.initial_scores import N_FOLDS
@@ -407,6 +408,18 @@ def test_damaged_files_raise() -> None:
             LinearInitialModel.from_dict(plain, arrays | {name: values})
     with pytest.raises(ModelFileError):
         PolyleafRegressor.load_model(model.save_model()[:-4])
+
+
+@pytest.mark.parametrize("init", [Ridge(), RandomForestRegressor(5, random_state=0)])
+def test_reports_include_the_initial_model(init) -> None:
+    X, Y = make_values()
+    model = PolyleafRegressor(init=init, **ROUNDS).fit(X, Y)
+    data = SingleTaskReportData(model, X[:100], Y[:100])
+    assert np.array_equal(data.predicted, model.predict(X[:100]))
+    if isinstance(init, Ridge):
+        assert np.allclose(data.shap_values, model.shap_values(X[:100])[data.explained_rows])
+    else:
+        assert data.shap_values is None
 
 
 def test_init_parameters_are_nested() -> None:

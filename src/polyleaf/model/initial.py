@@ -151,6 +151,10 @@ class InitialModel(ABC):
         indptr = np.searchsorted(rows, np.arange(sums.shape[0] + 1))
         return scipy.sparse.csr_matrix(((tree + base[outputs]) + own, outputs, indptr), sums.shape)
 
+    def is_linear_in(self, projection: object) -> bool:
+        """Return whether scores are linear in the features of trees that read this projection."""
+        return isinstance(self, LinearInitialModel) and self.sparse is None and projection is None
+
     def get_linear_part(self, projection: object, use: str = "SHAP values") -> LinearInitialModel:
         """Return the model, if it is a linear function of the features of the trees.
 
@@ -161,7 +165,7 @@ class InitialModel(ABC):
         """
         problem = f"the model starts from {self.description} (init), which is not linear"
         if isinstance(self, LinearInitialModel):
-            if self.sparse is None and projection is None:
+            if self.is_linear_in(projection):
                 return self
             problem = "init reads the features, but the trees read their projection"
             if self.sparse is not None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
+from sklearn.utils import _safe_indexing
 
 import polyleaf._core as _core
 from polyleaf.inputs.feature_table import FeatureTable
@@ -35,6 +36,8 @@ class BinnedRows(NamedTuple):
     """uint8 (n_features, n_rows)"""
     features: np.ndarray | None
     """float32 (n_features, n_rows), if leaves are linear."""
+    source: Any = None
+    """X as it was passed, for models with an initial model."""
 
     @property
     def n_rows(self) -> int:
@@ -322,7 +325,7 @@ def _split(stop: int, size: int, start: int = 0) -> Iterator[slice]:
 
 def _get_source(rows: Rows) -> Any:
     """Return X as it was passed."""
-    if isinstance(rows, FeatureTable) and rows.source is not None:
+    if rows.source is not None:
         return rows.source
     raise ValueError("SHAP values of a model with init need the raw X: do not pass a Dataset.")
 
@@ -333,4 +336,5 @@ def _select_rows(rows: Rows, part: slice) -> Rows:
     if isinstance(rows, FeatureTable):
         return rows.rows(part.start, part.stop)
     features = None if rows.features is None else np.ascontiguousarray(rows.features[:, part])
-    return BinnedRows(np.ascontiguousarray(rows.codes[:, part]), features)
+    source = None if rows.source is None else _safe_indexing(rows.source, part)
+    return BinnedRows(np.ascontiguousarray(rows.codes[:, part]), features, source)

@@ -132,6 +132,7 @@ class ReportData:
         return BinnedRows(
             mapper.transform(table),
             mapper.get_raw_values(table) if self.model.has_linear_leaves else None,
+            table.source,
         )
 
     @cached_property
@@ -145,18 +146,21 @@ class ReportData:
     def shap_values(self) -> np.ndarray | None:
         """SHAP values of these rows, (n, n_features, n_outputs).
 
-        None if there are too many, or the model was saved without row counts.
+        None if there are too many, the model was saved without row counts, or it starts from a
+        model whose SHAP values are unknown.
         """
         model, rows = self.model, self.explained_rows
         if (
             not model.has_statistics
+            or (model.initial is not None and not model.initial.is_linear_in(model.projection))
             or len(rows) * len(model.input_names) * model.n_outputs > _MAX_SHAP_VALUES
         ):
             return None
-        codes, features = self.binned_rows
+        codes, features, source = self.binned_rows
         part = BinnedRows(
             np.ascontiguousarray(codes[:, rows]),
             None if features is None else np.ascontiguousarray(features[:, rows]),
+            None if source is None else _safe_indexing(source, rows),
         )
         selection = resolve_outputs(None, model.n_outputs, model.output_names)
         explainer = model.make_shap_explainer(*self.estimator._rounds(None))
