@@ -194,7 +194,7 @@ TableLibrary: TypeAlias = Literal["default", "pandas", "polars", "pyarrow"]
 _LIBRARIES = ("default", "pandas", "polars", "pyarrow")
 
 
-def resolve_offset(model: Model, X: DataLike, offset: DataLike) -> Any:
+def resolve_offset(model: Model, X: DataLike, offset: DataLike | None) -> Any:
     """Return the offset as given, or that of a Dataset.
 
     Warn if the model was trained with offsets and there is none.

@@ -10,7 +10,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ __all__ = [
     "WorkerLostError",
 ]
 
-IntegerArray: TypeAlias = NDArray[np.signedinteger[Any]]
+IntegerArray: TypeAlias = NDArray[np.signedinteger]
 Buffer: TypeAlias = bytes | bytearray | memoryview
 _Result = TypeVar("_Result")
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sklearn.exceptions import InconsistentVersionWarning
 
 from polyleaf.runtime.user_warnings import warn_user
+
+if TYPE_CHECKING:
+    from polyleaf.runtime.types import JsonObject
 
 __all__ = [
     "PickleVersionWarning",
@@ -43,7 +46,7 @@ class PickleVersionWarning(InconsistentVersionWarning):
         )
 
 
-def add_version(state: dict[str, object]) -> dict[str, Any]:
+def add_version(state: dict[str, object]) -> dict[str, object]:
     """Return the state of a pickle with the version of the package."""
     return state | {_KEY: polyleaf_version()}
 
@@ -86,7 +89,7 @@ _VALUES_BACK = {
 }
 
 
-def to_stored(parameters: Mapping[str, object]) -> dict[str, Any]:
+def to_stored(parameters: Mapping[str, object]) -> JsonObject:
     """Return parameters of an estimator or objective under the names that files use."""
     return {
         _NAMES.get(name, name): _translate(_VALUES, name, value)
@@ -94,7 +97,7 @@ def to_stored(parameters: Mapping[str, object]) -> dict[str, Any]:
     }
 
 
-def from_stored(parameters: Mapping[str, Any], known: Container[str] = ()) -> dict[str, Any]:
+def from_stored(parameters: Mapping[str, Any], known: Container[str] = ()) -> JsonObject:
     """Return parameters read from a file under their names in Python; names in `known` stay."""
     return {
         name if name in known else _NAMES_BACK.get(name, name): _translate(
@@ -104,5 +107,5 @@ def from_stored(parameters: Mapping[str, Any], known: Container[str] = ()) -> di
     }
 
 
-def _translate(values: Mapping[str, Mapping[str, str]], name: str, value: object) -> Any:
+def _translate(values: Mapping[str, Mapping[str, str]], name: str, value: object) -> object:
     return values.get(name, {}).get(value, value) if isinstance(value, str) else value

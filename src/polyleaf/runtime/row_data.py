@@ -47,8 +47,8 @@ class RowData:
     target: Any = None
     weight: Any = None
     offset: Any = None
-    groups: Any = None
-    time: Any = None
+    groups: np.ndarray | None = None
+    time: np.ndarray | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the attributes that are not None, by name."""
@@ -80,7 +80,7 @@ class RowData:
         """
         return replace(self, **values)
 
-    def take(self, rows: Any) -> Self:
+    def take(self, rows: np.ndarray) -> Self:
         """Return some rows.
 
         Parameters
@@ -92,7 +92,7 @@ class RowData:
             self, **{f.name: select_rows(getattr(self, f.name), rows) for f in fields(RowData)}
         )
 
-    def keep_weights(self, rows: Any) -> Self:
+    def keep_weights(self, rows: np.ndarray) -> Self:
         """Return the same rows, of which only some keep their weight.
 
         Parameters
@@ -106,7 +106,7 @@ class RowData:
         return self.replace(weight=weight)
 
     @classmethod
-    def concatenate(cls, parts: Sequence[Any]) -> RowData:
+    def concatenate(cls, parts: Sequence[RowData]) -> RowData:
         """Return the rows of all parts, which are encoded alike.
 
         Parameters
@@ -116,7 +116,7 @@ class RowData:
         columns = ([getattr(part, f.name) for part in parts] for f in fields(RowData))
         return cls(*map(_concatenate, columns))
 
-    def _get_column_weights(self) -> Any:
+    def _get_column_weights(self) -> np.ndarray:
         """Return the weight of each column of the target, (n_rows, n_columns), float32."""
         shape = self.n_rows, 1 if self.target.ndim == 1 else self.target.shape[1]
         if self.weight is None:
@@ -157,18 +157,22 @@ class TaskRows(RowData):
     tasks: tuple[RowData, ...]
 
     def __init__(
-        self, tasks: Sequence[RowData], offset: Any = None, groups: Any = None, time: Any = None
+        self,
+        tasks: Sequence[RowData],
+        offset: Any = None,
+        groups: np.ndarray | None = None,
+        time: np.ndarray | None = None,
     ) -> None:
         values = {"tasks": tuple(tasks), "offset": offset, "groups": groups, "time": time}
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
     @cached_property
-    def target(self) -> Any:
+    def target(self) -> np.ndarray:
         return np.hstack([t.target.reshape(t.n_rows, -1).astype(np.float64) for t in self.tasks])
 
     @cached_property
-    def weight(self) -> Any:
+    def weight(self) -> np.ndarray | None:
         first, *others = [task.weight for task in self.tasks]
         if first is None or first.ndim == 1:
             if all(other is first or np.array_equal(other, first) for other in others):
@@ -183,14 +187,14 @@ class TaskRows(RowData):
         known = {name: getattr(self, name) for name in ("tasks", "offset", "groups", "time")}
         return TaskRows(**(known | values))
 
-    def take(self, rows: Any) -> TaskRows:
+    def take(self, rows: np.ndarray) -> TaskRows:
         shared = (self.offset, self.groups, self.time)
         return TaskRows(
             [task.take(rows) for task in self.tasks],
             *(select_rows(values, rows) for values in shared),
         )
 
-    def keep_weights(self, rows: Any) -> TaskRows:
+    def keep_weights(self, rows: np.ndarray) -> TaskRows:
         return self.replace(tasks=tuple(task.keep_weights(rows) for task in self.tasks))
 
     @classmethod
@@ -208,7 +212,7 @@ def _concatenate(parts: Sequence[Any]) -> Any:
     return np.concatenate(parts)
 
 
-def select_rows(values: Any, rows: Any) -> Any:
+def select_rows(values: Any, rows: np.ndarray) -> Any:
     """Return some rows of an array, a data frame or a sparse matrix, or of each in a dict.
 
     None and numbers, which are the same for all rows, are returned unchanged.

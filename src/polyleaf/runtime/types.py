@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
 if TYPE_CHECKING:
+    import narwhals as nw
     import pyarrow as pa
     from narwhals.typing import IntoDataFrame, IntoSeries
     from numpy.typing import ArrayLike
@@ -37,3 +38,6 @@ StrPath: TypeAlias = str | os.PathLike[str]
 # What exporters and inspection read.
 ModelLike: TypeAlias = "Model | PolyleafEstimator"
 ArrowColumn: TypeAlias = "pa.Array | pa.ChunkedArray"
+NarwhalsSeries: TypeAlias = "nw.Series[Any]"
+# Objects of JSON, written or parsed; readers check the values.
+JsonObject: TypeAlias = dict[str, Any]

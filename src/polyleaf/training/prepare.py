@@ -670,7 +670,10 @@ def collect_eval_sets(
                 f"{parameter} has {len(entries)} entries, but eval_set has {len(sets)}."
             )
     columns = zip(names, sets, weights, offsets, strict=True)
-    found = [TrainingData(name, X, RowData(y, *more)) for name, (X, y), *more in columns]
+    found = [
+        TrainingData(name, X, RowData(y, weight, offset))
+        for name, (X, y), weight, offset in columns
+    ]
     if val is not None and val.X is not None:
         found.append(val)
     elif val is not None and val.rows.to_dict():
