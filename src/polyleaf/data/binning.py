@@ -31,7 +31,7 @@ from polyleaf.inputs.feature_table import (
     SparseRows,
 )
 from polyleaf.inputs.weights import quantise_weights
-from polyleaf.runtime.types import RandomState
+from polyleaf.runtime.types import JsonObject, RandomState
 
 __all__ = ["MAX_BINS", "MISSING_CODE", "BinMapper"]
 
@@ -518,7 +518,7 @@ class BinMapper:
 
     # ---- saved form
 
-    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    def to_state(self) -> tuple[JsonObject, dict[str, np.ndarray]]:
         """Return the state for `from_state`: a dict that JSON can hold, and arrays.
 
         meta : dict

@@ -435,7 +435,7 @@ class _Sample:
     n_present: int = 0  # rows of positive weight
     ids: list[NDArray[np.int64]] = field(default_factory=list)  # among these rows
     rows: list[NDArray[np.int64]] = field(default_factory=list)
-    values: list[NDArray[Any]] = field(default_factory=list)  # (m, k) of `features`
+    values: list[np.ndarray] = field(default_factory=list)  # (m, k) of `features`
     features: list[NDArray[np.int64]] = field(default_factory=list)
     seed: tuple[int, int, int] | None = None
     max_hash: int = 0  # at the last pruning

@@ -10,13 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from polyleaf.inputs.feature_table import CATEGORY_TYPES, CategoryColumn, DenseBlock, FeatureTable
 from polyleaf.runtime.user_warnings import warn_user
+
+if TYPE_CHECKING:
+    from polyleaf.runtime.types import JsonObject
 
 __all__ = [
     "Category",
@@ -220,7 +223,7 @@ class DerivedColumns:
 
     # ---- saved form
 
-    def to_state(self) -> tuple[list[dict[str, Any]], dict[str, np.ndarray]]:
+    def to_state(self) -> tuple[list[JsonObject], dict[str, np.ndarray]]:
         """Return a list that JSON can hold, and arrays by name."""
         plain = [
             {
@@ -241,7 +244,7 @@ class DerivedColumns:
 
     @classmethod
     def from_state(
-        cls, plain: Any, arrays: Mapping[str, np.ndarray], n_features: int
+        cls, plain: list[JsonObject], arrays: Mapping[str, np.ndarray], n_features: int
     ) -> DerivedColumns:
         """Invert `to_state`, for untrusted files.
 
@@ -272,7 +275,7 @@ def is_category(value: object) -> bool:
 
 
 def check_unseen_categories(
-    known: Mapping[Category, Any], column: CategoryColumn, name: str
+    known: Mapping[Category, object], column: CategoryColumn, name: str
 ) -> None:
     """Warn if nearly all values of a column are unknown; raise if only their type differs.
 
@@ -325,7 +328,7 @@ def _require(condition: bool, problem: str) -> None:
 
 
 def _read_feature(
-    entry: Any, arrays: Mapping[str, object], prefix: str, n_features: int
+    entry: JsonObject, arrays: Mapping[str, object], prefix: str, n_features: int
 ) -> HighCardinalityFeature:
     names = "feature", "categories", "labels", "n_groups", "missing_seen"
     _require(isinstance(entry, Mapping), "has a malformed feature")

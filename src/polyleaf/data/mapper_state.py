@@ -27,7 +27,7 @@ State = tuple[
 
 
 def read_state(
-    meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], limit: int
+    meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray], limit: int
 ) -> tuple[int, State]:
     """Return `max_bins`, at most `limit`, and the fitted state of a mapper.
 

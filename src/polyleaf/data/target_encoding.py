@@ -86,7 +86,7 @@ class EncodedOutputs(NamedTuple):
     """
 
     values: Any
-    weight: NDArray[Any] | None
+    weight: np.ndarray | None
     names: list[str]
 
     @classmethod

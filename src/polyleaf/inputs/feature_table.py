@@ -68,7 +68,7 @@ class FeatureSpec:
 class DenseBlock:
     """Numeric columns of one dtype (float32, float64 or integers), with any strides."""
 
-    values: NDArray[Any]  # (n_rows, k)
+    values: np.ndarray  # (n_rows, k)
     features: NDArray[np.int64]  # indices of the features (k,)
 
 
@@ -76,7 +76,7 @@ class DenseBlock:
 class SparseBlock:
     """Numeric columns in CSC format without duplicates; rows that are not stored hold 0."""
 
-    data: NDArray[Any]  # float32 or float64 (nnz,)
+    data: np.ndarray  # float32 or float64 (nnz,)
     indices: NDArray[np.int32]  # rows (nnz,)
     indptr: NDArray[np.int64]  # (k + 1,)
     features: NDArray[np.int64]  # (k,)
@@ -87,7 +87,7 @@ class SparseBlock:
         part = scipy.sparse.csc_matrix((self.data, self.indices, self.indptr), shape)[start:stop]
         return to_sparse_block(part, self.features)
 
-    def take(self, columns: NDArray[Any]) -> SparseBlock:
+    def take(self, columns: np.ndarray) -> SparseBlock:
         """Return some of the columns, by mask or position."""
         positions = np.arange(len(self.features))[columns]
         sizes = np.diff(self.indptr)[positions]
@@ -125,7 +125,7 @@ class SparseRows:
         self.matrix = matrix
         self.features = np.arange(matrix.shape[1])
 
-    def take(self, columns: NDArray[Any]) -> SparseBlock:
+    def take(self, columns: np.ndarray) -> SparseBlock:
         """Return some of the columns, by mask or position."""
         features = self.features[columns]
         return to_sparse_block(self.matrix[:, features], features)
@@ -139,7 +139,7 @@ class SparseRows:
         return to_sparse_block(self.matrix, self.features)
 
     @property
-    def data(self) -> NDArray[Any]:
+    def data(self) -> np.ndarray:
         return self._columns.data
 
     @property
@@ -277,15 +277,15 @@ class FeatureTable:
 
 
 def _transform(
-    values: NDArray[Any], features: NDArray[Any], transform: RegressorTransform | None
-) -> NDArray[Any]:
+    values: np.ndarray, features: np.ndarray, transform: RegressorTransform | None
+) -> np.ndarray:
     """Return values (n_rows, len(features)), transformed if some of the features are."""
     if transform is None or not transform.is_changed()[features].any():
         return values
     return transform.apply(values, features)
 
 
-def _to_float32(values: NDArray[Any]) -> NDArray[np.float32]:
+def _to_float32(values: np.ndarray) -> NDArray[np.float32]:
     """Convert to float32; values out of range become the largest number (NaN stays)."""
     with np.errstate(over="ignore"):
         converted = values.astype(np.float32, copy=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import scipy.sparse
@@ -37,8 +37,11 @@ from polyleaf.inputs.validation import (
     replace_nulls_with_nan,
 )
 from polyleaf.runtime.cuda import as_device_array, get_device, is_device_array
-from polyleaf.runtime.types import DataLike
+from polyleaf.runtime.types import DataLike, NarwhalsSeries
 from polyleaf.runtime.user_warnings import warn_user
+
+if TYPE_CHECKING:
+    pass
 
 __all__ = [
     "FROM_DTYPE",
@@ -138,7 +141,7 @@ class _Reader:
     # ---- steps for all kinds
 
     def make_table(
-        self, X: Any, shape: tuple[int, int], names: Sequence[Any] | None
+        self, X: Any, shape: tuple[int, int], names: Sequence[object] | None
     ) -> FeatureTable:
         """Check shape and names, and return an empty table."""
         n_rows, n_features = shape
@@ -161,7 +164,7 @@ class _Reader:
         return 1 if self.spec is None else 0
 
     def matches_training(
-        self, X: DataLike | None, names: Sequence[Any] | None, table: FeatureTable
+        self, X: DataLike | None, names: Sequence[object] | None, table: FeatureTable
     ) -> bool:
         """Whether names, or their number, equal those of training."""
         if self.reset or self.spec is None:
@@ -192,7 +195,7 @@ class _Reader:
         return resolve_categorical_mask(self.categorical_features, table)
 
     def add_numbers(
-        self, table: FeatureTable, values: NDArray[Any], features: NDArray[np.int64]
+        self, table: FeatureTable, values: np.ndarray, features: NDArray[np.int64]
     ) -> None:
         """Add numeric columns (n_rows, k), converting only dtypes that the core does not read."""
         values = _to_core_dtype(values)
@@ -224,7 +227,7 @@ class _Reader:
             self.add_numbers(table, numbers, np.arange(begin, end))
         return table
 
-    def convert(self, X: Any, dtype: object) -> NDArray[Any]:
+    def convert(self, X: Any, dtype: object) -> np.ndarray:
         """Apply scikit-learn's checks; name row and column of an object that is not a number."""
         given = np.asarray(X)
         is_objects = given.dtype == object and given.ndim == 2
@@ -349,7 +352,7 @@ class _Reader:
             check_text_columns(TextColumnSummary.from_column(table, column) for column in texts)
         return table
 
-    def read_numeric_series(self, series: Any, name: str) -> NDArray[Any]:
+    def read_numeric_series(self, series: NarwhalsSeries, name: str) -> np.ndarray:
         """Read a numeric column (n_rows,), as a view if it has a NumPy dtype and no nulls."""
         import narwhals.stable.v1 as nw
 
@@ -423,7 +426,7 @@ def _describe_name_mismatch(names: tuple[str, ...], expected: tuple[str, ...]) -
     return "\n".join(lines) + "\n"
 
 
-def check_column_labels(estimator: Any, names: Sequence[Any] | None, reset: bool) -> None:
+def check_column_labels(estimator: Any, names: Sequence[object] | None, reset: bool) -> None:
     """Store (`reset`) or compare column names other than text, which scikit-learn ignores.
 
     Only the same names in another order raise: numbers often are mere positions.
@@ -505,7 +508,7 @@ def _find_runs(mask: NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
     yield from zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
 
 
-def _to_core_dtype(values: NDArray[Any]) -> NDArray[Any]:
+def _to_core_dtype(values: np.ndarray) -> np.ndarray:
     """Convert to float32, float64 or integers, with a copy only if needed."""
     dtype = values.dtype
     if dtype.kind == "b":
@@ -534,7 +537,7 @@ def _objects_to_numbers(values: list[Any], name: str, is_fitted: bool) -> NDArra
         raise _non_number(objects[place], place[0], name, is_fitted) from None
 
 
-def _non_number(value: Any, row: int, name: str, is_fitted: bool) -> Exception:
+def _non_number(value: object, row: int, name: str, is_fitted: bool) -> Exception:
     if isinstance(value, str):
         hint = (
             "it held numbers when the model was fitted"
@@ -555,7 +558,7 @@ def _non_number(value: Any, row: int, name: str, is_fitted: bool) -> Exception:
 # ---- categories --------------------------------------------------------------------------------
 
 
-def _has_category_dtype(series: Any) -> bool:
+def _has_category_dtype(series: NarwhalsSeries) -> bool:
     """Whether a column is categorical by its dtype; objects are if one of them is text."""
     import narwhals.stable.v1 as nw
 
@@ -564,7 +567,7 @@ def _has_category_dtype(series: Any) -> bool:
     return series.dtype == nw.Object and any(isinstance(value, str) for value in series.to_list())
 
 
-def _has_text_dtype(series: Any) -> bool:
+def _has_text_dtype(series: NarwhalsSeries) -> bool:
     """Whether a categorical column has no categorical dtype."""
     import narwhals.stable.v1 as nw
 
@@ -606,7 +609,7 @@ def _encode_column(frame: Frame, feature: int, table: FeatureTable) -> CategoryC
     return _make_category_column(distinct, index.astype(np.int32), feature, table)
 
 
-def _encode_array(values: NDArray[Any], feature: int, table: FeatureTable) -> CategoryColumn:
+def _encode_array(values: np.ndarray, feature: int, table: FeatureTable) -> CategoryColumn:
     """Encode a column of a NumPy array (n_rows,) as categories."""
     if values.dtype.kind not in "fiub":
         return _encode_objects(values.tolist(), feature, table)

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polyleaf.runtime.types import DataLike
+from polyleaf.runtime.types import DataLike, NarwhalsSeries
 
 if TYPE_CHECKING:
+    import narwhals.stable.v1 as nw
+    import pyarrow as pa
     from numpy.typing import DTypeLike
 
 __all__ = ["Frame", "as_frame"]
@@ -51,20 +53,20 @@ class Frame:
         return self._narwhals_frame.shape
 
     @cached_property
-    def _narwhals_frame(self) -> Any:
+    def _narwhals_frame(self) -> nw.DataFrame[Any]:
         import narwhals.stable.v1 as nw
 
         return nw.from_native(self.native, eager_only=True)
 
-    def series(self, column: int) -> Any:
+    def series(self, column: int) -> NarwhalsSeries:
         """Return a column as a narwhals Series."""
         return self._series[column]
 
     @cached_property
-    def _series(self) -> list[object]:
+    def _series(self) -> list[NarwhalsSeries]:
         return list(self._narwhals_frame.iter_columns())
 
-    def factorize(self, column: int) -> tuple[NDArray[Any], list[Any]]:
+    def factorize(self, column: int) -> tuple[np.ndarray, list[Any]]:
         """Return the distinct values of a column, and the index of each row's; -1 is missing.
 
         Raises
@@ -118,10 +120,10 @@ class _Pandas(Frame):
     def shape(self) -> tuple[int, int]:
         return self.native.shape
 
-    def series(self, column: int) -> Any:
+    def series(self, column: int) -> NarwhalsSeries:
         return _narwhals_series(_densify(self.native.iloc[:, column]))
 
-    def factorize(self, column: int) -> tuple[NDArray[Any], list[Any]]:
+    def factorize(self, column: int) -> tuple[np.ndarray, list[Any]]:
         import pandas
 
         native = self.native.iloc[:, column]
@@ -184,10 +186,10 @@ class _Polars(Frame):
     def shape(self) -> tuple[int, int]:
         return self.native.shape
 
-    def series(self, column: int) -> Any:
+    def series(self, column: int) -> NarwhalsSeries:
         return _narwhals_series(self.native.to_series(column))
 
-    def factorize(self, column: int) -> tuple[NDArray[Any], list[Any]]:
+    def factorize(self, column: int) -> tuple[np.ndarray, list[Any]]:
         import polars
 
         values = self.native.to_series(column)
@@ -228,13 +230,13 @@ class _Arrow(Frame):
     def shape(self) -> tuple[int, int]:
         return self.native.shape
 
-    def series(self, column: int) -> Any:
+    def series(self, column: int) -> NarwhalsSeries:
         values = self.native.column(column)
         if values.type == "null":
             values = values.cast("float64")
         return _narwhals_series(values)
 
-    def factorize(self, column: int) -> tuple[NDArray[Any], list[Any]]:
+    def factorize(self, column: int) -> tuple[np.ndarray, list[Any]]:
         import pyarrow as pa
 
         values = self.native.column(column)
@@ -292,7 +294,7 @@ def as_frame(X: DataLike) -> Frame | None:
     return Frame(X) if isinstance(nw.from_native(X, pass_through=True), nw.DataFrame) else None
 
 
-def _to_array(table: Any) -> np.ndarray:
+def _to_array(table: pa.Table) -> np.ndarray:
     """Convert an Arrow table of numbers to an array (n_rows, k); nulls become NaN."""
     batch = table.combine_chunks().to_batches()[0]
     return batch.to_tensor(null_to_nan=True, row_major=False).to_numpy()
@@ -308,7 +310,7 @@ def _is_boolean(dtype: DTypeLike) -> bool:
     return isinstance(dtype, np.dtype) and dtype.kind == "b"
 
 
-def _narwhals_series(native: Any) -> Any:
+def _narwhals_series(native: object) -> NarwhalsSeries:
     import narwhals.stable.v1 as nw
 
     return nw.from_native(native, series_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import scipy.sparse
@@ -14,6 +14,9 @@ from polyleaf.inputs.read_target import to_numpy
 from polyleaf.inputs.target import Target, TargetEncoding
 from polyleaf.inputs.validation import check_in_memory, get_missing_mask
 from polyleaf.runtime.row_data import RowData, TaskRows
+
+if TYPE_CHECKING:
+    from polyleaf.runtime.types import JsonObject
 
 __all__ = [
     "TaskColumns",
@@ -66,7 +69,7 @@ class TaskColumns:
             )
 
     @property
-    def names(self) -> list[Any] | None:
+    def names(self) -> list[TaskKey] | None:
         """Column names, or None."""
         if isinstance(self.columns, Mapping):
             return list(self.columns)
@@ -203,7 +206,7 @@ class TaskEncodings(TargetEncoding):
     def check_names(self, rows: RowData, name: str) -> None:
         """Do nothing: columns are looked up by name."""
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         for key in self.keys:
             parts = key if isinstance(key, tuple) else (key,)
             if not all(isinstance(part, (str, int)) for part in parts):

@@ -10,11 +10,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from polyleaf.runtime.types import StrPath
+from polyleaf.runtime.types import ArrowColumn, StrPath
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.dataset as ds
 
 __all__ = ["ParquetRows", "find_data_files", "get_category_columns", "iter_tables", "open_dataset"]
 
@@ -56,7 +60,7 @@ def find_data_files(path: str | os.PathLike[str] | Sequence[str | os.PathLike[st
     return files
 
 
-def open_dataset(path: StrPath, format: str | None = None) -> tuple[Any, tuple[str, ...]]:
+def open_dataset(path: StrPath, format: str | None = None) -> tuple[ds.Dataset, tuple[str, ...]]:
     """Open Parquet or Arrow files as one dataset with a common schema.
 
     The names of folders such as ``country=FR`` (Hive partitions) become columns of text. The
@@ -106,7 +110,7 @@ def open_dataset(path: StrPath, format: str | None = None) -> tuple[Any, tuple[s
     return factory.finish(pa.schema(kept, schema.metadata)), tuple(names)
 
 
-def get_category_columns(schema: Any) -> set[str]:
+def get_category_columns(schema: pa.Schema) -> set[str]:
     """Return the columns of an Arrow schema that are categories, also by pandas' metadata.
 
     Parquet keeps Arrow's type of categories for text only.
@@ -119,12 +123,12 @@ def get_category_columns(schema: Any) -> set[str]:
     return found | {name for name in schema.names if is_category.get(name, False)}
 
 
-def _check_files(files: Sequence[str], kind: Any) -> None:
+def _check_files(files: Sequence[str], kind: ds.FileFormat) -> None:
     """Raise a ValueError that names the first file that is damaged, or differs from the first."""
     import pyarrow as pa
     from pyarrow.fs import LocalFileSystem
 
-    first: Any = None
+    first: pa.Schema | None = None
     for name in files:
         try:
             schema = kind.inspect(name, LocalFileSystem())
@@ -189,14 +193,14 @@ class ParquetRows:
             for name in numeric:
                 column = table.column(name).cast(pa.int64())
                 table = table.set_column(table.schema.get_field_index(name), name, column)
-            y: Any = None if self.target is None else table.select(targets)
+            y: pa.Table | np.ndarray | None = None if self.target is None else table.select(targets)
             if isinstance(self.target, str):
                 y = _to_vector(pa, table.column(self.target))
             weight = None if self.weight is None else _to_vector(pa, table.column(self.weight))
             yield table.select(features), y, weight
 
 
-def _holds_integers(dataset: Any, partition: str) -> bool:
+def _holds_integers(dataset: ds.Dataset, partition: str) -> bool:
     """Whether all values of a partition are integers without leading zeros."""
     from pyarrow.dataset import get_partition_keys
 
@@ -206,8 +210,8 @@ def _holds_integers(dataset: Any, partition: str) -> bool:
 
 
 def iter_tables(
-    dataset: Any, batch_rows: int, columns: Sequence[str] | None = None
-) -> Iterator[Any]:
+    dataset: ds.Dataset, batch_rows: int, columns: Sequence[str] | None = None
+) -> Iterator[pa.Table]:
     """Yield the rows of a dataset in order, as Arrow tables of at most `batch_rows` rows.
 
     Raises
@@ -247,7 +251,7 @@ def iter_tables(
             raise unreadable(fragment.path, error) from error
 
 
-def _to_vector(pa: ModuleType, column: Any) -> np.ndarray:
+def _to_vector(pa: ModuleType, column: ArrowColumn) -> np.ndarray:
     """Convert a column to an array: numbers unchanged, other values as Python objects."""
     dtype = column.type
     if pa.types.is_integer(dtype) or pa.types.is_floating(dtype) or pa.types.is_boolean(dtype):

@@ -40,7 +40,7 @@ from polyleaf.inputs.weights import (
     weight_shares,
 )
 from polyleaf.runtime.row_data import RowData
-from polyleaf.runtime.types import DataLike
+from polyleaf.runtime.types import DataLike, JsonObject
 
 __all__ = [
     "Target",
@@ -183,7 +183,7 @@ class TargetEncoding:
             rows = rows.replace(target=scaled)
         return _make_target(rows, self)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return JSON types, for a model file.
 
         Raises
