@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsInt
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from polyleaf.model.leaf_kinds import LeafFunctions
 from polyleaf.model.serialize import TextDestination, write_text
 from polyleaf.runtime.compatibility import polyleaf_version
 from polyleaf.runtime.types import DataLike, ModelLike
+
+if TYPE_CHECKING:
+    from polyleaf.data.high_cardinality import Category
 
 _LANES = 8  # trees traversed in step, so that their loads overlap
 _REGISTERS = 8  # registers of four sums each
@@ -132,7 +135,7 @@ def _format_table(kind: str, name: str, values: Iterable[str]) -> Iterator[str]:
     yield "};"
 
 
-def _format_integers(values: Iterable[Any]) -> list[str]:
+def _format_integers(values: Iterable[SupportsInt]) -> list[str]:
     return [str(int(value)) for value in values]
 
 
@@ -335,7 +338,7 @@ class _Leaves:
 class _Header:
     """Text of the header, from top to bottom."""
 
-    def __init__(self, ir: ModelIR, categories: dict[int, dict[Any, int]]):
+    def __init__(self, ir: ModelIR, categories: dict[int, dict[Category, int]]):
         self._ir, self._categories = ir, categories
         self._slots = _Slots(ir)
         self._leaves = _Leaves(ir.trees)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from polyleaf.data.binning import MAX_BINS, BinMapper
 from polyleaf.inputs.target import TargetEncoding
 from polyleaf.model import Model
 from polyleaf.objectives import get_objective
+
+if TYPE_CHECKING:
+    from polyleaf.runtime.types import JsonObject
 
 
 @contextmanager
@@ -91,7 +94,7 @@ class ImportedModel:
     is_float64: bool
     base_score: np.ndarray
     objective: str
-    parameters: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Mapping[str, object] = field(default_factory=dict)
     kind: str = "regression"
     categories: Mapping[int, Sequence[int]] = field(default_factory=dict)
 
@@ -119,7 +122,7 @@ def build_model(imported: ImportedModel, trees: Sequence[ImportedTree]) -> Model
     return model
 
 
-def _make_metadata(imported: ImportedModel) -> dict[str, object]:
+def _make_metadata(imported: ImportedModel) -> JsonObject:
     """Return the metadata with which a saved model loads as an estimator."""
     n_outputs = len(imported.base_score)
     classes = {

@@ -245,7 +245,7 @@ def category_mapping(model: ModelLike) -> dict[int, dict[Category, int]]:
 
 
 def check_scores(
-    model: ModelLike, format: str, run: Callable[[FeatureTable, np.ndarray], Any]
+    model: ModelLike, format: str, run: Callable[[FeatureTable, np.ndarray], np.ndarray | None]
 ) -> None:
     """Compare the raw scores of an exported model with Polyleaf's, on rows made for this.
 
@@ -340,7 +340,7 @@ def _to_float32(values: np.ndarray, keep_float64: bool) -> np.ndarray:
     return np.clip(values, -FLOAT32_MAX, FLOAT32_MAX).astype(np.float32)
 
 
-def choose_key_dtype(name: str, categories: list[Any]) -> Any:
+def choose_key_dtype(name: str, categories: list[Category]) -> type:
     """Return the type of an input of categories that holds all of them."""
     is_text = [isinstance(category, str) for category in categories]
     if any(is_text) and not all(is_text):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from types import ModuleType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -28,9 +28,16 @@ from polyleaf.model.serialize import Destination, as_path, write_open
 from polyleaf.runtime.compatibility import polyleaf_version
 from polyleaf.runtime.types import DataLike, ModelLike
 
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+    from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto
+
+    from polyleaf.data.high_cardinality import Category
+    from polyleaf.inputs.feature_table import FeatureTable
+
 _OPSET, _IR_VERSIONS = 18, {3: 9, 5: 10}
 _INPUT = "X"
-_UNKNOWN_KEYS: dict[Any, Any] = {object: "\0", np.int64: np.iinfo(np.int64).min}
+_UNKNOWN_KEYS: dict[type, str | int] = {object: "\0", np.int64: np.iinfo(np.int64).min}
 
 
 def to_onnx(
@@ -40,7 +47,7 @@ def to_onnx(
     opset_ml: Literal[3, 5] | None = None,
     input: Literal["matrix", "columns"] = "matrix",
     check: bool = True,
-) -> Any:
+) -> ModelProto:
     """Convert a model to an ONNX graph.
 
     Parameters
@@ -120,8 +127,8 @@ class _Graph:
         self.prefix = "_"
         while any(name.startswith(self.prefix) for name in inputs):
             self.prefix += "_"
-        self.nodes: list[Any] = []
-        self.constants: list[Any] = []
+        self.nodes: list[NodeProto] = []
+        self.constants: list[TensorProto] = []
 
     def add_constant(self, values: DataLike | None) -> str:
         name = f"{self.prefix}c{len(self.constants)}"
@@ -150,7 +157,7 @@ class _Graph:
             name = f"output_{name}"
         return name
 
-    def cast(self, value: str, dtype: Any) -> str:
+    def cast(self, value: str, dtype: DTypeLike) -> str:
         return self.add(
             "Cast", value, to=self._onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
         )
@@ -163,18 +170,22 @@ class _GraphBuilder:
     """Builder of the graph of a model, from its inputs to its outputs."""
 
     def __init__(
-        self, onnx: ModuleType, ir: ModelIR, version: int, categories: dict[int, dict[Any, int]]
+        self,
+        onnx: ModuleType,
+        ir: ModelIR,
+        version: int,
+        categories: dict[int, dict[Category, int]],
     ):
         self._onnx, self._ir, self._version = onnx, ir, version
         self._categories = categories
         self._graph = _Graph(onnx, [])
         self._proto: Any = None
         self._is_columns = False
-        self._key_dtypes: dict[int, Any] = {}
-        self._inputs: list[Any] = []
-        self._outputs: list[Any] = []
+        self._key_dtypes: dict[int, type] = {}
+        self._inputs: list[ValueInfoProto] = []
+        self._outputs: list[ValueInfoProto] = []
 
-    def build(self, columns: bool) -> Any:
+    def build(self, columns: bool) -> ModelProto:
         helper, model = self._onnx.helper, self._ir.model
         names = [model.feature_name(f) for f in range(model.n_features)] if columns else [_INPUT]
         if "" in names:
@@ -209,15 +220,15 @@ class _GraphBuilder:
         self._proto = proto
         return proto
 
-    def run(self, table: Any, matrix: np.ndarray) -> Any:
+    def run(self, table: FeatureTable, matrix: np.ndarray) -> np.ndarray | None:
         """Return the raw scores of the graph, or None if onnxruntime is not installed."""
-        given: dict[Any, Any] = {_INPUT: matrix}
+        given: dict[str, np.ndarray] = {_INPUT: matrix}
         if self._is_columns:
             name_of = self._ir.model.feature_name
             given = {name_of(f): matrix[:, [f]] for f in range(matrix.shape[1])}
         for column in table.categories if self._is_columns else ():
             name = self._ir.model.feature_name(column.feature)
-            dtype: Any = self._key_dtypes[column.feature]
+            dtype = self._key_dtypes[column.feature]
             unknown = _UNKNOWN_KEYS.get(dtype, np.nan)
             keys = [str(c) if dtype is object else c for c in column.categories]
             given[name] = np.array([*keys, unknown], dtype)[column.index][:, None]
@@ -234,7 +245,7 @@ class _GraphBuilder:
 
     # -- inputs
 
-    def _add_input(self, name: str, dtype: Any, width: int) -> str:
+    def _add_input(self, name: str, dtype: DTypeLike, width: int) -> str:
         elem_type = self._onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
         self._inputs.append(self._onnx.helper.make_tensor_value_info(name, elem_type, ["n", width]))
         return name
@@ -260,7 +271,7 @@ class _GraphBuilder:
             parts.append(encoded if same else self._graph.cast(encoded, self._ir.dtype))
         return self._graph.add("Concat", *parts, axis=1)
 
-    def _make_keys(self, codes: dict[Any, int], dtype: Any) -> dict[str, Any]:
+    def _make_keys(self, codes: dict[Category, int], dtype: Any) -> dict[str, Any]:
         """Return the attributes of the operator that maps categories to codes, -1 if unknown."""
         values = [float(code) for code in codes.values()]
         if dtype is np.float64:
@@ -447,7 +458,7 @@ class _GraphBuilder:
 
     # -- outputs
 
-    def _add_output(self, value: str, name: str, dtype: Any, width: int | None) -> None:
+    def _add_output(self, value: str, name: str, dtype: DTypeLike, width: int | None) -> None:
         helper, name = self._onnx.helper, self._graph.output_name(name)
         self._graph.add("Identity", value, name=name)
         elem_type = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))

@@ -21,7 +21,7 @@ from polyleaf.export.import_trees import (
 from polyleaf.export.ir import FLOAT32_MAX, ModelIR, TreeIR, build_ir, check_scores
 from polyleaf.model import Model
 from polyleaf.model.serialize import TextDestination, as_path, format_source, write_text
-from polyleaf.runtime.types import ModelLike
+from polyleaf.runtime.types import JsonObject, ModelLike
 from polyleaf.runtime.user_warnings import warn_user
 
 # ---- export --------------------------------------------------------------------------------
@@ -30,12 +30,12 @@ _VERSION = [3, 1, 0]  # the oldest version that reads the files
 _NO_PARENT = (1 << 31) - 1
 
 # Link -> objective, its parameters, and the base score of raw score 0.
-_SQUARED_ERROR: tuple[str, dict[str, Any], str] = (
+_SQUARED_ERROR: tuple[str, JsonObject, str] = (
     "reg:squarederror",
     {"reg_loss_param": {"scale_pos_weight": "1"}},
     "0E0",
 )
-_LINK_OBJECTIVES: dict[str, tuple[str, dict[str, Any], str]] = {
+_LINK_OBJECTIVES: dict[str, tuple[str, JsonObject, str]] = {
     "logistic": ("binary:logistic", {"reg_loss_param": {"scale_pos_weight": "1"}}, "5E-1"),
     "softmax": ("multi:softprob", {}, "0E0"),
     "exponential": (
@@ -101,7 +101,7 @@ def _predict_margin(ir: ModelIR, text: str, matrix: np.ndarray) -> np.ndarray | 
     return booster.predict(xgboost.DMatrix(matrix, **options), output_margin=True)
 
 
-def _export_model(ir: ModelIR) -> dict[str, Any]:
+def _export_model(ir: ModelIR) -> JsonObject:
     model = ir.model
     link = "" if ir.is_one_vs_rest else ir.link or ""
     objective, parameters, base_score = _LINK_OBJECTIVES.get(link, _SQUARED_ERROR)
@@ -128,8 +128,8 @@ def _export_model(ir: ModelIR) -> dict[str, Any]:
     return {"learner": learner, "version": _VERSION}
 
 
-def _export_booster(ir: ModelIR) -> dict[str, Any]:
-    trees: list[dict[str, Any]] = []
+def _export_booster(ir: ModelIR) -> JsonObject:
+    trees: list[JsonObject] = []
     groups, rounds = [], []
     for tree, group, round in _iter_trees(ir):
         trees.append({"id": len(trees), **tree})
@@ -145,7 +145,7 @@ def _export_booster(ir: ModelIR) -> dict[str, Any]:
     }
 
 
-def _iter_trees(ir: ModelIR) -> Iterator[tuple[dict[str, Any], int, int]]:
+def _iter_trees(ir: ModelIR) -> Iterator[tuple[JsonObject, int, int]]:
     """Yield trees, the output of each (0 if it is for all), and their rounds."""
     base = ir.base_score[:, None] if ir.has_scalar_trees else ir.base_score[None, :]
     for output, values in enumerate(base):
@@ -154,7 +154,7 @@ def _iter_trees(ir: ModelIR) -> Iterator[tuple[dict[str, Any], int, int]]:
         yield _export_tree(ir, tree), max(0, tree.output), 1 + view.round
 
 
-def _export_leaf(ir: ModelIR, values: np.ndarray) -> dict[str, Any]:
+def _export_leaf(ir: ModelIR, values: np.ndarray) -> JsonObject:
     return _make_tree(
         ir,
         left=[-1],
@@ -170,7 +170,7 @@ def _export_leaf(ir: ModelIR, values: np.ndarray) -> dict[str, Any]:
     )
 
 
-def _export_tree(ir: ModelIR, tree: TreeIR) -> dict[str, Any]:
+def _export_tree(ir: ModelIR, tree: TreeIR) -> JsonObject:
     structure = tree.structure
     is_inner = np.asarray(structure.left) >= 0
     # x <= t is x < the float32 number after t; infinity stays.
@@ -215,7 +215,7 @@ def _make_tree(
     sets: dict[int, list[int]],
     leaves: list[int],
     values: np.ndarray,
-) -> dict[str, Any]:
+) -> JsonObject:
     """Return a tree in XGBoost's layout.
 
     The right child of a leaf is the row of its vector; the split condition of a scalar leaf is its
@@ -341,7 +341,7 @@ def _apply_estimator_settings(model: Model, estimator: Any) -> None:
         )
 
 
-def _convert_model(learner: dict[str, Any]) -> Model:
+def _convert_model(learner: JsonObject) -> Model:
     booster = learner["gradient_booster"]
     weights = booster.get("weight_drop", ())  # dart before XGBoost 3.4
     booster = booster.get("gbtree", booster)
@@ -355,7 +355,7 @@ def _convert_model(learner: dict[str, Any]) -> Model:
     return build_model(_convert_parameters(learner, content), trees)
 
 
-def _read_json(model: Any) -> dict[str, Any]:
+def _read_json(model: Any) -> JsonObject:
     """Return the model as JSON types."""
     if hasattr(model, "get_booster"):
         model = model.get_booster()
@@ -375,7 +375,7 @@ def _read_json(model: Any) -> dict[str, Any]:
     return content
 
 
-def _convert_parameters(learner: dict[str, Any], content: dict[str, Any]) -> ImportedModel:
+def _convert_parameters(learner: JsonObject, content: JsonObject) -> ImportedModel:
     params, name = learner["learner_model_param"], learner["objective"]["name"]
     if name not in _OBJECTIVES:
         raise ValueError(
@@ -410,7 +410,7 @@ def _convert_parameters(learner: dict[str, Any], content: dict[str, Any]) -> Imp
     )
 
 
-def _collect_categories(learner: dict[str, Any], content: dict[str, Any]) -> dict[int, range]:
+def _collect_categories(learner: JsonObject, content: JsonObject) -> dict[int, range]:
     """Return the codes of each categorical feature, up to the largest that a split lists."""
     types = learner.get("feature_types") or []
     largest = {f: 0 for f, kind in enumerate(types) if kind in ("c", "categorical")}
@@ -418,7 +418,7 @@ def _collect_categories(learner: dict[str, Any], content: dict[str, Any]) -> dic
     return {feature: range(code + 1) for feature, code in largest.items()}
 
 
-def _parse_category_sets(tree: dict[str, Any]) -> dict[int, list[int]]:
+def _parse_category_sets(tree: JsonObject) -> dict[int, list[int]]:
     """Return node -> categories that go right."""
     codes = np.asarray(tree.get("categories", ()), np.int64)
     segments = zip(
@@ -430,7 +430,7 @@ def _parse_category_sets(tree: dict[str, Any]) -> dict[int, list[int]]:
     return {int(node): codes[int(at) : int(at) + int(size)].tolist() for node, at, size in segments}
 
 
-def _find_largest_codes(trees: list[dict[str, Any]]) -> dict[int, int]:
+def _find_largest_codes(trees: list[JsonObject]) -> dict[int, int]:
     """Return feature -> largest category that a split lists."""
     largest: dict[int, int] = {}
     for tree in trees:
@@ -440,7 +440,7 @@ def _find_largest_codes(trees: list[dict[str, Any]]) -> dict[int, int]:
     return largest
 
 
-def _convert_trees(content: dict[str, Any], weights: np.ndarray) -> list[ImportedTree]:
+def _convert_trees(content: JsonObject, weights: np.ndarray) -> list[ImportedTree]:
     ends = content.get("iteration_indptr")
     trees, groups = content["trees"], content["tree_info"]
     n_groups = max([0, *map(int, groups)]) + 1
@@ -457,7 +457,7 @@ def _convert_trees(content: dict[str, Any], weights: np.ndarray) -> list[Importe
 
 
 def _convert_tree(
-    tree: dict[str, Any], group: int, round: int, weight: float, largest: dict[int, int]
+    tree: JsonObject, group: int, round: int, weight: float, largest: dict[int, int]
 ) -> ImportedTree:
     left = np.array(tree["left_children"], np.int64)
     right = np.array(tree["right_children"], np.int64)
@@ -560,9 +560,9 @@ class _UbjsonReader:
             count = int(self.read())
         return kind, count
 
-    def _read_object(self) -> dict[str, Any]:
+    def _read_object(self) -> JsonObject:
         kind, count = self._read_container_header()
-        values: dict[str, Any] = {}
+        values: JsonObject = {}
         while self._peek() != "}" if count is None else len(values) < count:
             name = self._read_text()
             values[name] = self.read(kind)
