@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -14,7 +14,10 @@ from polyleaf.model.serialize import TextDestination, write_text
 from polyleaf.model.statistics import Scorer
 from polyleaf.model.storage import LEAF_DTYPES
 from polyleaf.model.trees import SplitThresholds, Tree, left_categories, node_depths
-from polyleaf.runtime.types import ModelLike
+from polyleaf.runtime.types import JsonObject, ModelLike
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 TABLE_KINDS = ("dict", "pandas", "polars", "pyarrow")
 
@@ -50,7 +53,7 @@ def nodes_table(
     model = _get_model(model)
     kinds = sorted(set(storage.get_leaf_kinds(model.forest)), key=lambda kind: kind.name)
     types = _COLUMNS | {name: entry for kind in kinds for name, entry in kind.columns.items()}
-    columns: dict[str, list[Any]] = {name: [] for name in types}
+    columns: dict[str, list[object]] = {name: [] for name in types}
     for tree in _trees(model):
         for node in tree["nodes"]:
             for name, column in columns.items():
@@ -92,7 +95,7 @@ def _polars_type(name: str) -> Any:
     return plain[name]
 
 
-def _arrow_type(name: str) -> Any:
+def _arrow_type(name: str) -> pa.DataType:
     import pyarrow
 
     if name.startswith("list "):
@@ -121,7 +124,7 @@ _COLUMNS = {
 }
 
 
-def dump_json(model: Any, path: TextDestination | None = None) -> dict[str, Any]:
+def dump_json(model: Any, path: TextDestination | None = None) -> JsonObject:
     """Return the model as JSON types; it cannot be loaded from them.
 
     Parameters
@@ -181,7 +184,7 @@ def format_tree(model: ModelLike, tree: int) -> str:
     return "\n".join(lines)
 
 
-def _format_condition(node: dict[str, Any]) -> str:
+def _format_condition(node: JsonObject) -> str:
     if "categories" in node:
         condition = f"{node['feature']} in {{{', '.join(map(str, node['categories']))}}}"
     elif node["threshold"] is None:
@@ -200,7 +203,7 @@ def size_report(
     metrics: Any = None,
     rounds: Sequence[int] | None = None,
     n_threads: int = 1,
-) -> dict[str, Any]:
+) -> JsonObject:
     """Return the size of a model, and with data its accuracy after fewer rounds.
 
     Parameters
@@ -238,7 +241,7 @@ def leaf_dtype_report(
     *,
     metrics: Any = None,
     n_threads: int = 1,
-) -> list[dict[str, Any]]:
+) -> list[JsonObject]:
     """Return the file size and the loss of accuracy for each `leaf_dtype` of `Model.save`.
 
     Parameters
@@ -260,7 +263,7 @@ def leaf_dtype_report(
     model = _get_model(model)
     scorer = Scorer(model, X, y, sample_weight, metrics)
     exact = model.predict_raw(scorer.table, n_threads=n_threads)
-    rows: list[dict[str, Any]] = []
+    rows: list[JsonObject] = []
     for dtype in LEAF_DTYPES:
         try:
             data = model.to_bytes(dtype)
@@ -337,7 +340,7 @@ def _get_model(model: ModelLike) -> Model:
     return inner
 
 
-def _trees(model: Model) -> Iterator[dict[str, Any]]:
+def _trees(model: Model) -> Iterator[JsonObject]:
     """Yield each tree as JSON types."""
     thresholds = SplitThresholds(model.mapper)
     for tree in model.trees:
@@ -351,7 +354,7 @@ def _trees(model: Model) -> Iterator[dict[str, Any]]:
         }
 
 
-def tree_nodes(model: ModelLike, tree: int) -> list[dict[str, Any]]:
+def tree_nodes(model: ModelLike, tree: int) -> list[JsonObject]:
     """Return the nodes of one tree.
 
     Parameters
@@ -369,7 +372,7 @@ def tree_nodes(model: ModelLike, tree: int) -> list[dict[str, Any]]:
     return list(_nodes(model, SplitThresholds(model.mapper), model.trees[tree]))
 
 
-def _nodes(model: Model, thresholds: SplitThresholds, view: Tree) -> Iterator[dict[str, Any]]:
+def _nodes(model: Model, thresholds: SplitThresholds, view: Tree) -> Iterator[JsonObject]:
     tree = view.structure
     depths, names = node_depths(tree).tolist(), NameLookup(model.feature_name, model.output_name)
     arrays = {name: getattr(tree, name).tolist() for name in storage.NODE_ARRAYS}
@@ -382,7 +385,7 @@ def _nodes(model: Model, thresholds: SplitThresholds, view: Tree) -> Iterator[di
         if feature < 0:
             yield common | {"leaf": entry["leaf"]} | view.to_record(entry["leaf"], names)
             continue
-        rule: dict[str, Any]
+        rule: JsonObject
         if entry["category_set"] >= 0:
             rule = {
                 "categories": left_categories(

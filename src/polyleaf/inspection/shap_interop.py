@@ -14,9 +14,10 @@ from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import LEAF_KINDS
 from polyleaf.model.shap import BinnedRows, resolve_outputs
 from polyleaf.model.trees import SplitThresholds, Tree
-from polyleaf.runtime.types import DataLike
+from polyleaf.runtime.types import DataLike, JsonObject
 
 if TYPE_CHECKING:
+    import polyleaf._core as _core
     from polyleaf.estimators.base import PolyleafEstimator
 
 __all__ = ["export_shap_trees", "make_shap_explanation"]
@@ -80,7 +81,7 @@ def _get_values(table: FeatureTable) -> np.ndarray:
     return data
 
 
-def export_shap_trees(estimator: Any) -> dict[str, Any]:
+def export_shap_trees(estimator: Any) -> JsonObject:
     """Return the trees in the format of `shap.TreeExplainer`, which then explains raw scores.
 
     Parameters
@@ -146,7 +147,7 @@ def _leaf_values(tree: Tree, n_outputs: int) -> np.ndarray:
     return dense
 
 
-def _weights(tree: Any) -> np.ndarray:
+def _weights(tree: _core.Tree) -> np.ndarray:
     """Return the row counts of nodes, rescaled so that children add up to their parent."""
     weight = np.ones(tree.n_nodes)
     weight[0] = max(1, tree.count[0])
@@ -158,7 +159,7 @@ def _weights(tree: Any) -> np.ndarray:
     return weight
 
 
-def _node_values(tree: Any, leaf_values: np.ndarray, weight: np.ndarray) -> np.ndarray:
+def _node_values(tree: _core.Tree, leaf_values: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """Return the values of leaves, and of inner nodes the mean of their leaves."""
     values = np.zeros((tree.n_nodes, leaf_values.shape[1]))
     is_leaf = tree.leaf >= 0

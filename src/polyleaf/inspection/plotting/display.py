@@ -16,8 +16,10 @@ from polyleaf.model.metadata import HAS_OFFSETS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure, SubFigure
 
     from polyleaf.estimators.base import PolyleafEstimator
+    from polyleaf.runtime.types import DataLike
 
 __all__ = [
     "Display",
@@ -40,8 +42,8 @@ class Display(ABC):
     figure_ : matplotlib Figure
     """
 
-    ax_: Any
-    figure_: Any
+    ax_: Axes
+    figure_: Figure | SubFigure
 
     @abstractmethod
     def plot(self, ax: Axes | None = None) -> Self:
@@ -62,7 +64,7 @@ class Display(ABC):
             If matplotlib is not installed.
         """
 
-    def _start(self, ax: Axes) -> Any:
+    def _start(self, ax: Axes | None) -> Axes:
         """Set the axes, new ones if none are given."""
         if ax is None:
             ax = import_pyplot().subplots(layout="constrained")[1]
@@ -105,7 +107,9 @@ def get_single_task_model(estimator: PolyleafEstimator) -> Model:
     return model
 
 
-def get_evaluation_offset(estimator: PolyleafEstimator, X: Any, y: Any, offset: Any) -> Any:
+def get_evaluation_offset(
+    estimator: PolyleafEstimator, X: DataLike, y: Any, offset: DataLike | None
+) -> DataLike | None:
     """Return the offset of rows to evaluate: as given, that of a Dataset, or 0 with a warning."""
     model = get_model(estimator)
     given = resolve_offset(model, X, offset)
@@ -115,7 +119,7 @@ def get_evaluation_offset(estimator: PolyleafEstimator, X: Any, y: Any, offset: 
     return given
 
 
-def zero_offset(model: Model, n_rows: int) -> Any:
+def zero_offset(model: Model, n_rows: int) -> np.ndarray | dict[str, np.ndarray]:
     """Return an offset of 0 for each row and column, or a dict of such offsets by task."""
     if not model.objective.tasks:
         return np.zeros((n_rows, model.n_outputs // len(model.objective.offset_mask)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -23,11 +23,14 @@ from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import LEAF_KINDS
 from polyleaf.model.metadata import HAS_OFFSETS, OUTPUT_GROUPS
 from polyleaf.model.statistics import Scorer
-from polyleaf.runtime.types import DataLike
+from polyleaf.runtime.types import DataLike, JsonObject
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.image import AxesImage
+    from matplotlib.text import Text
 
+    import polyleaf._core as _core
     from polyleaf.estimators.base import PolyleafEstimator
 
 __all__ = ["ImportanceDisplay", "OutputGroupsDisplay", "OutputsDisplay", "TreeDisplay"]
@@ -312,14 +315,19 @@ class TreeDisplay(Display):
     texts_ : list of matplotlib Text
     """
 
-    def __init__(self, model: Model, tree: int, path: Any = ()):
+    def __init__(self, model: Model, tree: int, path: Iterable[int] = ()):
         self.model, self.tree, self.path = model, tree, [int(node) for node in path]
         self.nodes = tree_nodes(model, tree)
         self.position = _layout(self.nodes)
 
     @classmethod
     def from_estimator(
-        cls, estimator: PolyleafEstimator, tree: int = 0, *, row: Any = None, ax: Any = None
+        cls,
+        estimator: PolyleafEstimator,
+        tree: int = 0,
+        *,
+        row: DataLike | None = None,
+        ax: Any = None,
     ) -> Self:
         """Draw one tree.
 
@@ -355,8 +363,8 @@ class TreeDisplay(Display):
             height = 1.1 * (2 - self.position[:, 1].min())
             ax = import_pyplot().subplots(figsize=(width, height), layout="constrained")[1]
         self._start(ax)
-        self.strips_: list[object] = []
-        self.texts_: list[object] = []
+        self.strips_: list[AxesImage] = []
+        self.texts_: list[Text] = []
         self._draw_branches()
         values = self._leaf_values()
         largest = max(float(np.abs(strip).max(initial=0.0)) for strip in values.values()) or 1.0
@@ -396,8 +404,16 @@ class TreeDisplay(Display):
     def _draw_leaf(self, node: int, values: np.ndarray, largest: float) -> None:
         x, y = self.position[node]
         extent = (x - 0.4, x + 0.4, y - 0.12, y + 0.12)
-        scale = {"cmap": "RdBu_r", "vmin": -largest, "vmax": largest, "aspect": "auto", "zorder": 1}
-        self.strips_.append(self.ax_.imshow(values[None, :], extent=extent, **scale))
+        strip = self.ax_.imshow(
+            values[None, :],
+            extent=extent,
+            cmap="RdBu_r",
+            vmin=-largest,
+            vmax=largest,
+            aspect="auto",
+            zorder=1,
+        )
+        self.strips_.append(strip)
         entry, kind = self.nodes[node], self.model.trees[self.tree].kind
         lines = [f"{entry['count']:,} rows"] if "count" in entry else []
         named = LEAF_KINDS[kind].label_column
@@ -413,12 +429,21 @@ class TreeDisplay(Display):
             else None
         )
         weight = "bold" if node in self.path else "normal"
-        style = {"ha": "center", "va": at, "fontsize": 7, "bbox": box, "fontweight": weight}
-        # Dollar signs in users' names are not formulas.
-        self.texts_.append(self.ax_.text(x, y + below, text, parse_math=False, **style))
+        label = self.ax_.text(
+            x,
+            y + below,
+            text,
+            ha="center",
+            va=at,
+            fontsize=7,
+            bbox=box,
+            fontweight=weight,
+            parse_math=False,  # dollar signs in users' names are not formulas
+        )
+        self.texts_.append(label)
 
 
-def _describe_split(entry: dict[str, Any]) -> str:
+def _describe_split(entry: JsonObject) -> str:
     """Return the condition for going left."""
     missing = "\nor missing" if entry["missing_left"] else ""
     name = _shorten(entry["feature"])
@@ -443,7 +468,7 @@ def _shorten(name: str) -> str:
     return name if len(name) <= _MAX_NAME_LENGTH else f"{name[:half]}...{name[-half:]}"
 
 
-def _layout(nodes: list[dict[str, Any]]) -> np.ndarray:
+def _layout(nodes: list[JsonObject]) -> np.ndarray:
     """Place leaves next to each other, and splits above the middle of their children."""
     position = np.zeros((len(nodes), 2))
     position[:, 1] = [-entry["depth"] for entry in nodes]
@@ -461,7 +486,7 @@ def _layout(nodes: list[dict[str, Any]]) -> np.ndarray:
     return position
 
 
-def _find_path(structure: Any, leaf: int) -> list[int]:
+def _find_path(structure: _core.Tree, leaf: int) -> list[int]:
     """Return the nodes from the root to a leaf."""
     parent = {
         int(child): node

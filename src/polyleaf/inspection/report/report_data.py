@@ -17,6 +17,7 @@ from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.inputs.multitask import (
     TaskColumns,
     TaskEncodings,
+    TaskKey,
     decode_target_encoding,
     get_task_name,
 )
@@ -295,7 +296,7 @@ class MultiTaskReportData(ReportData):
         }
 
     @property
-    def _keys(self) -> list[Any]:
+    def _keys(self) -> list[TaskKey]:
         encoding = decode_target_encoding(self.model.metadata, self.model.n_outputs)
         assert isinstance(encoding, TaskEncodings)
         return list(encoding.keys)

@@ -171,7 +171,7 @@ def render_note(text: str) -> str:
 
 
 def render_svg(
-    name: str, label: str, draw: Callable[[Any], Any], size: tuple[float, float] = (6.4, 3.4)
+    name: str, label: str, draw: Callable[[Axes], object], size: tuple[float, float] = (6.4, 3.4)
 ) -> str:
     """Draw an inline SVG, which has the same bytes each time.
 
