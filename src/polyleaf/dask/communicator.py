@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from distributed import Status, Worker, WorkerPlugin, get_worker
@@ -20,8 +20,16 @@ from distributed.worker import thread_state
 
 from polyleaf.runtime.collective import Buffer, Communicator, WorkerLostError
 
+if TYPE_CHECKING:
+    from distributed.comm import Comm
+
+    from polyleaf.runtime.types import JsonObject
+
+
 __all__ = ["CommunicatorPlugin", "DaskCommunicator"]
 
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
 _JOIN, _ABORT = "polyleaf_join", "polyleaf_abort"
 _RETRY_SECONDS = 0.05  # until a new worker has the plugin
 _CLOSING = (Status.closing, Status.closed, Status.failed)
@@ -33,11 +41,11 @@ class Mailbox:
 
     def __init__(self) -> None:
         self._messages: dict[tuple[int, int], asyncio.Future[Buffer]] = {}
-        self._connections: dict[int, asyncio.Future[Any]] = {}
+        self._connections: dict[int, asyncio.Future[Comm]] = {}
         self._error: Exception | None = None
         self.left = asyncio.Event()
 
-    def connection(self, rank: int) -> asyncio.Future[Any]:
+    def connection(self, rank: int) -> asyncio.Future[Comm]:
         """Return a future of the connection to a rank."""
         return self._future(self._connections, rank)
 
@@ -45,7 +53,9 @@ class Mailbox:
         """Return a future of the message of a rank in this step."""
         return self._future(self._messages, (step, rank))
 
-    def _future(self, futures: dict[Any, asyncio.Future[Any]], key: Any) -> asyncio.Future[Any]:
+    def _future(
+        self, futures: dict[_Key, asyncio.Future[_Value]], key: _Key
+    ) -> asyncio.Future[_Value]:
         self.check()
         if key not in futures:
             futures[key] = asyncio.get_running_loop().create_future()
@@ -90,15 +100,15 @@ class CommunicatorPlugin(WorkerPlugin):
     idempotent = True
 
     def setup(self, worker: Worker) -> None:
-        self.worker: Any = worker
+        self.worker = worker
         self._mailboxes: dict[str, Mailbox] = {}
         self._started: set[str] = set()
-        self._stored: dict[str, Any] = {}
+        self._stored: dict[str, object] = {}
         self._tasks: set[asyncio.Future[None]] = set()
         worker.handlers[_JOIN] = self._join
         worker.handlers[_ABORT] = self._abort
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {}
 
     async def exchange(
@@ -135,11 +145,11 @@ class CommunicatorPlugin(WorkerPlugin):
         self._stored.pop(fit, None)
         return fit in self._started
 
-    def put(self, fit: str, value: Any) -> None:
+    def put(self, fit: str, value: object) -> None:
         """Store a value for the client, in place of the one before."""
         self._stored[fit] = value
 
-    def get(self, fit: str) -> Any:
+    def get(self, fit: str) -> object:
         """Remove and return the stored value; None if there is no new one."""
         return self._stored.pop(fit, None)
 
@@ -154,7 +164,7 @@ class CommunicatorPlugin(WorkerPlugin):
         with contextlib.suppress(OSError, RuntimeError):  # it is lost, or this worker closes
             await self.worker.rpc(address).polyleaf_abort(fit=fit, reason=reason)
 
-    def _spawn(self, coroutine: Any) -> None:
+    def _spawn(self, coroutine: Coroutine[None, None, None]) -> None:
         """Run a coroutine in the background."""
         task = asyncio.ensure_future(coroutine)
         self._tasks.add(task)
@@ -185,15 +195,13 @@ class CommunicatorPlugin(WorkerPlugin):
         except Exception as error:
             mailbox.close(self._convert_error(error))
 
-    async def _join(self, comm: Any, fit: str, rank: int) -> Status:
+    async def _join(self, comm: Comm, fit: str, rank: int) -> Status:
         """Accept the connection of a lower rank."""
         await comm.write({"joined": True})
         await self._listen(self._mailbox(fit), rank, comm, {})
         return Status.dont_reply
 
-    async def _listen(
-        self, mailbox: Mailbox, other: int, comm: Any, received: dict[str, Any]
-    ) -> None:
+    async def _listen(self, mailbox: Mailbox, other: int, comm: Comm, received: JsonObject) -> None:
         """Receive messages from a rank until both have left."""
         try:
             mailbox.connection(other).set_result(comm)
@@ -220,7 +228,7 @@ class CommunicatorPlugin(WorkerPlugin):
         return {"status": "OK"}
 
 
-def _serialise(message: Buffer) -> Any:
+def _serialise(message: Buffer) -> object:
     """Return small messages as bytes, and large ones as arrays, which are sent without a copy."""
     if len(message) >= _LARGE_BYTES:
         return to_serialize(np.frombuffer(message, np.uint8))
@@ -245,7 +253,7 @@ class DaskCommunicator(Communicator):
 
     def __init__(self, fit: str, rank: int, addresses: Sequence[str]) -> None:
         self.rank, self.size = rank, len(addresses)
-        worker: Any = get_worker()
+        worker = get_worker()
         self._plugin: CommunicatorPlugin = worker.plugins[CommunicatorPlugin.name]
         self._loop, self._state, self._key = worker.loop, worker.state, thread_state.key
         self._fit, self._addresses, self._step = fit, list(addresses), 0
@@ -257,7 +265,7 @@ class DaskCommunicator(Communicator):
         arguments = self._fit, self._step, self.rank, self._addresses, blocks
         return sync(self._loop, self._plugin.exchange, *arguments)
 
-    def put(self, value: Any) -> None:
+    def put(self, value: object) -> None:
         """Store a value that the client may fetch."""
         self._plugin.put(self._fit, value)
 

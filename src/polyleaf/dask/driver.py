@@ -13,19 +13,21 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import dask.array as da
 import numpy as np
 from dask.base import is_dask_collection
 from dask.delayed import Delayed
-from distributed import Client, Future, wait
+from distributed import Client, Future, Worker, wait
 
 from polyleaf.dask.communicator import CommunicatorPlugin
 from polyleaf.dask.worker import (
     COPY_SECONDS,
     FitResult,
     InterruptedFit,
+    Partition,
+    PlannedFit,
     bin_partition,
     find_n_estimators,
     get_partition,
@@ -43,6 +45,11 @@ from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
 from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.training.distributed import can_replay
+
+if TYPE_CHECKING:
+    from polyleaf.callbacks import Callback
+    from polyleaf.estimators.distributed_fit import SharedFit
+    from polyleaf.inputs.target import TargetEncoding
 
 __all__ = [
     "DataFutures",
@@ -171,7 +178,7 @@ class DataFutures(NamedTuple):
     sizes: list[int]
 
 
-def _split_partitions(values: Any, chunks: Sequence[int] | None) -> list[Any]:
+def _split_partitions(values: Any, chunks: Sequence[int] | None) -> list[object]:
     """Return delayed partitions of rows; arrays are chunked like X."""
     if isinstance(values, da.Array):
         values = _rechunk_rows(values, chunks)
@@ -205,7 +212,7 @@ def _submit_partitions(client: Client, partitions: list[object]) -> list[Future]
     return futures
 
 
-def _identity(values: DataLike) -> Any:
+def _identity(values: object) -> object:
     return values
 
 
@@ -327,7 +334,7 @@ def _wait_for(client: Client, futures: Sequence[Future], seconds: float) -> None
 class PreparedPartitions(NamedTuple):
     """Futures on the workers: one of each kind for every partition that has rows."""
 
-    shared: Any
+    shared: SharedFit
     mapper: Future
     codes: list[Future]
     partitions: list[Future]
@@ -394,11 +401,11 @@ def _prepare(
     return PreparedPartitions(shared, mapper, codes, partitions, binned_sets)
 
 
-def _get_shared(planned: Any) -> Any:
+def _get_shared(planned: PlannedFit) -> SharedFit:
     return planned.shared
 
 
-def _get_weights(planned: Any) -> Any:
+def _get_weights(planned: PlannedFit) -> np.ndarray | None:
     return planned.sample_weights
 
 
@@ -406,7 +413,7 @@ def _get_mapper(model: Model) -> BinMapper:
     return model.mapper
 
 
-def _get_encoding(partition: Any) -> Any:
+def _get_encoding(partition: Partition) -> TargetEncoding:
     return partition.shard.target.encoding
 
 
@@ -420,7 +427,7 @@ class RetryLoop:
     client: Client
     prepared: PreparedPartitions
     arguments: tuple[Any, ...]
-    callbacks: list[Any]
+    callbacks: list[Callback]
     resume_from: Model | None = None
     restarts: list[Restart] = field(default_factory=list)
 
@@ -519,7 +526,7 @@ class RetryLoop:
         alive = self.client.nthreads()
         return [address for address in addresses if address not in alive]
 
-    def _get_result(self, rank: Future, address: str) -> Any:
+    def _get_result(self, rank: Future, address: str) -> object:
         """Return the result of a rank, or None if its worker is lost before it was fetched.
 
         The scheduler would compute it again on a worker that has gone, so `result()` might not
@@ -546,7 +553,7 @@ class RetryLoop:
             for address, answer in answers.items()
         }
 
-    def _wait_for_answer(self, answer: queue.SimpleQueue[object], address: str) -> Any:
+    def _wait_for_answer(self, answer: queue.SimpleQueue[Any], address: str) -> Any:
         """Wait for the answer of a worker; None if it is lost."""
         while True:
             with contextlib.suppress(queue.Empty):
@@ -616,13 +623,13 @@ def _call_in_thread(function: Callable[[], object]) -> queue.SimpleQueue[object]
     return answer
 
 
-def _fetch_copy(fit_id: str, dask_worker: Any) -> Any:
+def _fetch_copy(fit_id: str, dask_worker: Worker) -> object:
     """Return the latest copy of the model, if there is a newer one."""
     plugin = dask_worker.plugins.get(CommunicatorPlugin.name)
     return None if plugin is None else plugin.get(fit_id)
 
 
-def _end_attempt(fit_id: str, dask_worker: Any) -> bool:
+def _end_attempt(fit_id: str, dask_worker: Worker) -> bool:
     """End an attempt on a worker; return whether a rank had started there."""
     plugin = dask_worker.plugins.get(CommunicatorPlugin.name)  # None on a closing worker
     return plugin is not None and bool(plugin.end(fit_id, "The client has ended this attempt."))

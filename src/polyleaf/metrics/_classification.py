@@ -25,7 +25,7 @@ from polyleaf.metrics._regression import (
 )
 from polyleaf.runtime.row_data import RowData
 
-Array = NDArray[Any]
+Array = np.ndarray
 Floats = NDArray[np.float64]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,11 @@ from polyleaf.objectives import Objective
 from polyleaf.objectives._utils import copy_columns
 from polyleaf.runtime.row_data import RowData
 
-Array = NDArray[Any]
+if TYPE_CHECKING:
+    from polyleaf.metrics.metric import Metric
+    from polyleaf.objectives.multitask import TaskSlice
+
+Array = np.ndarray
 Floats = NDArray[np.float64]
 
 TASKS = ("regression", "classification", "multilabel")
@@ -41,7 +45,7 @@ class D2:
     """
 
     objective: Objective
-    metric: Any
+    metric: Metric
 
     def bind(
         self, rows: RowData, training: RowData | None, n_outputs: int | None
@@ -105,8 +109,8 @@ class TaskMetric:
     metric : Metric
     """
 
-    place: Any
-    metric: Any
+    place: TaskSlice
+    metric: Metric
 
     @property
     def greater_is_better(self) -> bool:

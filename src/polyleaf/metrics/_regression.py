@@ -17,7 +17,7 @@ from polyleaf.distributions import Distribution
 from polyleaf.objectives import Objective
 from polyleaf.runtime.row_data import RowData
 
-Array = NDArray[Any]
+Array = np.ndarray
 Floats = NDArray[np.float64]
 
 

@@ -8,12 +8,11 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from polyleaf.metrics._classification import get_decisions
 from polyleaf.runtime.row_data import RowData
 
-Array = NDArray[Any]
+Array = np.ndarray
 
 _DECISION_METRICS = (
     *("accuracy_score", "balanced_accuracy_score", "cohen_kappa_score", "f1_score", "fbeta_score"),

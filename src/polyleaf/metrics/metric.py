@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,9 @@ from polyleaf.metrics.ranking import parse_ranking_metric
 from polyleaf.objectives import Objective, distribution_names
 from polyleaf.runtime.row_data import RowData
 
+if TYPE_CHECKING:
+    from polyleaf.objectives.multitask import Task, TaskSlice
+
 __all__ = [
     "BoundMetric",
     "Metric",
@@ -54,7 +57,7 @@ EvalsLog: TypeAlias = dict[str, dict[str, list[float]]]
 OutputsLog: TypeAlias = dict[str, dict[str, list[np.ndarray]]]
 """`EvalsLog` with an array `(n_outputs,)` for each round."""
 
-Array = NDArray[Any]
+Array = np.ndarray
 PredictionType = Literal["raw", "prediction", "proba"]
 
 
@@ -208,7 +211,7 @@ class BoundMetric:
 
 
 def _joint(
-    function: Any,
+    function: object,
     name: str,
     prediction_type: PredictionType,
     greater: bool,
@@ -525,19 +528,19 @@ def default_metrics(objective: Objective, kind: str, n_targets: int) -> list[Met
     return [metric]
 
 
-def _target_kind(task: Any) -> str:
+def _target_kind(task: Task) -> str:
     label_kind = "binary" if task.n_columns == 1 else "multilabel"
     return {"values": "regression", "labels": label_kind}.get(task.target_kind, "multiclass")
 
 
-def _task_metric(metric: Metric, place: Any) -> Metric:
+def _task_metric(metric: Metric, place: TaskSlice) -> Metric:
     """Return the metric of one of several tasks as a metric of all of them."""
     name = f"{place.task.name}: {metric.name}"
     better = metric.greater_is_better
     return _joint(TaskMetric(place, metric), name, metric.prediction_type, better)
 
 
-def _get_task_metrics(metrics: Mapping[Any, Any], objective: Objective) -> list[Metric]:
+def _get_task_metrics(metrics: Mapping[object, object], objective: Objective) -> list[Metric]:
     """Return the metrics of a mapping from task names, in its order."""
     places = {place.task.name: place for place in objective.tasks}
     if not places:

@@ -40,7 +40,7 @@ __all__ = [
     "top_labels",
 ]
 
-Array = NDArray[Any]
+Array = np.ndarray
 _BLOCK_SIZE = 1 << 22  # scores copied at a time
 
 

@@ -41,8 +41,8 @@ from polyleaf.runtime.compatibility import to_stored
 from polyleaf.runtime.context import Context
 from polyleaf.runtime.row_data import RowData
 
-FloatArray = NDArray[np.floating[Any]]
-Array = NDArray[Any]
+FloatArray = NDArray[np.floating]
+Array = np.ndarray
 
 TARGET_KINDS = ("values", "labels", "classes")
 

@@ -46,7 +46,7 @@ _OVERSAMPLING = 10
 _MAX_EXPONENT = 40  # numbers of X from 2^40 on are divided by a power of two
 
 Kind = Literal["gaussian", "pca", "leml", "columns"]
-Array = NDArray[Any]
+Array = np.ndarray
 
 
 @dataclass(frozen=True)
