@@ -35,7 +35,7 @@ SETS = {
     "emotions": ("multilabel", 12, 6),
 }
 # Studies of all sets run on these alone.
-FEW = {"enb", "rf1", "vehicle", "higgs7500", "emotions", "etth1"}
+FEW = {"enb", "rf1", "vehicle", "higgs7500", "emotions", "etth1", "delicious"}
 CLUSTER = {"cluster", "faults"}  # run on a cluster of processes
 
 
