@@ -27,10 +27,12 @@ from sklearn.svm import LinearSVC
 
 import polyleaf
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, PolyleafRegressorCV
+from polyleaf.estimators.distributed_fit import plan_shared_fit
 from polyleaf.export import to_c, to_onnx, to_treelite, to_xgboost
 from polyleaf.inspection.report.report_data import SingleTaskReportData
 from polyleaf.model.initial import EstimatorInitialModel, LinearInitialModel, SparseStart
 from polyleaf.model.serialize import ModelFileError
+from polyleaf.runtime.row_data import RowData
 from polyleaf.training.initial_scores import N_FOLDS
 
 ROUNDS = {"n_estimators": 12, "n_jobs": 1, "min_child_samples": 5}
@@ -372,6 +374,8 @@ def test_invalid_uses_raise() -> None:
     missing[3, 1] = np.nan
     with pytest.raises(ValueError, match="missing targets"):
         PolyleafRegressor(init=Ridge(), missing_targets="ignore", **ROUNDS).fit(X, missing)
+    with pytest.raises(ValueError, match="Distributed training does not support init"):
+        plan_shared_fit(ridge, RowData(Y))
     with pytest.raises(ValueError, match="does not support init"):
         PolyleafRegressorCV(init=Ridge(), n_candidates=1).fit(X, Y)
     with pytest.raises(ValueError, match="neither decision_function nor predict_proba"):
@@ -379,6 +383,8 @@ def test_invalid_uses_raise() -> None:
     with pytest.raises(TypeError, match="init must be an estimator"):
         PolyleafRegressor(init="zero", **ROUNDS).fit(X, Y)
     ridge.fit(X, Y)
+    with pytest.raises(ValueError, match="cannot continue a model with init"):
+        plan_shared_fit(PolyleafRegressor(**ROUNDS), RowData(Y), ridge)
     with pytest.raises(ValueError, match="pass the raw X"):
         ridge.predict(Dataset(X, reference=ridge.model_.mapper))
     with pytest.raises(ValueError, match="Column 0 of X has missing values"):
