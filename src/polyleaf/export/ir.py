@@ -292,7 +292,8 @@ def _make_check_rows(ir: ModelIR) -> FeatureTable:
         values[:, column] = rng.choice(np.concatenate([*near, special]), n)
     table.dense.append(DenseBlock(values, numeric))
     for feature in np.flatnonzero(mapper.is_categorical_).tolist():
-        categories = [*mapper.categories_[feature], *mapper.rare_categories_[feature][:1]]
+        kept, rare = mapper.categories_[feature] or (), mapper.rare_categories_[feature] or ()
+        categories = [*kept, *rare[:1]]
         index = rng.integers(-1, len(categories), n).astype(np.int32)
         table.categories.append(CategoryColumn(index, tuple(categories), feature))
     return table

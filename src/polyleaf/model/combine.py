@@ -28,12 +28,13 @@ from polyleaf.objectives import Objective
 
 if TYPE_CHECKING:
     from polyleaf.model.model import Model
+    from polyleaf.runtime.types import JsonObject
 
 __all__ = ["blend_models", "concatenate_models", "select_outputs", "select_rounds"]
 
 
 def select_outputs(
-    model: Model, outputs: slice, objective: Objective, metadata: dict[str, Any]
+    model: Model, outputs: slice, objective: Objective, metadata: JsonObject
 ) -> Model:
     """Return a model of a range of outputs; see `Model.select_outputs`."""
     selected = range(*outputs.indices(model.n_outputs))
@@ -137,7 +138,7 @@ def blend_models(models: Sequence[Model], weights: Sequence[float] | None = None
 # --- parts ----------------------------------------------------------------------------------------
 
 
-def _make_empty(model: Model, **changes: Any) -> Model:
+def _make_empty(model: Model, **changes: object) -> Model:
     """Return a model without trees, and without what depends on all of them."""
     metadata = clear_calibrations(model.metadata)
     metadata.pop(LEARNING_RATES, None)

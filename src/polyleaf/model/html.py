@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 if TYPE_CHECKING:
+    import polyleaf._core as _core
     from polyleaf.model import Model
     from polyleaf.model.trees import Tree
 
@@ -60,9 +61,9 @@ def _list_names(names: list[str], n: int) -> str:
     return f"{n}: {', '.join(names)}" + (", ..." if n > len(names) else "")
 
 
-def _top_features(model: Any) -> str:
+def _top_features(model: Model) -> str:
     """Render the features with the largest shares, with a bar each."""
-    kind = "gain" if model.has_statistics else "split"
+    kind: Literal["gain", "split"] = "gain" if model.has_statistics else "split"
     sums = model.feature_importance(kind)
     total = float(sums.sum())
     if total <= 0:
@@ -120,7 +121,7 @@ def render_tree(tree: Tree, depths: np.ndarray, describe_split: Callable[[int], 
     return f'<div class="polyleaf"><b>{heading}</b><br><code>{body}</code></div>'
 
 
-def _depth_first(structure: Any) -> list[int]:
+def _depth_first(structure: _core.Tree) -> list[int]:
     """Return the nodes depth first, left before right."""
     order, stack = [], [0]
     while stack:

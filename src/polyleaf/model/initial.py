@@ -21,7 +21,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_array
 
-from polyleaf.runtime.types import DataLike
+from polyleaf.runtime.types import DataLike, JsonObject
 
 __all__ = [
     "EstimatorInitialModel",
@@ -239,7 +239,9 @@ class LinearInitialModel(InitialModel):
         dense = product.toarray() if scipy.sparse.issparse(product) else np.asarray(product)
         return dense + self.intercept
 
-    def contributions(self, X: DataLike, outputs: np.ndarray, reference: Any = None) -> np.ndarray:
+    def contributions(
+        self, X: DataLike, outputs: np.ndarray, reference: np.ndarray | None = None
+    ) -> np.ndarray:
         """Return the SHAP values of some outputs, float64 (n_rows, n_features, len(outputs)).
 
         Parameters
@@ -253,7 +255,9 @@ class LinearInitialModel(InitialModel):
         change = self._read(X).toarray() - means
         return change[:, :, None] * self._select_coef(outputs)
 
-    def expected_scores(self, outputs: np.ndarray, reference: Any = None) -> np.ndarray:
+    def expected_scores(
+        self, outputs: np.ndarray, reference: np.ndarray | None = None
+    ) -> np.ndarray:
         """Return the scores of the means, to which `contributions` are added."""
         means = self.mean if reference is None else reference
         expected: np.ndarray = means @ self._select_coef(outputs) + self.intercept[outputs]
@@ -316,10 +320,10 @@ class LinearInitialModel(InitialModel):
 
     # --- files ---
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return JSON types; the rest is in `arrays`."""
         sparse = self.sparse
-        plain: dict[str, Any] = {
+        plain: JsonObject = {
             "n_features": self.n_features,
             "n_scores": self.n_scores,
             "factor": self.factor,
@@ -385,7 +389,9 @@ def _read_vector(arrays: Mapping[str, np.ndarray], name: str, length: int) -> np
     return values
 
 
-def _read_sparse(data: np.ndarray, arrays: Mapping[str, np.ndarray], shape: tuple[int, int]) -> Any:
+def _read_sparse(
+    data: np.ndarray, arrays: Mapping[str, np.ndarray], shape: tuple[int, int]
+) -> scipy.sparse.csc_matrix:
     indices, indptr = arrays.get("indices"), arrays["indptr"]
     is_valid = (
         indices is not None

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 import polyleaf._core as _core
+
+if TYPE_CHECKING:
+    from polyleaf.runtime.types import JsonObject
 
 __all__ = [
     "DENSE",
@@ -196,7 +199,7 @@ class LeafKind(ABC):
     def value(self, leaves: Any, leaf: int) -> np.ndarray:
         """Return what a leaf adds to raw scores, float32 (K,); at the centre if it is linear."""
 
-    def to_record(self, leaves: Any, leaf: int, names: NameLookup) -> dict[str, Any]:
+    def to_record(self, leaves: Any, leaf: int, names: NameLookup) -> JsonObject:
         """Return a leaf for a table of nodes: `value` and `columns` as JSON types."""
         return {"value": self.value(leaves, leaf).tolist()}
 
@@ -353,7 +356,7 @@ class TopkLeaves(_EntryLeaves):
         dense[outputs] = values
         return dense
 
-    def to_record(self, leaves: _core.TopkLeaves, leaf: int, names: NameLookup) -> dict[str, Any]:
+    def to_record(self, leaves: _core.TopkLeaves, leaf: int, names: NameLookup) -> JsonObject:
         outputs, values = self.entries(leaves, leaf)
         return {
             "value": values.tolist(),
@@ -489,7 +492,7 @@ class LinearLeaves(_EntryLeaves):
     def value(self, leaves: _core.LinearLeaves, leaf: int) -> np.ndarray:
         return leaves.intercept[leaf]
 
-    def to_record(self, leaves: _core.LinearLeaves, leaf: int, names: NameLookup) -> dict[str, Any]:
+    def to_record(self, leaves: _core.LinearLeaves, leaf: int, names: NameLookup) -> JsonObject:
         function = self.function(leaves, leaf)
         return super().to_record(leaves, leaf, names) | {
             "regressors": [names.feature(f) for f in function.features.tolist()],

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from polyleaf.inputs.multitask import decode_target_encoding
-from polyleaf.runtime.types import DataLike
+from polyleaf.runtime.types import DataLike, JsonObject
 
 if TYPE_CHECKING:
     from polyleaf.model.model import Model
@@ -43,12 +43,12 @@ HAS_OFFSETS = "rows have offsets"  # True for a model trained with offsets
 CalibrationKind = Literal["intervals", "prediction sets"]
 
 
-def set_calibration(model: Model, kind: CalibrationKind, **values: Any) -> None:
+def set_calibration(model: Model, kind: CalibrationKind, **values: object) -> None:
     """Store the result of a calibration, in JSON types."""
     model.metadata[kind] = values
 
 
-def get_calibration(model: Model, kind: CalibrationKind) -> dict[str, Any]:
+def get_calibration(model: Model, kind: CalibrationKind) -> JsonObject:
     """Return the last calibration; raise a ValueError if there is none."""
     values = model.metadata.get(kind)
     if values is None:
@@ -59,7 +59,7 @@ def get_calibration(model: Model, kind: CalibrationKind) -> dict[str, Any]:
     return values
 
 
-def clear_calibrations(metadata: Mapping[str, Any]) -> dict[str, Any]:
+def clear_calibrations(metadata: Mapping[str, object]) -> JsonObject:
     """Return metadata without calibrations and thresholds, for a model that is about to change."""
     return {key: value for key, value in metadata.items() if key not in CALIBRATIONS}
 
@@ -94,7 +94,7 @@ def set_decision_thresholds(model: Model, thresholds: DataLike) -> None:
     model.metadata.update(encode_decision_thresholds(thresholds, model.n_outputs))
 
 
-def encode_decision_thresholds(thresholds: DataLike, n_outputs: int) -> dict[str, Any]:
+def encode_decision_thresholds(thresholds: DataLike, n_outputs: int) -> JsonObject:
     """Return the metadata of thresholds: one number, or one per output."""
     values = np.broadcast_to(np.asarray(thresholds, np.float64), (n_outputs,))
     return {_KEY: values.tolist()} if (values != 0.5).any() else {}

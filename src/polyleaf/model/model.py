@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from numbers import Integral
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import scipy.sparse
@@ -36,8 +36,11 @@ from polyleaf.model.trees import Trees
 from polyleaf.objectives import Objective
 from polyleaf.objectives._utils import apply_rowwise
 from polyleaf.runtime.compatibility import add_version, remove_version
-from polyleaf.runtime.types import DataLike
+from polyleaf.runtime.types import DataLike, JsonObject
 from polyleaf.sketching.projections import Projection
+
+if TYPE_CHECKING:
+    from polyleaf.data.binning import BinMapper
 
 
 class Model:
@@ -80,16 +83,16 @@ class Model:
     def __init__(
         self,
         *,
-        mapper: Any,
-        objective: Any,
+        mapper: BinMapper,
+        objective: Objective,
         base_score: DataLike | None,
         learning_rate: float,
         feature_names: Sequence[str] | None = None,
         output_names: Sequence[str] | None = None,
-        target_scale: Any = None,
-        target_offset: Any = None,
+        target_scale: np.ndarray | None = None,
+        target_offset: np.ndarray | None = None,
         projection: Projection | None = None,
-        metadata: dict[str, Any] | None = None,
+        metadata: JsonObject | None = None,
         initial: InitialModel | None = None,
     ):
         self.mapper = mapper
@@ -103,7 +106,7 @@ class Model:
         self.set_target_scale(target_scale, target_offset)
         self.projection = projection
         self.initial = initial
-        self.metadata: dict[str, Any] = {} if metadata is None else dict(metadata)
+        self.metadata: JsonObject = {} if metadata is None else dict(metadata)
         self.best_iteration: int | None = None
         self.best_score: float | None = None
         self.evals_log: EvalsLog = {}
@@ -201,7 +204,9 @@ class Model:
         """Replace all trees by those of `forest`; `rounds` has the round of each, ascending."""
         self.forest, self._rounds = forest, rounds
 
-    def set_target_scale(self, target_scale: Any, target_offset: Any) -> None:
+    def set_target_scale(
+        self, target_scale: np.ndarray | None, target_offset: np.ndarray | None
+    ) -> None:
         """Set `target_scale` and `target_offset`, arrays (n_outputs,), or both None."""
         if (target_scale is None) != (target_offset is None):
             raise ValueError("target_scale and target_offset require each other: give both.")
@@ -571,9 +576,7 @@ class Model:
             other.append(tree, leaves, round, outputs)
         return other
 
-    def select_outputs(
-        self, outputs: slice, objective: Objective, metadata: dict[str, Any]
-    ) -> Model:
+    def select_outputs(self, outputs: slice, objective: Objective, metadata: JsonObject) -> Model:
         """Return a model of a contiguous range of `outputs`, with the same raw scores bit for bit.
 
         Its `objective` and `metadata` are given.
@@ -672,7 +675,7 @@ class Model:
         """Return the model of the `header` and `arrays` of a file."""
         return serialize.from_state(cls, header, arrays)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return add_version(self.__dict__ | {"forest": storage.to_arrays(self.forest)})
 
     def __setstate__(self, state: dict[str, Any]) -> None:

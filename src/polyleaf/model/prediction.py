@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse
@@ -16,6 +16,9 @@ from polyleaf.model.initial import LinearInitialModel
 from polyleaf.model.leaf_kinds import LEAF_KINDS
 from polyleaf.runtime.cuda import as_device_array, get_device, is_device_array
 from polyleaf.runtime.types import DataLike
+
+if TYPE_CHECKING:
+    from polyleaf.model.model import Model
 
 __all__ = [
     "Chunk",
@@ -239,7 +242,7 @@ def iter_stages(
 
 
 def find_best_outputs(
-    model: Any, table: FeatureTable, rounds: tuple[int, int], n_threads: int = 1
+    model: Model, table: FeatureTable, rounds: tuple[int, int], n_threads: int = 1
 ) -> np.ndarray:
     """Return the output with the highest raw score of each row, (n_rows,), ties by number.
 
@@ -247,7 +250,11 @@ def find_best_outputs(
     remaining trees cannot change are done.
     """
     first, last = trees = tuple(np.searchsorted(model.round_of_tree, rounds).tolist())
-    scale = {"base": model.base_score, "scale": model.target_scale, "offset": model.target_offset}
+    scale: dict[str, Any] = {
+        "base": model.base_score,
+        "scale": model.target_scale,
+        "offset": model.target_offset,
+    }
     if _find_rare_features(model.forest, model.mapper, table, trees) is not None:
         scores = compute_scores(model.forest, model.mapper, table, trees, scale, n_threads)
         return scores.argmax(axis=1)
@@ -294,7 +301,7 @@ class Predictor:
 
     def __init__(
         self,
-        model: Any,
+        model: Model,
         finish: Callable[[np.ndarray], Any],
         n_threads: int = 1,
         device: str | None = None,
@@ -407,7 +414,7 @@ class Predictor:
             raise ValueError(f"rows must have shape (n_rows, {expected}); got {array.shape}.")
         return self._core.scores_on_device(array)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {name: value for name, value in self.__dict__.items() if name != "_core"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -430,7 +437,7 @@ def _number_categories(mapper: BinMapper) -> dict[int, dict[Category, float]]:
 
 def _code_table(
     feature: int, numbers: dict[Category, float], mapper: BinMapper
-) -> tuple[int, Any, Any]:
+) -> tuple[int, np.ndarray, np.ndarray]:
     """Return a feature, the numbers of its categories, ascending, and their codes."""
     codes = mapper.category_codes(feature)
     pairs = sorted({number: codes[category] for category, number in numbers.items()}.items())

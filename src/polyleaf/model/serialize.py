@@ -25,6 +25,7 @@ from polyleaf.model.metadata import check_metadata
 from polyleaf.objectives import Objective, UnregisteredObjectiveError, objective_from_dict
 from polyleaf.runtime.compatibility import polyleaf_version
 from polyleaf.runtime.temporary_files import make_temporary_path
+from polyleaf.runtime.types import JsonObject
 from polyleaf.sketching.projections import Projection
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ FORMAT_VERSION = 5
 SPARE_BYTES, SIZE_FACTOR = 2**26, 64
 """Loading may use SPARE_BYTES + SIZE_FACTOR * file size bytes of memory."""
 
-Header: TypeAlias = dict[str, Any]
+Header: TypeAlias = JsonObject
 Arrays: TypeAlias = dict[str, np.ndarray]
 Source: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO
 """A path, the bytes themselves, or an open binary file."""
@@ -326,7 +327,7 @@ def _describe(error: Exception) -> str:
     return str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}"
 
 
-def _to_json(value: Any) -> Any:
+def _to_json(value: object) -> object:
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, np.ndarray):
@@ -334,7 +335,7 @@ def _to_json(value: Any) -> Any:
     raise TypeError(f"{value!r} is of type {type(value).__name__}")
 
 
-def _read_container(data: bytes) -> tuple[dict[str, Any], Arrays]:
+def _read_container(data: bytes) -> tuple[Header, Arrays]:
     """Return the metadata of a model file of a known version, and its arrays."""
     from safetensors.numpy import load
 
@@ -362,7 +363,7 @@ def _read_container(data: bytes) -> tuple[dict[str, Any], Arrays]:
     return content, arrays
 
 
-def _checksum(header: Any, arrays: Arrays) -> str:
+def _checksum(header: object, arrays: Arrays) -> str:
     """Return the CRC-32 of the header (JSON, sorted keys), then of each array in order of names.
 
     Of an array its name, dtype, shape and bytes are included.

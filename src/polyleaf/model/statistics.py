@@ -19,7 +19,7 @@ from polyleaf.model.leaf_kinds import LEAF_KINDS
 from polyleaf.model.storage import LEAF_DTYPES
 from polyleaf.model.trees import node_depths
 from polyleaf.runtime.row_data import RowData
-from polyleaf.runtime.types import DataLike
+from polyleaf.runtime.types import DataLike, JsonObject
 
 if TYPE_CHECKING:
     from polyleaf.model.model import Model
@@ -86,7 +86,7 @@ def size_report(
     metrics: Any = None,
     rounds: Sequence[int] | None = None,
     n_threads: int = 1,
-) -> dict[str, Any]:
+) -> JsonObject:
     """Return the size of a model; see `polyleaf.inspection.size_report`."""
     report = {
         "rounds": model.n_rounds,

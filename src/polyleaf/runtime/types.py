@@ -41,3 +41,5 @@ ArrowColumn: TypeAlias = "pa.Array | pa.ChunkedArray"
 NarwhalsSeries: TypeAlias = "nw.Series[Any]"
 # Objects of JSON, written or parsed; readers check the values.
 JsonObject: TypeAlias = dict[str, Any]
+# Parameters of an estimator by name.
+Parameters: TypeAlias = dict[str, Any]

@@ -26,7 +26,7 @@ from polyleaf.model.metadata import BLEND
 from polyleaf.objectives import objective_class
 from polyleaf.runtime.context import effective_threads
 from polyleaf.runtime.row_data import RowData
-from polyleaf.runtime.types import DataLike
+from polyleaf.runtime.types import DataLike, JsonObject, StrPath
 from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.search import optuna_search
 from polyleaf.search.budgeted_halving import BudgetedHalving
@@ -68,6 +68,7 @@ from polyleaf.search.trials import (
 )
 from polyleaf.settings.aliases import suggest_on_unknown_kwargs
 from polyleaf.settings.param_spec import (
+    Constraints,
     add_parameter_docs,
     fill_docstring,
     get_param_specs,
@@ -161,7 +162,7 @@ class SearchMixin(_Base):
 
     _base_class: ClassVar[type[PolyleafEstimator]]
     best_score_: Any  # declared as in the estimator
-    ensemble_: list[dict[str, Any]] | None
+    ensemble_: list[JsonObject] | None
 
     @suggest_on_unknown_kwargs
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
@@ -177,7 +178,7 @@ class SearchMixin(_Base):
         time: Any = None,
         eval_set: Any = None,
         eval_offset: Sequence[Any] | None = None,
-        resume: Any = None,
+        resume: StrPath | None = None,
     ) -> Self:
         """Search for the best parameters, then train with them on all rows.
 
@@ -405,9 +406,7 @@ class SearchMixin(_Base):
             X = Dataset(X, reference=dataset, keep_features=keeps, n_jobs=self.n_jobs)
         return eval_data._replace(name=VALIDATION, X=X)
 
-    def _log_settings(
-        self, target: Target, folds: Folds, metric: Metric, seed: int
-    ) -> dict[str, Any]:
+    def _log_settings(self, target: Target, folds: Folds, metric: Metric, seed: int) -> JsonObject:
         """Return what trials depend on, besides their parameters; see `ResumeLog`."""
         return {
             "estimator": type(self).__name__,
@@ -592,7 +591,7 @@ class SearchMixin(_Base):
 
     # --- messages --------------------------------------------------------------------------------
 
-    def _make_reporter(self) -> Callable[[str], Any]:
+    def _make_reporter(self) -> Callable[[str], object]:
         is_interactive = hasattr(sys, "ps1") or sys.flags.interactive
         is_verbose = is_interactive if self.verbose is None else bool(self.verbose)
         return print if is_verbose else lambda line: None
@@ -625,7 +624,7 @@ def _is_default(value: Any, default: Any) -> bool:
     return type(value) is type(default) and not hasattr(value, "shape") and value == default
 
 
-def _to_array(values: DataLike) -> Any:
+def _to_array(values: DataLike) -> np.ndarray | None:
     """Convert weights or offsets to an array of rows; None if there is no value per row."""
     array = None if values is None else np.asarray(values)
     return None if array is None or array.ndim == 0 else array
@@ -654,7 +653,7 @@ class PolyleafClassifierCV(SearchMixin, PolyleafClassifier, ClassifierSearchPara
     ((150, 3), 3)
     """
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = make_constraints(ClassifierSearchParameters)
+    _parameter_constraints: ClassVar[Constraints] = make_constraints(ClassifierSearchParameters)
     _base_class = PolyleafClassifier
 
 
@@ -681,5 +680,5 @@ class PolyleafRegressorCV(SearchMixin, PolyleafRegressor, RegressorSearchParamet
     ((100, 3), 3)
     """
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = make_constraints(RegressorSearchParameters)
+    _parameter_constraints: ClassVar[Constraints] = make_constraints(RegressorSearchParameters)
     _base_class = PolyleafRegressor

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from polyleaf.runtime.types import Parameters
 from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS, DEFAULTS
 from polyleaf.training.fit import MAX_ROWS
 
@@ -28,8 +29,6 @@ __all__ = [
     "get_portfolio",
 ]
 
-
-Parameters = dict[str, Any]
 
 # For each kind of task, in the order of evaluation: the defaults, the defaults at half the learning
 # rate, then the combinations that are best on most benchmark data sets.

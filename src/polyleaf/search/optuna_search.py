@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from polyleaf.search.candidates import Parameters
 from polyleaf.search.trials import Candidate
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
 
 __all__ = ["Task", "is_optuna_useful", "propose_candidates", "suggest_params"]
 
@@ -94,7 +97,7 @@ class _RangeRecorder:
     """A trial that records the distributions it is asked for."""
 
     def __init__(self) -> None:
-        self.distributions: dict[str, Any] = {}
+        self.distributions: dict[str, BaseDistribution] = {}
 
     def suggest_float(self, name: str, low: float, high: float, log: bool) -> float:
         from optuna.distributions import FloatDistribution

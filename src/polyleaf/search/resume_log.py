@@ -9,12 +9,15 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from types import CodeType, FunctionType, MethodType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.search.candidates import Parameters
+
+if TYPE_CHECKING:
+    from polyleaf.runtime.types import JsonObject, StrPath
 
 __all__ = ["ResumeLog", "TrialRecord", "fingerprint", "hash_bytes"]
 
@@ -47,7 +50,7 @@ class ResumeLog:
         If the file belongs to another search, is damaged, or is not such a log.
     """
 
-    def __init__(self, path: Any, settings: dict[str, Any]) -> None:
+    def __init__(self, path: StrPath | None, settings: JsonObject) -> None:
         self._path = None if path is None else Path(path)
         self._trials: dict[tuple[str, int], TrialRecord] = {}
         if self._path is None:
@@ -105,9 +108,9 @@ def _to_line(entry: Mapping[str, Any]) -> str:
     return json.dumps({**entry, _CHECKSUM: _compute_checksum(entry)}) + "\n"
 
 
-def _from_line(line: bytes) -> dict[str, Any]:
+def _from_line(line: bytes) -> JsonObject:
     """Invert `_to_line`; raise if the line is not what was written."""
-    entry: dict[str, Any] = json.loads(line)
+    entry: JsonObject = json.loads(line)
     if entry.pop(_CHECKSUM) != _compute_checksum(entry):
         raise ValueError("The checksum differs.")
     return entry
@@ -124,7 +127,7 @@ def _make_key(parameters: Parameters) -> str:
 # --- fingerprints --------------------------------------------------------------------------------
 
 
-def fingerprint(value: Any) -> Any:
+def fingerprint(value: object) -> object:
     """Return JSON types that are equal in other processes for equal values.
 
     Functions are identified by their code and what it refers to, other objects by their attributes.
@@ -153,7 +156,7 @@ def fingerprint(value: Any) -> Any:
     return _fingerprint_object(value)
 
 
-def _fingerprint_object(value: Any) -> Any:
+def _fingerprint_object(value: object) -> object:
     if isinstance(value, partial):
         return ["partial", *map(fingerprint, (value.func, value.args, value.keywords))]
     if isinstance(value, MethodType):

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from polyleaf.data.dataset import Dataset
 from polyleaf.model import Model
 from polyleaf.search.candidates import Parameters, ScreeningResult
+
+if TYPE_CHECKING:
+    from polyleaf.runtime.types import JsonObject
 
 __all__ = [
     "Candidate",
@@ -205,7 +208,7 @@ def make_cv_results(candidates: list[Candidate], n_folds: int, sign: float) -> d
     return columns | {f"split{j}_test_score": scores[:, j] for j in range(n_folds)}
 
 
-def make_leaderboard(candidates: list[Candidate], sign: float) -> list[dict[str, Any]]:
+def make_leaderboard(candidates: list[Candidate], sign: float) -> list[JsonObject]:
     """Return the evaluated candidates, best first; those with more folds come before the others."""
     return [
         {
@@ -222,7 +225,7 @@ def make_leaderboard(candidates: list[Candidate], sign: float) -> list[dict[str,
 
 
 def format_leaderboard(
-    leaderboard: list[dict[str, Any]], metric: str, greater_is_better: bool, n_failed: int
+    leaderboard: list[JsonObject], metric: str, greater_is_better: bool, n_failed: int
 ) -> str:
     """Format the best ten candidates and their number as text."""
     direction = "greater" if greater_is_better else "lower"
@@ -240,7 +243,7 @@ def format_leaderboard(
 
 
 def format_blend(
-    members: list[dict[str, Any]], score: float, costs: tuple[ModelCost, ModelCost]
+    members: list[JsonObject], score: float, costs: tuple[ModelCost, ModelCost]
 ) -> str:
     """Format the members with their weights, and the costs of the first member and of the blend."""
     first, blend = costs
@@ -258,5 +261,5 @@ def format_blend(
     return "\n".join([*lines, cost])
 
 
-def _format_params(parameters: dict[str, Any]) -> str:
+def _format_params(parameters: Parameters) -> str:
     return ", ".join(f"{name}={value!r}" for name, value in parameters.items()) or "defaults"

@@ -24,6 +24,7 @@ from typing import (
     Any,
     Literal,
     NamedTuple,
+    TypeAlias,
     TypeVar,
     Union,
     dataclass_transform,
@@ -203,7 +204,7 @@ class ParamSpec(NamedTuple):
         """First sentence of its text."""
         return self.text.split(". ")[0].removesuffix(".") + "."
 
-    def read(self, text: str) -> Any:
+    def read(self, text: str) -> object:
         """Parse a value: JSON, None, True, False, or plain text if the parameter takes strings.
 
         Raises
@@ -276,6 +277,9 @@ def _distinct(values: Iterable[T]) -> list[T]:
     return found
 
 
+# What scikit-learn validates parameters with, by name.
+Constraints: TypeAlias = dict[str, Any]
+
 # Types other than numbers and strings: name in the documentation, scikit-learn constraint.
 _KINDS: dict[Any, tuple[str, Any]] = {
     NoneType: ("None", None),
@@ -290,7 +294,7 @@ _KINDS: dict[Any, tuple[str, Any]] = {
 # --- scikit-learn's checks ------------------------------------------------------------------------
 
 
-def make_constraints(cls: type) -> dict[str, list[Any] | str]:
+def make_constraints(cls: type) -> Constraints:
     """Return the constraints that scikit-learn validates parameters with."""
     return {
         p.name: "no_validation"

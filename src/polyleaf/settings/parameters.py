@@ -118,7 +118,7 @@ class TreeParameters:
     """Fraction of the tree's features (see `colsample_bytree`) that are sampled at each node,
     rounded up. None: 0.5; all for counts ("poisson")."""
 
-    interaction_constraints: InteractionLimit | Sequence[Sequence[Any]] | None = parameter(
+    interaction_constraints: InteractionLimit | Sequence[Sequence[object]] | None = parameter(
         default=None
     )
     """Features that may appear together on a path from the root to a leaf. A list of groups of
@@ -211,7 +211,7 @@ class OutputParameters:
     "one_output_per_tree": one tree per output and round (the default of XGBoost and the method of
     LightGBM). `output_groups` has what lies in between."""
 
-    output_groups: int | Sequence[Any] | Literal["auto"] | None = parameter(
+    output_groups: int | Sequence[object] | Literal["auto"] | None = parameter(
         default=None, interval="[1, inf)"
     )
     """Groups of outputs that share trees: a round grows one tree for each group, whose leaves hold
@@ -221,7 +221,7 @@ class OutputParameters:
     quantiles, stands for all of them. "auto": groups found by the gains of splits and compared on
     held-out rows."""
 
-    sketch: str | Callable[..., Any] | Sketch | None = parameter(
+    sketch: str | Callable[..., object] | Sketch | None = parameter(
         default=None, choices=("auto", *SKETCHES)
     )
     """Sketch of the gradients that trees are grown on (SketchBoost): a few columns stand for all
@@ -364,7 +364,7 @@ class ProjectionParameters:
 class EvaluationParameters:
     """Evaluation."""
 
-    eval_metric: str | Callable[..., Any] | list[Any] | tuple[Any, ...] | None = parameter(
+    eval_metric: str | Callable[..., object] | list[Any] | tuple[object, ...] | None = parameter(
         default=None, common=True
     )
     """Metric, or list of metrics, that is computed on evaluation sets. A callable takes
@@ -462,7 +462,7 @@ class InitialModelParameters:
 class RegressorParameters(InitialModelParameters, SharedParameters):
     """Regression."""
 
-    objective: str | Callable[..., Any] | Objective = parameter(
+    objective: str | Callable[..., object] | Objective = parameter(
         default="squared_error", kw_only=False, common=True
     )
     """Loss function. "squared_error", "absolute_error", "quantile", "huber", "poisson", "gamma",
@@ -504,7 +504,7 @@ class RegressorParameters(InitialModelParameters, SharedParameters):
 class ClassifierParameters(InitialModelParameters, SharedParameters):
     """Classification."""
 
-    objective: str | Callable[..., Any] | Objective = parameter(
+    objective: str | Callable[..., object] | Objective = parameter(
         default="auto", kw_only=False, common=True
     )
     """Loss function. "auto": "logistic" for two classes and multi-label targets, "softmax" for more
@@ -541,7 +541,7 @@ class ClassifierParameters(InitialModelParameters, SharedParameters):
 class MultiTaskParameters(SharedParameters):
     """Multi-task learning."""
 
-    objective: Mapping[Any, Any] | None = parameter(default=None, kw_only=False, common=True)
+    objective: Mapping[Any, object] | None = parameter(default=None, kw_only=False, common=True)
     """Loss function of each task: a dict from the name of a column of Y, or a tuple of names that
     form one task, to an objective of :class:`polyleaf.PolyleafRegressor` or
     :class:`polyleaf.PolyleafClassifier`, by name or as an object of :mod:`polyleaf.objectives`
@@ -555,7 +555,7 @@ class MultiTaskParameters(SharedParameters):
     calibrate_quantiles: bool = parameter(default=RegressorParameters.calibrate_quantiles)
     """Whether quantiles are calibrated, as in regression, for tasks that learn quantiles."""
 
-    eval_metric: str | Mapping[Any, Any] | list[Any] | tuple[Any, ...] | None = parameter(
+    eval_metric: str | Mapping[Any, object] | list[Any] | tuple[object, ...] | None = parameter(
         default=None, common=True
     )  # type: ignore[assignment]
     """Metrics that are computed on evaluation sets: a dict from tasks to metrics, each as for a
@@ -584,7 +584,7 @@ class SearchParameters:
     short `time_limit` one fold, with a long one nine folds of three repetitions), or a hold-out of
     20 % above 20,000 rows."""
 
-    metric: str | Callable[..., Any] | None = parameter(default=None, common=True)
+    metric: str | Callable[..., object] | None = parameter(default=None, common=True)
     """Metric to optimise: a name or function, as for `eval_metric`. None: the last
     `eval_metric`."""
 

@@ -7,7 +7,10 @@ and work with both estimators; regressors reject those whose loss is for classes
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from polyleaf.runtime.types import Parameters
 
 __all__ = [
     "cgb",
@@ -24,7 +27,7 @@ __all__ = [
 ]
 
 
-def gbdt_mo(**changes: Any) -> dict[str, Any]:
+def gbdt_mo(**changes: object) -> Parameters:
     """GBDT-MO: one tree for all outputs, second-order, a vector in each leaf.
 
     Zhang and Jung, "GBDT-MO: Gradient-Boosted Decision Trees for Multiple Outputs", IEEE
@@ -54,7 +57,7 @@ def gbdt_mo(**changes: Any) -> dict[str, Any]:
     } | changes
 
 
-def gbdt_mo_sparse(leaf_k: int = 4, *, restricted: bool = True, **changes: Any) -> dict[str, Any]:
+def gbdt_mo_sparse(leaf_k: int = 4, *, restricted: bool = True, **changes: object) -> Parameters:
     """GBDT-MO with sparse leaves: a leaf keeps the `leaf_k` outputs with the largest gains.
 
     Zhang and Jung, 2021, section III-B (see :func:`gbdt_mo`): leaves by eq. 19, splits by eq. 21
@@ -84,7 +87,7 @@ def gbdt_mo_sparse(leaf_k: int = 4, *, restricted: bool = True, **changes: Any) 
     } | changes
 
 
-def gbdt_pl(**changes: Any) -> dict[str, Any]:
+def gbdt_pl(**changes: object) -> Parameters:
     """GBDT-PL: leaves that are linear in a few features, with splits that account for them.
 
     Shi, Li and Li, "Gradient Boosting With Piece-Wise Linear Regression Trees", IJCAI 2019.
@@ -120,7 +123,7 @@ def gbdt_pl(**changes: Any) -> dict[str, Any]:
     } | changes
 
 
-def gbdt_so(**changes: Any) -> dict[str, Any]:
+def gbdt_so(**changes: object) -> Parameters:
     """GBDT-SO: the trees of GBDT-MO, one per output and round.
 
     The baseline of Zhang and Jung, 2021 (see :func:`gbdt_mo`), and the default of XGBoost (Chen and
@@ -139,7 +142,7 @@ def gbdt_so(**changes: Any) -> dict[str, Any]:
     return {**gbdt_mo(), "multi_strategy": "one_output_per_tree"} | changes
 
 
-def gbdt_sparse(*, exact: bool = False, **changes: Any) -> dict[str, Any]:
+def gbdt_sparse(*, exact: bool = False, **changes: object) -> Parameters:
     """GBDT-SPARSE: very many outputs, few per row; leaves keep k of them and no array is dense.
 
     Si, Zhang, Keerthi, Mahajan, Dhillon and Hsieh, "Gradient Boosted Decision Trees for High
@@ -193,7 +196,7 @@ def gbdt_sparse(*, exact: bool = False, **changes: Any) -> dict[str, Any]:
     } | changes
 
 
-def cgb(**changes: Any) -> dict[str, Any]:
+def cgb(**changes: object) -> Parameters:
     """C-GB: a tree fitted to the residuals of all outputs by least squares, then a Newton step in
     each leaf.
 
@@ -233,7 +236,7 @@ def cgb(**changes: Any) -> dict[str, Any]:
     } | changes
 
 
-def tfbt(**changes: Any) -> dict[str, Any]:
+def tfbt(**changes: object) -> Parameters:
     """TFBT: vector leaves with the diagonal Hessian, boosted layer by layer.
 
     Ponomareva, Colthurst, Hendry, Haykal and Radpour, "Compact multi-class boosted trees", IEEE Big
@@ -271,7 +274,7 @@ def tfbt(**changes: Any) -> dict[str, Any]:
     } | changes
 
 
-def tfbt_full(**changes: Any) -> dict[str, Any]:
+def tfbt_full(**changes: object) -> Parameters:
     """TFBT with the full Hessian in splits and leaves, one tree per boosting step.
 
     "Full Hessian" in the tables of Ponomareva et al., 2017 (see :func:`tfbt`): eq. 6 for the
@@ -291,7 +294,7 @@ def tfbt_full(**changes: Any) -> dict[str, Any]:
     return {**tfbt(), **full} | changes
 
 
-def samme(**changes: Any) -> dict[str, Any]:
+def samme(**changes: object) -> Parameters:
     """SAMME by gradient steps: the multi-class exponential loss, first order, scores that sum to
     zero.
 
@@ -323,7 +326,7 @@ def samme(**changes: Any) -> dict[str, Any]:
     } | changes
 
 
-def gamble(**changes: Any) -> dict[str, Any]:
+def gamble(**changes: object) -> Parameters:
     """GAMBLE: SAMME's loss by quasi-Newton steps.
 
     Huang, Ertekin, Song, Zha and Giles, "Efficient multiclass boosting classification with active
@@ -346,7 +349,7 @@ def gamble(**changes: Any) -> dict[str, Any]:
     return {**samme(), **second_order, "min_child_weight": 0.0} | changes
 
 
-def gd_mcboost(**changes: Any) -> dict[str, Any]:
+def gd_mcboost(**changes: object) -> Parameters:
     """GD-MCBoost: gradient descent on exponentials of multi-class margins, with simplex codewords.
 
     Saberian and Vasconcelos, "Multiclass boosting: theory and algorithms", NIPS 2011, in the form
