@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 import reference
+from support.models import random_model
 from support.problems import Core, Reference, run_boosting
 from support.small_fits import CLASSES, LABELS, LAYERS, X, Y, bits, classifier, regressor, runs
 
 from polyleaf import PolyleafMultiTask, PolyleafRegressor
 from polyleaf.model import Model
+from polyleaf.model.storage import from_arrays, to_arrays
 from polyleaf.training.group_search import join_outputs, measure_candidate_gains
 
 GROUPS = [[0, 2], [1]]
@@ -251,3 +253,22 @@ def test_auto_shares_trees_where_they_help():
     assert model.set_params(n_estimators=3).fit(Z, target[:, 0]).output_groups_ == [[0]]
     classes = classifier(output_groups="auto").fit(X, CLASSES)
     assert classes.output_groups_ == [[0, 1, 2]]
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "message"),
+    [
+        ("output", [-4, -3], "unknown group"),
+        ("group_sizes", [3, -1], "does not fit"),
+        ("group_outputs", [0, 2], "does not fit"),
+        ("group_outputs", [2, 0, 1, 2], "must ascend"),
+        ("group_outputs", [0, 3, 1, 2], "output 3, but there are 3"),
+    ],
+)
+def test_damaged_groups_of_a_file_raise(name, values, message):
+    model = random_model(n_rounds=1, groups=[[0, 2], [1, 2]])
+    arrays = to_arrays(model.forest)
+    assert arrays["output"].tolist() == [-2, -3]
+    damaged = arrays | {name: np.array(values, np.int32)}
+    with pytest.raises(ValueError, match=message):
+        from_arrays(damaged, 3, model.n_features)
