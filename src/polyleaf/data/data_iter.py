@@ -109,8 +109,8 @@ class BatchReader:
         Number of threads.
     """
 
-    source: Iterable[Any] | Callable[[], Iterable[Any]]
-    options: dict[str, Any]
+    source: Iterable[object] | Callable[[], Iterable[object]]
+    options: dict[str, object]
     n_threads: int
 
     def __post_init__(self) -> None:
@@ -253,7 +253,7 @@ class DataSummary:
         self._keeps_rows, self._reads_y = keeps_rows, reads_y
         self.has_known_targets, self._has_missing_targets = False, False
         self.n_rows = 0
-        self.parts: dict[str, list[Any]] = {}  # of each attribute of `RowData`
+        self.parts: dict[str, list[object]] = {}  # of each attribute of `RowData`
         self.spec: FeatureSpec | None = None
         self.has_numbers: NDArray[np.bool_] = np.empty(0, bool)
         self.categories: dict[int, CategorySummary] = {}
@@ -534,7 +534,7 @@ def _encode(
 # ---- contents of batches -----------------------------------------------------------------------
 
 
-def _unpack_batch(batch: Any, number: int) -> tuple[Any, RowData]:
+def _unpack_batch(batch: object, number: int) -> tuple[Any, RowData]:
     parts = batch if isinstance(batch, tuple) else (batch,)
     if isinstance(batch, dict) or not 1 <= len(parts) <= 3:
         kind = "a dict" if isinstance(batch, dict) else f"a tuple of {len(parts)}"
@@ -555,7 +555,7 @@ def _sum_outputs(weight: DataLike | None) -> NDArray[np.float64]:
     return values.sum(axis=1) if values.ndim == 2 else values
 
 
-def concatenate_rows(parts: Mapping[str, Sequence[Any]]) -> RowData:
+def concatenate_rows(parts: Mapping[str, Sequence[object]]) -> RowData:
     """Return what belongs to rows, as the user passed it in parts of each attribute."""
     return RowData(
         **{name: concatenate_values(part, ARGUMENTS[name]) for name, part in parts.items()}
@@ -576,7 +576,7 @@ def concatenate_values(parts: Sequence[Any], name: str) -> Any:
     return np.concatenate(arrays)
 
 
-def _concatenate_frames(parts: Sequence[Any], name: str) -> Any:
+def _concatenate_frames(parts: Sequence[object], name: str) -> Any:
     import narwhals.stable.v1 as nw
 
     frames = [nw.from_native(part, eager_only=True) for part in parts]

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,9 @@ from polyleaf.inputs.weights import weight_known_targets
 from polyleaf.runtime.compatibility import add_version, remove_version
 from polyleaf.runtime.context import effective_threads
 from polyleaf.runtime.row_data import ARGUMENTS, RowData
+
+if TYPE_CHECKING:
+    from polyleaf.runtime.types import RandomState
 
 __all__ = ["Dataset"]
 
@@ -94,12 +97,12 @@ class Dataset:
         sample_weight: Any = None,
         offset: Any = None,
         max_bins: int = MAX_BINS,
-        categorical_features: Any = FROM_DTYPE,
+        categorical_features: object = FROM_DTYPE,
         feature_names: Sequence[str] | None = None,
         reference: Dataset | BinMapper | None = None,
         keep_features: bool = False,
         n_jobs: int | None = None,
-        random_state: Any = None,
+        random_state: RandomState = None,
     ) -> None:
         n_threads = effective_threads(n_jobs)
         mapper = reference.mapper if isinstance(reference, Dataset) else reference
@@ -151,17 +154,17 @@ class Dataset:
     @classmethod
     def from_batches(
         cls,
-        batches: Iterable[Any] | Callable[[], Iterable[Any]],
+        batches: Iterable[object] | Callable[[], Iterable[object]],
         *,
         max_bins: int = MAX_BINS,
-        categorical_features: Any = FROM_DTYPE,
+        categorical_features: object = FROM_DTYPE,
         feature_names: Sequence[str] | None = None,
         reference: Dataset | BinMapper | None = None,
         keep_features: bool = False,
         cache_dir: str | os.PathLike[str] | None = None,
         memory_limit: int | str | None = None,
         n_jobs: int | None = None,
-        random_state: Any = None,
+        random_state: RandomState = None,
     ) -> Dataset:
         """Make a data set of batches, with one of them in memory at a time.
 

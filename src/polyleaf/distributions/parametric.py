@@ -224,7 +224,7 @@ class Distribution(ABC):
     def __len__(self) -> int:
         return self.shape[0]
 
-    def __getitem__(self, key: Any) -> Self:
+    def __getitem__(self, key: object) -> Self:
         selected = {
             field.name: getattr(self, field.name)[key]
             for field in fields(self)

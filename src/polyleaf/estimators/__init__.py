@@ -87,7 +87,7 @@ def refit(model: Any, X: Any, y: Any = None, sample_weight: Any = None, **option
     return estimator.refit(X, y, sample_weight, **options).model_
 
 
-def blend(models: Sequence[Any], weights: Sequence[float] | None = None) -> Any:
+def blend(models: Sequence[object], weights: Sequence[float] | None = None) -> Any:
     """Join models to one whose raw scores are the weighted sum of theirs.
 
     Parameters
@@ -112,7 +112,7 @@ def blend(models: Sequence[Any], weights: Sequence[float] | None = None) -> Any:
     return _join(models, lambda members: blend_models(members, weights))
 
 
-def concatenate(models: Sequence[Any]) -> Any:
+def concatenate(models: Sequence[object]) -> Any:
     """Join models to one that has the rounds of all, one after another.
 
     `concatenate([model[:10], model[10:]])` is `model`.

@@ -54,6 +54,7 @@ from polyleaf.training.sampling import GlobalRowIds
 
 if TYPE_CHECKING:
     from polyleaf.estimators.base import PolyleafEstimator
+    from polyleaf.runtime.types import DataLike
 
 __all__ = [
     "draw_seed",
@@ -82,7 +83,7 @@ def restore_if_fit_fails(fit: _Function) -> _Function:
     """
 
     @functools.wraps(fit)
-    def fit_or_restore(estimator: Any, *args: Any, **kwargs: Any) -> Any:
+    def fit_or_restore(estimator: Any, *args: object, **kwargs: object) -> Any:
         before = dict(vars(estimator))
         try:
             return fit(estimator, *args, **kwargs)
@@ -116,9 +117,9 @@ def _fit_estimator(
     estimator: _Estimator,
     data: TrainingData,
     eval_data: list[TrainingData],
-    callbacks: Any,
-    init_model: Any,
-    init_scores: Any,
+    callbacks: object,
+    init_model: object,
+    init_scores: DataLike,
 ) -> _Estimator:
     with measure_phase("reading"):
         plan, target = make_plan(estimator, data, init_model)
@@ -357,7 +358,7 @@ def _read_starts(
     data: list[TrainingData],
     target: Target,
     plan: FitPlan,
-    init_scores: Any = None,
+    init_scores: DataLike | None = None,
 ) -> tuple[list[TrainingData], FitPlan]:
     """Return the data with the scores that rows start from: offsets, or those of `init`."""
     with measure_phase("initial model"):
@@ -392,7 +393,7 @@ def train_estimator(
     plan: FitPlan,
     data: PreparedData,
     base_score: np.ndarray | None,
-    callbacks: Any,
+    callbacks: object,
     row_ids: GlobalRowIds | None = None,
     resume_from: Model | None = None,
 ) -> tuple[BoostResult, TrainingRecord]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -16,16 +16,19 @@ from polyleaf.runtime.compatibility import from_stored, to_stored
 from polyleaf.runtime.context import effective_threads
 from polyleaf.training.prepare import set_feature_names
 
+if TYPE_CHECKING:
+    from polyleaf.estimators.base import PolyleafEstimator
+
 __all__ = ["make_estimator", "make_estimator_builder", "make_metadata", "read_estimator"]
 
 _Estimator = TypeVar("_Estimator", bound=Any)
 
 
 def make_metadata(
-    estimator: Any, encoding: TargetEncoding, has_offsets: bool, is_projected: bool
+    estimator: PolyleafEstimator, encoding: TargetEncoding, has_offsets: bool, is_projected: bool
 ) -> dict[str, Any]:
     """Return the metadata of a new model, from which the estimator can be made again."""
-    metadata: dict[str, Any] = {HAS_OFFSETS: True} if has_offsets else {}
+    metadata: dict[str, object] = {HAS_OFFSETS: True} if has_offsets else {}
     if is_projected:  # the model's own feature names are those of projected features
         names = getattr(estimator, "feature_names_in_", None)
         metadata[INPUT_NAMES] = None if names is None else [str(name) for name in names]
@@ -106,7 +109,7 @@ def _check_input_names(names: Any, n_features: int) -> None:
 _NOT_PLAIN = object()
 
 
-def _select_plain(parameters: dict[str, Any]) -> dict[str, Any]:
+def _select_plain(parameters: Mapping[str, object]) -> dict[str, Any]:
     """Return the parameters that JSON can hold: no functions, callbacks or random generators."""
     return {
         name: plain
@@ -115,7 +118,7 @@ def _select_plain(parameters: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _to_plain(value: Any) -> Any:
+def _to_plain(value: object) -> Any:
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if value is None or isinstance(value, bool | int | float | str):

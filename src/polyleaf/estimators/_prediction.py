@@ -130,7 +130,7 @@ class ShapMixin:
     def _prepare_shap(
         self,
         background: DataLike | None = None,
-        outputs: Any = None,
+        outputs: object = None,
         iteration_range: tuple[int, int] | None = None,
     ) -> tuple[OutputSelection, ShapExplainer]:
         check_is_fitted(self)
@@ -250,7 +250,7 @@ class PredictionMixin:
         return effective_threads(self.n_jobs)
 
     def _raw(
-        self, X: Any, iteration_range: tuple[int, int] | None, offset: Any = None
+        self, X: DataLike, iteration_range: tuple[int, int] | None, offset: DataLike | None = None
     ) -> np.ndarray:
         """Compute raw scores (n_rows, n_scores), float64."""
         first, last = self._rounds(iteration_range)
@@ -262,9 +262,9 @@ class PredictionMixin:
 
     def _staged_raw(
         self,
-        X: Any,
+        X: DataLike,
         iteration_range: tuple[int, int] | None,
-        offset: Any = None,
+        offset: DataLike | None = None,
         rounds: list[int] | None = None,
     ) -> Iterator[np.ndarray]:
         """Yield raw scores after `rounds`, by default each."""
@@ -286,7 +286,11 @@ class PredictionMixin:
 
     @suggest_on_unknown_kwargs
     def predict_raw(
-        self, X: Any, *, iteration_range: tuple[int, int] | None = None, offset: Any = None
+        self,
+        X: DataLike,
+        *,
+        iteration_range: tuple[int, int] | None = None,
+        offset: DataLike | None = None,
     ) -> np.ndarray:
         """Predict raw scores, before the link function of the objective.
 
@@ -352,7 +356,7 @@ class PredictionMixin:
         return self._predict_sparse(X, iteration_range)
 
     def _predict_rows(
-        self, X: Any, iteration_range: tuple[int, int] | None, offset: Any
+        self, X: DataLike, iteration_range: tuple[int, int] | None, offset: DataLike
     ) -> np.ndarray:
         return self._prediction(self._raw(X, iteration_range, offset))
 
@@ -656,7 +660,10 @@ class PredictionMixin:
 
 
 def make_table(
-    library: TableLibrary, values: np.ndarray | dict[str, np.ndarray], names: Sequence[str], X: Any
+    library: TableLibrary,
+    values: np.ndarray | dict[str, np.ndarray],
+    names: Sequence[str],
+    X: DataLike,
 ) -> Any:
     """Return a matrix, or a dict of columns, as a table; pandas tables have the index of X.
 

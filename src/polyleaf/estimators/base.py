@@ -43,6 +43,8 @@ from polyleaf.training.refit import check_decay_rate
 if TYPE_CHECKING:
     from sklearn.utils import Tags
 
+    from polyleaf.runtime.types import DataLike
+
 __all__ = ["PolyleafEstimator"]
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
@@ -149,17 +151,17 @@ class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParamet
         offset: Any = None,
         groups: Any = None,
         time: Any = None,
-        eval_set: Any = None,
+        eval_set: object = None,
         eval_names: Sequence[str] | None = None,
-        eval_sample_weight: Sequence[Any] | None = None,
-        eval_offset: Sequence[Any] | None = None,
-        X_val: Any = None,
-        y_val: Any = None,
-        sample_weight_val: Any = None,
-        offset_val: Any = None,
-        callbacks: Any = None,
-        init_model: Any = None,
-        init_scores: Any = None,
+        eval_sample_weight: Sequence[object] | None = None,
+        eval_offset: Sequence[object] | None = None,
+        X_val: DataLike | None = None,
+        y_val: DataLike | None = None,
+        sample_weight_val: DataLike | None = None,
+        offset_val: DataLike | None = None,
+        callbacks: object = None,
+        init_model: object = None,
+        init_scores: DataLike | None = None,
     ) -> Self:
         """Fit the model.
 
@@ -233,7 +235,7 @@ class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParamet
     @suggest_on_unknown_kwargs
     def refit(
         self,
-        X: Any,
+        X: DataLike,
         y: Any = None,
         sample_weight: Any = None,
         *,
@@ -404,7 +406,7 @@ class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParamet
     def _get_param_names(cls) -> list[str]:
         return super()._get_param_names()
 
-    def set_params(self, **parameters: Any) -> Self:
+    def set_params(self, **parameters: object) -> Self:
         """Set parameters.
 
         Parameters
@@ -455,7 +457,7 @@ class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParamet
     def _repr_html_inner(self) -> str:
         return super()._repr_html_inner() + self._fitted_html()
 
-    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+    def _repr_mimebundle_(self, **kwargs: object) -> dict[str, str]:
         bundle = super()._repr_mimebundle_(**kwargs)
         if "text/html" in bundle:
             bundle["text/html"] += self._fitted_html()

@@ -121,7 +121,7 @@ class PolyleafClassifier(
     (150, 3)
     """
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = make_constraints(ClassifierParameters)
+    _parameter_constraints: ClassVar[dict[str, object]] = make_constraints(ClassifierParameters)
     _sparse_kind = "multilabel"
     _kinds = ("binary", "multiclass", "multilabel")
 
@@ -234,7 +234,7 @@ class PolyleafClassifier(
         return decide(raw, self._encoding, get_raw_decision_thresholds(self.model_))
 
     def _predict_rows(
-        self, X: Any, iteration_range: tuple[int, int] | None, offset: Any
+        self, X: DataLike, iteration_range: tuple[int, int] | None, offset: DataLike
     ) -> np.ndarray:
         """Predict classes without all scores where offsets and initial models do not change
         them."""
@@ -411,12 +411,12 @@ class PolyleafClassifier(
 
     def calibrate(
         self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
+        X: DataLike,
+        y: DataLike,
+        sample_weight: DataLike | None = None,
         *,
         coverage: float = 0.9,
-        offset: Any = None,
+        offset: DataLike | None = None,
     ) -> Self:
         """Calibrate prediction sets on held-out rows (split conformal prediction).
 
@@ -473,7 +473,14 @@ class PolyleafClassifier(
         found = predict_sets(self, X, iteration_range, offset)
         return self._wrap_output(found, self._get_class_names, X)
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
+    def score(
+        self,
+        X: DataLike,
+        y: DataLike,
+        sample_weight: DataLike | None = None,
+        *,
+        offset: DataLike | None = None,
+    ) -> float:
         """Return the accuracy; multi-label: the fraction of rows with all known labels correct.
 
         Of shares of classes the largest is the true class.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -101,7 +101,11 @@ class Shard(NamedTuple):
 
 
 def plan_shared_fit(
-    estimator: PolyleafEstimator, rows: RowData, init_model: Any = None, *, is_watched: bool = False
+    estimator: PolyleafEstimator,
+    rows: RowData,
+    init_model: object = None,
+    *,
+    is_watched: bool = False,
 ) -> tuple[SharedFit, Shard]:
     """FitPlan the fit and encode the target of all rows.
 
@@ -178,7 +182,7 @@ def fit_rank(
     workers: Context,
     *,
     eval_sets: Sequence[EvalSet] = (),
-    callbacks: Any = None,
+    callbacks: object = None,
     known: Model | None = None,
 ) -> None:
     """Train on one rank. All ranks get the same model, and rank 0 the metrics of evaluation sets.

@@ -82,7 +82,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
     {'width': (150,), 'species': (150,)}
     """
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = make_constraints(MultiTaskParameters)
+    _parameter_constraints: ClassVar[dict[str, object]] = make_constraints(MultiTaskParameters)
     _sparse_kind = "regression"
     _kinds = ("tasks",)
 
@@ -252,7 +252,11 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
 
     @suggest_on_unknown_kwargs
     def predict(  # type: ignore[override]
-        self, X: Any, *, iteration_range: tuple[int, int] | None = None, offset: Any = None
+        self,
+        X: DataLike,
+        *,
+        iteration_range: tuple[int, int] | None = None,
+        offset: DataLike | None = None,
     ) -> Any:
         """Predict each task as its own estimator would: numbers, quantiles, classes or labels.
 
@@ -320,7 +324,11 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         return self._wrap_tasks(found, X, _get_probability_columns)
 
     def predict_dist(
-        self, X: Any, *, iteration_range: tuple[int, int] | None = None, offset: Any = None
+        self,
+        X: DataLike,
+        *,
+        iteration_range: tuple[int, int] | None = None,
+        offset: DataLike | None = None,
     ) -> dict[str, Distribution]:
         """Predict distributions of the tasks whose objective learns one.
 
@@ -351,7 +359,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
                 found[place.task.name] = predicted[:, 0] if own.one_dimensional else predicted
         return found
 
-    def predict_topk(self, *args: Any, **kwargs: Any) -> Any:
+    def predict_topk(self, *args: object, **kwargs: object) -> Any:
         """Not available, because scores of different tasks cannot be compared.
 
         Parameters
@@ -429,7 +437,14 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         scores = [metric(target.rows, raw) for metric in metrics]
         return dict(zip(names, scores, strict=True))
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
+    def score(
+        self,
+        X: DataLike,
+        y: DataLike,
+        sample_weight: DataLike | None = None,
+        *,
+        offset: DataLike | None = None,
+    ) -> float:
         """Return the mean of `d2_scores`.
 
         Parameters

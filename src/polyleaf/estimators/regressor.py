@@ -49,7 +49,7 @@ class PolyleafRegressor(RegressorMixin, UncertaintyMixin, PolyleafEstimator, Reg
     (100, 3)
     """
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = make_constraints(RegressorParameters)
+    _parameter_constraints: ClassVar[dict[str, object]] = make_constraints(RegressorParameters)
     _sparse_kind = "regression"
     _kinds = ("regression",)
 
@@ -159,13 +159,13 @@ class PolyleafRegressor(RegressorMixin, UncertaintyMixin, PolyleafEstimator, Reg
 
     def calibrate(
         self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
+        X: DataLike,
+        y: DataLike,
+        sample_weight: DataLike | None = None,
         *,
         coverage: float = 0.9,
         joint: bool = False,
-        offset: Any = None,
+        offset: DataLike | None = None,
     ) -> Self:
         """Calibrate prediction intervals on held-out rows (split conformal prediction).
 
@@ -223,7 +223,14 @@ class PolyleafRegressor(RegressorMixin, UncertaintyMixin, PolyleafEstimator, Reg
         bounds = predict_bounds(self, X, iteration_range, offset)
         return bounds[:, 0] if self._encoding.one_dimensional else bounds
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
+    def score(
+        self,
+        X: DataLike,
+        y: DataLike,
+        sample_weight: DataLike | None = None,
+        *,
+        offset: DataLike | None = None,
+    ) -> float:
         """Return the coefficient of determination R2, averaged over outputs.
 
         With several quantiles per output: D2 of the pinball loss, averaged over levels.

@@ -52,9 +52,9 @@ class UncertaintyMixin:
         def _rounds(self, iteration_range: tuple[int, int] | None) -> tuple[int, int]: ...
         def _staged_raw(
             self,
-            X: Any,
+            X: DataLike,
             iteration_range: tuple[int, int] | None,
-            offset: Any = None,
+            offset: DataLike | None = None,
             rounds: list[int] | None = None,
         ) -> Iterator[np.ndarray]: ...
         def _probabilities(self, raw: np.ndarray) -> np.ndarray: ...

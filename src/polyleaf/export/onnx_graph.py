@@ -556,7 +556,7 @@ def _pad_entries(
 def _make_nodes_v3(ir: ModelIR) -> dict[str, list[Any]]:
     """Return the nodes of all trees for version 3."""
     names = ("treeids", "nodeids", "featureids", "values", "modes", "truenodeids", "falsenodeids")
-    nodes: dict[str, list[Any]] = {f"nodes_{name}": [] for name in names}
+    nodes: dict[str, list[object]] = {f"nodes_{name}": [] for name in names}
     nodes["nodes_missing_value_tracks_true"] = []
     largest = float(np.finfo(ir.dtype).max)
     for number, tree in enumerate(ir.trees):
@@ -575,8 +575,8 @@ def _make_nodes_v3(ir: ModelIR) -> dict[str, list[Any]]:
 
 def _make_leaf_ids_v3(onnx: ModuleType, ir: ModelIR) -> dict[str, Any]:
     """Return attributes of a TreeEnsembleRegressor whose target t is the leaf of tree t."""
-    nodes: dict[str, Any] = dict(_make_nodes_v3(ir))
-    targets: dict[str, list[Any]] = {
+    nodes: dict[str, object] = dict(_make_nodes_v3(ir))
+    targets: dict[str, list[object]] = {
         f"target_{name}": [] for name in ("treeids", "nodeids", "ids", "weights")
     }
     for number, tree in enumerate(ir.trees):
@@ -688,7 +688,7 @@ def _make_leaf_ids_v5(onnx: ModuleType, ir: ModelIR) -> dict[str, Any]:
     """Return attributes of a TreeEnsemble whose target t is the leaf of tree t."""
     nodes, tensor = _NodesV5(ir), onnx.numpy_helper.from_array
     columns = {f"nodes_{name}": values for name, values in nodes.columns.items()}
-    found: dict[str, Any] = columns | {
+    found: dict[str, object] = columns | {
         "nodes_splits": tensor(np.array(columns["nodes_splits"], ir.dtype)),
         "nodes_modes": tensor(np.array(columns["nodes_modes"], np.uint8)),
         "tree_roots": nodes.roots,

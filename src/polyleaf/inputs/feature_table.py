@@ -196,7 +196,7 @@ class FeatureTable:
     categories: list[CategoryColumn] = field(default_factory=list)
     texts: list[int] = field(default_factory=list)
     device_array: _core.DeviceArray | None = None
-    source: Any = None
+    source: object = None
 
     def copy_to_host(self, rows: NDArray[np.int64] | None) -> FeatureTable:
         """Return some rows, or all, of a table in GPU memory as a table on the CPU."""
@@ -310,7 +310,7 @@ class TextColumnSummary:
     """
 
     name: str
-    categories: Sequence[Any]
+    categories: Sequence[object]
     counts: NDArray[np.int64]
     first: NDArray[np.int64]
 

@@ -484,7 +484,7 @@ def _infinity(row: int, column: str) -> ValueError:
     )
 
 
-def _get_core_float(dtype: Any) -> Any:
+def _get_core_float(dtype: object) -> Any:
     """Return the dtype in which the core reads stored entries."""
     return dtype if dtype in (np.float32, np.float64) else np.float64
 
@@ -522,7 +522,9 @@ def _to_core_dtype(values: np.ndarray) -> np.ndarray:
     return values
 
 
-def _objects_to_numbers(values: list[Any], name: str, is_fitted: bool) -> NDArray[np.float64]:
+def _objects_to_numbers(
+    values: Sequence[object], name: str, is_fitted: bool
+) -> NDArray[np.float64]:
     """Convert Python objects to float64; numeric text is accepted."""
     objects = np.fromiter(values, dtype=object, count=len(values))
     with suppress(TypeError, ValueError):
@@ -618,7 +620,7 @@ def _encode_array(values: np.ndarray, feature: int, table: FeatureTable) -> Cate
     return _make_category_column(distinct.tolist(), codes, feature, table)
 
 
-def _encode_objects(values: Iterable[Any], feature: int, table: FeatureTable) -> CategoryColumn:
+def _encode_objects(values: Iterable[object], feature: int, table: FeatureTable) -> CategoryColumn:
     """Encode Python objects as categories, in order of first occurrence."""
     codes: dict[Any, int] = {}
     try:

@@ -9,7 +9,6 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,7 +117,9 @@ def describe_number(text: str) -> str | None:
     return "separators"
 
 
-def find_text_problem(categories: Sequence[Any], counts: NDArray[np.integer]) -> TextProblem | None:
+def find_text_problem(
+    categories: Sequence[object], counts: NDArray[np.integer]
+) -> TextProblem | None:
     """Find out whether a column of text holds numbers or dates.
 
     It does if more than half of the rows do, and if there are more than four distinct numbers per
@@ -178,7 +179,7 @@ def _share_unit(values: list[object]) -> bool:
     return len(units) == 1 and len(matches) == len(values) > _MIN_NUMBERS_PER_TEXT
 
 
-def all_distinct(categories: Sequence[Any], counts: NDArray[np.integer]) -> bool:
+def all_distinct(categories: Sequence[object], counts: NDArray[np.integer]) -> bool:
     """Whether a column of text has no value twice, as columns of names have not."""
     if not categories or not all(isinstance(category, str) for category in categories):
         return False

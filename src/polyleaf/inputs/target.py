@@ -294,7 +294,7 @@ class Target:
     def n_rows(self) -> int:
         return self.rows.n_rows
 
-    def replace_rows(self, **values: Any) -> Self:
+    def replace_rows(self, **values: object) -> Self:
         """Return a copy with other values in `rows`."""
         return replace(self, rows=self.rows.replace(**values))
 

@@ -407,7 +407,7 @@ def check_names(names: Sequence[str] | None, size: int, argument: str) -> tuple[
     return tuple(str(name) for name in names)
 
 
-def check_vector(values: Any, n_outputs: int, argument: str) -> np.ndarray | None:
+def check_vector(values: object, n_outputs: int, argument: str) -> np.ndarray | None:
     """Return one finite number per output, float64; None if there are none."""
     if values is None:
         return None

@@ -14,7 +14,7 @@ from polyleaf.model.serialize import TextDestination, write_text
 from polyleaf.model.statistics import Scorer
 from polyleaf.model.storage import LEAF_DTYPES
 from polyleaf.model.trees import SplitThresholds, Tree, left_categories, node_depths
-from polyleaf.runtime.types import JsonObject, ModelLike
+from polyleaf.runtime.types import DataLike, JsonObject, ModelLike
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -196,11 +196,11 @@ def _format_condition(node: JsonObject) -> str:
 
 def size_report(
     model: ModelLike,
-    X: Any = None,
-    y: Any = None,
-    sample_weight: Any = None,
+    X: DataLike | None = None,
+    y: DataLike | None = None,
+    sample_weight: DataLike | None = None,
     *,
-    metrics: Any = None,
+    metrics: object = None,
     rounds: Sequence[int] | None = None,
     n_threads: int = 1,
 ) -> JsonObject:
@@ -235,11 +235,11 @@ def size_report(
 
 def leaf_dtype_report(
     model: Any,
-    X: Any,
-    y: Any,
-    sample_weight: Any = None,
+    X: DataLike,
+    y: DataLike,
+    sample_weight: DataLike | None = None,
     *,
-    metrics: Any = None,
+    metrics: object = None,
     n_threads: int = 1,
 ) -> list[JsonObject]:
     """Return the file size and the loss of accuracy for each `leaf_dtype` of `Model.save`.

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from polyleaf.estimators import PolyleafRegressor
+
+if TYPE_CHECKING:
+    from polyleaf.runtime.types import DataLike
 
 
 class SharedModel:
@@ -20,17 +23,17 @@ class SharedModel:
 
     def __init__(self, model: PolyleafRegressor) -> None:
         self.model = model
-        self._X: Any = None
+        self._X: object = None
         self.release()
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: DataLike) -> np.ndarray:
         """Predict all outputs; the same object is predicted once."""
         if not self._is_held and X is not self._X:
             predicted = np.asarray(self.model.predict(X))
             self._X, self._predicted = X, predicted.reshape(len(predicted), -1)
         return self._predicted
 
-    def hold(self, X: Any) -> None:
+    def hold(self, X: DataLike) -> None:
         """Return the predictions for X until `release`, whatever is passed."""
         self.predict(X)
         self._is_held = True
@@ -58,6 +61,6 @@ class OutputView:
         """The model of all outputs."""
         return self.shared.model
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: DataLike) -> np.ndarray:
         """Predict this output."""
         return self.shared.predict(X)[:, self.output]

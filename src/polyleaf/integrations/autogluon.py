@@ -6,7 +6,7 @@ It requires AutoGluon (extra ``polyleaf[autogluon]``).
 from __future__ import annotations
 
 import time
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from polyleaf.estimators.memory_estimate import memory_estimate
 from polyleaf.search.base import PATIENCE
 from polyleaf.search.optuna_search import Task, suggest_params
 from polyleaf.training.fit import max_rounds
+
+if TYPE_CHECKING:
+    from polyleaf.runtime.types import DataLike
 
 try:
     from autogluon.common.space import Categorical, Int, Real
@@ -63,7 +66,7 @@ class PolyleafModel(AbstractModel):
         "regression",
         "quantile",
     ]
-    _default_auxiliary_params_extra: ClassVar[dict[str, Any]] = {
+    _default_auxiliary_params_extra: ClassVar[dict[str, object]] = {
         "valid_raw_types": ["bool", "int", "float", "category"]
     }
 
@@ -72,15 +75,15 @@ class PolyleafModel(AbstractModel):
 
     def _fit(
         self,
-        X: Any,
-        y: Any,
-        X_val: Any = None,
-        y_val: Any = None,
+        X: DataLike,
+        y: DataLike,
+        X_val: DataLike | None = None,
+        y_val: DataLike | None = None,
         time_limit: float | None = None,
-        sample_weight: Any = None,
-        sample_weight_val: Any = None,
+        sample_weight: DataLike | None = None,
+        sample_weight_val: DataLike | None = None,
         num_cpus: int | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         start = time.monotonic()
         X = self.preprocess(X, y=y, is_train=True)
@@ -120,7 +123,7 @@ class PolyleafModel(AbstractModel):
         is_regression = self.problem_type in ("regression", "quantile")
         return (PolyleafRegressor if is_regression else PolyleafClassifier)(**parameters)
 
-    def _predict_proba(self, X: Any, **kwargs: Any) -> np.ndarray:
+    def _predict_proba(self, X: DataLike, **kwargs: object) -> np.ndarray:
         found = super()._predict_proba(X, **kwargs)
         if self.problem_type != "multiclass" or found.shape[1] == self.num_classes:
             return found
@@ -137,7 +140,7 @@ class PolyleafModel(AbstractModel):
         hyperparameters: dict[str, Any] | None = None,
         problem_type: str = "regression",
         num_classes: int | None = 1,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> int:
         """Return the peak memory of training in bytes, including a copy of the table."""
         has_classes = problem_type in ("binary", "multiclass")

@@ -6,11 +6,14 @@ It requires Darts (extra ``polyleaf[darts]``).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from polyleaf.estimators import PolyleafRegressor
+
+if TYPE_CHECKING:
+    from polyleaf.runtime.types import DataLike
 
 try:
     from darts.models.forecasting.sklearn_model import SKLearnModelWithCategoricalFeatures
@@ -104,7 +107,13 @@ categorical_future_covariates, categorical_static_covariates
             random_state=random_state,
         )
 
-    def fit(self, series: Any, *args: Any, sample_weight: Any = None, **options: Any) -> Self:
+    def fit(
+        self,
+        series: object,
+        *args: object,
+        sample_weight: DataLike | None = None,
+        **options: object,
+    ) -> Self:
         """Train the model.
 
         Parameters
@@ -126,12 +135,12 @@ categorical_future_covariates, categorical_static_covariates
 
     def _fit_model(
         self,
-        series: Any,
-        past_covariates: Any,
-        future_covariates: Any,
-        max_samples_per_ts: Any,
-        sample_weight: Any,
-        **options: Any,
+        series: object,
+        past_covariates: object,
+        future_covariates: object,
+        max_samples_per_ts: object,
+        sample_weight: DataLike,
+        **options: object,
     ) -> None:
         columns, _ = self._get_categorical_features(series, past_covariates, future_covariates)
         if columns:
@@ -143,13 +152,13 @@ categorical_future_covariates, categorical_static_covariates
 
     def _create_lagged_data(
         self,
-        series: Sequence[Any],
-        past_covariates: Any,
-        future_covariates: Any,
-        max_samples_per_ts: Any,
-        sample_weight: Any = None,
+        series: Sequence[object],
+        past_covariates: object,
+        future_covariates: object,
+        max_samples_per_ts: object,
+        sample_weight: DataLike | None = None,
         stride: int = 1,
-        last_static_covariates_shape: Any = None,
+        last_static_covariates_shape: object = None,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         """Return features, targets and weights of all series in the order of time."""
         X, Y, times, self._static_covariates_shape, weights = create_lagged_training_data(
@@ -191,7 +200,7 @@ categorical_future_covariates, categorical_static_covariates
 class _JointQuantiles(MultiQuantileRegression):
     """Quantiles of all outputs by one model, which has the levels of an output together."""
 
-    def _estimator_predict(self, model: Any, x: np.ndarray, **options: Any) -> np.ndarray:
+    def _estimator_predict(self, model: Any, x: np.ndarray, **options: object) -> np.ndarray:
         predicted = model.model.predict(x, **options)
         return predicted.reshape(len(x), self._n_outputs, -1, len(self.quantiles))
 

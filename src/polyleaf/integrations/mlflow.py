@@ -32,8 +32,8 @@ def save_model(
     *,
     method: str = "predict",
     mlflow_model: Any = None,
-    pip_requirements: Any = None,
-    **options: Any,
+    pip_requirements: object = None,
+    **options: object,
 ) -> None:
     """Save a fitted estimator as an MLflow model.
 
@@ -165,7 +165,7 @@ class _PyfuncModel:
         """Return the estimator."""
         return self._estimator
 
-    def predict(self, data: DataLike | None, params: Mapping[str, Any] | None = None) -> Any:
+    def predict(self, data: DataLike | None, params: Mapping[str, object] | None = None) -> Any:
         """Return predictions of a table; `params` are arguments of the method."""
         return self._method(data, **(params or {}))
 

@@ -5,13 +5,16 @@ It requires skforecast (extra ``polyleaf[skforecast]``).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import clone
 
 from polyleaf.estimators import PolyleafRegressor
 from polyleaf.integrations._output_view import OutputView, SharedModel
+
+if TYPE_CHECKING:
+    from polyleaf.runtime.types import DataLike
 
 try:
     import pandas as pd
@@ -61,7 +64,7 @@ class ForecasterDirect(skforecast.direct.ForecasterDirect):
     >>> forecaster.predict()  # doctest: +SKIP
     """
 
-    def __init__(self, estimator: PolyleafRegressor, steps: int, **options: Any) -> None:
+    def __init__(self, estimator: PolyleafRegressor, steps: int, **options: object) -> None:
         if not isinstance(estimator, PolyleafRegressor):
             raise TypeError(
                 "estimator must be a PolyleafRegressor or PolyleafRegressorCV, got "
@@ -73,12 +76,12 @@ class ForecasterDirect(skforecast.direct.ForecasterDirect):
 
     def fit(
         self,
-        y: Any,
-        exog: Any = None,
+        y: DataLike,
+        exog: object = None,
         store_last_window: bool = True,
         store_in_sample_residuals: bool = False,
         suppress_warnings: bool = False,
-        **options: Any,
+        **options: object,
     ) -> None:
         """Train the model.
 
@@ -160,7 +163,7 @@ class _Steps:
 class _Step(OutputView):
     """One step of a fitted model."""
 
-    def fit(self, X: Any, y: Any, **options: Any) -> _Step:
+    def fit(self, X: DataLike, y: DataLike, **options: object) -> _Step:
         """Do nothing: the model is fitted."""
         return self
 

@@ -269,7 +269,7 @@ _METRICS: dict[str, Metric] = {
 }
 
 # Metrics that take their parameters from the objective.
-_PARAMETRISED: dict[str, Callable[..., Any]] = {
+_PARAMETRISED: dict[str, Callable[..., object]] = {
     "quantile": PinballLoss,
     "tweedie_deviance": TweedieDeviance,
 }
@@ -324,7 +324,7 @@ def metric_names() -> list[str]:
 
 
 def get_metric(
-    metric: str | Callable[..., Any] | Metric, objective: Objective | None = None
+    metric: str | Callable[..., object] | Metric, objective: Objective | None = None
 ) -> Metric:
     """Return a metric by name, or a callable as a metric.
 
@@ -417,7 +417,7 @@ def _relative_names() -> list[str]:
     return [_RELATIVE + name for name, metric in _METRICS.items() if metric.is_scale_dependent]
 
 
-def _from_callable(function: Callable[..., Any]) -> Metric:
+def _from_callable(function: Callable[..., object]) -> Metric:
     if is_scorer(function):
         raise TypeError(
             "eval_metric is a scorer of scikit-learn, which takes an estimator: pass its metric "

@@ -17,13 +17,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from polyleaf.runtime.row_data import RowData
+
+if TYPE_CHECKING:
+    from polyleaf.runtime.types import DataLike
 
 __all__ = [
     "NdcgAt",
@@ -44,7 +47,7 @@ Array = np.ndarray
 _BLOCK_SIZE = 1 << 22  # scores copied at a time
 
 
-def top_labels(prediction: Any, k: int) -> NDArray[np.int64]:
+def top_labels(prediction: DataLike, k: int) -> NDArray[np.int64]:
     """Return the k best labels of each row.
 
     Parameters
@@ -73,7 +76,7 @@ def top_labels(prediction: Any, k: int) -> NDArray[np.int64]:
     return _top_of_scores(np.asarray(prediction), k)
 
 
-def _top_of_pairs(labels: Any, scores: Any, k: int) -> NDArray[np.int64]:
+def _top_of_pairs(labels: DataLike, scores: DataLike, k: int) -> NDArray[np.int64]:
     labels, scores = np.asarray(labels), np.asarray(scores, dtype=np.float64)
     if labels.ndim != 2 or labels.shape != scores.shape:
         raise ValueError(
@@ -278,7 +281,7 @@ def _ideal_dcg(truth: _TrueLabels, k: int) -> NDArray[np.float64]:
 
 
 def propensities(
-    y: Any, a: float = 0.55, b: float = 1.5, n_labels: int | None = None
+    y: DataLike, a: float = 0.55, b: float = 1.5, n_labels: int | None = None
 ) -> NDArray[np.float64]:
     """Estimate the propensities of labels from their frequencies (Jain et al., 2016, eq. 3).
 

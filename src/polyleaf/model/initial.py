@@ -126,13 +126,13 @@ class InitialModel(ABC):
         """Return whether both are known to give the same scores."""
         return self is other
 
-    def add_to(self, raw: np.ndarray, source: Any) -> NDArray[np.float64]:
+    def add_to(self, raw: np.ndarray, source: object) -> NDArray[np.float64]:
         """Return the raw scores of trees plus those of X, as it was passed."""
         scores = self._compute(source)
         return raw + (scores.toarray() if scipy.sparse.issparse(scores) else scores)
 
     def merge(
-        self, sums: scipy.sparse.csr_matrix, source: Any, base: np.ndarray
+        self, sums: scipy.sparse.csr_matrix, source: object, base: np.ndarray
     ) -> scipy.sparse.csr_matrix:
         """Return the sparse raw scores of trees, without the base score, plus those of X and the
         base score, with the bits of dense predictions."""
@@ -344,7 +344,7 @@ class LinearInitialModel(InitialModel):
 
     @classmethod
     def from_dict(
-        cls, plain: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+        cls, plain: Mapping[str, object], arrays: Mapping[str, np.ndarray]
     ) -> LinearInitialModel:
         """Invert `to_dict` and `arrays`, for untrusted files.
 
@@ -410,7 +410,7 @@ def _read_sparse(
     return scipy.sparse.csc_matrix((data, indices, indptr), shape)
 
 
-def _read_start(plain: Mapping[str, Any]) -> SparseStart | None:
+def _read_start(plain: Mapping[str, object]) -> SparseStart | None:
     if "top" not in plain and "floor" not in plain:
         return None
     top, floor = plain.get("top"), plain.get("floor")
@@ -477,7 +477,7 @@ class ScoreReader:
             )
         return invert(predicted)
 
-    def _read_probabilities(self, probabilities: Any) -> np.ndarray:
+    def _read_probabilities(self, probabilities: object) -> np.ndarray:
         if isinstance(probabilities, list):  # of each label, as scikit-learn's forests give them
             columns = [p[:, 1] if p.shape[1] > 1 else np.zeros(len(p)) for p in probabilities]
             probabilities = np.column_stack(columns)
@@ -486,7 +486,7 @@ class ScoreReader:
             return np.asarray(_logit(p))
         return np.asarray(_logit(p[:, 1:])) if p.shape[1] == 2 else np.log(p)
 
-    def align(self, scores: np.ndarray, classes: Any) -> np.ndarray:
+    def align(self, scores: np.ndarray, classes: object) -> np.ndarray:
         """Return scores for all classes; the scores of two classes as one column or as two."""
         if self.kind == "binary":
             return scores if self.n_columns == 1 else np.hstack([-scores / 2, scores / 2])
@@ -529,7 +529,7 @@ def _logit(p: np.ndarray) -> np.ndarray:
     return np.asarray(np.log(p) - np.log1p(-p))
 
 
-def _as_columns(values: Any) -> NDArray[np.float64]:
+def _as_columns(values: object) -> NDArray[np.float64]:
     array = np.asarray(values, np.float64)
     return array[:, None] if array.ndim == 1 else array
 

@@ -330,7 +330,7 @@ class Model:
         return out if self.initial is None else self.initial.add_to(out, table.source)
 
     def predict(
-        self, table: Any, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
+        self, table: object, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
     ) -> np.ndarray:
         """Return predictions for X: the link applied to raw scores.
 
@@ -348,7 +348,7 @@ class Model:
 
     def predict_topk(
         self,
-        table: Any,
+        table: object,
         k: int = 5,
         first_round: int = 0,
         last_round: int | None = None,

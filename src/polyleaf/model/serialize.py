@@ -234,7 +234,7 @@ def _current_metric_name(name: str) -> str:
     return task + separator + RENAMED_METRICS.get(metric, metric)
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -475,7 +475,7 @@ def format_source(place: Source | Destination | TextDestination) -> str:
     return repr(os.fspath(place))
 
 
-def as_path(place: Any) -> Path:
+def as_path(place: object) -> Path:
     """Return a name as a path; raise TypeError if it is not a name."""
     if not isinstance(place, str | os.PathLike):
         raise TypeError(

@@ -36,7 +36,7 @@ class BinnedRows(NamedTuple):
     """uint8 (n_features, n_rows)"""
     features: np.ndarray | None
     """float32 (n_features, n_rows), if leaves are linear."""
-    source: Any = None
+    source: object = None
     """X as it was passed, for models with an initial model."""
 
     @property
@@ -74,7 +74,9 @@ class TargetScale(NamedTuple):
     """float64 (n_outputs,), if y was scaled."""
 
 
-def resolve_outputs(outputs: Any, n_outputs: int, names: tuple[str, ...] | None) -> OutputSelection:
+def resolve_outputs(
+    outputs: object, n_outputs: int, names: tuple[str, ...] | None
+) -> OutputSelection:
     """Resolve numbers and names of outputs.
 
     Parameters
@@ -111,7 +113,7 @@ def resolve_outputs(outputs: Any, n_outputs: int, names: tuple[str, ...] | None)
     return OutputSelection(np.atleast_1d(indices), indices.ndim == 0)
 
 
-def _resolve_output(name: Any, names: tuple[str, ...]) -> int:
+def _resolve_output(name: object, names: tuple[str, ...]) -> int:
     if isinstance(name, int | np.integer) and not isinstance(name, bool):
         return int(name)
     if name not in names:

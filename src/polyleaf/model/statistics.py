@@ -83,7 +83,7 @@ def size_report(
     y: Any = None,
     sample_weight: Any = None,
     *,
-    metrics: Any = None,
+    metrics: object = None,
     rounds: Sequence[int] | None = None,
     n_threads: int = 1,
 ) -> JsonObject:
@@ -203,7 +203,7 @@ class Scorer:
         X: DataLike,
         y: DataLike,
         sample_weight: DataLike | None = None,
-        metrics: Any = None,
+        metrics: object = None,
     ) -> None:
         if "one_dimensional" not in model.metadata:
             raise ValueError(

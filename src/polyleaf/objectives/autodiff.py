@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,9 @@ from polyleaf.objectives._utils import (
 from polyleaf.objectives.base import Array, BoundObjective, Objective
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.user_warnings import warn_user
+
+if TYPE_CHECKING:
+    from polyleaf.runtime.types import DataLike
 
 # Entries of Hessians (float64) in a chunk.
 _CHUNK_ENTRIES = 1 << 20
@@ -62,7 +65,7 @@ def import_jax() -> ModuleType:
     return jax
 
 
-def as_row_loss(function: Callable[..., Any], target: Array, n_outputs: int) -> RowLoss:
+def as_row_loss(function: Callable[..., object], target: Array, n_outputs: int) -> RowLoss:
     """Return `function` as a loss of one row: ``(target of the row, scores (K,)) -> scalar``, in
     JAX.
 
@@ -117,7 +120,7 @@ def _check_not_constant(jaxpr: Any) -> None:
         )
 
 
-def _describe_non_loss(result: Any) -> str | None:
+def _describe_non_loss(result: object) -> str | None:
     shape, dtype = getattr(result, "shape", None), getattr(result, "dtype", None)
     if shape is None or dtype is None:
         return f"it returns {type(result).__name__}"
@@ -328,13 +331,13 @@ def _compile_functions(
     gradient = jax.grad(loss, argnums=1)
     hessian = jax.jacfwd(gradient, argnums=1)  # forward over reverse: one gradient per output
 
-    def slope(y: Any, z: Any) -> dict[str, Any]:
+    def slope(y: DataLike, z: object) -> dict[str, Any]:
         return {"value": loss(y, z), "gradient": gradient(y, z)}
 
-    def diagonal(y: Any, z: Any) -> dict[str, Any]:
+    def diagonal(y: DataLike, z: object) -> dict[str, Any]:
         return slope(y, z) | {"hessian": jax.numpy.diagonal(hessian(y, z))}
 
-    def full(y: Any, z: Any) -> dict[str, Any]:
+    def full(y: DataLike, z: object) -> dict[str, Any]:
         return slope(y, z) | {"hessian": hessian(y, z)[lower]}
 
     return {f.__name__: jax.jit(jax.vmap(f)) for f in (slope, diagonal, full)}

@@ -131,7 +131,7 @@ class Objective(ABC):
     sparse_base_score: ClassVar[float | None] = None
     default_metric: ClassVar[str] = "loss"
 
-    def __init_subclass__(cls, **options: Any) -> None:
+    def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
         if "transform" in vars(cls) and "link" not in vars(cls):
             cls.link = None  # type: ignore[assignment]  # the inherited link would be wrong

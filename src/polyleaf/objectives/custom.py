@@ -356,11 +356,11 @@ def _is_jax_loaded() -> bool:
     return hasattr(sys.modules.get("jax"), "enable_x64")
 
 
-def _is_pair(returned: Any) -> bool:
+def _is_pair(returned: object) -> bool:
     return isinstance(returned, (tuple, list)) and len(returned) == 2
 
 
-def _describe(returned: Any) -> str:
+def _describe(returned: object) -> str:
     shape = getattr(returned, "shape", None)
     return type(returned).__name__ + ("" if shape is None else f" of shape {tuple(shape)}")
 

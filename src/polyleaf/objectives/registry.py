@@ -237,7 +237,7 @@ class ObjectiveSpec(NamedTuple):
     instance: Objective | None = None
     function: Callable[..., Any] | None = None
 
-    def make(self, **parameters: Any) -> Objective:
+    def make(self, **parameters: object) -> Objective:
         """Make the objective; see `get_objective`."""
         if self.instance is not None:
             if parameters:
@@ -294,7 +294,7 @@ def objective_class(objective: AnyObjective) -> type[Objective]:
     return resolve_objective(objective).cls
 
 
-def get_objective(objective: AnyObjective, **parameters: Any) -> Objective:
+def get_objective(objective: AnyObjective, **parameters: object) -> Objective:
     """Return the objective of a name, class or callable.
 
     Parameters

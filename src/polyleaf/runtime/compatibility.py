@@ -97,7 +97,7 @@ def to_stored(parameters: Mapping[str, object]) -> JsonObject:
     }
 
 
-def from_stored(parameters: Mapping[str, Any], known: Container[str] = ()) -> JsonObject:
+def from_stored(parameters: Mapping[str, object], known: Container[str] = ()) -> JsonObject:
     """Return parameters read from a file under their names in Python; names in `known` stay."""
     return {
         name if name in known else _NAMES_BACK.get(name, name): _translate(

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import scipy.sparse
 from sklearn.utils import _safe_indexing
+
+if TYPE_CHECKING:
+    from polyleaf.runtime.types import DataLike
 
 __all__ = ["ARGUMENTS", "RowData", "TaskRows", "select_rows"]
 
@@ -159,7 +162,7 @@ class TaskRows(RowData):
     def __init__(
         self,
         tasks: Sequence[RowData],
-        offset: Any = None,
+        offset: DataLike | None = None,
         groups: np.ndarray | None = None,
         time: np.ndarray | None = None,
     ) -> None:
@@ -183,7 +186,7 @@ class TaskRows(RowData):
     def n_rows(self) -> int:
         return self.tasks[0].n_rows
 
-    def replace(self, **values: Any) -> TaskRows:
+    def replace(self, **values: object) -> TaskRows:
         known = {name: getattr(self, name) for name in ("tasks", "offset", "groups", "time")}
         return TaskRows(**(known | values))
 
@@ -212,7 +215,7 @@ def _concatenate(parts: Sequence[Any]) -> Any:
     return np.concatenate(parts)
 
 
-def select_rows(values: Any, rows: np.ndarray) -> Any:
+def select_rows(values: object, rows: np.ndarray) -> Any:
     """Return some rows of an array, a data frame or a sparse matrix, or of each in a dict.
 
     None and numbers, which are the same for all rows, are returned unchanged.

@@ -168,7 +168,7 @@ def choose_n_repeats(n_rows: int, has_time_limit: bool) -> int:
 
 
 def split_rows(
-    cv: Any, data: TrainingData, target: Target, seed: int, rules: SplitRules
+    cv: object, data: TrainingData, target: Target, seed: int, rules: SplitRules
 ) -> list[Rows]:
     """Return training and validation rows of each fold, as `cv` says.
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from types import CodeType, FunctionType, MethodType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -103,7 +103,7 @@ class ResumeLog:
             self._path = None
 
 
-def _to_line(entry: Mapping[str, Any]) -> str:
+def _to_line(entry: Mapping[str, object]) -> str:
     """Return an entry and its checksum as a line of JSON."""
     return json.dumps({**entry, _CHECKSUM: _compute_checksum(entry)}) + "\n"
 
@@ -116,7 +116,7 @@ def _from_line(line: bytes) -> JsonObject:
     return entry
 
 
-def _compute_checksum(entry: Mapping[str, Any]) -> str:
+def _compute_checksum(entry: Mapping[str, object]) -> str:
     return hash_bytes(json.dumps(entry, sort_keys=True).encode())
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from polyleaf.callbacks import Callback
 from polyleaf.metrics import Metric
@@ -230,7 +230,7 @@ class TrialStopper(Callback):
         self._lowest, self._rounds_since = math.inf, 0
         self.curve: list[float] = []
         self.timed_out = False
-        self.fitted: Any = None
+        self.fitted: object = None
 
     def after_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool:
         value = list(evals_log.values())[-1][self._metric.name][-1]
@@ -291,7 +291,7 @@ class TrialOutcome(NamedTuple):
 
     record: TrialRecord
     timed_out: bool = False
-    fitted: Any = None
+    fitted: object = None
     patience: int = 0
 
 

@@ -69,7 +69,7 @@ class Candidate:
     curves: list[list[float]] = field(default_factory=list)
     seconds: float = 0.0
     error: str = ""
-    fitted: list[Any] = field(default_factory=list)
+    fitted: list[object] = field(default_factory=list)
     screening: ScreeningResult | None = None
     speedup: float = 1.0
     proposed: Parameters = field(init=False)

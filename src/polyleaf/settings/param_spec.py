@@ -141,8 +141,8 @@ def _check_arguments(
     cls: type,
     positional: Sequence[str],
     names: Iterable[str],
-    args: Sequence[Any],
-    parameters: Mapping[str, Any],
+    args: Sequence[object],
+    parameters: Mapping[str, object],
 ) -> None:
     """Raise a TypeError for arguments that the constructor does not take."""
     raise_unknown_parameters(cls.__name__, parameters, names)
@@ -179,7 +179,7 @@ class ParamSpec(NamedTuple):
 
     name: str
     text: str
-    default: Any
+    default: object
     types: tuple[Any, ...]
     topic: str
     interval: str
@@ -281,7 +281,7 @@ def _distinct(values: Iterable[T]) -> list[T]:
 Constraints: TypeAlias = dict[str, Any]
 
 # Types other than numbers and strings: name in the documentation, scikit-learn constraint.
-_KINDS: dict[Any, tuple[str, Any]] = {
+_KINDS: dict[Any, tuple[str, object]] = {
     NoneType: ("None", None),
     bool: ("bool", "boolean"),
     Callable: ("callable", callable),
@@ -304,7 +304,7 @@ def make_constraints(cls: type) -> Constraints:
     }
 
 
-def _make_constraint(t: Any, p: ParamSpec) -> Any:
+def _make_constraint(t: object, p: ParamSpec) -> Any:
     from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
     kind = get_origin(t) or t

@@ -127,7 +127,7 @@ class TreeParameters:
     "no_interactions": one feature per path, which makes the model additive. None: no
     constraint."""
 
-    monotone_constraints: Mapping[Any, Any] | Sequence[Any] | np.ndarray | None = parameter(
+    monotone_constraints: Mapping[Any, object] | Sequence[object] | np.ndarray | None = parameter(
         default=None
     )
     """Monotonicity of raw scores in each feature: 1 (increasing), -1 (decreasing) or 0 (none). One
@@ -364,7 +364,7 @@ class ProjectionParameters:
 class EvaluationParameters:
     """Evaluation."""
 
-    eval_metric: str | Callable[..., object] | list[Any] | tuple[object, ...] | None = parameter(
+    eval_metric: str | Callable[..., object] | list[object] | tuple[object, ...] | None = parameter(
         default=None, common=True
     )
     """Metric, or list of metrics, that is computed on evaluation sets. A callable takes
@@ -388,7 +388,7 @@ class EvaluationParameters:
     rows are in the order of time, and the last ones are held out; folds train on earlier rows than
     they evaluate on. For rows in another order pass their times to `fit` (`time=`)."""
 
-    callbacks: Any = parameter(default=None)
+    callbacks: object = parameter(default=None)
     """List of callbacks: see :mod:`polyleaf.callbacks`. Callbacks passed to `fit` are added."""
 
 
@@ -449,7 +449,7 @@ class SharedParameters(
 class InitialModelParameters:
     """Initial model."""
 
-    init: Any = parameter(default=None)
+    init: object = parameter(default=None)
     """Estimator whose raw scores the trees are added to (scikit-learn's gradient boosting: init),
     such as `Ridge()` or `OneVsRestClassifier(LinearSVC())`. `fit` fits a copy to all rows, and lets
     the training rows start from the scores of five-fold cross-fitting. Scores of classifiers are
@@ -516,7 +516,9 @@ class ClassifierParameters(InitialModelParameters, SharedParameters):
     a function that returns `(gradient, hessian)`: see :class:`polyleaf.objectives.Custom`, which
     receives class indices, or 0 and 1."""
 
-    class_weight: dict[Any, Any] | list[Any] | Literal["balanced"] | None = parameter(default=None)
+    class_weight: dict[Any, object] | list[object] | Literal["balanced"] | None = parameter(
+        default=None
+    )
     """Class weights, `{label: weight}`; "balanced": inversely proportional to class frequencies.
     Multi-label: `{0: weight, 1: weight}` for all labels, a list of these, or
     `{label: {0: weight, 1: weight}}` by name or index; "balanced" applies to each label."""
@@ -555,7 +557,7 @@ class MultiTaskParameters(SharedParameters):
     calibrate_quantiles: bool = parameter(default=RegressorParameters.calibrate_quantiles)
     """Whether quantiles are calibrated, as in regression, for tasks that learn quantiles."""
 
-    eval_metric: str | Mapping[Any, object] | list[Any] | tuple[object, ...] | None = parameter(
+    eval_metric: str | Mapping[Any, object] | list[object] | tuple[object, ...] | None = parameter(
         default=None, common=True
     )  # type: ignore[assignment]
     """Metrics that are computed on evaluation sets: a dict from tasks to metrics, each as for a
@@ -577,7 +579,7 @@ class SearchParameters:
     default configuration is always the first. None: the portfolio only, or as many as `time_limit`
     allows."""
 
-    cv: Any = parameter(default=None, common=True)
+    cv: object = parameter(default=None, common=True)
     """Cross-validation: the number of folds, drawn at random, stratified by class or by `groups`; a
     splitter of scikit-learn; or an iterable of (training rows, validation rows). None: the last
     `eval_set` if given, else three folds and three other folds to re-validate the leaders (with a

@@ -75,7 +75,7 @@ def encode_interaction_constraints(
     return InteractionConstraints(np.ascontiguousarray(groups[:, mapper.column_to_feature_]))
 
 
-def _find_group_features(group: Any, mapper: BinMapper) -> list[int]:
+def _find_group_features(group: object, mapper: BinMapper) -> list[int]:
     if isinstance(group, str) or not isinstance(group, Sequence | set | frozenset | np.ndarray):
         raise TypeError(
             "interaction_constraints must hold groups, lists of features by name or number, "
@@ -126,7 +126,7 @@ def encode_feature_penalties(
     return (1.0 - shares[mapper.column_to_feature_]).astype(np.float32)
 
 
-def _check_penalty(share: Any) -> float:
+def _check_penalty(share: object) -> float:
     if isinstance(share, bool | np.bool_) or not isinstance(
         share, int | float | np.integer | np.floating
     ):
@@ -146,7 +146,7 @@ def _check_penalty(share: Any) -> float:
 
 
 def encode_monotone_constraints(
-    constraints: Any, mapper: BinMapper, tied: np.ndarray, score_names: Sequence[str] | None
+    constraints: object, mapper: BinMapper, tied: np.ndarray, score_names: Sequence[str] | None
 ) -> np.ndarray | None:
     """Return `monotone_constraints` in terms of the mapper's columns and raw scores.
 
@@ -281,7 +281,7 @@ def _read_mapping(
     return directions
 
 
-def _check_direction(direction: Any, feature: object) -> int:
+def _check_direction(direction: object, feature: object) -> int:
     is_whole = isinstance(direction, int | np.integer) and not isinstance(direction, bool)
     if not is_whole or direction not in (-1, 0, 1):
         raise ValueError(
@@ -291,7 +291,7 @@ def _check_direction(direction: Any, feature: object) -> int:
     return int(direction)
 
 
-def _find_output(output: Any, n_outputs: int, names: Sequence[str] | None) -> int:
+def _find_output(output: object, n_outputs: int, names: Sequence[str] | None) -> int:
     if isinstance(output, str) and output.isdecimal() and output not in (names or ()):
         output = int(output)  # keys of JSON are strings
     if isinstance(output, str):

@@ -264,8 +264,8 @@ class ModelInfo(NamedTuple):
     target_scale: np.ndarray | None
     target_offset: np.ndarray | None
     output_names: Sequence[str] | None
-    projection: Any
-    metadata: dict[str, Any]
+    projection: object
+    metadata: dict[str, object]
     initial: InitialModel | None = None
 
 
@@ -273,7 +273,7 @@ class ModelInfo(NamedTuple):
 
 
 def complete_objective(
-    p: SharedParameters, spec: ObjectiveSpec, n_outputs: int | None, **resolved: Any
+    p: SharedParameters, spec: ObjectiveSpec, n_outputs: int | None, **resolved: object
 ) -> Objective:
     """Make the objective with the parameters that the estimator has for it.
 
@@ -295,7 +295,7 @@ def complete_objective(
     return spec.make(**parameters).bind_outputs(n_outputs, first_order)
 
 
-def make_metrics(eval_metric: Any, objective: Objective, target: Target) -> list[Metric]:
+def make_metrics(eval_metric: object, objective: Objective, target: Target) -> list[Metric]:
     """Make the metrics of evaluation sets; None stands for those of the objective."""
     if not target.is_sparse:
         found = (
@@ -494,7 +494,7 @@ def train(
     data: PreparedData,
     info: ModelInfo,
     base_score: np.ndarray | None,
-    callbacks: Any,
+    callbacks: object,
     row_ids: GlobalRowIds | None = None,
     resume_from: Model | None = None,
 ) -> tuple[BoostResult, TrainingRecord]:
@@ -651,7 +651,7 @@ class _FunctionCallback(Callback):
 _HOOKS = ("before_training", "after_training", "before_iteration", "after_iteration")
 
 
-def as_callbacks(callbacks: Any) -> list[Any]:
+def as_callbacks(callbacks: object) -> list[Any]:
     """Return a list of objects with the four hooks.
 
     Parameters

@@ -63,7 +63,7 @@ class GroupSearch(NamedTuple):
     """
 
     groups: Groups
-    trials: list[dict[str, Any]]
+    trials: list[dict[str, object]]
 
 
 def find_output_groups(

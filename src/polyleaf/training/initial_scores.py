@@ -218,7 +218,7 @@ def _make_reader(target: Target, objective: Objective) -> ScoreReader:
     return ScoreReader(encoding.kind, objective.link, classes, n_columns, tuple(mask))
 
 
-def _decode_target(target: Target, init: Any) -> Any:
+def _decode_target(target: Target, init: object) -> Any:
     """Return y as estimators of scikit-learn expect it."""
     encoding = target.encoding
     if encoding.kind == "regression":
@@ -249,7 +249,7 @@ class _Fit:
     """Fits copies of an estimator to some of the rows."""
 
     def __init__(
-        self, init: Any, X: Any, y: Any, weight: Any, objective: Objective, target: Target
+        self, init: object, X: Any, y: Any, weight: Any, objective: Objective, target: Target
     ) -> None:
         self._init, self._y, self._n_rows = init, y, target.n_rows
         self._X = X.tocsr() if scipy.sparse.issparse(X) else X
@@ -281,7 +281,7 @@ def _get_last_step(estimator: Any) -> Any:
     return estimator
 
 
-def _find_weight_parameter(init: Any) -> str:
+def _find_weight_parameter(init: object) -> str:
     """Return the name under which `fit` takes weights, `step__sample_weight` in a pipeline."""
     inner, prefix = getattr(init, "estimator", init) if _is_frozen(init) else init, ""
     while hasattr(inner, "steps"):

@@ -76,7 +76,7 @@ def has_shared_trees(p: OutputParameters) -> bool:
     return p.multi_strategy == "multi_output_tree"
 
 
-def _read_group(group: Any, n_outputs: int, names: Sequence[str] | None) -> list[int]:
+def _read_group(group: object, n_outputs: int, names: Sequence[str] | None) -> list[int]:
     """Return the numbers of the outputs of one group of the parameter."""
     if isinstance(group, str) or not np.iterable(group):
         raise ValueError(

@@ -85,7 +85,7 @@ class TrainingData(NamedTuple):
     X: Any
     rows: RowData
 
-    def replace_rows(self, **values: Any) -> TrainingData:
+    def replace_rows(self, **values: object) -> TrainingData:
         """Return a copy with other values in `rows`."""
         return self._replace(rows=self.rows.replace(**values))
 

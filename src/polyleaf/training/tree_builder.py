@@ -396,7 +396,7 @@ class LayerBooster:
         fitter: LeafFitter,
         sampler: Sampler,
         model: Model,
-        report_layer: Callable[[int, _core.Tree, Leaves], Any],
+        report_layer: Callable[[int, _core.Tree, Leaves], object],
     ) -> None:
         self._state, self._builder = state, builder
         # Monotone constraints apply to sums of steps, not to the steps of new nodes.

@@ -132,7 +132,9 @@ class ThresholdDisplay(Display):
     lines_ : list of matplotlib Line2D
     """
 
-    def __init__(self, thresholds: DataLike, precision: Any, recall: Any, f1: Any, name: str):
+    def __init__(
+        self, thresholds: DataLike, precision: object, recall: object, f1: object, name: str
+    ):
         self.thresholds, self.precision = np.asarray(thresholds), np.asarray(precision)
         self.recall, self.f1, self.name = np.asarray(recall), np.asarray(f1), name
         self.best_threshold = float(self.thresholds[int(np.argmax(self.f1))])
@@ -217,7 +219,7 @@ class ThresholdDisplay(Display):
         f1 = 2 * right / np.maximum(1, predicted + truth.sum())
         return cls(thresholds, precision, recall, f1, name).plot(ax)
 
-    def plot(self, ax: Any = None) -> Self:
+    def plot(self, ax: Axes | None = None) -> Self:
         ax = self._start(ax)
         self.lines_: list[object] = []
         for label, values in (
@@ -267,11 +269,11 @@ class CalibrationDisplay(Display):
     def from_estimator(
         cls,
         estimator: PolyleafEstimator,
-        X: Any,
+        X: DataLike,
         y: Any,
         *,
         n_bins: int = 10,
-        offset: Any = None,
+        offset: DataLike | None = None,
         ax: Axes | None = None,
     ) -> Self:
         """Draw the calibration on rows that are not in the training data.
@@ -346,7 +348,7 @@ class CalibrationDisplay(Display):
             observed.append([truth[part, k].mean() for part in bins])
         return cls(predicted, observed, names, "probability").plot(ax)
 
-    def plot(self, ax: Any = None) -> Self:
+    def plot(self, ax: Axes | None = None) -> Self:
         ax = self._start(ax)
         (self.diagonal_,) = ax.plot([0, 1], [0, 1], color="grey", linewidth=0.8, linestyle="--")
         self.lines_: list[object] = []
@@ -392,10 +394,10 @@ class CoverageDisplay(Display):
 
     def __init__(
         self,
-        shares: Any,
+        shares: object,
         joint: float,
-        errors: Any,
-        widths: Any,
+        errors: object,
+        widths: object,
         coverage: float,
         names: Sequence[str],
     ):
@@ -405,7 +407,13 @@ class CoverageDisplay(Display):
 
     @classmethod
     def from_estimator(
-        cls, estimator: PolyleafEstimator, X: Any, y: Any, *, offset: Any = None, ax: Any = None
+        cls,
+        estimator: PolyleafEstimator,
+        X: DataLike,
+        y: DataLike,
+        *,
+        offset: DataLike | None = None,
+        ax: Axes | None = None,
     ) -> Self:
         """Draw the coverage on rows that neither `fit` nor `calibrate` used.
 
@@ -438,7 +446,7 @@ class CoverageDisplay(Display):
     def from_predictions(
         cls,
         y_true: Any,
-        intervals: Any,
+        intervals: object,
         coverage: float,
         names: Sequence[str],
         *,
@@ -477,7 +485,7 @@ class CoverageDisplay(Display):
         joint = float((inside | ~known).all(axis=1).mean())
         return cls(shares, joint, errors, (high - low).mean(axis=0), coverage, names).plot(ax)
 
-    def plot(self, ax: Any = None) -> Self:
+    def plot(self, ax: Axes | None = None) -> Self:
         ax = self._start(ax)
         several = len(self.shares) > 1
         heights = [*self.shares, self.joint] if several else [*self.shares]

@@ -147,7 +147,7 @@ def get_target_names(model: Model) -> list[str]:
 
 
 def predict_probabilities(
-    estimator: PolyleafEstimator, X: Any, y: Any, offset: Any = None
+    estimator: PolyleafEstimator, X: DataLike, y: DataLike, offset: DataLike | None = None
 ) -> tuple[np.ndarray, np.ndarray, list[str]]:
     """Return the truth and the predicted probability of each class or label.
 

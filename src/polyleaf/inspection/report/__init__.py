@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from sklearn.utils.validation import check_is_fitted
 
@@ -13,6 +13,10 @@ from polyleaf.inspection.plotting.display import get_evaluation_offset
 from polyleaf.inspection.report.report_data import MultiTaskReportData, SingleTaskReportData
 from polyleaf.inspection.report.sections import make_multitask_sections, make_sections, render_page
 from polyleaf.runtime.compatibility import polyleaf_version
+
+if TYPE_CHECKING:
+    from polyleaf.estimators.base import PolyleafEstimator
+    from polyleaf.runtime.types import DataLike
 
 __all__ = ["Report", "make_report"]
 
@@ -41,7 +45,12 @@ class Report:
 
 
 def make_report(
-    estimator: Any, X: Any, y: Any, *, offset: Any = None, title: str | None = None
+    estimator: PolyleafEstimator,
+    X: DataLike,
+    y: DataLike,
+    *,
+    offset: DataLike | None = None,
+    title: str | None = None,
 ) -> Report:
     """Make a page about a model and its accuracy on some rows.
 

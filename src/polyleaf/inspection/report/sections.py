@@ -272,7 +272,7 @@ def _note_rest(n_shown: int, n: int, items: str) -> str:
 
 
 def _draw(
-    draw: Callable[..., object], *arguments: Any, **keywords: Any
+    draw: Callable[..., object], *arguments: object, **keywords: object
 ) -> Callable[[object], object]:
     """Return a function of axes for `render_svg`."""
     return lambda ax: draw(*arguments, **keywords, ax=ax)
