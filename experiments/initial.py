@@ -103,5 +103,5 @@ PAPER = Paper(
     "Initial models",
     "Labels of texts and tags by trees, by a linear model, and by trees on top of it.",
     tuple(map(_table, PLACES)),
-    golden=("labels", "defaults, labels"),
+    golden=("defaults, labels", "gbdt_sparse"),
 )
