@@ -261,7 +261,7 @@ def fit(
     data: LazyData,
     eval_sets: Sequence[LazyEvalSet],
     callbacks: Sequence[Any],
-    init_model: Any,
+    init_model: object,
     max_restarts: int,
     wait_for_workers: float,
 ) -> tuple[FitResult, list[Restart]]:
@@ -350,7 +350,7 @@ def _prepare(
     is_watched: bool,
     wait_for_workers: float,
 ) -> PreparedPartitions:
-    def submit(function: Callable[..., object], *arguments: Any) -> Future:
+    def submit(function: Callable[..., object], *arguments: object) -> Future:
         return client.submit(function, *arguments, pure=False)
 
     def fetch(future: Future) -> Any:
@@ -426,7 +426,7 @@ class RetryLoop:
 
     client: Client
     prepared: PreparedPartitions
-    arguments: tuple[Any, ...]
+    arguments: tuple[object, ...]
     callbacks: list[Callback]
     resume_from: Model | None = None
     restarts: list[Restart] = field(default_factory=list)

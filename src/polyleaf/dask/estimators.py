@@ -47,7 +47,7 @@ class _DaskEstimator(BaseEstimator):
         """Return the client and the parameters of the local estimator."""
         return {"client": self.client, **self._local.get_params(deep)}
 
-    def set_params(self, **parameters: Any) -> Self:
+    def set_params(self, **parameters: object) -> Self:
         """Set parameters.
 
         Parameters
@@ -76,10 +76,10 @@ class _DaskEstimator(BaseEstimator):
         sample_weight: Any = None,
         *,
         offset: Any = None,
-        eval_set: Sequence[tuple[Any, Any]] | None = None,
+        eval_set: Sequence[tuple[object, object]] | None = None,
         eval_names: Sequence[str] | None = None,
-        eval_sample_weight: Sequence[Any] | None = None,
-        eval_offset: Sequence[Any] | None = None,
+        eval_sample_weight: Sequence[object] | None = None,
+        eval_offset: Sequence[object] | None = None,
         callbacks: Any = None,
         init_model: Any = None,
         max_restarts: int = 3,
@@ -289,7 +289,12 @@ class _DaskEstimator(BaseEstimator):
         )
 
     def _call_lazily(
-        self, method: str, X: Any, part: int | None = None, offset: Any = None, **options: Any
+        self,
+        method: str,
+        X: Any,
+        part: int | None = None,
+        offset: DataLike | None = None,
+        **options: object,
     ) -> Any:
         def call(rows: DataLike, offset: DataLike | None = None) -> Any:
             offsets = {} if offset is None else {"offset": offset}
@@ -415,7 +420,7 @@ def _map_frame(predict: Callable[..., np.ndarray], X: Any, *others: Any) -> Any:
     """Predict a data frame partition by partition, with its index."""
     import pandas as pd
 
-    def predict_frame(rows: Any, *others: Any) -> Any:
+    def predict_frame(rows: Any, *others: object) -> Any:
         values = predict(rows, *others)
         kind = pd.Series if values.ndim == 1 else pd.DataFrame
         return kind(values, index=rows.index)

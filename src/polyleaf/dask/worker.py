@@ -244,7 +244,7 @@ def run_rank(
     rows: Sequence[BinnedRows],
     partitions: Sequence[Partition],
     eval_sets: Sequence[EvalSet],
-    callbacks: Sequence[Any],
+    callbacks: Sequence[object],
     resume_from: Model | None,
     fit_id: str,
     rank: int,

@@ -444,7 +444,7 @@ class ScoreReader:
     n_columns: int
     mask: tuple[bool, ...]
 
-    def read(self, estimator: Any, X: Any) -> NDArray[np.float64]:
+    def read(self, estimator: Any, X: DataLike) -> NDArray[np.float64]:
         """Return the raw scores (n_rows, n_columns) of an estimator."""
         if self.kind == "regression":
             return self._invert_link(estimator, _as_columns(estimator.predict(X)))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse
@@ -35,6 +35,9 @@ from polyleaf.objectives import Objective
 from polyleaf.objectives._utils import minimise_base_score
 from polyleaf.runtime.cuda import is_device_array
 from polyleaf.training.prepare import TrainingData, check_parts, check_rows, read_split_rules
+
+if TYPE_CHECKING:
+    from polyleaf.runtime.types import DataLike
 
 __all__ = ["InitialScores", "compute_initial_scores"]
 
@@ -234,7 +237,7 @@ def _decode_target(target: Target, init: object) -> Any:
     return classes[np.asarray(ids).astype(np.int64)]
 
 
-def _read_weight(weight: Any) -> NDArray[np.float64] | None:
+def _read_weight(weight: DataLike) -> NDArray[np.float64] | None:
     if weight is None:
         return None
     values = np.asarray(weight, np.float64)
@@ -249,7 +252,13 @@ class _Fit:
     """Fits copies of an estimator to some of the rows."""
 
     def __init__(
-        self, init: object, X: Any, y: Any, weight: Any, objective: Objective, target: Target
+        self,
+        init: object,
+        X: Any,
+        y: DataLike,
+        weight: DataLike,
+        objective: Objective,
+        target: Target,
     ) -> None:
         self._init, self._y, self._n_rows = init, y, target.n_rows
         self._X = X.tocsr() if scipy.sparse.issparse(X) else X

@@ -424,7 +424,7 @@ def _make_projector(p: SharedParameters) -> Projector | None:
 
 
 def _project(
-    reader: FeatureReader, X: Any, target: Target, start: Model | None, seed: int
+    reader: FeatureReader, X: DataLike, target: Target, start: Model | None, seed: int
 ) -> tuple[Any, Projection | None]:
     """Return X to train on, projected by a new projection or that of init_model if there is one."""
     projector = _make_projector(reader.estimator)
@@ -502,7 +502,7 @@ def _make_dataset(
 
 def _make_refit(
     reader: FeatureReader,
-    X: Any,
+    X: DataLike,
     binned: Dataset,
     target: Target,
     objective: Objective,
