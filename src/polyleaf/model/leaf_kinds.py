@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,7 @@ __all__ = [
     "LEAF_KINDS",
     "LINEAR",
     "SPARSE",
+    "AnyLeafKind",
     "LeafFunctions",
     "LeafKind",
     "LeafLinear",
@@ -34,6 +35,9 @@ Leaves: TypeAlias = np.ndarray | _core.LeafBlock
 
 TreeOutputs: TypeAlias = np.ndarray | None
 """The outputs that a tree is for: int32 (m,), ascending; None: all."""
+
+_Leaves = TypeVar("_Leaves")
+_Block = TypeVar("_Block", _core.TopkLeaves, _core.LinearLeaves)
 
 TakeMatrix: TypeAlias = Callable[[str, int, int], np.ndarray]
 """`take(name, n_rows, n_columns)` returns the next matrix of a flat array."""
@@ -128,7 +132,7 @@ class LeafFunctions(NamedTuple):
         return dense
 
 
-class LeafKind(ABC):
+class LeafKind(ABC, Generic[_Leaves]):
     """The properties of a leaf kind.
 
     Attributes
@@ -161,50 +165,54 @@ class LeafKind(ABC):
     label_column: ClassVar[str | None] = None
 
     @abstractmethod
-    def functions(self, leaves: Any) -> LeafFunctions:
+    def functions(self, leaves: _Leaves) -> LeafFunctions:
         """Return the leaves as functions of one form."""
 
     @abstractmethod
-    def values(self, leaves: Any) -> np.ndarray:
+    def values(self, leaves: _Leaves) -> np.ndarray:
         """Return the values of a tree that files may round: a float32 matrix."""
 
     @abstractmethod
-    def scale(self, leaves: Any, factor: np.ndarray) -> Leaves:
+    def scale(self, leaves: _Leaves, factor: np.ndarray) -> _Leaves:
         """Return leaves multiplied by positive factors, float32 (n_columns,)."""
 
     @abstractmethod
-    def select_outputs(self, leaves: Any, columns: np.ndarray) -> Leaves:
+    def select_outputs(self, leaves: _Leaves, columns: np.ndarray) -> _Leaves:
         """Return the leaves of some columns, ascending, renumbered from 0."""
 
     @abstractmethod
-    def expand(self, leaves: Any, outputs: np.ndarray, n_outputs: int) -> Leaves:
+    def expand(self, leaves: _Leaves, outputs: np.ndarray, n_outputs: int) -> _Leaves:
         """Return leaves of all outputs: column j becomes that of `outputs[j]`, others are 0."""
 
     @abstractmethod
-    def blend(self, old: Any, new: Any, share: np.ndarray) -> Leaves:
+    def blend(self, old: _Leaves, new: _Leaves, share: np.ndarray) -> _Leaves:
         """Return `share` of old leaves and the rest of new ones, of the same tree; a share of 0 or
         1, float64 (n_leaves, 1 or n_columns), gives the bits of one of them."""
 
-    def to_arrays(self, leaves: Any) -> dict[str, np.ndarray]:
+    def to_arrays(self, leaves: _Leaves) -> dict[str, np.ndarray]:
         """Return the flat `arrays` of a tree."""
         return {}
 
     @abstractmethod
     def from_arrays(
         self, take: TakeMatrix, n_leaves: int, n_columns: int, n_features: int
-    ) -> Leaves:
+    ) -> _Leaves:
         """Return the leaves of the next tree of the flat arrays; raise ValueError if invalid."""
 
     @abstractmethod
-    def value(self, leaves: Any, leaf: int) -> np.ndarray:
+    def value(self, leaves: _Leaves, leaf: int) -> np.ndarray:
         """Return what a leaf adds to raw scores, float32 (K,); at the centre if it is linear."""
 
-    def to_record(self, leaves: Any, leaf: int, names: NameLookup) -> JsonObject:
+    def to_record(self, leaves: _Leaves, leaf: int, names: NameLookup) -> JsonObject:
         """Return a leaf for a table of nodes: `value` and `columns` as JSON types."""
         return {"value": self.value(leaves, leaf).tolist()}
 
 
-class DenseLeaves(LeafKind):
+AnyLeafKind: TypeAlias = LeafKind[Any]
+"""A kind of unknown leaves: one that is looked up by its name."""
+
+
+class DenseLeaves(LeafKind[np.ndarray]):
     """Leaves with a value per output."""
 
     name, number = "dense", 0
@@ -230,7 +238,7 @@ class DenseLeaves(LeafKind):
 
     def from_arrays(
         self, take: TakeMatrix, n_leaves: int, n_columns: int, n_features: int
-    ) -> Leaves:
+    ) -> np.ndarray:
         return take("values", n_leaves, n_columns)
 
     def value(self, leaves: np.ndarray, leaf: int) -> np.ndarray:
@@ -244,7 +252,7 @@ def _expand(values: np.ndarray, outputs: np.ndarray, n_outputs: int) -> np.ndarr
     return expanded
 
 
-class _EntryLeaves(LeafKind):
+class _EntryLeaves(LeafKind[_Block]):
     """A kind whose leaves have a variable number of entries."""
 
     since_version = 2
@@ -254,13 +262,13 @@ class _EntryLeaves(LeafKind):
     }
 
     @staticmethod
-    def _entry_slice(leaves: Any, leaf: int) -> slice:
+    def _entry_slice(leaves: _Block, leaf: int) -> slice:
         """Return the range of the entries of a leaf."""
         return slice(int(leaves.indptr[leaf]), int(leaves.indptr[leaf + 1]))
 
     @staticmethod
     def _join_entries(
-        old: Any, new: Any, entries: tuple[np.ndarray, np.ndarray], share: np.ndarray
+        old: _Block, new: _Block, entries: tuple[np.ndarray, np.ndarray], share: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Return the joint entries of two blocks, ascending.
 
@@ -279,7 +287,7 @@ class _EntryLeaves(LeafKind):
         return joint // size, (joint % size).astype(np.int32), before, after
 
     @staticmethod
-    def _entry_arrays(leaves: Any, entry: np.ndarray) -> dict[str, np.ndarray]:
+    def _entry_arrays(leaves: _Block, entry: np.ndarray) -> dict[str, np.ndarray]:
         return {"leaf_entries": np.diff(leaves.indptr).astype(np.int32), "entry": entry}
 
     @staticmethod
@@ -291,7 +299,7 @@ class _EntryLeaves(LeafKind):
         return indptr, take("entry", int(indptr[-1]), 1)[:, 0]
 
 
-class TopkLeaves(_EntryLeaves):
+class TopkLeaves(_EntryLeaves[_core.TopkLeaves]):
     """Leaves with values for a few outputs, which are the entries."""
 
     name, number = "sparse", 1
@@ -346,7 +354,7 @@ class TopkLeaves(_EntryLeaves):
 
     def from_arrays(
         self, take: TakeMatrix, n_leaves: int, n_columns: int, n_features: int
-    ) -> Leaves:
+    ) -> _core.TopkLeaves:
         indptr, outputs = self._take_entries(take, n_leaves)
         return _core.TopkLeaves(indptr, outputs, take("values", len(outputs), 1)[:, 0], n_columns)
 
@@ -369,7 +377,7 @@ class TopkLeaves(_EntryLeaves):
         return leaves.outputs[entries], leaves.values[entries]
 
 
-class LinearLeaves(_EntryLeaves):
+class LinearLeaves(_EntryLeaves[_core.LinearLeaves]):
     """Leaves with a linear function of a few features, which are the entries."""
 
     name, number = "linear", 2
@@ -475,7 +483,7 @@ class LinearLeaves(_EntryLeaves):
 
     def from_arrays(
         self, take: TakeMatrix, n_leaves: int, n_columns: int, n_features: int
-    ) -> Leaves:
+    ) -> _core.LinearLeaves:
         indptr, features = self._take_entries(take, n_leaves)
         if (features >= n_features).any():
             raise ValueError(f"A linear leaf has a feature that is not below {n_features}.")
@@ -517,5 +525,5 @@ class LinearLeaves(_EntryLeaves):
 
 DENSE, SPARSE, LINEAR = DenseLeaves(), TopkLeaves(), LinearLeaves()
 
-LEAF_KINDS: dict[str, LeafKind] = {kind.name: kind for kind in (DENSE, SPARSE, LINEAR)}
+LEAF_KINDS: dict[str, AnyLeafKind] = {kind.name: kind for kind in (DENSE, SPARSE, LINEAR)}
 """All leaf kinds by name."""

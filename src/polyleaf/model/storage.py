@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import polyleaf._core as _core
-from polyleaf.model.leaf_kinds import LEAF_KINDS, LeafKind, Leaves, TreeOutputs
+from polyleaf.model.leaf_kinds import LEAF_KINDS, AnyLeafKind, Leaves, TreeOutputs
 
 __all__ = ["LEAF_DTYPES", "check_leaf_dtype", "decode", "encode", "has_scales"]
 
@@ -189,7 +189,7 @@ def _select_gains(
     )
 
 
-def get_leaf_kinds(forest: _core.Forest) -> list[LeafKind]:
+def get_leaf_kinds(forest: _core.Forest) -> list[AnyLeafKind]:
     """Return the leaf kind of each tree."""
     return [LEAF_KINDS[forest.kind(t)] for t in range(len(forest))]
 
@@ -354,7 +354,7 @@ def _is_plain(arrays: Mapping[str, np.ndarray]) -> bool:
     )
 
 
-def _kinds(arrays: Mapping[str, np.ndarray]) -> list[LeafKind]:
+def _kinds(arrays: Mapping[str, np.ndarray]) -> list[AnyLeafKind]:
     """Return the leaf kind of each stored tree."""
     numbers = arrays.get("leaf_kind", np.zeros(len(arrays["output"]), np.uint8))
     known = {kind.number: kind for kind in LEAF_KINDS.values()}

@@ -13,7 +13,7 @@ from polyleaf.model.leaf_kinds import (
     LEAF_KINDS,
     LINEAR,
     SPARSE,
-    LeafKind,
+    AnyLeafKind,
     LeafLinear,
     NameLookup,
     TreeOutputs,
@@ -154,7 +154,7 @@ class Tree:
         """Return a leaf as JSON types: its `value`, and the `columns` of its kind."""
         return LEAF_KINDS[self.kind].to_record(self.leaves, self._check_leaf(leaf), names)
 
-    def _check_leaf(self, leaf: int, kind: LeafKind | None = None) -> int:
+    def _check_leaf(self, leaf: int, kind: AnyLeafKind | None = None) -> int:
         if kind is not None and self.kind != kind.name:
             raise ValueError(
                 f"Tree {self.number} has {self.kind} leaves, not {kind.name} ones; see Tree.kind."

@@ -14,7 +14,7 @@ from numbers import Real
 from typing import Any, ClassVar
 
 from polyleaf._core import Device
-from polyleaf.model.leaf_kinds import DENSE, LINEAR, SPARSE, LeafKind
+from polyleaf.model.leaf_kinds import DENSE, LINEAR, SPARSE, AnyLeafKind
 from polyleaf.objectives import Objective
 from polyleaf.runtime.context import Context
 from polyleaf.settings.param_spec import frozen_config
@@ -137,7 +137,7 @@ class LeafSettings:
         "tasks", "one_output_per_tree", "layer", "coupled" (the start is the parameter and value).
     """
 
-    kind: ClassVar[LeafKind]
+    kind: ClassVar[AnyLeafKind]
     conflicts: ClassVar[Mapping[str, str]] = {}
 
     @classmethod
