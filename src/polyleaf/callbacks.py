@@ -261,7 +261,9 @@ class EarlyStopping(Callback):
         best = self.best_iteration
         return best is not None and epoch - 1 - best >= self.rounds
 
-    def after_layer(self, model: Model, epoch: int, values: Any, tree: Any, leaves: Any) -> None:
+    def after_layer(
+        self, model: Model, epoch: int, values: Any, tree: object, leaves: object
+    ) -> None:
         """Keep the tree so far if it is the best."""
         data, metric = self._select_metric(values)
         value = values[data][metric]
@@ -602,7 +604,7 @@ class ProgressBar(Callback):
         self._bar: Any = None
 
     def before_training(self, model: Model) -> None:
-        self._task: Any = None
+        self._task: object = None
         self._n_done = 0
         self._start = time.monotonic()
         terminal = sys.stderr is not None and sys.stderr.isatty()

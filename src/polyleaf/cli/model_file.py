@@ -6,7 +6,7 @@ import json
 from argparse import Namespace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,7 +18,11 @@ from polyleaf.files.schema import Schema, read_weights, select_columns
 from polyleaf.files.table import Table
 
 if TYPE_CHECKING:
+    from polyleaf.data.binning import BinMapper
+    from polyleaf.data.dataset import Dataset
     from polyleaf.estimators.base import PolyleafEstimator
+    from polyleaf.files.xmc import LabelledRows
+    from polyleaf.objectives.multitask import Task
 
 SCHEMA_KEY = "table"  # model metadata: the schema of the training table
 XMC_KEY = "labelled rows"  # model metadata: whether the model was trained from XMC data
@@ -51,7 +55,7 @@ def check_writable(path: Path | None) -> None:
         raise ReadError(f"{path} cannot be written: {reason}.")
 
 
-def load_estimator(path: Path) -> Any:
+def load_estimator(path: Path) -> PolyleafEstimator:
     """Load a model file as an estimator."""
     from polyleaf.estimators import load_model
 
@@ -60,7 +64,7 @@ def load_estimator(path: Path) -> Any:
     return load_model(path)
 
 
-def load_table_model(o: Namespace) -> tuple[Any, Schema]:
+def load_table_model(o: Namespace) -> tuple[PolyleafEstimator, Schema]:
     """Load a model that `train` saved, and the schema of its training table."""
     path = o.model
     estimator = load_estimator(path)
@@ -86,31 +90,46 @@ def load_table_model(o: Namespace) -> tuple[Any, Schema]:
     return estimator.set_params(n_jobs=o.n_jobs), schema
 
 
-def _is_same_task(task: Any, schema: Schema) -> bool:
+def _is_same_task(task: Task, schema: Schema) -> bool:
     has_columns = schema.task == "classification" or task.n_columns == len(schema.targets)
     return has_columns and task.target_kind in _LEARNED_KINDS[schema.task]
 
 
-def make_dataset(table: Table, schema: Schema, reference: Any, **options: Any) -> Any:
+def make_dataset(
+    table: Table,
+    schema: Schema,
+    reference: Dataset | BinMapper,
+    *,
+    keep_features: bool,
+    n_jobs: int | None,
+) -> Dataset:
     """Return the features and offsets of rows as a `Dataset` in the bins of `reference`."""
     from polyleaf.data.dataset import Dataset
 
     if table.is_folder:
         batches = partial(table.iter_features, schema)
-        X = Dataset.from_batches(batches, reference=reference, **options)
+        X = Dataset.from_batches(
+            batches, reference=reference, keep_features=keep_features, n_jobs=n_jobs
+        )
     else:
-        X = Dataset(table.read_features(schema), reference=reference, **options)
+        X = Dataset(
+            table.read_features(schema),
+            reference=reference,
+            keep_features=keep_features,
+            n_jobs=n_jobs,
+        )
     X.row_data = X.row_data.replace(offset=schema.read_offset(table))
     return X
 
 
 def open_rows(
     o: Namespace, path: Path, schema: Schema, estimator: PolyleafEstimator
-) -> tuple[Table, Any]:
+) -> tuple[Table, Dataset]:
     """Return a table, and its features as a `Dataset` in the bins of a model."""
     table, model = open_table(o, path, schema), estimator.model_
-    options = {"keep_features": model.has_linear_leaves, "n_jobs": estimator.n_jobs}
-    return table, make_dataset(table, schema, model.mapper, **options)
+    return table, make_dataset(
+        table, schema, model.mapper, keep_features=model.has_linear_leaves, n_jobs=estimator.n_jobs
+    )
 
 
 def read_weight_column(o: Namespace, table: Table) -> tuple[tuple[str, ...], np.ndarray | None]:
@@ -121,7 +140,7 @@ def read_weight_column(o: Namespace, table: Table) -> tuple[tuple[str, ...], np.
     return chosen, read_weights(table, chosen[0]) if chosen else None
 
 
-def load_xmc_model(o: Namespace) -> tuple[Any, Any]:
+def load_xmc_model(o: Namespace) -> tuple[PolyleafEstimator, LabelledRows]:
     """Load a model that was trained from XMC data, and the rows of a file in that format."""
     estimator = load_estimator(o.model)
     if not estimator.model_.metadata.get(XMC_KEY):

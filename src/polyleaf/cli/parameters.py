@@ -53,7 +53,7 @@ def list_parameters() -> str:
     return " ".join(f"{topic}: {', '.join(names)}." for topic, names in topics.items())
 
 
-def read_parameters(o: Namespace) -> dict[str, Any]:
+def read_parameters(o: Namespace) -> dict[str, object]:
     """Return the parameters that options and `--set` give."""
     params = {"random_state": o.seed, "n_jobs": o.n_jobs}
     for name in OPTIONS:
@@ -68,7 +68,7 @@ def read_parameters(o: Namespace) -> dict[str, Any]:
     return {name: value for name, value in params.items() if value is not None or name != "n_jobs"}
 
 
-def _read(name: str, text: str, option: str) -> Any:
+def _read(name: str, text: str, option: str) -> object:
     try:
         return PARAMETERS[name].read(text) if name in PARAMETERS else text
     except ValueError as error:

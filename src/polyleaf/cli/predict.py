@@ -12,11 +12,11 @@ import numpy as np
 from polyleaf.cli import xmc
 from polyleaf.cli.messages import pluralise, print_hint
 from polyleaf.cli.model_file import check_writable, load_table_model, load_xmc_model, open_rows
+from polyleaf.data.dataset import Dataset
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.files.cells import drop_missing_text
 from polyleaf.files.io import ReadError, open_writer, write_columns
 from polyleaf.files.schema import Schema, select_columns
-from polyleaf.inputs.feature_table import FeatureTable
 
 Columns = dict[str, Any]
 
@@ -43,7 +43,7 @@ def predict(o: Namespace) -> None:
 
 
 def _predict_columns(
-    o: Namespace, estimator: PolyleafEstimator, schema: Schema, X: FeatureTable
+    o: Namespace, estimator: PolyleafEstimator, schema: Schema, X: Dataset
 ) -> Columns:
     """Return predictions and the requested additions as named columns."""
     tasks = list(_iter_tasks(estimator, schema))
@@ -97,7 +97,9 @@ def _parse_levels(text: str) -> list[float]:
     return levels
 
 
-def _iter_tasks(estimator: PolyleafEstimator, schema: Schema) -> Iterator[tuple[str, Any, Schema]]:
+def _iter_tasks(
+    estimator: PolyleafEstimator, schema: Schema
+) -> Iterator[tuple[str, PolyleafEstimator, Schema]]:
     """Yield the prefix of class names, the estimator and the schema of each task."""
     if not schema.task_columns:
         yield "", estimator, schema
@@ -131,7 +133,7 @@ def explain(o: Namespace) -> None:
     if o.background is not None:
         reference = open_rows(o, o.background, schema, estimator)[1]
     model, names = estimator.model_, estimator.model_.output_names or ()
-    chosen: list[Any] = list(range(model.n_outputs))
+    chosen: list[int | str] = list(range(model.n_outputs))
     if o.outputs is not None:
         parts = [part.strip() for part in o.outputs.split(",")]
         chosen = [int(part) if part.isdecimal() and part not in names else part for part in parts]

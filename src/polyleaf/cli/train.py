@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 import warnings
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -38,6 +38,11 @@ from polyleaf.runtime.row_data import RowData
 from polyleaf.settings import presets
 from polyleaf.settings.parameters import SearchParameters
 from polyleaf.settings.train_config import LEAVES
+
+if TYPE_CHECKING:
+    from polyleaf.data.dataset import Dataset
+    from polyleaf.model import Model
+    from polyleaf.objectives import Objective
 
 _INTERRUPT_WARNING = "was interrupted"  # part of the warning of an estimator that keeps rounds
 
@@ -67,7 +72,7 @@ def train(o: Namespace) -> int | None:
     return (_train_xmc if is_xmc else _train_table)(o, params)
 
 
-def _train_xmc(o: Namespace, params: dict[str, Any]) -> int | None:
+def _train_xmc(o: Namespace, params: dict[str, object]) -> int | None:
     for name in ("target", "task", "drop", "weight", "offset", "categorical", "time_limit"):
         if getattr(o, name):
             option = OPTION_NAMES.get(name, f"--{name}")
@@ -80,7 +85,7 @@ def _train_xmc(o: Namespace, params: dict[str, Any]) -> int | None:
     return _fit_and_save(o, estimator, fit, {XMC_KEY: True}, None, [line])
 
 
-def _train_table(o: Namespace, params: dict[str, Any]) -> int | None:
+def _train_table(o: Namespace, params: dict[str, object]) -> int | None:
     if o.label_names is not None:
         raise ReadError(f"--label-names needs --format {xmc.FORMAT}; tables have column names.")
     table = open_table(o, o.file)
@@ -156,7 +161,7 @@ def _make_schema(
     return Schema.from_table(table, targets, None, drop, (), categorical, columns), tasks
 
 
-def _replace_target_names(params: dict[str, Any], schema: Schema) -> dict[str, Any]:
+def _replace_target_names(params: dict[str, object], schema: Schema) -> dict[str, object]:
     """Replace names of targets in monotone constraints by numbers, which estimators take."""
     constraints = params.get("monotone_constraints")
     if not isinstance(constraints, dict) or len(schema.targets) == 1:
@@ -216,8 +221,12 @@ def _number_values(column: np.ndarray) -> np.ndarray:
 
 
 def _make_dataset(
-    o: Namespace, table: Table, schema: Schema, estimator: PolyleafEstimator, weights: Any
-) -> Any:
+    o: Namespace,
+    table: Table,
+    schema: Schema,
+    estimator: PolyleafEstimator,
+    weights: np.ndarray | None,
+) -> Dataset:
     """Return the features of training data as a `Dataset` with bins of its own."""
     from polyleaf.data.dataset import Dataset
 
@@ -229,7 +238,7 @@ def _make_dataset(
         X = table.read_features(schema)
         return Dataset(X, sample_weight=weights, keep_features=keep, **options)
 
-    def read_batches() -> Iterator[Any]:
+    def read_batches() -> Iterator[tuple[object, None, np.ndarray | None]]:
         start = 0
         for X in table.iter_features(schema):
             stop = start + X.num_rows
@@ -249,11 +258,11 @@ class TaskSpec:
 
     kind: str
     columns: tuple[str, ...]
-    objective: Any
+    objective: str | Objective | None
     is_inferred: bool
 
     @property
-    def key(self) -> Any:
+    def key(self) -> str | tuple[str, ...]:
         """The name by which the estimator knows the task."""
         return self.columns if len(self.columns) > 1 else self.columns[0]
 
@@ -285,7 +294,7 @@ def _parse_task(table: Table, text: str) -> TaskSpec:
     return TaskSpec(kind, columns, objective, False)
 
 
-def _parse_objective(loss: str, option: str) -> Any:
+def _parse_objective(loss: str, option: str) -> str | Objective:
     """Return a name, or an objective with its parameter: `quantile:0.1,0.9`."""
     name, colon, value = loss.partition(":")
     try:
@@ -326,21 +335,21 @@ def _describe_tasks(tasks: Sequence[TaskSpec]) -> str:
 def _fit_and_save(
     o: Namespace,
     estimator: PolyleafEstimator,
-    fit: Any,
-    metadata: dict[str, Any],
-    names: Any,
+    fit: Callable[[], object],
+    metadata: Mapping[str, object],
+    names: Sequence[str] | None,
     lines: list[str],
 ) -> int | None:
     """Fit, save and print a summary; after Ctrl-C, save what is complete."""
     with _capture_interrupt() as interrupts:
         fit()
-    model: Any = getattr(estimator, "model_", None)
-    if interrupts and (model is None or model.n_rounds == 0):
+    model: Model | None = getattr(estimator, "model_", None)
+    if model is None or (interrupts and model.n_rounds == 0):
         message = "interrupted before the first round was complete; no model was saved."
         return print_error(message, INTERRUPT_EXIT_CODE)
     model.metadata |= metadata
     if model.output_names is None and names is not None and model.n_outputs == len(names):
-        model.output_names = names
+        model.output_names = tuple(names)
     estimator.save_model(o.model, leaf_dtype=o.leaf_dtype, statistics=o.statistics)
     if not o.quiet:
         report = [estimator.report()] if o.time_limit is not None else []

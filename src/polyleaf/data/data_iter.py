@@ -534,7 +534,7 @@ def _encode(
 # ---- contents of batches -----------------------------------------------------------------------
 
 
-def _unpack_batch(batch: object, number: int) -> tuple[Any, RowData]:
+def _unpack_batch(batch: object, number: int) -> tuple[object, RowData]:
     parts = batch if isinstance(batch, tuple) else (batch,)
     if isinstance(batch, dict) or not 1 <= len(parts) <= 3:
         kind = "a dict" if isinstance(batch, dict) else f"a tuple of {len(parts)}"
@@ -576,7 +576,7 @@ def concatenate_values(parts: Sequence[Any], name: str) -> Any:
     return np.concatenate(arrays)
 
 
-def _concatenate_frames(parts: Sequence[object], name: str) -> Any:
+def _concatenate_frames(parts: Sequence[object], name: str) -> object:
     import narwhals.stable.v1 as nw
 
     frames = [nw.from_native(part, eager_only=True) for part in parts]

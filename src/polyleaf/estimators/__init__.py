@@ -17,6 +17,7 @@ from polyleaf.model import Model
 from polyleaf.model.combine import blend_models, concatenate_models
 from polyleaf.model.metadata import ESTIMATOR
 from polyleaf.model.serialize import Source
+from polyleaf.runtime.types import DataLike
 
 __all__ = [
     "PolyleafClassifier",
@@ -55,7 +56,13 @@ def load_model(path: Source) -> Any:
     return read_estimator(path, _ESTIMATORS)
 
 
-def refit(model: Any, X: Any, y: Any = None, sample_weight: Any = None, **options: Any) -> Any:
+def refit(
+    model: object,
+    X: DataLike,
+    y: DataLike | None = None,
+    sample_weight: DataLike | None = None,
+    **options: Any,
+) -> Any:
     """Return a model with leaf values of other rows; the given one does not change.
 
     Parameters
@@ -136,7 +143,7 @@ def concatenate(models: Sequence[object]) -> Any:
     return _join(models, concatenate_models)
 
 
-def _join(models: Sequence[Any], join: Callable[[list[Model]], Model]) -> Any:
+def _join(models: Sequence[Any], join: Callable[[list[Model]], Model]) -> object:
     if not isinstance(models, Iterable):
         raise TypeError(f"models must be a list of models, got one {type(models).__name__}.")
     models = list(models)

@@ -72,8 +72,8 @@ __all__ = [
     "train_estimator",
 ]
 
-_Estimator = TypeVar("_Estimator", bound=Any)  # a PolyleafEstimator
-_Function = TypeVar("_Function", bound=Callable[..., Any])
+_Estimator = TypeVar("_Estimator", bound="PolyleafEstimator")  # a PolyleafEstimator
+_Function = TypeVar("_Function", bound=Callable[..., object])
 
 
 def restore_if_fit_fails(fit: _Function) -> _Function:
@@ -83,7 +83,7 @@ def restore_if_fit_fails(fit: _Function) -> _Function:
     """
 
     @functools.wraps(fit)
-    def fit_or_restore(estimator: Any, *args: object, **kwargs: object) -> Any:
+    def fit_or_restore(estimator: object, *args: object, **kwargs: object) -> object:
         before = dict(vars(estimator))
         try:
             return fit(estimator, *args, **kwargs)
@@ -102,9 +102,9 @@ def fit_estimator(
     estimator: _Estimator,
     data: TrainingData,
     eval_data: list[TrainingData],
-    callbacks: Any,
+    callbacks: object,
     init_model: object,
-    init_scores: Any = None,
+    init_scores: DataLike | None = None,
 ) -> _Estimator:
     """Fit an estimator whose parameters are valid one by one, and record the times of phases."""
     with record_times() as times:
@@ -119,7 +119,7 @@ def _fit_estimator(
     eval_data: list[TrainingData],
     callbacks: object,
     init_model: object,
-    init_scores: DataLike,
+    init_scores: DataLike | None,
 ) -> _Estimator:
     with measure_phase("reading"):
         plan, target = make_plan(estimator, data, init_model)

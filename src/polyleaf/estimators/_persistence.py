@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["make_estimator", "make_estimator_builder", "make_metadata", "read_estimator"]
 
-_Estimator = TypeVar("_Estimator", bound=Any)
+_Estimator = TypeVar("_Estimator", bound="PolyleafEstimator")
 
 
 def make_metadata(
@@ -109,7 +109,7 @@ def _check_input_names(names: Any, n_features: int) -> None:
 _NOT_PLAIN = object()
 
 
-def _select_plain(parameters: Mapping[str, object]) -> dict[str, Any]:
+def _select_plain(parameters: Mapping[str, object]) -> dict[str, object]:
     """Return the parameters that JSON can hold: no functions, callbacks or random generators."""
     return {
         name: plain
@@ -118,7 +118,7 @@ def _select_plain(parameters: Mapping[str, object]) -> dict[str, Any]:
     }
 
 
-def _to_plain(value: object) -> Any:
+def _to_plain(value: object) -> object:
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if value is None or isinstance(value, bool | int | float | str):

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from operator import index
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeAlias
 
 import numpy as np
 import scipy.sparse
@@ -194,7 +194,13 @@ TableLibrary: TypeAlias = Literal["default", "pandas", "polars", "pyarrow"]
 _LIBRARIES = ("default", "pandas", "polars", "pyarrow")
 
 
-def resolve_offset(model: Model, X: DataLike, offset: DataLike | None) -> Any:
+class RowOffsetReader(Protocol):
+    """Reads the offsets of rows on the scale of raw scores."""
+
+    def read(self, offset: DataLike, n_rows: int | None = None, name: str = ...) -> np.ndarray: ...
+
+
+def resolve_offset(model: Model, X: DataLike, offset: DataLike | None) -> DataLike | None:
     """Return the offset as given, or that of a Dataset.
 
     Warn if the model was trained with offsets and there is none.
@@ -281,7 +287,7 @@ class PredictionMixin:
         return self._offset_reader(self._encoding, self.model_.objective).read(offset, n_rows)
 
     @staticmethod
-    def _offset_reader(encoding: TargetEncoding, objective: Objective) -> Any:
+    def _offset_reader(encoding: TargetEncoding, objective: Objective) -> RowOffsetReader:
         return OffsetReader(encoding, objective.n_scores(encoding.n_outputs), objective.offset_mask)
 
     @suggest_on_unknown_kwargs
@@ -318,10 +324,10 @@ class PredictionMixin:
     @suggest_on_unknown_kwargs
     def predict(
         self,
-        X: Any,
+        X: DataLike,
         *,
         iteration_range: tuple[int, int] | None = None,
-        offset: Any = None,
+        offset: DataLike | None = None,
         sparse: bool = False,
     ) -> np.ndarray | scipy.sparse.csr_matrix:
         """Predict.
@@ -356,7 +362,7 @@ class PredictionMixin:
         return self._predict_sparse(X, iteration_range)
 
     def _predict_rows(
-        self, X: DataLike, iteration_range: tuple[int, int] | None, offset: DataLike
+        self, X: DataLike, iteration_range: tuple[int, int] | None, offset: DataLike | None
     ) -> np.ndarray:
         return self._prediction(self._raw(X, iteration_range, offset))
 
@@ -620,7 +626,7 @@ class PredictionMixin:
         self,
         kind: Literal["gain", "split", "cover", "shap"] = "gain",
         per_output: bool = False,
-        X: Any = None,
+        X: DataLike | None = None,
     ) -> np.ndarray:
         """Compute the importance of each feature, not normalised.
 

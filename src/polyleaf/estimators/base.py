@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PolyleafEstimator"]
 
-_Method = TypeVar("_Method", bound=Callable[..., Any])
+_Method = TypeVar("_Method", bound=Callable[..., object])
 
 _checks_parameters: Callable[[_Method], _Method] = _fit_context(prefer_skip_nested_validation=True)
 
@@ -117,7 +117,7 @@ class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParamet
         raise NotImplementedError
 
     @classmethod
-    def _objective_parameter(cls, model: Model) -> Any:
+    def _objective_parameter(cls, model: Model) -> object:
         """Return the parameter `objective` as far as the model stores it."""
         return model.objective
 
@@ -144,11 +144,11 @@ class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParamet
     @_checks_parameters
     def fit(
         self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
+        X: DataLike,
+        y: DataLike | None = None,
+        sample_weight: DataLike | None = None,
         *,
-        offset: Any = None,
+        offset: DataLike | None = None,
         groups: Any = None,
         time: Any = None,
         eval_set: object = None,
@@ -236,10 +236,10 @@ class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParamet
     def refit(
         self,
         X: DataLike,
-        y: Any = None,
-        sample_weight: Any = None,
+        y: DataLike | None = None,
+        sample_weight: DataLike | None = None,
         *,
-        offset: Any = None,
+        offset: DataLike | None = None,
         groups: Any = None,
         time: Any = None,
         decay_rate: float = 0.0,

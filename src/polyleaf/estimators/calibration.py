@@ -75,7 +75,7 @@ def predict_bounds(
     regressor: PolyleafRegressor,
     X: DataLike,
     iteration_range: tuple[int, int] | None,
-    offset: DataLike,
+    offset: DataLike | None,
 ) -> np.ndarray:
     """Compute calibrated bounds, float64 (n_rows, n_targets, 2)."""
     check_is_fitted(regressor)
@@ -95,7 +95,7 @@ def predict_bounds(
 
 
 def _compute_errors(
-    regressor: PolyleafRegressor, X: DataLike, y: np.ndarray, offset: DataLike
+    regressor: PolyleafRegressor, X: DataLike, y: np.ndarray, offset: DataLike | None
 ) -> tuple[np.ndarray, bool]:
     """Compute the nonconformity of each value, (n_rows, n_targets).
 
@@ -118,7 +118,7 @@ def _predict_extremes(
     regressor: PolyleafRegressor,
     X: DataLike,
     iteration_range: tuple[int, int] | None,
-    offset: DataLike,
+    offset: DataLike | None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Predict the lowest and highest quantile, (n_rows, n_targets), or the prediction twice."""
     predicted = np.asarray(regressor.predict(X, iteration_range=iteration_range, offset=offset))
@@ -157,7 +157,7 @@ def predict_sets(
     classifier: PolyleafClassifier,
     X: DataLike,
     iteration_range: tuple[int, int] | None,
-    offset: DataLike,
+    offset: DataLike | None,
 ) -> np.ndarray:
     """Compute calibrated prediction sets, bool (n_rows, n_classes or n_labels)."""
     check_is_fitted(classifier)
@@ -169,7 +169,7 @@ def _compute_nonconformity(
     classifier: PolyleafClassifier,
     X: DataLike,
     iteration_range: tuple[int, int] | None,
-    offset: DataLike,
+    offset: DataLike | None,
 ) -> np.ndarray:
     """Compute the depth that a set needs to include each class or label, (n_rows, n)."""
     probability = classifier.predict_proba(X, iteration_range=iteration_range, offset=offset)
@@ -223,7 +223,12 @@ class DecisionThresholdMixin:
         threshold: Any
         _encoding: TargetEncoding
 
-        def _raw(self, X: Any, iteration_range: Any, offset: Any = None) -> np.ndarray: ...
+        def _raw(
+            self,
+            X: DataLike,
+            iteration_range: tuple[int, int] | None,
+            offset: DataLike | None = None,
+        ) -> np.ndarray: ...
 
     @property
     def thresholds_(self) -> np.ndarray:
@@ -347,7 +352,7 @@ def _check_has_threshold(encoding: TargetEncoding, objective: Objective) -> None
         )
 
 
-def _read_thresholds(threshold: Any, encoding: TargetEncoding) -> float | np.ndarray:
+def _read_thresholds(threshold: object, encoding: TargetEncoding) -> float | np.ndarray:
     """Return the thresholds that the parameter names."""
     if not isinstance(threshold, Mapping):
         return _check_probability(threshold)

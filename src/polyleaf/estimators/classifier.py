@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PolyleafClassifier"]
 
-_Method = TypeVar("_Method", bound=Callable[..., Any])
+_Method = TypeVar("_Method", bound=Callable[..., object])
 _MIN_ROWS_OF_EARLY_EXIT = 256  # a block of rows in the core
 
 
@@ -78,7 +78,7 @@ class _AvailableWithProbabilities:
         self._method = method
         self.__doc__ = method.__doc__
 
-    def __get__(self, estimator: PolyleafClassifier | None, owner: type) -> Any:
+    def __get__(self, estimator: PolyleafClassifier | None, owner: type) -> object:
         if estimator is None:
             return self._method
         reason = _explain_missing_probabilities(estimator)
@@ -234,7 +234,7 @@ class PolyleafClassifier(
         return decide(raw, self._encoding, get_raw_decision_thresholds(self.model_))
 
     def _predict_rows(
-        self, X: DataLike, iteration_range: tuple[int, int] | None, offset: DataLike
+        self, X: DataLike, iteration_range: tuple[int, int] | None, offset: DataLike | None
     ) -> np.ndarray:
         """Predict classes without all scores where offsets and initial models do not change
         them."""
@@ -453,7 +453,11 @@ class PolyleafClassifier(
         return self
 
     def predict_set(
-        self, X: Any, *, iteration_range: tuple[int, int] | None = None, offset: Any = None
+        self,
+        X: DataLike,
+        *,
+        iteration_range: tuple[int, int] | None = None,
+        offset: DataLike | None = None,
     ) -> np.ndarray:
         """Predict sets of classes or labels with the coverage of the last `calibrate`.
 

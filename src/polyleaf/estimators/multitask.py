@@ -191,7 +191,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         """Nothing to check: each task is scaled as its objective requires."""
 
     @staticmethod
-    def _offset_reader(encoding: TargetEncoding, objective: Objective) -> Any:
+    def _offset_reader(encoding: TargetEncoding, objective: Objective) -> TaskOffsetReader:
         assert isinstance(encoding, TaskEncodings)
         return TaskOffsetReader(encoding, objective.tasks)
 
@@ -220,7 +220,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         }
 
     @classmethod
-    def _objective_parameter(cls, model: Model) -> Any:
+    def _objective_parameter(cls, model: Model) -> object:
         encoding = decode_target_encoding(model.metadata, model.n_outputs)
         cls._check_agreement(model, encoding)
         assert isinstance(encoding, TaskEncodings)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
@@ -114,7 +114,11 @@ class PolyleafRegressor(RegressorMixin, UncertaintyMixin, PolyleafEstimator, Reg
         return prediction[:, 0] if flat else prediction
 
     def predict_dist(
-        self, X: Any, *, iteration_range: tuple[int, int] | None = None, offset: Any = None
+        self,
+        X: DataLike,
+        *,
+        iteration_range: tuple[int, int] | None = None,
+        offset: DataLike | None = None,
     ) -> Distribution:
         """Predict a distribution for each row and target.
 
@@ -144,7 +148,7 @@ class PolyleafRegressor(RegressorMixin, UncertaintyMixin, PolyleafEstimator, Reg
         return predicted[:, 0] if self._encoding.one_dimensional else predicted
 
     def _distributions(
-        self, X: DataLike, iteration_range: tuple[int, int] | None, offset: DataLike
+        self, X: DataLike, iteration_range: tuple[int, int] | None, offset: DataLike | None
     ) -> Distribution:
         """Predict distributions of shape (n_rows, n_targets)."""
         raw = self._raw(X, iteration_range, offset)
@@ -203,7 +207,11 @@ class PolyleafRegressor(RegressorMixin, UncertaintyMixin, PolyleafEstimator, Reg
         return self
 
     def predict_interval(
-        self, X: Any, *, iteration_range: tuple[int, int] | None = None, offset: Any = None
+        self,
+        X: DataLike,
+        *,
+        iteration_range: tuple[int, int] | None = None,
+        offset: DataLike | None = None,
     ) -> np.ndarray:
         """Predict intervals with the coverage of the last `calibrate`.
 

@@ -18,6 +18,7 @@ from polyleaf.runtime.types import DataLike
 if TYPE_CHECKING:
     from polyleaf.inputs.target import TargetEncoding
     from polyleaf.model import Model
+    from polyleaf.objectives import Objective
 
 __all__ = ["Uncertainty"]
 
@@ -129,13 +130,13 @@ def choose_rounds(first: int, last: int, n_models: int) -> list[int]:
     return [end for end in range(last - (n_models - 1) * step, last + 1, step) if end > first]
 
 
-def _measure_variances(stages: Iterator[np.ndarray], objective: Any) -> Uncertainty:
+def _measure_variances(stages: Iterator[np.ndarray], objective: Objective) -> Uncertainty:
     """Return the variance of means (Welford's algorithm), and the mean variance."""
     mean = squares = variance = np.zeros(())
     for i, raw in enumerate(stages, 1):
         if objective.has_distribution:
             predicted = objective.distribution(raw)
-            prediction = predicted.mean()
+            prediction: np.ndarray = predicted.mean()
             variance = variance + (np.square(predicted.std()) - variance) / i
         else:
             prediction = objective.transform(raw)

@@ -299,7 +299,7 @@ def _make_check_rows(ir: ModelIR) -> FeatureTable:
     return table
 
 
-def to_numeric_matrix(model: ModelLike, X: Any) -> np.ndarray:
+def to_numeric_matrix(model: ModelLike, X: object) -> np.ndarray:
     """Convert X to the numeric matrix that exported models read.
 
     Parameters

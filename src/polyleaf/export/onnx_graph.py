@@ -142,7 +142,7 @@ class _Graph:
         *inputs: str,
         name: str | None = None,
         domain: str = "",
-        **attributes: Any,
+        **attributes: object,
     ) -> str:
         output = self.prefix + f"{operator.lower()}{len(self.nodes)}" if name is None else name
         node = self._onnx.helper.make_node(
@@ -553,10 +553,10 @@ def _pad_entries(
 # ---- tree ensemble attributes --------------------------------------------------------------
 
 
-def _make_nodes_v3(ir: ModelIR) -> dict[str, list[Any]]:
+def _make_nodes_v3(ir: ModelIR) -> dict[str, list[float | str]]:
     """Return the nodes of all trees for version 3."""
     names = ("treeids", "nodeids", "featureids", "values", "modes", "truenodeids", "falsenodeids")
-    nodes: dict[str, list[object]] = {f"nodes_{name}": [] for name in names}
+    nodes: dict[str, list[float | str]] = {f"nodes_{name}": [] for name in names}
     nodes["nodes_missing_value_tracks_true"] = []
     largest = float(np.finfo(ir.dtype).max)
     for number, tree in enumerate(ir.trees):
@@ -622,7 +622,7 @@ class _NodesV5:
     """Inner nodes and leaves of all trees for version 5."""
 
     def __init__(self, ir: ModelIR):
-        self.columns: dict[str, list[Any]] = {
+        self.columns: dict[str, list[float]] = {
             name: []
             for name in (
                 *("featureids", "splits", "modes", "missing_value_tracks_true"),
@@ -659,7 +659,7 @@ class _NodesV5:
 
     def _add_node(self, tree: TreeIR, node: int, place: np.ndarray) -> None:
         structure, codes = tree.structure, tree.codes_left.get(node)
-        row: dict[str, Any] = {
+        row: dict[str, float] = {
             "featureids": int(structure.feature[node]),
             "splits": min(float(tree.threshold[node]), self._largest),
             "modes": _LEQ if codes is None else _MEMBER,
@@ -679,7 +679,7 @@ class _NodesV5:
             )
         self._append(row)
 
-    def _append(self, row: dict[str, Any]) -> None:
+    def _append(self, row: dict[str, float]) -> None:
         for name, value in row.items():
             self.columns[name].append(value)
 

@@ -289,7 +289,7 @@ _OBJECTIVES = {
 }
 
 
-def from_xgboost(model: Any) -> Model:
+def from_xgboost(model: object) -> Model:
     """Convert an XGBoost model to a Polyleaf model with equal predictions.
 
     Parameters
@@ -328,7 +328,7 @@ def from_xgboost(model: Any) -> Model:
     return converted
 
 
-def _apply_estimator_settings(model: Model, estimator: Any) -> None:
+def _apply_estimator_settings(model: Model, estimator: object) -> None:
     """Truncate to the best iteration, and warn about a `missing` that boosters do not store."""
     best = getattr(estimator, "best_iteration", None)  # None without early stopping
     if best is not None and best + 1 < model.n_rounds:

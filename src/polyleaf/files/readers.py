@@ -121,7 +121,7 @@ def _read_csv(path: Path, options: CsvOptions) -> Table:
         raise ReadError("it is empty; a CSV file must start with column names or data.")
     bad_rows: list[Any] = []
 
-    def collect_bad_row(row: Any) -> str:
+    def collect_bad_row(row: object) -> str:
         bad_rows.append(row)
         return "error"
 

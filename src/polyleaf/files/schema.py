@@ -251,7 +251,7 @@ class Schema:
         return schema
 
 
-def _to_names(names: Any) -> tuple[str, ...]:
+def _to_names(names: object) -> tuple[str, ...]:
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise TypeError("not a list of names")
     return tuple(names)

@@ -484,7 +484,7 @@ def _infinity(row: int, column: str) -> ValueError:
     )
 
 
-def _get_core_float(dtype: object) -> Any:
+def _get_core_float(dtype: object) -> object:
     """Return the dtype in which the core reads stored entries."""
     return dtype if dtype in (np.float32, np.float64) else np.float64
 
@@ -622,7 +622,7 @@ def _encode_array(values: np.ndarray, feature: int, table: FeatureTable) -> Cate
 
 def _encode_objects(values: Iterable[object], feature: int, table: FeatureTable) -> CategoryColumn:
     """Encode Python objects as categories, in order of first occurrence."""
-    codes: dict[Any, int] = {}
+    codes: dict[object, int] = {}
     try:
         index = np.fromiter(
             (codes.setdefault(value, len(codes)) for value in values), np.int32, table.n_rows
@@ -663,7 +663,7 @@ def _make_category_column(
     return CategoryColumn(new_index[index], tuple(categories), feature)
 
 
-def _unify_equal_numbers(category: Any) -> Any:
+def _unify_equal_numbers(category: Any) -> object:
     """Return equal categories in one form: -0.0, booleans and whole numbers as integers."""
     if isinstance(category, str):
         return str.__str__(category)  # of subclasses

@@ -95,7 +95,7 @@ class Frame:
         return []
 
     def _select_numeric(
-        self, dtypes: Sequence[Any], is_number: Callable[[Any], bool]
+        self, dtypes: Sequence[object], is_number: Callable[[Any], bool]
     ) -> NDArray[np.int64]:
         """Return the numeric columns, or none where their copy would be large.
 
@@ -161,7 +161,7 @@ class _Pandas(Frame):
         return blocks
 
 
-def _is_sparse(dtype: Any) -> bool:
+def _is_sparse(dtype: object) -> bool:
     """Whether a pandas dtype is Sparse."""
     return type(dtype).__name__ == "SparseDtype"
 

@@ -361,7 +361,7 @@ def decode_target_encoding(fields: Mapping[str, object], n_scores: int) -> Targe
         return TargetEncoding.from_dict(fields, n_scores)
     keys: Any = fields.get("keys")
     tasks: Any = fields.get("tasks")
-    missing: Any = fields.get("missing")
+    missing: object = fields.get("missing")
     are_lists = isinstance(keys, list) and isinstance(tasks, list) and len(keys) == len(tasks) > 0
     if (
         not are_lists

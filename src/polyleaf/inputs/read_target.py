@@ -107,7 +107,7 @@ def _is_sparse_dtype(dtype: DTypeLike) -> bool:
     return type(dtype).__name__ == "SparseDtype"  # pandas may not be installed
 
 
-def _densify_pandas(y: Any) -> Any:
+def _densify_pandas(y: Any) -> object:
     """Convert the Sparse columns of a pandas series or frame."""
     if np.ndim(y) == 1:
         return y.astype(y.dtype.subtype) if _is_sparse_dtype(y.dtype) else y

@@ -411,7 +411,7 @@ def encode_regression(
 def encode_classification(
     rows: RowData,
     *,
-    class_weight: Any = None,
+    class_weight: object = None,
     missing: Literal["error", "ignore"] = "error",
     one_vs_rest: bool = False,
     two_scores: bool = False,
@@ -483,7 +483,7 @@ def encode_classification(
     return encoding._encode_ids(RowData(ids.astype(np.int32), weight))
 
 
-def _encode_shares(rows: RowData, class_weight: Any, like: TargetEncoding | None) -> Target:
+def _encode_shares(rows: RowData, class_weight: object, like: TargetEncoding | None) -> Target:
     if like is None:
         y = rows.target
         classes = get_class_names(y, np.shape(y)[1])

@@ -154,7 +154,7 @@ def check_in_memory(data: Any, name: str) -> None:
         )
 
 
-def check_is_table(X: Any) -> None:
+def check_is_table(X: object) -> None:
     """Raise a ValueError for texts and dicts, which reshaping would not turn into features."""
     shape = getattr(X, "shape", None)
     is_list = isinstance(X, list | tuple) if shape is None else len(shape) == 1
@@ -244,7 +244,7 @@ def _fill_masked(values: np.ma.MaskedArray) -> np.ndarray:
     return plain
 
 
-def _check_sparse(matrix: Any, name: str) -> Any:
+def _check_sparse(matrix: Any, name: str) -> object:
     """Check the index arrays of a matrix, in CSR, CSC, BSR or COO format."""
     if matrix.format not in ("csr", "csc", "bsr", "coo"):
         matrix = matrix.tocsr()

@@ -18,6 +18,7 @@ from polyleaf.runtime.types import DataLike, JsonObject, ModelLike
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from polars.datatypes import DataType, DataTypeClass
 
 TABLE_KINDS = ("dict", "pandas", "polars", "pyarrow")
 
@@ -81,7 +82,7 @@ def nodes_table(
     )
 
 
-def _polars_type(name: str) -> Any:
+def _polars_type(name: str) -> DataType | DataTypeClass:
     import polars
 
     if name.startswith("list "):

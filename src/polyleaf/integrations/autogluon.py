@@ -160,16 +160,16 @@ class PolyleafModel(AbstractModel):
 class _SearchSpaceTrial:
     """A trial for `suggest_params` that returns AutoGluon's ranges in place of values."""
 
-    def suggest_float(self, name: str, low: float, high: float, log: bool = False) -> Any:
+    def suggest_float(self, name: str, low: float, high: float, log: bool = False) -> object:
         return Real(low, high, log=log)
 
-    def suggest_int(self, name: str, low: int, high: int, log: bool = False) -> Any:
+    def suggest_int(self, name: str, low: int, high: int, log: bool = False) -> object:
         if not log:
             return Int(low, high)
         steps = np.geomspace(low, high, _N_LOG_STEPS).round().astype(int)  # Int has no logarithm
         return Categorical(*np.unique(steps).tolist())
 
-    def suggest_categorical(self, name: str, choices: list[str]) -> Any:
+    def suggest_categorical(self, name: str, choices: list[str]) -> object:
         return Categorical(*choices)
 
 

@@ -61,12 +61,12 @@ categorical_future_covariates, categorical_static_covariates
 
     def __init__(
         self,
-        lags: Any = None,
-        lags_past_covariates: Any = None,
-        lags_future_covariates: Any = None,
+        lags: object = None,
+        lags_past_covariates: object = None,
+        lags_future_covariates: object = None,
         output_chunk_length: int = 1,
         output_chunk_shift: int = 0,
-        add_encoders: dict[str, Any] | None = None,
+        add_encoders: dict[str, object] | None = None,
         likelihood: str | None = None,
         quantiles: list[float] | None = None,
         random_state: int | None = None,

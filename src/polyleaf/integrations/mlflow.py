@@ -18,6 +18,7 @@ from polyleaf.runtime.types import DataLike
 
 if TYPE_CHECKING:
     from polyleaf.estimators.base import PolyleafEstimator
+    from polyleaf.runtime.types import ModelLike
 
 __all__ = ["load_model", "log_model", "save_model"]
 
@@ -95,7 +96,7 @@ def save_model(
         )
 
 
-def log_model(model: Any, name: str = "model", **options: Any) -> Any:
+def log_model(model: ModelLike, name: str = "model", **options: Any) -> Any:
     """Log a fitted estimator to the active run, or to a new one.
 
     Parameters
@@ -161,7 +162,7 @@ class _PyfuncModel:
     def __init__(self, estimator: PolyleafEstimator, method: str) -> None:
         self._estimator, self._method = estimator, getattr(estimator, method)
 
-    def get_raw_model(self) -> Any:
+    def get_raw_model(self) -> PolyleafEstimator:
         """Return the estimator."""
         return self._estimator
 
@@ -175,7 +176,7 @@ def _load_pyfunc(path: str, model_config: Mapping[str, Any] | None = None) -> _P
     return _PyfuncModel(load_estimator(path), (model_config or {}).get("method", "predict"))
 
 
-def _check(model: Any, method: str) -> None:
+def _check(model: object, method: str) -> None:
     if not isinstance(model, PolyleafRegressor | PolyleafClassifier):
         raise TypeError(
             "model must be a fitted PolyleafRegressor or PolyleafClassifier; got "

@@ -15,6 +15,7 @@ from sklearn.base import clone
 
 from polyleaf.estimators import PolyleafRegressor
 from polyleaf.integrations._output_view import OutputView, SharedModel
+from polyleaf.runtime.types import StrPath
 
 try:
     import mlforecast
@@ -48,7 +49,7 @@ class MLForecast(mlforecast.MLForecast):
     >>> forecast.fit(df, max_horizon=24).predict(24)  # doctest: +SKIP
     """
 
-    def __init__(self, models: Any, freq: Any, **options: Any) -> None:
+    def __init__(self, models: object, freq: object, **options: object) -> None:
         super().__init__(models, freq, **options)
         self.models: dict[str, Any]
         self.models_: dict[str, Any]
@@ -83,17 +84,17 @@ class MLForecast(mlforecast.MLForecast):
         self._frame = None
         return self
 
-    def preprocess(self, df: Any, *args: Any, **options: Any) -> Any:
+    def preprocess(self, df: object, *args: object, **options: object) -> Any:
         """Add features to `df`; `args` and `options` are those of mlforecast."""
         self._frame = super().preprocess(df, *args, **options)
         return self._frame
 
     def fit_models(
         self,
-        X: Any = None,
-        y: Any = None,
-        models_fit_kwargs: dict[str, dict[str, Any]] | None = None,
-        generator_factory: Callable[[], Any] | None = None,
+        X: object = None,
+        y: object = None,
+        models_fit_kwargs: dict[str, dict[str, object]] | None = None,
+        generator_factory: Callable[[], object] | None = None,
     ) -> Self:
         """Train the models on `X` and `y`, or on horizons of `generator_factory`, each with its
         `models_fit_kwargs`."""
@@ -135,7 +136,7 @@ class MLForecast(mlforecast.MLForecast):
             for i, own in enumerate(names)
         }
 
-    def predict(self, h: int, before_predict_callback: Any = None, **options: Any) -> Any:
+    def predict(self, h: int, before_predict_callback: Any = None, **options: object) -> Any:
         """Forecast `h` steps; `before_predict_callback` and `options` are those of mlforecast."""
         models = [m.values() for m in vars(self).get("models_", {}).values() if type(m) is dict]
         views = [view for model in models for view in model if isinstance(view, OutputView)]
@@ -143,7 +144,7 @@ class MLForecast(mlforecast.MLForecast):
         if not shared:
             return super().predict(h, before_predict_callback, **options)
 
-        def hold_first_step(X: Any) -> Any:
+        def hold_first_step(X: Any) -> object:
             X = X if before_predict_callback is None else before_predict_callback(X)
             for model in shared.values():
                 model.hold(X)  # no effect after the first step
@@ -165,7 +166,7 @@ class MLForecast(mlforecast.MLForecast):
                 model.release()
 
     @staticmethod
-    def load(path: Any) -> MLForecast:
+    def load(path: StrPath) -> MLForecast:
         """Load what `save` wrote to `path`."""
         found = mlforecast.MLForecast.load(path)
         found.__class__ = MLForecast
@@ -187,7 +188,7 @@ def _check_changing(name: str, options: dict[str, Any], are_all_ours: bool) -> N
             )
 
 
-def _add_later_values(df: Any, columns: list[str], n_steps: int, *keys: str) -> Any:
+def _add_later_values(df: Any, columns: list[str], n_steps: int, *keys: str) -> object:
     """Add the values of each column in the next `n_steps - 1` steps."""
     if not columns:
         return df

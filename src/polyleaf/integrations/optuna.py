@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from polyleaf.callbacks import Callback
 from polyleaf.metrics.metric import EvalsLog
 from polyleaf.search.optuna_search import suggest_params
 
 if TYPE_CHECKING:
+    from optuna.trial import Trial
+
     from polyleaf.model import Model
 
 __all__ = ["PruningCallback", "suggest_params"]
@@ -34,7 +36,7 @@ class PruningCallback(Callback):
         If the evaluation set or the metric does not exist.
     """
 
-    def __init__(self, trial: Any, metric: str | None = None, data: str | None = None) -> None:
+    def __init__(self, trial: Trial, metric: str | None = None, data: str | None = None) -> None:
         self._trial, self._metric, self._data = trial, metric, data
 
     def after_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool:

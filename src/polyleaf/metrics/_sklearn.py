@@ -40,23 +40,23 @@ SCORER_ALIASES = {
 # --- functions that users pass as eval_metric ---
 
 
-def is_scorer(function: Callable[..., Any]) -> bool:
+def is_scorer(function: Callable[..., object]) -> bool:
     """Return whether the function is a scorer of `get_scorer` or `make_scorer`."""
     return hasattr(function, "_score_func") and hasattr(function, "_sign")
 
 
-def is_greater_better(function: Callable[..., Any]) -> bool:
+def is_greater_better(function: Callable[..., object]) -> bool:
     """Return whether the function is a score of scikit-learn, by its naming convention."""
     name = _sklearn_name(function) or ""
     return name.endswith("_score") or name == "matthews_corrcoef"
 
 
-def takes_decisions(function: Callable[..., Any]) -> bool:
+def takes_decisions(function: Callable[..., object]) -> bool:
     """Return whether the function is a metric of scikit-learn that compares classes or labels."""
     return _sklearn_name(function) in _DECISION_METRICS
 
 
-def _sklearn_name(function: Callable[..., Any]) -> str | None:
+def _sklearn_name(function: Callable[..., object]) -> str | None:
     """Return the name of a metric of scikit-learn; None for other functions."""
     while isinstance(function, partial):
         function = function.func

@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -42,6 +42,9 @@ __all__ = [
     "ranking_scores",
     "top_labels",
 ]
+
+Prediction: TypeAlias = "DataLike | tuple[np.ndarray, np.ndarray]"
+"""Scores, labels, or a pair (labels, scores)."""
 
 Array = np.ndarray
 _BLOCK_SIZE = 1 << 22  # scores copied at a time
@@ -209,7 +212,7 @@ def _read(
     return y, prediction, weight.reshape(-1), n_labels
 
 
-def _is_label_matrix(prediction: Any, shape: tuple[int, ...]) -> bool:
+def _is_label_matrix(prediction: np.ndarray, shape: tuple[int, ...]) -> bool:
     """Return whether a prediction holds labels instead of scores; raise if it may be either."""
     if sp.issparse(prediction) or prediction.dtype.kind not in "iu" or prediction.shape[1] < 2:
         return False
@@ -235,7 +238,9 @@ def _discounts(k: int) -> NDArray[np.float64]:
     return 1.0 / np.log2(np.arange(2, k + 2))
 
 
-def precision_at(y: Any, prediction: Any, k: int = 1, weight: Any = None) -> float:
+def precision_at(
+    y: DataLike, prediction: Prediction, k: int = 1, weight: DataLike | None = None
+) -> float:
     """Return P@k: the share of the k best labels that are true, averaged over rows.
 
     Parameters
@@ -256,7 +261,9 @@ def precision_at(y: Any, prediction: Any, k: int = 1, weight: Any = None) -> flo
     return _weighted_mean(hits.mean(axis=1), weight)
 
 
-def ndcg_at(y: Any, prediction: Any, k: int = 5, weight: Any = None) -> float:
+def ndcg_at(
+    y: DataLike, prediction: Prediction, k: int = 5, weight: DataLike | None = None
+) -> float:
     """Return nDCG@k: hits discounted by ``log2(rank + 1)`` over the maximum, averaged over rows.
 
     Parameters
@@ -308,7 +315,9 @@ def propensities(
     return 1.0 / (1.0 + c * (frequency + b) ** -a)
 
 
-def psp_at(y: Any, prediction: Any, k: int, propensity: Array, weight: Any = None) -> float:
+def psp_at(
+    y: DataLike, prediction: Prediction, k: int, propensity: Array, weight: DataLike | None = None
+) -> float:
     """Return propensity-scored P@k: hits weighted by ``1 / propensity``, over the maximum.
 
     Parameters
@@ -327,7 +336,9 @@ def psp_at(y: Any, prediction: Any, k: int, propensity: Array, weight: Any = Non
     return _propensity_scored(y, prediction, k, propensity, weight, np.ones(k), normalise=False)
 
 
-def psndcg_at(y: Any, prediction: Any, k: int, propensity: Array, weight: Any = None) -> float:
+def psndcg_at(
+    y: DataLike, prediction: Prediction, k: int, propensity: Array, weight: DataLike | None = None
+) -> float:
     """Return propensity-scored nDCG@k; see `psp_at`.
 
     Parameters
@@ -344,11 +355,11 @@ def psndcg_at(y: Any, prediction: Any, k: int, propensity: Array, weight: Any = 
 
 
 def _propensity_scored(
-    y: Any,
-    prediction: Any,
+    y: DataLike,
+    prediction: Prediction,
     k: int,
     propensity: Array,
-    weight: Any,
+    weight: DataLike | None,
     discount: Array,
     normalise: bool,
 ) -> float:
@@ -371,7 +382,10 @@ def _propensity_scored(
 
 
 def ranking_scores(
-    y: Any, prediction: Any, ks: Sequence[int] = (1, 3, 5), propensity: Array | None = None
+    y: DataLike,
+    prediction: Prediction,
+    ks: Sequence[int] = (1, 3, 5),
+    propensity: Array | None = None,
 ) -> dict[str, float]:
     """Return P@k and nDCG@k for each k, and with `propensity` PSP@k and PSnDCG@k.
 
@@ -408,7 +422,7 @@ class PrecisionAt:
 
     k: int
 
-    def __call__(self, rows: RowData, prediction: Any) -> float:
+    def __call__(self, rows: RowData, prediction: Prediction) -> float:
         return precision_at(rows.target, prediction, self.k, rows.weight)
 
 
@@ -418,7 +432,7 @@ class NdcgAt:
 
     k: int
 
-    def __call__(self, rows: RowData, prediction: Any) -> float:
+    def __call__(self, rows: RowData, prediction: Prediction) -> float:
         return ndcg_at(rows.target, prediction, self.k, rows.weight)
 
 
@@ -440,7 +454,7 @@ class PropensityPrecisionAt:
 
     def bind(
         self, rows: RowData, training: RowData | None, n_outputs: int | None
-    ) -> Callable[[Any], float]:
+    ) -> Callable[[Prediction], float]:
         """Return the metric as a function of the predictions of these rows.
 
         Parameters

@@ -459,7 +459,7 @@ class ScoreReader:
             )
         return self.align(scores, getattr(estimator, "classes_", None))
 
-    def _invert_link(self, estimator: Any, predicted: np.ndarray) -> np.ndarray:
+    def _invert_link(self, estimator: object, predicted: np.ndarray) -> np.ndarray:
         if self.link == "exponential":
             high, invert = np.inf, _log
         elif self.link == "logistic":
@@ -534,7 +534,7 @@ def _as_columns(values: object) -> NDArray[np.float64]:
     return array[:, None] if array.ndim == 1 else array
 
 
-def describe_estimator(estimator: Any) -> str:
+def describe_estimator(estimator: object) -> str:
     """Return the name of an estimator's class, and of the last step of a pipeline."""
     steps = getattr(estimator, "steps", None)
     inner = f" of {describe_estimator(steps[-1][1])}" if steps else ""

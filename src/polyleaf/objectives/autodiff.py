@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,14 +29,15 @@ from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.user_warnings import warn_user
 
 if TYPE_CHECKING:
-    from polyleaf.runtime.types import DataLike
+    from jax import Array as JaxArray
+    from jax.extend.core import Jaxpr
 
 # Entries of Hessians (float64) in a chunk.
 _CHUNK_ENTRIES = 1 << 20
 # Rows and outputs on which derivatives are checked, and the most outputs with a search for kinks.
 _PROBE_ROWS, _PROBE_OUTPUTS, MAX_KINK_OUTPUTS = 8, 16, 64
 
-RowLoss = Callable[[Any, Any], Any]
+RowLoss: TypeAlias = "Callable[[JaxArray, JaxArray], object]"
 Derivatives = dict[str, NDArray[np.float64]]
 
 
@@ -79,10 +80,10 @@ def as_row_loss(function: Callable[..., object], target: Array, n_outputs: int) 
     """
     jax = import_jax()
 
-    def row_loss(y: Any, z: Any) -> Any:
+    def row_loss(y: JaxArray, z: JaxArray) -> object:
         return function(y, z[0] if n_outputs == 1 else z)
 
-    def batch_loss(y: Any, z: Any) -> Any:
+    def batch_loss(y: JaxArray, z: JaxArray) -> object:
         return jax.numpy.reshape(function(y[None], z if n_outputs == 1 else z[None]), ())
 
     with jax.enable_x64(True):
@@ -104,7 +105,7 @@ def as_row_loss(function: Callable[..., object], target: Array, n_outputs: int) 
     raise NotALoss(reasons[0])  # the error for one row is clearer
 
 
-def _check_not_constant(jaxpr: Any) -> None:
+def _check_not_constant(jaxpr: Jaxpr) -> None:
     """Raise `ConstantLoss` if the result of a traced loss of (target, scores) depends on no
     score."""
     reached = {id(jaxpr.invars[-1])}
@@ -324,20 +325,20 @@ class BoundLoss(BoundObjective):
 
 def _compile_functions(
     jax: ModuleType, loss: RowLoss, n_outputs: int
-) -> dict[str, Callable[..., Any]]:
+) -> dict[str, Callable[..., dict[str, object]]]:
     """Return compiled functions of a chunk: ``(targets, scores (c, K)) -> {name: float64 (c,
     ...)}``."""
     lower = packed_lower(n_outputs)
     gradient = jax.grad(loss, argnums=1)
     hessian = jax.jacfwd(gradient, argnums=1)  # forward over reverse: one gradient per output
 
-    def slope(y: DataLike, z: object) -> dict[str, Any]:
+    def slope(y: JaxArray, z: JaxArray) -> dict[str, object]:
         return {"value": loss(y, z), "gradient": gradient(y, z)}
 
-    def diagonal(y: DataLike, z: object) -> dict[str, Any]:
+    def diagonal(y: JaxArray, z: JaxArray) -> dict[str, object]:
         return slope(y, z) | {"hessian": jax.numpy.diagonal(hessian(y, z))}
 
-    def full(y: DataLike, z: object) -> dict[str, Any]:
+    def full(y: JaxArray, z: JaxArray) -> dict[str, object]:
         return slope(y, z) | {"hessian": hessian(y, z)[lower]}
 
     return {f.__name__: jax.jit(jax.vmap(f)) for f in (slope, diagonal, full)}

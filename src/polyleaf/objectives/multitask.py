@@ -363,7 +363,7 @@ class BoundMultiTask(BoundObjective):
 
 
 def multitask_from_dict(
-    values: Mapping[str, Any], make_objective: Callable[[Any], Objective]
+    values: Mapping[str, object], make_objective: Callable[[Mapping[str, object]], Objective]
 ) -> MultiTask:
     """Return the objective of `MultiTask.to_dict`; `make_objective` reads the objective of a
     task."""

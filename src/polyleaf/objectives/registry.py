@@ -315,7 +315,7 @@ def get_objective(objective: AnyObjective, **parameters: object) -> Objective:
     return resolve_objective(objective).make(**parameters)
 
 
-def objective_from_dict(values: Mapping[str, Any]) -> Objective:
+def objective_from_dict(values: Mapping[str, object]) -> Objective:
     """Return the objective of ``Objective.to_dict``; nothing is imported for it.
 
     Parameters

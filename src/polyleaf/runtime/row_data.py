@@ -58,7 +58,7 @@ class RowData:
         values = ((f.name, getattr(self, f.name)) for f in fields(RowData))
         return {name: value for name, value in values if value is not None}
 
-    def add_offset(self, scores: Any) -> Any:
+    def add_offset(self, scores: object) -> Any:
         """Return raw scores of the rows with their offset.
 
         Parameters

@@ -144,7 +144,8 @@ class FinalFitData(NamedTuple):
     """Data and limits of the final fits."""
 
     data: TrainingData  # binned
-    eval_sets: tuple[Any, Any]  # evaluation sets and their offsets, as passed to `fit`
+    # Evaluation sets and their offsets, as passed to `fit`.
+    eval_sets: tuple[object, Sequence[object] | None]
     budget: Budget
     metric: Metric
 
@@ -169,15 +170,15 @@ class SearchMixin(_Base):
     @restore_if_fit_fails
     def fit(
         self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
+        X: DataLike,
+        y: DataLike | None = None,
+        sample_weight: DataLike | None = None,
         *,
-        offset: Any = None,
+        offset: DataLike | None = None,
         groups: Any = None,
         time: Any = None,
-        eval_set: Any = None,
-        eval_offset: Sequence[Any] | None = None,
+        eval_set: object = None,
+        eval_offset: Sequence[object] | None = None,
         resume: StrPath | None = None,
     ) -> Self:
         """Search for the best parameters, then train with them on all rows.
@@ -614,7 +615,7 @@ def _drop_n_estimators(parameters: Parameters) -> Parameters:
     return {name: value for name, value in parameters.items() if name != "n_estimators"}
 
 
-def _is_default(value: Any, default: Any) -> bool:
+def _is_default(value: object, default: object) -> bool:
     """Return whether a parameter has its default value. Arrays never have."""
     if value is default:
         return True

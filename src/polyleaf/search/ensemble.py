@@ -7,13 +7,16 @@ ICML 2004. Unlike there, raw scores are averaged, so that a blend is one forest.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from polyleaf.metrics import Metric
 from polyleaf.search.cv_splits import Fold
 from polyleaf.search.trials import Candidate
+
+if TYPE_CHECKING:
+    from polyleaf.estimators.base import PolyleafEstimator
 
 __all__ = ["MAX_STEPS", "POOL_SIZE", "Member", "compute_weights", "select_members"]
 
@@ -32,7 +35,7 @@ class Member(NamedTuple):
 def select_members(
     candidates: Sequence[Candidate],
     folds: Sequence[Fold],
-    train: Callable[[Candidate, Fold], object],
+    train: Callable[[Candidate, Fold], PolyleafEstimator],
     metric: Metric,
     max_members: int,
     is_spent: Callable[[], bool],
@@ -120,14 +123,16 @@ def compute_weights(
     return best_counts / best_counts.sum(), lowest
 
 
-def _predict_raw(estimator: Any, fold: Fold, rounds: int) -> np.ndarray:
+def _predict_raw(estimator: PolyleafEstimator, fold: Fold, rounds: int) -> np.ndarray:
     """Return raw scores of the held-out rows, offsets included."""
     return estimator._raw(
         fold.valid.X, (0, min(rounds, estimator.model_.n_rounds)), fold.valid.rows.offset
     )
 
 
-def _make_loss(estimator: Any, fold: Fold, metric: Metric) -> Callable[[np.ndarray], float]:
+def _make_loss(
+    estimator: PolyleafEstimator, fold: Fold, metric: Metric
+) -> Callable[[np.ndarray], float]:
     """Return the function that computes the loss of raw scores on a fold, as in its trials."""
     training, held = (
         estimator._encoding.encode(part.rows, normalized=False) for part in (fold.train, fold.valid)

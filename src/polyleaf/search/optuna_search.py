@@ -111,7 +111,7 @@ class _RangeRecorder:
         self.distributions[name] = IntDistribution(low, high, log=log)
         return low
 
-    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
+    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> object:
         from optuna.distributions import CategoricalDistribution
 
         self.distributions[name] = CategoricalDistribution(choices)

@@ -26,6 +26,7 @@ from polyleaf.search.resume_log import ResumeLog, TrialRecord
 from polyleaf.search.trials import Candidate, is_near_leader, rank_candidates, rank_with_defaults
 
 if TYPE_CHECKING:
+    from polyleaf.estimators.base import PolyleafEstimator
     from polyleaf.model import Model
 
 __all__ = [
@@ -230,7 +231,7 @@ class TrialStopper(Callback):
         self._lowest, self._rounds_since = math.inf, 0
         self.curve: list[float] = []
         self.timed_out = False
-        self.fitted: object = None
+        self.fitted: PolyleafEstimator | None = None
 
     def after_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool:
         value = list(evals_log.values())[-1][self._metric.name][-1]
@@ -291,7 +292,7 @@ class TrialOutcome(NamedTuple):
 
     record: TrialRecord
     timed_out: bool = False
-    fitted: object = None
+    fitted: PolyleafEstimator | None = None
     patience: int = 0
 
 

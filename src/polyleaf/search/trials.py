@@ -16,6 +16,7 @@ from polyleaf.model import Model
 from polyleaf.search.candidates import Parameters, ScreeningResult
 
 if TYPE_CHECKING:
+    from polyleaf.estimators.base import PolyleafEstimator
     from polyleaf.runtime.types import JsonObject
 
 __all__ = [
@@ -69,7 +70,7 @@ class Candidate:
     curves: list[list[float]] = field(default_factory=list)
     seconds: float = 0.0
     error: str = ""
-    fitted: list[object] = field(default_factory=list)
+    fitted: list[PolyleafEstimator | None] = field(default_factory=list)
     screening: ScreeningResult | None = None
     speedup: float = 1.0
     proposed: Parameters = field(init=False)

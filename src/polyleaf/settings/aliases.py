@@ -25,7 +25,7 @@ __all__ = [
     "warn_one_vs_rest",
 ]
 
-_Method = TypeVar("_Method", bound=Callable[..., Any])
+_Method = TypeVar("_Method", bound=Callable[..., object])
 
 # Names of parameters in XGBoost, LightGBM, CatBoost and scikit-learn, by their name here.
 FOREIGN_NAMES = {
@@ -321,7 +321,7 @@ def suggest_on_unknown_kwargs(method: _Method) -> _Method:
     known = [name for name in inspect.signature(method).parameters if name != "self"]
 
     @functools.wraps(method)
-    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def wrapper(self: Any, *args: object, **kwargs: Any) -> object:
         if kwargs and not kwargs.keys() <= set(known):
             where = f"{type(self).__name__}.{method.__name__}"
             raise_unknown_parameters(where, kwargs, known, self._get_param_names())
@@ -337,13 +337,13 @@ class _WarnIfCalledOnInstance:
         self._method = method
         self.__doc__ = method.__doc__
 
-    def __get__(self, estimator: Any, owner: type) -> Any:
+    def __get__(self, estimator: Any, owner: type) -> object:
         method = self._method.__get__(None, owner)
         if estimator is None:
             return method
 
         @functools.wraps(method)
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
+        def wrapper(*args: object, **kwargs: object) -> object:
             found = method(*args, **kwargs)
             name = method.__name__
             warn_user(

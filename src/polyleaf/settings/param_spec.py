@@ -109,7 +109,7 @@ def estimator_parameters(cls: type[T]) -> type[T]:
     positional = [field.name for field in fields if not field.kw_only]
 
     @functools.wraps(initialise)
-    def __init__(self: Any, *args: Any, **parameters: Any) -> None:
+    def __init__(self: object, *args: object, **parameters: object) -> None:
         if args or not parameters.keys() <= names:
             _check_arguments(type(self), positional, names, args, parameters)
         initialise(self, *args, **parameters)
@@ -304,7 +304,7 @@ def make_constraints(cls: type) -> Constraints:
     }
 
 
-def _make_constraint(t: object, p: ParamSpec) -> Any:
+def _make_constraint(t: object, p: ParamSpec) -> object:
     from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
     kind = get_origin(t) or t

@@ -135,7 +135,7 @@ class TreeParameters:
     indices to a number or to a dict of outputs. Constraints hold exactly between any two rows in
     which the feature is not missing. None: no constraint."""
 
-    feature_penalties: Mapping[Any, Any] | Sequence[Any] | np.ndarray | None = parameter(
+    feature_penalties: Mapping[Any, float] | Sequence[float] | np.ndarray | None = parameter(
         default=None
     )
     """Penalty in [0, 1) on split gain where features compete, for example for features that are
@@ -326,7 +326,7 @@ class DataParameters:
     """Maximum number of bins per numeric feature; missing values have a bin of their own. Ignored
     if X is a :class:`polyleaf.Dataset`."""
 
-    categorical_features: Literal["from_dtype"] | Sequence[Any] | np.ndarray | None = parameter(
+    categorical_features: Literal["from_dtype"] | Sequence[object] | np.ndarray | None = parameter(
         default=FROM_DTYPE
     )
     """Categorical features: "from_dtype", the categorical columns of a pandas, polars or Arrow

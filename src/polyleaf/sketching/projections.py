@@ -103,7 +103,9 @@ class Projector:
         if not self.reg > 0:
             raise ValueError(f"reg must be positive, got {self.reg}.")
 
-    def fit(self, X: Any, Y: Any = None, *, seed: int = 0, n_threads: int = 1) -> Projection:
+    def fit(
+        self, X: DataLike, Y: DataLike | None = None, *, seed: int = 0, n_threads: int = 1
+    ) -> Projection:
         """Fit the projection.
 
         Parameters
@@ -130,7 +132,7 @@ class Projector:
         return self._fit(X, Y, seed, n_threads, with_features=False)[0]
 
     def fit_transform(
-        self, X: Any, Y: Any = None, *, seed: int = 0, n_threads: int = 1
+        self, X: DataLike, Y: DataLike | None = None, *, seed: int = 0, n_threads: int = 1
     ) -> tuple[Projection, Any]:
         """Fit the projection, and project the training rows.
 
@@ -149,7 +151,7 @@ class Projector:
         return self._fit(X, Y, seed, n_threads, with_features=True)
 
     def _fit(
-        self, X: DataLike, Y: DataLike, seed: int, n_threads: int, with_features: bool
+        self, X: DataLike, Y: DataLike | None, seed: int, n_threads: int, with_features: bool
     ) -> tuple[Projection, object]:
         rows = to_canonical_csr(X, "X", nan_hint=explain_numeric_only(self.kind))
         n, n_features = rows.shape
@@ -301,7 +303,7 @@ class Projection:
 
     # --- files ---
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return JSON types; the rest is in `arrays`."""
         return {"kind": self.kind, "n_features": self.n_features}
 
@@ -380,7 +382,7 @@ def explain_numeric_only(kind: str) -> str:
     )
 
 
-def _labels(Y: DataLike, n_rows: int) -> sp.csr_matrix:
+def _labels(Y: DataLike | None, n_rows: int) -> sp.csr_matrix:
     if Y is None:
         raise ValueError('projection="leml" is supervised: it needs Y.')
     if not sp.issparse(Y):

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -262,7 +262,7 @@ class CustomSketch(Sketch):
         A function with the parameters and results of `Sketch.sketch`.
     """
 
-    function: Callable[..., Any]
+    function: Callable[..., object]
 
     def sketch(
         self, g: np.ndarray, h: np.ndarray | None, round: int, seed: int, n_threads: int | Context

@@ -605,13 +605,13 @@ def _copy_to_continue(start: Model, objective: Objective, info: ModelInfo) -> Mo
     return model
 
 
-def _renew_metadata(start: Model, info: ModelInfo) -> dict[str, Any]:
+def _renew_metadata(start: Model, info: ModelInfo) -> dict[str, object]:
     """Return the metadata of a model with that of this fit, and without calibrations."""
     return clear_calibrations(start.metadata) | info.metadata
 
 
 def _make_callbacks(
-    p: SharedParameters, callbacks: list[Any], n_rounds: int, metrics: list[Metric]
+    p: SharedParameters, callbacks: list[object], n_rounds: int, metrics: list[Metric]
 ) -> list[object]:
     """Return the callbacks of the estimator, those of the fit, early stopping and progress."""
     found = as_callbacks(p.callbacks) + callbacks

@@ -171,7 +171,7 @@ def _make_start(p: Any, target: Target, objective: Objective) -> SparseStart | N
     return SparseStart(top, float(objective.sparse_base_score))
 
 
-def _is_frozen(estimator: Any) -> bool:
+def _is_frozen(estimator: object) -> bool:
     """Return whether an estimator is fitted already, and `fit` and `clone` leave it as it is."""
     return type(estimator).__name__ == "FrozenEstimator"
 
@@ -275,7 +275,7 @@ class _Fit:
         estimator.fit(X, _safe_indexing(self._y, rows), **given)
         return _make_model(estimator, self._reader, X, weight)
 
-    def wrap(self, estimator: Any) -> InitialModel:
+    def wrap(self, estimator: object) -> InitialModel:
         """Return the model of an estimator that is fitted already."""
         return _make_model(estimator, self._reader, self._X, self._weight)
 
@@ -284,7 +284,7 @@ class _Fit:
         return self._X if len(rows) == self._n_rows else _safe_indexing(self._X, rows)
 
 
-def _get_last_step(estimator: Any) -> Any:
+def _get_last_step(estimator: object) -> Any:
     while hasattr(estimator, "steps"):
         estimator = estimator.steps[-1][1]
     return estimator
@@ -348,7 +348,7 @@ class _LinearForm(NamedTuple):
 
 
 def _make_model(
-    estimator: Any, reader: ScoreReader, X: Any, weight: np.ndarray | None
+    estimator: object, reader: ScoreReader, X: Any, weight: np.ndarray | None
 ) -> InitialModel:
     """Return a fitted estimator as coefficients, if it is linear in X, or as it is."""
     other = EstimatorInitialModel(estimator, reader)
@@ -407,7 +407,7 @@ def _is_same_form(
     return bool(compared.any() and (np.abs(linear - own)[compared] <= 1e-6 * scale).all())
 
 
-def _find_linear_form(estimator: Any) -> _LinearForm | None:
+def _find_linear_form(estimator: object) -> _LinearForm | None:
     """Return the coefficients of a linear model of scikit-learn's interface, or None."""
     for inner in ("best_estimator_", "estimator" * _is_frozen(estimator)):
         if inner and hasattr(estimator, inner):

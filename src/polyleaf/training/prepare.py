@@ -566,7 +566,7 @@ def _warn_ignored_parameters(p: SharedParameters, X: Dataset) -> None:
             )
 
 
-def _differs_in_categories(categorical_features: DataLike | None, X: Dataset) -> bool:
+def _differs_in_categories(categorical_features: object, X: Dataset) -> bool:
     """Return whether these differ from the categorical features of the data set."""
     if isinstance(categorical_features, str):
         return False

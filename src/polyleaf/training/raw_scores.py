@@ -663,7 +663,7 @@ class SparseState:
         dataset: Dataset,
         model: Model,
         workers: Context,
-        offset: Any = None,
+        offset: object = None,
     ) -> None:
         self._bound, self._dataset, self._workers = bound, dataset, workers
         self.weight = bound.weight
@@ -672,7 +672,7 @@ class SparseState:
             self._scores.add_trees(model.forest, 0, dataset.codes, None)
         self.gradients: Any = None
 
-    def new_scores(self, n_rows: int, offset: Any = None) -> SparseScores:
+    def new_scores(self, n_rows: int, offset: object = None) -> SparseScores:
         """Return scores of other rows, which are their offset, or 0."""
         scores = _core.SparseRawScores(n_rows, self._bound.n_outputs)
         return SparseScores(scores, self._workers, offset)

@@ -130,7 +130,7 @@ class _Nodes:
         return cut, arrays["leaf"][self.find_ancestors(depth)], np.flatnonzero(is_leaf)
 
 
-_LEAF_NODE: dict[str, Any] = {
+_LEAF_NODE: dict[str, object] = {
     "feature": -1,
     "threshold": -1,
     "missing_left": False,

@@ -92,23 +92,28 @@ class LearningCurvesDisplay(Display):
         names = get_output_names(model) if per_output else None
         return cls(curves, metric, names, estimator.best_iteration_).plot(ax)
 
-    def plot(self, ax: Any = None) -> Self:
+    def plot(self, ax: Axes | None = None) -> Self:
         ax = self._start(ax)
         self.lines_: list[object] = []
         for number, (data, curve) in enumerate(self.curves.items()):
             columns = curve.reshape(len(curve), -1).T
             for k, column in enumerate(columns):
                 label = data if self.output_names is None else f"{data}, {self.output_names[k]}"
-                style = (
-                    {"color": f"C{number % 10}"}
-                    if len(columns) == 1
-                    else {"linestyle": ("-", "--", ":")[number % 3], "color": f"C{k % 10}"}
+                colour, line = number, "-"
+                if len(columns) > 1:
+                    colour, line = k, ("-", "--", ":")[number % 3]
+                self.lines_ += ax.plot(
+                    np.arange(1, len(column) + 1),
+                    column,
+                    label=label,
+                    linestyle=line,
+                    color=f"C{colour % 10}",
                 )
-                self.lines_ += ax.plot(np.arange(1, len(column) + 1), column, label=label, **style)
         self.best_line_ = None
         if self.best_round is not None:
-            best = {"color": "grey", "linewidth": 0.8, "linestyle": "--", "label": "best round"}
-            self.best_line_ = ax.axvline(self.best_round + 1, **best)
+            self.best_line_ = ax.axvline(
+                self.best_round + 1, color="grey", linewidth=0.8, linestyle="--", label="best round"
+            )
         ax.set(xlabel="rounds", ylabel=self.metric)
         if len(self.lines_) <= 12:
             ax.legend()

@@ -66,7 +66,7 @@ class ImportanceDisplay(Display):
 
     def __init__(
         self,
-        importance: Any,
+        importance: object,
         feature_names: Sequence[str],
         output_names: Sequence[str] = (),
         kind: str = "gain",
@@ -104,7 +104,7 @@ class ImportanceDisplay(Display):
             ax
         )
 
-    def plot(self, ax: Any = None) -> Self:
+    def plot(self, ax: Axes | None = None) -> Self:
         ax = self._start(ax)
         by_output = np.atleast_2d(self.importance)
         order = np.argsort(-by_output.mean(axis=0), kind="stable")[: self.max_features]
@@ -164,7 +164,7 @@ class OutputGroupsDisplay(Display):
         trials = model.metadata.get(OUTPUT_GROUPS, ())
         return cls(model.output_groups, get_output_names(model), trials).plot(ax)
 
-    def plot(self, ax: Any = None) -> Self:
+    def plot(self, ax: Axes | None = None) -> Self:
         ax, n = self._start(ax), len(self.output_names)
         rows = list(self.trials) or [{"groups": self.groups}]
         colours, labels = np.zeros((len(rows), n)), []
@@ -263,7 +263,7 @@ class OutputsDisplay(Display):
             names = get_target_names(own)
         return cls(scores, names, name).plot(ax)
 
-    def plot(self, ax: Any = None) -> Self:
+    def plot(self, ax: Axes | None = None) -> Self:
         ax = self._start(ax)
         n, width = len(self.output_names), 0.8 / len(self.scores)
         self.bars_ = {}
@@ -327,7 +327,7 @@ class TreeDisplay(Display):
         tree: int = 0,
         *,
         row: DataLike | None = None,
-        ax: Any = None,
+        ax: Axes | None = None,
     ) -> Self:
         """Draw one tree.
 

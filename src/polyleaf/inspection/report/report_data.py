@@ -308,7 +308,7 @@ class MultiTaskReportData(ReportData):
 
 
 def _make_task_data(
-    estimator: PolyleafEstimator, X: Any, y: Any, offset: Any, *named: str
+    estimator: PolyleafEstimator, X: object, y: Any, offset: Any, *named: str
 ) -> SingleTaskReportData:
     """Select the rows of one task with known class or labels; `named` are the last arguments."""
     y = np.asarray(to_numpy(y))
