@@ -260,7 +260,7 @@ def fit(
     estimator: PolyleafEstimator,
     data: LazyData,
     eval_sets: Sequence[LazyEvalSet],
-    callbacks: Sequence[Any],
+    callbacks: Sequence[Callback],
     init_model: object,
     max_restarts: int,
     wait_for_workers: float,

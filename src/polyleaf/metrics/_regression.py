@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from polyleaf.distributions import Distribution
 from polyleaf.objectives import Objective
@@ -43,7 +43,7 @@ def as_matrices(y: Array, prediction: Array) -> tuple[Array, Array]:
     return y, prediction
 
 
-def safe_divide(total: Any, weight: Any) -> Floats:
+def safe_divide(total: ArrayLike, weight: ArrayLike) -> Floats:
     """Divide, with NaN where the weight is 0."""
     return np.divide(
         total, weight, out=np.full(np.shape(total), np.nan), where=np.asarray(weight) > 0

@@ -157,7 +157,7 @@ def known_subset_accuracy(rows: RowData, predicted: np.ndarray) -> float:
 
 
 def _mean_score(
-    score: Callable[..., Any], rows: RowData, predicted: np.ndarray, **options: Any
+    score: Callable[..., Any], rows: RowData, predicted: np.ndarray, **options: object
 ) -> float:
     y, weight = rows.target, rows.weight
     if weight is None or weight.ndim == 1:

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import scipy.sparse
@@ -41,6 +41,8 @@ from polyleaf.sketching.projections import Projection
 
 if TYPE_CHECKING:
     from polyleaf.data.binning import BinMapper
+
+Inputs: TypeAlias = "DataLike | FeatureTable"  # rows, as users pass them or as they were read
 
 
 class Model:
@@ -231,7 +233,7 @@ class Model:
 
     # --- prediction -------------------------------------------------------------------------------
 
-    def prepare_features(self, X: DataLike | None, n_threads: int = 1) -> FeatureTable:
+    def prepare_features(self, X: Inputs | None, n_threads: int = 1) -> FeatureTable:
         """Read X, and project it if the model has a projection.
 
         Parameters
@@ -295,7 +297,7 @@ class Model:
         return self.forest.scores(codes, **self._score_scale(), **trees, features=features)
 
     def predict_raw(
-        self, table: Any, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
+        self, table: Inputs, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
     ) -> np.ndarray:
         """Return raw scores of X.
 
@@ -330,7 +332,7 @@ class Model:
         return out if self.initial is None else self.initial.add_to(out, table.source)
 
     def predict(
-        self, table: object, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
+        self, table: Inputs, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
     ) -> np.ndarray:
         """Return predictions for X: the link applied to raw scores.
 
@@ -348,7 +350,7 @@ class Model:
 
     def predict_topk(
         self,
-        table: object,
+        table: Inputs,
         k: int = 5,
         first_round: int = 0,
         last_round: int | None = None,
@@ -395,7 +397,7 @@ class Model:
         return outputs, scores + self.base_score[0] if is_equal else scores
 
     def predict_sparse(
-        self, table: Any, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
+        self, table: Inputs, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
     ) -> scipy.sparse.csr_matrix:
         """Return raw scores of the outputs that have an entry in the leaves of each row.
 
@@ -438,7 +440,7 @@ class Model:
 
     def staged_predict_raw(
         self,
-        table: Any,
+        table: Inputs,
         first_round: int = 0,
         last_round: int | None = None,
         n_threads: int = 1,
@@ -469,7 +471,7 @@ class Model:
         return (self.to_target_scale(stage) + start for stage in stages)
 
     def apply(
-        self, table: Any, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
+        self, table: Inputs, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
     ) -> np.ndarray:
         """Return the leaf of each row in each tree.
 

@@ -297,7 +297,7 @@ class Objective(ABC):
         """Parameters of this objective that `default_metric` takes."""
         return {}
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the objective as JSON values: its name and parameters, and the import path of a
         class that is not built in."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}

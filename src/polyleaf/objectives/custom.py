@@ -117,7 +117,7 @@ class Custom(Objective):
         rows = rows.replace(target=target, weight=weight)
         return BoundCustomObjective(self, rows, n_outputs).resolve()
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         choice = {} if self.hessian == "exact" else {"hessian": self.hessian}
         return to_stored({"name": self.name, "n_outputs": self.n_outputs, **choice})
 

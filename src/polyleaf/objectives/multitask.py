@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,7 +70,7 @@ class Task:
         dtype = np.float32 if self.target_kind == "labels" else values.dtype
         return np.ascontiguousarray(values, dtype)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the task as JSON values."""
         values = {**vars(self), "objective": self.objective.to_dict()}
         return dict(zip(_STORED_KEYS, values.values(), strict=True))
@@ -214,7 +214,7 @@ class MultiTask(Objective):
         factors, summands = zip(*scalings, strict=True)
         return np.concatenate(factors), np.concatenate(summands)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         return {"name": self.name, "parts": [part.to_dict() for part in self.parts]}
 
 

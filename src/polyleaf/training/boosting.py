@@ -147,7 +147,7 @@ def boost(
         )
     bound.set_base_score(model.base_score)
 
-    def make_loop(model: Model, hooks: Sequence[Any]) -> BoostingLoop:
+    def make_loop(model: Model, hooks: Sequence[Callable[..., object]]) -> BoostingLoop:
         components = make_components(
             settings, bound, dataset, rows, model, eval_sets, hooks, row_ids, known
         )

@@ -86,7 +86,7 @@ class Evaluation:
         eval_sets: Sequence[EvalSet],
         model: Model,
         new_scores: Callable[[int, Any], Any],
-        layer_hooks: Sequence[Callable[..., Any]],
+        layer_hooks: Sequence[Callable[..., object]],
         training: RowData | None = None,
     ) -> None:
         self._model, self._layer_hooks, self._new_scores = model, layer_hooks, new_scores

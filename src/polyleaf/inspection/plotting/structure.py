@@ -210,12 +210,12 @@ class OutputsDisplay(Display):
     def from_estimator(
         cls,
         estimator: PolyleafEstimator,
-        X: Any,
-        y: Any,
+        X: DataLike,
+        y: DataLike,
         *,
         metric: str | None = None,
         others: Mapping[str, PolyleafEstimator] | None = None,
-        offset: Any = None,
+        offset: DataLike | None = None,
         ax: Axes | None = None,
     ) -> Self:
         """Evaluate each output of a fitted estimator, its base scores and other estimators.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import scipy.sparse
@@ -35,6 +35,7 @@ from polyleaf.model import Model
 from polyleaf.model.metadata import HAS_OFFSETS
 from polyleaf.model.shap import BinnedRows, resolve_outputs
 from polyleaf.runtime.row_data import RowData
+from polyleaf.runtime.types import DataLike
 
 __all__ = [
     "COVERAGES",
@@ -101,7 +102,7 @@ class ReportData:
         The prefix of the names of its figures, which are unique on a page.
     """
 
-    def __init__(self, estimator: Any, X: Any, prefix: str = "") -> None:
+    def __init__(self, estimator: PolyleafEstimator, X: DataLike, prefix: str = "") -> None:
         self.estimator, self.X, self.prefix = estimator, X, prefix
         self.model: Model = get_model(estimator)
 
@@ -119,7 +120,7 @@ class ReportData:
         return np.asarray(self.estimator.feature_importance(self.importance_kind))
 
     @property
-    def importance_kind(self) -> str:
+    def importance_kind(self) -> Literal["gain", "split"]:
         return "gain" if self.model.has_statistics else "split"
 
     @cached_property
@@ -188,9 +189,9 @@ class SingleTaskReportData(ReportData):
     def __init__(
         self,
         estimator: PolyleafEstimator,
-        X: Any,
-        y: Any,
-        offset: Any = None,
+        X: DataLike,
+        y: DataLike,
+        offset: DataLike | None = None,
         prefix: str = "",
         target_name: str = "y",
     ) -> None:
@@ -276,7 +277,9 @@ class MultiTaskReportData(ReportData):
     d2_scores : dict of str to float
     """
 
-    def __init__(self, estimator: PolyleafEstimator, X: Any, Y: Any, offset: Any = None) -> None:
+    def __init__(
+        self, estimator: PolyleafEstimator, X: DataLike, Y: DataLike, offset: Any = None
+    ) -> None:
         super().__init__(estimator, X)
         if not self.n_rows:
             raise ValueError("X must have at least one row for a report.")
@@ -308,7 +311,7 @@ class MultiTaskReportData(ReportData):
 
 
 def _make_task_data(
-    estimator: PolyleafEstimator, X: object, y: Any, offset: Any, *named: str
+    estimator: PolyleafEstimator, X: DataLike, y: DataLike, offset: DataLike | None, *named: str
 ) -> SingleTaskReportData:
     """Select the rows of one task with known class or labels; `named` are the last arguments."""
     y = np.asarray(to_numpy(y))
