@@ -46,7 +46,7 @@ class PickleVersionWarning(InconsistentVersionWarning):
         )
 
 
-def add_version(state: dict[str, Any]) -> dict[str, Any]:
+def add_version(state: dict[str, object]) -> dict[str, object]:
     """Return the state of a pickle with the version of the package."""
     return state | {_KEY: polyleaf_version()}
 
