@@ -97,8 +97,11 @@ class Deadline:
         try:
             yield
         finally:
-            ended.set()
-            watcher.join()
+            try:
+                ended.set()
+                watcher.join()
+            except KeyboardInterrupt:  # sent before the watcher saw that the fit had ended
+                watcher.join()
             signal.signal(signal.SIGINT, before)
 
 

@@ -123,17 +123,14 @@ class _Graph:
 
     def __init__(self, onnx: ModuleType, inputs: Sequence[str]):
         self._onnx, self._inputs = onnx, set(inputs)
-        # No name of the user begins with it, so that no value of the graph has a name of an input.
-        self.prefix = "_"
-        while any(name.startswith(self.prefix) for name in inputs):
-            self.prefix += "_"
+        # Longer than underscores of inputs, so that no value of the graph has a name of an input.
+        self.prefix = "_" * (1 + max((len(i) - len(i.lstrip("_")) for i in inputs), default=0))
         self.nodes: list[NodeProto] = []
         self.constants: list[TensorProto] = []
 
     def add_constant(self, values: DataLike | None) -> str:
         name = f"{self.prefix}c{len(self.constants)}"
-        array = np.asarray(values)
-        self.constants.append(self._onnx.numpy_helper.from_array(array, name))
+        self.constants.append(self._onnx.numpy_helper.from_array(np.asarray(values), name))
         return name
 
     def add(
@@ -539,8 +536,7 @@ def _pad_entries(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return indices, values and a mask of the entries of all leaves, padded to equal length."""
     blocks = [tree.leaves for tree in trees]
-    indptrs = [block.indptr for block in blocks if block.indptr is not None]
-    counts = np.concatenate([np.diff(indptr) for indptr in indptrs])
+    counts = np.concatenate([np.diff(b.indptr) for b in blocks if b.indptr is not None])
     is_entry = np.arange(max(1, counts.max())) < counts[:, None]
     entries = np.concatenate([getattr(block, index) for block in blocks]).astype(np.int64)
     held = np.concatenate([getattr(block, value) for block in blocks])

@@ -16,6 +16,7 @@ from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
 
 __all__ = [
+    "average_weights",
     "check_outputs_have_weight",
     "check_two_classes",
     "check_two_columns",
@@ -30,6 +31,8 @@ __all__ = [
     "weight_known_targets",
     "weight_shares",
 ]
+
+_BLOCK_ROWS = 1 << 10  # rows whose weights are averaged at a time
 
 
 def read_weight(rows: RowData, target: Any, n_columns: int, name: str) -> RowData:
@@ -301,3 +304,14 @@ def quantise_weights(sample_weight: ArrayLike, n_rows: int) -> NDArray[np.int64]
     _, exponent = np.frexp(_core.exact_totals(scaled[:, None], None, None, 1, 1)[0, 0, 0])
     rounded = np.rint(np.ldexp(scaled, 51 - exponent)).astype(np.int64)
     return np.where(weights > 0, np.maximum(rounded, 1), 0)
+
+
+def average_weights(weight: np.ndarray) -> np.ndarray:
+    """Return the mean weight (n_rows, 1) of each row; equal weights are their own mean."""
+    if weight.shape[1] == 1:
+        return weight
+    means = np.empty((len(weight), 1), np.float32)
+    for start in range(0, len(weight), _BLOCK_ROWS):
+        sums = np.cumsum(weight[start : start + _BLOCK_ROWS], axis=1, dtype=np.float64)[:, -1:]
+        means[start : start + _BLOCK_ROWS] = sums / weight.shape[1]
+    return means

@@ -35,6 +35,7 @@ from polyleaf.training.boosting import BoostResult, boost
 from polyleaf.training.cross_fitting import TrainingRecord
 from polyleaf.training.evaluation import EvalSet
 from polyleaf.training.group_search import find_output_groups
+from polyleaf.training.initial_scores import scale_offsets
 from polyleaf.training.prepare import PreparedData, Seeds, TrainingData
 from polyleaf.training.refit import KnownTrees
 from polyleaf.training.sampling import GlobalRowIds
@@ -180,7 +181,7 @@ def shrink_initial_scores(
     boosting = replace(settings.boosting, learning_rate=INIT_RATE, n_estimators=n_rounds)
     best, lowest = 1.0, np.inf
     for factor in INIT_FACTORS:
-        scaled = _scale_offsets(trial, factor)
+        scaled = scale_offsets(trial, factor)
         result = boost(
             scaled.dataset,
             training_rows(scaled.target, objective),
@@ -197,17 +198,7 @@ def shrink_initial_scores(
         if not loss < lowest:
             break
         best, lowest = factor, loss
-    return plan._replace(initial=plan.initial.scale(best)), _scale_offsets(data, best)
-
-
-def _scale_offsets(data: PreparedData, factor: float) -> PreparedData:
-    """Return the data with all offsets times a factor; y does not contain them."""
-    target = data.target.replace_rows(offset=factor * data.target.rows.offset)
-    eval_sets = [
-        replace(e, rows=e.rows.replace(offset=factor * e.rows.offset)) for e in data.eval_sets
-    ]
-    trial = None if data.trial is None else _scale_offsets(data.trial, factor)
-    return data._replace(target=target, eval_sets=eval_sets, trial=trial)
+    return plan._replace(initial=plan.initial.scale(best)), scale_offsets(data, best)
 
 
 class _RoundStopper(Callback):

@@ -14,6 +14,7 @@ import numpy as np
 
 import polyleaf._core as _core
 from polyleaf.data.dataset import Dataset
+from polyleaf.inputs.weights import average_weights
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import Leaves, TreeOutputs
 from polyleaf.objectives.base import BoundObjective
@@ -25,7 +26,6 @@ from polyleaf.training.raw_scores import (
     DenseState,
     Derivatives,
     GrownTree,
-    average_weights,
     extract_columns,
     number_tree,
 )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -34,12 +35,18 @@ from polyleaf.model.initial import (
 from polyleaf.objectives import Objective
 from polyleaf.objectives._utils import minimise_base_score
 from polyleaf.runtime.cuda import is_device_array
-from polyleaf.training.prepare import TrainingData, check_parts, check_rows, read_split_rules
+from polyleaf.training.prepare import (
+    PreparedData,
+    TrainingData,
+    check_parts,
+    check_rows,
+    read_split_rules,
+)
 
 if TYPE_CHECKING:
     from polyleaf.runtime.types import DataLike
 
-__all__ = ["InitialScores", "compute_initial_scores"]
+__all__ = ["InitialScores", "compute_initial_scores", "scale_offsets"]
 
 N_FOLDS = 5
 _MAX_FACTOR_CELLS = 1 << 22  # rows times scores that the factor is fitted to
@@ -527,3 +534,13 @@ def _fit_factor(objective: Objective, target: Target, scores: np.ndarray) -> flo
         if abs(step) <= _FACTOR_TOLERANCE * factor or factor < _LEAST_FACTOR:
             break
     return factor
+
+
+def scale_offsets(data: PreparedData, factor: float) -> PreparedData:
+    """Return the data with all offsets times a factor; y does not contain them."""
+    target = data.target.replace_rows(offset=factor * data.target.rows.offset)
+    eval_sets = [
+        replace(e, rows=e.rows.replace(offset=factor * e.rows.offset)) for e in data.eval_sets
+    ]
+    trial = None if data.trial is None else scale_offsets(data.trial, factor)
+    return data._replace(target=target, eval_sets=eval_sets, trial=trial)

@@ -20,6 +20,7 @@ import numpy as np
 
 import polyleaf._core as _core
 from polyleaf.data.dataset import Dataset
+from polyleaf.inputs.weights import average_weights
 from polyleaf.model.leaf_kinds import SPARSE, Leaves, TreeOutputs
 from polyleaf.settings.train_config import LinearLeaf, RegularisationConfig, TopkLeaf, TrainConfig
 from polyleaf.training.raw_scores import (
@@ -27,7 +28,6 @@ from polyleaf.training.raw_scores import (
     Derivatives,
     GrownTree,
     SparseState,
-    average_weights,
     extract_columns,
 )
 from polyleaf.training.sampling import TreeSample

@@ -23,6 +23,7 @@ import numpy as np
 import polyleaf._core as _core
 from polyleaf.data.dataset import Dataset
 from polyleaf.data.random_rows import ROUNDING, derive_seed, find_kth_smallest, hash_ids
+from polyleaf.inputs.weights import average_weights
 from polyleaf.metrics.metric import BoundMetric
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import LEAF_KINDS, Leaves, TreeOutputs
@@ -51,7 +52,6 @@ __all__ = [
     "HeavyRows",
     "SparseScores",
     "SparseState",
-    "average_weights",
     "extract_columns",
     "gradients_cancel_out",
     "hessian_columns",
@@ -192,7 +192,6 @@ _MIN_RELATIVE_GAIN = 2.0**-20
 # histograms.
 MAX_DIAGONAL_OUTPUTS = 64
 
-_BLOCK_ROWS = 1 << 10  # rows whose weights are averaged at a time
 _BLOCK_BINS = 8 * 256  # bins of eight features, which a thread sums at a time
 
 
@@ -544,17 +543,6 @@ def gradients_cancel_out(sums: np.ndarray, squares: np.ndarray, n_rows: int) -> 
     squares.
     """
     return math.fsum(sums**2) <= _MIN_RELATIVE_GAIN * n_rows * math.fsum(squares)
-
-
-def average_weights(weight: np.ndarray) -> np.ndarray:
-    """Return the mean weight (n_rows, 1) of each row; equal weights are their own mean."""
-    if weight.shape[1] == 1:
-        return weight
-    means = np.empty((len(weight), 1), np.float32)
-    for start in range(0, len(weight), _BLOCK_ROWS):
-        sums = np.cumsum(weight[start : start + _BLOCK_ROWS], axis=1, dtype=np.float64)[:, -1:]
-        means[start : start + _BLOCK_ROWS] = sums / weight.shape[1]
-    return means
 
 
 def extract_columns(matrix: np.ndarray, outputs: TreeOutputs) -> np.ndarray:

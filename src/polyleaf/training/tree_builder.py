@@ -12,6 +12,7 @@ import numpy as np
 
 import polyleaf._core as _core
 from polyleaf.data.random_rows import SCORED_ROWS, derive_seed
+from polyleaf.inputs.weights import average_weights
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import Leaves, TreeOutputs
 from polyleaf.runtime.context import Context
@@ -25,7 +26,6 @@ from polyleaf.training.raw_scores import (
     Derivatives,
     GrownTree,
     SparseState,
-    average_weights,
     extract_columns,
     number_tree,
 )
