@@ -228,6 +228,9 @@ def check_random_csv(seed, path):
     return True
 
 
+@pytest.mark.skipif(
+    int(pd.__version__.split(".")[0]) < 3, reason="older pandas refuse float64 for some columns"
+)
 def test_random_csv_files_equal_pandas(tmp_path):
     read = [check_random_csv(seed, tmp_path / "t.csv") for seed in range(400)]
     assert 100 < sum(read) < 400

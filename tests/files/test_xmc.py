@@ -157,8 +157,8 @@ def test_numbers_round_trip(x):
 )
 def test_round_trip(tmp_path_factory, n, d, n_labels, density):
     rng = np.random.default_rng(n * 1000 + d * 30 + n_labels)
-    X = sp.random(n, d, density, "csr", dtype=np.float32, rng=rng)
-    Y = sp.random(n, n_labels, density, "csr", rng=rng)
+    X = sp.random(n, d, density, "csr", dtype=np.float32, random_state=rng)
+    Y = sp.random(n, n_labels, density, "csr", random_state=rng)
     Y.data[:] = 1
     folder = tmp_path_factory.mktemp("files")
     write_multilabel(folder / "a.txt", X, Y)

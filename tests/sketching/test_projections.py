@@ -36,9 +36,9 @@ def csr_arrays(X):
 @pytest.mark.parametrize("d", [1, 3, 4, 16, 17, 33, 100, 131, 260])
 def test_product_equals_the_reference(d):
     rng = np.random.default_rng(d)
-    X = sp.random(70, 400, 0.05, "csr", dtype=np.float32, rng=rng)
+    X = sp.random(70, 400, 0.05, "csr", dtype=np.float32, random_state=rng)
     X = sp.vstack(
-        [X, sp.random(2, 400, 0.9, "csr", dtype=np.float32, rng=rng)], "csr"
+        [X, sp.random(2, 400, 0.9, "csr", dtype=np.float32, random_state=rng)], "csr"
     )  # longer than a run
     matrix = rng.standard_normal((400, d)).astype(np.float32)
     expected = reference.csr_product(*csr_arrays(X), matrix)
@@ -155,7 +155,7 @@ def test_rare_columns_are_dropped():
 
 def test_gaussian_keeps_distances():
     rng = np.random.default_rng(0)
-    X = sp.random(40, 3000, 0.02, "csr", rng=rng)
+    X = sp.random(40, 3000, 0.02, "csr", random_state=rng)
     Z = Projector("gaussian", dim=2000).fit(X).transform(X).astype(float)
     exact = np.square(X.toarray()[:, None] - X.toarray()[None]).sum(axis=2)
     found = np.square(Z[:, None] - Z[None]).sum(axis=2)
@@ -245,7 +245,7 @@ def test_leml_features_are_uncorrelated_and_ordered():
 def test_leml_folds_prevent_target_leakage():
     """The labels are random: without folds the training features would contain them."""
     rng = np.random.default_rng(0)
-    X = sp.random(200, 500, 0.05, "csr", rng=rng)
+    X = sp.random(200, 500, 0.05, "csr", random_state=rng)
     Y = sp.csr_matrix((rng.random((200, 3)) < 0.5).astype(float))
     known = {}
     for n_folds in (1, 5, None):

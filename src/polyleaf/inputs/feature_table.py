@@ -376,15 +376,16 @@ class RegressorTransform:
 def _find_codes(t: NDArray[np.float64]) -> tuple[float, float]:
     """Return the least and the largest threshold of values that are no codes for missing ones."""
     first, last, low, high = 0, len(t) - 1, -np.inf, np.inf
-    for _ in range(_MAX_CODES):
-        if last - first < _MIN_THRESHOLDS:
-            break
-        if t[first + 1] - t[first] > _GAP_RATIO * (t[last] - t[first + 1]):
-            first += 1
-            low = t[first]
-        elif t[last] - t[last - 1] > _GAP_RATIO * (t[last - 1] - t[first]):
-            last -= 1
-            high = t[last]
-        else:
-            break
+    with np.errstate(over="ignore"):  # a gap may be larger than all numbers
+        for _ in range(_MAX_CODES):
+            if last - first < _MIN_THRESHOLDS:
+                break
+            if t[first + 1] - t[first] > _GAP_RATIO * (t[last] - t[first + 1]):
+                first += 1
+                low = t[first]
+            elif t[last] - t[last - 1] > _GAP_RATIO * (t[last - 1] - t[first]):
+                last -= 1
+                high = t[last]
+            else:
+                break
     return float(low), float(high)
