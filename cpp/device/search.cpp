@@ -260,8 +260,8 @@ void DeviceSearch::build(const Batch& batch) {
   };
   // The slots of a tile are divided evenly, so that blocks take the same time.
   const auto slots_per_piece = [&](const Tile& tile) {
-    const int n_fitting = static_cast<int>(std::clamp<size_t>(
-        device_->block_memory() / 2 / slot_bytes(tile), 1, kTileFeatures));
+    const int n_fitting = static_cast<int>(
+        std::clamp<size_t>(device_->block_memory() / 2 / slot_bytes(tile), 1, kTileFeatures));
     return divide_up(tile.n_features, divide_up(tile.n_features, n_fitting));
   };
   for (const int t : tree_context_->tiles()) {

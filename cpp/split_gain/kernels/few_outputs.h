@@ -146,14 +146,13 @@ int list_sums(const ScanFeature& feature, int count_lane, int32_t* sums, int32_t
   constexpr int kLanesOfBin = sizeof(Sum) / sizeof(int32_t);
   Sum sum = {};
   int m = 0;
-  visit_bins(
-      feature, [&](int b) __attribute__((always_inline)) {
-        const int32_t* at = feature.sums + static_cast<int64_t>(b) * kLanesOfBin;
-        sum += load<Sum>(at);
-        store(sums + m * kLanesOfBin, sum);
-        bins[m] = b;
-        m += (at[count_lane] != 0) | (b == 0);
-      });
+  visit_bins(feature, [&](int b) __attribute__((always_inline)) {
+    const int32_t* at = feature.sums + static_cast<int64_t>(b) * kLanesOfBin;
+    sum += load<Sum>(at);
+    store(sums + m * kLanesOfBin, sum);
+    bins[m] = b;
+    m += (at[count_lane] != 0) | (b == 0);
+  });
   return m;
 }
 

@@ -126,9 +126,9 @@ void scan_wide(const S& score, const ScanNode& node, const ScanFeature& feature,
         const auto lanes_from = [&](int lane) __attribute__((always_inline)) {
           return convert<i32x16>(load<i16x16>(at + lane));
         };
-        add_vectors(
-            [&](int z) __attribute__((always_inline)) { return lanes_from(16 * z); },
-            [&](int z) __attribute__((always_inline)) { return lanes_from(offset + 16 * z); });
+        add_vectors([&](int z) __attribute__((always_inline)) { return lanes_from(16 * z); },
+                    [&](int z)
+                        __attribute__((always_inline)) { return lanes_from(offset + 16 * z); });
       }
     } else {
       const int32_t* at = feature.bin(layout, b);
