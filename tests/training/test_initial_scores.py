@@ -180,6 +180,15 @@ def test_shap_values_add_up_with_the_linear_part() -> None:
     assert np.allclose(linear, (X - X.mean(axis=0)) * Ridge().fit(X, Y).coef_[0], atol=1e-5)
 
 
+def test_fit_leaves_a_sparse_matrix_unchanged() -> None:
+    X, Y = make_values()
+    entries = np.tile(X[:, :1] / 2, 2).ravel()  # every entry is stored twice
+    twice = sp.csr_matrix((entries, np.zeros(600, np.int32), np.arange(0, 601, 2)), (300, 1))
+    PolyleafRegressor(init=Ridge(), **ROUNDS).fit(twice, Y)
+    assert twice.nnz == 600
+    np.testing.assert_array_equal(twice.data, entries)
+
+
 @pytest.mark.parametrize("as_rows", [np.asarray, sp.csr_matrix])
 def test_sparse_labels_start_from_the_largest_scores(as_rows) -> None:
     X, Y = make_labels(300, 40)

@@ -335,7 +335,9 @@ def _hash_rows(X: Any) -> np.ndarray | None:
     """Return hashes of the features of each row; None unless they are numbers."""
     if scipy.sparse.issparse(X):
         matrix = X.tocsr()
-        matrix.sum_duplicates()
+        if not matrix.has_canonical_format:
+            matrix = matrix.copy()  # the user's matrix stays as it is
+            matrix.sum_duplicates()
         return hash_values(matrix)
     if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "biuf":
         return hash_values(X)
@@ -416,9 +418,10 @@ def _is_same_form(
 
 def _find_linear_form(estimator: object) -> _LinearForm | None:
     """Return the coefficients of a linear model of scikit-learn's interface, or None."""
-    for inner in ("best_estimator_", "estimator" * _is_frozen(estimator)):
-        if inner and hasattr(estimator, inner):
-            return _find_linear_form(getattr(estimator, inner))
+    inner = getattr(estimator, "estimator", None) if _is_frozen(estimator) else None
+    inner = getattr(estimator, "best_estimator_", inner)
+    if inner is not None:
+        return _find_linear_form(inner)
     if hasattr(estimator, "steps"):
         return _find_pipeline_form(estimator)
     if hasattr(estimator, "estimators_") and hasattr(estimator, "estimator"):
