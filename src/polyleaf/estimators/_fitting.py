@@ -131,7 +131,8 @@ def _fit_estimator(
     metric = select_auto_rounds_metric(estimator, plan, target, bool(eval_data or callbacks))
     has_evaluation = bool(eval_data) or estimator.validation_fraction is not None
     trial_metric = metric
-    if _shrinks_initial_scores(plan, target):
+    shrinks_scores = _shrinks_initial_scores(plan, target)
+    if shrinks_scores:
         own = plan.objective, target.encoding.kind, target.encoding.n_outputs
         trial_metric = default_metrics(*own)[-1]
     ready = prepare(
@@ -148,7 +149,7 @@ def _fit_estimator(
         estimator._is_cross_fitted(plan.objective, has_evaluation),
     )
     base_score = scale_base_score(estimator.base_score, target.encoding, plan.objective)
-    if _shrinks_initial_scores(plan, target):
+    if shrinks_scores:
         with measure_phase("initial model"):
             info = _make_model_info(estimator, plan, ready)
             plan, ready = shrink_initial_scores(plan, ready, base_score, **info._asdict())

@@ -31,6 +31,7 @@ __all__ = [
     "SparseStart",
     "blend_initial_models",
     "describe_estimator",
+    "logit",
     "top_scores",
 ]
 
@@ -42,7 +43,7 @@ _CHUNK_SCORES = 1 << 24  # scores that are computed at a time
 
 @dataclass(frozen=True)
 class SparseStart:
-    """How dense raw scores become sparse.
+    """The conversion of dense raw scores to sparse ones.
 
     Attributes
     ----------
@@ -463,7 +464,7 @@ class ScoreReader:
         if self.link == "exponential":
             high, invert = np.inf, _log
         elif self.link == "logistic":
-            high, invert = 1.0, _logit
+            high, invert = 1.0, logit
         elif self.link in ("identity", "sorted_levels", None):
             return predicted
         else:
@@ -483,8 +484,8 @@ class ScoreReader:
             probabilities = np.column_stack(columns)
         p = np.clip(np.asarray(probabilities, np.float64), _LEAST, 1.0 - _LEAST)
         if self.kind == "multilabel":
-            return np.asarray(_logit(p))
-        return np.asarray(_logit(p[:, 1:])) if p.shape[1] == 2 else np.log(p)
+            return np.asarray(logit(p))
+        return np.asarray(logit(p[:, 1:])) if p.shape[1] == 2 else np.log(p)
 
     def align(self, scores: np.ndarray, classes: object) -> np.ndarray:
         """Return scores for all classes; the scores of two classes as one column or as two."""
@@ -525,7 +526,8 @@ def _log(p: np.ndarray) -> np.ndarray:
     return np.asarray(np.log(p))
 
 
-def _logit(p: np.ndarray) -> np.ndarray:
+def logit(p: np.ndarray) -> np.ndarray:
+    """Return the log-odds of probabilities."""
     return np.asarray(np.log(p) - np.log1p(-p))
 
 
@@ -593,8 +595,8 @@ def blend_initial_models(
         return None
     parts = [(model.get_linear_part(None, "blend"), weight) for model, weight in given]
     first = parts[0][0]
-    fills = [part.fill for part, _ in parts]
-    if not all(_is_same(fill, fills[0]) for fill in fills):
+    fills: list[Any] = [part.fill for part, _ in parts]
+    if not all(np.array_equal(fill, fills[0]) for fill in fills):
         raise ValueError("blend: the initial models (init) fill missing values differently.")
     total = sum(weight for _, weight in parts)
     return replace(
@@ -604,10 +606,6 @@ def blend_initial_models(
         mean=np.asarray(sum(part.mean * (weight / total) for part, weight in parts)),
         rows_id="",
     )
-
-
-def _is_same(a: np.ndarray | None, b: np.ndarray | None) -> bool:
-    return a is b if a is None or b is None else bool(np.array_equal(a, b))
 
 
 def top_scores(scores: Any, k: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:

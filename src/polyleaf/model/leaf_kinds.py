@@ -412,13 +412,15 @@ class LinearLeaves(_EntryLeaves[_core.LinearLeaves]):
     def values(self, leaves: _core.LinearLeaves) -> np.ndarray:
         return leaves.intercept
 
+    def _change_values(
+        self, leaves: _core.LinearLeaves, change: Callable[[np.ndarray], np.ndarray]
+    ) -> _core.LinearLeaves:
+        """Return leaves with other numbers of each output, and the same features."""
+        changed = {name: change(getattr(leaves, name)) for name in self._per_output}
+        return _core.LinearLeaves(leaves.indptr, leaves.features, centre=leaves.centre, **changed)
+
     def scale(self, leaves: _core.LinearLeaves, factor: np.ndarray) -> _core.LinearLeaves:
-        return _core.LinearLeaves(
-            leaves.indptr,
-            leaves.features,
-            centre=leaves.centre,
-            **{name: getattr(leaves, name) * factor for name in self._per_output},
-        )
+        return self._change_values(leaves, lambda values: values * factor)
 
     def blend(
         self, old: _core.LinearLeaves, new: _core.LinearLeaves, share: np.ndarray
@@ -455,25 +457,12 @@ class LinearLeaves(_EntryLeaves[_core.LinearLeaves]):
         )
 
     def select_outputs(self, leaves: _core.LinearLeaves, columns: np.ndarray) -> _core.LinearLeaves:
-        return _core.LinearLeaves(
-            leaves.indptr,
-            leaves.features,
-            centre=leaves.centre,
-            **{name: np.take(getattr(leaves, name), columns, axis=1) for name in self._per_output},
-        )
+        return self._change_values(leaves, lambda values: np.take(values, columns, axis=1))
 
     def expand(
         self, leaves: _core.LinearLeaves, outputs: np.ndarray, n_outputs: int
     ) -> _core.LinearLeaves:
-        return _core.LinearLeaves(
-            leaves.indptr,
-            leaves.features,
-            centre=leaves.centre,
-            **{
-                name: _expand(getattr(leaves, name), outputs, n_outputs)
-                for name in self._per_output
-            },
-        )
+        return self._change_values(leaves, lambda values: _expand(values, outputs, n_outputs))
 
     def to_arrays(self, leaves: _core.LinearLeaves) -> dict[str, np.ndarray]:
         flat = {

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from polyleaf.inputs.multitask import decode_target_encoding
+from polyleaf.model.initial import logit
 from polyleaf.runtime.types import DataLike, JsonObject
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def get_raw_decision_thresholds(model: Model) -> np.ndarray | float:
     if _KEY not in model.metadata:
         return 0.0
     thresholds = get_decision_thresholds(model)
-    return np.where(thresholds == 0.5, 0.0, np.log(thresholds) - np.log1p(-thresholds))
+    return np.where(thresholds == 0.5, 0.0, logit(thresholds))
 
 
 # ---- metadata of files ---------------------------------------------------------------------------

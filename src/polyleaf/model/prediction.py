@@ -250,11 +250,7 @@ def find_best_outputs(
     remaining trees cannot change are done.
     """
     first, last = trees = tuple(np.searchsorted(model.round_of_tree, rounds).tolist())
-    scale: dict[str, Any] = {
-        "base": model.base_score,
-        "scale": model.target_scale,
-        "offset": model.target_offset,
-    }
+    scale = model._score_scale()
     if _find_rare_features(model.forest, model.mapper, table, trees) is not None:
         scores = compute_scores(model.forest, model.mapper, table, trees, scale, n_threads)
         return scores.argmax(axis=1)

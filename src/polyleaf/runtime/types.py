@@ -35,7 +35,7 @@ Values: TypeAlias = "ArrayLike | SparseMatrix | IntoDataFrame | IntoSeries"
 DataLike: TypeAlias = "Values | Dataset | Mapping[str, Values]"
 RandomState: TypeAlias = int | np.integer | np.random.RandomState | np.random.Generator | None
 StrPath: TypeAlias = str | os.PathLike[str]
-# What exporters and inspection read.
+# A model or a fitted estimator, for exporters and inspection.
 ModelLike: TypeAlias = "Model | PolyleafEstimator"
 ArrowColumn: TypeAlias = "pa.Array | pa.ChunkedArray"
 NarwhalsSeries: TypeAlias = "nw.Series[Any]"

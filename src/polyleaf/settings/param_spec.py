@@ -277,7 +277,7 @@ def _distinct(values: Iterable[T]) -> list[T]:
     return found
 
 
-# What scikit-learn validates parameters with, by name.
+# Constraints by which scikit-learn validates parameters, by name.
 Constraints: TypeAlias = dict[str, Any]
 
 # Types other than numbers and strings: name in the documentation, scikit-learn constraint.

@@ -127,7 +127,7 @@ class SamplingConfig(SamplingParameters):
 
 
 class LeafSettings:
-    """What a training asks of the model in its leaves.
+    """Settings and limits of a training with one kind of leaves.
 
     Attributes
     ----------

@@ -115,7 +115,7 @@ class RandomProjection(Sketch):
             As in `sketch`.
         """
         columns = g.sketch_signs(self.dim, _seed(seed, round), g.shape[1] ** -0.5)
-        return columns, h if h is None or h.shape[1] == 1 else h.row_means()
+        return columns, None if h is None else mean_on_device(h)
 
 
 @dataclass(frozen=True)
@@ -351,6 +351,11 @@ def _seed(seed: int, round: int) -> int:
 def mean_over_outputs(h: np.ndarray, n_threads: int | Context) -> np.ndarray:
     """Return one Hessian per row, (n_rows, 1)."""
     return h if h.shape[1] == 1 else _core.row_means(h, n_threads)
+
+
+def mean_on_device(h: _core.DeviceMatrix) -> _core.DeviceMatrix:
+    """Return what `mean_over_outputs` returns, computed on a GPU."""
+    return h if h.shape[1] == 1 else h.row_means()
 
 
 def _one(h: np.ndarray | None, n_threads: int | Context) -> np.ndarray | None:

@@ -19,7 +19,7 @@ from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import Leaves, TreeOutputs
 from polyleaf.objectives.base import BoundObjective
 from polyleaf.settings.train_config import COUPLED, TopkLeaf, TrainConfig
-from polyleaf.sketching.sketches import RandomProjection, Sketch
+from polyleaf.sketching.sketches import RandomProjection, Sketch, mean_on_device
 from polyleaf.training.leaf_fitters import make_leaf_config
 from polyleaf.training.raw_scores import (
     DenseScores,
@@ -247,7 +247,7 @@ class DeviceSplitFinder:
             return kind, g, derivatives.full
         if kind == "shared":
             assert h is not None
-            return kind, g, h if columns == 1 else h.row_means()
+            return kind, g, mean_on_device(h)
         return (kind, g, h) if columns == g.shape[1] else None
 
     def _get_weight(self, weight: np.ndarray, outputs: TreeOutputs) -> _core.DeviceMatrix:
@@ -304,8 +304,8 @@ class DeviceFitter:
         kind, full = self._derivatives.leaf_hessian, self._derivatives.full
         if kind in COUPLED and full is not None:
             return g, full
-        if kind == "shared" and h is not None and h.shape[1] > 1:
-            return g, h.row_means()
+        if kind == "shared" and h is not None:
+            return g, mean_on_device(h)
         if kind != "none":
             return g, h
         _, host_h = self._derivatives.host.select_for_leaves(outputs)
