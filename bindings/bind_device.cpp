@@ -188,7 +188,8 @@ void require_rows(const DeviceMatrix& matrix, int64_t n_rows, const char* name) 
           std::string(name) + " must have one row for each row of the data.");
 }
 
-DeviceMatrix sketch_signs_there(const DeviceMatrix& values, int32_t d, uint64_t seed, float scale) {
+DeviceMatrix sketch_signs_on_device(const DeviceMatrix& values, int32_t d, uint64_t seed,
+                                    float scale) {
   require(d >= 1, "dim must be at least 1.");
   const auto n_columns = static_cast<int32_t>(values.n_columns);
   DeviceMatrix out(values.device, values.n_rows, d);
@@ -201,7 +202,7 @@ DeviceMatrix sketch_signs_there(const DeviceMatrix& values, int32_t d, uint64_t 
   return out;
 }
 
-DeviceMatrix compute_row_means_there(const DeviceMatrix& values) {
+DeviceMatrix compute_row_means_on_device(const DeviceMatrix& values) {
   DeviceMatrix out(values.device, values.n_rows, 1);
   nb::gil_scoped_release release;
   const auto n_columns = static_cast<int32_t>(values.n_columns);
@@ -410,9 +411,10 @@ void bind_matrices(nb::module_& m) {
             return out;
           },
           nb::arg("column"), "Return a copy of one column as a matrix.")
-      .def("sketch_signs", &sketch_signs_there, nb::arg("dim"), nb::arg("seed"), nb::arg("scale"),
+      .def("sketch_signs", &sketch_signs_on_device, nb::arg("dim"), nb::arg("seed"),
+           nb::arg("scale"),
            "Return scale * values @ R, where R is the matrix of random signs of `sketch_signs`.")
-      .def("row_means", &compute_row_means_there, "Return the mean of each row, (n_rows, 1).");
+      .def("row_means", &compute_row_means_on_device, "Return the mean of each row, (n_rows, 1).");
 }
 
 }  // namespace

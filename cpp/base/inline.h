@@ -5,6 +5,15 @@
 #define POLYLEAF_INLINE static inline __attribute__((always_inline))
 #define POLYLEAF_INLINE_MEMBER inline __attribute__((always_inline))
 
+namespace polyleaf {
+
+// Return the smallest multiple of `multiple` that is at least n.
+POLYLEAF_INLINE int round_up(int n, int multiple) {
+  return (n + multiple - 1) / multiple * multiple;
+}
+
+}  // namespace polyleaf
+
 // Lane-wise selection, so that one formula serves single numbers and kernel vectors;
 // kernels/lanes.h adds overloads for vector pairs.
 namespace polyleaf {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/packed.h"
+#include "base/parallel.h"
 #include "search/histogram_search.h"
 #include "split_gain/full.h"
 #include "split_gain/monotone_constraints.h"
@@ -19,11 +20,6 @@ constexpr int kHistogramRounds = 4;      // histogram blocks per block that runs
 constexpr int kScanBlocks = 4;  // maximum scan blocks with scratch memory per multiprocessor
 constexpr int64_t kMaxScanScratch = int64_t{1} << 28;  // maximum bytes of their scratch memory
 constexpr size_t kHead = sizeof(on_device::NodeBest) / sizeof(int32_t);
-
-template <class T>
-T divide_up(T a, T b) {
-  return (a + b - 1) / b;
-}
 
 // Number of outputs that are solved jointly.
 int count_solved(const ChannelLayout& layout, const SplitConfig& split) {
@@ -262,17 +258,18 @@ void DeviceSearch::build(const Batch& batch) {
   const auto slots_per_piece = [&](const Tile& tile) {
     const int n_fitting = static_cast<int>(
         std::clamp<size_t>(device_->block_memory() / 2 / slot_bytes(tile), 1, kTileFeatures));
-    return divide_up(tile.n_features, divide_up(tile.n_features, n_fitting));
+    return static_cast<int>(
+        Block::count(tile.n_features, Block::count(tile.n_features, n_fitting)));
   };
   for (const int t : tree_context_->tiles()) {
     const Tile& tile = bins.tile(t);
     const int n_slots = slots_per_piece(tile);
     shared = std::max(shared, slot_bytes(tile) * n_slots);
-    n_parts += divide_up(tile.n_features, n_slots) * (layout().lanes / width);
+    n_parts += Block::count(tile.n_features, n_slots) * (layout().lanes / width);
   }
   const int64_t n_blocks = int64_t{kHistogramRounds} * device_->n_processors() *
                            device_->count_resident_blocks(kHistogramThreads, shared);
-  const int64_t rows_per_piece = std::max(kMinBlockRows, divide_up(n_rows * n_parts, n_blocks));
+  const int64_t rows_per_piece = std::max(kMinBlockRows, Block::count(n_rows * n_parts, n_blocks));
   for (const int32_t id : batch.built) {
     const Node& node = nodes_[id];
     const RowRange& rows = node.at.rows;

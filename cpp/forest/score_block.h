@@ -8,13 +8,10 @@
 
 #include "base/aligned_buffer.h"
 #include "base/check.h"
+#include "base/inline.h"
 #include "leaves/leaf_kind.h"
 
 namespace polyleaf {
-
-inline int round_up(int n, int multiple) {
-  return (n + multiple - 1) / multiple * multiple;
-}
 
 class ScoreBlock {
  public:

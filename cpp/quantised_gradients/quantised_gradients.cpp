@@ -5,6 +5,7 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "base/inline.h"
 #include "base/parallel.h"
 
 namespace polyleaf {
@@ -13,10 +14,6 @@ namespace {
 constexpr int64_t kBlock = 2048;
 constexpr double kBestCut =
     0.6366197723675814;  // 2 / pi: share of the squares of many normal numbers
-
-int round_up(int n, int multiple) {
-  return (n + multiple - 1) / multiple * multiple;
-}
 
 }  // namespace
 

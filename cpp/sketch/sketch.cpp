@@ -8,6 +8,7 @@
 
 #include "base/aligned_buffer.h"
 #include "base/fixed_point.h"
+#include "base/inline.h"
 #include "base/parallel.h"
 
 namespace polyleaf {
@@ -43,7 +44,7 @@ const SketchKernels& kernels() {
 }
 
 int pad_to_lanes(int32_t d) {
-  return (d + 15) / 16 * 16;
+  return round_up(d, 16);
 }
 
 // A (K, d) matrix with columns padded to whole vectors.

@@ -19,7 +19,7 @@ struct RankInput {
   bool skip_none;  // a sum -0 marks an absent output
 };
 
-// What is known of the scores of rows before their last trees: the final score of output k is
+// Bounds of the final scores of rows before their last trees: the score of output k is
 // between sums[k] + lower[k] and sums[k] + upper[k], up to half of `slack`.
 struct ScoreBounds {
   const float *lower, *upper;

@@ -9,10 +9,6 @@ namespace {
 
 constexpr int kDoubles = 8;
 
-POLYLEAF_INLINE int round_up(int n) {
-  return (n + kDoubles - 1) / kDoubles * kDoubles;
-}
-
 // Deviations of the categories' means from the mean of all: one row per category, and one per
 // output.
 struct Deviations {
@@ -76,7 +72,7 @@ void centre(const double* weights, double rows, double* mean, const Deviations& 
 void position(const ScanNode& node, const ScanFeature& feature, const int32_t* bins,
               const int32_t* counts, int n, double* workspace, double* positions) {
   const int K = node.layout->n_outputs;
-  Deviations d{n, K, round_up(K), round_up(n), nullptr, nullptr};
+  Deviations d{n, K, round_up(K, kDoubles), round_up(n, kDoubles), nullptr, nullptr};
   const auto allocate = [&](int64_t size) {
     double* at = workspace;
     workspace += size;
@@ -132,7 +128,7 @@ void order(const double* positions, int n, int32_t* numbers) {
   double padded[256];
   uint8_t is_taken[257] = {};
   std::memcpy(padded, positions, sizeof(double) * n);
-  for (int i = n; i < round_up(n); ++i) padded[i] = __builtin_inf();
+  for (int i = n; i < round_up(n, kDoubles); ++i) padded[i] = __builtin_inf();
   for (int i = 0; i < n; ++i) {
     int64_t lower = 0;
 #if defined(__AVX512F__)
