@@ -13,32 +13,22 @@ from . import (
     abilities,
     cases,
     categories,
-    cluster,
-    conformal,
-    deciding,
     defaults,
-    deployment,
-    disk,
     distributions,
     drift,
     estimates,
     explaining,
-    exports,
-    faults,
-    frames,
     gpu,
     groups,
     initial,
     intervals,
-    limits,
+    loading,
     monotone,
-    multitask,
     papers,
     peers,
     portfolio,
     report,
     results,
-    scales,
     search,
     shapes,
     softmax,
@@ -53,27 +43,18 @@ from .libraries import LIBRARIES
 STUDIES = {
     "categories": categories.PAPER,
     "defaults": defaults.PAPER,
-    "scales": scales.PAPER,
     "groups": groups.PAPER,
     "initial": initial.PAPER,
     "intervals": intervals.PAPER,
     "monotone": monotone.PAPER,
-    "multitask": multitask.PAPER,
     "distributions": distributions.PAPER,
     "drift": drift.PAPER,
     "portfolio": portfolio.PAPER,
-    "conformal": conformal.PAPER,
-    "deciding": deciding.PAPER,
     "search": search.PAPER,
     "softmax": softmax.PAPER,
-    "exports": exports.PAPER,
-    "deployment": deployment.PAPER,
     "estimates": estimates.PAPER,
-    "disk": disk.PAPER,
-    "limits": limits.PAPER,
+    "loading": loading.PAPER,
     "shapes": shapes.PAPER,
-    "faults": faults.PAPER,
-    "cluster": cluster.PAPER,
 }
 
 
@@ -118,12 +99,6 @@ def _parser() -> argparse.ArgumentParser:
     p.set_defaults(command=_explain)
     p.add_argument("--case", default="all", choices=[*explaining.CASES, "all"])
     _common(p, repeats=3)
-
-    p = commands.add_parser(
-        "frames", help="what it costs that features come in a data frame, beside LightGBM's"
-    )
-    p.set_defaults(command=_frames)
-    _common(p, repeats=5)
 
     p = commands.add_parser("gpu", help="a tree, and prediction, on a CUDA GPU and on the CPU")
     p.set_defaults(command=_gpu)
@@ -248,13 +223,6 @@ def _explain(options: argparse.Namespace) -> int:
     return report.has_failed(done)
 
 
-def _frames(options: argparse.Namespace) -> int:
-    done = frames.measure(options.quick, options.repeats, _log)
-    report.show("Data frames: milliseconds (times the array's)", *frames.make_rows(done))
-    _write(options.out, "frames", done, report.environment())
-    return 0
-
-
 def _gpu(options: argparse.Namespace) -> int:
     done = gpu.measure(options.quick, options.repeats, _log)
     report.show("A tree on a GPU", *gpu.make_rows(done))
@@ -336,7 +304,7 @@ def _results(options: argparse.Namespace) -> int:
     studies = [(paper, kept) for paper in papers.all_papers().values()]
     for name, study in STUDIES.items():
         studies.append((study, Store(options.folder / f"{name}.jsonl")))
-    files = [options.folder / f"{kind}.json" for kind in ("peers", "explain", "frames")]
+    files = [options.folder / f"{kind}.json" for kind in ("peers", "explain")]
     text = results.page(
         studies,
         [report.read(path) for path in files if path.is_file()],

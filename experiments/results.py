@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import explaining, frames, report
+from . import explaining, report
 from .harness import plots, tables
 from .harness.paper import Figure, Paper, Table
 from .harness.store import Store
@@ -36,7 +36,7 @@ def page(
     studies : sequence of (Paper, Store)
         Studies without a finished run are left out.
     documents : sequence of dict
-        Result files of `peers`, `explain` and `frames`.
+        Result files of `peers` and `explain`.
     images : Path
     """
     begun = [(p, store) for p, store in studies if any(store.done(task.key) for task in p.tasks())]
@@ -154,9 +154,6 @@ def _environment(about: dict[str, Any]) -> tuple[str, str, str]:
 def _document(document: dict[str, Any]) -> Iterator[str]:
     yield f"## {document['kind'].capitalize()}"
     yield "\n".join(_environments([document["environment"]]))
-    if document["kind"] == "frames":  # a table without cases
-        yield report.make_lines(*frames.make_rows(document["cases"]))
-        return
     make_rows = explaining.make_rows if document["kind"] == "explain" else report.make_rows
     for case in document["cases"]:
         yield f"### {case['title']}"

@@ -5,13 +5,11 @@ import pytest
 from experiments import (
     defaults,
     distributions,
-    exports,
     gpu,
     monotone,
     portfolio,
     problems,
     report,
-    scales,
     search,
     sets,
     tuned,
@@ -206,13 +204,6 @@ def test_poker_hands_are_dealt_and_classified():
     np.testing.assert_allclose(shares, [0.5012, 0.4226, 0.0475], rtol=0.06)
 
 
-def test_pairs_of_problems_differ_in_scale_only():
-    X, small = scales.pair("shared", 1.0, seed=1, n=50)
-    same, large = scales.pair("shared", 1e3, seed=1, n=50)
-    np.testing.assert_array_equal(X, same)
-    np.testing.assert_allclose(large / [1e3, 1], small, rtol=1e-12)
-
-
 def test_generated_functions_are_monotone(tmp_path):
     for kind in monotone.MADE:
         job, X, _ = monotone.made(kind, 0, False, Context(tmp_path, quick=True))
@@ -250,14 +241,6 @@ def test_scores_of_distributions_are_those_of_the_package():
     normal = Normal(mean, deviation)
     assert distributions.nll(y, mean, deviation) == pytest.approx(-normal.logpdf(y).mean())
     assert distributions.crps(y, mean, deviation) == pytest.approx(normal.crps(y).mean())
-
-
-def test_difference_of_a_bit_is_detected():
-    expected = np.array([[1.0, 4.0], [0.0, 0.5]])
-    assert exports.difference(expected.copy(), expected) == -1.0
-    assert exports.difference(np.negative(np.negative(expected) + 0.0), expected) == 0.0  # -0.0
-    found = expected + np.array([[0.0, 4e-9], [0.0, 0.0]])
-    assert exports.difference(found, expected) == pytest.approx(1.0)
 
 
 def test_greedy_cover_adds_the_most_useful_combination():
