@@ -6,56 +6,25 @@ import argparse
 import signal
 import sys
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from . import (
-    abilities,
-    cases,
-    categories,
-    defaults,
-    distributions,
-    drift,
-    estimates,
-    explaining,
-    gpu,
-    groups,
-    initial,
-    intervals,
-    loading,
-    monotone,
-    papers,
-    peers,
-    portfolio,
-    report,
-    results,
-    search,
-    shapes,
-    softmax,
-)
+from . import abilities, cases, explaining, gpu, papers, peers, report, results
 from .harness import runner, tables
 from .harness.context import Context
 from .harness.paper import Paper, Table
 from .harness.store import Store
 from .libraries import LIBRARIES
 
-# Studies that belong to no paper, by the name of their command and file.
-STUDIES = {
-    "categories": categories.PAPER,
-    "defaults": defaults.PAPER,
-    "groups": groups.PAPER,
-    "initial": initial.PAPER,
-    "intervals": intervals.PAPER,
-    "monotone": monotone.PAPER,
-    "distributions": distributions.PAPER,
-    "drift": drift.PAPER,
-    "portfolio": portfolio.PAPER,
-    "search": search.PAPER,
-    "softmax": softmax.PAPER,
-    "estimates": estimates.PAPER,
-    "loading": loading.PAPER,
-    "shapes": shapes.PAPER,
-}
+# Modules of studies that belong to no paper, in the order of the page of results.
+STUDIES: dict[str, Paper] = {
+    name: import_module(f"{__package__}.{name}").PAPER
+    for name in (
+        "categories", "defaults", "groups", "initial", "intervals", "monotone", "distributions",
+        "drift", "portfolio", "search", "softmax", "estimates", "loading", "shapes",
+    )
+}  # fmt: skip
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -66,7 +35,14 @@ def main(arguments: list[str] | None = None) -> int:
     with suppress(ValueError):  # outside the main thread
         # When this program is terminated, end the running measurement too.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    return options.command(options)
+    try:
+        return options.command(options)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
+
+
+# --- options ---
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -76,114 +52,73 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(required=True)
 
-    p = commands.add_parser(
-        "peers", help="Polyleaf beside other libraries, in turn, each run in its own process"
-    )
-    p.set_defaults(command=_peers)
+    def add(
+        title: str, command: Any, text: str, *options: argparse.ArgumentParser, **defaults: Any
+    ) -> argparse.ArgumentParser:
+        made = commands.add_parser(title, help=text, parents=options)
+        made.set_defaults(command=command, **defaults)
+        return made
+
+    quick, data, study = _quick(), _data(), _study()
+    p = add("peers", _peers, "Polyleaf beside other libraries, in turn", quick, data, _repeats(3))
     p.add_argument("--case", default="all", choices=[*cases.CASES, "all"])
-    _data_and_threads(p)
-    p.add_argument(
-        "--libraries", help=f"peers, in place of the case's own, of: {', '.join(LIBRARIES)}"
-    )
-    p.add_argument(
-        "--timeout",
-        type=float,
-        default=3600,
-        help="seconds a measurement may take (default: %(default)s)",
-    )
-    _common(p, repeats=3)
-
-    p = commands.add_parser(
-        "explain", help="contributions of features, beside other libraries, on one thread"
-    )
-    p.set_defaults(command=_explain)
+    p.add_argument("--libraries", help=f"peers, of: {', '.join(LIBRARIES)}")
+    p.add_argument("--timeout", type=float, default=3600, help="seconds a measurement may take")
+    text = "contributions of features, beside other libraries, on one thread"
+    p = add("explain", _explain, text, quick, _repeats(3))
     p.add_argument("--case", default="all", choices=[*explaining.CASES, "all"])
-    _common(p, repeats=3)
-
-    p = commands.add_parser("gpu", help="a tree, and prediction, on a CUDA GPU and on the CPU")
-    p.set_defaults(command=_gpu)
-    _common(p, repeats=3)
+    text = "a tree, and prediction, on a CUDA GPU and on the CPU"
+    add("gpu", _gpu, text, quick, _repeats(3))
 
     known = papers.all_papers()
-    p = commands.add_parser(
-        "papers", help="the papers' tables, their figures beside ours; goes on where it was stopped"
-    )
-    p.set_defaults(command=_papers)
+    text = "the papers' tables, their figures beside ours; goes on where it was stopped"
+    p = add("papers", _papers, text, quick, data, study, study="papers")
     p.add_argument("name", nargs="*", metavar="NAME", help=f"of: {', '.join(known)} (default: all)")
-    _study(p, "papers")
+    for name, paper in STUDIES.items():
+        text = f"{paper.title.lower()}; goes on where it was stopped"
+        add(name, _papers, text, quick, data, study, study=name, name=[])
 
-    for name, study in STUDIES.items():
-        p = commands.add_parser(name, help=f"{study.title.lower()}; goes on where it was stopped")
-        p.set_defaults(command=_studies, study=name)
-        _study(p, name)
-
-    p = commands.add_parser("abilities", help="what each installed library can do at all, tried")
-    p.set_defaults(command=_abilities)
-
-    p = commands.add_parser("results", help="writes the page of results, with tables and plots")
-    p.set_defaults(command=_results)
-    p.add_argument(
-        "--from",
-        dest="folder",
-        type=Path,
-        default=Path("experiments/results"),
-        help="result files (default: %(default)s, those of the page in docs/)",
-    )
-    p.add_argument(
-        "--to", type=Path, default=Path("docs/benchmarks/results.md"), help="default: %(default)s"
-    )
-
+    add("abilities", _abilities, "what each installed library can do at all, tried")
+    p = add("results", _results, "writes the page of results, with tables and plots")
+    kept, page = Path("experiments/results"), Path("docs/benchmarks/results.md")
+    p.add_argument("--from", dest="folder", type=Path, default=kept, help=f"default: {kept}")
+    p.add_argument("--to", type=Path, default=page, help=f"default: {page}")
     return parser
 
 
-def _data_and_threads(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--data",
-        type=Path,
-        default=Path("../shared/data"),
-        help="folder of NAME.npz (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--threads",
-        type=_positive,
-        default=2,
-        help="threads of every library (default: %(default)s)",
-    )
+def _options() -> argparse.ArgumentParser:
+    return argparse.ArgumentParser(add_help=False)
 
 
-def _study(parser: argparse.ArgumentParser, name: str) -> None:
-    parser.add_argument(
-        "--table",
-        action="append",
-        help='only this table or figure, for example "Table V"; may be repeated',
-    )
-    _data_and_threads(parser)
-    parser.add_argument(
-        "--quick",
-        action="store_true",
-        help="small sizes, to see that all works; the figures mean nothing",
-    )
-    parser.add_argument("--out", type=Path, help=f"finished runs (default: results/{name}.jsonl)")
-    parser.add_argument("--again", action="store_true", help="do runs anew that are done")
-    parser.add_argument(
-        "--timeout",
-        type=float,
-        default=6 * 3600,
-        help="seconds a run may take (default: %(default)s)",
-    )
+def _quick() -> argparse.ArgumentParser:
+    p = _options()
+    text = "small sizes, to see that all works; the figures mean nothing"
+    p.add_argument("--quick", action="store_true", help=text)
+    p.add_argument("--out", type=Path, help="file of results")
+    return p
 
 
-def _common(parser: argparse.ArgumentParser, repeats: int) -> None:
-    parser.add_argument(
-        "--quick",
-        action="store_true",
-        help="small sizes, to see that all works; the times mean nothing",
-    )
-    parser.add_argument("--repeats", type=_positive, help=f"default: {repeats}, with --quick 1")
-    parser.set_defaults(usual_repeats=repeats)
-    parser.add_argument(
-        "--out", type=Path, help="result file (JSON), for example results/NAME.json"
-    )
+def _data() -> argparse.ArgumentParser:
+    p, folder = _options(), Path("../shared/data")
+    p.add_argument("--data", type=Path, default=folder, help=f"NAME.npz (default: {folder})")
+    p.add_argument("--threads", type=_positive, default=2, help="of every library (default: 2)")
+    return p
+
+
+def _study() -> argparse.ArgumentParser:
+    p, hours = _options(), 6
+    text = 'only this table or figure, for example "Table V"; may be repeated'
+    p.add_argument("--table", action="append", help=text)
+    p.add_argument("--again", action="store_true", help="do runs anew that are done")
+    p.add_argument("--timeout", type=float, default=hours * 3600, help="seconds a run may take")
+    return p
+
+
+def _repeats(usual: int) -> argparse.ArgumentParser:
+    p = _options()
+    p.add_argument("--repeats", type=_positive, help=f"default: {usual}, with --quick 1")
+    p.set_defaults(usual_repeats=usual)
+    return p
 
 
 def _positive(text: str) -> int:
@@ -193,82 +128,59 @@ def _positive(text: str) -> int:
     return value
 
 
+# --- commands ---
+
+
 def _peers(options: argparse.Namespace) -> int:
     libraries = options.libraries.split(",") if options.libraries else None
-    unknown = sorted(set(libraries or ()) - set(LIBRARIES))
-    if unknown:
-        print(
-            f"--libraries: {', '.join(unknown)}: not among {', '.join(LIBRARIES)}.", file=sys.stderr
-        )
-        return 2
+    if unknown := sorted(set(libraries or ()) - set(LIBRARIES)):
+        raise ValueError(f"--libraries: {', '.join(unknown)}: not among {', '.join(LIBRARIES)}.")
     chosen = cases.select(options.case, options.quick, options.threads, libraries)
-    about, done = report.environment(), []
     measure = peers.make_subprocess_measure(options.timeout)
-    for case in peers.run(chosen, options.data, options.repeats, measure, _log):
-        done.append(report.summarise(case))
-        report.show(case["title"], *report.make_rows(case))
-        _write(
-            options.out, "peers", done, about
-        )  # after every case, so that finished cases are kept on interruption
-    return report.has_failed(done)
+    found = peers.run(chosen, options.data, options.repeats, measure, runner.log)
+    return _show_cases("peers", found, report.make_rows, options.out)
 
 
 def _explain(options: argparse.Namespace) -> int:
-    about, done = report.environment(), []
     names = list(explaining.CASES) if options.case == "all" else [options.case]
-    for case in explaining.run(names, options.quick, options.repeats, _log):
+    found = explaining.run(names, options.quick, options.repeats, runner.log)
+    return _show_cases("explain", found, explaining.make_rows, options.out)
+
+
+def _show_cases(kind: str, cases: Any, make_rows: Any, out: Path | None) -> int:
+    """Show each case, and write the finished ones after each, so that an interruption keeps them.
+
+    Return 1 if a contender of ours failed.
+    """
+    about, done = report.environment(), []
+    for case in cases:
         done.append(report.summarise(case))
-        report.show(case["title"], *explaining.make_rows(case))
-        _write(options.out, "explain", done, about)
+        report.show(case["title"], *make_rows(case))
+        _write(out, kind, done, about)
     return report.has_failed(done)
 
 
 def _gpu(options: argparse.Namespace) -> int:
-    done = gpu.measure(options.quick, options.repeats, _log)
+    done = gpu.measure(options.quick, options.repeats, runner.log)
     report.show("A tree on a GPU", *gpu.make_rows(done))
-    predicted = gpu.measure_prediction(options.quick, options.repeats, _log)
+    predicted = gpu.measure_prediction(options.quick, options.repeats, runner.log)
     report.show("Prediction on a GPU", *gpu.make_prediction_rows(predicted))
     _write(options.out, "gpu", {"training": done, "prediction": predicted}, report.environment())
-    same = all(predicted["same"].values()) and not any(case["same_bytes"] is False for case in done)
-    failed = any(
-        found["error"]
-        for case in done
-        for name, found in case["libraries"].items()
-        if name.startswith("polyleaf")
-    )
-    return 0 if same and not failed else 1
+    return gpu.has_failed(done, predicted)
 
 
 def _papers(options: argparse.Namespace) -> int:
-    known = papers.all_papers()
-    unknown = sorted(set(options.name) - set(known))
-    if unknown:
-        print(f"{', '.join(unknown)}: not among {', '.join(known)}.", file=sys.stderr)
-        return 2
-    chosen = [paper for name, paper in known.items() if not options.name or name in options.name]
-    return _run_studies(chosen, "papers", options)
-
-
-def _abilities(options: argparse.Namespace) -> int:
-    report.show("What works", *abilities.make_rows(abilities.run()))
-    return 0
-
-
-def _studies(options: argparse.Namespace) -> int:
-    return _run_studies([STUDIES[options.study]], options.study, options)
-
-
-def _run_studies(studies: list[Paper], name: str, options: argparse.Namespace) -> int:
-    """Execute the missing runs, show the tables and return 1 if a run failed."""
+    """Execute the missing runs of studies, show their tables, and return 1 if a run failed."""
+    is_paper = options.study == "papers"
+    known = papers.all_papers() if is_paper else {options.study: STUDIES[options.study]}
+    if unknown := sorted(set(options.name) - set(known)):
+        raise ValueError(f"{', '.join(unknown)}: not among {', '.join(known)}.")
+    studies = [known[name] for name in known if not options.name or name in options.name]
     if options.table:
         studies = [chosen for study in studies if (chosen := study.only(options.table)).tables]
         if not studies:
-            print(
-                f"--table: no table or figure is called {' or '.join(options.table)}.",
-                file=sys.stderr,
-            )
-            return 2
-    suffix = "-quick" if options.quick else ""
+            names = " or ".join(options.table)
+            raise ValueError(f"--table: no table or figure is called {names}.")
     context = Context(options.data, options.quick, options.threads)
     # Quick runs are so short that starting processes would dominate their time.
     measure = (
@@ -276,15 +188,12 @@ def _run_studies(studies: list[Paper], name: str, options: argparse.Namespace) -
         if options.quick
         else runner.make_subprocess_measure(context, options.timeout)
     )
-    try:
-        store = Store(options.out or Path(f"results/{name}{suffix}.jsonl"))
-        failed = []
-        for study in studies:
-            failed += runner.run(study.tasks(), context, store, measure, again=options.again)
-            _show(study, store)
-    except ValueError as error:
-        print(error, file=sys.stderr)
-        return 2
+    suffix = "-quick" if options.quick else ""
+    store = Store(options.out or Path(f"results/{options.study}{suffix}.jsonl"))
+    failed = []
+    for study in studies:
+        failed += runner.run(study.tasks(), context, store, measure, again=options.again)
+        _show(study, store)
     if failed:
         print(f"{len(failed)} runs failed: {', '.join(t.key for t in failed)}", file=sys.stderr)
     return 1 if failed else 0
@@ -299,29 +208,26 @@ def _show(study: Paper, store: Store) -> None:
                 print(line)
 
 
+def _abilities(options: argparse.Namespace) -> int:
+    report.show("What works", *abilities.make_rows(abilities.run()))
+    return 0
+
+
 def _results(options: argparse.Namespace) -> int:
     kept = Store(options.folder / "papers.jsonl")
     studies = [(paper, kept) for paper in papers.all_papers().values()]
-    for name, study in STUDIES.items():
-        studies.append((study, Store(options.folder / f"{name}.jsonl")))
+    studies += [(paper, Store(options.folder / f"{name}.jsonl")) for name, paper in STUDIES.items()]
     files = [options.folder / f"{kind}.json" for kind in ("peers", "explain")]
-    text = results.page(
-        studies,
-        [report.read(path) for path in files if path.is_file()],
-        options.to.parent / "images",
-    )
+    documents = [report.read(path) for path in files if path.is_file()]
+    text = results.page(studies, documents, options.to.parent / "images")
     options.to.parent.mkdir(parents=True, exist_ok=True)
     options.to.write_text(text)
     return 0
 
 
-def _write(path: Path | None, kind: str, done: list[dict[str, Any]], about: dict[str, Any]) -> None:
+def _write(path: Path | None, kind: str, done: Any, about: dict[str, Any]) -> None:
     if path is not None:
         report.write(path, report.document(kind, done, about))
-
-
-def _log(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -331,26 +331,20 @@ def _figures(method: str, context: Context, draws: Iterator[Rows]) -> Figures:
 
 _PROTOCOL = (
     f"Rate {RATE}, at most {ROUNDS} rounds, stopped after {PATIENCE} without a better score on a "
-    "fifth of "
-    "the training rows, the same rows for all; nothing else is set. Each library is told which "
-    "columns are "
-    "categories, in its own way: `categorical_features`, `enable_categorical`, pandas' categories, "
-    "`cat_features` (as text). LightGBM trains one model for each output, CatBoost is told that "
-    "there are "
-    "several."
+    "fifth of the training rows, the same rows for all; nothing else is set. Each library is "
+    "told which columns are categories, in its own way: `categorical_features`, "
+    "`enable_categorical`, pandas' categories, `cat_features` (as text). LightGBM trains one "
+    "model for each output, CatBoost is told that there are several."
 )
 _MADE = (
     f"One feature, {TRAINING:,} rows to learn from and {TEST:,} to test on: an effect N(0, 1) of "
-    "each "
-    "category, and noise of deviation 0.3, so that an R2 of .917 is to be had, on average. Three "
-    "draws; of 8 outputs one. " + _PROTOCOL
+    "each category, and noise of deviation 0.3, so that an R2 of .917 is to be had, on average. "
+    "Three draws; of 8 outputs one. " + _PROTOCOL
 )
 _REAL = (
     "Columns of real sets, cut into quantiles or cells and crossed with each other, their values "
-    "numbered by "
-    f"chance; the columns themselves are taken out. At most {MOST_ROWS:,} rows, 64 % to learn "
-    "from, 16 % to "
-    "stop on, 20 % to test on; one draw. " + _PROTOCOL
+    f"numbered by chance; the columns themselves are taken out. At most {MOST_ROWS:,} rows, 64 % "
+    "to learn from, 16 % to stop on, 20 % to test on; one draw. " + _PROTOCOL
 )
 
 

@@ -36,14 +36,12 @@ LEAST_PROBABILITY = 1e-7  # float32 cannot distinguish 1 - p from 1 far below th
 
 MULTICLASS = (
     "covtype20k dna leaf99 letter mnist nursery optdigits otto pendigits poker25k satimage "
-    "shuttle usps "
-    "vehicle waveform yeast"
+    "shuttle usps vehicle waveform yeast"
 ).split()
 BINARY = ["higgs7500"]
 REGRESSION = (
     "atp1d bike_hour california_housing casp edm enb gas_turbine oes10 osales parkinsons_updrs "
-    "pol rf1 rf2 "
-    "sarcos4449 scpf sf1 sf2 slump student_por wq"
+    "pol rf1 rf2 sarcos4449 scpf sf1 sf2 slump student_por wq"
 ).split()
 MULTILABEL = (
     "birds cal500 corel5k delicious emotions enron imdb medical ohsumed rcv1_subset1 scene yeast_ml"
@@ -58,8 +56,7 @@ LARGE = "casp gas_turbine california_housing bike_hour poker25k shuttle letter".
 # Sets of several outputs, of every task and size, for comparing recipes.
 SEVERAL_OUTPUTS = (
     "covtype20k dna leaf99 letter otto satimage vehicle yeast enb gas_turbine oes10 rf1 "
-    "sarcos4449 scpf wq "
-    "birds delicious emotions enron yeast_ml"
+    "sarcos4449 scpf wq birds delicious emotions enron yeast_ml"
 ).split()
 
 Predict = Callable[[Any], np.ndarray]
@@ -445,41 +442,30 @@ def f1(truth: np.ndarray, predicted: np.ndarray) -> tuple[float, float]:
 
 _PROTOCOL = (
     f"No setting of any library; threads as told above. A fit may take {LIMIT:.0f} s of processor "
-    "time, then "
-    "it ends with the rounds it has (CatBoost's own number is 1000, the others' 100; Polyleaf "
-    "holds a fifth "
-    "of the rows out to find it, up to 600, and then trains on all). At "
+    "time, then it ends with the rounds it has (CatBoost's own number is 1000, the others' 100; "
+    "Polyleaf holds a fifth of the rows out to find it, up to 600, and then trains on all). At "
     f"most {MOST_ROWS:,} training rows and as many test rows, drawn at random, the same for all. "
-    "The "
-    "source's own split, or 80 / 20 at random; sets below 2,500 rows are split three times. "
-    "LightGBM "
-    "trains one model for each target or label; CatBoost is told that there are several, which it "
-    "needs. "
-    "Codes of categories are handed over as numbers. The threshold of labels, one for all of a "
-    "set, is that "
-    "of the largest F1 over all cells of a quarter of the training rows, by the library's model "
-    "of the other "
-    "three; what is judged by it is the model of all training rows, whose seconds these are."
+    "The source's own split, or 80 / 20 at random; sets below 2,500 rows are split three times. "
+    "LightGBM trains one model for each target or label; CatBoost is told that there are "
+    "several, which it needs. Codes of categories are handed over as numbers. The threshold of "
+    "labels, one for all of a set, is that of the largest F1 over all cells of a quarter of the "
+    "training rows, by the library's model of the other three; what is judged by it is the model "
+    "of all training rows, whose seconds these are."
 )
 _RECIPE_PROTOCOL = (
     "The defaults at 300 rounds, and these with what each recipe is about; no other setting is "
-    "changed. "
-    "Protocol and measures as above, F1 of labels at one half, on twenty sets of several outputs. "
-    "Empty: "
-    "does not apply (a full "
-    f"Hessian needs classes, at most {MOST_CLASSES}; linear leaves need dense features)."
+    "changed. Protocol and measures as above, F1 of labels at one half, on twenty sets of "
+    "several outputs. Empty: does not apply (a full Hessian needs classes, at most "
+    f"{MOST_CLASSES}; linear leaves need dense features)."
 )
 _SETTING_PROTOCOL = (
-    "The defaults at 300 rounds, and these with one setting changed, on the sets they were chosen "
-    "on. "
-    "Protocol and measures as above."
+    "The defaults at 300 rounds, and these with one setting changed, on the sets they were "
+    "chosen on. Protocol and measures as above."
 )
 _EARLY_PROTOCOL = (
-    "300 rounds of the defaults on all rows of sets of more than 12,500; the same with a tenth of "
-    "the rows "
-    "held out, that end after ten rounds without an improvement on these; and with up to 3,000 "
-    "rounds. At "
-    "most 10,000 test rows; all else as above."
+    "300 rounds of the defaults on all rows of sets of more than 12,500; the same with a tenth "
+    "of the rows held out, that end after ten rounds without an improvement on these; and with "
+    "up to 3,000 rounds. At most 10,000 test rows; all else as above."
 )
 _TASKS = {
     "regression": (

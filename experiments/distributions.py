@@ -170,13 +170,10 @@ def _parts(context: Context, name: str) -> Iterator[tuple[Job, np.ndarray, np.nd
 
 _PROTOCOL = (
     f"The first target of each set, at most {MOST_ROWS:,} rows; 60 % to train on, 15 % to stop "
-    "on, 25 % to "
-    f"test. {ROUNDS} rounds of rate {RATE}, ended {PATIENCE} after the best one; nothing else is "
-    "set. "
-    "NGBoost has normal distributions and trees of depth 3; XGBoost 3.4 has no `reg:normal` yet: "
-    "of the "
-    "one to come the Hessian is used, in Polyleaf's trees. Seconds are processor time of one "
-    "thread."
+    f"on, 25 % to test. {ROUNDS} rounds of rate {RATE}, ended {PATIENCE} after the best one; "
+    "nothing else is set. NGBoost has normal distributions and trees of depth 3; XGBoost 3.4 has "
+    "no `reg:normal` yet: of the one to come the Hessian is used, in Polyleaf's trees. Seconds "
+    "are processor time of one thread."
 )
 
 

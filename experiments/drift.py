@@ -174,11 +174,11 @@ PAPER = Paper(
                 _subject(name, f) for name in ("bike_hour", "etth1") for f in ("loss", "seconds")
             ),
             drift,
-            f"{ROUNDS} rounds of {LEAVES} leaves at a rate of {RATE}, no other setting. Each month "
-            "is predicted by the model of the months before it; the loss is the mean over months "
-            "and targets, in standard deviations of the first year. bike_hour: two targets, "
-            "without the year as a feature. etth1: oil temperature 1, 6, 12 and 24 hours ahead, as "
-            "a difference to now. LightGBM trains one model for each target.",
+            f"{ROUNDS} rounds of {LEAVES} leaves at a rate of {RATE}, no other setting. Each "
+            "month is predicted by the model of the months before it; the loss is the mean over "
+            "months and targets, in standard deviations of the first year. bike_hour: two "
+            "targets, without the year as a feature. etth1: oil temperature 1, 6, 12 and 24 "
+            "hours ahead, as a difference to now. LightGBM trains one model for each target.",
             ours=_methods("Polyleaf"),
             also=_methods("Polyleaf") + _methods("LightGBM"),
         ),

@@ -89,11 +89,9 @@ PAPER = Paper(
             ),
             estimates,
             f"{N_ROWS:,} rows of {N_FEATURES} float32 features, {ROUNDS} rounds, defaults but for "
-            "what is "
-            "named. Measured: the process's memory at its peak in `fit` less what it holds "
-            "before, when X, y "
-            "and rows to evaluate on are there and a small fit has loaded the library; one "
-            "process a line.",
+            "what is named. Measured: the process's memory at its peak in `fit` less what it "
+            "holds before, when X, y and rows to evaluate on are there and a small fit has "
+            "loaded the library; one process a line.",
             also=tuple(TRAININGS),
         ),
     ),

@@ -18,15 +18,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = [
-    "CASES",
-    "LIBRARIES",
-    "make_prediction_rows",
-    "make_rows",
-    "measure",
-    "measure_prediction",
-]
-
 FEW, MANY = 2, 12  # rounds of the two fits
 
 
@@ -246,3 +237,18 @@ def make_prediction_rows(done: dict[str, Any]) -> tuple[list[str], list[list[str
         same = "yes" if done["same"][name] else "NO"
         rows.append([name, *ns, f"{base / median(seconds):.2f}", same])
     return ["trees", "ns a row", "from", "to", "times the CPU", "same bits"], rows
+
+
+def has_failed(done: Sequence[dict[str, Any]], predicted: dict[str, Any]) -> bool:
+    """Return whether Polyleaf raised an error, or its bits differ between GPU and CPU."""
+    ours = [
+        taken
+        for case in done
+        for name, taken in case["libraries"].items()
+        if name.startswith("polyleaf")
+    ]
+    return (
+        not all(predicted["same"].values())
+        or any(case["same_bytes"] is False for case in done)
+        or any(taken["error"] for taken in ours)
+    )

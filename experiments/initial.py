@@ -87,11 +87,11 @@ def _table(k: int) -> Table:
             Subject(name, f"P@{k}", "higher", 4, name, f"P@{k}", needs=(name,)) for name in SETTINGS
         ),
         labels,
-        "The sets' own split, or a random fifth for testing; at most "
-        f"{MOST_ROWS:,} training rows. Trees: default settings and the same number of rounds with "
-        "and without the linear model; Delicious, of 983 labels, by the preset gbdt_sparse. Linear "
-        "models: logistic regressions one-vs-rest, ridge regression for Delicious; labels that no "
-        "training row has are ranked last.",
+        f"The sets' own split, or a random fifth for testing; at most {MOST_ROWS:,} training "
+        "rows. Trees: default settings and the same number of rounds with and without the linear "
+        "model; Delicious, of 983 labels, by the preset gbdt_sparse. Linear models: logistic "
+        "regressions one-vs-rest, ridge regression for Delicious; labels that no training row "
+        "has are ranked last.",
         also=METHODS,
         ours=("both",),
         subjects_are="rows",

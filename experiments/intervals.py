@@ -119,10 +119,8 @@ def _parts(
 
 _PROTOCOL = (
     f"75 / 25 at random, at most {MOST_ROWS:,} training and test rows. No setting of any library "
-    "but the "
-    "levels: the two that bound the interval and the median. XGBoost trains one model for each "
-    "target, "
-    "LightGBM one for each target and level, Polyleaf one for all."
+    "but the levels: the two that bound the interval and the median. XGBoost trains one model "
+    "for each target, LightGBM one for each target and level, Polyleaf one for all."
 )
 
 

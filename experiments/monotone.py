@@ -301,19 +301,15 @@ def _check_installed(method: str) -> None:
 
 _PROTOCOL = (
     f"Made problems: {N_FEATURES} features, {N_OUTPUTS} outputs, 2,000 rows (few rows: 300) with "
-    "noise of "
-    "deviation 1; the error is that to the truth without noise. Sets: 70 / 30 at random, at most "
-    "5,000 rows; "
-    "the error is that of test rows. RMSE over the output's deviation, the mean over outputs. All "
-    "libraries: "
-    f"rate {RATE}, {LEAVES} leaves of at least {LEAST} rows, ridge 1, at most {ROUNDS} rounds, "
-    "the best by "
-    f"rows held out. {REPEATS} repeats."
+    "noise of deviation 1; the error is that to the truth without noise. Sets: 70 / 30 at "
+    "random, at most 5,000 rows; the error is that of test rows. RMSE over the output's "
+    f"deviation, the mean over outputs. All libraries: rate {RATE}, {LEAVES} leaves of at least "
+    f"{LEAST} rows, ridge 1, at most {ROUNDS} rounds, the best by rows held out. {REPEATS} "
+    "repeats."
 )
 _COST = (
-    "20 features, of which about two thirds have a direction for all outputs; 20 rounds, the mean "
-    "of "
-    f"{REPEATS} repeats, each with the same fit without directions after it."
+    "20 features, of which about two thirds have a direction for all outputs; 20 rounds, the "
+    f"mean of {REPEATS} repeats, each with the same fit without directions after it."
 )
 _SHOWN: dict[str, tuple[str, Literal["lower"] | None, int]] = {
     "error": ("RMSE / deviation", "lower", 4),

@@ -235,13 +235,10 @@ def _left_by_chance(far: Mapping[str, np.ndarray], apart: list[str], size: int) 
 
 _PROTOCOL = (
     f"{len(compositions())} compositions: {len(BY_HAND)} made by hand, {len(ONE_CHANGE)} that "
-    "change one "
-    f"thing of the defaults, {DRAWN} drawn at random. At most {MOST_ROWS:,} rows of the training "
-    "part (test "
-    "parts are not read), two thirds to train on, loss on the rest after the best round; a "
-    "training ends "
-    f"after {LIMIT} s of processor time, or when {PATIENCE / RATE:.0f} rounds were no better; the "
-    f"learning rate is {RATE} throughout."
+    f"change one thing of the defaults, {DRAWN} drawn at random. At most {MOST_ROWS:,} rows of "
+    "the training part (test parts are not read), two thirds to train on, loss on the rest after "
+    f"the best round; a training ends after {LIMIT} s of processor time, or when "
+    f"{PATIENCE / RATE:.0f} rounds were no better; the learning rate is {RATE} throughout."
 )
 
 

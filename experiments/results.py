@@ -79,8 +79,8 @@ def _standing(studies: Sequence[tuple[Paper, Store]]) -> Iterator[str]:
         return
     rows.append(["all", *(sum(row[i] for row in rows) for i in range(1, 6))])
     yield (
-        "How Polyleaf's cells stand to the papers' own figures, where a smaller or a larger one is "
-        "better:"
+        "How Polyleaf's cells stand to the papers' own figures, where a smaller or a larger one "
+        "is better:"
     )
     header = [
         "",

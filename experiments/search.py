@@ -171,19 +171,13 @@ RUNS = dict(zip(SECONDS, (within_5, within_15, within_60, within_300), strict=Tr
 
 _PROTOCOL = (
     "The same seconds of processor time for all, the last training on all rows included; one "
-    "thread. "
-    "Polyleaf: `PolyleafRegressorCV(time_limit=...)` or the classifier, which takes one of the "
-    "three folds "
-    "where time is short, and draws them anew for its leaders. The others: Optuna's TPE over "
-    "TabArena's ranges, the defaults first, three folds (the same for all), early stopping with "
-    "the same "
-    "patience (4 / learning rate), trials pruned between folds by the median, a last training "
-    "with the mean "
-    "of the rounds. Folds are of whole persons where test rows are (parkinsons_updrs). At most "
-    "10,000 "
-    "training rows, as many test rows, one split; measures as in *out of the box*. LightGBM "
-    "trains one "
-    "model for each target or label."
+    "thread. Polyleaf: `PolyleafRegressorCV(time_limit=...)` or the classifier, which takes one "
+    "of the three folds where time is short, and draws them anew for its leaders. The others: "
+    "Optuna's TPE over TabArena's ranges, the defaults first, three folds (the same for all), "
+    "early stopping with the same patience (4 / learning rate), trials pruned between folds by "
+    "the median, a last training with the mean of the rounds. Folds are of whole persons where "
+    "test rows are (parkinsons_updrs). At most 10,000 training rows, as many test rows, one "
+    "split; measures as in *out of the box*. LightGBM trains one model for each target or label."
 )
 _MEASURES: dict[str, Literal["higher", "lower"]] = {"loss": "lower", "score": "higher"}
 

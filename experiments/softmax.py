@@ -102,10 +102,10 @@ def intercepts(context: Context, method: str, problem: str) -> Figures:
 
 _PROTOCOL = (
     f"{SPLITS} random splits, at most {MOST_ROWS:,} training rows, of which a fifth is held out; "
-    "default settings but for the Hessian. The test log loss is that of the round with the lowest "
-    "log loss on the rows held out, among the rounds that end within so many seconds of processor "
-    f"time, binning and evaluation included. Training ends {PATIENCE} rounds after that round, or "
-    f"after {BUDGETS[-1]:g} s."
+    "default settings but for the Hessian. The test log loss is that of the round with the "
+    "lowest log loss on the rows held out, among the rounds that end within so many seconds of "
+    f"processor time, binning and evaluation included. Training ends {PATIENCE} rounds after that "
+    f"round, or after {BUDGETS[-1]:g} s."
 )
 
 

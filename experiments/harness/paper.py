@@ -10,13 +10,14 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
 from .context import Context
 
+Better = Literal["higher", "lower"] | None
 Figures = dict[str, Any]
 Run = Callable[[Context, str, str], Figures]
 
@@ -47,7 +48,7 @@ class Subject:
 
     title: str
     unit: str
-    better: Literal["higher", "lower"] | None
+    better: Better
     digits: int
     problem: str = ""
     figure: str = "score"
@@ -56,6 +57,13 @@ class Subject:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "problem", self.problem or self.title)
+
+
+def make_subjects(
+    names: Iterable[str], unit: str, better: Better, digits: int, figure: str = "score"
+) -> tuple[Subject, ...]:
+    """Return a subject for each data set."""
+    return tuple(Subject(name, unit, better, digits, name, figure, (name,)) for name in names)
 
 
 @dataclass(frozen=True)
@@ -102,6 +110,21 @@ class _Grid:
         return ((method, subject) for method, subject in self.cells() if method not in self.quoted)
 
 
+def make_table(
+    name: str,
+    title: str,
+    subjects: Sequence[Subject],
+    run: Run,
+    protocol: str,
+    methods: Iterable[str],
+    ours: Sequence[str] = ("Polyleaf",),
+    **more: Any,
+) -> Table:
+    """Return a table of a comparison that is in no paper, with a row for each subject."""
+    more = {"also": tuple(methods), "ours": tuple(ours), "subjects_are": "rows", **more}
+    return Table(name, title, tuple(subjects), run, protocol, **more)
+
+
 @dataclass(frozen=True)
 class Table(_Grid):
     """Table of a paper.
@@ -142,22 +165,15 @@ class Table(_Grid):
     ranks: bool = False
 
     def __post_init__(self) -> None:
-        for method in self.ours:
-            if method not in self.methods:
-                raise ValueError(
-                    f"{self.name}: {method!r} is in `ours` but in no row of the table."
-                )
-        for method in self.quoted:
-            if method not in self.methods:
-                raise ValueError(
-                    f"{self.name}: {method!r} is in `quoted` but in no row of the table."
-                )
+        for name, methods in (("ours", self.ours), ("quoted", self.quoted)):
+            for method in methods:
+                if method not in self.methods:
+                    raise ValueError(
+                        f"{self.name}: {method!r} is in `{name}` but in no row of the table."
+                    )
         cells = {(method, subject.title) for method, subject in self.cells()}
-        for cell in self.explained:
-            if cell not in cells:
-                raise ValueError(
-                    f"{self.name}: `explained` names {cell}, which is no cell of the table."
-                )
+        for cell in self.explained.keys() - cells:
+            raise ValueError(f"{self.name}: `explained` names {cell}, which is no cell.")
 
     @property
     def methods(self) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from pathlib import Path
 from typing import Any
@@ -80,46 +79,3 @@ def _curves(figure: Figure) -> Any:
                 break
 
     return paint
-
-
-def rank_diagram(panel: Any, means: dict[str, float], critical: float) -> None:
-    """Draw mean ranks on a line, the best at the left.
-
-    Bars join methods that do not differ significantly (Demšar, figure 1).
-    """
-    ordered = sorted(means.items(), key=lambda item: item[1])
-    low, high = math.floor(ordered[0][1]), math.ceil(ordered[-1][1])
-    panel.hlines(0, low, high, "black")
-    for tick in range(low, high + 1):
-        panel.vlines(tick, 0, 0.12, "black")
-        panel.text(tick, 0.2, str(tick), ha="center")
-    half = (len(ordered) + 1) // 2
-    for i, (method, rank) in enumerate(ordered):
-        left = i < half
-        depth = -0.6 - 0.4 * (i if left else len(ordered) - 1 - i)
-        end = low - 0.1 if left else high + 0.1
-        panel.plot([rank, rank, end], [0, depth, depth], color="C0", lw=1)
-        panel.text(
-            end, depth, f"{method} ({rank:.2f}) ", ha="right" if left else "left", va="center"
-        )
-    for i, (first, last) in enumerate(groups([rank for _, rank in ordered], critical)):
-        panel.hlines(-0.12 - 0.1 * i, first - 0.03, last + 0.03, "black", lw=3)
-    panel.hlines(0.7, low, low + critical, "C3", lw=2)
-    panel.text(
-        low + critical / 2, 0.8, f"critical difference {critical:.2f}", ha="center", color="C3"
-    )
-    panel.set(
-        xlim=(low - 0.35 * (high - low) - 0.5, high + 0.35 * (high - low) + 0.5),
-        ylim=(-0.9 - 0.4 * half, 1.2),
-    )
-    panel.axis("off")
-
-
-def groups(ordered: list[float], critical: float) -> list[tuple[float, float]]:
-    """Return the longest runs of ascending ranks whose ends differ by less than `critical`."""
-    found: list[tuple[float, float]] = []
-    for i, first in enumerate(ordered):
-        last = max(rank for rank in ordered[i:] if rank - first < critical)
-        if last > first and (not found or last > found[-1][1]):
-            found.append((first, last))
-    return found

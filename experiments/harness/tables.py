@@ -14,9 +14,8 @@ from .verdict import Value, Verdict, compare, get_value
 
 LEGEND = (
     "Cells: the figure here ± standard deviation over repeats (the paper's figure). Of "
-    "Polyleaf's, ↓ is not "
-    "as good as the paper's, ↘ nor is, but by less than a standard error of its mean; letters "
-    "lead to why."
+    "Polyleaf's, ↓ is not as good as the paper's, ↘ nor is, but by less than a standard error of "
+    "its mean; letters lead to why."
 )
 STALE = " °"
 STALE_NOTE = "Measured before the last change of these models; to be measured again."

@@ -15,10 +15,9 @@ import numpy as np
 
 from ..cases import Settings
 from ..harness.context import Context
-from ..harness.paper import Figure, Figures, Paper, Subject, Table
+from ..harness.paper import Better, Figures, Paper, Subject, Table
 from ..libraries import Library
 from ..problems import Arrays
-from ..worker import curve_rounds
 from . import _fits
 from ._fits import Method
 
@@ -96,40 +95,39 @@ def chosen(method: str, problem: str) -> tuple[int, float]:
     return int(row[column]), float(row[column + 1])
 
 
-def settings(method: str, problem: str, depth: int, rate: float, rounds: int = ROUNDS) -> Settings:
+# Parameters of the gain threshold and of the error of classes; OmniGBDT has no such error.
+THRESHOLD = {
+    "polyleaf": "min_split_gain",
+    "xgboost": "gamma",
+    "lightgbm": "min_gain_to_split",
+    "omnigbdt": "gamma",
+}
+ERROR = {
+    "polyleaf": {"eval_metric": "merror"},
+    "xgboost": {"eval_metric": "merror"},
+    "lightgbm": {"metric": "multi_error"},
+    "catboost": {"eval_metric": "Accuracy"},
+}
+
+
+def settings(method: str, problem: str, depth: int, rate: float) -> Settings:
     """Return the common settings (appendix B: 0.75 * 2^depth leaves, L2 of 1) for each library."""
-    fixed, leaves = FIXED[problem], int(0.75 * 2**depth)
-    library, classes = (
-        METHODS[method].library.partition("-")[0],
-        FIXED[problem].kind == "multiclass",
-    )
+    fixed, method_ = FIXED[problem], METHODS[method]
+    library, is_classes = method_.library.partition("-")[0], fixed.kind == "multiclass"
     own: dict[str, Any] = {}
     if library == "polyleaf":
-        own = {
-            **METHODS[method].parameters(),
-            "grow_policy": "lossguide",
-            "min_split_gain": fixed.threshold,
-        }
+        own = method_.parameters() | {"grow_policy": "lossguide"}
         own = {name: value for name, value in own.items() if name not in _fits.SHARED}
-        if not classes:
+        if not is_classes:
             own.pop("softmax_hessian", None)
-    else:
-        name = {"xgboost": "gamma", "lightgbm": "min_gain_to_split", "omnigbdt": "gamma"}.get(
-            library
-        )
-        own = {name: fixed.threshold} if name else {}
-    if classes and library != "omnigbdt":  # omnigbdt supports no other error
-        name, error = {
-            "polyleaf": ("eval_metric", "merror"),
-            "xgboost": ("eval_metric", "merror"),
-            "lightgbm": ("metric", "multi_error"),
-            "catboost": ("eval_metric", "Accuracy"),
-        }[library]
-        own[name] = error
-    patience = PATIENCE if rounds == ROUNDS else None
+    if library in THRESHOLD:
+        own[THRESHOLD[library]] = fixed.threshold
+    if is_classes and library in ERROR:
+        own |= ERROR[library]
     return Settings(
-        rounds, depth, leaves, rate, fixed.bins, 1.0, fixed.least_rows, patience=patience, own=own
-    )
+        ROUNDS, depth, int(0.75 * 2**depth), rate, fixed.bins, 1.0, fixed.least_rows, PATIENCE,
+        own=own,
+    )  # fmt: skip
 
 
 # --- the data ---
@@ -158,14 +156,8 @@ def random_projection(seed: int, n: int) -> Arrays:
 def halves(X: np.ndarray, y: np.ndarray, n: int) -> Arrays:
     """Use the first `n` rows for training, the others for testing and early stopping."""
     X, y = X.astype(np.float32), y.astype(np.float32) if y.dtype.kind == "f" else y
-    return {
-        "X": X[:n],
-        "y": y[:n],
-        "X_val": X[n:],
-        "y_val": y[n:],
-        "X_test": X[n:],
-        "y_test": y[n:],
-    }
+    test = {f"{name}_{part}": a[n:] for part in ("val", "test") for name, a in (("X", X), ("y", y))}
+    return {"X": X[:n], "y": y[:n], **test}
 
 
 def mnist(context: Context) -> Arrays:
@@ -205,12 +197,6 @@ def student(context: Context, seed: int) -> Arrays:
     return shuffled(np.hstack(columns), data.y / 10 - 1, seed)
 
 
-def yeast(context: Context, seed: int) -> Arrays:
-    """Use 70 % of the rows for training, at random."""
-    data = context.load("yeast")
-    return shuffled(data.X, data.y, seed)
-
-
 def shuffled(X: np.ndarray, y: np.ndarray, seed: int) -> Arrays:
     """Shuffle the rows and use 70 % of them for training."""
     order = np.random.default_rng(seed).permutation(len(y))
@@ -219,197 +205,133 @@ def shuffled(X: np.ndarray, y: np.ndarray, seed: int) -> Arrays:
 
 def load(context: Context, problem: str, seed: int) -> Arrays:
     """Return the parts of a problem; `seed` draws the data, or the split of real data."""
-    if problem in ("mnist", "inpainting"):
-        return mnist(context) if problem == "mnist" else inpainting(context)
-    if problem in ("yeast", "student_por"):
-        return yeast(context, seed) if problem == "yeast" else student(context, seed)
+    match problem:
+        case "mnist":
+            return mnist(context)
+        case "inpainting":
+            return inpainting(context)
+        case "student_por":
+            return student(context, seed)
+        case "yeast":
+            data = context.load("yeast")
+            return shuffled(data.X, data.y, seed)
     return (friedman1 if problem == "friedman1" else random_projection)(seed, context.rows(10_000))
 
 
 # --- the runs ---
 
 
-@dataclass(frozen=True)
-class Fitted:
-    """One model, or one model per target."""
-
-    models: list[Library]
-    seconds: float
-
-    def predict(self, X: np.ndarray, rounds: int | None = None) -> np.ndarray:
-        """Predict with all rounds, or with the first `rounds` of each model (at most all)."""
-        each = [m.predict(X, rounds and min(rounds, m.n_rounds())) for m in self.models]
-        return each[0] if len(each) == 1 else np.column_stack(each)
-
-    def n_rounds(self) -> int:
-        return max(m.n_rounds() for m in self.models)
-
-
-def fit(context: Context, method: str, problem: str, data: Arrays, chosen: Settings) -> Fitted:
-    """Train; for targets, methods that support one output only fit one model per target."""
+def fit(
+    context: Context, method: str, problem: str, data: Arrays, depth: int, rate: float
+) -> tuple[list[Library], float]:
+    """Return one model, or one per target where the method has one output; and its test score."""
     library, kind = METHODS[method].library, FIXED[problem].kind
-    if kind != "regression" or method not in ONE_EACH:
-        model, seconds = _fits.fit(context, library, kind, data, chosen)
-        return Fitted([model], seconds)
-    models, total = [], 0.0
-    for k in range(data["y"].shape[1]):
-        of_k = {name: a[:, k] if name.startswith("y") else a for name, a in data.items()}
-        model, seconds = _fits.fit(context, library, kind, of_k, chosen)
-        models.append(model)
-        total += seconds
-    return Fitted(models, total)
-
-
-def score(problem: str, y: np.ndarray, predicted: np.ndarray) -> float:
-    """Return accuracy in percent, or RMSE."""
-    return (_fits.accuracy if FIXED[problem].kind == "multiclass" else _fits.rmse)(y, predicted)
+    parts = [data]
+    if kind == "regression" and method in ONE_EACH:
+        columns = range(data["y"].shape[1])
+        parts = [
+            {name: a[:, k] if name.startswith("y") else a for name, a in data.items()}
+            for k in columns
+        ]
+    chosen = settings(method, problem, depth, rate)
+    models = [_fits.fit(context, library, kind, part, chosen)[0] for part in parts]
+    each = [model.predict(data["X_test"]) for model in models]
+    predicted = each[0] if len(each) == 1 else np.column_stack(each)
+    score = _fits.rmse if kind == "regression" else _fits.accuracy
+    return models, score(data["y_test"], predicted)
 
 
 def synthetic(context: Context, method: str, problem: str) -> Figures:
-    """Search depth and rate on the first of five draws, and score all draws.
+    """Search depth and rate on the first of five draws, and score all draws."""
 
-    The curves of both methods use the depth and rate chosen for GBDT-MO.
-    """
-    data = load(context, problem, 0)
+    def score(seed: int, depth: int, rate: float) -> float:
+        return fit(context, method, problem, load(context, problem, seed), depth, rate)[1]
+
     grid = [(d, r) for d in DEPTHS for r in RATES][:: 9 if context.quick else 1]
-    found = {}
-    for depth, rate in grid:
-        model = fit(context, method, problem, data, settings(method, problem, depth, rate))
-        found[depth, rate] = _fits.rmse(data["y_test"], model.predict(data["X_test"]))
-    depth, rate = min(found, key=lambda choice: found[choice])
-    figures: Figures = {"score": [found[depth, rate]], "depth": depth, "rate": rate}
-    for seed in list(context.seeds(FIXED[problem].repeats))[1:]:
-        data = load(context, problem, seed)
-        model = fit(context, method, problem, data, settings(method, problem, depth, rate))
-        figures["score"].append(_fits.rmse(data["y_test"], model.predict(data["X_test"])))
-    return figures
-
-
-def curves(context: Context, method: str, problem: str) -> Figures:
-    """Return RMSE after each of up to 500 rounds, without early stopping; depth 6, rate 0.1."""
-    data = load(context, problem, 0)
-    model = fit(context, method, problem, data, settings(method, problem, 6, 0.1, 500))
-    return {"curves": {part: points(problem, model, data, part) for part in ("training", "test")}}
-
-
-def points(problem: str, model: Fitted, data: Arrays, part: str) -> list[list[float]]:
-    """Return [rounds, score] of shorter models on one part of the data."""
-    suffix = "_test" if part == "test" else ""
-    X, y = data["X" + suffix], data["y" + suffix]
-    rounds = curve_rounds(model.n_rounds(), _fits.CURVE_POINTS)
-    return [[int(r), score(problem, y, model.predict(X, int(r)))] for r in rounds]
+    found = {point: score(0, *point) for point in grid}
+    best = min(grid, key=lambda point: found[point])
+    more = [score(seed, *best) for seed in list(context.seeds(FIXED[problem].repeats))[1:]]
+    return {"score": [found[best], *more], "depth": best[0], "rate": best[1]}
 
 
 def real(context: Context, method: str, problem: str) -> Figures:
-    """Return the score on the test part, the number of trees, and seconds per round."""
-    figures: Figures = {"score": [], "trees": [], "round seconds": []}
+    """Return the score on the test part, and the number of trees of the best model."""
+    figures: Figures = {"score": [], "trees": []}
+    is_classes = FIXED[problem].kind == "multiclass"
     for seed in context.seeds(FIXED[problem].repeats):
         data = load(context, problem, seed)
-        model = fit(
-            context, method, problem, data, settings(method, problem, *chosen(method, problem))
-        )
-        figures["score"].append(score(problem, data["y_test"], model.predict(data["X_test"])))
-        figures["trees"].append(trees(method, problem, model, data))
-        figures["round seconds"].append(model.seconds / (model.n_rounds() + PATIENCE))
+        models, score = fit(context, method, problem, data, *chosen(method, problem))
+        per_round = int(data["y"].max()) + 1 if is_classes and method in ONE_EACH else 1
+        figures["score"].append(score)
+        figures["trees"].append(per_round * sum(model.n_rounds() for model in models))
     if FIXED[problem].repeats == 1:
         figures = {name: values[0] for name, values in figures.items()}
-        if FIXED[problem].kind == "multiclass":
-            figures["errors"] = {
-                "score": _fits.accuracy_error(figures["score"], len(data["y_test"]))
-            }
+        if is_classes:
+            error = _fits.accuracy_error(figures["score"], len(data["y_test"]))
+            figures["errors"] = {"score": error}
     return figures
-
-
-def trees(method: str, problem: str, model: Fitted, data: Arrays) -> int:
-    """Count the trees of the best model: one per output and round where a tree has one output."""
-    if FIXED[problem].kind == "multiclass" and method in ONE_EACH:
-        return model.n_rounds() * (int(data["y"].max()) + 1)
-    return sum(m.n_rounds() for m in model.models)
-
-
-def ten_rounds(context: Context, method: str, problem: str) -> Figures:
-    """Time ten rounds three times, and return the seconds of one round."""
-    data = load(context, problem, 0)
-    ten = settings(method, problem, *chosen(method, problem), rounds=10)
-    times = [fit(context, method, problem, data, ten).seconds / 10 for _ in context.seeds(3)]
-    return {"round seconds": times}
 
 
 # --- the tables ---
 
 _SPLITS = (
-    "The authors' program, row OmniGBDT, is below the paper by about as much on these ten splits, "
-    "and so are "
-    "XGBoost and LightGBM: the splits make the difference."
+    "The authors' program, row OmniGBDT, is below the paper by about as much on these ten "
+    "splits, and so are XGBoost and LightGBM: the splits make the difference."
 )
 _IMAGES = (
     "The paper does not tell its training images. On those here the authors' program, row "
-    "OmniGBDT, has "
-    "98.00, and XGBoost and LightGBM are below the paper's figures as well."
+    "OmniGBDT, has 98.00, and XGBoost and LightGBM are below the paper's figures as well."
 )
 _REAL = (
     "Depth, learning rate and number of leaves as the paper found them (table IX), bins, least "
-    "rows of a "
-    "leaf and gain threshold as it fixed them (table XI), L2 of 1; training stops when the test "
-    "part has not "
-    "got better for 25 rounds, and the best round counts, as with the authors. Yeast and "
-    "Student-por: "
-    "ten random splits of 70 / 30. MNIST: which 50,000 of the 60,000 training images is not told; "
-    "the first "
-    "are taken. For targets, methods of one output train and stop one model for each. Rows that "
-    "the paper "
-    "does not have get GBDT-MO's depth and rate; OmniGBDT is the authors' program, packaged. "
-    "Caltech101 and "
-    "NUS-WIDE are not among the data."
+    "rows of a leaf and gain threshold as it fixed them (table XI), L2 of 1; training stops when "
+    "the test part has not got better for 25 rounds, and the best round counts, as with the "
+    "authors. Yeast and Student-por: ten random splits of 70 / 30. MNIST: which 50,000 of the "
+    "60,000 training images is not told; the first are taken. For targets, methods of one output "
+    "train and stop one model for each. Rows that the paper does not have get GBDT-MO's depth "
+    "and rate; OmniGBDT is the authors' program, packaged. Caltech101 and NUS-WIDE are not among "
+    "the data."
 )
 
 
-def _subjects(
-    unit: str, digits: int, figure: str, better: Any, *problems: str
-) -> tuple[Subject, ...]:
-    names = {
-        "mnist": "MNIST",
-        "yeast": "Yeast",
-        "inpainting": "MNIST-inpainting",
-        "student_por": "Student-por",
-    }
-    files = {"inpainting": "mnist"}
+TITLES = {
+    "mnist": "MNIST",
+    "yeast": "Yeast",
+    "inpainting": "MNIST-inpainting",
+    "student_por": "Student-por",
+}
+
+
+def subjects(unit: str, better: Better, digits: int, figure: str, *names: str) -> Any:
+    """Return a column for each problem."""
     return tuple(
-        Subject(names[p], unit, better, digits, p, figure, needs=(files.get(p, p),))
-        for p in problems
+        Subject(TITLES[n], unit, better, digits, n, figure, (n.replace("inpainting", "mnist"),))
+        for n in names
     )
 
 
 _SYNTHETIC = tuple(Subject(name, "RMSE", "lower", 4) for name in ("friedman1", "random projection"))
-_ACCURACY = _subjects("accuracy, %", 2, "score", "higher", "mnist", "yeast")
-_RMSE = _subjects("RMSE", 5, "score", "lower", "inpainting", "student_por")
+_ACCURACY = subjects("accuracy, %", "higher", 2, "score", "mnist", "yeast")
+_RMSE = subjects("RMSE", "lower", 5, "score", "inpainting", "student_por")
 
 PAPER = Paper(
     __name__,
     "GBDT-MO",
     "Z. Zhang and C. Jung, GBDT-MO: Gradient-Boosted Decision Trees for Multiple Outputs, IEEE "
-    "Transactions "
-    "on Neural Networks and Learning Systems 32(7), 2021. Tables VI and VII are with the sparse "
-    "leaves.",
+    "Transactions on Neural Networks and Learning Systems 32(7), 2021. Tables VI and VII are "
+    "with the sparse leaves.",
     (
         Table(
             "Table III", "RMSE on synthetic data", _SYNTHETIC, synthetic,
             "10,000 rows for training and as many for test, five draws; depth and learning rate "
-            "from the "
-            "grid of appendix B, best on the test part of the first draw. Threshold 1e-6, 4 rows, "
-            "255 bins.",
+            "from the grid of appendix B, best on the test part of the first draw. Threshold "
+            "1e-6, 4 rows, 255 bins.",
             paper="""
                          friedman1   random projection
                 GBDT-SO  0.1540      0.0204
                 GBDT-MO  0.1429      0.0180
             """,
             ours=("GBDT-SO", "GBDT-MO"),
-        ),
-        Figure(
-            "Figure 3", "RMSE on synthetic data, round by round", _SYNTHETIC, curves,
-            "Depth 6 and learning rate 0.1 for both; the paper does not tell its own.",
-            lines=("GBDT-SO", "GBDT-MO"), curves=("training", "test"), x="rounds", y="RMSE",
-            log="xy",
         ),
         Table(
             "Table V", "Performance on real data", (*_ACCURACY, *_RMSE), real, _REAL,
@@ -433,7 +355,7 @@ PAPER = Paper(
         ),
         Table(
             "Table X", "Trees of the best models",
-            _subjects("trees", 0, "trees", None, "mnist", "yeast", "inpainting", "student_por"),
+            subjects("trees", None, 0, "trees", *TITLES),
             real, _REAL,
             paper="""
                              MNIST   Yeast   MNIST-inpainting   Student-por
@@ -444,13 +366,6 @@ PAPER = Paper(
             """,
             ours=("GBDT-SO", "GBDT-MO"),
             also=("XGBoost, vector leaves", "CatBoost", "OmniGBDT"),
-        ),
-        Table(
-            "Figure 5", "Seconds of a round",
-            _subjects("s", 3, "round seconds", None, "mnist", "inpainting"), ten_rounds,
-            "Ten rounds, three times. The paper has a plot on another machine with eight threads.",
-            also=("XGBoost", "LightGBM", "GBDT-SO", "GBDT-MO", "XGBoost, vector leaves",
-            "CatBoost"),
         ),
         Table(
             "Table VIII", "Exact Hessian: accuracy", _ACCURACY, real, _REAL,
@@ -465,19 +380,6 @@ PAPER = Paper(
                 for m in ("diagonal hessian", "exact hessian")
                 for s, why in (("MNIST", _IMAGES), ("Yeast", _SPLITS))
             },
-        ),
-        Table(
-            "Table VIII, time", "Exact Hessian: seconds of a round",
-            _subjects("s", 4, "round seconds", None, "mnist", "yeast"), real,
-            "As above, with the evaluation after each round. The paper's are with eight threads "
-            "of another "
-            "machine.",
-            paper="""
-                                  MNIST   Yeast
-                diagonal hessian  0.79    0.0011
-                exact hessian     3.96    0.0094
-            """,
-            ours=("diagonal hessian", "exact hessian"),
         ),
     ),
     golden=("gbdt_mo", "gbdt_mo, classes", "gbdt_so"),

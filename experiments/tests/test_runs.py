@@ -124,9 +124,9 @@ def test_a_failed_run_of_ours_ends_with_exit_code_1(error, code, tmp_path, monke
         raise error
 
     study = study_of(broken)
-    monkeypatch.setitem(STUDIES, "scales", study)
+    monkeypatch.setitem(STUDIES, "softmax", study)
     monkeypatch.setattr("experiments.harness.paper.find", lambda module: study)
     out = tmp_path / "runs.jsonl"
-    assert main(["scales", "--quick", "--out", str(out)]) == code
-    assert main(["scales", "--quick", "--out", str(out)]) == code, "a failed run is not kept"
+    assert main(["softmax", "--quick", "--out", str(out)]) == code
+    assert main(["softmax", "--quick", "--out", str(out)]) == code, "a failed run is not kept"
     assert ("1 runs failed: tests" in capsys.readouterr().err) == bool(code)
