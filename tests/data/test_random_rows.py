@@ -5,11 +5,24 @@ import pytest
 import scipy.sparse
 
 from polyleaf import Dataset
-from polyleaf.data.random_rows import SplitRules, find_repeated_rows, hash_values, split_folds
+from polyleaf.data.random_rows import (
+    SplitRules,
+    find_repeated_rows,
+    hash64,
+    hash_values,
+    split_folds,
+)
 
 
 def find(X, y, offset=None):
     return find_repeated_rows(Dataset(X).hash_rows(), y, offset)
+
+
+def test_hashes_are_those_of_splitmix64():
+    # The generator adds its constant to the state before each number; from seed 0.
+    state = np.arange(3).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    expected = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
+    assert hash64(state).tolist() == expected
 
 
 def test_copies_share_the_number_of_the_first_row():

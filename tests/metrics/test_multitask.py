@@ -105,6 +105,13 @@ def test_multilabel(rng):
     assert found["log loss"] == pytest.approx(expected)
 
 
+def test_one_label_has_the_f1_of_its_positive_class():
+    Y, found_labels = np.array([[1], [0], [1], [1], [0]]), np.array([[1], [1], [0], [1], [0]])
+    found = compute_scores("multilabel", RowData(Y), found_labels, None)
+    assert found["F1"] == metrics.f1_score(Y, found_labels)
+    assert not {"micro F1", "macro F1"} & found.keys()
+
+
 def test_baselines():
     y = np.array([[1.0, 10], [3, 30]])
     assert baseline_scores("regression", y, np.array([[2.0, 20], [4, 20]]))["MAE"] == pytest.approx(
