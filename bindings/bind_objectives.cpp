@@ -9,6 +9,7 @@
 #include <string>
 
 #include "arrays.h"
+#include "base/elementary_functions.h"
 #include "base/exact_totals.h"
 #include "context_caster.h"
 #include "conversions.h"
@@ -214,6 +215,22 @@ auto quantiles(const Array2<const T>& values, const OptionalMatrix& weight,
   return out.array;
 }
 
+// Bind a function of float64 numbers and arrays.
+template <double (*kFunction)(double)>
+void bind_rounded(nb::module_& m, const char* name, const char* description) {
+  m.def(name, kFunction, nb::arg("x").noconvert());
+  m.def(
+      name,
+      [](const nb::ndarray<const double, nb::c_contig, nb::device::cpu>& x) {
+        double* out = new double[x.size() + 1];
+        std::transform(x.data(), x.data() + x.size(), out, kFunction);
+        nb::capsule owner(out, [](void* p) noexcept { delete[] static_cast<double*>(p); });
+        const std::vector<size_t> shape(x.shape_ptr(), x.shape_ptr() + x.ndim());
+        return nb::ndarray<nb::numpy, double>(out, shape.size(), shape.data(), owner);
+      },
+      nb::arg("x"), description);
+}
+
 template <void (*ObjectiveKernels::*kFunction)(const float*, float*, int64_t)>
 auto elementary(const Array1<const float>& x) {
   NewArray<float> out({x.shape(0)});
@@ -258,6 +275,9 @@ void bind_objectives(nb::module_& m) {
         nb::arg("n_leaves"), nb::arg("rows").noconvert().none(), nb::arg("level").noconvert(),
         nb::arg("n_threads"),
         "Return the lower weighted quantile of each column in each leaf, (n_leaves, n_columns).");
+  bind_rounded<rounded_exp>(m, "exp", "Return exp(x) in float64, correctly rounded.");
+  bind_rounded<rounded_log>(m, "log", "Return ln(x) in float64, correctly rounded.");
+  bind_rounded<rounded_log1p>(m, "log1p", "Return ln(1 + x) in float64, correctly rounded.");
   m.def("_exp", &elementary<&ObjectiveKernels::exp>, nb::arg("x").noconvert(),
         "Return exp(x) as the kernels compute it, for tests.");
   m.def("_log", &elementary<&ObjectiveKernels::log>, nb::arg("x").noconvert(),

@@ -552,7 +552,7 @@ def _count_rows(values: Any) -> int:
 def _sum_outputs(weight: DataLike | None) -> NDArray[np.float64]:
     """Return one weight per row."""
     values = np.asarray(weight, dtype=np.float64)
-    return values.sum(axis=1) if values.ndim == 2 else values
+    return np.cumsum(values, axis=1)[:, -1] if values.ndim == 2 else values
 
 
 def concatenate_rows(parts: Mapping[str, Sequence[object]]) -> RowData:

@@ -12,6 +12,7 @@ import scipy.sparse
 
 from polyleaf.inputs.read_target import to_numpy
 from polyleaf.inputs.target import Target, TargetEncoding
+from polyleaf.inputs.target_scaling import compute_mean_and_deviation
 from polyleaf.inputs.validation import check_in_memory, get_missing_mask
 from polyleaf.runtime.row_data import RowData, TaskRows
 
@@ -270,7 +271,8 @@ class TaskTarget(Target):
             block = target.to_indicators()
             block = block.toarray() if scipy.sparse.issparse(block) else np.asarray(block)
             if len(targets) > 1 and target.encoding.kind == "regression":
-                block = block / np.maximum(block.std(axis=0), np.finfo(np.float32).tiny)
+                deviation = compute_mean_and_deviation(RowData(block))[1]
+                block = block / np.maximum(deviation, np.finfo(np.float32).tiny)
             blocks.append(block)
         return np.hstack(blocks)
 

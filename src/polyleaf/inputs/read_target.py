@@ -355,7 +355,7 @@ def check_shares(values: np.ndarray, name: str) -> np.ndarray:
             f"{name}[{row}, {column}] is {values[row, column]:g}, but shares of classes must not "
             "be negative."
         )
-    sums: np.ndarray = values.sum(axis=1, dtype=np.float64)
+    sums: np.ndarray = np.cumsum(values, axis=1, dtype=np.float64)[:, -1]
     wrong = np.flatnonzero(~(np.abs(sums - 1) <= SHARES_TOLERANCE))
     if len(wrong):
         raise ValueError(

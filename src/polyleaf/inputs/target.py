@@ -27,7 +27,7 @@ from polyleaf.inputs.read_target import (
     read_sparse_matrix,
     sort_classes,
 )
-from polyleaf.inputs.target_scaling import Normalize, compute_target_scale
+from polyleaf.inputs.target_scaling import Normalize, compute_target_scale, sum_columns
 from polyleaf.inputs.validation import find_row, to_canonical_csr
 from polyleaf.inputs.weights import (
     check_outputs_have_weight,
@@ -495,8 +495,7 @@ def _encode_shares(rows: RowData, class_weight: object, like: TargetEncoding | N
     target = like._encode_shares(rows, "y")
     assert like.classes is not None
     check_two_columns(like.classes, target.rows)
-    totals = target.values.sum(axis=0, dtype=np.float64)
-    factors = compute_class_factors(class_weight, like.classes, totals)
+    factors = compute_class_factors(class_weight, like.classes, sum_columns(target.values))
     return target if factors is None else Target(weight_shares(target.rows, factors), like)
 
 

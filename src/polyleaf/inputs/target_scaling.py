@@ -10,7 +10,14 @@ import polyleaf._core as _core
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.user_warnings import warn_user
 
-__all__ = ["Normalize", "check_total_weight", "compute_target_scale", "warn_small_weights"]
+__all__ = [
+    "Normalize",
+    "check_total_weight",
+    "compute_mean_and_deviation",
+    "compute_target_scale",
+    "sum_columns",
+    "warn_small_weights",
+]
 
 Normalize: TypeAlias = bool | Literal["auto"]
 TargetScale: TypeAlias = tuple[np.ndarray, np.ndarray] | tuple[None, None]
@@ -54,7 +61,7 @@ def compute_target_scale(rows: RowData, normalize: Normalize) -> TargetScale:
     columns = rows.target
     if normalize != "auto":
         if normalize:
-            offset, spread = _mean_and_deviation(rows)
+            offset, spread = compute_mean_and_deviation(rows)
             return offset, np.where(spread > 0, spread, 1.0)
         _check_range(_max_range(columns), rows)
         return None, None
@@ -64,14 +71,14 @@ def compute_target_scale(rows: RowData, normalize: Normalize) -> TargetScale:
     _check_range(value_range, rows)
     if columns.shape[1] == 1:
         return None, None
-    offset, spread = _mean_and_deviation(rows)
+    offset, spread = compute_mean_and_deviation(rows)
     largest, varies = spread.max(), spread > np.finfo(columns.dtype).eps * abs(offset)
     if not (varies & (spread < MIN_SPREAD * largest)).any():
         return None, None
     return offset, np.where(varies, np.minimum(spread / MIN_SPREAD, largest), largest)
 
 
-def _mean_and_deviation(rows: RowData) -> tuple[np.ndarray, np.ndarray]:
+def compute_mean_and_deviation(rows: RowData) -> tuple[np.ndarray, np.ndarray]:
     """Compute the weighted mean and standard deviation of each column, without missing values."""
     columns, weight = rows.target, rows.weight
     offset, deviation = np.zeros(columns.shape[1]), np.zeros(columns.shape[1])
@@ -94,9 +101,13 @@ def _mean_and_deviation(rows: RowData) -> tuple[np.ndarray, np.ndarray]:
     return offset, deviation
 
 
+def sum_columns(values: np.ndarray) -> np.ndarray:
+    """Return the sums (K,) of float32 or float64 columns (n, K), independent of their order."""
+    return _core.exact_totals(np.ascontiguousarray(values), None, None, 1, 1)[0, 0]
+
+
 def _exact_sum(terms: np.ndarray) -> float:
-    """Return the sum, independent of the order of the terms."""
-    return float(_core.exact_totals(terms[:, None], None, None, 1, 1)[0, 0, 0])
+    return float(sum_columns(terms[:, None])[0])
 
 
 def _max_range(columns: np.ndarray) -> float:

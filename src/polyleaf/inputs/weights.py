@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,9 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_array
 
-import polyleaf._core as _core
 from polyleaf.inputs.read_target import abbreviate_names, is_sparse, to_numpy
-from polyleaf.inputs.target_scaling import check_total_weight
+from polyleaf.inputs.target_scaling import check_total_weight, sum_columns
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
 
@@ -180,8 +180,8 @@ def negatives_per_positive(rows: RowData) -> np.ndarray:
     """
     values, weight = rows.target, rows.weight
     known = np.ones(values.shape) if weight is None else np.broadcast_to(weight.T, values.T.shape).T
-    positive = (known * values).sum(axis=0, dtype=np.float64)
-    negative = known.sum(axis=0, dtype=np.float64) - positive
+    positive = sum_columns(known * values.astype(np.float64))
+    negative = sum_columns(known) - positive
     has_both = (positive > 0) & (negative > 0)
     return np.divide(negative, positive, out=np.ones(len(positive)), where=has_both)
 
@@ -196,7 +196,7 @@ def compute_class_factors(
     if class_weight is None:
         return None
     if isinstance(class_weight, str):
-        return np.divide(rows.sum(), len(rows) * rows, out=np.ones(len(rows)), where=rows > 0)
+        return np.divide(math.fsum(rows), len(rows) * rows, out=np.ones(len(rows)), where=rows > 0)
     if not isinstance(class_weight, Mapping):
         raise ValueError(
             'class_weight must be a dict {label: weight} or "balanced"; a list of dicts is for '
@@ -213,7 +213,7 @@ def weight_shares(rows: RowData, factors: np.ndarray) -> RowData:
     """Multiply the shares of classes by factors: return shares of sum 1, and weights of rows."""
     shares = rows.target
     weighted = shares * factors
-    sums = weighted.sum(axis=1)
+    sums = np.cumsum(weighted, axis=1)[:, -1]
     scaled = np.divide(
         weighted, sums[:, None], out=shares.astype(np.float64), where=sums[:, None] > 0
     )
@@ -286,7 +286,7 @@ def quantise_weights(sample_weight: ArrayLike, n_rows: int) -> NDArray[np.int64]
     """
     weights = np.asarray(sample_weight, dtype=np.float64)
     if weights.ndim == 2:
-        weights = weights.sum(axis=1)
+        weights = np.cumsum(weights, axis=1)[:, -1]
     if weights.shape != (n_rows,):
         raise ValueError(
             f"sample_weight has shape {np.shape(sample_weight)}, but X has {n_rows} rows."
@@ -301,7 +301,7 @@ def quantise_weights(sample_weight: ArrayLike, n_rows: int) -> NDArray[np.int64]
         raise ValueError("sample_weight is 0 for every row: at least one weight must be positive.")
     _, exponent = np.frexp(np.max(weights))
     scaled = np.ldexp(weights, -exponent)  # in [0, 1]: the sum cannot overflow
-    _, exponent = np.frexp(_core.exact_totals(scaled[:, None], None, None, 1, 1)[0, 0, 0])
+    _, exponent = np.frexp(sum_columns(scaled[:, None])[0])
     rounded = np.rint(np.ldexp(scaled, 51 - exponent)).astype(np.int64)
     return np.where(weights > 0, np.maximum(rounded, 1), 0)
 

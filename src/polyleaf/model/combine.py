@@ -5,6 +5,7 @@ All of them are ordinary models, with files, exports and SHAP values.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -131,7 +132,7 @@ def blend_models(models: Sequence[Model], weights: Sequence[float] | None = None
         for model, weight in zip(models, weights, strict=True)
     ]
     thresholds = [get_decision_thresholds(model) for model in models]
-    set_decision_thresholds(blend, np.average(thresholds, axis=0, weights=weights))
+    set_decision_thresholds(blend, _sum(thresholds, weights) / math.fsum(weights))
     return blend
 
 
@@ -183,9 +184,8 @@ def _set_rates(model: Model, rates: Sequence[float]) -> None:
 
 
 def _sum(vectors: Sequence[np.ndarray], weights: Sequence[float]) -> np.ndarray:
-    return np.sum(
-        [weight * vector for weight, vector in zip(weights, vectors, strict=True)], axis=0
-    )
+    terms = [weight * vector for weight, vector in zip(weights, vectors, strict=True)]
+    return np.cumsum(terms, axis=0)[-1]
 
 
 def _get_scale_and_offset(model: Model) -> tuple[np.ndarray, np.ndarray]:

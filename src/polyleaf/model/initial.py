@@ -21,6 +21,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_array
 
+import polyleaf._core as _core
 from polyleaf.runtime.types import DataLike, JsonObject
 
 __all__ = [
@@ -61,8 +62,11 @@ class SparseStart:
         n_outputs = scores.shape[1]
         rest = np.where(scores > self.floor, scores - self.floor, 0.0)
         if self.top < n_outputs:
-            smallest = np.argpartition(-rest, self.top, axis=1)[:, self.top :]
-            np.put_along_axis(rest, smallest, 0.0, axis=1)
+            # Of equal scores the first ones; the order of argpartition depends on the processor.
+            least = np.partition(rest, n_outputs - self.top, axis=1)[:, [n_outputs - self.top]]
+            n_equal = self.top - np.count_nonzero(rest > least, axis=1, keepdims=True)
+            is_kept = (rest > least) | ((rest == least).cumsum(axis=1) <= n_equal) & (rest == least)
+            rest[~is_kept] = 0.0
         return scipy.sparse.csr_matrix(rest)
 
 
@@ -461,8 +465,9 @@ class ScoreReader:
         return self.align(scores, getattr(estimator, "classes_", None))
 
     def _invert_link(self, estimator: object, predicted: np.ndarray) -> np.ndarray:
+        invert: Callable[[np.ndarray], np.ndarray]
         if self.link == "exponential":
-            high, invert = np.inf, _log
+            high, invert = np.inf, _core.log
         elif self.link == "logistic":
             high, invert = 1.0, logit
         elif self.link in ("identity", "sorted_levels", None):
@@ -485,7 +490,7 @@ class ScoreReader:
         p = np.clip(np.asarray(probabilities, np.float64), _LEAST, 1.0 - _LEAST)
         if self.kind == "multilabel":
             return np.asarray(logit(p))
-        return np.asarray(logit(p[:, 1:])) if p.shape[1] == 2 else np.log(p)
+        return np.asarray(logit(p[:, 1:])) if p.shape[1] == 2 else _core.log(p)
 
     def align(self, scores: np.ndarray, classes: object) -> np.ndarray:
         """Return scores for all classes; the scores of two classes as one column or as two."""
@@ -522,13 +527,9 @@ class ScoreReader:
 _LEAST = 1e-6  # probability that is told from 0
 
 
-def _log(p: np.ndarray) -> np.ndarray:
-    return np.asarray(np.log(p))
-
-
 def logit(p: np.ndarray) -> np.ndarray:
     """Return the log-odds of probabilities."""
-    return np.asarray(np.log(p) - np.log1p(-p))
+    return np.asarray(_core.log(p) - _core.log1p(-p))
 
 
 def _as_columns(values: object) -> NDArray[np.float64]:

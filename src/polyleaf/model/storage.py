@@ -182,7 +182,7 @@ def _select_gains(
     is_known = tree.n_outputs == n_outputs
     gains = np.take(tree.output_gain, columns if is_known else columns[:0], axis=1)
     if is_known:
-        arrays["gain"] = gains.mean(axis=1, dtype=np.float64)
+        arrays["gain"] = np.cumsum(gains, axis=1, dtype=np.float64)[:, -1] / gains.shape[1]
     # Otherwise gains are of a sketch of the outputs, or unknown.
     return _core.Tree.from_arrays(
         **arrays, categories=tree.categories, output_gain=gains, n_features=n_features

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+import polyleaf._core as _core
+
 if TYPE_CHECKING:
     from polyleaf.objectives.base import BoundObjective
 
@@ -203,15 +205,8 @@ def minimise_base_score(
     if np.isnan(bound.loss(raise_scores(base), n_threads)):
         return base
     own = bound.output_weight
-    weight = np.ones(offset.shape) if own is None else np.broadcast_to(own, offset.shape)
-    totals = weight.sum(axis=0, dtype=np.float64)
-    means = np.divide(
-        (weight * offset).sum(axis=0, dtype=np.float64),
-        totals,
-        out=np.zeros_like(base),
-        where=totals > 0,
-    )
-    base = base - means
+    sums, totals = _core.exact_totals(offset, own, None, 1, n_threads)[:, 0]
+    base = base - np.divide(sums, totals, out=np.zeros_like(base), where=totals > 0)
     loss = bound.loss(raise_scores(base), n_threads)
     for _ in range(_MAX_STEPS):
         step = _newton_step(bound, raise_scores(base), n_threads)
@@ -230,7 +225,7 @@ def _newton_step(bound: BoundObjective, raw: NDArray[np.float32], n_threads: int
     shape = bound.hessian_shape()
     g, h = np.empty_like(raw), None if shape is None else np.empty(shape, np.float32)
     bound.derivatives(raw, g, h, n_threads)
-    slope = g.sum(axis=0, dtype=np.float64)
-    hessian = np.full(len(slope), float(len(g))) if h is None else h.sum(axis=0, dtype=np.float64)
+    slope, count = _core.exact_totals(g, None, None, 1, n_threads)[:, 0]
+    hessian = count if h is None else _core.exact_totals(h, None, None, 1, n_threads)[0, 0]
     step = np.divide(-slope, hessian, out=np.zeros_like(slope), where=hessian > 0)
     return np.clip(step, -_MAX_STEP, _MAX_STEP)

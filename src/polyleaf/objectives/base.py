@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 
 import polyleaf._core as _core
 from polyleaf.distributions import Distribution
+from polyleaf.inputs.target_scaling import sum_columns
 from polyleaf.objectives._utils import packed_diagonal
 from polyleaf.runtime.compatibility import to_stored
 from polyleaf.runtime.context import Context
@@ -398,7 +399,7 @@ class BoundObjective(ABC):
         """
         if self.weight is None:
             return np.array([float(self.n_rows)])
-        total = self.weight.sum(axis=0, dtype=np.float64)
+        total = sum_columns(self.weight)
         return np.maximum(total, np.count_nonzero(self.weight, axis=0))
 
     @property

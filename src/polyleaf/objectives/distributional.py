@@ -13,19 +13,19 @@ the same for every target.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
-from scipy.special import digamma
 
 import polyleaf._core as _core
 from polyleaf import distributions
 from polyleaf.distributions import Distribution
+from polyleaf.inputs.target_scaling import sum_columns
 from polyleaf.objectives._utils import packed_diagonal
 from polyleaf.objectives.base import (
     Array,
@@ -50,8 +50,10 @@ __all__ = [
 
 Floats = NDArray[np.float64]
 
-# Smallest log spread of a constant, for a target that does not vary.
-_MIN_LOG_SPREAD = -10.0
+# Smallest variance of a constant, for a target that does not vary.
+_MIN_VARIANCE: float = _core.exp(-20.0)
+_ROOT_TOLERANCE = 1e-13
+_SHIFT = 16.0
 
 
 @dataclass(frozen=True)
@@ -129,6 +131,10 @@ class LikelihoodObjective(Objective):
         ----------
         rows : RowData
             Targets with weights above 0, both float64 (m,).
+
+        Notes
+        -----
+        The result has the same bits everywhere: sums are exact, and functions those of the core.
         """
 
     def transform_target(self, target: FloatArray) -> FloatArray:
@@ -237,7 +243,7 @@ class _LocationScale(LikelihoodObjective):
 
     def score_scaling(self, scale: FloatArray, offset: FloatArray) -> tuple[FloatArray, FloatArray]:
         factors = np.stack([scale, np.ones_like(scale)], 1).reshape(-1)
-        return factors, np.stack([offset, np.log(scale)], 1).reshape(-1)
+        return factors, np.stack([offset, _core.log(scale.astype(np.float64))], 1).reshape(-1)
 
 
 @register
@@ -255,7 +261,7 @@ class NormalLikelihood(_LocationScale):
         return distributions.Normal(first, np.exp(second))
 
     def best_scores(self, rows: RowData) -> tuple[float, float]:
-        return _best_normal_scores(rows)
+        return _log_spread(*_measure_moments(rows))
 
 
 @register
@@ -273,13 +279,13 @@ class LogNormalLikelihood(LikelihoodObjective):
         _check_positive_target(self.name, rows)
 
     def transform_target(self, target: FloatArray) -> FloatArray:
-        return np.log(target.astype(np.float64))
+        return _core.log(target.astype(np.float64))
 
     def make_distribution(self, first: Floats, second: Floats) -> Distribution:
         return distributions.LogNormal(first, np.exp(second))
 
     def best_scores(self, rows: RowData) -> tuple[float, float]:
-        return _best_normal_scores(rows.replace(target=np.log(rows.target)))
+        return _log_spread(*_measure_moments(rows.replace(target=_core.log(rows.target))))
 
 
 @register
@@ -315,20 +321,17 @@ class StudentTLikelihood(_LocationScale):
     def best_scores(self, rows: RowData) -> tuple[float, float]:
         """Fit by the EM algorithm of Lange, Little and Taylor (1989), which never lowers the
         likelihood."""
-        (location, log_scale), y, weight = _best_normal_scores(rows), rows.target, rows.weight
-        variance = np.exp(2.0 * log_scale)
+        (location, variance), y, weight = _measure_moments(rows), rows.target, rows.weight
+        total = _exact_sums(weight)[0]
         for _ in range(500):
             share = weight * (self.df + 1.0) / (self.df + (y - location) ** 2 / variance)
             before = location, variance
-            location = float(np.average(y, weights=share))
-            variance = max(
-                float((share * (y - location) ** 2).sum() / weight.sum()),
-                np.exp(2 * _MIN_LOG_SPREAD),
-            )
-            close = abs(location - before[0]) <= 1e-9 * np.sqrt(variance)
+            location = _compute_mean(y, share)
+            variance = max(_exact_sums(share * (y - location) ** 2)[0] / total, _MIN_VARIANCE)
+            close = abs(location - before[0]) <= 1e-9 * math.sqrt(variance)
             if close and abs(variance / before[1] - 1.0) <= 1e-9:
                 break
-        return location, float(0.5 * np.log(variance))
+        return _log_spread(location, variance)
 
 
 @register
@@ -354,10 +357,10 @@ class GammaLikelihood(LikelihoodObjective):
         """Solve ln k - digamma(k) = ln of the mean - mean of the logarithms for the shape k (Thom,
         1958)."""
         y, weight = rows.target, rows.weight
-        log_mean = float(np.log(np.average(y, weights=weight)))
-        excess = log_mean - float(np.average(np.log(y), weights=weight))
+        log_mean = _core.log(_compute_mean(y, weight))
+        excess = log_mean - _compute_mean(_core.log(y), weight)
         return log_mean, _find_root(
-            lambda s: _log_minus_digamma(np.exp(-2.0 * s)) - excess, *self.spread_limits
+            lambda s: -_digamma_excess(_core.exp(-2.0 * s)) - excess, *self.spread_limits
         )
 
 
@@ -385,8 +388,7 @@ class NegativeBinomialLikelihood(LikelihoodObjective):
             return distributions.NegativeBinomial(np.exp(first), np.exp(2.0 * second))
 
     def best_scores(self, rows: RowData) -> tuple[float, float]:
-        y, weight = rows.target, rows.weight
-        mean = float(np.average(y, weights=weight))
+        mean = _compute_mean(rows.target, rows.weight)
         if mean == 0:
             raise ValueError(
                 f"Objective {self.name!r} needs a count above 0 somewhere: an output of y is 0 in "
@@ -394,34 +396,62 @@ class NegativeBinomialLikelihood(LikelihoodObjective):
                 "so the logarithm of its mean does not exist. Leave that output out."
             )
 
+        counts, number = np.unique(rows.target, return_inverse=True)
+        column = rows.weight[:, None]
+        weight = _core.exact_totals(column, None, number.astype(np.int32), len(counts), 1)[0, :, 0]
+
         def slope(s: float) -> float:
-            r = np.exp(-2.0 * s)
-            terms = digamma(y + r) - digamma(r)
-            return float(np.average(terms, weights=weight) - np.log1p(mean / r))
+            """Mean of digamma(y + r) - digamma(r), less ln of 1 + mean / r."""
+            r = _core.exp(-2.0 * s)
+            terms = _digamma_excess(counts + r) - _digamma_excess(r) + _core.log1p(counts / r)
+            return _compute_mean(terms, weight) - _core.log1p(mean / r)
 
-        return float(np.log(mean)), _find_root(slope, *self.spread_limits)
-
-
-def _best_normal_scores(rows: RowData) -> tuple[float, float]:
-    y, weight = rows.target, rows.weight
-    mean = float(np.average(y, weights=weight))
-    variance = float(np.average((y - mean) ** 2, weights=weight))
-    return mean, float(0.5 * np.log(max(variance, np.exp(2.0 * _MIN_LOG_SPREAD))))
+        return _core.log(mean), _find_root(slope, *self.spread_limits)
 
 
-def _log_minus_digamma(k: float) -> float:
-    """Return ln k - digamma(k), by its series for large k."""
-    if k < 1e4:
-        return float(np.log(k) - digamma(k))
-    return float((0.5 + 1.0 / (12.0 * k)) / k)
+def _exact_sums(*terms: Floats) -> list[float]:
+    """Return the sums of columns, which do not depend on the order of the rows."""
+    return [float(total) for total in sum_columns(np.stack(terms, axis=1))]
+
+
+def _compute_mean(values: Floats, weight: Floats) -> float:
+    total, n = _exact_sums(weight * values, weight)
+    return total / n
+
+
+def _measure_moments(rows: RowData) -> tuple[float, float]:
+    """Return the mean, and the variance with a lower bound."""
+    mean = _compute_mean(rows.target, rows.weight)
+    return mean, max(_compute_mean((rows.target - mean) ** 2, rows.weight), _MIN_VARIANCE)
+
+
+def _log_spread(location: float, variance: float) -> tuple[float, float]:
+    return location, 0.5 * _core.log(variance)
+
+
+def _digamma_excess(x: Any) -> Any:
+    """Return digamma(x) - ln x of numbers above 0, by the recurrence and the asymptotic series of
+    Abramowitz and Stegun, 6.3.5 and 6.3.18."""
+    far, shift = x + _SHIFT, _core.log1p(_SHIFT / x)
+    for i in range(int(_SHIFT)):
+        shift = shift - 1.0 / (x + i)
+    i = 1.0 / (far * far)
+    series = i * (1 / 12 - i * (1 / 120 - i * (1 / 252 - i * (1 / 240 - i / 132))))
+    return shift - 0.5 / far - series
 
 
 def _find_root(function: Callable[[float], float], lowest: float, highest: float) -> float:
     """Return the root of a function, or without a sign change the end where it is closer to 0."""
     at_lowest, at_highest = function(lowest), function(highest)
-    if at_lowest * at_highest < 0:
-        return float(brentq(function, lowest, highest, xtol=1e-12))
-    return lowest if abs(at_lowest) <= abs(at_highest) else highest
+    if at_lowest * at_highest >= 0:
+        return lowest if abs(at_lowest) <= abs(at_highest) else highest
+    while highest - lowest > _ROOT_TOLERANCE:
+        middle = 0.5 * (lowest + highest)
+        if function(middle) * at_lowest > 0:
+            lowest = middle
+        else:
+            highest = middle
+    return 0.5 * (lowest + highest)
 
 
 def _check_positive_target(name: str, rows: RowData) -> None:

@@ -440,7 +440,7 @@ class LogLinkObjective(ElementwiseObjective):
                 "does not "
                 "exist. Leave that output out."
             )
-        return np.log(np.where(np.isnan(mean), 1.0, mean))
+        return _core.log(np.where(np.isnan(mean), 1.0, mean))
 
     @property
     def link(self) -> str:
@@ -609,7 +609,7 @@ class Logistic(ElementwiseObjective):
         mean = np.where(
             mean <= 0, lowest, np.where(mean >= 1, 1 - lowest, np.where(np.isnan(mean), 0.5, mean))
         )
-        return np.log(self.output_parameter(bound.n_outputs) * mean) - np.log1p(-mean)
+        return _core.log(self.output_parameter(bound.n_outputs) * mean) - _core.log1p(-mean)
 
     @property
     def link(self) -> str:

@@ -29,6 +29,7 @@ are (K - 1) times as large.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -173,7 +174,7 @@ class BoundMulticlassObjective(BoundObjective):
         )
         if not count.any():
             return np.zeros(self.n_outputs)
-        share = count / count.sum()
+        share = count / math.fsum(count)
         absent = 0.5 / (self.count_rows() + 1.0)
         return self.objective.best_constant(np.where(share > 0, share, absent))
 
@@ -255,7 +256,7 @@ class Softmax(MulticlassObjective):
         return _core.ClassLoss("softmax", {"factor": factors.get(self.softmax_hessian, 0.0)})
 
     def best_constant(self, shares: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.log(shares)
+        return _core.log(shares)
 
 
 @dataclass(frozen=True)
@@ -264,8 +265,8 @@ class _ExponentialLoss(MulticlassObjective):
 
     def best_constant(self, shares: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return centred log shares: the minimum has the shares as softmax of its scores."""
-        scores = np.log(shares)
-        return scores - scores.mean()
+        scores = _core.log(shares)
+        return scores - math.fsum(scores) / len(scores)
 
 
 @register

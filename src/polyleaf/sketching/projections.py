@@ -159,7 +159,7 @@ class Projector:
         idf = None
         if self.tfidf:
             df = np.bincount(rows.indices, minlength=n_features)[columns]
-            idf = (np.log((1.0 + n) / (1.0 + df)) + 1.0).astype(np.float32)
+            idf = (_core.log((1.0 + n) / (1.0 + df)) + 1.0).astype(np.float32)
         unprojected = Projection(self.kind, n_features, columns, idf, None, None)
         rows = unprojected._select_and_weight(rows)
         if self.kind == "columns":

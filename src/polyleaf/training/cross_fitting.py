@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from polyleaf.data.dataset import Dataset
 from polyleaf.data.random_rows import SplitRules
+from polyleaf.inputs.target_scaling import sum_columns
 from polyleaf.model import Model
 from polyleaf.objectives import Objective
 from polyleaf.runtime.row_data import RowData
@@ -136,7 +137,7 @@ def _bound_scales(
     ordered = np.sort(magnitudes, axis=0)
     rank = min(int(np.ceil(coverage * (n + 1) - _ROUNDING * n)), n)  # from 1
     low, high = ordered[max(rank - 2, 0)], ordered[rank - 1]
-    mean = magnitudes.mean(axis=0)
+    mean = sum_columns(magnitudes) / n
     mean = np.where(mean > 0, mean, 1.0)
     return np.where(low > 0, low, mean), np.where(low > 0, high, mean)
 

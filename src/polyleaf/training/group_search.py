@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse
 
+import polyleaf._core as _core
 from polyleaf.callbacks import Callback
 from polyleaf.data.dataset import Dataset
 from polyleaf.data.random_rows import SplitRules, derive_seed
@@ -101,12 +102,12 @@ def find_output_groups(
         return GroupSearch(everything, [])
     trial = _Trial(dataset, rows, rules, objective, settings, metric, train)
     gains = trial.measure_gains()
-    levels, own = join_outputs(gains), float(gains.max(axis=0).sum())
+    levels, own = join_outputs(gains), math.fsum(gains.max(axis=0))
     trials: list[dict[str, Any]] = []
 
     def add(groups: Groups) -> None:
         loss = trial.train(groups)
-        kept = sum(float(gains[:, group].sum(axis=1).max()) for group in groups)
+        kept = sum(float(np.cumsum(gains[:, group], axis=1)[:, -1].max()) for group in groups)
         cost = _compute_cost(groups) / _compute_cost(everything)
         lost = 1.0 - kept / own if own > 0 else 0.0
         found = {"groups": groups, "cost": cost, "loss": loss, "loss_of_sharing": lost}
@@ -121,12 +122,12 @@ def find_output_groups(
         if (
             n_outputs > FEW_OUTPUTS
             and len(trials) > 3
-            and min(t["loss"].mean() for t in trials[:-2])
-            < min(t["loss"].mean() for t in trials[-2:])
+            and min(_compute_mean(t["loss"]) for t in trials[:-2])
+            < min(_compute_mean(t["loss"]) for t in trials[-2:])
         ):
             break
     chosen = _choose(trials, trial.n_held)
-    return GroupSearch(chosen, [t | {"loss": float(t["loss"].mean())} for t in trials])
+    return GroupSearch(chosen, [t | {"loss": _compute_mean(t["loss"])} for t in trials])
 
 
 def _iter_numbers(n_outputs: int) -> Iterator[int]:
@@ -150,11 +151,16 @@ def _choose(trials: list[dict[str, Any]], n_held: int) -> Groups:
         if t is first:
             return 0.0
         ratio = t["loss"] / first["loss"] - 1.0
-        error = ratio.std(ddof=1) / math.sqrt(len(ratio)) if len(ratio) > 1 else 0.0
+        mean, n = _compute_mean(ratio), len(ratio)
+        error = math.sqrt(math.fsum((ratio - mean) ** 2) / (n - 1) / n) if n > 1 else 0.0
         chance = error + _MARGIN / math.sqrt(n_held)
-        return float(ratio.mean() + chance) + _MIN_GAIN * math.log2(t["cost"])
+        return mean + chance + _MIN_GAIN * _core.log(t["cost"]) / _core.log(2.0)
 
     return min((t for t in trials if np.isfinite(score(t))), key=score)["groups"]
+
+
+def _compute_mean(values: np.ndarray) -> float:
+    return math.fsum(values) / len(values)
 
 
 class _HeldOutLoss(Callback):
@@ -184,7 +190,7 @@ class _HeldOutLoss(Callback):
         each = np.asarray(self._by_output[_HELD_OUT].get(name, values)[-1])
         if self.unit is None:
             self.unit = np.where(each > 0, each, np.inf)
-        mean = float(np.mean(each / self.unit))
+        mean = _compute_mean(each / self.unit)
         if mean < self.lowest:
             self.lowest, self._best_round = mean, epoch
         return epoch - self._best_round >= PATIENCE

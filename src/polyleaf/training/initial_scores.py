@@ -8,6 +8,7 @@ its scores are shifted to the mean of the model of all rows.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -23,6 +24,7 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 from polyleaf.data.dataset import Dataset
 from polyleaf.data.random_rows import find_repeated_rows, hash64, hash_values
 from polyleaf.inputs.target import Target
+from polyleaf.inputs.target_scaling import sum_columns
 from polyleaf.model import Model
 from polyleaf.model.initial import (
     EstimatorInitialModel,
@@ -321,13 +323,13 @@ def _cross_fit(
     rules = read_split_rules(p, training.rows, target.n_rows)
     rules = rules.join(find_repeated_rows(_hash_rows(training.X), target.values))
     scores: np.ndarray = np.array(full.scores(training.X))
-    mean, classes = scores.mean(axis=0), target.get_row_classes()
+    mean, classes = sum_columns(scores) / len(scores), target.get_row_classes()
     for rows, held in rules.iter_cross_fits(target.n_rows, N_FOLDS, seed, classes):
         check_parts(rows, held)
         with warnings.catch_warnings():  # the fit to all rows has warned of what concerns them
             warnings.simplefilter("ignore")
             found = fit.fit(rows).scores(training.X)
-        scores[held] = found[held] + (mean - found.mean(axis=0))
+        scores[held] = found[held] + (mean - sum_columns(found) / len(found))
     return scores
 
 
@@ -519,7 +521,8 @@ def _fit_factor(objective: Objective, target: Target, scores: np.ndarray) -> flo
     bound = objective.bind(part.rows.replace(target=values, offset=None))
     used = scores[rows]
     if not is_sparse:
-        used = used - used.mean(axis=0)  # the base score takes what all rows have in common
+        # The base score takes what all rows have in common.
+        used = used - sum_columns(used) / len(used)
     base = np.zeros(n_scores)
     bound.set_base_score(base)
     factor = 1.0
@@ -528,8 +531,8 @@ def _fit_factor(objective: Objective, target: Target, scores: np.ndarray) -> flo
         if not is_sparse:
             base = minimise_base_score(bound, raw)
         g, h = bound.expected_derivatives(raw + base.astype(np.float32))
-        slope = float((g.astype(np.float64) * used).sum())
-        second = float((h.astype(np.float64) * used**2).sum())
+        slope = math.fsum(sum_columns(g.astype(np.float64) * used))
+        second = math.fsum(sum_columns(h.astype(np.float64) * used**2))
         if not second > 0 or not np.isfinite(slope):
             return factor
         step = max(-slope / second, -0.9 * factor)

@@ -346,8 +346,10 @@ class Derivatives:
             total = _core.exact_totals(h, None, None, 1, self._workers)[0, 0]
             if weight is not None and weight.shape[1] > 1:
                 counts = _core.exact_totals(weight, None, None, 1, self._workers)[0, 0]
-                total = total * (counts.mean() / np.maximum(counts, np.finfo(np.float32).tiny))
-            scale = scale * np.sqrt(total.mean() / np.maximum(total, np.finfo(np.float32).tiny))
+                mean = math.fsum(counts) / len(counts)
+                total = total * (mean / np.maximum(counts, np.finfo(np.float32).tiny))
+            mean = math.fsum(total) / len(total)
+            scale = scale * np.sqrt(mean / np.maximum(total, np.finfo(np.float32).tiny))
         scaled = np.empty_like(g)
         apply_rowwise(np.multiply, g, scale.astype(np.float32), scaled)
         return scaled
