@@ -12,6 +12,9 @@ namespace {
 
 constexpr int64_t kRows = 4096;
 
+// Slopes, and distances of values from the centre, are float32 numbers for features in this range.
+constexpr double kMinScale = 0x1p-100, kMaxScale = 0x1p100;
+
 }  // namespace
 
 // One feature's value, weight and bin of every row. A row that is not used has no value and no
@@ -87,7 +90,7 @@ void LinearTable::measure(const Bins& bins, const float* values, const float* we
   exact_totals(column.x.data(), column.all_totals(), squares, context);
   centre_[feature] = centre;
   const double scale = std::sqrt(squares[0] / total);
-  if (!(scale > 0) || !std::isfinite(scale)) return;
+  if (!(scale >= kMinScale && scale <= kMaxScale)) return;
   scale_[feature] = scale;
   for (int b = 0; b < 256; ++b)
     if (bins_totals[1][b] > 0)

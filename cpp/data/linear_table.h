@@ -16,7 +16,8 @@ class LinearTable {
   LinearTable(const Bins& bins, const float* features, const float* weight, const Context& context);
 
   int n_features() const { return static_cast<int>(scale_.size()); }
-  // Standard deviation; 0: the feature is no regressor (categorical, constant, all missing).
+  // Standard deviation; 0: the feature is no regressor (categorical, constant, all missing, or of a
+  // scale that float32 slopes do not reach).
   double scale(int feature) const { return scale_[feature]; }
   bool is_regressor(int feature) const { return scale_[feature] > 0; }
   const std::vector<double>& centres() const { return centre_; }

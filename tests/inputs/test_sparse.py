@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from polyleaf.inputs.features import read_features
 from polyleaf.inputs.validation import get_csr_arrays, to_canonical_csr
 
 
@@ -59,6 +60,11 @@ def test_duplicate_entries_are_summed_or_raise():
 def test_invalid_matrices_raise(values, message):
     with pytest.raises(ValueError, match=message):
         to_canonical_csr(values, "M")
+
+
+def test_one_dimensional_features_raise():
+    with pytest.raises(ValueError, match=r"X is a sparse array of shape \(3,\)"):
+        read_features(sp.coo_array(np.ones(3)))
 
 
 def test_dtypes_for_the_core():

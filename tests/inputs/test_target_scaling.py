@@ -70,6 +70,16 @@ def test_rounding_noise_counts_as_constant(dtype):
     assert compute_training_spreads(with_small)[1] < 1e-6
 
 
+@pytest.mark.parametrize("factor", [2.0**-1000, 2.0**-500, 2.0**500, 2.0**1000])
+def test_scaled_targets_of_any_magnitude_train_the_same_trees(factor):
+    X, y = np.random.default_rng(0).standard_normal((60, 2)), outputs([2.0, 3.0], 60)
+    plain, scaled = (
+        PolyleafRegressor(n_estimators=3, normalize_targets=True, n_jobs=1).fit(X, target)
+        for target in (y, y * factor)
+    )
+    np.testing.assert_array_equal(scaled.predict(X), plain.predict(X) * factor)
+
+
 def test_too_large_targets_raise():
     with pytest.raises(ValueError, match="too large"):
         encode_regression(RowData(np.array([[0.0, 1.0], [1e30, 2.0]])), normalize="auto")

@@ -1,6 +1,7 @@
 """Targets: containers, label types, weight shapes, missing values and errors."""
 
 import json
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -417,9 +418,11 @@ DAYS = np.array(["2020-01-01", "2020-01-02", "2020-01-03"], dtype="datetime64[D]
         pd.Series(DAYS),
         DAYS - DAYS[0],
         np.array(list(DAYS), dtype=object),
+        np.array([Decimal(1), Decimal(2), Decimal(1)], dtype=object),
+        np.array([1, 2j, 1], dtype=object),
     ],
 )
-def test_dates_as_labels_raise(y):
+def test_dates_and_unusual_numbers_as_labels_raise(y):
     with pytest.raises(
         ValueError, match="labels are text, numbers or booleans: convert them to text"
     ):

@@ -96,6 +96,17 @@ def test_features_on_huge_scales(n_outputs, of_x, of_y, fit):
     assert error < 0.65 * np.abs(y / np.float32(of_y)).mean()
 
 
+@pytest.mark.parametrize("factor", [1e-310, 1e-40, 1e37, 2e38, 1e39, 1e300])
+@pytest.mark.parametrize("fit", FITS)
+def test_features_beyond_the_range_of_float32_slopes_are_no_regressors(factor, fit):
+    X, y = smooth()
+    X = X.astype(np.float64) * factor
+    parameters = {"n_estimators": 3, "n_jobs": 1}
+    linear = PolyleafRegressor(leaf="linear", linear_fit=fit, **parameters).fit(X, y)
+    constant = PolyleafRegressor(**parameters).fit(X, y)
+    np.testing.assert_array_equal(linear.predict(X), constant.predict(X))
+
+
 @pytest.mark.parametrize("fit", FITS)
 def test_outliers_in_a_feature_and_in_the_target(fit):
     X, y = smooth()

@@ -32,7 +32,7 @@ class LinearTable:
     """Features as regressors: centred on the mean, in units of the standard deviation."""
 
     centre: np.ndarray  # float64 (F,)
-    scale: np.ndarray  # float64 (F,), 0: no regressor (categorical, constant or all missing)
+    scale: np.ndarray  # float64 (F,), 0: no regressor
     means: np.ndarray  # float64 (F, 256), mean of a bin, centred and scaled; 0 where it has no rows
 
 
@@ -54,7 +54,7 @@ def linear_table(codes, features, is_categorical, weight=None):
         centre[f] = np.cumsum(sums)[-1] / total
         d = x - centre[f]
         scale[f] = np.sqrt(exact_totals((d * d)[:, None], w[here, None])[0, 0, 0] / total)
-        if not (scale[f] > 0 and np.isfinite(scale[f])):
+        if not 2.0**-100 <= scale[f] <= 2.0**100:
             scale[f] = 0.0
             continue
         filled = weights > 0

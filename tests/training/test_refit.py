@@ -328,6 +328,9 @@ def test_calibrations_of_the_old_rows_are_dropped_with_a_warning():
         model.refit(X, Y)
     with pytest.raises(ValueError, match="not calibrated"):
         model.predict_interval(X)
+    model.calibrate(X, Y, coverage=0.8)
+    with pytest.warns(UserWarning, match=r"rows\. Call calibrate"):
+        model.refit(X, Y, recalibrate=True)
 
 
 def test_quantiles_are_calibrated_again_if_asked():

@@ -216,9 +216,14 @@ def replace_refitted_model(
         dropped.append("shifts of quantiles")
     estimator._set_model(model, encoding)
     if dropped:
+        remedy = (
+            "Call"
+            if recalibrate
+            else ("Pass recalibrate=True to compute anew what fit computes, and call")
+        )
         warn_user(
-            f"refit has dropped the {', '.join(dropped)} of the old rows. Pass recalibrate=True to "
-            "compute anew what fit computes, and call calibrate or choose_threshold for the rest."
+            f"refit has dropped the {', '.join(dropped)} of the old rows. {remedy} calibrate or "
+            "choose_threshold for the rest."
         )
 
 

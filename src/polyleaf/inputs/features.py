@@ -283,6 +283,11 @@ class _Reader:
 
     def read_sparse(self, X: Any) -> FeatureTable:
         """Read a sparse matrix by columns; for prediction, a CSR matrix may stay one."""
+        if len(X.shape) != 2:
+            raise ValueError(
+                f"X is a sparse array of shape {X.shape}, but must have two dimensions: one row is "
+                "X.reshape(1, -1)."
+            )
         matrix = check_array(
             X,
             accept_sparse="csc" if self.spec is None else ("csc", "csr"),

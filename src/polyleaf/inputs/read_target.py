@@ -6,7 +6,6 @@ they round to float32.
 
 from __future__ import annotations
 
-from numbers import Number
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -436,7 +435,7 @@ def _check_labels(labels: np.ndarray, name: str) -> None:
                 "one."
             )
         is_time = isinstance(label, np.datetime64 | np.timedelta64)
-        if is_time or not isinstance(label, str | bytes | Number | np.generic):
+        if is_time or not isinstance(label, str | bytes | int | float | np.generic):
             raise ValueError(
                 f"{name} holds {describe_type(label)} in row {row}, but labels are text, numbers "
                 "or booleans: convert them to text."

@@ -88,16 +88,13 @@ def compute_mean_and_deviation(rows: RowData) -> tuple[np.ndarray, np.ndarray]:
         w = present.astype(np.float64)
         if weight is not None:
             w *= weight if weight.ndim == 1 else weight[:, j]
-        values[~present] = 0.0
+        values[w == 0] = 0.0
         total_weight = float(present.sum()) if weight is None else _exact_sum(w)
-        with np.errstate(over="ignore", invalid="ignore"):
-            offset[j] = _exact_sum(w * values) / total_weight
-            deviation[j] = np.sqrt(_exact_sum(w * (values - offset[j]) ** 2) / total_weight)
-        if not np.isfinite(deviation[j]):
-            raise ValueError(
-                f"Output {j} of y contains a value too large to be squared: divide it by a "
-                "constant."
-            )
+        exponent = np.frexp(np.abs(values).max(initial=0.0))[1]  # squares stay in range
+        values = np.ldexp(values, -exponent)
+        mean = _exact_sum(w * values) / total_weight
+        square = _exact_sum(w * (values - mean) ** 2) / total_weight
+        offset[j], deviation[j] = np.ldexp([mean, np.sqrt(square)], exponent)
     return offset, deviation
 
 
