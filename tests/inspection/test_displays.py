@@ -332,12 +332,13 @@ def test_output_groups_are_drawn_with_their_trials():
     y = X[:, [0, 1, 0]] + 0.3 * rng.normal(size=(300, 3))
     auto = PolyleafRegressor(n_estimators=10, output_groups="auto", random_state=0).fit(X, y)
     drawn = OutputGroupsDisplay.from_estimator(auto)
-    assert [len(trial["groups"]) for trial in drawn.trials] == [1, 2, 3]
     labels = [label.get_text() for label in drawn.ax_.get_yticklabels()]
+    counts = [label.removeprefix("* ").split(":")[0] for label in labels]
+    assert counts == ["1", "1 and 2", "1 and 3", "2", "3"]
     assert all("error" in label and "cost" in label and "% lost" in label for label in labels)
     (chosen,) = [i for i, label in enumerate(labels) if label.startswith("*")]
     assert drawn.trials[chosen]["groups"] == auto.output_groups_ == drawn.groups
-    assert np.asarray(drawn.image_.get_array()).shape == (3, 3)
+    assert np.asarray(drawn.image_.get_array()).shape == (5, 3)
     again = Model.from_bytes(auto.model_.to_bytes())
     assert again.metadata[OUTPUT_GROUPS] == drawn.trials
     listed = PolyleafRegressor(n_estimators=3, output_groups=[[0, 2], [1]]).fit(X, y)

@@ -103,15 +103,21 @@ def boost(
     `data` is (codes, n_bins, is_categorical). `kind` "unit" is C-GB, "diagonal" is GBDT-MO. Rows
     start from `offset` (n, K). The loss receives the sum of offset and leaves rounded to float32;
     scores hold it in float64. A round grows a tree for each of `groups`, lists of outputs, from
-    their columns of the derivatives and for them only; None: one tree for all outputs.
+    their columns of the derivatives and for them only; None: one tree for all outputs. If the
+    groups have every output n times, n rounds take turns.
     """
     groups = [list(range(y.shape[1]))] if groups is None else groups
+    turns, first = [], 0
+    for i in range(len(groups)):
+        if sum(map(len, groups[first : i + 1])) == y.shape[1]:
+            turns.append(groups[first : i + 1])
+            first = i + 1
     offset = np.zeros(y.shape) if offset is None else offset
     raw, scores, trees = np.zeros(y.shape, F32), [base + offset], []
-    for _ in range(n_rounds):
+    for t in range(n_rounds):
         g, h = derivatives(y, (raw + offset.astype(F32)).astype(np.float64) + base)
         g, h = g.astype(F32), None if h is None else h.astype(F32)
-        for group in groups:
+        for group in turns[t % len(turns)]:
             own = np.ascontiguousarray(g[:, group])
             own_h = None if h is None else np.ascontiguousarray(h[:, group])
             tree, leaves, values = fit_tree(*data, own, own_h, kind, config, learning_rate)

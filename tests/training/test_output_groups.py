@@ -13,6 +13,7 @@ from polyleaf.model.storage import from_arrays, to_arrays
 from polyleaf.training.group_search import join_outputs, measure_candidate_gains
 
 GROUPS = [[0, 2], [1]]
+TURNS = [[0, 1, 2], [0], [1, 2]]  # rounds alternate
 
 
 def coupled_derivatives(y, scores):
@@ -22,7 +23,7 @@ def coupled_derivatives(y, scores):
 
 
 @pytest.mark.parametrize("implementation", [Reference, Core], ids=["reference", "core"])
-@pytest.mark.parametrize("groups", [GROUPS, [[0], [1, 2]], [[0], [1], [2]]], ids=str)
+@pytest.mark.parametrize("groups", [GROUPS, [[0], [1, 2]], [[0], [1], [2]], TURNS], ids=str)
 def test_training_equals_the_reference(groups, implementation):
     parameters = {"hessian": "diagonal", "leaf_hessian": "diagonal", "max_depth": None}
     model = regressor(
@@ -142,11 +143,13 @@ def test_labels_and_classes_in_groups():
     np.testing.assert_allclose(classes.predict_proba(X).sum(axis=1), 1.0)
 
 
+@pytest.mark.parametrize("groups", [GROUPS, TURNS], ids=str)
 @pytest.mark.parametrize("options", [{}, LAYERS, {"leaf": "linear"}, {"subsample": 0.5}], ids=str)
-def test_training_that_goes_on_equals_one_training(options):
-    whole = regressor(output_groups=GROUPS, **options).fit(X, Y)
-    begun = regressor(output_groups=GROUPS, **options | {"n_estimators": 2}).fit(X, Y)
-    more = regressor(output_groups=GROUPS, **options | {"n_estimators": 1})
+def test_training_that_goes_on_equals_one_training(options, groups):
+    whole = regressor(output_groups=groups, **options).fit(X, Y)
+    begun = regressor(output_groups=groups, **options | {"n_estimators": 2}).fit(X, Y)
+    more = regressor(output_groups=groups, **options | {"n_estimators": 1})
+    assert whole.output_groups_ == begun.output_groups_ == groups
     assert bits(more.fit(X, Y, init_model=begun)) == bits(whole)
 
 
@@ -155,6 +158,7 @@ def test_training_that_goes_on_equals_one_training(options):
     [
         ([[0, 1]], "output 2 is in no group"),
         ([[0, 1], [1, 2]], "output 1 is there 2 times"),
+        ([[0, 1, 2], [0], [1]], "output 2 is in no group"),
         ([[0, 1], [3]], "numbered from 0 to 2"),
         ([[0, 1], ["c"]], "outputs have no names"),
         ([0, 1, 2], "list of lists"),
@@ -182,13 +186,14 @@ def test_what_groups_cannot_do_raises(options, message):
         regressor(output_groups=GROUPS, **options).fit(X, Y)
 
 
+@pytest.mark.parametrize("groups", [GROUPS, TURNS], ids=str)
 @pytest.mark.parametrize("options", [{}, LAYERS, {"leaf": "sparse", "leaf_k": 1}], ids=str)
-def test_refit_keeps_groups(options):
+def test_refit_keeps_groups(options, groups):
     """Refitting on the same rows gives the same leaves."""
-    model = regressor(output_groups=GROUPS, **options).fit(X, Y)
+    model = regressor(output_groups=groups, **options).fit(X, Y)
     again = model.refit(X, Y, decay_rate=0.0)
     np.testing.assert_array_equal(again.predict_raw(X), model.predict_raw(X))
-    assert again.output_groups_ == GROUPS
+    assert again.output_groups_ == groups
 
 
 # --- output_groups="auto" ---

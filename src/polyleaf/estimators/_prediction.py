@@ -607,7 +607,8 @@ class PredictionMixin:
 
     @property
     def output_groups_(self) -> list[list[int]]:
-        """Outputs that share trees: the numbers of the raw scores of each group."""
+        """Outputs that share trees: the numbers of the raw scores of each group, of all groups of
+        the rounds that alternate."""
         check_is_fitted(self)
         return self.model_.output_groups
 

@@ -143,11 +143,19 @@ class Model:
 
     @property
     def output_groups(self) -> list[list[int]]:
-        """Outputs of each tree of the last round; without trees one group."""
-        last = np.flatnonzero(self.round_of_tree == self.n_rounds - 1).tolist()
+        """Outputs of each tree of a round, or of the rounds that alternate; without trees one
+        group."""
         everything = list(range(self.n_outputs))
-        groups = [self.forest.outputs(t) for t in last] or [None]
-        return [everything if own is None else own.tolist() for own in groups]
+        turns: list[list[list[int]]] = []
+        for round in range(self.n_rounds - 1, -1, -1):
+            trees = np.flatnonzero(self.round_of_tree == round).tolist()
+            own = [self.forest.outputs(t) for t in trees]
+            groups = [everything if group is None else group.tolist() for group in own]
+            if groups in turns:
+                break
+            turns.insert(0, groups)
+        first = -self.n_rounds % max(1, len(turns))
+        return [group for turn in turns[first:] + turns[:first] for group in turn] or [everything]
 
     @property
     def trees(self) -> Trees:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ __all__ = [
 _KEY = "_polyleaf_version"  # in the states of pickles
 
 
+@cache
 def polyleaf_version() -> str:
     """Return the version of the installed package; "unknown" if it is not installed."""
     try:

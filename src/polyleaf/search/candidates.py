@@ -92,6 +92,7 @@ PORTFOLIO: dict[str, tuple[Parameters, ...]] = {
         {"learning_rate": _RATE, "max_leaves": 4, "colsample_bynode": 1.0},
         {"learning_rate": _RATE, "max_leaves": 8},
         {"learning_rate": _RATE, "leaf": "linear", "max_leaves": 15},
+        {"learning_rate": _RATE, "output_groups": "auto"},
         {"learning_rate": _RATE, "min_child_samples": 20, "subsample": 0.7},
     ),
 }

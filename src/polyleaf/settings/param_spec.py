@@ -367,7 +367,7 @@ evals_result_per_output_ : dict
     `{evaluation set: {metric: ndarray of shape (rounds, n_outputs)}}` for several outputs and
     metrics that are defined per output.
 output_groups_ : list of list of int
-    Outputs (raw scores) that share trees.
+    Outputs (raw scores) that share trees; every output twice if rounds alternate.
 fit_times_ : dict of str to float
     Seconds of each phase of the fit, if the environment variable POLYLEAF_TIMING is set.
 feature_importances_ : ndarray of shape (n_features,)

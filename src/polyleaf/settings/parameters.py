@@ -218,8 +218,9 @@ class OutputParameters:
     the outputs of the group only. None: as `multi_strategy` says. A number: so many groups of
     neighbouring outputs, of equal size where it divides the outputs. A list of lists: the outputs
     of each group, by number or name; the name of a target with several outputs, such as its
-    quantiles, stands for all of them. "auto": groups found by the gains of splits and compared on
-    held-out rows."""
+    quantiles, stands for all of them. Groups that have every output twice alternate: in
+    `[[0, 1], [0], [1]]` even rounds grow one tree, and odd rounds two. "auto": groups found by the
+    gains of splits and compared on held-out rows."""
 
     sketch: str | Callable[..., object] | Sketch | None = parameter(
         default=None, choices=("auto", *SKETCHES)

@@ -260,8 +260,8 @@ class BoostingLoop:
         self.sampler, self.evaluation = components.sampler, components.evaluation
         self.layers = components.layers
         boosting, n_outputs = settings.boosting, self.model.n_outputs
-        # Outputs of the trees of a round.
-        self.outputs = make_output_groups(boosting, n_outputs, self.model.output_names)
+        # Outputs of the trees of a round; rounds take turns.
+        self.turns = make_output_groups(boosting, n_outputs, self.model.output_names)
         self.n_rounds = boosting.n_estimators
         # The trees of other outputs do not change the derivatives of a separable loss.
         is_separable = boosting.boosting_step == "tree" and self.model.objective.separable
@@ -329,7 +329,8 @@ class BoostingLoop:
         outputs: dict[int, list[TreeOutputs]] = {}
         for t, round in enumerate(known.round_of_tree.tolist()):
             outputs.setdefault(round, []).append(known.forest.outputs(t))
-        for round, self.outputs in outputs.items():
+        for round, groups in outputs.items():
+            self.turns = [groups]
             self.learning_rates[round] = model.learning_rate = rates[round]
             self.step(round)
             self._should_stop(False)
@@ -356,7 +357,7 @@ class BoostingLoop:
         with measure_phase("derivatives"):
             state.update_derivatives()
         sample = self.sampler.draw(state.sampling_gradients, round)
-        for outputs in self.outputs:
+        for outputs in self.turns[round % len(self.turns)]:
             if self.updates_per_tree:
                 with measure_phase("derivatives"):
                     state.update_derivatives()
@@ -400,6 +401,7 @@ class BoostingLoop:
 
     def discard_incomplete_round(self, round: int) -> None:
         """Remove the trees and metric values of a round that Ctrl-C interrupted."""
-        if np.count_nonzero(self.model.round_of_tree == round) < len(self.outputs):
+        n_trees = len(self.turns[round % len(self.turns)])
+        if np.count_nonzero(self.model.round_of_tree == round) < n_trees:
             self.model.truncate(round)
         self.evaluation.discard_incomplete_round()

@@ -4,8 +4,9 @@
 2. Groups are joined in pairs, starting from single outputs. Joining two loses what their own best
    splits gain more than the best split for both: the loss of sharing. The pair that loses least is
    joined next. (Gains of later splits, and of residuals, gave no better groups.)
-3. Numbers of groups whose trees cost at most `MAX_COST` times those of one group are trained on
-   part of the rows, with few rounds, and compared on others.
+3. A few candidates are compared on folds of some of the rows, with few rounds: one group, a tree
+   per output, some groups between them, and rounds that alternate between one group and others.
+   After each fold the candidates that are clearly worse are left out.
 
 Costs are those of a model of training, not of a clock, so that the result is reproducible.
 """
@@ -15,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse
@@ -35,15 +36,19 @@ from polyleaf.training.evaluation import EvalSet
 __all__ = ["GroupSearch", "find_output_groups", "join_outputs", "measure_candidate_gains"]
 
 MAX_OUTPUTS = 256  # with more, all outputs share trees
-MIN_ROWS, MAX_ROWS, HELD_OUT = 100, 4_000, 0.3  # rows of the trainings, and the share held out
-RATE, PATIENCE, MAX_ROUNDS, MAX_WORK = 0.3, 5, 60, 80_000  # work: rounds times rows
-MAX_FOLDS, MANY_ROWS = 3, 2_000  # splits, of fewer rows than that
-MAX_COST, FEW_OUTPUTS = 3.5, 8  # the limit is for more outputs than that
+MIN_ROWS, MAX_ROWS = 50, 4_000  # rows that are divided into folds
+FEW_ROWS, FOLDS, FEW_FOLDS = 1_000, 5, 3  # more folds of fewer rows
+RATE, MAX_ROUNDS, PATIENCE = 0.3, 8, 2
+MAX_COST = 3.0  # of a round, in those of one group
 # Costs of a tree in units of those that do not depend on the number of outputs.
-_COST_OF_OUTPUT = 0.05
+_COST_OF_OUTPUT = 0.1
+# A candidate is left out if its loss exceeds the lowest by this share, divided by the root of the
+# number of folds.
+_CLEARLY_WORSE = 0.02
 # What doubling the cost has to lower the loss by, and standard errors that have to be exceeded.
-_MIN_GAIN, _MARGIN = 0.0025, 0.2
+_MIN_GAIN, _MARGIN = 0.0025, 0.5
 _HELD_OUT = "held out"
+_TINY = float(np.finfo(np.float64).tiny)
 _CUTS = 8  # candidate splits of a feature
 
 Groups = list[list[int]]
@@ -56,10 +61,10 @@ class GroupSearch(NamedTuple):
     Attributes
     ----------
     groups : list of list of int
-        The groups that were chosen.
+        The groups that were chosen. If they have every output twice, rounds alternate.
     trials : list of dict
-        Of each number of groups that was trained: `groups`; `cost`, in that of one group; `loss`,
-        the lowest metric of held-out rows, a mean over outputs in units of the first round;
+        Of each candidate: `groups`; `cost`, in that of one group; `loss`, a mean over outputs and
+        folds of the lowest metric of held-out rows, divided by that of one group;
         `loss_of_sharing`, the share of the gains of own splits that is lost.
     """
 
@@ -100,63 +105,114 @@ def find_output_groups(
     everything = [list(range(n_outputs))]
     if not objective.separable or not 1 < n_outputs <= MAX_OUTPUTS or rows.n_rows < MIN_ROWS:
         return GroupSearch(everything, [])
-    trial = _Trial(dataset, rows, rules, objective, settings, metric, train)
-    gains = trial.measure_gains()
-    levels, own = join_outputs(gains), math.fsum(gains.max(axis=0))
-    trials: list[dict[str, Any]] = []
-
-    def add(groups: Groups) -> None:
-        loss = trial.train(groups)
+    used = np.arange(rows.n_rows)
+    if rows.n_rows > MAX_ROWS:
+        rng = np.random.default_rng(derive_seed(settings.sampling.seed, 0, 0))
+        used = np.sort(rng.choice(rows.n_rows, MAX_ROWS, replace=False))
+        dataset, rows, rules = dataset.rows(used), rows.take(used), rules.take(used)
+    gains = _measure_gains(dataset, rows, objective, settings)
+    candidates = propose_groups(join_outputs(gains))
+    folds = _iter_folds(dataset, rows, rules, settings, metric, train)
+    ratios, chosen = _compare(candidates, folds)
+    own = math.fsum(gains.max(axis=0))
+    trials: list[dict[str, object]] = []
+    for groups, ratio in zip(candidates, ratios, strict=True):
         kept = sum(float(np.cumsum(gains[:, group], axis=1)[:, -1].max()) for group in groups)
-        cost = _compute_cost(groups) / _compute_cost(everything)
-        lost = 1.0 - kept / own if own > 0 else 0.0
-        found = {"groups": groups, "cost": cost, "loss": loss, "loss_of_sharing": lost}
-        trials.append(found)
-
-    add(everything)
-    for n in _iter_numbers(n_outputs):
-        is_costly = _compute_cost(levels[n]) > MAX_COST * _compute_cost(everything)
-        if is_costly and n_outputs > FEW_OUTPUTS:
-            break
-        add(levels[n])
-        if (
-            n_outputs > FEW_OUTPUTS
-            and len(trials) > 3
-            and min(_compute_mean(t["loss"]) for t in trials[:-2])
-            < min(_compute_mean(t["loss"]) for t in trials[-2:])
-        ):
-            break
-    chosen = _choose(trials, trial.n_held)
-    return GroupSearch(chosen, [t | {"loss": _compute_mean(t["loss"])} for t in trials])
+        lost = 1.0 - kept / _count_turns(groups) / own if own > 0 else 0.0
+        found = {"groups": groups, "cost": _compute_cost(groups), "loss": _compute_mean(ratio)}
+        trials.append(found | {"loss_of_sharing": lost})
+    return GroupSearch(candidates[chosen], trials)
 
 
-def _iter_numbers(n_outputs: int) -> Iterator[int]:
-    """Yield numbers of groups that grow by at most a half."""
-    n = 2
-    while n < n_outputs:
-        yield n
-        n = max(n + 1, 3 * n // 2)
-    yield n_outputs
+def propose_groups(levels: dict[int, Groups]) -> list[Groups]:
+    """Return the candidates by their cost, one group first.
+
+    Parameters
+    ----------
+    levels : dict of int -> list of list of int
+        Result of `join_outputs`.
+    """
+    n = len(levels)
+    one, each = levels[1], levels[n]
+    found = [one, one + each, each]
+    if n > 2:
+        found += [one + levels[max(2, round(math.sqrt(n)))], levels[max(2, n // 8)]]
+    return sorted((g for g in found if _compute_cost(g) <= MAX_COST), key=_compute_cost)
+
+
+def _count_turns(groups: Groups) -> int:
+    """Return how often the groups have every output: the rounds after which they repeat."""
+    outputs = [k for group in groups for k in group]
+    return len(outputs) // len(set(outputs))
 
 
 def _compute_cost(groups: Groups) -> float:
-    return sum(1.0 + _COST_OF_OUTPUT * len(group) for group in groups)
+    """Return the cost of a round, in that of one group."""
+    n_outputs, turns = len({k for group in groups for k in group}), _count_turns(groups)
+    return (len(groups) / turns + _COST_OF_OUTPUT * n_outputs) / (1.0 + _COST_OF_OUTPUT * n_outputs)
 
 
-def _choose(trials: list[dict[str, Any]], n_held: int) -> Groups:
-    """Return the groups of lowest loss, where more cost and chance have to be paid for."""
-    first = trials[0]
+def _compare(
+    candidates: list[Groups], folds: Iterator[Callable[[Groups], float]]
+) -> tuple[list[np.ndarray], int]:
+    """Return the loss of each candidate in each fold, in that of the first, and the best one."""
+    losses: list[list[float]] = [[] for _ in candidates]
+    ratios: list[np.ndarray] = [np.ones(1)] * len(candidates)
+    good = left = list(range(len(candidates)))
+    for n_folds, measure in enumerate(folds, start=1):
+        for c in left:
+            losses[c].append(measure(candidates[c]))
+            ratios[c] = np.array(losses[c]) / np.maximum(losses[0][: len(losses[c])], _TINY)
+        means = {c: _compute_mean(ratios[c]) for c in left}
+        limit = min(means.values()) + _CLEARLY_WORSE / math.sqrt(n_folds)
+        good = [c for c in left if means[c] <= limit]
+        if len(good) < 2:
+            break
+        left = sorted({0, *good})
 
-    def score(t: dict[str, Any]) -> float:
-        if t is first:
-            return 0.0
-        ratio = t["loss"] / first["loss"] - 1.0
-        mean, n = _compute_mean(ratio), len(ratio)
-        error = math.sqrt(math.fsum((ratio - mean) ** 2) / (n - 1) / n) if n > 1 else 0.0
-        chance = error + _MARGIN / math.sqrt(n_held)
-        return mean + chance + _MIN_GAIN * _core.log(t["cost"]) / _core.log(2.0)
+    def score(c: int) -> float:
+        mean, n = _compute_mean(ratios[c]), len(ratios[c])
+        error = math.sqrt(math.fsum((ratios[c] - mean) ** 2) / (n - 1) / n) if n > 1 else 0.0
+        doublings = _core.log(_compute_cost(candidates[c])) / _core.log(2.0)
+        return mean + _MARGIN * error + _MIN_GAIN * doublings
 
-    return min((t for t in trials if np.isfinite(score(t))), key=score)["groups"]
+    return ratios, min((c for c in good if np.isfinite(score(c))), key=score, default=0)
+
+
+def _iter_folds(
+    dataset: Dataset,
+    rows: RowData,
+    rules: SplitRules,
+    settings: TrainConfig,
+    metric: Metric,
+    train: Train,
+) -> Iterator[Callable[[Groups], float]]:
+    """Yield, for each fold, a function that returns the lowest loss of groups on its rows."""
+    rate = max(settings.boosting.learning_rate, RATE)
+    n_rounds = math.ceil(settings.boosting.n_estimators * settings.boosting.learning_rate / rate)
+    boosting = replace(
+        settings.boosting, learning_rate=rate, n_estimators=min(n_rounds, MAX_ROUNDS)
+    )
+    settings = replace(settings, boosting=boosting)
+    n_folds = FOLDS if rows.n_rows < FEW_ROWS else FEW_FOLDS
+    for own, held in rules.iter_folds(rows.n_rows, n_folds, settings.sampling.seed):
+        part, held_part = dataset.rows(own), dataset.rows(held)
+        held_out = EvalSet(
+            _HELD_OUT, held_part.codes, rows.take(held), [metric], held_part.features
+        )
+        loss, part_rows = _HeldOutLoss(), rows.take(own)
+
+        def measure(
+            groups: Groups,
+            data: tuple[Dataset, RowData] = (part, part_rows),
+            held_out: EvalSet = held_out,
+            loss: _HeldOutLoss = loss,
+        ) -> float:
+            loss.start()
+            train(*data, settings.replace_output_groups(groups), held_out, loss)
+            return loss.lowest
+
+        yield measure
 
 
 def _compute_mean(values: np.ndarray) -> float:
@@ -187,7 +243,7 @@ class _HeldOutLoss(Callback):
 
     def after_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool:
         ((name, values),) = evals_log[_HELD_OUT].items()
-        each = np.asarray(self._by_output[_HELD_OUT].get(name, values)[-1])
+        each = np.atleast_1d(self._by_output[_HELD_OUT].get(name, values)[-1])
         if self.unit is None:
             self.unit = np.where(each > 0, each, np.inf)
         mean = _compute_mean(each / self.unit)
@@ -196,73 +252,25 @@ class _HeldOutLoss(Callback):
         return epoch - self._best_round >= PATIENCE
 
 
-class _Trial:
-    """Trainings on part of the rows, with few rounds of a large learning rate."""
-
-    def __init__(
-        self,
-        dataset: Dataset,
-        rows: RowData,
-        rules: SplitRules,
-        objective: Objective,
-        settings: TrainConfig,
-        metric: Metric,
-        train: Train,
-    ) -> None:
-        self._objective, self._train, seed = objective, train, settings.sampling.seed
-        used = np.arange(rows.n_rows)
-        if rows.n_rows > MAX_ROWS:
-            rng = np.random.default_rng(derive_seed(seed, 0, 0))
-            used = np.sort(rng.choice(rows.n_rows, MAX_ROWS, replace=False))
-        n_folds = 1 if rules.time is not None else math.ceil(MANY_ROWS / len(used))
-        self._folds = []
-        for fold in range(min(MAX_FOLDS, n_folds)):
-            own, held = rules.take(used).split(len(used), HELD_OUT, seed + fold, None)
-            parts = [(dataset.rows(used[part]), rows.take(used[part])) for part in (own, held)]
-            (fold_dataset, fold_rows), (held_dataset, held_rows) = parts
-            held_out = EvalSet(
-                _HELD_OUT, held_dataset.codes, held_rows, [metric], held_dataset.features
-            )
-            self._folds.append((fold_dataset, fold_rows, held_out, _HeldOutLoss()))
-        self._dataset, self._rows, *_ = self._folds[0]
-        self.n_held = sum(held_out.rows.n_rows for _, _, held_out, _ in self._folds)
-        boosting = settings.boosting
-        rate = max(boosting.learning_rate, RATE)
-        n_rounds = min(
-            math.ceil(boosting.n_estimators * boosting.learning_rate / rate),
-            MAX_ROUNDS,
-            max(10, MAX_WORK // self._rows.n_rows),
-        )
-        boosting = replace(boosting, learning_rate=rate, n_estimators=n_rounds)
-        self._settings = replace(settings, boosting=boosting)
-        self._n_threads = settings.workers.n_threads
-
-    def train(self, groups: Groups) -> np.ndarray:
-        """Return the lowest loss of held-out rows in each split."""
-        settings = self._settings.replace_output_groups(groups)
-        for dataset, rows, held_out, loss in self._folds:
-            loss.start()
-            self._train(dataset, rows, settings, held_out, loss)
-        return np.array([loss.lowest for *_, loss in self._folds])
-
-    def measure_gains(self) -> np.ndarray:
-        """Return what outputs gain by candidates for the first split."""
-        rows, settings = self._rows, self._settings
-        bound = self._objective.bind(rows)
-        bound.set_base_score(bound.base_score(self._n_threads))
-        raw = np.zeros((rows.n_rows, bound.n_outputs), np.float32)
-        if bound.rows.offset is not None:
-            raw += bound.rows.offset
-        g, h = bound.expected_derivatives(raw, self._n_threads)
-        scale = bound.gain_scale(g, np.ascontiguousarray(h), self._n_threads)
-        gains = measure_candidate_gains(
-            self._dataset.codes,
-            g,
-            None if bound.hessian_shape() is None else h,
-            settings.regularisation.reg_lambda,
-            settings.growth.min_child_samples,
-        )
-        return gains if scale is None else gains * scale**2
+def _measure_gains(
+    dataset: Dataset, rows: RowData, objective: Objective, settings: TrainConfig
+) -> np.ndarray:
+    """Return what outputs gain by candidates for the first split."""
+    n_threads, bound = settings.workers.n_threads, objective.bind(rows)
+    bound.set_base_score(bound.base_score(n_threads))
+    raw = np.zeros((rows.n_rows, bound.n_outputs), np.float32)
+    if bound.rows.offset is not None:
+        raw += bound.rows.offset
+    g, h = bound.expected_derivatives(raw, n_threads)
+    scale = bound.gain_scale(g, np.ascontiguousarray(h), n_threads)
+    gains = measure_candidate_gains(
+        dataset.codes,
+        g,
+        None if bound.hessian_shape() is None else h,
+        settings.regularisation.reg_lambda,
+        settings.growth.min_child_samples,
+    )
+    return gains if scale is None else gains * scale**2
 
 
 def measure_candidate_gains(

@@ -1,4 +1,8 @@
-"""Groups of outputs: a round grows one tree for each group, with leaves for its outputs only."""
+"""Groups of outputs: a round grows one tree for each group, with leaves for its outputs only.
+
+Groups that have every output twice, such as `[[0, 1], [0], [1]]`, alternate: the first groups that
+have all outputs are those of even rounds, and the others those of odd rounds. So do more groups.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +19,8 @@ __all__ = ["count_groups", "has_shared_trees", "make_output_groups"]
 
 def make_output_groups(
     p: OutputParameters, n_outputs: int, names: Sequence[str] | None = None
-) -> list[TreeOutputs]:
-    """Return the outputs of each tree of a round, by their first output.
+) -> list[list[TreeOutputs]]:
+    """Return, for the rounds that alternate, the outputs of each tree, by their first output.
 
     Parameters
     ----------
@@ -28,13 +32,13 @@ def make_output_groups(
     Raises
     ------
     ValueError
-        Unless `p.output_groups` has every output once.
+        Unless `p.output_groups` has every output once, or every output in each turn.
     """
     spec: Any = p.output_groups
     if n_outputs == 1 or isinstance(spec, str):  # "auto" has been replaced where it is searched
-        return [None]
+        return [[None]]
     if spec is None and p.multi_strategy == "multi_output_tree":
-        return [None]
+        return [[None]]
     if spec is None:
         spec = n_outputs
     if isinstance(spec, int | np.integer):
@@ -45,6 +49,18 @@ def make_output_groups(
         groups = [part.tolist() for part in np.array_split(np.arange(n_outputs), spec)]
     else:
         groups = [_read_group(group, n_outputs, names) for group in spec]
+    turns: list[list[list[int]]] = [[]]
+    for group in groups:
+        if sum(map(len, turns[-1])) >= n_outputs:
+            turns.append([])
+        turns[-1].append(group)
+    return [_check_turn(turn, n_outputs, names) for turn in turns]
+
+
+def _check_turn(
+    groups: list[list[int]], n_outputs: int, names: Sequence[str] | None
+) -> list[TreeOutputs]:
+    """Return the groups of a round if they have every output once."""
     found = np.bincount([k for group in groups for k in group], minlength=n_outputs)
     if (found != 1).any():
         k = int(np.argmax(found != 1))
@@ -64,7 +80,7 @@ def count_groups(p: OutputParameters, n_outputs: int) -> list[int]:
     spec = p.output_groups
     if isinstance(spec, list | tuple):
         return [max(1, np.size(group)) for group in spec] or [n_outputs]
-    groups = make_output_groups(p, n_outputs)
+    (groups,) = make_output_groups(p, n_outputs)
     return [n_outputs if group is None else len(group) for group in groups]
 
 

@@ -126,9 +126,9 @@ class ImportanceDisplay(Display):
 class OutputGroupsDisplay(Display):
     """The outputs that share trees, and what `output_groups="auto"` compared them with.
 
-    A row is a number of groups, with outputs of one group in one colour. Its label has the error on
-    held-out rows (the mean over outputs, in units of that after the first round), the cost of its
-    trees in that of one group, and the share of the gains of own splits that sharing loses.
+    A row has the outputs of one group in one colour; if rounds alternate, those of the last ones.
+    Its label has the numbers of groups, the error on held-out rows and the cost of a round, both in
+    those of one group, and the share of the gains of own splits that sharing loses.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ class OutputGroupsDisplay(Display):
         Outputs of each group of the model.
     output_names : sequence of str
     trials : sequence of dict
-        `groups`, `loss`, `cost` and `loss_of_sharing` of each number of groups.
+        `groups`, `loss`, `cost` and `loss_of_sharing` of each candidate.
 
     Attributes
     ----------
@@ -169,12 +169,18 @@ class OutputGroupsDisplay(Display):
         rows = list(self.trials) or [{"groups": self.groups}]
         colours, labels = np.zeros((len(rows), n)), []
         for at, row in enumerate(rows):
+            counts: list[int] = []
+            n_left = 0
             for number, group in enumerate(row["groups"]):
+                if n_left == 0:
+                    counts, n_left = [*counts, 0], n
+                counts[-1] += 1
+                n_left -= len(group)
                 colours[at, group] = number
             mark = (
                 "* " if [list(g) for g in row["groups"]] == [list(g) for g in self.groups] else ""
             )
-            label = f"{mark}{len(row['groups'])}"
+            label = mark + " and ".join(map(str, counts))
             if "loss" in row:
                 lost = f"{row['loss_of_sharing']:.0%} lost"
                 label += f": error {row['loss']:.3f}, cost {row['cost']:.1f}, {lost}"
