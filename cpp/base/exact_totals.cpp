@@ -131,14 +131,22 @@ class Sums {
       sums_.assign(static_cast<size_t>(input_.n_groups * k), 0);
       rows_.assign(static_cast<size_t>(input_.n_groups), 0);
     }
-    if (input_.group == nullptr) return add_one_group(block);
+    // Few sums: add the halves separately, and join them once per block.
+    const bool joins_later = static_cast<int64_t>(sums_.size()) <= kRows;
+    if (joins_later) block_.assign(sums_.size(), {});
     for (int64_t i = block.begin; i < block.end; ++i) {
-      Int128* group_sums = sums_.data() + input_.group[i] * k;
-      ++rows_[input_.group[i]];
+      const int64_t group = input_.group == nullptr ? 0 : input_.group[i];
+      ++rows_[group];
       terms_.each(i, [&](int64_t j, double x) {
-        if (units_[j].is_finite) group_sums[j] += units_[j].to_halves(x);
+        if (!units_[j].is_finite) return;
+        const Halves term = units_[j].to_halves(x);
+        if (joins_later)
+          block_[group * k + j] += term;
+        else
+          sums_[group * k + j] += term;
       });
     }
+    for (size_t j = 0; j < block_.size(); ++j) sums_[j] += block_[j];
   }
 
   void add_to(std::vector<Int128>& all) const {
@@ -152,18 +160,6 @@ class Sums {
   }
 
  private:
-  // Add the halves separately, and join them once per block.
-  void add_one_group(const Block& block) {
-    block_.assign(sums_.size(), {});
-    Halves* const block_sums = block_.data();
-    for (int64_t i = block.begin; i < block.end; ++i)
-      terms_.each(i, [&](int64_t j, double x) {
-        if (units_[j].is_finite) block_sums[j] += units_[j].to_halves(x);
-      });
-    for (size_t j = 0; j < sums_.size(); ++j) sums_[j] += block_[j];
-    rows_[0] += block.end - block.begin;
-  }
-
   const Terms<T>& terms_;
   const std::vector<Unit>& units_;
   const TotalsInput& input_;

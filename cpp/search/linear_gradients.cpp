@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -27,6 +28,12 @@ void set_scale(float largest, int shift, float& inverse, float& step) {
   if (!(largest >= kMinDerivative) || !std::isfinite(largest)) return;
   inverse = std::ldexp(32767.0f / largest, -shift);
   step = std::ldexp(largest / 32767.0f, shift);
+}
+
+// Unlike std::isfinite, several at once: all bits of the exponent are set.
+uint32_t is_infinite_or_nan(float x) {
+  constexpr uint32_t kExponent = 0x7f800000;
+  return (std::bit_cast<uint32_t>(x) & kExponent) == kExponent;
 }
 
 // Round a scaled value below 2^22 to the nearest integer, ties to even.
@@ -58,7 +65,7 @@ void LinearGradients::use(const float* g, const float* h, int n_outputs, Hessian
   std::atomic<bool> finite{true};
   parallel_for(context_, Block::count(sample.n_all, kRowBlock), [&](int64_t task, int) {
     const Block block(sample.n_all, kRowBlock, task);
-    bool good = true;
+    uint32_t infinite = 0;
     for (int64_t i = block.begin; i < block.end; ++i) {
       const float m = sample.factor(i);
       float* row = rows_.data() + i * stride_;
@@ -70,9 +77,9 @@ void LinearGradients::use(const float* g, const float* h, int n_outputs, Hessian
         row[2] = 0;
         row[3] = 1;
       }
-      for (int k = 0; k < n_derivatives(); ++k) good &= std::isfinite(row[k]);
+      for (int k = 0; k < n_derivatives(); ++k) infinite |= is_infinite_or_nan(row[k]);
     }
-    if (!good) finite = false;
+    if (infinite != 0) finite = false;
   });
   if (!finite) check_finite(kInfinity);
 }

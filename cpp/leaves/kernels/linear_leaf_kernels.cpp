@@ -7,17 +7,33 @@ namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
 namespace {
 
+POLYLEAF_INLINE void widen(float v, float* lower, float* upper) {
+  *lower = v < *lower ? v : *lower;
+  *upper = v > *upper ? v : *upper;
+}
+
+// Widen a range to some values, without NaN.
+void widen_range(const float* values, int64_t n, float* lower, float* upper) {
+  f32x16 lowest = broadcast(lower[0]), highest = broadcast(upper[0]);
+  int64_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    const f32x16 v = load<f32x16>(values + i);
+    lowest = select(v < lowest, v, lowest);
+    highest = select(v > highest, v, highest);
+  }
+  for (int j = 0; j < 16; ++j) {
+    *lower = lowest[j] < *lower ? lowest[j] : *lower;
+    *upper = highest[j] > *upper ? highest[j] : *upper;
+  }
+  for (; i < n; ++i) widen(values[i], lower, upper);
+}
+
 void gather(const float* values, const uint32_t* ids, int64_t n, float* out, float* range) {
-  float lowest = range[0], highest = range[1];
   for (int64_t i = 0; i < n; ++i) {
     if (i + kRowsAhead < n) prefetch(values + ids[i + kRowsAhead]);
-    const float x = values[ids[i]];
-    out[i] = x;
-    lowest = x < lowest ? x : lowest;
-    highest = x > highest ? x : highest;
+    out[i] = values[ids[i]];
   }
-  range[0] = lowest;
-  range[1] = highest;
+  widen_range(out, n, range, range + 1);
 }
 
 void mean_sums(const float* x, const double* w, double unit, int64_t n, double* out) {
@@ -115,27 +131,8 @@ void outer(const double* z, int64_t z_step, int p, const float* values, const do
   if (p - j == 1) from(outer_regressors<1>, j);
 }
 
-POLYLEAF_INLINE void widen(float v, float* lower, float* upper) {
-  *lower = v < *lower ? v : *lower;
-  *upper = v > *upper ? v : *upper;
-}
-
 void bound(const float* scores, int n_columns, int64_t n, float* lower, float* upper) {
-  if (n_columns == 1) {
-    f32x16 lowest = broadcast(lower[0]), highest = broadcast(upper[0]);
-    int64_t i = 0;
-    for (; i + 16 <= n; i += 16) {
-      const f32x16 v = load<f32x16>(scores + i);
-      lowest = select(v < lowest, v, lowest);
-      highest = max(v, highest);
-    }
-    for (int j = 0; j < 16; ++j) {
-      lower[0] = lowest[j] < lower[0] ? lowest[j] : lower[0];
-      upper[0] = highest[j] > upper[0] ? highest[j] : upper[0];
-    }
-    for (; i < n; ++i) widen(scores[i], lower, upper);
-    return;
-  }
+  if (n_columns == 1) return widen_range(scores, n, lower, upper);
   for (int64_t i = 0; i < n; ++i)
     for (int k = 0; k < n_columns; ++k) widen(scores[i * n_columns + k], lower + k, upper + k);
 }
