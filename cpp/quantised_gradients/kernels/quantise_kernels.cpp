@@ -118,28 +118,35 @@ void quantise_column(const float* values, int64_t begin, int64_t end, float inve
   }
 }
 
-// Sixteen columns at once; the lanes after the last column get zeros.
-void quantise_sixteen(const float* values, int n_columns, int c, const RowSample& sample,
-                      int64_t begin, int64_t end, const float* inverse, int16_t* channels,
-                      int lanes, int offset, int32_t* sizes, int32_t* totals) {
-  const int width = n_columns - c < 16 ? n_columns - c : 16;
-  const f32x16 scale = load<f32x16>(inverse + c);
-  i32x16 size = {}, total = {};
-  float end_of_row[16] = {};
+// 16 Z columns at once; the lanes after the last column get zeros.
+template <int Z>
+void quantise_wide(const float* values, int n_columns, int c, const RowSample& sample,
+                   int64_t begin, int64_t end, const float* inverse, int16_t* channels, int lanes,
+                   int offset, int32_t* sizes, int32_t* totals) {
+  const int width = n_columns - c < 16 * Z ? n_columns - c : 16 * Z;
+  f32x16 scale[Z];
+  for (int z = 0; z < Z; ++z) scale[z] = load<f32x16>(inverse + c + 16 * z);
+  i32x16 size[Z] = {}, total[Z] = {};
+  float end_of_row[16 * Z] = {};
   for (int64_t i = begin; i < end; ++i) {
     const int64_t row = sample.row(i);
     const float* v = values + row * n_columns + c;
-    if (!can_read_sixteen(row, c, n_columns, sample)) {
+    if (!can_read_sixteen(row, c + 16 * (Z - 1), n_columns, sample)) {
       std::memcpy(end_of_row, v, sizeof(float) * width);
       v = end_of_row;
     }
-    const i32x16 q = convert<i32x16>(round_even(load<f32x16>(v) * sample.factor(row) * scale));
-    size += max(q, -q);
-    total += q;
-    store(channels + row * lanes + offset + c, convert<i16x16>(q));
+    const float m = sample.factor(row);
+    for (int z = 0; z < Z; ++z) {
+      const i32x16 q = convert<i32x16>(round_even(load<f32x16>(v + 16 * z) * m * scale[z]));
+      size[z] += max(q, -q);
+      total[z] += q;
+      store(channels + row * lanes + offset + c + 16 * z, convert<i16x16>(q));
+    }
   }
-  store(sizes, size);
-  store(totals, total);
+  for (int z = 0; z < Z; ++z) {
+    store(sizes + 16 * z, size[z]);
+    store(totals + 16 * z, total[z]);
+  }
 }
 
 // Rows of one vector of which the columns fill a part: the other lanes keep their values.
@@ -201,12 +208,19 @@ void quantise(const float* values, int n_columns, const RowSample& sample, int64
     // shorter runs, which stay in the second-level cache while all columns are processed.
     const int64_t run = n_columns <= 64 ? 2048 : n_columns <= 512 ? 256 : 64;
     for (int64_t start = begin; start < end; start += run)
-      for (int c = 0; c < n_columns; c += 16) {
+      for (int c = 0, width; c < n_columns; c += width) {
         const int64_t stop = start + run < end ? start + run : end;
-        const int width = n_columns - c < 16 ? n_columns - c : 16;
-        int32_t sizes[16] = {}, totals[16] = {};
-        if (offset + c + 16 <= lanes)
-          quantise_sixteen(values, n_columns, c, sample, start, stop, inverse, channels, lanes,
+        const int rest = (n_columns - c + 15) / 16, room = (lanes - offset - c) / 16;
+        const int vectors = rest < room ? rest : room;
+        const int at_once = 16 * (vectors < 1 ? 1 : vectors < 4 ? vectors : 4);
+        width = n_columns - c < at_once ? n_columns - c : at_once;
+        int32_t sizes[64] = {}, totals[64] = {};
+        const auto quantise_vectors = vectors == 1   ? quantise_wide<1>
+                                      : vectors == 2 ? quantise_wide<2>
+                                      : vectors == 3 ? quantise_wide<3>
+                                                     : quantise_wide<4>;
+        if (vectors > 0)
+          quantise_vectors(values, n_columns, c, sample, start, stop, inverse, channels, lanes,
                            offset, sizes, totals);
         else if (lanes == 4)
           quantise_narrow<f32x4, i32x4, i16x4>(values, n_columns, sample, start, stop, inverse,
