@@ -6,36 +6,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from polyleaf.settings import presets
 
+from .libraries import Settings
 from .problems import Problem
 
 XGBOOST = ("xgboost-multi-output-tree", "xgboost-one-output-per-tree")
 MULTI_OUTPUT_PEERS = (*XGBOOST, "lightgbm", "lightgbm-quantized", "catboost", "omnigbdt")
 ALL_PEERS = (*MULTI_OUTPUT_PEERS, "sklearn")
-
-
-@dataclass(frozen=True)
-class Settings:
-    """Settings common to all libraries.
-
-    None means no limit (`max_depth`, `max_leaves`) or the library's default. `own` holds parameters
-    under the library's own names, which override all others.
-    """
-
-    rounds: int
-    max_depth: int | None = None
-    max_leaves: int | None = None
-    learning_rate: float = 0.1
-    max_bins: int = 255
-    reg_lambda: float | None = None
-    min_rows: int | None = None
-    patience: int | None = None
-    threads: int = 2
-    own: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -132,7 +113,7 @@ def few(quick: bool) -> list[Case]:
         {"n": n, "n_test": n_test, "n_features": 50, "n_outputs": n_outputs},
     )
     settings = _same_trees(2 if quick else 10, max_depth=6, max_leaves=64)
-    peers = (*ALL_PEERS, "mbtr")
+    peers = ALL_PEERS
     return [
         Case(
             "few", "1,000 x 50 -> 50 targets, 10 rounds", _make_contenders(problem, settings, peers)

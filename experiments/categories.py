@@ -6,16 +6,16 @@ maximum number of rounds and the same rows for early stopping; nothing else is s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from .defaults import compute_scores
-from .harness.context import Context, Unavailable
-from .harness.paper import Figures, Paper, Subject, Table
-from .libraries import is_installed
+from .harness.context import Context
+from .harness.paper import Better, Figures, Paper, Subject, Table, make_table
+from .libraries import Settings, train
 
 ROUNDS, PATIENCE, RATE = 400, 25, 0.1
 TRAINING, TEST = 15_000, 5_000  # rows of synthetic sets
@@ -53,96 +53,34 @@ class Rows:
 # --- libraries ---
 
 
-def polyleaf(rows: Rows, threads: int, **parameters: Any) -> np.ndarray:
-    from polyleaf import PolyleafClassifier, PolyleafRegressor
+def predict(rows: Rows, method: str, threads: int) -> np.ndarray:
+    """Train a library, and return its predictions of the test rows.
 
-    model = _kind(rows, PolyleafRegressor, PolyleafClassifier)(
-        n_estimators=ROUNDS,
-        learning_rate=RATE,
-        early_stopping_rounds=PATIENCE,
-        n_jobs=threads,
-        categorical_features=[f"c{j}" for j in range(rows.categories.shape[1])],
-        **parameters,
+    Each library is told in its own way which columns are categories.
+    """
+    columns = [f"c{j}" for j in range(rows.categories.shape[1])]
+    library, own = {
+        "Polyleaf": ("polyleaf", {"categorical_features": columns}),
+        PER_OUTPUT: (
+            "polyleaf",
+            {"categorical_features": columns, "multi_strategy": "one_output_per_tree"},
+        ),
+        "XGBoost": ("xgboost", {"enable_categorical": True}),
+        "LightGBM": ("lightgbm", {}),
+        "CatBoost": ("catboost", {"cat_features": columns}),
+    }[method]
+    X, y = rows.frame(text=method == "CatBoost"), rows.target
+    data = {"X": X.iloc[rows.train], "y": y[rows.train]}
+    data |= {"X_val": X.iloc[rows.watched], "y_val": y[rows.watched]}
+    settings = Settings(
+        ROUNDS, learning_rate=RATE, max_bins=None, patience=PATIENCE, threads=threads, own=own
     )
-    X, y = rows.frame(), rows.target
-    model.fit(X.iloc[rows.train], y[rows.train], eval_set=[(X.iloc[rows.watched], y[rows.watched])])
-    return _predicted(rows, model, X)
-
-
-def a_tree_per_output(rows: Rows, threads: int) -> np.ndarray:
-    return polyleaf(rows, threads, multi_strategy="one_output_per_tree")
-
-
-def xgboost(rows: Rows, threads: int) -> np.ndarray:
-    from xgboost import XGBClassifier, XGBRegressor
-
-    model = _kind(rows, XGBRegressor, XGBClassifier)(
-        n_estimators=ROUNDS,
-        learning_rate=RATE,
-        early_stopping_rounds=PATIENCE,
-        enable_categorical=True,
-        n_jobs=threads,
-    )
-    X, y = rows.frame(), rows.target
-    watched = [(X.iloc[rows.watched], y[rows.watched])]
-    model.fit(X.iloc[rows.train], y[rows.train], eval_set=watched, verbose=False)
-    return _predicted(rows, model, X)
-
-
-def lightgbm(rows: Rows, threads: int) -> np.ndarray:
-    """Fit one model per output, because LightGBM supports single outputs only."""
-    from lightgbm import LGBMClassifier, LGBMRegressor, early_stopping
-
-    X = rows.frame()
-    targets = [rows.target] if rows.target.ndim == 1 else list(rows.y.T)
-    found = []
-    for y in targets:
-        model = _kind(rows, LGBMRegressor, LGBMClassifier)(
-            n_estimators=ROUNDS, learning_rate=RATE, n_jobs=threads, verbose=-1
-        )
-        watched = [(X.iloc[rows.watched], y[rows.watched])]
-        stop = early_stopping(PATIENCE, verbose=False)
-        model.fit(X.iloc[rows.train], y[rows.train], eval_set=watched, callbacks=[stop])
-        found.append(_predicted(rows, model, X))
-    return found[0] if len(found) == 1 else np.column_stack(found)
-
-
-def catboost(rows: Rows, threads: int) -> np.ndarray:
-    """Fit CatBoost, with its multi-target loss if there are several targets."""
-    from catboost import CatBoostClassifier, CatBoostRegressor
-
-    model = _kind(rows, CatBoostRegressor, CatBoostClassifier)(
-        iterations=ROUNDS,
-        learning_rate=RATE,
-        early_stopping_rounds=PATIENCE,
-        loss_function="MultiRMSE" if rows.target.ndim == 2 else None,
-        cat_features=[f"c{j}" for j in range(rows.categories.shape[1])],
-        thread_count=threads,
-        verbose=False,
-        allow_writing_files=False,
-    )
-    X, y = rows.frame(text=True), rows.target
-    model.fit(X.iloc[rows.train], y[rows.train], eval_set=(X.iloc[rows.watched], y[rows.watched]))
-    return _predicted(rows, model, X)
-
-
-def _kind(rows: Rows, regressor: type, classifier: type) -> Any:
-    return regressor if rows.task == "regression" else classifier
-
-
-def _predicted(rows: Rows, model: Any, X: Any) -> np.ndarray:
-    predict = model.predict if rows.task == "regression" else model.predict_proba
-    return np.asarray(predict(X.iloc[rows.test]), np.float64)
+    model = train(library, rows.task, data, settings)
+    return np.asarray(model.predict(X.iloc[rows.test]), np.float64)
 
 
 PER_OUTPUT = "Polyleaf, a tree per output"
-LIBRARIES: dict[str, Callable[[Rows, int], np.ndarray]] = {
-    "Polyleaf": polyleaf,
-    "XGBoost": xgboost,
-    "LightGBM": lightgbm,
-    "CatBoost": catboost,
-}
-METHODS = LIBRARIES | {PER_OUTPUT: a_tree_per_output}
+LIBRARIES = ("Polyleaf", "XGBoost", "LightGBM", "CatBoost")
 
 
 # --- data ---
@@ -191,7 +129,7 @@ class Crossed:
         numbers = np.delete(X, sorted(taken), axis=1)
         n = len(y)
         parts = np.split(np.arange(n), [n * 64 // 100, n * 8 // 10])
-        task = "regression" if data.task == "regression" else "multiclass"
+        task = data.task if y.ndim == 2 or y.max() > 1 else "binary"
         return Rows(task, numbers, ids, y, *parts)
 
 
@@ -280,20 +218,9 @@ MANY_CONFIRMED_ON = {
     "usps, pairs": Crossed("usps", _pairs([(100, 116), (120, 136), (88, 104), (150, 166)], 9)),
 }
 REAL = CHOSEN_ON | CONFIRMED_ON | MANY_CHOSEN_ON | MANY_CONFIRMED_ON
-_CLASSES = {  # sets of classes
-    *(
-        "covtype20k",
-        "higgs7500",
-        "letter",
-        "nursery",
-        "optdigits",
-        "pendigits",
-        "satimage",
-        "usps",
-        "vehicle",
-    ),
-    *("waveform", "yeast"),
-}
+_CLASSES = (  # sets of classes
+    "covtype20k higgs7500 letter nursery optdigits pendigits satimage usps vehicle waveform yeast"
+).split()
 
 
 # --- runs ---
@@ -316,11 +243,9 @@ def real(context: Context, method: str, problem: str) -> Figures:
 
 
 def _figures(method: str, context: Context, draws: Iterator[Rows]) -> Figures:
-    if method in LIBRARIES and not is_installed(method.lower()):
-        raise Unavailable(f"{method} is not installed")
     figures: Figures = {"loss": [], "score": []}
     for rows in draws:
-        predicted = METHODS[method](rows, context.threads)
+        predicted = predict(rows, method, context.threads)
         loss, score = compute_scores(rows.task, rows.target[rows.test], predicted)
         figures["loss"].append(loss)
         figures["score"].append(score)
@@ -350,39 +275,22 @@ _REAL = (
 
 def _made(n_outputs: int, also: tuple[str, ...]) -> Table:
     outputs = "" if n_outputs == 1 else f", {n_outputs} outputs"
-    return Table(
-        f"Made{outputs}",
-        f"R2 by number of categories{outputs}",
-        tuple(
-            Subject(f"{size:,}", "R2", "higher", 4, problem=f"{size:,} categories{outputs}")
-            for size in SIZES
-        ),
-        made,
-        _MADE,
-        also=also,
-        ours=("Polyleaf",),
+    subjects = (
+        Subject(f"{size:,}", "R2", "higher", 4, f"{size:,} categories{outputs}") for size in SIZES
     )
+    title = f"R2 by number of categories{outputs}"
+    columns = {"subjects_are": "columns"}
+    return make_table(f"Made{outputs}", title, subjects, made, _MADE, also, **columns)
 
 
-def _real(
-    name: str, sets: Sequence[str], figure: str, unit: str, better: Literal["higher", "lower"]
-) -> Table:
-    return Table(
-        name,
-        f"test {unit}, real sets with crossed columns",
-        tuple(
-            Subject(name, unit, better, 4, figure=figure, needs=(REAL[name].file,)) for name in sets
-        ),
-        real,
-        _REAL,
-        also=tuple(LIBRARIES),
-        ours=("Polyleaf",),
-        subjects_are="rows",
-    )
+def _real(name: str, sets: Sequence[str], figure: str, unit: str, better: Better) -> Table:
+    subjects = (Subject(n, unit, better, 4, n, figure, (REAL[n].file,)) for n in sets)
+    title = f"test {unit}, real sets with crossed columns"
+    return make_table(name, title, subjects, real, _REAL, LIBRARIES)
 
 
 def _tables() -> Iterator[Table]:
-    yield _made(1, tuple(LIBRARIES))
+    yield _made(1, LIBRARIES)
     yield _made(8, (*LIBRARIES, PER_OUTPUT))
     for words, sets in (
         ("chosen on", CHOSEN_ON),

@@ -7,7 +7,6 @@ consists of the rounds finished so far.
 from __future__ import annotations
 
 import _thread
-import dataclasses
 import functools
 import signal
 import sys
@@ -15,17 +14,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 
 from polyleaf.metrics._classification import best_f1_threshold
 
-from .harness.context import Context, Unavailable
-from .harness.paper import Figures, Paper, Subject, Table
-from .libraries import is_installed
+from .harness.context import Context
+from .harness.paper import Better, Figures, Paper, Run, Table, make_subjects, make_table
+from .libraries import Settings, train
 from .sets import DataSet
 
 LIMIT = 30.0  # limit of a fit in seconds of processor time
@@ -53,11 +51,6 @@ CHOSEN_ON = (
 ).split()
 # Sets of more than 12,500 training rows, where early stopping could be the default.
 LARGE = "casp gas_turbine california_housing bike_hour poker25k shuttle letter".split()
-# Sets of several outputs, of every task and size, for comparing recipes.
-SEVERAL_OUTPUTS = (
-    "covtype20k dna leaf99 letter otto satimage vehicle yeast enb gas_turbine oes10 rf1 "
-    "sarcos4449 scpf wq birds delicious emotions enron yeast_ml"
-).split()
 
 Predict = Callable[[Any], np.ndarray]
 
@@ -66,15 +59,15 @@ class Deadline:
     """Deadline of a fit in processor time of this process, which other programs hardly affect."""
 
     def __init__(self, seconds: float):
-        self._end = time.process_time() + seconds
+        self._seconds, self._end = seconds, time.process_time() + seconds
 
     def left(self) -> float:
         """Return the remaining seconds, negative after the deadline."""
         return self._end - time.process_time()
 
-    def passed(self, *_: Any) -> bool:
-        """Return whether training must stop; called after each round."""
-        return self.left() < 0
+    def passed(self, share: float = 1.0) -> bool:
+        """Return whether this share of the time has passed, and training must stop."""
+        return self.left() < (1 - share) * self._seconds
 
     @contextmanager
     def interrupting(self) -> Iterator[None]:
@@ -104,7 +97,7 @@ class Deadline:
 
 @dataclass(frozen=True)
 class Job:
-    """Input of a library.
+    """Input of a library: the data, and the limits of a fit.
 
     Attributes
     ----------
@@ -121,130 +114,27 @@ class Job:
     threads: int
     deadline: Deadline
 
-    def estimator(self, regressor: type, classifier: type) -> type:
-        """Return the class that fits the task."""
-        return regressor if self.task == "regression" else classifier
-
-    def reader(self, model: Any) -> Predict:
-        """Return the function that gives the model's values or probabilities.
-
-        Probabilities are those of class 1, of all classes or of all labels.
-        """
-        if self.task == "regression":
-            return model.predict
-        if self.task == "binary":
-            return lambda X: model.predict_proba(X)[:, 1]
-        return model.predict_proba
+    def train(self, library: str, **own: Any) -> Predict:
+        """Train a library with its defaults but for `own`; return its predictions."""
+        settings = Settings(None, learning_rate=None, max_bins=None, threads=self.threads, own=own)
+        return train(
+            library, self.task, {"X": self.X, "y": self.y}, settings, self.deadline.passed
+        ).predict
 
 
-# --- the libraries ---
-
-
-def polyleaf(job: Job, **parameters: Any) -> Predict:
-    from polyleaf import PolyleafClassifier, PolyleafRegressor
-
-    estimator = job.estimator(PolyleafRegressor, PolyleafClassifier)
-    model = estimator(n_jobs=job.threads, on_interrupt="keep", **parameters)
+def polyleaf(job: Job, **own: Any) -> Predict:
     with job.deadline.interrupting():
-        model.fit(job.X, job.y)
-    return job.reader(model)
-
-
-def xgboost(job: Job, **parameters: Any) -> Predict:
-    from xgboost import XGBClassifier, XGBRegressor
-    from xgboost.callback import TrainingCallback
-
-    class Stop(TrainingCallback):
-        def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
-            return job.deadline.passed()
-
-    estimator = job.estimator(XGBRegressor, XGBClassifier)
-    model = estimator(n_jobs=job.threads, callbacks=[Stop()], **parameters)
-    return job.reader(model.fit(job.X, job.y))
-
-
-def lightgbm(job: Job) -> Predict:
-    """Fit one model per target or label, because LightGBM supports single outputs only.
-
-    Each model gets an equal share of the time.
-    """
-    if job.y.ndim == 1:
-        return _lightgbm(job)
-    n, task = job.y.shape[1], "binary" if job.task == "multilabel" else job.task
-    each = []
-    for k in range(n):
-        share = Deadline(job.deadline.left() / (n - k))
-        each.append(_lightgbm(Job(task, job.X, job.y[:, k], job.threads, share)))
-    return lambda X: np.column_stack([predict(X) for predict in each])
-
-
-def _lightgbm(job: Job) -> Predict:
-    from lightgbm import LGBMClassifier, LGBMRegressor
-    from lightgbm.callback import EarlyStopException
-
-    def stop(state: Any) -> None:
-        if job.deadline.passed():
-            raise EarlyStopException(state.iteration, [])
-
-    if job.task == "binary" and job.y.min() == job.y.max():
-        return lambda X: np.full(X.shape[0], float(job.y[0]))
-    model = job.estimator(LGBMRegressor, LGBMClassifier)(n_jobs=job.threads, verbose=-1)
-    return job.reader(model.fit(job.X, job.y, callbacks=[stop]))
-
-
-def catboost(job: Job) -> Predict:
-    """Fit CatBoost with the loss for several targets or labels where needed.
-
-    Constant labels raise an error in CatBoost, so they are left out.
-    """
-    from catboost import CatBoostClassifier, CatBoostRegressor
-
-    class Stop:
-        def after_iteration(self, info: Any) -> bool:
-            return not job.deadline.passed()
-
-    y, varies = job.y, np.ones(job.y.shape[1:], bool)
-    if job.task == "multilabel":
-        varies = y.min(axis=0) < y.max(axis=0)
-        y = y[:, varies]
-    loss = (
-        {"regression": "MultiRMSE", "multilabel": "MultiLogloss"}.get(job.task)
-        if y.ndim == 2
-        else None
-    )
-    estimator = job.estimator(CatBoostRegressor, CatBoostClassifier)
-    model = estimator(
-        loss_function=loss, thread_count=job.threads, verbose=False, allow_writing_files=False
-    )
-    predict = job.reader(model.fit(job.X, y, callbacks=[Stop()]))
-    if varies.all():
-        return predict
-
-    def add_constant_labels(X: Any) -> np.ndarray:
-        probability = np.tile(job.y[0].astype(float), (X.shape[0], 1))
-        probability[:, varies] = predict(X)
-        return probability
-
-    return add_constant_labels
+        return job.train("polyleaf", on_interrupt="keep", **own)
 
 
 LIBRARIES: dict[str, Callable[[Job], Predict]] = {
     "Polyleaf": polyleaf,
-    "XGBoost": xgboost,
-    "LightGBM": lightgbm,
-    "CatBoost": catboost,
+    "XGBoost": lambda job: job.train("xgboost"),
+    "LightGBM": lambda job: job.train("lightgbm"),
+    "CatBoost": lambda job: job.train("catboost"),
 }
-# Recipes and settings are compared at equal rounds, whatever early stopping would choose.
+# Settings are compared at equal rounds, whatever early stopping would choose.
 AT_ROUNDS = "300 rounds"
-# Name and parameters of each recipe; everything else is at its default.
-PRESETS: dict[str, dict[str, Any]] = {
-    "a tree per output": {"multi_strategy": "one_output_per_tree"},
-    "first order (C-GB)": {"hessian": "none"},
-    "layers (TFBT)": {"boosting_step": "layer", "grow_policy": "depthwise", "max_depth": 5},
-    "full Hessian (TFBT)": {"hessian": "full"},
-    "linear leaves (GBDT-PL)": {"leaf": "linear"},
-    "sketch": {"sketch": "auto"},
-}
 # Other settings; all but the first are the defaults at 300 rounds with one change.
 SETTINGS: dict[str, dict[str, Any]] = {
     "100 rounds, 20 rows, all features": {
@@ -268,7 +158,7 @@ EARLY: dict[str, dict[str, Any]] = {
 }
 METHODS = LIBRARIES | {
     name: functools.partial(polyleaf, **{"n_estimators": 300, **what})
-    for name, what in ({AT_ROUNDS: {}} | PRESETS | SETTINGS | EARLY).items()
+    for name, what in ({AT_ROUNDS: {}} | SETTINGS | EARLY).items()
 }
 
 
@@ -276,23 +166,11 @@ METHODS = LIBRARIES | {
 
 
 def out_of_the_box(context: Context, method: str, problem: str) -> Figures:
-    """Fit with defaults, or with a recipe, on each split and return the figures of `measure`.
+    """Fit with defaults, or with other settings, on each split and return figures of `measure`.
 
     For multi-label sets also return `chosen`, F1 above a threshold, and that `threshold`.
     """
-    if method in LIBRARIES and not is_installed(method.lower()):
-        raise Unavailable(f"{method} is not installed")
-    if method in PRESETS:
-        _check_recipe(PRESETS[method], context.load(problem))
     return measure(context, METHODS[method], problem, chooses=method in LIBRARIES)
-
-
-def _check_recipe(parameters: dict[str, Any], data: DataSet) -> None:
-    n_classes = len(np.unique(data.y)) if data.task == "multiclass" else 0
-    if parameters.get("hessian") == "full" and not 2 < n_classes <= MOST_CLASSES:
-        raise Unavailable(f"a full Hessian is for 3 to {MOST_CLASSES} classes")
-    if parameters.get("leaf") == "linear" and sp.issparse(data.X):
-        raise Unavailable("linear leaves need dense features")
 
 
 def on_all_rows(context: Context, method: str, problem: str) -> Figures:
@@ -452,12 +330,6 @@ _PROTOCOL = (
     "training rows, by the library's model of the other three; what is judged by it is the model "
     "of all training rows, whose seconds these are."
 )
-_RECIPE_PROTOCOL = (
-    "The defaults at 300 rounds, and these with what each recipe is about; no other setting is "
-    "changed. Protocol and measures as above, F1 of labels at one half, on twenty sets of "
-    "several outputs. Empty: does not apply (a full Hessian needs classes, at most "
-    f"{MOST_CLASSES}; linear leaves need dense features)."
-)
 _SETTING_PROTOCOL = (
     "The defaults at 300 rounds, and these with one setting changed, on the sets they were "
     "chosen on. Protocol and measures as above."
@@ -481,70 +353,50 @@ _TASKS = {
     ),
 }
 EVERYTHING = REGRESSION + MULTICLASS + BINARY + MULTILABEL
-_MEASURES: dict[str, Literal["higher", "lower"]] = {"loss": "lower", "score": "higher"}
+_MEASURES: dict[str, tuple[str, Better, int]] = {
+    "loss": ("loss", "lower", 4),
+    "score": ("score", "higher", 4),
+    "seconds": ("s", None, 1),
+}
 
 
 def _tables() -> Iterator[Table]:
-    for task, words in _TASKS.items():
-        yield _table(f"Test loss, {task}", words[1], "loss", "lower", words[0])
-    for task, words in _TASKS.items():
-        yield _chosen(_table(f"Test score, {task}", words[2], "score", "higher", words[0]))
-    yield _table("Test loss, all", "test loss as above", "loss", "lower", EVERYTHING)
-    yield _chosen(_table("Test score, all", "test score as above", "score", "higher", EVERYTHING))
-    for where, sets in (("multi-label", MULTILABEL), ("all", EVERYTHING)):
-        title = "as above, but of labels F1 where a label holds above one half"
-        yield _table(f"Test score at one half, {where}", title, "score", "higher", sets)
-    yield _table("Seconds", "processor time of a fit", "seconds", None, EVERYTHING)
-    for kind, methods, names, protocol in (
-        ("Recipes", PRESETS, SEVERAL_OUTPUTS, _RECIPE_PROTOCOL),
-        ("Settings", SETTINGS, CHOSEN_ON, _SETTING_PROTOCOL),
+    for task, (names, loss, _) in _TASKS.items():
+        yield _table(f"Test loss, {task}", loss, "loss", names)
+    for task, (names, _, score) in _TASKS.items():
+        yield _chosen(_table(f"Test score, {task}", score, "score", names))
+    yield _table("Test loss, all", "test loss as above", "loss", EVERYTHING)
+    yield _chosen(_table("Test score, all", "test score as above", "score", EVERYTHING))
+    title = "as above, but of labels F1 where a label holds above one half"
+    yield _table("Test score at one half, multi-label", title, "score", MULTILABEL)
+    yield _table("Seconds", "processor time of a fit", "seconds", EVERYTHING)
+    for kind, methods, names, protocol, run in (
+        ("Settings", SETTINGS, CHOSEN_ON, _SETTING_PROTOCOL, out_of_the_box),
+        ("Early stopping", EARLY, LARGE, _EARLY_PROTOCOL, on_all_rows),
     ):
-        for what, better in (*_MEASURES.items(), ("seconds", None)):
-            yield _table(
-                f"{kind}, {what}",
-                f"{kind}: {what}",
-                what,
-                better,
-                names,
-                (AT_ROUNDS, *methods),
-                protocol,
-            )
-    for what, better in (*_MEASURES.items(), ("seconds", None)):
-        name, title = f"Early stopping, {what}", f"Early stopping: {what}"
-        table = _table(name, title, what, better, LARGE, (AT_ROUNDS, *EARLY), _EARLY_PROTOCOL)
-        yield dataclasses.replace(table, run=on_all_rows)
+        for what in _MEASURES:
+            table = f"{kind}, {what}", f"{kind}: {what}", what, names
+            yield _table(*table, (AT_ROUNDS, *methods), protocol, run)
 
 
 def _table(
     name: str,
     title: str,
     figure: str,
-    better: Literal["higher", "lower"] | None,
-    sets: Sequence[str],
-    methods: tuple[str, ...] = tuple(LIBRARIES),
+    names: Sequence[str],
+    methods: Sequence[str] = tuple(LIBRARIES),
     protocol: str = _PROTOCOL,
+    run: Run = out_of_the_box,
 ) -> Table:
-    unit, digits = ("s", 1) if better is None else (figure, 4)
-    return Table(
-        name,
-        title,
-        tuple(Subject(n, unit, better, digits, figure=figure, needs=(n,)) for n in sets),
-        out_of_the_box,
-        protocol,
-        also=methods,
-        ours=methods[:1],
-        subjects_are="rows",
-        ranks=better is not None,
-    )
+    subjects = make_subjects(names, *_MEASURES[figure], figure)
+    ranks = figure != "seconds"
+    return make_table(name, title, subjects, run, protocol, methods, methods[:1], ranks=ranks)
 
 
 def _chosen(table: Table) -> Table:
     """Return the table with F1 of labels above the chosen threshold."""
-    subjects = (
-        dataclasses.replace(s, figure="chosen") if s.title in MULTILABEL else s
-        for s in table.subjects
-    )
-    return dataclasses.replace(table, subjects=tuple(subjects))
+    subjects = (replace(s, figure="chosen") if s.title in MULTILABEL else s for s in table.subjects)
+    return replace(table, subjects=tuple(subjects))
 
 
 PAPER = Paper(

@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from .cases import Settings
-from .libraries import LIBRARIES, Library, is_installed
+from .libraries import LIBRARIES, Library, Settings, is_installed
 from .problems import shared_structure
 from .report import NOT_INSTALLED
 

@@ -14,10 +14,9 @@ import numpy as np
 
 from polyleaf import PolyleafRegressor
 
-from .cases import Settings
 from .harness.context import Context, Unavailable, require_module
 from .harness.paper import Figures, Paper, Subject, Table
-from .libraries import LIBRARIES
+from .libraries import LIBRARIES, Settings
 
 MOST_ROWS, SEEDS = 3_000, 5
 MOST_SECONDS = 60  # of a method on a set; then no further seed

@@ -6,13 +6,43 @@ import importlib.util
 import pickle
 import tempfile
 import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .cases import Settings
+from .harness.context import Context, require_module
 from .problems import Arrays
+
+Passed = Callable[[float], bool]  # whether this share of the time has passed
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings common to all libraries.
+
+    None is the library's default. Of depth and leaves, None is no limit if the other is set; then
+    trees of all libraries have equal sizes, and Polyleaf uses all features at each node, too.
+    `rounds` may be one number for each model of a library that needs several. `own` holds
+    parameters under the library's own names, which override all others.
+    """
+
+    rounds: int | Sequence[int] | None = None
+    max_depth: int | None = None
+    max_leaves: int | None = None
+    learning_rate: float | None = 0.1
+    max_bins: int | None = 255
+    reg_lambda: float | None = None
+    min_rows: int | None = None
+    patience: int | None = None
+    threads: int = 2
+    own: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def has_size(self) -> bool:
+        return self.max_depth is not None or self.max_leaves is not None
 
 
 class Library:
@@ -32,27 +62,42 @@ class Library:
     def __init__(self, kind: str, settings: Settings):
         self.kind, self.settings = kind, settings
         self.round_ends: list[float] = []
+        self.passed: Passed = lambda share: False
         self.model: Any = None
 
     def fit(self, data: Arrays) -> None:
-        """Train on X, y; stop early on X_val, y_val if `settings.patience` is set."""
+        """Train on X, y, until `passed(1.0)`; stop early on X_val, y_val if there is `patience`."""
         raise NotImplementedError
 
-    def predict(self, X: np.ndarray, rounds: int | None = None) -> np.ndarray:
+    def predict(self, X: Any, rounds: int | None = None) -> np.ndarray:
         """Return the input of `scores.py`, from the best model or its first `rounds` rounds."""
-        raise NotImplementedError
+        span = None if rounds is None else (0, rounds)
+        if self.kind == "regression":
+            return self.model.predict(X, iteration_range=span)
+        return self._probability(self.model.predict_proba(X, iteration_range=span))
 
     def n_rounds(self) -> int:
         """Return the number of rounds that `predict` uses."""
         raise NotImplementedError
 
+    def rounds_of_models(self) -> list[int]:
+        """Return `n_rounds` of each model, if the library needs several."""
+        return [self.n_rounds()]
+
+    def n_trained(self) -> int:
+        """Return the number of trained rounds of all models, with those after the best."""
+        return self.n_rounds()
+
     def model_bytes(self) -> int:
         """Return the size of the model in the library's own compact file format."""
-        raise NotImplementedError
+        return _file_size(self.model.save_model)
 
     def _note(self, *_: Any) -> bool:
         self.round_ends.append(time.perf_counter())
-        return False
+        return self.passed(1.0)
+
+    def _class(self, regressor: type, classifier: type) -> Any:
+        return regressor if self.kind == "regression" else classifier
 
     def _probability(self, values: np.ndarray) -> np.ndarray:
         return values[:, 1] if self.kind == "binary" else values
@@ -68,6 +113,10 @@ def _columns(y: np.ndarray) -> np.ndarray:
     return y.reshape(len(y), -1)
 
 
+def _stack(columns: Sequence[np.ndarray]) -> np.ndarray:
+    return columns[0] if len(columns) == 1 else np.column_stack(columns)
+
+
 def _file_size(save: Any) -> int:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model"
@@ -79,40 +128,25 @@ class Polyleaf(Library):
     module = "polyleaf"
 
     def fit(self, data: Arrays) -> None:
-        import polyleaf
+        from polyleaf import PolyleafClassifier, PolyleafRegressor
 
         s = self.settings
-        cls = (
-            polyleaf.PolyleafRegressor if self.kind == "regression" else polyleaf.PolyleafClassifier
-        )
-        parameters = {
-            "n_estimators": s.rounds,
-            "learning_rate": s.learning_rate,
-            "max_depth": s.max_depth,
-            "max_leaves": s.max_leaves,
-            "max_bins": s.max_bins,
-            "early_stopping_rounds": s.patience,
-            "n_jobs": s.threads,
-            "verbose": 0,
-            "colsample_bynode": 1.0,  # as in the other libraries
-            **_given(reg_lambda=s.reg_lambda, min_child_samples=s.min_rows),
-        }
-        self.model = cls(**(parameters | s.own))
+        parameters = _given(
+            n_estimators=s.rounds, learning_rate=s.learning_rate, max_bins=s.max_bins,
+            early_stopping_rounds=s.patience, reg_lambda=s.reg_lambda,
+            min_child_samples=s.min_rows, n_jobs=s.threads, verbose=0,
+        )  # fmt: skip
+        if s.has_size:
+            parameters |= {"max_depth": s.max_depth, "max_leaves": s.max_leaves}
+            parameters["colsample_bynode"] = 1.0
+        self.model = self._class(PolyleafRegressor, PolyleafClassifier)(**(parameters | s.own))
         eval_set = [(data["X_val"], data["y_val"])] if s.patience else None
-        self.model.fit(data["X"], data["y"], eval_set=eval_set, callbacks=[self._note])
-
-    def predict(self, X: np.ndarray, rounds: int | None = None) -> np.ndarray:
-        span = None if rounds is None else (0, rounds)
-        if self.kind == "regression":
-            return self.model.predict(X, iteration_range=span)
-        return self._probability(self.model.predict_proba(X, iteration_range=span))
+        callbacks = None if s.rounds is None else [self._note]
+        self.model.fit(data["X"], data["y"], eval_set=eval_set, callbacks=callbacks)
 
     def n_rounds(self) -> int:
         best = self.model.best_iteration_
         return self.model.n_iter_ if best is None else best + 1
-
-    def model_bytes(self) -> int:
-        return _file_size(self.model.save_model)
 
 
 class XGBoost(Library):
@@ -120,60 +154,42 @@ class XGBoost(Library):
     multi_strategy: str | None = None
 
     def fit(self, data: Arrays) -> None:
-        import xgboost
+        from xgboost import XGBClassifier, XGBRegressor
+        from xgboost.callback import TrainingCallback
 
-        s = self.settings
-        by_leaves = s.max_depth is None
-        cls = xgboost.XGBRegressor if self.kind == "regression" else xgboost.XGBClassifier
-        self.model = cls(
-            tree_method="hist",
-            n_estimators=s.rounds,
-            learning_rate=s.learning_rate,
-            max_bin=s.max_bins,
-            max_depth=0 if by_leaves else s.max_depth,
-            max_leaves=s.max_leaves if by_leaves else 0,
-            grow_policy="lossguide" if by_leaves else "depthwise",
-            n_jobs=s.threads,
-            verbosity=0,
-            callbacks=[_xgboost_clock(self)],
-            **(
-                _given(
-                    multi_strategy=self.multi_strategy,
-                    reg_lambda=s.reg_lambda,
-                    # XGBoost limits the summed Hessian instead of rows: with squared error both are
-                    # equal.
-                    min_child_weight=s.min_rows if self.kind == "regression" else None,
-                    early_stopping_rounds=s.patience,
-                )
-                | s.own
-            ),
-        )
+        library, s = self, self.settings
+
+        class Clock(TrainingCallback):
+            def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
+                return library._note()
+
+        parameters = _given(
+            n_estimators=s.rounds, learning_rate=s.learning_rate, max_bin=s.max_bins,
+            early_stopping_rounds=s.patience, reg_lambda=s.reg_lambda,
+            # XGBoost limits the summed Hessian instead of rows: equal for squared error.
+            min_child_weight=s.min_rows if self.kind == "regression" else None,
+            multi_strategy=self.multi_strategy, tree_method="hist", n_jobs=s.threads, verbosity=0,
+        )  # fmt: skip
+        if s.max_depth is not None:
+            parameters |= {"max_depth": s.max_depth, "grow_policy": "depthwise"}
+        elif s.max_leaves is not None:
+            leaves = {"max_depth": 0, "max_leaves": s.max_leaves, "grow_policy": "lossguide"}
+            parameters |= leaves
+        cls = self._class(XGBRegressor, XGBClassifier)
+        self.model = cls(callbacks=[Clock()], **(parameters | s.own))
         eval_set = [(data["X_val"], data["y_val"])] if s.patience else None
         self.model.fit(data["X"], data["y"], eval_set=eval_set, verbose=False)
 
-    def predict(self, X: np.ndarray, rounds: int | None = None) -> np.ndarray:
-        span = None if rounds is None else (0, rounds)
-        if self.kind == "regression":
-            return self.model.predict(X, iteration_range=span)
-        return self._probability(self.model.predict_proba(X, iteration_range=span))
-
     def n_rounds(self) -> int:
-        if self.settings.patience:
-            return self.model.best_iteration + 1
+        # Without an evaluation, if the first round is the last one, there is no best round.
+        best = self.model.get_booster().attr("best_iteration")
+        return self.n_trained() if best is None else int(best) + 1
+
+    def n_trained(self) -> int:
         return self.model.get_booster().num_boosted_rounds()
 
     def model_bytes(self) -> int:
         return len(self.model.get_booster().save_raw("ubj"))
-
-
-def _xgboost_clock(library: XGBoost) -> Any:
-    from xgboost.callback import TrainingCallback
-
-    class Clock(TrainingCallback):
-        def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
-            return library._note()
-
-    return Clock()
 
 
 class XGBoostMultiOutputTree(XGBoost):
@@ -193,65 +209,59 @@ class LightGBM(Library):
     def fit(self, data: Arrays) -> None:
         import lightgbm
 
-        y = _columns(data["y"])
-        self.n_classes = int(y.max()) + 1 if self.kind == "multiclass" else 1
-        train = lightgbm.Dataset(
-            data["X"], label=y[:, 0], params=self._parameters(), free_raw_data=False
-        )
+        s, y = self.settings, _columns(data["y"])
+        parameters = _given(
+            objective="binary" if self.kind == "multilabel" else self.kind,
+            num_class=int(y.max()) + 1 if self.kind == "multiclass" else 1,
+            learning_rate=s.learning_rate, max_bin=s.max_bins, lambda_l2=s.reg_lambda,
+            min_data_in_leaf=s.min_rows, num_threads=s.threads, verbosity=-1,
+            num_leaves=s.max_leaves, max_depth=s.max_depth,
+        ) | self.extra | s.own  # fmt: skip
+        train = lightgbm.Dataset(data["X"], label=y[:, 0], params=parameters, free_raw_data=False)
         val, y_val = None, None
-        if self.settings.patience:
+        if s.patience:
             y_val = _columns(data["y_val"])
             val = train.create_valid(data["X_val"], label=y_val[:, 0])
         self.model = []
-        for j in range(y.shape[1]):
-            train.set_label(y[:, j])
+        for k in range(y.shape[1]):
+            train.set_label(y[:, k])
             if val is not None and y_val is not None:
-                val.set_label(y_val[:, j])
-            self.model.append(self._train(train, val, note_rounds=y.shape[1] == 1))
+                val.set_label(y_val[:, k])
+            model = lightgbm.train(
+                parameters, train, self._n_rounds(k), None if val is None else [val],
+                callbacks=self._callbacks(lightgbm, k, y.shape[1]),
+            )  # fmt: skip
+            self.model.append(model)
 
-    def _train(self, train: Any, val: Any, note_rounds: bool) -> Any:
-        import lightgbm
+    def _n_rounds(self, k: int) -> int:
+        rounds = self.settings.rounds
+        return rounds[k] if isinstance(rounds, Sequence) else 100 if rounds is None else rounds
 
-        s = self.settings
-        callbacks: list[Any] = [self._note] if note_rounds else []
-        if s.patience:
-            callbacks.append(lightgbm.early_stopping(s.patience, verbose=False))
-        return lightgbm.train(
-            self._parameters(),
-            train,
-            num_boost_round=s.rounds,
-            valid_sets=None if val is None else [val],
-            callbacks=callbacks,
-        )
+    def _callbacks(self, lightgbm: Any, k: int, n: int) -> list[Any]:
+        def note(state: Any) -> None:
+            if n == 1:
+                self._note()
+            if self.passed((k + 1) / n):
+                results = state.evaluation_result_list or []
+                raise lightgbm.callback.EarlyStopException(state.iteration, results)
 
-    def _parameters(self) -> dict[str, Any]:
-        s = self.settings
-        return {
-            "objective": "binary" if self.kind == "multilabel" else self.kind,
-            "num_class": self.n_classes,
-            "learning_rate": s.learning_rate,
-            "num_leaves": s.max_leaves,
-            "max_depth": -1 if s.max_depth is None else s.max_depth,
-            "max_bin": s.max_bins,
-            "num_threads": s.threads,
-            "verbosity": -1,
-            **_given(lambda_l2=s.reg_lambda, min_data_in_leaf=s.min_rows),
-            **self.extra,
-            **s.own,
-        }
+        patience = self.settings.patience
+        return [note, *([lightgbm.early_stopping(patience, verbose=False)] if patience else [])]
 
-    def predict(self, X: np.ndarray, rounds: int | None = None) -> np.ndarray:
-        each = [
-            model.predict(X, num_iteration=rounds, num_threads=self.settings.threads)
-            for model in self.model
-        ]
-        return each[0] if len(each) == 1 else np.column_stack(each)
+    def predict(self, X: Any, rounds: int | None = None) -> np.ndarray:
+        options = {"num_iteration": rounds, "num_threads": self.settings.threads}
+        return _stack([model.predict(X, **options) for model in self.model])
 
     def n_rounds(self) -> int:
-        return max(
-            model.best_iteration if self.settings.patience else model.current_iteration()
-            for model in self.model
-        )
+        return max(self.rounds_of_models())
+
+    def rounds_of_models(self) -> list[int]:
+        if not self.settings.patience:
+            return [model.current_iteration() for model in self.model]
+        return [model.best_iteration or model.current_iteration() for model in self.model]
+
+    def n_trained(self) -> int:
+        return sum(model.current_iteration() for model in self.model)
 
     def model_bytes(self) -> int:
         return sum(len(model.model_to_string()) for model in self.model)
@@ -273,67 +283,57 @@ class CatBoost(Library):
     module = "catboost"
 
     def fit(self, data: Arrays) -> None:
-        import catboost
+        from catboost import CatBoostClassifier, CatBoostRegressor
 
-        s = self.settings
-        y = data["y"]
+        library, s, y = self, self.settings, data["y"]
+
+        class Clock:
+            def after_iteration(self, info: Any) -> bool:
+                return not library._note()
+
         self.first, self.varies = y[:1], np.ones(y.shape[1:], bool)
         if self.kind == "multilabel":
             self.varies = y.min(axis=0) < y.max(axis=0)
             y = y[:, self.varies]
-        cls = (
-            catboost.CatBoostRegressor if self.kind == "regression" else catboost.CatBoostClassifier
-        )
         loss = {
             "regression": "MultiRMSE" if y.ndim == 2 and y.shape[1] > 1 else "RMSE",
             "binary": "Logloss",
             "multiclass": "MultiClass",
             "multilabel": "MultiLogloss",
         }[self.kind]
-        shape: dict[str, Any] = {"depth": s.max_depth}
-        if s.max_depth is None:  # Lossguide has no unlimited depth; the maximum is 16.
-            shape = {"grow_policy": "Lossguide", "max_leaves": s.max_leaves, "depth": 16}
-        self.model = cls(
-            loss_function=loss,
-            iterations=s.rounds,
-            learning_rate=s.learning_rate,
-            border_count=s.max_bins - 1,
-            thread_count=s.threads,
-            allow_writing_files=False,
-            verbose=False,
-            **shape,
-            **(_given(l2_leaf_reg=s.reg_lambda, early_stopping_rounds=s.patience) | s.own),
-        )
+        parameters = _given(
+            loss_function=loss, iterations=s.rounds, learning_rate=s.learning_rate,
+            border_count=s.max_bins and s.max_bins - 1, l2_leaf_reg=s.reg_lambda,
+            early_stopping_rounds=s.patience, depth=s.max_depth, thread_count=s.threads,
+            allow_writing_files=False, verbose=False,
+        )  # fmt: skip
+        if s.has_size and s.max_depth is None:  # Lossguide has no unlimited depth; at most 16.
+            parameters |= {"grow_policy": "Lossguide", "max_leaves": s.max_leaves, "depth": 16}
+        cls = self._class(CatBoostRegressor, CatBoostClassifier)
+        self.model = cls(**(parameters | s.own))
         eval_set = None
         if s.patience:
             y_val = data["y_val"][:, self.varies] if self.kind == "multilabel" else data["y_val"]
             eval_set = (data["X_val"], y_val)
-        self.model.fit(data["X"], y, eval_set=eval_set, callbacks=[_CatBoostClock(self)])
+        self.model.fit(data["X"], y, eval_set=eval_set, callbacks=[Clock()])
 
-    def predict(self, X: np.ndarray, rounds: int | None = None) -> np.ndarray:
+    def predict(self, X: Any, rounds: int | None = None) -> np.ndarray:
         end = {"ntree_end": rounds or 0, "thread_count": self.settings.threads}
         if self.kind == "regression":
             return self.model.predict(X, **end)
         probability = self._probability(self.model.predict_proba(X, **end))
         if self.varies.all():
             return probability
-        whole = np.repeat(self.first.astype(float), len(X), axis=0)
+        whole = np.repeat(self.first.astype(float), X.shape[0], axis=0)
         whole[:, self.varies] = probability
         return whole
 
     def n_rounds(self) -> int:
         return int(self.model.tree_count_)
 
-    def model_bytes(self) -> int:
-        return _file_size(self.model.save_model)
-
-
-class _CatBoostClock:
-    def __init__(self, library: CatBoost):
-        self.library = library
-
-    def after_iteration(self, info: Any) -> bool:
-        return not self.library._note()
+    def n_trained(self) -> int:
+        curves = self.model.get_evals_result().get("validation", {})
+        return max([self.n_rounds(), *map(len, curves.values())])
 
 
 class ScikitLearn(Library):
@@ -358,33 +358,24 @@ class ScikitLearn(Library):
         from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
         s = self.settings
-        cls = (
-            HistGradientBoostingRegressor
-            if self.kind == "regression"
-            else HistGradientBoostingClassifier
-        )
-        given = _given(
-            l2_regularization=s.reg_lambda, min_samples_leaf=s.min_rows, n_iter_no_change=s.patience
-        )
-        return cls(
-            max_iter=s.rounds,
-            learning_rate=s.learning_rate,
-            max_depth=s.max_depth,
-            max_leaf_nodes=s.max_leaves,
-            max_bins=s.max_bins,
-            early_stopping=s.patience is not None,
-            **(given | s.own),
-        )
+        parameters = _given(
+            max_iter=s.rounds, learning_rate=s.learning_rate, max_bins=s.max_bins,
+            l2_regularization=s.reg_lambda, min_samples_leaf=s.min_rows,
+            n_iter_no_change=s.patience, early_stopping=s.patience is not None,
+        )  # fmt: skip
+        if s.has_size:
+            parameters |= {"max_depth": s.max_depth, "max_leaf_nodes": s.max_leaves}
+        cls = self._class(HistGradientBoostingRegressor, HistGradientBoostingClassifier)
+        return cls(**(parameters | s.own))
 
-    def predict(self, X: np.ndarray, rounds: int | None = None) -> np.ndarray:
+    def predict(self, X: Any, rounds: int | None = None) -> np.ndarray:
         if rounds is not None:
             raise ValueError("HistGradientBoosting cannot predict with its first rounds alone.")
-        each = [self._predict_one(model, X) for model in self.model]
-        return each[0] if len(each) == 1 else np.column_stack(each)
+        return _stack([self._predict_one(model, X) for model in self.model])
 
-    def _predict_one(self, model: Any, X: np.ndarray) -> np.ndarray:
+    def _predict_one(self, model: Any, X: Any) -> np.ndarray:
         if isinstance(model, float):
-            return np.full(len(X), model)
+            return np.full(X.shape[0], model)
         if self.kind == "regression":
             return model.predict(X)
         probability = model.predict_proba(X)
@@ -412,42 +403,36 @@ class OmniGBDT(Library):
         if np.isnan(data["X"]).any():
             raise ValueError("it has no place for missing values")
         y = self._targets(data["y"])
-        parameters = {
-            "loss": {"regression": b"mse", "multiclass": b"ce"}.get(self.kind, b"bce"),
-            "lr": s.learning_rate,
-            "max_depth": 64 if s.max_depth is None else s.max_depth,
-            "max_leaves": s.max_leaves,
-            "max_bins": s.max_bins,
-            "early_stop": s.patience or 0,
-            "num_threads": s.threads,
-            "verbose": False,
-            "gamma": 0.0,
-            **_given(reg_l2=s.reg_lambda, min_samples=s.min_rows),
-        }
+        parameters = _given(
+            loss={"regression": b"mse", "multiclass": b"ce"}.get(self.kind, b"bce"),
+            lr=s.learning_rate, max_depth=64 if s.max_depth is None else s.max_depth,
+            max_leaves=s.max_leaves, max_bins=s.max_bins, early_stop=s.patience or 0,
+            num_threads=s.threads, verbose=False, gamma=0.0, reg_l2=s.reg_lambda,
+            min_samples=s.min_rows,
+        )  # fmt: skip
         n_outputs = int(y.max()) + 1 if self.kind == "multiclass" else y.shape[1]
         self.model = omnigbdt.MultiOutputGBDT(out_dim=n_outputs, params=parameters | s.own)
-        val = (
-            (data["X_val"].astype(np.float64), self._targets(data["y_val"])) if s.patience else None
-        )
+        val = None
+        if s.patience:
+            val = data["X_val"].astype(np.float64), self._targets(data["y_val"])
         self.model.set_data((data["X"].astype(np.float64), y), val)
         self.model.train(s.rounds)
 
     def _targets(self, y: np.ndarray) -> np.ndarray:
         if self.kind == "multiclass":
             return y.astype(np.int32)
-        return np.ascontiguousarray(
-            _columns(y), np.float64 if self.kind == "regression" else np.int32
-        )
+        dtype = np.float64 if self.kind == "regression" else np.int32
+        return np.ascontiguousarray(_columns(y), dtype)
 
-    def predict(self, X: np.ndarray, rounds: int | None = None) -> np.ndarray:
+    def predict(self, X: Any, rounds: int | None = None) -> np.ndarray:
+        from scipy.special import expit, softmax
+
         raw = self.model.predict(X.astype(np.float64), rounds or 0)
         if self.kind == "regression":
             return raw
         if self.kind == "multiclass":
-            p = np.exp(raw - raw.max(axis=1, keepdims=True))
-            return p / p.sum(axis=1, keepdims=True)
-        p = 1 / (1 + np.exp(-raw))
-        return p[:, 0] if self.kind == "binary" else p
+            return softmax(raw, axis=1)
+        return expit(raw)[:, 0] if self.kind == "binary" else expit(raw)
 
     def n_rounds(self) -> int:
         return self._dumped().count("Booster[")
@@ -462,40 +447,6 @@ class OmniGBDT(Library):
             return path.read_text()
 
 
-class MBTR(Library):
-    """Multivariate boosted trees in NumPy and Numba.
-
-    It supports squared error only, without a limit on depth or leaves.
-    """
-
-    module = "mbtr"
-
-    def fit(self, data: Arrays) -> None:
-        from mbtr.mbtr import MBT
-
-        s = self.settings
-        if self.kind != "regression":
-            raise ValueError("it knows regression only")
-        parameters = {
-            "n_boosts": s.rounds,
-            "learning_rate": s.learning_rate,
-            "n_q": s.max_bins,
-            "early_stopping_rounds": s.patience or s.rounds,
-            **_given(lambda_weights=s.reg_lambda, min_leaf=s.min_rows),
-        }
-        self.model = MBT(**(parameters | s.own))
-        self.model.fit(data["X"].astype(np.float64), _columns(data["y"]).astype(np.float64))
-
-    def predict(self, X: np.ndarray, rounds: int | None = None) -> np.ndarray:
-        return self.model.predict(X.astype(np.float64), n=rounds)
-
-    def n_rounds(self) -> int:
-        return len(self.model.trees)
-
-    def model_bytes(self) -> int:
-        return len(pickle.dumps(self.model))
-
-
 LIBRARIES: dict[str, type[Library]] = {
     "polyleaf": Polyleaf,
     "xgboost": XGBoost,
@@ -507,10 +458,50 @@ LIBRARIES: dict[str, type[Library]] = {
     "catboost": CatBoost,
     "sklearn": ScikitLearn,
     "omnigbdt": OmniGBDT,
-    "mbtr": MBTR,
 }
 
 
 def is_installed(name: str) -> bool:
     """Return whether the library of this name can be imported."""
     return importlib.util.find_spec(LIBRARIES[name].module) is not None
+
+
+def train(
+    name: str, kind: str, data: Arrays, settings: Settings, passed: Passed | None = None
+) -> Library:
+    """Return a trained library; raise `Unavailable` if it is not installed."""
+    require_module(LIBRARIES[name].module)
+    library = LIBRARIES[name](kind, settings)
+    library.passed = passed or library.passed
+    library.fit(data)
+    return library
+
+
+def timed_train(
+    context: Context, name: str, kind: str, data: Arrays, settings: Settings, *, warm: bool = False
+) -> tuple[Library, float]:
+    """Return a trained library and the seconds of training, within the limits of a context.
+
+    `warm` starts its threads with a tiny fit first, so that only training is timed.
+    """
+    require_module(LIBRARIES[name].module)
+    settings = replace(settings, rounds=context.rounds(settings.rounds), threads=context.threads)
+    if warm:
+        warm_up(name, kind, settings)
+    start = time.perf_counter()
+    library = train(name, kind, data, settings)
+    return library, time.perf_counter() - start
+
+
+def warm_up(name: str, kind: str, settings: Settings) -> None:
+    """Fit and predict with tiny data, to exclude imports and thread start-up from timings."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((64, 4), dtype=np.float32)
+    y = {
+        "regression": X[:, :2].copy(),
+        "multilabel": (X[:, :2] > 0).astype(np.int64),
+        "binary": np.arange(64) % 2,
+        "multiclass": np.arange(64) % 3,
+    }[kind]
+    tiny = Settings(rounds=2, max_depth=2, max_leaves=4, threads=settings.threads)
+    train(name, kind, {"X": X, "y": y}, tiny).predict(X)

@@ -8,7 +8,7 @@ the search needs them.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -147,7 +147,7 @@ def _train(
     if y.ndim == 1 and task != "regression":  # no score for classes missing in training
         valid = valid[np.isin(y[valid], y[train])]
     limit = Deadline(LIMIT)
-    watched = {"X_val": X[valid], "y_val": y[valid], "callbacks": [limit.passed]}
+    watched = {"X_val": X[valid], "y_val": y[valid], "callbacks": [lambda *_: limit.passed()]}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -183,52 +183,6 @@ def cover(
         then[chosen] = np.inf
         chosen.append(int(np.argmin(then)))
     return chosen
-
-
-def left(far: Mapping[str, np.ndarray], names: Iterable[str], chosen: Sequence[int]) -> float:
-    """Return the mean excess of the best among the chosen compositions."""
-    return float(np.mean([far[name][list(chosen)].min() for name in names]))
-
-
-def make_rows(
-    found: Mapping[str, Figures], sizes: Sequence[int] = (1, 2, 4, 6, 8, 12)
-) -> tuple[list[str], list[list[str]]]:
-    """Return the remaining excess on the sets that were not used for choosing.
-
-    Rows are sizes of the portfolio, columns methods of choosing.
-    """
-    far = excess({name: figures["losses"] for name, figures in found.items()})
-    apart = [name for name in confirmed_on() if name in far]
-    seen = [name for name in far if name not in apart]
-    header = ["portfolio", *(f"{size} tried" for size in sizes)]
-    ways: dict[str, Callable[[int], float]] = {
-        "by hand": lambda size: left(far, apart, range(size)),
-        "greedy cover": lambda size: left(far, apart, cover(far, seen, size)),
-        "greedy cover, by kind of task": lambda size: _left_by_task(far, seen, apart, size),
-        "at random, mean of 200": lambda size: _left_by_chance(far, apart, size),
-        "greedy cover, on the sets it was chosen on": lambda size: left(
-            far, seen, cover(far, seen, size)
-        ),
-    }
-    return header, [[way, *(f"{100 * of(size):.1f}" for size in sizes)] for way, of in ways.items()]
-
-
-def _left_by_task(
-    far: Mapping[str, np.ndarray], seen: list[str], apart: list[str], size: int
-) -> float:
-    total = 0.0
-    for names in TASKS.values():
-        mine = [name for name in apart if name in names]
-        if mine:
-            chosen = cover(far, [name for name in seen if name in names], size)
-            total += left(far, mine, chosen) * len(mine)
-    return total / len(apart)
-
-
-def _left_by_chance(far: Mapping[str, np.ndarray], apart: list[str], size: int) -> float:
-    rng, n = np.random.default_rng(0), len(next(iter(far.values())))
-    drawn = ([0, *(1 + rng.permutation(n - 1)[: size - 1]).tolist()] for _ in range(200))
-    return float(np.mean([left(far, apart, chosen) for chosen in drawn]))
 
 
 # --- tables ---

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from . import memory, problems
-from .cases import Settings
-from .libraries import LIBRARIES, Library
+from .libraries import LIBRARIES, Library, Settings, warm_up
 from .scores import SCORES
 
 PREDICTIONS = 3  # timed repeats; the median is reported
@@ -40,10 +39,9 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
         began, test score).
     """
     settings = Settings(**job["settings"])
-    cls = LIBRARIES[job["library"]]
     data = problems.load(Path(job["data"]))
-    warm_up(cls, job["kind"], settings)
-    library = cls(job["kind"], settings)
+    warm_up(job["library"], job["kind"], settings)
+    library = LIBRARIES[job["library"]](job["kind"], settings)
 
     memory.give_back()
     memory.forget_peak()
@@ -66,21 +64,6 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
         "round_seconds": _round_seconds(library.round_ends),
         "curve": _curve(library, data, start, job["curve_points"]),
     }
-
-
-def warm_up(cls: type[Library], kind: str, settings: Settings) -> None:
-    """Fit and predict with tiny data, to exclude imports and thread start-up from timings."""
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((64, 4), dtype=np.float32)
-    y = {
-        "regression": X[:, :2].copy(),
-        "multilabel": (X[:, :2] > 0).astype(np.int64),
-        "binary": np.arange(64) % 2,
-        "multiclass": np.arange(64) % 3,
-    }[kind]
-    tiny = cls(kind, Settings(rounds=2, max_depth=2, max_leaves=4, threads=settings.threads))
-    tiny.fit({"X": X, "y": y})
-    tiny.predict(X)
 
 
 def _timed(call: Callable[[], np.ndarray]) -> tuple[np.ndarray, float]:

@@ -1,20 +1,13 @@
-"""Helpers shared by the runs of several papers: a fit of one library, and the printed scores."""
+"""Methods of papers, and their printed scores."""
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from polyleaf.settings import presets
-
-from ..cases import Settings
-from ..harness.context import Context, Unavailable
-from ..libraries import LIBRARIES, Library, is_installed
-from ..problems import Arrays
-from ..worker import warm_up
 
 CURVE_POINTS = 40
 # Parameters that `Settings` covers for every library, so that a recipe must not repeat them.
@@ -49,30 +42,6 @@ class Method:
         """Return the parameters of the recipe, overridden by `own`."""
         recipe = getattr(presets, self.recipe)() if self.recipe else {}
         return {**recipe, **self.own}
-
-
-def fit(
-    context: Context,
-    library: str,
-    kind: str,
-    data: Arrays,
-    settings: Settings,
-    *,
-    warm: bool = False,
-) -> tuple[Library, float]:
-    """Train one library; return it and the seconds; raise `Unavailable` if it is not installed.
-
-    `warm` starts its threads with a tiny fit first, so that only training is timed.
-    """
-    if not is_installed(library):
-        raise Unavailable(f"{LIBRARIES[library].module} is not installed")
-    settings = replace(settings, rounds=context.rounds(settings.rounds), threads=context.threads)
-    if warm:
-        warm_up(LIBRARIES[library], kind, settings)
-    model = LIBRARIES[library](kind, settings)
-    start = time.perf_counter()
-    model.fit(data)
-    return model, time.perf_counter() - start
 
 
 def accuracy(y: np.ndarray, predicted: np.ndarray) -> float:

@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from ..cases import Settings
 from ..harness.context import Context
 from ..harness.paper import Figures, Paper, Subject, Table
-from ..libraries import Library
+from ..libraries import Library, Settings, timed_train
 from ..problems import Arrays
 from ..sets import DataSet
 from . import _fits, _poker
@@ -188,9 +187,9 @@ def _train(context: Context, method: str, data: DataSet, arrays: Arrays, choice:
     """Train on the classes that a small fold has."""
     chosen, library = settings(method, data, choice), METHODS[method].method.library
     if data.task == "regression":
-        return _fits.fit(context, library, "regression", arrays, chosen)[0]
+        return timed_train(context, library, "regression", arrays, chosen)[0]
     classes, y = np.unique(arrays["y"], return_inverse=True)
-    model, _ = _fits.fit(context, library, "multiclass", {**arrays, "y": y}, chosen)
+    model, _ = timed_train(context, library, "multiclass", {**arrays, "y": y}, chosen)
     return _Known(model, classes)
 
 

@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from ..cases import Settings
 from ..harness.context import Context
 from ..harness.paper import Better, Figures, Paper, Subject, Table
-from ..libraries import Library
+from ..libraries import Library, Settings, timed_train
 from ..problems import Arrays
 from . import _fits
 from ._fits import Method
@@ -234,7 +233,7 @@ def fit(
             for k in columns
         ]
     chosen = settings(method, problem, depth, rate)
-    models = [_fits.fit(context, library, kind, part, chosen)[0] for part in parts]
+    models = [timed_train(context, library, kind, part, chosen)[0] for part in parts]
     each = [model.predict(data["X_test"]) for model in models]
     predicted = each[0] if len(each) == 1 else np.column_stack(each)
     score = _fits.rmse if kind == "regression" else _fits.accuracy

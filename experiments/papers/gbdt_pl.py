@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from ..cases import Settings
 from ..harness.context import Context
 from ..harness.paper import Figure, Figures, Paper, Subject, Table
-from ..libraries import Library
+from ..libraries import Library, Settings, timed_train
 from ..problems import Arrays, shared_structure
 from ..scores import SCORES
 from ..worker import curve_rounds
@@ -134,7 +133,7 @@ class Fitted:
 
 def fit(context: Context, method: str, kind: str, data: Arrays, chosen: Settings) -> Fitted:
     """Train, and then score shorter models."""
-    library, seconds = _fits.fit(context, METHODS[method].library, kind, data, chosen, warm=True)
+    library, seconds = timed_train(context, METHODS[method].library, kind, data, chosen, warm=True)
     ends, y = library.round_ends, data["y_test"]
     score = SCORES["multilabel"].function if kind == "binary" else _fits.rmse
     points = []
@@ -237,7 +236,7 @@ def many_outputs(context: Context, method: str, problem: str) -> Figures:
         # CatBoost's default trees are not leaf-wise, so it uses its own depth.
         size: dict[str, Any] = {"max_depth": 6} if method == "CatBoost" else {"max_leaves": 31}
         chosen = settings(method, rounds=300, patience=20, **size)
-        library, _ = _fits.fit(context, METHODS[method].library, "regression", parts, chosen)
+        library, _ = timed_train(context, METHODS[method].library, "regression", parts, chosen)
         y, predicted = data["y_test"], library.predict(data["X_test"])
         residual = ((y - predicted.reshape(y.shape)) ** 2).sum(axis=0)
         figures["aR2"].append(
@@ -269,7 +268,7 @@ def cost(context: Context, method: str, problem: str) -> Figures:
     for name in [m for _ in range(3) for m in times]:
         chosen = settings(name, rounds=rounds, max_leaves=leaves, reg_lambda=1.0, min_rows=20)
         start = time.process_time()
-        _fits.fit(context, METHODS[name].library, "regression", data, chosen)
+        timed_train(context, METHODS[name].library, "regression", data, chosen)
         times[name].append((time.process_time() - start) / rounds)
     own, constant = times[method], times["constant leaves"]
     ratios = [a / b for a, b in zip(own, constant, strict=False)]

@@ -248,7 +248,6 @@ def test_greedy_cover_adds_the_most_useful_combination():
         {"a": [2.0, 1.0, 1.1, None], "b": [1.0, 9.0, 1.2, 1.0], "c": [2.0, 1.5, 1.0, 2.0]}
     )
     assert portfolio.cover(far, "abc", 3) == [0, 2, 1]
-    assert portfolio.left(far, "ab", [0]) == pytest.approx(np.log(2) / 2)
 
 
 def test_standard_error_of_the_difference_of_losses():
@@ -271,10 +270,10 @@ def test_rounds_and_seconds_to_an_error():
     assert fitted.reaches(8.0) == (5, 1.5) and fitted.reaches(3.0) is None
 
 
-class Shift(tuned.Peer):
+class Shift:
     """A library whose one parameter should be 3, and whose best number of rounds is 7."""
 
-    name, rate, last = "Shift", 0.1, None
+    defaults, last = {}, None
 
     def space(self, trial):
         return {"by": trial.suggest_float("by", -10, 10)}
