@@ -285,7 +285,12 @@ def test_unknown_parameters_raise():
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"eval_set": [(X[:, :2], C)]}, "2 features.*expecting 3"),
+        ({"eval_set": [(X[:, :2], C)]}, "'validation_0': X has 2 features.*expecting 3"),
+        ({"eval_set": [(X[:0], C[:0])]}, "Evaluation set 'validation_0': .*0 sample"),
+        (
+            {"eval_set": [(X, C)] * 2, "eval_sample_weight": [None, np.zeros(60)]},
+            "'validation_1': sample_weight is zero everywhere",
+        ),
         ({"eval_set": [(X, C + 1)]}, "'validation_0' has the label 3"),
         ({"eval_set": [(X, C[:9])]}, "'validation_0' has 9 rows, its X has 60"),
         ({"eval_set": [X]}, r"eval_set\[0\] must be a pair"),

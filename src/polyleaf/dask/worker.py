@@ -32,7 +32,7 @@ from polyleaf.model import Model
 from polyleaf.runtime.collective import WorkerLostError
 from polyleaf.runtime.context import Context
 from polyleaf.runtime.types import DataLike
-from polyleaf.training.evaluation import EvalSet
+from polyleaf.training.evaluation import EvalSet, name_eval_set
 
 __all__ = [
     "COPY_SECONDS",
@@ -194,19 +194,20 @@ def make_eval_set(
     encoding: TargetEncoding,
 ) -> EvalSet:
     """Make an evaluation set of all its partitions, on the worker that evaluates it."""
-    codes, features = BinnedRows.concatenate(
-        [bin_partition(part, mapper, shared.reads_features) for part in X]
-    )
-    given, is_sparse = concatenate_rows(rows), shared.plan.settings.has_sparse_targets
-    target = encode_evaluation_target(
-        given, name=f"y of {name!r}", like=encoding, is_sparse=is_sparse
-    )
-    offset = given.offset
-    if offset is not None:
-        reader = PolyleafEstimator._offset_reader(encoding, shared.plan.objective)
-        offset = reader.read(offset, target.n_rows, f"offset of {name!r}")
-    evaluated = target.rows.replace(offset=offset)
-    return EvalSet(name, codes, evaluated, shared.plan.metrics, features)
+    with name_eval_set(name):
+        codes, features = BinnedRows.concatenate(
+            [bin_partition(part, mapper, shared.reads_features) for part in X]
+        )
+        given, is_sparse = concatenate_rows(rows), shared.plan.settings.has_sparse_targets
+        target = encode_evaluation_target(
+            given, name=f"y of {name!r}", like=encoding, is_sparse=is_sparse
+        )
+        offset = given.offset
+        if offset is not None:
+            reader = PolyleafEstimator._offset_reader(encoding, shared.plan.objective)
+            offset = reader.read(offset, target.n_rows, f"offset of {name!r}")
+        evaluated = target.rows.replace(offset=offset)
+        return EvalSet(name, codes, evaluated, shared.plan.metrics, features)
 
 
 class ProgressCallback(Callback):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,18 @@ from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import Leaves
 from polyleaf.runtime.row_data import RowData
 
-__all__ = ["EvalSet", "Evaluation"]
+__all__ = ["EvalSet", "Evaluation", "name_eval_set"]
+
+
+@contextmanager
+def name_eval_set(name: str) -> Iterator[None]:
+    """Let messages of errors in the data of an evaluation set begin with its name."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        if repr(name) not in str(error):
+            error.args = (f"Evaluation set {name!r}: {error}",)
+        raise
 
 
 @dataclass

@@ -42,7 +42,7 @@ from polyleaf.settings.parameters import SharedParameters
 from polyleaf.settings.train_config import LEAVES
 from polyleaf.sketching.projections import Projection, Projector, explain_numeric_only
 from polyleaf.training.derived_columns import derive_columns
-from polyleaf.training.evaluation import EvalSet
+from polyleaf.training.evaluation import EvalSet, name_eval_set
 
 __all__ = [
     "VALIDATION",
@@ -283,10 +283,11 @@ def prepare(
     reads_codes = p.device == "cuda" or finds_groups
     if binned is not X and start is None and not reads_codes:
         dataset.keep_only_bins()
-    eval_sets = [
-        _make_eval_set(reader, data, dataset.mapper, target, metrics, keep_features)
-        for data in [*further, *held_out]
-    ]
+    eval_sets = []
+    for data in [*further, *held_out]:
+        with name_eval_set(data.name):
+            new = _make_eval_set(reader, data, dataset.mapper, target, metrics, keep_features)
+        eval_sets.append(new)
     return PreparedData(dataset, target, eval_sets, projection, trial, rules, refit)
 
 
