@@ -375,6 +375,14 @@ def test_weights_are_finite_numbers(cells, message, in_folder, tmp_path, capsys)
     assert message in fails(capsys, "evaluate", table, "-m", model, "--weight", "w")
 
 
+def test_target_cannot_be_the_offset(folder, tmp_path, capsys):
+    train = "train", folder / "energy_train.csv", "-m", tmp_path / "m"
+    message = fails(capsys, *train, "-t", "heating_load", "--offset", "heating_load")
+    assert "--offset: column 'heating_load' is a target" in message
+    message = fails(capsys, *train, "-t", "heating_load", "--set", "init=Ridge()")
+    assert message.strip().endswith("--set init=Ridge(): init takes an object: set it in Python.")
+
+
 def test_offset_columns_are_stored_in_the_model(tmp_path, capsys):
     rng = np.random.default_rng(0)
     exposure = rng.uniform(0.1, 2.0, 400).round(3)

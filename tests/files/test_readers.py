@@ -71,6 +71,8 @@ def test_csv_separator_is_detected(tmp_path, separator):
         (",x\n3,1\n1,2\n", ("x",), 2),  # pandas' row index without a name
         (",x,\n3,1,9\n", ("c0", "x", "c2"), 1),
         ("\n\na,b\n\n1,2\n\n", ("a", "b"), 1),
+        ("a,b,\n1,2,\n3,4,\n", ("a", "b"), 2),  # a separator after the last cell
+        ("a,b,\n1,2,\n3,4,5\n", ("a", "b", "c2"), 2),
     ],
 )
 def test_csv_names(tmp_path, text, names, n_rows):

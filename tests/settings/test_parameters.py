@@ -234,6 +234,9 @@ def test_missing_source_affects_documentation_only(monkeypatch):
         ("objective", "huber", "huber"),
         ("grow_policy", "depthwise", "depthwise"),
         ("quantile_alpha", "[0.1, 0.9]", [0.1, 0.9]),
+        ("subsample", ".8", 0.8),
+        ("quantile_alpha", "[.1, .9]", [0.1, 0.9]),
+        ("monotone_constraints", "{'a': 1}", {"a": 1}),
         ("eval_metric", '["mae", "rmse"]', ["mae", "rmse"]),
         ("projection", "leml", "leml"),
     ],
@@ -254,6 +257,8 @@ def test_model_files_use_the_parameter_names_of_their_format():
 def test_text_for_a_number_raises():
     with pytest.raises(ValueError, match=r"subsample is float in \(0, 1\], not 'high'"):
         EVERY["subsample"].read("high")
+    with pytest.raises(ValueError, match="init takes an object: set it in Python"):
+        EVERY["init"].read("Ridge()")
 
 
 def test_copies_and_representations():

@@ -349,6 +349,17 @@ def test_thresholds_are_chosen_by_groups_and_time():
     assert len({float(threshold[0]) for threshold in chosen}) == 3
 
 
+def test_rows_of_a_pandas_index_are_selected():
+    X, Y = make_data(40, 1)
+    days = pd.date_range("2020-01-01", periods=40)
+    parameters = {"validation_fraction": 0.2, "n_estimators": 2, "n_jobs": 1}
+    expected = PolyleafClassifier(**parameters).fit(X, Y[:, 0] > 0, time=np.arange(40))
+    for time in (days, days.astype(str)):
+        labels = pd.Index(np.where(Y[:, 0] > 0, "yes", "no"))
+        model = PolyleafClassifier(**parameters).fit(X, labels, time=time)
+        np.testing.assert_array_equal(model.predict_proba(X), expected.predict_proba(X))
+
+
 @pytest.mark.parametrize(
     ("given", "match"),
     [

@@ -132,6 +132,11 @@ def test_number_is_that_of_groups_of_neighbours():
     assert bits(model) == bits(regressor(output_groups=[[0, 1], [2]]).fit(X, Y))
 
 
+def test_groups_may_be_an_array():
+    model = regressor(output_groups=np.array([[2], [0], [1]])).fit(X, Y)
+    assert bits(model) == bits(regressor(output_groups=3).fit(X, Y))
+
+
 def test_labels_and_classes_in_groups():
     labels = classifier(output_groups=GROUPS).fit(X, LABELS)
     for group in ([0, 2],):

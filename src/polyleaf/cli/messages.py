@@ -37,7 +37,7 @@ def translate_message(message: str) -> str:
     """Replace the parameters in an estimator's message by the options that set them."""
     message = re.sub(r"^The '(\w+)' parameter of \w+ must be", r"\1=... must be", message)
     value = r"(\.\.\.|\"[\w@ ]*\"|'[\w@ ]*'|\w+(?:\.\d+)?)"
-    message = re.sub(rf"(?<![-\w.])(\w+)={value}", _to_option, message)
+    message = re.sub(rf"(?<!--set )(?<![-\w.])(\w+)={value}", _to_option, message)
     return re.sub(r"\b(s|S)et (?=--)", lambda m: "use " if m[1] == "s" else "Use ", message)
 
 

@@ -141,6 +141,9 @@ def _make_schema(
         targets = select_columns(table, o.target, "--target") or table.targets
         if not targets:
             raise ReadError("--target is required: name the column or columns to predict.")
+        learned = next((name for name in offset if name in targets), None)
+        if learned is not None:
+            raise ReadError(f"--offset: column {learned!r} is a target; name another column.")
         kind = o.task[0] if o.task else None
         return Schema.from_table(table, targets, kind, drop, offset, categorical), []
     if o.target:

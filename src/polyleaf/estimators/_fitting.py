@@ -162,7 +162,7 @@ def _fit_estimator(
             report_interrupt(estimator)
             return estimator
         plan = plan.replace_n_estimators(found.n_estimators)
-        if plan.settings.boosting.output_groups == "auto":
+        if isinstance(plan.settings.boosting.output_groups, str):
             groups = found.result.model.output_groups
             plan = plan._replace(settings=plan.settings.replace_output_groups(groups))
     result, record = train_estimator(estimator, plan, ready, base_score, callbacks)

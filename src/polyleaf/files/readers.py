@@ -163,6 +163,8 @@ def _read_csv(path: Path, options: CsvOptions) -> Table:
     data = data.rename_columns(names).slice(int(has_header))
     if dropped:
         data = data.remove_column(0)
+    if has_header and not cells[-1].strip() and not any(data.column(-1).unique().to_pylist()):
+        data = data.remove_column(data.num_columns - 1)  # records end with the separator
     return Table(data, tuple(data.column_names), frozenset(data.column_names), options.format)
 
 

@@ -226,4 +226,6 @@ def select_rows(values: object, rows: np.ndarray) -> Any:
         return {name: select_rows(part, rows) for name, part in values.items()}
     if not hasattr(values, "__len__"):
         return values
+    if hasattr(values, "get_indexer"):  # an index of pandas, of which some take no arrays of rows
+        values = np.asarray(values)
     return _safe_indexing(values.tocsr() if hasattr(values, "tocsr") else values, rows)

@@ -17,6 +17,7 @@ import json
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from numbers import Integral, Real
 from types import NoneType, UnionType
@@ -205,7 +206,8 @@ class ParamSpec(NamedTuple):
         return self.text.split(". ")[0].removesuffix(".") + "."
 
     def read(self, text: str) -> object:
-        """Parse a value: JSON, None, True, False, or plain text if the parameter takes strings.
+        """Parse a value: a number, list or dict of JSON or Python, None, True, False, or plain text
+        if the parameter takes strings.
 
         Raises
         ------
@@ -218,9 +220,14 @@ class ParamSpec(NamedTuple):
         try:
             return json.loads(text.replace("None", "null"))
         except json.JSONDecodeError:
-            if not any(t in (str, Any) or get_origin(t) is Literal for t in self.types):
-                raise ValueError(f"{self.name} is {self.kind}, not {text!r}.") from None
-            return text
+            pass
+        with suppress(ValueError, SyntaxError):
+            return ast.literal_eval(text)
+        if object in self.types:
+            raise ValueError(f"{self.name} takes an object: set it in Python.")
+        if not any(t in (str, Any) or get_origin(t) is Literal for t in self.types):
+            raise ValueError(f"{self.name} is {self.kind}, not {text!r}.")
+        return text
 
 
 def get_param_specs(cls: type) -> tuple[ParamSpec, ...]:

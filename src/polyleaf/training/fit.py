@@ -447,7 +447,7 @@ def resolve_output_groups(
     metadata : dict
         The trials of the search, for the metadata of the model.
     """
-    if settings.boosting.output_groups != "auto":
+    if not isinstance(settings.boosting.output_groups, str):
         return settings, {}
     if settings.workers.communicator.size > 1:
         raise ValueError(

@@ -34,7 +34,7 @@ def make_output_groups(
     ValueError
         Unless `p.output_groups` has every output once, or every output in each turn.
     """
-    spec: Any = p.output_groups
+    spec: Any = _get_spec(p)
     if n_outputs == 1 or isinstance(spec, str):  # "auto" has been replaced where it is searched
         return [[None]]
     if spec is None and p.multi_strategy == "multi_output_tree":
@@ -77,7 +77,7 @@ def _check_turn(
 
 def count_groups(p: OutputParameters, n_outputs: int) -> list[int]:
     """Return the number of outputs of each group, where names count as one output."""
-    spec = p.output_groups
+    spec = _get_spec(p)
     if isinstance(spec, list | tuple):
         return [max(1, np.size(group)) for group in spec] or [n_outputs]
     (groups,) = make_output_groups(p, n_outputs)
@@ -86,10 +86,16 @@ def count_groups(p: OutputParameters, n_outputs: int) -> list[int]:
 
 def has_shared_trees(p: OutputParameters) -> bool:
     """Return whether several outputs may share a tree."""
-    groups = p.output_groups
+    groups = _get_spec(p)
     if isinstance(groups, list | tuple):
         return any(np.size(group) > 1 for group in groups)
     return p.multi_strategy == "multi_output_tree"
+
+
+def _get_spec(p: OutputParameters) -> Any:
+    """Return the parameter, with an array as lists."""
+    spec: Any = p.output_groups
+    return spec.tolist() if isinstance(spec, np.ndarray) else spec
 
 
 def _read_group(group: object, n_outputs: int, names: Sequence[str] | None) -> list[int]:
