@@ -166,7 +166,7 @@ def _compare(
         means = {c: _compute_mean(ratios[c]) for c in left}
         limit = min(means.values()) + _CLEARLY_WORSE / math.sqrt(n_folds)
         good = [c for c in left if means[c] <= limit]
-        if len(good) < 2:
+        if good == [0]:
             break
         left = sorted({0, *good})
 
