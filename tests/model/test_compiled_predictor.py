@@ -91,6 +91,25 @@ def test_numeric_categories_by_value_and_text_by_code():
     assert codes == {"a": 0.0, "b": 1.0, "c": 2.0}
     rows = np.column_stack([[codes[word] for word in words], X[:, 1]])
     assert_same_bits(text.predictor()(rows), text.predict(frame))
+    with pytest.raises(
+        ValueError, match=r"hold 'c' in column 0: pass the number.*predictor\.categories\[0\]"
+    ):
+        text.predictor()(["c", 0.5])
+
+
+def test_frames_and_objects_are_numbers_in_the_order_of_training():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"id": rng.integers(10, 40, 300).astype(str), "x": rng.normal(size=300)})
+    model = PolyleafRegressor(**golden.SMALL, categorical_features=["id"])
+    model.fit(frame, frame.x + frame.id.astype(int) % 3)
+    predictor = model.predictor()
+    with pytest.raises(ValueError, match=r"hold '\d\d' in column 0"):  # no numbers of categories
+        predictor(frame)
+    numbers = frame.assign(id=frame.id.map(predictor.categories[0]))
+    for rows in (numbers, numbers.astype(object), numbers.convert_dtypes()):
+        assert_same_bits(predictor(rows), model.predict(frame))
+    with pytest.raises(ValueError, match="'x', 'id', but the model was fitted to 'id', 'x', in"):
+        predictor(numbers[["x", "id"]])
 
 
 def test_rare_categories_share_a_code():

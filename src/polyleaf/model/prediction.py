@@ -12,6 +12,8 @@ import polyleaf._core as _core
 from polyleaf.data.binning import BinMapper
 from polyleaf.data.high_cardinality import Category
 from polyleaf.inputs.feature_table import FeatureTable
+from polyleaf.inputs.read_target import abbreviate_names, get_given_names
+from polyleaf.inputs.validation import replace_nulls_with_nan
 from polyleaf.model.initial import LinearInitialModel
 from polyleaf.model.leaf_kinds import LEAF_KINDS
 from polyleaf.runtime.cuda import as_device_array, get_device, is_device_array
@@ -356,12 +358,7 @@ class Predictor:
         if is_device_array(rows):
             return self._predict_raw_on_device(rows)
         if type(rows) is not np.ndarray or rows.dtype.char not in "fd":
-            if scipy.sparse.issparse(rows):
-                raise TypeError(
-                    "rows must not be a sparse matrix: pass rows.toarray(), or use the estimator's "
-                    "predict."
-                )
-            rows = np.asarray(rows, np.float64)
+            rows = self._read_rows(rows)
         scores, initial = self._core.scores(rows, self._n_threads), self._model.initial
         if initial is None:
             return scores
@@ -398,6 +395,33 @@ class Predictor:
             else found[0]
         )
 
+    def _read_rows(self, rows: Any) -> np.ndarray:
+        """Convert rows to float64; names of columns have to be those of the training data."""
+        if scipy.sparse.issparse(rows):
+            raise TypeError(
+                "rows must not be a sparse matrix: pass rows.toarray(), or use the estimator's "
+                "predict."
+            )
+        names, expected = get_given_names(rows), self._model.mapper.feature_names_
+        if names is not None and expected is not None and names != expected:
+            raise ValueError(
+                f"rows have the columns {abbreviate_names(names)}, but the model was fitted to "
+                f"{abbreviate_names(expected)}, in this order."
+            )
+        array = np.asarray(rows)
+        if array.dtype.kind in "biuf":
+            return array.astype(np.float64)
+        cells = replace_nulls_with_nan(np.asarray(rows, object))
+        is_text = np.asarray(np.frompyfunc(_is_text, 1, 1)(cells), bool)
+        for index in np.argwhere(is_text).tolist():
+            if index[-1] in self.categories:  # text such as "7" is not the number of a category
+                raise ValueError(
+                    f"rows hold {cells[tuple(index)]!r} in column {index[-1]}: pass the number of "
+                    f"the category, which is in predictor.categories[{index[-1]}], or use the "
+                    "estimator's predict."
+                )
+        return cells.astype(np.float64)
+
     def _predict_raw_on_device(self, rows: DataLike | None) -> _core.DeviceArray:
         device = get_device(self._device)
         if device is None or not isinstance(self._core, _core.DevicePredictor):
@@ -419,6 +443,10 @@ class Predictor:
 
     def __repr__(self) -> str:
         return f"<polyleaf.Predictor of {self._model!r}>"
+
+
+def _is_text(cell: object) -> bool:
+    return isinstance(cell, str | bytes)
 
 
 def _number_categories(mapper: BinMapper) -> dict[int, dict[Category, float]]:
