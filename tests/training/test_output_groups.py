@@ -10,7 +10,13 @@ from support.small_fits import CLASSES, LABELS, LAYERS, X, Y, bits, classifier, 
 from polyleaf import PolyleafMultiTask, PolyleafRegressor
 from polyleaf.model import Model
 from polyleaf.model.storage import from_arrays, to_arrays
-from polyleaf.training.group_search import join_outputs, measure_candidate_gains
+from polyleaf.training.group_search import (
+    MAX_COST,
+    compare_groups,
+    join_outputs,
+    measure_candidate_gains,
+    propose_groups,
+)
 
 GROUPS = [[0, 2], [1]]
 TURNS = [[0, 1, 2], [0], [1, 2]]  # rounds alternate
@@ -237,6 +243,32 @@ def test_outputs_that_gain_by_the_same_splits_are_joined_first():
     assert levels[4] == [[0], [1], [2], [3]]
     kept = {n: sum(gains[:, g].sum(axis=1).max() for g in groups) for n, groups in levels.items()}
     assert kept[4] == 9 + 8 + 7 + 6 and kept[2] == 9 + 8 + 7 + 6 and kept[1] == 18
+
+
+def test_candidates_cost_at_most_three_times_one_group():
+    for n in (2, 3, 6, 24):
+        levels = join_outputs(np.eye(n))
+        found = propose_groups(levels)
+        assert found[0] == levels[1]
+        each = levels[1] + levels[n], levels[n]
+        costs = [1 + (n - 1) / (1 + 0.1 * n) * share for share in (0.5, 1.0)]
+        assert [g in found for g in each] == [cost <= MAX_COST for cost in costs]
+
+
+def test_clearly_worse_groups_are_left_out_after_a_fold():
+    candidates = [[[0, 1]], [[0, 1], [0], [1]], [[0], [1]]]
+    losses = [[1.0, 2.0, 1.0], [0.99, 1.97, 0.98], [1.03, 0.0, 0.0]]
+    begun = [0, 0, 0]
+
+    def measure(groups):
+        c = candidates.index(groups)
+        begun[c] += 1
+        return losses[c][begun[c] - 1]
+
+    ratios, chosen = compare_groups(candidates, iter([measure] * 3))
+    assert begun == [3, 3, 1] and chosen == 1
+    assert [len(r) for r in ratios] == [3, 3, 1]
+    np.testing.assert_allclose(ratios[1], [0.99, 0.985, 0.98])
 
 
 def test_auto_finds_outputs_of_common_features():

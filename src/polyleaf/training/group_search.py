@@ -33,7 +33,14 @@ from polyleaf.runtime.row_data import RowData
 from polyleaf.settings.train_config import TrainConfig
 from polyleaf.training.evaluation import EvalSet
 
-__all__ = ["GroupSearch", "find_output_groups", "join_outputs", "measure_candidate_gains"]
+__all__ = [
+    "GroupSearch",
+    "compare_groups",
+    "find_output_groups",
+    "join_outputs",
+    "measure_candidate_gains",
+    "propose_groups",
+]
 
 MAX_OUTPUTS = 256  # with more, all outputs share trees
 MIN_ROWS, MAX_ROWS = 50, 4_000  # rows that are divided into folds
@@ -113,7 +120,7 @@ def find_output_groups(
     gains = _measure_gains(dataset, rows, objective, settings)
     candidates = propose_groups(join_outputs(gains))
     folds = _iter_folds(dataset, rows, rules, settings, metric, train)
-    ratios, chosen = _compare(candidates, folds)
+    ratios, chosen = compare_groups(candidates, folds)
     own = math.fsum(gains.max(axis=0))
     trials: list[dict[str, object]] = []
     for groups, ratio in zip(candidates, ratios, strict=True):
@@ -152,10 +159,18 @@ def _compute_cost(groups: Groups) -> float:
     return (len(groups) / turns + _COST_OF_OUTPUT * n_outputs) / (1.0 + _COST_OF_OUTPUT * n_outputs)
 
 
-def _compare(
+def compare_groups(
     candidates: list[Groups], folds: Iterator[Callable[[Groups], float]]
 ) -> tuple[list[np.ndarray], int]:
-    """Return the loss of each candidate in each fold, in that of the first, and the best one."""
+    """Return the loss of each candidate in each fold, in that of the first, and the best one.
+
+    Parameters
+    ----------
+    candidates : list of list of list of int
+        One group first.
+    folds : iterator of callable
+        Each returns the loss of groups in a fold.
+    """
     losses: list[list[float]] = [[] for _ in candidates]
     ratios: list[np.ndarray] = [np.ones(1)] * len(candidates)
     good = left = list(range(len(candidates)))
