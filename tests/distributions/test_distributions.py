@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.integrate import trapezoid
 
 from polyleaf.distributions import Gamma, LogNormal, NegativeBinomial, Normal, StudentT
 
@@ -68,7 +69,10 @@ def test_values_equal_scipy(case):
 def test_far_tails_are_accurate(case):
     ours, theirs, _ = case
     for tail in (1e-12, 1e-100):
-        np.testing.assert_allclose(ours.isf(tail), theirs.isf(tail), rtol=1e-8)
+        if ours.is_discrete:
+            np.testing.assert_array_equal(ours.isf(tail), theirs.isf(tail))
+        else:  # SciPy 1.11 has 6 digits of the log-normal quantile
+            np.testing.assert_allclose(theirs.sf(ours.isf(tail)), tail, rtol=1e-8)
         assert (ours.sf(ours.isf(tail)) <= tail * (1 + 1e-6)).all() and (
             ours.isf(tail) > ours.mean()
         ).all()
@@ -96,7 +100,7 @@ def integrate_crps(law, y):
         + (y - np.minimum(least, y - 1e-9)) * np.linspace(0, 1, 400_001)[:, None]
     )
     above = y + (np.maximum(most, y + 1e-9) - y) * np.linspace(0, 1, 400_001)[:, None]
-    return np.trapezoid(law.cdf(below) ** 2, below, axis=0) + np.trapezoid(
+    return trapezoid(law.cdf(below) ** 2, below, axis=0) + trapezoid(
         law.sf(above) ** 2, above, axis=0
     )
 

@@ -9,7 +9,17 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-WITHOUT = "import sys\nfor name in {names!r}: sys.modules[name] = None\n"
+WITHOUT = """
+import sys
+from importlib.machinery import PathFinder
+
+class OtherPackages(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        return None if name in {names!r} else super().find_spec(name, path, target)
+
+sys.meta_path[sys.meta_path.index(PathFinder)] = OtherPackages
+"""
 
 
 def run(names, program, *arguments):

@@ -656,7 +656,7 @@ def _labels_from_json(fields: Mapping[str, object]) -> np.ndarray:
     _require(is_valid, "classes", "must have a dtype and labels")
     try:
         dtype = np.dtype(name)
-    except TypeError:
+    except (TypeError, ValueError):
         dtype = np.dtype(np.void)
     is_text = dtype.kind in "OU"
     _require(is_text or dtype.kind in "iufb", "classes", "must be text, numbers or booleans")
@@ -666,10 +666,11 @@ def _labels_from_json(fields: Mapping[str, object]) -> np.ndarray:
     _require(is_valid, "classes", "must have labels of its dtype")
     n_characters = sum(len(label) + 1 for label in labels) if is_text else 0
     max_bytes = _SPARE_BYTES + _MAX_BYTES_PER_CHARACTER * n_characters
-    is_valid = dtype.kind != "U" or dtype.itemsize * len(labels) <= max_bytes
+    # NumPy 1 lets the size of a wide text overflow to a negative number.
+    is_valid = dtype.kind != "U" or 0 <= dtype.itemsize * len(labels) <= max_bytes
     _require(is_valid, "classes", "has a text dtype that is too wide")
     try:
-        classes = np.array(labels, dtype)
+        classes = np.array(labels).astype(dtype)  # NumPy 1 wraps integers that do not fit
         is_valid = classes.tolist() == labels
     except (OverflowError, ValueError):
         is_valid = False
