@@ -9,13 +9,13 @@ import importlib
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtr
 
 from .harness.context import QUICK_ROUNDS, Context, require_module
-from .harness.paper import Figures, Paper, Subject, Table
+from .harness.paper import Better, Figures, Paper, Table, make_subjects, make_table
 
 MOST_ROWS = 8_000  # of a set, before it is split
 SPLITS = 3
@@ -182,47 +182,30 @@ _OF_ROUNDS = (
 )
 
 
-def _table(figure: str, words: str, unit: str, digits: int) -> Table:
-    return Table(
-        figure,
-        words,
-        tuple(Subject(name, unit, "lower", digits, name, figure, needs=(name,)) for name in SETS),
-        distributions,
-        _PROTOCOL,
-        also=tuple(METHODS),
-        ours=("Polyleaf",),
-        subjects_are="rows",
-    )
-
-
-def _table_of_rounds(
-    figure: str, words: str, better: Literal["lower"] | None, digits: int
+def _table(
+    figure: str, words: str, shown: tuple[str, Better, int], is_of_rounds: bool = False
 ) -> Table:
-    return Table(
-        f"Rounds, {figure}",
-        words,
-        tuple(Subject(name, figure, better, digits, name, figure, needs=(name,)) for name in SETS),
-        rounds,
-        _OF_ROUNDS,
-        also=tuple(OF_ROUNDS),
-        ours=("as it comes",),
-        subjects_are="rows",
-    )
+    subjects = make_subjects(SETS, *shown, figure)
+    if is_of_rounds:
+        of_rounds = rounds, _OF_ROUNDS, OF_ROUNDS, ("as it comes",)
+        return make_table(f"Rounds, {figure}", words, subjects, *of_rounds)
+    return make_table(figure, words, subjects, distributions, _PROTOCOL, METHODS)
 
+
+_NLL = "test negative log-likelihood"
+_CRPS = "test continuous ranked probability score"
 
 PAPER = Paper(
     __name__,
     "Distributions",
     "How well normal distributions are predicted for each row, and what that takes.",
     (
-        _table("nll", "test negative log-likelihood", "nats", 3),
-        _table("crps", "test continuous ranked probability score", "CRPS", 4),
-        _table("seconds", "seconds to train", "s", 2),
-        _table_of_rounds(
-            "nll", "test negative log-likelihood, by who says how many rounds", "lower", 3
-        ),
-        _table_of_rounds("crps", "test continuous ranked probability score, likewise", "lower", 4),
-        _table_of_rounds("rounds", "how many there were", None, 0),
+        _table("nll", _NLL, ("nats", "lower", 3)),
+        _table("crps", _CRPS, ("CRPS", "lower", 4)),
+        _table("seconds", "seconds to train", ("s", "lower", 2)),
+        _table("nll", f"{_NLL}, by who says how many rounds", ("nll", "lower", 3), True),
+        _table("crps", f"{_CRPS}, likewise", ("crps", "lower", 4), True),
+        _table("rounds", "how many there were", ("rounds", None, 0), True),
     ),
     golden=("defaults, one output",),
 )

@@ -6,6 +6,7 @@ machine affects ratios less than times. Times are processor times.
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -14,11 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from .libraries import LIBRARIES, Library, Settings, is_installed
+from .libraries import Library, Settings, is_installed, train
 from .problems import shared_structure
-from .report import NOT_INSTALLED
+from .report import NOT_INSTALLED, Columns, fill_rows
 
-SETTINGS = Settings(rounds=50, max_depth=6, max_leaves=64, threads=1)
 N_FEATURES = 50
 WARM_UP = 20  # rows explained before the clock starts
 
@@ -48,25 +48,41 @@ class Contender:
     n_outputs: int = 16
 
 
-def _ours(library: Library, X: np.ndarray, rows: np.ndarray) -> Any:
-    return library.model.shap_values(rows)
+Explain = Callable[[Library, np.ndarray, np.ndarray], Any]
 
 
-def _shap(library: Library, X: np.ndarray, rows: np.ndarray) -> Any:
+def _ours(**options: Any) -> Explain:
+    return lambda library, X, rows: library.model.shap_values(rows, **options)
+
+
+def _our_background(library: Library, X: np.ndarray, rows: np.ndarray) -> Any:
+    return library.model.shap_values(rows, background=X[: len(rows)])
+
+
+def _shap(has_background: bool) -> Explain:
     """Explain Polyleaf's trees with the shap package."""
-    import shap
 
-    from polyleaf import inspection
+    def explain(library: Library, X: np.ndarray, rows: np.ndarray) -> Any:
+        import shap
 
-    if not hasattr(library, "explainer"):
-        library.explainer = shap.TreeExplainer(inspection.export_shap_trees(library.model))
-    return library.explainer.shap_values(rows.astype(np.float64), check_additivity=False)
+        from polyleaf import inspection
+
+        if not hasattr(library, "explainer") or has_background:
+            background = X[: len(rows)].astype(np.float64) if has_background else None
+            trees = inspection.export_shap_trees(library.model)
+            library.explainer = shap.TreeExplainer(trees, background)
+        return library.explainer.shap_values(rows.astype(np.float64), check_additivity=False)
+
+    return explain
 
 
-def _xgboost(library: Library, X: np.ndarray, rows: np.ndarray) -> Any:
-    import xgboost
+def _xgboost(**options: bool) -> Explain:
+    def explain(library: Library, X: np.ndarray, rows: np.ndarray) -> Any:
+        import xgboost
 
-    return library.model.get_booster().predict(xgboost.DMatrix(rows, nthread=1), pred_contribs=True)
+        return library.model.get_booster().predict(xgboost.DMatrix(rows, nthread=1), **options)
+
+    return explain
 
 
 def _lightgbm(library: Library, X: np.ndarray, rows: np.ndarray) -> Any:
@@ -82,92 +98,60 @@ def _catboost(library: Library, X: np.ndarray, rows: np.ndarray) -> Any:
     )
 
 
-def _our_background(library: Library, X: np.ndarray, rows: np.ndarray) -> Any:
-    return library.model.shap_values(rows, background=X[: len(rows)])
+IN_SHAP = "polyleaf's trees in shap"
 
 
-def _shap_background(library: Library, X: np.ndarray, rows: np.ndarray) -> Any:
-    import shap
-
-    from polyleaf import inspection
-
-    trees = inspection.export_shap_trees(library.model)
-    explainer = shap.TreeExplainer(trees, X[: len(rows)].astype(np.float64))
-    return explainer.shap_values(rows.astype(np.float64), check_additivity=False)
-
-
-def _our_interactions(library: Library, X: np.ndarray, rows: np.ndarray) -> Any:
-    return library.model.shap_values(rows, interactions=True)
-
-
-def _xgboost_interactions(library: Library, X: np.ndarray, rows: np.ndarray) -> Any:
-    import xgboost
-
-    return library.model.get_booster().predict(
-        xgboost.DMatrix(rows, nthread=1), pred_interactions=True
-    )
-
-
-def _peers(n_outputs: int, rows: Sequence[int]) -> list[Contender]:
+def _peers(n_outputs: int, *rows: int) -> list[Contender]:
     """Return contenders for path-dependent values: Polyleaf, then peers with their row counts."""
-    counts = dict(zip(("shap", "catboost", "xgboost", "lightgbm"), rows, strict=True))
     vector = "xgboost-multi-output-tree" if n_outputs > 1 else "xgboost"
+    contenders = (
+        ("polyleaf", "polyleaf", _ours()),
+        (IN_SHAP, "polyleaf", _shap(has_background=False)),
+        ("catboost", "catboost", _catboost),
+        ("xgboost", vector, _xgboost(pred_contribs=True)),
+        ("lightgbm", "lightgbm", _lightgbm),
+    )
     return [
-        Contender("polyleaf", "polyleaf", 5000, _ours, n_outputs=n_outputs),
-        Contender(
-            "polyleaf's trees in shap", "polyleaf", counts["shap"], _shap, n_outputs=n_outputs
-        ),
-        Contender("catboost", "catboost", counts["catboost"], _catboost, n_outputs=n_outputs),
-        Contender("xgboost", vector, counts["xgboost"], _xgboost, n_outputs=n_outputs),
-        Contender("lightgbm", "lightgbm", counts["lightgbm"], _lightgbm, n_outputs=n_outputs),
+        Contender(label, library, n, explain, n_outputs=n_outputs)
+        for (label, library, explain), n in zip(contenders, rows, strict=True)
     ]
 
 
 CASES: dict[str, tuple[str, list[Contender]]] = {
-    "values16": ("16 targets", _peers(16, (200, 500, 100, 50))),
-    "values1": ("one target", _peers(1, (1000, 1000, 1000, 1000))),
+    "values16": ("16 targets", _peers(16, 5000, 200, 500, 100, 50)),
+    "values1": ("one target", _peers(1, 5000, 1000, 1000, 1000, 1000)),
     "outputs": (
         "100 targets beside 16",
         [
-            Contender("16 targets", "polyleaf", 5000, _ours),
-            Contender("100 targets", "polyleaf", 5000, _ours, n_outputs=100),
+            Contender("16 targets", "polyleaf", 5000, _ours()),
+            Contender("100 targets", "polyleaf", 5000, _ours(), n_outputs=100),
         ],
     ),
     "one_row": (
         "16 targets, a single row",
-        [
-            replace(c, n_rows=1)
-            for c in _peers(16, (1, 1, 1, 1))
-            if c.label != "polyleaf's trees in shap"
-        ],
+        [c for c in _peers(16, 1, 1, 1, 1, 1) if c.label != IN_SHAP],
     ),
     "background": (
         "16 targets, each row against each of as many background rows; per pair of rows",
         [
             Contender("polyleaf, 5,000 x 5,000", "polyleaf", 5000, _our_background, unit=5000),
-            Contender(
-                "polyleaf's trees in shap, 20 x 20", "polyleaf", 20, _shap_background, unit=20
-            ),
+            Contender(f"{IN_SHAP}, 20 x 20", "polyleaf", 20, _shap(has_background=True), unit=20),
         ],
     ),
     "interactions": (
         "16 targets, interactions of all pairs of features",
         [
-            Contender("polyleaf", "polyleaf", 1000, _our_interactions),
-            Contender("xgboost", "xgboost-multi-output-tree", 2, _xgboost_interactions),
+            Contender("polyleaf", "polyleaf", 1000, _ours(interactions=True)),
+            Contender("xgboost", "xgboost-multi-output-tree", 2, _xgboost(pred_interactions=True)),
         ],
     ),
 }
 
 
 def run(
-    names: Sequence[str],
-    quick: bool,
-    repeats: int,
-    log: Callable[[str], object] = lambda text: None,
+    names: Sequence[str], quick: bool, repeats: int, log: Callable[[str], object]
 ) -> Iterator[dict[str, Any]]:
     """Measure cases for result files; runs hold `explain_us`, microseconds per row."""
-    models = _Models(quick)
     for name in names:
         title, contenders = CASES[name]
         if quick:
@@ -178,11 +162,9 @@ def run(
         for turn in range(repeats):
             for contender, row in zip(contenders, rows, strict=True):
                 if row["error"] is None:
-                    _measure(contender, models, row)
-                    log(
-                        f"{name}, turn {turn + 1}, {contender.label}: "
-                        f"{row['runs'][-1:] or row['error']}"
-                    )
+                    _measure(contender, quick, row)
+                    outcome = row["runs"][-1:] or row["error"]
+                    log(f"{name}, turn {turn + 1}, {contender.label}: {outcome}")
         yield {
             "name": name,
             "title": f"Contributions, {title}",
@@ -192,45 +174,32 @@ def run(
         }
 
 
-class _Models:
-    """Cache of fitted models."""
-
-    def __init__(self, quick: bool):
-        self._n_rows = 500 if quick else 40_000
-        self._settings = replace(SETTINGS, rounds=3) if quick else SETTINGS
-        self._fitted: dict[tuple[str, int], tuple[Library, np.ndarray]] = {}
-
-    def get(self, library: str, n_outputs: int) -> tuple[Library, np.ndarray]:
-        """Return the library's model for this number of targets, and its X."""
-        if (library, n_outputs) not in self._fitted:
-            data = shared_structure(self._n_rows, 10, N_FEATURES, n_outputs)
-            if n_outputs == 1:
-                data["y"] = data["y"].ravel()
-            fitted = LIBRARIES[library]("regression", self._settings)
-            fitted.fit(data)
-            self._fitted[library, n_outputs] = fitted, data["X"]
-        return self._fitted[library, n_outputs]
+@functools.cache
+def _model(library: str, n_outputs: int, quick: bool) -> tuple[Library, np.ndarray]:
+    """Return the library's model for this number of targets, and its X."""
+    data = shared_structure(500 if quick else 40_000, 10, N_FEATURES, n_outputs)
+    if n_outputs == 1:
+        data["y"] = data["y"].ravel()
+    settings = Settings(3 if quick else 50, max_depth=6, max_leaves=64, threads=1)
+    return train(library, "regression", data, settings), data["X"]
 
 
 def _entry(contender: Contender) -> dict[str, Any]:
-    needs_shap = "in shap" in contender.label
+    needs_shap = IN_SHAP in contender.label
     is_here = is_installed(contender.library) and (not needs_shap or find_spec("shap"))
-    missing = None if is_here else NOT_INSTALLED
+    settings = {"threads": 1, "rows": contender.n_rows, "outputs": contender.n_outputs}
     return {
-        "label": contender.label,
-        "library": contender.library,
-        "settings": {"threads": 1, "rows": contender.n_rows, "outputs": contender.n_outputs},
-        "runs": [],
-        "error": missing,
-    }
+        "label": contender.label, "library": contender.library, "settings": settings, "runs": [],
+        "error": None if is_here else NOT_INSTALLED,
+    }  # fmt: skip
 
 
-def _measure(contender: Contender, models: _Models, entry: dict[str, Any]) -> None:
+def _measure(contender: Contender, quick: bool, entry: dict[str, Any]) -> None:
     try:
-        library, X = models.get(contender.library, contender.n_outputs)
+        library, X = _model(contender.library, contender.n_outputs, quick)
         rows = np.ascontiguousarray(X[: contender.n_rows])
         if not entry["runs"]:
-            contender.explain(library, X, rows[: min(len(rows), WARM_UP)])
+            contender.explain(library, X, rows[:WARM_UP])
         start = time.process_time()
         contender.explain(library, X, rows)
         seconds = time.process_time() - start
@@ -242,17 +211,14 @@ def _measure(contender: Contender, models: _Models, entry: dict[str, Any]) -> No
 
 def make_rows(case: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Return the header and cells of a summarised case."""
-    rows = []
-    for c in case["contenders"]:
-        if not c["runs"]:
-            rows.append([c["label"], c["error"] or "no runs", "", ""])
-            continue
-        us = c["summary"]["explain_us"]
-        ratio = c["ratios"].get("explain_us")
-        rows.append(
-            [c["label"], _spread(us), _spread(ratio) if ratio else "", str(c["settings"]["rows"])]
-        )
-    return ["contender", "us a row (min - max)", f"x {case['baseline']}", "rows"], rows
+    columns: Columns = {
+        "us a row (min - max)": lambda c: _spread(c["summary"]["explain_us"]),
+        f"x {case['baseline']}": lambda c: (
+            _spread(c["ratios"]["explain_us"]) if "explain_us" in c["ratios"] else ""
+        ),
+        "rows": lambda c: str(c["settings"]["rows"]),
+    }
+    return fill_rows(case, columns)
 
 
 def _spread(figure: dict[str, float]) -> str:

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from . import sets
 from .harness.context import Context
-from .harness.paper import Figures, Paper, Subject, Table
+from .harness.paper import Figures, Paper, Table, make_subjects, make_table
 
 MOST_ROWS = 20_000  # for training
 
@@ -46,12 +46,8 @@ def labels(context: Context, method: str, problem: str) -> Figures:
     n_rounds = context.rounds(setting.rounds) if method != "linear" else 1
     parameters: dict[str, Any] = {"n_estimators": n_rounds, "n_jobs": context.threads}
     if setting.C is None:
-        parameters = presets.gbdt_sparse() | {
-            "projection": None,
-            "projection_dim": None,
-            "tfidf": False,
-            **parameters,
-        }
+        none = {"projection": None, "projection_dim": None, "tfidf": False}
+        parameters = presets.gbdt_sparse() | none | parameters
     else:
         X, X_test, Y = sp.csr_matrix(X), sp.csr_matrix(X_test), Y.toarray().astype(np.int64)
     begun = time.process_time()
@@ -79,23 +75,19 @@ def _make_linear(setting: Setting) -> Any:
     return OneVsRestClassifier(LogisticRegression(solver="liblinear", C=setting.C))
 
 
+_PROTOCOL = (
+    f"The sets' own split, or a random fifth for testing; at most {MOST_ROWS:,} training "
+    "rows. Trees: default settings and the same number of rounds with and without the linear "
+    "model; Delicious, of 983 labels, by the preset gbdt_sparse. Linear models: logistic "
+    "regressions one-vs-rest, ridge regression for Delicious; labels that no training row "
+    "has are ranked last."
+)
+
+
 def _table(k: int) -> Table:
-    return Table(
-        f"P@{k}",
-        f"precision at {k} on the test rows",
-        tuple(
-            Subject(name, f"P@{k}", "higher", 4, name, f"P@{k}", needs=(name,)) for name in SETTINGS
-        ),
-        labels,
-        f"The sets' own split, or a random fifth for testing; at most {MOST_ROWS:,} training "
-        "rows. Trees: default settings and the same number of rounds with and without the linear "
-        "model; Delicious, of 983 labels, by the preset gbdt_sparse. Linear models: logistic "
-        "regressions one-vs-rest, ridge regression for Delicious; labels that no training row "
-        "has are ranked last.",
-        also=METHODS,
-        ours=("both",),
-        subjects_are="rows",
-    )
+    subjects = make_subjects(SETTINGS, f"P@{k}", "higher", 4, f"P@{k}")
+    title = f"precision at {k} on the test rows"
+    return make_table(f"P@{k}", title, subjects, labels, _PROTOCOL, METHODS, ("both",))
 
 
 PAPER = Paper(

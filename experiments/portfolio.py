@@ -20,7 +20,7 @@ from polyleaf.training.fit import max_rounds
 
 from .defaults import BINARY, MOST_CLASSES, MULTICLASS, MULTILABEL, REGRESSION, Deadline, parts
 from .harness.context import Context
-from .harness.paper import Figures, Paper, Subject, Table
+from .harness.paper import Figures, Paper, make_subjects, make_table
 
 MOST_ROWS = 2_000  # two thirds for training
 LIMIT = 0.6  # limit of a training in seconds of processor time
@@ -204,15 +204,13 @@ PAPER = Paper(
     "Portfolio of the search",
     "Many compositions on every set, and the few that cover most.",
     (
-        Table(
+        make_table(
             "Portfolio",
             "per cent by which the best composition's loss lies below the defaults'",
-            tuple(Subject(name, "%", None, 1, figure="gained", needs=(name,)) for name in _ORDER),
+            make_subjects(_ORDER, "%", None, 1, "gained"),
             losses,
             _PROTOCOL,
-            also=("Polyleaf",),
-            ours=("Polyleaf",),
-            subjects_are="rows",
+            ["Polyleaf"],
         ),
     ),
     golden=("defaults", "defaults, classes", "defaults, labels"),

@@ -10,7 +10,7 @@ import platform
 import re
 import statistics
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,27 +21,12 @@ FORMAT = 1
 NOT_INSTALLED = "not installed"
 GOLDEN = Path(__file__).parent.parent / "tests" / "support" / "files" / "golden.json"
 RATIOS = (
-    "fit_seconds",
-    "predict_seconds",
-    "peak_above_data_bytes",
-    "seconds_to_target",
-    "round_seconds",
-    "explain_us",
-)
-SUMMARIES = (
-    *RATIOS,
-    "fit_cpu_seconds",
-    "peak_bytes",
-    "score",
-    "rounds",
-    "model_bytes",
-    "ns_per_unit",
-)
+    "fit_seconds predict_seconds peak_above_data_bytes seconds_to_target round_seconds explain_us"
+).split()
+SUMMARIES = [*RATIOS, "fit_cpu_seconds", "peak_bytes", "score", "rounds", "model_bytes"]
 PACKAGES = (
-    "polyleaf", "xgboost", "lightgbm", "catboost", "scikit-learn", "omnigbdt", "mbtr", "shap",
-    "ngboost",
-    "numpy", "scipy",
-)  # fmt: skip
+    "polyleaf xgboost lightgbm catboost scikit-learn omnigbdt shap ngboost numpy scipy"
+).split()
 
 Spread = dict[str, float]  # median, min, max
 
@@ -116,61 +101,52 @@ def has_failed(cases: Sequence[dict[str, Any]]) -> bool:
 # --- tables ---
 
 
+Columns = dict[str, Callable[[dict[str, Any]], str]]
+
+
 def make_rows(case: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Return the header and cells of a summarised case of libraries."""
-    with_target, with_rounds = "target" in case, case["focus"] == "round_seconds"
-    score_name = case["contenders"][0]["score_name"]
-    header = [
-        "contender",
-        "fit s (min - max)",
-        "x fit",
-        "predict s",
-        "x predict",
-        score_name,
-        "rounds",
-    ]
-    header += ["peak MB above data", "x peak", "model MB"]
-    header += ["s to target", "x to target"] if with_target else []
-    header += ["s a round", "x round"] if with_rounds else []
+    columns: Columns = {
+        "fit s (min - max)": lambda c: _seconds(c, "fit_seconds"),
+        "x fit": lambda c: _ratio(c, "fit_seconds"),
+        "predict s": lambda c: f"{c['summary']['predict_seconds']['median']:.3g}",
+        "x predict": lambda c: _ratio(c, "predict_seconds"),
+        case["contenders"][0]["score_name"]: lambda c: f"{c['summary']['score']['median']:.5g}",
+        "rounds": lambda c: f"{c['summary']['rounds']['median']:.0f}",
+        "peak MB above data": lambda c: _megabytes(c, "peak_above_data_bytes"),
+        "x peak": lambda c: _ratio(c, "peak_above_data_bytes"),
+        "model MB": lambda c: _megabytes(c, "model_bytes"),
+    }
+    if "target" in case:
+        columns["s to target"] = lambda c: _seconds(c, "seconds_to_target")
+        columns["x to target"] = lambda c: _ratio(c, "seconds_to_target")
+    if case["focus"] == "round_seconds":
+        columns["s a round"] = lambda c: _seconds(c, "round_seconds")
+        columns["x round"] = lambda c: _ratio(c, "round_seconds")
+    return fill_rows(case, columns)
+
+
+def fill_rows(case: dict[str, Any], columns: Columns) -> tuple[list[str], list[list[str]]]:
+    """Return the header, and a row for each contender: its cells, or why it has no runs."""
     rows = []
     for c in case["contenders"]:
-        if not c["runs"]:
-            rows.append([c["label"], c["error"] or "no runs"] + [""] * (len(header) - 2))
-            continue
-        row = [
-            c["label"],
-            _seconds(c, "fit_seconds"),
-            _ratio(c, "fit_seconds"),
-            _seconds(c, "predict_seconds", False),
-        ]
-        row += [_ratio(c, "predict_seconds"), f"{c['summary']['score']['median']:.5g}"]
-        row += [f"{c['summary']['rounds']['median']:.0f}", _megabytes(c, "peak_above_data_bytes")]
-        row += [_ratio(c, "peak_above_data_bytes"), _megabytes(c, "model_bytes")]
-        row += (
-            [_seconds(c, "seconds_to_target"), _ratio(c, "seconds_to_target")]
-            if with_target
-            else []
-        )
-        row += [_seconds(c, "round_seconds"), _ratio(c, "round_seconds")] if with_rounds else []
-        rows.append(row)
-    return header, rows
+        cells = [cell(c) for cell in columns.values()] if c["runs"] else [c["error"] or "no runs"]
+        rows.append([c["label"], *cells, *[""] * (len(columns) - len(cells))])
+    return ["contender", *columns], rows
 
 
-def _seconds(contender: dict[str, Any], measure: str, with_range: bool = True) -> str:
+def _seconds(contender: dict[str, Any], measure: str) -> str:
     values = contender["summary"].get(measure)
     if values is None:
         return "not reached"
-    text = f"{values['median']:.3g}"
-    return f"{text} ({values['min']:.3g} - {values['max']:.3g})" if with_range else text
+    return f"{values['median']:.3g} ({values['min']:.3g} - {values['max']:.3g})"
 
 
 def _ratio(contender: dict[str, Any], measure: str) -> str:
     values = contender["ratios"].get(measure)
-    return (
-        ""
-        if values is None
-        else f"{values['median']:.2f} ({values['min']:.2f} - {values['max']:.2f})"
-    )
+    if values is None:
+        return ""
+    return f"{values['median']:.2f} ({values['min']:.2f} - {values['max']:.2f})"
 
 
 def _megabytes(contender: dict[str, Any], measure: str) -> str:
@@ -178,13 +154,8 @@ def _megabytes(contender: dict[str, Any], measure: str) -> str:
 
 
 def show(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table as Markdown."""
-    print(markdown(title, header, rows), flush=True)
-
-
-def markdown(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a Markdown table under a heading."""
-    return f"\n### {title}\n\n{make_lines(header, rows)}"
+    """Print a table as Markdown under a heading."""
+    print(f"\n### {title}\n\n{make_lines(header, rows)}", flush=True)
 
 
 def make_lines(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -241,14 +212,9 @@ def find_model_changes() -> dict[str, datetime]:
 
 
 def _git(*arguments: str) -> str | None:
+    command = ["git", "-C", str(Path(__file__).parent), *arguments]
     try:
-        done = subprocess.run(
-            ["git", *arguments],
-            capture_output=True,
-            text=True,
-            cwd=Path(__file__).parent,
-            check=True,
-        )
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return None
     return done.stdout.strip()

@@ -9,22 +9,21 @@ import time
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from types import SimpleNamespace
-from typing import Any, Literal
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 
 from .defaults import EVERYTHING, Deadline, compute_scores, row_losses, splits
 from .harness.context import Context, Unavailable
-from .harness.paper import Figure, Figures, Paper, Subject, Table
+from .harness.paper import Better, Figure, Figures, Paper, Subject, Table, make_subjects, make_table
 from .libraries import is_installed
 from .portfolio import SETS, confirmed_on
 from .tuned import PEERS, Part, Predict, tune
 
 SECONDS = (5, 15, 60, 300)
-ALONE = (
-    5,
-)  # compared with the others' defaults of *out of the box*, up to 30 s, not with tuned ones
+# Compared with the others' defaults of *out of the box*, up to 30 s, not with tuned ones.
+ALONE = (5,)
 BLEND = "Polyleaf, blend of 5"
 OURS = {
     "Polyleaf": {},
@@ -179,7 +178,7 @@ _PROTOCOL = (
     "test rows are (parkinsons_updrs). At most 10,000 training rows, as many test rows, one "
     "split; measures as in *out of the box*. LightGBM trains one model for each target or label."
 )
-_MEASURES: dict[str, Literal["higher", "lower"]] = {"loss": "lower", "score": "higher"}
+_MEASURES: dict[str, Better] = {"loss": "lower", "score": "higher"}
 
 
 def apart() -> list[str]:
@@ -198,48 +197,32 @@ def _tables() -> Iterator[Table]:
                 yield _table(seconds, what, better, words, names)
 
 
-def _table(
-    seconds: int, what: str, better: Literal["higher", "lower"], words: str, names: Sequence[str]
-) -> Table:
-    return Table(
+def _table(seconds: int, what: str, better: Better, words: str, names: Sequence[str]) -> Table:
+    is_alone = seconds in ALONE
+    return make_table(
         f"{seconds} s, {what}, sets {words}",
         f"test {what} after {seconds} s of processor time",
-        tuple(Subject(name, what, better, 4, figure=what, needs=(name,)) for name in names),
+        make_subjects(names, what, better, 4, what),
         RUNS[seconds],
         _PROTOCOL,
-        also=("Polyleaf",) if seconds in ALONE else ("Polyleaf", *PEERS, AS_IT_COMES),
-        ours=("Polyleaf",),
-        subjects_are="rows",
-        ranks=seconds not in ALONE,
+        ["Polyleaf"] if is_alone else ["Polyleaf", *PEERS, AS_IT_COMES],
+        ranks=not is_alone,
     )
 
 
 def _noise_tables() -> Iterator[Table]:
     """Yield tables that test whether the search is worse than the defaults beyond the noise."""
+    title = "standard errors of the paired difference over test rows"
+    title += "; below 2 is noise, below 0 is better"
     for words, is_apart in (("apart", True), ("chosen on", False)):
         names = [name for name in sorted(EVERYTHING) if (name in apart()) == is_apart]
-        yield Table(
-            f"15 s, behind the defaults, sets {words}",
-            "standard errors of the paired difference over test rows; below 2 is noise, below 0 "
-            "is better",
-            tuple(
-                Subject(n, "standard errors", "lower", 1, figure="behind", needs=(n,))
-                for n in names
-            ),
-            within_15,
-            _PROTOCOL,
-            also=("Polyleaf",),
-            ours=("Polyleaf",),
-            subjects_are="rows",
-        )
+        subjects = make_subjects(names, "standard errors", "lower", 1, "behind")
+        name = f"15 s, behind the defaults, sets {words}"
+        yield make_table(name, title, subjects, within_15, _PROTOCOL, ["Polyleaf"])
 
 
-DRAWN = (
-    "poker25k",
-    "corel5k",
-    "satimage",
-    "usps",
-)  # sets with a panel, if they were run with more time
+# Sets with a panel, if they were run with more time.
+DRAWN = ("poker25k", "corel5k", "satimage", "usps")
 
 
 def _curves() -> Figure:
@@ -266,9 +249,8 @@ def _draw_curves(canvas: Any, found: dict[tuple[str, str], Figures]) -> None:
         name, seconds = title.split()
         points.setdefault(name, {}).setdefault(method, []).append((int(seconds), figures["loss"]))
     shown = [name for name in DRAWN if any(len(line) > 1 for line in points.get(name, {}).values())]
-    for panel, name in zip(
-        canvas.subplots(1, max(1, len(shown)), squeeze=False)[0], shown, strict=False
-    ):
+    panels = canvas.subplots(1, max(1, len(shown)), squeeze=False)[0]
+    for panel, name in zip(panels, shown, strict=False):
         for i, method in enumerate(("Polyleaf", *PEERS)):
             line = sorted(points[name].get(method, []))
             if line:
@@ -285,46 +267,29 @@ def _draw_curves(canvas: Any, found: dict[tuple[str, str], Figures]) -> None:
 BLENDED = ("usps", "satimage", "rf1", "scene", "casp", "bike_hour", "cal500")
 
 
-def _blend_comparison_tables() -> Iterator[Table]:
-    """Yield tables of the blend in place of the search, among the tuned libraries."""
-    for what, better in _MEASURES.items():
-        yield Table(
-            f"15 s, {what}, a blend",
-            f"test {what}",
-            tuple(Subject(n, what, better, 4, figure=what, needs=(n,)) for n in sorted(EVERYTHING)),
-            within_15,
-            _PROTOCOL,
-            also=(BLEND, *PEERS),
-            ours=(BLEND,),
-            subjects_are="rows",
-        )
-
-
 def _blend_tables() -> Iterator[Table]:
-    """Yield tables of the gain and the cost of a blend, or of Optuna, over the default search."""
+    """Yield tables of the blend among the tuned libraries, and of its gain and cost.
+
+    The gain and the cost are shown beside the default search and Optuna's proposals.
+    """
+    for what, better in _MEASURES.items():
+        subjects = make_subjects(sorted(EVERYTHING), what, better, 4, what)
+        methods = (BLEND, *PEERS)
+        name, title = f"15 s, {what}, a blend", f"test {what}"
+        yield make_table(name, title, subjects, within_15, _PROTOCOL, methods, (BLEND,))
     units = {"megabytes": "MB of the file", "us": "microseconds a row, a thousand at a time"}
     for what in (*_MEASURES, *units):
         better = _MEASURES.get(what)
-        yield Table(
-            f"15 s, blend, {what}",
-            units.get(what, f"test {what}"),
-            tuple(
-                Subject(n, what, better, 4 if better else 2, figure=what, needs=(n,))
-                for n in BLENDED
-            ),
-            within_15,
-            _PROTOCOL,
-            also=tuple(OURS),
-            ours=("Polyleaf",),
-            subjects_are="rows",
-        )
+        subjects = make_subjects(BLENDED, what, better, 4 if better else 2, what)
+        name, title = f"15 s, blend, {what}", units.get(what, f"test {what}")
+        yield make_table(name, title, subjects, within_15, _PROTOCOL, OURS)
 
 
 PAPER = Paper(
     __name__,
     "Hyperparameter search with a time budget",
     "Polyleaf's search beside XGBoost, LightGBM and CatBoost tuned by Optuna, in equal seconds.",
-    (*_tables(), *_noise_tables(), *_blend_comparison_tables(), *_blend_tables(), _curves()),
+    (*_tables(), *_noise_tables(), *_blend_tables(), _curves()),
     golden=(
         "defaults",
         "defaults, one output",

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .harness.context import Context
-from .harness.paper import Figures, Paper, Subject, Table
+from .harness.paper import Figures, Paper, Table, make_subjects, make_table
 
 SETS = (
     "dna waveform vehicle nursery satimage covtype20k shuttle otto optdigits pendigits poker25k "
@@ -109,20 +109,15 @@ _PROTOCOL = (
 )
 
 
+_OURS = ("full leaves", "block", "full")
+
+
 def _table(budget: float) -> Table:
-    return Table(
-        f"{budget:g} s",
-        f"test log loss within {budget:g} s of processor time",
-        tuple(
-            Subject(name, "log loss", "lower", 4, name, f"{budget:g}", needs=(name,))
-            for name in SETS
-        ),
-        equal_seconds,
-        _PROTOCOL,
-        also=tuple(METHODS),
-        ours=("full leaves", "block", "full"),
-        subjects_are="rows",
-        ranks=True,
+    name = f"{budget:g}"
+    title = f"test log loss within {name} s of processor time"
+    subjects = make_subjects(SETS, "log loss", "lower", 4, name)
+    return make_table(
+        f"{name} s", title, subjects, equal_seconds, _PROTOCOL, METHODS, _OURS, ranks=True
     )
 
 
@@ -132,16 +127,15 @@ PAPER = Paper(
     "Diagonals, blocks and the exact Hessian of softmax in equal processor time.",
     (
         *map(_table, BUDGETS),
-        Table(
+        make_table(
             "Newton steps",
             "steps to the best constant scores, from 0",
-            (Subject("covtype20k", "steps", "lower", 0, figure="steps", needs=("covtype20k",)),),
+            make_subjects(["covtype20k"], "steps", "lower", 0, "steps"),
             intercepts,
             "The first 5,000 rows, a feature without information, learning rate 1, no penalty: "
             f"steps until the mean loss is within {_CLOSE:g} of the lowest.",
-            also=tuple(METHODS),
-            ours=("full leaves", "block", "full"),
-            subjects_are="rows",
+            METHODS,
+            _OURS,
         ),
     ),
     golden=("softmax residual", "curvature full", "curvature block", "leaf curvature full"),
