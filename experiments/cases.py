@@ -1,13 +1,12 @@
 """Declarations of the compared libraries, problems and settings.
 
-`CASES` maps names to functions of `quick` that return the cases. To add a case, add one function.
+`CASES` maps names to functions of `quick` that yield the cases. To add a case, add one function.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from polyleaf.settings import presets
 
@@ -66,11 +65,8 @@ def _same_trees(rounds: int, **limits: int) -> Settings:
 
 def _targets(quick: bool, n_outputs: int, n_test: int = 10_000) -> Problem:
     n, n_test, n_features = (1_500, 500, 10) if quick else (40_000, n_test, 50)
-    return Problem(
-        "regression",
-        "shared_structure",
-        {"n": n, "n_test": n_test, "n_features": n_features, "n_outputs": n_outputs},
-    )
+    sizes = {"n": n, "n_test": n_test, "n_features": n_features, "n_outputs": n_outputs}
+    return Problem("regression", "shared_structure", sizes)
 
 
 def _two_classes(quick: bool) -> Problem:
@@ -78,66 +74,42 @@ def _two_classes(quick: bool) -> Problem:
     return Problem("binary", "binary_signal", {"n": n, "n_test": n_test, "n_features": 28})
 
 
-def mo16(quick: bool) -> list[Case]:
-    """Return a case with sixteen targets of shared structure."""
+def mo16(quick: bool) -> Iterator[Case]:
+    """Yield a case with sixteen targets of shared structure."""
     settings = _same_trees(3 if quick else 50, max_depth=6, max_leaves=64)
-    problem = _targets(quick, 16)
-    return [
-        Case(
-            "mo16",
-            "40,000 x 50 -> 16 targets, depth 6",
-            _make_contenders(problem, settings, MULTI_OUTPUT_PEERS),
-        )
-    ]
+    contenders = _make_contenders(_targets(quick, 16), settings, MULTI_OUTPUT_PEERS)
+    yield Case("mo16", "40,000 x 50 -> 16 targets, depth 6", contenders)
 
 
-def one(quick: bool) -> list[Case]:
-    """Return cases with one output and many rows."""
+def one(quick: bool) -> Iterator[Case]:
+    """Yield a case with one output and many rows."""
     settings = _same_trees(3 if quick else 50, max_leaves=64)
     peers = ("xgboost", "lightgbm", "lightgbm-quantized", "catboost", "sklearn")
-    return [
-        Case(
-            "one",
-            "1,000,000 x 28, two classes, 64 leaves",
-            _make_contenders(_two_classes(quick), settings, peers),
-        )
-    ]
+    contenders = _make_contenders(_two_classes(quick), settings, peers)
+    yield Case("one", "1,000,000 x 28, two classes, 64 leaves", contenders)
 
 
-def few(quick: bool) -> list[Case]:
-    """Return cases with few rows and many outputs (XGBoost issue 9870)."""
+def few(quick: bool) -> Iterator[Case]:
+    """Yield a case with few rows and many outputs (XGBoost issue 9870)."""
     n, n_test, n_outputs = (200, 50, 5) if quick else (1_000, 500, 50)
-    problem = Problem(
-        "regression",
-        "linear_targets",
-        {"n": n, "n_test": n_test, "n_features": 50, "n_outputs": n_outputs},
-    )
+    sizes = {"n": n, "n_test": n_test, "n_features": 50, "n_outputs": n_outputs}
     settings = _same_trees(2 if quick else 10, max_depth=6, max_leaves=64)
-    peers = ALL_PEERS
-    return [
-        Case(
-            "few", "1,000 x 50 -> 50 targets, 10 rounds", _make_contenders(problem, settings, peers)
-        )
-    ]
+    problem = Problem("regression", "linear_targets", sizes)
+    contenders = _make_contenders(problem, settings, ALL_PEERS)
+    yield Case("few", "1,000 x 50 -> 50 targets, 10 rounds", contenders)
 
 
-def words(quick: bool) -> list[Case]:
-    """Return a case with sparse features: a matrix of word counts."""
+def words(quick: bool) -> Iterator[Case]:
+    """Yield cases with sparse features: a matrix of word counts."""
     n, n_test, n_features, n_words = (400, 100, 500, 20) if quick else (20_000, 5_000, 30_000, 80)
-    cases = []
-    for n_outputs in (1, 10):
+    settings = _same_trees(3 if quick else 20, max_depth=6, max_leaves=64)
+    for n_outputs, xgboost in ((1, ("xgboost",)), (10, XGBOOST)):
         sizes = {"n": n, "n_test": n_test, "n_features": n_features, "n_words": n_words}
         problem = Problem("regression", "words", {**sizes, "n_outputs": n_outputs})
-        settings = _same_trees(3 if quick else 20, max_depth=6, max_leaves=64)
-        peers = (
-            ("xgboost", "lightgbm", "catboost")
-            if n_outputs == 1
-            else (*XGBOOST, "lightgbm", "catboost")
-        )
         targets = f"{n_outputs} target{'s' * (n_outputs > 1)}"
         title = f"20,000 x 30,000 words, 80 in a row -> {targets}, depth 6"
-        cases.append(Case(f"words-{n_outputs}", title, _make_contenders(problem, settings, peers)))
-    return cases
+        contenders = _make_contenders(problem, settings, (*xgboost, "lightgbm", "catboost"))
+        yield Case(f"words-{n_outputs}", title, contenders)
 
 
 # Real data sets of `quality`: their task, and the additional libraries to run.
@@ -154,53 +126,39 @@ _QUALITY = {
 }
 
 
-def quality(quick: bool) -> list[Case]:
-    """Return cases on real data with early stopping.
+def quality(quick: bool) -> Iterator[Case]:
+    """Yield cases on real data with early stopping.
 
     Settings other than the tree size are each library's defaults.
     """
     settings = Settings(5 if quick else 1000, max_depth=6, max_leaves=64, patience=20)
-    return [
-        Case(
-            f"quality-{name}",
-            f"{name}: test score with early stopping",
-            _make_contenders(
-                Problem(kind, "file", {"name": name, "n_rows": 400 if quick else None}),
-                settings,
-                (*MULTI_OUTPUT_PEERS, *more),
-            ),
-            curve_points=4 if quick else 30,
-        )
-        for name, (kind, more) in _QUALITY.items()
-    ]
+    for name, (kind, more) in _QUALITY.items():
+        problem = Problem(kind, "file", {"name": name, "n_rows": 400 if quick else None})
+        contenders = _make_contenders(problem, settings, (*MULTI_OUTPUT_PEERS, *more))
+        title = f"{name}: test score with early stopping"
+        yield Case(f"quality-{name}", title, contenders, curve_points=4 if quick else 30)
 
 
-def predict(quick: bool) -> list[Case]:
-    """Return cases that time prediction, with models trained on fewer rows."""
-    problem = _targets(quick, 16, n_test=100_000)
+def predict(quick: bool) -> Iterator[Case]:
+    """Yield a case that times prediction, with models trained on fewer rows."""
     settings = _same_trees(5 if quick else 200, max_depth=6, max_leaves=64)
+    problem = _targets(quick, 16, n_test=100_000)
     contenders = _make_contenders(problem, settings, MULTI_OUTPUT_PEERS)
-    return [
-        Case(
-            "predict",
-            "prediction: 100,000 rows, 16 targets, 200 rounds",
-            contenders,
-            focus="predict_seconds",
-        )
-    ]
+    title = "prediction: 100,000 rows, 16 targets, 200 rounds"
+    yield Case("predict", title, contenders, focus="predict_seconds")
 
 
-def outputs(quick: bool) -> list[Case]:
-    """Return cases that measure the cost of additional outputs in Polyleaf."""
+def outputs(quick: bool) -> Iterator[Case]:
+    """Yield a case that measures the cost of additional outputs in Polyleaf."""
     settings = _same_trees(3 if quick else 50, max_depth=6, max_leaves=64)
     contenders = tuple(
         Contender(f"{k} outputs", "polyleaf", _targets(quick, k), settings) for k in (16, 64)
     )
-    return [Case("outputs", "cost in outputs, 40,000 x 50", contenders, baseline="16 outputs")]
+    yield Case("outputs", "cost in outputs, 40,000 x 50", contenders, baseline="16 outputs")
 
 
-def leaves(quick: bool) -> list[Case]:
-    """Return cases that measure the cost of full and block Hessians and boosted layers."""
+def leaves(quick: bool) -> Iterator[Case]:
+    """Yield cases that measure the cost of full and block Hessians and boosted layers."""
     kinds = {
         "diagonal": {"boosting_step": "round"},
         "diagonal, by layers": {},
@@ -208,65 +166,46 @@ def leaves(quick: bool) -> list[Case]:
         "full, by layers": {**presets.tfbt_full(), "boosting_step": "layer"},
         "block of 2": {"hessian": "block", "leaf_hessian": "block", "boosting_step": "round"},
     }
-    cases = []
+    in_settings = ("learning_rate", "max_depth", "max_leaves", "reg_lambda", "min_child_samples")
     for n_classes, depth in ((10, 4), (26, 4), (10, 6), (26, 6)):
         n, n_test, n_features = (600, 200, 10) if quick else (40_000, 10_000, 50)
         sizes = {"n": n, "n_test": n_test, "n_features": n_features, "n_classes": n_classes}
         problem = Problem("multiclass", "classes_of_structure", sizes)
-        settings = _same_trees(3 if quick else 20, max_depth=depth)
-        contenders = tuple(
-            Contender(
-                label,
-                "polyleaf",
-                problem,
-                replace(settings, own=_tree_parameters({**presets.tfbt(), **kind})),
-            )
-            for label, kind in kinds.items()
-        )
-        name, title = (
+        contenders = []
+        for label, kind in kinds.items():
+            parameters = {**presets.tfbt(), **kind}
+            own = {name: v for name, v in parameters.items() if name not in in_settings}
+            settings = replace(_same_trees(3 if quick else 20, max_depth=depth), own=own)
+            contenders.append(Contender(label, "polyleaf", problem, settings))
+        yield Case(
             f"leaves-{n_classes}-{depth}",
             f"40,000 x 50, {n_classes} classes, depth {depth}",
+            tuple(contenders),
+            baseline="diagonal",
+            focus="round_seconds",
         )
-        cases.append(Case(name, title, contenders, baseline="diagonal", focus="round_seconds"))
-    return cases
 
 
-def _tree_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return the parameters of a recipe that are not in `Settings`."""
-    set_already = ("learning_rate", "max_depth", "max_leaves", "reg_lambda", "min_child_samples")
-    return {name: value for name, value in parameters.items() if name not in set_already}
-
-
-def threads(quick: bool) -> list[Case]:
-    """Return cases that measure the speedup from a second thread in Polyleaf."""
-    cases = []
-    for source in (mo16(quick)[0], one(quick)[0]):
+def threads(quick: bool) -> Iterator[Case]:
+    """Yield cases that measure the speedup from a second thread in Polyleaf."""
+    for source in (*mo16(quick), *one(quick)):
         polyleaf = source.contenders[0]
         contenders = tuple(
             replace(polyleaf, label=label, settings=replace(polyleaf.settings, threads=n))
             for n, label in ((2, "2 threads"), (1, "1 thread"))
         )
-        cases.append(
-            Case(
-                f"threads-{source.name}",
-                f"threads: {source.title}",
-                contenders,
-                baseline="2 threads",
-            )
-        )
-    return cases
+        title = f"threads: {source.title}"
+        yield Case(f"threads-{source.name}", title, contenders, baseline="2 threads")
 
 
-def memory(quick: bool) -> list[Case]:
-    """Return cases that measure peak memory of training, above the data."""
+def memory(quick: bool) -> Iterator[Case]:
+    """Yield a case that measures peak memory of training, above the data."""
     settings = _same_trees(3 if quick else 10, max_leaves=64)
     contenders = _make_contenders(_two_classes(quick), settings, ("lightgbm", "xgboost"))
-    return [
-        Case("memory", "peak memory, 1,000,000 x 28", contenders, focus="peak_above_data_bytes")
-    ]
+    yield Case("memory", "peak memory, 1,000,000 x 28", contenders, focus="peak_above_data_bytes")
 
 
-CASES: dict[str, Callable[[bool], list[Case]]] = {
+CASES: dict[str, Callable[[bool], Iterator[Case]]] = {
     f.__name__: f
     for f in (mo16, one, few, words, quality, predict, outputs, leaves, threads, memory)
 }
@@ -280,22 +219,16 @@ def select(
     The cases run on `n_threads` threads, with `libraries` as the peers. `threads` keeps its own
     numbers of threads. Cases of Polyleaf alone are not affected by `libraries`.
     """
-    chosen = CASES if name == "all" else {name: CASES[name]}
     cases = []
-    for key, make in chosen.items():
+    for key, make in CASES.items() if name == "all" else [(name, CASES[name])]:
         for case in make(quick):
-            contenders = case.contenders
+            contenders, first = case.contenders, case.contenders[0]
             if libraries is not None and any(c.library != "polyleaf" for c in contenders):
-                contenders = _make_contenders(
-                    contenders[0].problem, contenders[0].settings, libraries
-                )
+                contenders = _make_contenders(first.problem, first.settings, libraries)
             if key != "threads":
                 contenders = tuple(
                     replace(c, settings=replace(c.settings, threads=n_threads)) for c in contenders
                 )
-            cases.append(
-                replace(
-                    case, contenders=contenders, title=case.title + (" (quick)" if quick else "")
-                )
-            )
+            title = case.title + (" (quick)" if quick else "")
+            cases.append(replace(case, contenders=contenders, title=title))
     return cases

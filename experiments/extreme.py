@@ -1,9 +1,6 @@
 """A made extreme multi-label set: any number of rows and up to a million labels, with structure to
 learn.
 
-`python -m experiments.extreme FILE` writes it in the format of the extreme classification
-repository, for libraries that read files.
-
 Rows belong to topics, which lie in groups. The features of a row are those of its one or two topics
 and noise; its labels are drawn from its topics' lists by Zipf's law, a few from one list that
 serves all rows. So frequent labels can be told from the group, others only from the topic, and some
@@ -12,75 +9,46 @@ not at all, as in tagging.
 
 from __future__ import annotations
 
-import argparse
-import sys
-from pathlib import Path
-
 import numpy as np
 import scipy.sparse as sp
 
 _BLOCK = 20_000  # rows drawn at a time
-_GROUP_SIZE = 25  # topics of a group
+_TOPICS, _GROUP_SIZE = 500, 25  # topics, and topics of a group
 _SHARED = 0.1  # share of a row's labels that come from the common list
 _FLATTEN = 8.0  # Zipf's law of rank r is 1 / (r + this), so that no label holds nearly everywhere
 
 
 def make_extreme(
-    n_rows: int = 200_000,
-    n_labels: int = 200_000,
-    *,
-    labels_per_row: float = 75.0,
-    n_features: int = 50,
-    n_topics: int = 500,
-    seed: int = 0,
+    n_rows: int, n_labels: int, labels_per_row: float = 75.0, n_features: int = 50
 ) -> tuple[np.ndarray, sp.csr_matrix]:
-    """Make the set; the first rows do not depend on `n_rows`.
+    """Make features (n_rows, n_features) and labels (n_rows, n_labels) of 0 and 1.
 
-    Parameters
-    ----------
-    n_rows, n_labels, n_features, n_topics : int
-        A topic's list has `4 n_labels / n_topics` labels, at least four times `labels_per_row`
-        where there are so many; lists overlap.
-    labels_per_row : float
-        Mean number of labels per row; the number varies by a factor of about 1.5.
-    seed : int
-
-    Returns
-    -------
-    X : ndarray of shape (n_rows, n_features), float32
-    Y : csr_matrix of shape (n_rows, n_labels), float32
-        1 for the labels of a row.
-
-    Raises
-    ------
-    ValueError
-        If a row cannot have that many labels.
+    The first rows do not depend on `n_rows`. A topic's list has `4 n_labels / _TOPICS` labels, at
+    least four times `labels_per_row`, which is a mean: the number varies by a factor of about 1.5.
     """
-    if not 1 <= labels_per_row <= n_labels / 4:
-        raise ValueError(f"labels_per_row must be between 1 and n_labels / 4 = {n_labels / 4:g}.")
-    rng = np.random.default_rng([seed, 0])
-    n_groups = -(-n_topics // _GROUP_SIZE)
-    group = np.arange(n_topics) % n_groups
+    rng = np.random.default_rng([0, 0])
+    n_groups = -(-_TOPICS // _GROUP_SIZE)
+    group = np.arange(_TOPICS) % n_groups
     centres = 1.5 * rng.standard_normal((n_groups, n_features))[group]
-    centres += rng.standard_normal((n_topics, n_features))
-    length = int(min(n_labels, max(4 * n_labels // n_topics, 4 * labels_per_row)))
-    lists = np.stack([rng.choice(n_labels, length, replace=False) for _ in range(n_topics)]).astype(
+    centres += rng.standard_normal((_TOPICS, n_features))
+    length = int(min(n_labels, max(4 * n_labels // _TOPICS, 4 * labels_per_row)))
+    lists = np.stack([rng.choice(n_labels, length, replace=False) for _ in range(_TOPICS)]).astype(
         np.int32
     )
     shared = rng.permutation(n_labels).astype(np.int32)
-    popularity = np.cumsum(1.0 / np.arange(1, n_topics + 1) ** 0.5)
+    popularity = np.cumsum(1.0 / np.arange(1, _TOPICS + 1) ** 0.5)
     popularity /= popularity[-1]
 
     X = np.empty((n_rows, n_features), np.float32)
     parts, draws = [], 1.0
     for block in range(-(-n_rows // _BLOCK)):
-        rng = np.random.default_rng([seed, 1, block])
+        rng = np.random.default_rng([0, 1, block])
         rows = slice(block * _BLOCK, min(n_rows, (block + 1) * _BLOCK))
         topics, first = _topics(rng, popularity, group)
         mean = first[:, None] * centres[topics[:, 0]] + (1 - first[:, None]) * centres[topics[:, 1]]
         features = mean + 0.7 * rng.standard_normal(mean.shape)
         if block == 0:
-            draws = _draws_for(labels_per_row, topics, first, lists, shared, seed)
+            draws = _draws_for(labels_per_row, topics, first, lists, shared)
         Y = _labels(rng, topics, first, draws * labels_per_row, lists, shared)
         X[rows] = features[: rows.stop - rows.start]
         parts.append(Y[: rows.stop - rows.start])
@@ -136,44 +104,16 @@ def _zipf(u: np.ndarray, n: int) -> np.ndarray:
 
 
 def _draws_for(
-    n_labels: float,
+    labels_per_row: float,
     topics: np.ndarray,
     first: np.ndarray,
     lists: np.ndarray,
     shared: np.ndarray,
-    seed: int,
 ) -> float:
     """Find the number of draws per row that gives the mean number of distinct labels."""
     some, factor = slice(0, 2000), 1.0
     for step in range(4):
-        rng = np.random.default_rng([seed, 2, step])
-        got = _labels(rng, topics[some], first[some], factor * n_labels, lists, shared)
-        factor *= n_labels * 2000 / got.nnz
+        rng = np.random.default_rng([0, 2, step])
+        got = _labels(rng, topics[some], first[some], factor * labels_per_row, lists, shared)
+        factor *= labels_per_row * 2000 / got.nnz
     return factor
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Write the set to a file and return the exit code."""
-    from polyleaf.files.xmc import write_multilabel
-
-    parser = argparse.ArgumentParser(prog="python -m experiments.extreme", description=__doc__)
-    parser.add_argument("file", type=Path)
-    parser.add_argument("--rows", type=int, default=200_000)
-    parser.add_argument("--labels", type=int, default=200_000)
-    parser.add_argument("--labels-per-row", type=float, default=75.0)
-    parser.add_argument("--features", type=int, default=50)
-    parser.add_argument("--seed", type=int, default=0)
-    o = parser.parse_args(arguments)
-    X, Y = make_extreme(
-        o.rows, o.labels, labels_per_row=o.labels_per_row, n_features=o.features, seed=o.seed
-    )
-    write_multilabel(o.file, X, Y)
-    print(
-        f"{o.file}: {X.shape[0]} rows, {X.shape[1]} features, {Y.shape[1]} labels, {Y.nnz} of "
-        "them hold."
-    )
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -10,13 +10,15 @@ at most rows times features times outputs updates per level.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from statistics import median
 from typing import Any
 
 import numpy as np
+
+from .libraries import Library, Settings, train
 
 FEW, MANY = 2, 12  # rounds of the two fits
 
@@ -49,62 +51,24 @@ CASES = (
     Case("1,000 labels, sketched", 100_000, 100, 1_000, sketch=20),
 )
 
-Fit = Callable[[Case, np.ndarray, np.ndarray, int], Any]
 
-
-def _polyleaf(device: str) -> Fit:
-    def fit(case: Case, X: np.ndarray, y: np.ndarray, rounds: int) -> Any:
-        from polyleaf import PolyleafRegressor
-
-        shape: dict[str, Any] = {
-            "max_leaves": case.leaves,
-            "max_depth": case.depth,
-            "max_bins": 255,
-        }
-        if case.sketch is not None:
-            shape |= {"sketch": "random_projection", "sketch_dim": case.sketch}
-        est = PolyleafRegressor(
-            n_estimators=rounds, learning_rate=0.1, device=device, n_jobs=-1, **shape
-        )
-        return est.fit(X, y)
+def _train(library: str, device: str) -> Fit:
+    def fit(case: Case, X: np.ndarray, y: np.ndarray, rounds: int) -> Library:
+        own: dict[str, Any] = {"device": device}
+        if library == "polyleaf" and case.sketch is not None:
+            own |= {"sketch": "random_projection", "sketch_dim": case.sketch}
+        settings = Settings(rounds, case.depth, case.leaves, threads=-1, own=own)
+        name = f"{library}-multi-output-tree" if library == "xgboost" else library
+        return train(name, "regression", {"X": X, "y": y}, settings)
 
     return fit
 
 
-def _xgboost(case: Case, X: np.ndarray, y: np.ndarray, rounds: int) -> Any:
-    import xgboost
-
-    shape: dict[str, Any] = {"max_leaves": case.leaves, "max_depth": case.depth, "max_bin": 255}
-    if case.outputs > 1:
-        shape["multi_strategy"] = "multi_output_tree"
-    est = xgboost.XGBRegressor(n_estimators=rounds, learning_rate=0.1, device="cuda", **shape)
-    return est.fit(X, y)
-
-
-def _py_boost(case: Case, X: np.ndarray, y: np.ndarray, rounds: int) -> Any:
-    import py_boost
-
-    shape: dict[str, Any] = {
-        "max_depth": case.depth,
-        "max_bin": 255,
-        "lambda_l2": 1,
-        "verbose": 10_000,
-    }
-    if case.sketch is not None:
-        shape["multioutput_sketch"] = py_boost.multioutput.sketching.RandomProjectionSketch(
-            case.sketch
-        )
-    model = py_boost.GradientBoosting("mse", ntrees=rounds, lr=0.1, **shape)
-    model.fit(X, y if y.ndim > 1 else y[:, None])
-    return model
-
-
-# Module and fit function of each library.
-LIBRARIES: dict[str, tuple[str, Fit]] = {
-    "polyleaf, GPU": ("polyleaf", _polyleaf("cuda")),
-    "polyleaf, CPU": ("polyleaf", _polyleaf("cpu")),
-    "xgboost, GPU": ("xgboost", _xgboost),
-    "py-boost": ("py_boost", _py_boost),
+Fit = Callable[[Case, np.ndarray, np.ndarray, int], Library]
+LIBRARIES: dict[str, Fit] = {
+    "polyleaf, GPU": _train("polyleaf", "cuda"),
+    "polyleaf, CPU": _train("polyleaf", "cpu"),
+    "xgboost, GPU": _train("xgboost", "cuda"),
 }
 
 
@@ -120,8 +84,8 @@ def measure(quick: bool, repeats: int, log: Callable[[str], None]) -> list[dict[
 def _measured(case: Case, quick: bool, repeats: int, log: Callable[[str], None]) -> dict[str, Any]:
     X, y = case.data(quick)
     found: dict[str, dict[str, Any]] = {}
-    for name, (module, fit) in LIBRARIES.items():
-        if find_spec(module) is None:
+    for name, fit in LIBRARIES.items():
+        if find_spec(name.partition(",")[0]) is None:
             continue
         log(f"{case.title}: {name}, for the first time")
         try:
@@ -132,7 +96,7 @@ def _measured(case: Case, quick: bool, repeats: int, log: Callable[[str], None])
     for _ in range(repeats):
         for name, taken in found.items():
             if taken["error"] is None:
-                taken["ms"].append(_ms_of_tree(LIBRARIES[name][1], case, X, y))
+                taken["ms"].append(_ms_of_tree(LIBRARIES[name], case, X, y))
                 log(f"{case.title}: {name} {taken['ms'][-1]:.2f} ms a tree")
     return {
         "case": case.title,
@@ -157,7 +121,7 @@ def _same_bytes(found: dict[str, Any], case: Case, X: np.ndarray, y: np.ndarray)
     names = ("polyleaf, GPU", "polyleaf, CPU")
     if any(found.get(name, {"error": "absent"})["error"] is not None for name in names):
         return None
-    scores = [LIBRARIES[name][1](case, X, y, FEW).predict(X[:10_000]) for name in names]
+    scores = [LIBRARIES[name](case, X, y, FEW).predict(X[:10_000]) for name in names]
     return bool(np.array_equal(*scores))
 
 
@@ -168,15 +132,12 @@ def make_rows(done: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]
     multiples of Polyleaf's time on the GPU.
     """
     header = ["case", "library", "ms a tree", "from", "to", "ps an update", "times", "same bytes"]
-    return header, list(_lines(done))
-
-
-def _lines(done: Sequence[dict[str, Any]]) -> Iterator[list[str]]:
+    rows = []
     for case in done:
         own = case["libraries"].get("polyleaf, GPU", {"ms": []})["ms"]
         for name, taken in case["libraries"].items():
             if taken["error"] is not None:
-                yield [case["case"], name, taken["error"], "", "", "", "", ""]
+                rows.append([case["case"], name, taken["error"], *[""] * 5])
                 continue
             ms = taken["ms"]
             times = f"{median(ms) / median(own):.2f}" if own else ""
@@ -184,7 +145,8 @@ def _lines(done: Sequence[dict[str, Any]]) -> Iterator[list[str]]:
             same = same if name.startswith("polyleaf") else ""
             figures = [f"{x:.2f}" for x in (median(ms), min(ms), max(ms))]
             per_update = f"{1e9 * median(ms) / case['updates']:.2f}"
-            yield [case["case"], name, *figures, per_update, times, same]
+            rows.append([case["case"], name, *figures, per_update, times, same])
+    return header, rows
 
 
 # --- prediction ---
@@ -198,7 +160,7 @@ def measure_prediction(quick: bool, repeats: int, log: Callable[[str], None]) ->
     """
     case = CASES[0]
     X, y = case.data(quick)
-    est = LIBRARIES["polyleaf, CPU"][1](case, X[:20_000], y[:20_000], 10 if quick else 200)
+    est = LIBRARIES["polyleaf, CPU"](case, X[:20_000], y[:20_000], 10 if quick else 200).model
     est.set_params(n_jobs=-1)
     here, there = est.predictor(), est.predictor(device="cuda")
     asked: dict[str, Callable[[], Any]] = {

@@ -44,16 +44,10 @@ class DataSet:
         """
         from sklearn.model_selection import train_test_split
 
-        stratify = (
-            self.y
-            if self.y.ndim == 1 and np.unique(self.y, return_counts=True)[1].min() > 1
-            else None
-        )
-        rows = np.arange(len(self.y))
-        train, test = train_test_split(
-            rows, test_size=test_share, random_state=seed, stratify=stratify
-        )
-        return train, test
+        y, rows = self.y, np.arange(len(self.y))
+        is_stratified = y.ndim == 1 and np.unique(y, return_counts=True)[1].min() > 1
+        options = {"test_size": test_share, "random_state": seed}
+        return train_test_split(rows, stratify=y if is_stratified else None, **options)
 
 
 @dataclass(frozen=True)
@@ -81,14 +75,8 @@ class LabelledSet:
 
 
 def find(folder: Path | None, name: str) -> Path:
-    """Return the file of a data set, or the folder with its text files.
-
-    Raise `DataMissing` if neither exists.
-    """
+    """Return the file of a data set; raise `DataMissing` if it does not exist."""
     path = Path(folder or ".") / f"{name}.npz"
-    texts = path.with_suffix("")
-    if (texts / "train.txt").is_file() and (texts / "test.txt").is_file():
-        return texts
     if not path.is_file():
         raise DataMissing(f"{path} does not exist; name the folder that holds it with --data.")
     return path
@@ -108,32 +96,14 @@ def load(folder: Path | None, name: str) -> DataSet:
 
 
 def load_labelled(folder: Path | None, name: str) -> LabelledSet:
-    """Read `folder/name.npz`, or `folder/name/train.txt` and `test.txt`.
-
-    The text files have the format of the extreme classification repository. Without its own split,
-    a random fifth of the rows is for testing.
-    """
-    path = find(folder, name)
-    if path.is_dir():
-        return _labelled_texts(path, name)
-    with np.load(path, allow_pickle=False) as file:
+    """Read `folder/name.npz`; without its own split, a random fifth of the rows is for testing."""
+    with np.load(find(folder, name), allow_pickle=False) as file:
         X = file["X"].astype(np.float32) if "X" in file else _csr(file, "X", np.float32)
         Y, parts = _csr(file, "Y", np.float32), _own_split(file)
     if parts is None:
         rows = np.random.default_rng(0).permutation(X.shape[0])
         parts = np.sort(rows[len(rows) // 5 :]), np.sort(rows[: len(rows) // 5])
     return LabelledSet(name, X, Y, parts)
-
-
-def _labelled_texts(folder: Path, name: str) -> LabelledSet:
-    from scipy.sparse import vstack
-
-    from polyleaf.files.xmc import read_multilabel
-
-    train, test = (read_multilabel(folder / f"{part}.txt") for part in ("train", "test"))
-    rows, n_train = np.arange(train.X.shape[0] + test.X.shape[0]), train.X.shape[0]
-    X, Y = vstack([train.X, test.X], "csr"), vstack([train.Y, test.Y], "csr")
-    return LabelledSet(name, X, Y, (rows[:n_train], rows[n_train:]))
 
 
 def _guess(y: np.ndarray) -> str:
