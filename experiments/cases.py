@@ -148,15 +148,6 @@ def predict(quick: bool) -> Iterator[Case]:
     yield Case("predict", title, contenders, focus="predict_seconds")
 
 
-def outputs(quick: bool) -> Iterator[Case]:
-    """Yield a case that measures the cost of additional outputs in Polyleaf."""
-    settings = _same_trees(3 if quick else 50, max_depth=6, max_leaves=64)
-    contenders = tuple(
-        Contender(f"{k} outputs", "polyleaf", _targets(quick, k), settings) for k in (16, 64)
-    )
-    yield Case("outputs", "cost in outputs, 40,000 x 50", contenders, baseline="16 outputs")
-
-
 def leaves(quick: bool) -> Iterator[Case]:
     """Yield cases that measure the cost of full and block Hessians and boosted layers."""
     kinds = {
@@ -186,18 +177,6 @@ def leaves(quick: bool) -> Iterator[Case]:
         )
 
 
-def threads(quick: bool) -> Iterator[Case]:
-    """Yield cases that measure the speedup from a second thread in Polyleaf."""
-    for source in (*mo16(quick), *one(quick)):
-        polyleaf = source.contenders[0]
-        contenders = tuple(
-            replace(polyleaf, label=label, settings=replace(polyleaf.settings, threads=n))
-            for n, label in ((2, "2 threads"), (1, "1 thread"))
-        )
-        title = f"threads: {source.title}"
-        yield Case(f"threads-{source.name}", title, contenders, baseline="2 threads")
-
-
 def memory(quick: bool) -> Iterator[Case]:
     """Yield a case that measures peak memory of training, above the data."""
     settings = _same_trees(3 if quick else 10, max_leaves=64)
@@ -206,8 +185,7 @@ def memory(quick: bool) -> Iterator[Case]:
 
 
 CASES: dict[str, Callable[[bool], Iterator[Case]]] = {
-    f.__name__: f
-    for f in (mo16, one, few, words, quality, predict, outputs, leaves, threads, memory)
+    f.__name__: f for f in (mo16, one, few, words, quality, predict, leaves, memory)
 }
 
 
@@ -216,19 +194,18 @@ def select(
 ) -> list[Case]:
     """Return the cases of a name ("all" for every case).
 
-    The cases run on `n_threads` threads, with `libraries` as the peers. `threads` keeps its own
-    numbers of threads. Cases of Polyleaf alone are not affected by `libraries`.
+    The cases run on `n_threads` threads, with `libraries` as the peers. Cases of Polyleaf alone are
+    not affected by `libraries`.
     """
     cases = []
-    for key, make in CASES.items() if name == "all" else [(name, CASES[name])]:
+    for make in CASES.values() if name == "all" else [CASES[name]]:
         for case in make(quick):
             contenders, first = case.contenders, case.contenders[0]
             if libraries is not None and any(c.library != "polyleaf" for c in contenders):
                 contenders = _make_contenders(first.problem, first.settings, libraries)
-            if key != "threads":
-                contenders = tuple(
-                    replace(c, settings=replace(c.settings, threads=n_threads)) for c in contenders
-                )
+            contenders = tuple(
+                replace(c, settings=replace(c.settings, threads=n_threads)) for c in contenders
+            )
             title = case.title + (" (quick)" if quick else "")
             cases.append(replace(case, contenders=contenders, title=title))
     return cases

@@ -154,15 +154,7 @@ def _pairs(columns: Sequence[tuple[int, ...]], n: int) -> tuple[tuple[tuple[int,
     return tuple(tuple((column, n) for column in columns_of_one) for columns_of_one in columns)
 
 
-# The category defaults of Polyleaf were chosen on the first of these and on the synthetic sets.
-CHOSEN_ON = {
-    "california, cells of 0.1 degrees": Crossed("california_housing", (((0, 0.1), (1, 0.1)),)),
-    "bike, weekday x hour x month": Crossed(
-        "bike_hour", (((5, None), (3, None), (2, None)),), (0, 6, 12)
-    ),
-    "pendigits, pairs": Crossed("pendigits", _pairs([(2 * j, 2 * j + 1) for j in range(8)], 22)),
-    "letter, triples": Crossed("letter", _pairs([(0, 7, 10), (3, 8, 11), (2, 6, 12)], 11)),
-}
+# No default of Polyleaf was chosen on these.
 CONFIRMED_ON = {
     "california, cells of 0.03 degrees": Crossed("california_housing", (((0, 0.03), (1, 0.03)),)),
     "bike, day and hour of the week": Crossed(
@@ -181,30 +173,7 @@ CONFIRMED_ON = {
         ),
     ),
 }  # fmt: skip
-# At most 255 categories each. The gain correction for chance was chosen on the first ones.
-MANY_CHOSEN_ON = {
-    "casp, 200 bins": Crossed("casp", _pairs([(0,), (1,), (2,)], 200)),
-    "casp, 20 bins": Crossed("casp", _pairs([(0,), (1,), (2,)], 20)),
-    "california, cells of half a degree": Crossed("california_housing", (((0, 0.5), (1, 0.5)),)),
-    "bike, weekday x hour": Crossed("bike_hour", (((5, None), (3, None)),), (0, 6, 12)),
-    "bike, hour, weekday, month": Crossed(
-        "bike_hour", tuple(((j, None),) for j in (3, 5, 2)), (0, 6, 12)
-    ),
-    "sarcos, 30 bins": Crossed("sarcos4449", _pairs([(0,), (7,), (1,), (8,)], 30)),
-    "gas turbine, 100 bins": Crossed("gas_turbine", _pairs([(0,), (3,), (5,)], 100)),
-    "parkinsons, subjects": Crossed("parkinsons_updrs", _pairs([(3,), (5,)], 40)),
-    "pendigits, pairs of 10 bins": Crossed(
-        "pendigits", _pairs([(2 * j, 2 * j + 1) for j in range(8)], 10)
-    ),
-    "letter, pairs": Crossed("letter", _pairs([(0, 7), (3, 8), (2, 6)], 11)),
-    "covtype, 50 bins": Crossed("covtype20k", _pairs([(0,), (5,), (9,)], 50)),
-    "nursery, triples": Crossed(
-        "nursery",
-        tuple(tuple((c, None) for c in cross) for cross in ((0, 1, 7), (2, 4, 6), (3, 5, 7))),
-    ),
-    "satimage, pairs": Crossed("satimage", _pairs([(0, 1), (4, 5), (17, 18), (32, 33)], 8)),
-    "waveform, pairs": Crossed("waveform", _pairs([(3, 4), (9, 10), (14, 15)], 8)),
-}
+# At most 255 categories each.
 MANY_CONFIRMED_ON = {
     "bike, days x months": Crossed("bike_hour", (((3, None), (12, None)), ((9, 30),))),
     "parkinsons, 60 bins": Crossed("parkinsons_updrs", _pairs([(0,), (8,), (12,)], 60)),
@@ -217,7 +186,7 @@ MANY_CONFIRMED_ON = {
     "optdigits, pairs": Crossed("optdigits", _pairs([(10, 18), (21, 29), (34, 42), (53, 61)], 9)),
     "usps, pairs": Crossed("usps", _pairs([(100, 116), (120, 136), (88, 104), (150, 166)], 9)),
 }
-REAL = CHOSEN_ON | CONFIRMED_ON | MANY_CHOSEN_ON | MANY_CONFIRMED_ON
+REAL = CONFIRMED_ON | MANY_CONFIRMED_ON
 _CLASSES = (  # sets of classes
     "covtype20k higgs7500 letter nursery optdigits pendigits satimage usps vehicle waveform yeast"
 ).split()
@@ -293,9 +262,7 @@ def _tables() -> Iterator[Table]:
     yield _made(1, LIBRARIES)
     yield _made(8, (*LIBRARIES, PER_OUTPUT))
     for words, sets in (
-        ("chosen on", CHOSEN_ON),
         ("confirmed on", CONFIRMED_ON),
-        ("20 to 255 categories, chosen on", MANY_CHOSEN_ON),
         ("20 to 255 categories, confirmed on", MANY_CONFIRMED_ON),
     ):
         numbers, classes = (

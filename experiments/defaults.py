@@ -7,9 +7,7 @@ consists of the rounds finished so far.
 from __future__ import annotations
 
 import _thread
-import functools
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +20,7 @@ import numpy as np
 from polyleaf.metrics._classification import best_f1_threshold
 
 from .harness.context import Context
-from .harness.paper import Better, Figures, Paper, Run, Table, make_subjects, make_table
+from .harness.paper import Better, Figures, Paper, Table, make_subjects, make_table
 from .libraries import Settings, train
 from .sets import DataSet
 
@@ -44,13 +42,6 @@ REGRESSION = (
 MULTILABEL = (
     "birds cal500 corel5k delicious emotions enron imdb medical ohsumed rcv1_subset1 scene yeast_ml"
 ).split()
-
-# Sets for choosing settings, small enough to try many.
-CHOSEN_ON = (
-    "bike_hour casp edm enb oes10 scpf sf1 slump student_por wq dna satimage vehicle yeast"
-).split()
-# Sets of more than 12,500 training rows, where early stopping could be the default.
-LARGE = "casp gas_turbine california_housing bike_hour poker25k shuttle letter".split()
 
 Predict = Callable[[Any], np.ndarray]
 
@@ -133,67 +124,26 @@ LIBRARIES: dict[str, Callable[[Job], Predict]] = {
     "LightGBM": lambda job: job.train("lightgbm"),
     "CatBoost": lambda job: job.train("catboost"),
 }
-# Settings are compared at equal rounds, whatever early stopping would choose.
-AT_ROUNDS = "300 rounds"
-# Other settings; all but the first are the defaults at 300 rounds with one change.
-SETTINGS: dict[str, dict[str, Any]] = {
-    "100 rounds, 20 rows, all features": {
-        "n_estimators": 100, "min_child_samples": 20, "colsample_bynode": 1.0,
-    },
-    "100 rounds": {"n_estimators": 100},
-    "leaves of 20 rows": {"min_child_samples": 20},
-    "leaves of 5 rows": {"min_child_samples": 5},
-    "all features": {"colsample_bynode": 1.0},
-    "three tenths of the features": {"colsample_bynode": 0.3},
-    "seven tenths of the rows": {"subsample": 0.7},
-    "rate 0.05": {"learning_rate": 0.05},
-    "15 leaves": {"max_leaves": 15},
-    "63 leaves": {"max_leaves": 63},
-}  # fmt: skip
-# A tenth of the rows is held out, as scikit-learn's histogram boosting does above 10,000 rows.
-_STOPPED: dict[str, Any] = {"validation_fraction": 0.1, "early_stopping_rounds": 10}
-EARLY: dict[str, dict[str, Any]] = {
-    "stopped early": _STOPPED,
-    "3,000 rounds, stopped early": {"n_estimators": 3_000, **_STOPPED},
-}
-METHODS = LIBRARIES | {
-    name: functools.partial(polyleaf, **{"n_estimators": 300, **what})
-    for name, what in ({AT_ROUNDS: {}} | SETTINGS | EARLY).items()
-}
 
 
 # --- one run ---
 
 
 def out_of_the_box(context: Context, method: str, problem: str) -> Figures:
-    """Fit with defaults, or with other settings, on each split and return figures of `measure`.
-
-    For multi-label sets also return `chosen`, F1 above a threshold, and that `threshold`.
-    """
-    return measure(context, METHODS[method], problem, chooses=method in LIBRARIES)
+    """Fit with defaults on each split and return the figures of `measure`."""
+    return measure(context, LIBRARIES[method], problem)
 
 
-def on_all_rows(context: Context, method: str, problem: str) -> Figures:
-    """Run `out_of_the_box` on all rows of the set."""
-    return measure(context, METHODS[method], problem, sys.maxsize)
-
-
-def measure(
-    context: Context,
-    fit: Callable[[Job], Predict],
-    problem: str,
-    most_rows: int = MOST_ROWS,
-    chooses: bool = False,
-) -> Figures:
+def measure(context: Context, fit: Callable[[Job], Predict], problem: str) -> Figures:
     """Return `loss`, `score` and `seconds` of processor time, as lists with one number per split.
 
-    With `chooses`, also return F1 of labels above the threshold from `chosen_threshold`, which
-    needs a second fit.
+    For labels, also return `chosen`, F1 above the `threshold` from `chosen_threshold`, which needs
+    a second fit.
     """
     data = context.load(problem)
     limit = LIMIT / 20 if context.quick else LIMIT
     found: dict[str, list[float]] = {"loss": [], "score": [], "seconds": []}
-    for X, y, X_test, y_test in parts(context, data, most_rows):
+    for X, y, X_test, y_test in parts(context, data):
         begun = time.process_time()
         predict = fit(Job(data.task, X, y, context.threads, Deadline(limit)))
         found["seconds"].append(time.process_time() - begun)
@@ -201,7 +151,7 @@ def measure(
         loss, score = compute_scores(data.task, y_test, predicted)
         found["loss"].append(loss)
         found["score"].append(score)
-        if chooses and data.task == "multilabel":
+        if data.task == "multilabel":
             threshold, _ = chosen_threshold(fit, X, y, context.threads, limit)
             found.setdefault("threshold", []).append(threshold)
             found.setdefault("chosen", []).append(f1(y_test, predicted > threshold)[0])
@@ -231,15 +181,13 @@ class Split(NamedTuple):
     people: np.ndarray | None
 
 
-def parts(
-    context: Context, data: DataSet, most_rows: int = MOST_ROWS
-) -> Iterator[tuple[Any, np.ndarray, Any, np.ndarray]]:
+def parts(context: Context, data: DataSet) -> Iterator[tuple[Any, np.ndarray, Any, np.ndarray]]:
     """Yield the training and test parts of `splits`."""
-    for split in splits(context, data, most_rows):
+    for split in splits(context, data):
         yield split[:4]
 
 
-def splits(context: Context, data: DataSet, most_rows: int = MOST_ROWS) -> Iterator[Split]:
+def splits(context: Context, data: DataSet) -> Iterator[Split]:
     """Yield the source's own split first, then random ones; small sets get more splits.
 
     Rows of one person are similar, so the Parkinson's data are split by person, and the person is
@@ -258,7 +206,7 @@ def splits(context: Context, data: DataSet, most_rows: int = MOST_ROWS) -> Itera
             train, test = np.flatnonzero(~tested), np.flatnonzero(tested)
         else:
             train, test = data.parts if data.parts is not None and seed == 0 else data.split(seed)
-        train = rng.permutation(train)[: context.rows(most_rows)]
+        train = rng.permutation(train)[: context.rows(MOST_ROWS)]
         test = rng.permutation(test)[: context.rows(MOST_ROWS)]
         y, y_test = data.y[train], data.y[test]
         if data.task in ("multiclass", "binary"):
@@ -330,15 +278,6 @@ _PROTOCOL = (
     "training rows, by the library's model of the other three; what is judged by it is the model "
     "of all training rows, whose seconds these are."
 )
-_SETTING_PROTOCOL = (
-    "The defaults at 300 rounds, and these with one setting changed, on the sets they were "
-    "chosen on. Protocol and measures as above."
-)
-_EARLY_PROTOCOL = (
-    "300 rounds of the defaults on all rows of sets of more than 12,500; the same with a tenth "
-    "of the rows held out, that end after ten rounds without an improvement on these; and with "
-    "up to 3,000 rounds. At most 10,000 test rows; all else as above."
-)
 _TASKS = {
     "regression": (
         REGRESSION,
@@ -370,27 +309,11 @@ def _tables() -> Iterator[Table]:
     title = "as above, but of labels F1 where a label holds above one half"
     yield _table("Test score at one half, multi-label", title, "score", MULTILABEL)
     yield _table("Seconds", "processor time of a fit", "seconds", EVERYTHING)
-    for kind, methods, names, protocol, run in (
-        ("Settings", SETTINGS, CHOSEN_ON, _SETTING_PROTOCOL, out_of_the_box),
-        ("Early stopping", EARLY, LARGE, _EARLY_PROTOCOL, on_all_rows),
-    ):
-        for what in _MEASURES:
-            table = f"{kind}, {what}", f"{kind}: {what}", what, names
-            yield _table(*table, (AT_ROUNDS, *methods), protocol, run)
 
 
-def _table(
-    name: str,
-    title: str,
-    figure: str,
-    names: Sequence[str],
-    methods: Sequence[str] = tuple(LIBRARIES),
-    protocol: str = _PROTOCOL,
-    run: Run = out_of_the_box,
-) -> Table:
-    subjects = make_subjects(names, *_MEASURES[figure], figure)
-    ranks = figure != "seconds"
-    return make_table(name, title, subjects, run, protocol, methods, methods[:1], ranks=ranks)
+def _table(name: str, title: str, figure: str, names: Sequence[str]) -> Table:
+    subjects, ranks = make_subjects(names, *_MEASURES[figure], figure), figure != "seconds"
+    return make_table(name, title, subjects, out_of_the_box, _PROTOCOL, LIBRARIES, ranks=ranks)
 
 
 def _chosen(table: Table) -> Table:

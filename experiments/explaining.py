@@ -120,17 +120,6 @@ def _peers(n_outputs: int, *rows: int) -> list[Contender]:
 CASES: dict[str, tuple[str, list[Contender]]] = {
     "values16": ("16 targets", _peers(16, 5000, 200, 500, 100, 50)),
     "values1": ("one target", _peers(1, 5000, 1000, 1000, 1000, 1000)),
-    "outputs": (
-        "100 targets beside 16",
-        [
-            Contender("16 targets", "polyleaf", 5000, _ours()),
-            Contender("100 targets", "polyleaf", 5000, _ours(), n_outputs=100),
-        ],
-    ),
-    "one_row": (
-        "16 targets, a single row",
-        [c for c in _peers(16, 1, 1, 1, 1, 1) if c.label != IN_SHAP],
-    ),
     "background": (
         "16 targets, each row against each of as many background rows; per pair of rows",
         [

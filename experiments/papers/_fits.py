@@ -9,7 +9,6 @@ import numpy as np
 
 from polyleaf.settings import presets
 
-CURVE_POINTS = 40
 # Parameters that `Settings` covers for every library, so that a recipe must not repeat them.
 SHARED = (
     "n_estimators",

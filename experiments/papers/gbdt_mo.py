@@ -15,7 +15,7 @@ import numpy as np
 
 from ..harness.context import Context
 from ..harness.paper import Better, Figures, Paper, Subject, Table
-from ..libraries import Library, Settings, timed_train
+from ..libraries import Settings, timed_train
 from ..problems import Arrays
 from . import _fits
 from ._fits import Method
@@ -222,8 +222,8 @@ def load(context: Context, problem: str, seed: int) -> Arrays:
 
 def fit(
     context: Context, method: str, problem: str, data: Arrays, depth: int, rate: float
-) -> tuple[list[Library], float]:
-    """Return one model, or one per target where the method has one output; and its test score."""
+) -> float:
+    """Return the test score of one model, or of one per target where the method has one output."""
     library, kind = METHODS[method].library, FIXED[problem].kind
     parts = [data]
     if kind == "regression" and method in ONE_EACH:
@@ -237,14 +237,14 @@ def fit(
     each = [model.predict(data["X_test"]) for model in models]
     predicted = each[0] if len(each) == 1 else np.column_stack(each)
     score = _fits.rmse if kind == "regression" else _fits.accuracy
-    return models, score(data["y_test"], predicted)
+    return score(data["y_test"], predicted)
 
 
 def synthetic(context: Context, method: str, problem: str) -> Figures:
     """Search depth and rate on the first of five draws, and score all draws."""
 
     def score(seed: int, depth: int, rate: float) -> float:
-        return fit(context, method, problem, load(context, problem, seed), depth, rate)[1]
+        return fit(context, method, problem, load(context, problem, seed), depth, rate)
 
     grid = [(d, r) for d in DEPTHS for r in RATES][:: 9 if context.quick else 1]
     found = {point: score(0, *point) for point in grid}
@@ -254,15 +254,12 @@ def synthetic(context: Context, method: str, problem: str) -> Figures:
 
 
 def real(context: Context, method: str, problem: str) -> Figures:
-    """Return the score on the test part, and the number of trees of the best model."""
-    figures: Figures = {"score": [], "trees": []}
+    """Return the score on the test part."""
+    figures: Figures = {"score": []}
     is_classes = FIXED[problem].kind == "multiclass"
     for seed in context.seeds(FIXED[problem].repeats):
         data = load(context, problem, seed)
-        models, score = fit(context, method, problem, data, *chosen(method, problem))
-        per_round = int(data["y"].max()) + 1 if is_classes and method in ONE_EACH else 1
-        figures["score"].append(score)
-        figures["trees"].append(per_round * sum(model.n_rounds() for model in models))
+        figures["score"].append(fit(context, method, problem, data, *chosen(method, problem)))
     if FIXED[problem].repeats == 1:
         figures = {name: values[0] for name, values in figures.items()}
         if is_classes:
@@ -351,20 +348,6 @@ PAPER = Paper(
                 for m in ("GBDT-SO", "GBDT-MO")
                 for s in ("MNIST", "Yeast", "MNIST-inpainting", "Student-por")
             },
-        ),
-        Table(
-            "Table X", "Trees of the best models",
-            subjects("trees", None, 0, "trees", *TITLES),
-            real, _REAL,
-            paper="""
-                             MNIST   Yeast   MNIST-inpainting   Student-por
-                XGBoost      1700    299.0   4880               133.4
-                LightGBM     1760    334.0   5618               219.6
-                GBDT-SO      2180    183.0   6373               373.7
-                GBDT-MO      615     85.1    2576               125.0
-            """,
-            ours=("GBDT-SO", "GBDT-MO"),
-            also=("XGBoost, vector leaves", "CatBoost", "OmniGBDT"),
         ),
         Table(
             "Table VIII", "Exact Hessian: accuracy", _ACCURACY, real, _REAL,

@@ -12,7 +12,7 @@ from .gbdt_mo import subjects
 
 
 def real(context: Context, method: str, problem: str) -> Figures:
-    """Return the score on the test part, and the number of trees."""
+    """Return the score on the test part."""
     if problem == "mnist" and method.startswith("k=16"):
         raise Unavailable("there are ten classes")
     return gbdt_mo.real(context, method, problem)

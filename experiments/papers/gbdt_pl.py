@@ -35,7 +35,6 @@ METHODS = {
     "XGBoost": Method("xgboost"),
     "CatBoost": Method("catboost"),
 }
-GOSS = {"polyleaf": {"sampling_method": "goss"}, "lightgbm": {"data_sample_strategy": "goss"}}
 
 
 def settings(method: str, own: dict[str, Any] | None = None, **common: Any) -> Settings:
@@ -45,14 +44,12 @@ def settings(method: str, own: dict[str, Any] | None = None, **common: Any) -> S
     return Settings(**common, own=kept | (own or {}))
 
 
-def paper_settings(method: str, bins: int, goss: bool = False) -> Settings:
+def paper_settings(method: str, bins: int) -> Settings:
     """Return table 3."""
     library = METHODS[method].library.partition("-")[0]
     least = "min_sum_hessian_in_leaf" if library == "lightgbm" else "min_child_weight"
-    own = {least: 100, **(GOSS[library] if goss else {})}
-    return settings(
-        method, own, rounds=500, max_leaves=255, max_bins=bins, reg_lambda=0.01, min_rows=1
-    )
+    common = {"rounds": 500, "max_leaves": 255, "max_bins": bins, "reg_lambda": 0.01}
+    return settings(method, {least: 100}, **common, min_rows=1)
 
 
 # --- data ---
@@ -123,13 +120,6 @@ class Fitted:
         """Return rounds and seconds to this error; None if it is never reached."""
         return next(((r, s) for r, s, e in self.points if e <= error), None)
 
-    def curves(self) -> dict[str, list[list[float]]]:
-        """Return the error by rounds, and by seconds."""
-        return {
-            "rounds": [[r, e] for r, _, e in self.points],
-            "seconds": [[s, e] for _, s, e in self.points],
-        }
-
 
 def fit(context: Context, method: str, kind: str, data: Arrays, chosen: Settings) -> Fitted:
     """Train, and then score shorter models."""
@@ -143,17 +133,10 @@ def fit(context: Context, method: str, kind: str, data: Arrays, chosen: Settings
     return Fitted(library, seconds, points)
 
 
-def described(fitted: Fitted, data: Arrays) -> Figures:
-    """Return RMSE of all rounds, seconds of training and of test prediction, and model size."""
-    start = time.perf_counter()
-    fitted.library.predict(data["X_test"])
-    return {
-        "score": fitted.points[-1][2],
-        "seconds": fitted.seconds,
-        "prediction seconds": time.perf_counter() - start,
-        "bytes": fitted.library.model_bytes(),
-        "curves": fitted.curves(),
-    }
+def described(fitted: Fitted) -> Figures:
+    """Return the RMSE after all rounds, and its curve."""
+    curve = [[rounds, error] for rounds, _, error in fitted.points]
+    return {"score": fitted.points[-1][2], "curves": {"rounds": curve}}
 
 
 def table_4(context: Context, method: str, problem: str) -> Figures:
@@ -161,14 +144,14 @@ def table_4(context: Context, method: str, problem: str) -> Figures:
     name, _, bins = method.rpartition(", ")
     data = load(context, problem)
     chosen = paper_settings(name, int(bins.split()[0]))
-    return described(fit(context, name, "regression", data, chosen), data)
+    return described(fit(context, name, "regression", data, chosen))
 
 
 def synthetic(context: Context, method: str, problem: str) -> Figures:
     """Run GBDT-PL and LightGBM, one after the other, with the number of bins in `method`."""
     data, bins = load(context, problem), int(method.split()[0])
     both = {
-        name: described(fit(context, name, "regression", data, paper_settings(name, bins)), data)
+        name: described(fit(context, name, "regression", data, paper_settings(name, bins)))
         for name in ("GBDT-PL", "LightGBM")
     }
     figures: Figures = {"ratio": both["GBDT-PL"]["score"] / both["LightGBM"]["score"], "curves": {}}
@@ -177,17 +160,6 @@ def synthetic(context: Context, method: str, problem: str) -> Figures:
         figures |= {f"{name}: {key}": value for key, value in found.items()}
         figures["curves"] |= {f"{name}, {key}": curve for key, curve in curves.items()}
     return figures
-
-
-def goss(context: Context, method: str, problem: str) -> Figures:
-    """Run table 3's settings with gradient-based sampling (section 7.5).
-
-    A fifth of the rows with the largest gradients and a tenth of the other rows are used.
-    """
-    data = load(context, problem)
-    return described(
-        fit(context, method, "regression", data, paper_settings(method, 255, goss=True)), data
-    )
 
 
 CONVERGENCE = {
@@ -334,17 +306,6 @@ def synthetic_figure(name: str, title: str, axis: str, x: str) -> Figure:
     )  # fmt: skip
 
 
-def draw_prediction(canvas: Any, found: dict[tuple[str, str], Figures]) -> None:
-    """Draw figure 6: error against the seconds of predicting the test part."""
-    panel = canvas.subplots()
-    for i, ((method, _), figures) in enumerate(found.items()):
-        panel.plot(
-            figures["prediction seconds"], figures["score"], "o", color=f"C{i}", label=method
-        )
-    panel.set(xlabel="seconds to predict the test part", ylabel="RMSE", xlim=0)
-    panel.legend(fontsize=7)
-
-
 def draw_steps(canvas: Any, found: dict[tuple[str, str], Figures]) -> None:
     """Draw figure 3: processor time of a tree, for each method of choosing splits."""
     panel = canvas.subplots()
@@ -399,18 +360,6 @@ PAPER = Paper(
         ),
         figure("Figure 4", "Convergence", "rounds", "rounds"),
         synthetic_figure("Figure 4", "Convergence", "rounds", "rounds"),
-        figure("Figure 5", "Training time", "seconds", "seconds"),
-        synthetic_figure("Figure 5", "Training time", "seconds", "seconds"),
-        Figure(
-            "Figure 6", "Testing time", _CASP, table_4, "The runs of table 4.", lines=CASP_ROWS,
-            draw=draw_prediction,
-        ),
-        Figure(
-            "Figure 7", "Training time with GOSS", _CASP, goss,
-            "Table 4's settings and 255 bins, on the fifth of the rows with the largest "
-            "gradients and a tenth of the others.",
-            lines=("GBDT-PL", "LightGBM"), curves=("seconds",), x="seconds", y="RMSE", log="y",
-        ),
         Table(
             "Convergence, seconds", "Seconds to LightGBM's least test error",
             subjects("s", None, 2, "seconds", *CONVERGENCE), convergence, _CONVERGENCE,

@@ -25,9 +25,8 @@ from polyleaf.settings import presets
 
 from .. import extreme
 from ..harness.context import Context, Unavailable
-from ..harness.paper import Better, Figure, Figures, Paper, Subject, Table
+from ..harness.paper import Better, Figures, Paper, Subject, Table
 from ..sets import LabelledSet, load_labelled
-from ._fits import CURVE_POINTS
 
 KS = (1, 3, 5)
 FEW_TREES = 50
@@ -239,24 +238,6 @@ def padded(labels: list[list[int]]) -> np.ndarray:
     return best
 
 
-def by_size(context: Context, method: str, problem: str) -> Figures:
-    """Return P@1 against prediction time and against size, as trees are added."""
-    data = load(context, problem)
-    (X, Y), (X_test, Y_test) = data.part(0), data.part(1)
-    model = polyleaf.PolyleafClassifier(**parameters(context, method, problem)).fit(X, Y)
-    whole, n = file_size(model), model.n_estimators
-    model.set_params(n_jobs=1)
-    times, sizes = [], []
-    for rounds in np.unique(np.geomspace(1, n, min(n, CURVE_POINTS // 4)).astype(int)):
-        begun = time.perf_counter()
-        best, _ = model.predict_topk(X_test, 1, iteration_range=(0, int(rounds)))
-        seconds = time.perf_counter() - begun
-        score = 100 * precision_at(Y_test, ranked_labels(best, Y.shape[1]), 1)
-        times.append([seconds, score])
-        sizes.append([whole * rounds / n / 2**20, score])
-    return {"curves": {"time": times, "size": sizes}}
-
-
 def few_trees(context: Context, method: str, problem: str) -> Figures:
     """Run `ranking` with `FEW_TREES`."""
     data = load(context, problem)
@@ -278,12 +259,6 @@ def made(context: Context, method: str, problem: str) -> Figures:
     n_labels = int(problem.replace(",", ""))
     X, Y = extreme.make_extreme(context.rows(ROWS), n_labels)
     return timed(method, X, Y, context.threads, context.rounds(ROUNDS))
-
-
-def by_threads(context: Context, method: str, problem: str) -> Figures:
-    """Time a tree at 20,000 labels, by number of threads."""
-    X, Y = extreme.make_extreme(context.rows(ROWS), 20_000)
-    return timed(method, X, Y, int(problem), context.rounds(ROUNDS))
 
 
 def timed(method: str, X: np.ndarray, Y: sp.csr_matrix, threads: int, rounds: int) -> Figures:
@@ -337,7 +312,7 @@ _OTHER = (
 )
 _MADE = (
     "Rows of about 75 labels and 50 features, cut to 20,000; k = 100; median seconds of the "
-    "second to fifth tree. The paper's are of Delicious-200K on another machine."
+    "second to fifth tree."
 )
 
 PAPER = Paper(
@@ -393,15 +368,6 @@ PAPER = Paper(
             for name in ("corel5k", "cal500", "ohsumed", "imdb", "rcv1_subset1")
         ),
         Table(
-            "Table 4", "Seconds of a tree by threads",
-            tuple(Subject(t, "s", None, 2, t, "a tree") for t in ("1", "2")), by_threads, _MADE,
-            paper="""
-                                           1        2
-                GBDT-SPARSE, exact search  1092.60  -
-            """,
-            ours=("GBDT-SPARSE, exact search",), also=("GBDT-SPARSE",),
-        ),
-        Table(
             "Labels", "Seconds of a tree by number of labels",
             tuple(
                 Subject(f"{n}, {unit}", unit, None, digits, n, figure)
@@ -411,18 +377,6 @@ PAPER = Paper(
                 )
             ),
             made, _MADE, also=("GBDT-SPARSE",),
-        ),
-        Figure(
-            "Figure 1, time", "P@1 against seconds of prediction",
-            (Subject("Delicious", "%", None, 2, "delicious", needs=("delicious",)),),
-            by_size, "As trees are added, one core, all test rows.",
-            lines=("GBDT-SPARSE",), curves=("time",), x="seconds", y="P@1, %", log="x",
-        ),
-        Figure(
-            "Figure 1, size", "P@1 against size",
-            (Subject("Delicious", "%", None, 2, "delicious", needs=("delicious",)),),
-            by_size, "As trees are added; the file's size in proportion to its trees.",
-            lines=("GBDT-SPARSE",), curves=("size",), x="MB", y="P@1, %", log="x",
         ),
     ),
     golden=("gbdt_sparse", "gbdt_sparse, exact", "sparse Y", "sparse Y, exact"),

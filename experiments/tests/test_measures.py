@@ -6,7 +6,6 @@ from experiments import (
     defaults,
     distributions,
     gpu,
-    monotone,
     portfolio,
     problems,
     report,
@@ -166,7 +165,7 @@ def test_ratios_pair_neighbours_and_targets_are_the_best_peers():
 
 def test_all_libraries_of_a_case_get_the_same_problem_and_settings():
     for case in select("all", quick=False, n_threads=3):
-        if case.name.split("-")[0] not in ("threads", "outputs", "leaves"):
+        if not case.name.startswith("leaves"):
             first = case.contenders[0]
             for c in case.contenders:
                 assert (c.problem, repr(c.settings)) == (first.problem, repr(first.settings))
@@ -204,19 +203,6 @@ def test_poker_hands_are_dealt_and_classified():
     np.testing.assert_allclose(shares, [0.5012, 0.4226, 0.0475], rtol=0.06)
 
 
-def test_generated_functions_are_monotone(tmp_path):
-    for kind in monotone.MADE:
-        job, X, _ = monotone.made(kind, 0, False, Context(tmp_path, quick=True))
-        for f, k in np.argwhere(job.directions):
-            moved = X.copy()
-            moved[:, f] += job.directions[f, k]
-            low, high = (
-                monotone.truth(kind, rows, job.directions, np.random.default_rng(1))
-                for rows in (X, moved)
-            )
-            assert np.all(high[:, k] >= low[:, k] - 1e-6)
-
-
 # --- scores ---
 
 
@@ -229,7 +215,7 @@ def test_labels_are_scored_at_a_chosen_threshold(tmp_path, monkeypatch):
     """The probabilities of this library are a third of what they should be."""
     X = np.random.default_rng(0).random((400, 3)).astype(np.float32)
     np.savez(tmp_path / "emotions.npz", X=X, y=(X > 0.6).astype(np.int8), task="multilabel")
-    monkeypatch.setitem(defaults.METHODS, "Polyleaf", lambda job: lambda X: X / 3)
+    monkeypatch.setitem(defaults.LIBRARIES, "Polyleaf", lambda job: lambda X: X / 3)
     figures = defaults.out_of_the_box(Context(tmp_path, quick=True), "Polyleaf", "emotions")
     assert figures["score"] == [0.0, 0.0] and min(figures["chosen"]) > 0.95
     assert all(0.18 < threshold < 0.22 for threshold in figures["threshold"])
