@@ -61,6 +61,15 @@ def test_inapplicable_candidates_are_dropped(task, n_outputs, linear, kept):
     ] == kept
 
 
+@pytest.mark.parametrize("task", ["regression", "multilabel"])
+def test_groups_of_several_outputs_are_tried(task):
+    auto = {"learning_rate": 0.05, "output_groups": "auto"}
+    assert auto in filter_applicable(get_portfolio(task), (), task, 3, True)
+    assert auto not in filter_applicable(get_portfolio(task), (), task, 1, True)
+    fixed = filter_applicable(get_portfolio(task), {"output_groups"}, task, 3, True)
+    assert not any("output_groups" in candidate for candidate in fixed)
+
+
 def test_variations_move_up_to_three_parameters_by_one_step():
     parent = {"leaf": "linear", "max_leaves": 15}
     for child in islice(generate_variations([parent], DEFAULTS, {"subsample"}, 0), 200):

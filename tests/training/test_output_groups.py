@@ -170,6 +170,7 @@ def test_training_that_goes_on_equals_one_training(options, groups):
         ([[0, 1]], "output 2 is in no group"),
         ([[0, 1], [1, 2]], "output 1 is there 2 times"),
         ([[0, 1, 2], [0], [1]], "output 2 is in no group"),
+        ([[0, 1], [2], [2], [1, 0]], "same groups twice"),
         ([[0, 1], [3]], "numbered from 0 to 2"),
         ([[0, 1], ["c"]], "outputs have no names"),
         ([0, 1, 2], "list of lists"),

@@ -54,6 +54,12 @@ def make_output_groups(
         if sum(map(len, turns[-1])) >= n_outputs:
             turns.append([])
         turns[-1].append(group)
+    different = {tuple(sorted(tuple(sorted(group)) for group in turn)) for turn in turns}
+    if len(different) < len(turns):
+        raise ValueError(
+            "output_groups has the same groups twice, but rounds alternate between different ones; "
+            "give them once."
+        )
     return [_check_turn(turn, n_outputs, names) for turn in turns]
 
 
