@@ -58,7 +58,7 @@ def data(tmp_path_factory):
             arrays["y"] = np.argsort(np.argsort(scores[:, 0])) * n_outputs // n
         np.savez(folder / f"{name}.npz", **arrays)
     hours = rng.normal(size=(2400, 7)).cumsum(axis=0)
-    np.savez(folder / "etth1.npz", values=hours.astype(np.float32), split=[800, 1600])
+    np.savez(folder / "etth1.npz", values=hours.astype(np.float32), split=[800, 1600, 2400])
     return folder
 
 
