@@ -323,10 +323,10 @@ def measure_candidate_gains(
         cell_of_code = np.zeros(256, np.intp)
         cell_of_code[used] = np.unique(cut, return_inverse=True)[1]
         n_cells = int(cell_of_code.max()) + 1
-        cells = cell_of_code[column], np.arange(n)
-        one_hot = scipy.sparse.csr_matrix((np.ones(n), cells), (n_cells, n))
+        cells = cell_of_code[column]
+        one_hot = scipy.sparse.csc_matrix((np.ones(n), cells, np.arange(n + 1)), (n_cells, n))
         left = np.cumsum(one_hot @ own, axis=0)
-        n_left = np.cumsum(np.bincount(cells[0], minlength=n_cells))[:-1]
+        n_left = np.cumsum(np.bincount(cells, minlength=n_cells))[:-1]
         gains = score(left[:-1]) + score(left[-1:] - left[:-1]) - score(left[-1:])
         is_large = np.minimum(n_left, n - n_left) >= min_rows
         found.append(np.maximum(gains[is_large], 0.0))
