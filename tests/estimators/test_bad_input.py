@@ -374,8 +374,9 @@ def test_invalid_base_score_raises(base_score):
 
 
 def test_huge_learning_rate_raises():
-    with pytest.raises(ValueError, match=r"not finite.*the learning rate"):
-        regressor(learning_rate=1e30).fit(X, Y)
+    for objective in ("squared_error", "absolute_error", "quantile"):
+        with pytest.raises(ValueError, match=r"not finite.*the learning rate"):
+            regressor(objective=objective, learning_rate=1e30).fit(X, Y)
 
 
 def test_missing_values_in_object_columns_do_not_warn():

@@ -152,10 +152,11 @@ def _check_range(value_range: float, rows: RowData) -> None:
     if value_range > limit:
         raise ValueError(
             f"y contains a value too large: with {reason}, an output must not vary by more than "
-            f"{limit:.3g}. Divide y by a constant, or set normalize_targets=True."
+            f"{limit:.3g}. Divide y by a constant, or set normalize_targets=True if the objective "
+            "allows it."
         )
     if 0 < value_range < _MIN_RANGE:
         warn_user(
-            f"y varies by at most {value_range:.3g}, too little for float32 sums of squares: set "
-            "normalize_targets=True or multiply y by a constant."
+            f"y varies by at most {value_range:.3g}, too little for float32 sums of squares: "
+            "multiply y by a constant, or set normalize_targets=True if the objective allows it."
         )

@@ -111,7 +111,10 @@ class QuantileFitter:
             self._workers.n_threads_or_context,
             outputs,
         )
-        values = values * np.float32(rate)
+        with np.errstate(over="ignore"):
+            values = values * np.float32(rate)
+        if np.isinf(values).any():
+            raise ValueError("A leaf value is not finite; check the targets and the learning rate.")
         if updated.all():
             return values
         others = self._others.fit(grown, sample, outputs, rate)
