@@ -138,6 +138,14 @@ POLYLEAF_INLINE void store(T* to, const V& v) {
 }
 
 using polyleaf::max;
+#if defined(__AVX512F__)  // GCC compares and then moves under a mask, which takes longer
+POLYLEAF_INLINE f32x16 max(const f32x16& a, const f32x16& b) {
+  return (f32x16)_mm512_max_ps((__m512)a, (__m512)b);
+}
+POLYLEAF_INLINE i32x16 max(const i32x16& a, const i32x16& b) {
+  return (i32x16)_mm512_max_epi32((__m512i)a, (__m512i)b);
+}
+#endif
 using polyleaf::min;
 using polyleaf::select;
 template <class M, class Half>
