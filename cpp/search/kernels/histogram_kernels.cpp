@@ -211,17 +211,24 @@ void gather(const int16_t* channels, const uint32_t* ids, int64_t n, int lanes, 
   }
 }
 
-template <class Row, class Sum>
+// Z vectors of Row's width.
+template <class Row, class Sum, int Z = 1>
 void sum_lanes(const int16_t* channels, int64_t n, int lanes, int32_t* out) {
-  Sum total = load<Sum>(out);
-  for (int64_t i = 0; i < n; ++i) total += convert<Sum>(load<Row>(channels + i * lanes));
-  store(out, total);
+  constexpr int kWidth = sizeof(Row) / sizeof(int16_t);
+  Sum total[Z];
+  for (int z = 0; z < Z; ++z) total[z] = load<Sum>(out + z * kWidth);
+  for (int64_t i = 0; i < n; ++i)
+    for (int z = 0; z < Z; ++z)
+      total[z] += convert<Sum>(load<Row>(channels + i * lanes + z * kWidth));
+  for (int z = 0; z < Z; ++z) store(out + z * kWidth, total[z]);
 }
 
 void sum(const int16_t* channels, int64_t n, int lanes, int32_t* out) {
   if (lanes == 4) return sum_lanes<i16x4, i32x4>(channels, n, lanes, out);
   if (lanes == 8) return sum_lanes<i16x8, i32x8>(channels, n, lanes, out);
-  for (int j = 0; j < lanes; j += 16) sum_lanes<i16x16, i32x16>(channels + j, n, lanes, out + j);
+  int j = 0;
+  for (; j + 64 <= lanes; j += 64) sum_lanes<i16x16, i32x16, 4>(channels + j, n, lanes, out + j);
+  for (; j < lanes; j += 16) sum_lanes<i16x16, i32x16>(channels + j, n, lanes, out + j);
 }
 
 void mark_touched(const uint64_t* words, int64_t n, int n_features, uint64_t* touched) {
