@@ -134,27 +134,23 @@ inline void softmax_group(const ClassChunk& chunk, int64_t first, SoftmaxGroup& 
   const int64_t n_outputs = chunk.n_outputs;
   float* __restrict scores = chunk.scratch;
   read_group(chunk, first, scores);
-  float largest[kLanes], sum[kLanes], part[kLanes];
-  f32x16 maximum = load<f32x16>(scores);
-  for (int64_t k = 1; k < n_outputs; ++k) maximum = max(load<f32x16>(scores + k * kLanes), maximum);
-  store(largest, maximum);
+  f32x16 largest = load<f32x16>(scores);
+  for (int64_t k = 1; k < n_outputs; ++k) largest = max(load<f32x16>(scores + k * kLanes), largest);
   // Sum in parts of 16 classes, so that the error does not grow with thousands of them.
-  for (int j = 0; j < kLanes; ++j) sum[j] = 0.0f;
+  f32x16 sum = {};
   for (int64_t begin = 0; begin < n_outputs; begin += kLanes) {
     const int64_t end = begin + kLanes < n_outputs ? begin + kLanes : n_outputs;
-    for (int j = 0; j < kLanes; ++j) part[j] = 0.0f;
-    for (int64_t k = begin; k < end; ++k)
-      for (int j = 0; j < kLanes; ++j) {
-        const float e = exp_saturating(scores[k * kLanes + j] - largest[j]);
-        scores[k * kLanes + j] = e;
-        part[j] += e;
-      }
-    for (int j = 0; j < kLanes; ++j) sum[j] += part[j];
+    f32x16 part = {};
+    for (int64_t k = begin; k < end; ++k) {
+      const f32x16 x = load<f32x16>(scores + k * kLanes) - largest;
+      const f32x16 e = exp_within_limits<i32x16>(max(broadcast(kLeastExponent), x));
+      store(scores + k * kLanes, e);
+      part += e;
+    }
+    sum += part;
   }
-  for (int j = 0; j < kLanes; ++j) {
-    group.largest[j] = largest[j];
-    group.sum[j] = sum[j];
-  }
+  store(group.largest, largest);
+  store(group.sum, sum);
 }
 
 // Write the probabilities to `chunk.scratch`.

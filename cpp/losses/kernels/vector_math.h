@@ -28,9 +28,9 @@ inline float max(float x, float limit) {
 }
 
 // (e^r - 1 - r) / r^2 for |r| <= ln(2) / 2.
-inline float exp_series(float r) {
-  float p = 0.00138144672f;
-  p = p * r + 0.00836878084f;
+template <class T>
+inline T exp_series(const T& r) {
+  T p = r * 0.00138144672f + 0.00836878084f;
   p = p * r + 0.0416683927f;
   p = p * r + 0.166665196f;
   return p * r + 0.49999994f;
@@ -48,20 +48,28 @@ inline float log_series(float t) {
   return p * t + 0.333333313f;
 }
 
-// e^x within 1 ulp, saturating: x is clipped to [-87, 88] first, so the result is always a normal
-// number. This avoids division by zero, infinities that become NaN, and slow denormals.
-inline float exp_saturating(float x) {
+constexpr float kLeastExponent = -87.0f, kLargestExponent = 88.0f;
+
+// e^x within 1 ulp, for x between these limits: always a normal number. T: float or a vector of
+// floats; Integer: integers of as many bits.
+template <class Integer, class T>
+inline T exp_within_limits(const T& x) {
   constexpr float kRound =
       12582912.0f;  // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
-  x = max(min(x, 88.0f), -87.0f);
-  const float shifted = x * 1.44269504f + kRound;
-  const float n = shifted - kRound;
+  const T shifted = x * 1.44269504f + kRound;
+  const T n = shifted - kRound;
   // ln 2 in two parts: the first has so few bits that n times it is exact.
-  const float r = (x - n * 0.693359375f) - n * -2.12194440e-4f;
-  const float mantissa = 1.0f + (r + (r * r) * exp_series(r));
+  const T r = (x - n * 0.693359375f) - n * -2.12194440e-4f;
+  const T mantissa = 1.0f + (r + (r * r) * exp_series(r));
   // 2^n is added to the exponent; the bits of kRound above the integer are shifted out.
-  const uint32_t exponent = static_cast<uint32_t>(float_bits(shifted)) << 23;
-  return bits_float(static_cast<int32_t>(static_cast<uint32_t>(float_bits(mantissa)) + exponent));
+  const Integer exponent = __builtin_bit_cast(Integer, shifted) << 23;
+  return __builtin_bit_cast(T, __builtin_bit_cast(Integer, mantissa) + exponent);
+}
+
+// e^x, saturating: x is clipped first. This avoids division by zero, infinities that become NaN,
+// and slow denormals.
+inline float exp_saturating(float x) {
+  return exp_within_limits<uint32_t>(max(min(x, kLargestExponent), kLeastExponent));
 }
 
 // ln x within 1 ulp, for normal x > 0.
