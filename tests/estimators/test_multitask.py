@@ -2,6 +2,7 @@
 implementation, bit for bit."""
 
 import pickle
+import re
 
 import numpy as np
 import pandas as pd
@@ -58,6 +59,31 @@ def model(objective=FOUR, **parameters):
 
 def fit_model(objective=FOUR, **parameters):
     return model(objective, **parameters).fit(X[:TRAIN], Y[:TRAIN])
+
+
+def test_auto_is_the_loss_of_tasks_without_objective():
+    columns = ["price", "churn"]
+    found = model(dict.fromkeys(columns, "auto")).fit(X, Y)
+    expected = model(None).fit(X, Y[columns])
+    np.testing.assert_array_equal(found.predict_raw(X), expected.predict_raw(X))
+
+
+def test_weights_and_objectives_of_unknown_tasks_raise():
+    weight = np.ones(N)
+    pair = {("price", "demand"): "squared_error"}
+    for objective, named, given in (
+        (FOUR, "prize", {"prize": weight}),
+        (FOUR, "prize", pd.DataFrame({"prize": weight})),
+        (pair, "price", {"price": weight}),  # a part of the task
+        (pair, "price+demand", {"price+demand": weight}),
+    ):
+        with pytest.raises(ValueError, match=re.escape(f"names the task {named!r}; there are")):
+            model(objective).fit(X, Y, sample_weight=given)
+    model(pair).fit(X, Y, sample_weight={("price", "demand"): weight, "visits": weight})
+    with pytest.raises(ValueError, match=r"the tasks \['price'\], but the model to continue has"):
+        model({"price": "squared_error"}).fit(X[:TRAIN], Y[:TRAIN], init_model=fit_model())
+    with pytest.raises(ValueError, match="'validation_0': sample_weight names the task 'prize'"):
+        model().fit(X, Y, eval_set=[(X, Y)], eval_sample_weight=[{"prize": weight}])
 
 
 def trees(estimator):

@@ -20,6 +20,7 @@ from polyleaf.inputs.multitask import (
     TaskColumns,
     TaskEncodings,
     TaskKey,
+    check_task_weights,
     decode_target_encoding,
     encode_labelled_rows,
     get_task_name,
@@ -92,7 +93,8 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         resolved: dict[TaskKey, ObjectiveSpec] = {}
         for key, objective in (self.objective or {}).items():
             try:
-                resolved[key] = resolve_objective(objective)
+                if not isinstance(objective, str) or objective != "auto":
+                    resolved[key] = resolve_objective(objective)
             except ValueError as error:
                 raise ValueError(f"Task {get_task_name(key)!r}: {error}") from None
         return resolved
@@ -103,11 +105,19 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         columns = TaskColumns(rows.target)
         if start is not None:
             encoding = decode_target_encoding(start.metadata, start.n_outputs)
+            assert isinstance(encoding, TaskEncodings)
+            given = {get_task_name(key) for key in self.objective or encoding.keys}
+            if given != set(encoding.names):
+                raise ValueError(
+                    f"objective has the tasks {sorted(given)}, but the model to continue has "
+                    f"{sorted(encoding.names)}."
+                )
             return encoding.encode(rows)
         assert isinstance(resolved, Mapping)
         if self.objective is not None and not self.objective:
             raise ValueError("objective names no task: give a loss for at least one column of Y.")
-        keys: list[TaskKey] = list(resolved) if resolved else list(columns.names or [])
+        keys: list[TaskKey] = list(self.objective or columns.names or ())
+        check_task_weights(rows, keys, columns)
         targets = [
             self._encode_task(
                 key, resolved.get(key), RowData(columns.select(key), get_task_weight(rows, key))

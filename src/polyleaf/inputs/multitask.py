@@ -24,6 +24,7 @@ __all__ = [
     "TaskEncodings",
     "TaskKey",
     "TaskTarget",
+    "check_task_weights",
     "decode_target_encoding",
     "encode_labelled_rows",
     "get_task_name",
@@ -110,6 +111,20 @@ def get_task_weight(rows: RowData, key: TaskKey) -> Any:
     return sample_weight
 
 
+def check_task_weights(rows: RowData, keys: Sequence[TaskKey], columns: TaskColumns) -> None:
+    """Raise a ValueError for weights of what is no task; columns of no task may have some."""
+    given = rows.weight
+    has_names = getattr(given, "ndim", 1) == 2 and hasattr(given, "columns")
+    names = list(given) if isinstance(given, Mapping) else list(given.columns) if has_names else []
+    parts = {part for key in keys for part in (key if isinstance(key, tuple) else [key])}
+    ignored = set(columns.names or ()) - parts
+    unknown = next((name for name in names if name not in keys and name not in ignored), None)
+    if unknown is not None:
+        raise ValueError(
+            f"sample_weight names the task {unknown!r}; there are {', '.join(map(repr, keys))}."
+        )
+
+
 def name_outputs(target: Target, key: TaskKey) -> Target:
     """Name the outputs of a target of several columns by its key."""
     if not isinstance(key, tuple) or target.encoding.n_outputs != len(key):
@@ -193,6 +208,7 @@ class TaskEncodings(TargetEncoding):
 
     def encode(self, rows: RowData, *, name: str = "Y", normalized: bool = True) -> TaskTarget:
         columns = TaskColumns(rows.target, name)
+        check_task_weights(rows, self.keys, columns)
         targets = []
         for key, encoding in zip(self.keys, self.encodings, strict=True):
             task_name = f"{get_task_name(key)!r} of {name}"

@@ -548,8 +548,9 @@ class MultiTaskParameters(SharedParameters):
     """Loss function of each task: a dict from the name of a column of Y, or a tuple of names that
     form one task, to an objective of :class:`polyleaf.PolyleafRegressor` or
     :class:`polyleaf.PolyleafClassifier`, by name or as an object of :mod:`polyleaf.objectives`
-    (`Quantile((.1, .5, .9))`). Other columns of Y are ignored. None: all columns; text, categories
-    and booleans are classes, 0 and 1 are two classes, other numbers use squared error."""
+    (`Quantile((.1, .5, .9))`). Other columns of Y are ignored. None: "auto" for all columns: text,
+    categories and booleans are classes, 0 and 1 are two classes, other numbers use squared
+    error."""
 
     task_weight: Mapping[Any, float] | None = parameter(default=None, common=True)
     """Weight of each task in split gains, by name; 1 for tasks that are left out. Leaf values of a
