@@ -35,11 +35,11 @@ void add_left(const ScanNode& node, const ScanFeature& feature, TileSplit& split
 }
 
 // Set the sums of the left child of the best split of a slot whose rows were sorted.
-void set_left(const ScanNode& node, const SortedSplit& sorted, TileSplit& split) {
+void set_left(const ScanNode& node, const SortedRows& sorted, int slot, TileSplit& split) {
   const ChannelLayout& layout = *node.layout;
   std::fill(split.left.begin(), split.left.end(), 0);
-  std::copy_n(sorted.left, layout.n_outputs + layout.n_hessian(), split.left.begin());
-  split.left[layout.count_lane] = split.left_count = sorted.count;
+  sorted.write_left(slot, layout.n_outputs + layout.n_hessian(), split.left.data());
+  split.left[layout.count_lane] = split.left_count = sorted.splits[slot].left_count();
 }
 
 // Keep the products from which the slopes of the best split are solved.
@@ -191,6 +191,24 @@ ScanNode TileSplit::candidate_node(const ScanNode& node, const Bins& bins) const
   return separates_missing ? node.unconstrained() : node.select_feature(feature);
 }
 
+// Find the best split of a tile whose rows were sorted; none has constraints.
+static void find_best_sorted(const Tile& tile, const SortedRows& sorted, const ScanNode& node,
+                             const Slots& allowed, TileSplit& best) {
+  int best_slot = -1;
+  for (int s = 0; s < tile.n_features; ++s) {
+    if (!allowed[s]) continue;
+    const int f = tile.features[s];
+    const NumericBest& found = sorted.splits[s].best;
+    const float gain = node.factors == nullptr ? node.penalised_gain(found.sum)
+                                               : node.select_feature(f).penalised_gain(found.sum);
+    if (best.update_if_better(found, f, gain)) best_slot = s;
+  }
+  if (best_slot < 0) return;
+  best.set = {};
+  set_left(node, sorted, best_slot, best);
+  if (sorted.splits[best_slot].n_missing == 0) best.send_missing_to_larger_child(node);
+}
+
 void find_best_tile_split(const Bins& bins, int tile, const TileHistogram& histogram,
                           const ScanNode& node, const Slots& allowed, ScanScratch& scratch,
                           TileSplit& best) {
@@ -210,6 +228,8 @@ void find_best_tile_split(const Bins& bins, int tile, const TileHistogram& histo
             : nullptr};
   };
   best.reset(node);
+  if (histogram.sorted != nullptr)
+    return find_best_sorted(t, *histogram.sorted, node, allowed, best);
   int best_slot = -1;
   for (int s = 0; s < t.n_features; ++s) {
     if (!allowed[s]) continue;
@@ -221,23 +241,12 @@ void find_best_tile_split(const Bins& bins, int tile, const TileHistogram& histo
       if (best.feature == f) best_slot = s;
       continue;
     }
-    if (histogram.sorted != nullptr) {
-      const NumericBest& found = histogram.sorted[s].best;
-      if (best.update_if_better(found, f, split_on.penalised_gain(found.sum))) best_slot = s;
-      continue;
-    }
     NumericBest numeric;
     if (node.factors != nullptr) scratch.best_so_far = kNone;  // the largest sum need not win
     scores.scan_numeric(split_on, feature, scratch, &numeric);
     if (best.update_if_better(numeric, f, split_on.penalised_gain(numeric.sum))) best_slot = s;
   }
   if (best_slot < 0) return;
-  if (histogram.sorted != nullptr) {
-    best.set = {};
-    set_left(node, histogram.sorted[best_slot], best);
-    if (!histogram.sorted[best_slot].has_missing) best.send_missing_to_larger_child(node);
-    return;
-  }
   const ScanFeature feature = get_feature(best_slot);
   if (best.bin >= 0) {
     best.set = {};

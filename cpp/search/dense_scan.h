@@ -82,7 +82,7 @@ struct TileHistogram {
   const uint32_t* counts;
   const uint64_t* touched;
   const RowsByBin* rows = nullptr;
-  const SortedSplit* sorted = nullptr;
+  const SortedRows* sorted = nullptr;
 };
 
 // Find the best split of a tile. allowed: flags of the slots that may be used.

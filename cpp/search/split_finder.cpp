@@ -147,14 +147,14 @@ void SplitFinder::find_with_pruning(HistogramNode& node, int thread, const Find&
   }
 }
 
-const SortedSplit* SplitFinder::scan_sorted_rows(const HistogramNode& node, int tile,
-                                                 const uint64_t* words, const int16_t* channels,
-                                                 int thread) {
-  Scratch& scratch = scratch_[thread];
+const SortedRows& SplitFinder::scan_sorted_rows(const HistogramNode& node, int tile,
+                                                const uint64_t* words, const int16_t* channels,
+                                                int thread) {
+  SortedRows& rows = scratch_[thread].sorted_rows;
   POLYLEAF_SELECT(sorted_row_kernels)
       .scan(scan_node(node, thread), words, channels, static_cast<int>(node.n_rows()),
-            bins_.tile(tile).missing(), scratch.sorted_rows, scratch.sorted_splits);
-  return scratch.sorted_splits;
+            bins_.tile(tile).missing(), rows);
+  return rows;
 }
 
 void SplitFinder::scan_tile(HistogramNode& node, int t, const TileHistogram& histogram,

@@ -79,8 +79,8 @@ class SplitFinder {
            layout_.count_lane >= 0 && are_separable(layout_, tree_->config().split) &&
            !constraints_.any();
   }
-  const SortedSplit* scan_sorted_rows(const HistogramNode& node, int tile, const uint64_t* words,
-                                      const int16_t* channels, int thread);
+  const SortedRows& scan_sorted_rows(const HistogramNode& node, int tile, const uint64_t* words,
+                                     const int16_t* channels, int thread);
   // Write the best splits of a node in one tile, or in one group of sparse features.
   void scan_tile(HistogramNode& node, int tile, const TileHistogram& histogram, const Slots& slots,
                  int thread, TileSplit* out);
@@ -100,7 +100,6 @@ class SplitFinder {
     SparseHistogram sparse;
     ScanScratch scan;
     SortedRows sorted_rows;
-    SortedSplit sorted_splits[kTileFeatures];
     void reserve(const ChannelLayout& layout);
   };
 

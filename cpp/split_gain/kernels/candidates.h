@@ -33,15 +33,16 @@ POLYLEAF_INLINE Candidates find_valid_range(const ScanNode& node, int m, const S
 // Call add(bin) for the value bins that may hold rows, ascending; always for bin 0.
 template <class Add>
 POLYLEAF_INLINE void visit_bins(const ScanFeature& feature, const Add& add) {
+  const int n_bins = feature.n_bins;
   if (feature.touched == nullptr) {
-    for (int b = 0; b < feature.n_bins; ++b) add(b);
+    for (int b = 0; b < n_bins; ++b) add(b);
     return;
   }
   for (int word = 0; word < 4; ++word) {
     uint64_t bits = feature.touched[word] | (word == 0 ? 1 : 0);
     for (; bits != 0; bits &= bits - 1) {
       const int b = word * 64 + __builtin_ctzll(bits);
-      if (b < feature.n_bins) add(b);
+      if (b < n_bins) add(b);
     }
   }
 }

@@ -144,16 +144,17 @@ POLYLEAF_INLINE void visit_candidates(const int32_t* sums, int m, const F& f) {
 template <class Sum>
 int list_sums(const ScanFeature& feature, int count_lane, int32_t* sums, int32_t* bins) {
   constexpr int kLanesOfBin = sizeof(Sum) / sizeof(int32_t);
+  const int32_t* const first = feature.sums;
   Sum sum = {};
-  int m = 0;
+  int64_t m = 0;
   visit_bins(feature, [&](int b) __attribute__((always_inline)) {
-    const int32_t* at = feature.sums + static_cast<int64_t>(b) * kLanesOfBin;
+    const int32_t* at = first + static_cast<int64_t>(b) * kLanesOfBin;
     sum += load<Sum>(at);
     store(sums + m * kLanesOfBin, sum);
     bins[m] = b;
     m += (at[count_lane] != 0) | (b == 0);
   });
-  return m;
+  return static_cast<int>(m);
 }
 
 // Find the best candidate of a histogram with few outputs. LANES: 4, 8 or 16.

@@ -13,8 +13,19 @@ namespace {
 static_assert(kTileFeatures == 8);
 
 // A key is a code, less 128 so that signed comparisons order codes, and the number of its row.
-constexpr int kRunRows = 16;  // rows that are sorted in registers
+// Sorted rows stand in groups of the same size: lanes 8 g .. 8 g + 7 of vector i are row i of group
+// g, and groups follow one another.
+#if defined(__AVX512F__)
+typedef int16_t Keys __attribute__((vector_size(64)));
+#elif defined(__AVX2__)
+using Keys = i16x16;
+#else
+using Keys = VectorPair<i16x8>;
+#endif
+constexpr int kKeyLanes = sizeof(Keys) / sizeof(int16_t), kGroups = kKeyLanes / kTileFeatures;
+constexpr int kRunRows = 16;  // vectors that are sorted in registers
 constexpr int16_t kSmallestKey = INT16_MIN, kLargestKey = INT16_MAX;
+static_assert(kMaxSortedRows < kSortedRowSlots && kSortedRowSlots % kGroups == 0);
 
 POLYLEAF_INLINE int get_code(int16_t key) {
   return (static_cast<uint16_t>(key) ^ 0x8000) >> 8;
@@ -50,218 +61,414 @@ struct MergingNetwork {
   }
 };
 
-POLYLEAF_INLINE void order(i16x8& a, i16x8& b) {
-#ifdef __AVX2__  // GCC compares and selects
-  const i16x8 low = (i16x8)_mm_min_epi16((__m128i)a, (__m128i)b);
-  b = (i16x8)_mm_max_epi16((__m128i)a, (__m128i)b);
+#if defined(__AVX512F__)
+POLYLEAF_INLINE Keys min_keys(const Keys& a, const Keys& b) {
+  return (Keys)_mm512_min_epi16((__m512i)a, (__m512i)b);
+}
+POLYLEAF_INLINE Keys max_keys(const Keys& a, const Keys& b) {
+  return (Keys)_mm512_max_epi16((__m512i)a, (__m512i)b);
+}
+#elif defined(__AVX2__)  // GCC compares and selects
+POLYLEAF_INLINE Keys min_keys(const Keys& a, const Keys& b) {
+  return (Keys)_mm256_min_epi16((__m256i)a, (__m256i)b);
+}
+POLYLEAF_INLINE Keys max_keys(const Keys& a, const Keys& b) {
+  return (Keys)_mm256_max_epi16((__m256i)a, (__m256i)b);
+}
 #else
-  const i16x8 low = min(a, b);
-  b = max(a, b);
+POLYLEAF_INLINE Keys min_keys(const Keys& a, const Keys& b) {
+  return min(a, b);
+}
+POLYLEAF_INLINE Keys max_keys(const Keys& a, const Keys& b) {
+  return max(a, b);
+}
 #endif
+
+POLYLEAF_INLINE void order(Keys& a, Keys& b) {
+  const Keys low = min_keys(a, b);
+  b = max_keys(a, b);
   a = low;
 }
 
+// Order the rows of a with those of b in the mirrored group: smaller keys move to the groups
+// before. PAIRS: groups are mirrored within pairs, not among all.
+#if defined(__AVX512F__)
+template <bool PAIRS>
+POLYLEAF_INLINE void order_mirrored(Keys& a, Keys& b) {
+  constexpr int kMirror = PAIRS ? 0xb1 : 0x1b;
+  constexpr __mmask32 kLater = PAIRS ? 0xff00ff00 : 0xffff0000;
+  const __m512i mirrored = _mm512_shuffle_i64x2((__m512i)b, (__m512i)b, kMirror);
+  const __m512i low = _mm512_min_epi16((__m512i)a, mirrored);
+  const __m512i high = _mm512_max_epi16((__m512i)a, mirrored);
+  const __m512i rest = _mm512_mask_mov_epi16(high, kLater, low);
+  a = (Keys)_mm512_mask_mov_epi16(low, kLater, high);
+  b = (Keys)_mm512_shuffle_i64x2(rest, rest, kMirror);
+}
+#else
+// Return the first group of a and the second of b, or the reverse.
+POLYLEAF_INLINE Keys join_groups(const Keys& a, const Keys& b, bool reverse) {
+#if defined(__AVX2__)
+  return reverse ? __builtin_shufflevector(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20,
+                                           21, 22, 23)
+                 : __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 24, 25, 26, 27, 28, 29, 30,
+                                           31);
+#else
+  return reverse ? Keys{a.high, b.low} : Keys{a.low, b.high};
+#endif
+}
+template <bool PAIRS>
+POLYLEAF_INLINE void order_mirrored(Keys& a, Keys& b) {
+  const Keys mirrored = join_groups(b, b, true);
+  const Keys low = min_keys(a, mirrored), high = max_keys(a, mirrored);
+  a = join_groups(low, high, false);
+  b = join_groups(low, high, true);
+}
+#endif
+
 template <const auto& network, size_t... I>
-POLYLEAF_INLINE void apply(i16x8* rows, std::index_sequence<I...>) {
+POLYLEAF_INLINE void apply(Keys* rows, std::index_sequence<I...>) {
   (order(rows[network.first[I]], rows[network.second[I]]), ...);
 }
 
-constexpr SortingNetwork<8> kSortEight;
-constexpr SortingNetwork<kRunRows> kSortRun;
-constexpr MergingNetwork<kRunRows> kMergeRun;
+template <int n>
+constexpr SortingNetwork<n> kSort;
+template <int n>
+constexpr MergingNetwork<n> kMerge;
 
-// Apply a network to n rows of keys.
-template <const auto& network, int n>
-POLYLEAF_INLINE void apply_to(int16_t* keys) {
-  i16x8 rows[n];
-#pragma GCC unroll 16
-  for (int i = 0; i < n; ++i) rows[i] = load<i16x8>(keys + 8 * i);
+template <const auto& network>
+POLYLEAF_INLINE void apply(Keys* rows) {
   apply<network>(rows, std::make_index_sequence<network.size>());
+}
+
+// Merge the groups of m vectors, whose rows are sorted within each group. merge(rows) sorts groups
+// that fall and then rise, or the reverse.
+template <class Merge>
+POLYLEAF_INLINE void merge_groups(Keys* rows, int m, const Merge& merge) {
+  for (int i = 0; i < m / 2; ++i) order_mirrored<true>(rows[i], rows[m - 1 - i]);
+  merge(rows);
+#if defined(__AVX512F__)
+  for (int i = 0; i < m / 2; ++i) order_mirrored<false>(rows[i], rows[m - 1 - i]);
+  for (int i = 0; i < m; ++i) {
+    const __m512i own = (__m512i)rows[i], other = _mm512_shuffle_i64x2(own, own, 0xb1);
+    rows[i] = (Keys)_mm512_mask_max_epi16(_mm512_min_epi16(own, other), 0xff00ff00, own, other);
+  }
+  merge(rows);
+#endif
+}
+
+// Sort m vectors of keys that fit in registers.
+template <int m>
+void sort_few(int16_t* keys) {
+  Keys rows[m];
 #pragma GCC unroll 16
-  for (int i = 0; i < n; ++i) store(keys + 8 * i, rows[i]);
+  for (int i = 0; i < m; ++i) rows[i] = load<Keys>(keys + kKeyLanes * i);
+  apply<kSort<m>>(rows);
+  merge_groups(rows, m,
+               [](Keys* merged) __attribute__((always_inline)) { apply<kMerge<m>>(merged); });
+#pragma GCC unroll 16
+  for (int i = 0; i < m; ++i) store(keys + kKeyLanes * i, rows[i]);
 }
 
-void order_rows(int16_t* keys, int a, int b) {
-  i16x8 low = load<i16x8>(keys + 8 * a), high = load<i16x8>(keys + 8 * b);
-  order(low, high);
-  store(keys + 8 * a, low);
-  store(keys + 8 * b, high);
+// Sort runs of kRunRows vectors that fall and then rise, once larger distances are in order.
+void merge_runs(Keys* rows, int m, int run) {
+  for (int stride = run / 2; stride >= kRunRows; stride /= 2)
+    for (int i = 0; i < m; ++i)
+      if ((i & stride) == 0) order(rows[i], rows[i + stride]);
+  for (int i = 0; i < m; i += kRunRows) {
+    Keys some[kRunRows];
+#pragma GCC unroll 16
+    for (int j = 0; j < kRunRows; ++j) some[j] = rows[i + j];
+    apply<kMerge<kRunRows>>(some);
+#pragma GCC unroll 16
+    for (int j = 0; j < kRunRows; ++j) rows[i + j] = some[j];
+  }
 }
 
-// Sort n rows of keys; up to the next multiple of kRunRows they are followed by the largest key.
-// Runs are merged as Batcher's bitonic sort does; rows past the end count as the largest key.
-void sort_keys(int16_t* keys, int n) {
-  if (n <= 8) return apply_to<kSortEight, 8>(keys);
-  const int end = (n + kRunRows - 1) / kRunRows * kRunRows;
-  for (int i = 0; i < end; i += kRunRows) apply_to<kSortRun, kRunRows>(keys + 8 * i);
-  for (int run = kRunRows; run < end; run *= 2)
-    for (int begin = 0; begin + run < end; begin += 2 * run) {
-      const int stop = begin + 2 * run < end ? begin + 2 * run : end;
-      for (int i = begin + 2 * run - stop; i < run; ++i)
-        order_rows(keys, begin + i, begin + 2 * run - 1 - i);
-      for (int stride = run / 2; stride >= kRunRows; stride /= 2)
-        for (int i = begin; i + stride < stop; ++i)
-          if (((i - begin) & stride) == 0) order_rows(keys, i, i + stride);
-      for (int i = begin; i < stop; i += kRunRows) apply_to<kMergeRun, kRunRows>(keys + 8 * i);
+// Sort m vectors of keys, a power of two above kRunRows, by Batcher's bitonic sort.
+void sort_many(int16_t* keys, int m) {
+  Keys rows[kSortedRowSlots / kGroups];
+  for (int i = 0; i < m; i += kRunRows) {
+    Keys some[kRunRows];
+#pragma GCC unroll 16
+    for (int j = 0; j < kRunRows; ++j) some[j] = load<Keys>(keys + kKeyLanes * (i + j));
+    apply<kSort<kRunRows>>(some);
+#pragma GCC unroll 16
+    for (int j = 0; j < kRunRows; ++j) rows[i + j] = some[j];
+  }
+  for (int run = kRunRows; run < m; run *= 2) {
+    for (int begin = 0; begin < m; begin += 2 * run)
+      for (int i = 0; i < run; ++i) order(rows[begin + i], rows[begin + 2 * run - 1 - i]);
+    merge_runs(rows, m, run);
+  }
+  merge_groups(rows, m, [&](Keys* merged) { merge_runs(merged, m, m); });
+  for (int i = 0; i < m; ++i) store(keys + kKeyLanes * i, rows[i]);
+}
+
+void sort_keys(int16_t* keys, int m) {
+  switch (m) {
+    case 2:
+      return sort_few<2>(keys);
+    case 4:
+      return sort_few<4>(keys);
+    case 8:
+      return sort_few<8>(keys);
+    case 16:
+      return sort_few<16>(keys);
+    default:
+      return sort_many(keys, m);
+  }
+}
+
+// Write the keys of n rows, and the largest key in the other rows of m vectors. Count the missing
+// values of each feature; return whether there are any.
+bool write_keys(const uint64_t* words, int n, int m, int missing, int16_t* keys,
+                int32_t* n_missing) {
+  typedef uint8_t Bytes __attribute__((vector_size(kKeyLanes)));
+  int16_t numbers[kKeyLanes];
+  for (int i = 0; i < kKeyLanes; ++i) numbers[i] = static_cast<int16_t>(i / kTileFeatures);
+  Keys number = load<Keys>(numbers), absent = {};
+  const auto code = static_cast<int16_t>(missing);
+  const auto add = [&](int i, const Bytes& bytes) __attribute__((always_inline)) {
+    const Keys codes = convert<Keys>(bytes);
+    absent -= codes == code;
+    const Keys key = ((codes - 128) << 8) + number;
+    store(keys + kTileFeatures * i,
+          select(number < static_cast<int16_t>(n), key, Keys{} + kLargestKey));
+    number += Keys{} + static_cast<int16_t>(kGroups);
+  };
+  int i = 0;
+  for (; i + kGroups <= n; i += kGroups) add(i, load<Bytes>(words + i));
+  if (i < n) {
+#if defined(__AVX512F__)
+    const auto valid = static_cast<__mmask8>((1 << (n - i)) - 1);
+    add(i, (Bytes)_mm256_maskz_loadu_epi64(valid, words + i));
+#else
+    uint64_t last[kGroups] = {};
+    std::memcpy(last, words + i, 8 * (n - i));
+    add(i, load<Bytes>(last));
+#endif
+    i += kGroups;
+  }
+  for (; i < m * kGroups; i += kGroups) store(keys + kTileFeatures * i, Keys{} + kLargestKey);
+  int16_t counts[kKeyLanes];
+  store(counts, absent);
+  i16x8 total = load<i16x8>(counts);
+  for (int g = 1; g < kGroups; ++g) total += load<i16x8>(counts + kTileFeatures * g);
+  store(n_missing, __builtin_convertvector(total, i32x8));
+  uint64_t any[2];
+  store(any, total);
+  return (any[0] | any[1]) != 0;
+}
+
+#if defined(__AVX512F__)
+void write_table(const int16_t* channels, int lanes, int n, int channel, SortedRows& s) {
+  for (int i = 0; i < n; ++i) s.table[channel][i] = channels[lanes * i + channel];
+}
+
+// Find a channel of the row of every key.
+void look_up(int channel, SortedRows& s) {
+  const int16_t *const table = s.table[channel], *const keys = s.keys + kKeyLanes;
+  const int n = s.n, m = s.group_rows;
+  const auto part = [&](int i) { return _mm512_loadu_si512(table + 32 * i); };
+  const auto visit = [&](const auto& find) __attribute__((always_inline)) {
+    for (int i = 0; i < m; ++i) {
+      const __m512i key = _mm512_loadu_si512(keys + kKeyLanes * i);
+      _mm512_storeu_si512(s.found + kKeyLanes / 2 * i, find(key));
     }
+  };
+  const auto both = [](__m512i a, __m512i key, __m512i b) __attribute__((always_inline)) {
+    return _mm512_permutex2var_epi16(a, key, b);
+  };
+  const __m512i t0 = part(0);
+  if (n <= 32)
+    return visit([&](__m512i key)
+                     __attribute__((always_inline)) { return _mm512_permutexvar_epi16(key, t0); });
+  const __m512i t1 = part(1);
+  if (n <= 64)
+    return visit([&](__m512i key) __attribute__((always_inline)) { return both(t0, key, t1); });
+  const __m512i t2 = part(2), t3 = part(3), bit6 = _mm512_set1_epi16(64);
+  const auto first = [&](__m512i key) __attribute__((always_inline)) {
+    return _mm512_mask_mov_epi16(both(t0, key, t1), _mm512_test_epi16_mask(key, bit6),
+                                 both(t2, key, t3));
+  };
+  if (n <= 128) return visit(first);
+  const __m512i t4 = part(4), t5 = part(5), t6 = part(6), t7 = part(7);
+  const __m512i bit7 = _mm512_set1_epi16(128);
+  visit([&](__m512i key) __attribute__((always_inline)) {
+    const __m512i second = _mm512_mask_mov_epi16(
+        both(t4, key, t5), _mm512_test_epi16_mask(key, bit6), both(t6, key, t7));
+    return _mm512_mask_mov_epi16(first(key), _mm512_test_epi16_mask(key, bit7), second);
+  });
 }
 
-// Two channels of a row, or the sums of up to 255: each with 2^15 added per row so that they are
-// positive, in 24 of 32 bits. The upper eight bits of the first pair are the number of rows.
-void pack_rows(const int16_t* channels, int lanes, int n, int pair, uint64_t* packed) {
-  const uint64_t one = pair == 0 ? uint64_t{1} << 56 : 0;
-  for (int i = 0; i < n; ++i) {
-    const uint64_t row = load<uint32_t>(channels + lanes * i + 2 * pair) ^ 0x80008000u;
-    packed[i] = (row & 0xffff) | (row & 0xffff0000u) << 16 | one;
+// Return the channel that was found for sixteen keys.
+POLYLEAF_INLINE i32x16 load_channel(const SortedRows& s, int, int at) {
+  return convert<i32x16>(load<i16x16>(reinterpret_cast<const int16_t*>(s.found) + at));
+}
+#else  // two channels at a time
+void write_table(const int16_t* channels, int lanes, int n, int channel, SortedRows& s) {
+  int16_t* table = s.table[channel & ~1] + (channel & 1);
+  for (int i = 0; i < n; ++i) table[2 * i] = channels[lanes * i + channel];
+}
+
+void look_up(int channel, SortedRows& s) {
+  if (channel % 2 != 0) return;
+  const int16_t *const table = s.table[channel], *const keys = s.keys + kKeyLanes;
+  for (int i = 0; i < s.group_rows * kKeyLanes; i += kTileFeatures) {
+    const auto at = [&](int f) __attribute__((always_inline)) {
+      return load<int32_t>(table + 2 * (keys[i + f] & 255));
+    };
+    store(s.found + i, i32x8{at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7)});
   }
 }
 
-template <class Integers>
-POLYLEAF_INLINE Integers unpack(const Integers& sum, const Integers& count) {
-  return (sum & 0xffffff) - (count << 15);
+POLYLEAF_INLINE i32x16 load_channel(const SortedRows& s, int channel, int at) {
+  const i32x16 both = load<i32x16>(s.found + at);
+  return channel % 2 == 0 ? (both << 16) >> 16 : both >> 16;
+}
+#endif
+
+// Write the sums of a channel over the rows before each row, within its group, and over the groups
+// before.
+void sum_before(int channel, SortedRows& s) {
+  int32_t *sums = s.sums.data() + channel * s.n_sums, *before = s.before[channel];
+  int32_t totals[kKeyLanes];
+  const auto add_groups = [&](auto odd) __attribute__((always_inline)) {
+    for (int lane = 0; lane < kKeyLanes; lane += 16) {
+      i32x16 sum = {};
+      for (int i = 0; i < s.group_rows; ++i, sums += 16) {
+        store(sums, sum);
+        sum += load_channel(s, odd, kKeyLanes * i + lane);
+      }
+      store(totals + lane, sum);
+    }
+  };
+  if (channel % 2 == 0)
+    add_groups(std::integral_constant<int, 0>());
+  else
+    add_groups(std::integral_constant<int, 1>());
+  i32x8 sum = {};
+  for (int lane = 0; lane < kKeyLanes; lane += 8) {
+    store(before + lane, sum);
+    sum += load<i32x8>(totals + lane);
+  }
 }
 
-// Even or odd ones of 32 numbers.
-template <class V>
-struct EveryOther {
-  static POLYLEAF_INLINE_MEMBER V load_from(const int32_t* from) {
-    const V a = load<V>(from), b = load<V>(from + sizeof(V) / 4);
-    if constexpr (sizeof(V) == 16)
-      return __builtin_shufflevector(a, b, 0, 2, 4, 6);
-    else if constexpr (sizeof(V) == 32)
-      return __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14);
-    else
-      return __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28,
-                                     30);
-  }
-};
-template <class Half>
-struct EveryOther<VectorPair<Half>> {
-  static POLYLEAF_INLINE_MEMBER VectorPair<Half> load_from(const int32_t* from) {
-    return {EveryOther<Half>::load_from(from),
-            EveryOther<Half>::load_from(from + sizeof(VectorPair<Half>) / 4)};
-  }
-};
-
-// Sums of the first rows of eight features: of each pair of channels, n + 2 rows.
-struct PairSums {
-  const uint64_t* sums;
-  int n;
-  const uint64_t* pair(int p) const { return sums + 8 * static_cast<int64_t>(p) * (n + 2); }
-};
-
-// Best candidates of one direction of missing values: of lane i, which stands for feature i % 8,
-// the sum and the number of rows on the left less i / 8.
+// The best candidates of one direction of missing values: the sum, and the number of rows on the
+// left that are not missing.
 struct LaneBest {
-  float sum[16];
-  int32_t n_left[16];
+  float sum[kTileFeatures];
+  int32_t n_left[kTileFeatures];
 };
 
-// missing: sums of the rows that go left whatever their code, of each pair twice eight features.
+// before: sums of the groups before, and of the rows that go left whatever their code.
 template <int K, class S>
-void find_best(const S& score, const ScanNode& node, const int16_t* keys, const PairSums& sums,
-               const uint64_t* missing, LaneBest& best) {
+void find_best(const S& score, const ScanNode& node, const SortedRows& s,
+               const SortedRows::Sums* before, const int32_t* n_missing, LaneBest& best) {
   const ChannelLayout& layout = *node.layout;
   int n_channels = layout.n_outputs + layout.n_hessian();
   if (K == 1) n_channels = layout.hessian_offset < 0 ? 1 : 2;
-  const auto get_sum = [&](int channel, int i) __attribute__((always_inline)) {
-    const int pair = channel / 2, odd = channel % 2;
-    const auto* from = reinterpret_cast<const int32_t*>(sums.pair(pair) + 8 * i) + odd;
-    const auto* more = reinterpret_cast<const int32_t*>(missing + 16 * pair) + odd;
-    return EveryOther<i32x16>::load_from(from) + EveryOther<i32x16>::load_from(more);
-  };
-  CandidateLanes<S, K> lanes(score, node);
-  for (int i = 0; i <= sums.n; i += 2) {
-    const i32x16 count = (get_sum(1, i) >> 24) & 255;
-    i32x16 left[kMaxSortedLanes];
-    for (int c = 0; c < n_channels; ++c) left[c] = unpack(get_sum(c, i), count);
-    const i32x16 code = convert<i32x16>(load<i16x16>(keys + 8 * i)) & -256;
-    const i32x16 next = convert<i32x16>(load<i16x16>(keys + 8 * i + 8)) & -256;
-    lanes.add(left, count, splat(i), code != next);
+  const int m = s.group_rows;
+  const int16_t* const keys = s.keys + kKeyLanes;
+  int32_t first_of_lane[16], more[16];
+  for (int i = 0; i < 16; ++i) {
+    first_of_lane[i] = i / kTileFeatures * m;
+    more[i] = n_missing[i % kTileFeatures];
   }
-  lanes.store_best(best.sum, best.n_left);
+  const i32x16 absent = load<i32x16>(more);
+  CandidateLanes<S, K> lanes(score, node);
+  for (int lane = 0; lane < kKeyLanes && lane / kTileFeatures * m < s.n; lane += 16) {
+    i32x16 numbers = load<i32x16>(first_of_lane) + lane / kTileFeatures * m;
+    const int32_t* sums = s.sums.data() + lane * m;
+    for (int i = 0; i < m; ++i) {
+      i32x16 left[kMaxSortedLanes];
+      for (int c = 0; c < n_channels; ++c)
+        left[c] = load<i32x16>(sums + c * m * kKeyLanes + 16 * i) + load<i32x16>(before[c] + lane);
+      const auto get_codes = [&](int row) __attribute__((always_inline)) {
+        return convert<i32x16>(load<i16x16>(keys + kKeyLanes * row + lane)) & -256;
+      };
+      lanes.add(left, numbers + absent, numbers, get_codes(i - 1) != get_codes(i));
+      numbers += splat(1);
+    }
+  }
+  float sum[16];
+  int32_t n_left[16];
+  lanes.store_best(sum, n_left);
+  for (int f = 0; f < kTileFeatures; ++f) {
+    const int other = f + kTileFeatures;
+    const bool takes_other =
+        (sum[other] > sum[f]) | ((sum[other] == sum[f]) & (n_left[other] < n_left[f]));
+    best.sum[f] = takes_other ? sum[other] : sum[f];
+    best.n_left[f] = takes_other ? n_left[other] : n_left[f];
+  }
 }
 
-// Return the rows before the first one whose code is `missing`.
-int count_present(const SortedRows& s, int n, int slot, int missing) {
-  while (n > 0 && get_code(s.keys[8 * n + slot]) == missing) --n;
-  return n;
+// Return the code of the row before row n of the sorted order.
+int get_code_before(const SortedRows& s, int n, int slot) {
+  if (n == 0) return 0;
+  const int m = s.group_rows, i = n - 1;
+  return get_code(s.keys[kKeyLanes * (1 + (i & (m - 1))) + kTileFeatures * (i / m) + slot]);
 }
 
 void scan(const ScanNode& node, const uint64_t* words, const int16_t* channels, int n, int missing,
-          SortedRows& s, SortedSplit* splits) {
-  typedef uint8_t u8x8 __attribute__((vector_size(8)));
-  int16_t* const keys = s.keys + 8;  // row 0 has code 0: before the first candidate
-  store(s.keys, i16x8{} + kSmallestKey);
-  for (int i = 0; i < n; ++i) {
-    const i16x8 codes = __builtin_convertvector(load<u8x8>(words + i), i16x8);
-    store(keys + 8 * i, ((codes ^ 128) << 8) | static_cast<int16_t>(i));
-  }
-  for (int i = n; i < (n + kRunRows) / kRunRows * kRunRows; ++i)
-    store(keys + 8 * i, i16x8{} + kLargestKey);
-  sort_keys(keys, n);
-  // All rows on the left are no candidate: with missing values their count may exceed eight bits.
-  for (int i = n; i < n + 2; ++i) store(keys + 8 * i, load<i16x8>(keys + 8 * (n - 1)));
-
+          SortedRows& s) {
+  int m = 2;
+  while (m * kGroups < n) m *= 2;
+  s.n = n;
+  s.group_rows = m;
+  s.n_sums = m * kKeyLanes;
+  int16_t* const keys = s.keys + kKeyLanes;
   const ChannelLayout& layout = *node.layout;
-  const int n_pairs = (layout.n_outputs + layout.n_hessian() + 1) / 2;
-  const PairSums sums{s.sums.data(), n};
-  for (int p = 0; p < n_pairs; ++p) {
-    uint64_t packed[256], sum[8] = {};
-    pack_rows(channels, layout.lanes, n, p, packed);
-    uint64_t* to = s.sums.data() + (sums.pair(p) - sums.sums);
-    std::memset(to, 0, sizeof(sum));
-    for (int i = 0; i < n; ++i)
-#pragma GCC unroll 8
-      for (int f = 0; f < 8; ++f) to[8 * (i + 1) + f] = sum[f] += packed[keys[8 * i + f] & 255];
-    std::memcpy(to + 8 * (n + 1), sum, sizeof(sum));  // no candidate: all rows are on the left
-  }
+  const int n_channels = layout.n_outputs + layout.n_hessian();
+  // Loads of several numbers wait for stores of single ones: read after the rows are sorted.
+  for (int c = 0; c < n_channels; ++c) write_table(channels, layout.lanes, n, c, s);
+  int32_t n_missing[kTileFeatures];
+  const bool has_missing = write_keys(words, n, m, missing, keys, n_missing);
+  sort_keys(keys, m);
+  // Before a group's first row is the last one of the group before; before all rows is code 0.
+  store(s.keys, i16x8{} + kSmallestKey);
+  for (int lane = 8; lane < kKeyLanes; lane += 8)
+    store(s.keys + lane, load<i16x8>(keys + kKeyLanes * (m - 1) + lane - 8));
 
-  uint64_t absent[kMaxSortedLanes / 2 * 16] = {};
-  LaneBest best[2];
-  int present[8];
-  bool has_missing = false;
-  for (int f = 0; f < 8; ++f) {
-    present[f] = count_present(s, n, f, missing);
-    has_missing |= present[f] < n;
+  for (int c = 0; c < n_channels; ++c) {
+    look_up(c, s);
+    sum_before(c, s);
   }
+  LaneBest best[2];
+  const int32_t none[kTileFeatures] = {};
   visit_plain_score(node, [&](const auto& score) {
-    const auto find = [&](LaneBest& found) {
+    const auto find = [&](const auto* before, const int32_t* counts, LaneBest& found) {
       if (layout.n_outputs == 1)
-        find_best<1>(score, node, s.keys, sums, absent, found);
+        find_best<1>(score, node, s, before, counts, found);
       else
-        find_best<0>(score, node, s.keys, sums, absent, found);
+        find_best<0>(score, node, s, before, counts, found);
     };
-    find(best[0]);
+    find(s.before, none, best[0]);
     if (!has_missing) return;
-    for (int p = 0; p < n_pairs; ++p)
-      for (int f = 0; f < 8; ++f)
-        absent[16 * p + f] = absent[16 * p + f + 8] =
-            sums.pair(p)[8 * n + f] - sums.pair(p)[8 * present[f] + f];
-    find(best[1]);
-  });
-  for (int f = 0; f < 8; ++f) {
-    SortedSplit& split = splits[f];
-    split.best = {kNone, -1, 0};
-    split.has_missing = present[f] < n;
-    int n_left = 0;
-    for (int missing_left = 0; missing_left <= (split.has_missing ? 1 : 0); ++missing_left)
-      for (int lane = f; lane < 16; lane += 8) {
-        const LaneBest& found = best[missing_left];
-        const int at = found.n_left[lane] + lane / 8, bin = get_code(s.keys[8 * at + f]);
-        if (!(found.sum[lane] > split.best.sum ||
-              (found.sum[lane] == split.best.sum && bin < split.best.bin)))
-          continue;
-        split.best = {found.sum[lane], bin, missing_left};
-        n_left = at;
+    SortedRows::Sums before[kMaxSortedLanes];
+    for (int c = 0; c < n_channels; ++c)
+      for (int f = 0; f < kTileFeatures; ++f) {
+        const int32_t sum =
+            n_missing[f] == 0 ? 0 : node.totals[c] - s.sum_before(c, n - n_missing[f], f);
+        s.absent[c][f] = sum;
+        for (int lane = f; lane < kKeyLanes; lane += kTileFeatures)
+          before[c][lane] = s.before[c][lane] + sum;
       }
-    split.count = n_left + (split.best.missing_left != 0 ? n - present[f] : 0);
-    for (int p = 0; p < n_pairs; ++p) {
-      const uint64_t left =
-          sums.pair(p)[8 * n_left + f] + (split.best.missing_left != 0 ? absent[16 * p + f] : 0);
-      split.left[2 * p] = unpack(static_cast<int32_t>(left), split.count);
-      split.left[2 * p + 1] = unpack(static_cast<int32_t>(left >> 32), split.count);
-    }
+    find(before, n_missing, best[1]);
+  });
+  for (int f = 0; f < kTileFeatures; ++f) {
+    SortedSplit& split = s.splits[f];
+    const auto set = [&](const LaneBest& found, int missing_left) {
+      split.best = {found.sum[f], get_code_before(s, found.n_left[f], f), missing_left};
+      split.n_left = found.n_left[f];
+    };
+    set(best[0], 0);
+    split.n_missing = n_missing[f];
+    if (n_missing[f] == 0) continue;
+    const int bin = get_code_before(s, best[1].n_left[f], f);
+    if (best[1].sum[f] > split.best.sum ||
+        (best[1].sum[f] == split.best.sum && bin < split.best.bin))
+      set(best[1], 1);
   }
 }
 
