@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from .harness.context import Context, require_module
+from .harness.context import Context
 from .harness.paper import Figures, Paper, Subject, Table
+from .libraries import Library, Settings, train
 from .sets import find
 
 ROUNDS, RATE, LEAVES = 300, 0.05, 31
@@ -51,64 +51,23 @@ def load_rows(context: Context, name: str) -> Rows:
     return Rows(X.astype(np.float32), y.astype(np.float32), start - last, later)
 
 
-# --- libraries ---
-
-
-class Polyleaf:
-    """One model of all targets."""
-
-    def __init__(self, context: Context) -> None:
-        from polyleaf import PolyleafRegressor
-
-        self.model = PolyleafRegressor(
-            n_estimators=context.rounds(ROUNDS),
-            learning_rate=RATE,
-            max_leaves=LEAVES,
-            random_state=0,
-            n_jobs=context.threads,
-        )
-
-    def fit(self, X: np.ndarray, y: np.ndarray) -> None:
-        self.model.fit(X, y)
-
-    def refit(self, X: np.ndarray, y: np.ndarray, decay_rate: float) -> None:
-        self.model.refit(X, y, decay_rate=decay_rate)
-
-    def predict(self, X: np.ndarray) -> np.ndarray:
-        return np.asarray(self.model.predict(X))
-
-
-class LightGBM:
-    """One model per target."""
-
-    def __init__(self, context: Context) -> None:
-        require_module("lightgbm")
-        self.rounds, self.threads = context.rounds(ROUNDS), context.threads
-        self.models: list[Any] = []
-
-    def fit(self, X: np.ndarray, y: np.ndarray) -> None:
-        import lightgbm
-
-        options = {"learning_rate": RATE, "num_leaves": LEAVES, "num_threads": self.threads}
-        options |= {"objective": "l2", "verbose": -1, "seed": 0}
-        self.models = [
-            lightgbm.train(options, lightgbm.Dataset(X, target), self.rounds) for target in y.T
-        ]
-
-    def refit(self, X: np.ndarray, y: np.ndarray, decay_rate: float) -> None:
-        self.models = [
-            model.refit(X, target, decay_rate=decay_rate)
-            for model, target in zip(self.models, y.T, strict=True)
-        ]
-
-    def predict(self, X: np.ndarray) -> np.ndarray:
-        return np.column_stack([model.predict(X) for model in self.models])
-
-
-LIBRARIES = {"Polyleaf": Polyleaf, "LightGBM": LightGBM}
-
-
 # --- updates ---
+
+
+def fit(library: str, X: np.ndarray, y: np.ndarray, context: Context) -> Library:
+    rounds, threads = context.rounds(ROUNDS), context.threads
+    # Both libraries have 31 leaves by default.
+    settings = Settings(rounds, learning_rate=RATE, max_bins=None, threads=threads)
+    return train(library.lower(), "regression", {"X": X, "y": y}, settings)
+
+
+def refit(library: Library, X: np.ndarray, y: np.ndarray, decay: float) -> None:
+    if library.module == "lightgbm":
+        models = zip(library.model, y.T, strict=True)
+        library.model = [model.refit(X, target, decay_rate=decay) for model, target in models]
+    else:
+        library.model.refit(X, y, decay_rate=decay)
+
 
 UPDATES = (
     "no update",
@@ -120,30 +79,25 @@ UPDATES = (
 )
 
 
-def update_model(model: Any, update: str, X: np.ndarray, y: np.ndarray, n_year: int) -> None:
-    """Update a model with all rows up to now, of which `n_year` are a year."""
-    recent = {"the last year": n_year, "the last month": MONTH, "all rows": len(X)}
-    kind, _, what = update.partition(" on ")
-    what, _, decay = what.partition(", decay ")
-    if kind == "refit":
-        rows = slice(-recent[what], None)
-        model.refit(X[rows], y[rows], float(decay or 0))
-    elif kind == "retrain":
-        model.fit(X[-recent[what] :], y[-recent[what] :])
-
-
 def drift(context: Context, method: str, problem: str) -> Figures:
     """Return `loss`, the RMSE of each later month in units of the first year's standard
     deviation, and `seconds` of processor time of all updates."""
     library, _, update = method.partition(": ")
-    rows, model = load_rows(context, problem), LIBRARIES[library](context)
+    kind, _, what = update.partition(" on ")
+    what, _, decay = what.partition(", decay ")
+    rows = load_rows(context, problem)
     X, y, scale = rows.X, rows.y, rows.y[: rows.start].std(axis=0)
-    model.fit(X[: rows.start], y[: rows.start])
+    model = fit(library, X[: rows.start], y[: rows.start], context)
     losses, seconds, begin = [], 0.0, rows.start
     for end in rows.months[: 2 if context.quick else None]:
         if begin > rows.start:
+            n = {"the last year": rows.start, "the last month": MONTH}.get(what, begin)
+            recent = slice(begin - n, begin)
             before = time.process_time()
-            update_model(model, update, X[:begin], y[:begin], rows.start)
+            if kind == "refit":
+                refit(model, X[recent], y[recent], float(decay or 0))
+            elif kind == "retrain":
+                model = fit(library, X[recent], y[recent], context)
             seconds += time.process_time() - before
         residual = (model.predict(X[begin:end]) - y[begin:end]) / scale
         losses.append(float(np.sqrt(np.mean(residual**2, axis=0)).mean()))

@@ -55,6 +55,10 @@ CASES = (
 def _train(library: str, device: str) -> Fit:
     def fit(case: Case, X: np.ndarray, y: np.ndarray, rounds: int) -> Library:
         own: dict[str, Any] = {"device": device}
+        if library == "xgboost":
+            own["max_leaves"] = case.leaves
+        else:
+            own["colsample_bynode"] = None
         if library == "polyleaf" and case.sketch is not None:
             own |= {"sketch": "random_projection", "sketch_dim": case.sketch}
         settings = Settings(rounds, case.depth, case.leaves, threads=-1, own=own)

@@ -10,69 +10,48 @@ from typing import Any
 
 import numpy as np
 
-from .harness.context import Context, require_module
+from .harness.context import Context
 from .harness.paper import Figures, Paper, Subject, Table
+from .libraries import Library, Settings, train
 
 N_TREES, REPEATS = 10_000, 9
-Load = Callable[[], Any]
 
 
-def _polyleaf(X: np.ndarray, y: np.ndarray, n_trees: int, path: str) -> Load:
-    from polyleaf import PolyleafRegressor, load_model
+def _save(library: Library, path: str) -> Callable[[], Any]:
+    """Write the model in the library's own format, and return a function that loads it."""
+    model = library.model
+    match library.module:
+        case "polyleaf":
+            from polyleaf import load_model
 
-    model = PolyleafRegressor(n_estimators=n_trees, max_leaves=8, learning_rate=0.01, n_jobs=1)
-    model.fit(X, y).save_model(path)
-    return lambda: load_model(path)
+            model.save_model(path)
+            return lambda: load_model(path)
+        case "lightgbm":
+            from lightgbm import Booster
 
-
-def _xgboost(X: np.ndarray, y: np.ndarray, n_trees: int, path: str) -> Load:
-    from xgboost import XGBRegressor
-
-    shape = {"max_leaves": 8, "max_depth": 0, "grow_policy": "lossguide", "tree_method": "hist"}
-    model = XGBRegressor(n_estimators=n_trees, learning_rate=0.01, n_jobs=1, **shape)
-    model.fit(X, y).save_model(path + ".ubj")
+            model[0].save_model(path)
+            return lambda: Booster(model_file=path)
+    path += {"xgboost": ".ubj", "catboost": ".cbm"}[library.module]
+    model.save_model(path)
 
     def load() -> Any:
-        loaded = XGBRegressor(n_jobs=1)
-        loaded.load_model(path + ".ubj")
+        loaded = type(model)()
+        loaded.load_model(path)
         return loaded
 
     return load
 
 
-def _lightgbm(X: np.ndarray, y: np.ndarray, n_trees: int, path: str) -> Load:
-    from lightgbm import Booster, LGBMRegressor
-
-    shape = {"num_leaves": 8, "learning_rate": 0.01, "n_jobs": 1, "verbose": -1}
-    LGBMRegressor(n_estimators=n_trees, **shape).fit(X, y).booster_.save_model(path)
-    return lambda: Booster(model_file=path)
-
-
-def _catboost(X: np.ndarray, y: np.ndarray, n_trees: int, path: str) -> Load:
-    from catboost import CatBoostRegressor
-
-    shape = {"depth": 3, "learning_rate": 0.01, "thread_count": 1, "verbose": False}
-    model = CatBoostRegressor(n_estimators=n_trees, allow_writing_files=False, **shape)
-    model.fit(X, y).save_model(path)
-    return lambda: CatBoostRegressor().load_model(path)
-
-
-LIBRARIES = {
-    "Polyleaf": _polyleaf,
-    "XGBoost": _xgboost,
-    "LightGBM": _lightgbm,
-    "CatBoost": _catboost,
-}
-
-
 def loading(context: Context, method: str, problem: str) -> Figures:
     """Return the milliseconds to `load` the model and to predict the `first` row."""
-    require_module(method.lower())
     rng = np.random.default_rng(0)
     X = rng.random((2_000, 10), np.float32)
     y = X[:, 0] * X[:, 1] + 0.1 * rng.random(2_000)
+    shape = {"max_depth": 3} if method == "CatBoost" else {"max_leaves": 8}
+    settings = Settings(context.rows(N_TREES), learning_rate=0.01, threads=1, **shape)
+    library = train(method.lower(), "regression", {"X": X, "y": y}, settings)
     with tempfile.TemporaryDirectory() as folder:
-        load = LIBRARIES[method](X, y, context.rows(N_TREES), str(Path(folder) / "model"))
+        load = _save(library, str(Path(folder) / "model"))
         load().predict(X[:1])
         times = []
         for _ in context.seeds(REPEATS):
@@ -100,7 +79,7 @@ PAPER = Paper(
             loading,
             "Processor time, the shortest of nine; each library's own format; the system has the "
             "file in memory; one thread. CatBoost's trees are symmetric ones of depth 3.",
-            also=tuple(LIBRARIES),
+            also=("Polyleaf", "XGBoost", "LightGBM", "CatBoost"),
             ours=("Polyleaf",),
         ),
     ),

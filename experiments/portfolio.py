@@ -21,6 +21,7 @@ from polyleaf.training.fit import max_rounds
 from .defaults import BINARY, MOST_CLASSES, MULTICLASS, MULTILABEL, REGRESSION, Deadline, parts
 from .harness.context import Context
 from .harness.paper import Figures, Paper, make_subjects, make_table
+from .libraries import Settings, train
 
 MOST_ROWS = 2_000  # two thirds for training
 LIMIT = 0.6  # limit of a training in seconds of processor time
@@ -108,10 +109,10 @@ def losses(context: Context, method: str, problem: str) -> Figures:
     data = context.load(problem)
     X, y, _, _ = next(parts(context, data))
     rows = np.random.default_rng(0).permutation(len(y))[: context.rows(MOST_ROWS)]
-    train, valid = np.split(rows, [len(rows) * 2 // 3])
+    fitted, valid = np.split(rows, [len(rows) * 2 // 3])
     figures: Figures = {"losses": [], "rounds": [], "seconds": []}
     for parameters in compositions()[: 3 if context.quick else None]:
-        found = _train(data.task, parameters, X, y, train, valid, context.threads)
+        found = _train(data.task, parameters, X, y, fitted, valid, context.threads)
         for name, value in zip(figures, found, strict=True):
             figures[name].append(value)
     best = min(loss for loss in figures["losses"] if loss is not None)
@@ -120,41 +121,29 @@ def losses(context: Context, method: str, problem: str) -> Figures:
 
 
 def _train(
-    task: str,
-    parameters: Parameters,
-    X: Any,
-    y: Any,
-    train: np.ndarray,
-    valid: np.ndarray,
-    threads: int,
+    task: str, parameters: Parameters, X: Any, y: Any, train_rows: Any, valid: Any, threads: int
 ) -> tuple[float | None, int | None, float | None]:
-    from polyleaf import PolyleafClassifier, PolyleafRegressor
-
+    """Return the loss after the best round, that round, and the seconds."""
     many = task == "multiclass" and y.max() >= MOST_CLASSES
-    if (sp.issparse(X) and parameters.get("leaf") == "linear") or (
-        many and "full" in parameters.values()
-    ):
+    is_linear = parameters.get("leaf") == "linear"
+    if (sp.issparse(X) and is_linear) or (many and "full" in parameters.values()):
         return None, None, None
-    kind = PolyleafRegressor if task == "regression" else PolyleafClassifier
-    model = kind(
-        n_estimators=max_rounds(RATE),
-        learning_rate=RATE,
-        early_stopping_rounds=round(PATIENCE / RATE),
-        n_jobs=threads,
-        random_state=0,
-        **parameters,
-    )
     if y.ndim == 1 and task != "regression":  # no score for classes missing in training
-        valid = valid[np.isin(y[valid], y[train])]
+        valid = valid[np.isin(y[valid], y[train_rows])]
+    data = {"X": X[train_rows], "y": y[train_rows], "X_val": X[valid], "y_val": y[valid]}
+    settings = Settings(
+        max_rounds(RATE), learning_rate=RATE, max_bins=None, patience=round(PATIENCE / RATE),
+        threads=threads, own={"random_state": 0, **parameters},
+    )  # fmt: skip
     limit = Deadline(LIMIT)
-    watched = {"X_val": X[valid], "y_val": y[valid], "callbacks": [lambda *_: limit.passed()]}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            model.fit(X[train], y[train], **watched)
+            library = train("polyleaf", task, data, settings, limit.passed)
         except ValueError:  # full Hessian of a regression, one tree per output of one output
             return None, None, None
-    curve = list(model.evals_result_["validation"].values())[-1]
+    (curves,) = library.model.evals_result_.values()
+    curve = list(curves.values())[-1]
     best = int(np.nanargmin(curve))
     return float(curve[best]), best + 1, LIMIT - limit.left()
 
