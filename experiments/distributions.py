@@ -12,7 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtr
+
+from polyleaf import PolyleafRegressor
+from polyleaf.distributions import Normal
+from polyleaf.objectives import Custom
 
 from .harness.context import QUICK_ROUNDS, Context, require_module
 from .harness.paper import Better, Figures, Paper, Table, make_subjects, make_table
@@ -38,21 +41,18 @@ class Job:
     rounds: int
 
 
-Predict = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]  # means and deviations
+Predict = Callable[[np.ndarray], Normal]
 
 
 def polyleaf(job: Job, objective: Any = "normal", **parameters: Any) -> Predict:
-    from polyleaf import PolyleafRegressor
-
     fixed = {"n_estimators": job.rounds, "learning_rate": RATE, "early_stopping_rounds": PATIENCE}
     model = PolyleafRegressor(objective=objective, **fixed, n_jobs=job.threads, **parameters)
     model.fit(job.X, job.y, X_val=job.X_val, y_val=job.y_val)
+    return lambda X: _normal(model.predict_raw(X))
 
-    def predict(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        raw = model.predict_raw(X)
-        return raw[:, 0], np.exp(raw[:, 1])
 
-    return predict
+def _normal(raw: np.ndarray) -> Normal:
+    return Normal(raw[:, 0], np.exp(raw[:, 1]))
 
 
 def xgboost_hessian(job: Job) -> Predict:
@@ -60,7 +60,6 @@ def xgboost_hessian(job: Job) -> Predict:
 
     It replaces the Fisher information: 2 / 3 (1 + 2 z^2) for the logarithm of the deviation.
     """
-    from polyleaf.objectives import Custom
 
     def derivatives(y: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         precision = np.exp(-np.clip(scores[:, 1], -30, 30))
@@ -69,7 +68,7 @@ def xgboost_hessian(job: Job) -> Predict:
         return np.column_stack([z * precision, 1 - z**2]), hessian
 
     def mean_nll(y: np.ndarray, scores: np.ndarray) -> float:
-        return nll(y, scores[:, 0], np.exp(np.clip(scores[:, 1], -30, 30)))
+        return -float(Normal(scores[:, 0], np.exp(np.clip(scores[:, 1], -30, 30))).logpdf(y).mean())
 
     base_score = [float(job.y.mean()), float(np.log(job.y.std()))]
     return polyleaf(
@@ -82,12 +81,7 @@ def ngboost(job: Job) -> Predict:
 
     model = NGBRegressor(n_estimators=job.rounds, learning_rate=RATE, verbose=False, random_state=0)
     model.fit(job.X, job.y, X_val=job.X_val, Y_val=job.y_val, early_stopping_rounds=PATIENCE)
-
-    def predict(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        found = model.pred_dist(X)
-        return found.loc, found.scale
-
-    return predict
+    return lambda X: Normal(model.pred_dist(X).loc, model.pred_dist(X).scale)
 
 
 # The defaults choose the number of rounds by rows that the library holds out.
@@ -113,9 +107,7 @@ def distributions(context: Context, method: str, problem: str) -> Figures:
         start = time.process_time()
         predict = METHODS[method](job)
         figures["seconds"].append(time.process_time() - start)
-        mean, deviation = predict(X)
-        figures["nll"].append(nll(y, mean, deviation))
-        figures["crps"].append(crps(y, mean, deviation))
+        _add_scores(figures, predict(X), y)
     return figures
 
 
@@ -125,8 +117,6 @@ def rounds(context: Context, method: str, problem: str) -> Figures:
     The rows for early stopping are added to the training rows. `rounds` is the number of trained
     rounds.
     """
-    from polyleaf import PolyleafRegressor
-
     figures: Figures = {"nll": [], "crps": [], "rounds": []}
     n = OF_ROUNDS[method] if not context.quick else QUICK_ROUNDS
     for job, X, y in _parts(context, problem):
@@ -134,25 +124,14 @@ def rounds(context: Context, method: str, problem: str) -> Figures:
             objective="normal", n_estimators=n, n_jobs=job.threads, random_state=0
         )
         model.fit(np.vstack([job.X, job.X_val]), np.concatenate([job.y, job.y_val]))
-        raw = model.predict_raw(X)
-        mean, deviation = raw[:, 0], np.exp(raw[:, 1])
-        figures["nll"].append(nll(y, mean, deviation))
-        figures["crps"].append(crps(y, mean, deviation))
+        _add_scores(figures, _normal(model.predict_raw(X)), y)
         figures["rounds"].append(float(model.model_.n_rounds))
     return figures
 
 
-def nll(y: np.ndarray, mean: np.ndarray, deviation: np.ndarray) -> float:
-    """Return the mean negative log-likelihood of normal distributions, in nats."""
-    z = (y - mean) / deviation
-    return float(np.mean(0.5 * np.log(2 * np.pi) + np.log(deviation) + 0.5 * z**2))
-
-
-def crps(y: np.ndarray, mean: np.ndarray, deviation: np.ndarray) -> float:
-    """Return the mean continuous ranked probability score of normal distributions."""
-    z = (y - mean) / deviation
-    density = np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi)
-    return float(np.mean(deviation * (z * (2 * ndtr(z) - 1) + 2 * density - 1 / np.sqrt(np.pi))))
+def _add_scores(figures: Figures, predicted: Normal, y: np.ndarray) -> None:
+    figures["nll"].append(-float(predicted.logpdf(y).mean()))
+    figures["crps"].append(float(predicted.crps(y).mean()))
 
 
 def _parts(context: Context, name: str) -> Iterator[tuple[Job, np.ndarray, np.ndarray]]:

@@ -127,7 +127,7 @@ def make_table(
 
 @dataclass(frozen=True)
 class Table(_Grid):
-    """Table of a paper.
+    """Table of a paper, or of a comparison.
 
     Attributes
     ----------
@@ -135,23 +135,21 @@ class Table(_Grid):
         "Table V" and its caption.
     subjects : tuple of Subject
     run : callable
-        `(context, method, problem) -> figures`, see :mod:`experiments.harness.paper`. `figures` are
-        numbers, or lists of numbers (one a repeat); `figures["errors"]` may give standard errors of
-        single numbers.
-    paper : str
-        The paper's own table as text: cells are separated by two or more spaces, "-" is an empty
-        cell. The first line holds the subjects' titles (the methods, where `subjects_are="rows"`).
+        `figures` are numbers, or lists of numbers (one a repeat); `figures["errors"]` may give
+        standard errors of single numbers.
     protocol : str
         How the figures are obtained, and what differs from the paper.
     quoted : tuple of str
         Methods that are not run; only the paper's figures are shown.
+    paper : str
+        The paper's own table as text: cells are separated by two or more spaces, "-" is an empty
+        cell. The first line holds the subjects' titles (the methods, where `subjects_are="rows"`).
     ours : tuple of str
         Methods that are run with Polyleaf and compared with the paper.
     also : tuple of str
         Methods that are not in the paper.
     explained : dict
-        `(method, subject's title)` -> why our figure is worse than the paper's, and the table
-        that shows it.
+        `(method, subject's title)` -> why our figure is worse than the paper's.
     subjects_are : "columns" or "rows"
     ranks : bool
         Whether the methods' mean ranks are shown too.
@@ -187,12 +185,8 @@ class Table(_Grid):
 
     @cached_property
     def _printed(self) -> dict[tuple[str, str], float | None]:
-        lines = [
-            re.split(r" {2,}", line.strip()) for line in self.paper.splitlines() if line.strip()
-        ]
-        if not lines:
-            return {}
-        head, *rows = lines
+        lines = [re.split(" {2,}", line.strip()) for line in self.paper.splitlines()]
+        head, *rows = [line for line in lines if line != [""]] or [[]]
         found = {}
         for title, *cells in rows:
             if len(cells) != len(head):
@@ -200,11 +194,11 @@ class Table(_Grid):
                     f"{self.name}: row {title!r} has {len(cells)} cells, the head {len(head)}."
                 )
             for name, text in zip(head, cells, strict=True):
-                method, subject = (title, name) if self.subjects_are == "columns" else (name, title)
-                found[method, subject] = None if text == "-" else float(text)
-        titles = [subject.title for subject in self.subjects]
+                cell = (title, name) if self.subjects_are == "columns" else (name, title)
+                found[cell] = None if text == "-" else float(text)
         in_text = list(dict.fromkeys(subject for _, subject in found))
-        if in_text != titles:
+        titles = [subject.title for subject in self.subjects]
+        if found and in_text != titles:
             raise ValueError(
                 f"{self.name}: the text has subjects {in_text}, `subjects` are {titles}."
             )

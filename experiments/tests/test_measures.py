@@ -2,17 +2,7 @@
 
 import numpy as np
 import pytest
-from experiments import (
-    defaults,
-    distributions,
-    gpu,
-    portfolio,
-    problems,
-    report,
-    search,
-    sets,
-    tuned,
-)
+from experiments import defaults, gpu, portfolio, problems, report, search, sets, tuned
 from experiments.cases import select
 from experiments.harness import ranks, tables
 from experiments.harness.context import Context
@@ -21,8 +11,6 @@ from experiments.harness.store import Store
 from experiments.harness.verdict import Value, Verdict, compare, get_value
 from experiments.papers import _poker, gbdt_pl
 from support import host_device
-
-from polyleaf.distributions import Normal
 
 ACCURACY = {"unit": "accuracy, %", "better": "higher", "digits": 1}
 
@@ -219,14 +207,6 @@ def test_labels_are_scored_at_a_chosen_threshold(tmp_path, monkeypatch):
     figures = defaults.out_of_the_box(Context(tmp_path, quick=True), "Polyleaf", "emotions")
     assert figures["score"] == [0.0, 0.0] and min(figures["chosen"]) > 0.95
     assert all(0.18 < threshold < 0.22 for threshold in figures["threshold"])
-
-
-def test_scores_of_distributions_are_those_of_the_package():
-    rng = np.random.default_rng(0)
-    y, mean, deviation = rng.standard_normal((3, 50)) + np.array([[0], [0], [5]])
-    normal = Normal(mean, deviation)
-    assert distributions.nll(y, mean, deviation) == pytest.approx(-normal.logpdf(y).mean())
-    assert distributions.crps(y, mean, deviation) == pytest.approx(normal.crps(y).mean())
 
 
 def test_greedy_cover_adds_the_most_useful_combination():
