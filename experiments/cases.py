@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from polyleaf.settings import presets
-
 from .libraries import Settings
 from .problems import Problem
 
@@ -37,8 +35,7 @@ class Case:
     baseline : str
         Label of the contender used as the denominator of ratios.
     focus : str
-        Main measure of the case: "fit_seconds", "round_seconds", "predict_seconds" or
-        "peak_above_data_bytes".
+        Main measure of the case: "fit_seconds", "predict_seconds" or "peak_above_data_bytes".
     curve_points : int
         Number of shorter models scored on the test part, used to find when a score was reached.
         0 disables the curve.
@@ -148,35 +145,6 @@ def predict(quick: bool) -> Iterator[Case]:
     yield Case("predict", title, contenders, focus="predict_seconds")
 
 
-def leaves(quick: bool) -> Iterator[Case]:
-    """Yield cases that measure the cost of full and block Hessians and boosted layers."""
-    kinds = {
-        "diagonal": {"boosting_step": "round"},
-        "diagonal, by layers": {},
-        "full": presets.tfbt_full(),
-        "full, by layers": {**presets.tfbt_full(), "boosting_step": "layer"},
-        "block of 2": {"hessian": "block", "leaf_hessian": "block", "boosting_step": "round"},
-    }
-    in_settings = ("learning_rate", "max_depth", "max_leaves", "reg_lambda", "min_child_samples")
-    for n_classes, depth in ((10, 4), (26, 4), (10, 6), (26, 6)):
-        n, n_test, n_features = (600, 200, 10) if quick else (40_000, 10_000, 50)
-        sizes = {"n": n, "n_test": n_test, "n_features": n_features, "n_classes": n_classes}
-        problem = Problem("multiclass", "classes_of_structure", sizes)
-        contenders = []
-        for label, kind in kinds.items():
-            parameters = {**presets.tfbt(), **kind}
-            own = {name: v for name, v in parameters.items() if name not in in_settings}
-            settings = replace(_same_trees(3 if quick else 20, max_depth=depth), own=own)
-            contenders.append(Contender(label, "polyleaf", problem, settings))
-        yield Case(
-            f"leaves-{n_classes}-{depth}",
-            f"40,000 x 50, {n_classes} classes, depth {depth}",
-            tuple(contenders),
-            baseline="diagonal",
-            focus="round_seconds",
-        )
-
-
 def memory(quick: bool) -> Iterator[Case]:
     """Yield a case that measures peak memory of training, above the data."""
     settings = _same_trees(3 if quick else 10, max_leaves=64)
@@ -185,7 +153,7 @@ def memory(quick: bool) -> Iterator[Case]:
 
 
 CASES: dict[str, Callable[[bool], Iterator[Case]]] = {
-    f.__name__: f for f in (mo16, one, few, words, quality, predict, leaves, memory)
+    f.__name__: f for f in (mo16, one, few, words, quality, predict, memory)
 }
 
 
@@ -194,14 +162,13 @@ def select(
 ) -> list[Case]:
     """Return the cases of a name ("all" for every case).
 
-    The cases run on `n_threads` threads, with `libraries` as the peers. Cases of Polyleaf alone are
-    not affected by `libraries`.
+    The cases run on `n_threads` threads, with `libraries` as the peers.
     """
     cases = []
     for make in CASES.values() if name == "all" else [CASES[name]]:
         for case in make(quick):
             contenders, first = case.contenders, case.contenders[0]
-            if libraries is not None and any(c.library != "polyleaf" for c in contenders):
+            if libraries is not None:
                 contenders = _make_contenders(first.problem, first.settings, libraries)
             contenders = tuple(
                 replace(c, settings=replace(c.settings, threads=n_threads)) for c in contenders

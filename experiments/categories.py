@@ -61,10 +61,6 @@ def predict(rows: Rows, method: str, threads: int) -> np.ndarray:
     columns = [f"c{j}" for j in range(rows.categories.shape[1])]
     library, own = {
         "Polyleaf": ("polyleaf", {"categorical_features": columns}),
-        PER_OUTPUT: (
-            "polyleaf",
-            {"categorical_features": columns, "multi_strategy": "one_output_per_tree"},
-        ),
         "XGBoost": ("xgboost", {"enable_categorical": True}),
         "LightGBM": ("lightgbm", {}),
         "CatBoost": ("catboost", {"cat_features": columns}),
@@ -79,20 +75,19 @@ def predict(rows: Rows, method: str, threads: int) -> np.ndarray:
     return np.asarray(model.predict(X.iloc[rows.test]), np.float64)
 
 
-PER_OUTPUT = "Polyleaf, a tree per output"
 LIBRARIES = ("Polyleaf", "XGBoost", "LightGBM", "CatBoost")
 
 
 # --- data ---
 
 
-def effects(context: Context, n_categories: int, n_outputs: int, seed: int) -> Rows:
-    """Make one categorical feature with N(0, 1) effects on each output and noise of scale 0.3."""
+def effects(context: Context, n_categories: int, seed: int) -> Rows:
+    """Make one categorical feature with N(0, 1) effects and noise of scale 0.3."""
     rng = np.random.default_rng(seed)
     n_train = context.rows(TRAINING)
     n = n_train + context.rows(TEST)
     ids = rng.integers(0, n_categories, n)
-    y = rng.normal(size=(n_categories, n_outputs))[ids] + 0.3 * rng.normal(size=(n, n_outputs))
+    y = rng.normal(size=(n_categories, 1))[ids] + 0.3 * rng.normal(size=(n, 1))
     parts = np.split(np.arange(n), [n_train * 4 // 5, n_train])
     return Rows("regression", np.zeros((n, 0)), ids[:, None], y, *parts)
 
@@ -196,12 +191,9 @@ _CLASSES = (  # sets of classes
 
 
 def made(context: Context, method: str, problem: str) -> Figures:
-    """Return R2 on synthetic sets, named "1,000 categories" or "1,000 categories, 8 outputs"."""
-    sizes = [int(word.split(" ")[0].replace(",", "")) for word in problem.split(", ")]
-    n_outputs = sizes[1] if len(sizes) > 1 else 1
-    draws = 1 if n_outputs > 1 else 3
-    data = (effects(context, sizes[0], n_outputs, seed) for seed in context.seeds(draws))
-    return _figures(method, context, data)
+    """Return R2 on synthetic sets, named "1,000 categories"."""
+    size = int(problem.split()[0].replace(",", ""))
+    return _figures(method, context, (effects(context, size, seed) for seed in context.seeds(3)))
 
 
 def real(context: Context, method: str, problem: str) -> Figures:
@@ -233,7 +225,7 @@ _PROTOCOL = (
 _MADE = (
     f"One feature, {TRAINING:,} rows to learn from and {TEST:,} to test on: an effect N(0, 1) of "
     "each category, and noise of deviation 0.3, so that an R2 of .917 is to be had, on average. "
-    "Three draws; of 8 outputs one. " + _PROTOCOL
+    "Three draws. " + _PROTOCOL
 )
 _REAL = (
     "Columns of real sets, cut into quantiles or cells and crossed with each other, their values "
@@ -242,14 +234,11 @@ _REAL = (
 )
 
 
-def _made(n_outputs: int, also: tuple[str, ...]) -> Table:
-    outputs = "" if n_outputs == 1 else f", {n_outputs} outputs"
-    subjects = (
-        Subject(f"{size:,}", "R2", "higher", 4, f"{size:,} categories{outputs}") for size in SIZES
-    )
-    title = f"R2 by number of categories{outputs}"
+def _made() -> Table:
+    subjects = (Subject(f"{size:,}", "R2", "higher", 4, f"{size:,} categories") for size in SIZES)
     columns = {"subjects_are": "columns"}
-    return make_table(f"Made{outputs}", title, subjects, made, _MADE, also, **columns)
+    title = "R2 by number of categories"
+    return make_table("Made", title, subjects, made, _MADE, LIBRARIES, **columns)
 
 
 def _real(name: str, sets: Sequence[str], figure: str, unit: str, better: Better) -> Table:
@@ -259,8 +248,7 @@ def _real(name: str, sets: Sequence[str], figure: str, unit: str, better: Better
 
 
 def _tables() -> Iterator[Table]:
-    yield _made(1, LIBRARIES)
-    yield _made(8, (*LIBRARIES, PER_OUTPUT))
+    yield _made()
     for words, sets in (
         ("confirmed on", CONFIRMED_ON),
         ("20 to 255 categories, confirmed on", MANY_CONFIRMED_ON),

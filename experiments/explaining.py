@@ -33,63 +33,46 @@ class Contender:
     n_rows : int
         Rows explained in one call, fewer for slow contenders.
     explain : callable
-        Called with a fitted `Library`, X, and rows to explain; uses the peer's public API.
-    unit : int
-        Rows that a call counts as, where that differs from the number of rows (pairs with a
-        background).
+        Called with a fitted `Library` and rows to explain; uses the peer's public API.
     n_outputs : int
     """
 
     label: str
     library: str
     n_rows: int
-    explain: Callable[[Library, np.ndarray, np.ndarray], Any]
-    unit: int = 1
+    explain: Callable[[Library, np.ndarray], Any]
     n_outputs: int = 16
 
 
-Explain = Callable[[Library, np.ndarray, np.ndarray], Any]
+Explain = Callable[[Library, np.ndarray], Any]
 
 
-def _ours(**options: Any) -> Explain:
-    return lambda library, X, rows: library.model.shap_values(rows, **options)
+def _ours(library: Library, rows: np.ndarray) -> Any:
+    return library.model.shap_values(rows)
 
 
-def _our_background(library: Library, X: np.ndarray, rows: np.ndarray) -> Any:
-    return library.model.shap_values(rows, background=X[: len(rows)])
-
-
-def _shap(has_background: bool) -> Explain:
+def _shap(library: Library, rows: np.ndarray) -> Any:
     """Explain Polyleaf's trees with the shap package."""
+    import shap
 
-    def explain(library: Library, X: np.ndarray, rows: np.ndarray) -> Any:
-        import shap
+    from polyleaf import inspection
 
-        from polyleaf import inspection
-
-        if not hasattr(library, "explainer") or has_background:
-            background = X[: len(rows)].astype(np.float64) if has_background else None
-            trees = inspection.export_shap_trees(library.model)
-            library.explainer = shap.TreeExplainer(trees, background)
-        return library.explainer.shap_values(rows.astype(np.float64), check_additivity=False)
-
-    return explain
+    if not hasattr(library, "explainer"):
+        library.explainer = shap.TreeExplainer(inspection.export_shap_trees(library.model))
+    return library.explainer.shap_values(rows.astype(np.float64), check_additivity=False)
 
 
-def _xgboost(**options: bool) -> Explain:
-    def explain(library: Library, X: np.ndarray, rows: np.ndarray) -> Any:
-        import xgboost
+def _xgboost(library: Library, rows: np.ndarray) -> Any:
+    import xgboost
 
-        return library.model.get_booster().predict(xgboost.DMatrix(rows, nthread=1), **options)
-
-    return explain
+    return library.model.get_booster().predict(xgboost.DMatrix(rows, nthread=1), pred_contribs=True)
 
 
-def _lightgbm(library: Library, X: np.ndarray, rows: np.ndarray) -> Any:
+def _lightgbm(library: Library, rows: np.ndarray) -> Any:
     return [model.predict(rows, pred_contrib=True, num_threads=1) for model in library.model]
 
 
-def _catboost(library: Library, X: np.ndarray, rows: np.ndarray) -> Any:
+def _catboost(library: Library, rows: np.ndarray) -> Any:
     from catboost import Pool
 
     # "Regular" is the exact algorithm; "Auto" selects it, too, for so few rows and trees.
@@ -105,10 +88,10 @@ def _peers(n_outputs: int, *rows: int) -> list[Contender]:
     """Return contenders for path-dependent values: Polyleaf, then peers with their row counts."""
     vector = "xgboost-multi-output-tree" if n_outputs > 1 else "xgboost"
     contenders = (
-        ("polyleaf", "polyleaf", _ours()),
-        (IN_SHAP, "polyleaf", _shap(has_background=False)),
+        ("polyleaf", "polyleaf", _ours),
+        (IN_SHAP, "polyleaf", _shap),
         ("catboost", "catboost", _catboost),
-        ("xgboost", vector, _xgboost(pred_contribs=True)),
+        ("xgboost", vector, _xgboost),
         ("lightgbm", "lightgbm", _lightgbm),
     )
     return [
@@ -120,20 +103,6 @@ def _peers(n_outputs: int, *rows: int) -> list[Contender]:
 CASES: dict[str, tuple[str, list[Contender]]] = {
     "values16": ("16 targets", _peers(16, 5000, 200, 500, 100, 50)),
     "values1": ("one target", _peers(1, 5000, 1000, 1000, 1000, 1000)),
-    "background": (
-        "16 targets, each row against each of as many background rows; per pair of rows",
-        [
-            Contender("polyleaf, 5,000 x 5,000", "polyleaf", 5000, _our_background, unit=5000),
-            Contender(f"{IN_SHAP}, 20 x 20", "polyleaf", 20, _shap(has_background=True), unit=20),
-        ],
-    ),
-    "interactions": (
-        "16 targets, interactions of all pairs of features",
-        [
-            Contender("polyleaf", "polyleaf", 1000, _ours(interactions=True)),
-            Contender("xgboost", "xgboost-multi-output-tree", 2, _xgboost(pred_interactions=True)),
-        ],
-    ),
 }
 
 
@@ -144,9 +113,7 @@ def run(
     for name in names:
         title, contenders = CASES[name]
         if quick:
-            contenders = [
-                replace(c, n_rows=min(c.n_rows, 3), unit=min(c.unit, 3)) for c in contenders
-            ]
+            contenders = [replace(c, n_rows=min(c.n_rows, 3)) for c in contenders]
         rows = [_entry(c) for c in contenders]
         for turn in range(repeats):
             for contender, row in zip(contenders, rows, strict=True):
@@ -188,14 +155,14 @@ def _measure(contender: Contender, quick: bool, entry: dict[str, Any]) -> None:
         library, X = _model(contender.library, contender.n_outputs, quick)
         rows = np.ascontiguousarray(X[: contender.n_rows])
         if not entry["runs"]:
-            contender.explain(library, X, rows[:WARM_UP])
+            contender.explain(library, rows[:WARM_UP])
         start = time.process_time()
-        contender.explain(library, X, rows)
+        contender.explain(library, rows)
         seconds = time.process_time() - start
     except Exception as error:  # an error of one peer does not stop the others
         entry["error"], entry["runs"] = f"{type(error).__name__}: {error}"[:200], []
         return
-    entry["runs"].append({"explain_us": seconds * 1e6 / len(rows) / contender.unit})
+    entry["runs"].append({"explain_us": seconds * 1e6 / len(rows)})
 
 
 def make_rows(case: dict[str, Any]) -> tuple[list[str], list[list[str]]]:

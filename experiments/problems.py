@@ -65,14 +65,6 @@ def shared_structure(n: int, n_test: int, n_features: int, n_outputs: int) -> Ar
     return _cut(X, y, n)
 
 
-def classes_of_structure(n: int, n_test: int, n_features: int, n_classes: int) -> Arrays:
-    """Draw classes of similar frequency: the largest of as many targets of `shared_structure`."""
-    made = shared_structure(n, n_test, n_features, n_classes)
-    y = np.concatenate([made["y"], made["y_test"]])
-    y = ((y - y.mean(axis=0)) / y.std(axis=0)).argmax(axis=1)
-    return _cut(np.concatenate([made["X"], made["X_test"]]), y, n)
-
-
 def binary_signal(n: int, n_test: int, n_features: int) -> Arrays:
     """Draw two non-separable classes with normal features.
 
@@ -118,7 +110,6 @@ def words(n: int, n_test: int, n_features: int, n_words: int, n_outputs: int) ->
 
 PRESETS: dict[str, Callable[..., Arrays]] = {
     "shared_structure": shared_structure,
-    "classes_of_structure": classes_of_structure,
     "binary_signal": binary_signal,
     "linear_targets": linear_targets,
     "words": words,

@@ -20,9 +20,7 @@ from .scores import Score
 FORMAT = 1
 NOT_INSTALLED = "not installed"
 GOLDEN = Path(__file__).parent.parent / "tests" / "support" / "files" / "golden.json"
-RATIOS = (
-    "fit_seconds predict_seconds peak_above_data_bytes seconds_to_target round_seconds explain_us"
-).split()
+RATIOS = ("fit_seconds predict_seconds peak_above_data_bytes seconds_to_target explain_us").split()
 SUMMARIES = [*RATIOS, "fit_cpu_seconds", "peak_bytes", "score", "rounds", "model_bytes"]
 PACKAGES = (
     "polyleaf xgboost lightgbm catboost scikit-learn omnigbdt shap ngboost numpy scipy"
@@ -120,9 +118,6 @@ def make_rows(case: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     if "target" in case:
         columns["s to target"] = lambda c: _seconds(c, "seconds_to_target")
         columns["x to target"] = lambda c: _ratio(c, "seconds_to_target")
-    if case["focus"] == "round_seconds":
-        columns["s a round"] = lambda c: _seconds(c, "round_seconds")
-        columns["x round"] = lambda c: _ratio(c, "round_seconds")
     return fill_rows(case, columns)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from .defaults import EVERYTHING, Deadline, compute_scores, row_losses, splits
 from .harness.context import Context, Unavailable
-from .harness.paper import Better, Figure, Figures, Paper, Subject, Table, make_subjects, make_table
+from .harness.paper import Better, Figures, Paper, Table, make_subjects, make_table
 from .libraries import is_installed
 from .portfolio import SETS, confirmed_on
 from .tuned import PEERS, Part, Predict, tune
@@ -221,48 +221,6 @@ def _noise_tables() -> Iterator[Table]:
         yield make_table(name, title, subjects, within_15, _PROTOCOL, ["Polyleaf"])
 
 
-# Sets with a panel, if they were run with more time.
-DRAWN = ("poker25k", "corel5k", "satimage", "usps")
-
-
-def _curves() -> Figure:
-    return Figure(
-        "Loss against seconds",
-        "test loss of each library after so many seconds",
-        tuple(
-            Subject(f"{name} {seconds}", "loss", "lower", 4, name, "loss", (name,), RUNS[seconds])
-            for name in DRAWN
-            for seconds in SECONDS
-            if seconds not in ALONE
-        ),
-        within_60,
-        _PROTOCOL,
-        lines=("Polyleaf", *PEERS),
-        draw=_draw_curves,
-    )
-
-
-def _draw_curves(canvas: Any, found: dict[tuple[str, str], Figures]) -> None:
-    """Draw a panel per set and a line per library, for sets run with several time limits."""
-    points: dict[str, dict[str, list[tuple[int, float]]]] = {}
-    for (method, title), figures in found.items():
-        name, seconds = title.split()
-        points.setdefault(name, {}).setdefault(method, []).append((int(seconds), figures["loss"]))
-    shown = [name for name in DRAWN if any(len(line) > 1 for line in points.get(name, {}).values())]
-    panels = canvas.subplots(1, max(1, len(shown)), squeeze=False)[0]
-    for panel, name in zip(panels, shown, strict=False):
-        for i, method in enumerate(("Polyleaf", *PEERS)):
-            line = sorted(points[name].get(method, []))
-            if line:
-                panel.plot(
-                    *zip(*line, strict=True), "o-", color=f"C{i}", label=method, lw=1.2, ms=3
-                )
-        panel.set(title=name, xlabel="seconds of processor time", ylabel="test loss", xscale="log")
-        panel.set_xticks([15, 60, 300], ["15", "60", "300"], minor=False)
-        panel.minorticks_off()
-        panel.legend(fontsize=7)
-
-
 # Sets of every kind of task, for measuring a blend.
 BLENDED = ("usps", "satimage", "rf1", "scene", "casp", "bike_hour", "cal500")
 
@@ -289,7 +247,7 @@ PAPER = Paper(
     __name__,
     "Hyperparameter search with a time budget",
     "Polyleaf's search beside XGBoost, LightGBM and CatBoost tuned by Optuna, in equal seconds.",
-    (*_tables(), *_noise_tables(), *_blend_tables(), _curves()),
+    (*_tables(), *_noise_tables(), *_blend_tables()),
     golden=(
         "defaults",
         "defaults, one output",

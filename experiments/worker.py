@@ -7,7 +7,6 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +33,7 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
     dict
         `fit_seconds`, `fit_cpu_seconds` (of all threads), `peak_above_data_bytes` (most memory
         during fit, above what was held before), `peak_bytes`, `predict_seconds`, `score`, `rounds`,
-        `model_bytes`, `round_seconds` (median over the rounds after the first; None where the
-        library has no round callback), `curve` (lists of rounds, seconds since the fit
+        `model_bytes`, `curve` (lists of rounds, seconds since the fit
         began, test score).
     """
     settings = Settings(**job["settings"])
@@ -61,7 +59,6 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
         "score": SCORES[job["kind"]].function(data["y_test"], predicted),
         "rounds": library.n_rounds(),
         "model_bytes": library.model_bytes(),
-        "round_seconds": _round_seconds(library.round_ends),
         "curve": _curve(library, data, start, job["curve_points"]),
     }
 
@@ -73,10 +70,6 @@ def _timed(call: Callable[[], np.ndarray]) -> tuple[np.ndarray, float]:
         result = call()
         seconds.append(time.perf_counter() - start)
     return result, statistics.median(seconds)
-
-
-def _round_seconds(ends: list[float]) -> float | None:
-    return statistics.median(b - a for a, b in pairwise(ends)) if len(ends) > 1 else None
 
 
 def _curve(

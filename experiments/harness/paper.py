@@ -207,29 +207,18 @@ class Table(_Grid):
 
 @dataclass(frozen=True)
 class Figure(_Grid):
-    """Figure of a paper: a panel for each subject with a curve for each method, or drawn by `draw`.
+    """Picture of runs.
 
     Attributes
     ----------
     lines : tuple of str
         Methods.
-    curves : tuple of str
-        Names in `figures["curves"]` of a run, each a list of points [x, y]: the first is drawn
-        solid, the second dashed.
-    x, y : str
-        Labels of the axes.
-    log : str
-        The axes that are logarithmic: "", "x", "y" or "xy".
-    draw : callable, optional
-        `(matplotlib figure, {(method, subject's title): figures})` draws the whole figure.
+    draw : callable
+        `(matplotlib figure, {(method, subject's title): figures})` draws the figure.
     """
 
     lines: tuple[str, ...] = ()
-    curves: tuple[str, ...] = ()
-    x: str = ""
-    y: str = ""
-    log: str = ""
-    draw: Callable[[Any, dict[tuple[str, str], Figures]], None] | None = None
+    draw: Callable[[Any, dict[tuple[str, str], Figures]], None] = lambda canvas, found: None
 
     @property
     def methods(self) -> tuple[str, ...]:

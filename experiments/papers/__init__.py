@@ -6,11 +6,7 @@ To add a study, write a module here with a `PAPER`; no other file needs a change
     def accuracy(context, method, problem):
         data = context.load(problem)
         ...
-        return {
-            "accuracy": [0.91, 0.92, 0.90],
-            "seconds": 3.1,
-            "curves": {"test": [[1, 0.4], [2, 0.6]]},
-        }
+        return {"accuracy": [0.91, 0.92, 0.90], "seconds": 3.1}
 
     PAPER = Paper(__name__, "TFBT", "Ponomareva et al., ...", (
         Table(
@@ -28,8 +24,8 @@ To add a study, write a module here with a `PAPER`; no other file needs a change
         ),
     ))
 
-A run returns numbers, or lists with one number per repeat (shown as mean and standard deviation),
-and `curves`. It raises `Unavailable` if a library is not installed. `context` provides the data
+A run returns numbers, or lists with one number per repeat (shown as mean and standard deviation).
+It raises `Unavailable` if a library is not installed. `context` provides the data
 (`load`), the seeds of the repeats (`seeds`), and `rounds` and `rows`, which reduce the requested
 numbers in a quick run.
 """

@@ -8,14 +8,13 @@ shape.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..harness.context import Context
-from ..harness.paper import Figure, Figures, Paper, Subject, Table
-from ..libraries import Library, Settings, timed_train
+from ..harness.paper import Figures, Paper, Subject, Table
+from ..libraries import Settings, timed_train
 from ..problems import Arrays, shared_structure
 from ..scores import SCORES
 from ..worker import curve_rounds
@@ -103,63 +102,52 @@ def load(context: Context, problem: str) -> Arrays:
 # --- runs ---
 
 
-@dataclass(frozen=True)
-class Fitted:
-    """Trained library and its scores on the test part, by number of rounds."""
-
-    library: Library
-    seconds: float
-    points: list[tuple[int, float, float]]  # rounds, seconds of training so far, error
-
-    @property
-    def best(self) -> float:
-        """Return the minimum error."""
-        return min(error for _, _, error in self.points)
-
-    def reaches(self, error: float) -> tuple[int, float] | None:
-        """Return rounds and seconds to this error; None if it is never reached."""
-        return next(((r, s) for r, s, e in self.points if e <= error), None)
+Points = list[tuple[float, float]]  # seconds of training so far, test error
 
 
-def fit(context: Context, method: str, kind: str, data: Arrays, chosen: Settings) -> Fitted:
+def score_rounds(
+    context: Context, method: str, kind: str, data: Arrays, chosen: Settings
+) -> Points:
     """Train, and then score shorter models."""
-    library, seconds = timed_train(context, METHODS[method].library, kind, data, chosen, warm=True)
+    name = METHODS[method].library
+    library, seconds = timed_train(context, name, kind, data, chosen, warm=True)
     ends, y = library.round_ends, data["y_test"]
     score = SCORES["multilabel"].function if kind == "binary" else _fits.rmse
     points = []
     for r in map(int, curve_rounds(library.n_rounds(), 60)):
         reached = seconds - ends[-1] + ends[r - 1] if ends else seconds
-        points.append((r, reached, score(y, library.predict(data["X_test"], r))))
-    return Fitted(library, seconds, points)
+        points.append((reached, score(y, library.predict(data["X_test"], r))))
+    return points
 
 
-def described(fitted: Fitted) -> Figures:
-    """Return the RMSE after all rounds, and its curve."""
-    curve = [[rounds, error] for rounds, _, error in fitted.points]
-    return {"score": fitted.points[-1][2], "curves": {"rounds": curve}}
+def best(points: Points) -> float:
+    """Return the least error."""
+    return min(error for _, error in points)
+
+
+def seconds_to(points: Points, error: float) -> float | None:
+    """Return the seconds to this error; None if it is never reached."""
+    return next((seconds for seconds, found in points if found <= error), None)
 
 
 def table_4(context: Context, method: str, problem: str) -> Figures:
     """Return one row of table 4: "GBDT-PL, 63 bins" on CASP."""
     name, _, bins = method.rpartition(", ")
-    data = load(context, problem)
-    chosen = paper_settings(name, int(bins.split()[0]))
-    return described(fit(context, name, "regression", data, chosen))
+    return {"score": rmse_in_table_3(context, name, int(bins.split()[0]), load(context, problem))}
 
 
 def synthetic(context: Context, method: str, problem: str) -> Figures:
-    """Run GBDT-PL and LightGBM, one after the other, with the number of bins in `method`."""
+    """Compare GBDT-PL with LightGBM at the number of bins in `method`."""
     data, bins = load(context, problem), int(method.split()[0])
-    both = {
-        name: described(fit(context, name, "regression", data, paper_settings(name, bins)))
-        for name in ("GBDT-PL", "LightGBM")
-    }
-    figures: Figures = {"ratio": both["GBDT-PL"]["score"] / both["LightGBM"]["score"], "curves": {}}
-    for name, found in both.items():
-        curves = found.pop("curves")
-        figures |= {f"{name}: {key}": value for key, value in found.items()}
-        figures["curves"] |= {f"{name}, {key}": curve for key, curve in curves.items()}
-    return figures
+    ours, peer = (rmse_in_table_3(context, n, bins, data) for n in ("GBDT-PL", "LightGBM"))
+    return {"ratio": ours / peer}
+
+
+def rmse_in_table_3(context: Context, method: str, bins: int, data: Arrays) -> float:
+    """Return the test RMSE with the settings of table 3."""
+    name, chosen = METHODS[method].library, paper_settings(method, bins)
+    library, _ = timed_train(context, name, "regression", data, chosen)
+    return _fits.rmse(data["y_test"], library.predict(data["X_test"]))
 
 
 CONVERGENCE = {
@@ -182,12 +170,12 @@ def convergence(context: Context, method: str, problem: str) -> Figures:
     output, kind = CONVERGENCE[problem]
     data = real(context, problem, output=output)
     common = {"rounds": 300, "max_leaves": 31}
-    peer = fit(context, "LightGBM", kind, data, settings("LightGBM", **common))
+    peer = score_rounds(context, "LightGBM", kind, data, settings("LightGBM", **common))
     mine = peer
     if method != "LightGBM":
-        mine = fit(context, method, kind, data, settings(method, **common))
-    reached = mine.reaches(peer.best)
-    return {"best": mine.best} if reached is None else {"best": mine.best, "seconds": reached[1]}
+        mine = score_rounds(context, method, kind, data, settings(method, **common))
+    seconds = seconds_to(mine, best(peer))
+    return {"best": best(mine)} | ({} if seconds is None else {"seconds": seconds})
 
 
 MANY = {"rf1": 1, "rf2": 1, "enb": 3, "gas_turbine": 1, "sarcos4449": 3, "atp1d": 3}  # splits
@@ -242,9 +230,8 @@ def cost(context: Context, method: str, problem: str) -> Figures:
         start = time.process_time()
         timed_train(context, METHODS[name].library, "regression", data, chosen)
         times[name].append((time.process_time() - start) / rounds)
-    own, constant = times[method], times["constant leaves"]
-    ratios = [a / b for a, b in zip(own, constant, strict=False)]
-    return {"milliseconds": 1000 * float(np.median(own)), "ratio": float(np.median(ratios))}
+    ratios = np.divide(times[method][:3], times["constant leaves"][:3])
+    return {"ratio": float(np.median(ratios))}
 
 
 # --- tables ---
@@ -284,34 +271,9 @@ _MANY = (
     "random for test, three times for the small sets. LightGBM trains one model for each output."
 )
 _COST = (
-    "Three fits in turn with constant leaves, processor time of all threads; milliseconds of a "
-    "tree and the median ratio. CASP: 255 leaves. One output and 16: 40,000 rows of 28 and 50 "
-    "normal features, 64 leaves."
+    "Three fits in turn with constant leaves, processor time of all threads; the median ratio. "
+    "CASP: 255 leaves. One output and 16: 40,000 rows of 28 and 50 normal features, 64 leaves."
 )
-
-
-def figure(name: str, title: str, axis: str, x: str) -> Figure:
-    rows = tuple(r for r in CASP_ROWS if "255" in r)
-    return Figure(
-        f"{name}, CASP", title, _CASP, table_4, "The runs of table 4, 255 bins.",
-        lines=rows, curves=(axis,), x=x, y="RMSE", log="y",
-    )  # fmt: skip
-
-
-def synthetic_figure(name: str, title: str, axis: str, x: str) -> Figure:
-    return Figure(
-        f"{name}, synthetic", title, _SYNTHETIC, synthetic, "The runs of the table above.",
-        lines=("255 bins",), curves=(f"GBDT-PL, {axis}", f"LightGBM, {axis}"), x=x, y="RMSE",
-        log="y",
-    )  # fmt: skip
-
-
-def draw_steps(canvas: Any, found: dict[tuple[str, str], Figures]) -> None:
-    """Draw figure 3: processor time of a tree, for each method of choosing splits."""
-    panel = canvas.subplots()
-    names = [f"{method}: {problem}" for method, problem in found]
-    panel.barh(names, [f["milliseconds"] for f in found.values()])
-    panel.set(xlabel="milliseconds of a tree")
 
 
 PAPER = Paper(
@@ -353,13 +315,6 @@ PAPER = Paper(
                     "tenth.",
             },
         ),
-        Figure(
-            "Figure 3", "What choosing splits by linear leaves costs",
-            subjects("ms", None, 1, "milliseconds", "CASP", "one output"), cost, _COST,
-            lines=("fully corrective", "GBDT-PL", "post-fit", "constant leaves"), draw=draw_steps,
-        ),
-        figure("Figure 4", "Convergence", "rounds", "rounds"),
-        synthetic_figure("Figure 4", "Convergence", "rounds", "rounds"),
         Table(
             "Convergence, seconds", "Seconds to LightGBM's least test error",
             subjects("s", None, 2, "seconds", *CONVERGENCE), convergence, _CONVERGENCE,
