@@ -135,7 +135,7 @@ def test_error_names_a_fold_with_too_few_classes(y, needs):
         ([(np.arange(5), [])], None, "without validation rows"),
         ([([0], [1])], None, "fewer than two training rows"),
         (3, [0, 1], "groups has 2 entries, but X has 12 rows"),
-        (13, None, "enough of the 12 rows"),
+        (13, None, "12 rows are too few for 13 folds"),
         ("kfold", None, "a number of folds"),
         (3.0, None, "got 3.0"),
         ([0, 1, 2], None, r"cv\[0\] must be a pair"),
@@ -154,6 +154,11 @@ def test_error_names_a_fold_with_too_few_classes(y, needs):
 def test_invalid_cv_and_groups(cv, groups, message):
     with pytest.raises(ValueError, match=message):
         split(np.arange(12.0), cv=cv, groups=groups)
+
+
+def test_classes_that_are_too_rare_for_folds_raise():
+    with pytest.raises(ValueError, match="no class has enough rows for 4 folds"):
+        split(np.arange(12) // 3, cv=4, classes=True)
 
 
 @pytest.mark.parametrize("as_matrix", [np.asarray, scipy.sparse.csr_matrix])

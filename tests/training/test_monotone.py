@@ -243,6 +243,7 @@ def test_zero_constraints_have_no_effect():
         ([1, 0], ValueError, "monotone_constraints"),
         ([1, 0, 2, 0, 0], ValueError, "monotone_constraints"),
         ([1, 0, 0.5, 0, 0], ValueError, "monotone_constraints"),
+        ([1, 0, np.nan, 0, 0], ValueError, "one of them is nan"),
         ({0: "up"}, ValueError, "feature 0 is 'up'"),
         ({0: True}, ValueError, "feature 0 is True"),
         ({"a": 1}, ValueError, "X has no names"),
@@ -254,6 +255,7 @@ def test_zero_constraints_have_no_effect():
     ],
     ids=str,
 )
+@pytest.mark.filterwarnings("error")
 def test_invalid_constraints_raise(constraints, error, sentence):
     with pytest.raises(error, match=sentence):
         PolyleafRegressor(n_estimators=1, monotone_constraints=constraints).fit(X, Y)

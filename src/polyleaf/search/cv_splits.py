@@ -294,7 +294,8 @@ def _draw_folds(
         split = rows[counts[inverse] >= n_folds]
     n_folds = min(n_folds, len(split)) if cv is None else n_folds
     if n_folds < 2 or len(split) < n_folds:
-        raise ValueError(f"cv: no class has enough of the {n_rows} rows to make folds.")
+        short = f"{n_rows} rows are too few" if classes is None else "no class has enough rows"
+        raise ValueError(f"cv: {short} for {max(n_folds, 2)} folds.")
     kind = KFold if classes is None else StratifiedKFold
     splitter = kind(n_folds, shuffle=True, random_state=random_state)
     for _, valid in splitter.split(split, None if classes is None else classes[split]):

@@ -242,7 +242,8 @@ def _get_output_names(tied: np.ndarray, score_names: Sequence[str]) -> list[str]
 def _read_array(constraints: Any, n_features: int, n_outputs: int) -> np.ndarray:
     try:
         values = np.asarray(constraints)
-        directions = values.astype(np.int8)
+        with np.errstate(invalid="ignore"):
+            directions = values.astype(np.int8)
     except (TypeError, ValueError):
         raise TypeError(
             f"monotone_constraints must be {_MONOTONE_FORMS}; got {constraints!r}."
