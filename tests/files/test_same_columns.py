@@ -46,7 +46,7 @@ FORMATS = ("csv", "csv.gz", "parquet", "arrow", "folder", "pandas", "polars")
 
 
 def make_frame(kind, rows):
-    return pd.DataFrame({"c": pd.Series([KINDS[kind][i] for i in rows]), "x": np.float64(rows) * 0})
+    return pd.DataFrame({"c": pd.Series([KINDS[kind][i] for i in rows]), "x": np.zeros(len(rows))})
 
 
 def write(frame, format, path):
