@@ -89,7 +89,7 @@ ALLOWED = {
     "objectives/multiclass.py": {"transform"},
     "sketching/projections.py": {  # "pca" and "leml"
         *("_gram", "project", "_principal_directions", "_orthonormal", "_eigenvectors", "solve"),
-        *("project_out_of_fold", "improve_w", "improve_h", "_principal_rotation", "_normal"),
+        *("project_out_of_fold", "improve_w", "improve_h", "_principal_rotation"),
     },
     "training/group_search.py": {"measure_candidate_gains"},  # scipy.sparse adds in order
     "training/initial_scores.py": {"_find_pipeline_form", "_make_model"},  # init

@@ -425,7 +425,16 @@ def _float32(matrix: Array) -> NDArray[np.float32]:
 
 
 def _normal(rng: np.random.Generator, n: int, d: int) -> NDArray[np.float32]:
-    return rng.standard_normal((n, d), dtype=np.float32)
+    """Draw standard normal numbers (n, d) by Marsaglia's polar method: the tails of NumPy's
+    generator use the logarithm of the C library."""
+    drawn: list[Array] = [np.empty(0)]
+    while (n_left := n * d - sum(map(len, drawn))) > 0:
+        u = 2.0 * rng.random((2, n_left // 2 + 8)) - 1.0
+        square = u[0] * u[0] + u[1] * u[1]
+        is_inside = (square > 0.0) & (square < 1.0)
+        square = square[is_inside]
+        drawn.append((u[:, is_inside] * np.sqrt(-2.0 * _core.log(square) / square)).ravel())
+    return np.concatenate(drawn)[: n * d].reshape(n, d).astype(np.float32)
 
 
 def _gram(a: Array, b: Array | None = None) -> NDArray[np.float64]:
