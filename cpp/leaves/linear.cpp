@@ -16,6 +16,7 @@ namespace polyleaf {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr int64_t kPadding = 16;  // floats behind columns that are read sixteen at a time
 
 // State of one fit.
 class Fit {
@@ -96,7 +97,7 @@ class Fit {
         slot += std::max<size_t>(n_moments(p), 2 * p);
       }
     }
-    x_.resize(x);
+    x_.resize(x + kPadding);
     terms_.resize(slot);
     context_.allreduce_sum(counts);
     for (const int64_t count : counts) bits_.push_back(get_term_bits(count));
@@ -430,9 +431,12 @@ class Fit {
       s.zeros.assign(kSumBlock, 0);
       for (int64_t r = 0; r < piece.n; r += step) {
         const int64_t n = std::min(step, piece.n - r);
-        s.scores.assign(static_cast<size_t>(n) * n_outputs_, 0.0f);
-        add(view, s.zeros.data(), n, {x_.data() + piece.x + r, piece.n}, s.scores.data(),
-            n_outputs_);
+        s.scores.assign(static_cast<size_t>(n) * n_outputs_ + kPadding, 0.0f);
+        const RowFeatures x{x_.data() + piece.x + r, piece.n};
+        if (n_outputs_ == 1)
+          kernels_.evaluate_column(view, x.data, x.step, n, s.scores.data());
+        else
+          add(view, s.zeros.data(), n, x, s.scores.data(), n_outputs_);
         kernels_.bound(s.scores.data(), n_outputs_, n, lower[p].data(), upper[p].data());
       }
     });

@@ -1,6 +1,8 @@
 // Kernels that sum over rows for linear leaves (linear.h).
 #include "leaves/kernels/linear_leaf_kernels.h"
 
+#include <limits>
+
 #include "base/kernels/lanes.h"
 
 namespace polyleaf {
@@ -131,6 +133,21 @@ void outer(const double* z, int64_t z_step, int p, const float* values, const do
   if (p - j == 1) from(outer_regressors<1>, j);
 }
 
+void evaluate_column(const LeafView& leaf, const float* x, int64_t step, int64_t n, float* scores) {
+  const f32x16 constant = broadcast(leaf.values[0]),
+               largest = broadcast(std::numeric_limits<float>::max());
+  for (int64_t i = 0; i < n; i += 16) {
+    f32x16 sum = constant;
+    for (int64_t e = leaf.begin[0]; e < leaf.begin[1]; ++e) {
+      const f32x16 value = load<f32x16>(x + leaf.index[e] * step + i);
+      sum += select(value == value, value - leaf.centre[e], f32x16{}) * leaf.weights[e];
+    }
+    sum = select(sum == sum, sum, constant);
+    sum = select(sum < -largest, -largest, select(sum > largest, largest, sum));
+    store(scores + i, f32x16{} + sum);
+  }
+}
+
 void bound(const float* scores, int n_columns, int64_t n, float* lower, float* upper) {
   if (n_columns == 1) return widen_range(scores, n, lower, upper);
   for (int64_t i = 0; i < n; ++i)
@@ -139,7 +156,8 @@ void bound(const float* scores, int n_columns, int64_t n, float* lower, float* u
 
 }  // namespace
 
-const LinearLeafKernels linear_leaf_kernels = {gather, mean_sums, standardise, dot, outer, bound};
+const LinearLeafKernels linear_leaf_kernels = {gather, mean_sums,       standardise, dot,
+                                               outer,  evaluate_column, bound};
 
 }  // namespace POLYLEAF_ISA_NAMESPACE
 }  // namespace polyleaf

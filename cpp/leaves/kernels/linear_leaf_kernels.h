@@ -7,6 +7,7 @@
 #include "base/fixed_point.h"
 #include "base/isa.h"
 #include "data/sample.h"
+#include "leaves/leaf_kind.h"
 
 namespace polyleaf {
 
@@ -26,6 +27,11 @@ struct LinearLeafKernels {
   void (*outer)(const double* z, int64_t z_step, int p, const float* values, const double* units,
                 int n_columns, const uint32_t* ids, const RowSample& sample, int64_t n,
                 double* out);
+  // Compute the scores of rows of a leaf with one output: the prediction kernel's bits, sixteen
+  // rows at once. Regressor e of row i is x[view.index[e] * step + i]; x and scores are readable to
+  // 15 more.
+  void (*evaluate_column)(const LeafView& leaf, const float* x, int64_t step, int64_t n,
+                          float* scores);
   // lower[k] = min(lower[k], scores[i][k]), upper likewise.
   void (*bound)(const float* scores, int n_columns, int64_t n, float* lower, float* upper);
 };
