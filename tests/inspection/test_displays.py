@@ -9,6 +9,7 @@ from sklearn.metrics import f1_score, precision_score, recall_score
 
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, load_model
 from polyleaf.datasets import load
+from polyleaf.inspection import make_report
 from polyleaf.inspection.plotting import (
     CalibrationDisplay,
     CoverageDisplay,
@@ -151,6 +152,32 @@ def test_calibration_of_classes_is_one_vs_rest():
     assert CalibrationDisplay.from_estimator(two, X, kind > 0).names == ["True"]
 
 
+def test_missing_labels_are_left_out(labeller):
+    _, X_test, _, Y_test = EMOTIONS.split()
+    known = np.arange(len(Y_test)) % 3 > 0
+    some = np.where(known[:, None], Y_test, np.nan)
+    for display in (CalibrationDisplay, ThresholdDisplay):
+        drawn = display.from_estimator(labeller, X_test, some)
+        expected = display.from_estimator(labeller, X_test[known], Y_test[known])
+        for name in ("observed", "predicted", "f1", "precision"):
+            np.testing.assert_array_equal(getattr(drawn, name, 0), getattr(expected, name, 0))
+
+
+def test_largest_share_is_the_class():
+    names = np.array(["high", "low", "mid"])
+    shares = np.random.default_rng(0).dirichlet(np.ones(3), len(X))
+    labels = names[shares.argmax(axis=1)]
+    model = PolyleafClassifier(n_estimators=5).fit(X, pd.DataFrame(shares, columns=names))
+    drawn = CalibrationDisplay.from_estimator(model, X, shares)
+    expected = CalibrationDisplay.from_estimator(model, X, labels)
+    assert drawn.names == expected.names
+    np.testing.assert_array_equal(drawn.observed, expected.observed)
+    pages = [make_report(model, X, y).html for y in (shares, labels)]
+    assert pages[0] == pages[1]
+    with pytest.raises(ValueError, match="requires an estimator with predict_interval"):
+        CoverageDisplay.from_estimator(model, X, shares)
+
+
 def test_calibration_of_quantiles():
     levels = [0.1, 0.5, 0.9]
     model = PolyleafRegressor("quantile", quantile_alpha=levels, n_estimators=10).fit(X, Y)
@@ -255,6 +282,25 @@ def test_dollar_signs_in_names_are_kept():
     drawn = TreeDisplay.from_estimator(PolyleafRegressor(n_estimators=1).fit(frame, TARGETS))
     drawn.figure_.canvas.draw()
     assert any("$" in text.get_text() for text in drawn.texts_)
+
+
+def test_formulas_in_names_are_text():
+    frame = FRAME.rename(columns={ENERGY.feature_names[0]: "$a_b^$"})
+    targets = pd.DataFrame(Y, columns=["$c_$", "$\\frac$"])
+    model = PolyleafRegressor(n_estimators=2, output_groups=2).fit(frame, targets)
+    model.fit(frame, targets, eval_set=[(frame, targets)], eval_names=["$d_$"])
+    model.calibrate(frame, targets)
+    classes = PolyleafClassifier(n_estimators=2).fit(X, np.where(Y[:, 0] > 15, "$a_$", "b"))
+    for drawn in (
+        ImportanceDisplay.from_estimator(model),
+        OutputGroupsDisplay.from_estimator(model),
+        OutputsDisplay.from_estimator(model, frame, targets),
+        LearningCurvesDisplay.from_estimator(model),
+        CoverageDisplay.from_estimator(model, frame, targets),
+        CalibrationDisplay.from_predictions(np.eye(4), np.eye(4), ["$a_$"] * 4),
+        ThresholdDisplay.from_estimator(classes, X, classes.predict(X)),
+    ):
+        drawn.figure_.canvas.draw()
 
 
 def test_given_axes_are_used(model):

@@ -117,7 +117,7 @@ class LearningCurvesDisplay(Display):
         ax.set(xlabel="rounds", ylabel=self.metric)
         if len(self.lines_) <= 12:
             ax.legend()
-        return self
+        return self._finish()
 
 
 class ThresholdDisplay(Display):
@@ -195,7 +195,7 @@ class ThresholdDisplay(Display):
         Parameters
         ----------
         y_true, y_prob : array of any shape, the same for both
-            0 and 1, and the probabilities of 1.
+            0, 1 or NaN where missing, and the probabilities of 1.
         name : str
             The name of the label.
         ax : matplotlib Axes, optional
@@ -205,15 +205,15 @@ class ThresholdDisplay(Display):
         ValueError
             If the shapes do not match, or are empty.
         """
-        truth, probabilities = (
-            np.ravel(np.asarray(y_true, bool)),
-            np.ravel(np.asarray(y_prob, np.float64)),
-        )
+        truth = np.ravel(np.asarray(y_true, np.float64))
+        probabilities = np.ravel(np.asarray(y_prob, np.float64))
         if truth.shape != probabilities.shape or not truth.size:
             raise ValueError(
                 f"y_true and y_prob must have the same shape; got {truth.size} and "
                 f"{probabilities.size} values."
             )
+        known = ~np.isnan(truth)
+        truth, probabilities = truth[known] != 0, probabilities[known]
         thresholds = np.linspace(0.01, 0.99, 99)
         order = np.sort(probabilities)
         positive = np.sort(probabilities[truth])
@@ -238,7 +238,7 @@ class ThresholdDisplay(Display):
             xlabel=f"threshold, {self.name}" if self.name else "threshold", xlim=(0, 1), ylim=(0, 1)
         )
         ax.legend()
-        return self
+        return self._finish()
 
 
 class CalibrationDisplay(Display):
@@ -325,7 +325,7 @@ class CalibrationDisplay(Display):
         Parameters
         ----------
         y_true : array of shape (n_rows, m)
-            0 and 1.
+            0, 1, or NaN where missing.
         y_prob : array of shape (n_rows, m)
             Probabilities of 1.
         names : sequence of str
@@ -339,7 +339,7 @@ class CalibrationDisplay(Display):
         ValueError
             If the shapes do not match.
         """
-        truth, probabilities = np.asarray(y_true, bool), np.asarray(y_prob, np.float64)
+        truth, probabilities = np.asarray(y_true, np.float64), np.asarray(y_prob, np.float64)
         if truth.shape != probabilities.shape or truth.ndim != 2:
             raise ValueError(
                 "y_true and y_prob must have the same shape (n_rows, m); got "
@@ -348,9 +348,10 @@ class CalibrationDisplay(Display):
         predicted, observed = [], []
         for k in range(truth.shape[1]):
             order = np.argsort(probabilities[:, k], kind="stable")
+            order = order[~np.isnan(truth[order, k])]
             bins = [part for part in np.array_split(order, n_bins) if len(part)]
             predicted.append([probabilities[part, k].mean() for part in bins])
-            observed.append([truth[part, k].mean() for part in bins])
+            observed.append([(truth[part, k] != 0).mean() for part in bins])
         return cls(predicted, observed, names, "probability").plot(ax)
 
     def plot(self, ax: Axes | None = None) -> Self:
@@ -371,7 +372,7 @@ class CalibrationDisplay(Display):
         )
         if len(self.lines_) <= 12:
             ax.legend()
-        return self
+        return self._finish()
 
 
 class CoverageDisplay(Display):
@@ -433,6 +434,8 @@ class CoverageDisplay(Display):
         ax : matplotlib Axes, optional
         """
         model = get_single_task_model(estimator)
+        if not hasattr(estimator, "predict_interval"):
+            raise ValueError("This display requires an estimator with predict_interval.")
         intervals = estimator.predict_interval(
             X, offset=get_evaluation_offset(estimator, X, y, offset)
         )
@@ -504,4 +507,4 @@ class CoverageDisplay(Display):
         ax.set_xticks(range(len(heights)), labels, rotation=45, ha="right")
         ax.set(ylabel="share of rows inside", ylim=(0, 1))
         ax.legend(loc="lower right")
-        return self
+        return self._finish()

@@ -11,8 +11,11 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.estimators._prediction import resolve_offset
+from polyleaf.inputs.read_target import has_columns
+from polyleaf.inputs.target import TargetEncoding
 from polyleaf.model import Model
 from polyleaf.model.metadata import HAS_OFFSETS
+from polyleaf.runtime.row_data import RowData
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,6 +31,7 @@ __all__ = [
     "get_output_names",
     "get_single_task_model",
     "predict_probabilities",
+    "read_classes",
     "zero_offset",
 ]
 
@@ -70,6 +74,14 @@ class Display(ABC):
             ax = import_pyplot().subplots(layout="constrained")[1]
         self.ax_, self.figure_ = ax, ax.figure
         return ax
+
+    def _finish(self) -> Self:
+        """Show dollar signs in users' names as they are, not as formulas."""
+        from matplotlib.text import Text
+
+        for text in self.ax_.findobj(Text):
+            text.set_parse_math(False)
+        return self
 
 
 def import_pyplot() -> ModuleType:
@@ -146,6 +158,15 @@ def get_target_names(model: Model) -> list[str]:
     return [name.removesuffix(end) if name.endswith(end) else str(t) for t, name in firsts]
 
 
+def read_classes(estimator: PolyleafEstimator, y: Any) -> np.ndarray:
+    """Return y as an array, with the largest class of each row in place of shares of classes."""
+    encoding = getattr(estimator, "_encoding", None)
+    if isinstance(encoding, TargetEncoding) and encoding.has_class_ids and has_columns(y):
+        classes: np.ndarray = estimator.classes_[encoding.encode(RowData(y)).get_row_classes()]
+        return classes
+    return np.asarray(y.toarray() if hasattr(y, "toarray") else y)
+
+
 def predict_probabilities(
     estimator: PolyleafEstimator, X: DataLike, y: DataLike, offset: DataLike | None = None
 ) -> tuple[np.ndarray, np.ndarray, list[str]]:
@@ -153,8 +174,8 @@ def predict_probabilities(
 
     Returns
     -------
-    truth : ndarray of shape (n_rows, m), bool
-        m is 1 for two classes: the second.
+    truth : ndarray of shape (n_rows, m), float64
+        1, 0, or NaN for a missing label. m is 1 for two classes: the second.
     probabilities : ndarray of shape (n_rows, m), float64
     names : list of str
 
@@ -169,15 +190,15 @@ def predict_probabilities(
     probabilities = estimator.predict_proba(
         X, offset=get_evaluation_offset(estimator, X, y, offset)
     )
-    y = np.asarray(y.toarray() if hasattr(y, "toarray") else y)
+    y = read_classes(estimator, y)
     if y.ndim == 2 and y.shape[1] > 1:
-        return y != 0, probabilities, get_output_names(model)
+        return y.astype(np.float64), probabilities, get_output_names(model)
     unknown = [label for label in np.unique(y).tolist() if label not in estimator.classes_.tolist()]
     if unknown and model.metadata["kind"] != "multilabel":
         raise ValueError(
             f"y contains the label {unknown[0]!r}, which is not in the training labels."
         )
-    truth = y.reshape(-1, 1) == np.asarray(estimator.classes_)[None, :]
+    truth = np.asarray(y.reshape(-1, 1) == np.asarray(estimator.classes_)[None, :], np.float64)
     names = [str(name) for name in estimator.classes_]
     return (
         (truth, probabilities, names)

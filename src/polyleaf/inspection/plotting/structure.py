@@ -120,7 +120,7 @@ class ImportanceDisplay(Display):
             ax.set_xticks(shown, [self.output_names[k] for k in shown], rotation=45, ha="right")
             self.figure_.colorbar(self.image_, ax=ax, label=unit)
         ax.set_yticks(np.arange(len(order)), names)
-        return self
+        return self._finish()
 
 
 class OutputGroupsDisplay(Display):
@@ -190,7 +190,7 @@ class OutputGroupsDisplay(Display):
         ax.set_xticks(shown, [self.output_names[k] for k in shown], rotation=45, ha="right")
         ax.set_yticks(np.arange(len(rows)), labels)
         ax.set(ylabel="number of groups (*: of the model)")
-        return self
+        return self._finish()
 
 
 class OutputsDisplay(Display):
@@ -281,7 +281,7 @@ class OutputsDisplay(Display):
         ax.set_xticks(shown, [self.output_names[k] for k in shown], rotation=45, ha="right")
         ax.set(ylabel=self.metric)
         ax.legend()
-        return self
+        return self._finish()
 
 
 def _read_offset(model: Model, offset: DataLike | None) -> np.ndarray | float:
@@ -386,7 +386,7 @@ class TreeDisplay(Display):
         ax.set_axis_off()
         ax.set_title(f"tree {self.tree}")
         self.figure_.colorbar(self.strips_[0], ax=ax, label="value of an output", shrink=0.6)
-        return self
+        return self._finish()
 
     def _leaf_values(self) -> dict[int, np.ndarray]:
         view = self.model.trees[self.tree]
@@ -436,15 +436,7 @@ class TreeDisplay(Display):
         )
         weight = "bold" if node in self.path else "normal"
         label = self.ax_.text(
-            x,
-            y + below,
-            text,
-            ha="center",
-            va=at,
-            fontsize=7,
-            bbox=box,
-            fontweight=weight,
-            parse_math=False,  # dollar signs in users' names are not formulas
+            x, y + below, text, ha="center", va=at, fontsize=7, bbox=box, fontweight=weight
         )
         self.texts_.append(label)
 

@@ -28,6 +28,7 @@ from polyleaf.inspection.plotting.display import (
     get_output_names,
     get_single_task_model,
     get_target_names,
+    read_classes,
     zero_offset,
 )
 from polyleaf.metrics._multitask import compute_scores_per_target
@@ -202,7 +203,7 @@ class SingleTaskReportData(ReportData):
         get_single_task_model(estimator)
         super().__init__(estimator, X, prefix)
         self._target_name = target_name
-        self.y, self.offset = np.asarray(y), offset
+        self.y, self.offset = read_classes(estimator, y), offset
         self.predicted = np.asarray(estimator.predict(X, offset=offset))
         check_same_rows(len(self.predicted), len(self.y))
         if not len(self.y):
