@@ -1,4 +1,4 @@
-"""Declarations of the compared libraries, problems and settings.
+"""Declarations of the problems and settings on which libraries are compared.
 
 `CASES` maps names to functions of `quick` that yield the cases. To add a case, add one function.
 """
@@ -13,27 +13,14 @@ from .problems import Problem
 
 XGBOOST = ("xgboost-multi-output-tree", "xgboost-one-output-per-tree")
 MULTI_OUTPUT_PEERS = (*XGBOOST, "lightgbm", "lightgbm-quantized", "catboost", "omnigbdt")
-ALL_PEERS = (*MULTI_OUTPUT_PEERS, "sklearn")
-
-
-@dataclass(frozen=True)
-class Contender:
-    """One library on one problem."""
-
-    label: str
-    library: str
-    problem: Problem
-    settings: Settings
 
 
 @dataclass(frozen=True)
 class Case:
-    """Group of contenders measured in turn.
+    """Libraries that are measured in turn on one problem, beside Polyleaf.
 
     Attributes
     ----------
-    baseline : str
-        Label of the contender used as the denominator of ratios.
     focus : str
         Main measure of the case: "fit_seconds", "predict_seconds" or "peak_above_data_bytes".
     curve_points : int
@@ -43,16 +30,11 @@ class Case:
 
     name: str
     title: str
-    contenders: tuple[Contender, ...]
-    baseline: str = "polyleaf"
+    problem: Problem
+    settings: Settings
+    libraries: Sequence[str] = MULTI_OUTPUT_PEERS
     focus: str = "fit_seconds"
     curve_points: int = 0
-
-
-def _make_contenders(
-    problem: Problem, settings: Settings, libraries: Sequence[str]
-) -> tuple[Contender, ...]:
-    return tuple(Contender(name, name, problem, settings) for name in ("polyleaf", *libraries))
 
 
 def _same_trees(rounds: int, **limits: int) -> Settings:
@@ -60,9 +42,9 @@ def _same_trees(rounds: int, **limits: int) -> Settings:
     return Settings(rounds, reg_lambda=1.0, min_rows=1, **limits)
 
 
-def _targets(quick: bool, n_outputs: int, n_test: int = 10_000) -> Problem:
+def _targets(quick: bool, n_test: int = 10_000) -> Problem:
     n, n_test, n_features = (1_500, 500, 10) if quick else (40_000, n_test, 50)
-    sizes = {"n": n, "n_test": n_test, "n_features": n_features, "n_outputs": n_outputs}
+    sizes = {"n": n, "n_test": n_test, "n_features": n_features, "n_outputs": 16}
     return Problem("regression", "shared_structure", sizes)
 
 
@@ -74,16 +56,16 @@ def _two_classes(quick: bool) -> Problem:
 def mo16(quick: bool) -> Iterator[Case]:
     """Yield a case with sixteen targets of shared structure."""
     settings = _same_trees(3 if quick else 50, max_depth=6, max_leaves=64)
-    contenders = _make_contenders(_targets(quick, 16), settings, MULTI_OUTPUT_PEERS)
-    yield Case("mo16", "40,000 x 50 -> 16 targets, depth 6", contenders)
+    yield Case("mo16", "40,000 x 50 -> 16 targets, depth 6", _targets(quick), settings)
 
 
 def one(quick: bool) -> Iterator[Case]:
     """Yield a case with one output and many rows."""
     settings = _same_trees(3 if quick else 50, max_leaves=64)
     peers = ("xgboost", "lightgbm", "lightgbm-quantized", "catboost", "sklearn")
-    contenders = _make_contenders(_two_classes(quick), settings, peers)
-    yield Case("one", "1,000,000 x 28, two classes, 64 leaves", contenders)
+    yield Case(
+        "one", "1,000,000 x 28, two classes, 64 leaves", _two_classes(quick), settings, peers
+    )
 
 
 def few(quick: bool) -> Iterator[Case]:
@@ -92,8 +74,8 @@ def few(quick: bool) -> Iterator[Case]:
     sizes = {"n": n, "n_test": n_test, "n_features": 50, "n_outputs": n_outputs}
     settings = _same_trees(2 if quick else 10, max_depth=6, max_leaves=64)
     problem = Problem("regression", "linear_targets", sizes)
-    contenders = _make_contenders(problem, settings, ALL_PEERS)
-    yield Case("few", "1,000 x 50 -> 50 targets, 10 rounds", contenders)
+    peers = (*MULTI_OUTPUT_PEERS, "sklearn")
+    yield Case("few", "1,000 x 50 -> 50 targets, 10 rounds", problem, settings, peers)
 
 
 def words(quick: bool) -> Iterator[Case]:
@@ -105,8 +87,8 @@ def words(quick: bool) -> Iterator[Case]:
         problem = Problem("regression", "words", {**sizes, "n_outputs": n_outputs})
         targets = f"{n_outputs} target{'s' * (n_outputs > 1)}"
         title = f"20,000 x 30,000 words, 80 in a row -> {targets}, depth 6"
-        contenders = _make_contenders(problem, settings, (*xgboost, "lightgbm", "catboost"))
-        yield Case(f"words-{n_outputs}", title, contenders)
+        peers = (*xgboost, "lightgbm", "catboost")
+        yield Case(f"words-{n_outputs}", title, problem, settings, peers)
 
 
 # Real data sets of `quality`: their task, and the additional libraries to run.
@@ -131,25 +113,23 @@ def quality(quick: bool) -> Iterator[Case]:
     settings = Settings(5 if quick else 1000, max_depth=6, max_leaves=64, patience=20)
     for name, (kind, more) in _QUALITY.items():
         problem = Problem(kind, "file", {"name": name, "n_rows": 400 if quick else None})
-        contenders = _make_contenders(problem, settings, (*MULTI_OUTPUT_PEERS, *more))
-        title = f"{name}: test score with early stopping"
-        yield Case(f"quality-{name}", title, contenders, curve_points=4 if quick else 30)
+        title, peers = f"{name}: test score with early stopping", (*MULTI_OUTPUT_PEERS, *more)
+        n_points = 4 if quick else 30
+        yield Case(f"quality-{name}", title, problem, settings, peers, curve_points=n_points)
 
 
 def predict(quick: bool) -> Iterator[Case]:
     """Yield a case that times prediction, with models trained on fewer rows."""
     settings = _same_trees(5 if quick else 200, max_depth=6, max_leaves=64)
-    problem = _targets(quick, 16, n_test=100_000)
-    contenders = _make_contenders(problem, settings, MULTI_OUTPUT_PEERS)
     title = "prediction: 100,000 rows, 16 targets, 200 rounds"
-    yield Case("predict", title, contenders, focus="predict_seconds")
+    yield Case("predict", title, _targets(quick, 100_000), settings, focus="predict_seconds")
 
 
 def memory(quick: bool) -> Iterator[Case]:
     """Yield a case that measures peak memory of training, above the data."""
-    settings = _same_trees(3 if quick else 10, max_leaves=64)
-    contenders = _make_contenders(_two_classes(quick), settings, ("lightgbm", "xgboost"))
-    yield Case("memory", "peak memory, 1,000,000 x 28", contenders, focus="peak_above_data_bytes")
+    settings, peers = _same_trees(3 if quick else 10, max_leaves=64), ("lightgbm", "xgboost")
+    title, focus = "peak memory, 1,000,000 x 28", "peak_above_data_bytes"
+    yield Case("memory", title, _two_classes(quick), settings, peers, focus)
 
 
 CASES: dict[str, Callable[[bool], Iterator[Case]]] = {
@@ -160,19 +140,14 @@ CASES: dict[str, Callable[[bool], Iterator[Case]]] = {
 def select(
     name: str, quick: bool, n_threads: int = 2, libraries: Sequence[str] | None = None
 ) -> list[Case]:
-    """Return the cases of a name ("all" for every case).
-
-    The cases run on `n_threads` threads, with `libraries` as the peers.
-    """
-    cases = []
-    for make in CASES.values() if name == "all" else [CASES[name]]:
-        for case in make(quick):
-            contenders, first = case.contenders, case.contenders[0]
-            if libraries is not None:
-                contenders = _make_contenders(first.problem, first.settings, libraries)
-            contenders = tuple(
-                replace(c, settings=replace(c.settings, threads=n_threads)) for c in contenders
-            )
-            title = case.title + (" (quick)" if quick else "")
-            cases.append(replace(case, contenders=contenders, title=title))
-    return cases
+    """Return the cases of a name ("all" for every case), with other peers if they are named."""
+    return [
+        replace(
+            case,
+            libraries=libraries or case.libraries,
+            settings=replace(case.settings, threads=n_threads),
+            title=case.title + (" (quick)" if quick else ""),
+        )
+        for make in (CASES.values() if name == "all" else [CASES[name]])
+        for case in make(quick)
+    ]

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -114,20 +115,14 @@ def run(
         title, contenders = CASES[name]
         if quick:
             contenders = [replace(c, n_rows=min(c.n_rows, 3)) for c in contenders]
-        rows = [_entry(c) for c in contenders]
-        for turn in range(repeats):
-            for contender, row in zip(contenders, rows, strict=True):
-                if row["error"] is None:
-                    _measure(contender, quick, row)
-                    outcome = row["runs"][-1:] or row["error"]
-                    log(f"{name}, turn {turn + 1}, {contender.label}: {outcome}")
-        yield {
-            "name": name,
-            "title": f"Contributions, {title}",
-            "baseline": contenders[0].label,
-            "focus": "explain_us",
-            "contenders": rows,
-        }
+        entries = [_entry(c) for c in contenders]
+        for turn, (c, entry) in product(range(repeats), zip(contenders, entries, strict=True)):
+            if entry["error"] is None:
+                _measure(c, quick, entry)
+                outcome = entry["runs"][-1:] or entry["error"]
+                log(f"{name}, turn {turn + 1}, {c.label}: {outcome}")
+        about = {"name": name, "title": f"Contributions, {title}", "focus": "explain_us"}
+        yield {**about, "baseline": contenders[0].label, "contenders": entries}
 
 
 @functools.cache

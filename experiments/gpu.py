@@ -54,13 +54,11 @@ CASES = (
 
 def _train(library: str, device: str) -> Fit:
     def fit(case: Case, X: np.ndarray, y: np.ndarray, rounds: int) -> Library:
-        own: dict[str, Any] = {"device": device}
-        if library == "xgboost":
-            own["max_leaves"] = case.leaves
-        else:
-            own["colsample_bynode"] = None
-        if library == "polyleaf" and case.sketch is not None:
-            own |= {"sketch": "random_projection", "sketch_dim": case.sketch}
+        sketch = {"sketch": "random_projection", "sketch_dim": case.sketch}
+        own = {
+            "xgboost": {"max_leaves": case.leaves},
+            "polyleaf": {"colsample_bynode": None, **(sketch if case.sketch else {})},
+        }[library] | {"device": device}
         settings = Settings(rounds, case.depth, case.leaves, threads=-1, own=own)
         name = f"{library}-multi-output-tree" if library == "xgboost" else library
         return train(name, "regression", {"X": X, "y": y}, settings)
@@ -77,15 +75,12 @@ LIBRARIES: dict[str, Fit] = {
 
 
 def measure(quick: bool, repeats: int, log: Callable[[str], None]) -> list[dict[str, Any]]:
-    """Measure all cases.
-
-    Results hold `ms` per tree of each repeat by library, the errors, and whether the bytes are
-    equal.
-    """
-    return [_measured(case, quick, repeats, log) for case in CASES]
+    """Measure all cases."""
+    return [_measure(case, quick, repeats, log) for case in CASES]
 
 
-def _measured(case: Case, quick: bool, repeats: int, log: Callable[[str], None]) -> dict[str, Any]:
+def _measure(case: Case, quick: bool, repeats: int, log: Callable[[str], None]) -> dict[str, Any]:
+    """Return `ms` per tree of each repeat by library, the errors, and whether bytes are equal."""
     X, y = case.data(quick)
     found: dict[str, dict[str, Any]] = {}
     for name, fit in LIBRARIES.items():
@@ -144,12 +139,11 @@ def make_rows(done: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]
                 rows.append([case["case"], name, taken["error"], *[""] * 5])
                 continue
             ms = taken["ms"]
+            figures = [median(ms), min(ms), max(ms), 1e9 * median(ms) / case["updates"]]
             times = f"{median(ms) / median(own):.2f}" if own else ""
-            same = {True: "yes", False: "NO", None: ""}[case["same_bytes"]] if "GPU" in name else ""
-            same = same if name.startswith("polyleaf") else ""
-            figures = [f"{x:.2f}" for x in (median(ms), min(ms), max(ms))]
-            per_update = f"{1e9 * median(ms) / case['updates']:.2f}"
-            rows.append([case["case"], name, *figures, per_update, times, same])
+            is_same = case["same_bytes"] if name == "polyleaf, GPU" else None
+            same = {True: "yes", False: "NO", None: ""}[is_same]
+            rows.append([case["case"], name, *(f"{x:.2f}" for x in figures), times, same])
     return header, rows
 
 
@@ -197,9 +191,8 @@ def make_prediction_rows(done: dict[str, Any]) -> tuple[list[str], list[list[str
     base = median(done["seconds"]["CPU"])
     rows = []
     for name, seconds in done["seconds"].items():
-        ns = [
-            f"{1e9 * x / done['rows']:.1f}" for x in (median(seconds), min(seconds), max(seconds))
-        ]
+        figures = (median(seconds), min(seconds), max(seconds))
+        ns = (f"{1e9 * x / done['rows']:.1f}" for x in figures)
         same = "yes" if done["same"][name] else "NO"
         rows.append([name, *ns, f"{base / median(seconds):.2f}", same])
     return ["trees", "ns a row", "from", "to", "times the CPU", "same bits"], rows
@@ -208,13 +201,10 @@ def make_prediction_rows(done: dict[str, Any]) -> tuple[list[str], list[list[str
 def has_failed(done: Sequence[dict[str, Any]], predicted: dict[str, Any]) -> bool:
     """Return whether Polyleaf raised an error, or its bits differ between GPU and CPU."""
     ours = [
-        taken
+        taken["error"]
         for case in done
         for name, taken in case["libraries"].items()
         if name.startswith("polyleaf")
     ]
-    return (
-        not all(predicted["same"].values())
-        or any(case["same_bytes"] is False for case in done)
-        or any(taken["error"] for taken in ours)
-    )
+    is_different = any(case["same_bytes"] is False for case in done)
+    return any(ours) or is_different or not all(predicted["same"].values())

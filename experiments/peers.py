@@ -1,15 +1,16 @@
-"""Execution of cases: each measurement in a new process, with the contenders interleaved."""
+"""Execution of cases: each measurement in a new process, the libraries in turn."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from . import problems, processes, sets
-from .cases import Case, Contender
+from .cases import Case
 from .libraries import is_installed
 from .processes import Failed
 from .report import NOT_INSTALLED
@@ -34,7 +35,7 @@ def run(
     measure: Measure,
     log: Callable[[str], object] = lambda text: None,
 ) -> Iterator[dict[str, Any]]:
-    """Measure cases, one after the other.
+    """Measure cases, one after the other, the libraries of a case in turn.
 
     Yields
     ------
@@ -46,65 +47,42 @@ def run(
     """
     for case in cases:
         log(f"{case.name}: {case.title}")
-        with tempfile.TemporaryDirectory(prefix="polyleaf-benchmark-") as scratch:
+        records = [_record(case, library) for library in ("polyleaf", *case.libraries)]
+        with tempfile.TemporaryDirectory(prefix="polyleaf-benchmark-") as data:
             try:
-                data = _prepare(case, folder, Path(scratch))
+                problems.save(case.problem.make(folder), Path(data))
             except sets.DataMissing as missing:
                 log(f"  skipped: {missing}")
                 continue
-            yield _run_case(case, data, repeats, measure, log)
+            for turn, record in product(range(1, repeats + 1), records):
+                if record["error"] is None:
+                    outcome = _measure(case, record, data, measure)
+                    log(f"  {turn}/{repeats} {record['label']}: {outcome}")
+        about = {"name": case.name, "title": case.title, "focus": case.focus}
+        yield {**about, "baseline": "polyleaf", "contenders": records}
 
 
-def _prepare(case: Case, folder: Path | None, scratch: Path) -> dict[str, str]:
-    """Write each problem's data once, and return the folder of each contender."""
-    made: list[problems.Problem] = []
-    folders = {}
-    for contender in case.contenders:
-        if contender.problem not in made:
-            problems.save(contender.problem.make(folder), scratch / str(len(made)))
-            made.append(contender.problem)
-        folders[contender.label] = str(scratch / str(made.index(contender.problem)))
-    return folders
+def _measure(case: Case, record: dict[str, Any], data: str, measure: Measure) -> str:
+    """Measure a library once, and return what came out of it."""
+    job = {"library": record["library"], "settings": record["settings"], "data": data}
+    job |= {"kind": case.problem.kind, "curve_points": case.curve_points}
+    try:
+        record["runs"].append(measure(job))
+    except Failed as failure:
+        record["error"] = str(failure)
+        return str(failure)
+    return f"fit {record['runs'][-1]['fit_seconds']:.3f} s"
 
 
-def _run_case(
-    case: Case, data: dict[str, str], repeats: int, measure: Measure, log: Callable[[str], object]
-) -> dict[str, Any]:
-    records = [_record(contender) for contender in case.contenders]
-    for repeat in range(repeats):
-        for record in records:
-            if record["error"] is not None:
-                continue
-            job = {
-                "library": record["library"],
-                "kind": record["problem"]["kind"],
-                "settings": record["settings"],
-                "data": data[record["label"]],
-                "curve_points": case.curve_points,
-            }
-            try:
-                figures = measure(job)
-            except Failed as failure:
-                record["error"] = str(failure)
-                log(f"  {repeat + 1}/{repeats} {record['label']}: {failure}")
-                continue
-            record["runs"].append(figures)
-            log(f"  {repeat + 1}/{repeats} {record['label']}: fit {figures['fit_seconds']:.3f} s")
+def _record(case: Case, library: str) -> dict[str, Any]:
+    score = SCORES[case.problem.kind]
     return {
-        "name": case.name,
-        "title": case.title,
-        "baseline": case.baseline,
-        "focus": case.focus,
-        "contenders": records,
-    }
-
-
-def _record(contender: Contender) -> dict[str, Any]:
-    score = SCORES[contender.problem.kind]
-    return {
-        **asdict(contender),
+        "label": library,
+        "library": library,
+        "problem": asdict(case.problem),
+        "settings": asdict(case.settings),
         "score_name": score.name,
         "higher_is_better": score.higher_is_better,
         "runs": [],
-        "error": None if is_installed(contender.library) else NOT_INSTALLED,
+        "error": None if is_installed(library) else NOT_INSTALLED,
     }

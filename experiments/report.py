@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.metadata
 import json
+import operator
 import os
 import platform
 import re
@@ -14,8 +15,6 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-
-from .scores import Score
 
 FORMAT = 1
 NOT_INSTALLED = "not installed"
@@ -78,16 +77,13 @@ def _mark_time_to_target(case: dict[str, Any]) -> None:
     peers = [c for c in case["contenders"] if c["library"] != "polyleaf" and c["runs"]]
     if not peers:
         return
-    score = Score("", lambda y, p: 0.0, peers[0]["higher_is_better"])
-    worst, best = (min, max) if score.higher_is_better else (max, min)
-    case["target"] = best(worst(_values(c, "score")) for c in peers)
-    for contender in case["contenders"]:
-        for run in contender["runs"]:
-            points = run["curve"] or [[run["rounds"], run["fit_seconds"], run["score"]]]
-            reached = (
-                seconds for _, seconds, value in points if score.reached(value, case["target"])
-            )
-            run["seconds_to_target"] = next(reached, None)
+    is_reached = operator.ge if peers[0]["higher_is_better"] else operator.le
+    worst, best = (min, max) if peers[0]["higher_is_better"] else (max, min)
+    target = case["target"] = best(worst(_values(c, "score")) for c in peers)
+    for run in (run for contender in case["contenders"] for run in contender["runs"]):
+        points = run["curve"] or [[run["rounds"], run["fit_seconds"], run["score"]]]
+        reached = (seconds for _, seconds, value in points if is_reached(value, target))
+        run["seconds_to_target"] = next(reached, None)
 
 
 def has_failed(cases: Sequence[dict[str, Any]]) -> bool:

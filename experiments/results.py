@@ -52,18 +52,13 @@ def _wrap(part: str) -> str:
     """Break lines of prose and of lists at 100 columns, but no tables, titles and images."""
     if part.startswith("---"):
         return part
-    return "\n".join(
-        line
-        if line.startswith(("|", "#", "!"))
-        else textwrap.fill(
-            line,
-            100,
-            subsequent_indent="  " if line.startswith("- ") else "",
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-        for line in part.splitlines()
-    )
+    whole_words = {"break_long_words": False, "break_on_hyphens": False}
+    lines = part.splitlines()
+    for i, line in enumerate(lines):
+        if not line.startswith(("|", "#", "!")):
+            indent = "  " if line.startswith("- ") else ""
+            lines[i] = textwrap.fill(line, 100, subsequent_indent=indent, **whole_words)
+    return "\n".join(lines)
 
 
 def _standing(studies: Sequence[tuple[Paper, Store]]) -> Iterator[str]:
@@ -82,14 +77,8 @@ def _standing(studies: Sequence[tuple[Paper, Store]]) -> Iterator[str]:
         "How Polyleaf's cells stand to the papers' own figures, where a smaller or a larger one "
         "is better:"
     )
-    header = [
-        "",
-        "cells",
-        "as good",
-        "within one standard error",
-        "below",
-        "of these explained below the table",
-    ]
+    verdicts = ["as good", "within one standard error", "below"]
+    header = ["", "cells", *verdicts, "of these explained below the table"]
     yield report.make_lines(header, [[str(cell) for cell in row] for row in rows])
 
 

@@ -45,10 +45,6 @@ class Score:
     function: Callable[[np.ndarray, np.ndarray], float]
     higher_is_better: bool
 
-    def reached(self, value: float, target: float) -> bool:
-        """Return whether `value` is at least as good as `target`."""
-        return value >= target if self.higher_is_better else value <= target
-
 
 SCORES = {
     "multilabel": Score("log loss", _label_log_loss, higher_is_better=False),

@@ -79,19 +79,12 @@ def _curve(
 
     The scoring is not timed.
     """
-    last = library.n_rounds()
-    if n_points == 0 or len(library.round_ends) < last:
+    last, ends, y = library.n_rounds(), library.round_ends, data["y_test"]
+    if n_points == 0 or len(ends) < last:
         return []
     score = SCORES[library.kind].function
-    rounds = curve_rounds(last, n_points)
-    return [
-        [
-            int(r),
-            library.round_ends[r - 1] - start,
-            score(data["y_test"], library.predict(data["X_test"], int(r))),
-        ]
-        for r in rounds
-    ]
+    rounds = map(int, curve_rounds(last, n_points))
+    return [[r, ends[r - 1] - start, score(y, library.predict(data["X_test"], r))] for r in rounds]
 
 
 def curve_rounds(last: int, n_points: int) -> np.ndarray:

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from experiments import defaults, gpu, portfolio, problems, report, search, sets, tuned
-from experiments.cases import select
 from experiments.harness import ranks, tables
 from experiments.harness.context import Context
 from experiments.harness.paper import Paper, Subject, Table
@@ -149,13 +148,6 @@ def test_ratios_pair_neighbours_and_targets_are_the_best_peers():
 
 
 # --- data ---
-
-
-def test_all_libraries_of_a_case_get_the_same_problem_and_settings():
-    for case in select("all", quick=False, n_threads=3):
-        first = case.contenders[0]
-        for c in case.contenders:
-            assert (c.problem, repr(c.settings)) == (first.problem, repr(first.settings))
 
 
 def test_a_set_is_split_without_overlap(tmp_path):
