@@ -173,8 +173,8 @@ class XGBoost(Library):
         if s.max_depth is not None:
             parameters |= {"max_depth": s.max_depth, "grow_policy": "depthwise"}
         elif s.max_leaves is not None:
-            leaves = {"max_depth": 0, "max_leaves": s.max_leaves, "grow_policy": "lossguide"}
-            parameters |= leaves
+            by_leaves = {"max_depth": 0, "grow_policy": "lossguide"}
+            parameters |= by_leaves | {"max_leaves": s.max_leaves}
         cls = self._class(XGBRegressor, XGBClassifier)
         self.model = cls(callbacks=[Clock()], **(parameters | s.own))
         eval_set = [(data["X_val"], data["y_val"])] if s.patience else None
@@ -222,20 +222,17 @@ class LightGBM(Library):
         if s.patience:
             y_val = _columns(data["y_val"])
             val = train.create_valid(data["X_val"], label=y_val[:, 0])
+        rounds = s.rounds if isinstance(s.rounds, Sequence) else [s.rounds or 100] * y.shape[1]
         self.model = []
         for k in range(y.shape[1]):
             train.set_label(y[:, k])
             if val is not None and y_val is not None:
                 val.set_label(y_val[:, k])
             model = lightgbm.train(
-                parameters, train, self._n_rounds(k), None if val is None else [val],
+                parameters, train, rounds[k], None if val is None else [val],
                 callbacks=self._callbacks(lightgbm, k, y.shape[1]),
             )  # fmt: skip
             self.model.append(model)
-
-    def _n_rounds(self, k: int) -> int:
-        rounds = self.settings.rounds
-        return rounds[k] if isinstance(rounds, Sequence) else 100 if rounds is None else rounds
 
     def _callbacks(self, lightgbm: Any, k: int, n: int) -> list[Any]:
         def note(state: Any) -> None:

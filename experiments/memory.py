@@ -1,4 +1,4 @@
-"""Memory of this process and of other processes on this machine, in bytes."""
+"""Memory of this process, in bytes."""
 
 from __future__ import annotations
 
@@ -18,18 +18,13 @@ def resident() -> int:
     return _status("VmRSS") or _usage()
 
 
-def anonymous() -> int:
-    """Return the memory without a backing file, or `resident()` where it is not available."""
-    return _status("RssAnon") or resident()
-
-
-def peak(process: int | str = "self") -> int:
-    """Return the peak memory of a process since the last `forget_peak` (or the start).
+def peak() -> int:
+    """Return the peak memory since the last `forget_peak` (or the start).
 
     On Linux this reads VmHWM instead of ru_maxrss, because the latter is inherited through fork and
     exec: a small child of a large parent would report the parent.
     """
-    return _status("VmHWM", process) or _usage()
+    return _status("VmHWM") or _usage()
 
 
 def give_back() -> None:
@@ -64,9 +59,9 @@ def growth(call: Callable[[], Any]) -> int | None:
     return peak() - before
 
 
-def _status(name: str, process: int | str = "self") -> int | None:
+def _status(name: str) -> int | None:
     try:
-        lines = (_PROC / str(process) / "status").read_text().splitlines()
+        lines = (_PROC / "self/status").read_text().splitlines()
     except OSError:
         return None
     for line in lines:

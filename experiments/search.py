@@ -19,7 +19,7 @@ from .harness.context import Context, Unavailable
 from .harness.paper import Better, Figures, Paper, Table, make_subjects, make_table
 from .libraries import is_installed
 from .portfolio import SETS, confirmed_on
-from .tuned import PEERS, Part, Predict, tune
+from .tuned import PEERS, Part, tune
 
 SECONDS = (5, 15, 60, 300)
 # Compared with the others' defaults of *out of the box*, up to 30 s, not with tuned ones.
@@ -57,9 +57,8 @@ def as_it_comes(part: Part, seconds: float) -> tuple[Any, Any]:
     from polyleaf import PolyleafClassifier, PolyleafRegressor
 
     kind = PolyleafRegressor if part.task == "regression" else PolyleafClassifier
-    model = kind(n_jobs=1, on_interrupt="keep")
     with Deadline(seconds).interrupting():
-        return model.fit(part.X, part.y), {}
+        return kind(n_jobs=1, on_interrupt="keep").fit(part.X, part.y), {}
 
 
 def _cost(model: Any, X: Any) -> dict[str, float]:
@@ -72,10 +71,11 @@ def _cost(model: Any, X: Any) -> dict[str, float]:
     return {"megabytes": len(model.save_model()) / 1e6, "us": 1e6 * min(seconds) / rows.shape[0]}
 
 
-def _reader(task: str, model: Any) -> Predict:
+def _predict(task: str, model: Any, X: Any) -> np.ndarray:
     if task == "regression":
-        return model.predict
-    return (lambda X: model.predict_proba(X)[:, 1]) if task == "binary" else model.predict_proba
+        return np.asarray(model.predict(X), np.float64)
+    probability = np.asarray(model.predict_proba(X), np.float64)
+    return probability[:, 1] if task == "binary" else probability
 
 
 def _folds(part: Part) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -110,42 +110,34 @@ def _within(context: Context, method: str, problem: str, seconds: float) -> Figu
     folds = _folds(part)
     if peer is not None:
         peer.load()
-    begun = time.process_time()
-    cost = {}
+    begun, cost = time.process_time(), {}
     if peer is not None:
         predict, chosen = tune(peer, part, folds, seconds)
         spent = time.process_time() - begun
+        predicted = np.asarray(predict(X_test), np.float64)
     else:
         ours, own = (as_it_comes, {}) if method == AS_IT_COMES else (searched, OURS[method])
         model, chosen = ours(part, seconds, **own)
         spent = time.process_time() - begun
-        predict, cost = _reader(part.task, model), _cost(model, X_test)
-    predicted = np.asarray(predict(X_test), np.float64)
+        predicted, cost = _predict(part.task, model, X_test), _cost(model, X_test)
     loss, score = compute_scores(data.task, y_test, predicted)
     figures = {"loss": loss, "score": score, "seconds": spent, **cost, "chosen": chosen}
     if method == "Polyleaf":
-        plain = _reader(part.task, as_it_comes(part, seconds)[0])
-        figures |= _compare_with_defaults(
-            part.task, y_test, predicted, np.asarray(plain(X_test), np.float64)
-        )
+        usual = _predict(part.task, as_it_comes(part, seconds)[0], X_test)
+        figures["behind"] = _compare_with_defaults(part.task, y_test, predicted, usual)
     return figures
 
 
-def _compare_with_defaults(
-    task: str, y: np.ndarray, ours: np.ndarray, usual: np.ndarray
-) -> Figures:
-    """Return `behind`: the excess loss over that of the defaults (`usual`), in standard errors.
+def _compare_with_defaults(task: str, y: np.ndarray, ours: np.ndarray, usual: np.ndarray) -> float:
+    """Return the excess loss over that of the defaults (`usual`), in standard errors.
 
     The standard error is that of the mean difference over the test rows. The value is 0 if both
     losses are equal. Test rows that belong to groups, such as people, make it too small.
     """
     differences = row_losses(task, y, ours) - row_losses(task, y, usual)
     error = float(differences.std(ddof=1)) / np.sqrt(len(differences))
-    return {
-        "behind": (compute_scores(task, y, ours)[0] - compute_scores(task, y, usual)[0]) / error
-        if error > 0
-        else 0.0
-    }
+    excess = compute_scores(task, y, ours)[0] - compute_scores(task, y, usual)[0]
+    return excess / error if error > 0 else 0.0
 
 
 def within_5(context: Context, method: str, problem: str) -> Figures:

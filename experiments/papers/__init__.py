@@ -2,9 +2,7 @@
 
 To add a study, write a module here with a `PAPER`; no other file needs a change:
 
-    # A run, called once for each method and problem.
-    def accuracy(context, method, problem):
-        data = context.load(problem)
+    def accuracy(context, method, problem):  # called once for each method and problem
         ...
         return {"accuracy": [0.91, 0.92, 0.90], "seconds": 3.1}
 

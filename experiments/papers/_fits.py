@@ -10,14 +10,7 @@ import numpy as np
 from polyleaf.settings import presets
 
 # Parameters that `Settings` covers for every library, so that a recipe must not repeat them.
-SHARED = (
-    "n_estimators",
-    "learning_rate",
-    "max_depth",
-    "max_leaves",
-    "reg_lambda",
-    "min_child_samples",
-)
+SHARED = ("n_estimators learning_rate max_depth max_leaves reg_lambda min_child_samples").split()
 
 
 @dataclass(frozen=True)
@@ -60,8 +53,3 @@ def accuracy_error(percent: float, n_rows: int) -> float:
 def rmse(y: np.ndarray, predicted: np.ndarray) -> float:
     """Return the RMSE over all rows and targets."""
     return float(np.sqrt(np.mean((predicted.reshape(y.shape) - y) ** 2, dtype=np.float64)))
-
-
-def stack_repeats(found: list[dict[str, Any]]) -> dict[str, list[Any]]:
-    """Combine the figures of several repeats into a list for each name."""
-    return {name: [figures[name] for figures in found] for name in found[0]}

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..harness.context import Context
 from ..harness.paper import Figures, Paper, Subject, Table
-from ..libraries import Library, Settings, timed_train
+from ..libraries import Settings, timed_train
 from ..problems import Arrays
 from ..sets import DataSet
 from . import _fits, _poker
@@ -107,9 +107,8 @@ def load(context: Context, problem: str) -> DataSet:
         from sklearn import datasets
 
         X, y = getattr(datasets, f"load_{problem}")(return_X_y=True)
-        return DataSet(
-            problem, "multiclass", X.astype(np.float32), y, None, np.zeros(X.shape[1], bool)
-        )
+        X, categorical = X.astype(np.float32), np.zeros(X.shape[1], bool)
+        return DataSet(problem, "multiclass", X, y, None, categorical)
     return context.load(problem)
 
 
@@ -132,30 +131,21 @@ def tuned(context: Context, method: str, problem: str) -> Figures:
     """Search the grid on the training part, train with the best point, score on the test part."""
     data = load(context, problem)
     large = len(data.y) > 20_000 or problem in ("covtype20k", "poker25k")
-    found: list[dict[str, Any]] = []
-    choice = None
+    found, choice = [], None
     for seed in context.seeds(1 if large else REPEATS):
         arrays = parts(context, data, seed)
         if choice is None or len(data.y) <= SEARCH_EACH:
             choice = search(context, method, data, arrays)
-        model = _train(context, method, data, arrays, choice)
-        found.append(evaluate(data, arrays, model) | {"choice": list(vars(choice).values())})
-    figures = _fits.stack_repeats(found)
-    if len(found) == 1 and "accuracy" in figures:
-        n = len(arrays["y_test"])
-        figures = {"accuracy": found[0]["accuracy"], "choice": found[0]["choice"]}
-        figures["errors"] = {"accuracy": _fits.accuracy_error(figures["accuracy"], n)}
-    return figures
-
-
-def search_rows(n_features: int) -> int:
-    """Return the number of rows for the search: `SEARCH_CELLS` numbers, at least `SEARCH_ROWS`."""
-    return max(SEARCH_ROWS, SEARCH_CELLS // n_features)
+        found.append(evaluate(context, method, data, arrays, choice))
+    if len(found) == 1 and "accuracy" in found[0]:
+        error = _fits.accuracy_error(found[0]["accuracy"], len(arrays["y_test"]))
+        return {**found[0], "errors": {"accuracy": error}}
+    return {name: [figures[name] for figures in found] for name in found[0]}
 
 
 def search(context: Context, method: str, data: DataSet, arrays: Arrays) -> Choice:
     """Return the best grid point by mean accuracy or R2 over two folds; the first on ties."""
-    most = context.rows(search_rows(arrays["X"].shape[1]))
+    most = context.rows(max(SEARCH_ROWS, SEARCH_CELLS // arrays["X"].shape[1]))
     rows = np.random.default_rng(0).permutation(len(arrays["y"]))[:most]
     folds = [(rows[1::2], rows[::2]), (rows[::2], rows[1::2])]
     grid = METHODS[method].grid()
@@ -166,45 +156,32 @@ def search(context: Context, method: str, data: DataSet, arrays: Arrays) -> Choi
         for train, test in folds:
             X, y = arrays["X"], arrays["y"]
             fold = {"X": X[train], "y": y[train], "X_test": X[test], "y_test": y[test]}
-            figures = evaluate(data, fold, _train(context, method, data, fold, choice))
+            figures = evaluate(context, method, data, fold, choice)
             found.append(figures.get("accuracy", figures.get("R2")))
         return float(np.mean(found))
 
     return max(grid, key=score)
 
 
-class _Known:
-    """Model of the classes in the training part, presented as one of all classes."""
-
-    def __init__(self, model: Library, classes: np.ndarray):
-        self.model, self.classes = model, classes
-
-    def predict(self, X: np.ndarray) -> np.ndarray:
-        return self.classes[self.model.predict(X).argmax(axis=1)]
-
-
-def _train(context: Context, method: str, data: DataSet, arrays: Arrays, choice: Choice) -> Any:
-    """Train on the classes that a small fold has."""
+def evaluate(
+    context: Context, method: str, data: DataSet, arrays: Arrays, choice: Choice
+) -> dict[str, float]:
+    """Train, and return the test accuracy in percent; or RMSE of each target and the mean R2."""
     chosen, library = settings(method, data, choice), METHODS[method].method.library
-    if data.task == "regression":
-        return timed_train(context, library, "regression", arrays, chosen)[0]
-    classes, y = np.unique(arrays["y"], return_inverse=True)
-    model, _ = timed_train(context, library, "multiclass", {**arrays, "y": y}, chosen)
-    return _Known(model, classes)
-
-
-def evaluate(data: DataSet, arrays: Arrays, model: Any) -> dict[str, float]:
-    """Return accuracy in percent; or RMSE of each target ("RMSE 0") and the mean R2."""
-    y, predicted = arrays["y_test"], model.predict(arrays["X_test"])
+    y = arrays["y_test"]
     if data.task != "regression":
+        classes, codes = np.unique(arrays["y"], return_inverse=True)  # those of a small fold
+        model, _ = timed_train(context, library, "multiclass", {**arrays, "y": codes}, chosen)
+        predicted = classes[model.predict(arrays["X_test"]).argmax(axis=1)]
         return {"accuracy": float(100 * np.mean(predicted == y))}
-    error = np.mean((predicted.astype(np.float64) - y) ** 2, axis=0)
+    model, _ = timed_train(context, library, "regression", arrays, chosen)
+    predicted = model.predict(arrays["X_test"]).astype(np.float64)
+    error = np.mean((predicted - y) ** 2, axis=0)
     figures = {f"RMSE {k}": float(e**0.5) for k, e in enumerate(error)}
     return figures | {"R2": float(np.mean(1 - error / np.var(y, axis=0)))}
 
 
 # --- the tables ---
-
 
 _SETS = {
     "Cover Type": "covtype20k",

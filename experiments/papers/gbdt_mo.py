@@ -96,17 +96,13 @@ def chosen(method: str, problem: str) -> tuple[int, float]:
 
 # Parameters of the gain threshold and of the error of classes; OmniGBDT has no such error.
 THRESHOLD = {
-    "polyleaf": "min_split_gain",
-    "xgboost": "gamma",
-    "lightgbm": "min_gain_to_split",
+    "polyleaf": "min_split_gain", "xgboost": "gamma", "lightgbm": "min_gain_to_split",
     "omnigbdt": "gamma",
-}
+}  # fmt: skip
 ERROR = {
-    "polyleaf": {"eval_metric": "merror"},
-    "xgboost": {"eval_metric": "merror"},
-    "lightgbm": {"metric": "multi_error"},
-    "catboost": {"eval_metric": "Accuracy"},
-}
+    "polyleaf": {"eval_metric": "merror"}, "xgboost": {"eval_metric": "merror"},
+    "lightgbm": {"metric": "multi_error"}, "catboost": {"eval_metric": "Accuracy"},
+}  # fmt: skip
 
 
 def settings(method: str, problem: str, depth: int, rate: float) -> Settings:

@@ -217,7 +217,7 @@ def test_standard_error_of_the_difference_of_losses():
 
     drawn = [rng.integers(len(y), size=len(y)) for _ in range(300)]
     deviation = np.std([loss(far, rows) - loss(near, rows) for rows in drawn])
-    found = search._compare_with_defaults("regression", y, far, near)["behind"]
+    found = search._compare_with_defaults("regression", y, far, near)
     assert found == pytest.approx((loss(far) - loss(near)) / deviation, rel=0.15)
 
 
