@@ -35,11 +35,27 @@ void Grower::begin(Search& search, const GrowConfig& config, const uint8_t* feat
   nodes_.clear();
   tree_ = Tree();
   tree_.n_outputs = search.n_outputs();
+  reserve_nodes();
   const RowRange rows = rows_->start(search.sample(), tree_context_.tiles());
   const SearchNode root{0, 0, rows, context_.allreduce_sum(rows.size()), {}};
   search.start(tree_context_, root);
   add_node(root);
   new_nodes_.assign(1, 0);
+}
+
+// Allocate once, for trees of usual size.
+void Grower::reserve_nodes() {
+  constexpr int kMaxReserved = 256;
+  const auto n = static_cast<size_t>(2 * std::min(config_.max_leaves, kMaxReserved));
+  nodes_.reserve(n);
+  for (std::vector<int32_t>* field :
+       {&tree_.feature, &tree_.threshold, &tree_.left, &tree_.right, &tree_.category_set})
+    field->reserve(n);
+  tree_.missing_left.reserve(n);
+  tree_.gain.reserve(n);
+  tree_.count.reserve(n);
+  tree_.cover.reserve(n);
+  tree_.output_gain.reserve(n * tree_.n_outputs);
 }
 
 // A new node is a leaf until it is split.

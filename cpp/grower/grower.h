@@ -130,6 +130,7 @@ class Grower {
     bool is_split;
   };
 
+  void reserve_nodes();
   void add_node(const SearchNode& at);
   // Create the children of a node whose rows have been partitioned.
   void make_children(int32_t id, const RowPartitioner::PartitionRequest& request);

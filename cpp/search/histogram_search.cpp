@@ -257,9 +257,7 @@ void HistogramSearch::run_tile(const HistogramJob& job, int tile_index, int thre
   Slots slots = finder_.get_allowed_slots(node, tile);
   if (job.is_small && finder_.can_sort_rows() && !has_categories(bins_, tile)) {
     timer.next(Phase::kSplitFinding);
-    const SortedRows& sorted = finder_.scan_sorted_rows(node, t, words, job.channels, thread);
-    return finder_.scan_tile(node, t, {nullptr, nullptr, nullptr, nullptr, &sorted}, slots, thread,
-                             built);
+    return finder_.scan_sorted_rows(node, t, words, job.channels, slots, thread, built);
   }
   if (words != nullptr) exclude_constant(words, node.n_rows(), slots);
   const bool is_needed = job.keep || job.subtract >= 0;

@@ -147,14 +147,17 @@ void SplitFinder::find_with_pruning(HistogramNode& node, int thread, const Find&
   }
 }
 
-const SortedRows& SplitFinder::scan_sorted_rows(const HistogramNode& node, int tile,
-                                                const uint64_t* words, const int16_t* channels,
-                                                int thread) {
+void SplitFinder::scan_sorted_rows(HistogramNode& node, int tile, const uint64_t* words,
+                                   const int16_t* channels, const Slots& slots, int thread,
+                                   TileSplit* out) {
   SortedRows& rows = scratch_[thread].sorted_rows;
+  const ScanNode scanned = scan_node(node, thread);
   POLYLEAF_SELECT(sorted_row_kernels)
-      .scan(scan_node(node, thread), words, channels, static_cast<int>(node.n_rows()),
-            bins_.tile(tile).missing(), rows);
-  return rows;
+      .scan(scanned, words, channels, static_cast<int>(node.n_rows()), bins_.tile(tile).missing(),
+            rows);
+  const TileHistogram found{nullptr, nullptr, nullptr, nullptr, &rows};
+  if (part_size_ > 1) return scan_tile(node, tile, found, slots, thread, out);
+  find_best_tile_split(bins_, tile, found, scanned, slots, scratch_[thread].scan, *out);
 }
 
 void SplitFinder::scan_tile(HistogramNode& node, int t, const TileHistogram& histogram,

@@ -72,15 +72,15 @@ class SplitFinder {
   void propagate_output_bounds(const HistogramNode& parent, HistogramNode& left,
                                HistogramNode& right) const;
 
-  // Return whether the splits of small nodes come from sorted rows, and the best split of each
-  // feature of a tile without categories.
+  // Return whether the splits of small nodes come from sorted rows.
   bool can_sort_rows() const {
     return layout_.n_outputs <= kMaxSortedOutputs && layout_.lanes <= kMaxSortedLanes &&
            layout_.count_lane >= 0 && are_separable(layout_, tree_->config().split) &&
            !constraints_.any();
   }
-  const SortedRows& scan_sorted_rows(const HistogramNode& node, int tile, const uint64_t* words,
-                                     const int16_t* channels, int thread);
+  // Write the best splits of a small node in one tile without categories.
+  void scan_sorted_rows(HistogramNode& node, int tile, const uint64_t* words,
+                        const int16_t* channels, const Slots& slots, int thread, TileSplit* out);
   // Write the best splits of a node in one tile, or in one group of sparse features.
   void scan_tile(HistogramNode& node, int tile, const TileHistogram& histogram, const Slots& slots,
                  int thread, TileSplit* out);

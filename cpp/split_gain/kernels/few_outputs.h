@@ -61,9 +61,7 @@ class CandidateLanes {
         cl = score_.coefficient(hessian(left, j, false));
         cr = score_.coefficient(hessian(left, j, true));
       }
-      const float step = node_.gradient_step[j];
-      terms[j] = get_narrow(score_).pair(to_float(left[j]) * step,
-                                         to_float(node_.totals[j] - left[j]) * step, cl, cr);
+      terms[j] = term(left, j, cl, cr);
     }
     return fold_terms(terms, n_outputs_) + 0.0f;  // the other virtual lanes are +0
   }
@@ -75,9 +73,23 @@ class CandidateLanes {
                                   const Mask& allowed) {
     Mask admissible = allowed & (count >= min_rows_) & (node_.count - count >= min_rows_);
     const f32x16 sum = score(left, count, admissible);
-    const Mask better = admissible & (sum > largest_);
-    largest_ = select(better, sum, largest_);
-    at_ = select(better, numbers, at_);
+    update(sum, numbers, admissible);
+  }
+
+  // Compare candidates of known coefficients of their children, NaN if they are inadmissible.
+  template <class Mask>
+  POLYLEAF_INLINE_MEMBER void add(const i32x16* left, const f32x16& cl, const f32x16& cr,
+                                  const i32x16& numbers, const Mask& allowed) {
+    f32x16 terms[kMaxFewOutputs];
+    for (int j = 0; j < n_outputs_; ++j) terms[j] = term(left, j, cl, cr);
+    update(fold_terms(terms, n_outputs_) + 0.0f, numbers, allowed);
+  }
+
+  // Return the coefficients of sixteen numbers of rows on one side, NaN if they are too few.
+  POLYLEAF_INLINE_MEMBER f32x16 coefficients(const i32x16& count) const {
+    const f32x16 h = to_float(count);
+    const auto admissible = (count >= min_rows_) & (h >= node_.config->min_child_weight);
+    return select(admissible, score_.coefficient(h), broadcast(__builtin_nanf("")));
   }
 
   POLYLEAF_INLINE_MEMBER void store_best(float* sum, int32_t* number) const {
@@ -86,6 +98,21 @@ class CandidateLanes {
   }
 
  private:
+  POLYLEAF_INLINE_MEMBER f32x16 term(const i32x16* left, int output, const f32x16& cl,
+                                     const f32x16& cr) const {
+    const float step = node_.gradient_step[output];
+    return get_narrow(score_).pair(to_float(left[output]) * step,
+                                   to_float(node_.totals[output] - left[output]) * step, cl, cr);
+  }
+
+  template <class Mask>
+  POLYLEAF_INLINE_MEMBER void update(const f32x16& sum, const i32x16& numbers,
+                                     const Mask& admissible) {
+    const Mask better = admissible & (sum > largest_);
+    largest_ = select(better, sum, largest_);
+    at_ = select(better, numbers, at_);
+  }
+
   POLYLEAF_INLINE_MEMBER f32x16 hessian(const i32x16* left, int output, bool right) const {
     const int lane = offset_ + output;
     const i32x16 sum = right ? node_.totals[lane] - left[lane] : left[lane];

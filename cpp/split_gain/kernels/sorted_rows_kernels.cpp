@@ -361,13 +361,14 @@ struct LaneBest {
   int32_t n_left[kTileFeatures];
 };
 
-// before: sums of the groups before, and of the rows that go left whatever their code.
-template <int K, class S>
+// before: sums of the groups before, and of the rows that go left whatever their code. COUNTED:
+// Hessians are numbers of rows, and none is missing, so that all features share coefficients.
+template <int K, bool COUNTED, class S>
 void find_best(const S& score, const ScanNode& node, const SortedRows& s,
                const SortedRows::Sums* before, const int32_t* n_missing, LaneBest& best) {
   const ChannelLayout& layout = *node.layout;
   int n_channels = layout.n_outputs + layout.n_hessian();
-  if (K == 1) n_channels = layout.hessian_offset < 0 ? 1 : 2;
+  if (K == 1) n_channels = COUNTED || layout.hessian_offset < 0 ? 1 : 2;
   const int m = s.group_rows;
   const int16_t* const keys = s.keys + kKeyLanes;
   int32_t first_of_lane[16], more[16];
@@ -376,7 +377,22 @@ void find_best(const S& score, const ScanNode& node, const SortedRows& s,
     more[i] = n_missing[i % kTileFeatures];
   }
   const i32x16 absent = load<i32x16>(more);
+  const auto is_second = load<i32x16>(first_of_lane) > 0;
+  const auto join = [&](float first, float second) __attribute__((always_inline)) {
+    return select(is_second, broadcast(second), broadcast(first));
+  };
   CandidateLanes<S, K> lanes(score, node);
+  float coefficients[2][kSortedRowSlots];
+  if constexpr (COUNTED) {
+    int32_t numbers[16];
+    for (int i = 0; i < 16; ++i) numbers[i] = i;
+    i32x16 count = load<i32x16>(numbers);
+    for (int i = 0; i < s.n; i += 16, count += splat(16)) {
+      store(coefficients[0] + i, lanes.coefficients(count));
+      store(coefficients[1] + i, lanes.coefficients(node.count - count));
+    }
+    for (int i = s.n; i < m * kGroups; ++i) coefficients[0][i] = __builtin_nanf("");
+  }
   for (int lane = 0; lane < kKeyLanes && lane / kTileFeatures * m < s.n; lane += 16) {
     i32x16 numbers = load<i32x16>(first_of_lane) + lane / kTileFeatures * m;
     const int32_t* sums = s.sums.data() + lane * m;
@@ -387,7 +403,14 @@ void find_best(const S& score, const ScanNode& node, const SortedRows& s,
       const auto get_codes = [&](int row) __attribute__((always_inline)) {
         return convert<i32x16>(load<i16x16>(keys + kKeyLanes * row + lane)) & -256;
       };
-      lanes.add(left, numbers + absent, numbers, get_codes(i - 1) != get_codes(i));
+      const auto changes = get_codes(i - 1) != get_codes(i);
+      if constexpr (COUNTED) {
+        const int row = lane / kTileFeatures * m + i;
+        lanes.add(left, join(coefficients[0][row], coefficients[0][row + m]),
+                  join(coefficients[1][row], coefficients[1][row + m]), numbers, changes);
+      } else {
+        lanes.add(left, numbers + absent, numbers, changes);
+      }
       numbers += splat(1);
     }
   }
@@ -437,13 +460,18 @@ void scan(const ScanNode& node, const uint64_t* words, const int16_t* channels, 
   LaneBest best[2];
   const int32_t none[kTileFeatures] = {};
   visit_plain_score(node, [&](const auto& score) {
-    const auto find = [&](const auto* before, const int32_t* counts, LaneBest& found) {
+    using S = std::decay_t<decltype(score)>;
+    const auto find = [&](auto counted, const auto* before, const int32_t* counts,
+                          LaneBest& found) {
       if (layout.n_outputs == 1)
-        find_best<1>(score, node, s, before, counts, found);
+        find_best<1, counted()>(score, node, s, before, counts, found);
       else
-        find_best<0>(score, node, s, before, counts, found);
+        find_best<0, counted()>(score, node, s, before, counts, found);
     };
-    find(s.before, none, best[0]);
+    if (layout.hessian_offset < 0 && !has_missing)
+      find(std::is_same<S, Shared>(), s.before, none, best[0]);
+    else
+      find(std::false_type(), s.before, none, best[0]);
     if (!has_missing) return;
     SortedRows::Sums before[kMaxSortedLanes];
     for (int c = 0; c < n_channels; ++c)
@@ -454,7 +482,7 @@ void scan(const ScanNode& node, const uint64_t* words, const int16_t* channels, 
         for (int lane = f; lane < kKeyLanes; lane += kTileFeatures)
           before[c][lane] = s.before[c][lane] + sum;
       }
-    find(before, n_missing, best[1]);
+    find(std::false_type(), before, n_missing, best[1]);
   });
   for (int f = 0; f < kTileFeatures; ++f) {
     SortedSplit& split = s.splits[f];
