@@ -82,7 +82,7 @@ def test_threshold_is_chosen_by_cross_fitting(options):
         rest = {"class_weight": None} if "class_weight" in options else {}
         w = weight * (fold != j)
         if rest:  # those of all rows
-            ones = Y.mean(axis=0)
+            ones = np.average(Y, axis=0, weights=weight)
             w = w[:, None] * np.where(Y == 1, 0.5 / ones, 0.5 / (1 - ones))
         p[fold == j] = classifier(**options | rest).fit(data, Y, w).predict_proba(data)[fold == j]
     assert model.thresholds_[0] == pytest.approx(best_f1_threshold(p, Y, weight), abs=1e-6)

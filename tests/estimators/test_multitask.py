@@ -68,6 +68,20 @@ def test_auto_is_the_loss_of_tasks_without_objective():
     np.testing.assert_array_equal(found.predict_raw(X), expected.predict_raw(X))
 
 
+@pytest.mark.parametrize("options", [{}, {"hessian": "none"}], ids=str)
+def test_task_weights_with_offsets(options):
+    """Equal weights of each task are those of the rows."""
+    tasks, weight = {"visits": "poisson", "price": "squared_error"}, RNG.integers(0, 3, N)
+    given = {"offset": {"visits": Z[:, 2]}}
+    of_rows, of_tasks = (
+        model(tasks, **options).fit(X, Y, sample_weight=weights, **given)
+        for weights in (weight, dict.fromkeys(tasks, weight))
+    )
+    np.testing.assert_allclose(
+        of_tasks.predict_raw(X, **given), of_rows.predict_raw(X, **given), rtol=1e-5
+    )
+
+
 def test_weights_and_objectives_of_unknown_tasks_raise():
     weight = np.ones(N)
     pair = {("price", "demand"): "squared_error"}

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 from sklearn.exceptions import DataConversionWarning
+from sklearn.utils.class_weight import compute_class_weight
 
 from polyleaf import RowData
 from polyleaf.inputs.read_target import is_sparse
@@ -351,6 +352,31 @@ def test_class_weights():
     np.testing.assert_allclose(
         encode_classification(RowData(y, [1, 2, 3, 4]), class_weight={"b": 2}).weight, [1, 4, 6, 4]
     )
+
+
+def test_balanced_class_weights_count_rows_by_their_weight():
+    rng, counts = np.random.default_rng(0), np.array([0, 1, 2, 3] * 10)
+    repeated = np.repeat(np.arange(40), counts)
+    known = counts > 0
+    ids = np.arange(40) % 3
+    shares = rng.dirichlet(np.ones(3), 40)
+    missing = np.where(rng.random((40, 3)) < 0.2, np.nan, np.eye(3)[ids])
+    for y, options in (
+        (ids, {}),
+        (ids == 1, {}),
+        (shares, {"shares": "always"}),
+        (np.eye(3)[ids], {}),
+        (missing, {"missing": "ignore"}),
+    ):
+        options["class_weight"] = "balanced"
+        of_rows = encode_classification(RowData(y[repeated]), **options)
+        of_weights = encode_classification(RowData(y, counts), **options)
+        factors = of_rows.weight[np.unique(repeated, return_index=True)[1]]
+        expected = (counts[known] * factors.T).T
+        np.testing.assert_allclose(of_weights.weight[known], expected, rtol=1e-6)
+    weight = encode_classification(RowData(ids, counts), class_weight="balanced").weight
+    factors = compute_class_weight("balanced", classes=np.arange(3), y=ids, sample_weight=counts)
+    np.testing.assert_allclose(weight, counts * factors[ids], rtol=1e-6)
 
 
 def test_class_weights_per_label():

@@ -27,7 +27,7 @@ from polyleaf.inputs.read_target import (
     read_sparse_matrix,
     sort_classes,
 )
-from polyleaf.inputs.target_scaling import Normalize, compute_target_scale, sum_columns
+from polyleaf.inputs.target_scaling import Normalize, compute_target_scale
 from polyleaf.inputs.validation import find_row, to_canonical_csr
 from polyleaf.inputs.weights import (
     check_outputs_have_weight,
@@ -475,8 +475,7 @@ def encode_classification(
             )
         encoding, ids = like, like._encode_labels(labels, "y")
     assert encoding.classes is not None
-    counts = np.bincount(ids, minlength=len(encoding.classes))
-    factors = compute_class_factors(class_weight, encoding.classes, counts)
+    factors = compute_class_factors(class_weight, encoding.classes, read.replace(target=ids))
     weight = read.weight
     if factors is not None:
         weight = multiply_weights(weight, factors[ids].astype(np.float32))
@@ -495,7 +494,7 @@ def _encode_shares(rows: RowData, class_weight: object, like: TargetEncoding | N
     target = like._encode_shares(rows, "y")
     assert like.classes is not None
     check_two_columns(like.classes, target.rows)
-    factors = compute_class_factors(class_weight, like.classes, sum_columns(target.values))
+    factors = compute_class_factors(class_weight, like.classes, target.rows)
     return target if factors is None else Target(weight_shares(target.rows, factors), like)
 
 
@@ -538,7 +537,7 @@ def _encode_multilabel(
         output_names=names,
         missing=missing,
     )
-    negative, positive = compute_label_factors(class_weight, values, names)
+    negative, positive = compute_label_factors(class_weight, read, names)
     if np.any(negative != 1) or np.any(positive != 1):
         factors = np.where(values == 1, positive, negative).astype(np.float32)
         read = read.replace(weight=multiply_weights(read.weight, factors))

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_array
 
+import polyleaf._core as _core
 from polyleaf.inputs.read_target import abbreviate_names, is_sparse, to_numpy
 from polyleaf.inputs.target_scaling import check_total_weight, sum_columns
 from polyleaf.runtime.row_data import RowData
@@ -179,24 +180,45 @@ def negatives_per_positive(rows: RowData) -> np.ndarray:
     float64, (n_labels,); 1 where a label has no positives or no negatives.
     """
     values, weight = rows.target, rows.weight
-    known = np.ones(values.shape) if weight is None else np.broadcast_to(weight.T, values.T.shape).T
-    positive = sum_columns(known * values.astype(np.float64))
-    negative = sum_columns(known) - positive
+    negative, positive = _sum_labels(values, weight)
     has_both = (positive > 0) & (negative > 0)
     return np.divide(negative, positive, out=np.ones(len(positive)), where=has_both)
 
 
+def _sum_labels(
+    values: np.ndarray, weight: np.ndarray | None
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the weights of the zeros and of the ones of each label, without missing labels."""
+    known = (~np.isnan(values)).astype(np.float64)
+    if weight is not None:
+        known *= np.broadcast_to(weight.T, values.T.shape).T
+    positive = sum_columns(known * (values == 1))
+    return sum_columns(known) - positive, positive
+
+
+def _sum_classes(rows: RowData, n_classes: int) -> NDArray[np.float64]:
+    """Return the weight of the rows of each class: rows hold class ids, or shares of classes."""
+    values = rows.target
+    weight = None if rows.weight is None else np.ascontiguousarray(rows.weight[:, None])
+    if values.ndim == 2:
+        return _core.exact_totals(np.ascontiguousarray(values), weight, None, 1, 1)[0, 0]
+    ones, ids = np.ones((len(values), 1), np.float32), values.astype(np.int32)
+    return _core.exact_totals(ones, weight, ids, n_classes, 1)[0, :, 0]
+
+
 def compute_class_factors(
-    class_weight: object, classes: np.ndarray, rows: np.ndarray
+    class_weight: object, classes: np.ndarray, rows: RowData
 ) -> np.ndarray | None:
     """Return the weight factor of each class, float64 (n_classes,); None: all 1.
 
-    `rows`: the number of rows of each class, or the sum of their shares.
+    `rows` hold class ids, or shares of the classes.
     """
     if class_weight is None:
         return None
     if isinstance(class_weight, str):
-        return np.divide(math.fsum(rows), len(rows) * rows, out=np.ones(len(rows)), where=rows > 0)
+        totals = _sum_classes(rows, len(classes))
+        ones, is_there = np.ones(len(classes)), totals > 0
+        return np.divide(math.fsum(totals), len(classes) * totals, out=ones, where=is_there)
     if not isinstance(class_weight, Mapping):
         raise ValueError(
             'class_weight must be a dict {label: weight} or "balanced"; a list of dicts is for '
@@ -222,18 +244,18 @@ def weight_shares(rows: RowData, factors: np.ndarray) -> RowData:
 
 
 def compute_label_factors(
-    class_weight: Any, values: np.ndarray, names: tuple[str, ...] | None
+    class_weight: Any, rows: RowData, names: tuple[str, ...] | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the weight factors of 0 and 1 of each label, two float64 arrays (n_labels,)."""
-    n_labels = values.shape[1]
+    n_labels = rows.target.shape[1]
     if class_weight is None:
         return np.ones(n_labels), np.ones(n_labels)
     if isinstance(class_weight, str):
-        known = np.count_nonzero(~np.isnan(values), axis=0)
-        ones = np.count_nonzero(values == 1, axis=0)
-        has_both = (ones > 0) & (ones < known)
-        negative = np.where(has_both, known / np.maximum(2 * (known - ones), 1), 1.0)
-        return negative, np.where(has_both, known / np.maximum(2 * ones, 1), 1.0)
+        totals = np.stack(_sum_labels(rows.target, rows.weight))
+        negative, positive = np.divide(
+            totals.sum(axis=0), 2 * totals, out=np.ones(totals.shape), where=totals.min(axis=0) > 0
+        )
+        return negative, positive
     if isinstance(class_weight, Mapping) and any(
         isinstance(w, Mapping) for w in class_weight.values()
     ):

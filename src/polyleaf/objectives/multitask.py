@@ -229,7 +229,8 @@ class BoundMultiTask(BoundObjective):
         super().__init__(objective, rows, sum(b.n_outputs for b in bound))
         weight = as_weight(rows, sum(part.n_columns for part in objective.parts))
         if weight is not None and weight.shape[1] > 1:
-            weight = weight[:, objective.score_columns(self.n_outputs)]
+            columns = objective.score_columns(self.n_outputs)
+            weight = np.take(weight, columns, axis=1)  # in C order, as the core takes it
         self.weight = weight
         self._bound = list(bound)
 

@@ -520,7 +520,8 @@ class ClassifierParameters(InitialModelParameters, SharedParameters):
     class_weight: dict[Any, object] | list[object] | Literal["balanced"] | None = parameter(
         default=None
     )
-    """Class weights, `{label: weight}`; "balanced": inversely proportional to class frequencies.
+    """Class weights, `{label: weight}`; "balanced": inversely proportional to the rows of a class,
+    counted by weight.
     Multi-label: `{0: weight, 1: weight}` for all labels, a list of these, or
     `{label: {0: weight, 1: weight}}` by name or index; "balanced" applies to each label."""
 
