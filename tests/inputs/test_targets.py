@@ -13,7 +13,7 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.class_weight import compute_class_weight
 
 from polyleaf import RowData
-from polyleaf.inputs.read_target import is_sparse
+from polyleaf.inputs.read_target import is_sparse, sort_classes
 from polyleaf.inputs.target import (
     TargetEncoding,
     encode_classification,
@@ -253,6 +253,28 @@ def test_binary_labels_of_any_type(y, classes):
     np.testing.assert_array_equal(
         target.encoding.classes[target.values[:, 0].astype(int)], np.asarray(y)
     )
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.arange(-128, 128, dtype=np.int8),
+        np.arange(200, 256, dtype=np.uint8),
+        np.array([False, True]),
+        np.array([2**63 + 1, 2**63 + 4, 2**63 + 9], np.uint64),
+        np.array([-(2**63), 0, 2**63 - 1]),
+        np.array([2**40 + 5, 2**40 + 60_000]),
+        np.array([2**40 + 5, 2**40 + 70_000]),
+        np.array([7, 3, -5, 700]),
+    ],
+)
+def test_integers_are_sorted_like_unique(labels):
+    rows = np.random.default_rng(0).permutation(np.resize(labels, 70_000))
+    classes, ids = sort_classes(rows, "y")
+    expected, expected_ids = np.unique(rows, return_inverse=True)
+    assert classes.dtype == expected.dtype
+    np.testing.assert_array_equal(classes, expected)
+    np.testing.assert_array_equal(ids, expected_ids)
 
 
 def test_multiclass():

@@ -53,6 +53,8 @@ __all__ = [
     "to_numpy",
 ]
 
+_BLOCK_ROWS = 1 << 16
+
 
 # ---- containers --------------------------------------------------------------------------------
 
@@ -457,6 +459,8 @@ def sort_classes(labels: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]
             classes = np.array(sorted(set(rows)), dtype=labels.dtype)
             index = {label: i for i, label in enumerate(classes.tolist())}
             ids = np.fromiter(map(index.__getitem__, rows), np.int64, len(rows))
+        elif labels.dtype.kind in "biu" and _are_close(labels):
+            classes, ids = _sort_close_integers(labels)
         else:
             classes, ids = np.unique(labels, return_inverse=True)
             classes = classes + 0 if classes.dtype.kind == "f" else classes  # no -0.0
@@ -468,6 +472,30 @@ def sort_classes(labels: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]
     # Repeated, because scikit-learn warns that mostly distinct labels may be continuous.
     check_classification_targets(np.repeat(classes, 3))
     return classes, ids
+
+
+def _are_close(labels: np.ndarray) -> bool:
+    """Return whether a table of all integers from the smallest to the largest is small."""
+    if len(labels) == 0:
+        return False
+    low, high = int(labels.min()), int(labels.max())
+    return high - low < min(len(labels), _BLOCK_ROWS) and -(2**62) < low <= high < 2**62
+
+
+def _sort_close_integers(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Do what np.unique does, without sorting and without arrays of as many 64-bit integers."""
+    low, high = int(labels.min()), int(labels.max())
+    ids = np.empty(len(labels), np.int32)
+    np.subtract(labels, low, out=ids, dtype=np.int64, casting="unsafe")
+    blocks = [ids[start : start + _BLOCK_ROWS] for start in range(0, len(ids), _BLOCK_ROWS)]
+    is_class = np.zeros(high - low + 1, dtype=bool)
+    for block in blocks:  # an index becomes 64-bit integers
+        is_class[block] = True
+    if not is_class.all():
+        rank = np.cumsum(is_class, dtype=np.int32) - np.int32(1)
+        for block in blocks:
+            block[:] = rank[block]
+    return (np.flatnonzero(is_class) + low).astype(labels.dtype), ids
 
 
 SMALL_N_CLASSES = 20  # as many classes are plausible even for few rows

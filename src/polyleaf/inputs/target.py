@@ -479,7 +479,7 @@ def encode_classification(
     weight = read.weight
     if factors is not None:
         weight = multiply_weights(weight, factors[ids].astype(np.float32))
-    return encoding._encode_ids(RowData(ids.astype(np.int32), weight))
+    return encoding._encode_ids(RowData(ids.astype(np.int32, copy=False), weight))
 
 
 def _encode_shares(rows: RowData, class_weight: object, like: TargetEncoding | None) -> Target:
