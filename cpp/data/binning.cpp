@@ -130,7 +130,7 @@ int64_t get_weight(const WeightedKey<Key>& item) {
 
 // Stable radix sort, least significant digit first; digits that all items share are skipped.
 template <class Item>
-void sort_by_key(std::vector<Item>& items, std::vector<Item>& scratch) {
+void sort_by_key(std::vector<Item>& items) {
   using Key = decltype(get_key(items[0]));
   constexpr int kBits = 11, kBuckets = 1 << kBits;
   constexpr int kDigits = (8 * sizeof(Key) + kBits - 1) / kBits;
@@ -144,7 +144,7 @@ void sort_by_key(std::vector<Item>& items, std::vector<Item>& scratch) {
   for (const Item& item : items)
     for (int d = 0; d < kDigits; ++d)
       ++counts[d * kBuckets + ((get_key(item) >> (d * kBits)) & (kBuckets - 1))];
-  scratch.resize(n);
+  std::vector<Item> scratch(n);
   for (int d = 0; d < kDigits; ++d) {
     uint32_t* next = &counts[d * kBuckets];
     if (next[(get_key(items[0]) >> (d * kBits)) & (kBuckets - 1)] == n) continue;
@@ -177,9 +177,14 @@ struct Distinct {
 };
 
 template <class T, class Item>
-Distinct sorted_distinct(std::vector<Item>& items, std::vector<Item>& scratch) {
-  sort_by_key(items, scratch);
+Distinct sorted_distinct(std::vector<Item>& items) {
+  sort_by_key(items);
+  size_t n = 0;
+  for (size_t i = 0; i < items.size(); ++i)
+    n += i == 0 || get_key(items[i]) != get_key(items[i - 1]);
   Distinct distinct;
+  distinct.values.reserve(n);
+  distinct.weights.reserve(n);
   for (const Item& item : items) distinct.add(from_key<T>(get_key(item)), get_weight(item));
   return distinct;
 }
@@ -249,19 +254,19 @@ Thresholds choose_value_thresholds(const T* values, const int64_t* weights, int6
   using Key = KeyOf<T>;
   constexpr bool is_double = std::is_same_v<T, double>;
   if (weights == nullptr && zeros == 0) {
-    std::vector<Key> items, scratch;
+    std::vector<Key> items;
     items.reserve(n);
     for (int64_t i = 0; i < n; ++i)
       if (values[i] == values[i]) items.push_back(to_key(values[i]));
-    return choose_distinct_thresholds(sorted_distinct<T>(items, scratch), is_double, max_bins);
+    return choose_distinct_thresholds(sorted_distinct<T>(items), is_double, max_bins);
   }
-  std::vector<WeightedKey<Key>> items, scratch;
+  std::vector<WeightedKey<Key>> items;
   items.reserve(n + 1);
   for (int64_t i = 0; i < n; ++i)
     if (values[i] == values[i])
       items.push_back({to_key(values[i]), weights == nullptr ? 1 : weights[i]});
   if (zeros > 0) items.push_back({to_key(T{0}), zeros});
-  return choose_distinct_thresholds(sorted_distinct<T>(items, scratch), is_double, max_bins);
+  return choose_distinct_thresholds(sorted_distinct<T>(items), is_double, max_bins);
 }
 
 // Return the thresholds of 8-bit integers, by counting.
