@@ -12,18 +12,14 @@ from .harness.paper import Figures, Paper, Subject, Table
 
 N_ROWS, N_FEATURES, ROUNDS = 60_000, 50, 20
 
+ONE_EACH = {"multi_strategy": "one_output_per_tree"}
 # Task, outputs, parameters, and whether an equal number of rows is evaluated on.
 TRAININGS: dict[str, tuple[str, int, dict[str, Any], bool]] = {
     "one number": ("regression", 1, {}, False),
     "16 numbers": ("regression", 16, {}, False),
     "16 numbers, `max_leaves=255`": ("regression", 16, {"max_leaves": 255}, False),
     "16 numbers, `subsample=0.5`": ("regression", 16, {"subsample": 0.5}, False),
-    "16 numbers, a tree for each": (
-        "regression",
-        16,
-        {"multi_strategy": "one_output_per_tree"},
-        False,
-    ),
+    "16 numbers, a tree for each": ("regression", 16, ONE_EACH, False),
     "16 numbers, and as many rows to evaluate on": ("regression", 16, {}, True),
     "16 numbers, linear leaves": ("regression", 16, {"leaf": "linear"}, False),
     "16 labels": ("labels", 16, {}, False),

@@ -100,7 +100,7 @@ def confirmed_on() -> list[str]:
 
 
 def losses(context: Context, method: str, problem: str) -> Figures:
-    """Return `losses`, `rounds` and `seconds` of every composition, and `gained`.
+    """Return `losses` of every composition, and `gained`.
 
     The loss is that on a third of the training part after the best round, or None if the
     composition does not apply. `gained` is the improvement of the best composition over the
@@ -110,24 +110,22 @@ def losses(context: Context, method: str, problem: str) -> Figures:
     X, y, _, _ = next(parts(context, data))
     rows = np.random.default_rng(0).permutation(len(y))[: context.rows(MOST_ROWS)]
     fitted, valid = np.split(rows, [len(rows) * 2 // 3])
-    figures: Figures = {"losses": [], "rounds": [], "seconds": []}
-    for parameters in compositions()[: 3 if context.quick else None]:
-        found = _train(data.task, parameters, X, y, fitted, valid, context.threads)
-        for name, value in zip(figures, found, strict=True):
-            figures[name].append(value)
-    best = min(loss for loss in figures["losses"] if loss is not None)
-    figures["gained"] = 100 * (1 - best / figures["losses"][0])
-    return figures
+    found = [
+        _train(data.task, parameters, X, y, fitted, valid, context.threads)
+        for parameters in compositions()[: 3 if context.quick else None]
+    ]
+    best = min(loss for loss in found if loss is not None)
+    return {"losses": found, "gained": 100 * (1 - best / found[0])}
 
 
 def _train(
     task: str, parameters: Parameters, X: Any, y: Any, train_rows: Any, valid: Any, threads: int
-) -> tuple[float | None, int | None, float | None]:
-    """Return the loss after the best round, that round, and the seconds."""
+) -> float | None:
+    """Return the loss after the best round."""
     many = task == "multiclass" and y.max() >= MOST_CLASSES
     is_linear = parameters.get("leaf") == "linear"
     if (sp.issparse(X) and is_linear) or (many and "full" in parameters.values()):
-        return None, None, None
+        return None
     if y.ndim == 1 and task != "regression":  # no score for classes missing in training
         valid = valid[np.isin(y[valid], y[train_rows])]
     data = {"X": X[train_rows], "y": y[train_rows], "X_val": X[valid], "y_val": y[valid]}
@@ -141,11 +139,9 @@ def _train(
         try:
             library = train("polyleaf", task, data, settings, limit.passed)
         except ValueError:  # full Hessian of a regression, one tree per output of one output
-            return None, None, None
+            return None
     (curves,) = library.model.evals_result_.values()
-    curve = list(curves.values())[-1]
-    best = int(np.nanargmin(curve))
-    return float(curve[best]), best + 1, LIMIT - limit.left()
+    return float(np.nanmin(list(curves.values())[-1]))
 
 
 # --- choice ---

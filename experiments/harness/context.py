@@ -26,17 +26,10 @@ def require_module(name: str) -> None:
 
 @dataclass(frozen=True)
 class Context:
-    """Settings of a run that do not come from the paper.
+    """Settings of a run: folder of NAME.npz files, and the number of threads of every library.
 
-    Attributes
-    ----------
-    data : Path
-        Folder of NAME.npz files.
-    quick : bool
-        Reduce sizes so that all runs end within minutes. The figures only show that the
-        runs work.
-    threads : int
-        Number of threads of every library.
+    A quick run has reduced sizes, so that all runs end within minutes. Its figures only show that
+    the runs work.
     """
 
     data: Path

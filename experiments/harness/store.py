@@ -21,18 +21,7 @@ Record = dict[str, Any]
 
 
 class Store:
-    """Runs by key; the last line of a key is valid.
-
-    Parameters
-    ----------
-    path : Path
-        May not exist yet.
-
-    Raises
-    ------
-    ValueError
-        If the file is not a store.
-    """
+    """Runs by key; the last line of a key is valid. The file may not exist yet."""
 
     def __init__(self, path: Path):
         self.path = path

@@ -8,8 +8,7 @@ averaged over outputs, as in Polyleaf.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,39 +24,31 @@ ROUNDS = 10_000  # upper limit; early stopping ends training long before
 DEPTHS, RATES = (4, 5, 6, 7, 8, 9, 10), (0.05, 0.1, 0.25, 0.5)  # appendix B: the searched values
 DIAGONAL = {"softmax_hessian": "diagonal"}  # p (1 - p), as in the authors' code
 
+RESIDUAL, FRIEDMAN = ({"softmax_hessian": name} for name in ("residual", "friedman"))
+FULL = {"hessian": "full", "leaf_hessian": "full"}
+
 METHODS = {
     "XGBoost": Method("xgboost-one-output-per-tree"),
     "LightGBM": Method("lightgbm"),
-    "GBDT-SO": Method("polyleaf", DIAGONAL, recipe="gbdt_so"),
-    "GBDT-MO": Method("polyleaf", DIAGONAL, recipe="gbdt_mo"),
-    "diagonal hessian": Method("polyleaf", DIAGONAL, recipe="gbdt_mo"),
-    "exact hessian": Method(
-        "polyleaf", {"hessian": "full", "leaf_hessian": "full"}, recipe="gbdt_mo"
-    ),
+    "GBDT-SO": Method("polyleaf", DIAGONAL, "gbdt_so"),
+    "GBDT-MO": Method("polyleaf", DIAGONAL, "gbdt_mo"),
+    "diagonal hessian": Method("polyleaf", DIAGONAL, "gbdt_mo"),
+    "exact hessian": Method("polyleaf", FULL, "gbdt_mo"),
     # Not in the paper:
     "XGBoost, vector leaves": Method("xgboost-multi-output-tree"),
     "CatBoost": Method("catboost"),
     "OmniGBDT": Method("omnigbdt"),
-    "GBDT-MO, residual curvature": Method(
-        "polyleaf", {"softmax_hessian": "residual"}, recipe="gbdt_mo"
-    ),
-    "C-GB": Method("polyleaf", {"softmax_hessian": "friedman"}, recipe="cgb"),
-    # Tables VI and VII, in gbdt_mo_sparse:
-    **{
-        f"k={k}, {name}": Method(
-            "polyleaf",
-            {**DIAGONAL, "leaf_k": k, "leaf_output_set": support},
-            recipe="gbdt_mo_sparse",
-        )
-        for k in (2, 4, 8, 16)
-        for name, support in (("restricted", "shared"), ("unrestricted", "own"))
-    },
+    "GBDT-MO, residual curvature": Method("polyleaf", RESIDUAL, "gbdt_mo"),
+    "C-GB": Method("polyleaf", FRIEDMAN, "cgb"),
 }
+for k in (2, 4, 8, 16):  # table VII, in gbdt_mo_sparse
+    for name, output_set in (("restricted", "shared"), ("unrestricted", "own")):
+        own = {**DIAGONAL, "leaf_k": k, "leaf_output_set": output_set}
+        METHODS[f"k={k}, {name}"] = Method("polyleaf", own, "gbdt_mo_sparse")
 ONE_EACH = ("XGBoost", "LightGBM", "GBDT-SO")  # a model per target, each with early stopping
 
 
-@dataclass(frozen=True)
-class Fixed:
+class Fixed(NamedTuple):
     """Settings that the paper fixes for a data set (table XI), and the metric of early stopping."""
 
     kind: str
@@ -77,21 +68,20 @@ FIXED = {
 }
 
 # Table IX, depth and learning rate; methods that are not in the paper use GBDT-MO's.
-_CHOSEN = """
-         mnist   yeast   inpainting  student_por
-XGBoost  8 0.10  4 0.10  8 0.10      4 0.10
-LightGBM 6 0.25  4 0.10  8 0.10      4 0.05
-GBDT-SO  6 0.10  4 0.10  8 0.10      4 0.05
-GBDT-MO  8 0.10  5 0.10  7 0.10      4 0.10
-"""
+_CHOSEN = {
+    "XGBoost": {"mnist": (8, 0.1), "yeast": (4, 0.1), "inpainting": (8, 0.1)},
+    "LightGBM": {"mnist": (6, 0.25), "yeast": (4, 0.1), "inpainting": (8, 0.1)},
+    "GBDT-SO": {"mnist": (6, 0.1), "yeast": (4, 0.1), "inpainting": (8, 0.1)},
+    "GBDT-MO": {"mnist": (8, 0.1), "yeast": (5, 0.1), "inpainting": (7, 0.1)},
+}
+_RATES = {"LightGBM": 0.05, "GBDT-SO": 0.05}  # of student_por, with depth 4; others 0.1
 
 
 def chosen(method: str, problem: str) -> tuple[int, float]:
     """Return depth and learning rate."""
-    head, *lines = (line.split() for line in _CHOSEN.splitlines() if line)
-    rows = {line[0]: line[1:] for line in lines}
-    row, column = rows.get(method, rows["GBDT-MO"]), 2 * head.index(problem)
-    return int(row[column]), float(row[column + 1])
+    if problem == "student_por":
+        return 4, _RATES.get(method, 0.1)
+    return _CHOSEN.get(method, _CHOSEN["GBDT-MO"])[problem]
 
 
 # Parameters of the gain threshold and of the error of classes; OmniGBDT has no such error.

@@ -76,30 +76,20 @@ def ranking(context: Context, method: str, problem: str) -> Figures:
     trained = time.perf_counter()
     best = rank(X_test)
     predicted = time.perf_counter()
-    figures: Figures = precisions(Y_test, best)
-    figures |= {"training": trained - begun, "prediction": predicted - trained, "MB": size / 2**20}
-    figures["us a row"] = 1e6 * (predicted - trained) / len(best)
-    figures["errors"] = {
-        name: standard_error(figures[name], len(best)) for name in precisions(Y_test, best)
-    }
-    return figures
+    found = precisions(Y_test, best)
+    figures: Figures = {"training": trained - begun, "prediction": predicted - trained, **found}
+    figures |= {"MB": size / 2**20, "us a row": 1e6 * (predicted - trained) / len(best)}
+    # Standard errors of P@1; those of P@3 and P@5 are smaller.
+    errors = {name: float(np.sqrt(p * (100 - p) / len(best))) for name, p in found.items()}
+    return figures | {"errors": errors}
 
 
 def precisions(Y: sp.csr_matrix, best: np.ndarray) -> dict[str, float]:
     """Return P@1, P@3 and P@5 in percent."""
-    ranked = ranked_labels(best, Y.shape[1])
-    return {f"P@{k}": 100 * precision_at(Y, ranked, k) for k in KS}
-
-
-def ranked_labels(best: np.ndarray, n_labels: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return labels and scores in the format of ranking metrics; the scores are arbitrary."""
+    # Ranking metrics read labels and scores; these scores are arbitrary but in order.
     places = np.broadcast_to(-np.arange(best.shape[1], dtype=np.float64), best.shape)
-    return best, np.where(best < 0, -np.inf, places)
-
-
-def standard_error(percent: float, n_rows: int) -> float:
-    """Return the standard error of P@1; those of P@3 and P@5 are smaller."""
-    return float(np.sqrt(percent * (100 - percent) / n_rows))
+    ranked = best, np.where(best < 0, -np.inf, places)
+    return {f"P@{k}": 100 * precision_at(Y, ranked, k) for k in KS}
 
 
 def ours(context: Context, method: str, problem: str, X: Any, Y: Any) -> tuple[Ranker, int]:
@@ -245,8 +235,8 @@ def few_trees(context: Context, method: str, problem: str) -> Figures:
     chosen = parameters(context, method, problem) | {"n_estimators": context.rounds(FEW_TREES)}
     begun = time.process_time()
     model = polyleaf.PolyleafClassifier(**chosen).fit(X, Y)
-    seconds = time.process_time() - begun
-    return precisions(Y_test, model.predict_topk(X_test, max(KS))[0]) | {"training": seconds}
+    figures = {"training": time.process_time() - begun}
+    return figures | precisions(Y_test, model.predict_topk(X_test, max(KS))[0])
 
 
 # --- synthetic data ---
@@ -255,29 +245,19 @@ ROWS, ROUNDS = 20_000, 5  # of the synthetic set, which is used for timing only
 
 
 def made(context: Context, method: str, problem: str) -> Figures:
-    """Time a tree on the synthetic extreme set; `problem` is the number of labels."""
-    n_labels = int(problem.replace(",", ""))
-    X, Y = extreme.make_extreme(context.rows(ROWS), n_labels)
-    return timed(method, X, Y, context.threads, context.rounds(ROUNDS))
+    """Return seconds of a tree (median of all but the first), labels, and predicted outputs.
 
-
-def timed(method: str, X: np.ndarray, Y: sp.csr_matrix, threads: int, rounds: int) -> Figures:
-    """Return seconds of a tree (median of all but the first), labels, and predicted outputs."""
+    `problem` is the number of labels of the synthetic extreme set.
+    """
+    X, Y = extreme.make_extreme(context.rows(ROWS), int(problem.replace(",", "")))
     ends: list[float] = []
-
-    def note(*_: Any) -> bool:
-        ends.append(time.perf_counter())
-        return False
-
-    none = {"projection": None, "projection_dim": None, "tfidf": False, "leaf_k": MADE_LEAF_K}
-    chosen = OURS[method] | none | {"n_estimators": rounds, "n_jobs": threads, "random_state": 0}
-    model = polyleaf.PolyleafClassifier(**chosen, callbacks=[note]).fit(X, Y)
-    held, _ = model.predict_topk(X, MADE_LEAF_K * rounds)
-    return {
-        "a tree": float(np.median(np.diff(ends))) if len(ends) > 1 else 0.0,
-        "labels": float(Y.nnz),
-        "predicted": float(np.sum(held >= 0)),
-    }
+    chosen = OURS[method] | {"projection": None, "projection_dim": None, "tfidf": False}
+    chosen |= {"leaf_k": MADE_LEAF_K, "n_estimators": context.rounds(ROUNDS), "random_state": 0}
+    note = [lambda *_: bool(ends.append(time.perf_counter()))]
+    model = polyleaf.PolyleafClassifier(**chosen, n_jobs=context.threads, callbacks=note).fit(X, Y)
+    held, _ = model.predict_topk(X, MADE_LEAF_K * chosen["n_estimators"])
+    seconds = float(np.median(np.diff(ends)))
+    return {"a tree": seconds, "labels": float(Y.nnz), "predicted": float(np.sum(held >= 0))}
 
 
 # --- the tables ---
