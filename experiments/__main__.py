@@ -156,7 +156,7 @@ def _show_cases(kind: str, cases: Any, make_rows: Any, out: Path | None) -> int:
     for case in cases:
         done.append(report.summarise(case))
         report.show(case["title"], *make_rows(case))
-        _write(out, kind, done, about)
+        report.write(out, kind, done, about)
     return report.has_failed(done)
 
 
@@ -165,7 +165,9 @@ def _gpu(options: argparse.Namespace) -> int:
     report.show("A tree on a GPU", *gpu.make_rows(done))
     predicted = gpu.measure_prediction(options.quick, options.repeats, runner.log)
     report.show("Prediction on a GPU", *gpu.make_prediction_rows(predicted))
-    _write(options.out, "gpu", {"training": done, "prediction": predicted}, report.environment())
+    report.write(
+        options.out, "gpu", {"training": done, "prediction": predicted}, report.environment()
+    )
     return gpu.has_failed(done, predicted)
 
 
@@ -223,11 +225,6 @@ def _results(options: argparse.Namespace) -> int:
     options.to.parent.mkdir(parents=True, exist_ok=True)
     options.to.write_text(text)
     return 0
-
-
-def _write(path: Path | None, kind: str, done: Any, about: dict[str, Any]) -> None:
-    if path is not None:
-        report.write(path, report.document(kind, done, about))
 
 
 if __name__ == "__main__":

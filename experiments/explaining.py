@@ -24,28 +24,18 @@ N_FEATURES = 50
 WARM_UP = 20  # rows explained before the clock starts
 
 
+Explain = Callable[[Library, np.ndarray], Any]
+
+
 @dataclass(frozen=True)
 class Contender:
-    """One way to explain rows.
-
-    Attributes
-    ----------
-    label, library : str
-    n_rows : int
-        Rows explained in one call, fewer for slow contenders.
-    explain : callable
-        Called with a fitted `Library` and rows to explain; uses the peer's public API.
-    n_outputs : int
-    """
+    """One way to explain rows, by the peer's public API; fewer rows for slow contenders."""
 
     label: str
     library: str
     n_rows: int
-    explain: Callable[[Library, np.ndarray], Any]
+    explain: Explain
     n_outputs: int = 16
-
-
-Explain = Callable[[Library, np.ndarray], Any]
 
 
 def _ours(library: Library, rows: np.ndarray) -> Any:

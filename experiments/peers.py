@@ -37,13 +37,8 @@ def run(
 ) -> Iterator[dict[str, Any]]:
     """Measure cases, one after the other, the libraries of a case in turn.
 
-    Yields
-    ------
-    dict
-        Cases in result file format: `name`, `title`, `baseline`, `focus`, `contenders`; each of
-        these has `label`, `library`, `problem`, `settings`, `score_name`, `higher_is_better`,
-        `runs` (`worker.measure`, one per repeat) and `error` (None, or why there are fewer
-        runs).
+    Yield cases in result file format. Contenders have the `runs` of `worker.measure`, one per
+    repeat, and `error`: None, or why there are fewer runs.
     """
     for case in cases:
         log(f"{case.name}: {case.title}")

@@ -151,11 +151,9 @@ def show(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> No
 
 def make_lines(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return the lines of a Markdown table."""
-    lines = [
-        [cell.replace("|", "\\|") for cell in line]
-        for line in (header, ["---"] * len(header), *rows)
-    ]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    lines = (header, ["---"] * len(header), *rows)
+    escaped = ([cell.replace("|", "\\|") for cell in line] for line in lines)
+    return "\n".join("| " + " | ".join(line) + " |" for line in escaped)
 
 
 # --- result files ---
@@ -220,13 +218,11 @@ def _cpu_model() -> str:
     return next(names, platform.processor() or platform.machine())
 
 
-def document(kind: str, cases: Sequence[dict[str, Any]], about: dict[str, Any]) -> dict[str, Any]:
-    """Return the content of a result file. `kind`: "peers" or "kernels"."""
-    return {"format": FORMAT, "kind": kind, "environment": about, "cases": list(cases)}
-
-
-def write(path: Path, content: dict[str, Any]) -> None:
-    """Write a result file; an existing file is replaced only by a complete one."""
+def write(path: Path | None, kind: str, cases: Any, about: dict[str, Any]) -> None:
+    """Write a result file, if there is a path; a file is replaced only by a complete one."""
+    if path is None:
+        return
+    content = {"format": FORMAT, "kind": kind, "environment": about, "cases": cases}
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".part")
     partial.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n")
@@ -240,7 +236,5 @@ def read(path: Path) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         raise ValueError(f"{path} is not a result file: {error}.") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT or "cases" not in content:
-        raise ValueError(
-            f"{path} is not a result file of format {FORMAT}; write it anew with --out."
-        )
+        raise ValueError(f"{path} is no result file of format {FORMAT}; write it anew with --out.")
     return content

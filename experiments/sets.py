@@ -52,16 +52,9 @@ class DataSet:
 
 @dataclass(frozen=True)
 class LabelledSet:
-    """Rows with many labels, in sparse format.
+    """Rows X (n, F) with many labels Y (n, L), a CSR matrix that is 1 for the labels of a row.
 
-    Attributes
-    ----------
-    name : str
-    X : float32 array (n, F) or SciPy CSR matrix
-    Y : CSR matrix (n, L), float32
-        1 for the labels of a row.
-    parts : (train, test)
-        Row ids.
+    `parts` are the row ids of the training and the test part.
     """
 
     name: str

@@ -22,19 +22,10 @@ PREDICTIONS = 3  # timed repeats; the median is reported
 def measure(job: dict[str, Any]) -> dict[str, Any]:
     """Fit, predict and score once.
 
-    Parameters
-    ----------
-    job : dict
-        `library` (key of `LIBRARIES`), `kind`, `settings` (fields of `Settings`), `data` (folder of
-        .npy files), `curve_points`.
-
-    Returns
-    -------
-    dict
-        `fit_seconds`, `fit_cpu_seconds` (of all threads), `peak_above_data_bytes` (most memory
-        during fit, above what was held before), `peak_bytes`, `predict_seconds`, `score`, `rounds`,
-        `model_bytes`, `curve` (lists of rounds, seconds since the fit
-        began, test score).
+    `job` has `library` (key of `LIBRARIES`), `kind`, `settings` (fields of `Settings`), `data`
+    (folder of .npy files) and `curve_points`. `peak_above_data_bytes` is the most memory during
+    fit, above what was held before; `fit_cpu_seconds` are those of all threads; `curve` are lists
+    of rounds, seconds since the fit began, and test score.
     """
     settings = Settings(**job["settings"])
     data = problems.load(Path(job["data"]))

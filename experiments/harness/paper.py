@@ -166,9 +166,7 @@ class Table(_Grid):
         for name, methods in (("ours", self.ours), ("quoted", self.quoted)):
             for method in methods:
                 if method not in self.methods:
-                    raise ValueError(
-                        f"{self.name}: {method!r} is in `{name}` but in no row of the table."
-                    )
+                    raise ValueError(f"{self.name}: {method!r} is in `{name}` but in no row.")
         cells = {(method, subject.title) for method, subject in self.cells()}
         for cell in self.explained.keys() - cells:
             raise ValueError(f"{self.name}: `explained` names {cell}, which is no cell.")
@@ -190,18 +188,15 @@ class Table(_Grid):
         found = {}
         for title, *cells in rows:
             if len(cells) != len(head):
-                raise ValueError(
-                    f"{self.name}: row {title!r} has {len(cells)} cells, the head {len(head)}."
-                )
+                sizes = f"{len(cells)} cells, the head {len(head)}"
+                raise ValueError(f"{self.name}: row {title!r} has {sizes}.")
             for name, text in zip(head, cells, strict=True):
                 cell = (title, name) if self.subjects_are == "columns" else (name, title)
                 found[cell] = None if text == "-" else float(text)
         in_text = list(dict.fromkeys(subject for _, subject in found))
         titles = [subject.title for subject in self.subjects]
         if found and in_text != titles:
-            raise ValueError(
-                f"{self.name}: the text has subjects {in_text}, `subjects` are {titles}."
-            )
+            raise ValueError(f"{self.name}: {in_text} in the text, {titles} in `subjects`.")
         return found
 
 

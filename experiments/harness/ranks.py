@@ -18,11 +18,7 @@ from .verdict import get_value
 def mean_ranks(values: Sequence[Mapping[str, float]], methods: Sequence[str]) -> dict[str, float]:
     """Return the mean rank of each method, 1 for the best; ties share their mean rank.
 
-    Parameters
-    ----------
-    values : sequence of dict
-        One per subject, each with every method's value; smaller is better.
-    methods : sequence of str
+    `values` has a dict for each subject with every method's value; smaller is better.
     """
     ranks = np.mean([rankdata([row[m] for m in methods]) for row in values], axis=0)
     return dict(zip(methods, ranks.tolist(), strict=True))
@@ -42,26 +38,15 @@ def from_figures(
     """Return the arguments of `mean_ranks`: the subjects with figures of all methods, and the
     methods.
 
-    Values are rounded to the displayed digits, so that values displayed as equal are ties.
-
-    Parameters
-    ----------
-    found : dict
-        `(method, subject's title)` -> figures of the run.
-    subjects : sequence of Subject
-    methods : sequence of str, optional
-        By default all methods that have figures.
+    `found` maps (method, subject's title) to figures. Values are rounded to the displayed digits,
+    so that values displayed as equal are ties. By default all methods that have figures are used.
     """
     methods = list(dict.fromkeys(method for method, _ in found) if methods is None else methods)
     rows = []
     for subject in subjects:
         sign = -1.0 if subject.better == "higher" else 1.0
         values = {m: get_value(found.get((m, subject.title)), subject.figure) for m in methods}
-        row = {
-            m: sign * round(value.mean, subject.digits)
-            for m, value in values.items()
-            if value is not None
-        }
+        row = {m: sign * round(v.mean, subject.digits) for m, v in values.items() if v is not None}
         if len(row) == len(methods):
             rows.append(row)
     return rows, methods

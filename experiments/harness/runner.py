@@ -39,15 +39,10 @@ def measure_in_process(job: dict[str, Any]) -> Record:
 def run(
     tasks: Iterable[Task], context: Context, store: Store, measure: Measure, *, again: bool = False
 ) -> list[Task]:
-    """Execute the runs that are not in the store yet.
+    """Execute the runs that are not in the store yet, or all `again`; return the failed ones.
 
-    A failed run is stored with its reason, and the next one follows. `again` repeats all runs,
-    including finished ones.
-
-    Returns
-    -------
-    list of Task
-        The failed runs, without those whose data or library is missing.
+    A failed run is stored with its reason, and the next one follows. Runs whose data or library is
+    missing are not failed ones.
     """
     to_do, skipped = [], Counter[str]()
     for task in tasks:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,7 +23,6 @@ from ._fits import Method
 ROUNDS, REPEATS = 100, 5
 SEARCH_CELLS, SEARCH_ROWS, SEARCH_EACH = 300_000, 2_000, 1_000
 HANDS = 200_000  # dealt for the training part of Poker Hand
-RATES = (0.025, 0.05, 0.1, 0.5, 1.0)
 NO_LIMIT = 30  # a depth of -1 in the paper
 
 
@@ -37,7 +36,7 @@ class Tuned:
 
     method: Method
     depths: tuple[int, ...] = (2, 5, 10)
-    rates: tuple[float, ...] = RATES
+    rates: tuple[float, ...] = (0.025, 0.05, 0.1, 0.5, 1.0)
     subsamples: tuple[float, ...] = (1.0,)
     features: tuple[str, ...] = ("all",)
     most_leaves: int | None = 1024
@@ -48,8 +47,7 @@ class Tuned:
         return [Choice(*point) for point in axes]
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(NamedTuple):
     """Point of a grid."""
 
     depth: int
@@ -58,21 +56,18 @@ class Choice:
     features: str = "all"
 
 
+_SUBSAMPLES, _ONE_OUTPUT = (0.75, 0.5, 1.0), {"multi_strategy": "one_output_per_tree"}
 _CGB_GRID: dict[str, Any] = {
     "depths": (NO_LIMIT, 2, 5, 10, 20),
-    "subsamples": (0.75, 0.5, 1.0),
+    "subsamples": _SUBSAMPLES,
     "features": ("sqrt", "all"),
     "most_leaves": None,
 }
 METHODS = {
     "C-GB": Tuned(Method("polyleaf", recipe="cgb"), **_CGB_GRID),
-    "GB": Tuned(
-        Method("polyleaf", {"multi_strategy": "one_output_per_tree"}, recipe="cgb"), **_CGB_GRID
-    ),
+    "GB": Tuned(Method("polyleaf", _ONE_OUTPUT, "cgb"), **_CGB_GRID),
     "TFBT": Tuned(Method("polyleaf", recipe="tfbt"), most_leaves=None),
-    "GBDT-MO": Tuned(
-        Method("polyleaf", recipe="gbdt_mo"), (2, 5, 10, 20), subsamples=(0.75, 0.5, 1.0)
-    ),
+    "GBDT-MO": Tuned(Method("polyleaf", {}, "gbdt_mo"), (2, 5, 10, 20), subsamples=_SUBSAMPLES),
     # Not in the paper:
     "Polyleaf": Tuned(Method("polyleaf")),
     "XGBoost": Tuned(Method("xgboost-one-output-per-tree")),
