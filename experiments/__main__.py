@@ -86,12 +86,8 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _options() -> argparse.ArgumentParser:
-    return argparse.ArgumentParser(add_help=False)
-
-
 def _quick() -> argparse.ArgumentParser:
-    p = _options()
+    p = argparse.ArgumentParser(add_help=False)
     text = "small sizes, to see that all works; the figures mean nothing"
     p.add_argument("--quick", action="store_true", help=text)
     p.add_argument("--out", type=Path, help="file of results")
@@ -99,23 +95,23 @@ def _quick() -> argparse.ArgumentParser:
 
 
 def _data() -> argparse.ArgumentParser:
-    p, folder = _options(), Path("../shared/data")
+    p, folder = argparse.ArgumentParser(add_help=False), Path("../shared/data")
     p.add_argument("--data", type=Path, default=folder, help=f"NAME.npz (default: {folder})")
     p.add_argument("--threads", type=_positive, default=2, help="of every library (default: 2)")
     return p
 
 
 def _study() -> argparse.ArgumentParser:
-    p, hours = _options(), 6
+    p, limit = argparse.ArgumentParser(add_help=False), 6.0 * 3600
     text = 'only this table or figure, for example "Table V"; may be repeated'
     p.add_argument("--table", action="append", help=text)
     p.add_argument("--again", action="store_true", help="do runs anew that are done")
-    p.add_argument("--timeout", type=float, default=hours * 3600, help="seconds a run may take")
+    p.add_argument("--timeout", type=float, default=limit, help="seconds a run may take")
     return p
 
 
 def _repeats(usual: int) -> argparse.ArgumentParser:
-    p = _options()
+    p = argparse.ArgumentParser(add_help=False)
     p.add_argument("--repeats", type=_positive, help=f"default: {usual}, with --quick 1")
     p.set_defaults(usual_repeats=usual)
     return p
