@@ -665,11 +665,11 @@ def _labels_from_json(fields: Mapping[str, object]) -> np.ndarray:
     _require(is_valid, "classes", "must have labels of its dtype")
     n_characters = sum(len(label) + 1 for label in labels) if is_text else 0
     max_bytes = _SPARE_BYTES + _MAX_BYTES_PER_CHARACTER * n_characters
-    # NumPy 1 lets the size of a wide text overflow to a negative number.
-    is_valid = dtype.kind != "U" or 0 <= dtype.itemsize * len(labels) <= max_bytes
+    is_valid = dtype.kind != "U" or 0 <= dtype.itemsize * len(labels) <= max_bytes  # NumPy 1 wraps
     _require(is_valid, "classes", "has a text dtype that is too wide")
     try:
-        classes = np.array(labels).astype(dtype)  # NumPy 1 wraps integers that do not fit
+        with np.errstate(invalid="ignore"):  # labels that do not fit become others
+            classes = np.array(labels).astype(dtype)
         is_valid = classes.tolist() == labels
     except (OverflowError, ValueError):
         is_valid = False
