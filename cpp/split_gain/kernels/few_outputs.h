@@ -166,13 +166,22 @@ POLYLEAF_INLINE void visit_candidates(const int32_t* sums, int m, const F& f) {
   }
 }
 
-// List the running sums of the value bins, `Sum` each; return how many. Empty bins are skipped, as
-// in list_candidates.
+// List the running sums of the value bins, `Sum` each; return how many. Bins that are not touched
+// are skipped. Other empty bins repeat the candidate before them, which wins the tie.
 template <class Sum>
 int list_sums(const ScanFeature& feature, int count_lane, int32_t* sums, int32_t* bins) {
   constexpr int kLanesOfBin = sizeof(Sum) / sizeof(int32_t);
   const int32_t* const first = feature.sums;
   Sum sum = {};
+  if (feature.touched == nullptr) {
+    const int n_bins = feature.n_bins;
+    for (int64_t at = 0; at < int64_t{n_bins} * kLanesOfBin; at += kLanesOfBin) {
+      sum += load<Sum>(first + at);
+      store(sums + at, sum);
+    }
+    for (int b = 0; b < n_bins; ++b) bins[b] = b;
+    return n_bins;
+  }
   int64_t m = 0;
   visit_bins(feature, [&](int b) __attribute__((always_inline)) {
     const int32_t* at = first + static_cast<int64_t>(b) * kLanesOfBin;
