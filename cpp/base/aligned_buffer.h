@@ -69,12 +69,8 @@ class Buffer {
     size_ = 0;
   }
 #if defined(_WIN32)
-  static void* allocate(size_t bytes) {
-    return _aligned_malloc(bytes, kAlign);
-  }
-  static void deallocate(void* data, size_t) {
-    _aligned_free(data);
-  }
+  static void* allocate(size_t bytes) { return _aligned_malloc(bytes, kAlign); }
+  static void deallocate(void* data, size_t) { _aligned_free(data); }
 #else
   static void* allocate(size_t bytes) {
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
@@ -97,9 +93,7 @@ class Buffer {
   // Memory from the system, aligned to huge pages. malloc would leave gaps between large blocks,
   // and keep what is freed below them.
   static constexpr size_t kHuge = size_t{2} << 20, kPage = size_t{1} << 16;
-  static size_t round_to_pages(size_t bytes) {
-    return (bytes + kPage - 1) / kPage * kPage;
-  }
+  static size_t round_to_pages(size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
   static void* map(size_t bytes) {
     const size_t size = round_to_pages(bytes);
     void* mapped =

@@ -27,7 +27,15 @@ LAYERS = (
 
 # Headers that a kernel may include. They have no templates: the linker keeps one copy of an
 # instantiation, which could be AVX-512 code on a machine without it.
-KERNEL_HEADERS = {"cfloat", "cstddef", "cstdint", "cstring", "immintrin.h", "type_traits", "utility"}
+KERNEL_HEADERS = {
+    "cfloat",
+    "cstddef",
+    "cstdint",
+    "cstring",
+    "immintrin.h",
+    "type_traits",
+    "utility",
+}
 
 
 def includes(path):
