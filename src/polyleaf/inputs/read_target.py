@@ -459,8 +459,8 @@ def sort_classes(labels: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]
             classes = np.array(sorted(set(rows)), dtype=labels.dtype)
             index = {label: i for i, label in enumerate(classes.tolist())}
             ids = np.fromiter(map(index.__getitem__, rows), np.int64, len(rows))
-        elif labels.dtype.kind in "biu" and _are_close(labels):
-            classes, ids = _sort_close_integers(labels)
+        elif (bounds := _find_close_bounds(labels)) is not None:
+            classes, ids = _sort_close_integers(labels, *bounds)
         else:
             classes, ids = np.unique(labels, return_inverse=True)
             classes = classes + 0 if classes.dtype.kind == "f" else classes  # no -0.0
@@ -474,17 +474,17 @@ def sort_classes(labels: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]
     return classes, ids
 
 
-def _are_close(labels: np.ndarray) -> bool:
-    """Return whether a table of all integers from the smallest to the largest is small."""
-    if len(labels) == 0:
-        return False
+def _find_close_bounds(labels: np.ndarray) -> tuple[int, int] | None:
+    """Return the smallest and the largest integer, if a table of all between them is small."""
+    if labels.dtype.kind not in "biu" or len(labels) == 0:
+        return None
     low, high = int(labels.min()), int(labels.max())
-    return high - low < min(len(labels), _BLOCK_ROWS) and -(2**62) < low <= high < 2**62
+    is_small = high - low < min(len(labels), _BLOCK_ROWS) and -(2**62) < low <= high < 2**62
+    return (low, high) if is_small else None
 
 
-def _sort_close_integers(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _sort_close_integers(labels: np.ndarray, low: int, high: int) -> tuple[np.ndarray, np.ndarray]:
     """Do what np.unique does, without sorting and without arrays of as many 64-bit integers."""
-    low, high = int(labels.min()), int(labels.max())
     ids = np.empty(len(labels), np.int32)
     np.subtract(labels, low, out=ids, dtype=np.int64, casting="unsafe")
     blocks = [ids[start : start + _BLOCK_ROWS] for start in range(0, len(ids), _BLOCK_ROWS)]

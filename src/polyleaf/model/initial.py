@@ -62,7 +62,7 @@ class SparseStart:
         n_outputs = scores.shape[1]
         rest = np.where(scores > self.floor, scores - self.floor, 0.0)
         if self.top < n_outputs:
-            # Of equal scores the first ones; the order of argpartition depends on the processor.
+            # Keep the first of equal scores; their order in argpartition depends on the processor.
             least = np.partition(rest, n_outputs - self.top, axis=1)[:, [n_outputs - self.top]]
             n_equal = self.top - np.count_nonzero(rest > least, axis=1, keepdims=True)
             is_kept = (rest > least) | ((rest == least).cumsum(axis=1) <= n_equal) & (rest == least)

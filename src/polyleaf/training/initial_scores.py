@@ -323,14 +323,19 @@ def _cross_fit(
     rules = read_split_rules(p, training.rows, target.n_rows)
     rules = rules.join(find_repeated_rows(_hash_rows(training.X), target.values))
     scores: np.ndarray = np.array(full.scores(training.X))
-    mean, classes = sum_columns(scores) / len(scores), target.get_row_classes()
+    mean, classes = _average_columns(scores), target.get_row_classes()
     for rows, held in rules.iter_cross_fits(target.n_rows, N_FOLDS, seed, classes):
         check_parts(rows, held)
         with warnings.catch_warnings():  # the fit to all rows has warned of what concerns them
             warnings.simplefilter("ignore")
             found = fit.fit(rows).scores(training.X)
-        scores[held] = found[held] + (mean - sum_columns(found) / len(found))
+        scores[held] = found[held] + (mean - _average_columns(found))
     return scores
+
+
+def _average_columns(scores: np.ndarray) -> np.ndarray:
+    """Return the means (K,) of columns (n, K), independent of the order of the rows."""
+    return sum_columns(scores) / len(scores)
 
 
 def _hash_rows(X: Any) -> np.ndarray | None:
@@ -522,7 +527,7 @@ def _fit_factor(objective: Objective, target: Target, scores: np.ndarray) -> flo
     used = scores[rows]
     if not is_sparse:
         # The base score takes what all rows have in common.
-        used = used - sum_columns(used) / len(used)
+        used = used - _average_columns(used)
     base = np.zeros(n_scores)
     bound.set_base_score(base)
     factor = 1.0
