@@ -84,6 +84,35 @@ _MODELS = {
     "one target": Shape("targets", 10_000, 20, 1, 100, 2.0, peers=BOTH),
     "16 targets": Shape("targets", 10_000, 20, 16, 100, 2.0, peers=(VECTOR,)),
 }
+LAYERS = {"boosting_step": "layer", "grow_policy": "depthwise"}
+# What is trained, against constant leaves and whole trees on the same data; goal of the ratio.
+EXTENSIONS: dict[str, tuple[Shape | str, dict[str, Any], float]] = {
+    "layers, letter (26 classes)": ("letter", LAYERS, 1.6),
+    "linear leaves, 40,000 x 28": (
+        Shape("targets", 40_000, 28, 1, 50, 0.0),
+        {"leaf": "linear"},
+        1.7,
+    ),
+    "linear leaves, 10,000 x 50 -> 16": (
+        Shape("targets", 10_000, 50, 16, 50, 0.0),
+        {"leaf": "linear"},
+        2.0,
+    ),
+}
+SCALING = {
+    "40,000 x 50 -> 16": Shape("targets", 40_000, 50, 16, 50, 1.85, peers=(VECTOR, "LightGBM")),
+    "1,000,000 x 28, 2 classes": Shape("classes", 1_000_000, 28, 2, 50, 1.85, peers=BOTH),
+    **{
+        name: SHAPES[name]
+        for name in (
+            "1,000 x 10",
+            "500 x 2,000",
+            "10,000 x 20, 10 classes",
+            "100,000 x 100",
+            "100,000 x 100 -> 8",
+        )
+    },
+}
 
 
 def make_data(shape: Shape, n: int) -> tuple[Any, np.ndarray]:
@@ -125,11 +154,12 @@ def _squeeze(Y: np.ndarray) -> np.ndarray:
 Predict = Callable[[Any], Any]
 
 
-def _polyleaf(shape: Shape, X: Any, y: np.ndarray, threads: int) -> Predict:
+def _polyleaf(shape: Shape, X: Any, y: np.ndarray, threads: int, **own: Any) -> Predict:
     from polyleaf import PolyleafClassifier, PolyleafRegressor
 
     kind = PolyleafClassifier if shape.kind in ("classes", "labels") else PolyleafRegressor
-    own: dict[str, Any] = {"leaf": "linear"} if shape.linear else {}
+    if shape.linear:
+        own["leaf"] = "linear"
     if shape.kind == "categories":
         own["categorical_features"] = list(range(shape.features))
     model = kind(
@@ -212,8 +242,10 @@ def _reduce(shape: Shape, context: Context) -> Shape:
     )
 
 
-def _take_turns(calls: dict[str, Callable[[], Any]], turns: int) -> dict[str, list[float]]:
-    """Return processor seconds of each call in each turn.
+def _take_turns(
+    calls: dict[str, Callable[[], Any]], turns: int, clock: Callable[[], float] = time.process_time
+) -> dict[str, list[float]]:
+    """Return processor seconds, or those of another clock, of each call in each turn.
 
     The first turn is not counted, unless it takes so long that it stays the only one; Polyleaf has
     then had a turn of its own before.
@@ -222,9 +254,9 @@ def _take_turns(calls: dict[str, Callable[[], Any]], turns: int) -> dict[str, li
     calls["Polyleaf"]()
     for _ in range(turns + 1):
         for name, call in calls.items():
-            start = time.process_time()
+            start = clock()
             call()
-            seconds[name].append(time.process_time() - start)
+            seconds[name].append(clock() - start)
         if sum(map(sum, seconds.values())) > ENOUGH:
             break
     return {name: found[1:] or found for name, found in seconds.items()}
@@ -274,13 +306,48 @@ def prediction(context: Context, method: str, problem: str) -> Figures:
     return _compare(seconds, 1000.0 / calls) | {"goal": shape.goal}
 
 
-def _subjects(unit: str, digits: int) -> tuple[Subject, ...]:
-    return (
-        Subject("Polyleaf", unit, "lower", digits, problem="shapes", figure="Polyleaf"),
-        *(Subject(name, "ratio", None, 1, problem="shapes", figure=name) for name in PEERS),
-        Subject("fastest", "ratio", None, 2, problem="shapes", figure="fastest"),
-        Subject("goal", "ratio", None, 1, problem="shapes", figure="goal"),
+def extensions(context: Context, method: str, problem: str) -> Figures:
+    """Return the seconds of a fit with constant leaves, and the ratio of the extension to it."""
+    source, own, goal = EXTENSIONS[method]
+    if isinstance(source, str):
+        found = context.load(source)
+        X, y = found.X, found.y
+        shape = Shape("classes", len(X), X.shape[1], len(np.unique(y)), context.rounds(50), goal)
+    else:
+        shape = _reduce(source, context)
+        X, y = make_data(shape, shape.rows)
+    seconds = _take_turns(
+        {
+            "Polyleaf": lambda: _polyleaf(shape, X, y, context.threads),
+            "extended": lambda: _polyleaf(shape, X, y, context.threads, **own),
+        },
+        1 if context.quick else TURNS,
     )
+    ratios = [e / c for e, c in zip(seconds["extended"], seconds["Polyleaf"], strict=True)]
+    return {"constant leaves": seconds["Polyleaf"], "ratio": ratios, "goal": goal}
+
+
+def scaling(context: Context, method: str, problem: str) -> Figures:
+    """Return the wall time of a fit on two threads, one thread over it, and the peers over it."""
+    shape = _reduce(SCALING[method], context)
+    X, y = make_data(shape, shape.rows)
+    calls: dict[str, Callable[[], Any]] = {
+        name: lambda name=name: _FIT[name](shape, X, y, 2) for name in ("Polyleaf", *shape.peers)
+    }
+    calls["one thread"] = lambda: _polyleaf(shape, X, y, 1)
+    seconds = _take_turns(calls, 1 if context.quick else TURNS, time.perf_counter)
+    pairs = zip(seconds["one thread"], seconds["Polyleaf"], strict=True)
+    return _compare(seconds) | {"one thread": [one / two for one, two in pairs]}
+
+
+def _subject(figure: str, digits: int, unit: str = "ratio") -> Subject:
+    better = "lower" if figure == "Polyleaf" else None
+    return Subject(figure, unit, better, digits, problem="shapes", figure=figure)
+
+
+def _subjects(unit: str) -> tuple[Subject, ...]:
+    peers = (_subject(name, 1) for name in PEERS)
+    return (_subject("Polyleaf", 3, unit), *peers, _subject("fastest", 2), _subject("goal", 1))
 
 
 def _draw(canvas: Any, found: dict[tuple[str, str], Figures]) -> None:
@@ -319,7 +386,7 @@ PAPER = Paper(
         Table(
             "shapes",
             "training by shape of the data",
-            _subjects("s", 3),
+            _subjects("s"),
             training,
             _PROTOCOL,
             also=tuple(SHAPES),
@@ -336,10 +403,31 @@ PAPER = Paper(
         Table(
             "predicting",
             "prediction by number of rows",
-            _subjects("ms", 3),
+            _subjects("ms"),
             prediction,
             "As above, with models of 100 rounds on 10,000 rows of 20 features.",
             also=tuple(f"{model}: {n} rows" for model in _MODELS for n in PREDICTED),
+        ),
+        Table(
+            "extensions",
+            "layers and linear leaves against constant leaves of whole trees",
+            (_subject("constant leaves", 3, "s"), _subject("ratio", 2), _subject("goal", 1)),
+            extensions,
+            "Processor time of Polyleaf alone, in turns; the same trees as above, 50 rounds.",
+            also=tuple(EXTENSIONS),
+        ),
+        Table(
+            "scaling",
+            "training on two threads",
+            (
+                _subject("Polyleaf", 3, "s"),
+                _subject("one thread", 2),
+                *(_subject(name, 1) for name in PEERS),
+            ),
+            scaling,
+            "Wall time on two threads, in turns with one thread and other libraries on two; ratios "
+            "to it.",
+            also=tuple(SCALING),
         ),
     ),
     golden=("defaults", "defaults, one output", "defaults, classes"),
