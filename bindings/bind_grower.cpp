@@ -232,10 +232,10 @@ void bind_growers(nb::module_& m) {
 }
 
 // (features, common codes, begin, rows, codes)
-using CellArrays = std::tuple<Array1<const int32_t>, Array1<const uint8_t>, Array1<const int64_t>,
+using EntryArrays = std::tuple<Array1<const int32_t>, Array1<const uint8_t>, Array1<const int64_t>,
                               Array1<const int32_t>, Array1<const uint8_t>>;
 
-CompressedColumns cell_columns(const std::optional<CellArrays>& sparse) {
+CompressedColumns parse_sparse_columns(const std::optional<EntryArrays>& sparse) {
   if (!sparse.has_value()) return {};
   const auto& [features, common, begin, rows, codes] = *sparse;
   const size_t n = features.size();
@@ -283,8 +283,8 @@ void bind_grower(nb::module_& m) {
           "__init__",
           [](Bins* self, Array2<const uint8_t> codes, Array1<const uint16_t> n_bins,
              Array1<const bool> is_categorical, const Context& context,
-             std::optional<CellArrays> sparse) {
-            const CompressedColumns columns = cell_columns(sparse);
+             std::optional<EntryArrays> sparse) {
+            const CompressedColumns columns = parse_sparse_columns(sparse);
             require(codes.shape(0) + static_cast<size_t>(columns.n) == n_bins.size() &&
                         n_bins.size() == is_categorical.size(),
                     "codes must have one row per feature that is not sparse, and n_bins and "

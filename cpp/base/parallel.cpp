@@ -59,7 +59,7 @@ struct Job {
 
 class ThreadPool {
  public:
-  // Context spin this often before they sleep: long enough to span the serial gaps inside one tree.
+  // Workers spin this often before they sleep: long enough to span the serial gaps inside one tree.
   static constexpr int kSpins = 2000;
 
   void run(int n_threads, Job& job) {
@@ -75,7 +75,7 @@ class ThreadPool {
     }
     wake_.notify_all();
     job.work(0);
-    // No task is left. Context that have not joined by now, because the machine is busy with other
+    // No task is left. Workers that have not joined by now, because the machine is busy with other
     // programs, are not waited for: each wait would cost a time slice of the system, many times per
     // tree.
     int joined = 0;

@@ -10,7 +10,7 @@
 //
 //   begin                    # the root
 //   do evaluate              # the search finds the best splits of the new nodes
-//   while split              # the schedule's next batch: rows move to the children
+//   while split              # the next batch of the policy: rows move to the children
 //   finish                   # number the leaves
 //
 // Layer-wise boosting (TFBT, section V) runs the same steps with new derivatives between `split`

@@ -82,7 +82,7 @@ RowRange HostRowPartitioner::start(const RowSample& sample, const std::vector<in
     fetch_words({&root[0]});
     sparse_partition_.group(ids_[0].data(), bins_.n_rows(), root);
   } else {
-    root[0].cells = sparse_partition_.start();
+    root[0].entry_list = sparse_partition_.start();
   }
   return root[0];
 }
@@ -166,9 +166,9 @@ void HostRowPartitioner::codes(const RowRange& rows, int feature, uint8_t* out) 
   if (bins_.is_sparse(feature)) {
     const int64_t number = bins_.sparse_index(feature);
     std::memset(out, bins_.sparse_columns().common(number), static_cast<size_t>(rows.size()));
-    const CellRange entries = sparse_partition_.range(rows.cells, number, number + 1);
+    const EntryRange entries = sparse_partition_.range(rows.entry_list, number, number + 1);
     for (const SparseEntry* e = entries.begin; e != entries.end; ++e)
-      if (entries.place(*e) != CellRange::kRemoved)
+      if (entries.place(*e) != EntryRange::kRemoved)
         out[entries.place(*e)] = static_cast<uint8_t>(e->code());
     return;
   }
@@ -227,13 +227,13 @@ int64_t HostRowPartitioner::decide_sparse(const PartitionRequest& request, int64
   std::memset(bits, common_left ? 255 : 0, static_cast<size_t>((n + 7) / 8));
   if (common_left && n % 8 != 0) bits[n / 8] = static_cast<uint8_t>((1 << (n % 8)) - 1);
   int64_t n_left = common_left ? n : 0;
-  const CellRange entries = sparse_partition_.range(request.rows.cells, number, number + 1);
+  const EntryRange entries = sparse_partition_.range(request.rows.entry_list, number, number + 1);
   for (const SparseEntry* e = entries.begin; e != entries.end; ++e) {
     const int code = e->code();
     const bool left = code == kMissingCode ? request.missing_left : code <= request.threshold;
     const uint32_t place = entries.place(*e);
     const int64_t i = int64_t{place} - first;
-    if (left == common_left || place == CellRange::kRemoved || i < 0 || i >= n) continue;
+    if (left == common_left || place == EntryRange::kRemoved || i < 0 || i >= n) continue;
     bits[i / 8] ^= static_cast<uint8_t>(1 << (i % 8));
     n_left += left ? 1 : -1;
   }
@@ -286,11 +286,11 @@ void HostRowPartitioner::partition_rows(std::vector<PartitionRequest>& requests)
     if (d.right_is_splittable) children.push_back(&d.right);
   }
   fetch_words(children);
-  if (bins_.sparse_columns().n_entries() > 0) partition_cells(requests);
+  if (bins_.sparse_columns().n_entries() > 0) partition_entries(requests);
 }
 
 // Move sparse entries to the children of their rows.
-void HostRowPartitioner::partition_cells(std::vector<PartitionRequest>& requests) {
+void HostRowPartitioner::partition_entries(std::vector<PartitionRequest>& requests) {
   std::vector<const uint8_t*> bits;
   for (const int64_t at : first_bytes(requests)) bits.push_back(bits_.data() + at);
   bits.pop_back();

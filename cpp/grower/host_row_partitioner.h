@@ -116,7 +116,7 @@ class HostRowPartitioner final : public RowPartitioner {
   }
   void route_outside_rows(const Tree& tree);
   Route make_route(const PartitionRequest& request, CategorySet& set) const;
-  void partition_cells(std::vector<PartitionRequest>& requests);
+  void partition_entries(std::vector<PartitionRequest>& requests);
   int64_t decide_sparse(const PartitionRequest& request, int64_t first, int64_t last,
                         uint8_t* bits) const;
 

@@ -19,7 +19,7 @@ namespace polyleaf {
 struct RowRange {
   int64_t begin = 0, end = 0;
   int copy = 0;  // 0: the root; alternating 1 and 2 below it
-  int32_t cells = -1;
+  int32_t entry_list = -1;
   int words = 0;  // the copy that holds their words, 1 or 2; 0: found through the ids
   int64_t size() const { return end - begin; }
 };

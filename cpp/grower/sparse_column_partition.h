@@ -1,4 +1,4 @@
-// HostRowPartitioner of sparse feature entries by node: one list for each node that may be split,
+// Partition of sparse feature entries by node: one list for each node that may be split,
 // in the order of sparse_columns.h.
 //
 // A split creates the children's lists in one of two ways. If few entries leave, the larger child
@@ -18,7 +18,7 @@
 namespace polyleaf {
 
 // Entries of one node, possibly with entries of rows that have left it.
-struct CellRange {
+struct EntryRange {
   static constexpr uint32_t kRemoved = UINT32_MAX;
   const SparseEntry* begin = nullptr;
   const SparseEntry* end = nullptr;
@@ -32,11 +32,11 @@ struct CellRange {
 
 class SparseColumnPartition {
  public:
-  SparseColumnPartition(const SparseColumns& cells, const Context& context);
+  SparseColumnPartition(const SparseColumns& entries, const Context& context);
 
   // Create the list of all rows; -1 if there are no sparse features.
   int32_t start();
-  // HostRowPartitioner the entries by groups of rows and set each group's list. ids: row ids that
+  // Partition the entries by groups of rows and set each group's list. ids: row ids that
   // the groups are ranges of.
   void group(const uint32_t* ids, int64_t n_rows, std::vector<RowRange>& groups);
   // Create the children's lists of each request if the child may be split. bits[i]: rows of
@@ -45,13 +45,13 @@ class SparseColumnPartition {
                       const std::vector<const uint8_t*>& bits, const uint32_t* const* ids);
 
   // Return the entries of the sparse features `first` .. `last` - 1.
-  CellRange range(int32_t list, int64_t first, int64_t last) const;
+  EntryRange range(int32_t list, int64_t first, int64_t last) const;
   // Return whether the list stores where each feature begins.
   bool is_indexed(int32_t list) const { return list >= 0 && lists_[list]->begin != nullptr; }
 
  private:
   struct List {
-    const SparseEntry* cells = nullptr;
+    const SparseEntry* entries = nullptr;
     int64_t n = 0, n_left = 0;       // entries, and those of rows that have not left
     int64_t n_rows = 0;              // number of rows that entries refer to
     bool has_positions = false;      // some rows have left
@@ -65,18 +65,18 @@ class SparseColumnPartition {
   struct Plan;
   struct Piece;
 
-  int32_t acquire_list(int64_t n_cells, int64_t n_rows);
+  int32_t acquire_list(int64_t n_entries, int64_t n_rows);
   void release_list(int32_t list) { lists_[list]->in_use = false; }
   void trim(int64_t needed);
   void index(List& list);
-  Plan make_plan(RowPartitioner::PartitionRequest& division, const uint8_t* bits,
+  Plan make_plan(RowPartitioner::PartitionRequest& request, const uint8_t* bits,
                  const uint32_t* const* ids) const;
   void remove_child_rows(Plan& plan, int thread);
   void compact(List& list);
   void sort_rows(const Plan& plan, int thread);
-  void move_cells(std::vector<Plan>& plans);
+  void move_entries(std::vector<Plan>& plans);
 
-  const SparseColumns& cells_;
+  const SparseColumns& columns_;
   const Context context_;
   std::vector<std::unique_ptr<List>> lists_;
   std::vector<Buffer<SparseEntry>> scratch_;  // of each thread

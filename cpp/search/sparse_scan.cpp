@@ -34,11 +34,11 @@ class SparseScan {
     histogram_.found.clear();
   }
 
-  void run(const SparseScanInput& cells) {
-    if (cells.lists->is_indexed(cells.list))
-      visit_features(cells);
+  void run(const SparseScanInput& input) {
+    if (input.lists->is_indexed(input.list))
+      visit_features(input);
     else
-      visit_lists(cells);
+      visit_lists(input);
   }
 
   // Write the best split of each feature group, the best of all first; ties go to the first
@@ -64,55 +64,55 @@ class SparseScan {
 
  private:
   // Scan the features whose bound is high enough.
-  void visit_features(const SparseScanInput& cells) {
-    if (cells.bounds == nullptr) {
-      for (int64_t number = cells.first; number < cells.last; ++number)
-        if (is_allowed(cells, number))
-          score_feature(number, cells.lists->range(cells.list, number, number + 1));
+  void visit_features(const SparseScanInput& input) {
+    if (input.bounds == nullptr) {
+      for (int64_t number = input.first; number < input.last; ++number)
+        if (is_allowed(input, number))
+          score_feature(number, input.lists->range(input.list, number, number + 1));
       return;
     }
     const SparseGainBounds::NodeSums sums = SparseGainBounds::sum_node(node_);
-    const int64_t n = cells.last - cells.first;
+    const int64_t n = input.last - input.first;
     histogram_.candidates.reserve(static_cast<size_t>(n));
     int32_t* candidates = histogram_.candidates.data();
-    const int64_t n_candidates = cells.bounds->select_candidates(cells.first, cells.last, sums,
+    const int64_t n_candidates = input.bounds->select_candidates(input.first, input.last, sums,
                                                                  scratch_.best_so_far, candidates);
     for (int64_t i = 0; i < n_candidates; ++i) {
       const int64_t number = candidates[i];
       int32_t unused;  // the score may have risen since
-      if (!is_allowed(cells, number) ||
-          cells.bounds->select_candidates(number, number + 1, sums, scratch_.best_so_far,
+      if (!is_allowed(input, number) ||
+          input.bounds->select_candidates(number, number + 1, sums, scratch_.best_so_far,
                                           &unused) == 0)
         continue;
-      const float sum = score_feature(number, cells.lists->range(cells.list, number, number + 1));
-      cells.bounds->set_gain(number, sum, max_hessian_, sums);
+      const float sum = score_feature(number, input.lists->range(input.list, number, number + 1));
+      input.bounds->set_gain(number, sum, max_hessian_, sums);
       scratch_.best_so_far = std::max(scratch_.best_so_far, sum);
     }
   }
 
-  bool is_allowed(const SparseScanInput& cells, int64_t number) const {
-    return cells.allowed[bins_.sparse_columns().feature(number)] != 0;
+  bool is_allowed(const SparseScanInput& input, int64_t number) const {
+    return input.allowed[bins_.sparse_columns().feature(number)] != 0;
   }
 
   // Scan short lists, which have no index of features.
-  void visit_lists(const SparseScanInput& cells) {
-    const CellRange all = cells.lists->range(cells.list, cells.first, cells.last);
+  void visit_lists(const SparseScanInput& input) {
+    const EntryRange all = input.lists->range(input.list, input.first, input.last);
     for (const SparseEntry *at = all.begin, *next; at != all.end; at = next) {
       const int32_t number = at->number();
       next = at + 1;
       while (next != all.end && next->number() == number) ++next;
-      if (is_allowed(cells, number)) score_feature(number, {at, next});
+      if (is_allowed(input, number)) score_feature(number, {at, next});
     }
   }
 
   // Return the score of the best split on a feature; -inf: none.
-  float score_feature(int64_t number, const CellRange& cells) {
+  float score_feature(int64_t number, const EntryRange& entries) {
     NumericBest found{-std::numeric_limits<float>::infinity(), -1, 0};
-    const CellRange present = get_present(cells);
+    const EntryRange present = get_present(entries);
     max_hessian_ = 0;
     // One child of every split has only rows with nonzeros.
     if (present.size() < std::max(1, node_.config->min_child_samples)) return found.sum;
-    if (has_one_threshold(present)) return score_one_threshold(number, cells, present);
+    if (has_one_threshold(present)) return score_one_threshold(number, entries, present);
     const int f = bins_.sparse_columns().feature(number), n_bins = bins_.n_bins(f);
     uint64_t touched[4] = {};
     build(number, present.begin, present.size(), touched);
@@ -125,19 +125,19 @@ class SparseScan {
     clear(touched);
     max_hessian_ = get_max_hessian(present.size());
     if (found.sum > -std::numeric_limits<float>::infinity())
-      histogram_.found.push_back({found, split_on.penalised_gain(found.sum), f, number, cells});
+      histogram_.found.push_back({found, split_on.penalised_gain(found.sum), f, number, entries});
     return found.sum;
   }
 
   // Return whether all entries have one value, so that there is one split: these entries, and all
   // other rows.
-  bool has_one_threshold(const CellRange& present) const {
+  bool has_one_threshold(const EntryRange& present) const {
     const uint32_t key = present.begin->key;
     return is_separable_ && key == (present.end - 1)->key && (key & 255) != kMissingCode;
   }
 
   // Score the only threshold, without a histogram.
-  float score_one_threshold(int64_t number, const CellRange& cells, const CellRange& present) {
+  float score_one_threshold(int64_t number, const EntryRange& entries, const EntryRange& present) {
     const float none = -std::numeric_limits<float>::infinity();
     const int32_t n = static_cast<int32_t>(present.size());
     if (node_.count - n < node_.config->min_child_samples) return none;
@@ -154,27 +154,27 @@ class SparseScan {
     if (!(sum > none)) return none;                             // also if NaN
     if (node_.factors != nullptr) scratch_.best_so_far = none;  // as in the dense scan
     histogram_.found.push_back(
-        {{sum, std::min(common, code), 0}, split_on.penalised_gain(sum), f, number, cells});
+        {{sum, std::min(common, code), 0}, split_on.penalised_gain(sum), f, number, entries});
     return sum;
   }
 
   // Return the entries of rows that are in the node, with their positions.
-  CellRange get_present(const CellRange& cells) {
-    if (cells.positions == nullptr) return cells;
-    histogram_.present.reserve(static_cast<size_t>(cells.size()));
+  EntryRange get_present(const EntryRange& entries) {
+    if (entries.positions == nullptr) return entries;
+    histogram_.present.reserve(static_cast<size_t>(entries.size()));
     SparseEntry* to = histogram_.present.data();
-    for (const SparseEntry* e = cells.begin; e != cells.end; ++e) {
-      const uint32_t place = cells.positions[e->row];
+    for (const SparseEntry* e = entries.begin; e != entries.end; ++e) {
+      const uint32_t place = entries.positions[e->row];
       *to = {place, e->key};
-      to += place != CellRange::kRemoved;
+      to += place != EntryRange::kRemoved;
     }
     return {histogram_.present.data(), to};
   }
 
   // Return the largest Hessian of an output in the entries that were summed.
-  double get_max_hessian(int64_t n_cells) const {
+  double get_max_hessian(int64_t n_entries) const {
     const ChannelLayout& layout = *node_.layout;
-    double weight = layout.hessian == HessianKind::unit ? static_cast<double>(n_cells) : 0.0;
+    double weight = layout.hessian == HessianKind::unit ? static_cast<double>(n_entries) : 0.0;
     for (int j = 0; j < layout.n_hessian(); ++j)
       weight = std::max(weight, static_cast<double>(histogram_.totals[layout.hessian_offset + j]) *
                                     static_cast<double>(node_.hessian_step[j]));
@@ -256,12 +256,12 @@ class SparseScan {
 
 }  // namespace
 
-void find_best_sparse_splits(const Bins& bins, const SparseScanInput& cells, const ScanNode& node,
+void find_best_sparse_splits(const Bins& bins, const SparseScanInput& input, const ScanNode& node,
                              ScanScratch& scratch, SparseHistogram& histogram, TileSplit* best,
                              int n_best) {
   for (int i = 0; i < n_best; ++i) best[i].reset(node);
-  SparseScan scan(bins, cells.channels, node, scratch, histogram);
-  scan.run(cells);
+  SparseScan scan(bins, input.channels, node, scratch, histogram);
+  scan.run(input);
   scan.choose(best, n_best);
 }
 

@@ -18,7 +18,7 @@ struct FoundSplit {
   float penalised_gain;
   int32_t feature;
   int64_t number;  // among the sparse features
-  CellRange entries;
+  EntryRange entries;
 };
 
 // Histogram of one sparse feature at a time; empty bins are undefined.
@@ -44,7 +44,7 @@ struct SparseScanInput {
 
 // Find the best splits on sparse features, at most `n_best`, each of another feature group, the
 // best first; with bounds, only splits that exceed scratch.best_so_far.
-void find_best_sparse_splits(const Bins& bins, const SparseScanInput& cells, const ScanNode& node,
+void find_best_sparse_splits(const Bins& bins, const SparseScanInput& input, const ScanNode& node,
                              ScanScratch& scratch, SparseHistogram& histogram, TileSplit* best,
                              int n_best);
 

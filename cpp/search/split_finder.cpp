@@ -96,7 +96,7 @@ void SplitFinder::set_prune_bound(HistogramNode& node, int thread) const {
 
 void SplitFinder::set_gain_bounds(HistogramNode& node, bool has_fixed_gradients) const {
   if (part_size_ > 1 || !has_fixed_gradients || !SparseGainBounds::are_valid(scan_node(node)) ||
-      !tree_->partition().sparse_partition().is_indexed(node.at.rows.cells)) {
+      !tree_->partition().sparse_partition().is_indexed(node.at.rows.entry_list)) {
     node.gain_bounds.reset();
     return;
   }
@@ -109,10 +109,11 @@ void SplitFinder::set_gain_bounds(HistogramNode& node, bool has_fixed_gradients)
 void SplitFinder::pass_gain_bounds(HistogramNode& parent, HistogramNode& left, HistogramNode& right,
                                    const FixedGradients& gradients) const {
   std::unique_ptr<SparseGainBounds> bounds = std::move(parent.gain_bounds);
-  const int32_t list = parent.at.rows.cells;
-  if (bounds == nullptr || (left.at.rows.cells != list && right.at.rows.cells != list)) return;
-  HistogramNode& keeper = left.at.rows.cells == list ? left : right;
-  const RowRange& others = (left.at.rows.cells == list ? right : left).at.rows;
+  const int32_t list = parent.at.rows.entry_list;
+  if (bounds == nullptr || (left.at.rows.entry_list != list && right.at.rows.entry_list != list))
+    return;
+  HistogramNode& keeper = left.at.rows.entry_list == list ? left : right;
+  const RowRange& others = (left.at.rows.entry_list == list ? right : left).at.rows;
   const ScanNode node = scan_node(keeper);
   const uint32_t* ids = tree_->partition().ids(others);
   for (int64_t i = 0; i < others.size(); ++i) {
@@ -182,7 +183,7 @@ void SplitFinder::scan_tile(HistogramNode& node, int t, const TileHistogram& his
 void SplitFinder::scan_sparse(HistogramNode& node, int group, const int16_t* channels, int thread,
                               TileSplit* out) {
   const SparseScanInput input{&tree_->partition().sparse_partition(),
-                              node.at.rows.cells,
+                              node.at.rows.entry_list,
                               bins_.sparse_columns().group_begin(group),
                               bins_.sparse_columns().group_begin(group + 1),
                               channels,
