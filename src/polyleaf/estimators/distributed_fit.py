@@ -107,7 +107,7 @@ def plan_shared_fit(
     *,
     is_watched: bool = False,
 ) -> tuple[SharedFit, Shard]:
-    """FitPlan the fit and encode the target of all rows.
+    """Plan the fit and encode the target of all rows.
 
     `is_watched`: whether the fit has evaluation sets or callbacks.
 

@@ -524,7 +524,7 @@ class ScoreReader:
         return spread.reshape(len(columns), -1)
 
 
-_LEAST = 1e-6  # probability that is told from 0
+_LEAST = 1e-6  # smallest probability that is not taken as 0
 
 
 def logit(p: np.ndarray) -> np.ndarray:

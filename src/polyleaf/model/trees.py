@@ -37,7 +37,7 @@ def node_depths(tree: _core.Tree) -> np.ndarray:
 
 
 class SplitThresholds:
-    """SplitThresholds of splits in the unit of the features, computed once each.
+    """Thresholds of splits in the unit of the features, computed once each.
 
     Parameters
     ----------

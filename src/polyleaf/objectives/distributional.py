@@ -249,8 +249,8 @@ class _LocationScale(LikelihoodObjective):
 @register
 @dataclass(frozen=True)
 class NormalLikelihood(_LocationScale):
-    """NormalLikelihood: scores are the mean and ln of the deviation s. ``ln s + ((y - mean) / s)^2
-    / 2``."""
+    """Normal distribution: scores are the mean and ln of the deviation s.
+    ``ln s + ((y - mean) / s)^2 / 2``."""
 
     name: ClassVar[str] = "normal"
     core_name: ClassVar[str] = "normal"

@@ -174,7 +174,7 @@ def _find_rank(values: np.ndarray, level: float, weight: np.ndarray | None) -> i
 
 
 def class_nonconformity(probability: np.ndarray) -> NDArray[np.float64]:
-    """Return the total probability of all classes that are class_nonconformity than each, (n_rows,
+    """Return the total probability of all classes that are more probable than each, (n_rows,
     n_classes).
 
     Ties are ordered by class, and the likeliest class has 0. The classes up to a threshold are the

@@ -13,7 +13,7 @@ from polyleaf.objectives._utils import minimise_base_score
 
 __all__ = ["derive_columns"]
 
-# Smallest Hessian of a row in units of the mean one: rows of a smaller one tell next to nothing.
+# Smallest Hessian of a row in units of the mean one: rows of a smaller one carry no information.
 _MIN_HESSIAN = 1e-3
 _TINY = 1e-300
 _MAX_SEPARATE_OUTPUTS = 32  # with weights of their own

@@ -152,7 +152,7 @@ def find_n_estimators(
 
 # Factors of the scores of `init` that are tried, and the boosting rounds and their rate.
 INIT_FACTORS, INIT_ROUNDS, INIT_RATE = (1.0, 0.5, 0.25), 25, 0.4
-MIN_INIT_ROWS = 1_000  # with fewer, the rows held out do not tell factors apart
+MIN_INIT_ROWS = 1_000  # with fewer, held-out losses are too noisy
 
 
 def shrink_initial_scores(
