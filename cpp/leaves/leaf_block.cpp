@@ -94,10 +94,10 @@ void check_leaf_ids(std::span<const int32_t> leaf_of_row, int32_t n_leaves,
   std::atomic<bool> bad{false};
   parallel_for(context, Block::count(n, kBlock), [&](int64_t task, int) {
     const Block rows(n, kBlock, task);
-    uint32_t largest = 0;  // a negative id becomes a large unsigned number
+    int32_t signs = 0;  // negative if an id is, or exceeds the last
     for (int64_t i = rows.begin; i < rows.end; ++i)
-      largest = std::max(largest, static_cast<uint32_t>(leaf_of_row[i]));
-    if (largest >= static_cast<uint32_t>(n_leaves)) bad = true;
+      signs |= leaf_of_row[i] | (n_leaves - 1 - leaf_of_row[i]);
+    if (signs < 0) bad = true;
   });
   if (bad) throw std::invalid_argument("A leaf id is out of range.");
 }

@@ -170,10 +170,13 @@ std::vector<int64_t> sum_squares(const ChannelLayout& layout, const int16_t* cha
   std::vector<int64_t> sums(static_cast<size_t>(context.n_threads) * K, 0);
   parallel_for(context, Block::count(n, kBlock), [&](int64_t task, int thread) {
     const Block block(n, kBlock, task);
-    int64_t* own = sums.data() + static_cast<size_t>(thread) * K;
-    for (int64_t i = block.begin; i < block.end; ++i) {
-      const int16_t* row_channels = channels + sample.row(i) * layout.lanes;
-      for (int k = 0; k < K; ++k) own[k] += int64_t{row_channels[k]} * row_channels[k];
+    for (int k = 0; k < K; ++k) {
+      int64_t sum = 0;
+      for (int64_t i = block.begin; i < block.end; ++i) {
+        const int64_t channel = channels[sample.row(i) * layout.lanes + k];
+        sum += channel * channel;
+      }
+      sums[static_cast<size_t>(thread) * K + k] += sum;
     }
   });
   for (size_t j = K; j < sums.size(); ++j) sums[j % K] += sums[j];

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <numeric>
 
 #include "data/linear_table.h"
 
@@ -65,84 +64,82 @@ class CategoricalScan {
       : node_(node), feature_(feature), feature_id_(feature_id), scratch_(scratch), best_(best) {}
 
   void run() {
-    const ChannelLayout& layout = *node_.layout;
-    int n = 0;
-    for (int b = 0; b <= feature_.missing; ++b) {
-      if (b == feature_.n_bins) b = feature_.missing;
-      const auto count = static_cast<int32_t>(feature_.count(layout, b));
-      bins_[n] = b;
-      counts_[n] = count;
-      n += count != 0;
-    }
+    const int n = list_categories();
     if (n < 2) return;
     is_sorted_ = n > node_.config->max_cat_to_onehot;
-    std::iota(order_, order_ + n, 0);
     if (is_sorted_) {
       correction_ = node_.categorical_overfit.expected_gain(n);
       sort(n);
     }
-    const int n_candidates = is_sorted_ ? n - 1 : n;
-    sum_left(n_candidates);
-    find_best(n_candidates);
+    find_best(is_sorted_ ? n - 1 : n);
   }
 
  private:
+  // List the bins with rows; return how many there are.
+  int list_categories() {
+    const ChannelLayout& layout = *node_.layout;
+    const bool in_lane = feature_.counts == nullptr;
+    const auto* counts = in_lane
+                             ? reinterpret_cast<const uint32_t*>(feature_.sums) + layout.count_lane
+                             : feature_.counts;
+    const int64_t step = in_lane ? layout.lanes : 1;
+    int n = 0;
+    const auto add = [&](int bin) {
+      const auto count = static_cast<int32_t>(counts[bin * step]);
+      bins_[n] = bin;
+      counts_[n] = count;
+      n += count != 0;
+    };
+    for (int b = 0; b < feature_.n_bins; ++b) add(b);
+    add(feature_.missing);
+    return n;
+  }
+
   void sort(int n) {
-    const CategoryKernels& kernels = POLYLEAF_SELECT(category_kernels);
     const size_t size = CategoryKernels::workspace_doubles(n, node_.layout->n_outputs);
     if (scratch_.category_deviations.size() < size) scratch_.category_deviations.resize(size);
     double positions[256];
-    kernels.position(node_, feature_, bins_, counts_, n, scratch_.category_deviations.data(),
-                     positions);
-    kernels.order(positions, n, order_);
-  }
-
-  // Write the sums of the left child of each candidate: of the first categories, or of one.
-  void sum_left(int n) {
-    const size_t lanes = node_.layout->lanes, size = n * lanes + 256;
-    if (scratch_.category_sums.size() < size) scratch_.category_sums.resize(size);
-    int32_t* row = scratch_.category_sums.data();
-    for (int i = 0; i < n; ++i, row += lanes) {
-      const int32_t* own = feature_.bin(*node_.layout, bins_[order_[i]]);
-      const bool adds = is_sorted_ && i > 0;
-      left_counts_[i] = counts_[order_[i]] + (adds ? left_counts_[i - 1] : 0);
-      if (adds)
-        for (size_t j = 0; j < lanes; ++j) row[j] = own[j] + (row - lanes)[j];
-      else
-        std::copy_n(own, lanes, row);
-    }
-  }
-
-  void find_best(int n) {
-    const ScoreKernels& scores = select_score_kernels(node_);
-    const int32_t min_rows = node_.config->min_child_samples;
-    const int32_t* rows = scratch_.category_sums.data();
-    const int64_t lanes = node_.layout->lanes;
-    float sums[256];
-    if (scores.candidate_sums != nullptr) scores.candidate_sums(node_, rows, left_counts_, n, sums);
-    int found = -1;
+    kernels_.position(node_, feature_, bins_, counts_, n, scratch_.category_deviations.data(),
+                      positions);
+    int32_t order[256], bins[256], counts[256];
+    kernels_.order(positions, n, order);
+    std::copy_n(bins_, n, bins);
+    std::copy_n(counts_, n, counts);
     for (int i = 0; i < n; ++i) {
-      const int32_t count = left_counts_[i];
-      if (count < min_rows || node_.count - count < min_rows) continue;
-      const float sum = scores.candidate_sums != nullptr
-                            ? sums[i]
-                            : scores.candidate_sum(node_, copy_row(rows + i * lanes), count);
-      const float gain = node_.penalised_gain(sum, correction_);
-      if (!(gain > best_.penalised_gain)) continue;
-      best_.sum = sum;
-      best_.penalised_gain = gain;
-      found = i;
+      bins_[i] = bins[order[i]];
+      counts_[i] = counts[order[i]] + (i > 0 ? counts_[i - 1] : 0);
     }
+  }
+
+  // Find the best of n candidates: the first categories, or one of them.
+  void find_best(int n) {
+    const int64_t lanes = node_.layout->lanes;
+    const size_t size = n * lanes + 256;
+    if (scratch_.category_sums.size() < size) scratch_.category_sums.resize(size);
+    int32_t* const rows = scratch_.category_sums.data();
+    kernels_.list_sums(feature_.sums, node_.layout->lanes, bins_, n, is_sorted_, rows);
+    const ScoreKernels& scores = select_score_kernels(node_);
+    float* const sums = scratch_.sums[0];
+    if (scores.candidate_sums != nullptr)
+      scores.candidate_sums(node_, rows, counts_, n, sums);
+    else
+      for (int i = 0; i < n; ++i)
+        sums[i] = scores.candidate_sum(node_, copy_row(rows + i * lanes), counts_[i]);
+    const int found = kernels_.find_best(node_, counts_, n, sums);
     if (found < 0) return;
+    const float gain = node_.penalised_gain(sums[found], correction_);
+    if (!(gain > best_.penalised_gain)) return;
+    best_.sum = sums[found];
+    best_.penalised_gain = gain;
     best_.feature = feature_id_;
     best_.bin = -1;
     best_.set = {};
     for (int i = is_sorted_ ? 0 : found; i <= found; ++i) {
-      const int bin = bins_[order_[i]], code = bin == feature_.missing ? kMissingCode : bin;
+      const int bin = bins_[i], code = bin == feature_.missing ? kMissingCode : bin;
       best_.set[code >> 6] |= uint64_t{1} << (code & 63);
     }
     best_.missing_left = contains(best_.set, kMissingCode);
-    best_.left_count = left_counts_[found];
+    best_.left_count = counts_[found];
     std::copy_n(rows + found * lanes, lanes, best_.left.begin());
   }
 
@@ -158,7 +155,9 @@ class CategoricalScan {
   const int feature_id_;
   ScanScratch& scratch_;
   TileSplit& best_;
-  int32_t bins_[257], counts_[257], order_[257], left_counts_[257];  // of the categories with rows
+  const CategoryKernels& kernels_ = POLYLEAF_SELECT(category_kernels);
+  // Of the categories with rows, in the order of candidates; then counts of the left child.
+  int32_t bins_[272], counts_[272];
   bool is_sorted_ = false;
   float correction_ = 0;
   std::vector<int32_t> left_;

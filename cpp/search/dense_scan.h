@@ -25,7 +25,7 @@ struct SumKernels {
 };
 POLYLEAF_DECLARE_KERNELS(SumKernels, sum_kernels)
 
-// Kernels that order categories.
+// Kernels that compare sets of categories.
 struct CategoryKernels {
   // Write the positions of n categories along the leading direction of their gradient means (for
   // one output it is the mean itself, the order of Fisher 1958). Category i is bin bins[i] of the
@@ -34,6 +34,12 @@ struct CategoryKernels {
                    const int32_t* counts, int n, double* workspace, double* positions);
   // Write the numbers of n <= 256 positions in ascending order, ties in order of number.
   void (*order)(const double* positions, int n, int32_t* numbers);
+  // Write the sums of n bins, one row of lanes each; running: of all bins so far.
+  void (*list_sums)(const int32_t* sums, int lanes, const int32_t* bins, int n, bool running,
+                    int32_t* rows);
+  // Return the first candidate with the largest score sum, of those whose children have enough
+  // rows; -1 if there is none. `sums`, which is overwritten, has 15 elements more.
+  int (*find_best)(const ScanNode& node, const int32_t* left_counts, int n, float* sums);
 
   static size_t workspace_doubles(size_t n, size_t n_outputs) {
     return (2 * n_outputs + 16) * (n + 16) + 4 * n_outputs + 64;

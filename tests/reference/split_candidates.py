@@ -100,9 +100,9 @@ def category_positions(sums, channels, config):
     power iterations.
     """
     n = sums.count[sums.count > 0].astype(np.float64)
+    if channels.gradient_steps.size == 1:
+        return category_means(sums, channels, config)[:, 0]
     d = category_deviations(sums, channels, config)
-    if d.shape[1] == 1:
-        return d[:, 0]
     u = d[np.argmax(n * ordered_sum((d * d).T))]
     for _ in range(8):
         weight = n * ordered_sum((d * u).T)
@@ -115,7 +115,14 @@ def category_positions(sums, channels, config):
 
 
 def category_deviations(sums, channels, config):
-    """Return float64 (n_present, K): smoothed G / H of each category, minus the mean over rows."""
+    """Return float64 (n_present, K): means of the categories, minus the mean over rows."""
+    n = sums.count[sums.count > 0].astype(np.float64)
+    r = category_means(sums, channels, config)
+    return r - ordered_sum(n[:, None] * r) / ordered_sum(n)
+
+
+def category_means(sums, channels, config):
+    """Return float64 (n_present, K): smoothed G / H of each category."""
     present = sums.count > 0
     n = sums.count[present].astype(np.float64)
     G = sums.gradients[present] * channels.gradient_steps.astype(np.float64)
@@ -124,8 +131,7 @@ def category_deviations(sums, channels, config):
         H = sums.hessians[present] * channels.hessian_steps.astype(np.float64)
         H = diagonal_hessian(H, channels.kind, G.shape[1])
     H = H + config.cat_smooth
-    r = np.where(H == 0, 0.0, G / np.where(H == 0, 1.0, H))
-    return r - ordered_sum(n[:, None] * r) / ordered_sum(n)
+    return np.where(H == 0, 0.0, G / np.where(H == 0, 1.0, H))
 
 
 def ordered_sum(terms):

@@ -2,6 +2,7 @@
 // as in the specification; lanes stand for outputs, or for categories.
 #include "base/kernels/lanes.h"
 #include "search/dense_scan.h"
+#include "split_gain/kernels/candidates.h"
 
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
@@ -69,9 +70,30 @@ void centre(const double* weights, double rows, double* mean, const Deviations& 
     }
 }
 
+// Write the means of one output.
+void write_means(const ScanNode& node, const ScanFeature& feature, const int32_t* bins,
+                 const int32_t* counts, int n, double* means) {
+  const ChannelLayout& layout = *node.layout;
+  const bool unit = layout.hessian == HessianKind::unit;
+  int32_t g[256], h[256];
+  for (int i = 0; i < n; ++i) {
+    const int32_t* at = feature.bin(layout, bins[i]);
+    g[i] = at[0];
+    h[i] = unit ? counts[i] : at[layout.hessian_offset];
+  }
+  const double g_step = node.gradient_step[0], h_step = unit ? 1.0 : node.hessian_step[0];
+  const double smooth = node.config->cat_smooth;
+  for (int i = 0; i < n; ++i) {
+    const double denominator = h[i] * h_step + smooth;
+    const double mean = g[i] * g_step / denominator;
+    means[i] = denominator > 0 ? mean : 0.0;
+  }
+}
+
 void position(const ScanNode& node, const ScanFeature& feature, const int32_t* bins,
               const int32_t* counts, int n, double* workspace, double* positions) {
   const int K = node.layout->n_outputs;
+  if (K == 1) return write_means(node, feature, bins, counts, n, positions);
   Deviations d{n, K, round_up(K, kDoubles), round_up(n, kDoubles), nullptr, nullptr};
   const auto allocate = [&](int64_t size) {
     double* at = workspace;
@@ -90,7 +112,6 @@ void position(const ScanNode& node, const ScanFeature& feature, const int32_t* b
   for (int i = n; i < d.column; ++i) counted[i] = 0;
   write_means(node, feature, bins, counts, d);
   centre(counted, rows, next, d);
-  if (K == 1) return void(std::memcpy(positions, d.by_output, sizeof(double) * n));
   const auto dots = [&](int i) {
     return d.sum_outputs(i, [&](const f64x8& own, int k) { return own * direction[k]; });
   };
@@ -144,9 +165,41 @@ void order(const double* positions, int n, int32_t* numbers) {
   }
 }
 
+template <class Sum>
+void list_sums_as(const int32_t* sums, int lanes, const int32_t* bins, int n, bool running,
+                  int32_t* rows) {
+  constexpr int kWidth = sizeof(Sum) / sizeof(int32_t);
+  for (int j = 0; j < lanes; j += kWidth) {
+    Sum sum = {};
+    for (int i = 0; i < n; ++i) {
+      const Sum own = load<Sum>(sums + static_cast<int64_t>(bins[i]) * lanes + j);
+      sum = running ? sum + own : own;
+      store(rows + static_cast<int64_t>(i) * lanes + j, sum);
+    }
+  }
+}
+
+void list_sums(const int32_t* sums, int lanes, const int32_t* bins, int n, bool running,
+               int32_t* rows) {
+  const auto list = lanes == 4   ? list_sums_as<i32x4>
+                    : lanes == 8 ? list_sums_as<i32x8>
+                                 : list_sums_as<i32x16>;
+  list(sums, lanes, bins, n, running, rows);
+}
+
+int find_best(const ScanNode& node, const int32_t* left_counts, int n, float* sums) {
+  const int32_t min_rows = node.config->min_child_samples;
+  for (int i = 0; i < n; i += 16) {
+    const i32x16 count = load<i32x16>(left_counts + i);
+    const auto admissible = (count >= min_rows) & (node.count - count >= min_rows);
+    store(sums + i, select(admissible, load<f32x16>(sums + i), broadcast(kNone)));
+  }
+  return first_largest(sums, 0, n);
+}
+
 }  // namespace
 
-const CategoryKernels category_kernels = {position, order};
+const CategoryKernels category_kernels = {position, order, list_sums, find_best};
 
 }  // namespace POLYLEAF_ISA_NAMESPACE
 }  // namespace polyleaf

@@ -371,12 +371,12 @@ def sum_category_weights(
     column: CategoryColumn, weights: NDArray[np.int64] | None
 ) -> NDArray[np.float64]:
     """Return the total weight of the rows of each category; integers up to 2^53."""
-    present = column.index >= 0
-    return np.bincount(
-        column.index[present],
-        weights=None if weights is None else weights[present].astype(np.float64),
-        minlength=len(column.categories),
-    ).astype(np.float64)
+    totals = np.bincount(
+        column.index + 1,  # missing values come first
+        weights=None if weights is None else weights.astype(np.float64),
+        minlength=len(column.categories) + 1,
+    )
+    return totals[1:].astype(np.float64)
 
 
 def choose_categories(

@@ -34,6 +34,7 @@ from polyleaf.inputs.validation import (
     find_non_number,
     get_feature_index,
     is_missing,
+    number_values,
     replace_nulls_with_nan,
 )
 from polyleaf.runtime.cuda import as_device_array, get_device, is_device_array
@@ -620,8 +621,8 @@ def _encode_array(values: np.ndarray, feature: int, table: FeatureTable) -> Cate
     """Encode a column of a NumPy array (n_rows,) as categories."""
     if values.dtype.kind not in "fiub":
         return _encode_objects(values.tolist(), feature, table)
-    distinct, index = np.unique(values, return_inverse=True)
-    codes = index.reshape(-1).astype(np.int32)
+    distinct, index = number_values(values)
+    codes = index.astype(np.int32, copy=False)
     return _make_category_column(distinct.tolist(), codes, feature, table)
 
 
@@ -647,11 +648,13 @@ def _make_category_column(
     categories: dict[Any, int] = {}
     new_index = np.full(len(distinct) + 1, -1, dtype=np.int32)  # the last is of index -1
     name = table.describe_feature(feature)
-    counts = np.bincount(index[index >= 0], minlength=len(distinct))
-    held = np.flatnonzero(counts[: len(distinct)])
+    is_held = np.zeros(len(new_index), bool)
+    is_held[index] = True
+    held = np.flatnonzero(is_held[:-1])
     if set(map(type, distinct)) == {str} and len(set(distinct)) == len(distinct):
         new_index[held] = np.arange(len(held))
-        return CategoryColumn(new_index[index], tuple(distinct[i] for i in held.tolist()), feature)
+        categories = {distinct[i]: i for i in held.tolist()}
+        held = held[:0]
     for i in held.tolist():
         value = distinct[i]
         value = value.item() if isinstance(value, np.generic) else value
@@ -665,7 +668,9 @@ def _make_category_column(
         if isinstance(value, float) and np.isinf(value):
             raise _infinity(int(np.flatnonzero(index == i)[0]), name)
         new_index[i] = categories.setdefault(_unify_equal_numbers(value), len(categories))
-    return CategoryColumn(new_index[index], tuple(categories), feature)
+    if not np.array_equal(new_index[:-1], np.arange(len(distinct))):
+        index = new_index[index]
+    return CategoryColumn(index, tuple(categories), feature)
 
 
 def _unify_equal_numbers(category: Any) -> object:

@@ -21,6 +21,7 @@ from polyleaf.inputs.validation import (
     describe_type,
     find_non_number,
     is_missing,
+    number_values,
     replace_nulls_with_nan,
 )
 from polyleaf.runtime.types import DataLike
@@ -52,8 +53,6 @@ __all__ = [
     "sort_classes",
     "to_numpy",
 ]
-
-_BLOCK_ROWS = 1 << 16
 
 
 # ---- containers --------------------------------------------------------------------------------
@@ -459,10 +458,8 @@ def sort_classes(labels: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]
             classes = np.array(sorted(set(rows)), dtype=labels.dtype)
             index = {label: i for i, label in enumerate(classes.tolist())}
             ids = np.fromiter(map(index.__getitem__, rows), np.int64, len(rows))
-        elif (bounds := _find_close_bounds(labels)) is not None:
-            classes, ids = _sort_close_integers(labels, *bounds)
         else:
-            classes, ids = np.unique(labels, return_inverse=True)
+            classes, ids = number_values(labels)
             classes = classes + 0 if classes.dtype.kind == "f" else classes  # no -0.0
     except TypeError:
         types = sorted({type(label).__name__ for label in labels.tolist()})
@@ -472,30 +469,6 @@ def sort_classes(labels: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]
     # Repeated, because scikit-learn warns that mostly distinct labels may be continuous.
     check_classification_targets(np.repeat(classes, 3))
     return classes, ids
-
-
-def _find_close_bounds(labels: np.ndarray) -> tuple[int, int] | None:
-    """Return the smallest and the largest integer, if a table of all between them is small."""
-    if labels.dtype.kind not in "biu" or len(labels) == 0:
-        return None
-    low, high = int(labels.min()), int(labels.max())
-    is_small = high - low < min(len(labels), _BLOCK_ROWS) and -(2**62) < low <= high < 2**62
-    return (low, high) if is_small else None
-
-
-def _sort_close_integers(labels: np.ndarray, low: int, high: int) -> tuple[np.ndarray, np.ndarray]:
-    """Do what np.unique does, without sorting and without arrays of as many 64-bit integers."""
-    ids = np.empty(len(labels), np.int32)
-    np.subtract(labels, low, out=ids, dtype=np.int64, casting="unsafe")
-    blocks = [ids[start : start + _BLOCK_ROWS] for start in range(0, len(ids), _BLOCK_ROWS)]
-    is_class = np.zeros(high - low + 1, dtype=bool)
-    for block in blocks:  # an index becomes 64-bit integers
-        is_class[block] = True
-    if not is_class.all():
-        rank = np.cumsum(is_class, dtype=np.int32) - np.int32(1)
-        for block in blocks:
-            block[:] = rank[block]
-    return (np.flatnonzero(is_class) + low).astype(labels.dtype), ids
 
 
 SMALL_N_CLASSES = 20  # as many classes are plausible even for few rows

@@ -29,6 +29,7 @@ __all__ = [
     "get_feature_index",
     "get_missing_mask",
     "is_missing",
+    "number_values",
     "replace_nulls_with_nan",
     "to_canonical_csr",
 ]
@@ -415,3 +416,39 @@ def check_vector(values: object, n_outputs: int, argument: str) -> np.ndarray | 
     if array.shape != (n_outputs,) or not np.isfinite(array).all():
         raise ValueError(f"{argument} must have {n_outputs} finite numbers, one per output.")
     return array
+
+
+# ---- distinct values ---------------------------------------------------------------------------
+
+_BLOCK_ROWS = 1 << 16
+
+
+def number_values(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the sorted distinct values (n_rows,), and the number of each row's value.
+
+    Integers that are close together are not sorted.
+    """
+    bounds = _find_close_bounds(values)
+    if bounds is None:
+        return np.unique(values, return_inverse=True)
+    low, high = bounds
+    ids = np.empty(len(values), np.int32)
+    np.subtract(values, low, out=ids, dtype=np.int64, casting="unsafe")
+    blocks = [ids[start : start + _BLOCK_ROWS] for start in range(0, len(ids), _BLOCK_ROWS)]
+    is_held = np.zeros(high - low + 1, dtype=bool)
+    for block in blocks:  # an index becomes 64-bit integers
+        is_held[block] = True
+    if not is_held.all():
+        rank = np.cumsum(is_held, dtype=np.int32) - np.int32(1)
+        for block in blocks:
+            block[:] = rank[block]
+    return (np.flatnonzero(is_held) + low).astype(values.dtype), ids
+
+
+def _find_close_bounds(values: np.ndarray) -> tuple[int, int] | None:
+    """Return the smallest and the largest integer, if a table of all between them is small."""
+    if values.dtype.kind not in "biu" or len(values) == 0:
+        return None
+    low, high = int(values.min()), int(values.max())
+    is_small = high - low < min(len(values), _BLOCK_ROWS) and -(2**62) < low <= high < 2**62
+    return (low, high) if is_small else None
