@@ -17,6 +17,8 @@
 #include <immintrin.h>
 #endif
 
+#include "base/check.h"
+
 namespace polyleaf {
 namespace {
 
@@ -30,77 +32,126 @@ inline void relax() {
 
 POLYLEAF_THREAD_LOCAL bool inside_task = false;
 
-// One call of run_tasks. It lives on the caller's stack; workers hold it only between `join` and
-// `leave`.
+// The tasks that a thread has yet to run, first .. end - 1. The thread takes them from the front;
+// others steal from the end.
+class alignas(64) TaskRange {
+ public:
+  static constexpr int64_t kMaxTasks = UINT32_MAX;
+
+  void set(int64_t first, int64_t end) {
+    range_.store(static_cast<uint64_t>(first) << 32 | static_cast<uint64_t>(end),
+                 std::memory_order_relaxed);
+  }
+  // Take the first task; return -1 if none is left.
+  int64_t take() {
+    uint64_t range = range_.load(std::memory_order_relaxed);
+    while (first(range) < end(range))
+      if (range_.compare_exchange_weak(range, range + (uint64_t{1} << 32),
+                                       std::memory_order_relaxed))
+        return first(range);
+    return -1;
+  }
+  // Move the last half of the tasks, rounded up, to an empty range; return whether there were any.
+  bool give_half(TaskRange& to) {
+    uint64_t range = range_.load(std::memory_order_relaxed);
+    while (first(range) < end(range)) {
+      const int64_t middle = first(range) + (end(range) - first(range)) / 2;
+      if (!range_.compare_exchange_weak(range, range - static_cast<uint64_t>(end(range) - middle),
+                                        std::memory_order_relaxed))
+        continue;
+      to.set(middle, end(range));
+      return true;
+    }
+    return false;
+  }
+
+ private:
+  static int64_t first(uint64_t range) { return static_cast<int64_t>(range >> 32); }
+  static int64_t end(uint64_t range) { return static_cast<int64_t>(range & UINT32_MAX); }
+  std::atomic<uint64_t> range_{0};
+};
+
+// One call of run_tasks. It lives on the caller's stack; workers hold it only while they work.
 struct Job {
   TaskFunction function;
   void* closure;
-  int64_t n_tasks;
-  std::atomic<int64_t> next{0};
+  int n_threads;
+  TaskRange* ranges;  // of each thread
+  std::atomic<bool> has_failed{false};
   std::mutex error_mutex;
   std::exception_ptr error;
 
   void work(int thread) {
     inside_task = true;
-    for (;;) {
-      const int64_t task = next.fetch_add(1, std::memory_order_relaxed);
-      if (task >= n_tasks) break;
-      try {
-        function(closure, task, thread);
-      } catch (...) {
-        std::lock_guard<std::mutex> lock(error_mutex);
-        if (!error) error = std::current_exception();
-        next.store(n_tasks, std::memory_order_relaxed);
-      }
-    }
+    TaskRange& own = ranges[thread];
+    do {
+      for (int64_t task; (task = own.take()) >= 0;) run(task, thread);
+    } while (steal(own, thread));
     inside_task = false;
+  }
+  void run(int64_t task, int thread) {
+    if (has_failed.load(std::memory_order_relaxed)) return;
+    try {
+      function(closure, task, thread);
+    } catch (...) {
+      std::lock_guard<std::mutex> lock(error_mutex);
+      if (!error) error = std::current_exception();
+      has_failed.store(true, std::memory_order_relaxed);
+    }
+  }
+  bool steal(TaskRange& own, int thread) {
+    for (int i = 1; i < n_threads; ++i)
+      if (ranges[(thread + i) % n_threads].give_half(own)) return true;
+    return false;
   }
 };
 
 class ThreadPool {
  public:
-  // Workers spin this often before they sleep: long enough to span the serial gaps inside one tree.
-  static constexpr int kSpins = 2000;
+  // Waiting threads spin this often before they let others run, and yield this often before they
+  // sleep: waking a thread takes longer than most of the serial parts of a tree.
+  static constexpr int kSpins = 2000, kYields = 200;
 
-  void run(int n_threads, Job& job) {
+  void run(const Context& context, int64_t n_tasks, Job& job) {
     std::lock_guard<std::mutex> one_job(run_mutex_);
-    n_threads = 1 + grow(n_threads - 1);
-    left_.store(0, std::memory_order_relaxed);
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
-      job_ = &job;
-      active_ = n_threads - 1;
-      joined_ = 0;
-      generation_.fetch_add(1, std::memory_order_release);
+    const int n_workers = grow(context.n_threads - 1);
+    job.n_threads = 1 + n_workers;
+    job.ranges = ranges_;
+    for (int t = 0; t <= n_workers; ++t)
+      ranges_[t].set(n_tasks * t / job.n_threads, n_tasks * (t + 1) / job.n_threads);
+    job_ = &job;
+    n_done_.store(0, std::memory_order_relaxed);
+    const uint64_t number = (state_.load(std::memory_order_relaxed) >> 32) + 1;
+    state_.store(number << 32 | static_cast<uint64_t>(n_workers) << 16);
+    if (n_sleeping_.load() > 0) {
+      {
+        std::lock_guard<std::mutex> lock(mutex_);
+      }
+      wake_.notify_all();
     }
-    wake_.notify_all();
     job.work(0);
     // No task is left. Workers that have not joined by now, because the machine is busy with other
     // programs, are not waited for: each wait would cost a time slice of the system, many times per
     // tree.
-    int joined = 0;
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
-      job_ = nullptr;
-      joined = joined_;
-    }
-    int spins = 0;
-    while (left_.load(std::memory_order_acquire) != joined) {
-      if (++spins < kSpins)
-        relax();
-      else
-        std::this_thread::yield();
-    }
+    const auto n_joined = static_cast<int>(state_.exchange(number << 32) & 0xffff);
+    for (int spins = 0; n_done_.load(std::memory_order_acquire) != n_joined; ++spins) wait(spins);
   }
 
  private:
+  static void wait(int spins) {
+    if (spins < kSpins)
+      relax();
+    else
+      std::this_thread::yield();
+  }
+
   // Create threads up to `n_workers`; return how many there are. If the system refuses, the results
   // do not change.
   int grow(int n_workers) {
     try {
       while (static_cast<int>(workers_.size()) < n_workers) {
         const int index = static_cast<int>(workers_.size());
-        const uint64_t seen = generation_.load(std::memory_order_relaxed);
+        const uint64_t seen = state_.load(std::memory_order_relaxed) >> 32;
         workers_.emplace_back([this, index, seen] { loop(index, seen); });
         workers_.back().detach();
       }
@@ -111,22 +162,29 @@ class ThreadPool {
 
   void loop(int index, uint64_t seen) {
     for (;;) {
-      for (int spins = 0; spins < kSpins && generation_.load(std::memory_order_acquire) == seen;
-           ++spins)
-        relax();
-      Job* job = nullptr;
-      {
-        std::unique_lock<std::mutex> lock(mutex_);
-        wake_.wait(lock, [&] { return generation_.load(std::memory_order_relaxed) != seen; });
-        seen = generation_.load(std::memory_order_relaxed);
-        if (index < active_) job = job_;
-        joined_ += job != nullptr;
-      }
-      if (job != nullptr) {
-        job->work(index + 1);
-        left_.fetch_add(1, std::memory_order_release);
-      }
+      uint64_t state = wait_for_job(seen);
+      seen = state >> 32;
+      bool has_joined = false;
+      while (!has_joined && state >> 32 == seen && index < static_cast<int>(state >> 16 & 0xffff))
+        has_joined = state_.compare_exchange_weak(state, state + 1);
+      if (!has_joined) continue;
+      job_->work(index + 1);
+      n_done_.fetch_add(1, std::memory_order_release);
     }
+  }
+
+  // Return the state once it is that of another job than `seen`.
+  uint64_t wait_for_job(uint64_t seen) {
+    for (int spins = 0; spins < kSpins + kYields; ++spins) {
+      const uint64_t state = state_.load(std::memory_order_acquire);
+      if (state >> 32 != seen) return state;
+      wait(spins);
+    }
+    std::unique_lock<std::mutex> lock(mutex_);
+    ++n_sleeping_;
+    wake_.wait(lock, [&] { return state_.load() >> 32 != seen; });
+    --n_sleeping_;
+    return state_.load();
   }
 
   std::mutex
@@ -134,11 +192,13 @@ class ThreadPool {
   std::mutex mutex_;
   std::condition_variable wake_;
   std::vector<std::thread> workers_;
-  std::atomic<uint64_t> generation_{0};
-  std::atomic<int> left_{0};  // workers that have finished the job
-  Job* job_ = nullptr;        // nullptr: no worker may join any more
-  int active_ = 0;
-  int joined_ = 0;
+  std::atomic<int> n_sleeping_{0};
+  Job* job_ = nullptr;
+  // Number of the job (32 bits), how many workers may join (16; 0: none any more), and how many
+  // have joined.
+  alignas(64) std::atomic<uint64_t> state_{0};
+  alignas(64) std::atomic<int> n_done_{0};  // workers that have finished the job
+  TaskRange ranges_[Context::kMaxThreads];
 };
 
 // Never destroyed: detached workers may outlive static destructors. After a fork the child starts a
@@ -160,16 +220,14 @@ ThreadPool& pool() {
 
 void run_tasks(const Context& context, int64_t n_tasks, TaskFunction function, void* closure) {
   if (n_tasks <= 0) return;
-  Job job{function, closure, n_tasks, {}, {}, nullptr};
-  const int n_threads = context.limit_threads(n_tasks).n_threads;
-  if (inside_task) {
+  POLYLEAF_DCHECK(n_tasks <= TaskRange::kMaxTasks);
+  const Context limited = context.limit_threads(n_tasks);
+  if (inside_task || limited.n_threads <= 1) {
     for (int64_t task = 0; task < n_tasks; ++task) function(closure, task, 0);
     return;
   }
-  if (n_threads <= 1)
-    job.work(0);
-  else
-    pool().run(n_threads, job);
+  Job job{function, closure};
+  pool().run(limited, n_tasks, job);
   if (job.error) std::rethrow_exception(job.error);
 }
 

@@ -24,9 +24,10 @@ namespace polyleaf {
 using TaskFunction = void (*)(void* closure, int64_t task, int thread);
 
 // Run tasks 0 .. n_tasks - 1, each once, on at most context.n_threads threads (the caller is one of
-// them; `thread` is in [0, n_threads)). Tasks start in order. The first exception of a task is
-// rethrown after the others have ended. A call from inside a task runs its tasks on the calling
-// thread.
+// them; `thread` is in [0, n_threads)). Each thread begins with its own share of consecutive tasks,
+// in order, so that the same thread, and its caches, tend to see the same rows or tiles again; then
+// it takes half of what others have left. The first exception of a task is rethrown after the
+// others have ended. A call from inside a task runs its tasks on the calling thread.
 void run_tasks(const Context& context, int64_t n_tasks, TaskFunction function, void* closure);
 
 template <class F>

@@ -309,17 +309,17 @@ bool HostRowPartitioner::moves_in_place(const std::vector<PartitionRequest>& req
 void HostRowPartitioner::move_in_place(const std::vector<PartitionRequest>& requests) {
   const PartitionKernels& move = POLYLEAF_SELECT(partition_kernels);
   const std::vector<int64_t> bytes = first_bytes(requests);
-  const auto n_tiles = static_cast<int64_t>(tiles_.size());
+  const auto n_requests = static_cast<int64_t>(requests.size());
   parallel_for(
-      context_, static_cast<int64_t>(requests.size()) * n_tiles, [&](int64_t task, int thread) {
-        const PartitionRequest& d = requests[task / n_tiles];
+      context_, n_requests * static_cast<int64_t>(tiles_.size()), [&](int64_t task, int thread) {
+        const int64_t i = task % n_requests;
+        const PartitionRequest& d = requests[i];
         if (d.left.words == 0) return;
-        uint64_t* words = words_at(d.left.words, tiles_[task % n_tiles], d.rows.begin);
+        uint64_t* words = words_at(d.left.words, tiles_[task / n_requests], d.rows.begin);
         const int64_t n_left = d.left.size(), n_right = d.right.size();
         right_words_[thread].reserve(static_cast<size_t>(n_right));
         uint64_t* right = right_words_[thread].data();
-        move.move_words(words, bits_.data() + bytes[task / n_tiles], d.rows.size(), words, n_left,
-                        right);
+        move.move_words(words, bits_.data() + bytes[i], d.rows.size(), words, n_left, right);
         std::memcpy(words + n_left, right, sizeof(uint64_t) * static_cast<size_t>(n_right));
       });
 }

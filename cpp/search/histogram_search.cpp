@@ -221,11 +221,16 @@ void HistogramSearch::run(std::span<HistogramJob> jobs) {
   std::stable_sort(order.begin(), order.end(), [&](const HistogramJob* a, const HistogramJob* b) {
     return nodes_[a->build].n_rows() > nodes_[b->build].n_rows();
   });
+  // Each thread begins with a group of parts of its own, whose words it has moved. They take turns,
+  // so that the channels of a job stay in the cache; but external words may have to be read from a
+  // disk: finish one tile before the next one.
+  const int64_t n_groups = bins_.is_external() ? n_parts : std::min(n_parts, context_.n_threads);
   parallel_for(context_, n_jobs * n_parts, [&](int64_t task, int thread) {
-    // External words may have to be read from a disk: finish one tile before the next one.
-    const int64_t job = bins_.is_external() ? task % n_jobs : task / n_parts;
-    const int64_t part = bins_.is_external() ? task / n_jobs : task % n_parts;
-    run_part(*order[job], static_cast<int>(part), thread);
+    const int64_t group = task / n_jobs * n_groups / n_parts;
+    const int64_t first = (group * n_parts + n_groups - 1) / n_groups;
+    const int64_t size = ((group + 1) * n_parts + n_groups - 1) / n_groups - first;
+    const int64_t i = task - first * n_jobs;
+    run_part(*order[i / size], static_cast<int>(first + i % size), thread);
   });
 }
 
