@@ -38,6 +38,7 @@ class Communicator {
 struct Context {
   // Memory is allocated per thread: no number from outside may exhaust it.
   static constexpr int kMaxThreads = 256;
+  static constexpr int64_t kThreadOperations = 1 << 14;  // minimum of a thread
 
   // Implicit, so that a number of threads can be passed as a Context.
   Context(int n_threads) : n_threads(std::clamp(n_threads, 1, kMaxThreads)) {}
@@ -46,6 +47,11 @@ struct Context {
     Context fewer = *this;
     if (n_tasks < n_threads) fewer.n_threads = std::max(1, static_cast<int>(n_tasks));
     return fewer;
+  }
+  // Return a context for so many elementary operations, of about a nanosecond each: waking a thread
+  // takes as long as a few thousand of them.
+  Context limit_operations(int64_t n_operations) const {
+    return limit_threads(n_operations / kThreadOperations);
   }
 
   bool is_distributed() const { return communicator != nullptr; }

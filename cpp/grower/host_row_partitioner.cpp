@@ -22,6 +22,12 @@ struct Piece {
   int64_t n_left = 0, left_to = 0, right_to = 0;
 };
 
+int64_t count_rows(const std::vector<RowPartitioner::PartitionRequest>& requests) {
+  int64_t n = 0;
+  for (const RowPartitioner::PartitionRequest& request : requests) n += request.rows.size();
+  return n;
+}
+
 // Return the offset of each request's bits, and the total size.
 std::vector<int64_t> first_bytes(
     const std::vector<HostRowPartitioner::PartitionRequest>& requests) {
@@ -117,7 +123,8 @@ void HostRowPartitioner::fetch_words(const std::vector<RowRange*>& ranges) {
   if (blocks.empty()) return;
   for (int t : tiles_) words_[0][t].reserve(sample_.n_used());
   const auto n_blocks = static_cast<int64_t>(blocks.size());
-  parallel_for(context_, n_blocks * static_cast<int64_t>(tiles_.size()), [&](int64_t task, int) {
+  const int64_t n_tasks = n_blocks * static_cast<int64_t>(tiles_.size());
+  parallel_for(context_.limit_operations(n_tasks * kMoveBlock), n_tasks, [&](int64_t task, int) {
     const int t = tiles_[task / n_blocks];
     const RowRange& rows = blocks[task % n_blocks];
     move.gather_words(bins_.words(t), ids(rows), rows.size(), words_at(1, t, rows.begin));
@@ -243,8 +250,9 @@ int64_t HostRowPartitioner::decide_sparse(const PartitionRequest& request, int64
 void HostRowPartitioner::partition_rows(std::vector<PartitionRequest>& requests) {
   const PartitionKernels& move = POLYLEAF_SELECT(partition_kernels);
   std::vector<Piece> pieces = make_pieces(requests);
+  const Context context = context_.limit_operations(count_rows(requests));
   bits_.reserve(static_cast<size_t>(first_bytes(requests).back()) + 64);
-  parallel_for(context_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
+  parallel_for(context, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
     Piece& p = pieces[task];
     const PartitionRequest& d = requests[p.request];
     p.n_left = decide(d, p.begin - d.rows.begin, p.end - d.rows.begin, bits_.data() + p.bits);
@@ -259,7 +267,7 @@ void HostRowPartitioner::partition_rows(std::vector<PartitionRequest>& requests)
     if (!in_place && words != 0)
       for (int t : tiles_) words_[words - 1][t].reserve(sample_.n_used());
   }
-  parallel_for(context_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
+  parallel_for(context, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
     const Piece& piece = pieces[task];
     const PartitionRequest& d = requests[piece.request];
     const int to = d.left.copy;
@@ -310,18 +318,19 @@ void HostRowPartitioner::move_in_place(const std::vector<PartitionRequest>& requ
   const PartitionKernels& move = POLYLEAF_SELECT(partition_kernels);
   const std::vector<int64_t> bytes = first_bytes(requests);
   const auto n_requests = static_cast<int64_t>(requests.size());
-  parallel_for(
-      context_, n_requests * static_cast<int64_t>(tiles_.size()), [&](int64_t task, int thread) {
-        const int64_t i = task % n_requests;
-        const PartitionRequest& d = requests[i];
-        if (d.left.words == 0) return;
-        uint64_t* words = words_at(d.left.words, tiles_[task / n_requests], d.rows.begin);
-        const int64_t n_left = d.left.size(), n_right = d.right.size();
-        right_words_[thread].reserve(static_cast<size_t>(n_right));
-        uint64_t* right = right_words_[thread].data();
-        move.move_words(words, bits_.data() + bytes[i], d.rows.size(), words, n_left, right);
-        std::memcpy(words + n_left, right, sizeof(uint64_t) * static_cast<size_t>(n_right));
-      });
+  const auto n_tiles = static_cast<int64_t>(tiles_.size());
+  const Context context = context_.limit_operations(n_tiles * count_rows(requests));
+  parallel_for(context, n_requests * n_tiles, [&](int64_t task, int thread) {
+    const int64_t i = task % n_requests;
+    const PartitionRequest& d = requests[i];
+    if (d.left.words == 0) return;
+    uint64_t* words = words_at(d.left.words, tiles_[task / n_requests], d.rows.begin);
+    const int64_t n_left = d.left.size(), n_right = d.right.size();
+    right_words_[thread].reserve(static_cast<size_t>(n_right));
+    uint64_t* right = right_words_[thread].data();
+    move.move_words(words, bits_.data() + bytes[i], d.rows.size(), words, n_left, right);
+    std::memcpy(words + n_left, right, sizeof(uint64_t) * static_cast<size_t>(n_right));
+  });
 }
 
 void HostRowPartitioner::assign_leaf_ids(const std::vector<LeafRows>& leaves, const Tree& tree) {
@@ -329,7 +338,8 @@ void HostRowPartitioner::assign_leaf_ids(const std::vector<LeafRows>& leaves, co
   for (const auto& [leaf, rows] : leaves)
     for (int64_t b = rows.begin; b < rows.end; b += kLeafIdBlock)
       pieces.push_back({leaf, {b, std::min(b + kLeafIdBlock, rows.end), rows.copy}});
-  parallel_for(context_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
+  const Context context = context_.limit_operations(sample_.n_used());
+  parallel_for(context, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
     const LeafRows& piece = pieces[task];
     int32_t* out = leaf_of_row_.data();
     const uint32_t* from = ids(piece.rows);

@@ -44,7 +44,8 @@ void FixedGradients::fill(std::vector<Request>& requests) {
   }
   gathered_.reserve(static_cast<size_t>(total) * lanes + 64);
   const HistogramKernels& kernels = POLYLEAF_SELECT(histogram_kernels);
-  parallel_for(context_, static_cast<int64_t>(blocks.size()), [&](int64_t task, int) {
+  const Context context = context_.limit_operations(total * lanes);
+  parallel_for(context, static_cast<int64_t>(blocks.size()), [&](int64_t task, int) {
     const RowBlock& block = blocks[task];
     kernels.gather(channels_->row(0), block.ids, block.n, lanes,
                    gathered_.data() + block.to * lanes);
