@@ -1,4 +1,6 @@
 // Histogram kernels: one word load and one channel load feed up to eight bin updates.
+#include <bit>
+
 #include "base/bin_code.h"
 #include "base/kernels/lanes.h"
 #include "search/dense_scan.h"
@@ -13,6 +15,30 @@ typedef uint64_t u64x4 __attribute__((vector_size(32)));
 
 // Storage of the row counts of bins.
 enum class Counts { none, array, packed };
+
+// Call update(offset) for the bin of each slot of a word, where bins of 2^LOG2_BYTES bytes begin.
+// Codes are shifted to bytes at once, so that an update takes few instructions.
+template <int LOG2_STRIDE, int LOG2_BYTES, class Update>
+POLYLEAF_INLINE void visit_slots(uint64_t word, int n_features, const Update& update) {
+#pragma GCC unroll 8
+  for (int f = 0; f < kTileFeatures; ++f) {
+    if (f >= n_features) break;
+    const int shift = 8 * f - LOG2_BYTES;
+    const uint64_t code = shift >= 0 ? word >> shift : word << -shift;
+    update((static_cast<size_t>(f) << (LOG2_STRIDE + LOG2_BYTES)) +
+           (code & (uint64_t{255} << LOG2_BYTES)));
+  }
+}
+
+// Call add(n_features), with a constant for the largest tiles: no branch after each slot.
+template <int LOG2_STRIDE, class Add>
+POLYLEAF_INLINE void specialise_slot_count(int n_features, const Add& add) {
+  if (LOG2_STRIDE == 8 && n_features == 8) return add(8);
+  if (LOG2_STRIDE == 8 && n_features == 7) return add(7);
+  if (LOG2_STRIDE == 8 && n_features == 6) return add(6);
+  if (LOG2_STRIDE == 8 && n_features == 5) return add(5);
+  add(n_features);
+}
 
 // Z vectors of sixteen lanes per row; the tile of 8 features x 256 bins x 16 lanes fits in the
 // second-level cache.
@@ -43,18 +69,17 @@ void build_wide(const uint64_t* words, const int16_t* channels, int64_t n, int n
 template <class Value, class Sum, int LOG2_STRIDE>
 void build_narrow(const uint64_t* words, const int16_t* channels, int64_t n, int n_features,
                   int32_t* sums) {
-  constexpr int kRow = sizeof(Sum) / sizeof(int32_t);
-  for (int64_t i = 0; i < n; ++i) {
-    const uint64_t word = words[i];
-    const Sum value = convert<Sum>(load<Value>(channels + i * kRow));
-#pragma GCC unroll 8
-    for (int f = 0; f < 8; ++f) {
-      if (f >= n_features) break;
-      const uint32_t bin = (static_cast<uint32_t>(f) << LOG2_STRIDE) + ((word >> (8 * f)) & 255);
-      int32_t* at = sums + static_cast<size_t>(bin) * kRow;
-      store(at, load<Sum>(at) + value);
+  constexpr int kRow = sizeof(Sum) / sizeof(int32_t), kLog2Bytes = std::countr_zero(sizeof(Sum));
+  specialise_slot_count<LOG2_STRIDE>(n_features, [&](int n_slots) __attribute__((always_inline)) {
+    for (int64_t i = 0; i < n; ++i) {
+      const Sum value = convert<Sum>(load<Value>(channels + i * kRow));
+      visit_slots<LOG2_STRIDE, kLog2Bytes>(words[i], n_slots,
+                                           [&](size_t offset) __attribute__((always_inline)) {
+                                             int32_t* at = sums + offset / sizeof(int32_t);
+                                             store(at, load<Sum>(at) + value);
+                                           });
     }
-  }
+  });
 }
 
 // More than 64 lanes: blocks of 64, so that the bins in use stay in the second-level cache.
@@ -131,18 +156,18 @@ void build_packed_width(const uint64_t* words, const uint32_t* ids, const int16_
                         uint64_t* packed) {
   const uint64_t s1 = format.shift[1], s2 = format.shift[2], s3 = format.shift[3];
   const auto widened = [](int16_t x) { return static_cast<uint64_t>(int64_t{x}); };
-  for (int64_t i = 0; i < n; ++i) {
-    if (BY_ID && i + kRowsAhead < n) prefetch(words + ids[i + kRowsAhead]);
-    const uint64_t word = words[BY_ID ? ids[i] : i];
-    const int16_t* c = channels + 4 * i;
-    uint64_t value = widened(c[0]) + (widened(c[1]) << s1) + (widened(c[2]) << s2);
-    if (FOUR) value += widened(c[3]) << s3;
-#pragma GCC unroll 8
-    for (int f = 0; f < 8; ++f) {
-      if (f >= n_features) break;
-      packed[(static_cast<uint32_t>(f) << LOG2_STRIDE) + ((word >> (8 * f)) & 255)] += value;
+  specialise_slot_count<LOG2_STRIDE>(n_features, [&](int n_slots) __attribute__((always_inline)) {
+    for (int64_t i = 0; i < n; ++i) {
+      if (BY_ID && i + kRowsAhead < n) prefetch(words + ids[i + kRowsAhead]);
+      const uint64_t word = words[BY_ID ? ids[i] : i];
+      const int16_t* c = channels + 4 * i;
+      uint64_t value = widened(c[0]) + (widened(c[1]) << s1) + (widened(c[2]) << s2);
+      if (FOUR) value += widened(c[3]) << s3;
+      visit_slots<LOG2_STRIDE, 3>(word, n_slots, [&](size_t offset) __attribute__((always_inline)) {
+        packed[offset / sizeof(uint64_t)] += value;
+      });
     }
-  }
+  });
 }
 
 template <bool FOUR, bool BY_ID>
