@@ -60,9 +60,8 @@ void HistogramBuilder::find_count_runs() {
 }
 
 void HistogramBuilder::set_packed_formats(const int32_t* max_magnitudes) {
-  constexpr int kChannels = PackedSumFormat::kChannels;
   packing_.assign(bins_.n_tiles(), {});
-  if (max_magnitudes == nullptr || layout_.lanes != kChannels) return;
+  if (max_magnitudes == nullptr || layout_.lanes != PackedSumFormat::kChannels) return;
   if (max_bin_rows_.empty()) {
     // External words may have to be read from a disk.
     if (bins_.n_rows() <= kMinChunkRows || bins_.is_external())
@@ -70,17 +69,17 @@ void HistogramBuilder::set_packed_formats(const int32_t* max_magnitudes) {
     else
       max_bin_rows_ = bins_.count_max_bin_rows(context_);
   }
-  ChannelRange channels[kChannels];
-  for (int j = 0; j < kChannels; ++j)
-    channels[j] = {j < layout_.n_outputs ? -max_magnitudes[j] : 0, max_magnitudes[j]};
+  std::vector<ChannelRange> values(layout_.count_lane);
+  for (int j = 0; j < layout_.count_lane; ++j)
+    values[j] = {j < layout_.n_outputs ? -max_magnitudes[j] : 0, max_magnitudes[j]};
   for (const int t : tree_->tiles()) {
     // Packed numbers are unpacked bin by bin, which pays only after many rows.
-    const PackedSumFormat format = PackedSumFormat::make(channels, max_bin_rows_[t]);
+    const PackedSumFormat format = PackedSumFormat::make(values, max_bin_rows_[t]);
     if (format.max_rows == max_bin_rows_[t] ||
         format.max_rows >= kPackedBinRows * count_bins(bins_.tile(t)))
       packing_[t] = {format};
     else if (bins_.n_rows() > kMinChunkRows && !bins_.is_external())
-      packing_[t] = {PackedSumFormat::make(channels, kPackedRunRows), true};
+      packing_[t] = {PackedSumFormat::make(values, kPackedRunRows), true};
     if (packing_[t].format.max_rows < kPackedRunRows && packing_[t].in_runs) packing_[t] = {};
   }
   const bool needs_runs = std::any_of(packing_.begin(), packing_.end(),

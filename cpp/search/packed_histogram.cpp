@@ -1,6 +1,7 @@
 #include "search/packed_histogram.h"
 
 #include <bit>
+#include <vector>
 
 #include "base/check.h"
 
@@ -19,9 +20,12 @@ bool fits(std::span<const ChannelRange> channels, int64_t rows) {
 
 }  // namespace
 
-PackedSumFormat PackedSumFormat::make(std::span<const ChannelRange> channels, int64_t rows) {
+PackedSumFormat PackedSumFormat::make(std::span<const ChannelRange> values, int64_t rows) {
   PackedSumFormat format;
-  if (channels.size() > kChannels || rows < 1) return format;
+  if (values.size() >= kChannels || rows < 1) return format;
+  std::vector<ChannelRange> channels(values.begin(), values.end());
+  channels.push_back({0, 1});
+  format.n_values = static_cast<int>(values.size());
   if (!fits(channels, rows))
     rows = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(rows)));
   while (rows > 0 && !fits(channels, rows)) rows /= 2;

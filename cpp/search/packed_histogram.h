@@ -9,7 +9,8 @@
 
 namespace polyleaf {
 
-// Range of a channel of one row; least <= 0 <= most.
+// Range of a channel of one row; least <= 0 <= most. The last channel in use is 1 in every row: it
+// counts them.
 struct ChannelRange {
   int32_t least = 0, most = 0;
 };
@@ -27,10 +28,11 @@ struct PackedSumFormat {
   uint64_t shift[kChannels] = {}, mask[kChannels] = {}, bias[kChannels] = {};
   uint64_t total_bias = 0;
   int64_t max_rows = 0;  // of one bin; 0: there is no such format
+  int n_values = 0;      // number of channels before the count
 
-  // Return the format for bins of at most `rows` rows; if these do not fit, for the largest power
-  // of two of rows that does.
-  static PackedSumFormat make(std::span<const ChannelRange> channels, int64_t rows);
+  // Return the format of these channels and a count for bins of at most `rows` rows; if these do
+  // not fit, for the largest power of two of rows that does.
+  static PackedSumFormat make(std::span<const ChannelRange> values, int64_t rows);
 };
 
 // Packed counts: a bin's number of rows in the upper bits of one of its sums, so that the addition

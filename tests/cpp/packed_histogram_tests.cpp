@@ -17,7 +17,7 @@ namespace {
 constexpr int kChannels = PackedSumFormat::kChannels;
 
 // Sum the maximum number of rows in one bin, each channel at one end of its range, in every
-// combination; in another bin, sum rows in between.
+// combination; in another bin, sum rows in between. The channels are followed by a count.
 void check_packed_sums(const std::vector<ChannelRange>& channels, int64_t rows, bool fits) {
   const PackedSumFormat format = PackedSumFormat::make(channels, rows);
   CHECK(fits ? format.max_rows == rows : format.max_rows > 0 && format.max_rows < rows);
@@ -30,10 +30,10 @@ void check_packed_sums(const std::vector<ChannelRange>& channels, int64_t rows, 
         const bool is_extreme = i < format.max_rows;
         words.push_back(is_extreme ? 1 : 3);
         for (size_t j = 0; j < kChannels; ++j) {
-          int32_t value = 0;
+          int32_t value = j == channels.size() ? 1 : 0;
           if (j < channels.size())
-            value = (ends >> j & 1) != 0 ? channels[j].most : channels[j].least;
-          if (!is_extreme) value /= 3;
+            value = ((ends >> j & 1) != 0 ? channels[j].most : channels[j].least) /
+                    (is_extreme ? 1 : 3);
           values.push_back(static_cast<int16_t>(value));
           expected[(is_extreme ? 0 : kChannels) + j] += value;
         }
@@ -114,17 +114,17 @@ void check_row_runs(int64_t max_count) {
 }  // namespace
 
 void test_packed_sums() {
-  const ChannelRange gradient{-32767, 32767}, hessian{0, 32767}, count{0, 1};
+  const ChannelRange gradient{-32767, 32767}, hessian{0, 32767};
   // 27 + 26 + 11 = 64 bits.
-  check_packed_sums({gradient, hessian, count}, 2047, true);
-  check_packed_sums({gradient, hessian, count}, 4096, false);
-  check_packed_sums({gradient, count}, 65536, true);
-  check_packed_sums({gradient, gradient, gradient, count}, 15, true);
-  check_packed_sums({gradient, gradient, hessian, count}, 5000, false);
-  check_packed_sums({{-1023, 1023}, {0, 2047}, count}, 8191, true);
-  check_packed_sums({{0, 0}, {0, 0}, count}, 100, true);
-  CHECK(PackedSumFormat::make(std::vector<ChannelRange>(5, count), 10).max_rows == 0);
-  CHECK(PackedSumFormat::make(std::vector<ChannelRange>{count}, 0).max_rows == 0);
+  check_packed_sums({gradient, hessian}, 2047, true);
+  check_packed_sums({gradient, hessian}, 4096, false);
+  check_packed_sums({gradient}, 65536, true);
+  check_packed_sums({gradient, gradient, gradient}, 15, true);
+  check_packed_sums({gradient, gradient, hessian}, 5000, false);
+  check_packed_sums({{-1023, 1023}, {0, 2047}}, 8191, true);
+  check_packed_sums({{0, 0}, {0, 0}}, 100, true);
+  CHECK(PackedSumFormat::make(std::vector<ChannelRange>(4, hessian), 10).max_rows == 0);
+  CHECK(PackedSumFormat::make(std::vector<ChannelRange>{hessian}, 0).max_rows == 0);
 }
 
 void test_packed_counts() {

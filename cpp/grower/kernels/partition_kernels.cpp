@@ -257,10 +257,7 @@ void move_entries(const SparseEntry* from, int64_t n, const uint8_t* bits, const
 }
 
 void gather_words(const uint64_t* words, const uint32_t* ids, int64_t n, uint64_t* out) {
-  for (int64_t i = 0; i < n; ++i) {
-    if (i + kRowsAhead < n) prefetch(words + ids[i + kRowsAhead]);
-    out[i] = words[ids[i]];
-  }
+  gather_by_id<uint64_t>(words, ids, n, out);
 }
 
 }  // namespace

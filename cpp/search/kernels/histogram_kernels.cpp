@@ -70,16 +70,17 @@ template <class Value, class Sum, int LOG2_STRIDE>
 void build_narrow(const uint64_t* words, const int16_t* channels, int64_t n, int n_features,
                   int32_t* sums) {
   constexpr int kRow = sizeof(Sum) / sizeof(int32_t), kLog2Bytes = std::countr_zero(sizeof(Sum));
-  specialise_slot_count<LOG2_STRIDE>(n_features, [&](int n_slots) __attribute__((always_inline)) {
-    for (int64_t i = 0; i < n; ++i) {
-      const Sum value = convert<Sum>(load<Value>(channels + i * kRow));
-      visit_slots<LOG2_STRIDE, kLog2Bytes>(words[i], n_slots,
-                                           [&](size_t offset) __attribute__((always_inline)) {
-                                             int32_t* at = sums + offset / sizeof(int32_t);
-                                             store(at, load<Sum>(at) + value);
-                                           });
-    }
-  });
+  specialise_slot_count<LOG2_STRIDE>(
+      n_features, [&](int n_slots) __attribute__((always_inline)) {
+        for (int64_t i = 0; i < n; ++i) {
+          const Sum value = convert<Sum>(load<Value>(channels + i * kRow));
+          visit_slots<LOG2_STRIDE, kLog2Bytes>(
+              words[i], n_slots, [&](size_t offset) __attribute__((always_inline)) {
+                int32_t* at = sums + offset / sizeof(int32_t);
+                store(at, load<Sum>(at) + value);
+              });
+        }
+      });
 }
 
 // More than 64 lanes: blocks of 64, so that the bins in use stay in the second-level cache.
@@ -148,50 +149,58 @@ void unpack_counts(int32_t* sums, int64_t n_bins, int lanes, bool last, int32_t*
   }
 }
 
-// FOUR: the last of the four lanes is in use. BY_ID: words are loaded by row id, while sums wait
+// VALUES: number of channels before the count. BY_ID: words are loaded by row id, while sums wait
 // for their stores.
-template <bool FOUR, bool BY_ID, int LOG2_STRIDE>
+template <int VALUES, bool BY_ID, int LOG2_STRIDE>
 void build_packed_width(const uint64_t* words, const uint32_t* ids, const int16_t* channels,
                         int64_t n, int n_features, const PackedSumFormat& format,
                         uint64_t* packed) {
-  const uint64_t s1 = format.shift[1], s2 = format.shift[2], s3 = format.shift[3];
-  const auto widened = [](int16_t x) { return static_cast<uint64_t>(int64_t{x}); };
-  specialise_slot_count<LOG2_STRIDE>(n_features, [&](int n_slots) __attribute__((always_inline)) {
-    for (int64_t i = 0; i < n; ++i) {
-      if (BY_ID && i + kRowsAhead < n) prefetch(words + ids[i + kRowsAhead]);
-      const uint64_t word = words[BY_ID ? ids[i] : i];
-      const int16_t* c = channels + 4 * i;
-      uint64_t value = widened(c[0]) + (widened(c[1]) << s1) + (widened(c[2]) << s2);
-      if (FOUR) value += widened(c[3]) << s3;
-      visit_slots<LOG2_STRIDE, 3>(word, n_slots, [&](size_t offset) __attribute__((always_inline)) {
-        packed[offset / sizeof(uint64_t)] += value;
+  uint64_t shift[3];
+  for (int j = 1; j < VALUES; ++j) shift[j] = format.shift[j];
+  const uint64_t one = uint64_t{1} << format.shift[VALUES];
+  specialise_slot_count<LOG2_STRIDE>(
+      n_features, [&](int n_slots) __attribute__((always_inline)) {
+        for (int64_t i = 0; i < n; ++i) {
+          if (BY_ID && i + kRowsAhead < n) prefetch(words + ids[i + kRowsAhead]);
+          const uint64_t word = words[BY_ID ? ids[i] : i];
+          const int16_t* c = channels + 4 * i;
+          uint64_t value = static_cast<uint64_t>(int64_t{c[0]}) + one;
+          for (int j = 1; j < VALUES; ++j)
+            value += static_cast<uint64_t>(int64_t{c[j]}) << shift[j];
+          visit_slots<LOG2_STRIDE, 3>(
+              word, n_slots, [&](size_t offset) __attribute__((always_inline)) {
+                packed[offset / sizeof(uint64_t)] += value;
+              });
+        }
       });
-    }
-  });
 }
 
-template <bool FOUR, bool BY_ID>
+template <int VALUES, bool BY_ID>
 void build_packed_stride(const uint64_t* words, const uint32_t* ids, const int16_t* channels,
                          int64_t n, int n_features, int log2_stride, const PackedSumFormat& format,
                          uint64_t* packed) {
-#define POLYLEAF_PACKED(bits)                                                                 \
-  if (log2_stride == bits)                                                                    \
-    return build_packed_width<FOUR, BY_ID, bits>(words, ids, channels, n, n_features, format, \
-                                                 packed);
-  POLYLEAF_PACKED(2)
-  POLYLEAF_PACKED(4)
-  POLYLEAF_PACKED(6)
-  POLYLEAF_PACKED(8)
-#undef POLYLEAF_PACKED
+  const auto build = log2_stride == 2   ? build_packed_width<VALUES, BY_ID, 2>
+                     : log2_stride == 4 ? build_packed_width<VALUES, BY_ID, 4>
+                     : log2_stride == 6 ? build_packed_width<VALUES, BY_ID, 6>
+                                        : build_packed_width<VALUES, BY_ID, 8>;
+  build(words, ids, channels, n, n_features, format, packed);
+}
+
+template <int VALUES>
+void build_packed_values(const uint64_t* words, const uint32_t* ids, const int16_t* channels,
+                         int64_t n, int n_features, int log2_stride, const PackedSumFormat& format,
+                         uint64_t* packed) {
+  const auto build =
+      ids == nullptr ? build_packed_stride<VALUES, false> : build_packed_stride<VALUES, true>;
+  build(words, ids, channels, n, n_features, log2_stride, format, packed);
 }
 
 void build_packed(const uint64_t* words, const uint32_t* ids, const int16_t* channels, int64_t n,
                   int n_features, int log2_stride, const PackedSumFormat& format,
                   uint64_t* packed) {
-  const bool four = format.mask[3] != 0;
-  const auto build =
-      ids == nullptr ? (four ? build_packed_stride<true, false> : build_packed_stride<false, false>)
-                     : (four ? build_packed_stride<true, true> : build_packed_stride<false, true>);
+  const auto build = format.n_values == 1   ? build_packed_values<1>
+                     : format.n_values == 2 ? build_packed_values<2>
+                                            : build_packed_values<3>;
   build(words, ids, channels, n, n_features, log2_stride, format, packed);
 }
 
@@ -214,19 +223,10 @@ void add(int32_t* a, const int32_t* b, int64_t n) {
   for (int64_t i = 0; i < n; ++i) a[i] += b[i];
 }
 
-template <class Row>
-void gather_rows(const int16_t* channels, const uint32_t* ids, int64_t n, int16_t* out) {
-  constexpr int width = sizeof(Row) / sizeof(int16_t);
-  for (int64_t i = 0; i < n; ++i) {
-    if (i + kRowsAhead < n) prefetch(channels + static_cast<size_t>(ids[i + kRowsAhead]) * width);
-    store(out + i * width, load<Row>(channels + static_cast<size_t>(ids[i]) * width));
-  }
-}
-
 void gather(const int16_t* channels, const uint32_t* ids, int64_t n, int lanes, int16_t* out) {
-  if (lanes == 4) return gather_rows<i16x4>(channels, ids, n, out);
-  if (lanes == 8) return gather_rows<i16x8>(channels, ids, n, out);
-  if (lanes == 16) return gather_rows<i16x16>(channels, ids, n, out);
+  if (lanes == 4) return gather_by_id<i16x4>(channels, ids, n, out);
+  if (lanes == 8) return gather_by_id<i16x8>(channels, ids, n, out);
+  if (lanes == 16) return gather_by_id<i16x16>(channels, ids, n, out);
   for (int64_t i = 0; i < n; ++i) {
     const int16_t* from = channels + static_cast<size_t>(ids[i]) * lanes;
     if (i + 8 < n)
