@@ -10,9 +10,10 @@
 namespace polyleaf {
 namespace {
 
-constexpr int64_t kMinChunkRows = 16384;
-constexpr int64_t kSmallRows = 192;       // nodes up to this size are built by touched bins
-constexpr int64_t kPackedBinRows = 2;     // rows per bin of a tile from which channels are packed
+constexpr int64_t kMinChunkRows = 4096;
+constexpr int64_t kMinPackedRows = 16384;  // rows that pay for unpacking packed channels
+constexpr int64_t kSmallRows = 192;        // nodes up to this size are built by touched bins
+constexpr int64_t kPackedBinRows = 2;      // rows per bin of a tile from which channels are packed
 constexpr int64_t kPackedRunRows = 2047;  // of a bin: a gradient, a Hessian and a count fit 64 bits
 constexpr int kMaxPackedLanes = 64;       // with more lanes, counting rows takes little of the time
 constexpr double kMinTileFraction = 0.4;  // with fewer tiles in use by a node nothing is kept
@@ -64,7 +65,7 @@ void HistogramBuilder::set_packed_formats(const int32_t* max_magnitudes) {
   if (max_magnitudes == nullptr || layout_.lanes != PackedSumFormat::kChannels) return;
   if (max_bin_rows_.empty()) {
     // External words may have to be read from a disk.
-    if (bins_.n_rows() <= kMinChunkRows || bins_.is_external())
+    if (bins_.n_rows() <= kMinPackedRows || bins_.is_external())
       max_bin_rows_.assign(bins_.n_tiles(), bins_.n_rows());
     else
       max_bin_rows_ = bins_.count_max_bin_rows(context_);
@@ -78,7 +79,7 @@ void HistogramBuilder::set_packed_formats(const int32_t* max_magnitudes) {
     if (format.max_rows == max_bin_rows_[t] ||
         format.max_rows >= kPackedBinRows * count_bins(bins_.tile(t)))
       packing_[t] = {format};
-    else if (bins_.n_rows() > kMinChunkRows && !bins_.is_external())
+    else if (bins_.n_rows() > kMinPackedRows && !bins_.is_external())
       packing_[t] = {PackedSumFormat::make(values, kPackedRunRows), true};
     if (packing_[t].format.max_rows < kPackedRunRows && packing_[t].in_runs) packing_[t] = {};
   }
@@ -192,41 +193,40 @@ std::vector<HistogramJob> HistogramBuilder::plan(const std::vector<SearchNode>& 
 
 void HistogramBuilder::build_chunks(std::vector<HistogramJob>& jobs) {
   const std::vector<int>& tiles = tree_->tiles();
-  const int64_t n_tiles = static_cast<int64_t>(tiles.size());
-  const int64_t n_tasks = static_cast<int64_t>(jobs.size()) * n_tiles;
-  if (context_.n_threads == 1 || n_tasks == 0 || n_tasks >= 4 * context_.n_threads) return;
-  const int64_t max_chunks = (4 * context_.n_threads + n_tasks - 1) / n_tasks;
+  const int64_t n_threads = context_.n_threads;
+  const int64_t n_tasks = static_cast<int64_t>(jobs.size() * tiles.size());
+  if (n_threads == 1 || n_tasks == 0 || n_tasks >= 4 * n_threads) return;
+  const bool is_packed = layout_.lanes == PackedSumFormat::kChannels;
+  const int64_t min_rows = is_packed ? kMinPackedRows : kMinChunkRows;
+  size_t n_sums = 0;
+  for (HistogramJob& job : jobs) {
+    job.n_chunks = static_cast<int>(std::clamp<int64_t>(nodes_[job.build].n_rows() / min_rows, 1,
+                                                        (16 * n_threads + n_tasks - 1) / n_tasks));
+    job.first_sums = n_sums;
+    n_sums += tiles.size() * static_cast<size_t>(n_threads);
+  }
+  if (thread_sums_.size() < n_sums) thread_sums_.resize(n_sums);
+  for (ThreadSums& sums : thread_sums_) sums.is_used = false;
   struct Chunk {
-    size_t job;
-    int tile, number;
+    const HistogramJob* job;
+    size_t tile_index;
+    int number;
   };
   std::vector<Chunk> chunks;
-  for (size_t j = 0; j < jobs.size(); ++j) {
-    HistogramJob& job = jobs[j];
-    job.n_chunks = static_cast<int>(std::max<int64_t>(
-        1, std::min<int64_t>(max_chunks, nodes_[job.build].n_rows() / kMinChunkRows)));
-    if (job.n_chunks == 1) continue;
-    job.first_chunk = chunks.size();
-    for (int t : tiles)
-      for (int c = 0; c < job.n_chunks; ++c) chunks.push_back({j, t, c});
-  }
-  if (chunks.empty()) return;
-  if (chunks_.size() < chunks.size()) chunks_.resize(chunks.size());
+  for (size_t i = 0; i < tiles.size(); ++i)
+    for (const HistogramJob& job : jobs)
+      for (int c = 0; job.n_chunks > 1 && c < job.n_chunks; ++c) chunks.push_back({&job, i, c});
   parallel_for(context_, static_cast<int64_t>(chunks.size()), [&](int64_t task, int thread) {
-    const Chunk& chunk = chunks[task];
-    const HistogramJob& job = jobs[chunk.job];
-    const HistogramNode& node = nodes_[job.build];
-    const ChannelLayout& layout = *node.view.layout;
-    const size_t n_bins = static_cast<size_t>(count_bins(bins_.tile(chunk.tile)));
-    Buffer<int32_t>& buffer = chunks_[task];
-    buffer.reserve(n_bins * (layout.lanes + 1) + 16);
-    std::memset(buffer.data(), 0, sizeof(int32_t) * n_bins * (layout.lanes + 1));
-    const int64_t begin = node.n_rows() * chunk.number / job.n_chunks;
-    const int64_t end = node.n_rows() * (chunk.number + 1) / job.n_chunks;
-    uint32_t* counts = layout.count_lane < 0
-                           ? reinterpret_cast<uint32_t*>(buffer.data() + n_bins * layout.lanes)
-                           : nullptr;
-    add_rows(job, chunk.tile, begin, end, {buffer.data(), counts}, thread);
+    const auto& [job, tile_index, number] = chunks[task];
+    const HistogramNode& node = nodes_[job->build];
+    const Tile& tile = bins_.tile(tiles[tile_index]);
+    ThreadSums& sums = thread_sums_[job->first_sums + tile_index * n_threads + thread];
+    const auto size = static_cast<size_t>(count_bins(tile) * (layout_.lanes + 1));
+    sums.ints.reserve(size + 16);
+    if (!sums.is_used) std::memset(sums.ints.data(), 0, sizeof(int32_t) * size);
+    sums.is_used = true;
+    add_rows(*job, tiles[tile_index], node.n_rows() * number / job->n_chunks,
+             node.n_rows() * (number + 1) / job->n_chunks, sums.bins(tile, layout_), thread);
   });
 }
 
@@ -277,7 +277,7 @@ TileBins HistogramBuilder::build(const HistogramJob& job, int tile_index, int th
       job.keep ? pool_.tile(node.histogram, t) : scratch.bins(layout.count_lane < 0);
   if (context_.is_distributed())
     bins.copy(shared_.bins(job.shared, tile_index, layout), tile, layout.lanes);
-  else if (!job.is_small)
+  else if (!job.is_small && job.n_chunks == 1)
     bins.clear(tile, layout.lanes);
   else if (!scratch.is_clear)
     scratch.clear();
@@ -300,13 +300,22 @@ void HistogramBuilder::add_tile(const HistogramJob& job, int tile_index, const T
   const HistogramNode& node = nodes_[job.build];
   const int lanes = node.view.layout->lanes;
   if (job.n_chunks == 1) return add_rows(job, t, 0, node.n_rows(), bins, thread);
-  const int64_t n_bins = count_bins(bins_.tile(t));
-  for (int c = 0; c < job.n_chunks; ++c) {
-    const Buffer<int32_t>& chunk =
-        chunks_[job.first_chunk + static_cast<size_t>(tile_index) * job.n_chunks + c];
-    kernels.add(bins.sums, chunk.data(), n_bins * lanes);
-    if (bins.counts != nullptr)
-      kernels.add(reinterpret_cast<int32_t*>(bins.counts), chunk.data() + n_bins * lanes, n_bins);
+  const Tile& tile = bins_.tile(t);
+  bool is_first = true;
+  for (int other = 0; other < context_.n_threads; ++other) {
+    ThreadSums& sums =
+        thread_sums_[job.first_sums + static_cast<size_t>(tile_index) * context_.n_threads + other];
+    if (!sums.is_used) continue;
+    const TileBins part = sums.bins(tile, layout_);
+    if (is_first) {
+      bins.copy(part, tile, lanes);
+    } else {
+      kernels.add(bins.sums, part.sums, count_bins(tile) * lanes);
+      if (bins.counts != nullptr)
+        kernels.add(reinterpret_cast<int32_t*>(bins.counts),
+                    reinterpret_cast<const int32_t*>(part.counts), count_bins(tile));
+    }
+    is_first = false;
   }
 }
 

@@ -52,8 +52,8 @@ struct HistogramJob {
   size_t candidates = 0;    // index of the candidate splits of `build`; the sibling's follow
   const int16_t* channels = nullptr;          // of the rows of `build`, contiguous
   const int16_t* sibling_channels = nullptr;  // of `subtract`, with sparse features only
-  int n_chunks = 1;                           // row chunks that are built apart and added up
-  size_t first_chunk = 0;                     // index of the first of them
+  int n_chunks = 1;                           // row chunks that threads build apart
+  size_t first_sums = 0;                      // index of the sums of the first tile and thread
   size_t shared = 0;                          // index among the histograms that ranks add up
 };
 
@@ -74,7 +74,7 @@ class HistogramBuilder {
   std::vector<HistogramJob> plan(const std::vector<SearchNode>& batch,
                                  ObjectPool<HistogramNode>& nodes);
   // Build row chunks of large nodes in parallel where there are fewer tiles than work for all
-  // threads. Sums are integers, so chunks do not change them.
+  // threads. Each thread adds up its own. Sums are integers, so chunks do not change them.
   void build_chunks(std::vector<HistogramJob>& jobs);
   // Return how many of n jobs are worked on at once.
   size_t get_batch_size(size_t n_jobs) const {
@@ -130,6 +130,17 @@ class HistogramBuilder {
     }
   };
 
+  // Sums of the chunks of one tile that one thread has built.
+  struct ThreadSums {
+    Buffer<int32_t> ints;
+    bool is_used = false;
+
+    TileBins bins(const Tile& tile, const ChannelLayout& layout) {
+      int32_t* counts = ints.data() + count_bins(tile) * layout.lanes;
+      return {ints.data(), layout.count_lane < 0 ? reinterpret_cast<uint32_t*>(counts) : nullptr};
+    }
+  };
+
   void set_size_thresholds();
   void find_count_runs();
   bool keeps_histogram(const HistogramNode& node) const;
@@ -162,7 +173,7 @@ class HistogramBuilder {
   std::vector<std::vector<uint32_t>> count_runs_;   // ends of row runs, see find_count_runs
   std::vector<std::vector<uint32_t>> packed_runs_;  // ends of row runs of packed channels
   std::vector<Scratch> scratch_;
-  std::vector<Buffer<int32_t>> chunks_;
+  std::vector<ThreadSums> thread_sums_;  // [chunked job][tile][thread]
 };
 
 }  // namespace polyleaf

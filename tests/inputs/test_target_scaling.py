@@ -42,6 +42,16 @@ def test_small_outputs_are_scaled_up_to_the_minimum_spread():
     np.testing.assert_allclose(found, [1, 0.4, MIN_SPREAD, MIN_SPREAD, MIN_SPREAD], rtol=1e-5)
 
 
+@pytest.mark.parametrize("first", [7.0, -1e7])  # the quick pass subtracts the first row
+@pytest.mark.parametrize("ratio", [0.0999, 0.1001])
+def test_limit_of_similar_scales_is_exact(ratio, first):
+    columns = outputs([1.0, ratio], n=9000)
+    columns[0] = first
+    spread = columns.std(0)
+    scale = compute_target_scale(RowData(columns), "auto")[1]
+    assert (scale is not None) == (spread[1] < MIN_SPREAD * spread[0])
+
+
 def test_scale_equals_its_definition():
     columns, weight = outputs([100.0, 30.0, 2.0]), np.random.default_rng(1).uniform(0.1, 3, 50)
     mean = np.average(columns, axis=0, weights=weight)

@@ -69,13 +69,27 @@ def compute_target_scale(rows: RowData, normalize: Normalize) -> TargetScale:
     if 0 < value_range < _MIN_RANGE:
         return compute_target_scale(rows, True)
     _check_range(value_range, rows)
-    if columns.shape[1] == 1:
+    if columns.shape[1] == 1 or (rows.weight is None and _has_similar_spreads(columns)):
         return None, None
     offset, spread = compute_mean_and_deviation(rows)
     largest, varies = spread.max(), spread > np.finfo(columns.dtype).eps * abs(offset)
     if not (varies & (spread < MIN_SPREAD * largest)).any():
         return None, None
     return offset, np.where(varies, np.minimum(spread / MIN_SPREAD, largest), largest)
+
+
+def _has_similar_spreads(columns: np.ndarray) -> bool:
+    """Return whether all deviations are well above `MIN_SPREAD` of the largest.
+
+    One quick pass; False if that is not certain, or if values are missing.
+    """
+    sums = squares = np.zeros(columns.shape[1])
+    for first in range(0, len(columns), 4096):
+        block = columns[first : first + 4096].astype(np.float64) - columns[0]
+        sums, squares = sums + block.sum(axis=0), squares + np.einsum("ij,ij->j", block, block)
+    variance = squares - sums**2 / len(columns)
+    is_certain = (variance > 1e-6 * squares).all()
+    return bool(is_certain and variance.min() > 1.1 * MIN_SPREAD**2 * variance.max())
 
 
 def compute_mean_and_deviation(rows: RowData) -> tuple[np.ndarray, np.ndarray]:
