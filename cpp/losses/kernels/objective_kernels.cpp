@@ -62,37 +62,34 @@ POLYLEAF_INLINE void transpose_square(const float* from, int64_t stride, i32x16*
   transpose(reinterpret_cast<const int32_t*>(from), static_cast<int>(stride), to);
 }
 
-// Read 16 whole rows.
-inline void read_rows(const float* rows, int64_t n_outputs, float* scores) {
+// Read 16 whole rows and add the offset.
+inline void read_rows(const float* rows, int64_t n_outputs, const float* offset, float* scores) {
   i32x16 square[kLanes];
+  const auto add_offset = [&](int64_t k, const i32x16& from) {
+    store(scores + k * kLanes, load<f32x16>(&from) + offset[k]);
+  };
   if (n_outputs >= kLanes)
     return visit_squares(n_outputs, [&](int64_t k) {
       transpose_square(rows + k, n_outputs, square);
-      for (int c = 0; c < kLanes; ++c) store(scores + (k + c) * kLanes, square[c]);
+      for (int c = 0; c < kLanes; ++c) add_offset(k + c, square[c]);
     });
   float buffer[kLanes * (kLanes + 1)];  // the last row is read past its end
   __builtin_memcpy(buffer, rows, static_cast<size_t>(n_outputs) * kLanes * sizeof(float));
   for (int j = 0; j < kLanes; ++j) buffer[n_outputs * kLanes + j] = 0.0f;
   transpose_square(buffer, n_outputs, square);
-  for (int c = 0; c < n_outputs; ++c) store(scores + c * kLanes, square[c]);
+  for (int c = 0; c < n_outputs; ++c) add_offset(c, square[c]);
 }
 
 // Read up to 16 rows (the last one fills the remaining lanes) and add the offset.
 inline void read_group(const ClassChunk& chunk, int64_t first, float* scores_out) {
   const int64_t n_outputs = chunk.n_outputs;
   float* __restrict scores = scores_out;
-  if (chunk.n_rows - first >= kLanes && n_outputs >= kMinTransposedClasses) {
-    read_rows(chunk.raw + first * n_outputs, n_outputs, scores);
-  } else {
-    for (int j = 0; j < kLanes; ++j) {
-      const int64_t row = first + j < chunk.n_rows ? first + j : chunk.n_rows - 1;
-      const float* __restrict raw = chunk.raw + row * n_outputs;
-      for (int64_t k = 0; k < n_outputs; ++k) scores[k * kLanes + j] = raw[k];
-    }
-  }
-  for (int64_t k = 0; k < n_outputs; ++k) {
-    const float offset = chunk.offset[k];
-    for (int j = 0; j < kLanes; ++j) scores[k * kLanes + j] += offset;
+  if (chunk.n_rows - first >= kLanes && n_outputs >= kMinTransposedClasses)
+    return read_rows(chunk.raw + first * n_outputs, n_outputs, chunk.offset, scores);
+  for (int j = 0; j < kLanes; ++j) {
+    const int64_t row = first + j < chunk.n_rows ? first + j : chunk.n_rows - 1;
+    const float* __restrict raw = chunk.raw + row * n_outputs;
+    for (int64_t k = 0; k < n_outputs; ++k) scores[k * kLanes + j] = raw[k] + chunk.offset[k];
   }
 }
 
