@@ -25,7 +25,7 @@ DeviceRowPartitioner::DeviceRowPartitioner(const DeviceBins& bins)
   leaf_of_row_.reserve(bins.host().n_rows());
 }
 
-RowRange DeviceRowPartitioner::start(const RowSample& sample, const std::vector<int>&) {
+RowRange DeviceRowPartitioner::start(const RowSample& sample) {
   set_sample(sample);
   is_listed_ = !takes_all_;
   if (is_listed_) ids_[0].write(rows_);

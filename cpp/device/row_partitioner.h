@@ -18,7 +18,7 @@ class DeviceRowPartitioner final : public RowPartitioner {
 
   const DeviceRowPartitioner& device_rows() const override { return *this; }
   const Bins& bins() const override { return bins_.host(); }
-  RowRange start(const RowSample& sample, const std::vector<int>& tiles) override;
+  RowRange start(const RowSample& sample) override;
   bool has(const RowSample& sample) const override;
   // The sample is drawn and grouped on the host.
   std::vector<RowRange> repartition(const RowSample& sample, int32_t n_leaves) override;

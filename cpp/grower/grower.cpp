@@ -36,7 +36,7 @@ void Grower::begin(Search& search, const GrowConfig& config, const uint8_t* feat
   tree_ = Tree();
   tree_.n_outputs = search.n_outputs();
   reserve_nodes();
-  const RowRange rows = rows_->start(search.sample(), tree_context_.tiles());
+  const RowRange rows = rows_->start(search.sample());
   const SearchNode root{0, 0, rows, context_.allreduce_sum(rows.size()), {}};
   search.start(tree_context_, root);
   add_node(root);

@@ -10,9 +10,8 @@
 namespace polyleaf {
 namespace {
 
-constexpr int64_t kMoveBlock = 2048;       // rows moved by one task
-constexpr int64_t kLeafIdBlock = 8192;     // rows whose leaf ids one task writes
-constexpr int64_t kWordsPerCacheLine = 8;  // 64-bit words of a cache line
+constexpr int64_t kMoveBlock = 2048;    // rows moved by one task
+constexpr int64_t kLeafIdBlock = 8192;  // rows whose leaf ids one task writes
 
 // A block of rows of one request, and its destination.
 struct Piece {
@@ -69,23 +68,17 @@ void place_rows(std::vector<Piece>& pieces,
 }  // namespace
 
 HostRowPartitioner::HostRowPartitioner(const Bins& bins, const Context& context)
-    : bins_(bins),
-      context_(context),
-      right_words_(context.n_threads),
-      sparse_partition_(bins.sparse_columns(), context) {
-  for (auto& words : words_) words.resize(bins.n_tiles());
+    : bins_(bins), context_(context), sparse_partition_(bins.sparse_columns(), context) {
   leaf_of_row_.reserve(bins.n_rows());
 }
 
-RowRange HostRowPartitioner::start(const RowSample& sample, const std::vector<int>& tiles) {
-  tiles_ = tiles;
+RowRange HostRowPartitioner::start(const RowSample& sample) {
   set_sample(sample);
   is_sample_ = sample.rows != nullptr;
   std::vector<RowRange> root = {{0, sample.n_used()}};
   if (is_sample_) {
     ids_[0].reserve(rows_.size());
     std::copy(rows_.begin(), rows_.end(), ids_[0].data());
-    fetch_words({&root[0]});
     sparse_partition_.group(ids_[0].data(), bins_.n_rows(), root);
   } else {
     root[0].entry_list = sparse_partition_.start();
@@ -104,36 +97,8 @@ void HostRowPartitioner::set_sample(const RowSample& sample) {
   sample_.rows = non_null_data(rows_.data(), rows_.size());
 }
 
-// Return whether a node is so small that its words should be copied next to each other: most of
-// every cache line would belong to other nodes.
-bool HostRowPartitioner::is_small_node(int64_t n_rows) const {
-  return !bins_.is_external() && n_rows < bins_.n_rows() / kWordsPerCacheLine;
-}
-
-// Copy the words of small nodes that have no copy yet.
-void HostRowPartitioner::fetch_words(const std::vector<RowRange*>& ranges) {
-  const PartitionKernels& move = POLYLEAF_SELECT(partition_kernels);
-  std::vector<RowRange> blocks;
-  for (RowRange* range : ranges) {
-    if (range->words != 0 || !is_small_node(range->size())) continue;
-    for (int64_t b = range->begin; b < range->end; b += kMoveBlock)
-      blocks.push_back({b, std::min(b + kMoveBlock, range->end), range->copy});
-    range->words = 1;
-  }
-  if (blocks.empty()) return;
-  for (int t : tiles_) words_[0][t].reserve(sample_.n_used());
-  const auto n_blocks = static_cast<int64_t>(blocks.size());
-  const int64_t n_tasks = n_blocks * static_cast<int64_t>(tiles_.size());
-  parallel_for(context_.limit_operations(n_tasks * kMoveBlock), n_tasks, [&](int64_t task, int) {
-    const int t = tiles_[task / n_blocks];
-    const RowRange& rows = blocks[task % n_blocks];
-    move.gather_words(bins_.words(t), ids(rows), rows.size(), words_at(1, t, rows.begin));
-  });
-}
-
 HostRowPartitioner::Words HostRowPartitioner::locate_words(const RowRange& rows, int tile,
                                                            int64_t first) const {
-  if (rows.words != 0) return {words_[rows.words - 1][tile].data() + rows.begin + first, nullptr};
   const uint32_t* from = ids(rows);
   if (from == nullptr) return {bins_.words(tile) + rows.begin + first, nullptr};
   return {bins_.words(tile), from + first};
@@ -162,9 +127,6 @@ std::vector<RowRange> HostRowPartitioner::repartition(const RowSample& sample, i
       group_rows_by_leaf(sample_, leaf_of_row_.data(), n_leaves, ids_[0].data());
   std::vector<RowRange> ranges(n_leaves);
   for (int32_t leaf = 0; leaf < n_leaves; ++leaf) ranges[leaf] = {begin[leaf], begin[leaf + 1], 0};
-  std::vector<RowRange*> all;
-  for (RowRange& range : ranges) all.push_back(&range);
-  fetch_words(all);
   sparse_partition_.group(ids_[0].data(), bins_.n_rows(), ranges);
   return ranges;
 }
@@ -260,13 +222,6 @@ void HostRowPartitioner::partition_rows(std::vector<PartitionRequest>& requests)
 
   place_rows(pieces, requests);
   for (int copy : {1, 2}) ids_[copy].reserve(sample_.n_used());
-  const bool in_place = moves_in_place(requests);
-  for (PartitionRequest& d : requests) {
-    const int words = in_place || d.rows.words == 0 ? d.rows.words : 3 - d.rows.words;
-    d.left.words = d.right.words = d.left_is_splittable || d.right_is_splittable ? words : 0;
-    if (!in_place && words != 0)
-      for (int t : tiles_) words_[words - 1][t].reserve(sample_.n_used());
-  }
   parallel_for(context, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
     const Piece& piece = pieces[task];
     const PartitionRequest& d = requests[piece.request];
@@ -281,19 +236,7 @@ void HostRowPartitioner::partition_rows(std::vector<PartitionRequest>& requests)
       move.move_ids(ids_[d.rows.copy].data() + piece.begin, bits, n,
                     ids_[to].data() + piece.left_to, piece.n_left,
                     ids_[to].data() + piece.right_to);
-    if (in_place || d.left.words == 0) return;
-    for (int t : tiles_)
-      move.move_words(words_at(d.rows.words, t, piece.begin), bits, n,
-                      words_at(d.left.words, t, piece.left_to), piece.n_left,
-                      words_at(d.left.words, t, piece.right_to));
   });
-  if (in_place) move_in_place(requests);
-  std::vector<RowRange*> children;
-  for (PartitionRequest& d : requests) {
-    if (d.left_is_splittable) children.push_back(&d.left);
-    if (d.right_is_splittable) children.push_back(&d.right);
-  }
-  fetch_words(children);
   if (bins_.sparse_columns().n_entries() > 0) partition_entries(requests);
 }
 
@@ -305,32 +248,6 @@ void HostRowPartitioner::partition_entries(std::vector<PartitionRequest>& reques
   const uint32_t* ids[3];
   for (int copy = 0; copy < 3; ++copy) ids[copy] = ids_[copy].data();
   sparse_partition_.partition_rows(requests, bits, ids);
-}
-
-// With enough tiles for all threads words are moved in place, which saves a second copy.
-bool HostRowPartitioner::moves_in_place(const std::vector<PartitionRequest>& requests) const {
-  return context_.n_threads == 1 ||
-         requests.size() * tiles_.size() >= 2 * size_t(context_.n_threads);
-}
-
-// Compact rows that go left in place; stage rows that go right in a buffer of the thread.
-void HostRowPartitioner::move_in_place(const std::vector<PartitionRequest>& requests) {
-  const PartitionKernels& move = POLYLEAF_SELECT(partition_kernels);
-  const std::vector<int64_t> bytes = first_bytes(requests);
-  const auto n_requests = static_cast<int64_t>(requests.size());
-  const auto n_tiles = static_cast<int64_t>(tiles_.size());
-  const Context context = context_.limit_operations(n_tiles * count_rows(requests));
-  parallel_for(context, n_requests * n_tiles, [&](int64_t task, int thread) {
-    const int64_t i = task % n_requests;
-    const PartitionRequest& d = requests[i];
-    if (d.left.words == 0) return;
-    uint64_t* words = words_at(d.left.words, tiles_[task / n_requests], d.rows.begin);
-    const int64_t n_left = d.left.size(), n_right = d.right.size();
-    right_words_[thread].reserve(static_cast<size_t>(n_right));
-    uint64_t* right = right_words_[thread].data();
-    move.move_words(words, bits_.data() + bytes[i], d.rows.size(), words, n_left, right);
-    std::memcpy(words + n_left, right, sizeof(uint64_t) * static_cast<size_t>(n_right));
-  });
 }
 
 // A task writes the rows of one block, of all leaves: no cache line goes back and forth between

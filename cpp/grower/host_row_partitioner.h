@@ -2,9 +2,8 @@
 // children and keeps their order (stable), so nothing depends on the block size. Sparse features:
 // sparse_column_partition.h.
 //
-// The 64-bit words of bin codes stay in place while a node has many of all rows. For smaller nodes
-// they are copied once, tile by tile, and then move with the row ids, unless the bins are external
-// (bins.h).
+// The 64-bit words of bin codes stay in place and are found through the ids: they are read while
+// sums of histograms wait for their stores, where moving them would take more time and memory.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -38,8 +37,6 @@ struct PartitionKernels {
   // Set bit i % 8 of bits[i / 8] where row i goes left and return how many do. Writes (n + 7) / 8
   // bytes.
   int64_t (*decide)(const uint64_t* words, int64_t n, const Route& route, uint8_t* bits);
-  void (*move_words)(const uint64_t* from, const uint8_t* bits, int64_t n, uint64_t* left,
-                     int64_t n_left, uint64_t* right);
   void (*move_ids)(const uint32_t* from, const uint8_t* bits, int64_t n, uint32_t* left,
                    int64_t n_left, uint32_t* right);
   // Same for the implicit row ids first, first + 1, ...
@@ -63,7 +60,7 @@ class HostRowPartitioner final : public RowPartitioner {
   HostRowPartitioner& operator=(const HostRowPartitioner&) = delete;
 
   const HostRowPartitioner& host_rows() const override { return *this; }
-  RowRange start(const RowSample& sample, const std::vector<int>& tiles) override;
+  RowRange start(const RowSample& sample) override;
   bool has(const RowSample& sample) const override;
   std::vector<RowRange> repartition(const RowSample& sample, int32_t n_leaves) override;
   void partition_rows(std::vector<PartitionRequest>& requests) override;
@@ -91,7 +88,7 @@ class HostRowPartitioner final : public RowPartitioner {
     return needs_gather(rows) ? std::min(n, kGatherWords) : n;
   }
   // Return whether the words of a range must be gathered before they are contiguous.
-  bool needs_gather(const RowRange& rows) const { return rows.words == 0 && ids(rows) != nullptr; }
+  bool needs_gather(const RowRange& rows) const { return ids(rows) != nullptr; }
   // Row ids of a range; nullptr if row i of the range is row begin + i.
   const uint32_t* ids(const RowRange& rows) const {
     return rows.copy == 0 && !is_sample_ ? nullptr : ids_[rows.copy].data() + rows.begin;
@@ -103,17 +100,9 @@ class HostRowPartitioner final : public RowPartitioner {
 
   const Bins& bins() const override { return bins_; }
   const RowSample& sample() const { return sample_; }
-  const std::vector<int>& tiles() const { return tiles_; }
 
  private:
   void set_sample(const RowSample& sample);
-  bool is_small_node(int64_t n_rows) const;
-  void fetch_words(const std::vector<RowRange*>& ranges);
-  bool moves_in_place(const std::vector<PartitionRequest>& requests) const;
-  void move_in_place(const std::vector<PartitionRequest>& requests);
-  uint64_t* words_at(int copy, int tile, int64_t row) {
-    return words_[copy - 1][tile].data() + row;
-  }
   void route_outside_rows(const Tree& tree);
   Route make_route(const PartitionRequest& request, CategorySet& set) const;
   void partition_entries(std::vector<PartitionRequest>& requests);
@@ -123,12 +112,8 @@ class HostRowPartitioner final : public RowPartitioner {
   const Bins& bins_;
   const Context context_;
   RowSample sample_;
-  bool is_sample_ = false;      // the root uses a row sample, so copy 0 has its own words and ids
+  bool is_sample_ = false;      // the root uses a row sample, so copy 0 has its own ids
   std::vector<uint32_t> rows_;  // row ids of the sample
-  std::vector<int> tiles_;
-  // copies 1 and 2 of the words, per tile, in the order of the ids
-  std::vector<Buffer<uint64_t>> words_[2];
-  std::vector<Buffer<uint64_t>> right_words_;  // per thread: words that go right
   Buffer<uint32_t> ids_[3];
   Buffer<uint8_t> bits_;  // bits of the requests one after another, each at a multiple of 64 rows
   SparseColumnPartition sparse_partition_;

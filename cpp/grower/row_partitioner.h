@@ -20,7 +20,6 @@ struct RowRange {
   int64_t begin = 0, end = 0;
   int copy = 0;  // 0: the root; alternating 1 and 2 below it
   int32_t entry_list = -1;
-  int words = 0;  // the copy that holds their words, 1 or 2; 0: found through the ids
   int64_t size() const { return end - begin; }
 };
 
@@ -43,8 +42,8 @@ class RowPartitioner {
 
   virtual const Bins& bins() const = 0;
 
-  // Set the root's rows to the sample. Only words of `tiles` will be read.
-  virtual RowRange start(const RowSample& sample, const std::vector<int>& tiles) = 0;
+  // Set the root's rows to the sample.
+  virtual RowRange start(const RowSample& sample) = 0;
 
   // Return whether the tree was started with this sample.
   virtual bool has(const RowSample& sample) const = 0;
@@ -59,8 +58,8 @@ class RowPartitioner {
     int threshold = -1;    // last code that goes left; -1: categorical, see `set`
     CategorySet set = {};  // codes that go left, in the model's encoding
     bool missing_left = false;
-    // Whether a child may be split further. If neither may, only ids are moved; words and
-    // sparse entries are not needed.
+    // Whether a child may be split further. If neither may, only ids are moved: sparse entries are
+    // not needed.
     bool left_is_splittable = true, right_is_splittable = true;
     int64_t n_left = 0;  // rows that go left, over all ranks
     RowRange left, right;

@@ -1,5 +1,5 @@
-// Stable two-way partition (host_row_partitioner.h): vpcompress with AVX-512, table-driven
-// permutations with AVX2, branch-free moves otherwise.
+// Stable two-way partition (host_row_partitioner.h): permutations from a table with AVX2 (those of
+// AVX-512 by a mask take twice as long on AMD), branch-free moves otherwise.
 #include "grower/host_row_partitioner.h"
 
 #ifdef __AVX2__
@@ -12,34 +12,22 @@ namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
 namespace {
 
-#if defined(__AVX2__) && !defined(__AVX512F__)
+#ifdef __AVX2__
 // Permutation for each mask that moves the lanes with a set bit to the front, in ascending order;
 // the other lanes are unspecified.
 struct CompressTable {
-  alignas(64) int32_t lanes64[16][8] = {};  // each 64-bit lane is a pair of 32-bit lanes
-  alignas(64) uint8_t lanes32[256][8] = {};
+  alignas(64) uint8_t lanes[256][8] = {};
   constexpr CompressTable() {
-    for (int mask = 0; mask < 256; ++mask) {
-      int n = 0;
-      for (int lane = 0; lane < 8; ++lane) {
-        if ((mask >> lane & 1) == 0) continue;
-        if (mask < 16) {
-          lanes64[mask][2 * n] = 2 * lane;
-          lanes64[mask][2 * n + 1] = 2 * lane + 1;
-        }
-        lanes32[mask][n++] = static_cast<uint8_t>(lane);
-      }
-    }
+    for (int mask = 0; mask < 256; ++mask)
+      for (int lane = 0, n = 0; lane < 8; ++lane)
+        if ((mask >> lane & 1) != 0) lanes[mask][n++] = static_cast<uint8_t>(lane);
   }
 };
 constexpr CompressTable kCompressTable;
 
-POLYLEAF_INLINE __m256i compress64(__m256i v, int mask) {
-  return _mm256_permutevar8x32_epi32(v, load<__m256i>(kCompressTable.lanes64[mask]));
-}
-POLYLEAF_INLINE __m256i compress32(__m256i v, int mask) {
+POLYLEAF_INLINE __m256i compress(__m256i v, int mask) {
   const __m128i order =
-      _mm_loadl_epi64(reinterpret_cast<const __m128i*>(kCompressTable.lanes32[mask]));
+      _mm_loadl_epi64(reinterpret_cast<const __m128i*>(kCompressTable.lanes[mask]));
   return _mm256_permutevar8x32_epi32(v, _mm256_cvtepu8_epi32(order));
 }
 #endif
@@ -133,55 +121,8 @@ int64_t decide(const uint64_t* words, int64_t n, const Route& route, uint8_t* bi
   return n_left;
 }
 
-// Write each value to both sides and advance one of them until one side is full; the rest goes to
-// the other side.
-template <class T, class Value>
-POLYLEAF_INLINE void move_rest(Value value, const uint8_t* bits, int64_t i, int64_t n, T* left,
-                               T* left_end, T* right, T* right_end) {
-  for (; i < n && left < left_end && right < right_end; ++i) {
-    const uint32_t goes = (bits[i >> 3] >> (i & 7)) & 1;
-    const T v = value(i);
-    *left = v;
-    *right = v;
-    left += goes;
-    right += 1 - goes;
-  }
-  for (; i < n && left < left_end; ++i) *left++ = value(i);
-  for (; i < n && right < right_end; ++i) *right++ = value(i);
-}
-
-void move_words(const uint64_t* from, const uint8_t* bits, int64_t n, uint64_t* left,
-                int64_t n_left, uint64_t* right) {
-  uint64_t* const left_end = left + n_left;
-  uint64_t* const right_end = right + (n - n_left);
-  int64_t i = 0;
-#ifdef __AVX512F__
-  for (; i + 8 <= n && left + 8 <= left_end && right + 8 <= right_end; i += 8) {
-    const __m512i v = _mm512_loadu_si512(from + i);
-    const __mmask8 k = bits[i >> 3];
-    const int c = __builtin_popcount(k);
-    _mm512_storeu_si512(left, _mm512_maskz_compress_epi64(k, v));
-    _mm512_storeu_si512(right, _mm512_maskz_compress_epi64(static_cast<__mmask8>(~k), v));
-    left += c;
-    right += 8 - c;
-  }
-#elif defined(__AVX2__)
-  for (; i + 8 <= n && left + 8 <= left_end && right + 8 <= right_end; i += 8)
-    for (int half = 0; half < 2; ++half) {
-      const __m256i v = load<__m256i>(from + i + 4 * half);
-      const int k = bits[i >> 3] >> (4 * half) & 15,
-                c = __builtin_popcount(static_cast<unsigned>(k));
-      store(left, compress64(v, k));
-      store(right, compress64(v, 15 - k));
-      left += c;
-      right += 4 - c;
-    }
-#endif
-  move_rest([from](int64_t j) { return from[j]; }, bits, i, n, left, left_end, right, right_end);
-}
-
-// Move row ids, 16 at a time with SIMD: `at(i)` is the id of row i, `load_vector(i)` loads the ids
-// of rows i .. i + 15.
+// Move row ids, eight at a time with SIMD: `at(i)` is the id of row i, `load_vector(i)` loads the
+// ids of rows i .. i + 7.
 template <class At, class LoadVector>
 POLYLEAF_INLINE void move_values(At at, [[maybe_unused]] LoadVector load_vector,
                                  const uint8_t* bits, int64_t n, uint32_t* left, int64_t n_left,
@@ -189,42 +130,38 @@ POLYLEAF_INLINE void move_values(At at, [[maybe_unused]] LoadVector load_vector,
   uint32_t* const left_end = left + n_left;
   uint32_t* const right_end = right + (n - n_left);
   int64_t i = 0;
-#ifdef __AVX512F__
-  for (; i + 16 <= n && left + 16 <= left_end && right + 16 <= right_end; i += 16) {
-    const __m512i v = (__m512i)load_vector(i);
-    const __mmask16 k = load<uint16_t>(bits + (i >> 3));
-    const int c = __builtin_popcount(k);
-    _mm512_storeu_si512(left, _mm512_maskz_compress_epi32(k, v));
-    _mm512_storeu_si512(right, _mm512_maskz_compress_epi32(static_cast<__mmask16>(~k), v));
+#ifdef __AVX2__
+  for (; i + 8 <= n && left + 8 <= left_end && right + 8 <= right_end; i += 8) {
+    const __m256i v = (__m256i)load_vector(i);
+    const int k = bits[i >> 3], c = __builtin_popcount(static_cast<unsigned>(k));
+    store(left, compress(v, k));
+    store(right, compress(v, 255 - k));
     left += c;
-    right += 16 - c;
-  }
-#elif defined(__AVX2__)
-  for (; i + 16 <= n && left + 16 <= left_end && right + 16 <= right_end; i += 16) {
-    const i32x16 v = load_vector(i);
-    for (int half = 0; half < 2; ++half) {
-      const __m256i half_vector = (__m256i)(half == 0 ? v.low : v.high);
-      const int k = bits[(i >> 3) + half], c = __builtin_popcount(static_cast<unsigned>(k));
-      store(left, compress32(half_vector, k));
-      store(right, compress32(half_vector, 255 - k));
-      left += c;
-      right += 8 - c;
-    }
+    right += 8 - c;
   }
 #endif
-  move_rest(at, bits, i, n, left, left_end, right, right_end);
+  // Write each id to both sides and advance one of them until one side is full; the rest goes to
+  // the other side.
+  for (; i < n && left < left_end && right < right_end; ++i) {
+    const uint32_t goes = (bits[i >> 3] >> (i & 7)) & 1;
+    *left = *right = at(i);
+    left += goes;
+    right += 1 - goes;
+  }
+  for (; i < n && left < left_end; ++i) *left++ = at(i);
+  for (; i < n && right < right_end; ++i) *right++ = at(i);
 }
 
 void move_ids(const uint32_t* from, const uint8_t* bits, int64_t n, uint32_t* left, int64_t n_left,
               uint32_t* right) {
   move_values([from](int64_t i) { return from[i]; },
-              [from](int64_t i) { return load<i32x16>(from + i); }, bits, n, left, n_left, right);
+              [from](int64_t i) { return load<i32x8>(from + i); }, bits, n, left, n_left, right);
 }
 
 void move_id_range(uint32_t first, const uint8_t* bits, int64_t n, uint32_t* left, int64_t n_left,
                    uint32_t* right) {
-  constexpr int32_t kCount[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-  const i32x16 lanes = load<i32x16>(kCount);
+  constexpr int32_t kCount[] = {0, 1, 2, 3, 4, 5, 6, 7};
+  const i32x8 lanes = load<i32x8>(kCount);
   move_values([first](int64_t i) { return static_cast<uint32_t>(first + i); },
               [first, lanes](int64_t i) { return lanes + static_cast<int32_t>(first + i); }, bits,
               n, left, n_left, right);
@@ -262,7 +199,7 @@ void gather_words(const uint64_t* words, const uint32_t* ids, int64_t n, uint64_
 
 }  // namespace
 
-const PartitionKernels partition_kernels = {decide, move_words,   move_ids,    move_id_range,
+const PartitionKernels partition_kernels = {decide, move_ids,     move_id_range,
                                             rank,   move_entries, gather_words};
 
 }  // namespace POLYLEAF_ISA_NAMESPACE
