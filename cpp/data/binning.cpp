@@ -2,15 +2,16 @@
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <span>
 #include <stdexcept>
 #include <type_traits>
 
 #include "base/parallel.h"
 #include "data/kernels/binning_kernels.h"
+#include "data/radix_sort.h"
 
 namespace polyleaf {
 namespace {
@@ -84,83 +85,90 @@ bool fits_float(ValueType type) {
   return type == ValueType::f32 || type == ValueType::u16 || type == ValueType::i16;
 }
 
-// --- sorting ---
+// --- from sampled values to thresholds ---
 
-template <class T>
-using KeyOf = std::conditional_t<std::is_same_v<T, float>, uint32_t, uint64_t>;
-
-// Map numbers to unsigned integers of the same order; -0 becomes +0.
-template <class T>
-KeyOf<T> to_key(T value) {
-  using Key = KeyOf<T>;
-  constexpr Key sign = Key{1} << (8 * sizeof(Key) - 1);
-  const Key bits = std::bit_cast<Key>(value + T{0});
-  return bits & sign ? ~bits : bits | sign;
+// Return a number t with a <= t < b, the middle if rounding permits.
+double between(double a, double b, bool wide) {
+  double middle = a / 2 + b / 2;
+  if (!wide) middle = static_cast<float>(middle);
+  return middle >= a && middle < b ? middle : a;
 }
 
-template <class T>
-T from_key(KeyOf<T> key) {
-  using Key = KeyOf<T>;
-  constexpr Key sign = Key{1} << (8 * sizeof(Key) - 1);
-  return std::bit_cast<T>(key & sign ? key & ~sign : ~key);
-}
+// Values that weigh at least a bin's fair share of what the heavier ones leave. They get bins of
+// their own.
+struct HeavyValues {
+  std::vector<uint8_t> is_heavy;
+  int64_t n_heavy = 0;
+  double light_weight = 0;  // of the other values
 
-template <class Key>
-struct WeightedKey {
-  Key key;
-  int64_t weight;
+  template <class Weight>
+  HeavyValues(std::span<const Weight> weights, int max_bins) : is_heavy(weights.size(), 0) {
+    for (const Weight w : weights) light_weight += static_cast<double>(w);
+    for (bool found = true; found;) {
+      found = false;
+      const double share = light_weight / static_cast<double>(max_bins - n_heavy);
+      for (size_t i = 0; i < weights.size() && n_heavy < max_bins - 1; ++i) {
+        if (is_heavy[i] || static_cast<double>(weights[i]) < share) continue;
+        is_heavy[i] = 1;
+        ++n_heavy;
+        light_weight -= static_cast<double>(weights[i]);
+        found = true;
+      }
+    }
+  }
 };
 
-template <class Key>
-Key get_key(Key item) {
-  return item;
-}
-template <class Key>
-Key get_key(const WeightedKey<Key>& item) {
-  return item.key;
-}
-template <class Key>
-int64_t get_weight(Key) {
-  return 1;
-}
-template <class Key>
-int64_t get_weight(const WeightedKey<Key>& item) {
-  return item.weight;
-}
-
-// Stable radix sort, least significant digit first; digits that all items share are skipped.
-template <class Item>
-void sort_by_key(std::vector<Item>& items) {
-  using Key = decltype(get_key(items[0]));
-  constexpr int kBits = 11, kBuckets = 1 << kBits;
-  constexpr int kDigits = (8 * sizeof(Key) + kBits - 1) / kBits;
-  const size_t n = items.size();
-  if (n < kBuckets) {
-    std::sort(items.begin(), items.end(),
-              [](const Item& a, const Item& b) { return get_key(a) < get_key(b); });
-    return;
+// Go through the values in order and close bins. The remaining bins are always spread over the
+// remaining weight. One bin stays in reserve while light values remain, so that at most max_bins
+// bins result.
+// `value(i)` is the i-th value, ascending.
+template <class Value, class Weight>
+std::vector<double> choose_thresholds(const Value& value, std::span<const Weight> weights,
+                                      int max_bins, bool wide) {
+  const auto n = static_cast<int64_t>(weights.size());
+  std::vector<double> thresholds;
+  const auto close_after = [&](int64_t i) {
+    thresholds.push_back(between(value(i), value(i + 1), wide));
+  };
+  if (n <= max_bins) {
+    for (int64_t i = 0; i + 1 < n; ++i) close_after(i);
+    return thresholds;
   }
-  std::vector<uint32_t> counts(kDigits * kBuckets, 0);
-  for (const Item& item : items)
-    for (int d = 0; d < kDigits; ++d)
-      ++counts[d * kBuckets + ((get_key(item) >> (d * kBits)) & (kBuckets - 1))];
-  std::vector<Item> scratch(n);
-  for (int d = 0; d < kDigits; ++d) {
-    uint32_t* next = &counts[d * kBuckets];
-    if (next[(get_key(items[0]) >> (d * kBits)) & (kBuckets - 1)] == n) continue;
-    uint32_t sum = 0;
-    for (int b = 0; b < kBuckets; ++b) {
-      const uint32_t count = next[b];
-      next[b] = sum;
-      sum += count;
+  const HeavyValues heavy(weights, max_bins);
+  int64_t bins_left = max_bins - heavy.n_heavy,
+          values_left = n - heavy.n_heavy;  // for light values, and the number of light values
+  double weight_left = heavy.light_weight, open = 0;
+  bool follows_light_bin = false;  // the last closed bin holds light values
+  for (int64_t i = 0; i + 1 < n; ++i) {
+    if (heavy.is_heavy[i]) {
+      close_after(i);
+      weight_left -= open;
+      open = 0;
+      follows_light_bin = false;
+      continue;
     }
-    for (const Item& item : items)
-      scratch[next[(get_key(item) >> (d * kBits)) & (kBuckets - 1)]++] = item;
-    items.swap(scratch);
+    open += static_cast<double>(weights[i]);
+    --values_left;
+    const double share = weight_left / static_cast<double>(bins_left);
+    if (heavy.is_heavy[i + 1]) {
+      // A bin of less than half a share before a heavy value joins the light bin before it, if
+      // there is one, or else the heavy value.
+      const bool own_bin = open >= share / 2 && (bins_left > 1 || values_left == 0);
+      if (own_bin) --bins_left;
+      if (!own_bin && !follows_light_bin) continue;
+      if (!own_bin) thresholds.pop_back();
+    } else {
+      const double overshoot = open + static_cast<double>(weights[i + 1]) - share;
+      if (bins_left <= 1 || (overshoot <= share - open && values_left >= bins_left)) continue;
+      --bins_left;
+    }
+    close_after(i);
+    follows_light_bin = true;
+    weight_left -= open;
+    open = 0;
   }
+  return thresholds;
 }
-
-// --- from sampled values to thresholds ---
 
 struct Distinct {
   std::vector<double> values;  // ascending
@@ -176,16 +184,17 @@ struct Distinct {
   }
 };
 
-template <class T, class Item>
-Distinct sorted_distinct(std::vector<Item>& items) {
-  sort_by_key(items);
+template <class T>
+Distinct sorted_distinct(std::vector<WeightedKey<KeyOf<T>>>& items) {
+  std::vector<WeightedKey<KeyOf<T>>> scratch(items.size());
+  const WeightedKey<KeyOf<T>>* sorted = sort_by_key(items.data(), scratch.data(), items.size());
   size_t n = 0;
-  for (size_t i = 0; i < items.size(); ++i)
-    n += i == 0 || get_key(items[i]) != get_key(items[i - 1]);
+  for (size_t i = 0; i < items.size(); ++i) n += i == 0 || sorted[i].key != sorted[i - 1].key;
   Distinct distinct;
   distinct.values.reserve(n);
   distinct.weights.reserve(n);
-  for (const Item& item : items) distinct.add(from_key<T>(get_key(item)), get_weight(item));
+  for (size_t i = 0; i < items.size(); ++i)
+    distinct.add(from_key<T>(sorted[i].key), sorted[i].weight);
   return distinct;
 }
 
@@ -212,7 +221,9 @@ Thresholds choose_distinct_thresholds(Distinct distinct, bool is_double, int max
     result.wide = needs_double(distinct, rounded);
     if (!result.wide) distinct = std::move(rounded);
   }
-  result.values = choose_thresholds(distinct.values, distinct.weights, max_bins, result.wide);
+  result.values =
+      choose_thresholds([&](int64_t i) { return distinct.values[i]; },
+                        std::span<const int64_t>(distinct.weights), max_bins, result.wide);
   return result;
 }
 
@@ -246,27 +257,54 @@ class CountedValues {
   size_t n_ = 0;
 };
 
-// Return the thresholds of one feature from its sampled values (NaN: missing) and `zeros`, the
-// weight of the zeros that are not stored.
+// Return the thresholds of one feature from its sampled values (NaN: missing), their weights, and
+// `zeros`, the weight of the zeros that are not stored.
 template <class T>
-Thresholds choose_value_thresholds(const T* values, const int64_t* weights, int64_t n,
-                                   int64_t zeros, int max_bins) {
-  using Key = KeyOf<T>;
-  constexpr bool is_double = std::is_same_v<T, double>;
-  if (weights == nullptr && zeros == 0) {
-    std::vector<Key> items;
-    items.reserve(n);
-    for (int64_t i = 0; i < n; ++i)
-      if (values[i] == values[i]) items.push_back(to_key(values[i]));
-    return choose_distinct_thresholds(sorted_distinct<T>(items), is_double, max_bins);
-  }
-  std::vector<WeightedKey<Key>> items;
+Thresholds choose_weighted_thresholds(const T* values, const int64_t* weights, int64_t n,
+                                      int64_t zeros, int max_bins) {
+  std::vector<WeightedKey<KeyOf<T>>> items;
   items.reserve(n + 1);
   for (int64_t i = 0; i < n; ++i)
-    if (values[i] == values[i])
-      items.push_back({to_key(values[i]), weights == nullptr ? 1 : weights[i]});
+    if (values[i] == values[i]) items.push_back({to_key(values[i]), weights[i]});
   if (zeros > 0) items.push_back({to_key(T{0}), zeros});
-  return choose_distinct_thresholds(sorted_distinct<T>(items), is_double, max_bins);
+  return choose_distinct_thresholds(sorted_distinct<T>(items), std::is_same_v<T, double>, max_bins);
+}
+
+// Likewise for values of weight 1, in their memory and in `scratch`, which has room for as many
+// keys: memory that threads allocate themselves stays with them.
+template <class T>
+Thresholds choose_plain_thresholds(T* values, KeyOf<T>* scratch, int64_t n, int max_bins) {
+  using Key = KeyOf<T>;
+  auto* keys = reinterpret_cast<Key*>(values);
+  size_t n_keys = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    T value;
+    std::memcpy(&value, keys + i, sizeof(value));
+    if (value == value) keys[n_keys++] = to_key(value);
+  }
+  Key* sorted = sort_by_key(keys, scratch, n_keys);
+  Key* weights = sorted == keys ? scratch : keys;
+  size_t n_distinct = 0;
+  for (size_t i = 0; i < n_keys; ++i) {
+    if (n_distinct > 0 && sorted[n_distinct - 1] == sorted[i]) {
+      ++weights[n_distinct - 1];
+    } else {
+      sorted[n_distinct] = sorted[i];
+      weights[n_distinct++] = 1;
+    }
+  }
+  if constexpr (std::is_same_v<T, double>) {  // may be rounded to float32
+    Distinct distinct;
+    distinct.values.reserve(n_distinct);
+    distinct.weights.reserve(n_distinct);
+    for (size_t i = 0; i < n_distinct; ++i)
+      distinct.add(from_key<T>(sorted[i]), static_cast<int64_t>(weights[i]));
+    return choose_distinct_thresholds(std::move(distinct), true, max_bins);
+  } else {
+    const auto value = [&](int64_t i) { return double{from_key<T>(sorted[i])}; };
+    const std::span<const Key> each(weights, n_distinct);
+    return {choose_thresholds(value, each, max_bins, false), false};
+  }
 }
 
 // Return the thresholds of 8-bit integers, by counting.
@@ -317,12 +355,16 @@ class SampledColumns {
     });
   }
 
-  Thresholds thresholds(int64_t c, int max_bins) {
+  // Overwrites the values; scratch: room for as many keys.
+  Thresholds thresholds(int64_t c, int max_bins, uint64_t* scratch) {
     return visit_values(c, [&]<class T>(T* values) {
       if constexpr (sizeof(T) == 1)
         return choose_byte_thresholds(values, sample_.weights, sample_.n, max_bins);
+      else if (sample_.weights != nullptr)
+        return choose_weighted_thresholds(values, sample_.weights, sample_.n, 0, max_bins);
       else
-        return choose_value_thresholds(values, sample_.weights, sample_.n, 0, max_bins);
+        return choose_plain_thresholds(values, reinterpret_cast<KeyOf<T>*>(scratch), sample_.n,
+                                       max_bins);
     });
   }
 
@@ -385,104 +427,25 @@ Thresholds choose_sparse_thresholds(const StoredColumn& column, const Sample& sa
       weights.push_back(weight);
       return true;
     });
-    return choose_value_thresholds(values.data(), weights.data(),
-                                   static_cast<int64_t>(values.size()), zeros, max_bins);
+    return choose_weighted_thresholds(values.data(), weights.data(),
+                                      static_cast<int64_t>(values.size()), zeros, max_bins);
   });
 }
 
-// Return a number t with a <= t < b, the middle if rounding permits.
-double between(double a, double b, bool wide) {
-  double middle = a / 2 + b / 2;
-  if (!wide) middle = static_cast<float>(middle);
-  return middle >= a && middle < b ? middle : a;
-}
-
-// Values that weigh at least a bin's fair share of what the heavier ones leave. They get bins of
-// their own.
-struct HeavyValues {
-  std::vector<uint8_t> is_heavy;
-  int64_t n_heavy = 0;
-  double light_weight = 0;  // of the other values
-
-  HeavyValues(const std::vector<int64_t>& weights, int max_bins) : is_heavy(weights.size(), 0) {
-    for (int64_t w : weights) light_weight += static_cast<double>(w);
-    for (bool found = true; found;) {
-      found = false;
-      const double share = light_weight / static_cast<double>(max_bins - n_heavy);
-      for (size_t i = 0; i < weights.size() && n_heavy < max_bins - 1; ++i) {
-        if (is_heavy[i] || static_cast<double>(weights[i]) < share) continue;
-        is_heavy[i] = 1;
-        ++n_heavy;
-        light_weight -= static_cast<double>(weights[i]);
-        found = true;
-      }
-    }
-  }
-};
-
 }  // namespace
-
-// Go through the values in order and close bins. The remaining bins are always spread over the
-// remaining weight. One bin stays in reserve while light values remain, so that at most max_bins
-// bins result.
-std::vector<double> choose_thresholds(const std::vector<double>& values,
-                                      const std::vector<int64_t>& weights, int max_bins,
-                                      bool wide) {
-  const auto n = static_cast<int64_t>(values.size());
-  std::vector<double> thresholds;
-  const auto close_after = [&](int64_t i) {
-    thresholds.push_back(between(values[i], values[i + 1], wide));
-  };
-  if (n <= max_bins) {
-    for (int64_t i = 0; i + 1 < n; ++i) close_after(i);
-    return thresholds;
-  }
-  const HeavyValues heavy(weights, max_bins);
-  int64_t bins_left = max_bins - heavy.n_heavy,
-          values_left = n - heavy.n_heavy;  // for light values, and the number of light values
-  double weight_left = heavy.light_weight, open = 0;
-  bool follows_light_bin = false;  // the last closed bin holds light values
-  for (int64_t i = 0; i + 1 < n; ++i) {
-    if (heavy.is_heavy[i]) {
-      close_after(i);
-      weight_left -= open;
-      open = 0;
-      follows_light_bin = false;
-      continue;
-    }
-    open += static_cast<double>(weights[i]);
-    --values_left;
-    const double share = weight_left / static_cast<double>(bins_left);
-    if (heavy.is_heavy[i + 1]) {
-      // A bin of less than half a share before a heavy value joins the light bin before it, if
-      // there is one, or else the heavy value.
-      const bool own_bin = open >= share / 2 && (bins_left > 1 || values_left == 0);
-      if (own_bin) --bins_left;
-      if (!own_bin && !follows_light_bin) continue;
-      if (!own_bin) thresholds.pop_back();
-    } else {
-      const double overshoot = open + static_cast<double>(weights[i + 1]) - share;
-      if (bins_left <= 1 || (overshoot <= share - open && values_left >= bins_left)) continue;
-      --bins_left;
-    }
-    close_after(i);
-    follows_light_bin = true;
-    weight_left -= open;
-    open = 0;
-  }
-  return thresholds;
-}
 
 std::vector<Thresholds> find_thresholds(const Columns& columns, const Sample& sample,
                                         int32_t n_features, int max_bins, const Context& context) {
   std::vector<Thresholds> result(static_cast<size_t>(n_features));
   const auto n_dense = static_cast<int64_t>(columns.dense.size());
+  Buffer<uint64_t> scratch(n_dense > 0 ? static_cast<size_t>(sample.n * context.n_threads) : 0);
   for (int64_t begin = 0; begin < n_dense; begin += kSampledFeatures) {
     const int64_t n = std::min(kSampledFeatures, n_dense - begin);
     const Column* group = columns.dense.data() + begin;
     SampledColumns sampled(group, n, sample, context);
-    parallel_for(context, n, [&](int64_t c, int) {
-      result[group[c].feature] = sampled.thresholds(c, max_bins);
+    parallel_for(context, n, [&](int64_t c, int thread) {
+      result[group[c].feature] =
+          sampled.thresholds(c, max_bins, scratch.data() + thread * sample.n);
     });
   }
   if (columns.stored.empty()) return result;

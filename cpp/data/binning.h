@@ -82,11 +82,6 @@ struct Thresholds {
 std::vector<Thresholds> find_thresholds(const Columns& columns, const Sample& sample,
                                         int32_t n_features, int max_bins, const Context& context);
 
-// Return at most max_bins - 1 ascending thresholds t for distinct ascending values and their
-// weights, with a <= t < b for the adjacent values a and b that t separates.
-std::vector<double> choose_thresholds(const std::vector<double>& values,
-                                      const std::vector<int64_t>& weights, int max_bins, bool wide);
-
 // Thresholds of all features, laid out for vectorised search.
 class BinTable {
  public:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -94,21 +93,13 @@ def count_columns(bound: BoundObjective, settings: TrainConfig, n_targets: int) 
 def row_bytes(n_features: int, columns: ColumnCounts, settings: TrainConfig) -> RowBytes:
     """Return the bytes per row in training."""
     words = _TILE_FEATURES * -(-n_features // _TILE_FEATURES)
-    sampling = settings.sampling
-    is_goss = sampling.sampling_method == "goss"
-    share = sampling.top_rate + sampling.other_rate if is_goss else sampling.subsample
-    # Words of the rows in use: one copy that is partitioned in place, with a buffer per thread for
-    # rows that go right; or two copies, if there are too few tiles for the threads.
-    threads = settings.workers.n_threads
-    in_place = threads == 1 or words >= 2 * _TILE_FEATURES * threads
-    copies, buffers = (share, threads) if in_place else (2 * share, 0)
     reads_features = settings.leaf.kind.reads_features
     quantised = 2 * _SHORT * columns.lanes  # of all rows, and gathered for nodes
     split_inputs = _FLOAT * (columns.sketched + 1 + (columns.lanes if reads_features else 0))
     partition = 4 * _FLOAT  # ids of rows, twice, their leaves, and bits
     features = _FLOAT * n_features if reads_features else 0
     return RowBytes(
-        bins=words + math.ceil(copies * words) + buffers + features,
+        bins=words + features,
         state=_FLOAT * (2 * columns.scores + columns.hessians),
         others=(_FLOAT + _DOUBLE) * columns.targets + split_inputs + quantised + partition,
     )
