@@ -19,14 +19,7 @@ void add_left(const ScanNode& node, const ScanFeature& feature, TileSplit& split
   int64_t count = 0;
   const auto add = [&](int first, int last) {  // bins first .. last
     for (int b = first; b <= last; ++b) count += feature.count(*node.layout, b);
-    if (feature.rows != nullptr) {
-      const RowsByBin& rows = *feature.rows;
-      kernels.add_rows(rows, lanes, rows.start[first], rows.start[last] + feature.counts[last],
-                       split.left.data());
-    } else {
-      kernels.add_bins(feature.bin(*node.layout, first), lanes, last - first + 1,
-                       split.left.data());
-    }
+    kernels.add_bins(feature.bin(*node.layout, first), lanes, last - first + 1, split.left.data());
   };
   add(0, split.bin);
   if (split.missing_left) add(feature.missing, feature.missing);
@@ -221,7 +214,6 @@ void find_best_tile_split(const Bins& bins, int tile, const TileHistogram& histo
         histogram.touched != nullptr ? histogram.touched + slot * 4 : nullptr,
         bins.n_bins(t.features[slot]),
         t.missing(),
-        histogram.rows != nullptr ? histogram.rows + slot : nullptr,
         node.linear != nullptr && node.linear->joins[t.features[slot]]
             ? node.linear->table->means(t.features[slot])
             : nullptr};

@@ -13,15 +13,10 @@
 
 namespace polyleaf {
 
-// Kernels that sum bins and rows.
+// Kernels that sum bins.
 struct SumKernels {
   // out[lane] += sums[bin][lane] over the first n_bins bins.
   void (*add_bins)(const int32_t* sums, int lanes, int n_bins, int32_t* out);
-  // Counting sort of n < 2^16 rows by the bins of one slot.
-  void (*order_rows)(const uint64_t* words, int64_t n, int slot, int stride, uint32_t* counts,
-                     uint32_t* start, uint16_t* order);
-  // out[lane] += channels of the rows order[first .. last).
-  void (*add_rows)(const RowsByBin& rows, int lanes, uint32_t first, uint32_t last, int32_t* out);
 };
 POLYLEAF_DECLARE_KERNELS(SumKernels, sum_kernels)
 
@@ -81,13 +76,11 @@ struct TileSplit {
 };
 
 // Histogram of a tile: sums [slot][bin][lane], counts [slot][bin] or nullptr, touched [slot][4] or
-// nullptr. If `rows` is set: the rows by bin of each slot, and counts. If `sorted` is set: the best
-// split of each slot, and nothing else.
+// nullptr. If `sorted` is set: the best split of each slot, and nothing else.
 struct TileHistogram {
   const int32_t* sums;
   const uint32_t* counts;
   const uint64_t* touched;
-  const RowsByBin* rows = nullptr;
   const SortedRows* sorted = nullptr;
 };
 

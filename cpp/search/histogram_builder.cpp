@@ -45,8 +45,7 @@ void HistogramBuilder::start(const TreeContext& tree, const ChannelLayout& layou
     layout_ = layout;
     pool_.lay_out(bins_, layout_);
     set_size_thresholds();
-    for (Scratch& s : scratch_)
-      s.reserve(layout_, pool_.max_bins(), static_cast<size_t>(ordered_rows_));
+    for (Scratch& s : scratch_) s.reserve(layout_, pool_.max_bins());
     is_laid_out_ = true;
   }
   pool_.start(tree.config().histogram_memory);
@@ -89,12 +88,9 @@ void HistogramBuilder::set_packed_formats(const int32_t* max_magnitudes) {
     packed_runs_ = bins_.find_row_runs(kPackedRunRows, context_);
 }
 
-void HistogramBuilder::Scratch::reserve(const ChannelLayout& layout, size_t max_bins,
-                                        size_t ordered_rows) {
+void HistogramBuilder::Scratch::reserve(const ChannelLayout& layout, size_t max_bins) {
   sums.reserve(max_bins * layout.lanes + 16);
   counts.reserve(max_bins + 16);
-  order.reserve(kTileFeatures * ordered_rows + 16);
-  start.reserve(2 * kTileFeatures * 256);
   is_clear = false;
   rest.reserve(max_bins + 16);
   std::memset(rest.data(), 0, sizeof(int32_t) * rest.size());
@@ -108,26 +104,14 @@ void HistogramBuilder::set_size_thresholds() {
   const int64_t n_dense = bins_.n_features() - bins_.sparse_columns().n_features();
   const double bins_per_feature =
       static_cast<double>(pool_.n_bins()) / static_cast<double>(std::max<int64_t>(1, n_dense));
-  // Ordering a row by a feature's bins costs about as much as four vectors of sixteen sums; a
-  // histogram is written, read and cleared bin by bin. One output, and a shared Hessian, are
-  // scanned from histograms only.
-  const int vectors = layout_.lanes / 16;
-  const bool can_order = layout_.n_outputs > 1 && layout_.hessian != HessianKind::shared &&
-                         vectors >= 1 && layout_.hessian != HessianKind::full && !layout_.linear();
-  ordered_rows_ =
-      can_order
-          ? std::min<int64_t>(
-                60000, static_cast<int64_t>(bins_per_feature * 4 * vectors / (2.2 + 0.1 * vectors)))
-          : 0;
   // Subtracting moves every bin of a histogram that has left the cache; building reads rows. The
   // threshold is the number of rows at which both cost the same, by measurement. Histograms that
   // have to be sent cost more than either.
-  direct_rows_ =
-      context_.is_distributed()
-          ? 0
-          : std::max<int64_t>(std::max(kSmallRows, ordered_rows_),
-                              static_cast<int64_t>(bins_per_feature * 20.0 * layout_.lanes /
-                                                   (layout_.lanes + 12)));
+  direct_rows_ = context_.is_distributed()
+                     ? 0
+                     : std::max<int64_t>(
+                           kSmallRows, static_cast<int64_t>(bins_per_feature * 20.0 *
+                                                            layout_.lanes / (layout_.lanes + 12)));
 }
 
 // Return whether children may be built from the node's histogram. Children of the last level are
@@ -154,9 +138,8 @@ std::vector<HistogramJob> HistogramBuilder::plan(const std::vector<SearchNode>& 
     if (!tree_->can_split(node.at)) return;
     HistogramJob job;
     job.build = i;
-    job.is_ordered = !context_.is_distributed() && node.at.count <= ordered_rows_;
     job.is_small = !context_.is_distributed() && node.at.count <= small_rows_;
-    if (!job.is_ordered && keeps_histogram(node)) node.histogram = pool_.acquire();
+    if (keeps_histogram(node)) node.histogram = pool_.acquire();
     job.keep = node.histogram >= 0;
     jobs.push_back(job);
   };
@@ -248,23 +231,6 @@ const uint64_t* HistogramBuilder::load_words(const HistogramNode& node, int t, i
   if (tree_->partition().needs_gather(node.at.rows))
     words.reserve(static_cast<size_t>(node.n_rows()) + 8);
   return tree_->partition().words(node.at.rows, t, 0, node.n_rows(), words.data());
-}
-
-TileHistogram HistogramBuilder::order_rows(const HistogramJob& job, int t, const uint64_t* words,
-                                           const Slots& slots, RowsByBin* rows_by_bin, int thread) {
-  const Tile& tile = bins_.tile(t);
-  const int64_t n_rows = nodes_[job.build].n_rows();
-  Scratch& scratch = scratch_[thread];
-  uint32_t* counts = scratch.start.data() + kTileFeatures * 256;
-  for (int s = 0; s < tile.n_features; ++s) {
-    if (!slots[s]) continue;
-    uint32_t* start = scratch.start.data() + s * tile.stride();
-    uint16_t* order = scratch.order.data() + s * n_rows;
-    POLYLEAF_SELECT(sum_kernels)
-        .order_rows(words, n_rows, s, tile.stride(), counts + s * tile.stride(), start, order);
-    rows_by_bin[s] = {job.channels, order, start};
-  }
-  return {nullptr, counts, nullptr, rows_by_bin};
 }
 
 TileBins HistogramBuilder::build(const HistogramJob& job, int tile_index, int thread) {

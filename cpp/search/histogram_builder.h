@@ -3,9 +3,8 @@
 //   per pair of children: build the smaller one's histogram, subtract it from the parent's
 //
 // A node's histogram is kept only while its children may need it, and only within a memory budget.
-// Nodes whose parent's histogram was not kept and small nodes are built directly. The smallest
-// nodes with many outputs have no histogram: their rows are visited in the order of their bins. In
-// distributed training every node has a histogram, which the ranks add up.
+// Nodes whose parent's histogram was not kept and small nodes are built directly. In distributed
+// training every node has a histogram, which the ranks add up.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -43,13 +42,12 @@ struct HistogramNode {
 
 // Work that makes the histograms of a node and, by subtraction, of its sibling.
 struct HistogramJob {
-  int32_t build = -1;       // node whose rows are read
-  int32_t subtract = -1;    // sibling whose histogram is the parent's minus that; -1: none
-  int parent = -1;          // slot of the parent's histogram, which becomes the sibling's
-  bool keep = false;        // keep the built histogram for the children
-  bool is_small = false;    // rows are sorted, or only bins that they touch scanned and cleared
-  bool is_ordered = false;  // no histogram: rows are visited in the order of their bins
-  size_t candidates = 0;    // index of the candidate splits of `build`; the sibling's follow
+  int32_t build = -1;     // node whose rows are read
+  int32_t subtract = -1;  // sibling whose histogram is the parent's minus that; -1: none
+  int parent = -1;        // slot of the parent's histogram, which becomes the sibling's
+  bool keep = false;      // keep the built histogram for the children
+  bool is_small = false;  // rows are sorted, or only bins that they touch scanned and cleared
+  size_t candidates = 0;  // index of the candidate splits of `build`; the sibling's follow
   const int16_t* channels = nullptr;          // of the rows of `build`, contiguous
   const int16_t* sibling_channels = nullptr;  // of `subtract`, with sparse features only
   int n_chunks = 1;                           // row chunks that threads build apart
@@ -92,9 +90,6 @@ class HistogramBuilder {
 
   // Return the words of a small node's rows, contiguous.
   const uint64_t* load_words(const HistogramNode& node, int t, int thread);
-  // Return the rows of a small node in the order of each feature's bins.
-  TileHistogram order_rows(const HistogramJob& job, int t, const uint64_t* words,
-                           const Slots& slots, RowsByBin* rows_by_bin, int thread);
   // Build one tile of the job's histogram.
   TileBins build(const HistogramJob& job, int tile_index, int thread);
   // Turn a tile of the parent's histogram into the sibling's.
@@ -111,16 +106,14 @@ class HistogramBuilder {
     bool in_runs = false;  // the format holds for the rows of a run
   };
   struct Scratch {
-    Buffer<uint64_t> packed;  // one tile, kept zero
-    Buffer<int32_t> sums;     // one tile, kept zero between small jobs
-    Buffer<int32_t> counts;   // likewise, where the layout has no count lane
-    Buffer<int32_t> rest;     // one tile, kept zero: sums without their packed counts
-    Buffer<uint16_t> order;   // of the rows of a small node, for each slot of a tile
-    Buffer<uint32_t> start;
+    Buffer<uint64_t> packed;           // one tile, kept zero
+    Buffer<int32_t> sums;              // one tile, kept zero between small jobs
+    Buffer<int32_t> counts;            // likewise, where the layout has no count lane
+    Buffer<int32_t> rest;              // one tile, kept zero: sums without their packed counts
     Buffer<uint64_t> words, gathered;  // copied words: of a small node; of a block of rows
     bool is_clear = false;
 
-    void reserve(const ChannelLayout& layout, size_t max_bins, size_t ordered_rows);
+    void reserve(const ChannelLayout& layout, size_t max_bins);
     TileBins bins(bool has_counts) {
       return {sums.data(), has_counts ? reinterpret_cast<uint32_t*>(counts.data()) : nullptr};
     }
@@ -165,9 +158,8 @@ class HistogramBuilder {
   SharedTiles shared_;
 
   HistogramPool pool_;
-  int64_t small_rows_ = 0;    // nodes of up to so many rows are small
-  int64_t ordered_rows_ = 0;  // nodes of up to so many rows have no histogram
-  int64_t direct_rows_ = 0;   // nodes of up to so many rows are built rather than subtracted
+  int64_t small_rows_ = 0;   // nodes of up to so many rows are small
+  int64_t direct_rows_ = 0;  // nodes of up to so many rows are built rather than subtracted
   std::vector<Packing> packing_;
   std::vector<int64_t> max_bin_rows_;               // rows of the largest bin of each tile
   std::vector<std::vector<uint32_t>> count_runs_;   // ends of row runs, see find_count_runs

@@ -266,8 +266,7 @@ void HistogramSearch::run_tile(const HistogramJob& job, int tile_index, int thre
   const int t = tree_->tiles()[tile_index];
   const Tile& tile = bins_.tile(t);
   HistogramNode& node = nodes_[job.build];
-  const uint64_t* words =
-      job.is_ordered || job.is_small ? builder_.load_words(node, t, thread) : nullptr;
+  const uint64_t* words = job.is_small ? builder_.load_words(node, t, thread) : nullptr;
   Slots slots = finder_.get_allowed_slots(node, tile);
   if (job.is_small && finder_.can_sort_rows() && !has_categories(bins_, tile)) {
     timer.next(Phase::kSplitFinding);
@@ -276,12 +275,6 @@ void HistogramSearch::run_tile(const HistogramJob& job, int tile_index, int thre
   if (words != nullptr) exclude_constant(words, node.n_rows(), slots);
   const bool is_needed = job.keep || job.subtract >= 0;
   if (!is_needed && slots == Slots{}) return;
-  if (job.is_ordered && !has_categories(bins_, tile)) {
-    RowsByBin rows_by_bin[kTileFeatures];
-    const TileHistogram rows = builder_.order_rows(job, t, words, slots, rows_by_bin, thread);
-    timer.next(Phase::kSplitFinding);
-    return finder_.scan_tile(node, t, rows, slots, thread, built);
-  }
 
   const TileBins bins = builder_.build(job, tile_index, thread);
   if (sibling != nullptr) {

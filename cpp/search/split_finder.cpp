@@ -156,7 +156,7 @@ void SplitFinder::scan_sorted_rows(HistogramNode& node, int tile, const uint64_t
   POLYLEAF_SELECT(sorted_row_kernels)
       .scan(scanned, words, channels, static_cast<int>(node.n_rows()), bins_.tile(tile).missing(),
             rows);
-  const TileHistogram found{nullptr, nullptr, nullptr, nullptr, &rows};
+  const TileHistogram found{nullptr, nullptr, nullptr, &rows};
   if (part_size_ > 1) return scan_tile(node, tile, found, slots, thread, out);
   find_best_tile_split(bins_, tile, found, scanned, slots, scratch_[thread].scan, *out);
 }

@@ -76,23 +76,14 @@ struct ScanNode {
   }
 };
 
-// Rows of a small node in the order of one feature's bins, in place of a histogram: order[start[b]
-// + i] is the i-th row of bin b, as an index into `channels`.
-struct RowsByBin {
-  const int16_t* channels;
-  const uint16_t* order;
-  const uint32_t* start;
-};
-
-// Histogram of one feature in a node, or its rows by bin.
+// Histogram of one feature in a node.
 struct ScanFeature {
   const int32_t* sums;
   const uint32_t* counts;   // nullptr: the count lane holds them
   const uint64_t* touched;  // 256 bits, bins that may be non-empty; nullptr: any
   int n_bins;
-  int missing;                      // index of the missing bin
-  const RowsByBin* rows = nullptr;  // if set, `sums` is not; `counts` is
-  const double* means = nullptr;    // bin means, if the feature becomes a regressor of the children
+  int missing;                    // index of the missing bin
+  const double* means = nullptr;  // bin means, if the feature becomes a regressor of the children
 
   uint32_t count(const ChannelLayout& layout, int bin) const {
     return counts != nullptr

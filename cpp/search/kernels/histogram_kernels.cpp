@@ -40,11 +40,10 @@ POLYLEAF_INLINE void specialise_slot_count(int n_features, const Add& add) {
   add(n_features);
 }
 
-// Z vectors of sixteen lanes per row; the tile of 8 features x 256 bins x 16 lanes fits in the
-// second-level cache.
-template <int Z, int LOG2_STRIDE, Counts COUNTS>
+// Add Z of the vectors of sixteen lanes of each row.
+template <int Z, Counts COUNTS>
 void build_wide(const uint64_t* words, const int16_t* channels, int64_t n, int n_features,
-                int lanes, int32_t* sums, uint32_t* counts) {
+                int log2_stride, int lanes, int32_t* sums, uint32_t* counts) {
   int32_t row_count[16] = {};
   row_count[15] = kCountUnit;
   const i32x16 count = load<i32x16>(row_count);
@@ -57,11 +56,42 @@ void build_wide(const uint64_t* words, const int16_t* channels, int64_t n, int n
 #pragma GCC unroll 8
     for (int f = 0; f < 8; ++f) {
       if (f >= n_features) break;
-      const uint32_t bin = (static_cast<uint32_t>(f) << LOG2_STRIDE) + ((word >> (8 * f)) & 255);
+      const uint32_t bin = (static_cast<uint32_t>(f) << log2_stride) + ((word >> (8 * f)) & 255);
       int32_t* at = sums + static_cast<size_t>(bin) * lanes;
       for (int z = 0; z < Z; ++z) store(at + z * 16, load<i32x16>(at + z * 16) + value[z]);
       if (COUNTS == Counts::array) ++counts[bin];
     }
+  }
+}
+
+// Call build_wide with a number of vectors, as far as they can occur.
+template <Counts COUNTS>
+auto select_wide(int vectors) {
+  if constexpr (COUNTS != Counts::packed) {
+    if (vectors == 5) return build_wide<5, COUNTS>;
+    if (vectors == 6) return build_wide<6, COUNTS>;
+    if (vectors == 7) return build_wide<7, COUNTS>;
+    if (vectors == 8) return build_wide<8, COUNTS>;
+  }
+  return vectors == 1   ? build_wide<1, COUNTS>
+         : vectors == 2 ? build_wide<2, COUNTS>
+         : vectors == 3 ? build_wide<3, COUNTS>
+                        : build_wide<4, COUNTS>;
+}
+
+// The tile of 8 features x 256 bins x 128 lanes fits the second-level cache; with more lanes, bins
+// are added to in blocks of 64.
+template <Counts COUNTS>
+void build_vectors(const uint64_t* words, const int16_t* channels, int64_t n, int n_features,
+                   int log2_stride, int lanes, int32_t* sums, uint32_t* counts) {
+  const int vectors = lanes / 16;
+  if (vectors <= 8)
+    return select_wide<COUNTS>(vectors)(words, channels, n, n_features, log2_stride, lanes, sums,
+                                        counts);
+  for (int z = 0; z < vectors; z += 4) {
+    const auto build = z == 0 ? build_wide<4, COUNTS>
+                              : select_wide<Counts::none>(vectors - z < 4 ? vectors - z : 4);
+    build(words, channels + 16 * z, n, n_features, log2_stride, lanes, sums + 16 * z, counts);
   }
 }
 
@@ -70,71 +100,39 @@ template <class Value, class Sum, int LOG2_STRIDE>
 void build_narrow(const uint64_t* words, const int16_t* channels, int64_t n, int n_features,
                   int32_t* sums) {
   constexpr int kRow = sizeof(Sum) / sizeof(int32_t), kLog2Bytes = std::countr_zero(sizeof(Sum));
-  specialise_slot_count<LOG2_STRIDE>(
-      n_features, [&](int n_slots) __attribute__((always_inline)) {
-        for (int64_t i = 0; i < n; ++i) {
-          const Sum value = convert<Sum>(load<Value>(channels + i * kRow));
-          visit_slots<LOG2_STRIDE, kLog2Bytes>(
-              words[i], n_slots, [&](size_t offset) __attribute__((always_inline)) {
-                int32_t* at = sums + offset / sizeof(int32_t);
-                store(at, load<Sum>(at) + value);
-              });
-        }
-      });
-}
-
-// More than 64 lanes: blocks of 64, so that the bins in use stay in the second-level cache.
-template <int LOG2_STRIDE, Counts COUNTS>
-void build_blocked(const uint64_t* words, const int16_t* channels, int64_t n, int n_features,
-                   int lanes, int32_t* sums, uint32_t* counts) {
-  constexpr Counts none = Counts::none;
-  int at = 0;
-  for (; lanes - at >= 64; at += 64)
-    if (at == 0)
-      build_wide<4, LOG2_STRIDE, COUNTS>(words, channels, n, n_features, lanes, sums, counts);
-    else
-      build_wide<4, LOG2_STRIDE, none>(words, channels + at, n, n_features, lanes, sums + at,
-                                       nullptr);
-  for (; at < lanes; at += 16)
-    build_wide<1, LOG2_STRIDE, none>(words, channels + at, n, n_features, lanes, sums + at,
-                                     nullptr);
-}
-
-template <int LOG2_STRIDE, Counts COUNTS>
-void build_as(const uint64_t* words, const int16_t* channels, int64_t n, int n_features, int lanes,
-              int32_t* sums, uint32_t* counts) {
-#define POLYLEAF_WIDE(Z) \
-  if (lanes == 16 * Z)   \
-    return build_wide<Z, LOG2_STRIDE, COUNTS>(words, channels, n, n_features, lanes, sums, counts);
-  POLYLEAF_WIDE(1)
-  POLYLEAF_WIDE(2)
-  POLYLEAF_WIDE(3)
-  POLYLEAF_WIDE(4)
-#undef POLYLEAF_WIDE
-  if constexpr (COUNTS != Counts::packed)
-    build_blocked<LOG2_STRIDE, COUNTS>(words, channels, n, n_features, lanes, sums, counts);
+  specialise_slot_count<LOG2_STRIDE>(n_features, [&](int n_slots) __attribute__((always_inline)) {
+    for (int64_t i = 0; i < n; ++i) {
+      const Sum value = convert<Sum>(load<Value>(channels + i * kRow));
+      visit_slots<LOG2_STRIDE, kLog2Bytes>(words[i], n_slots,
+                                           [&](size_t offset) __attribute__((always_inline)) {
+                                             int32_t* at = sums + offset / sizeof(int32_t);
+                                             store(at, load<Sum>(at) + value);
+                                           });
+    }
+  });
 }
 
 template <int LOG2_STRIDE>
-void build_stride(const uint64_t* words, const int16_t* channels, int64_t n, int n_features,
-                  int lanes, bool packs_count, int32_t* sums, uint32_t* counts) {
-  if (lanes == 4)
-    return build_narrow<i16x4, i32x4, LOG2_STRIDE>(words, channels, n, n_features, sums);
-  if (lanes == 8)
-    return build_narrow<i16x8, i32x8, LOG2_STRIDE>(words, channels, n, n_features, sums);
-  const auto build = packs_count         ? build_as<LOG2_STRIDE, Counts::packed>
-                     : counts != nullptr ? build_as<LOG2_STRIDE, Counts::array>
-                                         : build_as<LOG2_STRIDE, Counts::none>;
-  build(words, channels, n, n_features, lanes, sums, counts);
+void build_few(const uint64_t* words, const int16_t* channels, int64_t n, int n_features, int lanes,
+               int32_t* sums) {
+  const auto build = lanes == 4 ? build_narrow<i16x4, i32x4, LOG2_STRIDE>
+                                : build_narrow<i16x8, i32x8, LOG2_STRIDE>;
+  build(words, channels, n, n_features, sums);
 }
 
 void build(const uint64_t* words, const int16_t* channels, int64_t n, int n_features,
            int log2_stride, int lanes, bool packs_count, int32_t* sums, uint32_t* counts) {
-  const auto build = log2_stride == 2   ? build_stride<2>
-                     : log2_stride == 4 ? build_stride<4>
-                     : log2_stride == 6 ? build_stride<6>
-                                        : build_stride<8>;
-  build(words, channels, n, n_features, lanes, packs_count, sums, counts);
+  if (lanes < 16) {
+    const auto build = log2_stride == 2   ? build_few<2>
+                       : log2_stride == 4 ? build_few<4>
+                       : log2_stride == 6 ? build_few<6>
+                                          : build_few<8>;
+    return build(words, channels, n, n_features, lanes, sums);
+  }
+  const auto build = packs_count         ? build_vectors<Counts::packed>
+                     : counts != nullptr ? build_vectors<Counts::array>
+                                         : build_vectors<Counts::none>;
+  build(words, channels, n, n_features, log2_stride, lanes, sums, counts);
 }
 
 void unpack_counts(int32_t* sums, int64_t n_bins, int lanes, bool last, int32_t* rest,
@@ -158,21 +156,18 @@ void build_packed_width(const uint64_t* words, const uint32_t* ids, const int16_
   uint64_t shift[3];
   for (int j = 1; j < VALUES; ++j) shift[j] = format.shift[j];
   const uint64_t one = uint64_t{1} << format.shift[VALUES];
-  specialise_slot_count<LOG2_STRIDE>(
-      n_features, [&](int n_slots) __attribute__((always_inline)) {
-        for (int64_t i = 0; i < n; ++i) {
-          if (BY_ID && i + kRowsAhead < n) prefetch(words + ids[i + kRowsAhead]);
-          const uint64_t word = words[BY_ID ? ids[i] : i];
-          const int16_t* c = channels + 4 * i;
-          uint64_t value = static_cast<uint64_t>(int64_t{c[0]}) + one;
-          for (int j = 1; j < VALUES; ++j)
-            value += static_cast<uint64_t>(int64_t{c[j]}) << shift[j];
-          visit_slots<LOG2_STRIDE, 3>(
-              word, n_slots, [&](size_t offset) __attribute__((always_inline)) {
-                packed[offset / sizeof(uint64_t)] += value;
-              });
-        }
+  specialise_slot_count<LOG2_STRIDE>(n_features, [&](int n_slots) __attribute__((always_inline)) {
+    for (int64_t i = 0; i < n; ++i) {
+      if (BY_ID && i + kRowsAhead < n) prefetch(words + ids[i + kRowsAhead]);
+      const uint64_t word = words[BY_ID ? ids[i] : i];
+      const int16_t* c = channels + 4 * i;
+      uint64_t value = static_cast<uint64_t>(int64_t{c[0]}) + one;
+      for (int j = 1; j < VALUES; ++j) value += static_cast<uint64_t>(int64_t{c[j]}) << shift[j];
+      visit_slots<LOG2_STRIDE, 3>(word, n_slots, [&](size_t offset) __attribute__((always_inline)) {
+        packed[offset / sizeof(uint64_t)] += value;
       });
+    }
+  });
 }
 
 template <int VALUES, bool BY_ID>
@@ -341,40 +336,6 @@ void sum_sparse(const SparseEntry* entries, int64_t n, const int16_t* channels, 
     sum_sparse_lanes<i16x16, i32x16>(entries, n, channels + j, lanes, out + j);
 }
 
-void order_rows(const uint64_t* words, int64_t n, int slot, int stride, uint32_t* counts,
-                uint32_t* start, uint16_t* order) {
-  for (int b = 0; b < stride; ++b) counts[b] = 0;
-  const int shift = 8 * slot;
-  for (int64_t i = 0; i < n; ++i) ++counts[(words[i] >> shift) & 255];
-  uint32_t next[256];
-  uint32_t before = 0;
-  int b = 0;
-#ifdef __AVX512F__
-  for (; b + 16 <= stride; b += 16) {
-    const __m512i count = _mm512_loadu_si512(counts + b);
-    const __m512i sums = running_sums(count, static_cast<int32_t>(before));
-    const __m512i first = _mm512_sub_epi32(sums, count);
-    _mm512_storeu_si512(start + b, first);
-    _mm512_storeu_si512(next + b, first);
-    before = static_cast<uint32_t>(last_lane(sums));
-  }
-#endif
-  for (; b < stride; ++b) {
-    start[b] = next[b] = before;
-    before += counts[b];
-  }
-  for (int64_t i = 0; i < n; ++i)
-    order[next[(words[i] >> shift) & 255]++] = static_cast<uint16_t>(i);
-}
-
-void add_rows(const RowsByBin& rows, int lanes, uint32_t first, uint32_t last, int32_t* out) {
-  for (uint32_t i = first; i < last; ++i) {
-    const int16_t* at = rows.channels + static_cast<int64_t>(rows.order[i]) * lanes;
-    for (int j = 0; j < lanes; j += 4)
-      store(out + j, load<i32x4>(out + j) + __builtin_convertvector(load<i16x4>(at + j), i32x4));
-  }
-}
-
 void add_bins(const int32_t* sums, int lanes, int n_bins, int32_t* out) {
   if (lanes == 16) {  // the sum stays in a register
     i32x16 total = load<i32x16>(out);
@@ -394,7 +355,7 @@ const HistogramKernels histogram_kernels = {build,        unpack_counts, build_p
                                             subtract,     add,           gather,       sum,
                                             mark_touched, build_sparse,  sum_sparse};
 
-const SumKernels sum_kernels = {add_bins, order_rows, add_rows};
+const SumKernels sum_kernels = {add_bins};
 
 }  // namespace POLYLEAF_ISA_NAMESPACE
 }  // namespace polyleaf

@@ -90,8 +90,7 @@ void scan_narrow(const S& score, const ScanNode& node, const Candidates& c, Scan
 }
 
 // Many outputs: sixteen outputs per vector, Z vectors in registers (Z = 0: any number, in memory).
-// ROWS: there is no histogram; a bin's sums are added up from the channels of its rows.
-template <class S, int Z, bool ROWS>
+template <class S, int Z>
 void scan_wide(const S& score, const ScanNode& node, const ScanFeature& feature, bool missing_left,
                const Candidates& c, ScanScratch& s, float* sums) {
   const ChannelLayout& layout = *node.layout;
@@ -103,38 +102,21 @@ void scan_wide(const S& score, const ScanNode& node, const ScanFeature& feature,
   const auto h_at = [&](int z) {
     return Z > 0 ? h_fixed[z] : load<i32x16>(memory + 16 * (blocks + z));
   };
-  // Add sixteen gradient sums at a time, and Hessian sums if each output has its own.
-  const auto add_vectors = [&](auto gradient, auto hessian) __attribute__((always_inline)) {
-    for (int z = 0; z < blocks; ++z) {
-      if (Z > 0)
-        g_fixed[z] += gradient(z);
-      else
-        store(memory + 16 * z, g_at(z) + gradient(z));
-      if constexpr (S::kPerOutput) {
-        if (Z > 0)
-          h_fixed[z] += hessian(z);
-        else
-          store(memory + 16 * (blocks + z), h_at(z) + hessian(z));
-      }
-    }
-  };
   const auto add_bin = [&](int b) __attribute__((always_inline)) {
-    if constexpr (ROWS) {
-      const RowsByBin& rows = *feature.rows;
-      for (uint32_t i = rows.start[b]; i < rows.start[b] + feature.counts[b]; ++i) {
-        const int16_t* at = rows.channels + static_cast<int64_t>(rows.order[i]) * layout.lanes;
-        const auto lanes_from = [&](int lane) __attribute__((always_inline)) {
-          return convert<i32x16>(load<i16x16>(at + lane));
-        };
-        add_vectors([&](int z) __attribute__((always_inline)) { return lanes_from(16 * z); },
-                    [&](int z)
-                        __attribute__((always_inline)) { return lanes_from(offset + 16 * z); });
+    const int32_t* at = feature.bin(layout, b);
+    for (int z = 0; z < blocks; ++z) {
+      const i32x16 gradient = load<i32x16>(at + 16 * z);
+      if (Z > 0)
+        g_fixed[z] += gradient;
+      else
+        store(memory + 16 * z, g_at(z) + gradient);
+      if constexpr (S::kPerOutput) {
+        const i32x16 hessian = load<i32x16>(at + offset + 16 * z);
+        if (Z > 0)
+          h_fixed[z] += hessian;
+        else
+          store(memory + 16 * (blocks + z), h_at(z) + hessian);
       }
-    } else {
-      const int32_t* at = feature.bin(layout, b);
-      add_vectors(
-          [&](int z) __attribute__((always_inline)) { return load<i32x16>(at + 16 * z); },
-          [&](int z) __attribute__((always_inline)) { return load<i32x16>(at + offset + 16 * z); });
     }
   };
   if (Z == 0) std::memset(memory, 0, sizeof(int32_t) * 32 * blocks);
@@ -187,25 +169,27 @@ void scan_wide(const S& score, const ScanNode& node, const ScanFeature& feature,
 template <class S>
 constexpr bool kUsual = kSpecialised && (std::is_same_v<S, Shared> || std::is_same_v<S, Diagonal>);
 
-template <class S, bool ROWS>
+template <class S>
 void scan_direction(const S& score, const ScanNode& node, const ScanFeature& feature,
                     bool missing_left, const Candidates& c, ScanScratch& s, float* sums) {
   const int blocks = (node.layout->n_outputs + 15) / 16;
   if constexpr (kUsual<S>) {
     switch (blocks) {
       case 1:
-        return scan_wide<S, 1, ROWS>(score, node, feature, missing_left, c, s, sums);
+        return scan_wide<S, 1>(score, node, feature, missing_left, c, s, sums);
       case 2:
-        return scan_wide<S, 2, ROWS>(score, node, feature, missing_left, c, s, sums);
+        return scan_wide<S, 2>(score, node, feature, missing_left, c, s, sums);
       case 3:
-        return scan_wide<S, 3, ROWS>(score, node, feature, missing_left, c, s, sums);
+        return scan_wide<S, 3>(score, node, feature, missing_left, c, s, sums);
       case 4:
-        return scan_wide<S, 4, ROWS>(score, node, feature, missing_left, c, s, sums);
+        return scan_wide<S, 4>(score, node, feature, missing_left, c, s, sums);
+      case 7:
+        return scan_wide<S, 7>(score, node, feature, missing_left, c, s, sums);
     }
-  } else if (!ROWS && blocks == 1) {
-    return scan_wide<S, 1, false>(score, node, feature, missing_left, c, s, sums);
+  } else if (blocks == 1) {
+    return scan_wide<S, 1>(score, node, feature, missing_left, c, s, sums);
   }
-  scan_wide<S, 0, ROWS>(score, node, feature, missing_left, c, s, sums);
+  scan_wide<S, 0>(score, node, feature, missing_left, c, s, sums);
 }
 
 template <class S>
@@ -228,7 +212,7 @@ void score_separated_missing(const ScanNode& node, const ScanFeature& feature, c
 
 void scan_numeric(const ScanNode& node, const ScanFeature& feature, ScanScratch& scratch,
                   NumericBest* best) {
-  if (has_few_outputs(node) && feature.rows == nullptr && feature.counts == nullptr)
+  if (has_few_outputs(node) && feature.counts == nullptr)
     return visit_few_outputs(node, [&](const auto& score, auto lanes, auto outputs) {
       scan_few<lanes(), outputs()>(score, node, feature, scratch, best);
     });
@@ -293,10 +277,8 @@ void separable_sums(const ScanNode& node, const ScanFeature& feature, bool missi
     using S = std::decay_t<decltype(score)>;
     if (node.layout->n_outputs == 1)
       scan_narrow(score, node, c, s, sums);
-    else if (feature.rows != nullptr)
-      scan_direction<S, true>(score, node, feature, missing_left, c, s, sums);
     else
-      scan_direction<S, false>(score, node, feature, missing_left, c, s, sums);
+      scan_direction(score, node, feature, missing_left, c, s, sums);
   });
 }
 

@@ -67,18 +67,9 @@ struct RunningSums {
   void add_bin(int b) {
     const int lanes = workspace.layout.lanes;
     int32_t* const running = workspace.running;
-    if (feature.rows != nullptr) {  // there is no histogram
-      const RowsByBin& rows = *feature.rows;
-      for (uint32_t i = rows.start[b]; i < rows.start[b] + feature.counts[b]; ++i) {
-        const int16_t* at = rows.channels + static_cast<int64_t>(rows.order[i]) * lanes;
-        for (int l = 0; l < lanes; l += 16)
-          store(running + l, load<i32x16>(running + l) + convert<i32x16>(load<i16x16>(at + l)));
-      }
-    } else {
-      const int32_t* at = feature.bin(workspace.layout, b);
-      for (int l = 0; l < lanes; l += 16)
-        store(running + l, load<i32x16>(running + l) + load<i32x16>(at + l));
-    }
+    const int32_t* at = feature.bin(workspace.layout, b);
+    for (int l = 0; l < lanes; l += 16)
+      store(running + l, load<i32x16>(running + l) + load<i32x16>(at + l));
   }
   // Write the sums of `n` candidates from `first` on, as rows; the last one fills up to sixteen.
   void write_rows(int first, int n) {
