@@ -446,10 +446,8 @@ def _add_steps(sums: np.ndarray, tree: _core.Tree, steps: Any) -> np.ndarray:
     """Return the sums of steps of all nodes of a tree, (n_nodes, K or 1), float32.
 
     `sums` are those of the older nodes; `steps` are those of the leaves, of which the new ones
-    count.
+    count. The last split has made them, a pair for each parent, in the order of the parents.
     """
-    inner = np.flatnonzero(tree.left >= 0)
-    parent = np.zeros(tree.n_nodes, np.intp)
-    parent[tree.left[inner]] = parent[tree.right[inner]] = inner
-    new = np.arange(len(sums), tree.n_nodes)
-    return np.concatenate([sums, sums[parent[new]] + steps[tree.leaf[new]]])
+    n_older = len(sums)
+    parents = np.repeat(np.flatnonzero(tree.left >= n_older), 2)
+    return np.concatenate([sums, sums[parents] + steps[tree.leaf[n_older:]]])
