@@ -112,7 +112,8 @@ class TreeBuilder:
 
     def begin(self, sample: TreeSample, outputs: TreeOutputs) -> None:
         """Find the best split of the root of a tree."""
-        search = self._finder.configure(sample, outputs)
+        with measure_phase("quantisation"):
+            search = self._finder.configure(sample, outputs)
         self._grower.begin(search, self._make_config(sample.round, outputs), sample.features)
 
     def split(self) -> bool:
@@ -130,7 +131,8 @@ class TreeBuilder:
 
     def evaluate(self, sample: TreeSample, outputs: TreeOutputs) -> None:
         """Find the best splits of the nodes of the last `split`."""
-        self._finder.configure(sample, outputs)
+        with measure_phase("quantisation"):
+            self._finder.configure(sample, outputs)
         self._grower.evaluate()
 
     def finish(self) -> GrownTree:
@@ -414,15 +416,18 @@ class LayerBooster:
         while builder.split():
             layer += 1
             grown = builder.get_tree()
-            steps = self._fitter.fit(grown, layer_sample, outputs, self._model.learning_rate)
-            sums = _add_steps(sums, grown.tree, steps)
-            leaves = self._project_to_constraints(sums, grown, layer_sample, outputs)
+            with measure_phase("leaf values"):
+                steps = self._fitter.fit(grown, layer_sample, outputs, self._model.learning_rate)
+                sums = _add_steps(sums, grown.tree, steps)
+                leaves = self._project_to_constraints(sums, grown, layer_sample, outputs)
             if not builder.can_split_further:
                 break
-            state.show_tree(grown, leaves, outputs)
+            with measure_phase("score updates"):
+                state.show_tree(grown, leaves, outputs)
             if outputs is None:
                 self._report_layer(sample.round, grown.tree, leaves)
-            state.update_derivatives()
+            with measure_phase("derivatives"):
+                state.update_derivatives()
             layer_sample = self._sampler.draw(state.sampling_gradients, sample.round, layer)
             builder.evaluate(layer_sample, outputs)
         grown = builder.finish()
