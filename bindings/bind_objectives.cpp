@@ -13,6 +13,7 @@
 #include "base/exact_totals.h"
 #include "context_caster.h"
 #include "conversions.h"
+#include "leaves/leaf_block.h"
 #include "leaves/quantile.h"
 #include "losses/likelihoods.h"
 #include "losses/objectives.h"
@@ -107,9 +108,18 @@ void require_like(const Array2<float>& array, const FloatMatrix& raw, int64_t n_
 template <class T>
 void class_loss_derivatives(const ClassLoss& loss, const FloatMatrix& raw, const T& target,
                             const OptionalMatrix& weight, const Array1<const float>& offset,
-                            const Array2<float>& g, const Array2<float>& h,
-                            const Context& context) {
-  const LossInput input = class_input(raw, target, weight, offset);
+                            const Array2<float>& g, const Array2<float>& h, const Context& context,
+                            const Optional1<const int32_t>& leaf_of_row,
+                            const OptionalMatrix& leaves) {
+  LossInput input = class_input(raw, target, weight, offset);
+  if (leaf_of_row && leaves) {
+    require(rows(*leaf_of_row) == input.n_rows && columns(*leaves) == input.n_outputs,
+            "leaf_of_row needs a leaf for each row of raw, and leaves a column for each of raw's.");
+    check_leaf_ids({leaf_of_row->data(), leaf_of_row->size()}, static_cast<int32_t>(rows(*leaves)),
+                   context);
+    input.leaf_of_row = leaf_of_row->data();
+    input.leaves = leaves->data();
+  }
   require_like(g, raw, input.n_outputs, "g must be shaped like raw.");
   require_like(h, raw, input.n_outputs, "h must be shaped like raw.");
   nb::gil_scoped_release release;
@@ -144,7 +154,9 @@ void bind_class_loss(nb::module_& m) {
         nb::arg("raw").noconvert(), nb::arg("target").noconvert(),
         nb::arg("weight").noconvert().none(), nb::arg("offset").noconvert(),
         nb::arg("g").noconvert(), nb::arg("h").noconvert(), nb::arg("n_threads"),
-        "Write the gradients and diagonal Hessians of a class loss into g and h.");
+        nb::arg("leaf_of_row").noconvert() = nb::none(), nb::arg("leaves").noconvert() = nb::none(),
+        "Write the gradients and diagonal Hessians of a class loss into g and h, at raw scores\n"
+        "or, with a tree, at raw + leaves[leaf_of_row].");
   m.def("class_hessians", &class_loss_hessians<T>, nb::arg("loss"), nb::arg("raw").noconvert(),
         nb::arg("target").noconvert(), nb::arg("weight").noconvert().none(),
         nb::arg("offset").noconvert(), nb::arg("g").noconvert(), nb::arg("h").noconvert(),

@@ -155,9 +155,17 @@ void class_derivatives(const ClassLoss& loss, const LossInput& input, float* g, 
   const RowChunks chunks(input.n_rows, h_columns);
   auto scratch = make_thread_scratch(context, class_scratch(k));
   auto space = make_thread_scratch(context, chunks.elements());
+  const bool has_tree = input.leaf_of_row != nullptr;
+  auto shown = make_thread_scratch(context, has_tree ? chunks.rows_per_chunk * k : 0);
   chunks.run_chunks(context, [&](int64_t, int thread, int64_t row, int64_t n) {
     float *gi = g + row * k, *hi = h + row * h_columns;
-    kernel(make_class_chunk(input, row, n, scratch[thread].data()), gi, hi);
+    ClassChunk chunk = make_class_chunk(input, row, n, scratch[thread].data());
+    if (has_tree) {
+      float* sums = shown[thread].data();
+      kernels.add_leaves(chunk.raw, input.leaves, input.leaf_of_row + row, n, k, sums);
+      chunk.raw = sums;
+    }
+    kernel(chunk, gi, hi);
     if (input.weight == nullptr) return;
     kernels.multiply(gi, expand_weights(input, row, n, k, space[thread].data()), n * k);
     kernels.multiply(hi, expand_weights(input, row, n, h_columns, space[thread].data()),

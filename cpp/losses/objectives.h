@@ -30,6 +30,9 @@ struct LossInput {
   int64_t weight_columns = 0;
   const float* offset = nullptr;     // n_outputs
   const float* parameter = nullptr;  // n_outputs; element-wise losses
+  // Class losses: scores of a tree (n_leaves, n_outputs) that are added to `raw`; nullptr: none.
+  const float* leaves = nullptr;
+  const int32_t* leaf_of_row = nullptr;
 };
 
 // Kernels, compiled once per instruction set.
@@ -78,6 +81,9 @@ struct ObjectiveKernels {
   LossTable<LossKernels> losses;
   LossTable<ClassLossKernels> class_losses;
   void (*multiply)(float* x, const float* weight, int64_t n);
+  // out (n, k) = raw + leaves[leaf_of_row]
+  void (*add_leaves)(const float* raw, const float* leaves, const int32_t* leaf_of_row, int64_t n,
+                     int64_t k, float* out);
   // sums[0] += sum of loss * weight, sums[1] += sum of weight, in 16 lanes added in a fixed
   // order.
   void (*add_weighted)(const double* loss, const float* weight, int64_t n, double* sums);

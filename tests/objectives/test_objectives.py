@@ -215,6 +215,29 @@ def test_shares_of_0_and_1_give_the_bits_of_classes(choice, k):
     assert shares.loss(raw) == classes.loss(raw)
 
 
+@pytest.mark.parametrize("name", ["softmax", "exponential"])
+@pytest.mark.parametrize("k", [2, 5, 26])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_class_losses_add_the_leaves_of_a_tree(name, k, weighted):
+    rng, n = np.random.default_rng(k), 501
+    weight = rng.random(n).astype(np.float32) if weighted else None
+    label, raw = rng.integers(0, k, n).astype(np.int32), draw_raw(n, k)
+    leaf_of_row, leaves = rng.integers(0, 7, n).astype(np.int32), draw_raw(7, k)
+    problem = get_objective(name, num_class=k).bind(RowData(label, weight))
+    assert problem.adds_trees
+    expected, found = np.full((2, 2, n, k), np.nan, np.float32)
+    problem.derivatives(raw + leaves[leaf_of_row], *expected)
+    problem.derivatives(raw, *found, 2, leaf_of_row, leaves)
+    np.testing.assert_array_equal(found, expected)
+    for tree, message in [
+        ((leaf_of_row + 1, leaves), "leaf id is out of range"),
+        ((leaf_of_row[1:], leaves), "a leaf for each row"),
+        ((leaf_of_row, leaves[:, 1:].copy()), "a column for each"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            problem.derivatives(raw, *found, 1, *tree)
+
+
 def test_only_softmax_takes_shares():
     y, raw = np.full((4, 2), 0.5, np.float32), draw_raw(4, 2)
     with pytest.raises(ValueError, match="class ids of shape"):

@@ -408,6 +408,15 @@ void multiply(float* x, const float* weight, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] *= weight[i];
 }
 
+void add_leaves(const float* raw, const float* leaves, const int32_t* leaf_of_row, int64_t n,
+                int64_t k, float* out) {
+  for (int64_t i = 0; i < n; ++i) {
+    const float *from = raw + i * k, *leaf = leaves + leaf_of_row[i] * k;
+    float* __restrict to = out + i * k;
+    for (int64_t j = 0; j < k; ++j) to[j] = from[j] + leaf[j];
+  }
+}
+
 void add_weighted(const double* loss, const float* weight, int64_t n, double* sums) {
   double total[kLanes] = {}, weights[kLanes] = {};
   int64_t i = 0;
@@ -474,6 +483,7 @@ const ObjectiveKernels objective_kernels{
     table(Kernels<ElementwiseLosses>::kTable),
     table(kClassLosses<Softmax, Exponential, ExponentialMargin>),
     multiply,
+    add_leaves,
     add_weighted,
     exp_array,
     log_array};

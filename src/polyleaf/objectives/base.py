@@ -446,6 +446,12 @@ class BoundObjective(ABC):
         """
         return None
 
+    @property
+    def adds_trees(self) -> bool:
+        """Whether `derivatives` takes a tree to add to the raw scores: the leaf of every row, int32
+        ``(n,)``, and leaf values ``(n_leaves, K)``."""
+        return False
+
     @abstractmethod
     def derivatives(self, raw: Array, g: Array, h: Array | None, n_threads: int = 1) -> None:
         """Write the gradient and the Hessian's diagonal, times the weights, at raw scores ``(n,

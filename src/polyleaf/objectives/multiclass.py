@@ -178,11 +178,16 @@ class BoundMulticlassObjective(BoundObjective):
         absent = 0.5 / (self.count_rows() + 1.0)
         return self.objective.best_constant(np.where(share > 0, share, absent))
 
-    def derivatives(self, raw: Array, g: Array, h: Array | None, n_threads: int = 1) -> None:
+    @property
+    def adds_trees(self) -> bool:
+        return type(self).derivatives is BoundMulticlassObjective.derivatives
+
+    def derivatives(
+        self, raw: Array, g: Array, h: Array | None, n_threads: int = 1, *tree: Array
+    ) -> None:
         assert h is not None  # the Hessian is never constant
-        _core.class_derivatives(
-            self._loss, raw, self.target, self.weight, self.kernel_base_score, g, h, n_threads
-        )
+        data = self._loss, raw, self.target, self.weight, self.kernel_base_score, g, h, n_threads
+        _core.class_derivatives(*data, *tree)
 
     def expected_derivatives(self, raw: Array, n_threads: int = 1) -> tuple[FloatArray, FloatArray]:
         bound = type(self)(self.objective.use_expected_hessian(), self.rows, self.n_outputs)

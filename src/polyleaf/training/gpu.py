@@ -147,6 +147,7 @@ class DeviceState(DenseState):
         self._device_scores = copy_to_device(derivatives.device, self._raw)
         self._leaves = _core.DeviceLeaves(derivatives.device)
         del self._raw  # the device has the scores
+        self._adds_trees = False
         self._is_stale = True  # derivatives may be on the host only
 
     @property

@@ -282,11 +282,11 @@ class Derivatives:
         if self.heavy_rows is not None and self.heavy_rows.factor is not None:
             self.compute(raw)
 
-    def compute(self, raw: np.ndarray) -> None:
-        """Compute all derivatives at raw scores (n_rows, K), float32."""
+    def compute(self, raw: np.ndarray, *tree: Any) -> None:
+        """Compute all derivatives at raw scores (n_rows, K), float32; `tree`: `adds_trees`."""
         n_threads = self._workers.n_threads
         if self.full is None:
-            self._bound.derivatives(raw, self.g, self.h, n_threads)
+            self._bound.derivatives(raw, self.g, self.h, n_threads, *tree)
         else:
             self._bound.full_hessian(raw, self.g, self.full, n_threads)
             np.take(self.full, packed_diagonal(self.g.shape[1]), axis=1, out=self.h, mode="clip")
@@ -445,6 +445,7 @@ class DenseState:
             start = np.zeros_like(self._raw) if self._offset is None else self._offset
             derivatives.find_heavy_rows(start, row_ids, seed)
             self._is_stale = model.n_trees > 0
+        self._adds_trees = bound.adds_trees and derivatives.full is None and offset is None
         self._shown: Any = None  # the raw scores after a change; None: the raw scores
         self._buffer: Any = None
 
@@ -510,9 +511,14 @@ class DenseState:
         self._add_leaves(self._scores, grown, leaves, outputs)
         self._is_stale = True
 
-    def show_tree(self, grown: GrownTree, leaves: Leaves, outputs: TreeOutputs) -> None:
-        """Let the objective see an unfinished tree, which the raw scores do not contain."""
-        self.show(lambda scores: self._add_leaves(scores, grown, leaves, outputs))
+    def compute_with_tree(self, grown: GrownTree, leaves: Leaves, outputs: TreeOutputs) -> None:
+        """Compute derivatives with an unfinished tree, which the raw scores do not contain."""
+        if self._adds_trees and outputs is None:
+            self.derivatives.compute(self._raw, grown.grower.leaf_of_row, leaves)
+            self._shown, self._is_stale = None, False
+        else:
+            self.show(lambda scores: self._add_leaves(scores, grown, leaves, outputs))
+            self.update_derivatives()
 
     def _add_leaves(
         self, scores: Any, grown: GrownTree, leaves: Leaves, outputs: TreeOutputs
@@ -578,10 +584,9 @@ def _check_memory(n_rows: int, n_outputs: int, config: HessianConfig, limit: int
     if needed > limit:
         raise ValueError(
             f"Full Hessians of {n_rows} rows and {n_outputs} outputs have {entries} entries per "
-            "row and need "
-            f"at least {_format_size(needed)}, more than histogram_memory ({_format_size(limit)}). "
-            "Raise "
-            'histogram_memory, or use "diagonal" for hessian and leaf_hessian.'
+            f"row and need at least {_format_size(needed)}, more than histogram_memory "
+            f'({_format_size(limit)}). Raise histogram_memory, or use "diagonal" for hessian and '
+            "leaf_hessian."
         )
 
 
@@ -598,12 +603,8 @@ class SparseScores:
         self.scores, self._workers = scores, workers
         if offset is not None:  # each row is a leaf
             start = offset.sorted_indices().astype(np.float32)
-            leaves = _core.TopkLeaves(
-                start.indptr.astype(np.int64),
-                start.indices.astype(np.int32),
-                start.data,
-                start.shape[1],
-            )
+            arrays = start.indptr.astype(np.int64), start.indices.astype(np.int32), start.data
+            leaves = _core.TopkLeaves(*arrays, start.shape[1])
             self.add_tree(np.arange(start.shape[0], dtype=np.int32), leaves)
 
     def add_tree(self, leaf_of_row: np.ndarray, leaves: Any) -> None:

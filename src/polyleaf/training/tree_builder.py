@@ -422,12 +422,10 @@ class LayerBooster:
                 leaves = self._project_to_constraints(sums, grown, layer_sample, outputs)
             if not builder.can_split_further:
                 break
-            with measure_phase("score updates"):
-                state.show_tree(grown, leaves, outputs)
             if outputs is None:
                 self._report_layer(sample.round, grown.tree, leaves)
             with measure_phase("derivatives"):
-                state.update_derivatives()
+                state.compute_with_tree(grown, leaves, outputs)
             layer_sample = self._sampler.draw(state.sampling_gradients, sample.round, layer)
             builder.evaluate(layer_sample, outputs)
         grown = builder.finish()
