@@ -1,5 +1,4 @@
 // Histogram kernels: one word load and one channel load feed up to eight bin updates.
-#include <bit>
 
 #include "base/bin_code.h"
 #include "base/kernels/lanes.h"
@@ -99,7 +98,7 @@ void build_vectors(const uint64_t* words, const int16_t* channels, int64_t n, in
 template <class Value, class Sum, int LOG2_STRIDE>
 void build_narrow(const uint64_t* words, const int16_t* channels, int64_t n, int n_features,
                   int32_t* sums) {
-  constexpr int kRow = sizeof(Sum) / sizeof(int32_t), kLog2Bytes = std::countr_zero(sizeof(Sum));
+  constexpr int kRow = sizeof(Sum) / sizeof(int32_t), kLog2Bytes = __builtin_ctzll(sizeof(Sum));
   specialise_slot_count<LOG2_STRIDE>(n_features, [&](int n_slots) __attribute__((always_inline)) {
     for (int64_t i = 0; i < n; ++i) {
       const Sum value = convert<Sum>(load<Value>(channels + i * kRow));
