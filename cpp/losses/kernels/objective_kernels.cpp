@@ -413,7 +413,11 @@ void add_leaves(const float* raw, const float* leaves, const int32_t* leaf_of_ro
   for (int64_t i = 0; i < n; ++i) {
     const float *from = raw + i * k, *leaf = leaves + leaf_of_row[i] * k;
     float* __restrict to = out + i * k;
-    for (int64_t j = 0; j < k; ++j) to[j] = from[j] + leaf[j];
+    if (k < kLanes)
+      for (int64_t j = 0; j < k; ++j) to[j] = from[j] + leaf[j];
+    else
+      visit_squares(
+          k, [&](int64_t j) { store(to + j, load<f32x16>(from + j) + load<f32x16>(leaf + j)); });
   }
 }
 
