@@ -6,6 +6,7 @@
 #include <limits>
 #include <vector>
 
+#include "base/aligned_buffer.h"
 #include "base/fixed_point.h"
 #include "base/parallel.h"
 #include "leaves/kernels/linear_leaf_kernels.h"
@@ -79,7 +80,7 @@ class Fit {
 
   // Sort rows by leaf, ascending within a leaf, and split them into pieces.
   void split_rows() {
-    ids_.resize(sample_.n_used());
+    ids_.reserve(sample_.n_used());
     const std::vector<int64_t> begin =
         group_rows_by_leaf(sample_, leaf_of_row_, n_leaves_, ids_.data());
     std::vector<int64_t> counts(n_leaves_);
@@ -97,8 +98,8 @@ class Fit {
         slot += std::max<size_t>(n_moments(p), 2 * p);
       }
     }
-    x_.resize(x + kPadding);
-    terms_.resize(slot);
+    x_.reserve(x + kPadding);
+    terms_.reserve(slot);
     context_.allreduce_sum(counts);
     for (const int64_t count : counts) bits_.push_back(get_term_bits(count));
   }
@@ -109,27 +110,35 @@ class Fit {
                  [&](int64_t task, int thread) { f(pieces_[task], scratch_[thread]); });
   }
 
-  // Gather the regressors of every piece's rows and find their range in every leaf.
+  // Gather the regressors of every piece's rows, feature by feature, as a column may fit the cache,
+  // and find their range in every leaf.
   void gather_regressors() {
-    std::vector<std::vector<float>> ranges(pieces_.size());
-    const Piece* begin = pieces_.data();
-    process_pieces([&](const Piece& piece, Scratch&) {
-      std::vector<float>& range = ranges[&piece - begin];
-      for (int j = 0; j < regressors(piece.leaf); ++j) {
-        const int32_t f = regressors_.features[regressors_.begin[piece.leaf] + j];
-        range.insert(range.end(), {kInfinity, -kInfinity});
-        kernels_.gather(features_.data + f * features_.n_rows, ids_.data() + piece.begin, piece.n,
-                        x_.data() + piece.x + static_cast<size_t>(j) * piece.n,
-                        range.data() + 2 * j);
-      }
+    struct Column {
+      int32_t feature;
+      int j;
+      const Piece* piece;
+    };
+    std::vector<Column> columns;
+    for (const Piece& piece : pieces_)
+      for (int j = 0; j < regressors(piece.leaf); ++j)
+        columns.push_back({regressors_.features[regressors_.begin[piece.leaf] + j], j, &piece});
+    std::stable_sort(columns.begin(), columns.end(),
+                     [](const Column& a, const Column& b) { return a.feature < b.feature; });
+    parallel_for(context_, static_cast<int64_t>(columns.size()), [&](int64_t task, int) {
+      const auto& [feature, j, piece] = columns[task];
+      float range[] = {kInfinity, -kInfinity};
+      kernels_.gather(features_.data + feature * features_.n_rows, ids_.data() + piece->begin,
+                      piece->n, x_.data() + piece->x + j * piece->n, range);
+      std::copy_n(range, 2, terms_.data() + piece->slot + 2 * j);
     });
     // minus the smallest, and the largest
     range_.assign(2 * regressors_.features.size(), -kInfinity);
-    for (size_t i = 0; i < pieces_.size(); ++i) {
-      double* of = range_.data() + 2 * regressors_.begin[pieces_[i].leaf];
-      for (size_t j = 0; j < ranges[i].size(); j += 2) {
-        of[j] = std::max<double>(of[j], -ranges[i][j]);
-        of[j + 1] = std::max<double>(of[j + 1], ranges[i][j + 1]);
+    for (const Piece& piece : pieces_) {
+      double* of = range_.data() + 2 * regressors_.begin[piece.leaf];
+      const double* own = terms_.data() + piece.slot;
+      for (int j = 0; j < 2 * regressors(piece.leaf); j += 2) {
+        of[j] = std::max(of[j], -own[j]);
+        of[j + 1] = std::max(of[j + 1], own[j + 1]);
       }
     }
     context_.allreduce_max(range_);
@@ -258,8 +267,14 @@ class Fit {
                        make_units(h_top_, bits).data(), h_columns_, ids, sample_, piece.n, out);
         out += static_cast<size_t>(p + triangle) * h_columns_;
       }
-      kernels_.outer(s.z.data(), kSumBlock, p, g_.data, make_units(g_top_, bits).data(), n_outputs_,
-                     ids, sample_, piece.n, out);
+      if (n_outputs_ > 1)
+        return kernels_.outer(s.z.data(), kSumBlock, p, g_.data, make_units(g_top_, bits).data(),
+                              n_outputs_, ids, sample_, piece.n, out);
+      const double unit = std::ldexp(1.0, bits - g_top_[0]);
+      for (int64_t r = 0; r < piece.n; ++r)
+        s.weighted[r] = static_cast<double>(g_.data[ids[r]] * sample_.factor(ids[r])) * unit;
+      for (int j = 0; j < p; ++j)
+        out[j] = kernels_.dot(s.weighted.data(), s.z.data() + j * kSumBlock, piece.n);
     });
     moments_.assign(moments_begin_.back(), 0);
     add_pieces(moments_, [&](int32_t leaf) { return moments_begin_[leaf]; });
@@ -506,10 +521,10 @@ class Fit {
   std::vector<Scratch> scratch_;
   std::vector<double> gradient_, hessian_;  // per leaf
   std::vector<Piece> pieces_;
-  std::vector<uint32_t> ids_;
-  std::vector<float> x_;
-  std::vector<double> terms_,
-      range_;  // sums of pieces; range of regressors in leaves: minus the smallest, and the largest
+  Buffer<uint32_t> ids_;
+  Buffer<float> x_;
+  Buffer<double> terms_;       // sums of pieces
+  std::vector<double> range_;  // of regressors in leaves: minus the smallest, and the largest
   std::vector<int> bits_, h_top_, g_top_,
       z_top_;                          // bits of a leaf's terms; powers of two above the values
   std::vector<char> is_finite_;        // whether a leaf's regressors are finite

@@ -62,22 +62,27 @@ void LinearGradients::use(const float* g, const float* h, int n_outputs, Hessian
     layouts_.push_back(ChannelLayout::make(n_outputs, hessian, p));
   stride_ = n_derivatives() <= 4 ? 4 : (n_derivatives() + 7) / 8 * 8;
   rows_.reserve(static_cast<size_t>(sample.n_all) * stride_ + 16);
+  const bool narrow = is_narrow();
+  const int m_hessian = n_hessian(), used = n_derivatives(), stride = stride_;
   std::atomic<bool> finite{true};
   parallel_for(context_, Block::count(sample.n_all, kRowBlock), [&](int64_t task, int) {
     const Block block(sample.n_all, kRowBlock, task);
     uint32_t infinite = 0;
     for (int64_t i = block.begin; i < block.end; ++i) {
       const float m = sample.factor(i);
-      float* row = rows_.data() + i * stride_;
-      for (int k = 0; k < n_outputs; ++k) row[k] = g[i * n_outputs + k] * m;
-      for (int j = 0; j < n_hessian(); ++j) row[n_outputs + j] = h[i * n_hessian() + j] * m;
-      for (int j = n_derivatives(); j < stride_; ++j) row[j] = 0;
-      if (is_narrow()) {
-        if (n_hessian() == 0) row[1] = 1;
+      float* row = rows_.data() + i * stride;
+      if (narrow) {
+        row[0] = g[i] * m;
+        row[1] = h != nullptr ? h[i] * m : 1.0f;
         row[2] = 0;
         row[3] = 1;
+        infinite |= is_infinite_or_nan(row[0]) | is_infinite_or_nan(row[1]);
+        continue;
       }
-      for (int k = 0; k < n_derivatives(); ++k) infinite |= is_infinite_or_nan(row[k]);
+      for (int k = 0; k < n_outputs; ++k) row[k] = g[i * n_outputs + k] * m;
+      for (int j = 0; j < m_hessian; ++j) row[n_outputs + j] = h[i * m_hessian + j] * m;
+      for (int j = used; j < stride; ++j) row[j] = 0;
+      for (int k = 0; k < used; ++k) infinite |= is_infinite_or_nan(row[k]);
     }
     if (infinite != 0) finite = false;
   });

@@ -104,16 +104,6 @@ template <int P>
 void outer_regressors(const double* z, int64_t z_step, const float* values, const double* units,
                       int n_columns, const uint32_t* ids, const RowSample& sample, int64_t n,
                       double* out) {
-  if (n_columns == 1) {
-    double sums[P] = {};
-    for (int64_t i = 0; i < n; ++i) {
-      const float m = sample.factor(ids[i]);
-      const double v = static_cast<double>(values[ids[i]] * m) * units[0];
-      for (int j = 0; j < P; ++j) sums[j] += to_integer(z[j * z_step + i] * v);
-    }
-    for (int j = 0; j < P; ++j) out[j] = sums[j];
-    return;
-  }
   for (int k = 0; k < n_columns; k += 8)
     outer_columns<P>(z, z_step, values, units, n_columns, k, n_columns - k < 8 ? n_columns - k : 8,
                      ids, sample, n, out);

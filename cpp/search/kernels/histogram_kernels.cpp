@@ -335,17 +335,21 @@ void sum_sparse(const SparseEntry* entries, int64_t n, const int16_t* channels, 
     sum_sparse_lanes<i16x16, i32x16>(entries, n, channels + j, lanes, out + j);
 }
 
-void add_bins(const int32_t* sums, int lanes, int n_bins, int32_t* out) {
-  if (lanes == 16) {  // the sum stays in a register
-    i32x16 total = load<i32x16>(out);
-    for (int b = 0; b < n_bins; ++b) total += load<i32x16>(sums + b * 16);
-    store(out, total);
-    return;
+// Sum vectors of Row's width, which stay in a register.
+template <class Row>
+void add_vectors(const int32_t* sums, int lanes, int n_bins, int32_t* out) {
+  constexpr int kWidth = sizeof(Row) / sizeof(int32_t);
+  for (int j = 0; j < lanes; j += kWidth) {
+    Row total = load<Row>(out + j);
+    for (int b = 0; b < n_bins; ++b) total += load<Row>(sums + static_cast<int64_t>(b) * lanes + j);
+    store(out + j, total);
   }
-  for (int b = 0; b < n_bins; ++b)
-    for (int j = 0; j < lanes; j += 4)
-      store(out + j,
-            load<i32x4>(out + j) + load<i32x4>(sums + static_cast<int64_t>(b) * lanes + j));
+}
+
+void add_bins(const int32_t* sums, int lanes, int n_bins, int32_t* out) {
+  if (lanes % 16 == 0) return add_vectors<i32x16>(sums, lanes, n_bins, out);
+  if (lanes == 8) return add_vectors<i32x8>(sums, lanes, n_bins, out);
+  add_vectors<i32x4>(sums, lanes, n_bins, out);
 }
 
 }  // namespace
