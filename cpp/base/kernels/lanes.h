@@ -321,6 +321,13 @@ POLYLEAF_INLINE f64x8 to_double(const i32x8& v) {
   return convert<f64x8>(v);
 #endif
 }
+POLYLEAF_INLINE f64x4 to_double(const i32x4& v) {
+#if defined(__AVX2__)  // likewise
+  return (f64x4)_mm256_cvtepi32_pd((__m128i)v);
+#else
+  return __builtin_convertvector(v, f64x4);
+#endif
+}
 POLYLEAF_INLINE f64x8 to_double(const float* eight) {
 #if defined(__AVX512F__)
   return (f64x8)_mm512_cvtps_pd(_mm256_loadu_ps(eight));

@@ -41,26 +41,37 @@ struct One {
   // Return gx, hx, hxx, hzx of one bin.
   POLYLEAF_INLINE_MEMBER static f64x4 compute_products(const i32x8& sums, double x) {
     const i32x4 factor = __builtin_shufflevector(sums, sums, 0, kH, kH, kHz);
-    return __builtin_convertvector(factor, f64x4) * f64x4{x, x, x * x, x};
+    const f64x4 first = {x, x, x, x}, second = first * first;
+    return to_double(factor) * __builtin_shufflevector(first, second, 0, 1, 6, 3);
   }
 
   int run_over_bins(const ScanFeature& feature, ScanScratch& s) const {
+    return feature.means != nullptr ? run_over_bins<true>(feature, s)
+                                    : run_over_bins<false>(feature, s);
+  }
+  // Stores may alias members of the scan for the compiler, hence the copies.
+  template <bool WITH_X>
+  int run_over_bins(const ScanFeature& scanned, ScanScratch& s) const {
+    const One own = *this;
+    const ScanFeature feature = scanned;
+    int32_t *const bins = s.bins, *const counts = s.count;
     i32x8 sum = {};
     f64x4 product = {};
+    int32_t count = 0;
     int m = 0;
-    const auto add = [&](int b) __attribute__((always_inline)) {
+    visit_bins(feature, [&](int b) __attribute__((always_inline)) {
       const i32x8 v = bin(feature, b);
+      const int32_t rows = feature.sums[b * kLanes + kCount];
       sum += v;
-      store(lanes[m], sum);
-      if (feature.means != nullptr) {
+      store(own.lanes[m], sum);
+      if (WITH_X) {
         product += compute_products(v, feature.means[b]);
-        store(products[m], product);
+        store(own.products[m], product);
       }
-      s.bins[m] = b;
-      s.count[m] = sum[kCount];
-      m += (v[kCount] != 0) | (b == 0);
-    };
-    visit_bins(feature, add);
+      bins[m] = b;
+      counts[m] = count += rows;
+      m += (rows != 0) | (b == 0);
+    });
     return m;
   }
 
@@ -108,17 +119,32 @@ struct One {
     }
   }
 
+  // What all candidates of a feature share, copied: stores may alias it for the compiler.
+  struct Constants {
+    double step[8], whole[4];  // of lanes; products of all bins
+    int32_t totals[8];
+    double reg_lambda, slope_ridge, ridge = 0, noise = 0;
+
+    Constants(const ScanNode& node, const double* products)
+        : reg_lambda(node.config->reg_lambda), slope_ridge(node.linear->slope_ridge) {
+      for (int j = 0; j < 8; ++j) step[j] = static_cast<double>(node.linear->step[j]);
+      for (int j = 0; j < 8; ++j) totals[j] = node.totals[j];
+      for (int q = 0; q < 4; ++q) whole[q] = products[q];
+      if (P == 1) {
+        ridge = node.linear->ridge[0];
+        noise = node.linear->noise[0];
+      }
+    }
+  };
+
   // Score one side of eight candidates. all(j), there(j): sums of lane j over all its rows and over
   // those where the feature is present; product(q): gx, hx, hxx, hzx, which are 0 if the feature
   // does not join.
   template <class All, class There, class Product>
-  POLYLEAF_INLINE_MEMBER static f64x8 side(const ScanNode& node, const All& all, const There& there,
-                                           const Product& product, f64x8* weight) {
-    const LinearScan& linear = *node.linear;
-    const auto step = [&](int lane) __attribute__((always_inline)) {
-      return static_cast<double>(linear.step[lane]);
-    };
-    const double h_step = UNIT ? 1.0 : step(kH), g_step = step(0);
+  POLYLEAF_INLINE_MEMBER static f64x8 side(const Constants& node, const All& all,
+                                           const There& there, const Product& product,
+                                           f64x8* weight) {
+    const double h_step = UNIT ? 1.0 : node.step[kH], g_step = node.step[0];
     OneOutput<f64x8, P> sums;
     sums.count = all(kCount);
     sums.h = UNIT ? sums.count : all(kH) * h_step;
@@ -129,49 +155,50 @@ struct One {
     sums.hx = product(1) * h_step;
     sums.hxx = product(2) * h_step;
     if constexpr (P == 1) {
-      sums.hz = all(kHz) * step(kHz);
-      sums.hzz = all(kHz + 1) * step(kHz + 1);
-      sums.gz = all(kHz + 2) * step(kHz + 2);
-      sums.hz_there = there(kHz) * step(kHz);
-      sums.hzx = product(3) * step(kHz);
+      sums.hz = all(kHz) * node.step[kHz];
+      sums.hzz = all(kHz + 1) * node.step[kHz + 1];
+      sums.gz = all(kHz + 2) * node.step[kHz + 2];
+      sums.hz_there = there(kHz) * node.step[kHz];
+      sums.hzx = product(3) * node.step[kHz];
     }
     *weight = sums.h;
-    return sums.score(node.config->reg_lambda, linear.slope_ridge, P == 1 ? linear.ridge[0] : 0.0,
-                      P == 1 ? linear.noise[0] : 0.0);
+    return sums.score(node.reg_lambda, node.slope_ridge, node.ridge, node.noise);
   }
 
   template <bool MISSING>
   void score(const ScanNode& node, const ScanFeature& feature, bool missing_left,
              const Candidates& c, float* out) const {
+    const One own = *this;
+    const Constants constants(node, products[c.n - 1]);
     const i32x8 absent = bin(feature, feature.missing);
     const double min_weight = node.config->min_child_weight;
     const bool with_x = feature.means != nullptr;
     for (int i = c.first; i < c.last; i += 8) {
       i32x8 sums[8];
       f64x8 product[4] = {}, rest[4] = {};
-      turn_lanes(i, sums);
+      own.turn_lanes(i, sums);
       if (with_x) {
-        turn_products(i, product);
-        for (int q = 0; q < 4; ++q) rest[q] = products[c.n - 1][q] - product[q];
+        own.turn_products(i, product);
+        for (int q = 0; q < 4; ++q) rest[q] = constants.whole[q] - product[q];
       }
       const auto all_left = [&](int j) __attribute__((always_inline)) {
         return to_double(MISSING && missing_left ? sums[j] + absent[j] : sums[j]);
       };
       const auto all_right = [&](int j) __attribute__((always_inline)) {
-        return to_double(node.totals[j] -
+        return to_double(constants.totals[j] -
                          (MISSING && missing_left ? sums[j] + absent[j] : sums[j]));
       };
       const auto there_left = [&](int j)
                                   __attribute__((always_inline)) { return to_double(sums[j]); };
       const auto there_right = [&](int j) __attribute__((always_inline)) {
-        return to_double(MISSING ? (node.totals[j] - absent[j]) - sums[j]
-                                 : node.totals[j] - sums[j]);
+        return to_double(MISSING ? (constants.totals[j] - absent[j]) - sums[j]
+                                 : constants.totals[j] - sums[j]);
       };
       const auto left = [&](int q) __attribute__((always_inline)) { return product[q]; };
       const auto right = [&](int q) __attribute__((always_inline)) { return rest[q]; };
       f64x8 weight_left, weight_right;
-      const f64x8 sum_left = side(node, all_left, there_left, left, &weight_left);
-      const f64x8 sum_right = side(node, all_right, there_right, right, &weight_right);
+      const f64x8 sum_left = side(constants, all_left, there_left, left, &weight_left);
+      const f64x8 sum_right = side(constants, all_right, there_right, right, &weight_right);
       store_scores(sum_left + sum_right, weight_left, weight_right, min_weight, out + i);
     }
   }
