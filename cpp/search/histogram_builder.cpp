@@ -110,8 +110,8 @@ void HistogramBuilder::set_size_thresholds() {
   direct_rows_ = context_.is_distributed()
                      ? 0
                      : std::max<int64_t>(
-                           kSmallRows, static_cast<int64_t>(bins_per_feature * 20.0 *
-                                                            layout_.lanes / (layout_.lanes + 12)));
+                           kSmallRows, static_cast<int64_t>(bins_per_feature * 5.0 * layout_.lanes /
+                                                            (layout_.lanes + 12)));
 }
 
 // Return whether children may be built from the node's histogram. Children of the last level are

@@ -971,3 +971,21 @@ def test_contributions_of_two_classes_add_up_to_raw_scores(objective):
     np.testing.assert_allclose(sums, model.predict_raw(X), rtol=0, atol=1e-5)
     scores = sums if objective == "logistic" else sums[:, 1] - sums[:, 0]
     np.testing.assert_allclose(scores, model.decision_function(X), rtol=0, atol=1e-5)
+
+
+def test_categories_of_almost_equal_means_are_ordered_by_them():
+    """Two means are equal as float32; the only split with large children separates them."""
+    sizes = [5000, 5000, 100, 3000]
+    X = np.repeat(np.arange(4), sizes)[:, None]
+    y = np.repeat([1.0, 1.0, 1.5, -2.0], sizes)
+    y[5000] += 1e-4
+    model = PolyleafRegressor(
+        n_estimators=1,
+        max_depth=1,
+        min_child_samples=4500,
+        max_cat_to_onehot=2,
+        cat_smooth=20.0,
+        categorical_features=[0],
+    )
+    first, second = model.fit(X, y).predict([[0], [1]])
+    assert first < second

@@ -144,25 +144,40 @@ void position(const ScanNode& node, const ScanFeature& feature, const int32_t* b
   }
 }
 
-// Every position counts the lower ones: no branch depends on the data.
-void order(const double* positions, int n, int32_t* numbers) {
-  double padded[256];
+// Write the numbers of n keys in ascending order. Every key counts the lower ones: no branch
+// depends on the data. Return false at two equal keys; keeps_ties: these stay in order of number.
+template <class T>
+bool order_keys(const double* positions, int n, bool keeps_ties, int32_t* numbers) {
+  constexpr int kKeys = 64 / sizeof(T);
+  T keys[256];
   uint8_t is_taken[257] = {};
-  std::memcpy(padded, positions, sizeof(double) * n);
-  for (int i = n; i < round_up(n, kDoubles); ++i) padded[i] = __builtin_inf();
+  for (int i = 0; i < n; ++i) keys[i] = static_cast<T>(positions[i]);
+  for (int i = n; i < round_up(n, kKeys); ++i) keys[i] = static_cast<T>(__builtin_inf());
   for (int i = 0; i < n; ++i) {
     int64_t lower = 0;
 #if defined(__AVX512F__)
-    const __m512d own = _mm512_set1_pd(padded[i]);
-    for (int j = 0; j < n; j += kDoubles)
-      lower += __builtin_popcount(_mm512_cmp_pd_mask(_mm512_loadu_pd(padded + j), own, _CMP_LT_OQ));
+    for (int j = 0; j < n; j += kKeys)
+      if constexpr (sizeof(T) == sizeof(float))
+        lower += __builtin_popcount(
+            _mm512_cmp_ps_mask(_mm512_loadu_ps(keys + j), _mm512_set1_ps(keys[i]), _CMP_LT_OQ));
+      else
+        lower += __builtin_popcount(
+            _mm512_cmp_pd_mask(_mm512_loadu_pd(keys + j), _mm512_set1_pd(keys[i]), _CMP_LT_OQ));
 #else
-    for (int j = 0; j < n; ++j) lower += padded[j] < padded[i];
+    for (int j = 0; j < n; ++j) lower += keys[j] < keys[i];
 #endif
-    while (is_taken[lower]) ++lower;  // equal positions
+    for (; is_taken[lower]; ++lower)
+      if (!keeps_ties) return false;
     is_taken[lower] = 1;
     numbers[lower] = i;
   }
+  return true;
+}
+
+// Positions that differ as float32 have that order as float64 too.
+void order(const double* positions, int n, int32_t* numbers) {
+  if (!order_keys<float>(positions, n, false, numbers))
+    order_keys<double>(positions, n, true, numbers);
 }
 
 template <class Sum>

@@ -132,11 +132,19 @@ static inline int first_largest(float* sums, int first, int last) {
   f32x16 lanes = broadcast(kNone);
   for (int i = last; i < last + 15; ++i) sums[i] = kNone;
   for (int i = first; i < last; i += 16) lanes = max(load<f32x16>(sums + i), lanes);
+#ifdef __AVX512F__
+  const float best = _mm512_reduce_max_ps((__m512)lanes);
+  if (best == kNone) return -1;
+  for (int i = first;; i += 16)
+    if (const int equal = _mm512_cmpeq_ps_mask(_mm512_loadu_ps(sums + i), _mm512_set1_ps(best)))
+      return i + __builtin_ctz(equal);
+#else
   float best = kNone;
   for (int j = 0; j < 16; ++j) best = lanes[j] > best ? lanes[j] : best;
   if (best == kNone) return -1;
   for (int i = first;; ++i)
     if (sums[i] == best) return i;
+#endif
 }
 
 // Update `best` with the candidates of one direction; score(missing_left, candidates, sums) writes
