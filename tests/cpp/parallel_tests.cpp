@@ -2,6 +2,7 @@
 #include <atomic>
 #include <cstring>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include "base/parallel.h"
@@ -34,6 +35,16 @@ void test_parallel() {
   std::atomic<int> after{0};
   parallel_for(3, 10, [&](int64_t, int) { ++after; });
   CHECK(after == 10);
+  // A thread that is done takes what others have left: the tasks after the first one of a share do
+  // not wait for it.
+  for (int n_tasks : {2, 3, 10, 1000}) {
+    std::atomic<int> n_done{0};
+    parallel_for(2, n_tasks, [&](int64_t task, int) {
+      while (task == 0 && n_done < n_tasks - 1) std::this_thread::yield();
+      ++n_done;
+    });
+    CHECK(n_done == n_tasks);
+  }
   // Threads that arrive late find a finished job: they must not touch it, and no task is lost.
   for (int job = 0; job < 5000; ++job) {
     std::vector<int> ran(3, 0);
