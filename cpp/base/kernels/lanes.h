@@ -372,19 +372,17 @@ POLYLEAF_INLINE f64x8 fold_eight(const f64x8* v) {
 #endif
 }
 
-// Prefetch into the second-level cache, which allows far more pending requests than the first
-// level. Rows found by id are requested some rows ahead.
+// Rows found by id are requested some rows ahead.
 constexpr int64_t kRowsAhead = 128;
 
 POLYLEAF_INLINE void prefetch(const void* line) {
-  __builtin_prefetch(line, 0, 2);
+  __builtin_prefetch(line);
 }
 
-// Copy the rows with these ids, contiguous. Ids mostly ascend, and the hardware fetches dense rows
-// by itself: every other row of eight bytes is requested.
+// Copy the rows with these ids, contiguous.
 template <class Row, class T>
 POLYLEAF_INLINE void gather_by_id(const T* rows, const uint32_t* ids, int64_t n, T* out) {
-  constexpr int kWidth = sizeof(Row) / sizeof(T), kStep = sizeof(Row) <= 8 ? 2 : 1;
+  constexpr int kWidth = sizeof(Row) / sizeof(T);
   const auto copy = [&](int64_t i) __attribute__((always_inline)) {
     store(out + i * kWidth, load<Row>(rows + static_cast<int64_t>(ids[i]) * kWidth));
   };
@@ -392,7 +390,7 @@ POLYLEAF_INLINE void gather_by_id(const T* rows, const uint32_t* ids, int64_t n,
   for (; i + kRowsAhead + 8 <= n; i += 8) {
 #pragma GCC unroll 8
     for (int j = 0; j < 8; ++j) {
-      if (j % kStep == 0) prefetch(rows + static_cast<int64_t>(ids[i + j + kRowsAhead]) * kWidth);
+      prefetch(rows + static_cast<int64_t>(ids[i + j + kRowsAhead]) * kWidth);
       copy(i + j);
     }
   }
