@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <memory>
@@ -13,9 +14,6 @@
 #if defined(__unix__) || defined(__APPLE__)
 #include <pthread.h>
 #endif
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
 
 #include "base/check.h"
 
@@ -24,7 +22,7 @@ namespace {
 
 inline void relax() {
 #if defined(__x86_64__)
-  _mm_pause();
+  __builtin_ia32_pause();
 #else
   std::this_thread::yield();
 #endif
@@ -229,6 +227,18 @@ void run_tasks(const Context& context, int64_t n_tasks, TaskFunction function, v
   Job job{function, closure};
   pool().run(limited, n_tasks, job);
   if (job.error) std::rethrow_exception(job.error);
+}
+
+int64_t PhaseTimer::read_clock() {
+  const std::chrono::nanoseconds now = std::chrono::steady_clock::now().time_since_epoch();
+  return now.count();
+}
+
+void PhaseTimer::add() {
+  const int64_t now = read_clock();
+  phase_times.nanoseconds[static_cast<int>(phase_)].fetch_add(now - begin_,
+                                                              std::memory_order_relaxed);
+  begin_ = now;
 }
 
 }  // namespace polyleaf

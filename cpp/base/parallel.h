@@ -5,7 +5,6 @@
 // `PhaseTimer` measures the phases of tree building, summed over threads, while timing is on.
 #pragma once
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <type_traits>
 
@@ -61,7 +60,7 @@ class PhaseTimer {
  public:
   explicit PhaseTimer(Phase phase)
       : phase_(phase), is_on_(phase_times.is_on.load(std::memory_order_relaxed)) {
-    if (is_on_) begin_ = Clock::now();
+    if (is_on_) begin_ = read_clock();
   }
   ~PhaseTimer() {
     if (is_on_) add();
@@ -71,23 +70,17 @@ class PhaseTimer {
 
   // End the phase and begin another one.
   void next(Phase phase) {
-    if (is_on_) {
-      add();
-      begin_ = Clock::now();
-    }
+    if (is_on_) add();
     phase_ = phase;
   }
 
  private:
-  using Clock = std::chrono::steady_clock;
-  void add() {
-    const std::chrono::nanoseconds passed = Clock::now() - begin_;
-    phase_times.nanoseconds[static_cast<int>(phase_)].fetch_add(passed.count(),
-                                                                std::memory_order_relaxed);
-  }
+  static int64_t read_clock();  // in nanoseconds
+  void add();                   // and begin anew
+
   Phase phase_;
   bool is_on_;
-  Clock::time_point begin_;
+  int64_t begin_;
 };
 
 }  // namespace polyleaf
