@@ -315,7 +315,7 @@ struct CodedLoss {
 struct Exponential : CodedLoss<Exponential> {
   static constexpr const char* kName = "exponential";
 
-  static void group(const ClassChunk& chunk, int64_t first, float* e) {
+  __attribute__((noinline)) static void group(const ClassChunk& chunk, int64_t first, float* e) {
     float* __restrict scores = chunk.scratch;
     read_group(chunk, first, scores);
     float sum[kLanes] = {}, own[kLanes] = {};
@@ -359,7 +359,8 @@ struct Exponential : CodedLoss<Exponential> {
 struct ExponentialMargin : CodedLoss<ExponentialMargin> {
   static constexpr const char* kName = "exponential_margin";
 
-  static void group(const ClassChunk& chunk, int64_t first, float* total) {
+  __attribute__((noinline)) static void group(const ClassChunk& chunk, int64_t first,
+                                              float* total) {
     float* __restrict scores = chunk.scratch;
     read_group(chunk, first, scores);
     const int64_t n_rows = count_group_rows(chunk, first);

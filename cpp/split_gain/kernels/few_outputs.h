@@ -35,35 +35,10 @@ class CandidateLanes {
   template <class Mask>
   POLYLEAF_INLINE_MEMBER f32x16 score(const i32x16* left, const i32x16& count,
                                       Mask& admissible) const {
-    const float min_weight = node_.config->min_child_weight;
-    const float k = static_cast<float>(n_outputs_);
-    f32x16 terms[kMaxFewOutputs], cl{}, cr{};
-    if constexpr (!S::kPerOutput || K == 1) {
-      const bool unit = offset_ < 0;
-      const f32x16 step = broadcast(unit ? 1.0f : node_.hessian_step[0]);
-      const int32_t total = unit ? node_.count : node_.totals[offset_];
-      const i32x16& h = unit ? count : left[offset_];
-      const f32x16 hl = to_float(h) * step, hr = to_float(total - h) * step;
-      admissible = admissible & (hl >= min_weight) & (hr >= min_weight);
-      cl = score_.coefficient(hl);
-      cr = score_.coefficient(hr);
-    } else if (min_weight > 0) {
-      f32x16 weights[2][kMaxFewOutputs];
-      for (int j = 0; j < n_outputs_; ++j) {
-        weights[0][j] = hessian(left, j, false);
-        weights[1][j] = hessian(left, j, true);
-      }
-      admissible = admissible & (fold_terms(weights[0], n_outputs_) / k >= min_weight) &
-                   (fold_terms(weights[1], n_outputs_) / k >= min_weight);
-    }
-    for (int j = 0; j < n_outputs_; ++j) {
-      if constexpr (S::kPerOutput && K != 1) {
-        cl = score_.coefficient(hessian(left, j, false));
-        cr = score_.coefficient(hessian(left, j, true));
-      }
-      terms[j] = term(left, j, cl, cr);
-    }
-    return fold_terms(terms, n_outputs_) + 0.0f;  // the other virtual lanes are +0
+    if constexpr (kSpecialised)
+      return compute(left, count, admissible);
+    else
+      return compute_apart(left, count, admissible);
   }
 
   // Compare candidates by the sums of their left child, one vector per channel, and its count.
@@ -119,6 +94,45 @@ class CandidateLanes {
     return to_float(sum) * node_.hessian_step[output];
   }
 
+  template <class Mask>
+  POLYLEAF_INLINE_MEMBER f32x16 compute(const i32x16* left, const i32x16& count,
+                                        Mask& admissible) const {
+    const float min_weight = node_.config->min_child_weight;
+    const float k = static_cast<float>(n_outputs_);
+    f32x16 terms[kMaxFewOutputs], cl{}, cr{};
+    if constexpr (!S::kPerOutput || K == 1) {
+      const bool unit = offset_ < 0;
+      const f32x16 step = broadcast(unit ? 1.0f : node_.hessian_step[0]);
+      const int32_t total = unit ? node_.count : node_.totals[offset_];
+      const i32x16& h = unit ? count : left[offset_];
+      const f32x16 hl = to_float(h) * step, hr = to_float(total - h) * step;
+      admissible = admissible & (hl >= min_weight) & (hr >= min_weight);
+      cl = score_.coefficient(hl);
+      cr = score_.coefficient(hr);
+    } else if (min_weight > 0) {
+      f32x16 weights[2][kMaxFewOutputs];
+      for (int j = 0; j < n_outputs_; ++j) {
+        weights[0][j] = hessian(left, j, false);
+        weights[1][j] = hessian(left, j, true);
+      }
+      admissible = admissible & (fold_terms(weights[0], n_outputs_) / k >= min_weight) &
+                   (fold_terms(weights[1], n_outputs_) / k >= min_weight);
+    }
+    for (int j = 0; j < n_outputs_; ++j) {
+      if constexpr (S::kPerOutput && K != 1) {
+        cl = score_.coefficient(hessian(left, j, false));
+        cr = score_.coefficient(hessian(left, j, true));
+      }
+      terms[j] = term(left, j, cl, cr);
+    }
+    return fold_terms(terms, n_outputs_) + 0.0f;  // the other virtual lanes are +0
+  }
+  template <class Mask>
+  __attribute__((noinline)) f32x16 compute_apart(const i32x16* left, const i32x16& count,
+                                                 Mask& admissible) const {
+    return compute(left, count, admissible);
+  }
+
   const S& score_;
   const ScanNode& node_;
   const int n_outputs_, offset_;
@@ -140,9 +154,10 @@ POLYLEAF_INLINE void visit_few_outputs(const ScanNode& node, const F& f) {
   visit_plain_score(node, [&](const auto& score) {
     const int lanes = node.layout->lanes;
     constexpr std::integral_constant<int, 0> many;
-    if (node.layout->n_outputs == 1)
-      f(score, std::integral_constant<int, 4>(), std::integral_constant<int, 1>());
-    else if (lanes == 4)
+    if constexpr (!std::is_same_v<decltype(score), const Regularised<true>&>)
+      if (node.layout->n_outputs == 1)
+        return f(score, std::integral_constant<int, 4>(), std::integral_constant<int, 1>());
+    if (lanes == 4)
       f(score, std::integral_constant<int, 4>(), many);
     else if (lanes == 8)
       f(score, std::integral_constant<int, 8>(), many);

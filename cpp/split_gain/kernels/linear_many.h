@@ -150,8 +150,8 @@ class Many {
     const int m = list();
     scan_listed(
         node, feature, m, scratch, best, [&](bool missing_left, const Candidates& c, float* out) {
-          if (n_absent == 0) return score_direction<false, false>(c, out);
-          missing_left ? score_direction<true, true>(c, out) : score_direction<true, false>(c, out);
+          if (!DIAGONAL) share(c.n, missing_left);
+          n_absent == 0 ? score<false>(c, missing_left, out) : score<true>(c, missing_left, out);
         });
   }
 
@@ -253,13 +253,11 @@ class Many {
   }
 
   // Write the score sums of candidates [c.first, c.last).
-  template <bool MISSING, bool MISSING_LEFT>
-  void score_direction(const Candidates& c, float* out) {
-    if (!DIAGONAL) share(c.n, MISSING_LEFT);
-    if constexpr (GROUPS > 0) {
-      if (n_products > 0) return score_in_registers<MISSING, MISSING_LEFT, true>(c, out);
-      return score_in_registers<MISSING, MISSING_LEFT, false>(c, out);
-    }
+  template <bool MISSING>
+  void score(const Candidates& c, bool missing_left, float* out) {
+    if constexpr (GROUPS > 0)
+      return MISSING && missing_left ? score_in_registers<MISSING, MISSING>(c, out)
+                                     : score_in_registers<MISSING, false>(c, out);
     for (int j = 0; j < padded(n_lanes); ++j) run[j] = 0;
     for (int q = 0; q < padded(3 * K); ++q) before[q] = 0;
     for (int i = 0; i < c.first; ++i) add_candidate(i);
@@ -267,7 +265,7 @@ class Many {
     for (int start = c.first; start < c.last; start += 8) {
       for (int i = start; i < start + 8 && i < c.last; ++i) {
         add_candidate(i);
-        sides<MISSING, MISSING_LEFT>(i, sums, weights, i - start);
+        sides<MISSING>(i, missing_left, sums, weights, i - start);
       }
       store_scores(fold_eight(sums[0]) + fold_eight(sums[1]), collect_weights(weights[0]),
                    collect_weights(weights[1]), node.config->min_child_weight, out + start);
@@ -275,7 +273,8 @@ class Many {
   }
 
   // Score candidates in registers: loads that do not depend on the candidate are done once.
-  template <bool MISSING, bool MISSING_LEFT, bool WITH_X>
+  // Without means of x, its products are 0, and so is what they add.
+  template <bool MISSING, bool MISSING_LEFT>
   void score_in_registers(const Candidates& c, float* out) const {
     i32x8 sum[kGroups] = {}, all[kGroups], away[kGroups] = {};
     f64x8 product[kGroups] = {}, all_products[kGroups], step[kGroups];
@@ -285,14 +284,15 @@ class Many {
       all_products[v] = load<f64x8>(whole + 8 * v);
       step[v] = to_double(node.gradient_step + 8 * v);
     }
+    const bool with_means = n_products > 0;
     const auto add = [&](int i) __attribute__((always_inline)) {
       const int b = scratch.bins[i];
       const int32_t* at = feature.bin(*node.layout, b);
-      const double x = WITH_X ? feature.means[b] : 0.0;
+      const double x = with_means ? feature.means[b] : 0.0;
       for (int v = 0; v < kGroups; ++v) {
         const i32x8 lanes = load<i32x8>(at + 8 * v);
         sum[v] += lanes;
-        if (WITH_X) product[v] += to_double(lanes) * x;
+        product[v] += to_double(lanes) * x;
       }
     };
     for (int i = 0; i < c.first; ++i) add(i);
@@ -301,11 +301,10 @@ class Many {
     const auto term = [&](const double* of, const i32x8& here, const i32x8& there,
                           const f64x8& with_x, int v) __attribute__((always_inline)) {
       const f64x8 g = to_double(here) * step[v];
-      f64x8 found = (g * g) * broadcast(of[kInversePenalised * kRow]);
-      if (!WITH_X) return found;
+      const f64x8 constant = (g * g) * broadcast(of[kInversePenalised * kRow]);
       const f64x8 g_there = MISSING ? to_double(there) * step[v] : g;
       const f64x8 y = with_x * step[v] - broadcast(of[kMiddle * kRow]) * g_there;
-      return found += (y * y) * broadcast(of[kKept * kRow]);
+      return constant + (y * y) * broadcast(of[kKept * kRow]);
     };
     for (int start = c.first; start < c.last; start += 8) {
       for (int i = start; i < start + 8 && i < c.last; ++i) {
@@ -341,15 +340,16 @@ class Many {
   }
 
   // Score both sides of candidate i, at which the running sums stand.
-  template <bool MISSING, bool MISSING_LEFT>
-  POLYLEAF_INLINE_MEMBER void sides(int i, f64x8 (&sums)[2][8], f64x8 (&weights)[2][8],
-                                    int at) const {
+  template <bool MISSING>
+  POLYLEAF_INLINE_MEMBER void sides(int i, bool missing_left, f64x8 (&sums)[2][8],
+                                    f64x8 (&weights)[2][8], int at) const {
     const int32_t* totals = node.totals;
+    const int32_t goes_left = missing_left ? -1 : 0;  // a mask
     const auto there_left = [&](int j)
                                 __attribute__((always_inline)) { return load<i32x8>(run + j); };
     const auto all_left = [&](int j) __attribute__((always_inline)) {
       const i32x8 v = load<i32x8>(run + j);
-      return MISSING_LEFT ? v + load<i32x8>(absent + j) : v;
+      return MISSING ? v + (load<i32x8>(absent + j) & goes_left) : v;
     };
     const auto there_right = [&](int j) __attribute__((always_inline)) {
       const i32x8 all = load<i32x8>(totals + j);
@@ -365,7 +365,7 @@ class Many {
       return load<f64x8>(whole + q) - load<f64x8>(before + q);
     };
     const bool with_x = n_products > 0;
-    const int32_t there = scratch.count[i], left = MISSING_LEFT ? there + n_absent : there;
+    const int32_t there = scratch.count[i], left = missing_left ? there + n_absent : there;
     sums[0][at] =
         ManySide<DIAGONAL, decltype(all_left), decltype(there_left), decltype(product_left)>{
             node, all_left, there_left, product_left, left, there, with_x, common(0) + i}

@@ -165,10 +165,6 @@ void scan_wide(const S& score, const ScanNode& node, const ScanFeature& feature,
   }
 }
 
-// True for common scores, which have specialised code for each number of registers.
-template <class S>
-constexpr bool kUsual = kSpecialised && (std::is_same_v<S, Shared> || std::is_same_v<S, Diagonal>);
-
 template <class S>
 void scan_direction(const S& score, const ScanNode& node, const ScanFeature& feature,
                     bool missing_left, const Candidates& c, ScanScratch& s, float* sums) {
@@ -274,7 +270,6 @@ void tied_values(const ScanNode& node, const int32_t* left, int32_t left_count, 
 void separable_sums(const ScanNode& node, const ScanFeature& feature, bool missing_left,
                     const Candidates& c, ScanScratch& s, float* sums) {
   visit_score(node, [&](const auto& score) {
-    using S = std::decay_t<decltype(score)>;
     if (node.layout->n_outputs == 1)
       scan_narrow(score, node, c, s, sums);
     else

@@ -22,14 +22,22 @@ POLYLEAF_INLINE bool has_hessian_lane(const ChannelLayout& layout) {
          (layout.n_outputs == 1 && layout.hessian == HessianKind::diagonal);
 }
 
-// Call f with the score of the node's layout and regularisation.
+// True for common scores, which have specialised code for each number of registers; other scores
+// are computed out of line.
+template <class S>
+constexpr bool kUsual = kSpecialised && (std::is_same_v<S, Shared> || std::is_same_v<S, Diagonal>);
+
+// Call f with the score of the node's layout and regularisation. The Hessian of a single output is
+// one for all outputs.
 template <class F>
 auto visit_plain_score(const ScanNode& node, F f) {
   const Regularisation r{node.config->reg_lambda, node.config->reg_alpha,
                          node.config->max_delta_step};
   const bool plain = r.alpha == 0.0f && r.max_delta_step == 0.0f;
   if (node.layout->hessian == HessianKind::diagonal)
-    return plain ? f(Diagonal{r}) : f(Regularised<true>{r});
+    return plain                         ? f(Diagonal{r})
+           : node.layout->n_outputs == 1 ? f(Regularised<false>{r})
+                                         : f(Regularised<true>{r});
   return plain ? f(Shared{r}) : f(Regularised<false>{r});
 }
 

@@ -463,10 +463,10 @@ void scan(const ScanNode& node, const uint64_t* words, const int16_t* channels, 
     using S = std::decay_t<decltype(score)>;
     const auto find = [&](auto counted, const auto* before, const int32_t* counts,
                           LaneBest& found) {
-      if (layout.n_outputs == 1)
-        find_best<1, counted()>(score, node, s, before, counts, found);
-      else
-        find_best<0, counted()>(score, node, s, before, counts, found);
+      if constexpr (!std::is_same_v<S, Regularised<true>>)
+        if (layout.n_outputs == 1)
+          return find_best<1, counted()>(score, node, s, before, counts, found);
+      find_best<0, counted()>(score, node, s, before, counts, found);
     };
     if (layout.hessian_offset < 0 && !has_missing)
       find(std::is_same<S, Shared>(), s.before, none, best[0]);

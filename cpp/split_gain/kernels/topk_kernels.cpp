@@ -128,9 +128,15 @@ POLYLEAF_INLINE float largest_lane(f32x16 v, int n) {
   return largest;
 }
 
-template <bool SHARED, class S>
-void scan_direction(const S& score, const Workspace& workspace, const ScanFeature& feature,
-                    bool missing_left, const Candidates& c, ScanScratch& s, float* sums) {
+f32x16 block_sums(const Workspace& workspace, const ScanScratch& s, int first) {
+  return visit_plain_score(workspace.node, [&](const auto& score) {
+    return workspace.shared ? block_sums<true>(score, workspace, s, first)
+                            : block_sums<false>(score, workspace, s, first);
+  });
+}
+
+void scan_direction(const Workspace& workspace, const ScanFeature& feature, bool missing_left,
+                    const Candidates& c, ScanScratch& s, float* sums) {
   separable_sums(workspace.node, feature, missing_left, c, s, sums);
   const float rounding = kRounding * static_cast<float>(workspace.layout.n_outputs + 64);
   const int n_blocks = (c.last - c.first + 15) / 16;
@@ -155,7 +161,7 @@ void scan_direction(const S& score, const Workspace& workspace, const ScanFeatur
     if (bound[b] == kNone || bound[b] < s.best_so_far) return;
     const int start = c.first + 16 * b;
     running.write_rows(start, size(b));
-    const f32x16 found = block_sums<SHARED>(score, workspace, s, start);
+    const f32x16 found = block_sums(workspace, s, start);
     const i32x16 finite =
         dense[b] - dense[b] == 0.0f;  // too light candidates are not finite either
     const f32x16 kept = select(finite, found, broadcast(kNone));
@@ -171,27 +177,23 @@ void scan_direction(const S& score, const Workspace& workspace, const ScanFeatur
 void scan_numeric(const ScanNode& node, const ScanFeature& feature, ScanScratch& scratch,
                   NumericBest* best) {
   const Workspace workspace(node);
-  scan_both_directions(
-      node, feature, has_hessian_lane(*node.layout), false, scratch, best,
-      [&](bool missing_left, const Candidates& c, float* sums) {
-        visit_plain_score(node, [&](const auto& score) {
-          if (workspace.shared)
-            scan_direction<true>(score, workspace, feature, missing_left, c, scratch, sums);
-          else
-            scan_direction<false>(score, workspace, feature, missing_left, c, scratch, sums);
-        });
-      });
+  scan_both_directions(node, feature, has_hessian_lane(*node.layout), false, scratch, best,
+                       [&](bool missing_left, const Candidates& c, float* sums) {
+                         scan_direction(workspace, feature, missing_left, c, scratch, sums);
+                       });
 }
 
 // Write the terms of a candidate, or of the node (left == nullptr): of both sides, or all of them
 // into `left_terms` if both children share their outputs or there is one side.
-template <class S>
-void write_terms(const Terms<S>& terms, const Workspace& workspace) {
-  const bool is_separate = terms.left != nullptr && !workspace.shared;
-  for (int z = 0; z < workspace.blocks(); ++z) {
-    store(workspace.left_terms + 16 * z, is_separate ? terms.side(z, false) : terms(z));
-    if (is_separate) store(workspace.right_terms + 16 * z, terms.side(z, true));
-  }
+void write_terms(const Workspace& workspace, const int32_t* left, int32_t left_count) {
+  const bool is_separate = left != nullptr && !workspace.shared;
+  visit_plain_score(workspace.node, [&](const auto& score) {
+    const Terms terms(score, workspace.node, left, left_count);
+    for (int z = 0; z < workspace.blocks(); ++z) {
+      store(workspace.left_terms + 16 * z, is_separate ? terms.side(z, false) : terms(z));
+      if (is_separate) store(workspace.right_terms + 16 * z, terms.side(z, true));
+    }
+  });
 }
 
 LargestTerms<float> select_largest(const Workspace& workspace, const float* terms, int k) {
@@ -201,23 +203,19 @@ LargestTerms<float> select_largest(const Workspace& workspace, const float* term
 }
 
 float candidate_sum(const ScanNode& node, const int32_t* left, int32_t left_count) {
+  if (!__builtin_isfinite(separable_scores.candidate_sum(node, left, left_count))) return kNone;
   const Workspace workspace(node);
-  return visit_plain_score(node, [&](const auto& score) {
-    if (!__builtin_isfinite(compute_sum(score, node, left, left_count))) return kNone;
-    write_terms(Terms(score, node, left, left_count), workspace);
-    const float sum = select_largest(workspace, workspace.left_terms, workspace.k).sum();
-    return workspace.shared
-               ? sum
-               : sum + select_largest(workspace, workspace.right_terms, workspace.k).sum();
-  });
+  write_terms(workspace, left, left_count);
+  const float sum = select_largest(workspace, workspace.left_terms, workspace.k).sum();
+  return workspace.shared
+             ? sum
+             : sum + select_largest(workspace, workspace.right_terms, workspace.k).sum();
 }
 
 float node_sum(const ScanNode& node) {
   const Workspace workspace(node);
-  return visit_plain_score(node, [&](const auto& score) {
-    write_terms(Terms(score, node, nullptr, 0), workspace);
-    return select_largest(workspace, workspace.left_terms, workspace.k).sum();
-  });
+  write_terms(workspace, nullptr, 0);
+  return select_largest(workspace, workspace.left_terms, workspace.k).sum();
 }
 
 float node_hessian(const ScanNode& node) {
@@ -242,18 +240,16 @@ void keep_largest(const Workspace& workspace, float* terms) {
 void output_terms(const ScanNode& node, const int32_t* left, int32_t left_count, float* out) {
   const Workspace workspace(node);
   const int n = workspace.layout.n_outputs;
-  visit_plain_score(node, [&](const auto& score) {
-    write_terms(Terms(score, node, left, left_count), workspace);
-    keep_largest(workspace, workspace.left_terms);
-    for (int i = 0; i < n; ++i) out[i] = workspace.left_terms[i];
-    if (!workspace.shared) {
-      keep_largest(workspace, workspace.right_terms);
-      for (int i = 0; i < n; ++i) out[i] = out[i] + workspace.right_terms[i];
-    }
-    write_terms(Terms(score, node, nullptr, 0), workspace);
-    keep_largest(workspace, workspace.left_terms);
-    for (int i = 0; i < n; ++i) out[i] = 0.5f * (out[i] - workspace.left_terms[i]);
-  });
+  write_terms(workspace, left, left_count);
+  keep_largest(workspace, workspace.left_terms);
+  for (int i = 0; i < n; ++i) out[i] = workspace.left_terms[i];
+  if (!workspace.shared) {
+    keep_largest(workspace, workspace.right_terms);
+    for (int i = 0; i < n; ++i) out[i] = out[i] + workspace.right_terms[i];
+  }
+  write_terms(workspace, nullptr, 0);
+  keep_largest(workspace, workspace.left_terms);
+  for (int i = 0; i < n; ++i) out[i] = 0.5f * (out[i] - workspace.left_terms[i]);
 }
 
 // In every output, two children score at threshold as much as one leaf of all rows with twice the
@@ -269,14 +265,12 @@ float prune_bound(const ScanNode& node) {
   const Workspace workspace(one_leaf);
   const int n = workspace.layout.n_outputs, most = workspace.shared ? workspace.k : 2 * workspace.k;
   if (most >= n) return 0.0f;
-  return visit_plain_score(one_leaf, [&](const auto& score) {
-    write_terms(Terms(score, one_leaf, nullptr, 0), workspace);
-    double others = 0;
-    for (int i = 0; i < n; ++i) others += static_cast<double>(workspace.left_terms[i]);
-    const LargestTerms<float> largest = select_largest(workspace, workspace.left_terms, most);
-    for (int i = 0; i < most; ++i) others -= static_cast<double>(largest.best[i]);
-    return others > 0 ? static_cast<float>(others) : 0.0f;
-  });
+  write_terms(workspace, nullptr, 0);
+  double others = 0;
+  for (int i = 0; i < n; ++i) others += static_cast<double>(workspace.left_terms[i]);
+  const LargestTerms<float> largest = select_largest(workspace, workspace.left_terms, most);
+  for (int i = 0; i < most; ++i) others -= static_cast<double>(largest.best[i]);
+  return others > 0 ? static_cast<float>(others) : 0.0f;
 }
 
 }  // namespace
