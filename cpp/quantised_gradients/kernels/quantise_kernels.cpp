@@ -99,10 +99,15 @@ void find_max(const float* values, int n_columns, const RowSample& sample, int64
   }
 }
 
-// One column into interleaved lanes, all rows: the single-output case.
+// One column into interleaved lanes, all rows: the single-output case. A row of four lanes is
+// written as one number, with the count.
 void quantise_column(const float* values, int64_t begin, int64_t end, float inverse,
-                     int16_t* channels, int lanes, int64_t* size, int64_t* total) {
+                     int16_t* channels, int lanes, int offset, int count_lane, int64_t* size,
+                     int64_t* total) {
   constexpr int kRun = 256;
+  const int shift = 16 * (offset & 3);
+  const uint64_t count = count_lane < 0 || lanes != 4 ? 0 : uint64_t{1} << (16 * count_lane);
+  const uint64_t others = ~(uint64_t{0xffff} << shift | count);
   int32_t q[kRun];
   for (int64_t i = begin; i < end; i += kRun) {
     const int m = static_cast<int>(end - i < kRun ? end - i : kRun);
@@ -114,7 +119,15 @@ void quantise_column(const float* values, int64_t begin, int64_t end, float inve
     }
     *size += magnitudes;
     *total += sum;
-    for (int j = 0; j < m; ++j) channels[(i + j) * lanes] = static_cast<int16_t>(q[j]);
+    if (lanes != 4) {
+      for (int j = 0; j < m; ++j) channels[(i + j) * lanes + offset] = static_cast<int16_t>(q[j]);
+      continue;
+    }
+    for (int j = 0; j < m; ++j) {
+      int16_t* const row = channels + (i + j) * 4;
+      const uint64_t own = uint64_t{static_cast<uint16_t>(q[j])} << shift;
+      store(row, (load<uint64_t>(row) & others) | own | count);
+    }
   }
 }
 
@@ -202,7 +215,9 @@ void quantise(const float* values, int n_columns, const RowSample& sample, int64
               int64_t end, const float* inverse, int16_t* channels, int lanes, int offset,
               int count_lane, int64_t* size, int64_t* total) {
   if (n_columns == 1 && !sample.rows && !sample.multiplier) {
-    quantise_column(values, begin, end, inverse[0], channels + offset, lanes, size, total);
+    quantise_column(values, begin, end, inverse[0], channels, lanes, offset, count_lane, size,
+                    total);
+    if (lanes == 4) return;
   } else {
     // Sums are int32 over at most 2048 rows of at most 2^15 each, then int64. Wide rows go in
     // shorter runs, which stay in the second-level cache while all columns are processed.
