@@ -621,7 +621,7 @@ def _encode_array(values: np.ndarray, feature: int, table: FeatureTable) -> Cate
     """Encode a column of a NumPy array (n_rows,) as categories."""
     if values.dtype.kind not in "fiub":
         return _encode_objects(values.tolist(), feature, table)
-    distinct, index = number_values(values)
+    distinct, index = number_values(np.ascontiguousarray(values))  # columns are read three times
     codes = index.astype(np.int32, copy=False)
     return _make_category_column(distinct.tolist(), codes, feature, table)
 
