@@ -233,7 +233,7 @@ void bind_growers(nb::module_& m) {
 
 // (features, common codes, begin, rows, codes)
 using EntryArrays = std::tuple<Array1<const int32_t>, Array1<const uint8_t>, Array1<const int64_t>,
-                              Array1<const int32_t>, Array1<const uint8_t>>;
+                               Array1<const int32_t>, Array1<const uint8_t>>;
 
 CompressedColumns parse_sparse_columns(const std::optional<EntryArrays>& sparse) {
   if (!sparse.has_value()) return {};
