@@ -129,6 +129,13 @@ void bind_searches(nb::module_& m) {
            "Set the gradients of splits that anticipate linear leaves.")
       .def("set_monotone_constraints", &HistogramSearchHandle::set_monotone_constraints,
            nb::arg("constraints").none(), kMonotoneConstraintsDoc);
+  m.def(
+      "count_unkept_rows",
+      [](double bins_per_feature, int lanes) {
+        return count_unkept_rows(count_direct_rows(bins_per_feature, lanes));
+      },
+      nb::arg("bins_per_feature"), nb::arg("lanes"),
+      "Return the number of rows up to which the histogram of a node is not kept.");
   nb::class_<VerifiedSearchHandle, SearchHandle>(
       m, "VerifiedSearch",
       "Search for the best splits of sparse gradients.\n\n"

@@ -104,14 +104,10 @@ void HistogramBuilder::set_size_thresholds() {
   const int64_t n_dense = bins_.n_features() - bins_.sparse_columns().n_features();
   const double bins_per_feature =
       static_cast<double>(pool_.n_bins()) / static_cast<double>(std::max<int64_t>(1, n_dense));
-  // Subtracting moves every bin of a histogram that has left the cache; building reads rows. The
-  // threshold is the number of rows at which both cost the same, by measurement. Histograms that
-  // have to be sent cost more than either.
+  // Histograms that have to be sent cost more than reading rows.
   direct_rows_ = context_.is_distributed()
                      ? 0
-                     : std::max<int64_t>(
-                           kSmallRows, static_cast<int64_t>(bins_per_feature * 5.0 * layout_.lanes /
-                                                            (layout_.lanes + 12)));
+                     : std::max(kSmallRows, count_direct_rows(bins_per_feature, layout_.lanes));
 }
 
 // Return whether children may be built from the node's histogram. Children of the last level are
@@ -122,7 +118,7 @@ bool HistogramBuilder::keeps_histogram(const HistogramNode& node) const {
   const double tile_fraction = 1.0 - std::pow(1.0 - config.colsample_bynode, kTileFeatures);
   return has_fixed_gradients_ && bins_.n_tiles() > 0 && tile_fraction >= kMinTileFraction &&
          (config.max_depth < 0 || node.at.depth + 1 < config.max_depth) &&
-         3 * node.at.count > 4 * direct_rows_;
+         node.at.count > count_unkept_rows(direct_rows_);
 }
 
 void HistogramBuilder::release(HistogramNode& node) {

@@ -33,9 +33,6 @@ __all__ = [
 _SHORT, _FLOAT, _DOUBLE = 2, 4, 8  # bytes of a number
 _TILE_FEATURES = 8
 _BINS = 256  # of a feature, in a histogram
-# Nodes with fewer rows than this share of lanes are built anew, so no histogram is kept for their
-# children (HistogramSearch::lay_out_memory: there building costs as much as subtracting).
-_MIN_KEPT_ROWS, _HALF_LANES = 6800, 12
 _NODE = 72  # bytes of a node of a tree, without gains by output
 
 
@@ -115,7 +112,7 @@ def histogram_bytes(
     per_thread = 3 * _TILE_FEATURES * _BINS * _FLOAT * (columns.lanes + 1)
     if settings.leaf.gain_regressors >= 0:
         return threads * per_thread  # gradients of linear leaves differ between nodes
-    min_rows = _MIN_KEPT_ROWS * columns.lanes // (columns.lanes + _HALF_LANES)
+    min_rows = _core.count_unkept_rows(_BINS, columns.lanes)
     kept = min(leaves, n_rows // min_rows) + 1  # open nodes, which share no rows
     return min(growth.histogram_memory_bytes, kept * per_node) + threads * per_thread
 
