@@ -26,7 +26,8 @@ using TaskFunction = void (*)(void* closure, int64_t task, int thread);
 // them; `thread` is in [0, n_threads)). Each thread begins with its own share of consecutive tasks,
 // in order, so that the same thread, and its caches, tend to see the same rows or tiles again; then
 // it takes half of what others have left. The first exception of a task is rethrown after the
-// others have ended. A call from inside a task runs its tasks on the calling thread.
+// others have ended. A call from inside a task of several threads runs its tasks on the calling
+// thread.
 void run_tasks(const Context& context, int64_t n_tasks, TaskFunction function, void* closure);
 
 template <class F>

@@ -43,7 +43,9 @@ template <class Key>
 Key get_key(const WeightedKey<Key>& item) {
   return item.key;
 }
-// Stable radix sort, least significant digit first; digits that all items share are skipped.
+
+// Radix sort, least significant digit first; digits that all items share are skipped. The order of
+// items with equal keys is not specified.
 // Return the sorted items: `items` or `scratch`, which has room for n.
 template <class Item>
 Item* sort_by_key(Item* items, Item* scratch, size_t n) {

@@ -37,8 +37,8 @@ struct SparseColumnPartition::Piece {
   int64_t n, n_left = 0, left_to = 0, right_to = 0;
 };
 
-SparseColumnPartition::SparseColumnPartition(const SparseColumns& entries, const Context& context)
-    : columns_(entries), context_(context), scratch_(static_cast<size_t>(context.n_threads)) {}
+SparseColumnPartition::SparseColumnPartition(const SparseColumns& columns, const Context& context)
+    : columns_(columns), context_(context), scratch_(static_cast<size_t>(context.n_threads)) {}
 
 int32_t SparseColumnPartition::start() {
   for (const auto& list : lists_) list->in_use = false;

@@ -1,5 +1,5 @@
-// Partition of sparse feature entries by node: one list for each node that may be split,
-// in the order of sparse_columns.h.
+// Partition of sparse feature entries by node: one list for each node that may be split, in the
+// order of sparse_columns.h.
 //
 // A split creates the children's lists in one of two ways. If few entries leave, the larger child
 // keeps its parent's list and marks the rows that have left; the entries of the smaller child are
@@ -32,7 +32,7 @@ struct EntryRange {
 
 class SparseColumnPartition {
  public:
-  SparseColumnPartition(const SparseColumns& entries, const Context& context);
+  SparseColumnPartition(const SparseColumns& columns, const Context& context);
 
   // Create the list of all rows; -1 if there are no sparse features.
   int32_t start();

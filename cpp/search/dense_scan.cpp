@@ -149,7 +149,8 @@ class CategoricalScan {
   ScanScratch& scratch_;
   TileSplit& best_;
   const CategoryKernels& kernels_ = POLYLEAF_SELECT(category_kernels);
-  // Of the categories with rows, in the order of candidates; then counts of the left child.
+  // Bins and row counts of the categories with rows. Sorting puts them in the order of candidates
+  // and replaces the counts by those of the left child.
   int32_t bins_[272], counts_[272];
   bool is_sorted_ = false;
   float correction_ = 0;

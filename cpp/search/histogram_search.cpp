@@ -167,12 +167,17 @@ void HistogramSearch::gather_channels(std::vector<HistogramJob>& jobs) {
   }
 }
 
+// Return the number of rows that jobs build histograms of.
+int64_t HistogramSearch::count_rows(std::span<const HistogramJob> jobs) const {
+  int64_t n = 0;
+  for (const HistogramJob& job : jobs) n += nodes_[job.build].n_rows();
+  return n;
+}
+
 // Compute the totals of nodes from their rows, where they cannot come from the parent's split.
 void HistogramSearch::sum_totals(const std::vector<HistogramJob>& jobs) {
   const HistogramKernels& kernels = POLYLEAF_SELECT(histogram_kernels);
-  int64_t n_rows = 0;
-  for (const HistogramJob& job : jobs) n_rows += nodes_[job.build].n_rows();
-  const Context context = context_.limit_operations(n_rows * layout_.lanes);
+  const Context context = context_.limit_operations(count_rows(jobs) * layout_.lanes);
   parallel_for(context, static_cast<int64_t>(jobs.size()), [&](int64_t task, int) {
     HistogramNode& node = nodes_[jobs[task].build];
     node.totals.assign(layout_.lanes + 16, 0);
@@ -226,13 +231,11 @@ void HistogramSearch::run(std::span<HistogramJob> jobs) {
   std::stable_sort(order.begin(), order.end(), [&](const HistogramJob* a, const HistogramJob* b) {
     return nodes_[a->build].n_rows() > nodes_[b->build].n_rows();
   });
-  int64_t n_operations = 0;  // of a part
-  for (const HistogramJob& job : jobs)
-    n_operations += kScanOperations + nodes_[job.build].n_rows() * layout_.lanes;
-  const Context context = context_.limit_operations(n_parts * n_operations);
-  // Each thread begins with a group of parts of its own, whose words it has moved. They take turns,
-  // so that the channels of a job stay in the cache; but external words may have to be read from a
-  // disk: finish one tile before the next one.
+  const int64_t part_operations = n_jobs * kScanOperations + count_rows(jobs) * layout_.lanes;
+  const Context context = context_.limit_operations(n_parts * part_operations);
+  // Each thread begins with a group of parts of its own. They take turns, so that the channels of a
+  // job stay in the cache; but external words may have to be read from a disk: finish one tile
+  // before the next one.
   const int64_t n_groups = bins_.is_external() ? n_parts : std::min(n_parts, context.n_threads);
   parallel_for(context, n_jobs * n_parts, [&](int64_t task, int thread) {
     const int64_t group = task / n_jobs * n_groups / n_parts;

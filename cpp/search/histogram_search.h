@@ -55,6 +55,7 @@ class HistogramSearch final : public Search {
   HistogramNode& add_node(const SearchNode& at, const ChannelView& view);
   void refresh(const std::vector<SearchNode>& nodes);
   void gather_channels(std::vector<HistogramJob>& jobs);
+  int64_t count_rows(std::span<const HistogramJob> jobs) const;
   void sum_totals(const std::vector<HistogramJob>& jobs);
   void set_bounds(const std::vector<HistogramJob>& jobs);
   void allocate_candidates(std::vector<HistogramJob>& jobs);

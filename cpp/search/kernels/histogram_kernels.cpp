@@ -1,5 +1,4 @@
 // Histogram kernels: one word load and one channel load feed up to eight bin updates.
-
 #include "base/bin_code.h"
 #include "base/kernels/lanes.h"
 #include "search/dense_scan.h"

@@ -119,7 +119,8 @@ struct One {
     }
   }
 
-  // What all candidates of a feature share, copied: stores may alias it for the compiler.
+  // Copy of what all candidates of a feature share: the compiler has to assume that stores of
+  // scores change the original.
   struct Constants {
     double step[8], whole[4];  // of lanes; products of all bins
     int32_t totals[8];

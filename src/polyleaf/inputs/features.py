@@ -645,7 +645,7 @@ def _make_category_column(
     distinct: list[Any], index: NDArray[np.int32], feature: int, table: FeatureTable
 ) -> CategoryColumn:
     """Separate missing values from categories, and check the types of these."""
-    categories: dict[Any, int] = {}
+    categories: dict[Any, Any] = {}
     new_index = np.full(len(distinct) + 1, -1, dtype=np.int32)  # the last is of index -1
     name = table.describe_feature(feature)
     is_held = np.zeros(len(new_index), bool)
@@ -653,21 +653,21 @@ def _make_category_column(
     held = np.flatnonzero(is_held[:-1])
     if set(map(type, distinct)) == {str} and len(set(distinct)) == len(distinct):
         new_index[held] = np.arange(len(held))
-        categories = {distinct[i]: i for i in held.tolist()}
-        held = held[:0]
-    for i in held.tolist():
-        value = distinct[i]
-        value = value.item() if isinstance(value, np.generic) else value
-        if is_missing(value):
-            continue
-        if not isinstance(value, CATEGORY_TYPES):
-            raise ValueError(
-                f"Column {name} of X holds a category of type {type(value).__name__}, but "
-                "categories must be text, numbers or booleans: convert the column to text."
-            )
-        if isinstance(value, float) and np.isinf(value):
-            raise _infinity(int(np.flatnonzero(index == i)[0]), name)
-        new_index[i] = categories.setdefault(_unify_equal_numbers(value), len(categories))
+        categories = dict.fromkeys(distinct[i] for i in held.tolist())
+    else:
+        for i in held.tolist():
+            value = distinct[i]
+            value = value.item() if isinstance(value, np.generic) else value
+            if is_missing(value):
+                continue
+            if not isinstance(value, CATEGORY_TYPES):
+                raise ValueError(
+                    f"Column {name} of X holds a category of type {type(value).__name__}, but "
+                    "categories must be text, numbers or booleans: convert the column to text."
+                )
+            if isinstance(value, float) and np.isinf(value):
+                raise _infinity(int(np.flatnonzero(index == i)[0]), name)
+            new_index[i] = categories.setdefault(_unify_equal_numbers(value), len(categories))
     if not np.array_equal(new_index[:-1], np.arange(len(distinct))):
         index = new_index[index]
     return CategoryColumn(index, tuple(categories), feature)

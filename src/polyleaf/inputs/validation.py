@@ -424,7 +424,7 @@ _BLOCK_ROWS = 1 << 16
 
 
 def number_values(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the sorted distinct values (n_rows,), and the number of each row's value.
+    """Return the sorted distinct values, and the number of each row's value, (n_rows,).
 
     Integers that are close together are not sorted.
     """

@@ -102,8 +102,7 @@ class TreeBuilder:
 
     def grow(self, sample: TreeSample, outputs: TreeOutputs) -> GrownTree:
         """Grow one tree."""
-        with measure_phase("quantisation"):
-            search = self._finder.configure(sample, outputs)
+        search = self._configure(sample, outputs)
         tree = self._grower.grow(search, self._make_config(sample.round, outputs), sample.features)
         search.reset()  # frees memory before scores and leaves are computed
         return GrownTree(tree, self._grower)
@@ -112,8 +111,7 @@ class TreeBuilder:
 
     def begin(self, sample: TreeSample, outputs: TreeOutputs) -> None:
         """Find the best split of the root of a tree."""
-        with measure_phase("quantisation"):
-            search = self._finder.configure(sample, outputs)
+        search = self._configure(sample, outputs)
         self._grower.begin(search, self._make_config(sample.round, outputs), sample.features)
 
     def split(self) -> bool:
@@ -131,8 +129,7 @@ class TreeBuilder:
 
     def evaluate(self, sample: TreeSample, outputs: TreeOutputs) -> None:
         """Find the best splits of the nodes of the last `split`."""
-        with measure_phase("quantisation"):
-            self._finder.configure(sample, outputs)
+        self._configure(sample, outputs)
         self._grower.evaluate()
 
     def finish(self) -> GrownTree:
@@ -143,6 +140,10 @@ class TreeBuilder:
     def node_of_leaf(self) -> np.ndarray:
         """Node of each leaf of the tree, by node ids before pruning."""
         return self._grower.node_of_leaf
+
+    def _configure(self, sample: TreeSample, outputs: TreeOutputs) -> _core.Search:
+        with measure_phase("quantisation"):
+            return self._finder.configure(sample, outputs)
 
     def _make_config(self, round: int, outputs: TreeOutputs) -> _core.GrowConfig:
         if self._growth.colsample_bynode >= 1:  # no random numbers, and seeds take time to make
