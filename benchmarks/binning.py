@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from polyleaf import BinMapper, Dataset
-from polyleaf.inputs.features import read_features
+from polyleaf.user_data.features import read_features
 
 from . import data
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from polyleaf import BinMapper, RowData, _core, objectives
-from polyleaf.inputs.features import read_features
+from polyleaf.user_data.features import read_features
 
 from . import data
 

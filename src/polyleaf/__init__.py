@@ -22,8 +22,8 @@ if TYPE_CHECKING:
         objectives,
         sketching,
     )
-    from polyleaf.data.binning import BinMapper
-    from polyleaf.data.dataset import Dataset
+    from polyleaf.binned_data.binning import BinMapper
+    from polyleaf.binned_data.dataset import Dataset
     from polyleaf.estimators import (
         PolyleafClassifier,
         PolyleafMultiTask,
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     __version__: str
 
 _HOME = {
-    "BinMapper": "data.binning",
-    "Dataset": "data.dataset",
+    "BinMapper": "binned_data.binning",
+    "Dataset": "binned_data.dataset",
     "Model": "model",
     "PolyleafClassifier": "estimators",
     "PolyleafClassifierCV": "search.base",

@@ -6,8 +6,8 @@ import scipy.sparse
 from support.commands import polyleaf
 
 from polyleaf import PolyleafRegressor
+from polyleaf.binned_data.random_rows import split_rows, split_validation
 from polyleaf.cli.xmc import fit_labels
-from polyleaf.data.random_rows import split_rows, split_validation
 from polyleaf.files.xmc import LabelledRows
 
 

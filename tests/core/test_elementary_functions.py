@@ -78,9 +78,9 @@ BUILDERS = ("data", "inputs", "model", "objectives", "sketching", "training")
 # The functions that hold other uses, by module: predictions, whose raw scores are equal bit for
 # bit before the link; what docs/user_guide/determinism.md excepts; what only warns or reports.
 ALLOWED = {
-    "data/random_rows.py": {""},  # scipy.sparse.csgraph, of integers
+    "binned_data/random_rows.py": {""},  # scipy.sparse.csgraph, of integers
     # Skips a test only where its result is clear by a margin.
-    "inputs/target_scaling.py": {"_has_similar_spreads", "warn_small_weights"},
+    "user_data/target_scaling.py": {"_has_similar_spreads", "warn_small_weights"},
     "model/initial.py": {"_multiply", "expected_scores", "feature_means"},  # init
     "model/statistics.py": {"_forest_size", "_range_and_mean"},
     "objectives/_utils.py": {"ensure_nonnegative_hessian"},  # custom losses

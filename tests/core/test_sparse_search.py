@@ -14,11 +14,11 @@ from support.pairwise import parametrize_pairs
 from support.problems import as_reference_tree, assert_same_tree, core_bins
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor, RowData, _core
-from polyleaf.inputs.features import read_features
 from polyleaf.model import storage
 from polyleaf.objectives import SquaredError, SquaredHinge
 from polyleaf.objectives.sparse_multilabel import BoundSparseObjective
 from polyleaf.settings import presets
+from polyleaf.user_data.features import read_features
 
 SEED = 2**63 + 5  # seed of the row samples of large nodes
 

@@ -66,7 +66,7 @@ def test_integers_and_booleans(kind, dtype):
 
 
 def test_only_a_sample_is_copied_from_the_gpu(monkeypatch):
-    from polyleaf.data.binning import BinMapper
+    from polyleaf.binned_data.binning import BinMapper
 
     monkeypatch.setattr(BinMapper.__init__, "__kwdefaults__", {"subsample": 150, "random_state": 0})
     same_model(X, ByDLPack(X))
@@ -95,7 +95,7 @@ def test_evaluation_and_further_rounds_on_the_same_rows():
 
 
 def test_readers_of_a_whole_table_get_a_copy(device):
-    from polyleaf.inputs.features import read_features
+    from polyleaf.user_data.features import read_features
 
     estimator = PolyleafRegressor(**SMALL).fit(X, Y)
     table = read_features(ByDLPack(X), reference=estimator.model_.mapper, estimator=estimator)

@@ -23,10 +23,10 @@ from polyleaf import (
     RowData,
     load_model,
 )
-from polyleaf.inputs.multitask import decode_target_encoding
 from polyleaf.inspection import make_report
 from polyleaf.objectives import Custom, Huber, Logistic, Quantile, Softmax, StudentTLikelihood
 from polyleaf.runtime.row_data import TaskRows
+from polyleaf.user_data.multitask import decode_target_encoding
 
 N, TRAIN = 500, 350
 RNG = np.random.default_rng(11)

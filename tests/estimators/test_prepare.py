@@ -8,9 +8,9 @@ import pytest
 import scipy.sparse as sp
 
 from polyleaf import Dataset, PolyleafClassifier, PolyleafClassifierCV, PolyleafRegressor, RowData
-from polyleaf.data import dataset
-from polyleaf.inputs.target import encode_classification, encode_regression
+from polyleaf.binned_data import dataset
 from polyleaf.training import prepare
+from polyleaf.user_data.target import encode_classification, encode_regression
 
 X = np.random.default_rng(0).standard_normal((60, 3))
 Y = X[:, :2] * X[:, 2:]

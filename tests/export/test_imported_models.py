@@ -16,7 +16,7 @@ from support.foreign_models import (
 
 from polyleaf import load_model
 from polyleaf.export import from_lightgbm, from_xgboost, to_c
-from polyleaf.inputs.features import read_features
+from polyleaf.user_data.features import read_features
 
 READERS = {"xgboost": from_xgboost, "lightgbm": from_lightgbm}
 UNSUPPORTED = {

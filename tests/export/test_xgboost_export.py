@@ -20,7 +20,7 @@ from support.models import forests, random_model
 
 from polyleaf import PolyleafClassifier
 from polyleaf.export import from_xgboost, to_numeric_matrix, to_xgboost
-from polyleaf.inputs.features import read_features
+from polyleaf.user_data.features import read_features
 
 SUPPORTED = [name for name in CASES if "linear" not in name and "time stamps" not in name]
 LINKED = ["defaults", "poisson", "defaults, two classes", "defaults, classes", "defaults, labels"]

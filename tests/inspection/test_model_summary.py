@@ -8,7 +8,6 @@ import pytest
 from support.models import example_frame, random_model
 
 from polyleaf import PolyleafRegressor
-from polyleaf.inputs.features import read_features
 from polyleaf.inspection.model_summary import (
     dump_json,
     leaf_dtype_report,
@@ -17,6 +16,7 @@ from polyleaf.inspection.model_summary import (
     summary,
     tree_nodes,
 )
+from polyleaf.user_data.features import read_features
 
 
 def predict_row(nodes, row):

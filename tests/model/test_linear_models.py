@@ -9,9 +9,9 @@ from support.pairwise import parametrize_pairs
 from support.small_fits import bits
 
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor
-from polyleaf.data.binning import BinMapper
-from polyleaf.inputs.features import read_features
+from polyleaf.binned_data.binning import BinMapper
 from polyleaf.settings import presets
+from polyleaf.user_data.features import read_features
 
 FITS = ("half_additive", "full", "post")
 

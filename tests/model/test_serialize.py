@@ -22,10 +22,10 @@ from support.models import example_table, random_model
 import polyleaf.model.serialize as serialize
 import polyleaf.runtime.compatibility
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, load_model
-from polyleaf.inputs.features import read_features
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import LEAF_KINDS
 from polyleaf.model.serialize import FORMAT_VERSION, ModelFileError
+from polyleaf.user_data.features import read_features
 
 
 def replace_entries(data, **entries):

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from polyleaf import PolyleafRegressor
-from polyleaf.inputs.features import read_features
 from polyleaf.runtime.context import effective_threads
+from polyleaf.user_data.features import read_features
 
 
 def test_negative_n_jobs_count_from_the_end(monkeypatch):

@@ -8,10 +8,10 @@ import scipy.sparse
 from sklearn.model_selection import TimeSeriesSplit
 
 from polyleaf import Dataset, PolyleafRegressorCV, RowData
-from polyleaf.data.random_rows import SplitRules
-from polyleaf.inputs.target import encode_classification, encode_regression
+from polyleaf.binned_data.random_rows import SplitRules
 from polyleaf.search.cv_splits import LARGE_N_ROWS, choose_n_repeats, make_folds, split_rows
 from polyleaf.training.prepare import TrainingData, read_split_rules
+from polyleaf.user_data.target import encode_classification, encode_regression
 
 
 def make_data(X, y, groups=None):

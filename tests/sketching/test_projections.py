@@ -12,9 +12,9 @@ from sklearn.decomposition import PCA
 from sklearn.feature_extraction.text import TfidfTransformer
 
 import polyleaf._core as core
-from polyleaf.inputs.validation import to_canonical_csr
 from polyleaf.sketching import projections
 from polyleaf.sketching.projections import PROJECTIONS, Projection, Projector
+from polyleaf.user_data.validation import to_canonical_csr
 
 
 def words(n=300, m=80, k=6, n_labels=12, seed=0, noise=0.3):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor
-from polyleaf.inputs.features import read_features
+from polyleaf.user_data.features import read_features
 
 N_ROWS = 160
 REGRESSION = ("squared_error", "absolute_error", "huber", "quantile")

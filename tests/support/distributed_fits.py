@@ -6,11 +6,11 @@ import numpy as np
 
 from polyleaf import Dataset, RowData
 from polyleaf.estimators.distributed_fit import fit_rank, plan_shared_fit
-from polyleaf.inputs.features import read_features
-from polyleaf.inputs.target import encode_evaluation_target
 from polyleaf.runtime.collective import ThreadCommunicator
 from polyleaf.runtime.context import Context
 from polyleaf.training.evaluation import EvalSet
+from polyleaf.user_data.features import read_features
+from polyleaf.user_data.target import encode_evaluation_target
 
 
 def cuts(n_rows, size, seed):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from polyleaf.export.ir import build_ir
-from polyleaf.inputs.feature_table import CategoryColumn, DenseBlock, FeatureTable
+from polyleaf.user_data.feature_table import CategoryColumn, DenseBlock, FeatureTable
 
 
 def hard_rows(est: Any, seed: int = 0, n: int = 200) -> np.ndarray:

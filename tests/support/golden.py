@@ -19,8 +19,8 @@ import pandas as pd
 from scipy.sparse import csr_matrix
 
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor
-from polyleaf.inputs.features import read_features
 from polyleaf.settings import presets
+from polyleaf.user_data.features import read_features
 
 FILE = Path(__file__).parent / "files" / "golden.json"
 N, OUTPUTS = 420, 3

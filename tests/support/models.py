@@ -5,10 +5,10 @@ import pandas as pd
 from hypothesis import strategies as st
 
 import polyleaf._core as _core
-from polyleaf.data.binning import BinMapper
-from polyleaf.inputs.features import read_features
+from polyleaf.binned_data.binning import BinMapper
 from polyleaf.model import Model
 from polyleaf.objectives import get_objective
+from polyleaf.user_data.features import read_features
 from support.trees import random_leaves, tree_arrays
 
 

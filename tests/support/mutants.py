@@ -285,6 +285,6 @@ def use(estimator, X):
 
 
 def _table(X):
-    from polyleaf.inputs.features import read_features
+    from polyleaf.user_data.features import read_features
 
     return read_features(X)

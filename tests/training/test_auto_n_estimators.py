@@ -15,11 +15,11 @@ from polyleaf import (
     RowData,
     memory_estimate,
 )
-from polyleaf.data.random_rows import split_rows_stratified
-from polyleaf.inputs.target import encode_evaluation_target
+from polyleaf.binned_data.random_rows import split_rows_stratified
 from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS
 from polyleaf.training import fit as fit_steps
 from polyleaf.training import prepare
+from polyleaf.user_data.target import encode_evaluation_target
 
 
 def noise(n=400, k=2, seed=0):

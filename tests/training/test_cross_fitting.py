@@ -6,8 +6,8 @@ import pytest
 from reference.calibration import quantile_shifts as by_definition
 
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, PolyleafRegressorCV, load_model
+from polyleaf.binned_data.random_rows import split_folds
 from polyleaf.callbacks import LearningRateScheduler
-from polyleaf.data.random_rows import split_folds
 from polyleaf.model import serialize
 from polyleaf.training import cross_fitting
 

@@ -13,7 +13,7 @@ from support.distributed_fits import fit_on_threads
 from support.golden import CONFIGURATIONS, SMALL, expected
 
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, _core
-from polyleaf.data.random_rows import ROWS, draw, draw_ids
+from polyleaf.binned_data.random_rows import ROWS, draw, draw_ids
 from polyleaf.runtime.collective import ThreadCommunicator, WorkerLostError
 from polyleaf.runtime.context import Context
 from polyleaf.training.sampling import GlobalRowIds, sample_rows

@@ -74,7 +74,7 @@ def test_a_linear_model_and_trees_are_better_than_either() -> None:
 
 def test_rows_start_from_models_that_were_fitted_without_their_fold() -> None:
     X, Y = make_values()
-    rules, seed = polyleaf.data.random_rows.SplitRules(), 0
+    rules, seed = polyleaf.binned_data.random_rows.SplitRules(), 0
     out_of_fold = np.empty_like(Y)
     for rows, held in rules.iter_cross_fits(len(X), N_FOLDS, seed, None):
         part = Ridge().fit(X[rows], Y[rows])

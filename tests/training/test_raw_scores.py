@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from polyleaf import PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor, RowData
-from polyleaf.inputs.features import read_features
 from polyleaf.objectives import Custom
 from polyleaf.runtime.collective import ThreadCommunicator
 from polyleaf.runtime.context import Context
 from polyleaf.settings.train_config import make_train_config
 from polyleaf.training.raw_scores import Derivatives
+from polyleaf.user_data.features import read_features
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((90, 3))

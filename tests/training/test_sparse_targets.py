@@ -6,10 +6,10 @@ import scipy.sparse as sp
 
 import polyleaf
 from polyleaf import PolyleafClassifier, PolyleafRegressor
-from polyleaf.inputs.read_target import to_numpy
 from polyleaf.model import prediction as prediction_module
 from polyleaf.model import storage
 from polyleaf.settings import presets
+from polyleaf.user_data.read_target import to_numpy
 
 
 @pytest.fixture(scope="module")

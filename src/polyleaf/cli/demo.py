@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from polyleaf.data.random_rows import split_rows
+from polyleaf.binned_data.random_rows import split_rows
 from polyleaf.datasets import load
 from polyleaf.files.io import write_columns
 from polyleaf.metrics._multitask import baseline_scores, compute_scores

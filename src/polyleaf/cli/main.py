@@ -15,9 +15,9 @@ from polyleaf.cli import evaluate, model_file, predict, train, xmc
 from polyleaf.cli.messages import INTERRUPT_EXIT_CODE, print_error, translate_message
 from polyleaf.cli.parameters import OPTIONS, describe, list_parameters
 from polyleaf.files.io import FORMATS, ReadError
-from polyleaf.inputs.numeric_text import TextColumnError
 from polyleaf.runtime.compatibility import polyleaf_version
 from polyleaf.settings import presets
+from polyleaf.user_data.numeric_text import TextColumnError
 
 _EXTENSIONS = f"File extensions: {', '.join(e for found in FORMATS.values() for e in found)}."
 _COLUMNS = "names, patterns (label_*), first:N or last:N, separated by commas; repeatable."

@@ -18,8 +18,8 @@ from polyleaf.files.schema import Schema, read_weights, select_columns
 from polyleaf.files.table import Table
 
 if TYPE_CHECKING:
-    from polyleaf.data.binning import BinMapper
-    from polyleaf.data.dataset import Dataset
+    from polyleaf.binned_data.binning import BinMapper
+    from polyleaf.binned_data.dataset import Dataset
     from polyleaf.estimators.base import PolyleafEstimator
     from polyleaf.files.xmc import LabelledRows
     from polyleaf.objectives.multitask import Task
@@ -104,7 +104,7 @@ def make_dataset(
     n_jobs: int | None,
 ) -> Dataset:
     """Return the features and offsets of rows as a `Dataset` in the bins of `reference`."""
-    from polyleaf.data.dataset import Dataset
+    from polyleaf.binned_data.dataset import Dataset
 
     if table.is_folder:
         batches = partial(table.iter_features, schema)

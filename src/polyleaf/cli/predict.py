@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from polyleaf.binned_data.dataset import Dataset
 from polyleaf.cli import xmc
 from polyleaf.cli.messages import pluralise, print_hint
 from polyleaf.cli.model_file import check_writable, load_table_model, load_xmc_model, open_rows
-from polyleaf.data.dataset import Dataset
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.files.cells import drop_missing_text
 from polyleaf.files.io import ReadError, open_writer, write_columns

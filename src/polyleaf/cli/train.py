@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from polyleaf.binned_data.random_rows import find_repeated_rows, split_validation
 from polyleaf.callbacks import TimeLimit
 from polyleaf.cli import xmc
 from polyleaf.cli.messages import INTERRUPT_EXIT_CODE, describe_training, pluralise, print_error
@@ -26,21 +27,20 @@ from polyleaf.cli.model_file import (
     read_weight_column,
 )
 from polyleaf.cli.parameters import OPTION_NAMES, PARAMETERS, get_estimator_class, read_parameters
-from polyleaf.data.random_rows import find_repeated_rows, split_validation
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.files.io import ReadError
 from polyleaf.files.schema import Schema, infer_task, select_columns
 from polyleaf.files.table import Table, abbreviate
-from polyleaf.inputs.weights import weight_known_targets
 from polyleaf.metrics._multitask import TASKS
 from polyleaf.objectives import auto_objective_name, get_objective, objective_class
 from polyleaf.runtime.row_data import RowData
 from polyleaf.settings import presets
 from polyleaf.settings.parameters import SearchParameters
 from polyleaf.settings.train_config import LEAVES
+from polyleaf.user_data.weights import weight_known_targets
 
 if TYPE_CHECKING:
-    from polyleaf.data.dataset import Dataset
+    from polyleaf.binned_data.dataset import Dataset
     from polyleaf.model import Model
     from polyleaf.objectives import Objective
 
@@ -205,7 +205,7 @@ def _split(o: Namespace, table: Table, schema: Schema, order: str) -> tuple[Tabl
 
 def _find_repeated_rows(table: Table, schema: Schema) -> np.ndarray | None:
     """Return the number of the distinct row that each row is; None if no row is a copy."""
-    from polyleaf.data.dataset import Dataset
+    from polyleaf.binned_data.dataset import Dataset
 
     if table.is_folder:
         return None
@@ -231,7 +231,7 @@ def _make_dataset(
     weights: np.ndarray | None,
 ) -> Dataset:
     """Return the features of training data as a `Dataset` with bins of its own."""
-    from polyleaf.data.dataset import Dataset
+    from polyleaf.binned_data.dataset import Dataset
 
     options: dict[str, Any] = {"max_bins": estimator.max_bins, "n_jobs": estimator.n_jobs}
     reads_features = LEAVES[estimator.leaf].kind.reads_features

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.sparse as sp
 
-from polyleaf.data.random_rows import find_repeated_rows, hash_values, split_validation
+from polyleaf.binned_data.random_rows import find_repeated_rows, hash_values, split_validation
 from polyleaf.files.io import ReadError, get_extension, open_writer
 from polyleaf.files.xmc import LabelledRows, read_multilabel, write_sparse_matrix
 from polyleaf.metrics.ranking import ranking_scores

@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
     from polyleaf.runtime.types import JsonObject
 
-
-__all__ = ["CommunicatorPlugin", "DaskCommunicator"]
-
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 _JOIN, _ABORT = "polyleaf_join", "polyleaf_abort"
@@ -246,7 +243,6 @@ class DaskCommunicator(Communicator):
     ----------
     fit : str
         Identifier of the attempt.
-    rank : int
     addresses : sequence of str
         Worker address of each rank.
     """

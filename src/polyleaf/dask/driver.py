@@ -21,6 +21,8 @@ from dask.base import is_dask_collection
 from dask.delayed import Delayed
 from distributed import Client, Future, Worker, wait
 
+from polyleaf.binned_data.binning import BinMapper
+from polyleaf.binned_data.partitions import merge_summaries
 from polyleaf.dask.communicator import CommunicatorPlugin
 from polyleaf.dask.worker import (
     COPY_SECONDS,
@@ -36,8 +38,6 @@ from polyleaf.dask.worker import (
     run_rank,
     summarise,
 )
-from polyleaf.data.binning import BinMapper
-from polyleaf.data.partitions import merge_summaries
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.model import Model
 from polyleaf.runtime.collective import WorkerLostError
@@ -49,18 +49,7 @@ from polyleaf.training.distributed import can_replay
 if TYPE_CHECKING:
     from polyleaf.callbacks import Callback
     from polyleaf.estimators.distributed_fit import SharedFit
-    from polyleaf.inputs.target import TargetEncoding
-
-__all__ = [
-    "DataFutures",
-    "LazyData",
-    "LazyEvalSet",
-    "Restart",
-    "WorkersLostError",
-    "align",
-    "fit",
-    "is_lazy",
-]
+    from polyleaf.user_data.target import TargetEncoding
 
 
 def is_lazy(X: DataLike) -> bool:

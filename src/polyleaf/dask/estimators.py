@@ -22,16 +22,14 @@ from polyleaf.estimators._fitting import replace_refitted_model, store_result
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.estimators.classifier import PolyleafClassifier
 from polyleaf.estimators.regressor import PolyleafRegressor
-from polyleaf.inputs.offsets import check_all_or_none
-from polyleaf.inputs.target import TargetEncoding
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
 from polyleaf.training.boosting import BoostResult
 from polyleaf.training.fit import as_callbacks
 from polyleaf.training.prepare import collect_eval_sets, set_feature_names
 from polyleaf.training.refit import KnownTrees, check_decay_rate
-
-__all__ = ["DaskPolyleafClassifier", "DaskPolyleafRegressor"]
+from polyleaf.user_data.offsets import check_all_or_none
+from polyleaf.user_data.target import TargetEncoding
 
 
 class _DaskEstimator(BaseEstimator):
@@ -277,7 +275,6 @@ class _DaskEstimator(BaseEstimator):
         Parameters
         ----------
         X : dask DataFrame or Array, list of delayed, or data in memory
-        k : int
 
         Returns
         -------

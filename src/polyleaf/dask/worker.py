@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from distributed import get_worker, secede
 
+from polyleaf.binned_data.binning import BinMapper
+from polyleaf.binned_data.data_iter import concatenate_rows
+from polyleaf.binned_data.dataset import Dataset
+from polyleaf.binned_data.partitions import PartitionSummary, summarise_partition
 from polyleaf.callbacks import Callback
 from polyleaf.dask.communicator import DaskCommunicator
-from polyleaf.data.binning import BinMapper
-from polyleaf.data.data_iter import concatenate_rows
-from polyleaf.data.dataset import Dataset
-from polyleaf.data.partitions import PartitionSummary, summarise_partition
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.estimators.distributed_fit import (
     Shard,
@@ -24,31 +24,15 @@ from polyleaf.estimators.distributed_fit import (
     fit_rank,
     plan_shared_fit,
 )
-from polyleaf.inputs.features import read_features
-from polyleaf.inputs.target import TargetEncoding, encode_evaluation_target
-from polyleaf.inputs.weights import quantise_weights
 from polyleaf.metrics.metric import EvalsLog, OutputsLog
 from polyleaf.model import Model
 from polyleaf.runtime.collective import WorkerLostError
 from polyleaf.runtime.context import Context
 from polyleaf.runtime.types import DataLike
 from polyleaf.training.evaluation import EvalSet, name_eval_set
-
-__all__ = [
-    "COPY_SECONDS",
-    "BinnedRows",
-    "FitResult",
-    "InterruptedFit",
-    "Partition",
-    "PlannedFit",
-    "bin_partition",
-    "find_n_estimators",
-    "get_partition",
-    "make_eval_set",
-    "plan_fit",
-    "run_rank",
-    "summarise",
-]
+from polyleaf.user_data.features import read_features
+from polyleaf.user_data.target import TargetEncoding, encode_evaluation_target
+from polyleaf.user_data.weights import quantise_weights
 
 COPY_SECONDS = 5.0  # between copies of the model, which survive the loss of all workers
 
@@ -58,7 +42,6 @@ class Partition(NamedTuple):
 
     Attributes
     ----------
-    shard : Shard
     weights : ndarray of int64, or None
         Weights for binning, as `quantise_weights` returns them.
     sampled : ndarray of int64, or None
@@ -96,7 +79,6 @@ class PlannedFit(NamedTuple):
 
     Attributes
     ----------
-    shared : SharedFit
     partitions : list of Partition
     sample_weights : ndarray of int64, or None
         Weights of all rows that thresholds are chosen from.

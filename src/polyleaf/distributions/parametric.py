@@ -33,16 +33,6 @@ from scipy.stats import nbinom
 
 from polyleaf.runtime.types import RandomState
 
-__all__ = [
-    "Distribution",
-    "Gamma",
-    "LogNormal",
-    "NegativeBinomial",
-    "Normal",
-    "StudentT",
-    "check_coverage",
-]
-
 Floats = NDArray[np.float64]
 
 _TINY = np.finfo(np.float64).tiny

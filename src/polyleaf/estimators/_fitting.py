@@ -15,9 +15,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.estimators._persistence import make_metadata
 from polyleaf.estimators._prediction import PredictionMixin
-from polyleaf.inputs.read_target import is_sparse
-from polyleaf.inputs.target import Target, TargetEncoding
-from polyleaf.inputs.target_scaling import warn_small_weights
 from polyleaf.metrics import default_metrics
 from polyleaf.model import Model
 from polyleaf.model.metadata import BLEND, CALIBRATIONS, ESTIMATOR
@@ -51,26 +48,13 @@ from polyleaf.training.initial_scores import compute_initial_scores
 from polyleaf.training.prepare import PreparedData, Seeds, TrainingData, prepare
 from polyleaf.training.refit import KnownTrees
 from polyleaf.training.sampling import GlobalRowIds
+from polyleaf.user_data.read_target import is_sparse
+from polyleaf.user_data.target import Target, TargetEncoding
+from polyleaf.user_data.target_scaling import warn_small_weights
 
 if TYPE_CHECKING:
     from polyleaf.estimators.base import PolyleafEstimator
     from polyleaf.runtime.types import DataLike
-
-__all__ = [
-    "draw_seed",
-    "fit_estimator",
-    "get_single_class",
-    "make_objective",
-    "make_plan",
-    "read_fit_offsets",
-    "refit_estimator",
-    "replace_refitted_model",
-    "report_interrupt",
-    "restore_if_fit_fails",
-    "search_n_estimators",
-    "store_result",
-    "train_estimator",
-]
 
 _Estimator = TypeVar("_Estimator", bound="PolyleafEstimator")  # a PolyleafEstimator
 _Function = TypeVar("_Function", bound=Callable[..., object])

@@ -7,19 +7,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from polyleaf.inputs.multitask import decode_target_encoding
-from polyleaf.inputs.target import TargetEncoding
 from polyleaf.model import Model, serialize
 from polyleaf.model.metadata import ESTIMATOR, HAS_OFFSETS, INPUT_NAMES, PARAMETERS
 from polyleaf.model.serialize import ModelFileError, Source
 from polyleaf.runtime.compatibility import from_stored, to_stored
 from polyleaf.runtime.context import effective_threads
 from polyleaf.training.prepare import set_feature_names
+from polyleaf.user_data.multitask import decode_target_encoding
+from polyleaf.user_data.target import TargetEncoding
 
 if TYPE_CHECKING:
     from polyleaf.estimators.base import PolyleafEstimator
-
-__all__ = ["make_estimator", "make_estimator_builder", "make_metadata", "read_estimator"]
 
 _Estimator = TypeVar("_Estimator", bound="PolyleafEstimator")
 

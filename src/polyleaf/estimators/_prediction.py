@@ -12,11 +12,7 @@ import numpy as np
 import scipy.sparse
 from sklearn.utils.validation import check_is_fitted
 
-from polyleaf.data.dataset import Dataset
-from polyleaf.inputs.feature_table import FeatureTable
-from polyleaf.inputs.offsets import OffsetReader
-from polyleaf.inputs.read_target import check_same_rows
-from polyleaf.inputs.target import Target, TargetEncoding
+from polyleaf.binned_data.dataset import Dataset
 from polyleaf.model import Model
 from polyleaf.model.metadata import HAS_OFFSETS
 from polyleaf.model.prediction import Predictor
@@ -29,16 +25,10 @@ from polyleaf.runtime.types import DataLike
 from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.settings.aliases import suggest_on_unknown_kwargs
 from polyleaf.training.prepare import FeatureReader
-
-__all__ = [
-    "PredictionMixin",
-    "ShapMixin",
-    "TableLibrary",
-    "iter_shap_values",
-    "make_table",
-    "mean_abs_shap",
-    "resolve_offset",
-]
+from polyleaf.user_data.feature_table import FeatureTable
+from polyleaf.user_data.offsets import OffsetReader
+from polyleaf.user_data.read_target import check_same_rows
+from polyleaf.user_data.target import Target, TargetEncoding
 
 
 class ShapMixin:

@@ -18,7 +18,6 @@ from sklearn.utils.validation import check_is_fitted
 from polyleaf.estimators._fitting import fit_estimator, refit_estimator
 from polyleaf.estimators._persistence import read_estimator
 from polyleaf.estimators._prediction import PredictionMixin, ShapMixin
-from polyleaf.inputs.target import Target, TargetEncoding, encode_sparse
 from polyleaf.model import Model, serialize
 from polyleaf.model.html import render_model
 from polyleaf.model.serialize import Destination, Source
@@ -39,13 +38,12 @@ from polyleaf.training.cross_fitting import TrainingRecord, quantile_shifts
 from polyleaf.training.fit import check_scaling
 from polyleaf.training.prepare import VALIDATION, PreparedData, TrainingData, collect_eval_sets
 from polyleaf.training.refit import check_decay_rate
+from polyleaf.user_data.target import Target, TargetEncoding, encode_sparse
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
 
     from polyleaf.runtime.types import DataLike
-
-__all__ = ["PolyleafEstimator"]
 
 _Method = TypeVar("_Method", bound=Callable[..., object])
 

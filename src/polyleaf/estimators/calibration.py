@@ -9,8 +9,6 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.distributions.parametric import check_coverage
-from polyleaf.inputs.read_target import check_same_rows
-from polyleaf.inputs.target import TargetEncoding
 from polyleaf.metrics._classification import best_f1_threshold
 from polyleaf.model import Model
 from polyleaf.model.metadata import (
@@ -32,21 +30,12 @@ from polyleaf.training.cross_fitting import (
     truth_nonconformity,
 )
 from polyleaf.training.evaluation import EvalSet
+from polyleaf.user_data.read_target import check_same_rows
+from polyleaf.user_data.target import TargetEncoding
 
 if TYPE_CHECKING:
     from polyleaf.estimators.classifier import PolyleafClassifier
     from polyleaf.estimators.regressor import PolyleafRegressor
-
-__all__ = [
-    "DecisionThresholdMixin",
-    "calibrate_intervals",
-    "calibrate_sets",
-    "compute_probabilities",
-    "decide",
-    "predict_bounds",
-    "predict_sets",
-]
-
 
 # --- intervals ------------------------------------------------------------------------------------
 
@@ -310,7 +299,6 @@ class DecisionThresholdMixin:
 
         Parameters
         ----------
-        record : TrainingRecord
         eval_set : EvalSet or None
             Rows to choose on. None: all training rows, by cross-fitting.
         rows : RowData

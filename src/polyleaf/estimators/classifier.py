@@ -11,7 +11,7 @@ import scipy.sparse
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from polyleaf.data.dataset import Dataset
+from polyleaf.binned_data.dataset import Dataset
 from polyleaf.estimators._fitting import get_single_class
 from polyleaf.estimators._prediction import resolve_offset
 from polyleaf.estimators.base import PolyleafEstimator
@@ -23,9 +23,6 @@ from polyleaf.estimators.calibration import (
     predict_sets,
 )
 from polyleaf.estimators.uncertainty import UncertaintyMixin
-from polyleaf.inputs.read_target import check_same_rows, has_columns, read_labels
-from polyleaf.inputs.target import Target, TargetEncoding, encode_classification
-from polyleaf.inputs.weights import negatives_per_positive
 from polyleaf.metrics._sklearn import known_subset_accuracy
 from polyleaf.model import Model
 from polyleaf.model.metadata import get_decision_thresholds, get_raw_decision_thresholds
@@ -40,11 +37,12 @@ from polyleaf.settings.parameters import ClassifierParameters
 from polyleaf.training.cross_fitting import TrainingRecord
 from polyleaf.training.fit import complete_objective
 from polyleaf.training.prepare import PreparedData, TrainingData
+from polyleaf.user_data.read_target import check_same_rows, has_columns, read_labels
+from polyleaf.user_data.target import Target, TargetEncoding, encode_classification
+from polyleaf.user_data.weights import negatives_per_positive
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
-
-__all__ = ["PolyleafClassifier"]
 
 _Method = TypeVar("_Method", bound=Callable[..., object])
 _MIN_ROWS_OF_EARLY_EXIT = 256  # a block of rows in the core

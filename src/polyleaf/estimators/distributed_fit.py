@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from polyleaf.data.dataset import Dataset
-from polyleaf.data.random_rows import find_repeated_rows
+from polyleaf.binned_data.dataset import Dataset
+from polyleaf.binned_data.random_rows import find_repeated_rows
 from polyleaf.estimators._fitting import (
     make_plan,
     read_fit_offsets,
@@ -17,7 +17,6 @@ from polyleaf.estimators._fitting import (
     train_estimator,
 )
 from polyleaf.estimators.base import PolyleafEstimator
-from polyleaf.inputs.target import Target
 from polyleaf.metrics import Metric
 from polyleaf.metrics.ranking import PropensityPrecisionAt
 from polyleaf.model import Model
@@ -36,8 +35,7 @@ from polyleaf.training.fit import (
 )
 from polyleaf.training.prepare import PreparedData, TrainingData, make_trial, read_split_rules
 from polyleaf.training.sampling import GlobalRowIds
-
-__all__ = ["Shard", "SharedFit", "find_shared_n_estimators", "fit_rank", "plan_shared_fit"]
+from polyleaf.user_data.target import Target
 
 
 class SharedFit(NamedTuple):
@@ -45,7 +43,6 @@ class SharedFit(NamedTuple):
 
     Attributes
     ----------
-    plan : FitPlan
     base_score : ndarray of shape (K,), float64, or None
         None: the base score of the model that training continues.
     n_usable : int
@@ -148,7 +145,6 @@ def find_shared_n_estimators(
 
     Parameters
     ----------
-    estimator : PolyleafEstimator
     shared : SharedFit
         With an `auto_rounds_metric`.
     shard : Shard
@@ -191,7 +187,6 @@ def fit_rank(
     ----------
     estimator : PolyleafEstimator
         Estimator of this rank, which is fitted.
-    shared : SharedFit
     shard : Shard
         Rows of this rank.
     dataset : Dataset

@@ -16,8 +16,6 @@ from polyleaf.settings.train_config import make_train_config
 from polyleaf.training.fit import has_few_rows, max_rounds
 from polyleaf.training.memory_usage import count_columns, histogram_bytes, row_bytes, tree_bytes
 
-__all__ = ["memory_estimate"]
-
 _FLOAT, _DOUBLE = 4, 8  # bytes of a number
 
 

@@ -16,22 +16,6 @@ from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.estimators.calibration import compute_probabilities, decide
 from polyleaf.estimators.classifier import PolyleafClassifier
 from polyleaf.estimators.regressor import PolyleafRegressor, get_auto_scaling
-from polyleaf.inputs.multitask import (
-    TaskColumns,
-    TaskEncodings,
-    TaskKey,
-    check_task_weights,
-    decode_target_encoding,
-    encode_labelled_rows,
-    get_task_name,
-    get_task_weight,
-    join_task_targets,
-    name_outputs,
-)
-from polyleaf.inputs.offsets import OffsetReader
-from polyleaf.inputs.read_target import check_same_rows, to_numpy
-from polyleaf.inputs.target import Target, TargetEncoding, encode_classification, encode_regression
-from polyleaf.inputs.validation import find_non_number, get_missing_mask, replace_nulls_with_nan
 from polyleaf.metrics import get_metrics
 from polyleaf.model import Model
 from polyleaf.model.metadata import ESTIMATOR, HAS_OFFSETS, INPUT_NAMES, PARAMETERS
@@ -45,11 +29,30 @@ from polyleaf.settings.param_spec import add_parameter_docs, make_constraints
 from polyleaf.settings.parameters import MultiTaskParameters
 from polyleaf.training.fit import complete_objective, has_quantiles
 from polyleaf.training.output_groups import has_shared_trees
+from polyleaf.user_data.multitask import (
+    TaskColumns,
+    TaskEncodings,
+    TaskKey,
+    check_task_weights,
+    decode_target_encoding,
+    encode_labelled_rows,
+    get_task_name,
+    get_task_weight,
+    join_task_targets,
+    name_outputs,
+)
+from polyleaf.user_data.offsets import OffsetReader
+from polyleaf.user_data.read_target import check_same_rows, to_numpy
+from polyleaf.user_data.target import (
+    Target,
+    TargetEncoding,
+    encode_classification,
+    encode_regression,
+)
+from polyleaf.user_data.validation import find_non_number, get_missing_mask, replace_nulls_with_nan
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
-
-__all__ = ["PolyleafMultiTask"]
 
 # Parameters with task names or scores of all tasks, which the estimator of one task does not have.
 _ALL_TASKS_PARAMETERS = ("objective", "eval_metric", "base_score")

@@ -11,8 +11,6 @@ from polyleaf.distributions import Distribution
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.estimators.calibration import calibrate_intervals, predict_bounds
 from polyleaf.estimators.uncertainty import UncertaintyMixin
-from polyleaf.inputs.target import Target, TargetEncoding, encode_regression
-from polyleaf.inputs.target_scaling import Normalize
 from polyleaf.metrics._sklearn import mean_d2_pinball, mean_r2
 from polyleaf.model import Model
 from polyleaf.objectives import Objective, distribution_names
@@ -23,11 +21,11 @@ from polyleaf.settings.param_spec import add_parameter_docs, make_constraints
 from polyleaf.settings.parameters import RegressorParameters
 from polyleaf.training.fit import complete_objective, has_quantiles
 from polyleaf.training.output_groups import has_shared_trees
+from polyleaf.user_data.target import Target, TargetEncoding, encode_regression
+from polyleaf.user_data.target_scaling import Normalize
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
-
-__all__ = ["PolyleafRegressor"]
 
 
 @add_parameter_docs

@@ -16,9 +16,9 @@ from sklearn.utils.validation import check_is_fitted
 from polyleaf.runtime.types import DataLike
 
 if TYPE_CHECKING:
-    from polyleaf.inputs.target import TargetEncoding
     from polyleaf.model import Model
     from polyleaf.objectives import Objective
+    from polyleaf.user_data.target import TargetEncoding
 
 __all__ = ["Uncertainty"]
 

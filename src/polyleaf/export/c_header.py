@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, SupportsInt
 
 import numpy as np
 
-from polyleaf.data.binning import MISSING_CODE
+from polyleaf.binned_data.binning import MISSING_CODE
 from polyleaf.export import c_templates
 from polyleaf.export.ir import ModelIR, TreeIR, build_ir, category_mapping, check_scores
 from polyleaf.model.leaf_kinds import LeafFunctions
@@ -26,7 +26,7 @@ from polyleaf.runtime.compatibility import polyleaf_version
 from polyleaf.runtime.types import DataLike, ModelLike
 
 if TYPE_CHECKING:
-    from polyleaf.data.high_cardinality import Category
+    from polyleaf.binned_data.high_cardinality import Category
 
 _LANES = 8  # trees traversed in step, so that their loads overlap
 _REGISTERS = 8  # registers of four sums each

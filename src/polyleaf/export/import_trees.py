@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import polyleaf._core as _core
-from polyleaf.data.binning import MAX_BINS, BinMapper
-from polyleaf.inputs.target import TargetEncoding
+from polyleaf.binned_data.binning import MAX_BINS, BinMapper
 from polyleaf.model import Model
 from polyleaf.objectives import get_objective
+from polyleaf.user_data.target import TargetEncoding
 
 if TYPE_CHECKING:
     from polyleaf.runtime.types import JsonObject

@@ -10,16 +10,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import polyleaf._core as _core
-from polyleaf.data.binning import MISSING_CODE
-from polyleaf.data.high_cardinality import Category
-from polyleaf.inputs.feature_table import CategoryColumn, DenseBlock, FeatureTable
-from polyleaf.inputs.features import read_features
-from polyleaf.inputs.target import TargetEncoding
+from polyleaf.binned_data.binning import MISSING_CODE
+from polyleaf.binned_data.high_cardinality import Category
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import LEAF_KINDS, LeafFunctions, Leaves
 from polyleaf.model.metadata import get_raw_decision_thresholds
 from polyleaf.model.trees import Tree
 from polyleaf.runtime.types import ModelLike
+from polyleaf.user_data.feature_table import CategoryColumn, DenseBlock, FeatureTable
+from polyleaf.user_data.features import read_features
+from polyleaf.user_data.target import TargetEncoding
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 _N_CHECK_ROWS, _CHECK_TOLERANCE = 64, 1e-4

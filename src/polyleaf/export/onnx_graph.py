@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from polyleaf.data.binning import MISSING_CODE
+from polyleaf.binned_data.binning import MISSING_CODE
 from polyleaf.export.ir import (
     FLOAT32_MAX,
     ModelIR,
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike
     from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto
 
-    from polyleaf.data.high_cardinality import Category
-    from polyleaf.inputs.feature_table import FeatureTable
+    from polyleaf.binned_data.high_cardinality import Category
+    from polyleaf.user_data.feature_table import FeatureTable
 
 _OPSET, _IR_VERSIONS = 18, {3: 9, 5: 10}
 _INPUT = "X"

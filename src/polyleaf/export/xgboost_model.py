@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from polyleaf.data.binning import MAX_BINS
+from polyleaf.binned_data.binning import MAX_BINS
 from polyleaf.export.import_trees import (
     ImportedModel,
     ImportedTree,

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from polyleaf.files.io import ReadError
-from polyleaf.inputs.numeric_text import describe_number
 from polyleaf.runtime.types import ArrowColumn
+from polyleaf.user_data.numeric_text import describe_number
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from polyleaf.files.cells import CellFormat
 from polyleaf.files.io import ReadError, detect_format, read_bytes, read_text, wrap_read_errors
 from polyleaf.files.table import Table
-from polyleaf.inputs.parquet import open_dataset, unreadable
+from polyleaf.user_data.parquet import open_dataset, unreadable
 
 _SEPARATORS = ",;\t|"
 _SAMPLE_BYTES, _SAMPLE_RECORDS = 1 << 16, 50
@@ -35,7 +35,6 @@ class CsvOptions:
         Whether the first record names the columns; None: whether it holds anything but numbers.
     separator : str or None
         Character between cells; None: detected in the first records.
-    encoding : str
     format : CellFormat
         How cells stand for numbers and missing values.
     """

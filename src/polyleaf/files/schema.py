@@ -24,10 +24,10 @@ from polyleaf.files.cells import (
 )
 from polyleaf.files.io import ReadError
 from polyleaf.files.table import Table, abbreviate
-from polyleaf.inputs.multitask import get_task_name
-from polyleaf.inputs.numeric_text import find_text_problem
 from polyleaf.metrics._multitask import TASKS
 from polyleaf.runtime.types import ArrowColumn
+from polyleaf.user_data.multitask import get_task_name
+from polyleaf.user_data.numeric_text import find_text_problem
 
 MAX_INFERRED_CLASSES = 20
 """A target of at most this many distinct integers is inferred to be classification."""

@@ -19,8 +19,8 @@ from polyleaf.files.cells import (
     infer_written_kind,
 )
 from polyleaf.files.io import ReadError
-from polyleaf.inputs.features import read_features
-from polyleaf.inputs.parquet import get_category_columns, iter_tables
+from polyleaf.user_data.features import read_features
+from polyleaf.user_data.parquet import get_category_columns, iter_tables
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -20,9 +20,9 @@ import scipy.sparse as sp
 
 import polyleaf._core as _core
 from polyleaf.files.io import ReadError, open_for_writing, read_bytes, read_text, wrap_read_errors
-from polyleaf.inputs.read_target import check_same_rows
-from polyleaf.inputs.validation import get_csr_arrays, to_canonical_csr
 from polyleaf.runtime.types import DataLike
+from polyleaf.user_data.read_target import check_same_rows
+from polyleaf.user_data.validation import get_csr_arrays, to_canonical_csr
 
 __all__ = [
     "LabelledRows",

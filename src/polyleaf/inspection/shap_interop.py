@@ -9,18 +9,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from polyleaf.inputs.feature_table import FeatureTable
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import LEAF_KINDS
 from polyleaf.model.shap import BinnedRows, resolve_outputs
 from polyleaf.model.trees import SplitThresholds, Tree
 from polyleaf.runtime.types import DataLike, JsonObject
+from polyleaf.user_data.feature_table import FeatureTable
 
 if TYPE_CHECKING:
     import polyleaf._core as _core
     from polyleaf.estimators.base import PolyleafEstimator
-
-__all__ = ["export_shap_trees", "make_shap_explanation"]
 
 
 def make_shap_explanation(

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from scipy.special import entr
 
 import polyleaf._core as _core
-from polyleaf.inputs.read_target import SHARES_TOLERANCE
 from polyleaf.metrics._regression import (
     as_matrices,
     as_matrix,
@@ -24,6 +23,7 @@ from polyleaf.metrics._regression import (
     weighted_means,
 )
 from polyleaf.runtime.row_data import RowData
+from polyleaf.user_data.read_target import SHARES_TOLERANCE
 
 Array = np.ndarray
 Floats = NDArray[np.float64]

@@ -42,16 +42,6 @@ from polyleaf.runtime.row_data import RowData
 if TYPE_CHECKING:
     from polyleaf.objectives.multitask import Task, TaskSlice
 
-__all__ = [
-    "BoundMetric",
-    "Metric",
-    "default_metric",
-    "default_metrics",
-    "get_metric",
-    "get_metrics",
-    "metric_names",
-]
-
 EvalsLog: TypeAlias = dict[str, dict[str, list[float]]]
 """Values of each round by data set and metric: {data: {metric: [value, ...]}}."""
 OutputsLog: TypeAlias = dict[str, dict[str, list[np.ndarray]]]

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from polyleaf.model.model import Model
     from polyleaf.runtime.types import JsonObject
 
-__all__ = ["blend_models", "concatenate_models", "select_outputs", "select_rounds"]
-
 
 def select_outputs(
     model: Model, outputs: slice, objective: Objective, metadata: JsonObject

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from polyleaf.model import Model
     from polyleaf.model.trees import Tree
 
-__all__ = ["render_model", "render_tree"]
-
 _TABLE = '<table style="border-collapse:collapse;font-size:90%">'
 _MAX_FEATURES = 5
 _MAX_NODES = 63
@@ -29,7 +27,6 @@ def render_model(model: Model, curve: Sequence[float] | None = None, metric: str
 
     Parameters
     ----------
-    model : Model
     curve : sequence of float, optional
         A metric after each round, drawn as a line.
     metric : str
@@ -98,7 +95,6 @@ def render_tree(tree: Tree, depths: np.ndarray, describe_split: Callable[[int], 
 
     Parameters
     ----------
-    tree : Tree
     depths : ndarray of shape (n_nodes,)
     describe_split : callable
         From a node to the condition for going left.

@@ -24,18 +24,6 @@ from sklearn.utils.validation import check_array
 import polyleaf._core as _core
 from polyleaf.runtime.types import DataLike, JsonObject
 
-__all__ = [
-    "EstimatorInitialModel",
-    "InitialModel",
-    "LinearInitialModel",
-    "ScoreReader",
-    "SparseStart",
-    "blend_initial_models",
-    "describe_estimator",
-    "logit",
-    "top_scores",
-]
-
 Scores: TypeAlias = Any
 """ndarray (n_rows, n_scores), float64, or csr_matrix for sparse targets."""
 
@@ -550,8 +538,6 @@ class EstimatorInitialModel(InitialModel):
 
     Attributes
     ----------
-    estimator : object
-    reader : ScoreReader
     sparse, factor, rows_id
         See `InitialModel`.
     """

@@ -16,20 +16,6 @@ import polyleaf._core as _core
 if TYPE_CHECKING:
     from polyleaf.runtime.types import JsonObject
 
-__all__ = [
-    "DENSE",
-    "LEAF_KINDS",
-    "LINEAR",
-    "SPARSE",
-    "AnyLeafKind",
-    "LeafFunctions",
-    "LeafKind",
-    "LeafLinear",
-    "Leaves",
-    "NameLookup",
-    "TreeOutputs",
-]
-
 Leaves: TypeAlias = np.ndarray | _core.LeafBlock
 """The values of all leaves of a tree: a matrix (n_leaves, n_outputs or 1), or a core block."""
 

@@ -7,33 +7,12 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from polyleaf.inputs.multitask import decode_target_encoding
 from polyleaf.model.initial import logit
 from polyleaf.runtime.types import DataLike, JsonObject
+from polyleaf.user_data.multitask import decode_target_encoding
 
 if TYPE_CHECKING:
     from polyleaf.model.model import Model
-
-__all__ = [
-    "BLEND",
-    "CALIBRATIONS",
-    "ESTIMATOR",
-    "HAS_OFFSETS",
-    "INPUT_NAMES",
-    "LEARNING_RATES",
-    "PARAMETERS",
-    "CalibrationKind",
-    "check_metadata",
-    "clear_calibrations",
-    "encode_decision_thresholds",
-    "get_calibration",
-    "get_decision_thresholds",
-    "get_learning_rates",
-    "get_raw_decision_thresholds",
-    "set_calibration",
-    "set_decision_thresholds",
-    "set_learning_rates",
-]
 
 ESTIMATOR = "estimator"  # name of the class
 PARAMETERS = "parameters"  # of the estimator

@@ -13,10 +13,7 @@ import scipy.sparse
 from sklearn.utils.validation import check_array
 
 import polyleaf._core as _core
-from polyleaf.data.dataset import Dataset
-from polyleaf.inputs.feature_table import FeatureTable
-from polyleaf.inputs.features import read_features
-from polyleaf.inputs.validation import check_names, check_vector
+from polyleaf.binned_data.dataset import Dataset
 from polyleaf.metrics.metric import EvalsLog
 from polyleaf.model import combine, serialize, statistics, storage
 from polyleaf.model.html import render_model
@@ -38,9 +35,12 @@ from polyleaf.objectives._utils import apply_rowwise
 from polyleaf.runtime.compatibility import add_version, remove_version
 from polyleaf.runtime.types import DataLike, JsonObject
 from polyleaf.sketching.projections import Projection
+from polyleaf.user_data.feature_table import FeatureTable
+from polyleaf.user_data.features import read_features
+from polyleaf.user_data.validation import check_names, check_vector
 
 if TYPE_CHECKING:
-    from polyleaf.data.binning import BinMapper
+    from polyleaf.binned_data.binning import BinMapper
 
 Inputs: TypeAlias = "DataLike | FeatureTable"  # rows, as users pass them or as they were read
 

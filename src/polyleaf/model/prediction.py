@@ -9,32 +9,18 @@ import numpy as np
 import scipy.sparse
 
 import polyleaf._core as _core
-from polyleaf.data.binning import BinMapper
-from polyleaf.data.high_cardinality import Category
-from polyleaf.inputs.feature_table import FeatureTable
-from polyleaf.inputs.read_target import abbreviate_names, get_given_names
-from polyleaf.inputs.validation import replace_nulls_with_nan
+from polyleaf.binned_data.binning import BinMapper
+from polyleaf.binned_data.high_cardinality import Category
 from polyleaf.model.initial import LinearInitialModel
 from polyleaf.model.leaf_kinds import LEAF_KINDS
 from polyleaf.runtime.cuda import as_device_array, get_device, is_device_array
 from polyleaf.runtime.types import DataLike
+from polyleaf.user_data.feature_table import FeatureTable
+from polyleaf.user_data.read_target import abbreviate_names, get_given_names
+from polyleaf.user_data.validation import replace_nulls_with_nan
 
 if TYPE_CHECKING:
     from polyleaf.model.model import Model
-
-__all__ = [
-    "Chunk",
-    "Predictor",
-    "bin_features",
-    "compute_scores",
-    "find_best_outputs",
-    "find_topk",
-    "iter_chunks",
-    "iter_stages",
-    "read_regressors",
-    "sum_sparse_leaves",
-]
-
 
 # Bytes of codes (one per value) and raw values (four) at a time; longer tables are split.
 _CHUNK_BYTES = 1 << 28

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, TypeAlias, TypeVar
 
 import numpy as np
 
-from polyleaf.data.binning import BinMapper
+from polyleaf.binned_data.binning import BinMapper
 from polyleaf.metrics.metric import RENAMED_METRICS, EvalsLog
 from polyleaf.model import storage
 from polyleaf.model.initial import LinearInitialModel

@@ -12,14 +12,12 @@ import numpy as np
 from sklearn.utils import _safe_indexing
 
 import polyleaf._core as _core
-from polyleaf.inputs.feature_table import FeatureTable
 from polyleaf.model.initial import LinearInitialModel
 from polyleaf.model.prediction import bin_features, read_regressors
+from polyleaf.user_data.feature_table import FeatureTable
 
 if TYPE_CHECKING:
-    from polyleaf.data.binning import BinMapper
-
-__all__ = ["BinnedRows", "OutputSelection", "ShapExplainer", "TargetScale", "resolve_outputs"]
+    from polyleaf.binned_data.binning import BinMapper
 
 # Bytes of codes (one per value) and raw feature values (four) at a time.
 _CHUNK_BYTES = 1 << 28
@@ -127,15 +125,11 @@ class ShapExplainer:
 
     Parameters
     ----------
-    forest : _core.Forest
-    mapper : BinMapper
-    scale : TargetScale
     trees : (int, int)
         Trees `trees[0] .. trees[1] - 1` are explained.
     background : FeatureTable or BinnedRows, optional
         Reference rows (interventional values). None: the training rows, as the counts of the nodes
         represent them (path-dependent values).
-    n_threads : int
     linear : LinearInitialModel, optional
         Initial model, whose contributions are added.
 

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import polyleaf._core as _core
-from polyleaf.data.dataset import Dataset
-from polyleaf.inputs.multitask import decode_target_encoding
-from polyleaf.inputs.read_target import check_same_rows
+from polyleaf.binned_data.dataset import Dataset
 from polyleaf.metrics import get_metrics
 from polyleaf.metrics.metric import BoundMetric
 from polyleaf.model import storage
@@ -20,11 +18,11 @@ from polyleaf.model.storage import LEAF_DTYPES
 from polyleaf.model.trees import node_depths
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike, JsonObject
+from polyleaf.user_data.multitask import decode_target_encoding
+from polyleaf.user_data.read_target import check_same_rows
 
 if TYPE_CHECKING:
     from polyleaf.model.model import Model
-
-__all__ = ["IMPORTANCE_KINDS", "Scorer", "feature_importance", "size_report"]
 
 IMPORTANCE_KINDS = ("gain", "split", "cover")
 
@@ -185,7 +183,6 @@ class Scorer:
 
     Parameters
     ----------
-    model : Model
     X, y, sample_weight
         Data as the model's estimator takes them.
     metrics : str, callable or list of these, optional

@@ -18,9 +18,6 @@ from numpy.typing import NDArray
 import polyleaf._core as _core
 from polyleaf.model.leaf_kinds import LEAF_KINDS, AnyLeafKind, Leaves, TreeOutputs
 
-__all__ = ["LEAF_DTYPES", "check_leaf_dtype", "decode", "encode", "has_scales"]
-
-
 LEAF_DTYPES: dict[str, type] = {"float32": np.float32, "float16": np.float16, "int8": np.int8}
 
 _MAX_INT8 = 127  # the range is symmetric

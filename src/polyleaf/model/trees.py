@@ -21,10 +21,8 @@ from polyleaf.model.leaf_kinds import (
 from polyleaf.model.prediction import bin_features
 
 if TYPE_CHECKING:
-    from polyleaf.data.binning import BinMapper
-    from polyleaf.inputs.feature_table import FeatureTable
-
-__all__ = ["LeafLinear", "SplitThresholds", "Tree", "Trees", "left_categories", "node_depths"]
+    from polyleaf.binned_data.binning import BinMapper
+    from polyleaf.user_data.feature_table import FeatureTable
 
 
 def node_depths(tree: _core.Tree) -> np.ndarray:
@@ -41,7 +39,6 @@ class SplitThresholds:
 
     Parameters
     ----------
-    mapper : BinMapper
     """
 
     def __init__(self, mapper: BinMapper):
@@ -184,10 +181,8 @@ class Trees(Sequence[Tree]):
 
     Parameters
     ----------
-    forest : _core.Forest
     rounds : sequence of int
         The boosting round of each tree.
-    mapper : BinMapper
     """
 
     def __init__(self, forest: _core.Forest, rounds: Sequence[int], mapper: BinMapper):

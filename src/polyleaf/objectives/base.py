@@ -36,11 +36,11 @@ from numpy.typing import NDArray
 
 import polyleaf._core as _core
 from polyleaf.distributions import Distribution
-from polyleaf.inputs.target_scaling import sum_columns
 from polyleaf.objectives._utils import packed_diagonal
 from polyleaf.runtime.compatibility import to_stored
 from polyleaf.runtime.context import Context
 from polyleaf.runtime.row_data import RowData
+from polyleaf.user_data.target_scaling import sum_columns
 
 FloatArray = NDArray[np.floating]
 Array = np.ndarray

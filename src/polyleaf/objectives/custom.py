@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from polyleaf.inputs.validation import describe_signature_mismatch
 from polyleaf.objectives._utils import (
     HESSIAN_CHOICES,
     ensure_nonnegative_hessian,
@@ -31,6 +30,7 @@ from polyleaf.objectives.base import (
 from polyleaf.runtime.compatibility import to_stored
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
+from polyleaf.user_data.validation import describe_signature_mismatch
 
 
 @dataclass(frozen=True)

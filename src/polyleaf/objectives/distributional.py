@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 import polyleaf._core as _core
 from polyleaf import distributions
 from polyleaf.distributions import Distribution
-from polyleaf.inputs.target_scaling import sum_columns
 from polyleaf.objectives._utils import packed_diagonal
 from polyleaf.objectives.base import (
     Array,
@@ -37,16 +36,7 @@ from polyleaf.objectives.base import (
 )
 from polyleaf.objectives.registry import register
 from polyleaf.runtime.row_data import RowData
-
-__all__ = [
-    "BoundLikelihoodObjective",
-    "GammaLikelihood",
-    "LikelihoodObjective",
-    "LogNormalLikelihood",
-    "NegativeBinomialLikelihood",
-    "NormalLikelihood",
-    "StudentTLikelihood",
-]
+from polyleaf.user_data.target_scaling import sum_columns
 
 Floats = NDArray[np.float64]
 

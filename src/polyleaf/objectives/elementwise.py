@@ -55,20 +55,6 @@ from polyleaf.objectives.registry import register
 from polyleaf.runtime.context import Context
 from polyleaf.runtime.row_data import RowData
 
-__all__ = [
-    "AbsoluteError",
-    "BoundElementwiseObjective",
-    "ElementwiseObjective",
-    "Gamma",
-    "Huber",
-    "Logistic",
-    "Poisson",
-    "Quantile",
-    "SquaredError",
-    "SquaredHinge",
-    "Tweedie",
-]
-
 
 @dataclass(frozen=True)
 class ElementwiseObjective(Objective):

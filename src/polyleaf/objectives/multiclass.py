@@ -39,7 +39,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 import polyleaf._core as _core
-from polyleaf.inputs.read_target import check_shares
 from polyleaf.objectives.base import (
     Array,
     BoundObjective,
@@ -50,15 +49,7 @@ from polyleaf.objectives.base import (
 )
 from polyleaf.objectives.registry import register
 from polyleaf.runtime.row_data import RowData
-
-__all__ = [
-    "SOFTMAX_HESSIANS",
-    "BoundMulticlassObjective",
-    "Exponential",
-    "ExponentialMargin",
-    "MulticlassObjective",
-    "Softmax",
-]
+from polyleaf.user_data.read_target import check_shares
 
 SOFTMAX_HESSIANS = ("friedman", "diagonal", "residual", "upper")
 

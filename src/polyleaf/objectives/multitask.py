@@ -27,8 +27,6 @@ from polyleaf.objectives.base import Array, BoundObjective, FloatArray, Objectiv
 from polyleaf.runtime.context import Context
 from polyleaf.runtime.row_data import RowData, TaskRows
 
-__all__ = ["BoundMultiTask", "MultiTask", "Task", "TaskSlice", "multitask_from_dict"]
-
 TargetKind = Literal["values", "labels", "classes"]
 
 # Keys of a task in model files, in the order of its fields.

@@ -14,25 +14,6 @@ from polyleaf.objectives.custom import Custom
 from polyleaf.objectives.multitask import MultiTask, multitask_from_dict
 from polyleaf.runtime.compatibility import from_stored
 
-__all__ = [
-    "AnyObjective",
-    "ObjectiveSpec",
-    "ResolvedObjective",
-    "UnregisteredObjectiveError",
-    "auto_objective_name",
-    "distribution_names",
-    "find_objective",
-    "get_objective",
-    "get_registered",
-    "make_objective",
-    "objective_class",
-    "objective_from_dict",
-    "objective_names",
-    "register",
-    "registered_objectives",
-    "resolve_objective",
-]
-
 AnyObjective = str | type[Objective] | Objective | Callable[..., Any]
 
 _Class = TypeVar("_Class", bound=type[Objective])

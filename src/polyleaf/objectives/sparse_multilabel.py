@@ -22,8 +22,6 @@ from polyleaf.objectives.base import Array, Objective, check_domain
 from polyleaf.objectives.elementwise import ElementwiseObjective
 from polyleaf.runtime.row_data import RowData
 
-__all__ = ["BoundSparseObjective"]
-
 
 class BoundSparseObjective:
     """An `ElementwiseObjective` bound to sparse targets.

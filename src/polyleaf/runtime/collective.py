@@ -15,14 +15,6 @@ from typing import Final, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "SINGLE_PROCESS",
-    "Communicator",
-    "SingleProcess",
-    "ThreadCommunicator",
-    "WorkerLostError",
-]
-
 IntegerArray: TypeAlias = NDArray[np.signedinteger]
 Buffer: TypeAlias = bytes | bytearray | memoryview
 _Result = TypeVar("_Result")

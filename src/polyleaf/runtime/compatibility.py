@@ -14,16 +14,6 @@ from polyleaf.runtime.user_warnings import warn_user
 if TYPE_CHECKING:
     from polyleaf.runtime.types import JsonObject
 
-__all__ = [
-    "PickleVersionWarning",
-    "add_version",
-    "from_stored",
-    "polyleaf_version",
-    "remove_version",
-    "to_stored",
-]
-
-
 _KEY = "_polyleaf_version"  # in the states of pickles
 
 

@@ -13,8 +13,6 @@ import numpy as np
 from polyleaf._core import Device
 from polyleaf.runtime.collective import SINGLE_PROCESS, Communicator
 
-__all__ = ["Context", "effective_threads"]
-
 
 @dataclass(frozen=True)
 class Context:

@@ -20,18 +20,6 @@ from polyleaf.runtime.types import DataLike
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
-__all__ = [
-    "COMPILE_OPTIONS",
-    "Nvrtc",
-    "NvrtcError",
-    "as_device_array",
-    "find_nvrtc",
-    "get_device",
-    "get_kernels",
-    "is_device_array",
-]
-
-
 # No fused multiply-add; exact division and subnormal numbers are NVRTC's default. The kernels then
 # give the same bits as the CPU.
 COMPILE_OPTIONS = ("--std=c++20", "--fmad=false", "--device-as-default-execution-space")

@@ -14,8 +14,6 @@ from sklearn.utils import _safe_indexing
 if TYPE_CHECKING:
     from polyleaf.runtime.types import DataLike
 
-__all__ = ["ARGUMENTS", "RowData", "TaskRows", "select_rows"]
-
 ARGUMENTS = {
     "target": "y",
     "weight": "sample_weight",

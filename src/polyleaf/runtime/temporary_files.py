@@ -7,8 +7,6 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["make_temporary_path", "remove_temporary_files"]
-
 
 def make_temporary_path(path: Path) -> Path:
     """Return a new name in the same directory."""
@@ -20,7 +18,6 @@ def remove_temporary_files(directory: Path, name: str) -> None:
 
     Parameters
     ----------
-    directory : Path
     name : str
         Regular expression of the final names. No such file may be in the process of being written.
     """

@@ -11,8 +11,6 @@ from contextvars import ContextVar
 
 import polyleaf._core as _core
 
-__all__ = ["TREES", "measure_phase", "record_times"]
-
 TIMING = "POLYLEAF_TIMING"
 TREES = "trees"  # split into the phases that the core measures
 OTHER = "other"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
     from scipy.sparse import csr_matrix
 
-    from polyleaf.data.dataset import Dataset
+    from polyleaf.binned_data.dataset import Dataset
     from polyleaf.estimators.base import PolyleafEstimator
     from polyleaf.model import Model
 

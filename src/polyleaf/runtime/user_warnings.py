@@ -6,8 +6,6 @@ import sys
 import warnings
 from types import FrameType
 
-__all__ = ["warn_user"]
-
 
 def warn_user(message: str | Warning, category: type[Warning] = UserWarning) -> None:
     """Warn at the first calling frame outside of Polyleaf and scikit-learn."""

@@ -13,13 +13,11 @@ from sklearn.base import _fit_context
 from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
-from polyleaf.data.dataset import Dataset
-from polyleaf.data.random_rows import find_repeated_rows
+from polyleaf.binned_data.dataset import Dataset
+from polyleaf.binned_data.random_rows import find_repeated_rows
 from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor
 from polyleaf.estimators._fitting import draw_seed, make_objective, restore_if_fit_fails
 from polyleaf.estimators.base import PolyleafEstimator
-from polyleaf.inputs.read_target import is_sparse
-from polyleaf.inputs.target import Target
 from polyleaf.metrics import Metric
 from polyleaf.model.combine import blend_models
 from polyleaf.model.metadata import BLEND
@@ -92,9 +90,8 @@ from polyleaf.training.prepare import (
     read_split_rules,
     set_feature_names,
 )
-
-__all__ = ["PolyleafClassifierCV", "PolyleafRegressorCV", "SearchMixin", "add_search_docs"]
-
+from polyleaf.user_data.read_target import is_sparse
+from polyleaf.user_data.target import Target
 
 _Class = TypeVar("_Class", bound=type)
 

@@ -26,8 +26,6 @@ from polyleaf.search.successive_halving import (
 )
 from polyleaf.search.trials import Candidate
 
-__all__ = ["BudgetedHalving"]
-
 # Trials of the defaults that fit in the time limit: with more of them nothing is screened; with
 # many more, resampled folds are used from the start.
 MAX_SCREENED_TRIALS, MIN_RESAMPLED_TRIALS = 150.0, 450.0
@@ -54,7 +52,6 @@ class BudgetedHalving(SuccessiveHalving):
         Arguments of `SuccessiveHalving`. Resampled folds are used if there is much time.
     small : Fold
         Few rows of the first fold, for screening.
-    rate_scale : LearningRateScale
     """
 
     def __init__(self, *args: Any, small: Fold, rate_scale: LearningRateScale) -> None:

@@ -16,20 +16,6 @@ from polyleaf.runtime.types import Parameters
 from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS, DEFAULTS
 from polyleaf.training.fit import MAX_ROWS
 
-__all__ = [
-    "N_PARENTS",
-    "PORTFOLIO",
-    "TIME_EXPONENT",
-    "LearningRateScale",
-    "Parameters",
-    "Screening",
-    "ScreeningResult",
-    "filter_applicable",
-    "generate_variations",
-    "get_portfolio",
-]
-
-
 # For each kind of task, in the order of evaluation: the defaults, the defaults at half the learning
 # rate, then the combinations that are best on most benchmark data sets.
 _RATE = 0.05
@@ -136,7 +122,6 @@ def filter_applicable(
     fixed : collection of str
         Parameters that the user has set.
     task : {"regression", "binary", "multiclass", "multilabel"}
-    n_outputs : int
     linear : bool
         Whether raw features are available to linear leaves.
     """
@@ -170,7 +155,6 @@ def generate_variations(
         Values of parameters that a parent does not set.
     fixed : collection of str
         Parameters that must not change.
-    seed : int
     """
     rng = np.random.default_rng(seed)
     names = [name for name in LADDERS if name not in fixed]
@@ -264,7 +248,6 @@ class Screening:
 
     Parameters
     ----------
-    rate_scale : LearningRateScale
     round_time_ratio : float
         Seconds of a round on a fold divided by those of a round in screening.
     fold_growth, growth : float

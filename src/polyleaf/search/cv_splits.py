@@ -22,23 +22,13 @@ from sklearn.model_selection import (
     StratifiedKFold,
 )
 
-from polyleaf.data.dataset import Dataset
-from polyleaf.data.random_rows import SplitRules, split_rows_stratified
-from polyleaf.inputs.target import Target
-from polyleaf.inputs.validation import describe_type
+from polyleaf.binned_data.dataset import Dataset
+from polyleaf.binned_data.random_rows import SplitRules, split_rows_stratified
 from polyleaf.runtime.types import DataLike
 from polyleaf.search.resume_log import fingerprint, hash_bytes
 from polyleaf.training.prepare import VALIDATION, TrainingData
-
-__all__ = [
-    "Fold",
-    "Folds",
-    "choose_n_repeats",
-    "fingerprint_data",
-    "make_folds",
-    "split_rows",
-    "subsample",
-]
+from polyleaf.user_data.target import Target
+from polyleaf.user_data.validation import describe_type
 
 DEFAULT_N_SPLITS = 3
 LARGE_N_ROWS, TEST_SIZE = 20_000, 0.2  # with more rows one hold-out replaces the folds
@@ -93,11 +83,8 @@ def make_folds(
 
     Parameters
     ----------
-    dataset : Dataset
-    data : TrainingData
     split : callable
         `split(i)`: the rows of each fold of repeat i; as many folds for every i.
-    n_repeats : int
     """
     split = cache(split)
     n_splits = len(split(0))

@@ -18,9 +18,6 @@ from polyleaf.search.trials import Candidate
 if TYPE_CHECKING:
     from polyleaf.estimators.base import PolyleafEstimator
 
-__all__ = ["MAX_STEPS", "POOL_SIZE", "Member", "compute_weights", "select_members"]
-
-
 MAX_STEPS = 25  # additions, with repetition
 POOL_SIZE = 3  # candidates to choose from, for each member allowed
 
@@ -49,8 +46,6 @@ def select_members(
     folds : sequence of Fold
     train : callable
         `train(candidate, fold)`: the fitted estimator, where it was not kept.
-    metric : Metric
-    max_members : int
     is_spent : callable
         Whether time is over: the best blend so far is returned.
     """

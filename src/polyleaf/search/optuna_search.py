@@ -18,8 +18,6 @@ from polyleaf.search.trials import Candidate
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
-__all__ = ["Task", "is_optuna_useful", "propose_candidates", "suggest_params"]
-
 Task: TypeAlias = Literal["regression", "binary", "multiclass", "multilabel"]
 
 _FLOAT_RANGES: dict[str, tuple[float, float, bool]] = {  # low, high, log
@@ -141,7 +139,6 @@ def propose_candidates(
         Values of parameters that a candidate does not set.
     fixed : collection of str
         Parameters that must not change.
-    seed : int
     """
     import optuna
 

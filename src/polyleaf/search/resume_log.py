@@ -19,9 +19,6 @@ from polyleaf.search.candidates import Parameters
 if TYPE_CHECKING:
     from polyleaf.runtime.types import JsonObject, StrPath
 
-__all__ = ["ResumeLog", "TrialRecord", "fingerprint", "hash_bytes"]
-
-
 _CHECKSUM = "checksum"  # of the other entries of a line
 
 
@@ -134,10 +131,6 @@ def fingerprint(value: object) -> object:
     Objects without attributes, such as functions of compiled modules, are identified by their
     `repr`: if it contains an address, another process gets another fingerprint, and no trial is
     reused wrongly.
-
-    Parameters
-    ----------
-    value : object
 
     Returns
     -------

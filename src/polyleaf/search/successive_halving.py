@@ -29,19 +29,6 @@ if TYPE_CHECKING:
     from polyleaf.estimators.base import PolyleafEstimator
     from polyleaf.model import Model
 
-__all__ = [
-    "TIME_MARGIN",
-    "Budget",
-    "FinalFit",
-    "FinalFitTimeout",
-    "SubBudget",
-    "SuccessiveHalving",
-    "TrialOutcome",
-    "TrialStopper",
-    "run_parallel",
-    "stopping_round",
-]
-
 # A trial is hopeless if the leader is ahead by more than this multiple of its gain in the last
 # doubling.
 HOPELESS_FACTOR = 4.0
@@ -181,10 +168,6 @@ class SubBudget(Budget):
 class FinalFitTimeout(Callback):
     """Stops the final fit at the end of the time limit.
 
-    Parameters
-    ----------
-    budget : Budget
-
     Attributes
     ----------
     rounds : int
@@ -209,12 +192,10 @@ class TrialStopper(Callback):
 
     Parameters
     ----------
-    metric : Metric
     patience : int
         Rounds without an improvement, also used by `stopping_round`.
     leader : float
         Lowest loss of any candidate on the fold.
-    budget : Budget
 
     Attributes
     ----------
@@ -262,10 +243,8 @@ def stopping_round(
     ----------
     curve : sequence of float
         Loss after each round.
-    patience : int
     leader : float
         Lowest loss of any candidate.
-    first : int
     """
     n = patience
     while n <= len(curve):
@@ -282,8 +261,6 @@ class TrialOutcome(NamedTuple):
 
     Attributes
     ----------
-    record : TrialRecord
-    timed_out : bool
     fitted : estimator or None
         The fitted estimator, if it is kept.
     patience : int
@@ -301,7 +278,6 @@ class FinalFit(NamedTuple):
 
     Attributes
     ----------
-    parameters : dict
     rounds : int or None
         Maximum number of rounds; None: as many as a plain fit trains.
     min_rounds : int
@@ -323,8 +299,6 @@ class SuccessiveHalving:
         ValueError if the parameters do not suit the data.
     folds : Folds
         Made on first use.
-    budget : Budget
-    max_candidates : int or None
     log : ResumeLog
         Trials that are not repeated; new ones are added.
     n_members : int
@@ -338,7 +312,6 @@ class SuccessiveHalving:
     ----------
     candidates : list of Candidate
         In the order of evaluation.
-    folds : Folds
     """
 
     def __init__(

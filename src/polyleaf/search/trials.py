@@ -11,27 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from polyleaf.data.dataset import Dataset
+from polyleaf.binned_data.dataset import Dataset
 from polyleaf.model import Model
 from polyleaf.search.candidates import Parameters, ScreeningResult
 
 if TYPE_CHECKING:
     from polyleaf.estimators.base import PolyleafEstimator
     from polyleaf.runtime.types import JsonObject
-
-__all__ = [
-    "Candidate",
-    "ModelCost",
-    "format_blend",
-    "format_leaderboard",
-    "is_near_leader",
-    "make_cv_results",
-    "make_leaderboard",
-    "measure_cost",
-    "rank_candidates",
-    "rank_with_defaults",
-]
-
 
 # With one fold: minimum gain of a candidate over the defaults, as a share of what these have
 # learned.
@@ -59,7 +45,6 @@ class Candidate:
         Why the parameters cannot be used with the data; empty if they can.
     fitted : list
         For each fold evaluated: the fitted estimator if it is kept, or None.
-    screening : ScreeningResult or None
     speedup : float
         Factor by which its learning rate was raised on the folds.
     """

@@ -12,19 +12,6 @@ from typing import Any, TypeVar, cast
 
 from polyleaf.runtime.user_warnings import warn_user
 
-__all__ = [
-    "FOREIGN_ATTRIBUTES",
-    "FOREIGN_HINTS",
-    "FOREIGN_NAMES",
-    "get_foreign_function_hint",
-    "get_foreign_value_hint",
-    "raise_unknown_parameters",
-    "suggest",
-    "suggest_on_unknown_kwargs",
-    "warn_if_called_on_instance",
-    "warn_one_vs_rest",
-]
-
 _Method = TypeVar("_Method", bound=Callable[..., object])
 
 # Names of parameters in XGBoost, LightGBM, CatBoost and scikit-learn, by their name here.
@@ -278,7 +265,6 @@ def warn_one_vs_rest(label: str | None, name: str, n_classes: int, prefix: str =
         The name that the user gave; only foreign names warn.
     name : str
         Name of the objective here.
-    n_classes : int
     prefix : str
         Beginning of the message.
     """

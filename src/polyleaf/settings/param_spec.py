@@ -38,20 +38,6 @@ import numpy as np
 
 from polyleaf.settings.aliases import raise_unknown_parameters
 
-__all__ = [
-    "ParamSpec",
-    "add_parameter_docs",
-    "estimator_parameters",
-    "fill_docstring",
-    "format_parameters",
-    "frozen_config",
-    "get_param_specs",
-    "make_constraints",
-    "parameter",
-    "parameter_group",
-]
-
-
 T = TypeVar("T")
 
 
@@ -74,7 +60,6 @@ def parameter(
         Allowed strings, where the annotation is just `str`.
     common : bool
         Whether it is listed among the first, most common parameters of the docstring.
-    kw_only : bool
     """
     metadata = {"interval": interval, "choices": tuple(choices), "common": common}
     field: Any = dataclasses.field(default=default, kw_only=kw_only, metadata=metadata)
@@ -167,15 +152,11 @@ class ParamSpec(NamedTuple):
 
     Attributes
     ----------
-    name, text : str
-    default : object
     types : tuple
         Alternatives of its annotation.
     topic : str
         First line of the docstring of its group.
-    interval : str
     choices : tuple of str
-    common : bool
     """
 
     name: str

@@ -12,39 +12,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from polyleaf.data.binning import MAX_BINS
-from polyleaf.inputs.features import FROM_DTYPE
+from polyleaf.binned_data.binning import MAX_BINS
 from polyleaf.objectives import Huber, Objective, Quantile, Softmax, StudentTLikelihood, Tweedie
 from polyleaf.objectives.multiclass import SOFTMAX_HESSIANS as SOFTMAX_HESSIANS
 from polyleaf.settings.param_spec import estimator_parameters, parameter, parameter_group
 from polyleaf.sketching.projections import Kind as ProjectionKind
 from polyleaf.sketching.projections import Projector
 from polyleaf.sketching.sketches import SKETCHES, Sketch
-
-__all__ = [
-    "BoostingParameters",
-    "ClassifierParameters",
-    "ClassifierSearchParameters",
-    "DataParameters",
-    "EvaluationParameters",
-    "HessianParameters",
-    "InitialModelParameters",
-    "LeafParameters",
-    "LinearLeafParameters",
-    "MultiTaskParameters",
-    "OutputParameters",
-    "ProjectionParameters",
-    "RegressorParameters",
-    "RegressorSearchParameters",
-    "RegularisationParameters",
-    "RuntimeParameters",
-    "SamplingParameters",
-    "SearchParameters",
-    "SharedParameters",
-    "SoftmaxParameters",
-    "TopkLeafParameters",
-    "TreeParameters",
-]
+from polyleaf.user_data.features import FROM_DTYPE
 
 InteractionLimit = Literal["pairwise", "no_interactions"]
 HessianKind = Literal["auto", "none", "shared", "diagonal", "full", "block"]

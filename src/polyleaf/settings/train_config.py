@@ -34,22 +34,6 @@ from polyleaf.settings.parameters import (
     TreeParameters,
 )
 
-__all__ = [
-    "LEAVES",
-    "BoostingConfig",
-    "ConstantLeaf",
-    "GrowthConfig",
-    "HessianConfig",
-    "Leaf",
-    "LeafSettings",
-    "LinearLeaf",
-    "RegularisationConfig",
-    "SamplingConfig",
-    "TopkLeaf",
-    "TrainConfig",
-    "make_train_config",
-]
-
 DEFAULT_HISTOGRAM_MEMORY = 1 << 30
 COUPLED = ("full", "block")  # values of hessian and leaf_hessian that couple outputs
 
@@ -131,7 +115,6 @@ class LeafSettings:
 
     Attributes
     ----------
-    kind : LeafKind
     conflicts : dict of str -> str
         Subject that cannot be combined with these leaves -> message: "monotone_constraints",
         "tasks", "one_output_per_tree", "layer", "coupled" (the start is the parameter and value).

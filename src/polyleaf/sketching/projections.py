@@ -28,10 +28,10 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 import polyleaf._core as _core
-from polyleaf.data.random_rows import find_repeated_rows, hash_values, split_folds
-from polyleaf.inputs.read_target import check_same_rows
-from polyleaf.inputs.validation import get_csr_arrays, to_canonical_csr
+from polyleaf.binned_data.random_rows import find_repeated_rows, hash_values, split_folds
 from polyleaf.runtime.types import DataLike
+from polyleaf.user_data.read_target import check_same_rows
+from polyleaf.user_data.validation import get_csr_arrays, to_canonical_csr
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike

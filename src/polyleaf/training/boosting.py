@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 import polyleaf._core as _core
+from polyleaf.binned_data.dataset import Dataset
 from polyleaf.callbacks import Callback
-from polyleaf.data.dataset import Dataset
 from polyleaf.metrics.metric import EvalsLog, OutputsLog
 from polyleaf.model import Model
 from polyleaf.model.initial import InitialModel
@@ -31,8 +31,6 @@ from polyleaf.training.output_groups import make_output_groups
 from polyleaf.training.refit import KnownTrees
 from polyleaf.training.sampling import GlobalRowIds
 
-__all__ = ["BoostResult", "BoostingLoop", "boost", "compute_base_score"]
-
 # Rounds in a row without a split after which training ends, if rows or features are sampled.
 MAX_FAILED_ROUNDS = 10
 
@@ -42,7 +40,6 @@ class BoostResult(NamedTuple):
 
     Attributes
     ----------
-    model : Model
     evals_log : dict
         `{data name: {metric name: [value of each round]}}`.
     outputs_log : dict
@@ -91,8 +88,6 @@ def boost(
     rows : RowData
         Target and offset are csr_matrix if `settings.has_sparse_targets`. The offset is that which
         could not be subtracted from the target.
-    objective : Objective
-    settings : TrainConfig
     eval_sets : sequence of EvalSet
     callbacks : iterable of Callback
         Called in order in every round.
@@ -188,7 +183,6 @@ class _BestRound(NamedTuple):
     ----------
     model : Model
         Model to continue.
-    round : int
     score : float
     forest : _core.Forest
         Trees up to this round.

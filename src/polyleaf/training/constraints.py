@@ -8,21 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import polyleaf._core as _core
-from polyleaf.data.binning import BinMapper
-from polyleaf.inputs.validation import get_feature_index
+from polyleaf.binned_data.binning import BinMapper
 from polyleaf.model import Model, storage
 from polyleaf.objectives import Objective
 from polyleaf.runtime.user_warnings import warn_user
-
-__all__ = [
-    "InteractionConstraints",
-    "check_monotone_constraints",
-    "encode_feature_penalties",
-    "encode_interaction_constraints",
-    "encode_monotone_constraints",
-    "satisfies_constraints",
-    "tie_output_constraints",
-]
+from polyleaf.user_data.validation import get_feature_index
 
 _MONOTONE_FORMS = (
     "one direction per feature, such as [1, 0, -1]; an array with one row per feature and one "
@@ -155,7 +145,6 @@ def encode_monotone_constraints(
     constraints
         Parameter of the estimator. Its outputs are the scores, except that all quantiles of a
         column of y are one output: they are sorted, so one cannot rise without the others.
-    mapper : BinMapper
     tied : ndarray of shape (K,)
         Output of each score, ascending from 0: see `tie_output_constraints`.
     score_names : sequence of str or None

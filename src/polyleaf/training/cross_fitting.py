@@ -15,9 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from polyleaf.data.dataset import Dataset
-from polyleaf.data.random_rows import SplitRules
-from polyleaf.inputs.target_scaling import sum_columns
+from polyleaf.binned_data.dataset import Dataset
+from polyleaf.binned_data.random_rows import SplitRules
 from polyleaf.model import Model
 from polyleaf.objectives import Objective
 from polyleaf.runtime.row_data import RowData
@@ -26,18 +25,7 @@ from polyleaf.training.boosting import BoostingLoop, compute_base_score
 from polyleaf.training.factory import bind_objective, make_components
 from polyleaf.training.prepare import Refit
 from polyleaf.training.raw_scores import DenseState
-
-__all__ = [
-    "TrainingRecord",
-    "class_nonconformity",
-    "conformal_quantile",
-    "cross_fit_scores",
-    "interval_widths",
-    "label_nonconformity",
-    "quantile_shifts",
-    "truth_nonconformity",
-]
-
+from polyleaf.user_data.target_scaling import sum_columns
 
 # Largest rounding error of a level times the total weight, relative to that weight.
 _ROUNDING = 1e-9
@@ -255,7 +243,6 @@ def cross_fit_scores(
 
     Parameters
     ----------
-    record : TrainingRecord
     rows, held : ndarray of int64, ascending
         Rows to train on, and to score.
 

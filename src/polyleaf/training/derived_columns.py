@@ -5,13 +5,11 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse
 
-from polyleaf.data.dataset import Dataset
-from polyleaf.data.target_encoding import EncodedOutputs
-from polyleaf.inputs.target import Target
+from polyleaf.binned_data.dataset import Dataset
+from polyleaf.binned_data.target_encoding import EncodedOutputs
 from polyleaf.objectives import Objective
 from polyleaf.objectives._utils import minimise_base_score
-
-__all__ = ["derive_columns"]
+from polyleaf.user_data.target import Target
 
 # Smallest Hessian of a row in units of the mean one: rows of a smaller one carry no information.
 _MIN_HESSIAN = 1e-3
@@ -30,11 +28,8 @@ def derive_columns(
 
     Parameters
     ----------
-    binned : Dataset
     target : Target
         Target of the rows; offsets have been subtracted if the objective allows that.
-    objective : Objective
-    n_threads : int
     is_first : bool
         See `Dataset.with_target`.
     """

@@ -21,8 +21,6 @@ from polyleaf.sketching.sketches import (
     TopOutputs,
 )
 
-__all__ = ["can_replay", "check_distributed", "sync_ranks"]
-
 # Whether training ends, learning rate, number of trees, checksum of the newest tree.
 _MESSAGE = struct.Struct("<?dqQ")
 

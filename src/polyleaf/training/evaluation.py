@@ -16,8 +16,6 @@ from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import Leaves
 from polyleaf.runtime.row_data import RowData
 
-__all__ = ["EvalSet", "Evaluation", "name_eval_set"]
-
 
 @contextmanager
 def name_eval_set(name: str) -> Iterator[None]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import polyleaf._core as _core
-from polyleaf.data.dataset import Dataset
+from polyleaf.binned_data.dataset import Dataset
 from polyleaf.model import Model
 from polyleaf.objectives import Objective
 from polyleaf.objectives.base import BoundObjective
@@ -38,8 +38,6 @@ from polyleaf.training.tree_builder import (
     TreeBuilder,
     VerifiedSplitFinder,
 )
-
-__all__ = ["Components", "bind_objective", "make_components"]
 
 
 class Components(NamedTuple):
@@ -77,11 +75,8 @@ def make_components(
 
     Parameters
     ----------
-    settings : TrainConfig
     bound : BoundObjective or BoundSparseObjective
         Result of `bind_objective`.
-    dataset : Dataset
-    rows : RowData
     model : Model
         Its trees are added to the raw scores.
     eval_sets : sequence of EvalSet

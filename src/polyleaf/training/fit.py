@@ -13,11 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from polyleaf.binned_data.dataset import Dataset
 from polyleaf.callbacks import Callback, EarlyStopping, EvaluationMonitor, ProgressBar
-from polyleaf.data.dataset import Dataset
-from polyleaf.inputs.offsets import check_all_or_none
-from polyleaf.inputs.target import Target, TargetEncoding
-from polyleaf.inputs.validation import describe_signature_mismatch
 from polyleaf.metrics import Metric, default_metrics, get_metrics
 from polyleaf.metrics.metric import EvalsLog
 from polyleaf.model import Model
@@ -39,31 +36,9 @@ from polyleaf.training.initial_scores import scale_offsets
 from polyleaf.training.prepare import PreparedData, Seeds, TrainingData
 from polyleaf.training.refit import KnownTrees
 from polyleaf.training.sampling import GlobalRowIds
-
-__all__ = [
-    "MAX_ROWS",
-    "MIN_INIT_ROWS",
-    "FitPlan",
-    "ModelInfo",
-    "RoundSearchResult",
-    "as_callbacks",
-    "check_scaling",
-    "complete_objective",
-    "find_n_estimators",
-    "get_score_scale",
-    "has_few_rows",
-    "has_quantiles",
-    "make_metrics",
-    "max_rounds",
-    "read_offsets",
-    "scale_base_score",
-    "select_auto_rounds_metric",
-    "set_offset",
-    "shrink_initial_scores",
-    "train",
-    "training_rows",
-]
-
+from polyleaf.user_data.offsets import check_all_or_none
+from polyleaf.user_data.target import Target, TargetEncoding
+from polyleaf.user_data.validation import describe_signature_mismatch
 
 # Fewer rows give too noisy an estimate; more rarely overfit in the default number of rounds.
 MIN_ROWS, MAX_ROWS = 50, 10_000
@@ -76,7 +51,6 @@ class RoundSearchResult(NamedTuple):
 
     Attributes
     ----------
-    n_estimators : int
     result : BoostResult
         The training on some of the rows; Ctrl-C may have ended it.
     record : TrainingRecord
@@ -114,7 +88,6 @@ def find_n_estimators(
     settings : TrainConfig
         Settings of the training on all rows; its n_estimators is returned if no round can be
         measured.
-    objective : Objective
     base_score : ndarray of shape (K,), float64, or None
     **model_fields
         Attributes of the model, for `boost`.
@@ -223,13 +196,10 @@ class FitPlan(NamedTuple):
 
     Attributes
     ----------
-    settings : TrainConfig
     start : Model or None
         Model that training continues.
-    objective : Objective
     metrics : list of Metric
         Metrics of evaluation sets.
-    seeds : Seeds
     decay_rate : float or None
         Share of the old values if the leaves of `start` are refitted; None: training goes on.
     initial : InitialModel or None
@@ -270,8 +240,6 @@ def complete_objective(
 
     Parameters
     ----------
-    p : SharedParameters
-    spec : ObjectiveSpec
     n_outputs : int or None
         Number of classes or labels.
     **resolved
@@ -406,9 +374,6 @@ def select_auto_rounds_metric(
 
     Parameters
     ----------
-    p : SharedParameters
-    plan : FitPlan
-    target : Target
     is_watched : bool
         Whether this fit has evaluation sets or callbacks.
     """
@@ -495,9 +460,6 @@ def train(
     ----------
     p : SharedParameters
         Parameters of the estimator.
-    plan : FitPlan
-    data : PreparedData
-    info : ModelInfo
     base_score : ndarray of shape (n_scores,), float64, or None
     callbacks : list, optional
         Callbacks of this fit.

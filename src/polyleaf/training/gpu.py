@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 import polyleaf._core as _core
-from polyleaf.data.dataset import Dataset
-from polyleaf.inputs.weights import average_weights
+from polyleaf.binned_data.dataset import Dataset
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import Leaves, TreeOutputs
 from polyleaf.objectives.base import BoundObjective
@@ -31,15 +30,7 @@ from polyleaf.training.raw_scores import (
 )
 from polyleaf.training.sampling import TreeSample
 from polyleaf.training.tree_builder import SplitGradients, count_hessian, resolve_hessian_kind
-
-__all__ = [
-    "DeviceDerivatives",
-    "DeviceFitter",
-    "DeviceSplitFinder",
-    "DeviceState",
-    "DeviceTopkFitter",
-    "copy_to_device",
-]
+from polyleaf.user_data.weights import average_weights
 
 
 def copy_to_device(device: _core.Device, values: np.ndarray) -> _core.DeviceMatrix:
@@ -54,7 +45,6 @@ class DeviceDerivatives:
 
     Attributes
     ----------
-    device : _core.Device
     g : _core.DeviceMatrix of shape (n_rows, K)
     h : _core.DeviceMatrix of shape (n_rows, 1) or (n_rows, K), or None
         None: 1 everywhere.

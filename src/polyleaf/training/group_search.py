@@ -22,9 +22,9 @@ import numpy as np
 import scipy.sparse
 
 import polyleaf._core as _core
+from polyleaf.binned_data.dataset import Dataset
+from polyleaf.binned_data.random_rows import SplitRules, derive_seed
 from polyleaf.callbacks import Callback
-from polyleaf.data.dataset import Dataset
-from polyleaf.data.random_rows import SplitRules, derive_seed
 from polyleaf.metrics import Metric
 from polyleaf.metrics.metric import EvalsLog, OutputsLog
 from polyleaf.model import Model
@@ -32,15 +32,6 @@ from polyleaf.objectives import Objective
 from polyleaf.runtime.row_data import RowData
 from polyleaf.settings.train_config import TrainConfig
 from polyleaf.training.evaluation import EvalSet
-
-__all__ = [
-    "GroupSearch",
-    "compare_groups",
-    "find_output_groups",
-    "join_outputs",
-    "measure_candidate_gains",
-    "propose_groups",
-]
 
 MAX_OUTPUTS = 256  # with more, all outputs share trees
 MIN_ROWS, MAX_ROWS = 50, 4_000  # rows that are divided into folds
@@ -92,12 +83,8 @@ def find_output_groups(
 
     Parameters
     ----------
-    dataset : Dataset
-    rows : RowData
     rules : SplitRules
         What the split into rows to train on and held-out rows respects.
-    objective : Objective
-    settings : TrainConfig
     metric : Metric
         Metric of held-out rows, if possible defined per output; lower is better.
     train : callable

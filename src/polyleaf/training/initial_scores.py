@@ -21,10 +21,8 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from polyleaf.data.dataset import Dataset
-from polyleaf.data.random_rows import find_repeated_rows, hash64, hash_values
-from polyleaf.inputs.target import Target
-from polyleaf.inputs.target_scaling import sum_columns
+from polyleaf.binned_data.dataset import Dataset
+from polyleaf.binned_data.random_rows import find_repeated_rows, hash64, hash_values
 from polyleaf.model import Model
 from polyleaf.model.initial import (
     EstimatorInitialModel,
@@ -44,11 +42,11 @@ from polyleaf.training.prepare import (
     check_rows,
     read_split_rules,
 )
+from polyleaf.user_data.target import Target
+from polyleaf.user_data.target_scaling import sum_columns
 
 if TYPE_CHECKING:
     from polyleaf.runtime.types import DataLike
-
-__all__ = ["InitialScores", "compute_initial_scores", "scale_offsets"]
 
 N_FOLDS = 5
 _MAX_FACTOR_CELLS = 1 << 22  # rows times scores that the factor is fitted to
@@ -65,7 +63,6 @@ class InitialScores(NamedTuple):
 
     Attributes
     ----------
-    model : InitialModel
     data : list of TrainingData
         Their offsets are ndarray (n_rows, n_scores), float64, or csr_matrix.
     """
@@ -94,14 +91,12 @@ def compute_initial_scores(
         Data to train on, and to evaluate on.
     target : Target
         Encoded y of the data to train on.
-    objective : Objective
     start : Model or None
         Model that training continues, whose initial model is kept.
     init_scores : array-like or csr_matrix, or None
         Out-of-fold scores of the training rows; `init` is then fitted already.
     read_scores : callable
         `read_scores(values, n_rows, name)` reads them as it reads an offset.
-    seed : int
 
     Returns
     -------

@@ -19,8 +19,7 @@ from typing import Protocol
 import numpy as np
 
 import polyleaf._core as _core
-from polyleaf.data.dataset import Dataset
-from polyleaf.inputs.weights import average_weights
+from polyleaf.binned_data.dataset import Dataset
 from polyleaf.model.leaf_kinds import SPARSE, Leaves, TreeOutputs
 from polyleaf.settings.train_config import LinearLeaf, RegularisationConfig, TopkLeaf, TrainConfig
 from polyleaf.training.raw_scores import (
@@ -31,6 +30,7 @@ from polyleaf.training.raw_scores import (
     extract_columns,
 )
 from polyleaf.training.sampling import TreeSample
+from polyleaf.user_data.weights import average_weights
 
 
 class LeafFitter(Protocol):
@@ -87,9 +87,6 @@ class QuantileFitter:
 
     Parameters
     ----------
-    state : DenseState
-    others : DenseLeafFitter
-    settings : TrainConfig
     """
 
     def __init__(self, state: DenseState, others: DenseLeafFitter, settings: TrainConfig) -> None:
@@ -135,10 +132,8 @@ class MonotoneFitter:
 
     Parameters
     ----------
-    base_fitter : DenseLeafFitter
     monotone : ndarray of shape (n_columns, K), int8
     n_bins : ndarray of shape (n_columns,), uint16
-    settings : TrainConfig
     """
 
     def __init__(

@@ -11,24 +11,14 @@ from typing import NamedTuple
 import numpy as np
 
 import polyleaf._core as _core
-from polyleaf.data.binned import create_memmap
-from polyleaf.data.dataset import Dataset
+from polyleaf.binned_data.binned import create_memmap
+from polyleaf.binned_data.dataset import Dataset
 from polyleaf.objectives.base import BoundObjective
 from polyleaf.settings.train_config import TrainConfig
 from polyleaf.sketching.sketches import get_sketch
 from polyleaf.training.output_groups import count_groups
 from polyleaf.training.raw_scores import hessian_columns
 from polyleaf.training.tree_builder import resolve_hessian_kind
-
-__all__ = [
-    "ColumnCounts",
-    "RowBytes",
-    "count_columns",
-    "histogram_bytes",
-    "make_row_allocator",
-    "row_bytes",
-    "tree_bytes",
-]
 
 _SHORT, _FLOAT, _DOUBLE = 2, 4, 8  # bytes of a number
 _TILE_FEATURES = 8

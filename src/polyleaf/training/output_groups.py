@@ -14,8 +14,6 @@ import numpy as np
 from polyleaf.model.leaf_kinds import TreeOutputs
 from polyleaf.settings.parameters import OutputParameters
 
-__all__ = ["count_groups", "has_shared_trees", "make_output_groups"]
-
 
 def make_output_groups(
     p: OutputParameters, n_outputs: int, names: Sequence[str] | None = None
@@ -24,8 +22,6 @@ def make_output_groups(
 
     Parameters
     ----------
-    p : OutputParameters
-    n_outputs : int
     names : sequence of str, optional
         Names of outputs.
 

@@ -12,23 +12,9 @@ import scipy.sparse
 from sklearn.utils.validation import validate_data
 
 import polyleaf._core as _core
-from polyleaf.data.binning import MAX_BINS, BinMapper
-from polyleaf.data.dataset import Dataset
-from polyleaf.data.random_rows import SplitRules, find_repeated_rows
-from polyleaf.inputs.feature_table import FeatureTable
-from polyleaf.inputs.features import check_column_labels, read_features, resolve_categorical_mask
-from polyleaf.inputs.frames import as_frame
-from polyleaf.inputs.read_target import check_same_rows
-from polyleaf.inputs.target import Target, encode_evaluation_target
-from polyleaf.inputs.validation import (
-    check_data,
-    check_in_memory,
-    check_unique_names,
-    count_rows,
-    find_non_number,
-    is_missing,
-    replace_nulls_with_nan,
-)
+from polyleaf.binned_data.binning import MAX_BINS, BinMapper
+from polyleaf.binned_data.dataset import Dataset
+from polyleaf.binned_data.random_rows import SplitRules, find_repeated_rows
 from polyleaf.metrics import Metric
 from polyleaf.model import Model
 from polyleaf.objectives import Objective
@@ -43,20 +29,20 @@ from polyleaf.settings.train_config import LEAVES
 from polyleaf.sketching.projections import Projection, Projector, explain_numeric_only
 from polyleaf.training.derived_columns import derive_columns
 from polyleaf.training.evaluation import EvalSet, name_eval_set
-
-__all__ = [
-    "VALIDATION",
-    "FeatureReader",
-    "PreparedData",
-    "Seeds",
-    "TrainingData",
-    "check_rows",
-    "collect_eval_sets",
-    "prepare",
-    "read_split_rules",
-    "set_feature_names",
-]
-
+from polyleaf.user_data.feature_table import FeatureTable
+from polyleaf.user_data.features import check_column_labels, read_features, resolve_categorical_mask
+from polyleaf.user_data.frames import as_frame
+from polyleaf.user_data.read_target import check_same_rows
+from polyleaf.user_data.target import Target, encode_evaluation_target
+from polyleaf.user_data.validation import (
+    check_data,
+    check_in_memory,
+    check_unique_names,
+    count_rows,
+    find_non_number,
+    is_missing,
+    replace_nulls_with_nan,
+)
 
 VALIDATION = "validation"  # name of `X_val`, or of the rows of `validation_fraction`
 TRIAL_FRACTION = 0.2  # of the rows, held out to choose n_estimators
@@ -75,7 +61,6 @@ class TrainingData(NamedTuple):
 
     Attributes
     ----------
-    name : str
     X : array-like, table or Dataset
     rows : RowData
         Arrays or tables as the user passed them; `read_offsets` replaces the offset.
@@ -123,7 +108,6 @@ class PreparedData(NamedTuple):
 
     Attributes
     ----------
-    dataset : Dataset
     target : Target
         Target of the rows of the data set.
     eval_sets : list of EvalSet
@@ -159,8 +143,6 @@ class FeatureReader:
     estimator : SharedParameters
         Training data set its `n_features_in_` and `feature_names_in_`, other data are checked
         against them.
-    projection : Projection or None
-    n_threads : int
     """
 
     estimator: SharedParameters
@@ -240,15 +222,12 @@ def prepare(
         Data to train on. Its offset, and those of `further`, have been read.
     target : Target
         Its encoded y.
-    objective : Objective
     further : sequence of TrainingData
         Data to evaluate on.
     metrics : list of Metric
         Metrics of the evaluation sets.
     start : Model or None
         The init_model to continue from.
-    seeds : Seeds
-    n_threads : int
     trial_metric : Metric, optional
         Metric of a trial; default: no trial.
     is_cross_fitted : bool

@@ -21,9 +21,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 import polyleaf._core as _core
-from polyleaf.data.dataset import Dataset
-from polyleaf.data.random_rows import ROUNDING, derive_seed, find_kth_smallest, hash_ids
-from polyleaf.inputs.weights import average_weights
+from polyleaf.binned_data.dataset import Dataset
+from polyleaf.binned_data.random_rows import ROUNDING, derive_seed, find_kth_smallest, hash_ids
 from polyleaf.metrics.metric import BoundMetric
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import LEAF_KINDS, Leaves, TreeOutputs
@@ -42,23 +41,7 @@ from polyleaf.runtime.row_data import RowData
 from polyleaf.settings.train_config import COUPLED, HessianConfig
 from polyleaf.sketching.sketches import mean_over_outputs
 from polyleaf.training.sampling import TreeSample, count_usable_rows
-
-__all__ = [
-    "MAX_DIAGONAL_OUTPUTS",
-    "DenseScores",
-    "DenseState",
-    "Derivatives",
-    "GrownTree",
-    "HeavyRows",
-    "SparseScores",
-    "SparseState",
-    "extract_columns",
-    "gradients_cancel_out",
-    "hessian_columns",
-    "limit_weights",
-    "number_tree",
-]
-
+from polyleaf.user_data.weights import average_weights
 
 MAX_RATIO = 2.0**16
 ROUNDING_RATIO = 2.0**11
@@ -102,8 +85,6 @@ class HeavyRows:
             Hessian of each row before training, 0 for rows without weight.
         row_ids : ndarray of shape (n_rows,), int64, or None
             Id of each row among those of all ranks; None: its position.
-        seed : int
-        communicator : Communicator
         """
         ratio, limit = np.zeros(size.shape[1]), np.full(size.shape[1], np.inf)
         for k in range(size.shape[1]):
@@ -209,7 +190,6 @@ class GrownTree(NamedTuple):
 
     Attributes
     ----------
-    tree : _core.Tree
     grower : LeafAssignment
         The grower with the leaves of the rows.
     """
@@ -331,7 +311,6 @@ class Derivatives:
 
         Parameters
         ----------
-        outputs : TreeOutputs
         shares_hessian : bool
             Whether gains use one Hessian for all outputs: the scale then makes the gain of each
             output on average equal to that with its own Hessian.
@@ -416,7 +395,6 @@ class DenseState:
 
     Attributes
     ----------
-    bound : BoundObjective
     derivatives : Derivatives
         Derivatives at the raw scores of the last `update_derivatives`.
     """

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import polyleaf._core as _core
-from polyleaf.data.dataset import Dataset
+from polyleaf.binned_data.dataset import Dataset
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import DENSE, LEAF_KINDS, Leaves, TreeOutputs
 from polyleaf.model.storage import NODE_ARRAYS, iter_trees
@@ -33,15 +33,6 @@ from polyleaf.training.tree_builder import (
     TreeBuilder,
     VerifiedSplitFinder,
 )
-
-__all__ = [
-    "BlendingFitter",
-    "BlendingLayers",
-    "KnownTreeBuilder",
-    "KnownTrees",
-    "check_decay_rate",
-    "check_leaf_kinds",
-]
 
 _WEIGHT_BITS = 30  # of the weights of sparse targets
 _N_LANES = 16  # in which the core sums over outputs
@@ -174,13 +165,10 @@ class KnownTreeBuilder(TreeBuilder):
 
     Parameters
     ----------
-    known : KnownTrees
-    dataset : Dataset
     finder : SplitFinder
         Source of the Hessians that the nodes count.
     output_weight : ndarray of shape (n_rows, 1) or (n_rows, K), float32, or None
         Weights of the outputs of each row.
-    workers : Context
 
     Attributes
     ----------

@@ -9,19 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from polyleaf.data.random_rows import FEATURES, ROWS, draw, draw_ids, find_kth_smallest
+from polyleaf.binned_data.random_rows import FEATURES, ROWS, draw, draw_ids, find_kth_smallest
 from polyleaf.runtime.collective import SINGLE_PROCESS, Communicator
 from polyleaf.settings.train_config import SamplingConfig
-
-__all__ = [
-    "GlobalRowIds",
-    "Sampler",
-    "TreeSample",
-    "count_usable_rows",
-    "global_row_ids",
-    "sample_features",
-    "sample_rows",
-]
 
 _BLOCK_ROWS = 1 << 15  # rows squared at once, so that the temporary array stays in cache
 
@@ -31,7 +21,6 @@ class TreeSample(NamedTuple):
 
     Attributes
     ----------
-    round : int
     rows, multiplier
         Result of `sample_rows`.
     features
@@ -54,7 +43,6 @@ class GlobalRowIds(NamedTuple):
         on all ranks.
     n : int
         Number of rows with positive weight of all ranks.
-    communicator : Communicator
     """
 
     ids: np.ndarray
@@ -78,10 +66,8 @@ class Sampler:
 
     Parameters
     ----------
-    settings : SamplingConfig
     informative_columns : ndarray of shape (n_features,), bool
         Mask of the features to draw from.
-    n_rows : int
     weight : ndarray of shape (n_rows,) or (n_rows, K), or None
         Rows of weight 0 are never drawn.
     samples_nodes : bool
@@ -183,7 +169,6 @@ def sample_rows(
 
     Parameters
     ----------
-    settings : SamplingConfig
     g : ndarray of shape (n_rows, n_outputs) or (n_rows,), float32
         Gradients of this round, or their norms. Uniform sampling only uses the number of rows.
     round : int
@@ -247,9 +232,7 @@ def sample_features(
 
     Parameters
     ----------
-    settings : SamplingConfig
     informative_columns : ndarray of shape (n_features,), bool
-    round : int
 
     Returns
     -------

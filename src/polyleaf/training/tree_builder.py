@@ -11,8 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 import polyleaf._core as _core
-from polyleaf.data.random_rows import SCORED_ROWS, derive_seed
-from polyleaf.inputs.weights import average_weights
+from polyleaf.binned_data.random_rows import SCORED_ROWS, derive_seed
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import Leaves, TreeOutputs
 from polyleaf.runtime.context import Context
@@ -30,20 +29,7 @@ from polyleaf.training.raw_scores import (
     number_tree,
 )
 from polyleaf.training.sampling import Sampler, TreeSample
-
-__all__ = [
-    "ExactSplitFinder",
-    "GradientQuantiser",
-    "HistogramSplitFinder",
-    "LayerBooster",
-    "LinearGradientQuantiser",
-    "SplitFinder",
-    "SplitGradients",
-    "TreeBuilder",
-    "VerifiedSplitFinder",
-    "count_hessian",
-    "resolve_hessian_kind",
-]
+from polyleaf.user_data.weights import average_weights
 
 # Columns of the count-sketch that proposes splits for sparse targets, chosen by measurement.
 LABEL_SKETCH_DIM = 32
@@ -62,13 +48,10 @@ class TreeBuilder:
 
     Parameters
     ----------
-    grower : _core.Grower
-    finder : SplitFinder
     leaf_limits : mapping
         Fields of `_core.GrowConfig` that limit leaf values in split gains.
     gain_factors : ndarray of shape (n_columns,), float32, or None
         Factors of gains, from `feature_penalties`.
-    settings : TrainConfig
     """
 
     def __init__(
@@ -364,7 +347,6 @@ def resolve_hessian_kind(hessian: str, h_columns: int | None, n_outputs: int) ->
         Parameter of the estimator.
     h_columns : int or None
         Columns of the objective's Hessian; None: it is constant.
-    n_outputs : int
     """
     if hessian == "none" or h_columns is None:
         return "none"

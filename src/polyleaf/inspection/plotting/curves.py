@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from polyleaf.estimators.base import PolyleafEstimator
 
-__all__ = ["CalibrationDisplay", "CoverageDisplay", "LearningCurvesDisplay", "ThresholdDisplay"]
-
 
 class LearningCurvesDisplay(Display):
     """A metric after each round, on each evaluation set.

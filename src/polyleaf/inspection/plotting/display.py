@@ -11,11 +11,11 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.estimators._prediction import resolve_offset
-from polyleaf.inputs.read_target import has_columns
-from polyleaf.inputs.target import TargetEncoding
 from polyleaf.model import Model
 from polyleaf.model.metadata import HAS_OFFSETS
 from polyleaf.runtime.row_data import RowData
+from polyleaf.user_data.read_target import has_columns
+from polyleaf.user_data.target import TargetEncoding
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,17 +23,6 @@ if TYPE_CHECKING:
 
     from polyleaf.estimators.base import PolyleafEstimator
     from polyleaf.runtime.types import DataLike
-
-__all__ = [
-    "Display",
-    "get_evaluation_offset",
-    "get_model",
-    "get_output_names",
-    "get_single_task_model",
-    "predict_probabilities",
-    "read_classes",
-    "zero_offset",
-]
 
 
 class Display(ABC):

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
-from polyleaf.inputs.multitask import decode_target_encoding
-from polyleaf.inputs.offsets import OffsetReader
 from polyleaf.inspection.model_summary import tree_nodes
 from polyleaf.inspection.plotting.display import (
     Display,
@@ -24,6 +22,8 @@ from polyleaf.model.leaf_kinds import LEAF_KINDS
 from polyleaf.model.metadata import HAS_OFFSETS, OUTPUT_GROUPS
 from polyleaf.model.statistics import Scorer
 from polyleaf.runtime.types import DataLike, JsonObject
+from polyleaf.user_data.multitask import decode_target_encoding
+from polyleaf.user_data.offsets import OffsetReader
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 
     import polyleaf._core as _core
     from polyleaf.estimators.base import PolyleafEstimator
-
-__all__ = ["ImportanceDisplay", "OutputGroupsDisplay", "OutputsDisplay", "TreeDisplay"]
-
 
 _UNITS = {
     "gain": "gain",

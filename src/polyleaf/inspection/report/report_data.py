@@ -10,19 +10,10 @@ import numpy as np
 import scipy.sparse
 from sklearn.utils import _safe_indexing
 
-from polyleaf.data.dataset import Dataset
+from polyleaf.binned_data.dataset import Dataset
 from polyleaf.distributions import Distribution
 from polyleaf.estimators._prediction import mean_abs_shap
 from polyleaf.estimators.base import PolyleafEstimator
-from polyleaf.inputs.multitask import (
-    TaskColumns,
-    TaskEncodings,
-    TaskKey,
-    decode_target_encoding,
-    get_task_name,
-)
-from polyleaf.inputs.read_target import check_same_rows, to_numpy
-from polyleaf.inputs.validation import get_missing_mask
 from polyleaf.inspection.plotting.display import (
     get_model,
     get_output_names,
@@ -37,16 +28,15 @@ from polyleaf.model.metadata import HAS_OFFSETS
 from polyleaf.model.shap import BinnedRows, resolve_outputs
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
-
-__all__ = [
-    "COVERAGES",
-    "IntervalCoverage",
-    "MultiTaskReportData",
-    "ReportData",
-    "SingleTaskReportData",
-    "compute_coverage_table",
-    "compute_pit_histogram",
-]
+from polyleaf.user_data.multitask import (
+    TaskColumns,
+    TaskEncodings,
+    TaskKey,
+    decode_target_encoding,
+    get_task_name,
+)
+from polyleaf.user_data.read_target import check_same_rows, to_numpy
+from polyleaf.user_data.validation import get_missing_mask
 
 COVERAGES = (0.5, 0.8, 0.9, 0.95)
 _TASKS = {"regression": "regression", "multilabel": "multilabel"}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from polyleaf.data.binning import MISSING_CODE
+from polyleaf.binned_data.binning import MISSING_CODE
 from polyleaf.inspection.model_summary import size_report
 from polyleaf.inspection.plotting import (
     CalibrationDisplay,
@@ -40,19 +40,6 @@ from polyleaf.settings.param_spec import get_param_specs
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-__all__ = [
-    "Section",
-    "make_multitask_sections",
-    "make_sections",
-    "render_facts",
-    "render_figure",
-    "render_note",
-    "render_page",
-    "render_svg",
-    "render_table",
-]
-
 
 _STYLE = """
 :root { color-scheme: light dark; --page: #fff; --ink: #1b1f24; --faint: #68707a; --line: #d9dde2;

@@ -1,0 +1,406 @@
+"""`Codes`: the bin codes of a table in memory, in a file (`MemmapCodes`), or on a GPU.
+
+Memory limits of data sets and trainings decide which arrays are kept in files.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+import polyleaf._core as _core
+from polyleaf.binned_data.random_rows import hash64
+
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_BINARY_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+_SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([kmgt]?)(i?)b?\s*", re.IGNORECASE)
+
+# Bins may take one part in so many of the limit while the training is not known.
+_BIN_PARTS = 2
+# Bytes of a cell in a training: codes, packed words, and two copies that move with the rows.
+_TRAINING_BYTES = 4
+
+
+def parse_size(size: int | str) -> int:
+    """Return a size in bytes, given as a number or as text like "4 GiB" or "4000 MB".
+
+    Raises
+    ------
+    ValueError
+        If it is not a positive size.
+    """
+    if isinstance(size, str):
+        match = _SIZE.fullmatch(size)
+        if match is None:
+            raise ValueError(
+                f"memory_limit={size!r} is not a size: use bytes, or a number with a unit such as "
+                '"4 GiB".'
+            )
+        number, prefix, is_binary = match.groups()
+        size = int(float(number) * (_BINARY_UNITS if is_binary else _UNITS)[prefix.lower()])
+    if isinstance(size, bool) or not isinstance(size, int):
+        raise ValueError(
+            f'memory_limit={size!r} is not a size: use bytes, or text such as "4 GiB".'
+        )
+    if size < 1:
+        raise ValueError(f"memory_limit must be at least 1 byte, got {size}.")
+    return size
+
+
+@dataclass(frozen=True)
+class MemoryBudget:
+    """Memory limit of a data set and its training.
+
+    Attributes
+    ----------
+    limit : int or None
+        Bytes of memory; None: no limit.
+    folder : str or None
+        Folder of files for what exceeds the limit; None: no files.
+    """
+
+    limit: int | None = None
+    folder: str | None = None
+
+    @staticmethod
+    def from_params(
+        memory_limit: int | str | None, cache_dir: str | os.PathLike[str] | None
+    ) -> MemoryBudget:
+        """Make a budget from parameters; the default folder is that of temporary files."""
+        folder = None if cache_dir is None else os.fspath(cache_dir)
+        if memory_limit is None:
+            return MemoryBudget(None, folder)
+        limit = parse_size(memory_limit)
+        return MemoryBudget(limit, tempfile.gettempdir() if folder is None else folder)
+
+    def choose_bin_folder(self, n_rows: int, n_columns: int) -> str | None:
+        """Return the folder of the bins while the training is not known; None: in memory."""
+        if self.limit is None:
+            return self.folder
+        fits = _TRAINING_BYTES * n_rows * n_columns <= self.limit // _BIN_PARTS
+        return None if fits else self.folder
+
+
+def create_memmap(shape: tuple[int, ...], dtype: DTypeLike, folder: str) -> np.ndarray:
+    """Create an uninitialised array in a new file, which is deleted with its last reference.
+
+    The file has no name if the system supports that. Its space is allocated at once, so that a
+    full disk raises here rather than at a later write.
+
+    Raises
+    ------
+    OSError
+        If the folder does not exist or has too little space.
+    """
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    try:
+        with tempfile.TemporaryFile(dir=folder, prefix="polyleaf-") as file:
+            can_allocate = hasattr(os, "posix_fallocate")
+            if can_allocate:
+                os.posix_fallocate(file.fileno(), 0, size)
+            return np.memmap(file, dtype, "r+" if can_allocate else "w+", shape=shape)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise OSError(
+            error.errno,
+            f"The folder {folder!r} cannot hold a file of {size / 2**30:.1f} GiB: {reason}.",
+        ) from error
+
+
+_BLOCK_ROWS = 65_536
+_MIN_HUGE_PAGE_BYTES = 1 << 22  # NumPy requests huge pages for arrays of this size
+
+
+@dataclass(frozen=True)
+class SparseCodes:
+    """Codes of m features in CSC format; rows that a column does not store hold its common code.
+
+    Attributes
+    ----------
+    features : ndarray of int32, shape (m,)
+        Indices of the features, ascending.
+    common : ndarray of uint8, shape (m,)
+        Codes of the rows that are not stored.
+    begin : ndarray of int64, shape (m + 1,)
+        Start of each column.
+    rows : ndarray of int32, shape (nnz,)
+        Rows, ascending within a column.
+    codes : ndarray of uint8, shape (nnz,)
+        Their codes.
+    """
+
+    features: NDArray[np.int32]
+    common: NDArray[np.uint8]
+    begin: NDArray[np.int64]
+    rows: NDArray[np.int32]
+    codes: NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Codes:
+    """Codes of all features of a table.
+
+    Attributes
+    ----------
+    n_rows, n_features : int
+        Shape of the table.
+    dense : ndarray of uint8, shape (n_features - m, n_rows)
+        Codes of the features that are not sparse, in order.
+    sparse : SparseCodes, or None if m is 0
+        Codes of the other features.
+    """
+
+    n_rows: int
+    n_features: int
+    dense: NDArray[np.uint8]
+    sparse: SparseCodes | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Memory in bytes."""
+        arrays = () if self.sparse is None else vars(self.sparse).values()
+        return self.dense.nbytes + sum(array.nbytes for array in arrays)
+
+    def array(self) -> NDArray[np.uint8]:
+        """Return all codes, shape (n_features, n_rows); ``dense`` itself if nothing is sparse.
+
+        Raises
+        ------
+        MemoryError
+            If they do not fit in memory.
+        """
+        if self.sparse is None:
+            return self.dense
+        codes, sparse = empty_codes(self.n_features, self.n_rows), self.sparse
+        codes[self.dense_features()] = self.dense
+        codes[sparse.features] = sparse.common[:, None]
+        codes[np.repeat(sparse.features, np.diff(sparse.begin)), sparse.rows] = sparse.codes
+        return codes
+
+    def iter_columns(self, features: Iterable[int]) -> Iterator[NDArray[np.uint8]]:
+        """Yield the codes (n_rows,) of some features."""
+        sparse = self.sparse
+        row = {feature: i for i, feature in enumerate(self.dense_features().tolist())}
+        for feature in features:
+            if feature in row:
+                yield self.dense[row[feature]]
+                continue
+            assert sparse is not None
+            i = int(np.searchsorted(sparse.features, feature))
+            codes = np.full(self.n_rows, sparse.common[i])
+            stored = slice(sparse.begin[i], sparse.begin[i + 1])
+            codes[sparse.rows[stored]] = sparse.codes[stored]
+            yield codes
+
+    def dense_features(self) -> NDArray[np.int64]:
+        """Return the features of the rows of ``dense``."""
+        is_dense = np.ones(self.n_features, bool)
+        if self.sparse is not None:
+            is_dense[self.sparse.features] = False
+        return np.flatnonzero(is_dense)
+
+    def replace_columns(
+        self, features: NDArray[np.int64], codes: NDArray[np.uint8], n_features: int
+    ) -> Codes:
+        """Return these codes with other columns, and with new ones from ``self.n_features`` on.
+
+        Parameters
+        ----------
+        features : ndarray of int64, shape (m,)
+            Ascending indices of dense columns.
+        codes : ndarray of uint8, shape (m, n_rows)
+            Their codes.
+        n_features : int
+            Number of columns of the result.
+        """
+        n_sparse = 0 if self.sparse is None else len(self.sparse.features)
+        dense = empty_codes(n_features - n_sparse, self.n_rows)
+        dense[: len(self.dense)] = self.dense
+        result = Codes(self.n_rows, n_features, dense, self.sparse)
+        dense[np.searchsorted(result.dense_features(), features)] = codes
+        return result
+
+    def rows(self, rows: NDArray[np.int64]) -> Codes:
+        """Return the codes of some rows, ascending."""
+        dense = np.ascontiguousarray(self.dense[:, rows])
+        if self.sparse is None:
+            return Codes(len(rows), self.n_features, dense)
+        new_row = np.full(self.n_rows, -1, np.int32)
+        new_row[rows] = np.arange(len(rows), dtype=np.int32)
+        old = self.sparse
+        kept = new_row[old.rows] >= 0
+        begin = np.concatenate([[0], np.cumsum(kept)])[old.begin]
+        stored = new_row[old.rows[kept]], old.codes[kept]
+        sparse = SparseCodes(old.features, old.common, begin, *stored)
+        return Codes(len(rows), self.n_features, dense, sparse)
+
+    def hash_rows(self) -> NDArray[np.uint64]:
+        """Return numbers (n_rows,) that are equal for rows of equal codes."""
+        hashes = np.zeros(self.n_rows, np.uint64)
+        for feature, codes in zip(self.dense_features().tolist(), self.dense, strict=True):
+            hashes += hash64(np.arange(256) + 256 * feature)[codes]
+        if self.sparse is not None:
+            old = self.sparse
+            feature = np.repeat(np.arange(len(old.features)), np.diff(old.begin))
+            first = 256 * old.features[feature].astype(np.int64)
+            stored, common = hash64(first + old.codes), hash64(first + old.common[feature])
+            np.add.at(hashes, old.rows, stored - common)
+        return hashes
+
+    def write(self, first: int, codes: NDArray[np.uint8], n_threads: int) -> None:
+        """Set the codes (n_features, m) of rows from ``first`` on; no sparse columns."""
+        self.dense[:, first : first + codes.shape[1]] = codes
+
+    def to_memmap(
+        self,
+        n_bins: NDArray[np.uint16],
+        is_categorical: NDArray[np.bool_],
+        folder: str,
+        n_threads: int,
+    ) -> MemmapCodes:
+        """Copy the codes to a file; there are no sparse columns."""
+        codes = MemmapCodes(self.n_rows, n_bins, is_categorical, folder)
+        for first in range(0, self.n_rows, _BLOCK_ROWS):
+            codes.write(first, self.dense[:, first : first + _BLOCK_ROWS], n_threads)
+        return codes
+
+    def bins(
+        self, n_bins: NDArray[np.uint16], is_categorical: NDArray[np.bool_], n_threads: int
+    ) -> _core.Bins:
+        """Return the codes as the grower reads them, `_core.Bins`."""
+        sparse = None if self.sparse is None else tuple(vars(self.sparse).values())
+        return _core.Bins(self.dense, n_bins, is_categorical, n_threads, sparse)
+
+
+class MemmapCodes:
+    """Codes of all features in a file, as the grower reads them: one byte per cell.
+
+    Training reads the file; `array` writes the codes by feature to another file.
+
+    Parameters
+    ----------
+    n_rows : int
+        Number of rows.
+    n_bins : ndarray of uint16, shape (n_features,)
+        Bins of each feature.
+    is_categorical : ndarray of bool, shape (n_features,)
+        Which features are categorical.
+    folder : str
+        Folder of the files.
+    """
+
+    sparse = None
+
+    def __init__(
+        self,
+        n_rows: int,
+        n_bins: NDArray[np.uint16],
+        is_categorical: NDArray[np.bool_],
+        folder: str,
+    ) -> None:
+        self.n_rows, self.n_features, self._folder = n_rows, len(n_bins), folder
+        self._n_bins, self._is_categorical = n_bins, is_categorical
+        self._words = create_memmap((_core.Bins.n_words(n_rows, n_bins),), np.uint64, folder)
+        self._bins = _core.Bins.at(self._words, n_rows, n_bins, is_categorical)
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the file in bytes."""
+        return self._words.nbytes
+
+    def write(self, first: int, codes: NDArray[np.uint8], n_threads: int) -> None:
+        """Set the codes (n_features, m) of rows ``first``, ``first + 1``, ..., each row once."""
+        self._bins.pack(np.ascontiguousarray(codes), first, n_threads)
+
+    def array(self) -> NDArray[np.uint8]:
+        """Return all codes, shape (n_features, n_rows)."""
+        codes = create_memmap((self.n_features, self.n_rows), np.uint8, self._folder)
+        for first in range(0, self.n_rows, _BLOCK_ROWS):
+            last = min(first + _BLOCK_ROWS, self.n_rows)
+            block = np.empty((self.n_features, last - first), np.uint8)
+            self._bins.unpack(block, first, 1)
+            codes[:, first:last] = block
+        return codes
+
+    def rows(self, rows: NDArray[np.int64]) -> MemmapCodes:
+        """Copy some rows to another file."""
+        other = MemmapCodes(len(rows), self._n_bins, self._is_categorical, self._folder)
+        codes = self.array()
+        for first in range(0, len(rows), _BLOCK_ROWS):
+            other.write(first, codes[:, rows[first : first + _BLOCK_ROWS]], 1)
+        return other
+
+    def bins(
+        self, n_bins: NDArray[np.uint16], is_categorical: NDArray[np.bool_], n_threads: int
+    ) -> _core.Bins:
+        """Return the codes as the grower reads them; the bins are those of the constructor."""
+        return self._bins
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Codes, (self.n_rows, self.n_features, np.array(self.array()))
+
+
+class DeviceCodes:
+    """Codes of all features on a GPU, as training there reads them.
+
+    Parameters
+    ----------
+    bins : _core.DeviceBins
+        The codes.
+    """
+
+    sparse = None
+
+    def __init__(self, bins: _core.DeviceBins) -> None:
+        self.device_bins, self.n_rows, self.n_features = bins, bins.n_rows, bins.n_features
+
+    @property
+    def nbytes(self) -> int:
+        """GPU memory in bytes."""
+        return self.n_rows * self.n_features
+
+    def array(self) -> NDArray[np.uint8]:
+        """Copy all codes to the CPU, shape (n_features, n_rows)."""
+        return self.device_bins.codes()
+
+    def rows(self, rows: NDArray[np.int64]) -> Codes:
+        """Copy some rows to the CPU."""
+        return Codes(len(rows), self.n_features, np.ascontiguousarray(self.array()[:, rows]))
+
+    def bins(
+        self, n_bins: NDArray[np.uint16], is_categorical: NDArray[np.bool_], n_threads: int
+    ) -> _core.Bins:
+        """Copy the codes to the CPU, as a grower there reads them."""
+        return _core.Bins(self.array(), n_bins, is_categorical, n_threads, None)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Codes, (self.n_rows, self.n_features, self.array())
+
+
+def empty_codes(n_features: int, n_rows: int, *, partly_used: bool = False) -> NDArray[np.uint8]:
+    """Allocate codes, shape (n_features, n_rows), with a clear `MemoryError`.
+
+    With `partly_used`, features that are never written take no memory. That needs small pages:
+    NumPy requests huge ones, which are cleared as a whole.
+    """
+    size = n_features * n_rows
+    try:
+        if partly_used and size > _MIN_HUGE_PAGE_BYTES:
+            pages = mmap.mmap(-1, size)
+            if hasattr(mmap, "MADV_NOHUGEPAGE"):
+                pages.madvise(mmap.MADV_NOHUGEPAGE)
+            return np.frombuffer(pages, dtype=np.uint8).reshape(n_features, n_rows)
+        return np.empty((n_features, n_rows), dtype=np.uint8)
+    except (MemoryError, OSError, OverflowError, ValueError):
+        raise MemoryError(
+            f"The codes of {n_rows} rows x {n_features} features need {size / 2**30:.1f} GiB, more "
+            "than can be allocated: use fewer rows or features."
+        ) from None

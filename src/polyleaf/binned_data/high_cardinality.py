@@ -1,0 +1,406 @@
+"""High-cardinality categorical features and the columns that replace them.
+
+A feature of more than 255 categories does not fit in one byte. `DerivedColumns` replaces it by
+numeric columns of target statistics (learned in `target_encoding`) and, where categories are very
+informative, by categorical columns that hold some of the categories each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyleaf.runtime.user_warnings import warn_user
+from polyleaf.user_data.feature_table import (
+    CATEGORY_TYPES,
+    CategoryColumn,
+    DenseBlock,
+    FeatureTable,
+)
+
+if TYPE_CHECKING:
+    from polyleaf.runtime.types import JsonObject
+
+Category = str | bool | int | float
+
+_MIN_ROWS_OF_WARNING, _SHARE_OF_WARNING = 5, 0.95
+_ARRAYS = ("values", "statistic", "lower", "upper")
+
+
+@dataclass(frozen=True)
+class HighCardinalityFeature:
+    """A high-cardinality feature and the columns that replace it.
+
+    Attributes
+    ----------
+    feature : int
+        Index of the feature in X.
+    categories : tuple
+        All training categories, sorted by `category_key`.
+    labels : tuple of str
+        Descriptions of the statistics.
+    values : ndarray of shape (n_categories, n_statistics), float32
+        Statistics of each category; unseen categories have 0.
+    statistic : ndarray of shape (n_numeric,), int32
+        Index of the statistic of each numeric column.
+    lower, upper : ndarray of shape (n_numeric,), float32
+        Bounds that a numeric column is clipped to: columns of one statistic share its range, so
+        that each has all bins for a part of it.
+    n_groups : int
+        Number of categorical columns that follow; the mapper has the categories of each.
+    missing_seen : bool
+        Whether the training data had missing values. If not, they count as unseen categories.
+    """
+
+    feature: int
+    categories: tuple[Category, ...]
+    labels: tuple[str, ...]
+    values: NDArray[np.float32]
+    statistic: NDArray[np.int32]
+    lower: NDArray[np.float32]
+    upper: NDArray[np.float32]
+    n_groups: int
+    missing_seen: bool = True
+
+    @property
+    def is_informative(self) -> bool:
+        """Whether its columns can differ between rows."""
+        return bool(self.n_groups > 0 or self.missing_seen or self.values.any())
+
+    @property
+    def n_numeric(self) -> int:
+        return len(self.statistic)
+
+    @property
+    def n_columns(self) -> int:
+        return self.n_numeric + self.n_groups
+
+    def to_numeric_columns(self, statistics: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the numeric columns (n, n_numeric) of statistics (n, n_statistics)."""
+        return np.clip(statistics[:, self.statistic], self.lower, self.upper)
+
+    def lookup_statistics(self, column: CategoryColumn) -> NDArray[np.float32]:
+        """Return the statistics of rows: NaN for missing values, 0 for unseen categories."""
+        unseen = len(self.categories)
+        codes = [self.codes.get(category, unseen) for category in column.categories]
+        positions = np.array([*codes, unseen + 1], np.int64)  # the last is for missing values
+        return self._lookup[positions[column.index]]
+
+    @property
+    def codes(self) -> dict[Category, int]:
+        """Position of each category."""
+        return self._codes
+
+    @cached_property
+    def _codes(self) -> dict[Category, int]:
+        return dict(zip(self.categories, range(len(self.categories)), strict=True))
+
+    @cached_property
+    def _lookup(self) -> NDArray[np.float32]:
+        """`values`, followed by the statistics of unseen and of missing categories."""
+        row = np.ones((1, len(self.labels)), np.float32)
+        return np.concatenate([self.values, row * 0, row * (np.nan if self.missing_seen else 0)])
+
+    def __getstate__(self) -> dict[str, object]:
+        return {name: value for name, value in self.__dict__.items() if not name.startswith("_")}
+
+    def names(self) -> Iterator[str]:
+        """Yield the names of its columns, without that of the feature."""
+        n_parts = np.bincount(self.statistic, minlength=len(self.labels)).tolist()
+        part = [0] * len(self.labels)
+        for statistic in self.statistic.tolist():
+            part[statistic] += 1
+            suffix = f" (part {part[statistic]} of {n_parts[statistic]})"
+            yield self.labels[statistic] + (suffix if n_parts[statistic] > 1 else "")
+        yield from (f"group {group + 1}" for group in range(self.n_groups))
+
+    def equals(self, other: HighCardinalityFeature) -> bool:
+        """Whether both give the same columns for every table."""
+        plain = ("feature", "categories", "labels", "n_groups", "missing_seen")
+        return all(getattr(self, name) == getattr(other, name) for name in plain) and all(
+            np.array_equal(getattr(self, name), getattr(other, name)) for name in _ARRAYS
+        )
+
+
+@dataclass(frozen=True)
+class DerivedColumns:
+    """The columns of a table after its high-cardinality features are replaced.
+
+    The first column of a feature has its index; further ones follow the features of X, with the
+    columns of a feature side by side.
+
+    Attributes
+    ----------
+    n_features : int
+        Number of features of X.
+    features : tuple of HighCardinalityFeature
+        The replaced features, ascending.
+    """
+
+    n_features: int
+    features: tuple[HighCardinalityFeature, ...]
+
+    @property
+    def n_columns(self) -> int:
+        """Number of columns after the replacement."""
+        return self.n_features + sum(feature.n_columns - 1 for feature in self.features)
+
+    def iter_columns(self) -> Iterator[tuple[HighCardinalityFeature, NDArray[np.int64]]]:
+        """Yield each replaced feature with the indices of its columns, numeric ones first."""
+        begin = self.n_features
+        for feature in self.features:
+            end = begin + feature.n_columns - 1
+            yield feature, np.array([feature.feature, *range(begin, end)])
+            begin = end
+
+    def column_to_feature(self) -> NDArray[np.int64]:
+        """Return the feature of X of each column, (n_columns,)."""
+        features = np.arange(self.n_columns)
+        for feature, columns in self.iter_columns():
+            features[columns] = feature.feature
+        return features
+
+    def names(self, feature_names: Sequence[str] | None) -> tuple[str, ...]:
+        """Return the names of all columns: the feature, and for derived ones their content."""
+        known = [f"f{f}" for f in range(self.n_features)]
+        known = known if feature_names is None else list(feature_names)
+        names = known + [""] * (self.n_columns - self.n_features)
+        for feature, columns in self.iter_columns():
+            for column, name in zip(columns.tolist(), feature.names(), strict=True):
+                names[column] = f"{known[feature.feature]}: {name}"
+        return tuple(names)
+
+    def expand(
+        self, table: FeatureTable, statistics: Mapping[int, NDArray[np.float32]] | None = None
+    ) -> FeatureTable:
+        """Replace the high-cardinality features of a table by derived columns.
+
+        Parameters
+        ----------
+        table : FeatureTable
+            Features of X.
+        statistics : mapping from feature to ndarray (n_rows, n_statistics), optional
+            Statistics of the rows, where they differ from those of new rows: training rows.
+        """
+        replaced = {feature.feature for feature in self.features}
+        column_of = {column.feature: column for column in table.categories}
+        dense = list(table.dense)
+        categories = [c for c in table.categories if c.feature not in replaced]
+        for feature, positions in self.iter_columns():
+            column = column_of[feature.feature]
+            values = (
+                feature.lookup_statistics(column)
+                if statistics is None
+                else statistics[feature.feature]
+            )
+            n_numeric = feature.n_numeric
+            dense.append(DenseBlock(feature.to_numeric_columns(values), positions[:n_numeric]))
+            categories += [replace(column, feature=int(p)) for p in positions[n_numeric:]]
+        names = None if table.feature_names is None else self.names(table.feature_names)
+        return FeatureTable(table.n_rows, self.n_columns, names, dense, table.sparse, categories)
+
+    def equals(self, other: DerivedColumns | None) -> bool:
+        """Whether both give the same columns for every table."""
+        return (
+            other is not None
+            and self.n_features == other.n_features
+            and len(self.features) == len(other.features)
+            and all(a.equals(b) for a, b in zip(self.features, other.features, strict=True))
+        )
+
+    # ---- saved form
+
+    def to_state(self) -> tuple[list[JsonObject], dict[str, np.ndarray]]:
+        """Return a list that JSON can hold, and arrays by name."""
+        plain = [
+            {
+                "feature": feature.feature,
+                "categories": list(feature.categories),
+                "labels": list(feature.labels),
+                "n_groups": feature.n_groups,
+                "missing_seen": feature.missing_seen,
+            }
+            for feature in self.features
+        ]
+        arrays = {
+            f"made.{i}.{name}": np.asarray(getattr(feature, name))
+            for i, feature in enumerate(self.features)
+            for name in _ARRAYS
+        }
+        return plain, arrays
+
+    @classmethod
+    def from_state(
+        cls, plain: list[JsonObject], arrays: Mapping[str, np.ndarray], n_features: int
+    ) -> DerivedColumns:
+        """Invert `to_state`, for untrusted files.
+
+        Raises
+        ------
+        ValueError
+            If they do not describe derived columns.
+        """
+        _require(isinstance(plain, list) and len(plain) > 0, "names no feature")
+        features = tuple(
+            _read_feature(entry, arrays, f"made.{i}.", n_features) for i, entry in enumerate(plain)
+        )
+        indices = [feature.feature for feature in features]
+        _require(sorted(set(indices)) == indices, "has features that do not ascend")
+        return cls(n_features, features)
+
+
+def category_key(category: Category) -> tuple[bool, Category]:
+    """Return a sort key that orders numbers before text."""
+    return isinstance(category, str), category
+
+
+def is_category(value: object) -> bool:
+    """Whether a value is a valid category."""
+    return isinstance(value, CATEGORY_TYPES) and not (
+        isinstance(value, float) and not np.isfinite(value)
+    )
+
+
+def check_unseen_categories(
+    known: Mapping[Category, object], column: CategoryColumn, name: str
+) -> None:
+    """Warn if nearly all values of a column are unknown; raise if only their type differs.
+
+    Raises
+    ------
+    ValueError
+        If all categories were text and are numbers now or the reverse, or if a category that
+        training did not see is a known one in the other type, such as 1 and "1".
+    """
+    is_unseen = np.array([category not in known for category in column.categories], bool)
+    if not is_unseen.any() or not known:
+        return
+    counts = np.bincount(column.index[column.index >= 0], minlength=len(is_unseen))
+    unseen = np.flatnonzero(is_unseen & (counts > 0)).tolist()
+    examples = [column.categories[i] for i in unseen]
+    words = {True: "text", False: "numbers"}
+    was_text = {isinstance(category, str) for category in known}
+    is_text = {isinstance(category, str) for category in examples}
+    is_all = len(unseen) == np.count_nonzero(counts) > 0
+    wrong = [c for c in examples if _convert_type(c) in known]
+    if wrong or (is_all and not was_text & is_text):
+        now = isinstance(wrong[0] if wrong else examples[0], str)
+        raise ValueError(
+            f"The categories of column {name} of X were {words[not now]} when the model was "
+            f"fitted and are {words[now]} now: convert the column."
+        )
+    n_rows, n_unseen = int(counts.sum()), int(counts[unseen].sum())
+    if n_rows >= _MIN_ROWS_OF_WARNING and n_unseen >= _SHARE_OF_WARNING * n_rows:
+        share = "All" if n_unseen == n_rows else "Nearly all"
+        warn_user(
+            f"{share} values of column {name} of X are categories that the training data did not "
+            f"have, such as {examples[0]!r}: the model cannot use them."
+        )
+
+
+def _convert_type(category: Category) -> Category | None:
+    """Return a number as text, or text as a number; None for other text."""
+    if not isinstance(category, str):
+        return str(category)
+    try:
+        number = float(category)
+    except ValueError:
+        return None
+    return int(number) if number.is_integer() else number
+
+
+def _require(condition: bool, problem: str) -> None:
+    if not condition:
+        raise ValueError(f"The derived columns cannot be read: the file {problem}.")
+
+
+def _read_feature(
+    entry: JsonObject, arrays: Mapping[str, object], prefix: str, n_features: int
+) -> HighCardinalityFeature:
+    names = "feature", "categories", "labels", "n_groups", "missing_seen"
+    _require(isinstance(entry, Mapping), "has a malformed feature")
+    entry = {"missing_seen": True} | dict(entry)  # old files have no such entry
+    _require(set(entry) == set(names), "has a malformed feature")
+    feature, categories, labels, n_groups, missing_seen = (entry[name] for name in names)
+    is_valid = type(feature) is int and 0 <= feature < n_features
+    _require(is_valid, "has a feature that does not exist")
+    is_valid = type(n_groups) is int and 0 <= n_groups < 2**16
+    _require(is_valid, "has a wrong number of groups")
+    _require(type(missing_seen) is bool, "has no flag for missing values")
+    is_valid = isinstance(categories, list) and all(map(is_category, categories))
+    _require(is_valid, "has invalid categories")
+    _require(len(set(categories)) == len(categories), "repeats a category")
+    is_valid = isinstance(labels, list) and all(isinstance(label, str) for label in labels)
+    _require(is_valid, "has invalid labels")
+    found = [arrays.get(prefix + name) for name in _ARRAYS]
+    dtypes = (np.float32, np.int32, np.float32, np.float32)
+    is_valid = all(
+        isinstance(a, np.ndarray) and a.dtype == t for a, t in zip(found, dtypes, strict=True)
+    )
+    _require(is_valid, "lacks an array")
+    values, statistic, lower, upper = (np.ascontiguousarray(array) for array in found)
+    shape = len(categories), len(labels)
+    is_valid = values.shape == shape and bool(np.isfinite(values).all())
+    _require(is_valid, "has statistics of the wrong shape")
+    is_valid = statistic.ndim == 1 and statistic.shape == lower.shape == upper.shape
+    _require(is_valid, "has columns of different lengths")
+    _require(0 < len(statistic) < 2**16, "has no column, or too many, for a feature")
+    is_valid = bool(np.all((statistic >= 0) & (statistic < len(labels))))
+    _require(is_valid, "has a column without a statistic")
+    _require(bool(np.all(lower <= upper)), "has bounds that do not ascend")
+    columns = statistic, lower, upper
+    return HighCardinalityFeature(
+        feature, tuple(categories), tuple(labels), values, *columns, n_groups, missing_seen
+    )
+
+
+def sum_category_weights(
+    column: CategoryColumn, weights: NDArray[np.int64] | None
+) -> NDArray[np.float64]:
+    """Return the total weight of the rows of each category; integers up to 2^53."""
+    totals = np.bincount(
+        column.index + 1,  # missing values come first
+        weights=None if weights is None else weights.astype(np.float64),
+        minlength=len(column.categories) + 1,
+    )
+    return totals[1:].astype(np.float64)
+
+
+def choose_categories(
+    categories: Sequence[Category], totals: NDArray[np.float64], max_bins: int
+) -> tuple[list[Category], list[Category]]:
+    """Return the categories with their own bin, and those that share the last; both sorted."""
+    pairs = zip(categories, totals.tolist(), strict=True)
+    ordered = sorted(pairs, key=lambda pair: category_key(pair[0]))
+    present = [(category, total) for category, total in ordered if total > 0]
+    if len(present) <= max_bins:
+        return [category for category, _ in present], []
+    by_weight = sorted(range(len(present)), key=lambda i: (-present[i][1], i))
+    kept = set(by_weight[: max_bins - 1])
+    return (
+        [category for i, (category, _) in enumerate(present) if i in kept],
+        [category for i, (category, _) in enumerate(present) if i not in kept],
+    )
+
+
+def split_into_groups(
+    columns: Mapping[int, CategoryColumn],
+    groups: list[int],
+    weights: NDArray[np.int64] | None,
+    max_bins: int,
+) -> list[list[Category]]:
+    """Split the categories of a feature into one group per column, the most frequent first."""
+    if not groups:
+        return []
+    column = columns[groups[0]]
+    totals = sum_category_weights(column, weights)
+    present = [i for i in np.flatnonzero(totals > 0).tolist()]
+    present.sort(key=lambda i: (-totals[i], category_key(column.categories[i])))
+    size = min(max_bins, -(-len(present) // len(groups)))
+    parts = [present[begin * size : (begin + 1) * size] for begin in range(len(groups))]
+    return [sorted((column.categories[i] for i in part), key=category_key) for part in parts]

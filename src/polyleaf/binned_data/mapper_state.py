@@ -1,0 +1,158 @@
+"""Saved state of a `BinMapper` from untrusted files: thresholds, categories and names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyleaf.binned_data.high_cardinality import Category, DerivedColumns, is_category
+from polyleaf.user_data.feature_table import FeatureSpec
+
+CategoryLists = list[list[Category] | None]
+State = tuple[
+    FeatureSpec,
+    list[NDArray[np.float64]],
+    NDArray[np.bool_],
+    CategoryLists,
+    CategoryLists,
+    DerivedColumns | None,
+    bool,
+]
+
+
+def read_state(
+    meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray], limit: int
+) -> tuple[int, State]:
+    """Return `max_bins`, at most `limit`, and the fitted state of a mapper.
+
+    Raises
+    ------
+    ValueError
+        If `meta` and `arrays` are not the state of a mapper.
+    """
+    is_valid = isinstance(meta, Mapping) and isinstance(arrays, Mapping)
+    _require(is_valid, "is not a pair of mappings")
+    n_features: Any = meta.get("n_features")
+    max_bins: Any = meta.get("max_bins")
+    is_valid = _is_int(n_features) and 1 <= n_features < 2**31
+    _require(is_valid, "has no valid number of features")
+    is_valid = _is_int(max_bins) and 2 <= max_bins <= limit
+    _require(is_valid, f"has a max_bins outside 2..{limit}")
+    names = _read_names(meta.get("feature_names"), n_features)
+    derived, n_columns = None, n_features
+    if "made" in meta:
+        derived = DerivedColumns.from_state(meta["made"], arrays, n_features)
+        n_columns = derived.n_columns
+    n_bins = np.full(n_columns, max_bins)
+    for _, columns in () if derived is None else derived.iter_columns():
+        n_bins[columns] = limit
+    thresholds, is_float64 = _read_thresholds(arrays, n_bins)
+    categories, rare = _read_categories(meta.get("categories"), n_columns, limit)
+    is_categorical = np.array([kept is not None for kept in categories])
+    pairs = zip(thresholds, is_categorical, strict=True)
+    is_valid = not any(len(t) for t, has_categories in pairs if has_categories)
+    _require(is_valid, "gives thresholds to a categorical feature")
+    for feature, columns in () if derived is None else derived.iter_columns():
+        is_group = np.arange(feature.n_columns) >= feature.n_numeric
+        is_valid = np.array_equal(is_categorical[columns], is_group)
+        _require(is_valid, "has categories in a numeric column")
+        is_categorical[feature.feature] = True
+    spec = FeatureSpec(n_features, names, is_categorical[:n_features])
+    transforms = meta.get("regressors", False)  # files written before 0.1 have none
+    _require(isinstance(transforms, bool), "has regressors that are not a flag")
+    return max_bins, (spec, thresholds, is_float64, categories, rare, derived, transforms)
+
+
+def _require(condition: bool, problem: str) -> None:
+    """Raise a ValueError unless a saved state satisfies a condition."""
+    if not condition:
+        raise ValueError(
+            f"The saved bins cannot be read: the file {problem}. It is damaged or was not written "
+            "by Polyleaf."
+        )
+
+
+def _is_int(value: object) -> bool:
+    """Whether a value is an integer, not a boolean."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _read_names(names: Any, n_features: int) -> tuple[str, ...] | None:
+    """Return feature names, or None."""
+    if names is None:
+        return None
+    is_valid = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    _require(is_valid, "has feature names that are not text")
+    _require(len(names) == n_features, f"has {len(names)} feature names for {n_features} features")
+    return tuple(names)
+
+
+def _read_thresholds(
+    arrays: Mapping[str, object], max_bins: NDArray[np.int64]
+) -> tuple[list[NDArray[np.float64]], NDArray[np.bool_]]:
+    """Return the thresholds of each column, and which have float64 bins; `max_bins` of each."""
+    values = _read_array(arrays, "thresholds", np.float64)
+    offsets = _read_array(arrays, "offsets", np.int64)
+    is_float64 = _read_array(arrays, "wide", np.uint8)
+    is_valid = len(offsets) == len(max_bins) + 1 and len(is_float64) == len(max_bins)
+    _require(is_valid, "has arrays of the wrong length")
+    is_valid = offsets[0] == 0 and offsets[-1] == len(values)
+    _require(is_valid, "has thresholds that belong to no feature")
+    is_valid = bool(np.all((offsets >= 0) & (offsets <= len(values))))
+    _require(is_valid, "has offsets outside its thresholds")
+    counts = np.diff(offsets)
+    is_valid = bool(np.all((counts >= 0) & (counts < max_bins)))
+    _require(is_valid, "has a feature with too many thresholds")
+    _require(bool(np.isfinite(values).all()), "has thresholds that are not finite")
+    _require(bool(np.all(is_float64 <= 1)), "has flags other than 0 and 1")
+    thresholds = [values[begin:end].copy() for begin, end in pairwise(offsets)]
+    for feature, t in enumerate(thresholds):
+        is_valid = bool(np.all(np.diff(t) > 0))
+        _require(is_valid, f"has thresholds of feature {feature} that do not ascend")
+        with np.errstate(over="ignore"):
+            is_valid = bool(is_float64[feature]) or np.array_equal(t.astype(np.float32), t)
+        _require(is_valid, f"has thresholds of feature {feature} that are not float32 numbers")
+    return thresholds, is_float64.astype(bool)
+
+
+def _read_array(arrays: Mapping[str, object], name: str, dtype: type) -> np.ndarray:
+    array = arrays.get(name)
+    if not isinstance(array, np.ndarray) or array.ndim != 1 or array.dtype != dtype:
+        raise ValueError(
+            f"The saved bins cannot be read: {name!r} must be a one-dimensional {np.dtype(dtype)} "
+            "array."
+        )
+    return np.ascontiguousarray(array)
+
+
+def _read_categories(
+    entries: Any, n_features: int, limit: int
+) -> tuple[CategoryLists, CategoryLists]:
+    """Return the categories with bins of their own, and the rare ones, of each feature."""
+    kept: CategoryLists = [None] * n_features
+    rare: CategoryLists = [None] * n_features
+    _require(isinstance(entries, list), "has no list of categories")
+    for entry in entries:
+        is_valid = isinstance(entry, Mapping) and set(entry) == {"feature", "kept", "rare"}
+        _require(is_valid, "has malformed categories")
+        feature = entry["feature"]
+        is_valid = _is_int(feature) and 0 <= feature < n_features
+        _require(is_valid, "has categories of a feature that does not exist")
+        _require(kept[feature] is None, f"has the categories of feature {feature} twice")
+        for group in (entry["kept"], entry["rare"]):
+            is_valid = isinstance(group, list) and all(is_category(c) for c in group)
+            _require(
+                is_valid,
+                f"has categories of feature {feature} that are not text, finite numbers or "
+                "booleans",
+            )
+        together = entry["kept"] + entry["rare"]
+        _require(len(set(together)) == len(together), f"repeats a category of feature {feature}")
+        is_valid = len(entry["kept"]) + bool(entry["rare"]) <= limit
+        _require(is_valid, f"has too many categories for feature {feature}")
+        kept[feature], rare[feature] = list(entry["kept"]), list(entry["rare"])
+    return kept, rare

@@ -1,0 +1,180 @@
+"""Bins of rows in several partitions: summarised where the rows are, then merged.
+
+The mapper equals that of all rows in one table, however they are partitioned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyleaf.binned_data.binning import BinMapper
+from polyleaf.binned_data.data_iter import CategorySummary, DataSummary, summarise_features
+from polyleaf.binned_data.high_cardinality import sum_category_weights
+from polyleaf.runtime.types import DataLike
+from polyleaf.user_data.feature_table import DenseBlock, FeatureSpec, FeatureTable
+from polyleaf.user_data.features import read_features
+
+
+class PartitionSummary(NamedTuple):
+    """Summary of one partition, from which bins are computed.
+
+    Attributes
+    ----------
+    number : int
+        Number of the partition.
+    spec : FeatureSpec
+        Its features.
+    has_numbers : ndarray of shape (n_features,), bool
+        Features with numbers.
+    categories : dict of int to CategorySummary
+        Categories of each categorical feature.
+    totals : dict of int to ndarray of float64
+        Weight of the rows of each category, integers up to 2^53.
+    texts : set of int
+        Features of text without a categorical dtype.
+    sample : list of DenseBlock
+        Values of the rows that thresholds are chosen from.
+    n_rows : int
+        Number of these rows.
+    """
+
+    number: int
+    spec: FeatureSpec
+    has_numbers: NDArray[np.bool_]
+    categories: dict[int, CategorySummary]
+    totals: dict[int, NDArray[np.float64]]
+    texts: set[int]
+    sample: list[DenseBlock]
+    n_rows: int
+
+
+def summarise_partition(
+    X: DataLike,
+    number: int,
+    first: int,
+    weights: NDArray[np.int64] | None,
+    sample_rows: NDArray[np.int64] | None,
+    categorical_features: DataLike,
+    n_threads: int = 1,
+) -> PartitionSummary:
+    """Summarise one partition.
+
+    Parameters
+    ----------
+    X : array-like or data frame
+        Rows of the partition.
+    number : int
+        Number of the partition.
+    first : int
+        Index of its first row among all rows.
+    weights : ndarray of shape (n_rows,), int64, or None
+        Weights of its rows, from `quantise_weights` of all rows.
+    sample_rows : ndarray of int64, or None
+        Rows of the partition that thresholds are chosen from; None: all.
+    categorical_features : see `read_features`
+        Which features are categorical.
+    n_threads : int
+        Number of threads.
+
+    Raises
+    ------
+    ValueError
+        For invalid features; the message names the partition.
+    """
+    try:
+        table = read_features(
+            X, categorical_features=categorical_features, n_threads=n_threads, whole=False
+        )
+    except (ValueError, TypeError) as error:
+        raise type(error)(f"Partition {number}: {error}") from error
+    if table.sparse:
+        raise ValueError(
+            f"Partition {number} is a sparse matrix: make X dense, or fit on one machine."
+        )
+    categories, totals = {}, {}
+    for column in table.categories:
+        categories[column.feature] = CategorySummary()
+        categories[column.feature].add(column, first, keep_rows=False)
+        totals[column.feature] = sum_category_weights(column, weights)
+    rows = np.arange(table.n_rows) if sample_rows is None else sample_rows
+    sample = [DenseBlock(block.values[rows], block.features) for block in table.dense]
+    spec, has_numbers = summarise_features(table)
+    texts = set(table.texts)
+    return PartitionSummary(number, spec, has_numbers, categories, totals, texts, sample, len(rows))
+
+
+def merge_summaries(
+    summaries: Sequence[PartitionSummary],
+    mapper: BinMapper,
+    weights: NDArray[np.int64] | None,
+    n_threads: int = 1,
+) -> BinMapper:
+    """Fit the mapper to all rows.
+
+    Parameters
+    ----------
+    summaries : sequence of PartitionSummary
+        In the order of their rows.
+    mapper : BinMapper
+        Mapper to fit.
+    weights : ndarray of int64, or None
+        Weights of the rows that thresholds are chosen from.
+    n_threads : int
+        Number of threads.
+
+    Raises
+    ------
+    ValueError
+        If partitions differ in names, numbers or kinds of columns; the message names one.
+    """
+    mapper.check_params()
+    merged = _MergedSummary(None, mapper.draw_seed)
+    totals: dict[int, NDArray[np.float64]] = {}
+    for summary in summaries:
+        merged.add_features(summary.spec, summary.has_numbers, f"Partition {summary.number}")
+        merged.texts |= summary.texts
+        for feature, later in summary.categories.items():
+            known = merged.categories.setdefault(feature, CategorySummary())
+            codes = known.extend(later)
+            sums = np.zeros(len(known.codes))
+            before = totals.get(feature, np.empty(0))
+            sums[: len(before)] = before
+            sums[codes] += summary.totals[feature]
+            totals[feature] = sums
+    merged.check_text_columns()
+    assert merged.spec is not None
+    counted = {
+        feature: (list(summary.codes), totals[feature])
+        for feature, summary in merged.categories.items()
+    }
+    sample = _merge_samples(summaries, merged.spec)
+    return mapper.fit_from_summary(merged.spec, sample, weights, counted, n_threads)
+
+
+class _MergedSummary(DataSummary):
+    part_name = "partitions"
+
+
+def _merge_samples(summaries: Sequence[PartitionSummary], spec: FeatureSpec) -> FeatureTable:
+    """Return a table of the values that thresholds are chosen from."""
+    numeric = np.flatnonzero(~spec.is_categorical)
+    n_rows = sum(summary.n_rows for summary in summaries)
+    table = FeatureTable(n_rows, spec.n_features, spec.feature_names)
+    if len(numeric) == 0:
+        return table
+    dtypes = [block.values.dtype for summary in summaries for block in summary.sample]
+    values = np.full((n_rows, len(numeric)), np.nan, np.result_type(np.float32, *dtypes))
+    position, begin = np.full(spec.n_features, -1), 0
+    position[numeric] = np.arange(len(numeric))
+    for summary in summaries:
+        rows = slice(begin, begin + summary.n_rows)
+        for block in summary.sample:
+            kept = position[block.features] >= 0
+            values[rows, position[block.features[kept]]] = block.values[:, kept]
+        begin = rows.stop
+    table.dense.append(DenseBlock(values, numeric))
+    return table

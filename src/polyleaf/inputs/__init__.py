@@ -1,1 +1,0 @@
-"""The user's data as training sees it: features, their bins and codes, targets, rows held out."""

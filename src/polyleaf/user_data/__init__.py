@@ -1,0 +1,1 @@
+"""X and y as users pass them: frames, arrays, sparse matrices, targets, weights, offsets."""

@@ -1,0 +1,392 @@
+"""Targets of several tasks, encoded one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+import scipy.sparse
+
+from polyleaf.runtime.row_data import RowData, TaskRows
+from polyleaf.user_data.read_target import to_numpy
+from polyleaf.user_data.target import Target, TargetEncoding
+from polyleaf.user_data.target_scaling import compute_mean_and_deviation
+from polyleaf.user_data.validation import check_in_memory, get_missing_mask
+
+if TYPE_CHECKING:
+    from polyleaf.runtime.types import JsonObject
+
+TaskKey: TypeAlias = Hashable | tuple[Hashable, ...]
+"""A column of Y, or several columns that form one target."""
+
+
+def get_task_name(key: TaskKey) -> str:
+    """Return the name of a task."""
+    return "+".join(map(str, key)) if isinstance(key, tuple) else str(key)
+
+
+@dataclass(frozen=True)
+class TaskColumns:
+    """The user's Y: columns by name.
+
+    Attributes
+    ----------
+    columns : mapping or data frame
+        Target columns.
+    name : str
+        Name of Y in error messages.
+    """
+
+    columns: Any
+    name: str = "Y"
+
+    def __post_init__(self) -> None:
+        check_in_memory(self.columns, self.name)
+        if self.columns is None:
+            raise ValueError(
+                f"{self.name} is None: pass a data frame, or a dict of arrays, with the tasks."
+            )
+        if self.names is None:
+            raise ValueError(
+                f"{self.name} is {type(self.columns).__name__} without column names: pass a data "
+                "frame, or "
+                "a dict from task names to arrays."
+            )
+
+    @property
+    def names(self) -> list[TaskKey] | None:
+        """Column names, or None."""
+        if isinstance(self.columns, Mapping):
+            return list(self.columns)
+        columns = getattr(self.columns, "column_names", getattr(self.columns, "columns", None))
+        return None if columns is None else list(columns)
+
+    def select(self, key: TaskKey) -> Any:
+        """Return the target of a task: a column, or a matrix for a tuple of names.
+
+        Raises
+        ------
+        ValueError
+            If a column does not exist.
+        """
+        names = self.names or []
+        for part in key if isinstance(key, tuple) and key not in names else [key]:
+            if part not in names:
+                known = ", ".join(map(repr, names[:10])) + (", ..." if len(names) > 10 else "")
+                raise ValueError(f"{self.name} has no column {part!r}; its columns are {known}.")
+        if not isinstance(key, tuple) or key in names:
+            return self.columns[key]
+        if isinstance(self.columns, Mapping):
+            return np.column_stack(
+                [np.asarray(to_numpy(self.columns[part], self.name)) for part in key]
+            )
+        is_arrow = hasattr(self.columns, "column_names")
+        return self.columns.select(list(key)) if is_arrow else self.columns[list(key)]
+
+
+def get_task_weight(rows: RowData, key: TaskKey) -> Any:
+    """Return the weights of a task: those of the rows, or its own in a dict or data frame."""
+    sample_weight = rows.weight
+    if isinstance(sample_weight, Mapping):
+        return sample_weight.get(key)
+    if getattr(sample_weight, "ndim", 1) == 2 and hasattr(sample_weight, "columns"):
+        return sample_weight[key] if key in list(sample_weight.columns) else None
+    return sample_weight
+
+
+def check_task_weights(rows: RowData, keys: Sequence[TaskKey], columns: TaskColumns) -> None:
+    """Raise a ValueError for weights of what is no task; columns of no task may have some."""
+    given = rows.weight
+    has_names = getattr(given, "ndim", 1) == 2 and hasattr(given, "columns")
+    names = list(given) if isinstance(given, Mapping) else list(given.columns) if has_names else []
+    parts = {part for key in keys for part in (key if isinstance(key, tuple) else [key])}
+    ignored = set(columns.names or ()) - parts
+    unknown = next((name for name in names if name not in keys and name not in ignored), None)
+    if unknown is not None:
+        raise ValueError(
+            f"sample_weight names the task {unknown!r}; there are {', '.join(map(repr, keys))}."
+        )
+
+
+def name_outputs(target: Target, key: TaskKey) -> Target:
+    """Name the outputs of a target of several columns by its key."""
+    if not isinstance(key, tuple) or target.encoding.n_outputs != len(key):
+        return target
+    return replace(target, encoding=replace(target.encoding, output_names=tuple(map(str, key))))
+
+
+Missing = Literal["error", "ignore"]
+
+
+def encode_labelled_rows(
+    encode: Callable[[RowData], Target], rows: RowData, missing: Missing, name: str = "y"
+) -> Target:
+    """Encode labels; rows without a label get class 0 with weight 0.
+
+    Parameters
+    ----------
+    encode : callable
+        `encode(rows)` for the rows with a label.
+    rows : RowData
+        Labels, and weights of rows or a number.
+    missing : {"error", "ignore"}
+        Whether a missing label is an error.
+    name : str
+        Name of y in error messages.
+    """
+    labels, sample_weight = np.asarray(to_numpy(rows.target, name)), rows.weight
+    known = np.ones(len(labels), bool) if missing == "error" else ~get_missing_mask(labels)
+    if known.all():
+        return encode(rows)
+    if not known.any():
+        raise ValueError(
+            f"{name} has no label in any row, so nothing can be learned for it: remove it."
+        )
+    weight = (
+        None if sample_weight is None else np.broadcast_to(np.asarray(sample_weight), known.shape)
+    )
+    used = RowData(_restore_integers(labels[known]), None if weight is None else weight[known])
+    target = encode(used)
+    values = np.zeros((len(known), *target.values.shape[1:]), target.values.dtype)
+    values[known] = target.values
+    all_weights = np.zeros(len(known), np.float32)
+    all_weights[known] = 1.0 if target.weight is None else target.weight
+    return target.replace_rows(target=values, weight=all_weights)
+
+
+def _restore_integers(labels: np.ndarray) -> np.ndarray:
+    """Convert integers that are floats only because others were missing."""
+    if labels.dtype.kind == "f" and (labels == np.round(labels)).all():
+        return labels.astype(np.int64)
+    return labels
+
+
+@dataclass(frozen=True)
+class TaskEncodings(TargetEncoding):
+    """The encodings of several targets.
+
+    Attributes
+    ----------
+    keys : tuple of TaskKey
+        Columns of Y of each task.
+    encodings : tuple of TargetEncoding
+        Encoding of each task.
+    """
+
+    kind: Literal["tasks"] = "tasks"  # type: ignore[assignment]
+    n_outputs: int = 0
+    one_dimensional: bool = False
+    keys: tuple[TaskKey, ...] = ()
+    encodings: tuple[TargetEncoding, ...] = ()
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the tasks."""
+        return [get_task_name(key) for key in self.keys]
+
+    @property
+    def widths(self) -> list[int]:
+        """Number of columns of each task in the matrix."""
+        return [_count_columns(encoding) for encoding in self.encodings]
+
+    def encode(self, rows: RowData, *, name: str = "Y", normalized: bool = True) -> TaskTarget:
+        columns = TaskColumns(rows.target, name)
+        check_task_weights(rows, self.keys, columns)
+        targets = []
+        for key, encoding in zip(self.keys, self.encodings, strict=True):
+            task_name = f"{get_task_name(key)!r} of {name}"
+            encode = partial(encoding.encode, name=task_name, normalized=normalized)
+            own = RowData(columns.select(key), get_task_weight(rows, key))
+            if encoding.kind in ("binary", "multiclass"):
+                targets.append(encode_labelled_rows(encode, own, self.missing, task_name))
+            else:
+                targets.append(encode(own))
+        return join_task_targets(self.keys, targets, self.missing)
+
+    def check_names(self, rows: RowData, name: str) -> None:
+        """Do nothing: columns are looked up by name."""
+
+    def to_dict(self) -> JsonObject:
+        for key in self.keys:
+            parts = key if isinstance(key, tuple) else (key,)
+            if not all(isinstance(part, (str, int)) for part in parts):
+                raise ValueError(
+                    f"The task name {key!r} cannot be written to a model file: use text or "
+                    "integers."
+                )
+        return {
+            "kind": self.kind,
+            "one_dimensional": False,
+            "missing": self.missing,
+            "keys": [list(key) if isinstance(key, tuple) else key for key in self.keys],
+            "tasks": [encoding.to_dict() for encoding in self.encodings],
+        }
+
+
+@dataclass(frozen=True)
+class TaskTarget(Target):
+    """The targets of several tasks.
+
+    Attributes
+    ----------
+    rows : TaskRows
+        Targets and weights of each task.
+    encoding : TaskEncodings
+        Encodings of the tasks.
+    """
+
+    rows: TaskRows
+    encoding: TaskEncodings
+
+    @property
+    def is_sparse(self) -> bool:
+        return False
+
+    def split_tasks(self) -> list[Target]:
+        """Return the target of each task."""
+        parts = zip(self.rows.tasks, self.encoding.encodings, strict=True)
+        return [Target(rows, encoding) for rows, encoding in parts]
+
+    def subtract_offset(self, outputs_per_target: int) -> TaskTarget:
+        (target,) = self.split_tasks()  # the offsets of several tasks are added to the scores
+        own = target.replace_rows(offset=self.rows.offset).subtract_offset(outputs_per_target)
+        return self.replace_rows(tasks=(own.rows.replace(offset=None),))
+
+    def to_target_rows(self) -> TaskRows:
+        return self.rows.replace(tasks=tuple(t.to_target_rows() for t in self.split_tasks()))
+
+    def to_target_scale(self) -> np.ndarray:
+        return np.column_stack([target.to_target_scale() for target in self.split_tasks()])
+
+    def get_row_classes(self) -> np.ndarray | None:
+        targets = self.split_tasks()
+        return targets[0].get_row_classes() if len(targets) == 1 else None
+
+    def to_indicators(self) -> np.ndarray:
+        """Return outputs, labels and class indicators; several tasks are standardised."""
+        targets = self.split_tasks()
+        blocks = []
+        for target in targets:
+            block = target.to_indicators()
+            block = block.toarray() if scipy.sparse.issparse(block) else np.asarray(block)
+            if len(targets) > 1 and target.encoding.kind == "regression":
+                deviation = compute_mean_and_deviation(RowData(block))[1]
+                block = block / np.maximum(deviation, np.finfo(np.float32).tiny)
+            blocks.append(block)
+        return np.hstack(blocks)
+
+    def get_indicator_weights(self) -> np.ndarray | None:
+        if self.weight is None or self.weight.ndim == 1:
+            return self.weight
+        return np.hstack([_get_indicator_weights(target) for target in self.split_tasks()])
+
+    def get_indicator_names(self) -> list[str]:
+        names = []
+        for name, target in zip(self.encoding.names, self.split_tasks(), strict=True):
+            is_single = target.encoding.kind != "multiclass" and target.encoding.n_outputs == 1
+            parts = target.get_indicator_names()
+            names += [name] if is_single else [f"{name} {part}" for part in parts]
+        return names
+
+
+def _count_columns(encoding: TargetEncoding) -> int:
+    """Return the number of columns of the values."""
+    return 1 if encoding.has_class_ids else encoding.n_outputs
+
+
+def join_task_targets(
+    keys: Sequence[TaskKey], targets: Sequence[Target], missing: Missing
+) -> TaskTarget:
+    """Join encoded targets.
+
+    Raises
+    ------
+    ValueError
+        If they have different numbers of rows.
+    """
+    names, n_rows = [get_task_name(key) for key in keys], targets[0].n_rows
+    for name, target in zip(names, targets, strict=True):
+        if target.n_rows != n_rows:
+            raise ValueError(
+                f"Task {names[0]!r} has {n_rows} rows, but task {name!r} has {target.n_rows}."
+            )
+        if target.encoding.has_class_ids and target.values.ndim == 2:
+            raise ValueError(
+                f"Task {name!r} has a matrix of shares of classes, but needs one class per row: "
+                "shares are learned by PolyleafClassifier."
+            )
+    encodings = tuple(target.encoding for target in targets)
+    offset, scale = _concatenate_scales(encodings)
+    encoding = TaskEncodings(
+        n_outputs=sum(map(_count_columns, encodings)),
+        output_names=None,
+        offset=offset,
+        scale=scale,
+        missing=missing,
+        keys=tuple(keys),
+        encodings=encodings,
+    )
+    return TaskTarget(TaskRows([target.rows for target in targets]), encoding)
+
+
+def _concatenate_scales(
+    encodings: Sequence[TargetEncoding],
+) -> tuple[np.ndarray, np.ndarray] | tuple[None, None]:
+    """Return offset and scale of all columns, if some task is scaled."""
+    if all(encoding.scale is None for encoding in encodings):
+        return None, None
+    offsets, scales = [], []
+    for encoding in encodings:
+        width = _count_columns(encoding)
+        offsets.append(np.zeros(width) if encoding.offset is None else encoding.offset)
+        scales.append(np.ones(width) if encoding.scale is None else encoding.scale)
+    return np.concatenate(offsets), np.concatenate(scales)
+
+
+def _get_indicator_weights(target: Target) -> np.ndarray:
+    """Return the weights of each column of the indicators."""
+    weights = target.rows._get_column_weights()
+    n_columns = max(weights.shape[1], target.encoding.n_outputs)
+    return np.broadcast_to(weights, (target.n_rows, n_columns))
+
+
+def decode_target_encoding(fields: Mapping[str, object], n_scores: int) -> TargetEncoding:
+    """Return the encoding of a model's target, or targets, from untrusted metadata.
+
+    Raises
+    ------
+    ValueError
+        If the metadata describe none.
+    """
+    if fields.get("kind") != "tasks":
+        return TargetEncoding.from_dict(fields, n_scores)
+    keys: Any = fields.get("keys")
+    tasks: Any = fields.get("tasks")
+    missing: object = fields.get("missing")
+    are_lists = isinstance(keys, list) and isinstance(tasks, list) and len(keys) == len(tasks) > 0
+    if (
+        not are_lists
+        or missing not in ("error", "ignore")
+        or not all(isinstance(task, Mapping) for task in tasks)
+    ):
+        raise ValueError("The model has no valid encoding of its tasks.")
+    task_keys = tuple(tuple(key) if isinstance(key, list) else key for key in keys)
+    for key in task_keys:
+        parts = key if isinstance(key, tuple) else (key,)
+        if not parts or not all(
+            isinstance(part, str | int) and not isinstance(part, bool) for part in parts
+        ):
+            raise ValueError("The model has a task whose name is neither text nor an integer.")
+    encodings = tuple(TargetEncoding.from_dict(task, n_scores) for task in tasks)
+    offset, scale = _concatenate_scales(encodings)
+    return TaskEncodings(
+        n_outputs=sum(map(_count_columns, encodings)),
+        offset=offset,
+        scale=scale,
+        missing=missing,
+        keys=task_keys,
+        encodings=encodings,
+    )

@@ -1,0 +1,192 @@
+"""Columns of text that are unlikely to be categories: numbers, dates, and text without repetition.
+
+One rule serves data frames and files: see `find_text_problem`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+# A column of "0", "1", "2", "3+" has few numbers per text; a stray cell stands among many.
+_MIN_NUMBERS_PER_TEXT = 4
+_SAMPLED_CATEGORIES = 1000
+_MIN_DISTINCT_ROWS = 20  # fewer values may be distinct by chance
+_LARGEST_EXACT = 2**53
+
+_NUMBER = re.compile(
+    r"(?P<before>[$€£¥₹]\s?)?[+-]?(?P<currency>[$€£¥₹]\s?)?"
+    r"(?P<digits>\d{1,3}([.,'’ ]\d{3})+([.,]\d*)?|\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?"
+    r"\s?(?P<after>(\D{1,5}[23]?)?)"
+)
+_UNIT = re.compile(r"[^\W\d_]{1,4}[23]?|°[CF]?|µ\w{1,2}|[^\W\d_]{1,3}/[^\W\d_]{1,3}")
+_CODE = re.compile(r"0\d+")
+_DATE = re.compile(
+    r"\d{4}([-/.])(0[1-9]|1[0-2])\1[0-3]\d([T ]\d\d:.*)?|[0-3]?\d([/.])[01]?\d\4\d{4}( \d\d:.*)?"
+)
+
+
+@dataclass(frozen=True)
+class TextProblem:
+    """Why a column of text cannot be read as categories.
+
+    Attributes
+    ----------
+    kind : {"text", "number", "separators", "per cent", "currency", "unit", "date"}
+        "text": a cell of text among numbers. The others say how all cells are written.
+    is_cell : ndarray of bool, shape (n_categories,)
+        Categories that show it.
+    """
+
+    kind: str
+    is_cell: NDArray[np.bool_]
+
+
+class TextColumnError(ValueError):
+    """A column of text is not read as categories.
+
+    Attributes
+    ----------
+    column, cell : str
+        Description of the column, and the first cell that shows the problem.
+    row : int
+        Row of the cell, from 0.
+    kind : str
+        See `TextProblem`.
+    """
+
+    def __init__(self, column: str, row: int, cell: str, kind: str):
+        self.column, self.row, self.cell, self.kind = column, row, cell, kind
+        remedy = "convert the column to numbers"
+        if kind == "text":
+            remedy = 'correct the cell, or make it missing (pandas.to_numeric with errors="coerce")'
+        elif kind == "date":
+            remedy = "convert the column to a number, such as a number of days"
+        super().__init__(
+            f"{self.problem} {remedy[0].upper()}{remedy[1:]}; if they are categories, give the "
+            f"column a categorical dtype, or list {column} in categorical_features."
+        )
+
+    @property
+    def problem(self) -> str:
+        """The column, the row and what is wrong there, in one sentence."""
+        place = f"row {self.row} holds {self.cell!r}"
+        if self.kind == "text":
+            return (
+                f"Column {self.column} of X holds numbers, but row {self.row} holds the text "
+                f"{self.cell!r}, which would make all of them categories."
+            )
+        nouns = {"number": "numbers as text", "date": "dates as text"}
+        noun = nouns.get(self.kind, f"numbers with {_ARTICLES.get(self.kind, self.kind)} as text")
+        return f"Column {self.column} of X holds {noun}: {place}."
+
+
+_ARTICLES = {"per cent": "a per cent sign", "currency": "a currency", "unit": "a unit"}
+
+
+def describe_number(text: str) -> str | None:
+    """Return how a number is written, or None if the text is not a number.
+
+    Returns
+    -------
+    {"number", "separators", "per cent", "currency", "unit"} or None
+        "number" is what Python reads as one; "separators" have decimal commas, marks between
+        thousands, or a typographic minus sign.
+    """
+    if _is_finite_number(text):
+        return "number"
+    plain = text.strip().replace("\u2212", "-").replace("\u00a0", " ").replace("\u202f", " ")
+    match = _NUMBER.fullmatch(plain)
+    if match is None:
+        return None
+    after = match["after"].strip()
+    if after in ("%", "‰"):
+        return "per cent"
+    is_currency = re.fullmatch("[$€£¥₹]|[A-Z]{3}", after)
+    if match["before"] or match["currency"] or is_currency:
+        return "currency" if not after or is_currency else None
+    if after:
+        return "unit" if _UNIT.fullmatch(after) else None
+    return "separators"
+
+
+def find_text_problem(
+    categories: Sequence[object], counts: NDArray[np.integer]
+) -> TextProblem | None:
+    """Find out whether a column of text holds numbers or dates.
+
+    It does if more than half of the rows do, and if there are more than four distinct numbers per
+    distinct text. Integers with leading zeros, or beyond 2^53, are codes: such a column is one of
+    categories. Units are letters, and so must be the same in more than four distinct numbers.
+
+    Parameters
+    ----------
+    categories : sequence of str, bool, int or float
+        Distinct values.
+    counts : ndarray of int, shape (n_categories,)
+        Rows that hold each category.
+    """
+    held = np.flatnonzero(np.asarray(counts) > 0)
+    sample = held[:: max(1, len(held) // _SAMPLED_CATEGORIES)]
+    if 2 * sum(_describe(categories[i]) is not None for i in sample.tolist()) <= len(sample):
+        return None
+    kinds = np.full(len(categories), None, dtype=object)
+    kinds[held] = [_describe(categories[i]) for i in held.tolist()]
+    is_held = np.isin(np.arange(len(categories)), held)
+    is_other = is_held & (kinds == None)  # noqa: E711
+    n_other = int(is_other.sum())
+    if len(held) - n_other <= _MIN_NUMBERS_PER_TEXT * n_other:
+        return None
+    if 2 * int(counts[is_other].sum()) >= int(counts.sum()):
+        return None
+    if any(_is_code(categories[i]) for i in held.tolist()):
+        return None
+    if n_other:
+        return TextProblem("text", is_other)
+    for kind in ("separators", "per cent", "currency", "unit", "date"):
+        if (kinds == kind).any():
+            if kind == "unit" and not _share_unit([categories[i] for i in held.tolist()]):
+                return None
+            return TextProblem(kind, kinds == kind)
+    if not any(isinstance(categories[i], str) for i in held.tolist()):
+        return None
+    return TextProblem("number", is_held & np.array([isinstance(c, str) for c in categories]))
+
+
+def _describe(value: object) -> str | None:
+    if not isinstance(value, str):
+        return "number"
+    return "date" if _DATE.fullmatch(value) else describe_number(value)
+
+
+def _is_code(value: object) -> bool:
+    if not isinstance(value, str):
+        return False
+    is_long = len(value) > 15 and value.isdecimal() and int(value[:400]) > _LARGEST_EXACT
+    return is_long or _CODE.fullmatch(value) is not None
+
+
+def _share_unit(values: list[object]) -> bool:
+    matches = [_NUMBER.fullmatch(value.strip()) for value in values if isinstance(value, str)]
+    units = {match["after"].strip() for match in matches if match is not None}
+    return len(units) == 1 and len(matches) == len(values) > _MIN_NUMBERS_PER_TEXT
+
+
+def all_distinct(categories: Sequence[object], counts: NDArray[np.integer]) -> bool:
+    """Whether a column of text has no value twice, as columns of names have not."""
+    if not categories or not all(isinstance(category, str) for category in categories):
+        return False
+    n_present = int(counts.sum())
+    return n_present >= _MIN_DISTINCT_ROWS and int(np.count_nonzero(counts)) == n_present
+
+
+def _is_finite_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False

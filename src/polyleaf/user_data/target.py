@@ -1,0 +1,689 @@
+"""`Target`: the encoded y and weights of a training, and how predictions are decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self, get_args
+
+import numpy as np
+import scipy.sparse
+
+from polyleaf.runtime.row_data import RowData
+from polyleaf.runtime.types import DataLike, JsonObject
+from polyleaf.user_data.read_target import (
+    check_column_order,
+    check_n_classes,
+    check_related_names,
+    get_class_names,
+    get_column_names,
+    get_given_names,
+    has_columns,
+    has_fractions,
+    is_multilabel,
+    ravel_column,
+    read_indicators,
+    read_labels,
+    read_regression_values,
+    read_shares,
+    read_sparse_matrix,
+    sort_classes,
+)
+from polyleaf.user_data.target_scaling import Normalize, compute_target_scale
+from polyleaf.user_data.validation import find_row, to_canonical_csr
+from polyleaf.user_data.weights import (
+    check_outputs_have_weight,
+    check_two_classes,
+    check_two_columns,
+    compute_class_factors,
+    compute_label_factors,
+    multiply_weights,
+    read_weight,
+    weight_shares,
+)
+
+Kind = Literal["regression", "binary", "multiclass", "multilabel"]
+
+_BLOCK_ROWS = 1 << 16
+
+
+@dataclass(frozen=True)
+class TargetEncoding:
+    """How y was encoded, to encode further data in the same way and to decode predictions.
+
+    Attributes
+    ----------
+    kind : {"regression", "binary", "multiclass", "multilabel"}
+        Kind of target.
+    n_outputs : int
+        Columns of y, or classes (multiclass). Several quantiles give more raw scores per row.
+    one_dimensional : bool
+        Whether y had one dimension, so that predictions have one.
+    classes : ndarray of shape (n_classes,) or None
+        Sorted labels; `arange(n_outputs)` for multi-label; None for regression.
+    output_names : tuple of str or None
+        Column names if y was a data frame.
+    offset, scale : ndarray of shape (n_outputs,), float64, or None
+        Target scaling: a value is `(y - offset) / scale`; None if outputs are not scaled.
+    one_vs_rest : bool
+        Whether multi-class labels are an indicator matrix instead of class ids.
+    missing : {"error", "ignore"}
+        Whether NaN is an error or a value of weight 0.
+    """
+
+    kind: Kind
+    n_outputs: int
+    one_dimensional: bool
+    classes: np.ndarray | None = None
+    output_names: tuple[str, ...] | None = None
+    offset: np.ndarray | None = None
+    scale: np.ndarray | None = None
+    one_vs_rest: bool = False
+    missing: Literal["error", "ignore"] = "error"
+
+    def encode(self, rows: RowData, *, name: str = "y", normalized: bool = True) -> Target:
+        """Encode further data as the training y was, without target scaling if not `normalized`.
+
+        `rows`: target and weights as the user passed them.
+
+        Raises
+        ------
+        ValueError
+            If the shape differs, or for labels that the training data did not have.
+        """
+        self.check_names(rows, name)
+        y = rows.target
+        if self.kind == "regression":
+            values = read_regression_values(y, name, self.missing)
+            self._check_shape(values.shape, name)
+            n_weight_columns = 0 if self.one_dimensional else self.n_outputs
+            read = read_weight(rows, values.reshape(len(values), -1), n_weight_columns, name)
+            return self._scale_values(read) if normalized else _make_target(read, self)
+        if self.kind == "multilabel":
+            values = read_indicators(y, name, self.missing)
+            self._check_shape(values.shape, name)
+            return _make_target(read_weight(rows, values, self.n_outputs, name), self)
+        if self.has_class_ids and has_columns(y):
+            return self._encode_shares(rows, name)
+        ids = self._encode_labels(read_labels(y, name), name)
+        return self._encode_ids(read_weight(rows, ids, 0, name))
+
+    def check_names(self, rows: RowData, name: str) -> None:
+        """Raise a ValueError unless y and weights have the columns of the training y, in order."""
+        if not self.one_dimensional:
+            check_column_order(get_given_names(rows.target), self.output_names, name)
+            check_related_names(rows.weight, self.output_names, f"sample_weight of {name}")
+
+    def check_offset_names(self, offset: DataLike, name: str) -> None:
+        """Raise a ValueError if offsets have columns of y, or classes, in another order."""
+        known = self.output_names
+        if self.kind == "multiclass" and self.classes is not None:
+            known = tuple(map(str, self.classes.tolist()))
+        check_related_names(offset, known, name)
+
+    def _check_shape(self, shape: tuple[int, ...], name: str) -> None:
+        expected = 1 if self.one_dimensional and not self.has_class_ids else self.n_outputs
+        n_columns = 1 if len(shape) == 1 else shape[1]
+        if n_columns != expected:
+            raise ValueError(
+                f"{name} has {n_columns} column(s), but the model was fitted on {expected}."
+            )
+
+    @property
+    def has_class_ids(self) -> bool:
+        """Whether a row has one class id, or shares of the classes, instead of indicators."""
+        return self.kind == "multiclass" and not self.one_vs_rest
+
+    def _encode_shares(self, rows: RowData, name: str) -> Target:
+        assert self.classes is not None
+        y = rows.target
+        self._check_shape(np.shape(y), name)
+        check_column_order(get_given_names(y), tuple(map(str, self.classes.tolist())), name)
+        return Target(read_weight(rows, read_shares(y, name), 0, name), self)
+
+    def _encode_labels(self, labels: np.ndarray, name: str) -> np.ndarray:
+        assert self.classes is not None
+        present, inverse = sort_classes(labels, name)
+        index = {label: i for i, label in enumerate(self.classes.tolist())}
+        unseen = [label for label in present.tolist() if label not in index]
+        if unseen:
+            known = ", ".join(map(repr, self.classes[:10].tolist())) + (
+                ", ..." if len(self.classes) > 10 else ""
+            )
+            raise ValueError(
+                f"{name} has the label {unseen[0]!r}, but the training labels are {known}. Remove "
+                "those rows, or train on data that has every class."
+            )
+        return np.array([index[label] for label in present.tolist()], np.int32)[inverse]
+
+    def _encode_ids(self, rows: RowData) -> Target:
+        ids = rows.target
+        if self.kind == "binary":
+            rows = rows.replace(target=ids.astype(np.float32)[:, None])
+        elif self.one_vs_rest:
+            rows = rows.replace(target=np.eye(self.n_outputs, dtype=np.float32)[ids])
+        return Target(rows, self)
+
+    def _scale_values(self, rows: RowData) -> Target:
+        if self.offset is not None and self.scale is not None:
+            values = rows.target
+            scaled = np.empty(values.shape, np.float32)
+            for start in range(0, len(values), _BLOCK_ROWS):  # a float64 copy may be large
+                block = slice(start, start + _BLOCK_ROWS)
+                scaled[block] = (values[block] - self.offset) / self.scale
+            rows = rows.replace(target=scaled)
+        return _make_target(rows, self)
+
+    def to_dict(self) -> JsonObject:
+        """Return JSON types, for a model file.
+
+        Raises
+        ------
+        ValueError
+            For class labels of a type that JSON cannot hold.
+        """
+        classes = None
+        if self.classes is not None and self.kind != "multilabel":
+            classes = _labels_to_json(self.classes)
+        return {
+            "kind": self.kind,
+            "n_outputs": self.n_outputs,
+            "one_dimensional": self.one_dimensional,
+            "classes": classes,
+            "output_names": None if self.output_names is None else list(self.output_names),
+            "offset": None if self.offset is None else self.offset.tolist(),
+            "scale": None if self.scale is None else self.scale.tolist(),
+            "one_vs_rest": self.one_vs_rest,
+            "missing": self.missing,
+        }
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any], n_scores: int) -> TargetEncoding:
+        """Invert :meth:`to_dict`, for fields from untrusted files.
+
+        Parameters
+        ----------
+        fields : mapping
+            Output of `to_dict`.
+        n_scores : int
+            Raw scores of the model, an upper bound of its outputs.
+
+        Raises
+        ------
+        ValueError
+            If the fields do not describe an encoding.
+        """
+        kind: Any = fields.get("kind")
+        n_outputs: Any = fields.get("n_outputs")
+        _require(kind in get_args(Kind), "kind", f"must be one of {', '.join(get_args(Kind))}")
+        is_valid = type(n_outputs) is int and 1 <= n_outputs <= n_scores
+        _require(is_valid, "n_outputs", f"must be an integer from 1 to {n_scores}")
+        for name in ("one_dimensional", "one_vs_rest"):
+            _require(type(fields.get(name)) is bool, name, "must be true or false")
+        is_valid = fields.get("missing") in ("error", "ignore")
+        _require(is_valid, "missing", 'must be "error" or "ignore"')
+        encoding = cls(
+            kind=kind,
+            n_outputs=n_outputs,
+            one_dimensional=fields["one_dimensional"],
+            classes=_read_classes(kind, n_outputs, fields.get("classes")),
+            output_names=_read_names(fields.get("output_names"), n_outputs),
+            offset=_read_numbers(fields, "offset", n_outputs),
+            scale=_read_numbers(fields, "scale", n_outputs),
+            one_vs_rest=fields["one_vs_rest"],
+            missing=fields["missing"],
+        )
+        encoding._check_consistency()
+        return encoding
+
+    def _check_consistency(self) -> None:
+        """Check fields that were read from a file against each other."""
+        flat = {"multilabel": False, "regression": self.one_dimensional}.get(self.kind, True)
+        _require(self.one_dimensional == flat, "one_dimensional", f"must be {flat} for {self.kind}")
+        is_valid = self.kind == "multiclass" or not self.one_dimensional or self.n_outputs == 1
+        _require(is_valid, "n_outputs", "must be 1 if y has one dimension")
+        is_valid = (self.offset is None) == (self.scale is None)
+        _require(is_valid, "offset", "must come with a scale")
+        is_valid = self.scale is None or bool((self.scale > 0).all())
+        _require(is_valid, "scale", "must be positive")
+
+
+@dataclass(frozen=True)
+class Target:
+    """The encoded target, and what else belongs to its rows.
+
+    Attributes
+    ----------
+    rows : RowData
+        The target is `(n_rows, n_outputs)`, float32 or (regression) float64; int32 class ids
+        `(n_rows,)` for multi-class, or shares of the classes `(n_rows, n_outputs)`; a canonical
+        float32 csr_matrix from `encode_sparse`. Missing values are 0. Weights are float32
+        `(n_rows,)` or `(n_rows, n_outputs)`, zero where a value is missing; None: 1 everywhere.
+    encoding : TargetEncoding
+        How y was encoded.
+    """
+
+    rows: RowData
+    encoding: TargetEncoding
+
+    @property
+    def values(self) -> Any:
+        """The target of the rows."""
+        return self.rows.target
+
+    @property
+    def weight(self) -> np.ndarray | None:
+        """The weights of the rows."""
+        return self.rows.weight
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the target is a csr_matrix."""
+        return scipy.sparse.issparse(self.rows.target)
+
+    @property
+    def n_rows(self) -> int:
+        return self.rows.n_rows
+
+    def replace_rows(self, **values: object) -> Self:
+        """Return a copy with other values in `rows`."""
+        return replace(self, rows=self.rows.replace(**values))
+
+    def take(self, rows: np.ndarray) -> Self:
+        """Return the target of some rows."""
+        return replace(self, rows=self.rows.take(rows))
+
+    def subtract_offset(self, outputs_per_target: int) -> Self:
+        """Return the difference to the offset of the rows, in the unit of y; float64."""
+        scale = 1.0 if self.encoding.scale is None else self.encoding.scale
+        offset = self.rows.offset[:, ::outputs_per_target]
+        return self.replace_rows(target=self.values - offset / scale)
+
+    def to_target_scale(self) -> Any:
+        """Return the values in the unit of y, as metrics read them."""
+        encoding = self.encoding
+        if encoding.scale is None:
+            return self.values
+        return self.values * encoding.scale + encoding.offset
+
+    def to_target_rows(self) -> RowData:
+        """Return the rows with the target in the unit of y."""
+        return self.rows.replace(target=self.to_target_scale())
+
+    def get_row_classes(self) -> np.ndarray | None:
+        """Return the (most probable) class id of each row; None for numbers and labels."""
+        if self.encoding.kind == "binary":
+            return self.values[:, 0]
+        if self.encoding.kind != "multiclass":
+            return None
+        return self.values if self.values.ndim == 1 else self.values.argmax(axis=1)
+
+    def to_indicators(self) -> Any:
+        """Return outputs, labels, or classes as sparse indicators, for supervised projections."""
+        if self.values.ndim == 2:
+            return self.values
+        n, ones = self.n_rows, np.ones(self.n_rows, np.float32)
+        return scipy.sparse.csr_matrix(
+            (ones, (np.arange(n), self.values)), (n, self.encoding.n_outputs)
+        )
+
+    def get_indicator_weights(self) -> np.ndarray | None:
+        """Return weights of the rows, or of each column of the indicators."""
+        return self.weight
+
+    def get_indicator_names(self) -> list[str]:
+        """Return the names of the columns of the indicators, by default their numbers."""
+        encoding = self.encoding
+        if encoding.output_names is not None:
+            return list(encoding.output_names)
+        if encoding.classes is not None:
+            return [str(label) for label in encoding.classes]
+        return [str(k) for k in range(encoding.n_outputs)]
+
+
+def _make_target(rows: RowData, encoding: TargetEncoding) -> Target:
+    """Make a target in which NaN is a value 0 of weight 0."""
+    values = rows.target
+    if encoding.missing == "error" or not np.isnan(values).any():
+        return Target(rows, encoding)
+    present = ~np.isnan(values)
+    columns = present[:, 0] if encoding.n_outputs == 1 else present
+    weight = multiply_weights(rows.weight, columns.astype(np.float32))
+    return Target(RowData(np.where(present, values, values.dtype.type(0)), weight), encoding)
+
+
+# ---- encoding ----------------------------------------------------------------------------------
+
+
+def encode_regression(
+    rows: RowData, *, missing: Literal["error", "ignore"] = "error", normalize: Normalize = False
+) -> Target:
+    """Encode a regression target.
+
+    Parameters
+    ----------
+    rows : RowData
+        Target values, array-like or a data frame of shape (n_rows,) or (n_rows, n_columns), and
+        weights of rows or of single values.
+    missing : {"error", "ignore"}
+        Whether NaN in y is an error or a value of weight 0.
+    normalize : bool or "auto"
+        Target scaling: see :func:`polyleaf.user_data.target_scaling.compute_target_scale`.
+
+    Returns
+    -------
+    Target
+
+    Raises
+    ------
+    ValueError
+        For invalid y or weights.
+    """
+    y = rows.target
+    values, one_dimensional = ravel_column(read_regression_values(y, "y", missing))
+    names = None if one_dimensional else get_column_names(y)
+    columns = values[:, None] if values.ndim == 1 else values
+    read = read_weight(rows, columns, 0 if one_dimensional else columns.shape[1], "y")
+    check_related_names(rows.weight, names, "sample_weight of y")
+    check_outputs_have_weight(read, names)
+    offset, scale = compute_target_scale(read, normalize)
+    encoding = TargetEncoding(
+        kind="regression",
+        n_outputs=columns.shape[1],
+        one_dimensional=one_dimensional,
+        output_names=names,
+        offset=offset,
+        scale=scale,
+        missing=missing,
+    )
+    return encoding._scale_values(read)
+
+
+def encode_classification(
+    rows: RowData,
+    *,
+    class_weight: object = None,
+    missing: Literal["error", "ignore"] = "error",
+    one_vs_rest: bool = False,
+    two_scores: bool = False,
+    shares: Literal["never", "fractions", "always"] = "never",
+    like: TargetEncoding | None = None,
+) -> Target:
+    """Encode class labels, shares of classes, or an indicator matrix (multi-label).
+
+    Parameters
+    ----------
+    rows : RowData
+        Labels, array-like or a data frame of shape (n_rows,), or an indicator matrix (n_rows,
+        n_labels), dense or sparse (of SciPy or of pandas' Sparse columns), and weights of rows or
+        of single labels.
+    class_weight : dict {label: weight}, "balanced", or list of dicts (multi-label), optional
+        Factors of the weights.
+    missing : {"error", "ignore"}
+        Whether NaN in a multi-label y is an error or a value of weight 0.
+    one_vs_rest : bool
+        Whether to encode multi-class labels as an indicator matrix instead of class ids.
+    two_scores : bool
+        Whether to encode two classes as class ids, like several classes.
+    shares : {"never", "fractions", "always"}
+        Whether a matrix y holds shares of the classes: if it has fractions, or always.
+    like : TargetEncoding, optional
+        Encoding of the model to continue.
+
+    Returns
+    -------
+    Target
+
+    Raises
+    ------
+    ValueError
+        For invalid y or weights.
+    """
+    y = rows.target
+    if shares == "fractions":
+        shares = "always" if missing == "error" and has_fractions(y) else "never"
+    has_shares = shares == "always" and has_columns(y)
+    if not has_shares and is_multilabel(y, missing):
+        return _encode_multilabel(rows, class_weight, missing, like)
+    if missing == "ignore":
+        raise ValueError(
+            'missing_targets="ignore" is for regression and multi-label targets. Nothing can be '
+            "learned from a row without its only label: remove it."
+        )
+    if has_shares:
+        return _encode_shares(rows, class_weight, like)
+    labels = read_labels(y, "y", warn=True)
+    read = read_weight(rows, labels, 0, "y")
+    if like is None:
+        classes, ids = sort_classes(labels, "y")
+        check_two_classes(classes, read.replace(target=ids))
+        check_n_classes(classes, len(labels))
+        encoding = _make_class_encoding(classes, one_vs_rest, two_scores)
+    else:
+        if like.kind == "multilabel":
+            raise ValueError(
+                "The model to continue has several labels per row, but y is one-dimensional."
+            )
+        encoding, ids = like, like._encode_labels(labels, "y")
+    assert encoding.classes is not None
+    factors = compute_class_factors(class_weight, encoding.classes, read.replace(target=ids))
+    weight = read.weight
+    if factors is not None:
+        weight = multiply_weights(weight, factors[ids].astype(np.float32))
+    return encoding._encode_ids(RowData(ids.astype(np.int32, copy=False), weight))
+
+
+def _encode_shares(rows: RowData, class_weight: object, like: TargetEncoding | None) -> Target:
+    if like is None:
+        y = rows.target
+        classes = get_class_names(y, np.shape(y)[1])
+        like = TargetEncoding("multiclass", len(classes), one_dimensional=True, classes=classes)
+    elif not like.has_class_ids:
+        raise ValueError(
+            "The model to continue does not learn shares of classes, but y holds them."
+        )
+    target = like._encode_shares(rows, "y")
+    assert like.classes is not None
+    check_two_columns(like.classes, target.rows)
+    factors = compute_class_factors(class_weight, like.classes, target.rows)
+    return target if factors is None else Target(weight_shares(target.rows, factors), like)
+
+
+def _make_class_encoding(
+    classes: np.ndarray, one_vs_rest: bool, two_scores: bool
+) -> TargetEncoding:
+    is_binary = len(classes) == 2 and not two_scores
+    return TargetEncoding(
+        kind="binary" if is_binary else "multiclass",
+        n_outputs=1 if is_binary else len(classes),
+        one_dimensional=True,
+        classes=classes,
+        one_vs_rest=one_vs_rest and not is_binary,
+    )
+
+
+def _encode_multilabel(
+    rows: RowData,
+    class_weight: object,
+    missing: Literal["error", "ignore"],
+    like: TargetEncoding | None,
+) -> Target:
+    values, names = read_indicators(rows.target, "y", missing), get_column_names(rows.target)
+    n_labels = values.shape[1]
+    read = read_weight(rows, values, n_labels, "y")
+    check_related_names(rows.weight, names, "sample_weight of y")
+    check_outputs_have_weight(read, names)
+    if like is not None:
+        if like.kind != "multilabel":
+            raise ValueError(
+                "The model to continue has one class per row, but y is an indicator matrix."
+            )
+        like._check_shape(values.shape, "y")
+        like.check_names(RowData(rows.target), "y")
+    encoding = like or TargetEncoding(
+        kind="multilabel",
+        n_outputs=n_labels,
+        one_dimensional=False,
+        classes=np.arange(n_labels),
+        output_names=names,
+        missing=missing,
+    )
+    negative, positive = compute_label_factors(class_weight, read, names)
+    if np.any(negative != 1) or np.any(positive != 1):
+        factors = np.where(values == 1, positive, negative).astype(np.float32)
+        read = read.replace(weight=multiply_weights(read.weight, factors))
+    return _make_target(read, encoding)
+
+
+def encode_sparse(
+    rows: RowData,
+    *,
+    kind: Literal["multilabel", "regression"],
+    name: str = "y",
+    like: TargetEncoding | None = None,
+) -> Target:
+    """Encode a sparse target without making it dense.
+
+    Parameters
+    ----------
+    rows : RowData
+        Labels (0 and 1) or numbers, a sparse matrix, array-like or data frame of shape (n_rows,
+        n_outputs), whose entries may have any order, but no duplicates, and weights of rows.
+    kind : {"multilabel", "regression"}
+        Kind of target.
+    name : str
+        Name of y in error messages.
+    like : TargetEncoding, optional
+        Encoding of the training y.
+
+    Returns
+    -------
+    Target
+        Its values are a canonical csr_matrix, float32.
+
+    Raises
+    ------
+    ValueError
+        For invalid y or weights.
+    """
+    y = rows.target
+    values = to_canonical_csr(read_sparse_matrix(y, name), name, repeated="raise")
+    n_outputs, read = values.shape[1], read_weight(rows, values, 0, name)
+    if kind == "multilabel" and (values.data != 1).any():
+        entry = int(np.flatnonzero(values.data != 1)[0])
+        cell = f"{name}[{find_row(values, entry)}, {values.indices[entry]}]"
+        raise ValueError(
+            f"{cell} is {values.data[entry]:g}, but an indicator matrix holds 0 and 1 only."
+        )
+    if like is not None:
+        if like.kind != kind or like.one_dimensional:
+            raise ValueError(
+                f"The model was fitted on another kind of target than {name}, which is {kind}."
+            )
+        like._check_shape(values.shape, name)
+        like.check_names(RowData(y), name)
+        return Target(read, like)
+    if values.nnz == 0:
+        raise ValueError(f"{name} holds only zeros, so there is nothing to learn.")
+    names = None if scipy.sparse.issparse(y) else get_column_names(y)
+    classes = np.arange(n_outputs) if kind == "multilabel" else None
+    encoding = TargetEncoding(kind, n_outputs, False, classes=classes, output_names=names)
+    return Target(read, encoding)
+
+
+def encode_evaluation_target(
+    rows: RowData, *, name: str, like: TargetEncoding, is_sparse: bool
+) -> Target:
+    """Encode y of an evaluation set like the training y, in the unit of y.
+
+    See `encode_sparse` and `TargetEncoding.encode`. `is_sparse`: whether the training y is sparse.
+    """
+    if not is_sparse:
+        return like.encode(rows, name=name, normalized=False)
+    kind: Any = like.kind
+    return encode_sparse(rows, kind=kind, name=name, like=like)
+
+
+# ---- encodings in model files ------------------------------------------------------------------
+
+# NumPy stores text at the width of the longest: the most memory that labels from a file may take.
+_MAX_BYTES_PER_CHARACTER, _SPARE_BYTES = 64, 1 << 20
+
+
+def _labels_to_json(classes: np.ndarray) -> dict[str, object]:
+    labels, is_plain = classes.tolist(), classes.dtype.kind in "iufbU"
+    if is_plain or all(isinstance(label, str) for label in labels):
+        return {"dtype": classes.dtype.str if is_plain else "object", "labels": labels}
+    raise ValueError(
+        f"Class labels of type {type(labels[0]).__name__} cannot be written to a model file: use "
+        "text, numbers or booleans, or pickle the estimator."
+    )
+
+
+def _require(condition: bool, name: str, rule: str) -> None:
+    if not condition:
+        raise ValueError(f"The model has no valid target encoding: {name!r} {rule}.")
+
+
+def _read_classes(kind: Kind, n_outputs: int, fields: Any) -> np.ndarray | None:
+    if kind == "regression":
+        _require(fields is None, "classes", "is for classification only")
+        return None
+    if kind == "multilabel":  # label indices, which are not stored
+        return np.arange(n_outputs)
+    _require(isinstance(fields, Mapping), "classes", "must have a dtype and labels")
+    classes = _labels_from_json(fields)
+    n_classes = 2 if kind == "binary" else n_outputs
+    is_valid = len(set(classes.tolist())) == len(classes) == n_classes
+    _require(is_valid, "classes", f"must have {n_classes} different labels")
+    return classes
+
+
+def _labels_from_json(fields: Mapping[str, object]) -> np.ndarray:
+    name: Any = fields.get("dtype")
+    labels: Any = fields.get("labels")
+    is_valid = isinstance(labels, list) and isinstance(name, str)
+    _require(is_valid, "classes", "must have a dtype and labels")
+    try:
+        dtype = np.dtype(name)
+    except (TypeError, ValueError):
+        dtype = np.dtype(np.void)
+    is_text = dtype.kind in "OU"
+    _require(is_text or dtype.kind in "iufb", "classes", "must be text, numbers or booleans")
+    is_valid = all(isinstance(label, (str, bool, int, float)) for label in labels) and all(
+        isinstance(label, str) == is_text for label in labels
+    )
+    _require(is_valid, "classes", "must have labels of its dtype")
+    n_characters = sum(len(label) + 1 for label in labels) if is_text else 0
+    max_bytes = _SPARE_BYTES + _MAX_BYTES_PER_CHARACTER * n_characters
+    is_valid = dtype.kind != "U" or 0 <= dtype.itemsize * len(labels) <= max_bytes  # NumPy 1 wraps
+    _require(is_valid, "classes", "has a text dtype that is too wide")
+    try:
+        with np.errstate(invalid="ignore"):  # labels that do not fit become others
+            classes = np.array(labels).astype(dtype)
+        is_valid = classes.tolist() == labels
+    except (OverflowError, ValueError):
+        is_valid = False
+    _require(is_valid, "classes", "must have labels that its dtype can hold")
+    return classes
+
+
+def _read_names(names: Any, n_outputs: int) -> tuple[str, ...] | None:
+    if names is None:
+        return None
+    is_valid = isinstance(names, list) and len(names) == n_outputs
+    is_valid = is_valid and all(isinstance(name, str) for name in names)
+    _require(is_valid, "output_names", f"must be {n_outputs} texts")
+    return tuple(names)
+
+
+def _read_numbers(fields: Mapping[str, object], name: str, n_outputs: int) -> np.ndarray | None:
+    values: Any = fields.get(name)
+    if values is None:
+        return None
+    is_valid = isinstance(values, list) and len(values) == n_outputs
+    is_valid = is_valid and all(
+        isinstance(v, (int, float)) and bool(np.isfinite(v)) for v in values
+    )
+    _require(is_valid, name, f"must be {n_outputs} finite numbers")
+    return np.array(values, np.float64)

@@ -1,0 +1,167 @@
+"""Offset and scale of regression targets, and checks of the range of float32 sums."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+import polyleaf._core as _core
+from polyleaf.runtime.row_data import RowData
+from polyleaf.runtime.user_warnings import warn_user
+
+Normalize: TypeAlias = bool | Literal["auto"]
+TargetScale: TypeAlias = tuple[np.ndarray, np.ndarray] | tuple[None, None]
+
+# The split search squares sums of float32 gradients: larger sums overflow to infinity, and the
+# squares of smaller values underflow.
+_MAX_SUM = 1e18
+_MIN_RANGE = 1e-15
+
+_SMALL_MEAN_WEIGHT = 0.1
+
+# Smallest share of the largest spread that "auto" gives to an output. Trees fit outputs of slightly
+# different scale one after the other, which is mostly better than equal scales; below a tenth, the
+# small outputs are fitted too late.
+MIN_SPREAD = 0.1
+
+
+def compute_target_scale(rows: RowData, normalize: Normalize) -> TargetScale:
+    """Compute the offset to subtract from each output, and the scale to divide it by.
+
+    Parameters
+    ----------
+    rows : RowData
+        Target values (n_rows, n_outputs); NaN is missing.
+    normalize : bool or "auto"
+        True: the weighted mean and standard deviation of each output. "auto": if the deviation of
+        some output is less than `MIN_SPREAD` of the largest, the means, and the largest deviation;
+        for such an output its own deviation over `MIN_SPREAD`. If all are too small for float32,
+        as for True.
+
+    Returns
+    -------
+    offset, scale : ndarray of shape (n_outputs,), float64; or None, None
+        None if outputs are not scaled.
+
+    Raises
+    ------
+    ValueError
+        If values are too large to be summed or squared.
+    """
+    columns = rows.target
+    if normalize != "auto":
+        if normalize:
+            offset, spread = compute_mean_and_deviation(rows)
+            return offset, np.where(spread > 0, spread, 1.0)
+        _check_range(_max_range(columns), rows)
+        return None, None
+    value_range = _max_range(columns)
+    if 0 < value_range < _MIN_RANGE:
+        return compute_target_scale(rows, True)
+    _check_range(value_range, rows)
+    if columns.shape[1] == 1 or (rows.weight is None and _has_similar_spreads(columns)):
+        return None, None
+    offset, spread = compute_mean_and_deviation(rows)
+    largest, varies = spread.max(), spread > np.finfo(columns.dtype).eps * abs(offset)
+    if not (varies & (spread < MIN_SPREAD * largest)).any():
+        return None, None
+    return offset, np.where(varies, np.minimum(spread / MIN_SPREAD, largest), largest)
+
+
+def _has_similar_spreads(columns: np.ndarray) -> bool:
+    """Return whether all deviations are well above `MIN_SPREAD` of the largest.
+
+    One quick pass; False if that is not certain, or if values are missing.
+    """
+    sums = squares = np.zeros(columns.shape[1])
+    for first in range(0, len(columns), 4096):
+        block = columns[first : first + 4096].astype(np.float64) - columns[0]
+        sums, squares = sums + block.sum(axis=0), squares + np.einsum("ij,ij->j", block, block)
+    variance = squares - sums**2 / len(columns)
+    is_certain = (variance > 1e-6 * squares).all()
+    return bool(is_certain and variance.min() > 1.1 * MIN_SPREAD**2 * variance.max())
+
+
+def compute_mean_and_deviation(rows: RowData) -> tuple[np.ndarray, np.ndarray]:
+    """Compute the weighted mean and standard deviation of each column, without missing values."""
+    columns, weight = rows.target, rows.weight
+    offset, deviation = np.zeros(columns.shape[1]), np.zeros(columns.shape[1])
+    for j in range(columns.shape[1]):
+        values = columns[:, j].astype(np.float64)
+        present = ~np.isnan(values)
+        w = present.astype(np.float64)
+        if weight is not None:
+            w *= weight if weight.ndim == 1 else weight[:, j]
+        values[w == 0] = 0.0
+        total_weight = float(present.sum()) if weight is None else _exact_sum(w)
+        exponent = np.frexp(np.abs(values).max(initial=0.0))[1]  # squares stay in range
+        values = np.ldexp(values, -exponent)
+        mean = _exact_sum(w * values) / total_weight
+        square = _exact_sum(w * (values - mean) ** 2) / total_weight
+        offset[j], deviation[j] = np.ldexp([mean, np.sqrt(square)], exponent)
+    return offset, deviation
+
+
+def sum_columns(values: np.ndarray) -> np.ndarray:
+    """Return the sums (K,) of float32 or float64 columns (n, K), independent of their order."""
+    return _core.exact_totals(np.ascontiguousarray(values), None, None, 1, 1)[0, 0]
+
+
+def _exact_sum(terms: np.ndarray) -> float:
+    return float(sum_columns(terms[:, None])[0])
+
+
+def _max_range(columns: np.ndarray) -> float:
+    """Return the largest difference of two values of an output."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return float((np.nanmax(columns, axis=0) - np.nanmin(columns, axis=0)).max())
+
+
+def _max_total(weight: np.ndarray) -> float:
+    """Return the sum of the weights of rows, or the largest sum of an output."""
+    return float(np.max(np.sum(weight, axis=0, dtype=np.float64)))
+
+
+def check_total_weight(weight: np.ndarray) -> None:
+    """Raise a ValueError if the sum of the weights is too large for float32 sums of squares."""
+    total = _max_total(weight)
+    if total > _MAX_SUM:
+        raise ValueError(
+            f"sample_weight is too large: its sum is {total:.3g}, but must not exceed "
+            f"{_MAX_SUM:.0e}, because sums of weighted gradients are squared in float32. Divide "
+            "the "
+            "weights by a constant; a mean of 1 is usual."
+        )
+
+
+def warn_small_weights(weight: np.ndarray, min_total: float) -> None:
+    """Warn if the sum of the weights is small compared with the penalties."""
+    total = _max_total(weight)
+    if total < min_total and weight.mean(dtype=np.float64) < _SMALL_MEAN_WEIGHT:
+        warn_user(
+            f"sample_weight sums to {total:.3g}, no more than the penalties that are compared with "
+            "sums of weights (reg_lambda, min_child_weight), so that trees have few and small "
+            "leaves. Multiply the weights by a constant; a mean of 1 is usual."
+        )
+
+
+def _check_range(value_range: float, rows: RowData) -> None:
+    """Check that squared sums of gradients fit in float32; warn if they underflow."""
+    n_rows, weight = rows.n_rows, rows.weight
+    total, reason = float(n_rows), f"{n_rows} rows"
+    if weight is not None and _max_total(weight) > total:
+        total = _max_total(weight)
+        reason = f"a total weight of {total:.3g}"
+    limit = _MAX_SUM / total
+    if value_range > limit:
+        raise ValueError(
+            f"y contains a value too large: with {reason}, an output must not vary by more than "
+            f"{limit:.3g}. Divide y by a constant, or set normalize_targets=True if the objective "
+            "allows it."
+        )
+    if 0 < value_range < _MIN_RANGE:
+        warn_user(
+            f"y varies by at most {value_range:.3g}, too little for float32 sums of squares: "
+            "multiply y by a constant, or set normalize_targets=True if the objective allows it."
+        )

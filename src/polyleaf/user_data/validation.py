@@ -1,0 +1,433 @@
+"""Checks of users' data and functions before anything reads them, and canonical CSR matrices."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from polyleaf.runtime.cuda import is_device_array
+from polyleaf.runtime.types import DataLike
+
+
+def to_canonical_csr(
+    values: DataLike,
+    name: str,
+    *,
+    repeated: Literal["add", "raise"] = "add",
+    allow_empty: bool = False,
+    nan_hint: str = "",
+) -> sp.csr_matrix:
+    """Convert a matrix to canonical CSR: columns ascend, no duplicates, no zeros, all finite.
+
+    Parameters
+    ----------
+    values : ndarray or sparse matrix of shape (n_rows, n_columns)
+        Numbers; it is not changed.
+    name : str
+        Name of the matrix in error messages.
+    repeated : {"add", "raise"}
+        Whether entries that are stored twice are added or raise an error.
+    allow_empty : bool
+        Whether a matrix without rows is valid.
+    nan_hint : str
+        End of the error message about NaN.
+
+    Returns
+    -------
+    csr_matrix, float32
+        It may share its arrays with `values`.
+
+    Raises
+    ------
+    ValueError
+        For other shapes and dtypes, values that float32 cannot hold, column indices out of bounds,
+        and repeated entries if `repeated` is "raise".
+    """
+    values = check_data(values, name)
+    values = values if sp.issparse(values) else np.asarray(values)
+    _check_shape_and_dtype(values, name, 0 if allow_empty else 1)
+    with np.errstate(over="ignore"):  # overflow gives infinity, which raises below
+        rows = sp.csr_matrix(values, dtype=np.float32)
+    if not np.isfinite(rows.data).all():
+        entry = int(np.argmin(np.isfinite(rows.data)))
+        place = f"in row {find_row(rows, entry)}, column {rows.indices[entry]}"
+        if np.isnan(rows.data[entry]):
+            raise ValueError(f"{name} holds NaN {place}.{nan_hint}")
+        raise ValueError(f"{name} holds infinity or a value too large for float32 {place}.")
+    if not rows.has_canonical_format or not rows.data.all():
+        rows = rows.copy()  # it may share its arrays with the caller's
+        n_stored = rows.nnz
+        rows.sum_duplicates()
+        if rows.nnz < n_stored and repeated == "raise":
+            raise ValueError(
+                f"{name} stores {n_stored - rows.nnz} entries twice: call sum_duplicates() on it "
+                "if "
+                "they should be added."
+            )
+        rows.eliminate_zeros()
+    return rows
+
+
+def _check_shape_and_dtype(values: Any, name: str, min_rows: int) -> None:
+    if len(values.shape) != 2:
+        raise ValueError(
+            f"{name} must have two dimensions, (n_rows, n_columns), not shape {values.shape}."
+        )
+    if values.dtype.kind not in "buif":
+        raise ValueError(f"{name} must hold numbers, not {values.dtype}.")
+    if values.shape[0] < min_rows or values.shape[1] < 1:
+        raise ValueError(
+            f"{name} has shape {values.shape}, but needs at least one row and one column."
+        )
+    max_columns = np.iinfo(np.int32).max
+    if values.shape[1] > max_columns:
+        raise ValueError(
+            f"{name} has {values.shape[1]} columns; at most {max_columns} are allowed."
+        )
+
+
+def find_row(rows: sp.csr_matrix, entry: int) -> int:
+    """Return the row of a stored entry."""
+    return int(np.searchsorted(rows.indptr, entry, side="right")) - 1
+
+
+def get_csr_arrays(
+    rows: sp.csr_matrix,
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
+    """Return indptr, indices and data in the dtypes of the core."""
+    return (
+        rows.indptr.astype(np.int64, copy=False),
+        rows.indices.astype(np.int32, copy=False),
+        rows.data.astype(np.float32, copy=False),
+    )
+
+
+# ---- arrays and frames -------------------------------------------------------------------------
+
+
+def check_in_memory(data: Any, name: str) -> None:
+    """Raise a TypeError for lazy data and for arrays in GPU memory."""
+    if type(data) is np.ndarray:
+        return
+    library, kind = type(data).__module__.split(".")[0], type(data).__name__
+    if is_device_array(data):
+        copies = {
+            "cupy": f"{name}.get()",
+            "torch": f"{name}.cpu()",
+            "jaxlib": f"jax.device_get({name})",
+        }
+        raise TypeError(
+            f"{name} is an array in GPU memory, which only fit and predict of estimators with "
+            f'device="cuda" can read: set that, or pass {copies.get(library, "a copy on the CPU")}.'
+        )
+    if kind == "LazyFrame":
+        raise TypeError(f"{name} is a lazy frame without values: pass {name}.collect().")
+    if library in ("dask", "dask_expr") or (library == "distributed" and kind == "Future"):
+        raise TypeError(
+            f"{name} is a Dask {kind} without values: pass {name}.compute(), or use an estimator "
+            "of polyleaf.dask."
+        )
+
+
+def check_is_table(X: object) -> None:
+    """Raise a ValueError for texts and dicts, which reshaping would not turn into features."""
+    shape = getattr(X, "shape", None)
+    is_list = isinstance(X, list | tuple) if shape is None else len(shape) == 1
+    if shape is not None and not is_list:
+        return
+    first = next(iter(X), None) if is_list and hasattr(X, "__iter__") else X
+    if isinstance(first, str | bytes):
+        raise ValueError(
+            f"X is {'a list of texts' if is_list else 'a text'}, such as {first[:40]!r}, but must "
+            "be a table of features. Turn documents into features first, for example by "
+            "sklearn.feature_extraction.text.TfidfVectorizer; for a single categorical feature, "
+            "pass a data frame of one column."
+        )
+    if isinstance(first, Mapping):
+        raise ValueError(
+            f"X is {'a list of dicts' if is_list else 'a dict'}, but must be a table of features: "
+            "pass pandas.DataFrame(X)."
+        )
+
+
+def count_rows(X: Any) -> int:
+    """Return the number of rows of X before it is read."""
+    if not is_device_array(X):
+        check_in_memory(X, "X")
+        check_is_table(X)
+    shape = getattr(X, "shape", None)
+    if shape is None:
+        shape = np.asarray(X).shape
+    if len(shape) > 2:
+        raise ValueError(
+            f"Found array with dim {len(shape)}, while dim <= 2 is required: X is {shape}."
+        )
+    if len(shape) < 2:
+        found = "1D array" if shape else "scalar array"
+        raise ValueError(
+            f"Expected 2D array, got {found} instead. Reshape your data either using "
+            "array.reshape(-1, 1) if "
+            "your data has a single feature or array.reshape(1, -1) if it contains a single sample."
+        )
+    return int(shape[0])
+
+
+def check_unique_names(names: Sequence[object] | None, name: str) -> None:
+    """Raise a ValueError if two columns of `name` have the same name."""
+    if names is None or len(set(names)) == len(names):
+        return
+    repeated = next(column for i, column in enumerate(names) if column in names[:i])
+    raise ValueError(f"{name} has several columns named {repeated!r}: rename all but one of them.")
+
+
+def check_data(values: Any, name: str) -> Any:
+    """Return the data in a form that is safe to read.
+
+    Parameters
+    ----------
+    values : anything
+        A masked array becomes an array with NaN (None for objects and text) in masked places.
+        The index arrays of a sparse matrix are checked, because SciPy reads out of bounds where
+        they are wrong. Anything else is returned unchanged.
+    name : str
+        Name of the data in error messages.
+
+    Raises
+    ------
+    ValueError
+        For a sparse matrix with inconsistent index arrays.
+    """
+    if type(values) is np.ndarray:
+        return values
+    if isinstance(values, np.ma.MaskedArray):
+        return _fill_masked(values)
+    if sp.issparse(values) and len(values.shape) == 2:
+        return _check_sparse(values, name)
+    return values
+
+
+def _fill_masked(values: np.ma.MaskedArray) -> np.ndarray:
+    mask = np.ma.getmaskarray(values)
+    plain = np.asarray(values.data)
+    if not mask.any():
+        return plain
+    if plain.dtype.kind in "biu":
+        plain = plain.astype(np.float64)
+    missing = np.nan if plain.dtype.kind in "fc" else None
+    plain = plain.astype(object) if missing is None else plain.copy()
+    plain[mask] = missing
+    return plain
+
+
+def _check_sparse(matrix: Any, name: str) -> object:
+    """Check the index arrays of a matrix, in CSR, CSC, BSR or COO format."""
+    if matrix.format not in ("csr", "csc", "bsr", "coo"):
+        matrix = matrix.tocsr()
+    if matrix.format == "coo":
+        pairs = (matrix.row, matrix.col)
+        for indices, n, axis in zip(pairs, matrix.shape, ("row", "column"), strict=True):
+            _check_indices(indices, n, axis, name)
+        _check_length(len(matrix.data), max(map(len, pairs)), name)
+        return matrix
+    sizes = (1, 1) if matrix.format != "bsr" else matrix.blocksize
+    n_rows, n_columns = (n // size for n, size in zip(matrix.shape, sizes, strict=True))
+    is_by_row = matrix.format != "csc"
+    n_stored = _check_indptr(matrix.indptr, n_rows if is_by_row else n_columns, name)
+    for array in (matrix.indices, matrix.data):
+        _check_length(len(array), n_stored, name)
+    n, axis = (n_columns, "column") if is_by_row else (n_rows, "row")
+    _check_indices(matrix.indices[:n_stored], n, axis, name)
+    return matrix
+
+
+def _check_indptr(indptr: Any, n: int, name: str) -> int:
+    """Check that indptr ascends from 0, and return the number of entries."""
+    if len(indptr) != n + 1 or indptr[0] != 0 or (indptr[1:] < indptr[:-1]).any():
+        raise ValueError(
+            f"{name} is not a valid sparse matrix: its indptr does not ascend from 0 in {n} steps."
+        )
+    return int(indptr[-1])
+
+
+def _check_length(length: int, expected: int, name: str) -> None:
+    if length < expected:
+        raise ValueError(
+            f"{name} is not a valid sparse matrix: it has {length} entries instead of {expected}."
+        )
+
+
+def _check_indices(indices: Any, n: int, axis: str, name: str) -> None:
+    if len(indices) == 0:
+        return
+    for index in (int(indices.min()), int(indices.max())):
+        if not 0 <= index < n:
+            raise ValueError(
+                f"{name} is not a valid sparse matrix: it stores {axis} {index}, outside "
+                f"0 .. {n - 1}."
+            )
+
+
+# ---- Python objects in place of numbers --------------------------------------------------------
+
+
+def is_missing(value: object) -> bool:
+    """Return whether a value is None, NaN or a null object of pandas.
+
+    Null objects are recognised by class name, so that pandas is not imported.
+    """
+    return (
+        value is None
+        or (isinstance(value, float) and value != value)
+        or type(value).__name__ in ("NAType", "NaTType")
+    )
+
+
+def get_missing_mask(values: np.ndarray) -> NDArray[np.bool_]:
+    """Return `is_missing` of each value of an array of any dtype, in its shape."""
+    if values.dtype.kind in "fmM":
+        return np.isnan(values)
+    if values.dtype != object:
+        return np.zeros(values.shape, bool)
+    with np.errstate(invalid="ignore"):  # comparing NaN
+        return np.frompyfunc(is_missing, 1, 1)(values).astype(bool)
+
+
+def replace_nulls_with_nan(objects: NDArray[np.object_]) -> NDArray[np.object_]:
+    """Return the objects with NaN in place of missing values."""
+    return np.where(get_missing_mask(objects), np.nan, objects)
+
+
+def find_non_number(objects: NDArray[np.object_]) -> tuple[int, ...] | None:
+    """Return the index of the first object that is neither a number nor numeric text, or None."""
+    found = np.argwhere(~np.frompyfunc(_converts_to_float, 1, 1)(objects).astype(bool))
+    return tuple(found[0].tolist()) if len(found) else None
+
+
+def _converts_to_float(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def describe_type(value: object) -> str:
+    """Return the type of a value with its article: "a Period", "an Interval"."""
+    kind = type(value).__name__
+    return f"{'an' if kind[0] in 'aeiouAEIOU' else 'a'} {kind}"
+
+
+# ---- parameters --------------------------------------------------------------------------------
+
+
+def get_feature_index(
+    feature: object, names: Sequence[str] | None, n_features: int, parameter: str
+) -> int:
+    """Return the index of a feature that a parameter names by text or number.
+
+    Digits that are not a name are a number, because keys of JSON are text.
+
+    Raises
+    ------
+    TypeError
+        If it is neither text nor an integer.
+    ValueError
+        If there is no such feature.
+    """
+    if isinstance(feature, str) and feature.isdecimal() and feature not in (names or ()):
+        feature = int(feature)
+    if isinstance(feature, str):
+        if names is None:
+            raise ValueError(
+                f"{parameter} names the feature {feature!r}, but X has no names: use indices."
+            )
+        if feature not in names:
+            raise ValueError(f"{parameter} names {feature!r}, which is not a feature of X.")
+        return names.index(feature)
+    if isinstance(feature, bool | np.bool_) or not isinstance(feature, int | np.integer):
+        raise TypeError(f"{parameter} must name features by text or integer, got {feature!r}.")
+    if not 0 <= feature < n_features:
+        raise ValueError(
+            f"{parameter} names feature {feature}, but X has {n_features} features, 0 to "
+            f"{n_features - 1}."
+        )
+    return int(feature)
+
+
+def describe_signature_mismatch(
+    function: Callable[..., object], n_arguments: int, keywords: tuple[str, ...] = ()
+) -> str:
+    """Return why a function does not accept these arguments, to complete an error message.
+
+    The text is empty if it does, or if Python cannot tell, as for some built-in functions.
+    """
+    try:
+        signature = inspect.signature(function)
+    except ValueError:
+        return ""
+    try:
+        signature.bind(*[None] * n_arguments, **dict.fromkeys(keywords))
+    except TypeError as error:
+        name = getattr(function, "__name__", type(function).__name__)
+        return f"{name}{signature} does not accept them: {error}"
+    return ""
+
+
+def check_names(names: Sequence[str] | None, size: int, argument: str) -> tuple[str, ...] | None:
+    """Return names as a tuple of this size; None if there are none."""
+    if names is None:
+        return None
+    if len(names) != size:
+        raise ValueError(f"{argument} has {len(names)} names, but {size} are required.")
+    return tuple(str(name) for name in names)
+
+
+def check_vector(values: object, n_outputs: int, argument: str) -> np.ndarray | None:
+    """Return one finite number per output, float64; None if there are none."""
+    if values is None:
+        return None
+    array = np.array(values, np.float64, ndmin=1)
+    if array.shape != (n_outputs,) or not np.isfinite(array).all():
+        raise ValueError(f"{argument} must have {n_outputs} finite numbers, one per output.")
+    return array
+
+
+# ---- distinct values ---------------------------------------------------------------------------
+
+_BLOCK_ROWS = 1 << 16
+
+
+def number_values(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the sorted distinct values, and the number of each row's value, (n_rows,).
+
+    Integers that are close together are not sorted.
+    """
+    bounds = _find_close_bounds(values)
+    if bounds is None:
+        return np.unique(values, return_inverse=True)
+    low, high = bounds
+    ids = np.empty(len(values), np.int32)
+    np.subtract(values, low, out=ids, dtype=np.int64, casting="unsafe")
+    blocks = [ids[start : start + _BLOCK_ROWS] for start in range(0, len(ids), _BLOCK_ROWS)]
+    is_held = np.zeros(high - low + 1, dtype=bool)
+    for block in blocks:  # an index becomes 64-bit integers
+        is_held[block] = True
+    if not is_held.all():
+        rank = np.cumsum(is_held, dtype=np.int32) - np.int32(1)
+        for block in blocks:
+            block[:] = rank[block]
+    return (np.flatnonzero(is_held) + low).astype(values.dtype), ids
+
+
+def _find_close_bounds(values: np.ndarray) -> tuple[int, int] | None:
+    """Return the smallest and the largest integer, if a table of all between them is small."""
+    if values.dtype.kind not in "biu" or len(values) == 0:
+        return None
+    low, high = int(values.min()), int(values.max())
+    is_small = high - low < min(len(values), _BLOCK_ROWS) and -(2**62) < low <= high < 2**62
+    return (low, high) if is_small else None
