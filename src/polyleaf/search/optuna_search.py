@@ -12,7 +12,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
-from polyleaf.search.candidates import Parameters
+from polyleaf.runtime.types import Parameters
 from polyleaf.search.trials import Candidate
 
 if TYPE_CHECKING:

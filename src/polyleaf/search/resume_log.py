@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from polyleaf.runtime.types import Parameters
 from polyleaf.runtime.user_warnings import warn_user
-from polyleaf.search.candidates import Parameters
 
 if TYPE_CHECKING:
     from polyleaf.runtime.types import JsonObject, StrPath

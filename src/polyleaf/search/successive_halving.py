@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from polyleaf.callbacks import Callback
 from polyleaf.metrics import Metric
 from polyleaf.metrics.metric import EvalsLog
-from polyleaf.search.candidates import Parameters
+from polyleaf.runtime.types import Parameters
 from polyleaf.search.cv_splits import Fold, Folds
 from polyleaf.search.ensemble import POOL_SIZE
 from polyleaf.search.resume_log import ResumeLog, TrialRecord

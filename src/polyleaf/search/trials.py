@@ -13,7 +13,8 @@ import numpy as np
 
 from polyleaf.binned_data.dataset import Dataset
 from polyleaf.model import Model
-from polyleaf.search.candidates import Parameters, ScreeningResult
+from polyleaf.runtime.types import Parameters
+from polyleaf.search.candidates import ScreeningResult
 
 if TYPE_CHECKING:
     from polyleaf.estimators.base import PolyleafEstimator
