@@ -24,14 +24,13 @@ from polyleaf.model.metadata import BLEND
 from polyleaf.objectives import objective_class
 from polyleaf.runtime.context import effective_threads
 from polyleaf.runtime.row_data import RowData
-from polyleaf.runtime.types import DataLike, JsonObject, StrPath
+from polyleaf.runtime.types import DataLike, JsonObject, Parameters, StrPath
 from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.search import optuna_search
 from polyleaf.search.budgeted_halving import BudgetedHalving
 from polyleaf.search.candidates import (
     N_PARENTS,
     LearningRateScale,
-    Parameters,
     filter_applicable,
     generate_variations,
     get_portfolio,
