@@ -48,6 +48,11 @@ __all__ = [
     "TimeLimit",
 ]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 Model: TypeAlias = Any  # polyleaf.Model, of a layer above
 MAX_PRINTED_OUTPUTS = 8
 

@@ -1,5 +1,6 @@
 """The estimators: shapes, labels, evaluation data, early stopping, continued training, files."""
 
+import importlib
 import pickle
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_s
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
+from support.public_names import EXTRA, MODULES
 
 import polyleaf
 from polyleaf import Dataset, PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor, load_model
@@ -815,10 +817,16 @@ def test_custom_objectives_predict_from_files(X, Y, tmp_path):
 # --- the package ----------------------------------------------------------------------------------
 
 
-def test_public_names():
-    assert set(polyleaf.__all__) <= set(dir(polyleaf))
-    for name in polyleaf.__all__:
-        assert getattr(polyleaf, name) is not None
+@pytest.mark.parametrize("module", [*MODULES, "polyleaf.files", "polyleaf.sketching"])
+def test_completion_offers_the_public_names_only(module):
+    if module in EXTRA:
+        pytest.importorskip(EXTRA[module], reason="an extra is not installed")
+    values = importlib.import_module(module)
+    assert set(dir(values)) == set(values.__all__)
+    assert all(getattr(values, name) is not None for name in values.__all__)
+
+
+def test_unknown_public_name_raises():
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         polyleaf.nothing  # noqa: B018
 

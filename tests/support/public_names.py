@@ -42,12 +42,6 @@ EXTRA = {
 
 
 def public_names(module_name: str) -> list[str]:
-    """Return the names in `__all__`, modules left out, or the functions and classes of a module."""
+    """Return the names in `__all__` that are no modules."""
     module = importlib.import_module(module_name)
-    names = getattr(module, "__all__", None)
-    if names is None:
-        own = inspect.getmembers(
-            module, lambda value: inspect.isfunction(value) or inspect.isclass(value)
-        )
-        return [name for name, v in own if v.__module__ == module_name and not name.startswith("_")]
-    return [name for name in names if not inspect.ismodule(getattr(module, name))]
+    return [name for name in module.__all__ if not inspect.ismodule(getattr(module, name))]

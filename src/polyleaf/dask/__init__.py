@@ -12,3 +12,7 @@ if find_spec("dask") is None or find_spec("distributed") is None:
 from polyleaf.dask.estimators import DaskPolyleafClassifier, DaskPolyleafRegressor
 
 __all__ = ["DaskPolyleafClassifier", "DaskPolyleafRegressor"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -270,7 +270,7 @@ class _DaskEstimator(BaseEstimator):
         return self._call_lazily("apply", X)
 
     def predict_topk(self, X: DataLike, k: int = 5) -> tuple[Any, Any]:
-        """Return the k outputs with the highest scores of each row.
+        """Return the `k` outputs with the highest scores of each row.
 
         Parameters
         ----------

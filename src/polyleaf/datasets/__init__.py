@@ -10,6 +10,11 @@ import numpy as np
 
 __all__ = ["NAMES", "SmallData", "load"]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 NAMES = ("energy", "letter", "emotions")
 
 

@@ -15,3 +15,7 @@ from polyleaf.distributions.parametric import (
 )
 
 __all__ = ["Distribution", "Gamma", "LogNormal", "NegativeBinomial", "Normal", "StudentT"]
+
+
+def __dir__() -> list[str]:
+    return __all__

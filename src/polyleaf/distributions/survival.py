@@ -21,6 +21,11 @@ from numpy.typing import ArrayLike, NDArray
 
 __all__ = ["SurvivalCurves", "encode_discrete_hazard", "make_intervals", "survival_curves"]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 Floats = NDArray[np.float64]
 
 

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 __all__ = ["Uncertainty"]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 class Uncertainty(NamedTuple):
     """Uncertainty of predictions, from `predict_uncertainty`.
 

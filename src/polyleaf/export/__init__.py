@@ -21,3 +21,7 @@ __all__ = [
     "to_treelite",
     "to_xgboost",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

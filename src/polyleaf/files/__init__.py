@@ -5,3 +5,7 @@ from __future__ import annotations
 from polyleaf.files import xmc
 
 __all__ = ["xmc"]
+
+
+def __dir__() -> list[str]:
+    return __all__

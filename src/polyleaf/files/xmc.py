@@ -33,6 +33,11 @@ __all__ = [
     "write_sparse_matrix",
 ]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 _INT32_MAX = np.iinfo(np.int32).max
 _BATCH_ROWS = 1 << 14  # rows written at a time
 

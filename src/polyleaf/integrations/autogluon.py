@@ -30,6 +30,11 @@ except ImportError as error:
 
 __all__ = ["PolyleafModel", "search_space"]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 # Half the default, as early stopping finds the number of rounds.
 LEARNING_RATE = 0.05
 # The rest of the time limit is for the work before the first round and after the last.

@@ -27,6 +27,11 @@ except ImportError as error:
 
 __all__ = ["PolyleafForecastingModel"]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 LIKELIHOODS = {"multiquantile": "quantile", "poisson": "poisson"}
 """Objective of each likelihood."""
 

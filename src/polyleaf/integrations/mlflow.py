@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 
 __all__ = ["load_model", "log_model", "save_model"]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 FLAVOR = "polyleaf"
 _FILE = "model.polyleaf"
 _METHODS = ("predict", "predict_proba", "predict_raw", "predict_interval")

@@ -27,6 +27,10 @@ except ImportError as error:
 __all__ = ["MLForecast"]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 class MLForecast(mlforecast.MLForecast):
     """`mlforecast.MLForecast` that trains one Polyleaf model for all horizons.
 

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 __all__ = ["PruningCallback", "suggest_params"]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 class PruningCallback(Callback):
     """Reports a metric to an Optuna trial after each round, and stops if the trial is pruned.
 

@@ -27,6 +27,10 @@ except ImportError as error:
 __all__ = ["ForecasterDirect"]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 class ForecasterDirect(skforecast.direct.ForecasterDirect):
     """`skforecast.direct.ForecasterDirect` that trains one Polyleaf model for all steps.
 

@@ -21,3 +21,7 @@ __all__ = [
     "get_metrics",
     "metric_names",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

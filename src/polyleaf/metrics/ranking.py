@@ -43,6 +43,11 @@ __all__ = [
     "top_labels",
 ]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 Prediction: TypeAlias = "DataLike | tuple[np.ndarray, np.ndarray]"
 """Scores, labels, or a pair (labels, scores)."""
 

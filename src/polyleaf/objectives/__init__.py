@@ -67,3 +67,7 @@ __all__ = [
     "objective_names",
     "register",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -27,6 +27,10 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def gbdt_mo(**changes: object) -> Parameters:
     """GBDT-MO: one tree for all outputs, second-order, a vector in each leaf.
 

@@ -27,3 +27,7 @@ __all__ = [
     "TruncatedSVD",
     "get_sketch",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

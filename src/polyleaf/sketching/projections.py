@@ -38,6 +38,11 @@ if TYPE_CHECKING:
 
 __all__ = ["PROJECTIONS", "Projection", "Projector"]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 PROJECTIONS = ("gaussian", "pca", "leml", "columns")
 
 _STREAM = 4  # stream of random numbers, different from those of rows, features and sketches

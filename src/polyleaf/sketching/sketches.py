@@ -37,6 +37,11 @@ __all__ = [
     "get_sketch",
 ]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 _STREAM = 3  # stream of random numbers, different from those of rows and features
 
 DEFAULT_DIM = 14
