@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from polyleaf.search.base import PATIENCE
+from polyleaf.search.base import TRIAL_PATIENCE
 from polyleaf.search.candidates import Parameters
 from polyleaf.training.fit import max_rounds
 
@@ -130,7 +130,7 @@ def _train(
         valid = valid[np.isin(y[valid], y[train_rows])]
     data = {"X": X[train_rows], "y": y[train_rows], "X_val": X[valid], "y_val": y[valid]}
     settings = Settings(
-        max_rounds(RATE), learning_rate=RATE, max_bins=None, patience=round(PATIENCE / RATE),
+        max_rounds(RATE), learning_rate=RATE, max_bins=None, patience=round(TRIAL_PATIENCE / RATE),
         threads=threads, own={"random_state": 0, **parameters},
     )  # fmt: skip
     limit = Deadline(LIMIT)
@@ -177,7 +177,7 @@ _PROTOCOL = (
     f"change one thing of the defaults, {DRAWN} drawn at random. At most {MOST_ROWS:,} rows of "
     "the training part (test parts are not read), two thirds to train on, loss on the rest after "
     f"the best round; a training ends after {LIMIT} s of processor time, or when "
-    f"{PATIENCE / RATE:.0f} rounds were no better; the learning rate is {RATE} throughout."
+    f"{TRIAL_PATIENCE / RATE:.0f} rounds were no better; the learning rate is {RATE} throughout."
 )
 
 

@@ -81,9 +81,9 @@ def _predict(task: str, model: Any, X: Any) -> np.ndarray:
 def _folds(part: Part) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return the three folds of the search, which all libraries use."""
     from polyleaf import PolyleafRegressor, RowData
-    from polyleaf.user_data.target import encode_classification, encode_regression
     from polyleaf.search.cv_splits import split_rows
     from polyleaf.training.prepare import TrainingData, read_split_rules
+    from polyleaf.user_data.target import encode_classification, encode_regression
 
     encode = encode_regression if part.task == "regression" else encode_classification
     data = TrainingData("training", part.X, RowData(part.y, groups=part.people))

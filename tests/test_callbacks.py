@@ -78,7 +78,7 @@ def test_early_stopping_in_continued_training():
 
 
 def test_early_stopping_on_nan_warns_and_does_not_stop():
-    with pytest.warns(UserWarning, match="'loss' was NaN in every round"):
+    with pytest.warns(UserWarning, match="'loss' was NaN or infinite in every round"):
         model, done = drive(EarlyStopping(3, maximize=False), [math.nan] * 10)
     assert (model.best_iteration, done) == (None, 10)
 

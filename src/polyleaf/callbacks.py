@@ -31,6 +31,7 @@ import numpy as np
 
 from polyleaf.metrics import Metric, get_metric
 from polyleaf.metrics.metric import EvalsLog, OutputsLog
+from polyleaf.metrics.patience import Patience
 from polyleaf.runtime.temporary_files import remove_temporary_files
 from polyleaf.runtime.user_warnings import warn_user
 
@@ -231,13 +232,13 @@ class EarlyStopping(Callback):
         """Reset the state, so that one object can be used in several fits."""
         self.best_iteration: int | None = None
         self.best_score: float | None = None
-        self._sign: float | None = None
+        self._patience = Patience(self.rounds, self.min_delta)
+        self._metric: Metric | None = None
         self._first_round: int | None = None
         self._last_round = 0
-        self._metric = ""
         self._best_layer: tuple[object, object] | None = None  # tree and leaves, if inside a tree
 
-    def restore_best(self, model: Model, epoch: int, score: float, found: Any) -> None:
+    def restore_best(self, model: Model, epoch: int, score: float, evaluations: Any) -> None:
         """Take over the best round of the training that goes on.
 
         It is taken over if the metric still has the value `score` in round `epoch`: otherwise the
@@ -248,63 +249,58 @@ class EarlyStopping(Callback):
         model : Model
         epoch : int
         score : float
-        found : list of (metrics, (tree, leaves) or None)
+        evaluations : list of (metrics, (tree, leaves) or None)
             Metrics after the layers of the round, and after the round, `{data name: {metric name:
             value}}`.
         """
-        for values, layer in found:
-            data, metric = self._select_metric(values)
-            if values[data][metric] == score:
-                self.best_iteration, self.best_score, self._best_layer = epoch, score, layer
+        for values, layer in evaluations:
+            data, name = self._select_metric(values)
+            if values[data][name] == score:
+                self._note(epoch, name, score, layer)
                 model.best_iteration, model.best_score = epoch, score
-                self._improves(score, metric)
-                self._metric, self._first_round = metric, 0
-                self._last_round = model.n_rounds - 1
+                self._first_round, self._last_round = 0, model.n_rounds - 1
                 return
 
     def before_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool:
-        best = self.best_iteration
-        return best is not None and epoch - 1 - best >= self.rounds
+        return self._has_to_stop(epoch - 1)
 
     def after_layer(
         self, model: Model, epoch: int, values: Any, tree: object, leaves: object
     ) -> None:
         """Keep the tree so far if it is the best."""
-        data, metric = self._select_metric(values)
-        value = values[data][metric]
-        if self._improves(value, metric):
-            self.best_iteration, self.best_score, self._best_layer = epoch, value, (tree, leaves)
+        data, name = self._select_metric(values)
+        self._note(epoch, name, values[data][name], (tree, leaves))
 
     def after_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool:
-        data, metric = self._select_metric(evals_log)
-        value = float(evals_log[data][metric][-1])
-        self._metric, self._last_round = metric, epoch
-        self._first_round = epoch if self._first_round is None else self._first_round
-        if self._improves(value, metric):
-            self.best_iteration, self.best_score, self._best_layer = epoch, value, None
+        data, name = self._select_metric(evals_log)
+        self._note(epoch, name, float(evals_log[data][name][-1]), None)
+        self._last_round = epoch
+        if self._first_round is None:
+            self._first_round = epoch
         model.best_iteration, model.best_score = self.best_iteration, self.best_score
-        # Without any valid value there is nothing to stop by.
-        return self.best_iteration is not None and epoch - self.best_iteration >= self.rounds
+        return self._has_to_stop(epoch)
 
     def after_training(self, model: Model) -> None:
+        if self._metric is None:  # no round was trained
+            return
         if self.best_iteration is None:
-            if self._first_round is not None:
-                warn_user(
-                    f"Early stopping had no effect: the metric {self._metric!r} was NaN in every "
-                    "round. Check the evaluation set ('auc' needs both classes, 'r2' targets "
-                    "that vary)."
-                )
+            warn_user(
+                f"Early stopping had no effect: the metric {self._metric.name!r} was NaN or "
+                "infinite in every round. Check the evaluation set ('auc' needs both classes, 'r2' "
+                "targets that vary)."
+            )
             return
         if (
             self.best_iteration == self._first_round
             and self._best_layer is None
             and self._last_round > self._first_round
         ):
+            direction = "larger" if self._metric.prefers_greater else "smaller"
             warn_user(
-                f"The metric {self._metric!r} was best at round {self._first_round}, the first "
-                f"one, if {'larger' if self._sign == 1 else 'smaller'} is better: a function can "
-                "return (name, value, greater_is_better), and EarlyStopping has maximize=. Or "
-                "the learning rate is too high."
+                f"The metric {self._metric.name!r} was best at round {self._first_round}, the "
+                f"first one, if {direction} is better: a function can return (name, value, "
+                "greater_is_better), and EarlyStopping has maximize=. Or the learning rate is too "
+                "high."
             )
         if self._best_layer is not None:
             tree, leaves = self._best_layer
@@ -314,14 +310,20 @@ class EarlyStopping(Callback):
         elif self.save_best:
             model.truncate(self.best_iteration + 1)
 
-    def _improves(self, value: float, metric: str) -> bool:
-        if self._sign is None:
-            self._sign = 1.0 if self._is_maximized(metric) else -1.0
-        if math.isnan(value):
-            return False
-        if self.best_score is None:
-            return True
-        return self._sign * (value - self.best_score) > self.min_delta
+    def _note(
+        self, epoch: int, name: str, value: float, layer: tuple[object, object] | None
+    ) -> None:
+        """Keep the round, and the layer inside its tree, if the value is the best so far."""
+        if self._metric is None:
+            self._metric = self._find_metric(name)
+        if self._patience.update(self._metric.to_loss(value), epoch):
+            self.best_iteration = epoch
+            self.best_score = value
+            self._best_layer = layer
+
+    def _has_to_stop(self, epoch: int) -> bool:
+        # Without any valid value there is nothing to stop by.
+        return self.best_iteration is not None and self._patience.is_over(epoch)
 
     def _select_metric(self, evals_log: EvalsLog) -> tuple[str, str]:
         if not evals_log:
@@ -343,18 +345,19 @@ class EarlyStopping(Callback):
             )
         return data, metric
 
-    def _is_maximized(self, metric: str) -> bool:
+    def _find_metric(self, name: str) -> Metric:
+        """Return a metric that knows whether larger values are better."""
         if self.maximize is not None:
-            return self.maximize
-        for known in self._metrics:
-            if known.name == metric:
-                return known.greater_is_better
+            return Metric(name, None, greater_is_better=self.maximize)
+        for metric in self._metrics:
+            if metric.name == name:
+                return metric
         try:
-            return get_metric(metric).greater_is_better
+            return get_metric(name)
         except ValueError:
             raise ValueError(
-                f"It is unknown whether a larger {metric!r} is better: "
-                "pass EarlyStopping(..., maximize=True) or maximize=False."
+                f"It is unknown whether a larger {name!r} is better: pass EarlyStopping(..., "
+                "maximize=True) or maximize=False."
             ) from None
 
 

@@ -368,7 +368,9 @@ def test_callables():
     metric = get_metric(hits)
     expected = np.average((REAL > 0)[:, 0] == (RAW > 0)[:, 0], weights=WEIGHT)
     assert metric(RowData(REAL[:, :1], WEIGHT), RAW[:, :1]) == pytest.approx(expected)
-    assert metric.greater_is_better
+    assert metric.prefers_greater and not metric.greater_is_better
+    assert metric.to_loss(0.25) == -0.25 and metric.from_loss(-0.25) == 0.25
+    assert metric.to_loss(np.nan) == np.inf
 
     with pytest.raises(ValueError, match="greater_is_better"):
         get_metric(lambda y, p: ("a", 1.0))(RowData(REAL), RAW)

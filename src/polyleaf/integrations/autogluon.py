@@ -13,7 +13,7 @@ import numpy as np
 from polyleaf.callbacks import Callback, TimeLimit
 from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor
 from polyleaf.estimators.memory_estimate import memory_estimate
-from polyleaf.search.base import PATIENCE
+from polyleaf.search.base import TRIAL_PATIENCE
 from polyleaf.search.optuna_search import Task, suggest_params
 from polyleaf.training.fit import max_rounds
 
@@ -117,7 +117,7 @@ class PolyleafModel(AbstractModel):
         if has_validation:
             defaults = {
                 "n_estimators": max_rounds(rate),
-                "early_stopping_rounds": max(10, round(PATIENCE / rate)),
+                "early_stopping_rounds": max(10, round(TRIAL_PATIENCE / rate)),
                 "eval_metric": _EVAL_METRICS.get(self.stopping_metric.name),
             }
             parameters = defaults | parameters

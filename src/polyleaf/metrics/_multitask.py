@@ -114,7 +114,7 @@ class TaskMetric:
 
     @property
     def greater_is_better(self) -> bool:
-        return bool(self.metric.greater_is_better)
+        return self.metric.prefers_greater
 
     def bind(
         self, rows: RowData, training: RowData | None, n_outputs: int | None

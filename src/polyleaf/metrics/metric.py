@@ -11,6 +11,7 @@ rows, are averaged over the outputs for which they exist.
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -51,7 +52,7 @@ Array = np.ndarray
 PredictionType = Literal["raw", "prediction", "proba"]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Metric:
     """A metric and its properties. Call it like its function.
 
@@ -62,6 +63,7 @@ class Metric:
         ``(rows, prediction) -> float``; NaN where it does not exist. Or an object whose method
         ``bind(rows, training, n_outputs)`` returns a function of the prediction alone.
     greater_is_better : bool
+        For a function that returns it with its value, see `prefers_greater`.
     prediction_type : {"raw", "prediction", "proba"}
         What `prediction` must be: raw scores, or the result of ``Objective.transform``, which must
         be probabilities for "proba".
@@ -117,6 +119,21 @@ class Metric:
     def __call__(self, rows: RowData, prediction: Array) -> float:
         return self.bind(rows)(prediction)
 
+    @property
+    def prefers_greater(self) -> bool:
+        """Whether greater is better, also if a user's function tells so when it is called."""
+        return getattr(self.function, "greater_is_better", self.greater_is_better)
+
+    def to_loss(self, value: float) -> float:
+        """Return a value as a loss, of which lower is better; NaN becomes infinite."""
+        if math.isnan(value):
+            return math.inf
+        return -value if self.prefers_greater else value
+
+    def from_loss(self, loss: float) -> float:
+        """Return the value of a loss that `to_loss` made."""
+        return -loss if self.prefers_greater else loss
+
     def per_output(self, rows: RowData, prediction: Array) -> NDArray[np.float64] | None:
         """Return the metric of each output; see `BoundMetric.per_output`.
 
@@ -145,11 +162,7 @@ class BoundMetric:
     function: Callable[[Array], float]
 
     def __call__(self, prediction: Array) -> float:
-        value, function = float(self.function(prediction)), self.metric.function
-        # A function that returns (name, value, greater_is_better) is known only after its call.
-        greater = getattr(function, "greater_is_better", self.metric.greater_is_better)
-        self.metric.greater_is_better = greater
-        return value
+        return float(self.function(prediction))
 
     def value_and_per_output(self, prediction: Array) -> tuple[float, NDArray[np.float64] | None]:
         """Return the metric and `per_output`, computed together where the function supports it.
@@ -201,15 +214,22 @@ class BoundMetric:
 
 
 def _joint(
-    function: object,
     name: str,
-    prediction_type: PredictionType,
-    greater: bool,
+    function: object,
+    *,
+    greater_is_better: bool = False,
+    prediction_type: PredictionType = "raw",
     takes_shares: bool = False,
 ) -> Metric:
     """Make a metric that is not defined for a single output."""
-    own = function if takes_shares else None
-    return Metric(name, function, greater, prediction_type, False, shares_function=own)
+    return Metric(
+        name,
+        function,
+        greater_is_better,
+        prediction_type,
+        per_output_defined=False,
+        shares_function=function if takes_shares else None,
+    )
 
 
 _METRICS: dict[str, Metric] = {
@@ -221,40 +241,50 @@ _METRICS: dict[str, Metric] = {
         Metric("mae", regression.mae, is_scale_dependent=True),
         Metric("mape", regression.mape),
         Metric("rmsle", regression.rmsle),
-        Metric("r2", regression.r2, True),
+        Metric("r2", regression.r2, greater_is_better=True),
         Metric("quantile", PinballLoss(), is_scale_dependent=True),
         Metric("poisson_deviance", TweedieDeviance(1.0)),
         Metric("gamma_deviance", TweedieDeviance(2.0)),
         Metric("tweedie_deviance", TweedieDeviance()),
-        Metric("logloss", classification.logloss, False, "raw"),
-        _joint(classification.mlogloss, "mlogloss", "raw", False, True),
-        _joint(classification.kl_divergence, "kl_divergence", "raw", False, True),
-        Metric("error", classification.error, False, "raw"),
-        _joint(classification.error, "merror", "raw", False),
-        Metric("hamming_loss", classification.error, False, "raw"),
-        Metric("accuracy", classification.accuracy, True, "raw"),
-        _joint(classification.subset_accuracy, "subset_accuracy", "raw", True),
-        Metric("f1_micro", classification.f1_micro, True, "raw"),
-        Metric("f1_macro", classification.f1_macro, True, "raw"),
+        Metric("logloss", classification.logloss, prediction_type="raw"),
+        _joint("mlogloss", classification.mlogloss, takes_shares=True),
+        _joint("kl_divergence", classification.kl_divergence, takes_shares=True),
+        Metric("error", classification.error, prediction_type="raw"),
+        _joint("merror", classification.error),
+        Metric("hamming_loss", classification.error, prediction_type="raw"),
+        _joint("subset_accuracy", classification.subset_accuracy, greater_is_better=True),
         *(
-            Metric(name, partial(confusion_score, score), True, "raw")
-            for name, score in (
-                ("balanced_accuracy", classification.balanced_accuracy),
-                ("mcc", classification.matthews_correlation),
-                ("kappa", partial(classification.cohen_kappa, power=0)),
-                ("linear_kappa", partial(classification.cohen_kappa, power=1)),
-                ("quadratic_kappa", partial(classification.cohen_kappa, power=2)),
+            Metric(name, function, greater_is_better=True, prediction_type="raw")
+            for name, function in (
+                ("accuracy", classification.accuracy),
+                ("f1_micro", classification.f1_micro),
+                ("f1_macro", classification.f1_macro),
+                ("balanced_accuracy", partial(confusion_score, classification.balanced_accuracy)),
+                ("mcc", partial(confusion_score, classification.matthews_correlation)),
+                ("kappa", partial(confusion_score, partial(classification.cohen_kappa, power=0))),
+                (
+                    "linear_kappa",
+                    partial(confusion_score, partial(classification.cohen_kappa, power=1)),
+                ),
+                (
+                    "quadratic_kappa",
+                    partial(confusion_score, partial(classification.cohen_kappa, power=2)),
+                ),
             )
         ),
         Metric(
             "brier",
             classification.brier,
-            False,
-            "proba",
+            prediction_type="proba",
             shares_function=classification.brier_of_shares,
         ),
-        Metric("auc", classification.auc, True, "proba"),
-        Metric("average_precision", classification.average_precision, True, "proba"),
+        Metric("auc", classification.auc, greater_is_better=True, prediction_type="proba"),
+        Metric(
+            "average_precision",
+            classification.average_precision,
+            greater_is_better=True,
+            prediction_type="proba",
+        ),
     )
 }
 
@@ -367,20 +397,19 @@ def _get_composed_metric(name: str, objective: Objective | None) -> Metric | Non
         level = _PINBALL.fullmatch(name)
         if level is not None:
             levels = () if objective is None else objective.quantile_levels
-            return _joint(PinballLossAtLevel(float(level[1]), levels), name, "prediction", False)
+            pinball = PinballLossAtLevel(float(level[1]), levels)
+            return _joint(name, pinball, prediction_type="prediction")
         ranking = parse_ranking_metric(name)
-        return None if ranking is None else _joint(ranking[1], ranking[0], "raw", True)
+        return None if ranking is None else _joint(*ranking, greater_is_better=True)
     if name in DISTRIBUTION_SCORES:
         return _distribution_metric(name, objective)
     if name.startswith(_RELATIVE):
         return _relative_metric(get_metric(name.removeprefix(_RELATIVE), objective))
     if objective is None or name not in ("d2", "loss"):
         return None
-    return (
-        _d2_metric(objective)
-        if name == "d2"
-        else _joint(_ObjectiveLoss(objective), name, "raw", False, True)
-    )
+    if name == "d2":
+        return _d2_metric(objective)
+    return _joint(name, _ObjectiveLoss(objective), takes_shares=True)
 
 
 def _distribution_metric(name: str, objective: Objective | None) -> Metric:
@@ -389,9 +418,8 @@ def _distribution_metric(name: str, objective: Objective | None) -> Metric:
             f"Metric {name!r} requires an objective that predicts distributions: "
             f"{', '.join(distribution_names())}."
         )
-    return Metric(
-        name, DistributionScore(objective, name), False, "raw", is_scale_dependent=name == "crps"
-    )
+    score = DistributionScore(objective, name)
+    return Metric(name, score, prediction_type="raw", is_scale_dependent=name == "crps")
 
 
 def _relative_metric(metric: Metric) -> Metric:
@@ -400,7 +428,7 @@ def _relative_metric(metric: Metric) -> Metric:
             f"{metric.name!r} has no relative form, as it does not depend on the scale of y; "
             f"use one of {', '.join(_relative_names())}."
         )
-    return _joint(RelativeError(metric), _RELATIVE + metric.name, "prediction", False)
+    return _joint(_RELATIVE + metric.name, RelativeError(metric), prediction_type="prediction")
 
 
 def _relative_names() -> list[str]:
@@ -414,8 +442,12 @@ def _from_callable(function: Callable[..., object]) -> Metric:
             "function instead, such as sklearn.metrics.f1_score (options with functools.partial)."
         )
     called = CallableMetric(function)
-    kind: PredictionType = "raw" if called.takes_decisions else "prediction"
-    return _joint(called, called.name, kind, called.greater_is_better)
+    return _joint(
+        called.name,
+        called,
+        greater_is_better=called.greater_is_better,
+        prediction_type="raw" if called.takes_decisions else "prediction",
+    )
 
 
 @dataclass(frozen=True)
@@ -525,9 +557,12 @@ def _target_kind(task: Task) -> str:
 
 def _task_metric(metric: Metric, place: TaskSlice) -> Metric:
     """Return the metric of one of several tasks as a metric of all of them."""
-    name = f"{place.task.name}: {metric.name}"
-    better = metric.greater_is_better
-    return _joint(TaskMetric(place, metric), name, metric.prediction_type, better)
+    return _joint(
+        f"{place.task.name}: {metric.name}",
+        TaskMetric(place, metric),
+        greater_is_better=metric.greater_is_better,
+        prediction_type=metric.prediction_type,
+    )
 
 
 def _get_task_metrics(metrics: Mapping[object, object], objective: Objective) -> list[Metric]:
@@ -566,7 +601,7 @@ def _d2_metric(objective: Objective) -> Metric:
     """Return the D2 of an objective; for several tasks their mean."""
     if objective.tasks:
         each = [TaskMetric(place, _d2_metric(place.task.objective)) for place in objective.tasks]
-        return _joint(MeanD2(tuple(each)), "d2", "raw", True)
+        return _joint("d2", MeanD2(tuple(each)), greater_is_better=True)
     metric = default_metric(objective)
     metric = get_metric(_D2_METRICS.get(metric.name, metric.name), objective)
-    return _joint(D2(objective, metric), "d2", "raw", True, True)
+    return _joint("d2", D2(objective, metric), greater_is_better=True, takes_shares=True)

@@ -110,7 +110,7 @@ ensemble_ : list of dict or None
     `best_params_` are those of the first member then, and `best_score_` is the score of the blend.
 """.strip("\n")
 
-PATIENCE = 4.0  # early stopping rounds at learning rate 1: divided by the learning rate
+TRIAL_PATIENCE = 4.0  # early stopping rounds at learning rate 1: divided by the learning rate
 LONGER = 2.5  # factor of the rounds of a candidate that used all of them
 USED_ROUNDS_SHARE = 0.95  # share of the rounds from which a candidate counts as still improving
 # Up to so many rows times features times outputs trials run in parallel, a thread each; above,
@@ -144,11 +144,6 @@ class FinalFitData(NamedTuple):
     eval_sets: tuple[object, Sequence[object] | None]
     budget: Budget
     metric: Metric
-
-    @property
-    def sign(self) -> float:
-        """Factor from losses to values of the metric."""
-        return -1.0 if self.metric.greater_is_better else 1.0
 
 
 _Base: Any = PolyleafEstimator if TYPE_CHECKING else object
@@ -323,7 +318,7 @@ class SearchMixin(_Base):
 
     def _max_rounds_and_patience(self, parameters: Parameters) -> tuple[int, int]:
         rate = self._learning_rate(parameters)
-        patience = self.early_stopping_rounds or max(10, round(PATIENCE / rate))
+        patience = self.early_stopping_rounds or max(10, round(TRIAL_PATIENCE / rate))
         rounds = {"n_estimators": max_rounds(rate), **self._fixed_parameters(), **parameters}
         return rounds["n_estimators"], patience
 
@@ -498,7 +493,7 @@ class SearchMixin(_Base):
         best = search.final_candidate()
         fitted, parameters = self._fit_final(search.final_fit(best), final)
         self._store_search(search, final, fitted, parameters)
-        self.best_score_, self.ensemble_ = final.sign * best.loss, None
+        self.best_score_, self.ensemble_ = final.metric.from_loss(best.loss), None
 
     def _fit_blend(self, search: SuccessiveHalving, final: FinalFitData) -> None:
         """Fit the members on all rows, as far as time allows, and average them in one model."""
@@ -527,7 +522,7 @@ class SearchMixin(_Base):
             {
                 "weight": w,
                 "candidate": m.candidate.number,
-                "score": final.sign * m.candidate.loss,
+                "score": final.metric.from_loss(m.candidate.loss),
                 "params": p,
             }
             for w, (m, _, _), p in zip(weights, fitted, parameters, strict=True)
@@ -537,7 +532,7 @@ class SearchMixin(_Base):
         model.metadata[BLEND] = blend
         self._store_search(search, final, first, parameters[0])
         self._set_model(model, first._encoding)
-        self.best_score_ = final.sign * loss
+        self.best_score_ = final.metric.from_loss(loss)
         data = final.data.X, n_threads
         self._costs = measure_cost(models[0], *data), measure_cost(model, *data)
 
@@ -552,10 +547,10 @@ class SearchMixin(_Base):
         self.evals_result_ = fitted.evals_result_
         self.evals_result_per_output_ = fitted.evals_result_per_output_
         self.best_params_ = {**self._model_parameters(), **parameters}
-        self.cv_results_ = make_cv_results(search.candidates, len(search.folds), final.sign)
-        self.leaderboard_ = make_leaderboard(search.candidates, final.sign)
+        self.cv_results_ = make_cv_results(search.candidates, len(search.folds), final.metric)
+        self.leaderboard_ = make_leaderboard(search.candidates, final.metric)
         self._metric_name = final.metric.name
-        self._greater_is_better = final.metric.greater_is_better
+        self._greater_is_better = final.metric.prefers_greater
 
     def _fit_final(
         self, final_fit: FinalFit, final: FinalFitData

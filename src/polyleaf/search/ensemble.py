@@ -134,11 +134,9 @@ def _make_loss(
     )
     bound = metric.bind(held.rows, training.rows, estimator.model_.n_outputs)
     transform = estimator.model_.objective.transform
-    sign = -1.0 if metric.greater_is_better else 1.0
 
     def loss(raw: np.ndarray) -> float:
         scores = raw if metric.prediction_type == "raw" else transform(raw)
-        value = sign * bound(scores)
-        return np.inf if np.isnan(value) else value
+        return metric.to_loss(bound(scores))
 
     return loss

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from polyleaf.callbacks import Callback
 from polyleaf.metrics import Metric
 from polyleaf.metrics.metric import EvalsLog
+from polyleaf.metrics.patience import Patience
 from polyleaf.runtime.types import Parameters
 from polyleaf.search.cv_splits import Fold, Folds
 from polyleaf.search.ensemble import POOL_SIZE
@@ -209,20 +210,16 @@ class TrialStopper(Callback):
 
     def __init__(self, metric: Metric, patience: int, leader: float, budget: Budget) -> None:
         self._metric, self.patience, self._leader, self._budget = metric, patience, leader, budget
-        self._lowest, self._rounds_since = math.inf, 0
+        self._patience = Patience(patience)
         self.curve: list[float] = []
         self.timed_out = False
         self.fitted: PolyleafEstimator | None = None
 
     def after_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool:
         value = list(evals_log.values())[-1][self._metric.name][-1]
-        loss = (
-            math.inf if math.isnan(value) else -value if self._metric.greater_is_better else value
-        )
-        self._rounds_since = 0 if loss < self._lowest else self._rounds_since + 1
-        self._lowest = min(loss, self._lowest)
-        self.curve.append(loss)
-        if self._rounds_since >= self.patience or self._is_hopeless():
+        self.curve.append(self._metric.to_loss(value))
+        self._patience.update(self.curve[-1], epoch)
+        if self._patience.is_over(epoch) or self._is_hopeless():
             return True
         self.timed_out = self._budget.is_spent()
         return self.timed_out

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from polyleaf.binned_data.dataset import Dataset
+from polyleaf.metrics import Metric
 from polyleaf.model import Model
 from polyleaf.runtime.types import Parameters
 from polyleaf.search.candidates import ScreeningResult
@@ -175,13 +176,13 @@ def measure_cost(model: Model, dataset: Dataset, n_threads: int) -> ModelCost:
     return ModelCost(len(model.to_bytes()), 1e6 * min(seconds) / rows.n_rows)
 
 
-def make_cv_results(candidates: list[Candidate], n_folds: int, sign: float) -> dict[str, Any]:
+def make_cv_results(candidates: list[Candidate], n_folds: int, metric: Metric) -> dict[str, Any]:
     """Return columns with an entry per candidate, in the layout of scikit-learn's searches."""
     scores = np.full((len(candidates), n_folds), np.nan)
     for row, candidate in zip(scores, candidates, strict=True):
-        row[: candidate.n_folds] = [sign * loss for loss in candidate.losses]
+        row[: candidate.n_folds] = [metric.from_loss(loss) for loss in candidate.losses]
     ranks = {candidate.number: i + 1 for i, candidate in enumerate(rank_with_defaults(candidates))}
-    mean_scores = [sign * c.loss if c.n_folds > 0 else np.nan for c in candidates]
+    mean_scores = [metric.from_loss(c.loss) if c.n_folds else np.nan for c in candidates]
     columns: dict[str, object] = {
         "params": [candidate.parameters for candidate in candidates],
         "origin": [candidate.origin for candidate in candidates],
@@ -195,13 +196,13 @@ def make_cv_results(candidates: list[Candidate], n_folds: int, sign: float) -> d
     return columns | {f"split{j}_test_score": scores[:, j] for j in range(n_folds)}
 
 
-def make_leaderboard(candidates: list[Candidate], sign: float) -> list[JsonObject]:
+def make_leaderboard(candidates: list[Candidate], metric: Metric) -> list[JsonObject]:
     """Return the evaluated candidates, best first; those with more folds come before the others."""
     return [
         {
             "rank": i + 1,
             "candidate": c.number,
-            "score": sign * c.loss,
+            "score": metric.from_loss(c.loss),
             "n_folds": c.n_folds,
             "n_estimators": c.rounds,
             "seconds": c.seconds,

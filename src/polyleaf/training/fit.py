@@ -17,6 +17,7 @@ from polyleaf.binned_data.dataset import Dataset
 from polyleaf.callbacks import Callback, EarlyStopping, EvaluationMonitor, ProgressBar
 from polyleaf.metrics import Metric, default_metrics, get_metrics
 from polyleaf.metrics.metric import EvalsLog
+from polyleaf.metrics.patience import Patience
 from polyleaf.model import Model
 from polyleaf.model.initial import InitialModel
 from polyleaf.model.metadata import HAS_OFFSETS, OUTPUT_GROUPS, PARAMETERS, clear_calibrations
@@ -42,7 +43,7 @@ from polyleaf.user_data.validation import describe_signature_mismatch
 
 # Fewer rows give too noisy an estimate; more rarely overfit in the default number of rounds.
 MIN_ROWS, MAX_ROWS = 50, 10_000
-MAX_ROUNDS, PATIENCE = 60.0, 10.0  # at a learning rate of 1; divided by the rate
+MAX_ROUNDS, ROUNDS_PATIENCE = 60.0, 10.0  # at a learning rate of 1; divided by the rate
 SPEEDUP, MAX_RATE = 2, 0.5  # factor of the learning rate, unless the result exceeds MAX_RATE
 
 
@@ -103,9 +104,8 @@ def find_n_estimators(
     boosting = replace(
         settings.boosting, learning_rate=speedup * rate, n_estimators=max_rounds(speedup * rate)
     )
-    best_round = _RoundStopper(
-        trial.eval_sets[0].metrics[0].greater_is_better,
-        max(10, round(PATIENCE / boosting.learning_rate)),
+    stopper = _RoundStopper(
+        trial.eval_sets[0].metrics[0], max(10, round(ROUNDS_PATIENCE / boosting.learning_rate))
     )
     trial_settings = replace(settings, boosting=boosting)
     result = boost(
@@ -114,11 +114,14 @@ def find_n_estimators(
         objective,
         trial_settings,
         eval_sets=trial.eval_sets,
-        callbacks=[best_round],
+        callbacks=[stopper],
         base_score=base_score,
         **model_fields,
     )
-    n_estimators = speedup * best_round.n_rounds or settings.boosting.n_estimators
+    best_round = stopper.patience.best_round
+    n_estimators = (
+        settings.boosting.n_estimators if best_round is None else speedup * (best_round + 1)
+    )
     record = _make_record(trial, objective, trial_settings, result, base_score)
     return RoundSearchResult(n_estimators, result, record)
 
@@ -167,7 +170,7 @@ def shrink_initial_scores(
         if result.was_interrupted:
             raise KeyboardInterrupt
         ((values,),) = (metrics.values() for metrics in result.evals_log.values())
-        loss = min(-value if metric.greater_is_better else value for value in values)
+        loss = min(map(metric.to_loss, values))
         if not loss < lowest:
             break
         best, lowest = factor, loss
@@ -177,15 +180,14 @@ def shrink_initial_scores(
 class _RoundStopper(Callback):
     """Stops a training some rounds after its best metric value."""
 
-    def __init__(self, greater_is_better: bool, patience: int) -> None:
-        self._sign, self._patience = -1.0 if greater_is_better else 1.0, patience
-        self._lowest, self.n_rounds = np.inf, 0
+    def __init__(self, metric: Metric, rounds: int) -> None:
+        self._metric = metric
+        self.patience = Patience(rounds)
 
     def after_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool:
         ((values,),) = (metrics.values() for metrics in evals_log.values())
-        if self._sign * values[-1] < self._lowest:  # never for NaN
-            self._lowest, self.n_rounds = self._sign * values[-1], epoch + 1
-        return epoch + 1 - self.n_rounds >= self._patience
+        self.patience.update(self._metric.to_loss(values[-1]), epoch)
+        return self.patience.is_over(epoch)
 
 
 SPARSE_METRICS = ("p@1", "p@3", "p@5")

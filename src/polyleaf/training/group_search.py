@@ -27,6 +27,7 @@ from polyleaf.binned_data.random_rows import SplitRules, derive_seed
 from polyleaf.callbacks import Callback
 from polyleaf.metrics import Metric
 from polyleaf.metrics.metric import EvalsLog, OutputsLog
+from polyleaf.metrics.patience import Patience
 from polyleaf.model import Model
 from polyleaf.objectives import Objective
 from polyleaf.runtime.row_data import RowData
@@ -36,7 +37,7 @@ from polyleaf.training.evaluation import EvalSet
 MAX_OUTPUTS = 256  # with more, all outputs share trees
 MIN_ROWS, MAX_ROWS = 50, 4_000  # rows that are divided into folds
 FEW_ROWS, FOLDS, FEW_FOLDS = 1_000, 5, 3  # more folds of fewer rows
-RATE, MAX_ROUNDS, PATIENCE = 0.3, 8, 2
+RATE, MAX_ROUNDS, MAX_ROUNDS_WITHOUT_GAIN = 0.3, 8, 2
 MAX_COST = 3.0  # of a round, in those of one group
 # Costs of a tree in units of those that do not depend on the number of outputs.
 _COST_OF_OUTPUT = 0.1
@@ -212,7 +213,7 @@ def _iter_folds(
         ) -> float:
             loss.start()
             train(*data, settings.replace_output_groups(groups), held_out, loss)
-            return loss.lowest
+            return loss.patience.lowest
 
         yield measure
 
@@ -224,10 +225,8 @@ def _compute_mean(values: np.ndarray) -> float:
 class _HeldOutLoss(Callback):
     """Stops a training some rounds after the lowest metric of held-out rows.
 
-    Attributes
-    ----------
-    lowest : float
-        Mean over outputs of the metric, divided by that of the first round of the first training.
+    The metric is a mean over outputs, each divided by its value in the first round of the first
+    training.
     """
 
     watches_outputs = True
@@ -238,7 +237,7 @@ class _HeldOutLoss(Callback):
 
     def start(self) -> None:
         """Forget the last training."""
-        self.lowest, self._best_round = np.inf, 0
+        self.patience = Patience(MAX_ROUNDS_WITHOUT_GAIN)
 
     def set_per_output_log(self, outputs_log: OutputsLog) -> None:
         self._by_output = outputs_log
@@ -248,10 +247,8 @@ class _HeldOutLoss(Callback):
         each = np.atleast_1d(self._by_output[_HELD_OUT].get(name, values)[-1])
         if self.unit is None:
             self.unit = np.where(each > 0, each, np.inf)
-        mean = _compute_mean(each / self.unit)
-        if mean < self.lowest:
-            self.lowest, self._best_round = mean, epoch
-        return epoch - self._best_round >= PATIENCE
+        self.patience.update(_compute_mean(each / self.unit), epoch)
+        return self.patience.is_over(epoch)
 
 
 def _measure_gains(
