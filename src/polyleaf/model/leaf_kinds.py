@@ -103,7 +103,7 @@ class LeafFunctions(NamedTuple):
 
     @property
     def form(self) -> Literal["dense", "sparse", "linear"]:
-        """ "sparse" if outputs are listed, "linear" if features are, otherwise "dense"."""
+        """Return "sparse" if outputs are listed, "linear" if features are, otherwise "dense"."""
         if self.outputs is not None:
             return "sparse"
         return "dense" if self.features is None else "linear"

@@ -35,11 +35,7 @@ def node_depths(tree: _core.Tree) -> np.ndarray:
 
 
 class SplitThresholds:
-    """Thresholds of splits in the unit of the features, computed once each.
-
-    Parameters
-    ----------
-    """
+    """Thresholds of splits in the unit of the features, computed once each."""
 
     def __init__(self, mapper: BinMapper):
         self._mapper = mapper

@@ -532,7 +532,8 @@ class Logistic(ElementwiseObjective):
         The weight ``s`` of positives, one for all labels or one for each.
 
     Notes
-    ----- Targets may be probabilities in [0, 1]. The Hessian ``p (1 - p)`` is at least 1e-16,
+    -----
+    Targets may be probabilities in [0, 1]. The Hessian ``p (1 - p)`` is at least 1e-16,
     since it underflows for scores beyond ±87.
     """
 

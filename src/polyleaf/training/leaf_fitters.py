@@ -84,9 +84,6 @@ class QuantileFitter:
     """A vector in each leaf that minimises the loss, of outputs whose objective updates leaves.
 
     Other outputs get the values of another fitter.
-
-    Parameters
-    ----------
     """
 
     def __init__(self, state: DenseState, others: DenseLeafFitter, settings: TrainConfig) -> None:

@@ -190,7 +190,8 @@ def sample_rows(
         Factors of the derivatives of the rows; None: 1.
 
     Notes
-    ----- Uniform: `ceil(subsample * n)` rows without replacement. GOSS (Ke et al., "LightGBM",
+    -----
+    Uniform: `ceil(subsample * n)` rows without replacement. GOSS (Ke et al., "LightGBM",
     NeurIPS 2017, section 3 and algorithm 2): the `top_rate * n` rows of largest gradient, here its
     Euclidean norm over outputs, the first on ties, are kept; `other_rate * n` of the rest are
     drawn and multiplied by `(1 - top_rate) / other_rate`.
