@@ -436,8 +436,8 @@ HOSTILE_ARRAYS = [
     ("offsets", make_replacement(2, 0), "too many"),
     ("offsets", make_replacement(0, 1), "no feature"),
     ("offsets", lambda a: a.astype(np.int32), "int64 array"),
-    ("wide", lambda a: a[:0], "wrong length"),
-    ("wide", make_replacement(0, 2), "flags"),
+    ("float64_bins", lambda a: a[:0], "wrong length"),
+    ("float64_bins", make_replacement(0, 2), "flags"),
 ]
 
 

@@ -14,7 +14,7 @@ from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 from support.commands import polyleaf
 from support.high_cardinality import effects, r2
-from support.model_files import read_header, reseal
+from support.model_files import reseal
 
 from polyleaf import Dataset, Model, PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor
 from polyleaf.binned_data.binning import BinMapper
@@ -83,12 +83,10 @@ def test_new_missing_values_equal_unseen_categories(data, model):
     assert again.mapper.derived_columns_.equals(model.model_.mapper.derived_columns_)
 
 
-def test_old_files_treat_missing_values_as_seen(model):
+def test_missing_seen_must_be_a_flag(model):
     meta, arrays = model.model_.mapper.to_state()
     meta = json.loads(json.dumps(meta))
-    del meta["made"][0]["missing_seen"]
-    assert BinMapper.from_state(meta, arrays).derived_columns_.features[0].missing_seen
-    meta["made"][0]["missing_seen"] = 1
+    meta["derived_columns"][0]["missing_seen"] = 1
     with pytest.raises(ValueError, match="flag for missing values"):
         BinMapper.from_state(meta, arrays)
 
@@ -100,7 +98,6 @@ def test_up_to_255_categories_have_no_derived_columns():
     X, y = effects(5000, 255)
     model = regressor().fit(X, y).model_
     assert model.mapper.derived_columns_ is None and model.mapper.n_bins_[0] == 255
-    assert read_header(model.to_bytes())["format_version"] == 1
     few_bins = regressor(max_bins=16).fit(X, y).model_.mapper
     assert few_bins.derived_columns_ is None and few_bins.categories_ == model.mapper.categories_
 
@@ -336,10 +333,9 @@ def test_continued_training_keeps_columns_derived_with_offsets():
 # --- files ---
 
 
-def test_files_with_derived_columns_have_version_3(data, model, tmp_path):
+def test_files_hold_derived_columns(data, model, tmp_path):
     X, _ = data
     file = model.model_.to_bytes()
-    assert read_header(file)["format_version"] == 3
     model.save_model(tmp_path / "m")
     loaded = PolyleafRegressor.load_model(tmp_path / "m")
     np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
@@ -366,7 +362,7 @@ def _set(name, value):
 
 def _entry(**fields):
     def change(header, arrays):
-        header["mapper"]["made"][0].update(fields)
+        header["mapper"]["derived_columns"][0].update(fields)
 
     return change
 
@@ -374,14 +370,14 @@ def _entry(**fields):
 @pytest.mark.parametrize(
     "change",
     [
-        _drop("mapper.made.0.values"),
-        _set("mapper.made.0.values", lambda a: a[1:]),
-        _set("mapper.made.0.values", lambda a: a * np.float32(np.inf)),
-        _set("mapper.made.0.values", lambda a: a.astype(np.float64)),
-        _set("mapper.made.0.statistic", lambda a: a + 5),
-        _set("mapper.made.0.statistic", lambda a: a[:0]),
-        _set("mapper.made.0.lower", lambda a: a * np.float32(np.nan)),
-        _set("mapper.made.0.upper", lambda a: a[1:]),
+        _drop("mapper.derived_columns.0.values"),
+        _set("mapper.derived_columns.0.values", lambda a: a[1:]),
+        _set("mapper.derived_columns.0.values", lambda a: a * np.float32(np.inf)),
+        _set("mapper.derived_columns.0.values", lambda a: a.astype(np.float64)),
+        _set("mapper.derived_columns.0.statistic", lambda a: a + 5),
+        _set("mapper.derived_columns.0.statistic", lambda a: a[:0]),
+        _set("mapper.derived_columns.0.lower", lambda a: a * np.float32(np.nan)),
+        _set("mapper.derived_columns.0.upper", lambda a: a[1:]),
         _entry(feature=3),
         _entry(feature="0"),
         _entry(n_groups=-1),
@@ -390,10 +386,12 @@ def _entry(**fields):
         _entry(categories=[1] * C),
         _entry(labels=[1]),
         _entry(other=1),
-        lambda header, arrays: header["mapper"].update(made=[]),
-        lambda header, arrays: header["mapper"].update(made=None),
-        lambda header, arrays: header["mapper"].pop("made"),
-        lambda header, arrays: header["mapper"].update(made=header["mapper"]["made"] * 2),
+        lambda header, arrays: header["mapper"].update(derived_columns=[]),
+        lambda header, arrays: header["mapper"].update(derived_columns=None),
+        lambda header, arrays: header["mapper"].pop("derived_columns"),
+        lambda header, arrays: header["mapper"].update(
+            derived_columns=header["mapper"]["derived_columns"] * 2
+        ),
     ],
 )
 def test_damaged_columns_raise(model, change):
@@ -406,8 +404,8 @@ def test_state_round_trip_through_json(model):
     meta, arrays = mapper.to_state()
     again = BinMapper.from_state(json.loads(json.dumps(meta)), arrays)
     assert again.has_same_bins(mapper) and again.to_state()[0] == meta
-    assert {name for name in load(model.model_.to_bytes()) if ".made." in name} == {
-        f"mapper.made.0.{name}" for name in ("values", "statistic", "lower", "upper")
+    assert {name for name in load(model.model_.to_bytes()) if ".derived_columns." in name} == {
+        f"mapper.derived_columns.0.{name}" for name in ("values", "statistic", "lower", "upper")
     }
 
 

@@ -19,8 +19,7 @@ from polyleaf.settings.aliases import FOREIGN_NAMES
 from polyleaf.settings.param_spec import ParamSpec, get_param_specs
 
 DOCS = ROOT / "docs"
-# Results are generated, and the first column of renamed.md has former names.
-WITHOUT = {DOCS / "benchmarks" / "results.md", DOCS / "development" / "renamed.md"}
+WITHOUT = {DOCS / "benchmarks" / "results.md"}  # which is generated
 PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.model_files import FILES, reseal
+from support.model_files import reseal
 from support.models import example_table, random_model
 from support.pairwise import parametrize_pairs
 
@@ -91,17 +91,6 @@ def test_files_change_only_the_rounding_of_leaf_values(tmp_path, leaf_dtype, sca
     assert loaded.forest.values(0).dtype == np.float32 if n_rounds else True
     loaded.save(tmp_path / "again", leaf_dtype=leaf_dtype)
     assert (tmp_path / "again").read_bytes() == (tmp_path / "m").read_bytes()
-
-
-def test_float32_files_are_unchanged():
-    model = random_model()
-    data = model.to_bytes()
-    assert data == model.to_bytes("float32") and b"value_scales" not in data
-    assert {path.stem for path in FILES.glob("*.polyleaf")} >= {
-        "format-1",
-        "format-1-float16",
-        "format-1-int8",
-    }
 
 
 @settings(max_examples=150, deadline=None)

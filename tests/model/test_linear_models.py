@@ -265,18 +265,18 @@ def test_difficult_features_predict_equally_in_all_ways(tmp_path):
     np.testing.assert_allclose(values.sum(axis=1) + base, expected[:20], rtol=1e-5, atol=1e-5)
 
 
-def test_old_files_without_the_transform_predict_as_before():
-    """Check that models of earlier versions read values as they are."""
+def test_mappers_without_the_transform_read_values_as_they_are():
+    """The mappers of imported models have none."""
     X = 1.7e9 + 60.0 * X_ROWS
     mapper = Dataset(X).mapper
     meta, arrays = mapper.to_state()
-    assert meta.pop("regressors")
+    assert meta["transforms_regressors"]
     table = read_features(X, reference=mapper)
-    old = BinMapper.from_state(meta, arrays)
-    assert np.array_equal(old.get_raw_values(table), X.T.astype(np.float32))
+    plain = BinMapper.from_state(meta | {"transforms_regressors": False}, arrays)
+    assert np.array_equal(plain.get_raw_values(table), X.T.astype(np.float32))
     centred = mapper.get_raw_values(table) + mapper.regressor_transform_.centre[:, None]
     np.testing.assert_allclose(centred, X.T, rtol=0, atol=1e-5)
-    assert "regressors" not in Dataset(X_ROWS).mapper.to_state()[0]
+    assert not Dataset(X_ROWS).mapper.to_state()[0]["transforms_regressors"]
 
 
 def test_sparse_and_dense_values_are_transformed_equally():

@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import re
 import signal
 import stat
 import threading
@@ -25,7 +26,6 @@ from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, load_model
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import LEAF_KINDS
 from polyleaf.model.serialize import FORMAT_VERSION, ModelFileError
-from polyleaf.user_data.features import read_features
 
 
 def replace_entries(data, **entries):
@@ -78,14 +78,6 @@ def test_trees_are_stored_as_flat_arrays(data):
     assert len(load(data)) < 40
 
 
-def test_file_has_the_oldest_sufficient_version():
-    for name, kind in LEAF_KINDS.items():
-        for kinds in ((name,), ("dense", name)):
-            data = random_model(n_rounds=2, kinds=kinds).to_bytes()
-            assert read_header(data)["format_version"] == kind.since_version
-            assert ("forest.leaf_kind" in load(data)) == (kind.since_version > 1)
-
-
 @pytest.mark.parametrize("leaf_dtype", ["float16", "int8"])
 @pytest.mark.parametrize("kinds", [("sparse",), ("linear",), ("sparse", "linear", "dense")])
 def test_leaf_values_of_all_kinds_are_rounded_once(leaf_dtype, kinds):
@@ -107,19 +99,37 @@ def test_size_of_sparse_leaves_depends_on_their_entries():
     assert values[0].size == 2 * 8 * 500 and values[1].size <= 2 * 8 * 5
 
 
-@pytest.mark.parametrize("version", range(1, FORMAT_VERSION + 1))
-def test_files_of_all_versions_predict_the_same(version):
-    path = FILES / f"format-{version}.polyleaf"
-    model = Model.load(path)
-    expected = np.load(path.with_suffix(".npy"))
-    if version == 3:  # with derived columns of a high-cardinality feature
-        table = read_features(effects(20, 400, seed=1)[0], reference=model.mapper)
-    elif version == 5:  # with an initial model
-        table = np.random.default_rng(4).normal(size=(20, 4))
-    else:
-        table = example_table(model, n_rows=20)
-    np.testing.assert_array_equal(model.predict_raw(table), expected)
-    assert read_header(model.to_bytes())["format_version"] == version
+FORMER_WORDS = {"curvature", "free", "leaf_support", "made", "refresh", "skill", "wide"}
+
+
+def test_files_use_the_names_of_the_api():
+    """The header, the metadata and the arrays of a model with many parts."""
+    rng = np.random.default_rng(0)
+    X, y = effects(2000, 400, n_outputs=2)
+    estimator = PolyleafRegressor(
+        n_estimators=2,
+        categorical_features=[0],
+        boosting_step="tree",
+        hessian="shared",
+        leaf="linear",
+        leaf_hessian="diagonal",
+        linear_extrapolation="none",
+        validation_fraction=0.2,
+        eval_metric="d2",
+    )
+    estimator.fit(X, y).calibrate(X[:50], y[:50] + rng.normal(size=(50, 2)))
+    data = estimator.model_.to_bytes(evals_log=estimator.evals_result_)
+    content, arrays = read_header(data), load(data)
+    assert list(content) == ["format_version", "polyleaf_version", "checksum", "model"]
+    assert content["format_version"] == FORMAT_VERSION == 1
+    parameters = content["model"]["metadata"]["parameters"]
+    assert parameters.keys() <= estimator.get_params().keys()
+    assert parameters["boosting_step"] == "tree" and parameters["linear_extrapolation"] == "none"
+    assert parameters["hessian"] == "shared" and parameters["leaf_hessian"] == "diagonal"
+    words = set(re.findall(r"\w+", json.dumps(content))) | set(re.findall(r"\w+", str([*arrays])))
+    assert {"derived_columns", "float64_bins", "d2"} <= words
+    assert words.isdisjoint(FORMER_WORDS)
+    assert not any("curvature" in word for word in words)
 
 
 KEPT = sorted(FILES.glob("version-*/*.polyleaf"))
@@ -128,7 +138,8 @@ KEPT = sorted(FILES.glob("version-*/*.polyleaf"))
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_stored_models_of_all_releases_predict_the_same(path, tmp_path):
     stored = np.load(path.with_name("raw_scores.npz"))
-    model, X = load_model(path), make_table(stored["numbers"], stored["codes"])
+    model = load_model(path)
+    X = make_table(stored["numbers"], stored["codes"])[list(model.feature_names_in_)]
     np.testing.assert_array_equal(model.predict_raw(X), stored[path.stem])
     model.save_model(tmp_path / "again.polyleaf")
     np.testing.assert_array_equal(
@@ -291,7 +302,7 @@ def test_hostile_well_formed_content_raises(data):
         (missing_array, "'centre' is missing"),
     ]
     for change, message in [
-        *(changes_of_leaves if "forest.leaf_kind" in load(data) else []),
+        *(changes_of_leaves if len(load(data)["forest.entry"]) else []),
         (too_large, "not finite"),
         (other_kind, "by a threshold"),
         (missing_bin, "a bin that"),
@@ -317,11 +328,11 @@ CALIBRATIONS = {
         {"coverage": 1.5, "joint": False, "widths": [1.0, 1.0]},
         {"coverage": 0.9, "joint": "no", "widths": [1.0, 1.0]},
     ],
-    "prediction sets": [None, {}, {"coverage": 0.9}, {"coverage": 0.9, "depth": [0.5]}],
+    "prediction_sets": [None, {}, {"coverage": 0.9}, {"coverage": 0.9, "depth": [0.5]}],
 }
 WRONG_METADATA = CALIBRATIONS | {
     "thresholds": [None, "all", [0.5], [0.5, 1.0], [0.5, None], [[0.5], [0.5]]],
-    "rows have offsets": [None, 1, "yes"],
+    "has_offsets": [None, 1, "yes"],
     "estimator": [None, 1, ["PolyleafRegressor"]],
     "parameters": [None, 1, ["n_estimators"]],
     "input_names": [False, 1, "ab", [1, 2]],

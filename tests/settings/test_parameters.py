@@ -14,7 +14,6 @@ import polyleaf
 from polyleaf import PolyleafClassifier, PolyleafRegressor, _core
 from polyleaf.objectives.base import is_built_in
 from polyleaf.objectives.registry import registered_objectives
-from polyleaf.runtime.compatibility import from_stored, to_stored
 from polyleaf.settings import param_spec, parameters, train_config
 from polyleaf.settings.param_spec import get_param_specs, make_constraints
 from polyleaf.settings.parameters import ClassifierParameters, RegressorParameters
@@ -243,15 +242,6 @@ def test_missing_source_affects_documentation_only(monkeypatch):
 )
 def test_values_are_parsed_from_text(name, text, value):
     assert EVERY[name].read(text) == value
-
-
-def test_model_files_use_the_parameter_names_of_their_format():
-    parameters = {"hessian": "full", "boosting_step": "layer", "leaf_output_set": "own"}
-    parameters |= {"split_search": "count_sketch", "linear_extrapolation": "none"}
-    stored = to_stored(parameters)
-    assert stored["curvature"] == "full" and stored["split_search"] == "sketch"
-    assert stored["linear_extrapolation"] == "free" and from_stored(stored) == parameters
-    assert from_stored({"curvature": 1}, known={"curvature"}) == {"curvature": 1}
 
 
 def test_text_for_a_number_raises():

@@ -268,7 +268,7 @@ def use(estimator, X):
             estimator.predict_proba(X)
         if "intervals" in model.metadata and hasattr(estimator, "predict_interval"):
             assert estimator.predict_interval(X).shape[-1] == 2
-        if "prediction sets" in model.metadata and hasattr(estimator, "predict_set"):
+        if "prediction_sets" in model.metadata and hasattr(estimator, "predict_set"):
             assert len(estimator.predict_set(X)) == 7
         estimator.apply(X)
         if estimator._encoding.kind != "binary":

@@ -46,9 +46,9 @@ METADATA = [
     ("numbers", "parameters", {"n_jobs": 0}, "n_jobs must not be 0"),
     ("numbers", "estimator", None, "'estimator' of the model must be the name of a class"),
     ("intervals", "intervals", {"coverage": 0.9, "joint": False}, "one width per target"),
-    ("sets", "prediction sets", {"coverage": 0.9}, "a number as depth"),
+    ("sets", "prediction_sets", {"coverage": 0.9}, "a number as depth"),
     ("sets", "thresholds", [0.5, 0.5, 1.0], "3 probabilities"),
-    ("intervals", "rows have offsets", "yes", "true or false"),
+    ("intervals", "has_offsets", "yes", "true or false"),
     ("numbers", "estimator", "object", "it holds a object"),
     ("numbers", "estimator", "PolyleafClassifier", "does not learn a target of kind 'regression'"),
     ("numbers", "kind", "nonsense", "'kind' must be one of"),
@@ -98,7 +98,7 @@ def test_invalid_metadata_raise(seed, name, value, message):
 
     with pytest.raises(ModelFileError, match=message):
         load_bytes(change_model(seed, put))
-    optional = "intervals", "prediction sets", "thresholds", "rows have offsets"
+    optional = "intervals", "prediction_sets", "thresholds", "has_offsets"
     if name not in ("offset", "scale", "output_names", "classes", "input_names", *optional):
         with pytest.raises(ModelFileError):
             load_bytes(change_model(seed, remove))
@@ -201,7 +201,9 @@ def many_features(header, arrays):
     n, end = 300_000, arrays["mapper.offsets"][-1]
     header["mapper"]["n_features"] = n
     arrays["mapper.offsets"] = np.concatenate([arrays["mapper.offsets"], np.full(n - 4, end)])
-    arrays["mapper.wide"] = np.concatenate([arrays["mapper.wide"], np.zeros(n - 4, np.uint8)])
+    arrays["mapper.float64_bins"] = np.concatenate(
+        [arrays["mapper.float64_bins"], np.zeros(n - 4, np.uint8)]
+    )
 
 
 def many_trees(header, arrays):

@@ -521,11 +521,11 @@ class BinMapper:
 
         meta : dict
             ``max_bins``, ``n_features``, ``feature_names`` (or None), ``categories``: one entry
-            ``{"feature", "kept", "rare"}`` per categorical column; ``made`` if there are derived
-            columns; ``regressors`` if `regressor_transform_` is not None.
+            ``{"feature", "kept", "rare"}`` per categorical column; ``transforms_regressors``,
+            whether `regressor_transform_` is not None; ``derived_columns`` if there are any.
         arrays : dict
             ``thresholds`` float64 (all columns concatenated), ``offsets`` int64 (n_columns + 1,),
-            ``wide`` uint8 (n_columns,), 1 for float64 bins, and arrays of derived columns.
+            ``float64_bins`` uint8 (n_columns,), 1 for float64 bins, and arrays of derived columns.
         """
         names = self.feature_names_
         meta: dict[str, object] = {
@@ -536,15 +536,15 @@ class BinMapper:
                 {"feature": int(f), "kept": self.categories_[f], "rare": self.rare_categories_[f]}
                 for f in np.flatnonzero(self.is_categorical_)
             ],
+            "transforms_regressors": self.regressor_transform_ is not None,
         }
         arrays: dict[str, np.ndarray] = {
-            "thresholds": np.concatenate([np.empty(0), *self.thresholds_])
+            "thresholds": np.concatenate([np.empty(0), *self.thresholds_]),
+            "offsets": self._get_offsets(),
+            "float64_bins": self.float64_bins_.astype(np.uint8),
         }
-        arrays |= {"offsets": self._get_offsets(), "wide": self.float64_bins_.astype(np.uint8)}
-        if self.regressor_transform_ is not None:
-            meta["regressors"] = True
         if self.derived_columns_ is not None:
-            meta["made"], derived_arrays = self.derived_columns_.to_state()
+            meta["derived_columns"], derived_arrays = self.derived_columns_.to_state()
             arrays |= derived_arrays
         return meta, arrays
 
@@ -594,7 +594,7 @@ class BinMapper:
         return {k: v for k, v in self.__dict__.items() if k not in _CACHED_ATTRIBUTES}
 
     def __setstate__(self, state: dict[str, object]) -> None:
-        self.__dict__.update({"derived_columns_": None, "regressor_transform_": None} | state)
+        self.__dict__.update(state)
         if "spec_" in state:
             self._build_lookups()
 

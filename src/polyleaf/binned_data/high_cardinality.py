@@ -228,7 +228,7 @@ class DerivedColumns:
             for feature in self.features
         ]
         arrays = {
-            f"made.{i}.{name}": np.asarray(getattr(feature, name))
+            f"derived_columns.{i}.{name}": np.asarray(getattr(feature, name))
             for i, feature in enumerate(self.features)
             for name in _ARRAYS
         }
@@ -247,7 +247,8 @@ class DerivedColumns:
         """
         _require(isinstance(plain, list) and len(plain) > 0, "names no feature")
         features = tuple(
-            _read_feature(entry, arrays, f"made.{i}.", n_features) for i, entry in enumerate(plain)
+            _read_feature(entry, arrays, f"derived_columns.{i}.", n_features)
+            for i, entry in enumerate(plain)
         )
         indices = [feature.feature for feature in features]
         _require(sorted(set(indices)) == indices, "has features that do not ascend")
@@ -324,7 +325,6 @@ def _read_feature(
 ) -> HighCardinalityFeature:
     names = "feature", "categories", "labels", "n_groups", "missing_seen"
     _require(isinstance(entry, Mapping), "has a malformed feature")
-    entry = {"missing_seen": True} | dict(entry)  # old files have no such entry
     _require(set(entry) == set(names), "has a malformed feature")
     feature, categories, labels, n_groups, missing_seen = (entry[name] for name in names)
     is_valid = type(feature) is int and 0 <= feature < n_features

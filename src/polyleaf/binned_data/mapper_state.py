@@ -44,8 +44,8 @@ def read_state(
     _require(is_valid, f"has a max_bins outside 2..{limit}")
     names = _read_names(meta.get("feature_names"), n_features)
     derived, n_columns = None, n_features
-    if "made" in meta:
-        derived = DerivedColumns.from_state(meta["made"], arrays, n_features)
+    if "derived_columns" in meta:
+        derived = DerivedColumns.from_state(meta["derived_columns"], arrays, n_features)
         n_columns = derived.n_columns
     n_bins = np.full(n_columns, max_bins)
     for _, columns in () if derived is None else derived.iter_columns():
@@ -62,8 +62,8 @@ def read_state(
         _require(is_valid, "has categories in a numeric column")
         is_categorical[feature.feature] = True
     spec = FeatureSpec(n_features, names, is_categorical[:n_features])
-    transforms = meta.get("regressors", False)  # files written before 0.1 have none
-    _require(isinstance(transforms, bool), "has regressors that are not a flag")
+    transforms: Any = meta.get("transforms_regressors")
+    _require(isinstance(transforms, bool), "does not tell whether regressors are transformed")
     return max_bins, (spec, thresholds, is_float64, categories, rare, derived, transforms)
 
 
@@ -97,7 +97,7 @@ def _read_thresholds(
     """Return the thresholds of each column, and which have float64 bins; `max_bins` of each."""
     values = _read_array(arrays, "thresholds", np.float64)
     offsets = _read_array(arrays, "offsets", np.int64)
-    is_float64 = _read_array(arrays, "wide", np.uint8)
+    is_float64 = _read_array(arrays, "float64_bins", np.uint8)
     is_valid = len(offsets) == len(max_bins) + 1 and len(is_float64) == len(max_bins)
     _require(is_valid, "has arrays of the wrong length")
     is_valid = offsets[0] == 0 and offsets[-1] == len(values)

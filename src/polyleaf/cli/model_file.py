@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from polyleaf.objectives.multitask import Task
 
 SCHEMA_KEY = "table"  # model metadata: the schema of the training table
-XMC_KEY = "labelled rows"  # model metadata: whether the model was trained from XMC data
+XMC_KEY = "xmc"  # model metadata: whether the model was trained from XMC data
 
 # Kind of task of a schema -> what the model's tasks may learn.
 _LEARNED_KINDS = {

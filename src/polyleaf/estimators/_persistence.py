@@ -10,7 +10,6 @@ import numpy as np
 from polyleaf.model import Model, serialize
 from polyleaf.model.metadata import ESTIMATOR, HAS_OFFSETS, INPUT_NAMES, PARAMETERS
 from polyleaf.model.serialize import ModelFileError, Source
-from polyleaf.runtime.compatibility import from_stored, to_stored
 from polyleaf.runtime.context import effective_threads
 from polyleaf.training.prepare import set_feature_names
 from polyleaf.user_data.multitask import decode_target_encoding
@@ -32,7 +31,7 @@ def make_metadata(
         metadata[INPUT_NAMES] = None if names is None else [str(name) for name in names]
     return metadata | {
         ESTIMATOR: type(estimator).__name__,
-        PARAMETERS: to_stored(_select_plain(estimator.get_params(deep=False))),
+        PARAMETERS: _select_plain(estimator.get_params(deep=False)),
         **encoding.to_dict(),
     }
 
@@ -49,7 +48,7 @@ def make_estimator(cls: type[_Estimator], model: Model) -> _Estimator:
     if parameters is None:
         raise ValueError("The metadata names no parameters.")
     # Files hold objectives by name only; for others the model has the objective.
-    values = {"objective": cls._objective_parameter(model), **from_stored(parameters)}
+    values = {"objective": cls._objective_parameter(model), **parameters}
     estimator = cls(**{name: value for name, value in values.items() if name in known})
     estimator._validate_params()
     effective_threads(estimator.n_jobs)  # scikit-learn accepts True and 0 as numbers of threads

@@ -138,7 +138,7 @@ def calibrate_sets(
     weight = weight if weight.ndim == 1 else weight.min(axis=1)
     depth = interval_widths(truth_nonconformity(scores, truth)[:, None], coverage, weight)[0]
     set_calibration(
-        classifier.model_, "prediction sets", coverage=float(coverage), depth=float(depth)
+        classifier.model_, "prediction_sets", coverage=float(coverage), depth=float(depth)
     )
 
 
@@ -150,7 +150,7 @@ def predict_sets(
 ) -> np.ndarray:
     """Compute calibrated prediction sets, bool (n_rows, n_classes or n_labels)."""
     check_is_fitted(classifier)
-    depth = float(get_calibration(classifier.model_, "prediction sets")["depth"])
+    depth = float(get_calibration(classifier.model_, "prediction_sets")["depth"])
     return _compute_nonconformity(classifier, X, iteration_range, offset) <= depth
 
 

@@ -166,11 +166,12 @@ def _make_mapper(imported: ImportedModel, trees: Sequence[ImportedTree]) -> BinM
             {"feature": int(f), "kept": [int(c) for c in kept], "rare": []}
             for f, kept in sorted(imported.categories.items())
         ],
+        "transforms_regressors": False,
     }
     arrays: dict[str, np.ndarray] = {
         "thresholds": np.array([t for found in thresholds for t in sorted(found)], np.float64),
         "offsets": np.cumsum([0, *map(len, thresholds)], dtype=np.int64),
-        "wide": np.full(imported.n_features, imported.is_float64, np.uint8),
+        "float64_bins": np.full(imported.n_features, imported.is_float64, np.uint8),
     }
     return BinMapper.from_state(meta, arrays)
 

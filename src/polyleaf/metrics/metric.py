@@ -294,9 +294,6 @@ _PARAMETRISED: dict[str, Callable[..., object]] = {
     "tweedie_deviance": TweedieDeviance,
 }
 
-RENAMED_METRICS = {"skill": "d2"}
-"""Names in model files of earlier versions, and what these metrics are called now."""
-
 # Names in XGBoost, LightGBM and scikit-learn.
 METRIC_ALIASES: dict[str, str] = {
     "l2": "mse",
@@ -324,7 +321,6 @@ METRIC_ALIASES: dict[str, str] = {
     "negative_log_likelihood": "nll",
     "normal-nll": "nll",
     **SCORER_ALIASES,
-    **RENAMED_METRICS,
 }
 
 _PINBALL = re.compile(r"(?:pinball|quantile)@(0?\.[0-9]+)")

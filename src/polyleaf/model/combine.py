@@ -217,12 +217,12 @@ def _describe_frame(model: Model) -> dict[str, object]:
     mapper, arrays = model.mapper.to_state()
     projection = b""
     if model.projection is not None:
-        projection = serialize.to_bytes(model.projection.to_dict(), model.projection.arrays(), 1)
+        projection = serialize.to_bytes(model.projection.to_dict(), model.projection.arrays())
     return {
         "outputs": (model.n_outputs, _describe_targets(model.metadata)),
         "objective parameters": model.objective.to_dict(),
         "projections": projection,
-        "bins": serialize.to_bytes({"mapper": mapper}, arrays, 1),
+        "bins": serialize.to_bytes({"mapper": mapper}, arrays),
         "offsets": bool(model.metadata.get(HAS_OFFSETS)),
     }
 

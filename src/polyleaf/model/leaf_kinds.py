@@ -127,8 +127,6 @@ class LeafKind(ABC, Generic[_Leaves]):
         The result of `Forest.kind` in the core.
     number : int
         Its id in files.
-    since_version : int
-        The first format version of model files that has it.
     arrays : dict of str -> dtype
         Flat arrays of a forest in addition to `values`, which kinds may share.
     columns : dict of str -> str
@@ -143,7 +141,6 @@ class LeafKind(ABC, Generic[_Leaves]):
 
     name: ClassVar[str]
     number: ClassVar[int]
-    since_version: ClassVar[int]
     arrays: ClassVar[dict[str, type]] = {}
     columns: ClassVar[dict[str, str]] = {}
     lists_outputs: ClassVar[bool] = False
@@ -202,7 +199,6 @@ class DenseLeaves(LeafKind[np.ndarray]):
     """Leaves with a value per output."""
 
     name, number = "dense", 0
-    since_version = 1
 
     def functions(self, leaves: np.ndarray) -> LeafFunctions:
         return LeafFunctions(leaves)
@@ -241,7 +237,6 @@ def _expand(values: np.ndarray, outputs: np.ndarray, n_outputs: int) -> np.ndarr
 class _EntryLeaves(LeafKind[_Block]):
     """A kind whose leaves have a variable number of entries."""
 
-    since_version = 2
     arrays: ClassVar[dict[str, type]] = {
         "leaf_entries": np.int32,  # per leaf: the number of entries
         "entry": np.int32,  # output or feature of each, ascending in a leaf

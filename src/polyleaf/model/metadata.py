@@ -18,9 +18,9 @@ ESTIMATOR = "estimator"  # name of the class
 PARAMETERS = "parameters"  # of the estimator
 INPUT_NAMES = "input_names"  # names of features before a projection
 BLEND = "blend"  # weights and parameters of the models of a blend
-HAS_OFFSETS = "rows have offsets"  # True for a model trained with offsets
+HAS_OFFSETS = "has_offsets"  # True for a model trained with offsets
 
-CalibrationKind = Literal["intervals", "prediction sets"]
+CalibrationKind = Literal["intervals", "prediction_sets"]
 
 
 def set_calibration(model: Model, kind: CalibrationKind, **values: object) -> None:
@@ -33,8 +33,8 @@ def get_calibration(model: Model, kind: CalibrationKind) -> JsonObject:
     values = model.metadata.get(kind)
     if values is None:
         raise ValueError(
-            f"The model's {kind} are not calibrated: call calibrate(X, y, coverage=0.9) with rows "
-            "outside the training data."
+            f"The model's {kind.replace('_', ' ')} are not calibrated: call calibrate(X, y, "
+            "coverage=0.9) with rows outside the training data."
         )
     return values
 
@@ -44,7 +44,7 @@ def clear_calibrations(metadata: Mapping[str, object]) -> JsonObject:
     return {key: value for key, value in metadata.items() if key not in CALIBRATIONS}
 
 
-OUTPUT_GROUPS = "output groups"  # trials of the search for groups, see `GroupSearch`
+OUTPUT_GROUPS = "output_groups"  # trials of the search for groups, see `GroupSearch`
 LEARNING_RATES = "learning_rates"  # of each round, unless all are that of the model
 
 
@@ -130,7 +130,7 @@ def _check_calibration(kind: CalibrationKind, values: Any, n_targets: int | None
     coverage = values.get("coverage")
     is_valid = _is_number(coverage) and 0 < coverage < 1
     _require(is_valid, kind, "must have a coverage between 0 and 1")
-    if kind == "prediction sets":
+    if kind == "prediction_sets":
         _require(_is_number(values.get("depth")), kind, "must have a number as depth")
         return
     _require(isinstance(values.get("joint"), bool), kind, "must be joint or not")

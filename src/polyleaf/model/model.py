@@ -645,7 +645,7 @@ class Model:
 
     @classmethod
     def load(cls, path: Source) -> Model:
-        """Read a model from a file of any origin, of this format version or an older one.
+        """Read a model from a file of any origin.
 
         Parameters
         ----------
@@ -673,7 +673,7 @@ class Model:
         header, arrays = serialize.to_state(self, leaf_dtype, statistics)
         if evals_log:
             header["evals_log"] = evals_log
-        return serialize.to_bytes(header, arrays, serialize.required_version(self))
+        return serialize.to_bytes(header, arrays)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Model:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, TypeAlias, TypeVar
 import numpy as np
 
 from polyleaf.binned_data.binning import BinMapper
-from polyleaf.metrics.metric import RENAMED_METRICS, EvalsLog
+from polyleaf.metrics.metric import EvalsLog
 from polyleaf.model import storage
 from polyleaf.model.initial import LinearInitialModel
 from polyleaf.model.metadata import check_metadata
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from polyleaf.model.model import Model
 
 FORMAT = "polyleaf-model"
-FORMAT_VERSION = 5
-"""The newest format version that can be read. A model is written in the oldest that can hold it."""
+FORMAT_VERSION = 1
+"""The version of the format that is written, and the newest that can be read."""
 
 SPARE_BYTES, SIZE_FACTOR = 2**26, 64
 """Loading may use SPARE_BYTES + SIZE_FACTOR * file size bytes of memory."""
@@ -53,8 +53,6 @@ _T = TypeVar("_T")
 _M = TypeVar("_M", bound="Model")
 
 _FOREST, _MAPPER, _PROJECTION, _INITIAL = "forest.", "mapper.", "projection.", "initial."
-# First format versions that have these.
-_PROJECTION_VERSION, _DERIVED_COLUMNS_VERSION, _INITIAL_VERSION = 2, 3, 5
 _MIN_SHARED_BASE_OUTPUTS = 1024  # with as many outputs equal base scores are stored once
 _BYTES_PER_OUTPUT = 20  # memory of an output: base score, label id, and checks
 _VECTORS = ("base_score", "target_scale", "target_offset")
@@ -104,7 +102,7 @@ def to_state(
         arrays |= {_INITIAL + name: array for name, array in model.initial.arrays().items()}
     base = model.base_score
     can_share = _MIN_SHARED_BASE_OUTPUTS <= len(base) <= _max_outputs(arrays)
-    if required_version(model) > 1 and can_share and (base == base[0]).all():
+    if can_share and (base == base[0]).all():
         header["n_outputs"], arrays["base_score"] = len(base), base[:1]
     return header, arrays
 
@@ -152,14 +150,6 @@ def from_state(cls: type[_M], header: Header, arrays: Arrays) -> _M:
         raise ValueError("The best score is NaN.")
     model.best_iteration, model.best_score = iteration, score
     return model
-
-
-def required_version(model: Model) -> int:
-    """Return the oldest format version that can hold the model."""
-    projection = 1 if model.projection is None else _PROJECTION_VERSION
-    derived = 1 if model.mapper.derived_columns_ is None else _DERIVED_COLUMNS_VERSION
-    initial = 1 if model.initial is None else _INITIAL_VERSION
-    return max(storage.required_version(model.forest), projection, derived, initial)
 
 
 def _read_initial(stored: Any, arrays: Arrays, model: Model) -> LinearInitialModel:
@@ -214,7 +204,7 @@ def _read_objective(stored: Any) -> Objective:
 
 
 def _read_evals_log(stored: Any) -> EvalsLog:
-    """Check a log and rename metrics that had other names in earlier versions."""
+    """Return the log of a header, which must hold lists of numbers."""
     log = stored if isinstance(stored, dict) else {"": stored}
     for metrics in log.values():
         curves = metrics.values() if isinstance(metrics, dict) else [None]
@@ -222,16 +212,7 @@ def _read_evals_log(stored: Any) -> EvalsLog:
             raise ValueError(
                 "The header's 'evals_log' must hold lists of numbers by data and metric."
             )
-    return {
-        data: {_current_metric_name(name): curve for name, curve in metrics.items()}
-        for data, metrics in log.items()
-    }
-
-
-def _current_metric_name(name: str) -> str:
-    """Return the current name of a metric, or of a metric of a task (`task: metric`)."""
-    task, separator, metric = name.rpartition(": ")
-    return task + separator + RENAMED_METRICS.get(metric, metric)
+    return log
 
 
 def _is_number(value: object) -> bool:
@@ -266,8 +247,8 @@ def _remove_prefix(arrays: Arrays, prefix: str) -> Arrays:
 # --- bytes and their container --------------------------------------------------------------------
 
 
-def to_bytes(header: Header, arrays: Arrays, version: int) -> bytes:
-    """Return the content of a model file of a format version; equal models give equal bytes.
+def to_bytes(header: Header, arrays: Arrays) -> bytes:
+    """Return the content of a model file; equal models give equal bytes.
 
     Raises
     ------
@@ -284,7 +265,7 @@ def to_bytes(header: Header, arrays: Arrays, version: int) -> bytes:
         ) from error
     arrays = {name: np.require(array, requirements="C") for name, array in sorted(arrays.items())}
     content = {
-        "format_version": version,
+        "format_version": FORMAT_VERSION,
         "polyleaf_version": polyleaf_version(),
         "checksum": _checksum(header, arrays),
         "model": header,
@@ -336,7 +317,7 @@ def _to_json(value: object) -> object:
 
 
 def _read_container(data: bytes) -> tuple[Header, Arrays]:
-    """Return the metadata of a model file of a known version, and its arrays."""
+    """Return the metadata of a model file of this format, and its arrays."""
     from safetensors.numpy import load
 
     try:

@@ -127,7 +127,7 @@ def _forest_size(forest: _core.Forest, statistics: bool) -> dict[str, object]:
         "leaves_per_tree": _range_and_mean([tree.n_leaves for tree in trees]),
         "kinds": {kind: kinds.count(kind) for kind in LEAF_KINDS if kind in kinds},
     }
-    if "leaf_entries" in arrays:
+    if len(arrays["leaf_entries"]):
         report["entries_per_leaf"] = float(arrays["leaf_entries"].mean())
     return report
 

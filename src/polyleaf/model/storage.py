@@ -119,24 +119,14 @@ STATISTICS = ("gain", "count", "cover", "gain_outputs", "output_gain")
 # `values` has the concatenated `LeafKind.values` in one of `LEAF_DTYPES`; if that has
 # scales, `value_scales` has one float32 per column of each tree.
 
-_KIND_ARRAYS: dict[str, tuple[type, int]] = {
-    "leaf_kind": (np.uint8, 2)
-}  # per tree: `LeafKind.number`
-for _kind in sorted(LEAF_KINDS.values(), key=lambda kind: kind.since_version):
-    for _name, _dtype in _kind.arrays.items():
-        _KIND_ARRAYS.setdefault(_name, (_dtype, _kind.since_version))
-"""Arrays of leaf kinds: dtype, and the first format version that has it. All are concatenated."""
+_TREE_ARRAYS: dict[str, type] = {"leaf_kind": np.uint8}  # per tree: `LeafKind.number`
+_KIND_ARRAYS: dict[str, type] = {}
+for _kind in LEAF_KINDS.values():
+    _KIND_ARRAYS |= _kind.arrays
+"""Arrays of leaf kinds, concatenated; they are empty if no tree has such a kind."""
 
-_DENSE_NUMBER = np.full(
-    1, LEAF_KINDS["dense"].number, np.uint8
-)  # the kind of trees in a file without kinds
-
-# Present if a tree has a group of outputs: the sizes of the groups, and their outputs concatenated.
-_GROUP_ARRAYS: dict[str, tuple[type, int]] = {
-    "group_sizes": (np.int32, 1),
-    "group_outputs": (np.int32, 1),
-}
-_GROUPS_VERSION = 4  # the first format version that has them
+_GROUP_ARRAYS: dict[str, type] = {"group_sizes": np.int32, "group_outputs": np.int32}
+"""The number of outputs of each group that trees are for, and the outputs, concatenated."""
 
 LEAF_ARRAYS = ("values", "value_scales", *_KIND_ARRAYS)
 """Arrays of leaf values."""
@@ -191,17 +181,6 @@ def get_leaf_kinds(forest: _core.Forest) -> list[AnyLeafKind]:
     return [LEAF_KINDS[forest.kind(t)] for t in range(len(forest))]
 
 
-def required_version(forest: _core.Forest) -> int:
-    """Return the oldest format version that can hold the forest."""
-    outputs = map(forest.outputs, range(len(forest)))
-    has_groups = any(listed is not None and len(listed) > 1 for listed in outputs)
-    return max(_kinds_version(forest), _GROUPS_VERSION if has_groups else 1)
-
-
-def _kinds_version(forest: _core.Forest) -> int:
-    return max((kind.since_version for kind in get_leaf_kinds(forest)), default=1)
-
-
 def to_arrays(
     forest: _core.Forest, leaf_dtype: str = "float32", statistics: bool = True
 ) -> dict[str, np.ndarray]:
@@ -234,8 +213,6 @@ def _encode_outputs(outputs: Sequence[TreeOutputs]) -> dict[str, np.ndarray]:
             numbers[t] = listed[0]
         elif listed is not None:
             numbers[t] = -2 - groups.setdefault(tuple(listed.tolist()), len(groups))
-    if not groups:
-        return {"output": numbers}
     return {
         "output": numbers,
         "group_sizes": np.array([len(group) for group in groups], np.int32),
@@ -245,8 +222,7 @@ def _encode_outputs(outputs: Sequence[TreeOutputs]) -> dict[str, np.ndarray]:
 
 def _decode_outputs(arrays: Mapping[str, np.ndarray]) -> list[TreeOutputs]:
     """Return the outputs of trees; the forest checks them."""
-    sizes = arrays.get("group_sizes", np.zeros(0, np.int32))
-    members = arrays.get("group_outputs", np.zeros(0, np.int32))
+    sizes, members = arrays["group_sizes"], arrays["group_outputs"]
     if (sizes < 1).any() or int(sizes.sum(dtype=np.int64)) != len(members):
         raise ValueError("The forest's array 'group_sizes' does not fit 'group_outputs'.")
     groups = np.split(members, np.cumsum(sizes)[:-1])
@@ -271,17 +247,11 @@ def _leaf_arrays(
     """Return the leaf values as flat arrays."""
     blocks = list(zip(get_leaf_kinds(forest), leaves, strict=True))
     arrays = _encode_values([kind.values(block) for kind, block in blocks], leaf_dtype)
-    parts = [
-        {"leaf_kind": np.array([kind.number], np.uint8)} | kind.to_arrays(block)
-        for kind, block in blocks
-    ]
-    for name, dtype in _kind_arrays(_kinds_version(forest)).items():
+    arrays["leaf_kind"] = np.array([kind.number for kind, _ in blocks], np.uint8)
+    parts = [kind.to_arrays(block) for kind, block in blocks]
+    for name, dtype in _KIND_ARRAYS.items():
         arrays[name] = _concatenate([part[name] for part in parts if name in part], dtype)
     return arrays
-
-
-def _kind_arrays(version: int) -> dict[str, type]:
-    return {name: dtype for name, (dtype, since) in _KIND_ARRAYS.items() if since <= version}
 
 
 def _encode_values(values: Sequence[np.ndarray], leaf_dtype: str) -> dict[str, np.ndarray]:
@@ -344,8 +314,8 @@ def from_arrays(arrays: Mapping[str, np.ndarray], n_outputs: int, n_features: in
 def _is_plain(arrays: Mapping[str, np.ndarray]) -> bool:
     """Return whether all leaves are dense without scales, for one output or all, so that C++ builds
     the forest at once."""
-    others = (_KIND_ARRAYS | _GROUP_ARRAYS).keys() & arrays.keys() - {"leaf_kind"}
-    all_dense = bool((arrays.get("leaf_kind", _DENSE_NUMBER) == _DENSE_NUMBER).all())
+    others = _KIND_ARRAYS | _GROUP_ARRAYS
+    all_dense = bool((arrays["leaf_kind"] == LEAF_KINDS["dense"].number).all())
     return (
         all_dense and "value_scales" not in arrays and not any(len(arrays[name]) for name in others)
     )
@@ -353,7 +323,7 @@ def _is_plain(arrays: Mapping[str, np.ndarray]) -> bool:
 
 def _kinds(arrays: Mapping[str, np.ndarray]) -> list[AnyLeafKind]:
     """Return the leaf kind of each stored tree."""
-    numbers = arrays.get("leaf_kind", np.zeros(len(arrays["output"]), np.uint8))
+    numbers = arrays["leaf_kind"]
     known = {kind.number: kind for kind in LEAF_KINDS.values()}
     if not known.keys() >= set(np.unique(numbers).tolist()):
         raise ValueError("The forest's array 'leaf_kind' has an unknown kind of leaves.")
@@ -362,7 +332,7 @@ def _kinds(arrays: Mapping[str, np.ndarray]) -> list[AnyLeafKind]:
 
 def _readers(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """Return readers of the flat arrays, tree after tree."""
-    names = {"output_gain", *_KIND_ARRAYS} & arrays.keys() - {"leaf_kind"}
+    names = "output_gain", *_KIND_ARRAYS
     return {name: _ArrayReader(arrays, name) for name in names} | {"values": _ValueReader(arrays)}
 
 
@@ -384,15 +354,12 @@ def _zero_statistics(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def _check_arrays(arrays: Mapping[str, np.ndarray]) -> None:
-    required = {name: (dtype, 1) for name, dtype in NODE_ARRAYS.items()} | _OTHER_ARRAYS
+    vectors = NODE_ARRAYS | _TREE_ARRAYS | _KIND_ARRAYS | _GROUP_ARRAYS
+    required = {name: (dtype, 1) for name, dtype in vectors.items()} | _OTHER_ARRAYS
     values = arrays.get("values")
     if values is not None and has_scales(values.dtype):
         required["value_scales"] = (np.float32, 1)
     required["values"] = (np.float32 if values is None else values.dtype.type, 1)
-    version = max((since for name, (_, since) in _KIND_ARRAYS.items() if name in arrays), default=1)
-    required |= {name: (dtype, 1) for name, dtype in _kind_arrays(version).items()}
-    if not _GROUP_ARRAYS.keys().isdisjoint(arrays):
-        required |= _GROUP_ARRAYS
     for name, (dtype, ndim) in required.items():
         array = arrays.get(name)
         if array is None:
@@ -406,7 +373,7 @@ def _check_arrays(arrays: Mapping[str, np.ndarray]) -> None:
     if len(n_nodes) > 1:
         raise ValueError(f"The forest's node arrays differ in length: {sorted(n_nodes)}.")
     for name in ("gain_outputs", "leaf_kind"):
-        if name in arrays and len(arrays[name]) != len(arrays["output"]):
+        if len(arrays[name]) != len(arrays["output"]):
             raise ValueError(f"The forest's arrays 'output' and {name!r} differ in length.")
     largest = arrays.get("value_scales", np.zeros(1, np.float32)).astype(np.float64) * 127
     if (

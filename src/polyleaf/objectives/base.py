@@ -37,7 +37,6 @@ from numpy.typing import NDArray
 import polyleaf._core as _core
 from polyleaf.distributions import Distribution
 from polyleaf.objectives._utils import packed_diagonal
-from polyleaf.runtime.compatibility import to_stored
 from polyleaf.runtime.context import Context
 from polyleaf.runtime.row_data import RowData
 from polyleaf.user_data.target_scaling import sum_columns
@@ -304,7 +303,7 @@ class Objective(ABC):
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         plain = {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
         if is_built_in(type(self)):
-            return to_stored({"name": self.name} | plain)
+            return {"name": self.name} | plain
         return {"name": self.name, "class": class_path(type(self))} | plain
 
 

@@ -27,7 +27,6 @@ from polyleaf.objectives.base import (
     as_matrix,
     as_weight,
 )
-from polyleaf.runtime.compatibility import to_stored
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
 from polyleaf.user_data.validation import describe_signature_mismatch
@@ -119,7 +118,7 @@ class Custom(Objective):
 
     def to_dict(self) -> dict[str, object]:
         choice = {} if self.hessian == "exact" else {"hessian": self.hessian}
-        return to_stored({"name": self.name, "n_outputs": self.n_outputs, **choice})
+        return {"name": self.name, "n_outputs": self.n_outputs, **choice}
 
 
 class BoundCustomObjective(BoundObjective):

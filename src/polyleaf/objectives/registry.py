@@ -12,7 +12,6 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 from polyleaf.objectives.base import TARGET_KINDS, Objective, class_path, is_built_in
 from polyleaf.objectives.custom import Custom
 from polyleaf.objectives.multitask import MultiTask, multitask_from_dict
-from polyleaf.runtime.compatibility import from_stored
 
 AnyObjective = str | type[Objective] | Objective | Callable[..., Any]
 
@@ -322,7 +321,7 @@ def objective_from_dict(values: Mapping[str, object]) -> Objective:
     if name == Custom.name and label is None:
         if parameters.pop("function", None) is not None:
             raise ValueError("A stored custom objective holds no function.")
-        return make_objective(Custom, from_stored(parameters))
+        return make_objective(Custom, parameters)
     if name == MultiTask.name and label is None:
         return multitask_from_dict(values, objective_from_dict)
     cls = registered_objectives().get(name)
@@ -339,6 +338,4 @@ def objective_from_dict(values: Mapping[str, object]) -> Objective:
         raise ValueError(
             f"Unknown objective {name!r} in stored model; known are {', '.join(objective_names())}."
         )
-    if is_built_in(cls):
-        parameters = from_stored(parameters)
     return make_objective(cls, parameters)

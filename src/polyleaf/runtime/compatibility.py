@@ -1,18 +1,14 @@
-"""Compatibility with other versions: the package's version, pickles, and names stored in files."""
+"""Compatibility with other versions: the package's version, which pickles hold."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sklearn.exceptions import InconsistentVersionWarning
 
 from polyleaf.runtime.user_warnings import warn_user
-
-if TYPE_CHECKING:
-    from polyleaf.runtime.types import JsonObject
 
 _KEY = "_polyleaf_version"  # in the states of pickles
 
@@ -51,10 +47,10 @@ def remove_version(name: str, state: dict[str, Any]) -> dict[str, Any]:
     name : str
         Name of the class.
     state : dict
-        State of a pickle; those of the first versions have no version.
+        Result of `add_version`.
     """
     state = dict(state)
-    current, original = polyleaf_version(), state.pop(_KEY, "of an earlier version")
+    current, original = polyleaf_version(), state.pop(_KEY)
     if current.split(".")[:2] != original.split(".")[:2]:
         warn_user(
             PickleVersionWarning(
@@ -64,40 +60,3 @@ def remove_version(name: str, state: dict[str, Any]) -> dict[str, Any]:
             )
         )
     return state
-
-
-_NAMES = {
-    "hessian": "curvature",
-    "leaf_hessian": "leaf_curvature",
-    "softmax_hessian": "softmax_curvature",
-    "boosting_step": "refresh",
-    "leaf_output_set": "leaf_support",
-}
-_VALUES = {"linear_extrapolation": {"none": "free"}, "split_search": {"count_sketch": "sketch"}}
-
-_NAMES_BACK = {stored: name for name, stored in _NAMES.items()}
-_VALUES_BACK = {
-    name: {stored: value for value, stored in values.items()} for name, values in _VALUES.items()
-}
-
-
-def to_stored(parameters: Mapping[str, object]) -> JsonObject:
-    """Return parameters of an estimator or objective under the names that files use."""
-    return {
-        _NAMES.get(name, name): _translate(_VALUES, name, value)
-        for name, value in parameters.items()
-    }
-
-
-def from_stored(parameters: Mapping[str, object], known: Container[str] = ()) -> JsonObject:
-    """Return parameters read from a file under their names in Python; names in `known` stay."""
-    return {
-        name if name in known else _NAMES_BACK.get(name, name): _translate(
-            _VALUES_BACK, name, value
-        )
-        for name, value in parameters.items()
-    }
-
-
-def _translate(values: Mapping[str, Mapping[str, str]], name: str, value: object) -> object:
-    return values.get(name, {}).get(value, value) if isinstance(value, str) else value

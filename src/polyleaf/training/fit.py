@@ -23,7 +23,6 @@ from polyleaf.model.initial import InitialModel
 from polyleaf.model.metadata import HAS_OFFSETS, OUTPUT_GROUPS, PARAMETERS, clear_calibrations
 from polyleaf.objectives import Objective, objective_class, objective_names
 from polyleaf.objectives.registry import ObjectiveSpec
-from polyleaf.runtime.compatibility import from_stored
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.timing import measure_phase
 from polyleaf.runtime.types import DataLike
@@ -543,7 +542,7 @@ def _is_same_training(start: Model, info: ModelInfo) -> bool:
     """Return whether the model was trained with the parameters of this fit."""
     parameters = [m.get(PARAMETERS) for m in (start.metadata, info.metadata)]
     first, second = (
-        {name: value for name, value in from_stored(p).items() if name not in _RUN_PARAMETERS}
+        {name: value for name, value in p.items() if name not in _RUN_PARAMETERS}
         if isinstance(p, dict)
         else None
         for p in parameters
