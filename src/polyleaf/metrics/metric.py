@@ -125,13 +125,13 @@ class Metric:
         return getattr(self.function, "greater_is_better", self.greater_is_better)
 
     def to_loss(self, value: float) -> float:
-        """Return a value as a loss, of which lower is better; NaN becomes infinite."""
+        """Return `value` as a loss, of which lower is better; NaN becomes infinite."""
         if math.isnan(value):
             return math.inf
         return -value if self.prefers_greater else value
 
     def from_loss(self, loss: float) -> float:
-        """Return the value of a loss that `to_loss` made."""
+        """Return the metric of a `loss` that `to_loss` made."""
         return -loss if self.prefers_greater else loss
 
     def per_output(self, rows: RowData, prediction: Array) -> NDArray[np.float64] | None:
