@@ -19,7 +19,7 @@ def main() -> dict[str, float]:
     time, event = np.minimum(failed, recorded), failed <= recorded
 
     ends = survival.make_intervals(time, event, 15)
-    labels = survival.encode_discrete_hazard(time, event, ends)
+    labels, weight = survival.encode_discrete_hazard(time, event, ends, return_weight=True)
     train, held, test = slice(2400), slice(2400, 3000), slice(3000, None)
     model = PolyleafClassifier(
         n_estimators=500,
@@ -28,7 +28,14 @@ def main() -> dict[str, float]:
         early_stopping_rounds=30,
         missing_targets="ignore",
     )
-    model.fit(X[train], labels[train], X_val=X[held], y_val=labels[held])
+    model.fit(
+        X[train],
+        labels[train],
+        weight[train],
+        X_val=X[held],
+        y_val=labels[held],
+        sample_weight_val=weight[held],
+    )
 
     found = survival.survival_curves(model.predict_proba(X[test]), ends)
     truth = np.exp(-rate[test, None] * ends)

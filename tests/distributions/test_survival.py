@@ -16,20 +16,52 @@ def test_labels_of_a_small_example():
     assert ends.tolist() == [1.0, 2.0, 3.0, 5.0]
     expected = [
         [1, NAN, NAN, NAN],
-        [0, NAN, NAN, NAN],  # censored in the second interval, whose label is missing
+        [0, 0, NAN, NAN],  # censored at the end of the second interval
         [0, 1, NAN, NAN],
         [0, 0, 1, NAN],
         [0, 0, 0, 1],
-        [0, 0, 0, NAN],
+        [0, 0, 0, 0],
         [0, 0, 0, 0],
     ]
     np.testing.assert_array_equal(encode_discrete_hazard(TIME, EVENT, ends), expected)
     np.testing.assert_array_equal(encode_discrete_hazard(TIME, EVENT > 0, ends), expected)
 
 
+@pytest.mark.parametrize("time, observed", [(2.2, 0.1), (3.0, 0.5), (3.8, 0.9)])
+def test_censored_rows_count_with_the_observed_part_of_their_interval(time, observed):
+    ends = [2.0, 4.0, 5.0]
+    labels, weight = encode_discrete_hazard([time, 3.0], [0, 2], ends, return_weight=True)
+    np.testing.assert_array_equal(labels, [[0, 0, NAN, 0, 0, NAN], [0, 0, NAN, 0, 1, NAN]])
+    np.testing.assert_allclose(weight, [[1, observed, 0] * 2, [1, 1, 0] * 2], atol=1e-12)
+    without = encode_discrete_hazard([time], [0], ends)
+    np.testing.assert_array_equal(without, [[0, 0 if observed >= 0.5 else NAN, NAN]])
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_censoring_within_intervals_does_not_bias_curves(weighted):
+    """More than half of the rows are censored, and there are only 15 intervals; no feature is
+    informative."""
+    rng = np.random.default_rng(0)
+    failure, censored = rng.exponential(5, 4000), rng.uniform(0.5, 6, 4000)
+    time, event = np.minimum(failure, censored), (failure <= censored).astype(int)
+    cause, ends = event * (1 + (rng.random(4000) < 0.7)), make_intervals(time, event, 15)
+    X, truth = np.zeros((4000, 1)), np.exp(-ends[-1] / 5)
+    model = PolyleafClassifier(missing_targets="ignore")
+    for events, shares in ((event, [1.0]), (cause, [0.3, 0.7])):
+        labels, weight = encode_discrete_hazard(time, events, ends, return_weight=True)
+        if weighted:
+            model.fit(X, labels, sample_weight=weight)
+        else:
+            model.fit(X, encode_discrete_hazard(time, events, ends))
+        found = survival_curves(model.predict_proba(X[:1]), ends)
+        assert found.survival[0, -1] == pytest.approx(truth, abs=0.02)
+        expected = (1 - truth) * np.array(shares)
+        np.testing.assert_allclose(found.incidence[0, :, -1], expected, atol=0.03)
+
+
 def test_causes_have_separate_labels():
     labels = encode_discrete_hazard([1.0, 2.0, 1.5], [2, 1, 0], [1.0, 2.0])
-    np.testing.assert_array_equal(labels, [[0, NAN, 1, NAN], [0, 1, 0, 0], [0, NAN, 0, NAN]])
+    np.testing.assert_array_equal(labels, [[0, NAN, 1, NAN], [0, 1, 0, 0], [0, 0, 0, 0]])
 
 
 def test_intervals_contain_equal_numbers_of_events():
@@ -47,7 +79,7 @@ def test_label_shares_are_the_kaplan_meier_estimate():
     time = rng.integers(1, 30, 500).astype(float)
     event = rng.random(500) < 0.7
     ends = make_intervals(time, event, 500)
-    hazards = np.nanmean(encode_discrete_hazard(time + 0.5 * ~event, event, ends), axis=0)
+    hazards = np.nanmean(encode_discrete_hazard(time + 1e-3 * ~event, event, ends), axis=0)
     deaths = ((time[:, None] == ends) & event[:, None]).sum(axis=0)
     expected = np.cumprod(1 - deaths / (time[:, None] >= ends).sum(axis=0))
     np.testing.assert_allclose(

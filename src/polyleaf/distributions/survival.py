@@ -7,14 +7,18 @@ Any multi-label model that ignores missing targets can be trained on the labels,
 The **hazard** of an interval is the probability that the event falls into it, for rows at risk at
 its begin (D. R. Cox, "Regression models and life-tables", JRSS B 34, 1972; G. Tutz and M. Schmid,
 "Modeling discrete time-to-event data", 2016). A row whose event is in interval k has the label 0
-before it, 1 in k, and a missing one after it; a censored row has missing labels from the interval
-of its censoring on. Competing causes have separate hazards: a row at risk has 0 for all causes but
-the one that occurred.
+before it, 1 in k, and a missing one after it. A row that is censored within an interval was at risk
+for a part of it: it has the label 0 there, with this part as weight, and missing labels afterwards.
+The estimate of a hazard without features is then the actuarial one (S. J. Cutler and F. Ederer,
+"Maximum utilization of the life table method in analyzing survival", J. Chronic Diseases 8, 1958).
+Competing causes have separate hazards: a row at risk has 0 for all causes but the one that
+occurred.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -61,7 +65,21 @@ def make_intervals(time: ArrayLike, event: ArrayLike, n: int = 20) -> Floats:
     return np.unique(np.quantile(time[cause > 0], levels, method="inverted_cdf"))
 
 
-def encode_discrete_hazard(time: ArrayLike, event: ArrayLike, ends: ArrayLike) -> Floats:
+@overload
+def encode_discrete_hazard(
+    time: ArrayLike, event: ArrayLike, ends: ArrayLike, *, return_weight: Literal[False] = ...
+) -> Floats: ...
+
+
+@overload
+def encode_discrete_hazard(
+    time: ArrayLike, event: ArrayLike, ends: ArrayLike, *, return_weight: Literal[True]
+) -> tuple[Floats, Floats]: ...
+
+
+def encode_discrete_hazard(
+    time: ArrayLike, event: ArrayLike, ends: ArrayLike, *, return_weight: bool = False
+) -> Floats | tuple[Floats, Floats]:
     """Return labels of the intervals, for ``PolyleafClassifier(missing_targets="ignore")``.
 
     Parameters
@@ -72,25 +90,36 @@ def encode_discrete_hazard(time: ArrayLike, event: ArrayLike, ends: ArrayLike) -
         0 (False) for censored rows; other numbers are causes.
     ends : array-like of shape (n_intervals,)
         Ends of the intervals, from `make_intervals`.
+    return_weight : bool, default False
+        Return weights as well, which count a row that is censored within an interval with the
+        part of the interval that it was observed. Without weights such a row counts in the
+        interval if it was observed for at least half of it.
 
     Returns
     -------
-    ndarray of shape (n_rows, n_causes * n_intervals), float64
+    labels : ndarray of shape (n_rows, n_causes * n_intervals), float64
         0, 1 or NaN; the intervals of the first cause first. Causes are numbered from 1 to the
         largest one.
+    weight : ndarray of the same shape, float64
+        From 0 to 1, the `sample_weight` of the fit; only if `return_weight`.
     """
     time, cause = _check_events(time, event)
     bounds = _check_ends(ends)
     n_causes = max(1, int(cause.max(initial=1)))
     last = np.searchsorted(bounds, time)  # interval of each time; beyond the last: n_intervals
     interval = np.arange(len(bounds))
-    at_risk = interval < last[:, None]
     has_event = (interval == last[:, None]) & (cause > 0)[:, None]
+    begins = np.concatenate([[0.0], bounds[:-1]])
+    observed = np.clip((time[:, None] - begins) / (bounds - begins), 0.0, 1.0)
+    observed[has_event] = 1.0
+    if not return_weight:
+        observed = np.round(observed + 1e-9)  # half of an interval counts
     labels = np.full((len(time), n_causes, len(bounds)), np.nan)
-    labels[np.broadcast_to((at_risk | has_event)[:, None], labels.shape)] = 0.0
+    labels[np.broadcast_to((observed > 0)[:, None], labels.shape)] = 0.0
     row, k = np.nonzero(has_event)
     labels[row, cause[row] - 1, k] = 1.0
-    return labels.reshape(len(time), -1)
+    flat = labels.reshape(len(time), -1)
+    return (flat, np.tile(observed, n_causes)) if return_weight else flat
 
 
 @dataclass(frozen=True, eq=False)
