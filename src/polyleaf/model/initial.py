@@ -10,9 +10,8 @@ differences to it. The other outputs have the raw score `floor`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from copy import copy
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -28,6 +27,7 @@ Scores: TypeAlias = Any
 """ndarray (n_rows, n_scores), float64, or csr_matrix for sparse targets."""
 
 _CHUNK_SCORES = 1 << 24  # scores that are computed at a time
+_LEAST = 1e-6  # smallest probability that is not taken as 0
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,11 @@ class SparseStart:
     top: int
     floor: float
 
+    def is_valid(self) -> bool:
+        """Return whether both are numbers as they should be, if they come from a file."""
+        is_number = type(self.top) is int and type(self.floor) is float
+        return is_number and self.top > 0 and bool(np.isfinite(self.floor))
+
     def select(self, scores: np.ndarray) -> scipy.sparse.csr_matrix:
         """Return the largest scores of each row above the floor, as differences to it."""
         n_outputs = scores.shape[1]
@@ -58,22 +63,7 @@ class SparseStart:
         return scipy.sparse.csr_matrix(rest)
 
 
-def _select_in_chunks(
-    sparse: SparseStart | None, n_rows: int, n_scores: int, compute: Callable[[slice], np.ndarray]
-) -> Scores:
-    """Return `compute(rows)` of all rows, made sparse if `sparse` is given."""
-    size = max(1, _CHUNK_SCORES // max(1, n_scores))
-    parts = [
-        compute(slice(begin, begin + size))
-        if sparse is None
-        else sparse.select(compute(slice(begin, begin + size)))
-        for begin in range(0, max(1, n_rows), size)
-    ]
-    if sparse is not None:
-        return scipy.sparse.vstack(parts, "csr")
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-
+@dataclass(frozen=True, eq=False, kw_only=True)
 class InitialModel(ABC):
     """A model of X that gives raw scores, to which trees are added.
 
@@ -87,9 +77,9 @@ class InitialModel(ABC):
         Checksum of the targets that it was fitted to.
     """
 
-    sparse: SparseStart | None
-    factor: float
-    rows_id: str
+    sparse: SparseStart | None = None
+    factor: float = 1.0
+    rows_id: str = ""
 
     @property
     @abstractmethod
@@ -100,20 +90,15 @@ class InitialModel(ABC):
     def scores(self, X: DataLike) -> Scores:
         """Return the raw scores of X."""
 
-    @abstractmethod
+    def scale(self, factor: float) -> InitialModel:
+        """Return the model with its scores times a factor."""
+        return replace(self, factor=self.factor * factor)
+
     def select_outputs(self, outputs: slice) -> InitialModel:
         """Return the model of some of the raw scores."""
-
-    def complete(self, sparse: SparseStart | None, rows_id: str) -> InitialModel:
-        """Return the model with these attributes."""
-        changed = copy(self)
-        object.__setattr__(changed, "sparse", sparse)
-        object.__setattr__(changed, "rows_id", rows_id)
-        return changed
-
-    @abstractmethod
-    def scale(self, ratio: float) -> InitialModel:
-        """Return the model with its scores times `ratio`."""
+        raise ValueError(
+            f"The model starts from {self.description} (init), whose outputs cannot be selected."
+        )
 
     def equals(self, other: InitialModel) -> bool:
         """Return whether both are known to give the same scores."""
@@ -134,15 +119,13 @@ class InitialModel(ABC):
                 "init gives every output a raw score, so that none is left out: use predict_topk, "
                 "or predict(sparse=False)."
             )
-        start = self._compute(source)
-        keys = [_make_keys(matrix) for matrix in (sums, start)]
-        union = np.unique(np.concatenate(keys))
-        tree, own = np.zeros(len(union)), np.zeros(len(union))
-        tree[np.searchsorted(union, keys[0])] = sums.data
-        own[np.searchsorted(union, keys[1])] = start.data
-        rows, outputs = np.divmod(union, sums.shape[1])
-        indptr = np.searchsorted(rows, np.arange(sums.shape[0] + 1))
-        return scipy.sparse.csr_matrix(((tree + base[outputs]) + own, outputs, indptr), sums.shape)
+        tree, start = sums.tocoo(), self._compute(source).tocoo()
+        cells, own_cells = (part.row * np.int64(len(base)) + part.col for part in (tree, start))
+        is_new = ~np.isin(own_cells, cells)  # cells that have no base score yet
+        values = [tree.data + base[tree.col], start.data + is_new * base[start.col]]
+        rows, columns = (np.append(tree.row, start.row), np.append(tree.col, start.col))
+        # The two numbers of a cell are added, in either order.
+        return scipy.sparse.csr_matrix((np.concatenate(values), (rows, columns)), sums.shape)
 
     def is_linear_in(self, projection: object) -> bool:
         """Return whether scores are linear in the features of trees that read this projection."""
@@ -156,14 +139,12 @@ class InitialModel(ABC):
         ValueError
             If it is not; `use` says what is not available.
         """
-        problem = f"the model starts from {self.description} (init), which is not linear"
-        if isinstance(self, LinearInitialModel):
-            if self.is_linear_in(projection):
-                return self
-            problem = "init reads the features, but the trees read their projection"
-            if self.sparse is not None:
-                problem = "the largest scores of init, from which trees start, are not linear"
-        raise ValueError(f"{use}: not available, since {problem}.")
+        if isinstance(self, LinearInitialModel) and self.is_linear_in(projection):
+            return self
+        raise ValueError(
+            f"{use}: not available, since the model starts from {self.description} (init), whose "
+            "raw scores are not linear in the features of the trees."
+        )
 
     def _compute(self, source: Any) -> Scores:
         if source is None:
@@ -174,13 +155,7 @@ class InitialModel(ABC):
         return self.scores(source)
 
 
-def _make_keys(matrix: scipy.sparse.csr_matrix) -> NDArray[np.int64]:
-    """Return the position of each entry in the dense matrix."""
-    rows = np.repeat(np.arange(matrix.shape[0], dtype=np.int64), np.diff(matrix.indptr))
-    return rows * matrix.shape[1] + matrix.indices
-
-
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class LinearInitialModel(InitialModel):
     """A linear model of the features.
 
@@ -200,9 +175,6 @@ class LinearInitialModel(InitialModel):
     intercept: NDArray[np.float64]
     mean: NDArray[np.float64]
     fill: NDArray[np.float64] | None = None
-    sparse: SparseStart | None = None
-    factor: float = 1.0
-    rows_id: str = ""
 
     @property
     def description(self) -> str:
@@ -221,16 +193,16 @@ class LinearInitialModel(InitialModel):
         return self.coef.astype(np.float64)
 
     def scores(self, X: DataLike) -> Scores:
-        """Return the raw scores of X; those of a row do not depend on the other rows."""
-        numbers = self._read(X)
-        return _select_in_chunks(
-            self.sparse, numbers.shape[0], self.n_scores, lambda rows: self._multiply(numbers[rows])
-        )
-
-    def _multiply(self, numbers: scipy.sparse.csr_matrix) -> NDArray[np.float64]:
-        product = numbers @ self._float64_coef  # adds feature by feature, unlike BLAS
-        dense = product.toarray() if scipy.sparse.issparse(product) else np.asarray(product)
-        return dense + self.intercept
+        """Return the raw scores of X, each independent of the other rows."""
+        numbers, size = self.read(X), max(1, _CHUNK_SCORES // self.n_scores)
+        parts = []
+        for begin in range(0, max(1, numbers.shape[0]), size):
+            # A product with a sparse matrix adds feature by feature, unlike BLAS.
+            part = numbers[begin : begin + size] @ self._float64_coef
+            dense = part.toarray() if scipy.sparse.issparse(part) else np.asarray(part)
+            dense = dense + self.intercept
+            parts.append(dense if self.sparse is None else self.sparse.select(dense))
+        return np.concatenate(parts) if self.sparse is None else scipy.sparse.vstack(parts, "csr")
 
     def contributions(
         self, X: DataLike, outputs: np.ndarray, reference: np.ndarray | None = None
@@ -244,8 +216,7 @@ class LinearInitialModel(InitialModel):
         reference : ndarray of shape (n_features,), optional
             Means of the background rows; None: of the training rows.
         """
-        means = self.mean if reference is None else reference
-        change = self._read(X).toarray() - means
+        change = self.read(X).toarray() - (self.mean if reference is None else reference)
         return change[:, :, None] * self._select_coef(outputs)
 
     def expected_scores(
@@ -258,15 +229,15 @@ class LinearInitialModel(InitialModel):
 
     def feature_means(self, X: DataLike, weight: np.ndarray | None = None) -> np.ndarray:
         """Return the weighted means of the features."""
-        numbers = self._read(X)
-        used = np.ones(numbers.shape[0]) if weight is None else weight
-        return np.asarray(used @ numbers).ravel() / used.sum()
+        numbers = self.read(X)
+        weight = np.ones(numbers.shape[0]) if weight is None else weight
+        return np.asarray(weight @ numbers).ravel() / weight.sum()
 
     def _select_coef(self, outputs: np.ndarray) -> np.ndarray:
         coef = self._float64_coef[:, outputs]
         return coef.toarray() if scipy.sparse.issparse(coef) else np.asarray(coef)
 
-    def _read(self, X: DataLike) -> scipy.sparse.csr_matrix:
+    def read(self, X: DataLike) -> scipy.sparse.csr_matrix:
         """Return X as numbers, with missing values filled."""
         numbers = check_array(
             X,
@@ -276,53 +247,42 @@ class LinearInitialModel(InitialModel):
             ensure_min_samples=0,
             ensure_min_features=0,
         )
-        if numbers.shape[1] != self.n_features:
-            raise ValueError(
-                f"X has {numbers.shape[1]} features, but the linear model of init has "
-                f"{self.n_features}."
-            )
         matrix = scipy.sparse.csr_matrix(numbers)
         is_missing = np.isnan(matrix.data)
         if not is_missing.any():
             return matrix
+        features = matrix.indices[is_missing]
         if self.fill is None:
-            feature = int(matrix.indices[np.flatnonzero(is_missing)[0]])
             raise ValueError(
-                f"Column {feature} of X has missing values, which the linear model of init cannot "
-                "read: put a SimpleImputer before it, in a pipeline."
+                f"Column {features[0]} of X has missing values, which the linear model of init "
+                "cannot read: put a SimpleImputer before it, in a pipeline."
             )
         filled = matrix.copy()
-        filled.data[is_missing] = self.fill[matrix.indices[is_missing]]
+        filled.data[is_missing] = self.fill[features]
         return filled
+
+    def scale(self, factor: float) -> LinearInitialModel:
+        coef, intercept = self.coef * self.coef.dtype.type(factor), self.intercept * factor
+        return replace(self, coef=coef, intercept=intercept, factor=self.factor * factor)
 
     def select_outputs(self, outputs: slice) -> LinearInitialModel:
         """Return the model of some of the raw scores."""
         return replace(self, coef=self.coef[:, outputs], intercept=self.intercept[outputs])
 
-    def scale(self, ratio: float) -> LinearInitialModel:
-        coef, intercept = self.coef * self.coef.dtype.type(ratio), self.intercept * ratio
-        return replace(self, coef=coef, intercept=intercept, factor=self.factor * ratio)
-
     def equals(self, other: InitialModel) -> bool:
         if not isinstance(other, LinearInitialModel) or self.to_dict() != other.to_dict():
             return False
-        own, others = self.arrays(), other.arrays()
-        return own.keys() == others.keys() and all(
-            np.array_equal(array, others[name]) for name, array in own.items()
+        arrays, others = self.arrays(), other.arrays()
+        return arrays.keys() == others.keys() and all(
+            np.array_equal(array, others[name]) for name, array in arrays.items()
         )
 
     # --- files ---
 
     def to_dict(self) -> JsonObject:
         """Return JSON types; the rest is in `arrays`."""
-        sparse = self.sparse
-        plain: JsonObject = {
-            "n_features": self.n_features,
-            "n_scores": self.n_scores,
-            "factor": self.factor,
-            "rows_id": self.rows_id,
-        }
-        return plain if sparse is None else plain | {"top": sparse.top, "floor": sparse.floor}
+        sparse = {} if self.sparse is None else asdict(self.sparse)
+        return {"factor": self.factor, "rows_id": self.rows_id, **sparse}
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return arrays by name: "coef", with "indices" and "indptr" if it is sparse."""
@@ -337,84 +297,72 @@ class LinearInitialModel(InitialModel):
 
     @classmethod
     def from_dict(
-        cls, plain: Mapping[str, object], arrays: Mapping[str, np.ndarray]
+        cls, plain: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
     ) -> LinearInitialModel:
         """Invert `to_dict` and `arrays`, for untrusted files.
 
-        Raises
-        ------
-        ValueError
-            If they do not describe a linear model.
+        Any exception means that they do not describe a linear model.
         """
-        n_features, n_scores = plain.get("n_features"), plain.get("n_scores")
-        if (
-            type(n_features) is not int
-            or type(n_scores) is not int
-            or min(n_features, n_scores) < 1
-        ):
-            raise ValueError(f"An initial model needs its numbers of features and scores: {plain}.")
-        coef = arrays.get("coef")
-        if (
-            coef is None
-            or coef.dtype not in (np.float32, np.float64)
-            or not np.isfinite(coef).all()
-        ):
-            raise ValueError("The initial model's array 'coef' must have finite numbers.")
+        coef, intercept, mean = arrays["coef"], arrays["intercept"], arrays["mean"]
+        shape, sparse = (len(mean), len(intercept)), None
         if "indptr" in arrays:
-            coef = _read_sparse(coef, arrays, (n_features, n_scores))
-        elif coef.shape != (n_features, n_scores):
-            raise ValueError("The initial model's array 'coef' has a wrong shape.")
-        intercept = _read_vector(arrays, "intercept", n_scores)
-        mean = _read_vector(arrays, "mean", n_features)
-        fill = _read_vector(arrays, "fill", n_features) if "fill" in arrays else None
-        factor, rows_id = plain.get("factor"), plain.get("rows_id")
-        if type(factor) is not float or not 0 < factor < np.inf or not isinstance(rows_id, str):
-            raise ValueError("An initial model needs its factor, a positive number, and rows_id.")
-        return cls(coef, intercept, mean, fill, _read_start(plain), factor, rows_id)
+            coef = scipy.sparse.csc_matrix((coef, arrays["indices"], arrays["indptr"]), shape)
+            coef.check_format(full_check=True)
+        if "top" in plain:
+            sparse = SparseStart(plain["top"], plain["floor"])
+        fill, factor, rows_id = arrays.get("fill", mean), plain["factor"], plain["rows_id"]
+        is_valid = (
+            coef.shape == shape
+            and fill.shape == mean.shape
+            and coef.dtype in (np.float32, np.float64)
+            and all(vector.dtype == np.float64 for vector in (intercept, mean, fill))
+            and all(np.isfinite(array).all() for array in arrays.values())
+            and (type(factor) is float and 0 < factor < np.inf and isinstance(rows_id, str))
+            and (sparse is None or sparse.is_valid())
+        )
+        if not is_valid:
+            raise ValueError("The initial model has a wrong number, or an array of a wrong shape.")
+        return cls(
+            coef=coef,
+            intercept=intercept,
+            mean=mean,
+            fill=arrays.get("fill"),
+            sparse=sparse,
+            factor=factor,
+            rows_id=rows_id,
+        )
 
 
-def _read_vector(arrays: Mapping[str, np.ndarray], name: str, length: int) -> np.ndarray:
-    values = arrays.get(name)
-    if values is None or values.dtype != np.float64 or values.shape != (length,):
-        raise ValueError(f"The initial model's array {name!r} must have {length} numbers.")
-    if not np.isfinite(values).all():
-        raise ValueError(f"The initial model's array {name!r} must have finite numbers.")
-    return values
+@dataclass(frozen=True, eq=False, kw_only=True)
+class EstimatorInitialModel(InitialModel):
+    """A fitted estimator of scikit-learn's interface that is not linear.
 
+    Attributes
+    ----------
+    constant : ndarray of shape (n_scores,)
+        Scores of labels that were the same in all rows; NaN for others.
+    sparse, factor, rows_id
+        See `InitialModel`.
+    """
 
-def _read_sparse(
-    data: np.ndarray, arrays: Mapping[str, np.ndarray], shape: tuple[int, int]
-) -> scipy.sparse.csc_matrix:
-    indices, indptr = arrays.get("indices"), arrays["indptr"]
-    is_valid = (
-        indices is not None
-        and indices.dtype == np.int32
-        and indptr.dtype == np.int64
-        and data.ndim == 1
-        and indices.shape == data.shape
-        and indptr.shape == (shape[1] + 1,)
-        and indptr[0] == 0
-        and indptr[-1] == len(data)
-        and bool((np.diff(indptr) >= 0).all())
-        and bool(((indices >= 0) & (indices < shape[0])).all())
-    )
-    if not is_valid:
-        raise ValueError("The initial model's sparse coefficients are not a matrix.")
-    return scipy.sparse.csc_matrix((data, indices, indptr), shape)
+    estimator: Any
+    reader: ScoreReader
+    constant: NDArray[np.float64]
 
+    @property
+    def description(self) -> str:
+        return describe_estimator(self.estimator)
 
-def _read_start(plain: Mapping[str, object]) -> SparseStart | None:
-    if "top" not in plain and "floor" not in plain:
-        return None
-    top, floor = plain.get("top"), plain.get("floor")
-    if type(top) is not int or top < 1 or type(floor) is not float or not np.isfinite(floor):
-        raise ValueError("An initial model's 'top' must be a count, and its 'floor' a number.")
-    return SparseStart(top, floor)
+    def scores(self, X: DataLike) -> Scores:
+        """Return the raw scores of X."""
+        scores = self.reader.read(self.estimator, X)
+        scores = self.factor * np.where(np.isnan(self.constant), scores, self.constant)
+        return scores if self.sparse is None else self.sparse.select(scores)
 
 
 @dataclass(frozen=True, eq=False)
 class ScoreReader:
-    """Reads the raw scores of a fitted estimator of scikit-learn's interface.
+    """Reads raw scores from the predictions of estimators of scikit-learn's interface.
 
     Attributes
     ----------
@@ -423,9 +371,9 @@ class ScoreReader:
     link : str or None
         Link of the objective.
     classes : ndarray or None
-        All classes; the estimator may have seen fewer.
-    n_columns : int
-        Raw scores that it gives: targets, classes or labels; 1 or 2 for two classes.
+        Classes of the target; the estimator may have seen fewer.
+    n_scores : int
+        Raw scores of a row.
     mask : tuple of bool
         For the raw scores of one column: whether it is added. Quantiles share one column, and
         distributions take it as their location.
@@ -434,88 +382,70 @@ class ScoreReader:
     kind: str
     link: str | None
     classes: np.ndarray | None
-    n_columns: int
+    n_scores: int
     mask: tuple[bool, ...]
 
     def read(self, estimator: Any, X: DataLike) -> NDArray[np.float64]:
-        """Return the raw scores (n_rows, n_columns) of an estimator."""
+        """Return the raw scores (n_rows, n_scores) of a fitted estimator."""
         if self.kind == "regression":
-            return self._invert_link(estimator, _as_columns(estimator.predict(X)))
-        if hasattr(estimator, "decision_function"):
-            scores = _as_columns(estimator.decision_function(X))
+            columns = self._invert_link(estimator, _as_columns(estimator.predict(X)))
+        elif hasattr(estimator, "decision_function"):
+            columns = self._align(estimator, _as_columns(estimator.decision_function(X)))
         elif hasattr(estimator, "predict_proba"):
-            scores = self._read_probabilities(estimator.predict_proba(X))
+            columns = self._align(estimator, self._read_logits(estimator.predict_proba(X)))
         else:
             raise ValueError(
                 f"init={describe_estimator(estimator)} has neither decision_function nor "
                 "predict_proba, from which trees could start."
             )
-        return self.align(scores, getattr(estimator, "classes_", None))
-
-    def _invert_link(self, estimator: object, predicted: np.ndarray) -> np.ndarray:
-        invert: Callable[[np.ndarray], np.ndarray]
-        if self.link == "exponential":
-            high, invert = np.inf, _core.log
-        elif self.link == "logistic":
-            high, invert = 1.0, logit
-        elif self.link in ("identity", "sorted_levels", None):
-            return predicted
-        else:
-            raise ValueError(f"init is not available for an objective with the link {self.link!r}.")
-        if not ((predicted > 0.0) & (predicted < high)).all():
-            bounds = "positive" if high == np.inf else "between 0 and 1"
+        n_columns = self.n_scores // len(self.mask)
+        if columns.shape[1] != n_columns:
             raise ValueError(
-                f"init={describe_estimator(estimator)} predicts values that are not {bounds}, "
-                "which the link of the objective does not reach: use a generalised linear model "
-                "such as PoissonRegressor."
+                f"init gives {columns.shape[1]} raw scores per row, but the objective has "
+                f"{n_columns}: use one-vs-rest scores (for SVC decision_function_shape='ovr')."
             )
-        return invert(predicted)
+        scores = np.where(self.mask, columns[:, :, None], 0.0).reshape(-1, self.n_scores)
+        return np.ascontiguousarray(scores)  # a transposed array stays one
 
-    def _read_probabilities(self, probabilities: object) -> np.ndarray:
+    def _read_logits(self, probabilities: object) -> np.ndarray:
         if isinstance(probabilities, list):  # of each label, as scikit-learn's forests give them
             columns = [p[:, 1] if p.shape[1] > 1 else np.zeros(len(p)) for p in probabilities]
             probabilities = np.column_stack(columns)
         p = np.clip(np.asarray(probabilities, np.float64), _LEAST, 1.0 - _LEAST)
         if self.kind == "multilabel":
-            return np.asarray(logit(p))
-        return np.asarray(logit(p[:, 1:])) if p.shape[1] == 2 else _core.log(p)
+            return logit(p)
+        return logit(p[:, 1:]) if p.shape[1] == 2 else _core.log(p)
 
-    def align(self, scores: np.ndarray, classes: object) -> np.ndarray:
-        """Return scores for all classes; the scores of two classes as one column or as two."""
-        if self.kind == "binary":
-            return scores if self.n_columns == 1 else np.hstack([-scores / 2, scores / 2])
-        if self.kind == "multilabel" or self.classes is None or classes is None:
-            return self._check_columns(scores)
-        classes = np.asarray(classes)
-        if len(classes) == 2 and scores.shape[1] == 1:
-            scores = np.hstack([-scores / 2, scores / 2])
-        if len(classes) == self.n_columns:
-            return self._check_columns(scores)
-        least = scores.min(axis=1, keepdims=True)  # of classes that the estimator has not seen
-        aligned = np.repeat(least, self.n_columns, axis=1)
-        aligned[:, np.searchsorted(self.classes, classes)] = scores
+    def _align(self, estimator: object, columns: np.ndarray) -> np.ndarray:
+        """Return the scores of all classes."""
+        if self.kind == "multilabel" or self.classes is None or self.n_scores == 1:
+            return columns
+        seen = np.searchsorted(self.classes, getattr(estimator, "classes_", self.classes))
+        if columns.shape[1] == 1 and len(seen) == 2:
+            columns = np.hstack([-columns / 2, columns / 2])
+        if columns.shape[1] != len(seen) or len(seen) == self.n_scores:
+            return columns
+        least = columns.min(axis=1, keepdims=True)  # of classes that the estimator has not seen
+        aligned = np.repeat(least, self.n_scores, axis=1)
+        aligned[:, seen] = columns
         return aligned
 
-    def _check_columns(self, scores: np.ndarray) -> np.ndarray:
-        if scores.shape[1] != self.n_columns:
+    def _invert_link(self, estimator: object, predicted: np.ndarray) -> np.ndarray:
+        if self.link in ("identity", "sorted_levels", None):
+            return predicted
+        if self.link not in ("exponential", "logistic"):
+            raise ValueError(f"init is not available for an objective with the link {self.link!r}.")
+        is_log = self.link == "exponential"
+        if not ((predicted > 0.0) & (predicted < (np.inf if is_log else 1.0))).all():
             raise ValueError(
-                f"init gives {scores.shape[1]} raw scores per row, but the objective has "
-                f"{self.n_columns}: use one-vs-rest scores (for SVC decision_function_shape='ovr')."
+                f"init={describe_estimator(estimator)} predicts values that are not "
+                f"{'positive' if is_log else 'between 0 and 1'}, which the link of the objective "
+                "does not reach: use a generalised linear model such as PoissonRegressor."
             )
-        return scores
-
-    def expand(self, columns: np.ndarray) -> np.ndarray:
-        """Return raw scores, or coefficients, (n, n_scores) of the columns (n, n_columns)."""
-        if self.mask == (True,):
-            return columns
-        spread = np.where(self.mask, columns[:, :, None], 0.0)
-        return spread.reshape(len(columns), -1)
+        return _core.log(predicted) if is_log else logit(predicted)
 
 
-_LEAST = 1e-6  # smallest probability that is not taken as 0
-
-
-def logit(p: np.ndarray) -> np.ndarray:
+def logit(p: np.ndarray) -> NDArray[np.float64]:
     """Return the log-odds of probabilities."""
     return np.asarray(_core.log(p) - _core.log1p(-p))
 
@@ -532,41 +462,6 @@ def describe_estimator(estimator: object) -> str:
     return type(estimator).__name__ + inner
 
 
-@dataclass(frozen=True, eq=False)
-class EstimatorInitialModel(InitialModel):
-    """A fitted estimator that is not linear, or has features of its own.
-
-    Attributes
-    ----------
-    sparse, factor, rows_id
-        See `InitialModel`.
-    """
-
-    estimator: Any
-    reader: ScoreReader
-    sparse: SparseStart | None = None
-    factor: float = 1.0
-    rows_id: str = ""
-
-    @property
-    def description(self) -> str:
-        return describe_estimator(self.estimator)
-
-    def scores(self, X: DataLike) -> Scores:
-        """Return the raw scores of X."""
-        scores = self.reader.expand(self.factor * self.reader.read(self.estimator, X))
-        return scores if self.sparse is None else self.sparse.select(scores)
-
-    def scale(self, ratio: float) -> EstimatorInitialModel:
-        return replace(self, factor=self.factor * ratio)
-
-    def select_outputs(self, outputs: slice) -> InitialModel:
-        """Raise a ValueError: an estimator cannot be divided."""
-        raise ValueError(
-            f"The model starts from {self.description} (init), whose outputs cannot be selected."
-        )
-
-
 def blend_initial_models(
     models: Sequence[InitialModel | None], weights: Sequence[float]
 ) -> LinearInitialModel | None:
@@ -577,15 +472,17 @@ def blend_initial_models(
     ValueError
         If one is not linear, or they fill missing values differently.
     """
-    given = [(model, weight) for model, weight in zip(models, weights, strict=True) if model]
-    if not given:
+    parts = [
+        (model.get_linear_part(None, "blend"), weight)
+        for model, weight in zip(models, weights, strict=True)
+        if model is not None
+    ]
+    if not parts:
         return None
-    parts = [(model.get_linear_part(None, "blend"), weight) for model, weight in given]
-    first = parts[0][0]
+    first, total = parts[0][0], sum(weight for _, weight in parts)
     fills: list[Any] = [part.fill for part, _ in parts]
     if not all(np.array_equal(fill, fills[0]) for fill in fills):
         raise ValueError("blend: the initial models (init) fill missing values differently.")
-    total = sum(weight for _, weight in parts)
     return replace(
         first,
         coef=sum(part.coef * part.coef.dtype.type(weight) for part, weight in parts),
@@ -605,10 +502,10 @@ def top_scores(scores: Any, k: int) -> tuple[NDArray[np.int32], NDArray[np.float
         rows = np.repeat(np.arange(n), np.diff(scores.indptr))
         order = np.lexsort((scores.indices, -scores.data, rows))
         rank = np.arange(len(rows)) - scores.indptr[rows]
-        kept, width = rank < k, min(k, n_outputs)
-        best, values = np.full((n, width), -1, np.int32), np.full((n, width), -np.inf)
-        place = rows[kept], rank[kept]
-        best[place], values[place] = scores.indices[order][kept], scores.data[order][kept]
+        is_kept, shape = rank < k, (n, min(k, n_outputs))
+        best, values = np.full(shape, -1, np.int32), np.full(shape, -np.inf)
+        place = rows[is_kept], rank[is_kept]
+        best[place], values[place] = scores.indices[order][is_kept], scores.data[order][is_kept]
         return best, values
     best = np.argsort(-scores, axis=1, kind="stable")[:, :k].astype(np.int32)
     return best, np.take_along_axis(scores, best.astype(np.int64), axis=1)

@@ -301,9 +301,7 @@ def _hold_out(
         raise ValueError(
             "validation_fraction cannot split an array on a GPU: pass validation data as eval_set."
         )
-    reader = FeatureReader(p, None, effective_threads(p.n_jobs))
-    hashes = _bin_all_rows(reader, X).hash_rows()
-    rules = rules.join(find_repeated_rows(hashes, target.values, target.rows.offset))
+    rules = rules.join(find_repeated_rows(hash_rows(p, X), target.values, target.rows.offset))
     train, held = rules.split(n_rows, p.validation_fraction, seed, target.get_row_classes())
     check_parts(train, held)
     groups, time = (select_rows(ranks, held) for ranks in (target.rows.groups, target.rows.time))
@@ -371,13 +369,14 @@ def check_parts(training: np.ndarray, validation: np.ndarray) -> None:
         )
 
 
-def _bin_all_rows(reader: FeatureReader, X: DataLike) -> Dataset:
-    """Return X in bins, to find repeated rows before rows are held out."""
-    if reader.estimator.projection is not None:
+def hash_rows(p: SharedParameters, X: DataLike) -> np.ndarray | None:
+    """Return hashes of the features of X in bins, to find repeated rows before it is split."""
+    reader = FeatureReader(p, None, effective_threads(p.n_jobs))
+    if p.projection is not None:
         table = read_features(reader.read_numeric(X, reset=True), n_threads=reader.n_threads)
     else:
         table = reader.read_training(X, None)
-    return Dataset(table, n_jobs=reader.n_threads)
+    return Dataset(table, n_jobs=reader.n_threads).hash_rows()
 
 
 # --- features ---
