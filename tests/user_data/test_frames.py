@@ -85,6 +85,27 @@ def test_nulls_become_nan(kind):
     np.testing.assert_array_equal(found[4], np.arange(N) / 4)
 
 
+class OtherFrame:
+    """A frame of another library, with one of the methods by which libraries exchange data."""
+
+    def __init__(self, method, result):
+        self.columns, self.shape = list(mixed()), (N, len(mixed()))
+        setattr(type(self), method, lambda self, *arguments: result)
+
+    columns = None
+
+
+@pytest.mark.parametrize("method", ["to_pandas", "_to_pandas", "__arrow_c_stream__"])
+def test_frames_of_other_libraries_are_converted(method):
+    kind = type("Frame", (OtherFrame,), {})
+    table = pa.table(mixed())
+    is_arrow = method == "__arrow_c_stream__"
+    X = kind(method, table.__arrow_c_stream__() if is_arrow else table.to_pandas())
+    found = read_numbers(X)
+    for i, values in enumerate(mixed().values()):
+        np.testing.assert_array_equal(found[i], values.astype(np.float64))
+
+
 NUMBERS = [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)] + [
     "float32",
     "float64",
@@ -109,8 +130,7 @@ def test_mixed_numeric_types_and_nulls_keep_their_values(seed, n_rows):
             for i, (column, kind) in enumerate(zip(rows, types, strict=True))
         }
     )
-    is_read_whole = hasattr(pa.RecordBatch, "to_tensor")  # otherwise Arrow is read by column
-    for X in (table, pl.from_arrow(table))[not is_read_whole :]:
+    for X in (table, pl.from_arrow(table)):
         ((block, features),) = frames.as_frame(X).blocks()
         np.testing.assert_array_equal(block.astype(np.float64), expected)
         assert features.tolist() == list(range(len(types)))
@@ -193,9 +213,8 @@ def category_columns():
     yield "pandas Sparse", pd.DataFrame({"c": sparse}), [0, 0, 5, 0, None]
     for dtype in (pl.Categorical, pl.Enum(["z", "", "b", "a", "é"])):
         yield f"polars {dtype}", pl.DataFrame({"c": pl.Series(texts).cast(dtype)}), texts
-    if hasattr(pa, "string_view"):  # PyArrow 16
-        views = pa.array(texts).cast(pa.string_view())
-        yield "arrow string_view", pa.table({"c": views}), texts
+    views = pa.array(texts).cast(pa.string_view())
+    yield "arrow string_view", pa.table({"c": views}), texts
     yield (
         "arrow chunks",
         pa.concat_tables([pa.table({"c": texts[:7]}), pa.table({"c": texts[7:]})]),
@@ -275,9 +294,6 @@ def test_converted_columns_need_no_call_per_cell(X):
 
 @pytest.mark.parametrize("kind", ["pandas", "polars", "arrow"])
 def test_numeric_frames_need_no_call_per_column(kind):
-    if kind == "arrow" and not hasattr(pa.RecordBatch, "to_tensor"):
-        pytest.skip("needs PyArrow 17")
-
     def work(k):
         X = KINDS[kind](columns(k))
         return count_calls(lambda: read_features(X, reference=table))

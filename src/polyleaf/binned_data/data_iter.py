@@ -35,7 +35,7 @@ from polyleaf.user_data.feature_table import (
     TextColumnSummary,
 )
 from polyleaf.user_data.features import check_text_columns, read_features
-from polyleaf.user_data.frames import as_frame
+from polyleaf.user_data.frames import as_frame, concatenate_frames
 from polyleaf.user_data.validation import check_in_memory
 from polyleaf.user_data.weights import (
     find_known_targets,
@@ -557,18 +557,12 @@ def concatenate_values(parts: Sequence[Any], name: str) -> Any:
         return None
     if scipy.sparse.issparse(parts[0]):
         return scipy.sparse.vstack(parts, format="csr")
-    if as_frame(parts[0]) is not None:
-        return _concatenate_frames(parts, name)
+    frames = [frame for part in parts if (frame := as_frame(part)) is not None]
+    if len(frames) == len(parts):
+        if any(frame.names != frames[0].names for frame in frames):
+            raise ValueError(f"{name} has other columns in some batches than in others.")
+        return concatenate_frames(frames)
     arrays = [np.asarray(part) for part in parts]
     if len({array.dtype.kind in "US" for array in arrays}) > 1:
         raise ValueError(f"{name} holds text in some batches and numbers in others.")
     return np.concatenate(arrays)
-
-
-def _concatenate_frames(parts: Sequence[object], name: str) -> object:
-    import narwhals.stable.v1 as nw
-
-    frames = [nw.from_native(part, eager_only=True) for part in parts]
-    if any(frame.columns != frames[0].columns for frame in frames):
-        raise ValueError(f"{name} has other columns in some batches than in others.")
-    return nw.concat(frames).to_native()

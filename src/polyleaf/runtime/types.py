@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import numpy as np
 
 if TYPE_CHECKING:
-    import narwhals as nw
     import pyarrow as pa
-    from narwhals.typing import IntoDataFrame, IntoSeries
     from numpy.typing import ArrayLike
     from scipy.sparse import csr_matrix
 
@@ -30,7 +28,16 @@ class SparseMatrix(Protocol):
     def tocsr(self) -> csr_matrix: ...
 
 
-Values: TypeAlias = "ArrayLike | SparseMatrix | IntoDataFrame | IntoSeries"
+class DataFrame(Protocol):
+    """A data frame of pandas, polars, Arrow or another library."""
+
+    @property
+    def columns(self) -> Any: ...
+    @property
+    def shape(self) -> tuple[int, int]: ...
+
+
+Values: TypeAlias = "ArrayLike | SparseMatrix | DataFrame"
 # Features, targets, weights or offsets; a mapping has those of each task. Readers check the values.
 DataLike: TypeAlias = "Values | Dataset | Mapping[str, Values]"
 RandomState: TypeAlias = int | np.integer | np.random.RandomState | np.random.Generator | None
@@ -38,7 +45,6 @@ StrPath: TypeAlias = str | os.PathLike[str]
 # A model or a fitted estimator, for exporters and inspection.
 ModelLike: TypeAlias = "Model | PolyleafEstimator"
 ArrowColumn: TypeAlias = "pa.Array | pa.ChunkedArray"
-NarwhalsSeries: TypeAlias = "nw.Series[Any]"
 # Objects of JSON, written or parsed; readers check the values.
 JsonObject: TypeAlias = dict[str, Any]
 # Parameters of an estimator by name.

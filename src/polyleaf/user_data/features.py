@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse
@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_array, validate_data
 
 import polyleaf._core as _core
 from polyleaf.runtime.cuda import as_device_array, get_device, is_device_array
-from polyleaf.runtime.types import DataLike, NarwhalsSeries
+from polyleaf.runtime.types import DataLike
 from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.user_data.feature_table import (
     CATEGORY_TYPES,
@@ -40,9 +40,6 @@ from polyleaf.user_data.validation import (
     number_values,
     replace_nulls_with_nan,
 )
-
-if TYPE_CHECKING:
-    pass
 
 FROM_DTYPE: Literal["from_dtype"] = "from_dtype"
 MAX_ROWS = 2**31 - 1
@@ -335,38 +332,28 @@ class _Reader:
             self.add_sparse(table, matrix.tocsc()[:, chosen], features)
             is_unread[features] = False
         for feature in np.flatnonzero(is_unread).tolist() if is_unread.any() else ():
-            series = frame.series(feature)
-            by_dtype = mask is None and _has_category_dtype(series)
+            kind = frame.get_kind(feature)
+            by_dtype = mask is None and kind in ("category", "text")
             if by_dtype or (mask is not None and mask[feature]):
                 table.categories.append(_encode_column(frame, feature, table))
-                if by_dtype and self.spec is None and _has_text_dtype(series):
+                if by_dtype and self.spec is None and kind == "text":
                     table.texts.append(feature)
             else:
-                values = self.read_numeric_series(series, table.describe_feature(feature))
+                values = self.read_numbers(frame, feature, kind, table.describe_feature(feature))
                 self.add_numbers(table, values.reshape(-1, 1), np.array([feature]))
         if self.whole:
             texts = (column for column in table.categories if column.feature in table.texts)
             check_text_columns(TextColumnSummary.from_column(table, column) for column in texts)
         return table
 
-    def read_numeric_series(self, series: NarwhalsSeries, name: str) -> np.ndarray:
+    def read_numbers(self, frame: Frame, feature: int, kind: str, name: str) -> np.ndarray:
         """Read a numeric column (n_rows,), as a view if it has a NumPy dtype and no nulls."""
-        import narwhals.stable.v1 as nw
-
-        dtype, is_fitted = series.dtype, self.spec is not None
-        if dtype.is_numeric() or dtype == nw.Boolean:
-            is_float = dtype in (nw.Float32, nw.Float64)
-            is_numpy = dtype not in (nw.Int128, nw.UInt128, nw.Decimal)
-            keeps_dtype = is_float or (is_numpy and not series.null_count())
-            values = (series if keeps_dtype else series.cast(nw.Float64)).to_numpy()
-            if values.dtype.kind in "fiub":
-                return values
-            # Objects: decimals, or nulls that this library does not convert to NaN.
-            return _objects_to_numbers(values.tolist(), name, is_fitted)
-        if dtype in (nw.String, nw.Categorical, nw.Enum, nw.Object) or dtype == nw.Unknown:
-            return _objects_to_numbers(series.to_list(), name, is_fitted)
+        if kind == "number":
+            return frame.to_numpy(feature)
+        if kind in ("category", "text", "object"):
+            return _objects_to_numbers(frame.to_list(feature), name, self.spec is not None)
         raise ValueError(
-            f"Column {name} of X has dtype {dtype}, which is neither numeric nor categorical: "
+            f"Column {name} of X has dtype {kind}, which is neither numeric nor categorical: "
             "convert it to a number (for a date: a number of days) or to text."
         )
 
@@ -555,22 +542,6 @@ def _non_number(value: object, row: int, name: str, is_fitted: bool) -> Exceptio
 
 
 # ---- categories --------------------------------------------------------------------------------
-
-
-def _has_category_dtype(series: NarwhalsSeries) -> bool:
-    """Whether a column is categorical by its dtype; objects are if one of them is text."""
-    import narwhals.stable.v1 as nw
-
-    if series.dtype in (nw.Categorical, nw.Enum, nw.String):
-        return True
-    return series.dtype == nw.Object and any(isinstance(value, str) for value in series.to_list())
-
-
-def _has_text_dtype(series: NarwhalsSeries) -> bool:
-    """Whether a categorical column has no categorical dtype."""
-    import narwhals.stable.v1 as nw
-
-    return series.dtype not in (nw.Categorical, nw.Enum)
 
 
 def check_text_columns(texts: Iterable[TextColumnSummary]) -> None:

@@ -1,25 +1,21 @@
-"""Data frames by column: names, blocks of numbers, and single columns of other dtypes.
+"""Data frames by column: names, blocks of numbers, and single columns of other types.
 
-Blocks of pandas, polars and Arrow are read at once, so that the work per column is small. Other
-frames are read through narwhals.
+There is a reader for pandas, polars and Arrow each. Frames of other libraries are converted to
+Arrow, or to pandas. Blocks are read at once, so that the work per column is small.
 """
 
 from __future__ import annotations
 
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from polyleaf.runtime.types import DataLike, NarwhalsSeries
-
 if TYPE_CHECKING:
-    import narwhals.stable.v1 as nw
     import pyarrow as pa
-    from numpy.typing import DTypeLike
 
 # Blocks may be copies. Larger ones are read column by column, as views where possible.
 _MAX_COPIED_BYTES = 1 << 26
@@ -28,59 +24,51 @@ _MAX_COPIED_BYTES = 1 << 26
 _SMALL_ROWS = 16
 
 
-class Frame:
-    """A data frame of a library that narwhals supports.
+class Frame(ABC):
+    """A data frame; one subclass for each library.
 
     Attributes
     ----------
     native : data frame
-        The user's frame.
+        The user's frame, or its conversion.
+    names : list
+        Column names.
+    shape : tuple of int
+        (n_rows, n_columns).
     """
 
-    def __init__(self, native: Any) -> None:
-        self.native = native
+    def __init__(self, native: Any, names: Sequence[Any]) -> None:
+        self.native, self.names = native, list(names)
+        self.shape: tuple[int, int] = native.shape
 
-    @cached_property
-    def names(self) -> list[Any]:
-        """Column names."""
-        return list(self._narwhals_frame.columns)
+    @abstractmethod
+    def get_kind(self, column: int) -> str:
+        """Return what a column holds: "number", "category" (its type is categorical), "text",
+        "object" (Python objects without text), or the name of a type that no feature can have."""
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(n_rows, n_columns)."""
-        return self._narwhals_frame.shape
+    @abstractmethod
+    def to_numpy(self, column: int) -> np.ndarray:
+        """Return a column of numbers (n_rows,), a view if it has a NumPy dtype and no nulls."""
 
-    @cached_property
-    def _narwhals_frame(self) -> nw.DataFrame[Any]:
-        import narwhals.stable.v1 as nw
+    @abstractmethod
+    def to_list(self, column: int) -> list[Any]:
+        """Return the values of a column as Python objects."""
 
-        return nw.from_native(self.native, eager_only=True)
-
-    def series(self, column: int) -> NarwhalsSeries:
-        """Return a column as a narwhals Series."""
-        return self._series[column]
-
-    @cached_property
-    def _series(self) -> list[NarwhalsSeries]:
-        return list(self._narwhals_frame.iter_columns())
-
+    @abstractmethod
     def factorize(self, column: int) -> tuple[np.ndarray, list[Any]]:
-        """Return the distinct values of a column, and the index of each row's; -1 is missing.
+        """Return the index of each row's value among the distinct ones (-1: missing), and these.
 
         Raises
         ------
         TypeError
             For values that cannot be hashed.
         """
-        codes: dict[Any, int] = {}
-        values = self.series(column).to_list()
-        index = [codes.setdefault(value, len(codes)) for value in values]
-        return np.array(index, np.int64), list(codes)
 
     def sparse_columns(self) -> tuple[Any, NDArray[np.int64]]:
         """Return the columns that store only what is not 0, as a SciPy matrix, and their places."""
         return None, np.empty(0, np.int64)
 
+    @abstractmethod
     def blocks(self) -> list[tuple[np.ndarray, NDArray[np.int64]]]:
         """Return blocks of numeric (or boolean) columns without nulls other than NaN.
 
@@ -90,7 +78,6 @@ class Frame:
             Values (n_rows, k) with any strides, in a common dtype, at most float64; columns (k,),
             ascending. The caller reads columns that are in no block one by one.
         """
-        return []
 
     def _select_numeric(
         self, dtypes: Sequence[object], is_number: Callable[[Any], bool]
@@ -109,26 +96,55 @@ class Frame:
         return columns if is_small else columns[:0]
 
 
+# ---- pandas --------------------------------------------------------------------------------------
+
+
 class _Pandas(Frame):
-    @cached_property
-    def names(self) -> list[Any]:
-        return self.native.columns.tolist()
+    def get_kind(self, column: int) -> str:
+        import pandas
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.native.shape
+        series = self._get_series(column)
+        dtype = series.dtype
+        if isinstance(dtype, pandas.CategoricalDtype):
+            return "category"
+        if isinstance(dtype, pandas.StringDtype):
+            return "text"
+        if isinstance(dtype, pandas.ArrowDtype):
+            return _get_arrow_kind(dtype.pyarrow_dtype)
+        if dtype.kind in "fiub":
+            return "number"
+        if dtype.kind == "O" and any(isinstance(value, str) for value in series):
+            return "text"
+        return str(dtype) if dtype.kind in "mM" else "object"
 
-    def series(self, column: int) -> NarwhalsSeries:
-        return _narwhals_series(_densify(self.native.iloc[:, column]))
+    def to_numpy(self, column: int) -> np.ndarray:
+        import pandas
+
+        series = self._get_series(column)
+        if isinstance(series.dtype, np.dtype):
+            return series.to_numpy()
+        if isinstance(series.dtype, pandas.ArrowDtype):
+            return _arrow_to_numpy(series.array.__arrow_array__())
+        dtype = series.dtype.numpy_dtype  # of pandas' own types with nulls
+        has_nulls = dtype.kind != "f" and series.isna().any()
+        return series.to_numpy(np.dtype(float) if has_nulls else dtype, na_value=np.nan)
+
+    def to_list(self, column: int) -> list[Any]:
+        return self._get_series(column).tolist()
 
     def factorize(self, column: int) -> tuple[np.ndarray, list[Any]]:
         import pandas
 
-        native = self.native.iloc[:, column]
-        if isinstance(native.dtype, pandas.CategoricalDtype):
-            return native.cat.codes.to_numpy(), native.cat.categories.tolist()
-        codes, distinct = pandas.factorize(_densify(native))
+        series = self._get_series(column)
+        if isinstance(series.dtype, pandas.CategoricalDtype):
+            return series.cat.codes.to_numpy(), series.cat.categories.tolist()
+        codes, distinct = pandas.factorize(series)
         return codes, distinct.tolist()
+
+    def _get_series(self, column: int) -> Any:
+        """Return a column, without Sparse dtype."""
+        series = self.native.iloc[:, column]
+        return series.sparse.to_dense() if _is_sparse(series.dtype) else series
 
     def sparse_columns(self) -> tuple[Any, NDArray[np.int64]]:
         dtypes = enumerate(self.native.dtypes.tolist())
@@ -159,40 +175,65 @@ class _Pandas(Frame):
         return blocks
 
 
+def _is_number(dtype: Any) -> bool:
+    """Whether a pandas dtype is a numeric NumPy dtype: others may hold nulls."""
+    return isinstance(dtype, np.dtype) and dtype.kind in "fiu"
+
+
+def _is_boolean(dtype: Any) -> bool:
+    """Whether a pandas dtype is NumPy's boolean dtype, which has no nulls."""
+    return isinstance(dtype, np.dtype) and dtype.kind == "b"
+
+
 def _is_sparse(dtype: object) -> bool:
     """Whether a pandas dtype is Sparse."""
     return type(dtype).__name__ == "SparseDtype"
 
 
-def _densify(series: Any) -> Any:
-    """Return a pandas Series without Sparse dtype."""
-    return series.sparse.to_dense() if _is_sparse(series.dtype) else series
+# ---- polars --------------------------------------------------------------------------------------
 
 
-def _is_numpy_number(dtype: Any) -> bool:
-    """Whether NumPy has the numeric dtype of a polars column: 128-bit integers it has not."""
+def _has_numpy_dtype(dtype: Any) -> bool:
+    """Whether NumPy has the numeric type of a polars column: 128-bit integers it has not."""
     is_number = dtype.is_integer() or dtype.is_float()
     return is_number and dtype.__name__ not in ("Int128", "UInt128")
 
 
 class _Polars(Frame):
-    @cached_property
-    def names(self) -> list[Any]:
-        return self.native.columns
+    def get_kind(self, column: int) -> str:
+        import polars
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.native.shape
+        values = self.native.to_series(column)
+        dtype = values.dtype
+        if dtype.is_numeric() or dtype == polars.Boolean:
+            return "number"
+        if dtype in (polars.Categorical, polars.Enum):
+            return "category"
+        if dtype == polars.String:
+            return "text"
+        if dtype == polars.Object:
+            return "text" if any(isinstance(value, str) for value in values) else "object"
+        return "object" if dtype == polars.Null else str(dtype)
 
-    def series(self, column: int) -> NarwhalsSeries:
-        return _narwhals_series(self.native.to_series(column))
+    def to_numpy(self, column: int) -> np.ndarray:
+        import polars
+
+        values = self.native.to_series(column)
+        dtype = values.dtype
+        is_plain = dtype == polars.Boolean or _has_numpy_dtype(type(dtype))
+        if dtype.is_float() or (is_plain and not values.null_count()):
+            return values.to_numpy()
+        return values.cast(polars.Float64).to_numpy()
+
+    def to_list(self, column: int) -> list[Any]:
+        return self.native.to_series(column).to_list()
 
     def factorize(self, column: int) -> tuple[np.ndarray, list[Any]]:
         import polars
 
         values = self.native.to_series(column)
         if values.dtype == polars.Object:
-            return super().factorize(column)
+            return _factorize_objects(values.to_list())
         known = np.flatnonzero(values.is_not_null().to_numpy())
         values, index = values.gather(known), np.full(len(values), -1)
         if values.dtype in (polars.String, polars.Categorical, polars.Enum):
@@ -207,7 +248,7 @@ class _Polars(Frame):
 
     def blocks(self) -> list[tuple[np.ndarray, NDArray[np.int64]]]:
         dtypes = list(map(type, self.native.dtypes))
-        columns = self._select_numeric(dtypes, _is_numpy_number)
+        columns = self._select_numeric(dtypes, _has_numpy_dtype)
         if not len(columns):
             return []
         is_whole = len(columns) == len(dtypes)
@@ -219,20 +260,24 @@ class _Polars(Frame):
         return [(values, columns)] if values.dtype.kind in "fiu" else []
 
 
+def _factorize_objects(values: Sequence[Any]) -> tuple[np.ndarray, list[Any]]:
+    codes: dict[Any, int] = {}
+    index = [codes.setdefault(value, len(codes)) for value in values]
+    return np.array(index, np.int64), list(codes)
+
+
+# ---- Arrow ---------------------------------------------------------------------------------------
+
+
 class _Arrow(Frame):
-    @cached_property
-    def names(self) -> list[Any]:
-        return self.native.schema.names
+    def get_kind(self, column: int) -> str:
+        return _get_arrow_kind(self.native.schema.field(column).type)
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.native.shape
+    def to_numpy(self, column: int) -> np.ndarray:
+        return _arrow_to_numpy(self.native.column(column))
 
-    def series(self, column: int) -> NarwhalsSeries:
-        values = self.native.column(column)
-        if values.type == "null":
-            values = values.cast("float64")
-        return _narwhals_series(values)
+    def to_list(self, column: int) -> list[Any]:
+        return self.native.column(column).to_pylist()
 
     def factorize(self, column: int) -> tuple[np.ndarray, list[Any]]:
         import pyarrow as pa
@@ -253,7 +298,7 @@ class _Arrow(Frame):
     def blocks(self) -> list[tuple[np.ndarray, NDArray[np.int64]]]:
         import pyarrow as pa
 
-        if not hasattr(pa.RecordBatch, "to_tensor") or self.shape[0] == 0:
+        if self.shape[0] == 0:
             return []
         if self.shape[0] <= _SMALL_ROWS:
             try:
@@ -274,22 +319,29 @@ class _Arrow(Frame):
         return [(_to_array(part), columns)]
 
 
-def as_frame(X: DataLike) -> Frame | None:
-    """Return X as a frame, or None if it is not a data frame."""
-    if not hasattr(type(X), "columns"):  # some frames compute attributes of instances
-        return None
-    pandas, polars, arrow = (sys.modules.get(name) for name in ("pandas", "polars", "pyarrow"))
-    if pandas is not None and isinstance(X, pandas.DataFrame):
-        return _Pandas(X)
-    if polars is not None and isinstance(X, polars.DataFrame):
-        return _Polars(X)
-    if arrow is not None and isinstance(X, arrow.RecordBatch):
-        X = arrow.Table.from_batches([X])
-    if arrow is not None and isinstance(X, arrow.Table):
-        return _Arrow(X)
-    import narwhals.stable.v1 as nw
+def _get_arrow_kind(dtype: pa.DataType) -> str:
+    import pyarrow.types as types
 
-    return Frame(X) if isinstance(nw.from_native(X, pass_through=True), nw.DataFrame) else None
+    if types.is_integer(dtype) or types.is_floating(dtype) or types.is_decimal(dtype):
+        return "number"
+    if types.is_boolean(dtype) or types.is_null(dtype):
+        return "number"
+    if types.is_dictionary(dtype):
+        return "category"
+    is_text = types.is_string(dtype) or types.is_large_string(dtype)
+    return "text" if is_text or str(dtype) == "string_view" else str(dtype)
+
+
+def _arrow_to_numpy(values: pa.ChunkedArray) -> np.ndarray:
+    """Convert numbers of any type; nulls become NaN."""
+    import pyarrow as pa
+
+    dtype = values.type
+    is_float = pa.types.is_floating(dtype)
+    is_plain = is_float or pa.types.is_integer(dtype) or pa.types.is_boolean(dtype)
+    if is_float or (is_plain and not values.null_count):
+        return values.to_numpy()
+    return values.cast(pa.float64(), safe=False).to_numpy()
 
 
 def _to_array(table: pa.Table) -> np.ndarray:
@@ -298,17 +350,44 @@ def _to_array(table: pa.Table) -> np.ndarray:
     return batch.to_tensor(null_to_nan=True, row_major=False).to_numpy()
 
 
-def _is_number(dtype: DTypeLike) -> bool:
-    """Whether a pandas dtype is a numeric NumPy dtype: others may hold nulls."""
-    return isinstance(dtype, np.dtype) and dtype.kind in "fiu"
+# ---- choice --------------------------------------------------------------------------------------
 
 
-def _is_boolean(dtype: DTypeLike) -> bool:
-    """Whether a pandas dtype is NumPy's boolean dtype, which has no nulls."""
-    return isinstance(dtype, np.dtype) and dtype.kind == "b"
+def as_frame(X: Any) -> Frame | None:
+    """Return X as a frame, or None if it is not a data frame."""
+    if not hasattr(type(X), "columns"):  # some frames compute attributes of instances
+        return None
+    pandas, polars, arrow = (sys.modules.get(name) for name in ("pandas", "polars", "pyarrow"))
+    if pandas is not None and isinstance(X, pandas.DataFrame):
+        return _Pandas(X, X.columns.tolist())
+    if polars is not None and isinstance(X, polars.DataFrame):
+        return _Polars(X, X.columns)
+    if arrow is not None and isinstance(X, arrow.Table):
+        return _Arrow(X, X.schema.names)
+    if arrow is not None and isinstance(X, arrow.RecordBatch):
+        return _Arrow(arrow.Table.from_batches([X]), X.schema.names)
+    if hasattr(X, "to_pandas"):  # cuDF
+        return as_frame(X.to_pandas())
+    if hasattr(X, "_to_pandas"):  # Modin
+        return as_frame(X._to_pandas())
+    if hasattr(X, "__arrow_c_stream__"):
+        import pyarrow
+
+        return as_frame(pyarrow.table(X))
+    return None
 
 
-def _narwhals_series(native: object) -> NarwhalsSeries:
-    import narwhals.stable.v1 as nw
+def concatenate_frames(frames: Sequence[Frame]) -> Any:
+    """Return the rows of frames of one library, with the same columns, as one native frame."""
+    natives = [frame.native for frame in frames]
+    if isinstance(frames[0], _Pandas):
+        import pandas
 
-    return nw.from_native(native, series_only=True)
+        return pandas.concat(natives)
+    if isinstance(frames[0], _Polars):
+        import polars
+
+        return polars.concat(natives)
+    import pyarrow
+
+    return pyarrow.concat_tables(natives)
