@@ -87,32 +87,6 @@ def test_unsupported_settings_raise(name):
         fit_on_ranks(name, 2)
 
 
-def test_losses_that_update_leaves_on_one_machine_raise():
-    from polyleaf.objectives import AbsoluteError
-    from polyleaf.settings.train_config import make_train_config
-    from polyleaf.training.distributed import check_distributed
-
-    class Own(AbsoluteError):
-        updates_leaves_distributed = False
-
-    chosen = make_train_config(PolyleafRegressor(), 1, False, 0, 1)
-    check_distributed(chosen, AbsoluteError())
-    with pytest.raises(ValueError, match="updates its leaves"):
-        check_distributed(chosen, Own())
-
-
-def test_losses_that_are_not_row_separable_raise():
-    from polyleaf.objectives import get_objective
-    from polyleaf.objectives.multitask import MultiTask, Task
-    from polyleaf.settings.train_config import make_train_config
-    from polyleaf.training.distributed import check_distributed
-
-    chosen = make_train_config(PolyleafRegressor(), 1, False, 0, 1)
-    check_distributed(chosen, get_objective("l2"))
-    with pytest.raises(ValueError, match="one model"):
-        check_distributed(chosen, MultiTask([Task("a", get_objective("l2"), "values", 1, 1)]))
-
-
 def problem(rng, n, n_outputs, of_classes):
     X = rng.integers(-9, 9, (n, 4)) / 4.0
     X[rng.random(X.shape) < 0.1] = np.nan

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from polyleaf.binned_data.binning import MAX_BINS, BinMapper
 from polyleaf.binned_data.data_iter import BatchReader, BinnedData, read_batches
 from polyleaf.binned_data.random_rows import find_repeated_rows, hash64
 from polyleaf.binned_data.target_encoding import EncodedOutputs, FeatureCodes, fit_target_statistics
+from polyleaf.runtime.capabilities import refuse
 from polyleaf.runtime.compatibility import add_version, remove_version
 from polyleaf.runtime.context import effective_threads
 from polyleaf.runtime.row_data import ARGUMENTS, RowData
@@ -86,6 +87,8 @@ class Dataset:
     MemoryError
         If the codes do not fit in memory.
     """
+
+    is_binned: ClassVar[bool] = True  # which tells it from other tables
 
     def __init__(
         self,
@@ -397,11 +400,7 @@ class Dataset:
     def raw_features(self) -> NDArray[np.float32]:
         """Return `features`, or raise a ValueError if they are not kept."""
         if self.features is None:
-            raise ValueError(
-                "Linear leaves need the features themselves, but this Dataset holds only their "
-                "bins: "
-                "make it with keep_features=True, or pass X instead."
-            )
+            refuse("linear_leaves", "bins")
         return self.features
 
     @property

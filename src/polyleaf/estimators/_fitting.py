@@ -20,6 +20,7 @@ from polyleaf.model import Model
 from polyleaf.model.metadata import BLEND, CALIBRATIONS, ESTIMATOR
 from polyleaf.objectives import Objective
 from polyleaf.objectives.registry import ResolvedObjective
+from polyleaf.runtime.capabilities import check
 from polyleaf.runtime.context import effective_threads
 from polyleaf.runtime.cuda import get_device
 from polyleaf.runtime.timing import measure_phase, record_times
@@ -237,6 +238,15 @@ def make_plan(
     if rows.weight is not None and target.weight is not None:
         warn_small_weights(target.weight, 2 * max(estimator.reg_lambda, estimator.min_child_weight))
     metrics = make_metrics(estimator.eval_metric, objective, target)
+    check(
+        parameters=estimator,
+        model=start,
+        objective=objective,
+        metrics=metrics,
+        X=data.X,
+        rows=rows,
+        has_sparse_y=is_sparse(rows.target),
+    )
     return FitPlan(settings, start, objective, metrics, seeds, decay_rate), target
 
 

@@ -71,10 +71,6 @@ class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParamet
         raise NotImplementedError
 
     def _encode_sparse_target(self, rows: RowData, start: Model | None) -> Target:
-        if self.missing_targets != "error":
-            raise ValueError(
-                'missing_targets="ignore" needs a dense y; sparse targets have no missing values.'
-            )
         like = None if start is None else TargetEncoding.from_dict(start.metadata, start.n_outputs)
         return encode_sparse(rows, kind=self._sparse_kind, like=like)
 

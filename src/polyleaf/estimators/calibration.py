@@ -19,6 +19,7 @@ from polyleaf.model.metadata import (
     set_decision_thresholds,
 )
 from polyleaf.objectives import Objective
+from polyleaf.runtime.capabilities import refuse
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
 from polyleaf.training.cross_fitting import (
@@ -329,15 +330,9 @@ class DecisionThresholdMixin:
 
 def _check_has_threshold(encoding: TargetEncoding, objective: Objective) -> None:
     if encoding.kind == "multiclass":
-        raise ValueError(
-            "threshold is for two classes and for multi-label targets; with several classes the "
-            "most probable class is predicted."
-        )
+        refuse("threshold", "several_classes")
     if objective.link != "logistic":
-        raise ValueError(
-            f"threshold is a probability, but objective {objective.name!r} has no logistic link: "
-            'use "logistic", or compare decision_function with a threshold.'
-        )
+        refuse("threshold", "other_links", objective=objective.name)
 
 
 def _read_thresholds(threshold: object, encoding: TargetEncoding) -> float | np.ndarray:

@@ -129,14 +129,6 @@ class PolyleafClassifier(
         is_auto = isinstance(self.objective, str) and self.objective == "auto"
         return None if is_auto else resolve_objective(self.objective)
 
-    def _encode_sparse_target(self, rows: RowData, start: Model | None) -> Target:
-        if self.class_weight is not None:
-            raise ValueError(
-                "class_weight needs a dense y, because it also weights absent labels; use "
-                "sample_weight."
-            )
-        return super()._encode_sparse_target(rows, start)
-
     def _encode_target(
         self, rows: RowData, start: Model | None, resolved: ResolvedObjective
     ) -> Target:

@@ -18,12 +18,11 @@ from polyleaf.estimators._fitting import (
 )
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.metrics import Metric
-from polyleaf.metrics.ranking import PropensityPrecisionAt
 from polyleaf.model import Model
+from polyleaf.runtime.capabilities import check
 from polyleaf.runtime.context import Context
 from polyleaf.runtime.row_data import RowData
 from polyleaf.training.boosting import compute_base_score
-from polyleaf.training.distributed import check_distributed
 from polyleaf.training.evaluation import EvalSet
 from polyleaf.training.factory import bind_objective
 from polyleaf.training.fit import (
@@ -113,18 +112,16 @@ def plan_shared_fit(
     ValueError
         If parameters are not available in distributed training, or do not match y.
     """
-    _check_parameters(estimator)
+    check("dask", parameters=estimator)
     data = TrainingData("training", None, rows)
     plan, target = make_plan(estimator, data, init_model)
-    if plan.start is not None and plan.start.initial is not None:
-        raise ValueError("Distributed training cannot continue a model with init.")
-    check_distributed(plan.settings, plan.objective)
-    if estimator._is_calibrated(plan.objective):
-        raise ValueError(
-            "Distributed training does not support calibrate_quantiles=True, because quantiles are "
-            "calibrated by cross-fitting on one machine; set it to False, or learn a distribution."
-        )
-    _check_metrics(plan)
+    check(
+        "dask",
+        parameters=estimator,
+        model=plan.start,
+        objective=plan.objective,
+        metrics=plan.metrics,
+    )
     (data,) = read_fit_offsets(estimator, [data], target, plan)
     target = set_offset(target, data.rows.offset, plan.objective)
     base_score = scale_base_score(estimator.base_score, target.encoding, plan.objective)
@@ -212,40 +209,3 @@ def _is_usable(target: Target) -> np.ndarray:
     if weight is None:
         return np.ones(target.n_rows, bool)
     return np.asarray(weight > 0 if weight.ndim == 1 else (weight > 0).any(axis=1))
-
-
-def _check_parameters(estimator: PolyleafEstimator) -> None:
-    """Raise for parameters of steps that need all rows on one machine."""
-    for is_set, message in (
-        (estimator.device == "cuda", 'device="cuda", which runs on one machine; use device="cpu".'),
-        (
-            estimator.validation_fraction is not None,
-            "validation_fraction, which samples from all rows; pass an eval_set.",
-        ),
-        (
-            estimator.projection is not None,
-            "projection, which is learned from all rows; project X first "
-            "(polyleaf.sketching.projections).",
-        ),
-        (
-            getattr(estimator, "init", None) is not None,
-            "init, which is fitted to all rows; pass its out-of-fold scores as offset.",
-        ),
-        (
-            isinstance(getattr(estimator, "threshold", None), str),
-            'threshold="f1", which is chosen on all rows; set a number, and call choose_threshold '
-            "on the result of to_local.",
-        ),
-    ):
-        if is_set:
-            raise ValueError(f"Distributed training does not support {message}")
-
-
-def _check_metrics(plan: FitPlan) -> None:
-    for metric in plan.metrics:
-        if isinstance(metric.function, PropensityPrecisionAt):
-            raise ValueError(
-                f"Distributed training does not support eval_metric={metric.name!r}, which needs "
-                "the label frequencies of all rows; compute it after training, or use another "
-                "metric."
-            )

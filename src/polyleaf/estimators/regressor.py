@@ -51,14 +51,6 @@ class PolyleafRegressor(RegressorMixin, UncertaintyMixin, PolyleafEstimator, Reg
     _sparse_kind = "regression"
     _kinds = ("regression",)
 
-    def _encode_sparse_target(self, rows: RowData, start: Model | None) -> Target:
-        if self.normalize_targets not in ("auto", False):
-            raise ValueError(
-                "normalize_targets=True needs a dense y, because sparse targets keep their zeros; "
-                "set it to False."
-            )
-        return super()._encode_sparse_target(rows, start)
-
     def _encode_target(
         self, rows: RowData, start: Model | None, resolved: ResolvedObjective
     ) -> Target:

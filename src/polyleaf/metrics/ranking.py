@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -455,6 +455,7 @@ class PropensityPrecisionAt:
     k: int
     a: float = 0.55
     b: float = 1.5
+    needs_label_frequencies: ClassVar[bool] = True  # those of all training rows
     _score = staticmethod(psp_at)
 
     def bind(

@@ -22,6 +22,7 @@ from polyleaf.metrics import Metric
 from polyleaf.model.combine import blend_models
 from polyleaf.model.metadata import BLEND
 from polyleaf.objectives import objective_class
+from polyleaf.runtime.capabilities import check
 from polyleaf.runtime.context import effective_threads
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike, JsonObject, Parameters, StrPath
@@ -117,12 +118,6 @@ USED_ROUNDS_SHARE = 0.95  # share of the rounds from which a candidate counts as
 # threads work within trees, which needs less memory.
 MAX_PARALLEL_CELLS = 2**25
 
-_UNSUPPORTED = {
-    "validation_fraction": "cv holds rows out",
-    "warm_start": "a search cannot continue a model",
-    "init": "it is fitted to raw rows, which folds do not keep; use GridSearchCV",
-    "projection": "it is learned from raw rows, which folds do not keep; use GridSearchCV",
-}
 _QUIET = {"early_stopping_rounds": None, "verbose": 0}
 # Parameters of the search that do not change the model of a candidate.
 _NOT_MODEL_PARAMETERS = {"callbacks", "eval_metric", "early_stopping_rounds"} | {
@@ -213,7 +208,7 @@ class SearchMixin(_Base):
             first.
         """
         budget = Budget(self.time_limit)
-        self._check_unsupported()
+        check("search", parameters=self)
         # Only this estimator warns about the objective's name.
         base = self._make_candidate({"objective": self.objective})
         data = TrainingData("training", X, RowData(y, sample_weight, offset, groups, time))
@@ -283,12 +278,6 @@ class SearchMixin(_Base):
 
     # --- parameters ------------------------------------------------------------------------------
 
-    def _check_unsupported(self) -> None:
-        defaults = {p.name: p.default for p in get_param_specs(type(self))}
-        for name, reason in _UNSUPPORTED.items():
-            if getattr(self, name) != defaults[name]:
-                raise ValueError(f"{type(self).__name__} does not support {name}: {reason}.")
-
     def _fixed_parameters(self) -> Parameters:
         """Return the parameters that the user has set, which no candidate changes."""
         own = {p.name for p in get_param_specs(SearchParameters)}
@@ -344,11 +333,7 @@ class SearchMixin(_Base):
 
     def _encode_for_search(self, base: PolyleafEstimator, rows: RowData) -> Target:
         """Encode y for its classes and the metric. Each fold encodes its own rows again."""
-        if is_sparse(rows.target) and base.leaf == "sparse":
-            name = type(base).__name__
-            raise ValueError(
-                f"{type(self).__name__} does not support sparse y: use {name} instead."
-            )
+        check("search", parameters=self, has_sparse_y=is_sparse(rows.target))
         return base._encode_target(rows, None, base._resolve_objective())
 
     def _make_dataset(self, data: TrainingData) -> Dataset:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -98,6 +98,7 @@ class RandomProjection(Sketch):
     """
 
     dim: int = DEFAULT_DIM
+    is_distributed: ClassVar[bool] = True
 
     def sketch(
         self, g: np.ndarray, h: np.ndarray | None, round: int, seed: int, n_threads: int | Context
@@ -137,6 +138,7 @@ class RandomSampling(Sketch):
     """
 
     dim: int = DEFAULT_DIM
+    is_distributed: ClassVar[bool] = True
     uniform: float = 0.1
 
     def sketch(
@@ -170,6 +172,7 @@ class TopOutputs(Sketch):
     """
 
     dim: int = DEFAULT_DIM
+    is_distributed: ClassVar[bool] = True
 
     def sketch(
         self, g: np.ndarray, h: np.ndarray | None, round: int, seed: int, n_threads: int | Context
@@ -225,6 +228,7 @@ class CountSketch(Sketch):
     """
 
     dim: int = DEFAULT_DIM
+    is_distributed: ClassVar[bool] = True
 
     def sketch(
         self, g: np.ndarray, h: np.ndarray | None, round: int, seed: int, n_threads: int | Context

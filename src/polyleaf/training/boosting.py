@@ -24,7 +24,7 @@ from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.timing import TREES, measure_phase
 from polyleaf.settings.train_config import TrainConfig
 from polyleaf.sketching.projections import Projection
-from polyleaf.training.distributed import can_replay, check_distributed, sync_ranks
+from polyleaf.training.distributed import can_replay, sync_ranks
 from polyleaf.training.evaluation import EvalSet
 from polyleaf.training.factory import Components, bind_objective, make_components
 from polyleaf.training.output_groups import make_output_groups
@@ -116,8 +116,6 @@ def boost(
         Also after Ctrl-C.
     """
     callbacks = list(callbacks)
-    if row_ids is not None:
-        check_distributed(settings, objective)
     bound = bind_objective(objective, rows, settings)
     if init_model is not None:
         model = init_model.copy()

@@ -1,4 +1,4 @@
-"""Distributed training: how ranks stay in sync, and settings that are not supported.
+"""Distributed training: how ranks stay in sync.
 
 Every rank runs the loop of boosting.py on its own rows. Computations over all rows use the
 communicator. Only rank 0 has evaluation sets and callbacks.
@@ -10,27 +10,11 @@ import struct
 import zlib
 
 from polyleaf.model import Model
-from polyleaf.objectives import Objective
 from polyleaf.runtime.collective import Communicator
 from polyleaf.settings.train_config import TrainConfig
-from polyleaf.sketching.sketches import (
-    SKETCHES,
-    CountSketch,
-    RandomProjection,
-    RandomSampling,
-    TopOutputs,
-)
 
 # Whether training ends, learning rate, number of trees, checksum of the newest tree.
 _MESSAGE = struct.Struct("<?dqQ")
-
-# Sketches of a row that depend only on that row, and on which outputs have the largest gradients.
-_DISTRIBUTED_SKETCHES = (RandomProjection, CountSketch, RandomSampling, TopOutputs)
-_DISTRIBUTED_NAMES = (
-    None,
-    "auto",
-    *(name for name, kind in SKETCHES.items() if kind in _DISTRIBUTED_SKETCHES),
-)
 
 
 def sync_ranks(communicator: Communicator, model: Model, ends: bool) -> bool:
@@ -71,30 +55,3 @@ def _checksum_last_tree(model: Model) -> int:
     for array in (tree.feature, tree.threshold, tree.missing_left, tree.categories, tree.count):
         checksum = zlib.crc32(array.tobytes(), checksum)
     return checksum
-
-
-def check_distributed(settings: TrainConfig, objective: Objective) -> None:
-    """Raise ValueError with an alternative if a setting is not supported in distributed
-    training."""
-    sketch, name = settings.boosting.sketch, objective.name
-    if not (isinstance(sketch, _DISTRIBUTED_SKETCHES) or sketch in _DISTRIBUTED_NAMES):
-        problem = (
-            f"sketch={sketch!r} needs all rows on one machine; use "
-            '"random_projection", "top_outputs", "random_sampling" or "count_sketch".'
-        )
-    elif objective.updates_leaves and not objective.updates_leaves_distributed:
-        problem = (
-            f"objective {name!r} updates its leaves from rows on one machine; train on one "
-            "machine, or set "
-            "updates_leaves_distributed if it communicates with the other ranks "
-            "(polyleaf.objectives.base)."
-        )
-    elif not objective.is_row_separable:
-        problem = (
-            f"objective {name!r} scales losses by statistics of all rows; train on one machine, or "
-            "one model "
-            "per task."
-        )
-    else:
-        return
-    raise ValueError(f"Distributed training is not supported with these parameters: {problem}")

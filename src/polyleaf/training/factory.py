@@ -190,7 +190,6 @@ def _make_dense(
             _check_sparse_leaves(bound, leaf)
             fitter = leaf_fitters.TopkFitter(derivatives, leaf, settings)
         case LinearLeaf():
-            _check_newton_leaves(bound, "linear")
             fitter = leaf_fitters.LinearFitter(derivatives, leaf, dataset, settings)
             if leaf.gain_regressors >= 0:
                 quantiser = LinearGradientQuantiser(fitter.table, leaf, workers)
@@ -292,24 +291,9 @@ def _encode_monotone(
 
 
 def _check_sparse_leaves(bound: BoundObjective, leaf: TopkLeaf) -> None:
-    _check_newton_leaves(bound, "sparse")
     if leaf.leaf_k > bound.n_outputs:
         raise ValueError(
             f"leaf_k={leaf.leaf_k} is more than the number of outputs, {bound.n_outputs}; set it "
             "to fewer, or "
             'leaf="constant" for all of them.'
-        )
-
-
-def _check_newton_leaves(bound: BoundObjective, kind: str) -> None:
-    """Raise if the leaf values of the objective are not Newton steps."""
-    objective = bound.objective
-    if objective.updates_leaves:
-        tasks = [place.task for place in objective.tasks if place.task.objective.updates_leaves]
-        in_task = f" of task {tasks[0].name!r}" if tasks else ""
-        name = tasks[0].objective.name if tasks else objective.name
-        raise ValueError(
-            f"Objective {name!r}{in_task} fits its leaves by quantiles of residuals, which "
-            f"leaf={kind!r} does "
-            'not support; use leaf="constant", or objective="huber".'
         )

@@ -23,6 +23,7 @@ from polyleaf.model.initial import InitialModel
 from polyleaf.model.metadata import HAS_OFFSETS, OUTPUT_GROUPS, PARAMETERS, clear_calibrations
 from polyleaf.objectives import Objective, objective_class, objective_names
 from polyleaf.objectives.registry import ObjectiveSpec
+from polyleaf.runtime.capabilities import refuse
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.timing import measure_phase
 from polyleaf.runtime.types import DataLike
@@ -268,10 +269,7 @@ def make_metrics(eval_metric: object, objective: Objective, target: Target) -> l
     metrics = get_metrics(SPARSE_METRICS if eval_metric is None else eval_metric, objective)
     for metric in metrics:
         if not hasattr(metric.function, "k"):
-            raise ValueError(
-                f"eval_metric={metric.name!r} needs all outputs of a row, which sparse targets do "
-                'not have; use "p@5", "ndcg@5", "psp@5" or "psndcg@5", with any number of places.'
-            )
+            refuse("sparse_targets", "metrics_of_outputs", metric=metric.name)
     return metrics
 
 
@@ -343,10 +341,6 @@ def read_offsets(
     check_all_or_none([d.name for d in data], has_offset, is_continued)
     if data[0].rows.offset is None:
         return data
-    if target.is_sparse:
-        raise ValueError(
-            "offset needs a dense y: with sparse y raw scores are kept for few outputs per row."
-        )
     reader = make_reader()
     offsets = [reader.read(data[0].rows.offset, target.n_rows)]
     offsets += [reader.read(d.rows.offset, name=f"offset of {d.name!r}") for d in data[1:]]
@@ -415,11 +409,6 @@ def resolve_output_groups(
     """
     if not isinstance(settings.boosting.output_groups, str):
         return settings, {}
-    if settings.workers.communicator.size > 1:
-        raise ValueError(
-            'output_groups="auto" compares trainings on some of the rows, which Dask workers do '
-            "not share; fit on a sample without Dask and pass its output_groups_."
-        )
     if start is not None:
         trials = {name: start.metadata[name] for name in (OUTPUT_GROUPS,) if name in start.metadata}
         return settings.replace_output_groups(start.output_groups), trials

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils.validation import check_array, check_is_fitted, has_fit_parameter
 
-from polyleaf.binned_data.dataset import Dataset
 from polyleaf.binned_data.random_rows import find_repeated_rows, hash64, hash_values
 from polyleaf.model import Model
 from polyleaf.model.initial import (
@@ -32,7 +31,7 @@ from polyleaf.model.initial import (
 )
 from polyleaf.objectives import Objective
 from polyleaf.objectives._utils import minimise_base_score
-from polyleaf.runtime.cuda import is_device_array
+from polyleaf.runtime.capabilities import check, refuse
 from polyleaf.runtime.row_data import select_rows
 from polyleaf.training.prepare import (
     PreparedData,
@@ -107,7 +106,15 @@ def compute_initial_scores(
             "init must be an estimator with fit and predict, such as Ridge(), or None; got "
             f"{init!r}."
         )
-    _check(data, target)
+    check(
+        parameters=p,
+        model=start,
+        X=data[0].X,
+        evaluated=[each.X for each in data[1:]],
+        rows=next((each.rows for each in data if each.rows.offset is not None), data[0].rows),
+        target=target,
+    )
+    _check_no_missing_targets(data[0].rows.weight, target)
     rows_id = _identify(target)
     if previous is not None and previous.rows_id != rows_id and init_scores is None:
         return InitialScores(previous, _set_offsets(data, [previous.scores(d.X) for d in data]))
@@ -165,33 +172,11 @@ def _is_frozen(estimator: object) -> bool:
     return type(estimator).__name__ == "FrozenEstimator"
 
 
-def _check(data: Sequence[TrainingData], target: Target) -> None:
-    for each in data:
-        if isinstance(each.X, Dataset):
-            raise ValueError(
-                f"init reads the features of the {each.name} rows, but a Dataset holds bins: pass "
-                "the raw X, or the scores of a model of your own as offset."
-            )
-        if is_device_array(each.X):
-            raise ValueError("init reads X in host memory: pass a copy of the array on the GPU.")
-        if each.rows.offset is not None:
-            raise ValueError(
-                "offset cannot be combined with init, which would not be fitted to it: add the "
-                "scores of init to the offset, and leave init=None."
-            )
-    if target.is_sparse and target.encoding.kind == "regression":
-        raise ValueError("init needs a dense y in regression; sparse labels may start from init.")
-    if target.encoding.kind == "multiclass" and np.ndim(target.values) == 2:
-        if not target.encoding.one_vs_rest:
-            raise ValueError("init needs class labels; y has shares of classes.")
+def _check_no_missing_targets(weight: DataLike, target: Target) -> None:
     if target.encoding.missing == "ignore" and target.weight is not None:
-        weight = data[0].rows.weight
-        given = np.ones(target.n_rows) if weight is None else np.asarray(weight)
-        if ((target.weight == 0).T & (given != 0).T).any():
-            raise ValueError(
-                "init cannot be fitted to missing targets: fill them, or pass the scores of a "
-                "model of your own as offset."
-            )
+        row_weight = np.ones(target.n_rows) if weight is None else np.asarray(weight)
+        if ((target.weight == 0).T & (row_weight != 0).T).any():
+            refuse("init", "missing_values_in_y")
 
 
 class _Data:
@@ -287,11 +272,7 @@ def _read_weight(weight: DataLike) -> NDArray[np.float64] | None:
     if weight is None:
         return None
     values = np.asarray(weight, np.float64)
-    if values.ndim == 2 and values.shape[1] == 1:
-        return values[:, 0]
-    if values.ndim != 1:
-        raise ValueError("init needs one sample_weight per row, not one per row and output.")
-    return values
+    return values[:, 0] if values.ndim == 2 else values
 
 
 def _get_last_step(estimator: object) -> Any:

@@ -293,14 +293,6 @@ def _hold_out(
     target = target.replace_rows(groups=rules.groups, time=rules.time)
     if p.validation_fraction is None:
         return X, target, rules, []
-    if isinstance(X, Dataset):
-        raise ValueError(
-            "validation_fraction cannot split a Dataset: pass validation data as eval_set."
-        )
-    if is_device_array(X):
-        raise ValueError(
-            "validation_fraction cannot split an array on a GPU: pass validation data as eval_set."
-        )
     rules = rules.join(find_repeated_rows(hash_rows(p, X), target.values, target.rows.offset))
     train, held = rules.split(n_rows, p.validation_fraction, seed, target.get_row_classes())
     check_parts(train, held)
@@ -410,16 +402,6 @@ def _project(
     projection = None if start is None else start.projection
     if projector is None and projection is None:
         return X, None
-    if isinstance(X, Dataset):
-        raise ValueError(
-            "projection requires the raw X, but a Dataset holds features that are binned already."
-        )
-    categorical = reader.estimator.categorical_features
-    if not (categorical is None or isinstance(categorical, str)):
-        raise ValueError(
-            "categorical_features cannot be set with projection, which combines all features as "
-            "numbers."
-        )
     check_in_memory(X, "X")
     numeric = reader.read_numeric(X, reset=True)
     if projection is not None:

@@ -14,6 +14,7 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_array
 
+from polyleaf.runtime.capabilities import refuse
 from polyleaf.runtime.types import DataLike
 from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.user_data.validation import (
@@ -350,11 +351,7 @@ def read_sparse_matrix(y: Any, name: str) -> Any:
         return y.sparse.to_coo()
     dense = to_numpy(y, name)
     if np.ndim(dense) == 1:
-        raise ValueError(
-            f"{name} has one dimension, but a sparse target is a matrix (n_rows, n_outputs). For "
-            "classes use sklearn.preprocessing.LabelBinarizer(sparse_output=True), or set "
-            'split_search="auto".'
-        )
+        refuse("sparse_targets", "one_label", name=name)
     return _check_finite(dense, name, "error", np.float32)
 
 

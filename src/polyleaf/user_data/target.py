@@ -9,6 +9,7 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 import scipy.sparse
 
+from polyleaf.runtime.capabilities import refuse
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike, JsonObject
 from polyleaf.user_data.read_target import (
@@ -446,10 +447,7 @@ def encode_classification(
     if not has_shares and is_multilabel(y, missing):
         return _encode_multilabel(rows, class_weight, missing, like)
     if missing == "ignore":
-        raise ValueError(
-            'missing_targets="ignore" is for regression and multi-label targets. Nothing can be '
-            "learned from a row without its only label: remove it."
-        )
+        refuse("missing_targets", "one_label")
     if has_shares:
         return _encode_shares(rows, class_weight, like)
     labels = read_labels(y, "y", warn=True)

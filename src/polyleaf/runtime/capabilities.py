@@ -1,0 +1,751 @@
+"""What works with what: the features of fits and models, and where each of them is refused.
+
+A feature is a row of `FEATURES`: how its use is found, and the sentences that users get at the
+places, and beside the other features, where it is not available. Everything else works, which
+`tests/whole/test_capabilities.py` tries cell by cell. A place, such as an export, calls `check`;
+the page "What works with what" of the documentation is generated from the table.
+
+The table lies in the lowest layer, because all others read it. It therefore imports none of them,
+and looks at the attributes of the objects that it is given.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn, TypeAlias
+
+from polyleaf.runtime.cuda import is_device_array
+
+PLACES = {"dask": "Dask", "search": "Search"}
+"""Where features can be used besides `fit`, with the headings of their columns."""
+
+
+@dataclass(frozen=True)
+class Use:
+    """What is known of a fit or of a model; None: nothing.
+
+    Attributes
+    ----------
+    parameters : estimator
+        Parameters of a fit.
+    model : Model
+        Model to continue if there are parameters, otherwise the model that is used.
+    objective : Objective
+    metrics : sequence of Metric
+    X : array, table or Dataset
+        Features as the user passed them.
+    evaluated : sequence
+        The same of the evaluation sets.
+    rows : RowData
+        What else the user passed for the rows of X.
+    target : Target
+        Encoded y.
+    has_sparse_y : bool
+    """
+
+    parameters: Any = None
+    model: Any = None
+    objective: Any = None
+    metrics: Any = ()
+    X: Any = None
+    evaluated: Any = ()
+    rows: Any = None
+    target: Any = None
+    has_sparse_y: bool = False
+
+    @property
+    def estimator(self) -> str:
+        """The name of the estimator."""
+        return type(self.parameters).__name__
+
+    def get(self, name: str) -> Any:
+        """Return the value of a parameter; None also if there is no such parameter."""
+        return getattr(self.parameters, name, None)
+
+
+Find: TypeAlias = Callable[[Use], "str | None"]
+"""Returns how the user asked for a feature, such as 'leaf="linear"', or None if it is not used."""
+
+
+def _never(use: Use) -> None:
+    """Find a feature that only its places can see, which call `refuse`."""
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One row of the table.
+
+    Attributes
+    ----------
+    title : str
+        Name of the feature in the documentation, Markdown.
+    find : callable
+        Finds its use; `_never` if only the places can see it.
+    refused : dict of str -> str
+        Place or other feature -> the sentence that users get. It may contain `{this}` and
+        `{other}`, what `find` returned for the two features, and attributes of `{use}`.
+    """
+
+    title: str
+    find: Find
+    refused: Mapping[str, str]
+
+
+def check(place: str | None = None, **facts: Any) -> None:
+    """Raise a ValueError if a feature is not available at a place, or beside another feature.
+
+    Parameters
+    ----------
+    place : str, optional
+        Key of `PLACES`; None: the features are checked against each other.
+    facts
+        Attributes of `Use`.
+    """
+    refusal = find_refusal(place, Use(**facts))
+    if refusal is not None:
+        raise ValueError(refusal)
+
+
+def refuse(feature: str, column: str, **values: object) -> NoReturn:
+    """Raise the sentence of a cell of the table as a ValueError.
+
+    Parameters
+    ----------
+    feature, column : str
+        Feature, and the place or other feature where it is not available.
+    values
+        What stands for names in braces.
+    """
+    raise ValueError(FEATURES[feature].refused[column].format(**values))
+
+
+def find_refusal(place: str | None, use: Use) -> str | None:
+    """Return the sentence for the first feature that is not available, or None if all are."""
+    used = {}
+    for name, feature in FEATURES.items():
+        words = feature.find(use)
+        if words is not None:
+            used[name] = words
+    for name, words in used.items():
+        for column, sentence in FEATURES[name].refused.items():
+            if column == place or (place is None and column in used):
+                return sentence.format(this=words, other=used.get(column), use=use)
+    return None
+
+
+# --- how features are found -----------------------------------------------------------------------
+
+
+def _argument(name: str, *values: str) -> Find:
+    """Find a parameter that has one of these values, or any if none is listed, except None."""
+
+    def find(use: Use) -> str | None:
+        value = use.get(name)
+        if value is None or (values and not (isinstance(value, str) and value in values)):
+            return None
+        return f'{name}="{value}"' if values else name
+
+    return find
+
+
+def _find_tasks(use: Use) -> str | None:
+    objective = use.get("objective")
+    is_multitask = hasattr(use.parameters, "task_weight")
+    return "objective" if is_multitask and (objective is None or len(objective) != 1) else None
+
+
+def _find_sparse_targets(use: Use) -> str | None:
+    """Find targets, scores and gradients that are kept sparse."""
+    search = use.get("split_search")
+    if search == "auto" and use.get("leaf") == "sparse" and use.has_sparse_y:
+        search = "count_sketch"
+    is_sparse = search in ("exact", "count_sketch")
+    return f'split_search="{search}" (sparse targets)' if is_sparse else None
+
+
+def _find_sparse_y(use: Use) -> str | None:
+    return "sparse y" if use.has_sparse_y and use.get("leaf") == "sparse" else None
+
+
+def _find_full_linear_fit(use: Use) -> str | None:
+    if use.get("leaf") != "linear" or use.get("linear_fit") != "full":
+        return None
+    slope_lambda = use.get("linear_lambda")
+    has_slopes = slope_lambda is None or math.isfinite(slope_lambda)
+    return 'linear_fit="full"' if has_slopes and use.get("linear_features") > 0 else None
+
+
+def _find_leaf_limits(use: Use) -> str | None:
+    has_limits = use.parameters is not None and (
+        use.get("reg_alpha") > 0 or use.get("max_delta_step") > 0
+    )
+    return "reg_alpha and max_delta_step" if has_limits else None
+
+
+def _find_warm_start(use: Use) -> str | None:
+    return "warm_start" if use.get("warm_start") else None
+
+
+def _find_subsample(use: Use) -> str | None:
+    return "subsample" if use.parameters is not None and use.get("subsample") < 1 else None
+
+
+def _find_dense_sketch(use: Use) -> str | None:
+    sketch = use.get("sketch")
+    is_dense = sketch is not None and sketch not in ("auto", "count_sketch")
+    return f"sketch={sketch!r}" if is_dense else None
+
+
+def _find_sketch_of_all_rows(use: Use) -> str | None:
+    """Find a sketch that does not depend on single rows and on the largest gradients alone."""
+    sketch = use.get("sketch")
+    if sketch is None or (isinstance(sketch, str) and sketch != "truncated_svd"):
+        return None
+    return None if getattr(sketch, "is_distributed", False) else f"sketch={sketch!r}"
+
+
+def _find_threshold(use: Use) -> str | None:
+    threshold = use.get("threshold")
+    is_set = threshold is not None and (isinstance(threshold, str | dict) or threshold != 0.5)
+    return "threshold" if is_set else None
+
+
+def _find_init(use: Use) -> str | None:
+    if use.get("init") is not None:
+        return "init"
+    initial = getattr(use.model, "initial", None)
+    return None if initial is None else f"{initial.description} (init)"
+
+
+def _find_projection(use: Use) -> str | None:
+    is_used = (
+        use.get("projection") is not None or getattr(use.model, "projection", None) is not None
+    )
+    return "projection" if is_used else None
+
+
+def _find_dataset(use: Use) -> str | None:
+    return "a Dataset" if getattr(type(use.X), "is_binned", False) else None
+
+
+def _find_bins(use: Use) -> str | None:
+    has_bins_only = _find_dataset(use) and use.X.features is None
+    return "a Dataset of bins" if has_bins_only else None
+
+
+def _find_evaluated_dataset(use: Use) -> str | None:
+    has_dataset = any(_find_dataset(Use(X=X)) for X in use.evaluated)
+    return "a Dataset to evaluate on" if has_dataset else None
+
+
+def _find_listed_categories(use: Use) -> str | None:
+    categorical = use.get("categorical_features")
+    is_listed = categorical is not None and not isinstance(categorical, str)
+    return "categorical_features" if is_listed else None
+
+
+def _find_offset(use: Use) -> str | None:
+    return "offset" if use.rows is not None and use.rows.offset is not None else None
+
+
+def _find_output_weights(use: Use) -> str | None:
+    shape: tuple[int, ...] = getattr(getattr(use.rows, "weight", None), "shape", ())
+    return "sample_weight" if len(shape) > 1 and shape[1] > 1 else None
+
+
+def _find_sparse_numbers(use: Use) -> str | None:
+    """Find sparse targets of a regression."""
+    is_used = use.target is not None and use.target.is_sparse
+    return "sparse y" if is_used and use.target.encoding.kind == "regression" else None
+
+
+def _find_shares(use: Use) -> str | None:
+    if use.target is None or use.target.encoding.kind != "multiclass":
+        return None
+    has_shares = use.target.values.ndim == 2 and not use.target.encoding.one_vs_rest
+    return "shares of classes" if has_shares else None
+
+
+def _find_normalised_targets(use: Use) -> str | None:
+    is_used = use.get("normalize_targets") not in (None, "auto", False)
+    return "normalize_targets=True" if is_used else None
+
+
+def _find_device_array(use: Use) -> str | None:
+    return "an array on a GPU" if is_device_array(use.X) else None
+
+
+def _find_updated_leaves(use: Use) -> str | None:
+    """Find an objective whose leaf values are quantiles of residuals."""
+    if use.objective is None or not use.objective.updates_leaves:
+        return None
+    for place in use.objective.tasks:
+        if place.task.objective.updates_leaves:
+            return f"Objective {place.task.objective.name!r} of task {place.task.name!r}"
+    return f"Objective {use.objective.name!r}"
+
+
+def _find_local_leaves(use: Use) -> str | None:
+    is_local = _find_updated_leaves(use) and not use.objective.updates_leaves_distributed
+    return f"objective {use.objective.name!r}" if is_local else None
+
+
+def _find_joint_rows(use: Use) -> str | None:
+    is_joint = use.objective is not None and not use.objective.is_row_separable
+    return f"objective {use.objective.name!r}" if is_joint else None
+
+
+def _find_calibrated_quantiles(use: Use) -> str | None:
+    has_facts = use.parameters is not None and use.objective is not None
+    is_used = has_facts and use.parameters._is_calibrated(use.objective)
+    return "calibrate_quantiles=True" if is_used else None
+
+
+def _find_label_frequencies(use: Use) -> str | None:
+    for metric in use.metrics:
+        if getattr(metric.function, "needs_label_frequencies", False):
+            return f"eval_metric={metric.name!r}"
+    return None
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+
+def _each(names: Iterable[str], sentence: str) -> dict[str, str]:
+    return dict.fromkeys(names, sentence)
+
+
+_PROJECTED = (
+    "{this} refers to features of X, but trees are grown on projected features; set {this}=None or "
+    "projection=None."
+)
+_NOT_ON_GPU = (
+    'device="cuda" does not support {this} yet; use device="cpu", which gives the same model.'
+)
+_COUPLED = ("coupled_splits", "coupled_leaves")
+_SINGLE_TREES = (
+    "{this} couples the outputs of a leaf, but {other} grows a tree for each; use "
+    '"diagonal", or one tree for all outputs.'
+)
+_GROUPS = (
+    "{this} couples all outputs of a leaf, but output_groups gives trees to some of them; use "
+    '"diagonal", or output_groups=None.'
+)
+_NOT_DISTRIBUTED = "Distributed training is not supported with these parameters: {this} "
+
+FEATURES = {
+    # --- trees ---
+    "monotone_constraints": Feature(
+        "Monotone constraints (`monotone_constraints`)",
+        _argument("monotone_constraints"),
+        {
+            "projection": _PROJECTED,
+            "sparse_leaves": "monotone_constraints cannot be combined with sparse leaves, because "
+            "outputs that a leaf does not hold would have to change as well; use "
+            'leaf="constant".',
+            "linear_leaves": "monotone_constraints cannot be combined with linear leaves, whose "
+            "values change within the leaf and may cross those of its neighbours; use "
+            'leaf="constant".',
+            **_each(
+                _COUPLED,
+                "{other} couples the outputs of a leaf, but monotone_constraints apply to single "
+                'outputs; use "diagonal".',
+            ),
+            "sketch": "monotone_constraints apply to outputs, but the columns of a sketch, on "
+            "which splits are found, are mixtures of outputs; set sketch=None.",
+        },
+    ),
+    "interaction_constraints": Feature(
+        "Interaction constraints (`interaction_constraints`)",
+        _argument("interaction_constraints"),
+        {"projection": _PROJECTED},
+    ),
+    "feature_penalties": Feature(
+        "Feature penalties (`feature_penalties`)",
+        _argument("feature_penalties"),
+        {"projection": _PROJECTED},
+    ),
+    "layers": Feature(
+        'Layer-wise boosting (`boosting_step="layer"`)',
+        _argument("boosting_step", "layer"),
+        {
+            "best_first": "{this} grows trees layer by layer, but {other} splits one node at a "
+            'time; set grow_policy="depthwise".',
+            "sparse_leaves": "{this} sums the steps of all layers in a leaf, which would not stay "
+            'sparse; use leaf="constant" or boosting_step="round".',
+            "linear_leaves": "{this} sums the linear functions of all layers in a leaf, which "
+            'would exceed linear_features; use boosting_step="round", or leaf="constant".',
+        },
+    ),
+    "best_first": Feature(
+        'Best-first growth (`grow_policy="lossguide"`)', _argument("grow_policy", "lossguide"), {}
+    ),
+    "whole_trees": Feature(
+        'Boosting by round or tree (`boosting_step="round"`, `"tree"`)',
+        _argument("boosting_step", "round", "tree"),
+        {},
+    ),
+    # --- sampling ---
+    "rows_per_layer": Feature(
+        "Rows per layer (`rows_per_layer`)",
+        _argument("rows_per_layer"),
+        {
+            "whole_trees": "rows_per_layer requires layer-by-layer boosting: set "
+            'boosting_step="layer" as well.',
+            **_each(
+                ("subsample", "goss"),
+                "rows_per_layer replaces other row sampling: subsample must be 1.0 and "
+                'sampling_method "uniform".',
+            ),
+        },
+    ),
+    "subsample": Feature("Uniform sampling of rows (`subsample`)", _find_subsample, {}),
+    "goss": Feature(
+        'GOSS (`sampling_method="goss"`)',
+        _argument("sampling_method", "goss"),
+        {
+            "subsample": "{this} samples rows by top_rate and other_rate, so subsample must be "
+            "1.0; got {use.parameters.subsample}."
+        },
+    ),
+    # --- leaves ---
+    "sparse_leaves": Feature(
+        'Sparse leaves (`leaf="sparse"`)',
+        _argument("leaf", "sparse"),
+        {
+            "tasks": "{this} compares the gains of outputs, but the leaf values of different tasks "
+            'have no common unit; use leaf="constant".',
+            **_each(
+                _COUPLED,
+                '{other} couples outputs, but {this} chooses them one by one; use "diagonal".',
+            ),
+            "one_output_per_tree": "{this} chooses among the outputs of a leaf, but {other} has "
+            'one output per leaf; use "multi_output_tree".',
+        },
+    ),
+    "linear_leaves": Feature(
+        'Linear leaves (`leaf="linear"`)',
+        _argument("leaf", "linear"),
+        {
+            "cuda": _NOT_ON_GPU,
+            "bins": "Linear leaves need the features themselves, but this Dataset holds only their "
+            "bins: make it with keep_features=True, or pass X instead.",
+            **_each(
+                _COUPLED,
+                "{other} couples the outputs of a leaf, but linear leaves fit them one by one; use "
+                '"diagonal", or leaf="constant".',
+            ),
+            "leaf_limits": "{other} apply to constant leaf values, which linear leaves do not "
+            "have; set both to 0 (linear_lambda regularises slopes, linear_extrapolation limits "
+            "values).",
+        },
+    ),
+    "full_linear_fit": Feature(
+        'Split gains of full linear fits (`linear_fit="full"`)',
+        _find_full_linear_fit,
+        {
+            "diagonal_splits": "{this} solves one system for all outputs, but {other} needs one "
+            'for each; use hessian="shared" or "auto", or linear_fit="half_additive".'
+        },
+    ),
+    "dense_leaves": Feature(
+        'Constant or linear leaves (`leaf="constant"`, `"linear"`)',
+        _argument("leaf", "constant", "linear"),
+        {},
+    ),
+    "leaf_limits": Feature(
+        "Limits of leaf values (`reg_alpha`, `max_delta_step`)",
+        _find_leaf_limits,
+        {
+            "tasks": "reg_alpha and max_delta_step limit leaf values in their own unit, which "
+            "differs between tasks; set both to 0 (reg_lambda has no unit).",
+            **_each(
+                _COUPLED,
+                "{other} couples outputs, but reg_alpha and max_delta_step apply to single leaf "
+                'values; set both to 0, or use "diagonal".',
+            ),
+        },
+    ),
+    # --- outputs ---
+    "one_output_per_tree": Feature(
+        'One tree per output (`multi_strategy="one_output_per_tree"`)',
+        _argument("multi_strategy", "one_output_per_tree"),
+        {},
+    ),
+    "output_groups": Feature(
+        "Output groups (`output_groups`)",
+        _argument("output_groups"),
+        {
+            "cuda": _NOT_ON_GPU,
+            "one_output_per_tree": "{other} grows a tree for each output, but output_groups says "
+            'which share trees; leave multi_strategy at "multi_output_tree".',
+            "sketch": "A sketch stands for all outputs, but output_groups grows trees for some of "
+            "them; set sketch=None.",
+            "sparse_targets": "output_groups needs a dense y or sparse leaves whose splits use "
+            "histograms, but sparse targets are trained together; use "
+            'split_search="histogram", or output_groups=None.',
+        },
+    ),
+    "auto_output_groups": Feature(
+        'Output groups that are searched for (`output_groups="auto"`)',
+        _argument("output_groups", "auto"),
+        {
+            "dask": "{this} compares trainings on some of the rows, which Dask workers do not "
+            "share; fit on a sample without Dask and pass its output_groups_."
+        },
+    ),
+    "tasks": Feature("Several tasks (`PolyleafMultiTask`)", _find_tasks, {}),
+    "sketch": Feature(
+        "Sketches (`sketch`)",
+        _argument("sketch"),
+        {
+            "one_output_per_tree": "A sketch stands for many outputs, but {other} grows a tree for "
+            "each; set sketch=None.",
+            "diagonal_splits": "{other} needs the Hessian of each output, which a sketch does not "
+            'have; use "auto", "shared" or "none".',
+        },
+    ),
+    "sketch_of_all_rows": Feature(
+        'Sketches that need all rows (`sketch="truncated_svd"`, and own ones)',
+        _find_sketch_of_all_rows,
+        {
+            "dask": _NOT_DISTRIBUTED + "needs all rows on one machine; use "
+            '"random_projection", "top_outputs", "random_sampling" or "count_sketch".'
+        },
+    ),
+    # --- derivatives ---
+    "diagonal_splits": Feature(
+        'Diagonal Hessians in splits (`hessian="diagonal"`)', _argument("hessian", "diagonal"), {}
+    ),
+    "diagonal_leaves": Feature(
+        'Diagonal Hessians in leaves (`leaf_hessian="diagonal"`)',
+        _argument("leaf_hessian", "diagonal"),
+        {},
+    ),
+    "coupled_splits": Feature(
+        'Full and block Hessians in splits (`hessian="full"`, `"block"`)',
+        _argument("hessian", "full", "block"),
+        {
+            "sketch": "{this} needs the Hessian of all outputs, which a sketch does not have; set "
+            "sketch=None or use another hessian. (leaf_hessian may be "
+            '"{use.parameters.hessian}".)',
+            "one_output_per_tree": _SINGLE_TREES,
+            "output_groups": _GROUPS,
+        },
+    ),
+    "coupled_leaves": Feature(
+        'Full and block Hessians in leaves (`leaf_hessian="full"`, `"block"`)',
+        _argument("leaf_hessian", "full", "block"),
+        {"one_output_per_tree": _SINGLE_TREES, "output_groups": _GROUPS},
+    ),
+    # --- targets ---
+    "sparse_targets": Feature(
+        'Sparse targets (`leaf="sparse"` with `split_search="count_sketch"`, `"exact"`)',
+        _find_sparse_targets,
+        {
+            "cuda": _NOT_ON_GPU,
+            "dense_leaves": 'split_search="{use.parameters.split_search}" requires sparse '
+            'gradients, which only sparse leaves keep; set leaf="sparse" as well.',
+            "dense_sketch": "{other} is for dense gradients; with sparse targets the sketch is a "
+            'count-sketch (split_search="count_sketch" with sketch_dim).',
+            **_each(
+                ("diagonal_splits", "diagonal_leaves"),
+                '{other}: with sparse targets every output has the same Hessian; use "auto".',
+            ),
+            "shared_outputs": "{other} is GBDT-MO's restricted search and needs the histograms of "
+            'all outputs; use split_search="histogram", or leaf_output_set="own".',
+            "missing_targets": "{other} needs a dense y; sparse targets have no missing values.",
+            "class_weight": "class_weight needs a dense y, because it also weights absent labels; "
+            "use sample_weight.",
+            "normalised_targets": "{other} needs a dense y, because sparse targets keep their "
+            "zeros; set it to False.",
+            "offset": "offset needs a dense y: with sparse y raw scores are kept for few outputs "
+            "per row.",
+            "metrics_of_outputs": "eval_metric={metric!r} needs all outputs of a row, which sparse "
+            'targets do not have; use "p@5", "ndcg@5", "psp@5" or "psndcg@5", with any number of '
+            "places.",
+            "one_label": "{name} has one dimension, but a sparse target is a matrix (n_rows, "
+            "n_outputs). For classes use sklearn.preprocessing.LabelBinarizer(sparse_output=True), "
+            'or set split_search="auto".',
+        },
+    ),
+    "sparse_y": Feature(
+        "Sparse y with sparse leaves",
+        _find_sparse_y,
+        {
+            "search": "{use.estimator} does not support {this}: use PolyleafRegressor or "
+            "PolyleafClassifier instead."
+        },
+    ),
+    "dense_sketch": Feature(
+        "Sketches of dense gradients (all but the count-sketch)", _find_dense_sketch, {}
+    ),
+    "shared_outputs": Feature(
+        'Outputs shared by siblings (`leaf_output_set="shared"`)',
+        _argument("leaf_output_set", "shared"),
+        {},
+    ),
+    "missing_targets": Feature(
+        'Missing targets (`missing_targets="ignore"`)',
+        _argument("missing_targets", "ignore"),
+        {
+            "one_label": 'missing_targets="ignore" is for regression and multi-label targets. '
+            "Nothing can be learned from a row without its only label: remove it."
+        },
+    ),
+    "one_label": Feature("Classes, one per row", _never, {}),
+    "missing_values_in_y": Feature("Values that are missing in y", _never, {}),
+    "sparse_numbers": Feature("Sparse y in regression", _find_sparse_numbers, {}),
+    "shares": Feature("Shares of classes", _find_shares, {}),
+    "normalised_targets": Feature(
+        "Normalised targets (`normalize_targets=True`)", _find_normalised_targets, {}
+    ),
+    "class_weight": Feature("Class weights (`class_weight`)", _argument("class_weight"), {}),
+    "output_weights": Feature("Weights of single outputs", _find_output_weights, {}),
+    "offset": Feature("Offsets (`offset`)", _find_offset, {}),
+    # --- objectives and metrics ---
+    "metrics_of_outputs": Feature(
+        "Metrics of all outputs (all but `p@k` and the like)", _never, {}
+    ),
+    "updated_leaves": Feature(
+        "Medians and quantiles, whose leaves are updated",
+        _find_updated_leaves,
+        _each(
+            ("sparse_leaves", "linear_leaves"),
+            "{this} fits its leaves by quantiles of residuals, which leaf="
+            "{use.parameters.leaf!r} does not support; use "
+            'leaf="constant", or objective="huber".',
+        ),
+    ),
+    "local_leaf_updates": Feature(
+        "Own objectives that update leaves without communication",
+        _find_local_leaves,
+        {
+            "dask": _NOT_DISTRIBUTED + "updates its leaves from rows on one machine; train on one "
+            "machine, or set updates_leaves_distributed if it communicates with the other ranks "
+            "(polyleaf.objectives.base)."
+        },
+    ),
+    "joint_rows": Feature(
+        "Objectives that scale losses by statistics of all rows",
+        _find_joint_rows,
+        {
+            "dask": _NOT_DISTRIBUTED + "scales losses by statistics of all rows; train on one "
+            "machine, or one model per task."
+        },
+    ),
+    "calibrated_quantiles": Feature(
+        "Calibrated quantiles (`calibrate_quantiles`)",
+        _find_calibrated_quantiles,
+        {
+            "dask": "Distributed training does not support {this}, because quantiles are "
+            "calibrated by cross-fitting on one machine; set it to False, or learn a distribution."
+        },
+    ),
+    "threshold": Feature(
+        "Decision thresholds (`threshold`)",
+        _find_threshold,
+        {
+            "several_classes": "threshold is for two classes and for multi-label targets; with "
+            "several classes the most probable class is predicted.",
+            "other_links": "threshold is a probability, but objective {objective!r} has no "
+            'logistic link: use "logistic", or compare decision_function with a threshold.',
+        },
+    ),
+    "several_classes": Feature("More than two classes, one per row", _never, {}),
+    "other_links": Feature("Objectives without a logistic link", _never, {}),
+    "tuned_threshold": Feature(
+        'Thresholds that are chosen (`threshold="f1"`)',
+        _argument("threshold", "f1", "f1_macro"),
+        {
+            "dask": "Distributed training does not support {this}, which is chosen on all rows; "
+            "set a number, and call choose_threshold on the result of to_local."
+        },
+    ),
+    "label_frequencies": Feature(
+        "Propensity-scored metrics (`psp@k`)",
+        _find_label_frequencies,
+        {
+            "dask": "Distributed training does not support {this}, which needs the label "
+            "frequencies of all rows; compute it after training, or use another metric."
+        },
+    ),
+    # --- data ---
+    "init": Feature(
+        "Initial models (`init`)",
+        _find_init,
+        {
+            "dask": "Distributed training does not support init, which is fitted to all rows; pass "
+            "its out-of-fold scores as offset.",
+            "search": "{use.estimator} does not support init: it is fitted to raw rows, which "
+            "folds do not keep; use GridSearchCV.",
+            "offset": "offset cannot be combined with init, which would not be fitted to it: add "
+            "the scores of init to the offset, and leave init=None.",
+            "sparse_numbers": "init needs a dense y in regression; sparse labels may start from "
+            "init.",
+            "shares": "init needs class labels; y has shares of classes.",
+            "missing_values_in_y": "init cannot be fitted to missing targets: fill them, or pass "
+            "the scores of a model of your own as offset.",
+            "output_weights": "init needs one sample_weight per row, not one per row and output.",
+            **_each(
+                ("dataset", "evaluated_dataset"),
+                "init reads features, but {other} holds bins: pass the raw X, or the scores of a "
+                "model of your own as offset.",
+            ),
+            "device_array": "init reads X in host memory: pass a copy of the array on the GPU.",
+        },
+    ),
+    "projection": Feature(
+        "Projections (`projection`)",
+        _find_projection,
+        {
+            "dask": "Distributed training does not support projection, which is learned from all "
+            "rows; project X first (polyleaf.sketching.projections).",
+            "search": "{use.estimator} does not support projection: it is learned from raw rows, "
+            "which folds do not keep; use GridSearchCV.",
+            "dataset": "projection requires the raw X, but a Dataset holds features that are "
+            "binned already.",
+            "listed_categories": "categorical_features cannot be set with projection, which "
+            "combines all features as numbers.",
+        },
+    ),
+    "listed_categories": Feature(
+        "Categories that are listed (`categorical_features`)", _find_listed_categories, {}
+    ),
+    "validation_fraction": Feature(
+        "Rows held out (`validation_fraction`)",
+        _argument("validation_fraction"),
+        {
+            "dask": "Distributed training does not support validation_fraction, which samples from "
+            "all rows; pass an eval_set.",
+            "search": "{use.estimator} does not support validation_fraction: cv holds rows out.",
+            **_each(
+                ("dataset", "device_array"),
+                "validation_fraction cannot split {other}: pass validation data as eval_set.",
+            ),
+        },
+    ),
+    "warm_start": Feature(
+        "Warm starts (`warm_start`)",
+        _find_warm_start,
+        {
+            "search": "{use.estimator} does not support warm_start: a search cannot continue a "
+            "model."
+        },
+    ),
+    "dataset": Feature("A `Dataset` as X", _find_dataset, {}),
+    "bins": Feature("A `Dataset` without features (`keep_features=False`)", _find_bins, {}),
+    "evaluated_dataset": Feature("A `Dataset` to evaluate on", _find_evaluated_dataset, {}),
+    "device_array": Feature("Arrays in GPU memory", _find_device_array, {}),
+    "cuda": Feature(
+        'Training on a GPU (`device="cuda"`)',
+        _argument("device", "cuda"),
+        {
+            "dask": "Distributed training does not support {this}, which runs on one machine; use "
+            'device="cpu".'
+        },
+    ),
+}
+"""The features, by the names that `Feature.refused` uses."""

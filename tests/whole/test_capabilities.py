@@ -1,0 +1,326 @@
+"""Every cell of the table "what works with what": what it refuses raises its sentence, and what it
+does not refuse works on small data."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+from sklearn.linear_model import LogisticRegression, Ridge
+from support.distributed_fits import fit_on_threads
+
+from polyleaf import (
+    Dataset,
+    PolyleafClassifier,
+    PolyleafClassifierCV,
+    PolyleafMultiTask,
+    PolyleafRegressor,
+    PolyleafRegressorCV,
+)
+from polyleaf.objectives import AbsoluteError
+from polyleaf.runtime import capabilities
+from polyleaf.runtime.capabilities import FEATURES, PLACES
+from polyleaf.settings.train_config import make_train_config
+from polyleaf.sketching import TruncatedSVD
+
+rng = np.random.default_rng(0)
+X = rng.standard_normal((60, 4))
+Y = X[:, :3] + 0.1 * rng.standard_normal((60, 3))
+LABELS = (Y > 0).astype(int)
+SMALL = {"n_estimators": 1, "max_leaves": 4, "n_jobs": 1}
+
+
+class OwnMedian(AbsoluteError):
+    """Its leaf updates do not communicate."""
+
+    updates_leaves_distributed = False
+
+
+class ArrayOnGpu:
+    """Looks like an array in GPU memory."""
+
+    shape = (60, 4)
+
+    @property
+    def __cuda_array_interface__(self):
+        return {"shape": self.shape, "typestr": "<f8", "data": (0, True), "version": 3}
+
+
+@dataclass
+class Recipe:
+    """A small fit with one feature.
+
+    Attributes
+    ----------
+    parameters : dict
+        What makes the feature.
+    needs : dict
+        Other parameters without which it would not work; those of another feature replace them.
+    """
+
+    parameters: dict[str, Any] = field(default_factory=dict)
+    needs: dict[str, Any] = field(default_factory=dict)
+    estimator: type | None = None
+    X: Any = None
+    y: Any = None
+    fit: dict[str, Any] = field(default_factory=dict)
+
+    def join(self, other: Recipe) -> Recipe | None:
+        """Return a fit with both features; None if they set the same thing to different values."""
+        if any(other.parameters.get(k, v) is not v for k, v in self.parameters.items()):
+            return None
+        needs = {**other.needs, **self.needs}
+        parameters = {**self.parameters, **other.parameters}
+        joined = Recipe(parameters, needs)
+        if any(other.needs.get(k, v) != v for k, v in self.needs.items() if k not in parameters):
+            return None
+        joined.fit = {**self.fit, **other.fit}
+        for name in ("estimator", "X", "y"):
+            own, others = getattr(self, name), getattr(other, name)
+            if own is not None and others is not None and own is not others:
+                return None
+            setattr(joined, name, others if own is None else own)
+        return joined
+
+    def make(self, **fixed: Any) -> Any:
+        cls = self.estimator or PolyleafRegressor
+        return cls(**{**SMALL, **fixed, **self.needs, **self.parameters})
+
+    def data(self) -> tuple[Any, Any]:
+        """Return X and y."""
+        targets = {PolyleafClassifier: LABELS, PolyleafMultiTask: {"a": Y[:, 0], "b": Y[:, 1]}}
+        y = targets.get(self.estimator, Y) if self.y is None else self.y
+        return X if self.X is None else self.X, y
+
+
+DEPTHWISE = {"grow_policy": "depthwise"}
+SPARSE = {"leaf": "sparse", "leaf_k": 2}
+
+
+BINNED = Dataset(X, keep_features=True)
+CLASSES = Y.argmax(axis=1)
+WITH_GAPS = np.where(Y > 1, np.nan, Y)
+SHARES = LABELS / np.maximum(LABELS.sum(axis=1, keepdims=True), 1)
+SHARES[LABELS.sum(axis=1) == 0] = 1 / 3
+
+
+def regressor(
+    parameters: dict[str, Any], needs: dict[str, Any] | None = None, **data: Any
+) -> Recipe:
+    return Recipe(parameters, needs or {}, PolyleafRegressor, **data)
+
+
+RECIPES = {
+    "monotone_constraints": Recipe({"monotone_constraints": [1, 0, 0, 0]}),
+    "interaction_constraints": Recipe({"interaction_constraints": "pairwise"}),
+    "feature_penalties": Recipe({"feature_penalties": [0.5, 0, 0, 0]}),
+    "layers": Recipe({"boosting_step": "layer"}, DEPTHWISE),
+    "best_first": Recipe({"grow_policy": "lossguide"}),
+    "whole_trees": Recipe({"boosting_step": "tree"}),
+    "rows_per_layer": Recipe({"rows_per_layer": [0.5, 1]}, {"boosting_step": "layer", **DEPTHWISE}),
+    "subsample": Recipe({"subsample": 0.5}),
+    "goss": Recipe({"sampling_method": "goss"}),
+    "sparse_leaves": Recipe({"leaf": "sparse"}, {"leaf_k": 2}),
+    "linear_leaves": Recipe({"leaf": "linear"}),
+    "full_linear_fit": Recipe({"leaf": "linear", "linear_fit": "full"}),
+    "dense_leaves": Recipe({"leaf": "constant"}),
+    "leaf_limits": Recipe({"reg_alpha": 0.1}),
+    "one_output_per_tree": Recipe({"multi_strategy": "one_output_per_tree"}),
+    "output_groups": Recipe({"output_groups": 2}),
+    "auto_output_groups": Recipe({"output_groups": "auto"}),
+    "tasks": Recipe(estimator=PolyleafMultiTask),
+    "sketch": Recipe({"sketch": "random_projection"}, {"sketch_dim": 2}),
+    "sketch_of_all_rows": Recipe({"sketch": TruncatedSVD(2)}),
+    "diagonal_splits": Recipe({"hessian": "diagonal"}),
+    "diagonal_leaves": Recipe({"leaf_hessian": "diagonal"}),
+    "coupled_splits": regressor({"hessian": "full"}, {"objective": "normal"}),
+    "coupled_leaves": regressor({"leaf_hessian": "block"}, {"objective": "normal"}),
+    "sparse_targets": Recipe({"split_search": "count_sketch"}, {**SPARSE, "eval_metric": "p@1"}),
+    "sparse_y": Recipe({"leaf": "sparse"}, {"leaf_k": 2}, y=scipy.sparse.csr_matrix(LABELS)),
+    "dense_sketch": Recipe({"sketch": "top_outputs"}, {"sketch_dim": 2}),
+    "shared_outputs": Recipe({"leaf_output_set": "shared"}, SPARSE),
+    "missing_targets": Recipe({"missing_targets": "ignore"}),
+    "one_label": Recipe({}, {}, PolyleafClassifier, y=CLASSES),
+    "missing_values_in_y": regressor({"missing_targets": "ignore"}, y=WITH_GAPS),
+    "sparse_numbers": regressor(SPARSE, y=scipy.sparse.csr_matrix(Y)),
+    "shares": Recipe({"objective": "softmax"}, {}, PolyleafClassifier, y=SHARES),
+    "normalised_targets": regressor({"normalize_targets": True}),
+    "class_weight": Recipe({"class_weight": {0: 1, 1: 2}}, {}, PolyleafClassifier),
+    "output_weights": regressor({}, fit={"sample_weight": np.ones((60, 3))}),
+    "offset": regressor({}, fit={"offset": np.zeros((60, 3))}),
+    "metrics_of_outputs": regressor({"eval_metric": "rmse"}),
+    "updated_leaves": regressor({"objective": "absolute_error"}),
+    "local_leaf_updates": regressor({"objective": OwnMedian()}),
+    "joint_rows": Recipe(estimator=PolyleafMultiTask),
+    "calibrated_quantiles": regressor({"objective": "quantile", "quantile_alpha": 0.2}),
+    "threshold": Recipe({"threshold": 0.4}, {}, PolyleafClassifier),
+    "several_classes": Recipe({}, {}, PolyleafClassifier, y=CLASSES),
+    "other_links": Recipe({"objective": "squared_hinge"}, {}, PolyleafClassifier),
+    "tuned_threshold": Recipe({"threshold": "f1"}, {}, PolyleafClassifier),
+    "label_frequencies": Recipe({"eval_metric": "psp@1"}, {}, PolyleafClassifier),
+    "init": regressor({"init": Ridge()}),
+    "projection": Recipe({"projection": "pca"}, {"projection_dim": 2}),
+    "listed_categories": Recipe({"categorical_features": [3]}),
+    "validation_fraction": Recipe({"validation_fraction": 0.3}),
+    "warm_start": Recipe({"warm_start": True}),
+    "dataset": Recipe(X=BINNED),
+    "bins": Recipe(X=Dataset(X)),
+    "evaluated_dataset": regressor({}, fit={"eval_set": [(BINNED, Y)]}),
+    "device_array": Recipe(X=ArrayOnGpu()),
+    "cuda": Recipe({"device": "cuda"}),
+}
+
+
+def fit(recipe: Recipe) -> None:
+    X, y = recipe.data()
+    if recipe.parameters.get("device") == "cuda":  # the table comes before the device
+        make_train_config(recipe.make(), 1, scipy.sparse.issparse(y), 0, 1)
+        return
+    raw = recipe.make().fit(X, y, **recipe.fit).model_.predict_raw(globals()["X"])
+    assert np.isfinite(raw).all()
+
+
+def search(recipe: Recipe) -> None:
+    classes = {PolyleafClassifier: PolyleafClassifierCV, None: PolyleafRegressorCV}
+    estimator = classes.get(recipe.estimator, PolyleafRegressorCV)
+    searching = replace(recipe, estimator=estimator).make(n_candidates=1, cv=2)
+    searching.fit(*recipe.data())
+
+
+def train_on_ranks(recipe: Recipe) -> None:
+    fit_on_threads(recipe.make(), *recipe.data(), 2)
+
+
+ACTIONS: dict[str, Callable[[Recipe], object]] = {"dask": train_on_ranks, "search": search}
+
+PAIRS = [*itertools.combinations(FEATURES, 2)]
+CELLS = [(name, place) for place in PLACES for name in FEATURES]
+UNTRIED = {
+    # A search has no multi-task models.
+    ("tasks", "search"),
+    ("joint_rows", "search"),
+    # Shapes and values of y, weights and offsets are checked before.
+    ("sparse_targets", "shares"),
+    ("sparse_targets", "output_weights"),
+    ("sparse_y", "output_weights"),
+    ("sparse_numbers", "output_weights"),
+    ("offset", "evaluated_dataset"),
+    # The bins differ from those of the other Dataset.
+    ("listed_categories", "evaluated_dataset"),
+    ("projection", "evaluated_dataset"),
+    ("validation_fraction", "evaluated_dataset"),
+}
+# Features that show after y is encoded.
+IMPLIED = {
+    "sparse_targets": {"sparse_numbers", "other_links"},
+    "sparse_y": {"sparse_numbers", "other_links"},
+    "one_label": {"several_classes"},
+    "several_classes": {"one_label"},
+    "shares": {"one_label", "several_classes"},
+}
+# Pairs whose recipes cannot be joined.
+JOINED = {
+    ("shares", "init"): Recipe(
+        {"objective": "softmax", "init": LogisticRegression()}, {}, PolyleafClassifier, y=SHARES
+    )
+}
+NEEDS_GPU = {"device_array", "cuda"}
+
+
+def get_sentences(name: str, column: str) -> list[str]:
+    """Return the sentences of a cell, those of both features if the column is a feature."""
+    sentences = [FEATURES[name].refused.get(column)]
+    if column in FEATURES:
+        sentences.append(FEATURES[column].refused.get(name))
+    return [sentence for sentence in sentences if sentence is not None]
+
+
+def matches(message: str, sentences: list[str]) -> bool:
+    """Whether a message is one of the sentences, with values in place of braces."""
+    patterns = (re.sub(r"\\{[^}]*\\}", ".*", re.escape(sentence)) for sentence in sentences)
+    return any(re.fullmatch(pattern, message, re.DOTALL) for pattern in patterns)
+
+
+@functools.cache
+def find_features(name: str) -> set[str]:
+    """Return the features that the recipe of one of them has, such as a default."""
+    uses = []
+
+    def record(place: str | None, use: capabilities.Use) -> None:
+        uses.append(use)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(capabilities, "find_refusal", record)
+        with contextlib.suppress(ValueError):
+            fit(RECIPES[name])
+    later = IMPLIED.get(name, set())
+    return {
+        name,
+        *later,
+        *(n for n, f in FEATURES.items() for use in uses if f.find(use) is not None),
+    }
+
+
+def try_cell(run: Callable[[Recipe], object], recipe: Recipe, name: str, column: str) -> None:
+    """Run a recipe, and check that it is refused by the sentence of its cell, or works."""
+    sentences = get_sentences(name, column)
+    try:
+        run(recipe)
+    except ValueError as error:
+        if not sentences:  # the recipe has further features
+            names = find_features(name) | (find_features(column) if column in FEATURES else set())
+            columns = names if column in FEATURES else {*names, column}
+            sentences = [s for n in names for c in columns for s in get_sentences(n, c)]
+        assert matches(str(error), sentences), error
+    else:
+        assert not sentences
+
+
+def test_every_feature_has_a_recipe_and_every_place_an_action():
+    assert list(RECIPES) == list(FEATURES)
+    assert list(ACTIONS) == list(PLACES)
+    columns = {column for feature in FEATURES.values() for column in feature.refused}
+    assert columns <= {*FEATURES, *PLACES}
+    for name in FEATURES:
+        assert NEEDS_GPU & {name} or name in find_features(name)
+
+
+def try_pair(pair: tuple[str, str]) -> None:
+    if pair in UNTRIED:
+        return
+    recipe = JOINED.get(pair) or RECIPES[pair[0]].join(RECIPES[pair[1]])
+    if recipe is None:
+        assert not get_sentences(*pair), "the recipes set the same parameter"
+    elif get_sentences(*pair) or not NEEDS_GPU & {*pair}:
+        try_cell(fit, recipe, *pair)
+
+
+def test_pairs_of_features_work_or_raise():
+    """All refusals, and some of the pairs that work; the next test has all of these."""
+    for pair in PAIRS:
+        if get_sentences(*pair):
+            try_pair(pair)
+    for pair in PAIRS[::13]:
+        try_pair(pair)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("pair", PAIRS, ids="-".join)
+def test_all_pairs_of_features_work_or_raise(pair):
+    try_pair(pair)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_features_work_at_places_or_raise(place):
+    for name in FEATURES:
+        is_tried = (name, place) not in UNTRIED and not NEEDS_GPU & {name}
+        if is_tried or get_sentences(name, place):
+            try_cell(ACTIONS[place], RECIPES[name], name, place)
