@@ -21,8 +21,8 @@ from .libraries import LIBRARIES
 STUDIES: dict[str, Paper] = {
     name: import_module(f"{__package__}.{name}").PAPER
     for name in (
-        "categories", "defaults", "groups", "initial", "intervals", "monotone", "distributions",
-        "drift", "portfolio", "search", "softmax", "estimates", "loading", "shapes",
+        "categories", "defaults", "groups", "initial", "intervals", "distributions", "drift",
+        "portfolio", "search", "softmax", "estimates", "shapes",
     )
 }  # fmt: skip
 

@@ -186,7 +186,7 @@ def _version(package: str) -> str | None:
 
 @functools.cache
 def find_model_changes() -> dict[str, datetime]:
-    """Return when the models of each configuration of the golden file last changed, by Git."""
+    """Return when the scores of each configuration of the golden file last changed, by Git."""
     text = _git("blame", "--line-porcelain", "--", str(GOLDEN))
     changes: dict[str, datetime] = {}
     name = ""
@@ -195,8 +195,8 @@ def find_model_changes() -> dict[str, datetime]:
             changed = datetime.fromtimestamp(int(line.split()[1]), UTC)
         elif heading := re.fullmatch(r'\t "(.+)": \{', line):
             name = heading[1]
-        elif line.startswith("\t  "):
-            changes[name] = max(changed, changes.get(name, changed))
+        elif line.startswith('\t  "scores"'):
+            changes[name] = changed
     return changes
 
 
