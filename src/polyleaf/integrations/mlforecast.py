@@ -209,7 +209,7 @@ def _check_changing(name: str, options: dict[str, Any], are_all_ours: bool) -> N
 def _check_levels(models: Iterable[object], max_horizon: int | None) -> None:
     """Raise for several quantile levels in a recursive forecast, which has one value per step."""
     for model in models:
-        levels = getattr(model, "quantile_alpha", None)
+        levels: Any = getattr(model, "quantile_alpha", None)
         is_quantile = isinstance(model, PolyleafRegressor) and model.objective == "quantile"
         if max_horizon is None and is_quantile and np.size(levels) > 1:
             raise ValueError(
