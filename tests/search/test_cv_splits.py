@@ -9,7 +9,7 @@ from sklearn.model_selection import TimeSeriesSplit
 
 from polyleaf import Dataset, PolyleafRegressorCV, RowData
 from polyleaf.binned_data.random_rows import SplitRules
-from polyleaf.search.cv_splits import LARGE_N_ROWS, choose_n_repeats, make_folds, split_rows
+from polyleaf.search.cv_splits import LARGE_N_ROWS, make_folds, split_rows
 from polyleaf.training.prepare import TrainingData, read_split_rules
 from polyleaf.user_data.target import encode_classification, encode_regression
 
@@ -169,9 +169,7 @@ def test_fold_data_equal_the_codes_of_its_rows(as_matrix):
     weight = rng.random(80)
     train, valid = np.arange(0, 80, 2), np.arange(1, 80, 2)
     (fold,) = make_folds(
-        dataset,
-        TrainingData("training", X, RowData(list(range(80)), weight)),
-        lambda repeat: [(train, valid)],
+        dataset, TrainingData("training", X, RowData(list(range(80)), weight)), [(train, valid)]
     )
     np.testing.assert_array_equal(fold.train.X.codes, dataset.codes[:, train])
     np.testing.assert_array_equal(fold.valid.X.codes, dataset.codes[:, valid])
@@ -180,29 +178,14 @@ def test_fold_data_equal_the_codes_of_its_rows(as_matrix):
 
 
 def test_folds_are_made_on_first_use():
-    y, drawn, sizes = np.arange(30.0), [], []
+    y, sizes = np.arange(30.0), []
 
     class CountingDataset(Dataset):
         def rows(self, rows):
             sizes.append(len(rows))
             return super().rows(rows)
 
-    def split_repeat(i):
-        drawn.append(i)
-        return split_rows(
-            3, make_data(y[:, None], y), encode_regression(RowData(y)), i, SplitRules()
-        )
-
-    folds = make_folds(CountingDataset(y[:, None]), make_data(y[:, None], y), split_repeat, 3)
-    assert (len(folds), folds.n_splits, drawn, sizes) == (9, 3, [0], [])
-    assert folds[1] is folds[1] and sizes == [20, 10] and drawn == [0]
-    assert len({tuple(sorted(folds[i].valid.rows.target)) for i in (0, 3)}) == 2
-    assert drawn == [0, 1]
-    assert len({tuple(fold.valid.rows.target) for fold in folds}) == 9 and drawn == [0, 1, 2]
-
-
-def test_folds_are_repeated_but_not_a_hold_out():
-    assert choose_n_repeats(LARGE_N_ROWS, True) == 3 and choose_n_repeats(LARGE_N_ROWS, False) == 2
-    assert (
-        choose_n_repeats(LARGE_N_ROWS + 1, True) == choose_n_repeats(LARGE_N_ROWS + 1, False) == 1
-    )
+    data = make_data(y[:, None], y)
+    folds = make_folds(CountingDataset(y[:, None]), data, split(y, cv=3))
+    assert len(folds) == 3 and sizes == []
+    assert folds[1] is folds[1] and sizes == [20, 10]

@@ -7,12 +7,8 @@ from itertools import islice
 import pytest
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor
-from polyleaf.search.candidates import (
-    LADDERS,
-    filter_applicable,
-    generate_variations,
-    get_portfolio,
-)
+from polyleaf.search import candidates
+from polyleaf.search.candidates import LADDERS, LearningRates, generate_variations, get_portfolio
 
 DEFAULTS = {
     "learning_rate": 0.1,
@@ -26,7 +22,7 @@ DEFAULTS = {
 
 @pytest.mark.parametrize("task", ["regression", "binary", "multiclass", "multilabel"])
 def test_portfolio_starts_with_the_defaults_and_is_valid(task):
-    portfolio = get_portfolio(task)
+    portfolio = get_portfolio(task, 3, True, ())
     estimator = PolyleafRegressor if task == "regression" else PolyleafClassifier
     assert portfolio[0] == {} and all(
         parameters not in portfolio[:i] for i, parameters in enumerate(portfolio)
@@ -35,39 +31,42 @@ def test_portfolio_starts_with_the_defaults_and_is_valid(task):
         estimator(**parameters)
 
 
-def test_fixed_parameters_and_duplicates_are_dropped():
-    portfolio = [{}, {"learning_rate": 0.05}, {"max_leaves": 8, "learning_rate": 0.05}]
-    assert filter_applicable(portfolio, {"learning_rate"}, "regression", 1, True) == [
-        {},
-        {"max_leaves": 8},
-    ]
+def test_fixed_parameters_and_duplicates_are_dropped(monkeypatch):
+    portfolio = ({}, {"learning_rate": 0.05}, {"max_leaves": 8, "learning_rate": 0.05})
+    monkeypatch.setitem(candidates.PORTFOLIO, "regression", portfolio)
+    assert get_portfolio("regression", 1, True, {"learning_rate"}) == [{}, {"max_leaves": 8}]
 
 
 @pytest.mark.parametrize(
     ("task", "n_outputs", "linear", "kept"),
     [
         ("regression", 1, True, ["leaf"]),
-        ("regression", 3, False, ["multi_strategy"]),
+        ("regression", 3, False, ["multi_strategy", "output_groups"]),
         ("binary", 2, True, ["leaf"]),
-        ("multiclass", 26, True, ["leaf", "hessian", "multi_strategy"]),
-        ("multiclass", 27, True, ["leaf", "multi_strategy"]),
-        ("multilabel", 5, True, ["leaf", "multi_strategy"]),
+        ("multiclass", 26, True, ["leaf", "hessian", "multi_strategy", "output_groups"]),
+        ("multiclass", 27, True, ["leaf", "multi_strategy", "output_groups"]),
+        ("multilabel", 5, True, ["leaf", "multi_strategy", "output_groups"]),
     ],
 )
-def test_inapplicable_candidates_are_dropped(task, n_outputs, linear, kept):
-    portfolio = [{"leaf": "linear"}, {"hessian": "full"}, {"multi_strategy": "one_output_per_tree"}]
-    assert [
-        next(iter(found)) for found in filter_applicable(portfolio, (), task, n_outputs, linear)
-    ] == kept
+def test_inapplicable_candidates_are_dropped(task, n_outputs, linear, kept, monkeypatch):
+    portfolio = (
+        {"leaf": "linear"},
+        {"hessian": "full"},
+        {"multi_strategy": "one_output_per_tree"},
+        {"output_groups": "auto"},
+    )
+    monkeypatch.setattr(candidates, "PORTFOLIO", dict.fromkeys(candidates.PORTFOLIO, portfolio))
+    found = get_portfolio(task, n_outputs, linear, ())
+    assert [next(iter(parameters)) for parameters in found] == kept
 
 
-@pytest.mark.parametrize("task", ["regression", "multilabel"])
-def test_groups_of_several_outputs_are_tried(task):
-    auto = {"learning_rate": 0.05, "output_groups": "auto"}
-    assert auto in filter_applicable(get_portfolio(task), (), task, 3, True)
-    assert auto not in filter_applicable(get_portfolio(task), (), task, 1, True)
-    fixed = filter_applicable(get_portfolio(task), {"output_groups"}, task, 3, True)
-    assert not any("output_groups" in candidate for candidate in fixed)
+def test_learning_rates_are_raised_with_fewer_rounds():
+    rates = LearningRates(0.1)
+    slow = {"learning_rate": 0.05, "n_estimators": 3000}
+    assert rates.raise_to(slow, 0.2) == {"learning_rate": 0.2, "n_estimators": 750}
+    assert rates.raise_to(slow, 0.1) == {"n_estimators": 1500}  # the rate of the defaults
+    assert rates.raise_to({}, 0.05) == {} and rates.raise_to({}, 0.3) == {"learning_rate": 0.3}
+    assert LearningRates(0.1, is_free=False).raise_to({"max_leaves": 8}, 0.3) == {"max_leaves": 8}
 
 
 def test_variations_move_up_to_three_parameters_by_one_step():

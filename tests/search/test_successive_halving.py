@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from polyleaf.metrics import get_metric
 from polyleaf.search import successive_halving as halving
+from polyleaf.search.candidates import LearningRates
 from polyleaf.search.cv_splits import Fold, Folds
 from polyleaf.search.resume_log import ResumeLog
 from polyleaf.search.successive_halving import (
@@ -20,155 +22,84 @@ from polyleaf.search.successive_halving import (
     run_parallel,
     stopping_round,
 )
-from polyleaf.search.trials import rank_candidates
 
 
-class CountingBudget(Budget):
-    """A budget that is spent at the nth check."""
-
-    def __init__(self, n_checks):
-        super().__init__(None)
-        self.n_checks = n_checks
-
-    def is_spent(self):
-        self.n_checks -= 1
-        return self.n_checks < 0
+def spent_after(n_checks):
+    """Return a function that is true from its nth call."""
+    answers = iter([False] * n_checks)
+    return lambda: next(answers, True)
 
 
-def run_stopper(values, metric="rmse", patience=10**6, leader=np.inf, budget=None):
-    stopper = TrialStopper(get_metric(metric), patience, leader, budget or Budget(None))
+def run_stopper(values, metric="rmse", patience=10**6, leader=np.inf, is_spent=lambda: False):
+    stopper = TrialStopper(get_metric(metric), patience, leader, is_spent)
     for i in range(len(values)):
         if stopper.after_iteration(None, i, {"validation": {metric: values[: i + 1]}}):
             break
     return stopper
 
 
-def make_search(losses, n_folds=3, budget=None, most=None):
+def make_halving(train, n_folds=3, limit=None, most=None, n_rows=10_000):
+    folds = Folds(n_folds, lambda j: Fold(None, None, 1.5 + j))
+    budget, log = Budget(limit), ResumeLog(None, {})
+    return SuccessiveHalving(
+        train, folds, budget, most, log, 1, lambda line: None, LearningRates(0.1), n_rows
+    )
+
+
+def make_search(losses, n_folds=3, most=None):
     """Return a search where candidate {"is": i} has the loss `losses[i]` on all folds, and its
     trials."""
     log = []
 
-    def train(parameters, fold, leader, budget):
-        log.append((parameters["is"], fold.growth))
+    def train(parameters, fold, leader, is_spent):
+        log.append((parameters["is"], fold.growth - 1.5))
         if losses[parameters["is"]] is None:
             raise ValueError("cannot fit")
         return run_stopper([9.0, losses[parameters["is"]]])
 
-    folds = Folds(n_folds, lambda j: Fold(None, None, float(j)))
-    return SuccessiveHalving(
-        train, folds, budget or Budget(None), most, ResumeLog(None, {}), 1, lambda line: None
-    ), log
+    return make_halving(train, n_folds, most=most), log
+
+
+def make_proposer(*generations):
+    """Return a function that proposes candidates {"is": i} of each generation."""
+    return lambda ranked, n: iter(
+        [{"is": i} for i in generations[n]] if n < len(generations) else []
+    )
 
 
 def test_better_half_continues_after_each_fold():
-    search, log = make_search([4.0, 1.0, 3.0, 2.0])
-    search.run([{"is": i} for i in range(4)], "portfolio")
-    assert [i for i, fold in log if fold == 0] == [0, 1, 2, 3]
+    search, log = make_search([4.0, 1.0, 3.0, 2.0, 3.5, 2.5])
+    search.run(make_proposer(range(4), [0, 4, 5]))
+    assert [i for i, fold in log[:9] if fold == 0] == [0, 1, 2, 3]
     # The defaults are kept, since all others are compared with them.
-    assert [i for i, fold in log if fold == 1] == [0, 1, 3]
-    assert [i for i, fold in log if fold == 2] == [0, 1]
-    assert [c.number for c in search.ranking()] == [1, 0, 3, 2]
-    search.run([{"is": 0}, {"is": 2}], "variation")
-    assert [i for i, fold in log[9:] if fold == 2] == [2]
-
-
-def make_resampled_search(losses, n_members=1):
-    """Return a search with six folds in two repeats: candidate i has the loss `losses[i][fold]`."""
-    log = []
-
-    def train(parameters, fold, leader, budget):
-        log.append((parameters["is"], int(fold.growth)))
-        if losses[parameters["is"]][int(fold.growth)] is None:
-            raise ValueError("cannot fit")
-        return run_stopper([9.0, losses[parameters["is"]][int(fold.growth)]])
-
-    folds = Folds(6, lambda j: Fold(None, None, float(j)), 3)
-    search = SuccessiveHalving(
-        train, folds, Budget(None), None, ResumeLog(None, {}), n_members, lambda line: None
-    )
-    search._iterations = [[0, 1, 2]]
-    search.run([{"is": i} for i in range(len(losses))], "portfolio")
-    return search, log
-
-
-LUCKY, STEADY = [4.0, 1.0, 4.0, 6.0, 6.0, 6.0], [3.0, 4.0, 3.0, 3.0, 4.0, 3.0]
-WORSE, DEFAULT = [8.0, 8.5, 8.0] * 2, [5.0, 6.0, 5.0] * 2
-
-
-def test_leaders_are_revalidated_on_resampled_folds():
-    # Two of nine candidates and the defaults are revalidated; losers and duplicates are not.
-    search, log = make_resampled_search([DEFAULT, LUCKY, STEADY, LUCKY, *[WORSE] * 5])
-    assert rank_candidates(search.candidates)[0].number == 1
-    search.revalidate_leaders()
-    assert [i for i, fold in log if fold == 5] == [0, 1, 2]
-    best = search.ranking()[0]
-    assert best.number == 2 and best.loss == pytest.approx(np.mean(STEADY)) and best.n_folds == 6
-
-
-def test_leaders_are_compared_on_common_folds():
-    search, _ = make_resampled_search([DEFAULT, [*LUCKY[:5], None], STEADY, *[WORSE] * 6])
-    search.revalidate_leaders()
-    assert search.candidates[1].error and [c.n_folds for c in search.candidates[:3]] == [6, 5, 6]
-    assert [c.number for c in search.ranking()[:2]] == [2, 0]
-    search, log = make_resampled_search([DEFAULT, LUCKY, STEADY, *[WORSE] * 6])
-    search._budget = CountingBudget(4)  # during the second resampled fold
-    search.revalidate_leaders()
-    assert log[-4:] == [(0, 3), (1, 3), (2, 3), (0, 4)]
-    assert [c.n_folds for c in search.candidates[:3]] == [4, 4, 4]
-
-
-def test_blends_and_single_candidates_are_not_revalidated():
-    for search, log in (
-        make_resampled_search([DEFAULT, STEADY], n_members=5),
-        make_resampled_search([DEFAULT, WORSE]),
-        make_resampled_search([DEFAULT]),
-    ):
-        search.revalidate_leaders()
-        assert all(fold < 3 for _, fold in log)
+    assert [i for i, fold in log[:9] if fold == 1] == [0, 1, 3]
+    assert [i for i, fold in log[:9] if fold == 2] == [0, 1]
+    assert log[9:] == [(4, 0), (5, 0), (5, 1), (5, 2)]
+    assert [c.number for c in search.ranking()] == [1, 0, 5, 3, 2, 4]
 
 
 def test_failed_candidates_are_skipped_except_for_the_defaults():
     search, _ = make_search([2.0, None])
-    search.run([{"is": 0}, {"is": 1}], "portfolio")
+    search.run(make_proposer([0, 1]))
     assert search.candidates[1].error == "cannot fit" and len(search.ranking()) == 1
     search, _ = make_search([None])
     with pytest.raises(ValueError, match="cannot fit"):
-        search.run([{"is": 0}], "portfolio")
+        search.run(make_proposer([0]))
 
 
 def test_number_of_candidates_is_bounded():
     search, log = make_search([5.0, 4.0, 3.0, 2.0, 1.0], n_folds=1, most=4)
-    search.run([{"is": 0}, {"is": 1}], "portfolio")
-    search.mutate(
-        lambda best, generation: iter([{"is": 1}, {"is": 2}, {"is": 2}, {"is": 3}, {"is": 4}])
-    )
+    search.run(make_proposer([0, 1], [1, 2, 2, 3, 4]))
     assert [i for i, _ in log] == [0, 1, 2, 3]
     assert [c.origin for c in search.candidates] == ["portfolio"] * 2 + ["variation"] * 2
 
 
-def test_search_ends_without_new_candidates():
-    search, log = make_search([2.0], n_folds=1)
-    search.run([{"is": 0}], "portfolio")
-    search.mutate(lambda best, generation: iter(candidate.parameters for candidate in best))
-    assert len(log) == 1
-
-
 def test_timed_out_trial_counts_only_if_there_is_no_other():
-    budget = CountingBudget(3)
-    first = run_stopper([5.0, 4.0, 3.0, 2.0, 1.0], budget=budget)
+    first = run_stopper([5.0, 4.0, 3.0, 2.0, 1.0], is_spent=spent_after(3))
     assert first.timed_out and first.curve == [5.0, 4.0, 3.0, 2.0]
     curves = iter([[5.0, 4.0], [1.0, 1.0]])
-    folds = Folds(1, lambda i: Fold(None, None))
-    search = SuccessiveHalving(
-        lambda *_: run_stopper(next(curves), budget=CountingBudget(0)),
-        folds,
-        Budget(None),
-        None,
-        ResumeLog(None, {}),
-        1,
-        lambda line: None,
-    )
-    search.run([{}, {"max_leaves": 8}], "portfolio")
+    search = make_halving(lambda *_: run_stopper(next(curves), is_spent=spent_after(0)), 1)
+    search.run(make_proposer([0, 1]))
     assert [c.curves for c in search.candidates] == [[[5.0]]]
 
 
@@ -213,16 +144,12 @@ class Clock:
         monkeypatch.setattr(halving.time, "perf_counter", lambda: self.now)
 
 
-def test_first_trial_leaves_time_for_the_final_fit(monkeypatch):
+def test_time_for_the_final_fit_is_reserved(monkeypatch):
     clock = Clock(monkeypatch)
     budget = Budget(10.0)
-    clock.now += 1.0
-    budget.reserve_elapsed(
-        1.5
-    )  # the final fit takes 1.8 times the trial, with the margin: 9 / 2.8 seconds remain
-    clock.now += 3.2
+    clock.now += 1.9  # the first trial gets a fifth
     assert not budget.is_spent()
-    clock.now += 0.02
+    clock.now += 0.2
     assert budget.is_spent() and not budget.is_over()
     budget.reserve(2.0)
     assert not budget.is_spent()
@@ -256,6 +183,59 @@ def test_clock_is_not_read_without_a_time_limit(monkeypatch):
     budget.reserve(1.0)
     assert not budget.is_spent() and not budget.is_over()
     assert not FinalFitTimeout(budget).after_iteration(None, 0, {})
+
+
+# --- learning rates under a time limit -----------------------------------------------------------
+
+LEARNED = 6.0  # rounds times learning rate at the lowest loss
+GOOD, BAD = {"learning_rate": 0.05, "max_leaves": 8}, {"learning_rate": 0.05, "max_leaves": 63}
+
+
+class Simulation:
+    """A search whose trials take `round_seconds` per round; `final_seconds` is that of the fit."""
+
+    def __init__(self, monkeypatch, round_seconds, limit):
+        self.clock, self.round_seconds = Clock(monkeypatch), round_seconds
+        self.search = make_halving(self.train, limit=limit)
+        self.search.run(lambda ranked, generation: self.propose(generation))
+
+    def propose(self, generation):
+        if generation == 0:
+            return iter([{}, BAD, GOOD])
+        return ({"max_leaves": 63, "reg_lambda": generation * 100 + i} for i in range(100))
+
+    def train(self, parameters, fold, leader, is_spent):
+        rate = parameters.get("learning_rate", 0.1)
+        lowest = {8: 1.0, 63: 3.0}.get(parameters.get("max_leaves"), 2.0)
+        stopper = SimpleNamespace(curve=[], timed_out=False, fitted=None, n_rounds=10**6)
+        while len(stopper.curve) < round((LEARNED + 4) / rate) and not stopper.timed_out:
+            self.clock.now += self.round_seconds
+            learned = rate * (len(stopper.curve) + 1)
+            stopper.curve.append(lowest + abs(LEARNED - learned) / LEARNED)
+            stopper.timed_out = is_spent()
+        return stopper
+
+
+@pytest.mark.parametrize(("limit", "trial_rate"), [(30.0, 0.05), (2.5, 0.1)])
+def test_short_time_limits_raise_the_rates_of_trials(limit, trial_rate, monkeypatch):
+    simulation = Simulation(monkeypatch, 0.004, limit)  # the defaults take 0.4 s
+    search = simulation.search
+    best = search.ranking()[0]
+    assert best.proposed == GOOD
+    assert best.parameters == (GOOD if trial_rate == 0.05 else {"max_leaves": 8})
+    parameters, rounds = search.final_fit(best)
+    assert parameters == GOOD and rounds == pytest.approx(LEARNED / 0.05, rel=0.02)
+    assert simulation.clock.now + rounds * 0.004 * 1.5 <= 100 + limit
+    tried = [c.parameters for c in search.candidates]
+    assert all(tried.count(parameters) == 1 for parameters in tried)
+
+
+def test_defaults_alone_are_trained_if_a_trial_takes_too_long(monkeypatch):
+    search = Simulation(monkeypatch, 0.1, 10.0).search
+    (defaults,) = search.candidates
+    assert defaults.proposed == {} and defaults.timed_out
+    parameters, rounds = search.final_fit(defaults)
+    assert 0.1 <= parameters["learning_rate"] <= 0.3 and rounds >= 20
 
 
 # --- run_parallel --------------------------------------------------------------------------------

@@ -6,11 +6,11 @@ import math
 
 import pytest
 
-from polyleaf.search.trials import Candidate, is_near_leader, rank_candidates, rank_with_defaults
+from polyleaf.search.trials import Candidate, rank_candidates, rank_with_defaults
 
 
 def test_rounds_minimise_the_mean_loss():
-    candidate = Candidate(0, {}, "portfolio", [[3.0, 1.0, 2.0], [4.0, 4.0, 1.0, 5.0]])
+    candidate = Candidate(0, {}, "portfolio", {}, [[3.0, 1.0, 2.0], [4.0, 4.0, 1.0, 5.0]])
     # The first curve is extended by its last loss: means 3.5, 2.5, 1.5, 3.5.
     assert candidate.rounds == 3
     assert candidate.losses == [2.0, 1.0]
@@ -18,26 +18,26 @@ def test_rounds_minimise_the_mean_loss():
 
 
 def test_candidate_without_trials_has_no_score():
-    assert Candidate(0, {}, "portfolio").loss == math.inf
-    assert rank_candidates([Candidate(0, {}, "portfolio")]) == []
+    assert Candidate(0, {}, "portfolio", {}).loss == math.inf
+    assert rank_candidates([Candidate(0, {}, "portfolio", {})]) == []
 
 
 def test_candidates_with_more_folds_rank_first():
-    one, two = Candidate(0, {}, "portfolio", [[1.0]]), Candidate(1, {}, "portfolio", [[2.0], [2.0]])
+    one, two = (
+        Candidate(0, {}, "portfolio", {}, [[1.0]]),
+        Candidate(1, {}, "portfolio", {}, [[2.0], [2.0]]),
+    )
     assert rank_candidates([one, two]) == [two, one]
 
 
 def make_candidate(number, *losses, start=9.0):
-    return Candidate(number, {}, "portfolio", [[start, loss] for loss in losses])
+    return Candidate(number, {}, "portfolio", {}, [[start, loss] for loss in losses])
 
 
 @pytest.mark.filterwarnings("error")
 def test_nan_loss_is_worse_than_any():
     first, lost = make_candidate(0, 1.0, 1.0), make_candidate(1, 0.5, math.inf, start=math.inf)
     assert rank_with_defaults([first, lost]) == [first, lost]
-    assert not is_near_leader(lost, first, 2.0) and is_near_leader(
-        first, make_candidate(1, 0.9, 1.0), 2.0
-    )
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ import numpy as np
 from polyleaf.callbacks import Callback, TimeLimit
 from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor
 from polyleaf.estimators.memory_estimate import memory_estimate
+from polyleaf.integrations.optuna import Task, suggest_params
 from polyleaf.search.base import TRIAL_PATIENCE
-from polyleaf.search.optuna_search import Task, suggest_params
 from polyleaf.training.fit import max_rounds
 
 if TYPE_CHECKING:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from polyleaf.callbacks import Callback
 from polyleaf.metrics.metric import EvalsLog
-from polyleaf.search.optuna_search import suggest_params
+from polyleaf.runtime.types import Parameters
 
 if TYPE_CHECKING:
     from optuna.trial import Trial
@@ -14,6 +14,64 @@ if TYPE_CHECKING:
     from polyleaf.model import Model
 
 __all__ = ["PruningCallback", "suggest_params"]
+
+Task: TypeAlias = Literal["regression", "binary", "multiclass", "multilabel"]
+
+_FLOAT_RANGES: dict[str, tuple[float, float, bool]] = {  # low, high, log
+    "learning_rate": (0.01, 0.3, True),
+    "reg_lambda": (0.05, 20.0, True),
+    "colsample_bynode": (0.1, 1.0, False),
+    "subsample": (0.4, 1.0, False),
+}
+_INT_RANGES = {"max_leaves": (4, 256), "min_child_samples": (1, 50)}
+
+
+def suggest_params(
+    trial: Any, task: Task, n_outputs: int | None = None, linear: bool = True
+) -> Parameters:
+    """Suggest estimator parameters with an Optuna trial.
+
+    `n_estimators` is not suggested: train with `early_stopping_rounds` and at most
+    `60 / learning_rate` rounds.
+
+    Parameters
+    ----------
+    trial : optuna.Trial
+        Any object with `suggest_float`, `suggest_int` and `suggest_categorical`.
+    task : {"regression", "binary", "multiclass", "multilabel"}
+    n_outputs : int, optional
+        Number of outputs. With one output `multi_strategy` is not suggested. None means several
+        outputs, except for "binary".
+    linear : bool
+        Whether to suggest linear leaves. They need dense features, and an objective whose gradients
+        are not just signs (unlike quantiles and absolute error).
+
+    Returns
+    -------
+    dict
+        Parameters for `PolyleafRegressor` or `PolyleafClassifier`.
+
+    Raises
+    ------
+    ValueError
+        If `task` is unknown.
+    """
+    if task not in get_args(Task):
+        raise ValueError(
+            f"task must be one of {', '.join(map(repr, get_args(Task)))}, got {task!r}."
+        )
+    params: Parameters = {
+        name: trial.suggest_float(name, low, high, log=log)
+        for name, (low, high, log) in _FLOAT_RANGES.items()
+    }
+    for name, bounds in _INT_RANGES.items():
+        params[name] = trial.suggest_int(name, *bounds, log=True)
+    if linear:
+        params["leaf"] = trial.suggest_categorical("leaf", ["constant", "linear"])
+    if task != "binary" and n_outputs != 1:
+        strategies = ["multi_output_tree", "one_output_per_tree"]
+        params["multi_strategy"] = trial.suggest_categorical("multi_strategy", strategies)
+    return params
 
 
 def __dir__() -> list[str]:

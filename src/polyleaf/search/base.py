@@ -27,28 +27,10 @@ from polyleaf.runtime.context import effective_threads
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike, JsonObject, Parameters, StrPath
 from polyleaf.runtime.user_warnings import warn_user
-from polyleaf.search import optuna_search
-from polyleaf.search.budgeted_halving import BudgetedHalving
-from polyleaf.search.candidates import (
-    N_PARENTS,
-    LearningRateScale,
-    filter_applicable,
-    generate_variations,
-    get_portfolio,
-)
-from polyleaf.search.cv_splits import (
-    Fold,
-    Folds,
-    Rows,
-    choose_n_repeats,
-    fingerprint_data,
-    make_folds,
-    split_rows,
-    subsample,
-)
+from polyleaf.search.candidates import N_PARENTS, LearningRates, generate_variations, get_portfolio
+from polyleaf.search.cv_splits import Fold, Folds, hash_data, make_folds, split_rows
 from polyleaf.search.ensemble import Member, select_members
-from polyleaf.search.optuna_search import Task
-from polyleaf.search.resume_log import ResumeLog, fingerprint
+from polyleaf.search.resume_log import ResumeLog, describe
 from polyleaf.search.successive_halving import (
     Budget,
     FinalFit,
@@ -73,7 +55,6 @@ from polyleaf.settings.param_spec import (
     make_constraints,
 )
 from polyleaf.settings.parameters import (
-    DEFAULT_N_ESTIMATORS,
     DEFAULTS,
     ClassifierSearchParameters,
     RegressorSearchParameters,
@@ -227,27 +208,24 @@ class SearchMixin(_Base):
         log = ResumeLog(
             resume, {} if resume is None else self._log_settings(target, folds, metric, seed)
         )
+        rates = self._learning_rates()
         n_parallel = self._choose_n_parallel(dataset, target)
-        arguments = (
-            self._make_trainer(metric, n_parallel),
+        search = SuccessiveHalving(
+            self._make_trainer(metric, rates, n_parallel),
             folds,
             budget,
             self.n_candidates,
             log,
             self.ensemble or 1,
             self._make_reporter(),
+            rates,
+            dataset.n_rows,
             n_parallel,
         )
-        search = (
-            SuccessiveHalving(*arguments)
-            if self.time_limit is None
-            else self._make_budgeted(arguments, dataset.n_rows, target, seed)
-        )
-        encoding = target.encoding
-        space = encoding.kind, encoding.n_outputs, dataset.features is not None
-        was_interrupted = self._run_search(search, space, seed)
+        propose = self._make_proposer(target, dataset.features is not None, seed)
+        was_interrupted = self._run_search(search, propose)
         final = FinalFitData(data._replace(X=dataset), (eval_set, eval_offset), budget, metric)
-        if self.ensemble is None or was_interrupted or not search.ranking()[0].curves:
+        if self.ensemble is None or was_interrupted or search.ranking()[0].timed_out:
             if self.ensemble is not None and not was_interrupted:
                 self._warn_time_limit("no blend was made, since no trial on a fold was completed")
             self._fit_best(search, final)
@@ -305,23 +283,14 @@ class SearchMixin(_Base):
         estimator._set_model(self.model_, self._encoding)
         return estimator
 
-    def _max_rounds_and_patience(self, parameters: Parameters) -> tuple[int, int]:
-        rate = self._learning_rate(parameters)
-        patience = self.early_stopping_rounds or max(10, round(TRIAL_PATIENCE / rate))
-        rounds = {"n_estimators": max_rounds(rate), **self._fixed_parameters(), **parameters}
-        return rounds["n_estimators"], patience
+    def _learning_rates(self) -> LearningRates:
+        is_free = not {"learning_rate", "n_estimators"} & self._fixed_parameters().keys()
+        return LearningRates(self.learning_rate or DEFAULTS["learning_rate"], is_free)
 
-    def _extend_rounds(self, candidate: Candidate) -> list[Parameters]:
-        """Return the candidate with more rounds if it was still improving in its last ones."""
-        limit, _ = self._max_rounds_and_patience(candidate.parameters)
-        is_fixed = "n_estimators" in self._fixed_parameters()
-        if is_fixed or candidate.rounds < USED_ROUNDS_SHARE * limit:
-            return []
-        limit, _ = self._max_rounds_and_patience(candidate.proposed)
-        return [{**candidate.proposed, "n_estimators": round(LONGER * limit)}]
-
-    def _learning_rate(self, parameters: Parameters) -> float:
-        return parameters.get("learning_rate") or self.learning_rate or DEFAULTS["learning_rate"]
+    def _max_rounds(self, parameters: Parameters) -> int:
+        """Return the maximum number of rounds of a candidate's trials."""
+        limit = max_rounds(self._learning_rates().get(parameters))
+        return {"n_estimators": limit, **self._fixed_parameters(), **parameters}["n_estimators"]
 
     def _search_metric(self, base: PolyleafEstimator, target: Target) -> Metric:
         if self.metric is not None:
@@ -366,15 +335,8 @@ class SearchMixin(_Base):
             valid = self._bin_eval_set(eval_data[-1], dataset)
             fold = Fold(data._replace(X=dataset), valid)
             return Folds(1, lambda i: fold)
-
-        def split(i: int) -> list[Rows]:
-            return split_rows(self.cv, data, target, seed + i, rules.join(repeated))
-
-        # Folds given by the user are not resampled.
-        n_repeats = 1
-        if self.cv is None and rules.time is None:
-            n_repeats = choose_n_repeats(target.n_rows, self.time_limit is not None)
-        return make_folds(dataset, data, split, n_repeats)
+        rows = split_rows(self.cv, data, target, seed, rules.join(repeated))
+        return make_folds(dataset, data, rows)
 
     def _bin_eval_set(self, eval_data: TrainingData, dataset: Dataset) -> TrainingData:
         """Bin an evaluation set once for all candidates."""
@@ -387,22 +349,14 @@ class SearchMixin(_Base):
         """Return what trials depend on, besides their parameters; see `ResumeLog`."""
         return {
             "estimator": type(self).__name__,
-            "metric": fingerprint(metric),
+            "metric": describe(self.metric or metric.name),
             "seed": seed,
             "patience": self.early_stopping_rounds,
-            "settings": fingerprint(self._model_parameters()),
-            "data": fingerprint_data(target, folds),
+            "settings": {n: describe(v) for n, v in self._model_parameters().items()},
+            "data": hash_data(target, folds),
         }
 
     # --- search ----------------------------------------------------------------------------------
-
-    def _make_budgeted(
-        self, arguments: tuple[Any, ...], n_rows: int, target: Target, seed: int
-    ) -> BudgetedHalving:
-        small = subsample(arguments[1][0], target.get_row_classes() is not None, seed)
-        is_free = not {"learning_rate", "n_estimators"} & self._fixed_parameters().keys()
-        rate_scale = LearningRateScale(self._learning_rate, is_free, n_rows)
-        return BudgetedHalving(*arguments, small=small, rate_scale=rate_scale)
 
     def _choose_n_parallel(self, dataset: Dataset, target: Target) -> int:
         """Return how many trials run in parallel: small ones use a thread each."""
@@ -411,17 +365,18 @@ class SearchMixin(_Base):
         return effective_threads(self.n_jobs) if is_small else 1
 
     def _make_trainer(
-        self, metric: Metric, n_parallel: int
-    ) -> Callable[[Parameters, Fold, float, Budget], TrialStopper]:
+        self, metric: Metric, rates: LearningRates, n_parallel: int
+    ) -> Callable[[Parameters, Fold, float, Callable[[], bool]], TrialStopper]:
         def train(
-            parameters: Parameters, fold: Fold, leader: float, budget: Budget
+            parameters: Parameters, fold: Fold, leader: float, is_spent: Callable[[], bool]
         ) -> TrialStopper:
-            rounds, patience = self._max_rounds_and_patience(parameters)
-            stopper = TrialStopper(metric, patience, leader, budget)
+            n_rounds = max(10, round(TRIAL_PATIENCE / rates.get(parameters)))
+            n_rounds = self.early_stopping_rounds or n_rounds
+            stopper = TrialStopper(metric, n_rounds, leader, is_spent)
             candidate = self._make_candidate(parameters)
             candidate.set_params(
                 **_QUIET,
-                n_estimators=rounds,
+                n_estimators=self._max_rounds(parameters),
                 eval_metric=[metric],
                 callbacks=[stopper],
                 on_interrupt="raise",
@@ -440,32 +395,43 @@ class SearchMixin(_Base):
 
         return train
 
+    def _make_proposer(
+        self, target: Target, linear: bool, seed: int
+    ) -> Callable[[list[Candidate], int], Iterator[Parameters]]:
+        """Return the function that proposes candidates: the portfolio, then variations."""
+        encoding, fixed = target.encoding, self._fixed_parameters()
+        defaults = {p.name: p.default for p in get_param_specs(type(self))} | DEFAULTS
+        portfolio = get_portfolio(encoding.kind, encoding.n_outputs, linear, fixed)
+
+        def propose(ranked: list[Candidate], generation: int) -> Iterator[Parameters]:
+            if generation == 0:
+                return iter(portfolio)
+            if self.time_limit is None and self.n_candidates is None:
+                return iter(())
+            parents = [_drop_n_estimators(c.proposed) for c in ranked[:N_PARENTS]]
+            variations = generate_variations(parents, defaults, fixed, seed + generation - 1)
+            # The portfolio comes first: there may have been no time for all of it.
+            return chain(self._extend_rounds(ranked[0]), portfolio, variations)
+
+        return propose
+
+    def _extend_rounds(self, candidate: Candidate) -> list[Parameters]:
+        """Return the candidate with more rounds if it was still improving in its last ones."""
+        limit = self._max_rounds(candidate.parameters)
+        is_fixed = "n_estimators" in self._fixed_parameters()
+        if is_fixed or candidate.rounds < USED_ROUNDS_SHARE * limit:
+            return []
+        n_rounds = round(LONGER * self._max_rounds(candidate.proposed))
+        return [{**candidate.proposed, "n_estimators": n_rounds}]
+
     def _run_search(
-        self, search: SuccessiveHalving, space: tuple[Task, int, bool], seed: int
+        self,
+        search: SuccessiveHalving,
+        propose: Callable[[list[Candidate], int], Iterator[Parameters]],
     ) -> bool:
         """Run the whole search. True if Ctrl-C has ended it."""
-        fixed = self._fixed_parameters()
-        defaults = {p.name: p.default for p in get_param_specs(type(self))} | DEFAULTS
-        defaults["n_estimators"] = DEFAULT_N_ESTIMATORS
-        uses_optuna = optuna_search.is_optuna_useful(self.time_limit)
-        portfolio = filter_applicable(get_portfolio(space[0]), fixed, *space)
-
-        def make_children(ranked: list[Candidate], generation: int) -> Iterator[Parameters]:
-            if uses_optuna:
-                proposals = optuna_search.propose_candidates(
-                    ranked, *space, defaults, fixed, seed + generation
-                )
-            else:
-                parents = [_drop_n_estimators(c.proposed) for c in ranked[:N_PARENTS]]
-                proposals = generate_variations(parents, defaults, fixed, seed + generation)
-            # The portfolio comes first: there may have been no time for all of it.
-            return chain(*map(self._extend_rounds, ranked[:1]), portfolio, proposals)
-
         try:
-            search.run(list(portfolio), "portfolio")
-            if self.time_limit is not None or self.n_candidates is not None:
-                search.mutate(make_children, "tpe" if uses_optuna else "variation")
-            search.revalidate_leaders()
+            search.run(propose)
         except KeyboardInterrupt:
             if not search.ranking():
                 raise KeyboardInterrupt(
@@ -475,7 +441,7 @@ class SearchMixin(_Base):
         return False
 
     def _fit_best(self, search: SuccessiveHalving, final: FinalFitData) -> None:
-        best = search.final_candidate()
+        best = search.ranking()[0]
         fitted, parameters = self._fit_final(search.final_fit(best), final)
         self._store_search(search, final, fitted, parameters)
         self.best_score_, self.ensemble_ = final.metric.from_loss(best.loss), None
@@ -541,11 +507,9 @@ class SearchMixin(_Base):
         self, final_fit: FinalFit, final: FinalFitData
     ) -> tuple[PolyleafEstimator, Parameters]:
         """Train a candidate on all rows; return it and its parameters, `n_estimators` included."""
-        parameters, rounds, min_rounds = final_fit
-        # Screening does not see an `n_estimators` of the user.
-        limit = self._fixed_parameters().get("n_estimators")
-        if rounds is not None and limit is not None:
-            rounds, min_rounds = min(rounds, limit), min(min_rounds, limit)
+        parameters, rounds = final_fit
+        if rounds is not None:
+            rounds = min(rounds, self._fixed_parameters().get("n_estimators") or rounds)
         estimator, timeout = self._make_candidate(parameters), FinalFitTimeout(final.budget)
         estimator.set_params(n_estimators=rounds, early_stopping_rounds=None, verbose=None)
         estimator.fit(
@@ -554,10 +518,8 @@ class SearchMixin(_Base):
             eval_set=final.eval_sets[0],
             eval_offset=final.eval_sets[1],
         )
-        if timeout.timed_out and timeout.rounds < min_rounds:
-            self._warn_time_limit(
-                f"the final fit ended after {timeout.rounds} of {min_rounds} rounds"
-            )
+        if timeout.timed_out and rounds is not None and timeout.rounds < rounds:
+            self._warn_time_limit(f"the final fit ended after {timeout.rounds} of {rounds} rounds")
         return estimator, {**parameters, "n_estimators": estimator.n_iter_}
 
     def _fit_on_fold(self, candidate: Candidate, fold: Fold) -> PolyleafEstimator:
@@ -579,8 +541,7 @@ class SearchMixin(_Base):
     def _report_interrupt(self, search: SuccessiveHalving) -> None:
         message = (
             f"The search was interrupted; the best of {len(search.candidates)} candidates was "
-            "trained "
-            "on all rows"
+            "trained on all rows"
         )
         if self.on_interrupt == "raise":
             raise KeyboardInterrupt(f'{message} (on_interrupt="keep" returns it).')

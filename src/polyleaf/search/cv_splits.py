@@ -10,9 +10,9 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import chain
 from typing import Any
 
+import joblib
 import numpy as np
 from sklearn.model_selection import (
     GroupKFold,
@@ -25,16 +25,12 @@ from sklearn.model_selection import (
 from polyleaf.binned_data.dataset import Dataset
 from polyleaf.binned_data.random_rows import SplitRules, split_rows_stratified
 from polyleaf.runtime.types import DataLike
-from polyleaf.search.resume_log import fingerprint, hash_bytes
 from polyleaf.training.prepare import VALIDATION, TrainingData
 from polyleaf.user_data.target import Target
 from polyleaf.user_data.validation import describe_type
 
 DEFAULT_N_SPLITS = 3
 LARGE_N_ROWS, TEST_SIZE = 20_000, 0.2  # with more rows one hold-out replaces the folds
-N_REPEATS, N_REPEATS_UNTIMED = 3, 2
-# Rows of screening: as many, or this share of the rows if that is more.
-MIN_SCREENING_ROWS, SCREENING_SHARE = 2_000, 0.125
 
 Rows = tuple[np.ndarray, np.ndarray]
 
@@ -54,104 +50,46 @@ class Folds(Sequence[Fold]):
     Parameters
     ----------
     n : int
-        Number of folds, of all repeats.
+        Number of folds.
     make : callable
         `make(i)`: fold i.
-    n_splits : int, optional
-        Number of folds of one repeat; by default all.
     """
 
-    def __init__(self, n: int, make: Callable[[int], Fold], n_splits: int | None = None) -> None:
-        self._n, self._make = n, cache(make)
-        self.n_splits = n_splits or n
+    def __init__(self, n: int, make: Callable[[int], Fold]) -> None:
+        self._n = n
+        self._make = cache(make)
 
     def __len__(self) -> int:
         return self._n
 
     def __getitem__(self, i: Any) -> Any:
-        if isinstance(i, slice):
-            return [self[j] for j in range(*i.indices(self._n))]
-        if not -self._n <= i < self._n:
+        if not 0 <= i < self._n:
             raise IndexError(i)
-        return self._make(i % self._n)
+        return self._make(i)
 
 
-def make_folds(
-    dataset: Dataset, data: TrainingData, split: Callable[[int], Sequence[Rows]], n_repeats: int = 1
-) -> Folds:
-    """Make the folds, all in the bins of `dataset`.
-
-    Parameters
-    ----------
-    split : callable
-        `split(i)`: the rows of each fold of repeat i; as many folds for every i.
-    """
-    split = cache(split)
-    n_splits = len(split(0))
-
+def make_folds(dataset: Dataset, data: TrainingData, rows: Sequence[Rows]) -> Folds:
+    """Make the folds with these rows, all in the bins of `dataset`."""
     binned = data._replace(X=dataset)
 
     def make(i: int) -> Fold:
-        train, valid = split(i // n_splits)[i % n_splits]
-        fold = Fold(
-            binned.take(train),
-            binned.take(valid)._replace(name=VALIDATION),
-            dataset.n_rows / len(train),
-        )
+        train, valid = rows[i]
+        growth = dataset.n_rows / len(train)
+        fold = Fold(binned.take(train), binned.take(valid)._replace(name=VALIDATION), growth)
         _ = fold.train.X.bins  # built once, before parallel trials use them
         return fold
 
-    return Folds(n_repeats * n_splits, make, n_splits)
+    return Folds(len(rows), make)
 
 
-def fingerprint_data(target: Target, folds: Folds) -> str:
-    """Hash the data of the first repeat: bin codes, raw features, targets, weights and offsets.
-
-    Later repeats are determined by the same rows and the seed.
-    """
-    parts = [part for fold in folds[: folds.n_splits] for part in (fold.train, fold.valid)]
+def hash_data(target: Target, folds: Folds) -> str:
+    """Hash bin codes, raw features, targets, weights and offsets of all folds."""
+    parts = [part for fold in folds for part in (fold.train, fold.valid)]
     values = [
-        v
-        for X, rows in ((part.X, part.rows) for part in parts)
-        for v in (X.codes, X.features, rows.target, rows.weight, rows.offset)
+        (part.X.codes, part.X.features, part.rows.target, part.rows.weight, part.rows.offset)
+        for part in parts
     ]
-    arrays = chain(*map(_list_arrays, (target.values, target.weight, *values)))
-    return hash_bytes(repr([fingerprint(np.asarray(array)) for array in arrays]).encode())
-
-
-def _list_arrays(values: DataLike) -> tuple[object, ...]:
-    if hasattr(values, "tocsr"):
-        rows = values.tocsr()
-        return rows.indptr, rows.indices, rows.data
-    return () if values is None else (values,)
-
-
-def subsample(fold: Fold, has_classes: bool, seed: int) -> Fold:
-    """Return a small sample of a fold's rows, whose `growth` is relative to the fold."""
-    n_train = fold.train.X.n_rows
-    train = _sample(fold.train, has_classes, seed)
-    valid = _sample(fold.valid, has_classes, seed)
-    if has_classes and valid is not fold.valid:
-        y = np.asarray(valid.rows.target)
-        known = np.flatnonzero(np.isin(y, np.unique(np.asarray(train.rows.target))))
-        valid = valid.take(known) if len(known) < len(y) else valid
-    return Fold(train, valid, n_train / train.X.n_rows)
-
-
-def _sample(data: TrainingData, has_classes: bool, seed: int) -> TrainingData:
-    n_rows = data.X.n_rows
-    size = max(MIN_SCREENING_ROWS, round(SCREENING_SHARE * n_rows))
-    if size >= 0.8 * n_rows:
-        return data
-    classes = np.asarray(data.rows.target) if has_classes else None
-    return data.take(split_rows_stratified(n_rows, size / n_rows, seed, classes)[1])
-
-
-def choose_n_repeats(n_rows: int, has_time_limit: bool) -> int:
-    """Return how often cross-validation may be repeated if `cv` is None."""
-    if n_rows > LARGE_N_ROWS:
-        return 1
-    return N_REPEATS if has_time_limit else N_REPEATS_UNTIMED
+    return str(joblib.hash((target.values, target.weight, values)))
 
 
 def split_rows(

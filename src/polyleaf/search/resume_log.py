@@ -1,25 +1,20 @@
-"""A log file of completed trials, to resume a search, and fingerprints of its settings."""
+"""A log file of completed trials, to resume a search."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-from collections.abc import Mapping
-from functools import partial
+import re
 from pathlib import Path
-from types import CodeType, FunctionType, MethodType
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
+import joblib
 
 from polyleaf.runtime.types import Parameters
 from polyleaf.runtime.user_warnings import warn_user
 
 if TYPE_CHECKING:
     from polyleaf.runtime.types import JsonObject, StrPath
-
-_CHECKSUM = "checksum"  # of the other entries of a line
 
 
 class TrialRecord(NamedTuple):
@@ -36,8 +31,7 @@ class ResumeLog:
     Parameters
     ----------
     path : path or None
-        File of JSON lines with checksums: the settings of the search, then one line per trial. None
-        keeps no file.
+        File of JSON lines: the settings of the search, then one line per trial. None keeps no file.
     settings : dict
         Values, of JSON types, that must be equal for trials to be reusable.
 
@@ -55,19 +49,19 @@ class ResumeLog:
         content = self._path.read_bytes() if self._path.exists() else b""
         # An incomplete last line, of a search that was killed, is dropped.
         complete = content[: content.rfind(b"\n") + 1]
-        first_line = _to_line(settings)
+        first_line = json.dumps(settings) + "\n"
         if not complete and first_line.encode().startswith(content):
             self._path.write_text(first_line)
             return
         for i, line in enumerate((complete or content).splitlines()):
             try:
-                entry = _from_line(line)
+                entry = json.loads(line)
                 if i > 0:
                     record = TrialRecord(entry["curve"], entry["seconds"], entry["error"])
                     self._trials[_make_key(entry["parameters"]), entry["fold"]] = record
                     continue
                 different = [name for name in settings if entry[name] != settings[name]]
-            except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+            except (ValueError, TypeError, LookupError, RecursionError):
                 raise ValueError(
                     f"resume={str(path)!r} is not the log file of a search, or its line {i + 1} is "
                     f"damaged: delete {'that line' if i > 0 else 'the file'}, or use another file."
@@ -75,7 +69,7 @@ class ResumeLog:
             if different:
                 raise ValueError(
                     f"resume={str(path)!r} belongs to another search: {', '.join(different)} "
-                    "differ. Use another file, or delete this one to start anew."
+                    "differ. Use another file, or delete this one to start again."
                 )
         if len(complete) < len(content):
             os.truncate(self._path, len(complete))
@@ -89,9 +83,10 @@ class ResumeLog:
         self._trials[_make_key(parameters), fold] = record
         if self._path is None:
             return
+        line = json.dumps({"parameters": parameters, "fold": fold, **record._asdict()})
         try:
             with self._path.open("a") as file:
-                file.write(_to_line({"parameters": parameters, "fold": fold, **record._asdict()}))
+                file.write(line + "\n")
         except OSError as error:
             warn_user(
                 f"resume={str(self._path)!r} cannot be written: {error}. The search goes on, but "
@@ -100,77 +95,19 @@ class ResumeLog:
             self._path = None
 
 
-def _to_line(entry: Mapping[str, object]) -> str:
-    """Return an entry and its checksum as a line of JSON."""
-    return json.dumps({**entry, _CHECKSUM: _compute_checksum(entry)}) + "\n"
-
-
-def _from_line(line: bytes) -> JsonObject:
-    """Invert `_to_line`; raise if the line is not what was written."""
-    entry: JsonObject = json.loads(line)
-    if entry.pop(_CHECKSUM) != _compute_checksum(entry):
-        raise ValueError("The checksum differs.")
-    return entry
-
-
-def _compute_checksum(entry: Mapping[str, object]) -> str:
-    return hash_bytes(json.dumps(entry, sort_keys=True).encode())
-
-
 def _make_key(parameters: Parameters) -> str:
     return json.dumps(parameters, sort_keys=True)
 
 
-# --- fingerprints --------------------------------------------------------------------------------
+def describe(value: object) -> str:
+    """Return text that tells values apart and is the same in every process.
 
-
-def fingerprint(value: object) -> object:
-    """Return JSON types that are equal in other processes for equal values.
-
-    Functions are identified by their code and what it refers to, other objects by their attributes.
-    Objects without attributes, such as functions of compiled modules, are identified by their
-    `repr`: if it contains an address, another process gets another fingerprint, and no trial is
-    reused wrongly.
-
-    Returns
-    -------
-    None, bool, int, float, str, list or dict
+    Functions are described by their names, arrays and tables by a hash, and other values by their
+    `repr`. A function whose code is changed keeps its description.
     """
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, list | tuple):
-        return [fingerprint(entry) for entry in value]
-    if isinstance(value, Mapping):
-        return {str(name): fingerprint(entry) for name, entry in value.items()}
-    if isinstance(value, np.ndarray | np.generic):
-        array = np.asarray(value)
-        contents = repr(array.tolist()).encode() if array.dtype == object else array.tobytes()
-        return f"{array.dtype} {array.shape} {hash_bytes(contents)}"
-    return _fingerprint_object(value)
-
-
-def _fingerprint_object(value: object) -> object:
-    if isinstance(value, partial):
-        return ["partial", *map(fingerprint, (value.func, value.args, value.keywords))]
-    if isinstance(value, MethodType):
-        return ["method", fingerprint(value.__self__), fingerprint(value.__func__)]
-    if isinstance(value, FunctionType):
-        closure = [cell.cell_contents for cell in value.__closure__ or ()]
-        code = hash_bytes(_serialise_code(value.__code__).encode())
-        bound = (value.__defaults__, value.__kwdefaults__, closure)
-        return [f"{value.__qualname__} {code}", *map(fingerprint, bound)]
-    if isinstance(value, type):
-        return f"{value.__module__}.{value.__qualname__}"
-    attributes = getattr(value, "__dict__", None)
-    return [fingerprint(type(value)), fingerprint(attributes)] if attributes else repr(value)
-
-
-def _serialise_code(code: CodeType) -> str:
-    """Return instructions, names and constants of a function and of the functions in it."""
-    constants = [_serialise_code(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts]
-    return repr((code.co_code, code.co_names, constants))
-
-
-def hash_bytes(contents: bytes) -> str:
-    """Return 16 hexadecimal digits of the SHA-256 hash."""
-    return hashlib.sha256(contents).hexdigest()[:16]
+    if hasattr(value, "shape"):
+        return joblib.hash(value)
+    name = getattr(value, "__qualname__", None)
+    if name is not None:
+        return f"{getattr(value, '__module__', '')}.{name}"
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))

@@ -1,7 +1,9 @@
 """Successive halving: which candidates are trained, on which folds, and when a trial is stopped
 early.
 
-Without a time limit nothing here reads the clock.
+If the time limit is short, trials have at least the learning rate of the defaults, and the final
+fit has the candidate's own rate as far as time allows. Without a time limit nothing here depends on
+the clock.
 """
 
 from __future__ import annotations
@@ -21,10 +23,13 @@ from polyleaf.metrics import Metric
 from polyleaf.metrics.metric import EvalsLog
 from polyleaf.metrics.patience import Patience
 from polyleaf.runtime.types import Parameters
+from polyleaf.search.candidates import MAX_LEARNING_RATE, LearningRates
 from polyleaf.search.cv_splits import Fold, Folds
 from polyleaf.search.ensemble import POOL_SIZE
 from polyleaf.search.resume_log import ResumeLog, TrialRecord
-from polyleaf.search.trials import Candidate, is_near_leader, rank_candidates, rank_with_defaults
+from polyleaf.search.trials import Candidate, rank_candidates, rank_with_defaults
+from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS, DEFAULTS
+from polyleaf.training.fit import MAX_ROWS
 
 if TYPE_CHECKING:
     from polyleaf.estimators.base import PolyleafEstimator
@@ -34,14 +39,17 @@ if TYPE_CHECKING:
 # doubling.
 HOPELESS_FACTOR = 4.0
 TIME_MARGIN = 1.2  # the final fit may take longer than estimated from trials
-# Fraction of the time limit, and maximum number of seconds, for work between trials and before the
-# first round of the final fit.
-OVERHEAD_FRACTION, MAX_OVERHEAD_SECONDS = 0.02, 0.5
-GENERATION_SIZE = 8  # candidates of a generation after the portfolio
-# Number of leaders to validate again besides the defaults: one per CANDIDATES_PER_LEADER, at most
-# MAX_LEADERS.
-CANDIDATES_PER_LEADER, MAX_LEADERS = 8, 4
-LEADER_ERRORS = 2.0  # standard errors of the mean difference to the best
+# Share of the time limit, and most seconds, for work between trials and before the first round of
+# the final fit.
+OVERHEAD_SHARE, MAX_OVERHEAD_SECONDS = 0.02, 0.5
+FIRST_TRIAL_SHARE = 0.2  # of the time limit; if it is not enough, only the defaults are trained
+# Share of the remaining time within which the first generation has to be trained on the first
+# fold: otherwise its learning rates are raised to that of the defaults.
+GENERATION_SHARE = 0.6
+FINAL_FIT_SHARE = 1 / 3  # of the time limit, at most, for a final fit slower than the trials
+# Rounds times learning rate of the defaults, for a fit whose need is unknown.
+DEFAULT_TOTAL_RATE = DEFAULT_N_ESTIMATORS * DEFAULTS["learning_rate"]
+GENERATION_SIZE = 8  # candidates of a generation after the first
 JOBS_AHEAD = 2  # jobs started per thread before the first result is taken
 
 T = TypeVar("T")
@@ -110,36 +118,27 @@ class Budget:
     """
 
     def __init__(self, seconds: float | None) -> None:
+        self.seconds = math.inf if seconds is None else seconds
         self._end = math.inf if seconds is None else time.perf_counter() + seconds
-        self._overhead = (
-            0.0 if seconds is None else min(OVERHEAD_FRACTION * seconds, MAX_OVERHEAD_SECONDS)
-        )
-        self._reserved = 0.0
-        self._growing: tuple[float, float] | None = None  # start and factor
+        # Until the first trial shows how long a final fit takes.
+        self._reserved = 0.0 if seconds is None else (1 - FIRST_TRIAL_SHARE) * seconds
 
     def remaining(self) -> float:
-        """Return the remaining seconds, the final fit's included."""
+        """Return the remaining seconds, including those of the final fit."""
         return math.inf if self._end == math.inf else self._end - time.perf_counter()
 
     def reserve(self, seconds: float) -> None:
-        """Reserve so many seconds for the final fit."""
-        self._reserved, self._growing = seconds * TIME_MARGIN + self._overhead, None
-
-    def reserve_elapsed(self, growth: float) -> None:
-        """Reserve `growth` times the seconds that elapse from now on."""
-        self._growing = time.perf_counter(), growth * TIME_MARGIN
+        """Reserve time for a final fit of this many seconds."""
+        overhead = min(OVERHEAD_SHARE * self.seconds, MAX_OVERHEAD_SECONDS)
+        self._reserved = seconds * TIME_MARGIN + overhead
 
     def is_spent(self) -> bool:
         """Return whether only the reserved seconds remain."""
-        if self._end == math.inf:
-            return False
-        now = time.perf_counter()
-        began, growth = self._growing or (now, 0.0)
-        return now + max(self._reserved, growth * (now - began)) >= self._end
+        return self._end < math.inf and self.remaining() <= self._reserved
 
     def is_over(self) -> bool:
         """Return whether no second remains."""
-        return self._end < math.inf and time.perf_counter() >= self._end
+        return self._end < math.inf and self.remaining() <= 0
 
     def final_fit_deadline(self) -> float:
         """Return the time at which a final fit that starts now must end.
@@ -149,21 +148,6 @@ class Budget:
         if self._end == math.inf:
             return math.inf
         return max(self._end, time.perf_counter() + self._reserved)
-
-
-class SubBudget(Budget):
-    """Part of another budget, from now on, or until it is cancelled."""
-
-    def __init__(self, parent: Budget, seconds: float | None = None) -> None:
-        super().__init__(seconds)
-        self._parent = parent
-
-    def is_spent(self) -> bool:
-        return super().is_spent() or self._parent.is_spent()
-
-    def cancel(self) -> None:
-        """Leave no time."""
-        self._end = -math.inf
 
 
 class FinalFitTimeout(Callback):
@@ -193,10 +177,12 @@ class TrialStopper(Callback):
 
     Parameters
     ----------
-    patience : int
+    n_rounds : int
         Rounds without an improvement, also used by `stopping_round`.
     leader : float
         Lowest loss of any candidate on the fold.
+    is_spent : callable
+        Whether time is over.
 
     Attributes
     ----------
@@ -208,24 +194,29 @@ class TrialStopper(Callback):
         The fitted estimator, if it is kept.
     """
 
-    def __init__(self, metric: Metric, patience: int, leader: float, budget: Budget) -> None:
-        self._metric, self.patience, self._leader, self._budget = metric, patience, leader, budget
-        self._patience = Patience(patience)
+    def __init__(
+        self, metric: Metric, n_rounds: int, leader: float, is_spent: Callable[[], bool]
+    ) -> None:
+        self._metric = metric
+        self._leader = leader
+        self._is_spent = is_spent
+        self._patience = Patience(n_rounds)
+        self.n_rounds = n_rounds
         self.curve: list[float] = []
         self.timed_out = False
         self.fitted: PolyleafEstimator | None = None
 
     def after_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool:
-        value = list(evals_log.values())[-1][self._metric.name][-1]
-        self.curve.append(self._metric.to_loss(value))
-        self._patience.update(self.curve[-1], epoch)
-        if self._patience.is_over(epoch) or self._is_hopeless():
+        loss = self._metric.to_loss(list(evals_log.values())[-1][self._metric.name][-1])
+        self.curve.append(loss)
+        self._patience.update(loss, epoch)
+        n = len(self.curve)
+        if self._patience.is_over(epoch) or stopping_round(
+            self.curve, self.n_rounds, self._leader, n
+        ):
             return True
-        self.timed_out = self._budget.is_spent()
+        self.timed_out = self._is_spent()
         return self.timed_out
-
-    def _is_hopeless(self) -> bool:
-        return stopping_round(self.curve, self.patience, self._leader, len(self.curve)) is not None
 
 
 def stopping_round(
@@ -254,36 +245,27 @@ def stopping_round(
 
 
 class TrialOutcome(NamedTuple):
-    """Outcome of a trial, before those of the trials that were started earlier are known.
+    """Outcome of a trial, before the outcomes of trials that were started earlier are known.
 
     Attributes
     ----------
     fitted : estimator or None
         The fitted estimator, if it is kept.
-    patience : int
+    n_rounds : int
         Patience of its `TrialStopper`; 0 for trials from the log.
     """
 
     record: TrialRecord
     timed_out: bool = False
     fitted: PolyleafEstimator | None = None
-    patience: int = 0
+    n_rounds: int = 0
 
 
 class FinalFit(NamedTuple):
-    """Parameters of the fit on all rows.
-
-    Attributes
-    ----------
-    rounds : int or None
-        Maximum number of rounds; None: as many as a plain fit trains.
-    min_rounds : int
-        Fewer rounds than this, by a time-out, cause a warning.
-    """
+    """Parameters of a fit on all rows, and its number of rounds; None: as without a search."""
 
     parameters: Parameters
     rounds: int | None
-    min_rounds: int
 
 
 class SuccessiveHalving:
@@ -292,7 +274,7 @@ class SuccessiveHalving:
     Parameters
     ----------
     train : callable
-        `train(parameters, fold, leader, budget)`: the `TrialStopper` of a completed trial. Raises
+        `train(parameters, fold, leader, is_spent)`: the `TrialStopper` of a completed trial. Raises
         ValueError if the parameters do not suit the data.
     folds : Folds
         Made on first use.
@@ -302,6 +284,9 @@ class SuccessiveHalving:
         Maximum number of candidates that are fitted on all rows in the end.
     report : callable
         Receives lines of progress.
+    rates : LearningRates
+    n_rows : int
+        Rows of the final fit.
     n_parallel : int
         Trials that run in parallel. Without a time limit results do not depend on it.
 
@@ -313,145 +298,145 @@ class SuccessiveHalving:
 
     def __init__(
         self,
-        train: Callable[[Parameters, Fold, float, Budget], TrialStopper],
+        train: Callable[[Parameters, Fold, float, Callable[[], bool]], TrialStopper],
         folds: Folds,
         budget: Budget,
         max_candidates: int | None,
         log: ResumeLog,
         n_members: int,
         report: Callable[[str], object],
+        rates: LearningRates,
+        n_rows: int,
         n_parallel: int = 1,
     ) -> None:
-        self._n_parallel = n_parallel
-        self._train, self.folds, self._budget, self._report = train, folds, budget, report
+        self._train = train
+        self.folds = folds
+        self._budget = budget
         self._max_candidates = math.inf if max_candidates is None else max_candidates
-        self._log, self._n_members = log, n_members
+        self._log = log
+        self._n_members = n_members
+        self._report = report
+        self._rates = rates
+        self.n_rows = n_rows
+        self._trial_rate = 0.0  # trials have at least this learning rate
+        self._n_parallel = n_parallel
         self.candidates: list[Candidate] = []
-        # Folds of each iteration; after each of them candidates are halved.
-        self._iterations = [[fold] for fold in range(folds.n_splits)]
 
     def ranking(self) -> list[Candidate]:
         """Return candidates with a score, best first; see `rank_with_defaults`."""
-        return rank_with_defaults([candidate for candidate in self.candidates if candidate.curves])
+        return rank_with_defaults(self.candidates)
 
     def is_over(self) -> bool:
         """Return whether time or number allow no other candidate."""
         if len(self.candidates) >= self._max_candidates:
             return True
-        return bool(self.ranking()) and self._budget.is_spent()
+        return bool(self.candidates) and self._budget.is_spent()
 
-    def run(self, generation: list[Parameters], origin: str) -> None:
-        """Evaluate a generation by halving. The defaults stay in: all are compared with them."""
-        n_allowed = self._max_candidates - len(self.candidates)
-        entered = generation if n_allowed > len(generation) else generation[: int(n_allowed)]
-        remaining = self._select_entrants(
-            [Candidate(len(self.candidates) + i, p, origin) for i, p in enumerate(entered)]
-        )
-        for folds in self._iterations:
-            if not self._evaluate(remaining, folds):
+    def run(self, propose: Callable[[list[Candidate], int], Iterator[Parameters]]) -> None:
+        """Evaluate generations of candidates until the search is over.
+
+        Parameters
+        ----------
+        propose : callable
+            `propose(ranked, generation)` yields parameters: those of the first generation, then
+            endlessly children of the candidates, which are ranked best first.
+        """
+        if self._budget.seconds < math.inf and not self._train_defaults(list(propose([], 0))):
+            return
+        generation = 0
+        while generation == 0 or not self.is_over():
+            new = self._take_new(propose(rank_candidates(self.candidates), generation), generation)
+            new = self.candidates[:1] + new if generation == 0 else new
+            if not new:
                 return
-            others = rank_candidates([c for c in remaining if c.number > 0])
-            defaults = [c for c in remaining if c.number == 0]
-            remaining = defaults + others[: math.ceil(len(others) / 2)]
+            self._run_generation(new)
+            generation += 1
+
+    def _train_defaults(self, portfolio: list[Parameters]) -> bool:
+        """Train the defaults, and choose the learning rate of other trials by the time it takes.
+
+        False if no time is left for other trials.
+        """
+        defaults = Candidate(0, {}, "portfolio", {})
+        if not self._evaluate([defaults], 0):
+            return False
+        # Trials with half the learning rate take twice as long.
+        slowdowns = [self._rates.default / self._rates.get(parameters) for parameters in portfolio]
+        seconds = defaults.seconds * sum(slowdowns) / min(self._n_parallel, len(portfolio))
+        if self._rates.is_free and seconds > GENERATION_SHARE * self._budget.remaining():
+            self._trial_rate = self._rates.default
+        return True
+
+    def _take_new(self, proposals: Iterator[Parameters], generation: int) -> list[Candidate]:
+        """Return the candidates of the next generation."""
+        size = self._max_candidates - len(self.candidates)
+        size = size if generation == 0 else min(size, GENERATION_SIZE)
+        tried = [candidate.parameters for candidate in self.candidates]
+        new: list[Candidate] = []
+        # All neighbours may have been tried: give up after some proposals.
+        for proposed in islice(proposals, 50 * GENERATION_SIZE):
+            parameters = self._rates.raise_to(proposed, self._trial_rate)
+            if parameters not in tried:
+                tried.append(parameters)
+                origin = "variation" if generation else "portfolio"
+                new.append(Candidate(len(tried) - 1, parameters, origin, proposed))
+            if len(new) >= size or (generation and self._budget.is_spent()):
+                break
+        return new
+
+    def _run_generation(self, generation: list[Candidate]) -> None:
+        """Evaluate a generation by halving. The defaults stay in: all are compared with them."""
+        left = generation
+        for fold in range(len(self.folds)):
+            if not self._evaluate([c for c in left if c.n_folds <= fold], fold):
+                return
+            defaults = [c for c in left if c.number == 0]
+            others = rank_candidates([c for c in left if c.number > 0])
+            left = defaults + others[: math.ceil(len(others) / 2)]
         # Fitted estimators are kept only for candidates that may be blended.
         for candidate in self.ranking()[POOL_SIZE * self._n_members :]:
             candidate.fitted = [None] * candidate.n_folds
 
-    def revalidate_leaders(self) -> None:
-        """Evaluate the leaders on resampled folds, and compare them on the folds common to all.
-
-        The best of many candidates on few folds owes part of its score to luck.
-        """
-        leaders = self._leaders()
-        try:
-            for fold in range(self.folds.n_splits, len(self.folds) if leaders else 0):
-                if not self._evaluate(leaders, [fold]):
-                    break
-        finally:  # also after Ctrl-C
-            common = min((c.n_folds for c in leaders if not c.error), default=0)
-            for candidate in leaders:
-                candidate.curves = candidate.curves[:common]
-                candidate.fitted = candidate.fitted[:common]
-
-    def _leaders(self) -> list[Candidate]:
-        """Return the defaults and the best candidates that noise does not tell apart.
-
-        Empty if there is nothing to compare, or if several candidates are blended.
-        """
-        n_splits = self.folds.n_splits
-        ranked = [c for c in self.ranking() if not c.error]
-        if self._n_members > 1 or not ranked or ranked[0].n_folds != n_splits:
-            return []
-        near: list[Candidate] = []
-        for candidate in rank_candidates([c for c in ranked if c.n_folds == n_splits]):
-            is_duplicate = any(candidate.losses == other.losses for other in near)
-            if not is_duplicate and (not near or is_near_leader(candidate, near[0], LEADER_ERRORS)):
-                near.append(candidate)
-        n_leaders = min(MAX_LEADERS, math.ceil(len(self.candidates) / CANDIDATES_PER_LEADER))
-        defaults = [c for c in ranked if c.number == 0 and c.n_folds == n_splits]
-        leaders = defaults + [c for c in near if c.number > 0][:n_leaders]
-        return leaders if len(leaders) > 1 else []
-
-    def final_candidate(self) -> Candidate:
-        """Return the candidate to fit on all rows."""
-        return self.ranking()[0]
-
     def final_fit(self, candidate: Candidate) -> FinalFit:
-        """Return the parameters of a candidate's fit on all rows."""
-        return FinalFit(candidate.parameters, candidate.rounds, candidate.rounds)
-
-    def _select_entrants(self, candidates: list[Candidate]) -> list[Candidate]:
-        """Return the candidates of a generation that are evaluated on folds, in order."""
-        return candidates
-
-    def mutate(
-        self,
-        make_children: Callable[[list[Candidate], int], Iterator[Parameters]],
-        origin: str = "variation",
-    ) -> None:
-        """Evaluate generations made from the best candidates until the search is over.
-
-        `make_children(ranked candidates, generation)` yields parameters endlessly, or none.
-        """
-        generation = 0
-        while not self.is_over():
-            tried = [candidate.proposed for candidate in self.candidates]
-            new: list[Parameters] = []
-            # All neighbours may have been tried: give up after some children.
-            children = make_children(self._parents(), generation)
-            for child in islice(children, 50 * GENERATION_SIZE):
-                if child not in tried and child not in new:
-                    new.append(child)
-                if len(new) == GENERATION_SIZE or self._budget.is_spent():
-                    break
-            if not new:
-                return
-            self.run(new, origin)
-            generation += 1
-
-    def _parents(self) -> list[Candidate]:
-        """Return the candidates that children are made from, best first."""
-        return rank_candidates(self.ranking())
+        """Return a candidate's fit on all rows, at its own learning rate as far as time allows."""
+        trial_rate = self._rates.get(candidate.parameters)
+        own_rate = self._rates.get(candidate.proposed)
+        total = candidate.rounds * trial_rate
+        max_rate = trial_rate
+        if candidate.timed_out:
+            rows_share = min(1.0, self.n_rows / MAX_ROWS)
+            total = max(total, DEFAULT_TOTAL_RATE * math.sqrt(rows_share))
+            max_rate = MAX_LEARNING_RATE
+        if not self._rates.is_free or trial_rate == own_rate == max_rate:
+            return FinalFit(candidate.parameters, max(1, round(total / trial_rate)))
+        seconds = self._budget.remaining() / TIME_MARGIN / self._n_members
+        affordable = max(1.0, seconds / self.round_seconds(candidate))
+        if candidate.timed_out:
+            if affordable * own_rate > 2 * total:  # time to choose the rounds, too
+                return FinalFit(candidate.proposed, None)
+            total = max(total, affordable * own_rate)
+        rate = max(own_rate, min(total / affordable, max_rate))
+        return FinalFit(self._rates.change(candidate.proposed, rate), max(1, round(total / rate)))
 
     # --- trials ----------------------------------------------------------------------------------
 
-    def _evaluate(self, candidates: list[Candidate], folds: list[int]) -> bool:
-        """Evaluate candidates on folds, the very first trial alone. False if time is spent."""
-        pairs = [(candidate, fold) for candidate in candidates for fold in folds]
-        n_alone = 0 if self._has_begun() else 1
-        return self._run_trials(pairs[:n_alone], 1) and self._run_trials(
-            pairs[n_alone:], self._n_parallel
+    def _evaluate(self, candidates: list[Candidate], fold: int) -> bool:
+        """Evaluate candidates on a fold, the very first alone. False if time is spent."""
+        n_alone = 0 if self.ranking() else 1
+        return self._run_trials(candidates[:n_alone], fold, 1) and self._run_trials(
+            candidates[n_alone:], fold, self._n_parallel
         )
 
-    def _has_begun(self) -> bool:
-        return any(candidate.curves for candidate in self.candidates)
-
-    def _run_trials(self, pairs: list[tuple[Candidate, int]], n_parallel: int) -> bool:
+    def _run_trials(self, candidates: list[Candidate], fold: int, n_parallel: int) -> bool:
         """Run trials in parallel and record them in order. False if time is spent."""
-        budget = SubBudget(self._budget)
-        jobs = (self._make_job(candidate, fold, budget) for candidate, fold in pairs)
-        with closing(run_parallel(jobs, n_parallel, budget.cancel)) as outcomes:
-            for (candidate, fold), outcome in zip(pairs, outcomes, strict=True):
+        cancelled = threading.Event()
+
+        def is_spent() -> bool:
+            return cancelled.is_set() or self._budget.is_spent()
+
+        jobs = (self._make_job(candidate, fold, is_spent) for candidate in candidates)
+        with closing(run_parallel(jobs, n_parallel, cancelled.set)) as outcomes:
+            for candidate, outcome in zip(candidates, outcomes, strict=True):
                 if candidate.number >= len(self.candidates):
                     self.candidates.append(candidate)
                 if not self._record(candidate, fold, outcome):
@@ -459,23 +444,33 @@ class SuccessiveHalving:
         return True
 
     def _make_job(
-        self, candidate: Candidate, fold: int, budget: Budget
+        self, candidate: Candidate, fold: int, is_spent: Callable[[], bool]
     ) -> Callable[[], TrialOutcome | None]:
         """Return a trial that may run in a thread. Its result is None if time was spent before."""
-        data = self._fold(fold)
+        data = self.folds[fold]
 
         def run() -> TrialOutcome | None:
-            if candidate.error or (self._has_begun() and budget.is_spent()):
+            if candidate.error or (self.ranking() and is_spent()):
                 return None
             record = self._log.find(candidate.parameters, fold)
             if record is not None:
                 return TrialOutcome(record)
-            if not self._has_begun():
-                self._reserve_first_trial(candidate, fold)
-            leader = self._lowest_loss(fold)
-            return self._run_trial(candidate, candidate.parameters, data, leader, budget)
+            return self._run_trial(candidate, data, self._lowest_loss(fold), is_spent)
 
         return run
+
+    def _run_trial(
+        self, candidate: Candidate, data: Fold, leader: float, is_spent: Callable[[], bool]
+    ) -> TrialOutcome:
+        started = time.perf_counter()
+        try:
+            stopper = self._train(candidate.parameters, data, leader, is_spent)
+        except ValueError as error:
+            if candidate.number == 0:
+                raise
+            return TrialOutcome(TrialRecord([], 0.0, str(error)))
+        record = TrialRecord(stopper.curve, time.perf_counter() - started)
+        return TrialOutcome(record, stopper.timed_out, stopper.fitted, stopper.n_rounds)
 
     def _record(self, candidate: Candidate, fold: int, outcome: TrialOutcome | None) -> bool:
         """Record a trial after all that were started before it. False if time is spent."""
@@ -483,89 +478,60 @@ class SuccessiveHalving:
             return True
         if outcome is None:
             return False
-        record = self._log_outcome(candidate.parameters, fold, outcome, self._lowest_loss(fold))
+        record, is_cut = self._cut_hopeless(outcome, self._lowest_loss(fold))
+        is_complete = is_cut or not outcome.timed_out
+        if is_complete and self._log.find(candidate.parameters, fold) is None:
+            self._log.add(candidate.parameters, fold, record)
         candidate.seconds += record.seconds
         if record.error:
-            self._report_error(candidate, record.error)
+            candidate.error = record.error
+            self._report(f"candidate {candidate.number}: failed: {record.error}")
             return True
         if candidate.number == 0 and record.curve and min(record.curve) == math.inf:
             raise ValueError(
                 "The metric is NaN after every round of the default parameters on fold "
-                f"{fold + 1} of "
-                f"{self.folds.n_splits}: it may have too few validation rows, or one class only. "
-                "Set "
-                "other folds with cv, or another metric."
+                f"{fold + 1} of {len(self.folds)}: it may have too few validation rows, or one "
+                "class only. Set other folds with cv, or another metric."
             )
         # A trial that timed out counts only if there is no other.
         if record.curve and (not outcome.timed_out or not self.ranking()):
             candidate.curves.append(record.curve)
             candidate.fitted.append(outcome.fitted)
-            self._reserve_final_fits()
+            candidate.timed_out = not is_complete
+            self._budget.reserve(self._estimate_final_fits())
             self._report_trial(candidate, fold)
         return not outcome.timed_out
+
+    def _cut_hopeless(self, outcome: TrialOutcome, leader: float) -> tuple[TrialRecord, bool]:
+        """Cut the trial where it would have stopped if it had started after all before it."""
+        record = outcome.record
+        n = stopping_round(record.curve, outcome.n_rounds, leader) if outcome.n_rounds else None
+        return (record, False) if n is None else (record._replace(curve=record.curve[:n]), True)
 
     def _lowest_loss(self, fold: int) -> float:
         """Return the lowest loss of any candidate on a fold."""
         curves = [c.curves[fold] for c in self.candidates if c.n_folds > fold]
         return min((min(curve) for curve in curves), default=math.inf)
 
-    def _reserve_first_trial(self, candidate: Candidate, fold: int) -> None:
-        """Reserve time for a final fit while the first trial runs."""
-        self._budget.reserve_elapsed(self.folds[fold].growth)
+    def _estimate_final_fits(self) -> float:
+        """Return the seconds to reserve for fitting the best candidates on all rows."""
+        fast = slow = 0.0
+        for candidate in self.ranking()[: self._n_members]:
+            seconds = self.round_seconds(candidate) * candidate.rounds
+            rates = [self._rates.get(p) for p in (candidate.parameters, candidate.proposed)]
+            fast += seconds
+            slow += seconds * rates[0] / rates[1]
+        return min(slow, max(fast, FINAL_FIT_SHARE * self._budget.seconds))
 
-    def _run_trial(
-        self,
-        candidate: Candidate,
-        parameters: Parameters,
-        data: Fold,
-        leader: float,
-        budget: Budget,
-    ) -> TrialOutcome:
-        started = time.perf_counter()
-        try:
-            stopper = self._train(parameters, data, leader, budget)
-        except ValueError as error:
-            if candidate.number == 0:
-                raise
-            return TrialOutcome(TrialRecord([], 0.0, str(error)))
-        record = TrialRecord(stopper.curve, time.perf_counter() - started)
-        return TrialOutcome(record, stopper.timed_out, stopper.fitted, stopper.patience)
-
-    def _log_outcome(
-        self, parameters: Parameters, fold: int, outcome: TrialOutcome, leader: float
-    ) -> TrialRecord:
-        """Cut the trial where it would have stopped had it started after all before it; log it."""
-        record, n = outcome.record, None
-        if outcome.patience:
-            n = stopping_round(record.curve, outcome.patience, leader)
-        if n is not None:
-            record = record._replace(curve=record.curve[:n])
-        is_complete = n is not None or not outcome.timed_out
-        if is_complete and self._log.find(parameters, fold) is None:
-            self._log.add(parameters, fold, record)
-        return record
-
-    def _fold(self, fold: int) -> Fold:
-        return self.folds[fold]
-
-    def _reserve_final_fits(self) -> None:
-        """Reserve time for fitting the best candidates on all rows."""
-        best = self.ranking()[: self._n_members]
-        self._budget.reserve(sum(map(self._final_fit_seconds, best)))
-
-    def _final_fit_seconds(self, candidate: Candidate) -> float:
-        share = candidate.rounds / sum(map(len, candidate.curves))
-        return share * self.folds[0].growth * candidate.seconds
-
-    def _report_error(self, candidate: Candidate, error: str) -> None:
-        candidate.error = error
-        self._report(f"candidate {candidate.number}: failed: {error}")
+    def round_seconds(self, candidate: Candidate) -> float:
+        """Return the seconds of a round on all rows, estimated by the candidate's trials."""
+        n_trained = sum(map(len, candidate.curves))
+        return self.folds[0].growth * candidate.seconds / n_trained
 
     def _report_trial(self, candidate: Candidate, fold: int) -> None:
-        best, n_folds = self.ranking()[0], sum(map(len, self._iterations))
+        best = self.ranking()[0]
         self._report(
-            f"candidate {candidate.number}, fold {fold + 1} of {n_folds}: loss "
-            f"{candidate.loss:.6g}, "
-            f"{candidate.rounds} rounds; best {best.loss:.6g} (candidate {best.number})  "
-            f"{candidate.parameters}"
+            f"candidate {candidate.number}, fold {fold + 1} of {len(self.folds)}: loss "
+            f"{candidate.loss:.6g}, {candidate.rounds} rounds; best {best.loss:.6g} (candidate "
+            f"{best.number})  {candidate.parameters}"
         )

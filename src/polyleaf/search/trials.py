@@ -15,7 +15,6 @@ from polyleaf.binned_data.dataset import Dataset
 from polyleaf.metrics import Metric
 from polyleaf.model import Model
 from polyleaf.runtime.types import Parameters
-from polyleaf.search.candidates import ScreeningResult
 
 if TYPE_CHECKING:
     from polyleaf.estimators.base import PolyleafEstimator
@@ -35,10 +34,10 @@ class Candidate:
     number : int
         Position in the order of evaluation, from 0. Number 0 is the defaults.
     parameters : dict
-        Parameters that differ from those of the searching estimator, sped up if time is short.
-    origin : {"portfolio", "variation", "tpe"}
+        Parameters of its trials that differ from those of the searching estimator.
+    origin : {"portfolio", "variation"}
     proposed : dict
-        The parameters before they were sped up.
+        The same at its own learning rate, if the time limit has raised the rate of the trials.
     curves : list of list of float
         For each fold evaluated, in order: the loss after each round.
     seconds : float
@@ -47,27 +46,23 @@ class Candidate:
         Why the parameters cannot be used with the data; empty if they can.
     fitted : list
         For each fold evaluated: the fitted estimator if it is kept, or None.
-    speedup : float
-        Factor by which its learning rate was raised on the folds.
+    timed_out : bool
+        Whether its only trial was ended by the time limit.
     """
 
     number: int
     parameters: Parameters
     origin: str
+    proposed: Parameters
     curves: list[list[float]] = field(default_factory=list)
     seconds: float = 0.0
     error: str = ""
     fitted: list[PolyleafEstimator | None] = field(default_factory=list)
-    screening: ScreeningResult | None = None
-    speedup: float = 1.0
-    proposed: Parameters = field(init=False)
+    timed_out: bool = False
     _summarised_folds: int = field(default=0, init=False, repr=False)
     _summary: tuple[int, list[float], float] = field(
         default=(0, [], np.inf), init=False, repr=False
     )
-
-    def __post_init__(self) -> None:
-        self.proposed = self.parameters
 
     @property
     def n_folds(self) -> int:
@@ -76,10 +71,8 @@ class Candidate:
 
     @property
     def rounds(self) -> int:
-        """Rounds of the best mean loss over the folds, or of the screening; 0 without a trial."""
-        if not self.curves:
-            return 0 if self.screening is None else self.screening.rounds
-        return self._summarise()[0]
+        """Rounds of the best mean loss over the folds; 0 without a trial."""
+        return self._summarise()[0] if self.curves else 0
 
     @property
     def losses(self) -> list[float]:
@@ -88,10 +81,8 @@ class Candidate:
 
     @property
     def loss(self) -> float:
-        """Mean of `losses`, or the loss of the screening; infinite without a trial."""
-        if not self.curves:
-            return np.inf if self.screening is None else self.screening.loss
-        return self._summarise()[2]
+        """Mean of `losses`; infinite without a trial."""
+        return self._summarise()[2] if self.curves else np.inf
 
     def _summarise(self) -> tuple[int, list[float], float]:
         """Return rounds, losses and mean loss, cached until the next fold is evaluated."""
@@ -110,36 +101,20 @@ class Candidate:
 
 
 def rank_candidates(candidates: list[Candidate]) -> list[Candidate]:
-    """Sort by number of folds evaluated, then loss, then number; screened candidates come last."""
-    tried = [c for c in candidates if c.curves or (c.screening is not None and not c.error)]
-    return sorted(tried, key=lambda c: (-c.n_folds, c.loss, c.number))
+    """Sort candidates with a trial by their number of folds, then loss, then number."""
+    return sorted((c for c in candidates if c.curves), key=lambda c: (-c.n_folds, c.loss, c.number))
 
 
 def rank_with_defaults(candidates: list[Candidate]) -> list[Candidate]:
     """Rank candidates, with the defaults before those that are not better by more than noise."""
     ranked = rank_candidates(candidates)
-    defaults = next((c for c in ranked if c.number == 0 and c.curves), None)
+    defaults = next((c for c in ranked if c.number == 0), None)
     others = [c for c in ranked if c is not defaults]
-    if defaults is None or not others or not others[0].curves:
+    if defaults is None or not others:
         return ranked
     if _is_better(others[0], defaults):
         return [others[0], defaults, *others[1:]]
     return [defaults, *others]
-
-
-def is_near_leader(candidate: Candidate, leader: Candidate, n_errors: float) -> bool:
-    """Check that a candidate's loss is within `n_errors` standard errors of the leader's.
-
-    The standard error is that of the mean difference on the folds that both were evaluated on. With
-    one fold it is unknown, and every candidate with a finite loss is near.
-    """
-    n = min(candidate.n_folds, leader.n_folds)
-    if np.isinf(candidate.losses[:n]).any():
-        return False
-    differences = np.subtract(candidate.losses[:n], leader.losses[:n])
-    return n < 2 or float(differences.mean()) <= n_errors * float(
-        differences.std(ddof=1)
-    ) / np.sqrt(n)
 
 
 def _is_better(candidate: Candidate, defaults: Candidate) -> bool:

@@ -553,16 +553,15 @@ class SearchParameters:
     on the speed of the machine; set `n_candidates` for a reproducible search."""
 
     n_candidates: int | None = parameter(default=None, interval="[1, inf)", common=True)
-    """Maximum number of configurations: first the portfolio, then mutations of the best ones. The
+    """Maximum number of configurations: first the portfolio, then variations of the best ones. The
     default configuration is always the first. None: the portfolio only, or as many as `time_limit`
     allows."""
 
     cv: object = parameter(default=None, common=True)
     """Cross-validation: the number of folds, drawn at random, stratified by class or by `groups`; a
     splitter of scikit-learn; or an iterable of (training rows, validation rows). None: the last
-    `eval_set` if given, else three folds and three other folds to re-validate the leaders (with a
-    short `time_limit` one fold, with a long one nine folds of three repetitions), or a hold-out of
-    20 % above 20,000 rows."""
+    `eval_set` if given, else three folds (with a short `time_limit` the first of them), or a
+    hold-out of 20 % above 20,000 rows."""
 
     metric: str | Callable[..., object] | None = parameter(default=None, common=True)
     """Metric to optimise: a name or function, as for `eval_metric`. None: the last
