@@ -163,6 +163,50 @@ def test_weights_and_prediction_intervals():
     assert "m-lo-80" in found.predict(HORIZON, level=[80])
 
 
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_steps_after_the_last_known_row_repeat_its_values(library):
+    frame, dates = make_series(), pd.date_range(DATES[-1], periods=HORIZON + 1, freq="D")[1:]
+    prices = np.array([[3.0, 4.0], [1.0, 2.0], [2.0, 1.0]])
+    whole = np.column_stack([prices, prices[:, 1:], prices[:, 1:]])
+    future = pd.DataFrame(
+        {
+            "unique_id": np.repeat(["s0", "s1", "s2"], HORIZON),
+            "ds": np.tile(dates, 3),
+            "price": whole.ravel(),
+        }
+    )
+    short = future.groupby("unique_id").head(2)
+    if library == "polars":
+        frame, future, short = map(pl.from_pandas, (frame, future, short))
+    found = make({"m": PolyleafRegressor(**SMALL)}, library)
+    found.fit(frame, max_horizon=HORIZON, static_features=[])
+    expected = found.predict(HORIZON, X_df=future)["m"].to_numpy().reshape(3, HORIZON)
+    forecast = found.predict(2, X_df=short)["m"].to_numpy().reshape(3, 2)
+    np.testing.assert_array_equal(forecast, expected[:, :2])
+
+
+def test_prediction_intervals_are_those_of_the_same_model():
+    """The models of the intervals have the same columns as the final one."""
+    found, widths = make({"m": PolyleafRegressor(**SMALL)}), []
+    fit_models = found.fit_models
+
+    def record(*args, **options):
+        widths.append(len(found.ts.features_order_))
+        return fit_models(*args, **options)
+
+    found.fit_models = record
+    intervals = mlforecast.utils.PredictionIntervals(n_windows=2, h=HORIZON)
+    options = {"max_horizon": HORIZON, "static_features": []}
+    found.fit(make_series(), prediction_intervals=intervals, **options)
+    assert len(widths) >= 2 and set(widths) == {LAGS + HORIZON}
+
+
+def test_several_levels_need_one_model_of_all_steps():
+    levels = {"objective": "quantile", "quantile_alpha": [0.1, 0.9]}
+    with pytest.raises(ValueError, match=r"quantile_alpha=\[0.1, 0.9\]: .* need max_horizon"):
+        make(PolyleafRegressor(**SMALL, **levels)).fit(make_series().drop(columns="price"))
+
+
 @pytest.mark.parametrize(
     ("options", "match"),
     [

@@ -153,3 +153,10 @@ def test_search():
 def test_other_estimators_raise():
     with pytest.raises(TypeError, match=r"estimator must be a PolyleafRegressor.*got Ridge"):
         ForecasterDirect(Ridge(), steps=2, lags=3)
+
+
+def test_several_levels_are_refused():
+    levels = {"objective": "quantile", "quantile_alpha": [0.1, 0.9]}
+    found = ForecasterDirect(PolyleafRegressor(**SMALL, **levels), steps=STEPS, lags=LAGS)
+    with pytest.raises(ValueError, match=r"quantile_alpha=.* one forecast per step"):
+        found.fit(make_data()[0])

@@ -6,7 +6,7 @@ It requires mlforecast (extra ``polyleaf[mlforecast]``).
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Self
 
 import narwhals as nw
@@ -39,8 +39,8 @@ class MLForecast(mlforecast.MLForecast):
     Unknown targets of the last rows are missing targets, and splits of the fit are in the order of
     time. Forecasts use the features of the first step, as training does. Columns that change with
     time get further columns, with their values of the later steps ("price_h2" is the price of the
-    second). Several levels of `objective="quantile"` are forecast in columns of their own, such as
-    "PolyleafRegressor_q0.9".
+    second); steps after the last row of `X_df` repeat its values. Several levels of
+    `objective="quantile"` are forecast in columns of their own, such as "PolyleafRegressor_q0.9".
 
     Parameters
     ----------
@@ -58,6 +58,7 @@ class MLForecast(mlforecast.MLForecast):
         self.models: dict[str, Any]
         self.models_: dict[str, Any]
         self._frame: Any = None
+        self._later_columns: list[str] = []  # that the fit under way has added to the frame
 
     def fit(
         self,
@@ -77,15 +78,23 @@ class MLForecast(mlforecast.MLForecast):
             `horizon_features` are not available.
         """
         is_ours = [isinstance(model, PolyleafRegressor) for model in self.models.values()]
+        _check_levels(self.models.values(), options.get("max_horizon"))
+        outer_columns = self._later_columns
+        if outer_columns:  # prediction intervals cross-validate the frame that has them already
+            df = nw.from_native(df, eager_only=True).drop(outer_columns).to_native()
         if options.get("max_horizon") is not None and any(is_ours):
             known = {id_col, time_col, target_col, options.get("weight_col")}
             known |= set(df.columns if static_features is None else static_features)
             changing = [name for name in df.columns if name not in known]
             if changing:
                 _check_changing(changing[0], options, all(is_ours))
-            df = _add_later_values(df, changing, options["max_horizon"], id_col, time_col)
-        super().fit(df, id_col, time_col, target_col, static_features, **options)
-        self._frame = None
+            horizon = options["max_horizon"]
+            df = _add_later_values(df, changing, horizon, id_col, time_col)
+            self._later_columns = _name_later_columns(changing, horizon)
+        try:
+            super().fit(df, id_col, time_col, target_col, static_features, **options)
+        finally:
+            self._later_columns, self._frame = outer_columns, None
         return self
 
     def preprocess(self, df: object, *args: object, **options: object) -> Any:
@@ -158,11 +167,16 @@ class MLForecast(mlforecast.MLForecast):
         names = [name for name in features if f"{name}_h{n_steps}" in features]
         for table in {"new_df", "X_df"} & {name for name in options if options[name] is not None}:
             options[table] = _add_later_values(
-                options[table], names, n_steps, self.ts.id_col, self.ts.time_col
+                options[table],
+                names,
+                n_steps,
+                self.ts.id_col,
+                self.ts.time_col,
+                repeats_last=table == "X_df",
             )
         try:
             with warnings.catch_warnings():
-                if names:  # the last steps know no later ones
+                if names:  # the last rows of new_df know no later steps
                     warnings.filterwarnings("ignore", "Found null values")
                 return super().predict(h, hold_first_step, **options)
         finally:
@@ -192,14 +206,43 @@ def _check_changing(name: str, options: dict[str, Any], are_all_ours: bool) -> N
             )
 
 
-def _add_later_values(df: Any, columns: list[str], n_steps: int, *keys: str) -> object:
-    """Add the values of each column in the next `n_steps - 1` steps."""
+def _check_levels(models: Iterable[object], max_horizon: int | None) -> None:
+    """Raise for several quantile levels in a recursive forecast, which has one value per step."""
+    for model in models:
+        levels: Any = getattr(model, "quantile_alpha", None)
+        is_quantile = isinstance(model, PolyleafRegressor) and model.objective == "quantile"
+        if max_horizon is None and is_quantile and np.size(levels) > 1:
+            raise ValueError(
+                f"quantile_alpha={levels!r}: several levels need max_horizon, which trains one "
+                "model of all steps; without it each step is predicted from one forecast of the "
+                "step before. Pass max_horizon to fit, or one level."
+            )
+
+
+def _name_later_columns(columns: list[str], n_steps: int) -> list[str]:
+    return [f"{name}_h{step}" for name in columns for step in range(2, n_steps + 1)]
+
+
+def _add_later_values(
+    df: Any, columns: list[str], n_steps: int, *keys: str, repeats_last: bool = False
+) -> object:
+    """Add the values of each column in the next `n_steps - 1` steps.
+
+    Values after the last row of a series are null, or those of the last row.
+    """
     if not columns:
         return df
-    later = [
-        nw.col(name).shift(-step).over(keys[0]).alias(f"{name}_h{step + 1}")
-        for name in columns
-        for step in range(1, n_steps)
-    ]
     frame = nw.from_native(df, eager_only=True).sort(*keys)
-    return frame.with_columns(later).to_native()
+    for step in range(1, n_steps):
+        later = [nw.col(name).shift(-step).over(keys[0]) for name in columns]
+        if repeats_last:
+            is_known = ~nw.col(keys[1]).shift(-step).over(keys[0]).is_null()
+            before = [name if step == 1 else f"{name}_h{step}" for name in columns]
+            later = [
+                nw.when(is_known).then(value).otherwise(nw.col(name))
+                for value, name in zip(later, before, strict=True)
+            ]
+        frame = frame.with_columns(
+            value.alias(f"{name}_h{step + 1}") for value, name in zip(later, columns, strict=True)
+        )
+    return frame.to_native()

@@ -60,6 +60,8 @@ class ForecasterDirect(skforecast.direct.ForecasterDirect):
     ------
     TypeError
         If the estimator is another one.
+    ValueError
+        If `fit` finds several levels of `quantile_alpha`.
 
     Examples
     --------
@@ -94,6 +96,12 @@ class ForecasterDirect(skforecast.direct.ForecasterDirect):
         y, exog, store_last_window, store_in_sample_residuals, suppress_warnings, **options
             See `skforecast.direct.ForecasterDirect.fit`.
         """
+        levels = self.estimator.quantile_alpha
+        if self.estimator.objective == "quantile" and np.size(levels) > 1:
+            raise ValueError(
+                f"quantile_alpha={levels!r}: skforecast has one forecast per step. Pass one level, "
+                "with one forecaster for each."
+            )
         self.is_fitted = False  # transformers are fitted again
         X, targets = self.create_train_X_y(y, exog, suppress_warnings=suppress_warnings)
         X, Y = X.astype(float), np.column_stack([targets[step] for step in self.steps])
