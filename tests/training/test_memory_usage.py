@@ -108,5 +108,5 @@ def test_released_data_are_unchanged(tmp_path):
 def test_high_cardinality_columns_stay_in_memory(tmp_path):
     X = pd.DataFrame({"id": [f"c{i % 400}" for i in range(N)], "x": np.arange(N) * 1.0})
     data = Dataset.from_batches([(X, np.arange(N) % 7)], memory_limit="1 GB", cache_dir=tmp_path)
-    with pytest.raises(ValueError, match=r"memory_limit .* columns of more than 255 categories"):
+    with pytest.raises(ValueError, match="more than 255 categories"):
         data.release_memory()

@@ -25,6 +25,7 @@ from polyleaf.binned_data.binned import (
 from polyleaf.binned_data.binning import BinMapper
 from polyleaf.binned_data.high_cardinality import Category, sum_category_weights
 from polyleaf.binned_data.random_rows import hash_ids
+from polyleaf.runtime.capabilities import refuse
 from polyleaf.runtime.row_data import ARGUMENTS, RowData
 from polyleaf.runtime.types import DataLike
 from polyleaf.user_data.feature_table import (
@@ -170,11 +171,7 @@ def read_batches(
     folder = memory.choose_bin_folder(summary.n_rows, mapper.n_columns_)
     if folder is not None and mapper.high_cardinality_features_:
         name = _describe_feature(mapper.spec_, mapper.high_cardinality_features_[0])
-        raise ValueError(
-            f"Column {name} of X has more than 255 categories, which are encoded in memory once "
-            "the "
-            "target is known: leave out cache_dir and memory_limit, or the column."
-        )
+        refuse("high_cardinality", "bins_on_disk", column=f"Column {name} of X")
     codes, features, high_cardinality = _encode(
         reader, mapper, summary.n_rows, keep_features, folder
     )

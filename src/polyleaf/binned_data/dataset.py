@@ -383,12 +383,7 @@ class Dataset:
         folder, mapper = self.memory.folder, self.mapper
         assert folder is not None
         if self._high_cardinality or mapper.derived_columns_ is not None:
-            raise ValueError(
-                "memory_limit requires bins in a file, but there are columns of more than 255 "
-                "categories, which are encoded in memory once the target is known: raise the "
-                "limit, "
-                "or leave out these columns."
-            )
+            refuse("high_cardinality", "bins_on_disk", column="A column")
         kinds = mapper.n_bins_, mapper.is_categorical_
         self._codes = self._codes.to_memmap(*kinds, folder, effective_threads(self.n_jobs))
         self._bins = self._all_codes = None

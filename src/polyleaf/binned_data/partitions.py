@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from polyleaf.binned_data.binning import BinMapper
 from polyleaf.binned_data.data_iter import CategorySummary, DataSummary, summarise_features
 from polyleaf.binned_data.high_cardinality import sum_category_weights
+from polyleaf.runtime.capabilities import refuse
 from polyleaf.runtime.types import DataLike
 from polyleaf.user_data.feature_table import DenseBlock, FeatureSpec, FeatureTable
 from polyleaf.user_data.features import read_features
@@ -92,9 +93,7 @@ def summarise_partition(
     except (ValueError, TypeError) as error:
         raise type(error)(f"Partition {number}: {error}") from error
     if table.sparse:
-        raise ValueError(
-            f"Partition {number} is a sparse matrix: make X dense, or fit on one machine."
-        )
+        refuse("sparse_X", "dask", partition=number)
     categories, totals = {}, {}
     for column in table.categories:
         categories[column.feature] = CategorySummary()

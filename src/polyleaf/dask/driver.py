@@ -40,6 +40,7 @@ from polyleaf.dask.worker import (
 )
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.model import Model
+from polyleaf.runtime.capabilities import refuse
 from polyleaf.runtime.collective import WorkerLostError
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
@@ -365,12 +366,8 @@ def _prepare(
     if fitted_mapper.high_cardinality_features_:
         feature = fitted_mapper.high_cardinality_features_[0]
         names = fitted_mapper.feature_names_
-        raise ValueError(
-            f"Column {names[feature] if names else feature} of X has more than 255 categories. "
-            "Their "
-            "target encoding is supported on one machine only: drop the column, or encode it as "
-            "numbers."
-        )
+        column = str(names[feature] if names else feature)
+        refuse("high_cardinality", "dask", column=column)
     codes = [submit(bin_partition, X, mapper, shared.reads_features) for X in data.X]
     if shared.auto_rounds_metric is not None:
         shared = fetch(submit(find_n_estimators, estimator, shared, mapper, codes, partitions))

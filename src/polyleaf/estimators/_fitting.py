@@ -17,7 +17,7 @@ from polyleaf.estimators._persistence import make_metadata
 from polyleaf.estimators._prediction import PredictionMixin
 from polyleaf.metrics import default_metrics
 from polyleaf.model import Model
-from polyleaf.model.metadata import BLEND, CALIBRATIONS, ESTIMATOR
+from polyleaf.model.metadata import CALIBRATIONS, ESTIMATOR
 from polyleaf.objectives import Objective
 from polyleaf.objectives.registry import ResolvedObjective
 from polyleaf.runtime.capabilities import check
@@ -219,10 +219,7 @@ def make_plan(
     decay_rate = None
     if isinstance(init_model, KnownTrees):
         init_model, decay_rate = init_model
-        if BLEND in init_model.metadata:
-            raise ValueError(
-                "A blend of models cannot be refitted: refit the models, and blend them again."
-            )
+        check("refit", model=init_model)
     start, n_threads = _get_start(estimator, init_model), effective_threads(estimator.n_jobs)
     n_rounds, seeds = _get_n_rounds(estimator, start, init_model), _draw_seeds(estimator, start)
     resolved, device = estimator._resolve_objective(), get_device(estimator.device)
@@ -242,7 +239,6 @@ def make_plan(
         parameters=estimator,
         model=start,
         objective=objective,
-        metrics=metrics,
         X=data.X,
         rows=rows,
         has_sparse_y=is_sparse(rows.target),

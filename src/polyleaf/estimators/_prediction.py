@@ -19,6 +19,7 @@ from polyleaf.model.prediction import Predictor
 from polyleaf.model.shap import BinnedRows, OutputSelection, ShapExplainer, resolve_outputs
 from polyleaf.model.statistics import IMPORTANCE_KINDS
 from polyleaf.objectives import Objective
+from polyleaf.runtime.capabilities import refuse
 from polyleaf.runtime.context import effective_threads
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
@@ -346,9 +347,7 @@ class PredictionMixin:
             predicted = self._predict_rows(X, iteration_range, offset)
             return self._wrap_output(predicted, self._get_prediction_names, X)
         if offset is not None:
-            raise ValueError(
-                "predict(sparse=True) computes few outputs per row and cannot add an offset."
-            )
+            refuse("offset", "sparse_predictions")
         return self._predict_sparse(X, iteration_range)
 
     def _predict_rows(
@@ -369,11 +368,7 @@ class PredictionMixin:
     ) -> scipy.sparse.csr_matrix:
         first, last = self._rounds(iteration_range)
         if not self._predicts_sparse:
-            raise ValueError(
-                "predict(sparse=True) requires a model that was trained on sparse targets, whose "
-                "predictions are 0 for outputs without trees. Use predict_topk, or "
-                "predict(sparse=False)."
-            )
+            refuse("dense_y", "sparse_predictions")
         scores = self.model_.predict_sparse(self._features(X), first, last, self._n_threads())
         scores.data = self._prediction_of_scores(scores.data)
         scores.eliminate_zeros()
@@ -417,10 +412,7 @@ class PredictionMixin:
         """
         check_is_fitted(self)
         if self._encoding.kind == "binary":
-            raise ValueError(
-                "predict_topk is for several outputs, but two classes have one score; use "
-                "decision_function."
-            )
+            refuse("two_classes", "topk")
         known = tuple(self.model_.output_names or ())
         if names and not known:
             raise ValueError(

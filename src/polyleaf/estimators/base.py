@@ -23,6 +23,7 @@ from polyleaf.model.html import render_model
 from polyleaf.model.serialize import Destination, Source
 from polyleaf.objectives import Objective
 from polyleaf.objectives.registry import ResolvedObjective, resolve_objective
+from polyleaf.runtime.capabilities import refuse
 from polyleaf.runtime.compatibility import add_version, remove_version
 from polyleaf.runtime.cuda import get_device, is_device_array
 from polyleaf.runtime.row_data import RowData
@@ -271,7 +272,7 @@ class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParamet
         rows = RowData(y, sample_weight, offset, groups, time)
         data = TrainingData("training", X, rows).fill_from_dataset()
         if is_device_array(X):
-            raise ValueError("refit runs on the CPU: pass X in host memory.")
+            refuse("device_array", "refit")
         data = data.copy_to_host(get_device(self.device))
         return refit_estimator(self, data, float(decay_rate), recalibrate)
 

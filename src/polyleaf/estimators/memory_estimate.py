@@ -9,6 +9,7 @@ import numpy as np
 
 from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor
 from polyleaf.estimators._fitting import get_single_class, make_objective
+from polyleaf.runtime.capabilities import refuse
 from polyleaf.runtime.context import effective_threads
 from polyleaf.runtime.row_data import RowData
 from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS
@@ -90,10 +91,7 @@ def memory_estimate(
         n_rounds = max_rounds(settings.boosting.learning_rate)
     settings = settings.replace_n_estimators(n_rounds or DEFAULT_N_ESTIMATORS)
     if settings.has_sparse_targets:
-        raise ValueError(
-            "memory_estimate is for dense targets: memory of sparse targets depends on their "
-            "number of non-zeros."
-        )
+        refuse("sparse_targets", "memory_estimate")
     rows = RowData(_make_targets(task, n_outputs))
     target = estimator._encode_target(rows, None, resolved)
     problem = make_objective(estimator, target, resolved).bind(target.rows)

@@ -22,6 +22,7 @@ from polyleaf.model.metadata import ESTIMATOR, HAS_OFFSETS, INPUT_NAMES, PARAMET
 from polyleaf.objectives import Objective, SquaredError, auto_objective_name
 from polyleaf.objectives.multitask import MultiTask, Task, TaskSlice
 from polyleaf.objectives.registry import ObjectiveSpec, ResolvedObjective, resolve_objective
+from polyleaf.runtime.capabilities import refuse
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
 from polyleaf.settings.aliases import suggest_on_unknown_kwargs, warn_one_vs_rest
@@ -385,9 +386,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         ValueError
             Always.
         """
-        raise ValueError(
-            "predict_topk ranks outputs, but the scores of different tasks cannot be compared."
-        )
+        refuse("tasks", "topk")
 
     def task_estimator(self, name: str) -> PolyleafRegressor | PolyleafClassifier:
         """Return one task as a single-task estimator whose predictions are equal bit for bit.

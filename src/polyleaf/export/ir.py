@@ -16,6 +16,7 @@ from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import LEAF_KINDS, LeafFunctions, Leaves
 from polyleaf.model.metadata import get_raw_decision_thresholds
 from polyleaf.model.trees import Tree
+from polyleaf.runtime.capabilities import check, refuse
 from polyleaf.runtime.types import ModelLike
 from polyleaf.user_data.feature_table import CategoryColumn, DenseBlock, FeatureTable
 from polyleaf.user_data.features import read_features
@@ -136,10 +137,7 @@ class ModelIR:
             If leaves are linear, or dense leaf values would fill the memory.
         """
         if self.reads_features:
-            raise ValueError(
-                f"The model has linear leaves, which {format} does not support: use {alternative}, "
-                'or train with leaf="constant".'
-            )
+            refuse("linear_leaves", "exports_of_constants", format=format, alternative=alternative)
         n_leaves = sum(tree.structure.n_leaves for tree in self.trees)
         if n_leaves * self.model.n_outputs > _MAX_LEAF_VALUES and not self.has_scalar_trees:
             raise ValueError(
@@ -208,21 +206,7 @@ def build_ir(model: ModelLike) -> ModelIR:
             f"model must be a polyleaf.Model or a fitted estimator, not {type(model).__name__}; "
             "call fit first."
         )
-    if inner.projection is not None:
-        raise ValueError(
-            "The model projects its features, which no export format supports: use save_model, or "
-            "train without projection."
-        )
-    if inner.mapper.derived_columns_ is not None:
-        raise ValueError(
-            "The model encodes features of more than 255 categories, which no export format "
-            "supports: use save_model, or train on fewer categories."
-        )
-    if inner.initial is not None:
-        raise ValueError(
-            f"The model starts from {inner.initial.description} (init), which no export format "
-            "supports: use save_model, or train without init."
-        )
+    check("exports", model=inner)
     best = inner.best_iteration if inner is not model else None
     return ModelIR(inner, inner.n_rounds if best is None else best + 1)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from polyleaf.export.onnx_graph import to_onnx
+from polyleaf.runtime.capabilities import refuse
 
 
 def register_skl2onnx(*estimators: type) -> None:
@@ -84,10 +85,7 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
 
     estimator = operator.raw_operator
     if estimator.model_.mapper.is_categorical_.any():
-        raise ValueError(
-            f"{type(estimator).__name__} has categorical features, which pipelines do not encode "
-            'as the graph needs them: use polyleaf.export.to_onnx(model, input="columns").'
-        )
+        refuse("categories", "skl2onnx", estimator=type(estimator).__name__)
     prefix = scope.get_unique_operator_name("polyleaf")
     exported = onnx.compose.add_prefix(to_onnx(estimator), prefix)
     graph, float32 = exported.graph, onnx.TensorProto.FLOAT

@@ -13,6 +13,7 @@ from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import LEAF_KINDS
 from polyleaf.model.shap import BinnedRows, resolve_outputs
 from polyleaf.model.trees import SplitThresholds, Tree
+from polyleaf.runtime.capabilities import refuse
 from polyleaf.runtime.types import DataLike, JsonObject
 from polyleaf.user_data.feature_table import FeatureTable
 
@@ -98,9 +99,7 @@ def export_shap_trees(estimator: Any) -> JsonObject:
         estimator = estimator.model_
     model: Model = estimator
     if model.mapper.derived_columns_ is not None:
-        raise ValueError(
-            "shap does not support high-cardinality categorical features; use shap_values."
-        )
+        refuse("high_cardinality", "shap_trees")
     n_rounds = model.n_rounds if model.best_iteration is None else model.best_iteration + 1
     n_trees = int(np.searchsorted(model.round_of_tree, n_rounds))
     scale = np.ones(model.n_outputs) if model.target_scale is None else model.target_scale
@@ -118,9 +117,9 @@ def _shap_trees(model: Model, n_trees: int, scale: np.ndarray) -> Iterator[dict[
     for view in itertools.islice(model.trees, n_trees):
         tree = view.structure
         if (tree.category_set >= 0).any():
-            raise ValueError("shap does not support splits on categories; use shap_values.")
+            refuse("categories", "shap_trees")
         if LEAF_KINDS[view.kind].reads_features:
-            raise ValueError("shap does not support linear leaves; use shap_values.")
+            refuse("linear_leaves", "shap_trees")
         splits = zip(tree.feature.tolist(), tree.threshold.tolist(), strict=True)
         values = [-1.0 if f < 0 else thresholds.value(f, code) for f, code in splits]
         weight = _weights(tree)

@@ -11,8 +11,8 @@ import scipy.sparse
 import polyleaf._core as _core
 from polyleaf.binned_data.binning import BinMapper
 from polyleaf.binned_data.high_cardinality import Category
-from polyleaf.model.initial import LinearInitialModel
 from polyleaf.model.leaf_kinds import LEAF_KINDS
+from polyleaf.runtime.capabilities import check, refuse
 from polyleaf.runtime.cuda import as_device_array, get_device, is_device_array
 from polyleaf.runtime.types import DataLike
 from polyleaf.user_data.feature_table import FeatureTable
@@ -293,20 +293,7 @@ class Predictor:
     ):
         if device not in (None, "cpu", "cuda"):
             raise ValueError(f'device must be "cpu" or "cuda"; got {device!r}.')
-        if model.projection is not None:
-            raise ValueError(
-                "predictor does not support models with a projection of the features: use predict."
-            )
-        if model.mapper.derived_columns_ is not None:
-            raise ValueError(
-                "predictor does not support models with high-cardinality categorical features "
-                "(more than 255 categories): use predict."
-            )
-        if model.initial is not None and not isinstance(model.initial, LinearInitialModel):
-            raise ValueError(
-                f"predictor does not support models that start from {model.initial.description} "
-                "(init), which is not linear: use predict."
-            )
+        check("predictor", model=model)
         self._model, self._finish, self._n_threads, self._device = model, finish, n_threads, device
         self._is_identity = is_identity
         self.categories = _number_categories(model.mapper)
@@ -326,13 +313,10 @@ class Predictor:
         )
         if device is None:
             return predictor
-        if self._model.initial is not None:
-            raise ValueError('device="cuda" does not support models with init: use device="cpu".')
+        check("device_predictor", model=self._model)
         kinds = [LEAF_KINDS[tree.kind] for tree in self._model.trees]
         if any(kind.lists_outputs or kind.reads_features for kind in kinds):
-            raise ValueError(
-                'device="cuda" requires dense leaves, but this model has others: use device="cpu".'
-            )
+            refuse("sparse_leaves", "device_predictor")
         return _core.DevicePredictor(device, predictor)
 
     def predict_raw(self, rows: Any) -> Any:

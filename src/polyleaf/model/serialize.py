@@ -23,6 +23,7 @@ from polyleaf.model import storage
 from polyleaf.model.initial import LinearInitialModel
 from polyleaf.model.metadata import check_metadata
 from polyleaf.objectives import Objective, UnregisteredObjectiveError, objective_from_dict
+from polyleaf.runtime.capabilities import check
 from polyleaf.runtime.compatibility import polyleaf_version
 from polyleaf.runtime.temporary_files import make_temporary_path
 from polyleaf.runtime.types import JsonObject
@@ -93,11 +94,8 @@ def to_state(
         header["projection"] = model.projection.to_dict()
         arrays |= {_PROJECTION + name: array for name, array in model.projection.arrays().items()}
     if model.initial is not None:
-        if not isinstance(model.initial, LinearInitialModel):
-            raise ValueError(
-                f"The model starts from {model.initial.description} (init), which a model file "
-                "cannot hold: pickle the estimator, or use a linear model as init."
-            )
+        check("model_file", model=model)
+        assert isinstance(model.initial, LinearInitialModel)
         header["initial"] = model.initial.to_dict()
         arrays |= {_INITIAL + name: array for name, array in model.initial.arrays().items()}
     base = model.base_score

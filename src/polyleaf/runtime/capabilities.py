@@ -18,8 +18,26 @@ from typing import Any, NoReturn, TypeAlias
 
 from polyleaf.runtime.cuda import is_device_array
 
-PLACES = {"dask": "Dask", "search": "Search"}
+PLACES = {
+    "dask": "Dask",
+    "search": "search",
+    "memory_estimate": "`memory_estimate`",
+    "refit": "`refit`",
+    "topk": "`predict_topk`",
+    "sparse_predictions": "`predict(sparse=True)`",
+    "predictor": "`predictor()`",
+    "device_predictor": "`predictor(device=)`",
+    "model_file": "model file",
+    "exports": "ONNX, C",
+    "exports_of_constants": "Treelite, XGBoost",
+    "skl2onnx": "skl2onnx",
+    "shap_trees": "`export_shap_trees`",
+    "report": "report",
+}
 """Where features can be used besides `fit`, with the headings of their columns."""
+
+WITHIN = {"device_predictor": "predictor", "exports_of_constants": "exports", "skl2onnx": "exports"}
+"""Places that another place is a part of: what that refuses, they refuse as well."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +81,12 @@ class Use:
     def get(self, name: str) -> Any:
         """Return the value of a parameter; None also if there is no such parameter."""
         return getattr(self.parameters, name, None)
+
+    def is_set(self, name: str) -> bool:
+        """Whether an attribute is known, or a parameter has another value than its default."""
+        if hasattr(self, name):
+            return getattr(self, name) not in (None, (), False)
+        return self.get(name) is not getattr(type(self.parameters), name, None)
 
 
 Find: TypeAlias = Callable[[Use], "str | None"]
@@ -108,7 +132,7 @@ def check(place: str | None = None, **facts: Any) -> None:
         raise ValueError(refusal)
 
 
-def refuse(feature: str, column: str, **values: object) -> NoReturn:
+def refuse(feature: str, column: str, /, **values: object) -> NoReturn:
     """Raise the sentence of a cell of the table as a ValueError.
 
     Parameters
@@ -123,19 +147,41 @@ def refuse(feature: str, column: str, **values: object) -> NoReturn:
 
 def find_refusal(place: str | None, use: Use) -> str | None:
     """Return the sentence for the first feature that is not available, or None if all are."""
+    if place is not None:
+        for feature in FEATURES.values():
+            if place in feature.refused:
+                words = feature.find(use)
+                if words is not None:
+                    return feature.refused[place].format(this=words, use=use)
+        return None
     used = {}
-    for name, feature in FEATURES.items():
-        words = feature.find(use)
+    for name in _IN_PAIRS:
+        words = FEATURES[name].find(use)
         if words is not None:
             used[name] = words
     for name, words in used.items():
-        for column, sentence in FEATURES[name].refused.items():
-            if column == place or (place is None and column in used):
-                return sentence.format(this=words, other=used.get(column), use=use)
+        for other, sentence in FEATURES[name].refused.items():
+            if other in used:
+                return sentence.format(this=words, other=used[other], use=use)
     return None
 
 
 # --- how features are found -----------------------------------------------------------------------
+
+
+def _of(*names: str) -> Callable[[Find], Find]:
+    """Decorate a finder that reads these attributes of `Use`, or parameters.
+
+    It does not run if the attributes are unknown and the parameters have their defaults.
+    """
+
+    def decorate(find: Find) -> Find:
+        def find_if_set(use: Use) -> str | None:
+            return find(use) if any(use.is_set(name) for name in names) else None
+
+        return find_if_set
+
+    return decorate
 
 
 def _argument(name: str, *values: str) -> Find:
@@ -156,6 +202,7 @@ def _find_tasks(use: Use) -> str | None:
     return "objective" if is_multitask and (objective is None or len(objective) != 1) else None
 
 
+@_of("leaf", "split_search")
 def _find_sparse_targets(use: Use) -> str | None:
     """Find targets, scores and gradients that are kept sparse."""
     search = use.get("split_search")
@@ -165,10 +212,12 @@ def _find_sparse_targets(use: Use) -> str | None:
     return f'split_search="{search}" (sparse targets)' if is_sparse else None
 
 
+@_of("has_sparse_y")
 def _find_sparse_y(use: Use) -> str | None:
     return "sparse y" if use.has_sparse_y and use.get("leaf") == "sparse" else None
 
 
+@_of("leaf")
 def _find_full_linear_fit(use: Use) -> str | None:
     if use.get("leaf") != "linear" or use.get("linear_fit") != "full":
         return None
@@ -177,27 +226,30 @@ def _find_full_linear_fit(use: Use) -> str | None:
     return 'linear_fit="full"' if has_slopes and use.get("linear_features") > 0 else None
 
 
+@_of("reg_alpha", "max_delta_step")
 def _find_leaf_limits(use: Use) -> str | None:
-    has_limits = use.parameters is not None and (
-        use.get("reg_alpha") > 0 or use.get("max_delta_step") > 0
-    )
+    has_limits = use.get("reg_alpha") > 0 or use.get("max_delta_step") > 0
     return "reg_alpha and max_delta_step" if has_limits else None
 
 
+@_of("warm_start")
 def _find_warm_start(use: Use) -> str | None:
     return "warm_start" if use.get("warm_start") else None
 
 
+@_of("subsample")
 def _find_subsample(use: Use) -> str | None:
-    return "subsample" if use.parameters is not None and use.get("subsample") < 1 else None
+    return "subsample" if use.get("subsample") < 1 else None
 
 
+@_of("sketch")
 def _find_dense_sketch(use: Use) -> str | None:
     sketch = use.get("sketch")
     is_dense = sketch is not None and sketch not in ("auto", "count_sketch")
     return f"sketch={sketch!r}" if is_dense else None
 
 
+@_of("sketch")
 def _find_sketch_of_all_rows(use: Use) -> str | None:
     """Find a sketch that does not depend on single rows and on the largest gradients alone."""
     sketch = use.get("sketch")
@@ -206,12 +258,37 @@ def _find_sketch_of_all_rows(use: Use) -> str | None:
     return None if getattr(sketch, "is_distributed", False) else f"sketch={sketch!r}"
 
 
+@_of("threshold")
 def _find_threshold(use: Use) -> str | None:
     threshold = use.get("threshold")
     is_set = threshold is not None and (isinstance(threshold, str | dict) or threshold != 0.5)
     return "threshold" if is_set else None
 
 
+@_of("model")
+def _find_opaque_init(use: Use) -> str | None:
+    """Find an initial model that is not linear."""
+    initial = use.model.initial
+    return None if initial is None or hasattr(initial, "coef") else f"{initial.description} (init)"
+
+
+@_of("model")
+def _find_high_cardinality(use: Use) -> str | None:
+    has_some = use.model.mapper.derived_columns_ is not None
+    return "high-cardinality features" if has_some else None
+
+
+@_of("model")
+def _find_categories(use: Use) -> str | None:
+    return "categorical features" if use.model.mapper.is_categorical_.any() else None
+
+
+@_of("model")
+def _find_blend(use: Use) -> str | None:
+    return "a blend" if "blend" in use.model.metadata else None
+
+
+@_of("init", "model")
 def _find_init(use: Use) -> str | None:
     if use.get("init") is not None:
         return "init"
@@ -219,6 +296,7 @@ def _find_init(use: Use) -> str | None:
     return None if initial is None else f"{initial.description} (init)"
 
 
+@_of("projection", "model")
 def _find_projection(use: Use) -> str | None:
     is_used = (
         use.get("projection") is not None or getattr(use.model, "projection", None) is not None
@@ -235,11 +313,13 @@ def _find_bins(use: Use) -> str | None:
     return "a Dataset of bins" if has_bins_only else None
 
 
+@_of("evaluated")
 def _find_evaluated_dataset(use: Use) -> str | None:
     has_dataset = any(_find_dataset(Use(X=X)) for X in use.evaluated)
     return "a Dataset to evaluate on" if has_dataset else None
 
 
+@_of("categorical_features")
 def _find_listed_categories(use: Use) -> str | None:
     categorical = use.get("categorical_features")
     is_listed = categorical is not None and not isinstance(categorical, str)
@@ -255,19 +335,22 @@ def _find_output_weights(use: Use) -> str | None:
     return "sample_weight" if len(shape) > 1 and shape[1] > 1 else None
 
 
+@_of("target")
 def _find_sparse_numbers(use: Use) -> str | None:
     """Find sparse targets of a regression."""
-    is_used = use.target is not None and use.target.is_sparse
+    is_used = use.target.is_sparse
     return "sparse y" if is_used and use.target.encoding.kind == "regression" else None
 
 
+@_of("target")
 def _find_shares(use: Use) -> str | None:
-    if use.target is None or use.target.encoding.kind != "multiclass":
+    if use.target.encoding.kind != "multiclass":
         return None
     has_shares = use.target.values.ndim == 2 and not use.target.encoding.one_vs_rest
     return "shares of classes" if has_shares else None
 
 
+@_of("normalize_targets")
 def _find_normalised_targets(use: Use) -> str | None:
     is_used = use.get("normalize_targets") not in (None, "auto", False)
     return "normalize_targets=True" if is_used else None
@@ -332,6 +415,9 @@ _SINGLE_TREES = (
 _GROUPS = (
     "{this} couples all outputs of a leaf, but output_groups gives trees to some of them; use "
     '"diagonal", or output_groups=None.'
+)
+_CONSTANT_LEAVES = (
+    'device="cuda" requires dense leaves, but this model has others: use device="cpu".'
 )
 _NOT_DISTRIBUTED = "Distributed training is not supported with these parameters: {this} "
 
@@ -421,6 +507,7 @@ FEATURES = {
                 _COUPLED,
                 '{other} couples outputs, but {this} chooses them one by one; use "diagonal".',
             ),
+            "device_predictor": _CONSTANT_LEAVES,
             "one_output_per_tree": "{this} chooses among the outputs of a leaf, but {other} has "
             'one output per leaf; use "multi_output_tree".',
         },
@@ -430,6 +517,10 @@ FEATURES = {
         _argument("leaf", "linear"),
         {
             "cuda": _NOT_ON_GPU,
+            "device_predictor": _CONSTANT_LEAVES,
+            "exports_of_constants": "The model has linear leaves, which {format} does not support: "
+            'use {alternative}, or train with leaf="constant".',
+            "shap_trees": "shap does not support linear leaves; use shap_values.",
             "bins": "Linear leaves need the features themselves, but this Dataset holds only their "
             "bins: make it with keep_features=True, or pass X instead.",
             **_each(
@@ -496,7 +587,19 @@ FEATURES = {
             "share; fit on a sample without Dask and pass its output_groups_."
         },
     ),
-    "tasks": Feature("Several tasks (`PolyleafMultiTask`)", _find_tasks, {}),
+    "tasks": Feature(
+        "Several tasks (`PolyleafMultiTask`)",
+        _find_tasks,
+        {
+            "topk": "predict_topk ranks outputs, but the scores of different tasks cannot be "
+            "compared."
+        },
+    ),
+    "blend": Feature(
+        "Blends of models (`blend`)",
+        _find_blend,
+        {"refit": "A blend of models cannot be refitted: refit the models, and blend them again."},
+    ),
     "sketch": Feature(
         "Sketches (`sketch`)",
         _argument("sketch"),
@@ -556,6 +659,8 @@ FEATURES = {
             ),
             "shared_outputs": "{other} is GBDT-MO's restricted search and needs the histograms of "
             'all outputs; use split_search="histogram", or leaf_output_set="own".',
+            "memory_estimate": "memory_estimate is for dense targets: memory of sparse targets "
+            "depends on their number of non-zeros.",
             "missing_targets": "{other} needs a dense y; sparse targets have no missing values.",
             "class_weight": "class_weight needs a dense y, because it also weights absent labels; "
             "use sample_weight.",
@@ -576,7 +681,9 @@ FEATURES = {
         _find_sparse_y,
         {
             "search": "{use.estimator} does not support {this}: use PolyleafRegressor or "
-            "PolyleafClassifier instead."
+            "PolyleafClassifier instead.",
+            "report": "y must be dense for a report: pass an array, with fewer labels if there "
+            "are many.",
         },
     ),
     "dense_sketch": Feature(
@@ -604,7 +711,31 @@ FEATURES = {
     ),
     "class_weight": Feature("Class weights (`class_weight`)", _argument("class_weight"), {}),
     "output_weights": Feature("Weights of single outputs", _find_output_weights, {}),
-    "offset": Feature("Offsets (`offset`)", _find_offset, {}),
+    "offset": Feature(
+        "Offsets (`offset`)",
+        _find_offset,
+        {
+            "sparse_predictions": "predict(sparse=True) computes few outputs per row and cannot "
+            "add an offset."
+        },
+    ),
+    "two_classes": Feature(
+        "Two classes",
+        _never,
+        {
+            "topk": "predict_topk is for several outputs, but two classes have one score; use "
+            "decision_function."
+        },
+    ),
+    "dense_y": Feature(
+        "Dense y",
+        _never,
+        {
+            "sparse_predictions": "predict(sparse=True) requires a model that was trained on "
+            "sparse targets, whose predictions are 0 for outputs without trees. Use predict_topk, "
+            "or predict(sparse=False)."
+        },
+    ),
     # --- objectives and metrics ---
     "metrics_of_outputs": Feature(
         "Metrics of all outputs (all but `p@k` and the like)", _never, {}
@@ -695,6 +826,20 @@ FEATURES = {
                 "model of your own as offset.",
             ),
             "device_array": "init reads X in host memory: pass a copy of the array on the GPU.",
+            "device_predictor": 'device="cuda" does not support models with init: use '
+            'device="cpu".',
+            "exports": "The model starts from {this}, which no export format supports: use "
+            "save_model, or train without init.",
+        },
+    ),
+    "opaque_init": Feature(
+        "Initial models that are not linear",
+        _find_opaque_init,
+        {
+            "predictor": "predictor does not support models that start from {this}, which is not "
+            "linear: use predict.",
+            "model_file": "The model starts from {this}, which a model file cannot hold: pickle "
+            "the estimator, or use a linear model as init.",
         },
     ),
     "projection": Feature(
@@ -707,9 +852,43 @@ FEATURES = {
             "which folds do not keep; use GridSearchCV.",
             "dataset": "projection requires the raw X, but a Dataset holds features that are "
             "binned already.",
+            "predictor": "predictor does not support models with a projection of the features: use "
+            "predict.",
+            "exports": "The model projects its features, which no export format supports: use "
+            "save_model, or train without projection.",
             "listed_categories": "categorical_features cannot be set with projection, which "
             "combines all features as numbers.",
         },
+    ),
+    "high_cardinality": Feature(
+        "Categorical features of more than 255 categories",
+        _find_high_cardinality,
+        {
+            "dask": "Column {column} of X has more than 255 categories. Their target encoding is "
+            "supported on one machine only: drop the column, or encode it as numbers.",
+            "bins_on_disk": "{column} has more than 255 categories, which are encoded in memory "
+            "once the target is known: leave out cache_dir and memory_limit, or the column.",
+            "predictor": "predictor does not support models with high-cardinality categorical "
+            "features (more than 255 categories): use predict.",
+            "exports": "The model encodes features of more than 255 categories, which no export "
+            "format supports: use save_model, or train on fewer categories.",
+            "shap_trees": "shap does not support high-cardinality categorical features; use "
+            "shap_values.",
+        },
+    ),
+    "categories": Feature(
+        "Categorical features",
+        _find_categories,
+        {
+            "skl2onnx": "{estimator} has categorical features, which pipelines do not encode as "
+            'the graph needs them: use polyleaf.export.to_onnx(model, input="columns").',
+            "shap_trees": "shap does not support splits on categories; use shap_values.",
+        },
+    ),
+    "sparse_X": Feature(
+        "Sparse X",
+        _never,
+        {"dask": "Partition {partition} is a sparse matrix: make X dense, or fit on one machine."},
     ),
     "listed_categories": Feature(
         "Categories that are listed (`categorical_features`)", _find_listed_categories, {}
@@ -736,9 +915,14 @@ FEATURES = {
         },
     ),
     "dataset": Feature("A `Dataset` as X", _find_dataset, {}),
+    "bins_on_disk": Feature("A `Dataset` in files (`cache_dir`, `memory_limit`)", _never, {}),
     "bins": Feature("A `Dataset` without features (`keep_features=False`)", _find_bins, {}),
     "evaluated_dataset": Feature("A `Dataset` to evaluate on", _find_evaluated_dataset, {}),
-    "device_array": Feature("Arrays in GPU memory", _find_device_array, {}),
+    "device_array": Feature(
+        "Arrays in GPU memory",
+        _find_device_array,
+        {"refit": "refit runs on the CPU: pass X in host memory."},
+    ),
     "cuda": Feature(
         'Training on a GPU (`device="cuda"`)',
         _argument("device", "cuda"),
@@ -749,3 +933,11 @@ FEATURES = {
     ),
 }
 """The features, by the names that `Feature.refused` uses."""
+
+_IN_PAIRS = [
+    name
+    for name, feature in FEATURES.items()
+    if feature.refused.keys() & FEATURES.keys()
+    or any(name in other.refused for other in FEATURES.values())
+]
+"""The features that some other feature excludes."""

@@ -26,6 +26,7 @@ from polyleaf.metrics._multitask import compute_scores_per_target
 from polyleaf.model import Model
 from polyleaf.model.metadata import HAS_OFFSETS
 from polyleaf.model.shap import BinnedRows, resolve_outputs
+from polyleaf.runtime.capabilities import refuse
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
 from polyleaf.user_data.multitask import (
@@ -187,9 +188,7 @@ class SingleTaskReportData(ReportData):
         target_name: str = "y",
     ) -> None:
         if scipy.sparse.issparse(y):
-            raise ValueError(
-                "y must be dense for a report: pass an array, with fewer labels if there are many."
-            )
+            refuse("sparse_y", "report")
         get_single_task_model(estimator)
         super().__init__(estimator, X, prefix)
         self._target_name = target_name
