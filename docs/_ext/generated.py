@@ -21,6 +21,7 @@ from polyleaf import (
 from polyleaf.metrics import default_metric, get_metric, metric_names
 from polyleaf.metrics.metric import METRIC_ALIASES
 from polyleaf.objectives import distribution_names, objective_class, objective_names
+from polyleaf.runtime.capabilities import FEATURES, PLACES, WITHIN
 from polyleaf.settings.aliases import FOREIGN_HINTS, FOREIGN_NAMES
 from polyleaf.settings.param_spec import ParamSpec, get_param_specs
 
@@ -188,6 +189,37 @@ def make_metrics() -> Iterator[str]:
         yield f"| `{name}` | {better} | {words[metric.prediction_type]} | {others} |"
 
 
+# --- what works with what -------------------------------------------------------------------------
+
+
+def _get_refusal(feature: str, place: str) -> str | None:
+    refused = FEATURES[feature].refused
+    return refused.get(place) or refused.get(WITHIN.get(place, ""))
+
+
+def make_capabilities() -> Iterator[str]:
+    """Yield a table of the features that some place refuses."""
+    yield f"| Feature | {' | '.join(PLACES.values())} |"
+    yield f"|---|{':-:|' * len(PLACES)}"
+    for name, feature in FEATURES.items():
+        if feature.refused.keys() & PLACES.keys():
+            cells = ("–" if _get_refusal(name, place) else "✓" for place in PLACES)
+            yield f"| {feature.title} | {' | '.join(cells)} |"
+
+
+def make_refusals() -> Iterator[str]:
+    """Yield the features that others exclude, and all sentences."""
+    for feature in FEATURES.values():
+        if feature.refused:
+            yield f"\n{feature.title}\n"
+            code = re.search("`(.*?)`", feature.title)
+            this = feature.title if code is None else code[1]
+            for column, sentence in feature.refused.items():
+                other = PLACES[column] if column in PLACES else FEATURES[column].title
+                text = re.sub(r"\{[^}]*\}", "…", sentence.replace("{this}", this))
+                yield f"- {other}: {_escape(text)}"
+
+
 TABLES: dict[str, Callable[[], Iterator[str]]] = {
     "parameters": make_parameters,
     "common_parameters": make_common_parameters,
@@ -195,4 +227,6 @@ TABLES: dict[str, Callable[[], Iterator[str]]] = {
     "foreign_parameters": make_foreign_parameters,
     "objectives": make_objectives,
     "metrics": make_metrics,
+    "capabilities": make_capabilities,
+    "refusals": make_refusals,
 }

@@ -78,6 +78,7 @@ def test_each_public_module_has_a_page():
     assert {name for name in modules if not any(m.startswith(name) for m in MODULES)} == set()
     assert {page.stem for page in (DOCS / "reference").glob("*.md")} == {
         "index",
+        "capabilities",
         "model_format",
         "parameters",
         *PAGES,

@@ -1,8 +1,4 @@
-"""Compatibility of parameters: every combination trains, or raises an error that names the
-reason."""
-
-import re
-from itertools import product
+"""Values of parameters that depend on each other, and defaults that depend on the objective."""
 
 import numpy as np
 import pytest
@@ -13,119 +9,10 @@ from polyleaf.estimators._fitting import get_single_class
 from polyleaf.objectives import Poisson
 from polyleaf.settings import train_config
 
-KINDS = ("auto", "none", "shared", "diagonal", "full", "block")
-SAMPLING = {
-    "all rows": {},
-    "subsample": {"subsample": 0.6},
-    "goss": {"sampling_method": "goss", "top_rate": 0.3, "other_rate": 0.3},
-    "rows_per_layer": {"rows_per_layer": [0.5, 1.0]},
-}
-CHOICES = {
-    "hessian": KINDS,
-    "leaf_hessian": KINDS,
-    "multi_strategy": ("multi_output_tree", "one_output_per_tree"),
-    "boosting_step": ("round", "tree", "layer"),
-    "grow_policy": ("lossguide", "depthwise"),
-    "sketch": (None, "random_projection"),
-    "pruning": ("pre", "post"),
-    "sampling": tuple(SAMPLING),
-    "reg_alpha": (0.0, 0.1),
-}
-COUPLED = ("full", "block")
-
-# Incompatible combinations, and words of their message.
-INCOMPATIBLE = [
-    (lambda c: c["hessian"] in COUPLED and c["multi_strategy"] == "one_output_per_tree",
-     'hessian="(full|block)" couples the outputs.*multi_strategy'),
-    (lambda c: _leaf_hessian(c) in COUPLED and c["multi_strategy"] == "one_output_per_tree",
-     'leaf_hessian="(full|block)" couples the outputs.*multi_strategy'),
-    (lambda c: c["hessian"] in COUPLED and c["sketch"],
-     'hessian="(full|block)" needs.*sketch=None'),
-    (lambda c: {c["hessian"], _leaf_hessian(c)} & {*COUPLED} and c["reg_alpha"] > 0, "reg_alpha"),
-    (lambda c: c["boosting_step"] == "layer" and c["grow_policy"] == "lossguide", "grow_policy"),
-    (lambda c: c["sampling"] == "rows_per_layer" and c["boosting_step"] != "layer",
-     "rows_per_layer"),
-    (lambda c: c["sketch"] and c["multi_strategy"] == "one_output_per_tree",
-     "A sketch.*multi_strategy"),
-    (lambda c: c["sketch"] and c["hessian"] == "diagonal", 'hessian="diagonal"'),
-]  # fmt: skip
-
-
-def _leaf_hessian(c):
-    follows = c["leaf_hessian"] == "auto" and c["hessian"] in COUPLED
-    return c["hessian"] if follows else c["leaf_hessian"]
-
-
-def combinations():
-    return [dict(zip(CHOICES, values, strict=True)) for values in product(*CHOICES.values())]
-
-
-def make_parameters(combination):
-    """Return parameters of an estimator with small trees."""
-    own = {name: value for name, value in combination.items() if name != "sampling"}
-    small = {
-        "n_estimators": 1,
-        "max_depth": 2,
-        "max_leaves": 4,
-        "min_child_samples": 1,
-        "n_jobs": 1,
-    }
-    sketch = {"sketch_dim": 2} if combination["sketch"] else {}
-    return {**own, **SAMPLING[combination["sampling"]], **sketch, **small}
-
-
-def get_error(combination):
-    """Return the error message of a combination, or None."""
-    estimator = PolyleafClassifier(**make_parameters(combination))
-    try:
-        train_config.make_train_config(
-            estimator, n_rounds=1, has_sparse_targets=False, seed=0, n_threads=1
-        )
-    except ValueError as error:
-        return str(error)
-    return None
-
-
-def test_errors_of_incompatible_combinations():
-    n_errors = 0
-    for combination in combinations():
-        expected = [words for condition, words in INCOMPATIBLE if condition(combination)]
-        message = get_error(combination)
-        assert (message is not None) == bool(expected), combination
-        assert message is None or any(re.search(words, message) for words in expected), combination
-        n_errors += message is not None
-    assert 1000 < n_errors < len(combinations()) - 1000
-
-
-def train(combination):
-    """Train on a few rows; an incompatible combination must raise its error."""
-    estimator = PolyleafClassifier(**make_parameters(combination), random_state=0)
-    message = get_error(combination)
-    if message is None:
-        estimator.fit(X[:80], CLASSES[:80])
-        assert np.isfinite(estimator.decision_function(X)).all()
-    else:
-        with pytest.raises(ValueError, match=re.escape(message)):
-            estimator.fit(X[:80], CLASSES[:80])
-
-
-def test_combinations_train_or_raise():
-    """Every seventeenth combination; the next test covers all."""
-    for combination in combinations()[::17]:
-        train(combination)
-
-
-@pytest.mark.full
-def test_all_combinations_train_or_raise():
-    for combination in combinations():
-        train(combination)
-
 
 @pytest.mark.parametrize(
     ("parameters", "match"),
     [
-        ({"rows_per_layer": [0.5, 1.0]}, 'set boosting_step="layer" as well'),
-        ({"boosting_step": "layer"}, 'grow_policy="depthwise"'),
         ({"boosting_step": "layers"}, "boosting_step"),
         ({"pruning": "both"}, "pruning"),
         ({"hessian": "pairs"}, "hessian"),
@@ -158,17 +45,6 @@ def test_all_combinations_train_or_raise():
             {"boosting_step": "layer", "grow_policy": "depthwise", "rows_per_layer": 0.5},
             "rows_per_layer",
         ),
-        (
-            {
-                "boosting_step": "layer",
-                "grow_policy": "depthwise",
-                "rows_per_layer": [0.5],
-                "subsample": 0.5,
-            },
-            "subsample must be 1.0",
-        ),
-        ({"hessian": "full", "reg_alpha": 1.0}, "set both to 0"),
-        ({"leaf_hessian": "block", "max_delta_step": 1.0}, "set both to 0"),
     ],
 )
 def test_invalid_layer_and_hessian_parameters_raise(parameters, match):

@@ -352,6 +352,8 @@ IMPLIED = {
     "sparse_y": {"sparse_numbers", "other_links"},
     "one_label": {"several_classes"},
     "two_classes": {"one_label"},
+    "high_cardinality": {"categories"},
+    "listed_categories": {"categories"},
     "several_classes": {"one_label"},
     "shares": {"one_label", "several_classes"},
 }
