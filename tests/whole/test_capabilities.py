@@ -353,6 +353,7 @@ IMPLIED = {
     "one_label": {"several_classes"},
     "two_classes": {"one_label"},
     "high_cardinality": {"categories"},
+    "opaque_init": {"init"},
     "listed_categories": {"categories"},
     "several_classes": {"one_label"},
     "shares": {"one_label", "several_classes"},

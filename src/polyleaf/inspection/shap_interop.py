@@ -91,13 +91,17 @@ def export_shap_trees(estimator: Any) -> JsonObject:
     Raises
     ------
     ValueError
-        If a tree splits on categories, or has linear leaves, which `shap` does not support; use
-        `shap_values`.
+        If the model has an initial model, a projection, splits on categories or linear leaves,
+        which `shap` does not support; use `shap_values`.
     """
     if not isinstance(estimator, Model):
         check_is_fitted(estimator)
         estimator = estimator.model_
     model: Model = estimator
+    if model.initial is not None:
+        refuse("init", "shap_trees")
+    if model.projection is not None:
+        refuse("projection", "shap_trees")
     if model.mapper.derived_columns_ is not None:
         refuse("high_cardinality", "shap_trees")
     n_rounds = model.n_rounds if model.best_iteration is None else model.best_iteration + 1

@@ -830,6 +830,7 @@ FEATURES = {
             'device="cpu".',
             "exports": "The model starts from {this}, which no export format supports: use "
             "save_model, or train without init.",
+            "shap_trees": "shap does not support models that start from init; use shap_values.",
         },
     ),
     "opaque_init": Feature(
@@ -854,6 +855,8 @@ FEATURES = {
             "binned already.",
             "predictor": "predictor does not support models with a projection of the features: use "
             "predict.",
+            "shap_trees": "shap does not support models that project their features; use "
+            "shap_values.",
             "exports": "The model projects its features, which no export format supports: use "
             "save_model, or train without projection.",
             "listed_categories": "categorical_features cannot be set with projection, which "
