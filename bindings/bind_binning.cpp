@@ -134,19 +134,19 @@ nb::tuple bind_find_thresholds(nb::list dense, nb::list sparse, int64_t n_rows, 
         find_thresholds(table.columns, sample, static_cast<int32_t>(n_features), max_bins, context);
   }
   nb::list thresholds;
-  NewArray<bool> wide({static_cast<size_t>(n_features)});
+  NewArray<bool> is_float64({static_cast<size_t>(n_features)});
   for (size_t f = 0; f < found.size(); ++f) {
     NewArray<double> values({found[f].values.size()});
     std::copy(found[f].values.begin(), found[f].values.end(), values.data);
     thresholds.append(values.array);
-    wide.data[f] = found[f].wide;
+    is_float64.data[f] = found[f].is_float64;
   }
-  return nb::make_tuple(thresholds, wide.array);
+  return nb::make_tuple(thresholds, is_float64.array);
 }
 
 BinTable make_bin_table(Array1<const double> values, Array1<const int64_t> offsets,
-                        Array1<const bool> wide) {
-  const size_t n_features = wide.shape(0);
+                        Array1<const bool> is_float64) {
+  const size_t n_features = is_float64.shape(0);
   require(offsets.shape(0) == n_features + 1, "offsets must have one entry per feature plus one.");
   std::vector<Thresholds> thresholds(n_features);
   for (size_t f = 0; f < n_features; ++f) {
@@ -155,7 +155,7 @@ BinTable make_bin_table(Array1<const double> values, Array1<const int64_t> offse
                 end - begin < kMaxBins,
             "offsets must ascend, with at most 254 thresholds per feature.");
     thresholds[f].values.assign(values.data() + begin, values.data() + end);
-    thresholds[f].wide = wide.data()[f];
+    thresholds[f].is_float64 = is_float64.data()[f];
   }
   return BinTable(thresholds);
 }
@@ -214,7 +214,7 @@ void bind_binning(nb::module_& m) {
   m.def("find_thresholds", &bind_find_thresholds, nb::arg("dense"), nb::arg("sparse"),
         nb::arg("n_rows"), nb::arg("n_features"), nb::arg("rows").none(), nb::arg("weights").none(),
         nb::arg("max_bins"), nb::arg("n_threads"),
-        "Return the thresholds of numeric columns (a list of float64 arrays), and wide,\n"
+        "Return the thresholds of numeric columns (a list of float64 arrays), and is_float64,\n"
         "bool (n_features,): whether thresholds need float64.");
   m.def("has_infinite", &bind_has_infinite<float>, nb::arg("values").noconvert(),
         nb::arg("n_threads"));
@@ -222,7 +222,7 @@ void bind_binning(nb::module_& m) {
         nb::arg("n_threads"), "Return whether a float32 or float64 matrix holds an infinity.");
   nb::class_<BinTable>(m, "BinTable",
                        "Thresholds of all features in a layout for vectorised search.")
-      .def(nb::new_(&make_bin_table), nb::arg("values"), nb::arg("offsets"), nb::arg("wide"))
+      .def(nb::new_(&make_bin_table), nb::arg("values"), nb::arg("offsets"), nb::arg("is_float64"))
       .def("transform", &transform, nb::arg("dense"), nb::arg("sparse"), nb::arg("categories"),
            nb::arg("codes").noconvert(), nb::arg("n_threads"),
            nb::arg("selected").none() = nb::none(), nb::arg("compact") = false,

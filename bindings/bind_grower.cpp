@@ -9,10 +9,12 @@
 #include <string>
 
 #include "arrays.h"
+#include "base/rng.h"
 #include "context_caster.h"
 #include "conversions.h"
 #include "grower/grower.h"
 #include "quantised_gradients/quantised_gradients.h"
+#include "quantised_gradients/random_rounding.h"
 #include "search_handle.h"
 
 namespace polyleaf {
@@ -51,24 +53,21 @@ nb::ndarray<nb::numpy, int32_t> dense(const QuantisedGradients& channels) {
   return out.array;
 }
 
-// Return the sums of the gradients of each leaf, int64 (n_leaves, n_outputs), over the rows used
-// here.
-nb::ndarray<nb::numpy, int64_t> sum_by_leaf(const QuantisedGradients& channels,
-                                            const Array1<const int32_t>& leaf_of_row,
-                                            int32_t n_leaves) {
-  const RowSample& sample = channels.sample();
-  const int32_t* leaves = leaf_of_row.data();
-  require(static_cast<int64_t>(leaf_of_row.size()) == sample.n_all && n_leaves >= 1,
-          "leaf_of_row needs one entry per row.");
-  check_leaf_ids({leaves, static_cast<size_t>(sample.n_all)}, n_leaves, 1);
-  const int n_outputs = channels.layout().n_outputs;
-  NewArray<int64_t> out({static_cast<size_t>(n_leaves), static_cast<size_t>(n_outputs)});
-  std::fill_n(out.data, static_cast<size_t>(n_leaves) * n_outputs, 0);
-  for (int64_t i = 0; i < sample.n_used(); ++i) {
-    const int64_t row = sample.row(i);
-    int64_t* sums = out.data + static_cast<int64_t>(leaves[row]) * n_outputs;
-    const int16_t* values = channels.row(row);
-    for (int k = 0; k < n_outputs; ++k) sums[k] += values[k];
+auto random_rounding(const Array2<const float>& values, const Optional1<const uint32_t>& rows,
+                     const Optional1<const float>& multiplier, const Optional1<const int64_t>& ids,
+                     const Array2<const uint32_t>& keys, const Context& context) {
+  require(!ids || ids->shape(0) == values.shape(0), "ids must have one entry per row.");
+  require(keys.shape(0) == values.shape(1) && keys.shape(1) == 2,
+          "keys must have two numbers per column.");
+  const RowSample sample =
+      make_row_sample(static_cast<int64_t>(values.shape(0)), rows, multiplier, context);
+  NewArray<float> out({values.shape(0), values.shape(1)});
+  const MatrixView<float> rounded(out.data, sample.n_all, static_cast<int64_t>(values.shape(1)));
+  {
+    nb::gil_scoped_release release;
+    round_at_random(matrix_view(values), sample,
+                    ids ? non_null_data(ids->data(), ids->size()) : nullptr, matrix_view(keys),
+                    rounded, context);
   }
   return out.array;
 }
@@ -95,9 +94,6 @@ void bind_channels(nb::module_& m) {
            "or (n, K (K + 1) / 2) (full: lower triangles in row-major order).")
       .def("dense", &dense,
            "Return the quantised values, int32 (rows used, K + Hessian columns), for tests.")
-      .def("sum_by_leaf", &sum_by_leaf, nb::arg("leaf_of_row"), nb::arg("n_leaves"),
-           "Return the sums of quantised gradients, int64 (n_leaves, K), over the rows in use of "
-           "this process.")
       .def_prop_ro(
           "gradient_steps",
           [](const QuantisedGradients& c) {
@@ -110,6 +106,22 @@ void bind_channels(nb::module_& m) {
             return steps(c.hessian_step(), c.layout().n_hessian());
           },
           nb::rv_policy::move);
+  m.def(
+      "hash_ids",
+      [](const Array1<const uint32_t>& ids, const Array1<const uint32_t>& keys) {
+        require(keys.size() == 2, "keys must have two numbers.");
+        NewArray<uint32_t> out({ids.size()});
+        for (size_t i = 0; i < ids.size(); ++i) out.data[i] = hash_id(ids.data()[i], keys.data());
+        return out.array;
+      },
+      nb::arg("ids"), nb::arg("keys"), "Hash ids, uint32 (n,), by two keys: a bijection.");
+  m.def(
+      "round_at_random", &random_rounding, nb::arg("values"), nb::arg("rows").none(),
+      nb::arg("multiplier").none(), nb::arg("ids").none(), nb::arg("keys"), nb::arg("n_threads"),
+      "Return derivatives, float32 (n, m), as multiples of the steps of their quantisation, each\n"
+      "rounded up or down at random.\n\n"
+      "Random numbers are hashes of `ids`, int64 (n,), or of the positions of the rows, by\n"
+      "`keys`, uint32 (m, 2).");
   m.def(
       "channel_lanes",
       [](int n_outputs, const std::string& kind, int regressors) {

@@ -378,29 +378,10 @@ void init_table(LinearTable* self, const Bins& bins, const Array2<const float>& 
   new (self) LinearTable(bins, features.data(), weight ? weight->data() : nullptr, context);
 }
 
-nb::ndarray<nb::numpy, float> node_hessians(const Array2<const float>& h,
-                                            const Optional1<const uint32_t>& rows,
-                                            const Optional1<const float>& multiplier,
-                                            const Array1<const int32_t>& leaf_of_row,
-                                            const Tree& tree, const Array1<const int64_t>& counts,
-                                            const Context& context) {
-  const size_t m = h.shape(1), n_nodes = static_cast<size_t>(tree.n_nodes());
-  const RowSample sample =
-      make_row_sample(static_cast<int64_t>(h.shape(0)), rows, multiplier, context);
-  require(leaf_of_row.size() == h.shape(0), "leaf_of_row needs one entry per row.");
-  require(counts.size() == n_nodes, "counts needs one entry per node.");
-  check_leaf_ids(span(leaf_of_row), tree.n_leaves, context);
-  const std::vector<float> sums = sum_node_hessians(
-      h.data(), static_cast<int>(m), sample, leaf_of_row.data(), tree, counts.data(), context);
-  NewArray<float> out({n_nodes, m});
-  std::copy(sums.begin(), sums.end(), out.data);
-  return out.array;
-}
-
-void renew(LinearGradients& channels, const Array2<const float>& g, const Optional2<const float>& h,
-           const std::string& kind, const LinearConfig& config,
-           const Optional1<const uint32_t>& rows, const Optional1<const float>& multiplier,
-           const Context& context) {
+void quantise(LinearGradients& channels, const Array2<const float>& g,
+              const Optional2<const float>& h, const std::string& kind,
+              const Optional1<const uint32_t>& rows, const Optional1<const float>& multiplier,
+              const Context& context) {
   const bool diagonal = kind == "diagonal";
   require(kind == "unit" || kind == "shared" || diagonal,
           "The Hessian kind must be unit, shared or diagonal.");
@@ -410,17 +391,16 @@ void renew(LinearGradients& channels, const Array2<const float>& g, const Option
   require(
       !h || (h->shape(0) == g.shape(0) && h->shape(1) == (diagonal ? g.shape(1) : 1)),
       "h must have as many rows as g, and one column, or one per output for a diagonal Hessian.");
-  require(!config.full || config.max_regressors <= kMaxRegressors,
-          "The full fit supports at most 8 regressors.");
-  require(!config.full || !diagonal, "The full fit does not support a diagonal Hessian.");
+  require(!channels.config().full || !diagonal,
+          "The full fit does not support a diagonal Hessian.");
   const RowSample sample =
       make_row_sample(static_cast<int64_t>(g.shape(0)), rows, multiplier, context);
   nb::gil_scoped_release release;
-  channels.use(g.data(), h ? h->data() : nullptr, static_cast<int>(g.shape(1)),
-               !h                           ? HessianKind::unit
-               : diagonal && g.shape(1) > 1 ? HessianKind::diagonal
-                                            : HessianKind::shared,
-               sample, config, context);
+  channels.quantise(g.data(), h ? h->data() : nullptr, static_cast<int>(g.shape(1)),
+                    !h                           ? HessianKind::unit
+                    : diagonal && g.shape(1) > 1 ? HessianKind::diagonal
+                                                 : HessianKind::shared,
+                    sample, context);
 }
 
 }  // namespace
@@ -454,17 +434,18 @@ void bind_linear(nb::module_& m) {
             return view<double>(table.means(0), {table.scales().size(), 256}, self);
           },
           "Standardised mean of each bin by code, float64 (n_features, 256).");
-  m.def("sum_node_hessians", &node_hessians, nb::arg("h"), nb::arg("rows").none(),
-        nb::arg("multiplier").none(), nb::arg("leaf_of_row"), nb::arg("tree"), nb::arg("counts"),
-        nb::arg("n_threads"),
-        "Return the Hessians of the nodes of a tree, float32 (n_nodes, m), as the search for\n"
-        "linear leaves sums them.\n\n"
-        "`h`: float32 (n_rows, m). `counts`: int64 (n_nodes,), rows of each node, on all ranks.");
   nb::class_<LinearGradients>(
       m, "LinearGradients",
       "Gradients and Hessians for the gain of splits that anticipate linear leaves.")
-      .def(nb::init<const LinearTable&>(), nb::arg("table"), nb::keep_alive<1, 2>())
-      .def("renew", &renew, nb::arg("g"), nb::arg("h").none(), nb::arg("kind"), nb::arg("config"),
+      .def(
+          "__init__",
+          [](LinearGradients* self, const LinearTable& table, const LinearConfig& config) {
+            require(!config.full || config.max_regressors <= kMaxRegressors,
+                    "The full fit supports at most 8 regressors.");
+            new (self) LinearGradients(table, config);
+          },
+          nb::arg("table"), nb::arg("config"), nb::keep_alive<1, 2>())
+      .def("quantise", &quantise, nb::arg("g"), nb::arg("h").none(), nb::arg("kind"),
            nb::arg("rows").none(), nb::arg("multiplier").none(), nb::arg("n_threads"),
            "Set the gradients g (n, K) and the Hessians h: None (unit), (n, 1) (shared) or (n,\n"
            "K) (diagonal).");

@@ -290,6 +290,7 @@ void bind_objectives(nb::module_& m) {
   bind_rounded<rounded_exp>(m, "exp", "Return exp(x) in float64, correctly rounded.");
   bind_rounded<rounded_log>(m, "log", "Return ln(x) in float64, correctly rounded.");
   bind_rounded<rounded_log1p>(m, "log1p", "Return ln(1 + x) in float64, correctly rounded.");
+  bind_rounded<digamma_excess>(m, "digamma_excess", "Return digamma(x) - ln x in float64.");
   m.def("_exp", &elementary<&ObjectiveKernels::exp>, nb::arg("x").noconvert(),
         "Return exp(x) as the kernels compute it, for tests.");
   m.def("_log", &elementary<&ObjectiveKernels::log>, nb::arg("x").noconvert(),

@@ -4,9 +4,11 @@
 
 #include "context_caster.h"
 #include "conversions.h"
+#include "leaves/leaf_block.h"
 #include "search/exact_search.h"
 #include "search/histogram_search.h"
 #include "search/linear_gradients.h"
+#include "search/node_sums.h"
 #include "search/verified_search.h"
 #include "search_handle.h"
 
@@ -111,6 +113,62 @@ class ExactSearchHandle final : public SearchHandle {
   ExactSearch search_;
 };
 
+nb::ndarray<nb::numpy, double> new_array(const std::vector<double>& numbers) {
+  NewArray<double> out({numbers.size()});
+  std::copy(numbers.begin(), numbers.end(), out.data);
+  return out.array;
+}
+
+void bind_node_sums(nb::module_& m) {
+  nb::class_<NodeSums>(
+      m, "NodeSums",
+      "Sums over the nodes of a known tree, with the bits of the search that grows it.")
+      .def(
+          "__init__",
+          [](NodeSums* self, const Tree& tree, const Array1<const int32_t>& leaf_of_row,
+             const Optional1<const uint32_t>& rows, const Optional1<const float>& multiplier,
+             const Context& context) {
+            const RowSample sample = make_row_sample(static_cast<int64_t>(leaf_of_row.size()), rows,
+                                                     multiplier, context);
+            check_leaf_ids(span(leaf_of_row), tree.n_leaves, context);
+            new (self) NodeSums(tree, leaf_of_row.data(), sample, context);
+          },
+          nb::arg("tree"), nb::arg("leaf_of_row"), nb::arg("rows").none(),
+          nb::arg("multiplier").none(), nb::arg("n_threads"))
+      .def_prop_ro(
+          "counts",
+          [](const NodeSums& self) {
+            NewArray<int64_t> out({self.counts().size()});
+            std::copy(self.counts().begin(), self.counts().end(), out.data);
+            return out.array;
+          },
+          nb::rv_policy::move, "Rows of each node, on all ranks, int64 (n_nodes,).")
+      .def(
+          "hessians",
+          [](const NodeSums& self, const Optional2<const float>& h, bool quantises_nodes,
+             const Context& context) {
+            require(!h || static_cast<int64_t>(h->shape(0)) == self.n_rows(),
+                    "h must have one row for each row of leaf_of_row.");
+            return new_array(self.sum_hessians(h ? h->data() : nullptr,
+                                               h ? static_cast<int>(h->shape(1)) : 1,
+                                               quantises_nodes, context));
+          },
+          nb::arg("h").none(), nb::arg("quantises_nodes"), nb::arg("n_threads"),
+          "Return the Hessian of each node as histograms sum it, float64 (n_nodes,).\n\n"
+          "`h`: float32 (n_rows, m), of which nodes have the mean over columns; None: 1.\n"
+          "`quantises_nodes`: whether each node quantises its rows anew, as for linear leaves.")
+      .def(
+          "weights",
+          [](const NodeSums& self, const Optional1<const float>& weight, const Context& context) {
+            require(!weight || static_cast<int64_t>(weight->size()) == self.n_rows(),
+                    "weight must have one entry for each row of leaf_of_row.");
+            return new_array(self.sum_weights(get_weight_data(weight), context));
+          },
+          nb::arg("weight").none(), nb::arg("n_threads"),
+          "Return the Hessian of each node as searches over sparse targets sum it, float64\n"
+          "(n_nodes,): weights of rows, float32 (n_rows,); None: 1.");
+}
+
 }  // namespace
 
 void bind_searches(nb::module_& m) {
@@ -162,6 +220,7 @@ void bind_searches(nb::module_& m) {
            nb::arg("threshold_step"),
            "Set the gradients of the next tree.\n\n"
            "`threshold_step`: fraction of a node's rows between two thresholds.");
+  bind_node_sums(m);
 }
 
 }  // namespace polyleaf

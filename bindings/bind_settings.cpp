@@ -9,28 +9,31 @@
 namespace polyleaf {
 namespace {
 
-void init_grow_config(GrowConfig* self, int max_leaves, int max_depth, bool level_wise,
-                      double reg_lambda, double reg_alpha, double min_split_gain,
-                      double min_child_weight, int min_child_samples, double max_delta_step,
-                      int max_cat_to_onehot, double cat_smooth, double colsample_bynode,
-                      uint64_t seed, size_t histogram_memory, bool post_prune, int block_size,
-                      int leaf_k, bool shared_support, const Optional1<const float>& factors) {
-  require(max_leaves >= 1, "max_leaves must be at least 1.");
+void init_split_config(SplitConfig* self, double reg_lambda, double reg_alpha,
+                       double max_delta_step, double min_split_gain, double min_child_weight,
+                       int min_child_samples, int max_cat_to_onehot, double cat_smooth,
+                       int block_size, int leaf_k, bool shared_support) {
   require(leaf_k >= 0, "leaf_k must not be negative.");
-  require(colsample_bynode > 0 && colsample_bynode <= 1, "colsample_bynode must be in (0, 1].");
   require(reg_lambda >= 0 && reg_alpha >= 0 && max_delta_step >= 0 && cat_smooth >= 0,
           "reg_lambda, reg_alpha, max_delta_step and cat_smooth must not be negative.");
-  const SplitConfig split{.reg_lambda = static_cast<float>(reg_lambda),
-                          .reg_alpha = static_cast<float>(reg_alpha),
-                          .max_delta_step = static_cast<float>(max_delta_step),
-                          .min_child_weight = static_cast<float>(min_child_weight),
-                          .min_child_samples = std::max(1, min_child_samples),
-                          .min_split_gain = min_split_gain,
-                          .max_cat_to_onehot = max_cat_to_onehot,
-                          .cat_smooth = cat_smooth,
-                          .block_size = block_size,
-                          .leaf_k = leaf_k,
-                          .shared_support = shared_support};
+  new (self) SplitConfig{.reg_lambda = static_cast<float>(reg_lambda),
+                         .reg_alpha = static_cast<float>(reg_alpha),
+                         .max_delta_step = static_cast<float>(max_delta_step),
+                         .min_child_weight = static_cast<float>(min_child_weight),
+                         .min_child_samples = std::max(1, min_child_samples),
+                         .min_split_gain = min_split_gain,
+                         .max_cat_to_onehot = max_cat_to_onehot,
+                         .cat_smooth = cat_smooth,
+                         .block_size = block_size,
+                         .leaf_k = leaf_k,
+                         .shared_support = shared_support};
+}
+
+void init_grow_config(GrowConfig* self, const SplitConfig& split, int max_leaves, int max_depth,
+                      bool level_wise, bool post_prune, double colsample_bynode, uint64_t seed,
+                      size_t histogram_memory, const Optional1<const float>& factors) {
+  require(max_leaves >= 1, "max_leaves must be at least 1.");
+  require(colsample_bynode > 0 && colsample_bynode <= 1, "colsample_bynode must be in (0, 1].");
   new (self) GrowConfig{.split = split,
                         .max_leaves = max_leaves,
                         .max_depth = max_depth,
@@ -78,14 +81,17 @@ void init_linear_config(LinearConfig* self, const std::string& fit, int max_regr
 }  // namespace
 
 void bind_settings(nb::module_& m) {
+  nb::class_<SplitConfig>(m, "SplitConfig", "Configuration of splits.")
+      .def("__init__", &init_split_config, nb::kw_only(), nb::arg("reg_lambda"),
+           nb::arg("reg_alpha"), nb::arg("max_delta_step"), nb::arg("min_split_gain"),
+           nb::arg("min_child_weight"), nb::arg("min_child_samples"), nb::arg("max_cat_to_onehot"),
+           nb::arg("cat_smooth"), nb::arg("block_size"), nb::arg("leaf_k"),
+           nb::arg("shared_support"));
   nb::class_<GrowConfig>(m, "GrowConfig", "Configuration of tree growth.")
-      .def("__init__", &init_grow_config, nb::kw_only(), nb::arg("max_leaves"),
-           nb::arg("max_depth"), nb::arg("level_wise"), nb::arg("reg_lambda"), nb::arg("reg_alpha"),
-           nb::arg("min_split_gain"), nb::arg("min_child_weight"), nb::arg("min_child_samples"),
-           nb::arg("max_delta_step"), nb::arg("max_cat_to_onehot"), nb::arg("cat_smooth"),
+      .def("__init__", &init_grow_config, nb::kw_only(), nb::arg("split"), nb::arg("max_leaves"),
+           nb::arg("max_depth"), nb::arg("level_wise"), nb::arg("post_prune"),
            nb::arg("colsample_bynode"), nb::arg("seed"), nb::arg("histogram_memory"),
-           nb::arg("post_prune"), nb::arg("block_size"), nb::arg("leaf_k"),
-           nb::arg("shared_support"), nb::arg("factors").none());
+           nb::arg("factors").none());
   nb::class_<LeafConfig>(m, "LeafConfig", "Regularisation of leaf values.")
       .def("__init__", &init_leaf_config, nb::kw_only(), nb::arg("reg_lambda"),
            nb::arg("reg_alpha"), nb::arg("max_delta_step"), nb::arg("learning_rate"),

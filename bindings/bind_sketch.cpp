@@ -97,6 +97,16 @@ auto compute_row_means(Array2<const float> values, const Context& context) {
   });
 }
 
+auto compute_squared_norms(Array2<const float> values, const Context& context) {
+  const MatrixView<const float> view = view_values(values);
+  NewArray<float> out({values.shape(0)});
+  {
+    nb::gil_scoped_release release;
+    squared_norms(view, {out.data, values.shape(0)}, context);
+  }
+  return out.array;
+}
+
 }  // namespace
 
 void bind_sketch(nb::module_& m) {
@@ -119,6 +129,8 @@ void bind_sketch(nb::module_& m) {
         nb::arg("n_threads"), "Return the sum of squares of each column, float64 (K,).");
   m.def("row_means", &compute_row_means, nb::arg("values").noconvert(), nb::arg("n_threads"),
         "Return the mean of each row, float32 (n, 1).");
+  m.def("squared_norms", &compute_squared_norms, nb::arg("values").noconvert(),
+        nb::arg("n_threads"), "Return the sum of squares of each row, float32 (n,).");
 }
 
 // Bindings of the sparse matrix product.

@@ -1,6 +1,6 @@
 // Assertions of what comments promise: POLYLEAF_DCHECK(condition). They are on in sanitizer builds
 // and in builds with the core's own tests (CMake: POLYLEAF_CHECKED); elsewhere nothing is
-// evaluated. A function may only rely on what its callers or the border have checked; input of
+// evaluated. A function may only rely on what its callers or the bindings have checked; input of
 // users is rejected by exceptions, never by assertions.
 #pragma once
 

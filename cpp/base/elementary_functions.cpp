@@ -128,4 +128,14 @@ double rounded_log1p(double x) {
   return std::isfinite(x) && x != 0.0 ? rounded_log(two_sum(1.0, x)) : x;
 }
 
+double digamma_excess(double x) {
+  constexpr int kShift = 16;
+  double shift = rounded_log1p(kShift / x);
+  for (int i = 0; i < kShift; ++i) shift -= 1.0 / (x + i);
+  const double far = x + kShift, i = 1.0 / (far * far);
+  const double series =
+      i * (1.0 / 12 - i * (1.0 / 120 - i * (1.0 / 252 - i * (1.0 / 240 - i / 132))));
+  return shift - 0.5 / far - series;
+}
+
 }  // namespace polyleaf

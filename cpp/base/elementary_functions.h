@@ -10,4 +10,8 @@ double rounded_exp(double x);  // results below 2^-1022 may be rounded twice
 double rounded_log(double x);
 double rounded_log1p(double x);
 
+// digamma(x) - ln x for x > 0, by the recurrence and the asymptotic series of Abramowitz and
+// Stegun, 6.3.5 and 6.3.18. Not correctly rounded.
+double digamma_excess(double x);
+
 }  // namespace polyleaf

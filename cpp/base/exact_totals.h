@@ -10,8 +10,8 @@ namespace polyleaf {
 
 struct TotalsInput {
   int64_t n_rows = 0, n_columns = 0;
-  const float* weight =
-      nullptr;  // (n_rows, weight_columns), 1 or n_columns of them; nullptr: all 1
+  // (n_rows, weight_columns), 1 or n_columns of them; nullptr: all 1.
+  const float* weight = nullptr;
   int64_t weight_columns = 0;
   const int32_t* group = nullptr;  // of each row, 0 .. n_groups - 1; nullptr: one group
   int64_t n_groups = 1;

@@ -1,10 +1,14 @@
 #include "base/isa.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <stdexcept>
 
 namespace polyleaf {
 namespace {
+
+#define POLYLEAF_QUOTE_ISA(isa) #isa,
+constexpr const char* kIsaNames[] = {POLYLEAF_ISAS(POLYLEAF_QUOTE_ISA)};
 
 bool cpu_has(Isa isa) {
 #ifdef POLYLEAF_X86
@@ -27,22 +31,20 @@ bool cpu_has(Isa isa) {
 }
 
 Isa choose() {
+  const std::vector<std::string> available = available_isas();
   const char* forced = std::getenv("POLYLEAF_ISA");
-  if (forced != nullptr && *forced != '\0') {
-    for (Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512}) {
-      if (std::string(forced) != isa_name(isa)) continue;
-      if (!cpu_has(isa))
-        throw std::invalid_argument(
-            std::string("POLYLEAF_ISA=") + forced +
-            " is not supported by this CPU; unset it to use the best instruction set.");
-      return isa;
-    }
-    throw std::invalid_argument(std::string("POLYLEAF_ISA=") + forced +
-                                " is unknown; it must be one of baseline, avx2, avx512.");
+  if (forced == nullptr || *forced == '\0') return static_cast<Isa>(available.size() - 1);
+  const auto found = std::find(available.begin(), available.end(), forced);
+  if (found != available.end()) return static_cast<Isa>(found - available.begin());
+  const std::string message = std::string("POLYLEAF_ISA=") + forced;
+  std::string names;
+  for (const char* name : kIsaNames) {
+    if (std::string(name) == forced)
+      throw std::invalid_argument(
+          message + " is not supported by this CPU; unset it to use the best instruction set.");
+    names += (names.empty() ? "" : ", ") + std::string(name);
   }
-  for (Isa isa : {Isa::avx512, Isa::avx2})
-    if (cpu_has(isa)) return isa;
-  return Isa::baseline;
+  throw std::invalid_argument(message + " is unknown; it must be one of " + names + ".");
 }
 
 }  // namespace
@@ -53,20 +55,14 @@ Isa active_isa() {
 }
 
 const char* isa_name(Isa isa) {
-  switch (isa) {
-    case Isa::avx512:
-      return "avx512";
-    case Isa::avx2:
-      return "avx2";
-    default:
-      return "baseline";
-  }
+  return kIsaNames[static_cast<size_t>(isa)];
 }
 
+// A CPU with one instruction set has all that come before it.
 std::vector<std::string> available_isas() {
   std::vector<std::string> names;
-  for (Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512})
-    if (cpu_has(isa)) names.emplace_back(isa_name(isa));
+  for (size_t i = 0; i < std::size(kIsaNames) && cpu_has(static_cast<Isa>(i)); ++i)
+    names.emplace_back(kIsaNames[i]);
   return names;
 }
 

@@ -22,7 +22,20 @@ constexpr bool kSpecialised = false;
 constexpr bool kSpecialised = true;
 #endif
 
-enum class Isa { baseline = 0, avx2 = 1, avx512 = 2 };
+// The instruction sets, each better than the one before it: a name, and the namespace of its
+// kernels. Another one needs its kernels in cpp/CMakeLists.txt, a case in isa.cpp, and its vectors
+// in kernels/lanes.h. POLYLEAF_ISAS(X, ...) is X(isa, ...) for each of them.
+#ifdef POLYLEAF_X86
+#define POLYLEAF_ISAS(X, ...)            \
+  X(baseline __VA_OPT__(, ) __VA_ARGS__) \
+  X(avx2 __VA_OPT__(, ) __VA_ARGS__)     \
+  X(avx512 __VA_OPT__(, ) __VA_ARGS__)
+#else
+#define POLYLEAF_ISAS(X, ...) X(baseline __VA_OPT__(, ) __VA_ARGS__)
+#endif
+
+#define POLYLEAF_NAME_ISA(isa) isa,
+enum class Isa { POLYLEAF_ISAS(POLYLEAF_NAME_ISA) };
 
 // Return the best instruction set of this machine, or the one that POLYLEAF_ISA names. Read once,
 // at first use. Throws std::invalid_argument if POLYLEAF_ISA names one that is unknown or that this
@@ -34,25 +47,14 @@ std::vector<std::string> available_isas();
 }  // namespace polyleaf
 
 // Declare one kernel table for every instruction set. Use in a header, in namespace polyleaf.
-#ifdef POLYLEAF_X86
-#define POLYLEAF_DECLARE_KERNELS(Table, table) \
-  namespace baseline {                         \
-  extern const Table table;                    \
-  }                                            \
-  namespace avx2 {                             \
-  extern const Table table;                    \
-  }                                            \
-  namespace avx512 {                           \
-  extern const Table table;                    \
+#define POLYLEAF_DECLARE_TABLE(isa, Table, table) \
+  namespace isa {                                 \
+  extern const Table table;                       \
   }
-#define POLYLEAF_SELECT(table)                                                     \
-  (::polyleaf::active_isa() == ::polyleaf::Isa::avx512 ? ::polyleaf::avx512::table \
-   : ::polyleaf::active_isa() == ::polyleaf::Isa::avx2 ? ::polyleaf::avx2::table   \
-                                                       : ::polyleaf::baseline::table)
-#else
-#define POLYLEAF_DECLARE_KERNELS(Table, table) \
-  namespace baseline {                         \
-  extern const Table table;                    \
-  }
-#define POLYLEAF_SELECT(table) (::polyleaf::baseline::table)
-#endif
+#define POLYLEAF_DECLARE_KERNELS(Table, table) POLYLEAF_ISAS(POLYLEAF_DECLARE_TABLE, Table, table)
+
+// The kernel table of the active instruction set.
+#define POLYLEAF_TABLE_IF_ACTIVE(isa, table) \
+  ::polyleaf::active_isa() == ::polyleaf::Isa::isa ? ::polyleaf::isa::table:
+#define POLYLEAF_SELECT(table) \
+  (POLYLEAF_ISAS(POLYLEAF_TABLE_IF_ACTIVE, table)::polyleaf::baseline::table)

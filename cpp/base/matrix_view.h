@@ -1,5 +1,5 @@
-// Views of matrices in memory of others, with their shapes. Kernels take plain pointers: `data` and
-// `row(i)` are the border.
+// Views of matrices in memory of others, with their shapes. Kernels take plain pointers, from
+// `data` and `row(i)`.
 #pragma once
 #include <cstdint>
 #include <type_traits>

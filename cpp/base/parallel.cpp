@@ -185,8 +185,8 @@ class ThreadPool {
     return state_.load();
   }
 
-  std::mutex
-      run_mutex_;  // one job at a time: concurrent fits from several Python threads take turns
+  // One job at a time: concurrent fits from several Python threads take turns.
+  std::mutex run_mutex_;
   std::mutex mutex_;
   std::condition_variable wake_;
   std::vector<std::thread> workers_;

@@ -14,4 +14,15 @@ static inline uint64_t hash(uint64_t seed, uint64_t a, uint64_t b) {
   return z ^ (z >> 31);
 }
 
+// Hash an id below 2^32: twice a key and the finaliser of MurmurHash3, a bijection.
+static inline uint32_t hash_id(uint32_t id, const uint32_t* keys) {
+  for (int i = 0; i < 2; ++i) {
+    id ^= keys[i];
+    id = (id ^ (id >> 16)) * 0x85EBCA6Bu;
+    id = (id ^ (id >> 13)) * 0xC2B2AE35u;
+    id ^= id >> 16;
+  }
+  return id;
+}
+
 }  // namespace polyleaf

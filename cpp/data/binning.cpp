@@ -88,9 +88,9 @@ bool fits_float(ValueType type) {
 // --- from sampled values to thresholds ---
 
 // Return a number t with a <= t < b, the middle if rounding permits.
-double between(double a, double b, bool wide) {
+double between(double a, double b, bool is_float64) {
   double middle = a / 2 + b / 2;
-  if (!wide) middle = static_cast<float>(middle);
+  if (!is_float64) middle = static_cast<float>(middle);
   return middle >= a && middle < b ? middle : a;
 }
 
@@ -124,11 +124,11 @@ struct HeavyValues {
 // `value(i)` is the i-th value, ascending.
 template <class Value, class Weight>
 std::vector<double> choose_thresholds(const Value& value, std::span<const Weight> weights,
-                                      int max_bins, bool wide) {
+                                      int max_bins, bool is_float64) {
   const auto n = static_cast<int64_t>(weights.size());
   std::vector<double> thresholds;
   const auto close_after = [&](int64_t i) {
-    thresholds.push_back(between(value(i), value(i + 1), wide));
+    thresholds.push_back(between(value(i), value(i + 1), is_float64));
   };
   if (n <= max_bins) {
     for (int64_t i = 0; i + 1 < n; ++i) close_after(i);
@@ -207,23 +207,23 @@ Distinct rounded_to_float(const Distinct& exact) {
 
 // Return whether float32 would merge more than a quarter of the distinct values, or cannot hold the
 // largest.
-bool needs_double(const Distinct& exact, const Distinct& rounded) {
+bool needs_float64(const Distinct& exact, const Distinct& rounded) {
   if (exact.values.empty()) return false;
   const double limit = std::numeric_limits<float>::max();
   if (exact.values.front() < -limit || exact.values.back() > limit) return true;
   return 4 * (exact.values.size() - rounded.values.size()) > exact.values.size();
 }
 
-Thresholds choose_distinct_thresholds(Distinct distinct, bool is_double, int max_bins) {
+Thresholds choose_distinct_thresholds(Distinct distinct, bool is_float64, int max_bins) {
   Thresholds result;
-  if (is_double) {
+  if (is_float64) {
     Distinct rounded = rounded_to_float(distinct);
-    result.wide = needs_double(distinct, rounded);
-    if (!result.wide) distinct = std::move(rounded);
+    result.is_float64 = needs_float64(distinct, rounded);
+    if (!result.is_float64) distinct = std::move(rounded);
   }
   result.values =
       choose_thresholds([&](int64_t i) { return distinct.values[i]; },
-                        std::span<const int64_t>(distinct.weights), max_bins, result.wide);
+                        std::span<const int64_t>(distinct.weights), max_bins, result.is_float64);
   return result;
 }
 
@@ -492,17 +492,17 @@ void look_up_categories(const CategoryColumn& column, const Block& block, uint8_
 BinTable::BinTable(const std::vector<Thresholds>& thresholds) {
   for (const Thresholds& t : thresholds) {
     const int rows = search_rows(static_cast<int>(t.values.size()));
-    size_t& size = t.wide ? n_wide_ : n_narrow_;
-    features_.push_back({size, rows - 1, t.wide});
+    size_t& size = t.is_float64 ? n_float64_ : n_float32_;
+    features_.push_back({size, rows - 1, t.is_float64});
     size += static_cast<size_t>(rows) * kSearchLanes;
   }
-  narrow_.reserve(n_narrow_);
-  wide_.reserve(n_wide_);
+  float32_.reserve(n_float32_);
+  float64_.reserve(n_float64_);
   for (size_t f = 0; f < thresholds.size(); ++f) {
-    if (thresholds[f].wide)
-      lay_out(thresholds[f].values, wide_.data() + features_[f].offset);
+    if (thresholds[f].is_float64)
+      lay_out(thresholds[f].values, float64_.data() + features_[f].offset);
     else
-      lay_out(thresholds[f].values, narrow_.data() + features_[f].offset);
+      lay_out(thresholds[f].values, float32_.data() + features_[f].offset);
   }
 }
 
@@ -520,10 +520,10 @@ void BinTable::bin_column(const Column& column, int64_t begin, int64_t n, uint8_
     load(column, begin, n, values);
     kernel(values, 1, n, table, feature.n_fine_rows, codes);
   };
-  if (feature.wide)
-    run(wide_.data() + feature.offset, ValueType::f64, kernels.bin_double);
+  if (feature.is_float64)
+    run(float64_.data() + feature.offset, ValueType::f64, kernels.bin_double);
   else
-    run(narrow_.data() + feature.offset, ValueType::f32, kernels.bin_float);
+    run(float32_.data() + feature.offset, ValueType::f32, kernels.bin_float);
 }
 
 uint8_t BinTable::zero_code(int32_t feature) const {

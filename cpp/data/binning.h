@@ -1,7 +1,7 @@
 // Binning: columns of numbers in, thresholds and uint8 codes out.
 //
 // Values are compared as float32, so that float32 and float64 input give the same bins, except for
-// features marked `wide`, whose distinct values float32 would merge.
+// features marked `is_float64`, whose distinct values float32 would merge.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -73,8 +73,8 @@ struct Sample {
 };
 
 struct Thresholds {
-  std::vector<double> values;  // ascending; float32 numbers unless wide
-  bool wide = false;
+  std::vector<double> values;  // ascending; float32 numbers unless is_float64
+  bool is_float64 = false;
 };
 
 // Return at most max_bins - 1 thresholds for every dense and sparse feature (indexed by feature).
@@ -88,7 +88,7 @@ class BinTable {
   struct Feature {
     size_t offset;  // of its first row in the table of its type
     int n_fine_rows;
-    bool wide;
+    bool is_float64;
   };
 
   explicit BinTable(const std::vector<Thresholds>& thresholds);
@@ -104,8 +104,12 @@ class BinTable {
 
   // Search tables (kernels/search_layout.h) of all features, one after another, for GPU kernels.
   const std::vector<Feature>& features() const { return features_; }
-  std::vector<float> narrow() const { return {narrow_.data(), narrow_.data() + n_narrow_}; }
-  std::vector<double> wide() const { return {wide_.data(), wide_.data() + n_wide_}; }
+  std::vector<float> float32_table() const {
+    return {float32_.data(), float32_.data() + n_float32_};
+  }
+  std::vector<double> float64_table() const {
+    return {float64_.data(), float64_.data() + n_float64_};
+  }
 
  private:
   void bin_column(const Column& column, int64_t begin, int64_t n, uint8_t* codes) const;
@@ -114,9 +118,9 @@ class BinTable {
   uint8_t zero_code(int32_t feature) const;
 
   std::vector<Feature> features_;
-  size_t n_narrow_ = 0, n_wide_ = 0;
-  Buffer<float> narrow_;
-  Buffer<double> wide_;
+  size_t n_float32_ = 0, n_float64_ = 0;
+  Buffer<float> float32_;
+  Buffer<double> float64_;
 };
 
 // Return whether a (n_rows, n_columns) matrix of float or double with these strides, in elements,

@@ -71,14 +71,14 @@ DeviceBinTable::DeviceBinTable(const std::shared_ptr<const Device>& device, cons
     : device_(device),
       n_features_(table.n_features()),
       features_(device),
-      narrow_(device),
-      wide_(device),
+      float32_(device),
+      float64_(device),
       known_(device),
       known_codes_(device) {
   std::vector<on_device::SearchedFeature> features;
   for (const BinTable::Feature& f : table.features())
     features.push_back({static_cast<int64_t>(f.offset),
-                        f.wide ? on_device::kWide : on_device::kNarrow, f.n_fine_rows});
+                        f.is_float64 ? on_device::kFloat64 : on_device::kFloat32, f.n_fine_rows});
   std::vector<double> known;
   std::vector<uint8_t> codes;
   for (const CategoryValues& c : categories) {
@@ -88,14 +88,14 @@ DeviceBinTable::DeviceBinTable(const std::shared_ptr<const Device>& device, cons
     codes.insert(codes.end(), c.codes.begin(), c.codes.end());
   }
   features_.write(features);
-  narrow_.write(table.narrow());
-  wide_.write(table.wide());
+  float32_.write(table.float32_table());
+  float64_.write(table.float64_table());
   known_.write(known);
   known_codes_.write(codes);
 }
 
 on_device::BinSearch DeviceBinTable::search() const {
-  return {features_.data(), narrow_.data(), wide_.data(), known_.data(), known_codes_.data()};
+  return {features_.data(), float32_.data(), float64_.data(), known_.data(), known_codes_.data()};
 }
 
 void DeviceBinTable::pack(const on_device::Numbers& rows, int n_tiles,

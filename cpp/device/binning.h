@@ -67,8 +67,8 @@ class DeviceBinTable {
   const std::shared_ptr<const Device> device_;
   const int32_t n_features_;
   DeviceBuffer<on_device::SearchedFeature> features_;
-  DeviceBuffer<float> narrow_;
-  DeviceBuffer<double> wide_, known_;
+  DeviceBuffer<float> float32_;
+  DeviceBuffer<double> float64_, known_;
   DeviceBuffer<uint8_t> known_codes_;
 };
 

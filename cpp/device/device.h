@@ -80,8 +80,8 @@ struct DeviceSource {
 extern const DeviceSource kDeviceSources[];
 extern const int kDeviceSourceCount;
 
-constexpr const char* kDeviceProgram =
-    "device/kernels/all.cu";  // the file that includes all others
+// The file that includes all others.
+constexpr const char* kDeviceProgram = "device/kernels/all.cu";
 
 // Bytes per transfer between host and GPU, when rows are processed in blocks.
 inline constexpr int64_t kTransferBytes = int64_t{1} << 28;

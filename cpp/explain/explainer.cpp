@@ -52,8 +52,8 @@ struct Explainer::Part {
   int32_t output, column;  // the column of the leaves for the output; -1: all outputs
   std::shared_ptr<const std::vector<LeafPaths>> paths;
   std::vector<double> probability;  // probability of each leaf id
-  std::vector<int32_t>
-      background_leaf;  // leaf of each background row, for linear leaves with a background
+  // Leaf of each background row, for linear leaves with a background.
+  std::vector<int32_t> background_leaf;
 
   bool reads_features() const { return leaves->kind().reads_features; }
 };

@@ -20,8 +20,8 @@ constexpr int32_t kMaxClippedRegressors = 16;
 // Value of one output: clip(intercept + sum of the slopes of known regressors, lower, upper).
 struct ClippedLinearFunction {
   double intercept, lower, upper;
-  std::vector<double>
-      slopes;  // weight times distance from the centre, for the regressors passed to set_row
+  // Weight times distance from the centre, for the regressors passed to set_row.
+  std::vector<double> slopes;
 };
 
 class ClippedLinearShap {
@@ -41,8 +41,8 @@ class ClippedLinearShap {
   int32_t n_terms_ = 0;
   size_t n_sets_ = 0;
   std::vector<uint8_t> held_;
-  std::vector<int32_t> regressors_,
-      feature_bits_;                  // bit of each feature in set numbers; -1: not a regressor
+  // Bit of each feature in set numbers; -1: not a regressor.
+  std::vector<int32_t> regressors_, feature_bits_;
   std::vector<double> coefficients_;  // [term][set]
   std::vector<double> factors_, sets_, others_, leaf_values_;
 };

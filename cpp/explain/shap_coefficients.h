@@ -45,11 +45,11 @@ struct LeafPaths {
   std::vector<LeafPath> leaves;
   std::vector<int32_t> columns;  // column of each feature of each path in code tables
   std::vector<double> shares;
-  std::vector<int32_t>
-      test_begin;  // the tests of feature i are test_begin[i] .. test_begin[i + 1] - 1
+  // The tests of feature i are test_begin[i] .. test_begin[i + 1] - 1.
+  std::vector<int32_t> test_begin;
   std::vector<SplitOnPath> tests;
-  std::vector<int32_t>
-      regressors;  // of each entry of a linear leaf: which of the path's features it is
+  // Of each entry of a linear leaf: which of the path's features it is.
+  std::vector<int32_t> regressors;
 
   int32_t max_features() const;  // largest number of features of a path
 };
@@ -123,8 +123,8 @@ class LeafShapCoefficients {
   bool pairs_;
   int32_t n_rows_ = 0;
   std::vector<Leaf> leaves_;
-  std::vector<double>
-      shares_;  // shares of the regressors' products, each as long as its leaf's path
+  // Shares of the regressors' products, each as long as its leaf's path.
+  std::vector<double> shares_;
   std::vector<int64_t> shares_begin_;  // offset for each leaf
   std::vector<PatternCounts> counts_;  // for each leaf, with a background
   Buffer<float> tables_;

@@ -18,8 +18,8 @@ namespace polyleaf {
 // Interaction constraints: which features may occur together on a path from the root to a leaf.
 
 struct InteractionConstraints {
-  std::vector<std::vector<uint8_t>>
-      groups;  // one flag per feature: every path uses features of one group; empty: no constraint
+  // One flag per feature: every path uses features of one group; empty: no constraint.
+  std::vector<std::vector<uint8_t>> groups;
   int32_t max_features = 0;  // maximum number of different features on a path; 0: no limit
 
   bool is_active() const { return max_features > 0 || !groups.empty(); }
@@ -42,8 +42,8 @@ struct InteractionConstraints {
   }
 };
 
-constexpr double kMinRelativeGain =
-    1.0 / (1 << 20);  // smaller relative gains are float32 rounding noise
+// Smaller relative gains are float32 rounding noise.
+constexpr double kMinRelativeGain = 1.0 / (1 << 20);
 
 // A node as a search sees it.
 struct SearchNode {
@@ -51,8 +51,8 @@ struct SearchNode {
   int32_t depth = 0;
   RowRange rows;      // rows of this process
   int64_t count = 0;  // rows over all ranks
-  std::vector<int32_t>
-      path;  // different features split on from the root; kept only with interaction constraints
+  // Different features split on from the root; kept only with interaction constraints.
+  std::vector<int32_t> path;
 };
 
 // The best split of a node; feature < 0: no admissible split.

@@ -14,8 +14,8 @@ constexpr int64_t kEntryBlock = 32768;  // entries moved by one task
 // The larger child keeps the parent's list if the smaller child has at most 1 in so many of its
 // rows and entries: sorting an entry costs about as much as moving this many.
 constexpr int64_t kMaxSmallChildShare = 8;
-constexpr int64_t kMinEntriesPerFeature =
-    4;  // entries per feature from which a list stores where each feature begins
+// Entries per feature from which a list stores where each feature begins.
+constexpr int64_t kMinEntriesPerFeature = 4;
 
 }  // namespace
 

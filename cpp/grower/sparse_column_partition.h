@@ -22,8 +22,8 @@ struct EntryRange {
   static constexpr uint32_t kRemoved = UINT32_MAX;
   const SparseEntry* begin = nullptr;
   const SparseEntry* end = nullptr;
-  const uint32_t* positions =
-      nullptr;  // position of an entry's `row` in the node, or kRemoved; nullptr: `row` itself
+  // Position of an entry's `row` in the node, or kRemoved; nullptr: `row` itself.
+  const uint32_t* positions = nullptr;
   int64_t size() const { return end - begin; }
   uint32_t place(const SparseEntry& cell) const {
     return positions == nullptr ? cell.row : positions[cell.row];

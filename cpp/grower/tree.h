@@ -20,8 +20,8 @@ struct Tree {
   std::vector<double> gain;    // of the split, averaged over outputs; 0 for a leaf
   std::vector<int64_t> count;  // training rows of the sample
   std::vector<double> cover;   // summed Hessian (mean over outputs)
-  std::vector<float>
-      output_gain;  // n_nodes x n_outputs: what each output contributes to gain * n_outputs
+  // What each output contributes to gain * n_outputs, n_nodes x n_outputs.
+  std::vector<float> output_gain;
   int32_t n_leaves = 0;
   int32_t n_outputs = 0;
 

@@ -401,8 +401,8 @@ void enforce_monotone_constraints(const Tree& tree, const uint16_t* n_bins,
   for (int f = 0; f < directions.n_features; ++f)
     for (int k = 0; k < directions.n_outputs; ++k) is_constrained[f] |= directions(f, k) != 0;
   const MonotoneOrder order(tree, n_bins, is_constrained);
-  std::map<std::vector<int8_t>, std::vector<int>>
-      output_groups;  // outputs with the same directions
+  // Outputs with the same directions.
+  std::map<std::vector<int8_t>, std::vector<int>> output_groups;
   for (int k = 0; k < directions.n_outputs; ++k) {
     std::vector<int8_t> own(directions.n_features);
     for (int f = 0; f < directions.n_features; ++f) own[f] = directions(f, k);

@@ -20,8 +20,8 @@ constexpr double kLevelSlack = 1.0 - 1e-12;
 constexpr int kWeightBits = 31;  // 2^31 rows of weight 2^31 fit int64
 constexpr int kDigitBits = 8;
 constexpr uint32_t kDigits = 1 << kDigitBits;
-constexpr int64_t kQuantileBlock =
-    1 << 14;  // quantiles that ranks search at a time: 32 MiB of counts
+// Quantiles that ranks search at a time: 32 MiB of counts.
+constexpr int64_t kQuantileBlock = 1 << 14;
 
 // Return the minimum weight of the values up to a quantile.
 double target_weight(double level, int64_t total) {

@@ -12,8 +12,8 @@ namespace polyleaf {
 namespace {
 
 constexpr int64_t kBlock = 2048;
-constexpr double kBestCut =
-    0.6366197723675814;  // 2 / pi: share of the squares of many normal numbers
+// 2 / pi: share of the squares of many normal numbers.
+constexpr double kBestCut = 0.6366197723675814;
 
 }  // namespace
 

@@ -54,6 +54,17 @@ FixedPoint fixed_point(const SparseRows& rows, const RowSample& sample, const Co
   return FixedPoint::above(static_cast<float>(global_max));
 }
 
+FixedPoint fixed_point(const float* weight, const RowSample& sample, const Context& context) {
+  double largest = 0;
+  for (int64_t i = 0; i < sample.n_used(); ++i) {
+    const int64_t row = sample.row(i);
+    const float of_row = (weight != nullptr ? weight[row] : 1.0f) * sample.factor(row);
+    largest = std::max<double>(largest, of_row);
+  }
+  context.allreduce_max({&largest, 1});
+  return FixedPoint::above(static_cast<float>(largest));
+}
+
 std::vector<double> sum_sparse_outputs(const SparseRows& rows, const Context& context) {
   RowSample all;
   all.n_all = rows.n_rows();

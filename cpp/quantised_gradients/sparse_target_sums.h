@@ -23,6 +23,9 @@ struct FixedPoint {
 // multiplier| of the sample, on all ranks. Throws std::invalid_argument if a value is not finite.
 FixedPoint fixed_point(const SparseRows& rows, const RowSample& sample, const Context& context);
 
+// Return the format of weights (n_all) of rows; nullptr: 1 times their multiplier.
+FixedPoint fixed_point(const float* weight, const RowSample& sample, const Context& context);
+
 // Return the sum of every output over all rows of all ranks.
 std::vector<double> sum_sparse_outputs(const SparseRows& rows, const Context& context);
 

@@ -9,8 +9,8 @@ namespace polyleaf {
 namespace {
 
 constexpr size_t kMaxBatchBytes = size_t{1} << 28;  // of histograms that are sent at once
-constexpr int64_t kPadding =
-    16;  // vectors may read past the last bin, and begin at multiples of it
+// Vectors may read past the last bin, and begin at multiples of it.
+constexpr int64_t kPadding = 16;
 
 int64_t round_up(int64_t n) {
   return (n + kPadding - 1) / kPadding * kPadding;
@@ -119,8 +119,8 @@ void SharedTiles::assign_tiles(const Bins& bins, const std::vector<int>& tiles,
   width_.assign(n_ranks, 0);
   for (int t : tiles) {
     const int64_t n = n_bins(t);
-    const auto rank =
-        static_cast<int>((2 * before + n) * n_ranks / (2 * all));  // rank of its middle bin
+    // Rank of its middle bin.
+    const auto rank = static_cast<int>((2 * before + n) * n_ranks / (2 * all));
     owner_.push_back(rank);
     sums_.push_back(width_[rank]);
     counts_.push_back(width_[rank] + round_up(n * lanes_ + kPadding));

@@ -9,6 +9,7 @@
 #include "base/parallel.h"
 #include "quantised_gradients/quantised_gradients.h"
 #include "search/kernels/linear_gradient_kernels.h"
+#include "search/node_scale.h"
 
 namespace polyleaf {
 namespace {
@@ -16,38 +17,16 @@ namespace {
 constexpr int64_t kRowBlock = 8192;  // rows per task
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// Return by how many bits channels of this many rows are coarser, so that no sum overflows int32.
-int count_shift(int64_t count) {
-  int shift = 0;
-  while (count * (32768 >> shift) > int64_t{INT32_MAX}) ++shift;
-  return shift;
-}
-
-// Set the scale of a column of this magnitude; 0 for a smaller one, or one that is not finite.
-void set_scale(float largest, int shift, float& inverse, float& step) {
-  if (!(largest >= kMinDerivative) || !std::isfinite(largest)) return;
-  inverse = std::ldexp(32767.0f / largest, -shift);
-  step = std::ldexp(largest / 32767.0f, shift);
-}
-
 // Unlike std::isfinite, several at once: all bits of the exponent are set.
 uint32_t is_infinite_or_nan(float x) {
   constexpr uint32_t kExponent = 0x7f800000;
   return (std::bit_cast<uint32_t>(x) & kExponent) == kExponent;
 }
 
-// Round a scaled value below 2^22 to the nearest integer, ties to even.
-int32_t quantise_value(float value) {
-  constexpr float kNoFraction = 0x1.8p23f;
-  return static_cast<int32_t>((value + kNoFraction) - kNoFraction);
-}
-
 }  // namespace
 
-void LinearGradients::use(const float* g, const float* h, int n_outputs, HessianKind hessian,
-                          const RowSample& sample, const LinearConfig& config,
-                          const Context& context) {
-  config_ = config;
+void LinearGradients::quantise(const float* g, const float* h, int n_outputs, HessianKind hessian,
+                               const RowSample& sample, const Context& context) {
   hessian_ = hessian;
   n_outputs_ = n_outputs;
   context_ = context;
@@ -58,7 +37,7 @@ void LinearGradients::use(const float* g, const float* h, int n_outputs, Hessian
   }
   sample_.multiplier = nullptr;  // the copies include it
   layouts_.clear();
-  for (int p = 0; p <= (config.full ? config.max_regressors : is_narrow() ? 1 : 0); ++p)
+  for (int p = 0; p <= (config_.full ? config_.max_regressors : is_narrow() ? 1 : 0); ++p)
     layouts_.push_back(ChannelLayout::make(n_outputs, hessian, p));
   stride_ = n_derivatives() <= 4 ? 4 : (n_derivatives() + 7) / 8 * 8;
   rows_.reserve(static_cast<size_t>(sample.n_all) * stride_ + 16);
@@ -139,7 +118,7 @@ void LinearGradients::fill(std::vector<Request>& requests) {
   channels_.reserve(n_integers + 64);
   make_blocks();
   read_rows();
-  quantise();
+  quantise_nodes();
   for (size_t i = 0; i < requests.size(); ++i) {
     requests[i].channels = channels_.data() + batch_[i].channels;
     requests[i].totals->assign(batch_[i].totals.begin(), batch_[i].totals.end());
@@ -212,22 +191,27 @@ void LinearGradients::read_block(const Columns& c, int64_t begin, int64_t n, flo
   return is_narrow() ? read_narrow(c, begin, n, largest, range) : read_many(c, begin, n, largest);
 }
 
-void LinearGradients::read_narrow(const Columns& c, int64_t begin, int64_t n, float* largest,
-                                  float* range) {
+CodeTable LinearGradients::look_up(const Columns& c, int32_t feature, int64_t begin, int64_t n,
+                                   const float* number, uint64_t* room) const {
   const HostRowPartitioner& partition = tree_->partition();
   const Bins& bins = partition.bins();
+  return {partition.words(c.request->rows, bins.tile_index(feature), begin, n, room),
+          8 * bins.slot_index(feature), number};
+}
+
+void LinearGradients::read_narrow(const Columns& c, int64_t begin, int64_t n, float* largest,
+                                  float* range) {
   const RowRange& rows = c.request->rows;
-  const uint32_t* ids = partition.ids(rows);
-  const int32_t f = c.node->feature;
+  const uint32_t* ids = tree_->partition().ids(rows);
+  const Node& node = *c.node;
+  FittedUpdate update{};
   uint64_t room[kRowBlock + 8];
-  const uint64_t* words =
-      c.p > 0 ? partition.words(rows, bins.tile_index(f), begin, n, room) : nullptr;
+  if (c.p > 0) update = {look_up(c, node.feature, begin, n, node.number, room), node.factor};
   float least[4] = {kInfinity, kInfinity, kInfinity, kInfinity}, most[4];
   for (int j = 0; j < 4; ++j) most[j] = -kInfinity;
   POLYLEAF_SELECT(linear_gradient_kernels)
       .read_narrow(rows_.data(), ids != nullptr ? ids + begin : nullptr, rows.begin + begin, n,
-                   words, c.p > 0 ? 8 * bins.slot_index(f) : 0, c.node->old, c.node->line,
-                   columns_.data() + c.at + 4 * begin, least, most);
+                   c.p > 0 ? &update : nullptr, columns_.data() + c.at + 4 * begin, least, most);
   for (int j = 0; j < n_derivatives(); ++j)
     largest[j] = std::max(std::fabs(least[j]), std::fabs(most[j]));
   if (c.p == 0) return;
@@ -236,22 +220,14 @@ void LinearGradients::read_narrow(const Columns& c, int64_t begin, int64_t n, fl
 }
 
 void LinearGradients::read_many(const Columns& c, int64_t begin, int64_t n, float* largest) {
-  const HostRowPartitioner& partition = tree_->partition();
-  const Bins& bins = partition.bins();
   const RowRange& rows = c.request->rows;
-  const uint32_t* ids = partition.ids(rows);
+  const uint32_t* ids = tree_->partition().ids(rows);
   const Node& node = *c.node;
   FittedStep step{};
   uint64_t room[kRowBlock + 8];
-  if (node.feature >= 0) {
-    const int tile = bins.tile_index(node.feature);
-    step = {partition.words(rows, tile, begin, n, room),
-            8 * bins.slot_index(node.feature),
-            bins.tile(tile).missing(),
-            node.line,
-            node.middle.data(),
-            node.slope.data()};
-  }
+  if (node.feature >= 0)
+    step = {look_up(c, node.feature, begin, n, node.number, room), missing_code(node.feature),
+            node.middle.data(), node.slope.data()};
   POLYLEAF_SELECT(linear_gradient_kernels)
       .read_many(rows_.data(), stride_, n_outputs_, n_hessian(),
                  ids != nullptr ? ids + begin : nullptr, rows.begin + begin, n,
@@ -262,23 +238,19 @@ void LinearGradients::read_many(const Columns& c, int64_t begin, int64_t n, floa
 void LinearGradients::read_columns(const Columns& c, int64_t begin, int64_t n, float* largest,
                                    float* range) {
   const LinearGradientKernels& kernels = POLYLEAF_SELECT(linear_gradient_kernels);
-  const HostRowPartitioner& partition = tree_->partition();
-  const Bins& bins = partition.bins();
   const RowRange& rows = c.request->rows;
-  const uint32_t* ids = partition.ids(rows);
+  const uint32_t* ids = tree_->partition().ids(rows);
   float* out = columns_.data() + c.at + begin;
   uint64_t room[kRowBlock + 8];
   kernels.gather(rows_.data(), stride_, ids != nullptr ? ids + begin : nullptr, rows.begin + begin,
                  n, n_derivatives(), rows.size(), out, largest);
   for (int j = 0; j < c.p; ++j) {
     const int32_t f = c.node->regressors[j];
-    const int tile = bins.tile_index(f);
     float* z = out + (n_derivatives() + j) * rows.size();
-    float line[256];
-    std::copy_n(table_.means(f), 256, line);
-    line[bins.tile(tile).missing()] = std::numeric_limits<float>::quiet_NaN();
-    kernels.look_up(partition.words(rows, tile, begin, n, room), 8 * bins.slot_index(f), n, line,
-                    z);
+    float means[CodeTable::kSize];
+    std::copy_n(table_.means(f), CodeTable::kSize, means);
+    means[missing_code(f)] = std::numeric_limits<float>::quiet_NaN();
+    kernels.look_up(look_up(c, f, begin, n, means, room), n, z);
     kernels.range(z, n, range + 2 * j);
   }
 }
@@ -369,7 +341,7 @@ void LinearGradients::fill_channels(const Columns& c, int64_t begin, int64_t n, 
                    c.inverse.data(), layout.count_lane, layout.lanes, out, totals);
 }
 
-void LinearGradients::quantise() {
+void LinearGradients::quantise_nodes() {
   for (size_t i = 0; i < batch_.size(); ++i) {
     set_scales(batch_[i]);
     batch_[i].totals.assign(batch_[i].node->layout->lanes + 16, 0);
@@ -463,8 +435,8 @@ void LinearGradients::make_child(const Node& parent, const TileSplit& split, con
   if (!is_narrow()) {
     if (!joins) return;
     child.feature = f;
-    for (int code = 0; code < 256; ++code)
-      child.line[code] = static_cast<float>(table_.means(f)[code]);
+    for (int code = 0; code < CodeTable::kSize; ++code)
+      child.number[code] = static_cast<float>(table_.means(f)[code]);
     for (int k = 0; k < n_outputs_; ++k) {
       const float slope = static_cast<float>(slopes[k]);
       child.middle.push_back(static_cast<float>(middle[k]));
@@ -474,67 +446,18 @@ void LinearGradients::make_child(const Node& parent, const TileSplit& split, con
       readable->resize((n_outputs_ + 15) / 16 * 16);
     return;
   }
-  const double slope = joins ? slopes[0] : 0.0,
-               old = parent.layout->regressors > 0 ? slopes[1] : 0.0;
-  child.norm = slope * slope + (old * old) * parent.norm;
+  const double slope = joins ? slopes[0] : 0.0;
+  const double factor = parent.layout->regressors > 0 ? slopes[1] : 0.0;
+  child.norm = slope * slope + (factor * factor) * parent.norm;
   if (!(child.norm > 0)) {
     child.norm = 0;
     return;
   }
   child.feature = f;
-  child.old = static_cast<float>(old);
-  const Bins& bins = tree_->bins();
-  for (int code = 0; code < 256; ++code)
-    child.line[code] = joins ? static_cast<float>(slope * table_.means(f)[code]) : 0.0f;
-  if (joins)
-    child.line[bins.tile(bins.tile_index(f)).missing()] = static_cast<float>(slope * middle[0]);
-}
-
-std::vector<float> sum_node_hessians(const float* h, int n_columns, const RowSample& sample,
-                                     const int32_t* leaf_of_row, const Tree& tree,
-                                     const int64_t* counts, const Context& context) {
-  const size_t m = static_cast<size_t>(n_columns), n_nodes = static_cast<size_t>(tree.n_nodes());
-  std::vector<int32_t> parent(n_nodes, -1), node_of_leaf(static_cast<size_t>(tree.n_leaves), 0);
-  for (int32_t i = 0; i < tree.n_nodes(); ++i) {
-    if (tree.left[i] < 0)
-      node_of_leaf[tree.leaf[i]] = i;
-    else
-      parent[tree.left[i]] = parent[tree.right[i]] = i;
-  }
-  std::vector<double> largest(n_nodes * m, 0.0);
-  for (int64_t i = 0; i < sample.n_used(); ++i) {
-    const int64_t row = sample.row(i);
-    double* of_leaf = largest.data() + node_of_leaf[leaf_of_row[row]] * m;
-    for (size_t j = 0; j < m; ++j)
-      of_leaf[j] = std::max<double>(of_leaf[j], std::fabs(h[row * m + j] * sample.factor(row)));
-  }
-  context.allreduce_max(largest);
-  for (size_t i = n_nodes; i-- > 1;)
-    for (size_t j = 0; j < m; ++j)
-      largest[parent[i] * m + j] = std::max(largest[parent[i] * m + j], largest[i * m + j]);
-  std::vector<float> inverse(n_nodes * m, 0.0f), step(n_nodes * m, 0.0f);
-  for (size_t i = 0; i < n_nodes; ++i)
-    for (size_t j = 0; j < m; ++j)
-      set_scale(static_cast<float>(largest[i * m + j]), count_shift(counts[i]), inverse[i * m + j],
-                step[i * m + j]);
-  std::vector<int64_t> sums(n_nodes * m, 0);
-  for (int64_t i = 0; i < sample.n_used(); ++i) {
-    const int64_t row = sample.row(i);
-    const float* values = h + row * m;
-    const float factor = sample.factor(row);
-    for (int32_t node = node_of_leaf[leaf_of_row[row]]; node >= 0; node = parent[node]) {
-      const float* scale = inverse.data() + std::max(parent[node], 0) * m;
-      int64_t* to = sums.data() + node * m;
-      for (size_t j = 0; j < m; ++j) to[j] += quantise_value(values[j] * factor * scale[j]);
-    }
-  }
-  context.allreduce_sum(sums);
-  std::vector<float> hessians(n_nodes * m);
-  for (size_t i = 0; i < n_nodes; ++i)
-    for (size_t j = 0; j < m; ++j)
-      hessians[i * m + j] =
-          static_cast<float>(sums[i * m + j]) * step[std::max(parent[i], 0) * m + j];
-  return hessians;
+  child.factor = static_cast<float>(factor);
+  for (int code = 0; code < CodeTable::kSize; ++code)
+    child.number[code] = joins ? static_cast<float>(slope * table_.means(f)[code]) : 0.0f;
+  if (joins) child.number[missing_code(f)] = static_cast<float>(slope * middle[0]);
 }
 
 }  // namespace polyleaf

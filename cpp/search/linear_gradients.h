@@ -23,15 +23,18 @@ namespace polyleaf {
 
 class LinearGradients final : public GradientSource {
  public:
-  explicit LinearGradients(const LinearTable& table) : table_(table) {}
+  LinearGradients(const LinearTable& table, const LinearConfig& config)
+      : table_(table), config_(config) {}
   LinearGradients(const LinearGradients&) = delete;
   LinearGradients& operator=(const LinearGradients&) = delete;
 
-  // Set the derivatives of the next tree, which are copied: g (n_all, n_outputs), h (n_all, 1) for
-  // a shared Hessian, (n_all, n_outputs) for a diagonal one (half-additive only), nullptr for unit.
-  void use(const float* g, const float* h, int n_outputs, HessianKind hessian,
-           const RowSample& sample, const LinearConfig& config, const Context& context);
+  // Set the derivatives of the next tree, which are copied, and quantised node by node: g (n_all,
+  // n_outputs), h (n_all, 1) for a shared Hessian, (n_all, n_outputs) for a diagonal one
+  // (half-additive only), nullptr for unit.
+  void quantise(const float* g, const float* h, int n_outputs, HessianKind hessian,
+                const RowSample& sample, const Context& context);
 
+  const LinearConfig& config() const { return config_; }
   const RowSample& sample() const override { return sample_; }
   const ChannelLayout& layout() const override { return layouts_.back(); }
   bool fixed() const override { return false; }
@@ -47,10 +50,11 @@ class LinearGradients final : public GradientSource {
   struct Node {
     std::vector<int32_t> regressors;  // features
     double norm = 0;                  // sum of squares of the slopes
-    // Update of its rows when they are first read: fitted = old * fitted + line[code of feature].
+    // Update of its rows when they are first read, see FittedUpdate and FittedStep: a number for
+    // each code of the feature, and the factor of what has been fitted.
     int32_t feature = -1;
-    float old = 0;
-    float line[256];
+    float factor = 0;
+    float number[CodeTable::kSize];
     std::vector<float> middle, slope;  // many outputs: see FittedStep
     const ChannelLayout* layout = nullptr;
     std::vector<float> gradient_step, hessian_step;
@@ -61,7 +65,7 @@ class LinearGradients final : public GradientSource {
       regressors.clear();
       norm = 0;
       feature = -1;
-      old = 0;
+      factor = 0;
       middle.clear();
       slope.clear();
       layout = nullptr;
@@ -97,6 +101,13 @@ class LinearGradients final : public GradientSource {
   int n_derivatives() const { return n_outputs_ + n_hessian(); }
   // Return whether rows are (g, h or 1, fitted, 1): one output, half-additive.
   bool is_narrow() const { return n_outputs_ == 1 && !config_.full; }
+  // Return the numbers of the rows begin .. begin + n - 1 of a request by their codes of a feature.
+  CodeTable look_up(const Columns& c, int32_t feature, int64_t begin, int64_t n,
+                    const float* number, uint64_t* room) const;
+  int missing_code(int32_t feature) const {
+    const Bins& bins = tree_->bins();
+    return bins.tile(bins.tile_index(feature)).missing();
+  }
   int n_regressors(const Node& node) const {
     return config_.full                   ? static_cast<int>(node.regressors.size())
            : is_narrow() && node.norm > 0 ? 1
@@ -113,13 +124,13 @@ class LinearGradients final : public GradientSource {
   void allreduce_totals();
   void set_scales(Columns& c);
   std::vector<LaneProduct> lane_products(int p) const;
-  void quantise();
+  void quantise_nodes();
   void set_side(int side, const TileSplit& split, const ScanNode& node);
   void make_child(const Node& parent, const TileSplit& split, const double* slopes,
                   const double* middle, Node& child) const;
 
   const LinearTable& table_;
-  LinearConfig config_{};
+  const LinearConfig config_;
   HessianKind hessian_ = HessianKind::unit;
   Context context_ = 1;
   int n_outputs_ = 1, stride_ = 4;
@@ -138,12 +149,5 @@ class LinearGradients final : public GradientSource {
   Buffer<float> columns_;
   Buffer<int16_t> channels_;
 };
-
-// Return the Hessians of the nodes of a grown tree, (n_nodes, n_columns), as the search for linear
-// leaves has summed them: each node quantises its rows anew, and its children have sums on its
-// scale. h: (n_all, n_columns); counts: rows of each node, on all ranks.
-std::vector<float> sum_node_hessians(const float* h, int n_columns, const RowSample& sample,
-                                     const int32_t* leaf_of_row, const Tree& tree,
-                                     const int64_t* counts, const Context& context);
 
 }  // namespace polyleaf

@@ -16,15 +16,7 @@ void SparseTargetSearch::use(const SparseRows& gradients, const float* weight,
   step_ = step;
   leaf_k_ = leaf_k;
   fixed_ = fixed_point(gradients, sample, context_);
-  if (counts_rows()) return;
-  double largest = 0;
-  for (int64_t i = 0; i < sample.n_used(); ++i) {
-    const int64_t row = sample.row(i);
-    const float of_row = (weight != nullptr ? weight[row] : 1.0f) * sample.factor(row);
-    largest = std::max<double>(largest, of_row);
-  }
-  context_.allreduce_max({&largest, 1});
-  fixed_weight_ = FixedPoint::above(static_cast<float>(largest));
+  if (!counts_rows()) fixed_weight_ = fixed_point(weight, sample, context_);
 }
 
 void SparseTargetSearch::begin(const TreeContext& tree) {

@@ -11,8 +11,8 @@ namespace polyleaf {
 namespace {
 
 constexpr int64_t kRowBlock = 4096;  // rows that are routed at a time
-constexpr int64_t kBatchRows =
-    1 << 16;  // approximate number of sampled rows whose sums are sent at once
+// Approximate number of sampled rows whose sums are sent at once.
+constexpr int64_t kBatchRows = 1 << 16;
 
 // Return the line of an output, which is added if it is new.
 int64_t* get_line(SetSums& sums, int32_t output) {

@@ -44,8 +44,8 @@ class VerifiedSearch final : public SparseTargetSearch {
  private:
   static constexpr int kCandidates = kSets - 1;  // set 0 is the node itself
   static constexpr int64_t kSampledRows = 4096;  // approximate sample of a large node
-  static constexpr int kMagnitudes =
-      2 * kSets;  // of the sets, and of their complements in the node
+  // Of the sets, and of their complements in the node.
+  static constexpr int kMagnitudes = 2 * kSets;
 
   // A node, its candidate splits, and the chosen one.
   struct Verification {
@@ -99,8 +99,8 @@ class VerifiedSearch final : public SparseTargetSearch {
   const int64_t* row_ids_ = nullptr;
   uint64_t seed_ = 0;
   std::vector<Scratch> scratch_;
-  int64_t lanes_[1 << kCandidates]
-                [kSetLanes];  // sets of a row, by the candidates that send it left
+  // Sets of a row, by the candidates that send it left.
+  int64_t lanes_[1 << kCandidates][kSetLanes];
 };
 
 }  // namespace polyleaf

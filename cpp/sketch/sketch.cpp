@@ -15,8 +15,8 @@ namespace polyleaf {
 
 namespace {
 
-constexpr int64_t kCsrBlock =
-    64;  // rows per task; rows of a transposed matrix may differ in length
+// Rows per task; rows of a transposed matrix may differ in length.
+constexpr int64_t kCsrBlock = 64;
 
 }  // namespace
 
@@ -36,8 +36,8 @@ namespace {
 constexpr int64_t kBlock = 256;            // rows per task
 constexpr int64_t kMinProductRows = 1024;  // minimum rows of a part of a transposed product
 constexpr int64_t kMaxProductParts = 16;   // maximum number of parts
-constexpr double kDependenceTolerance =
-    1e-6;  // a column is dependent if orthogonalisation shrinks it below this fraction of its norm
+// A column is dependent if orthogonalisation shrinks it below this fraction of its norm.
+constexpr double kDependenceTolerance = 1e-6;
 
 const SketchKernels& kernels() {
   return POLYLEAF_SELECT(sketch_kernels);
@@ -254,6 +254,23 @@ void column_energy(MatrixView<const float> values, std::span<double> energy,
   for (int32_t k = 0; k < n_columns; ++k)
     energy[k] = unit[k] > 0 ? static_cast<double>(sums[k]) / unit[k]
                             : std::numeric_limits<double>::quiet_NaN();
+}
+
+void squared_norms(MatrixView<const float> values, std::span<float> out, const Context& context) {
+  parallel_for(context, Block::count(values.n_rows, kBlock), [&](int64_t task, int) {
+    const Block rows(values.n_rows, kBlock, task);
+    std::vector<float> squares(static_cast<size_t>(values.n_columns));
+    for (int64_t i = rows.begin; i < rows.end; ++i) {
+      for (int64_t k = 0; k < values.n_columns; ++k)
+        squares[k] = values.row(i)[k] * values.row(i)[k];
+      for (int64_t width = values.n_columns; width > 1;) {
+        const int64_t half = (width + 1) / 2;
+        for (int64_t k = half; k < width; ++k) squares[k - half] += squares[k];
+        width = half;
+      }
+      out[i] = squares[0];
+    }
+  });
 }
 
 void row_means(MatrixView<const float> values, std::span<float> out, const Context& context) {

@@ -82,6 +82,9 @@ static inline float get_sign(uint64_t z) {
 void column_energy(MatrixView<const float> values, std::span<double> energy,
                    const Context& context);
 
+// out (n,): sum of squares of each row; the halves of a row are added until one number is left.
+void squared_norms(MatrixView<const float> values, std::span<float> out, const Context& context);
+
 // out (n,): mean of each row.
 void row_means(MatrixView<const float> values, std::span<float> out, const Context& context);
 

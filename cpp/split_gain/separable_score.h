@@ -1,6 +1,6 @@
-// Scores whose terms are separate by output: what one reads of summed channels, sixteen outputs (or
-// sixteen candidates) at a time, and says of the fall of the loss. The step behind it is that of
-// the leaves (step.h). Included by kernels only, inside the namespace of an instruction set.
+// Scores whose terms are separate by output: they compute the loss reduction from summed channels,
+// sixteen outputs (or sixteen candidates) at a time. Leaves take the same step (step.h). Included
+// by kernels only, inside the namespace of an instruction set.
 //
 // To add one: a struct here that satisfies the concept, a line in `visit_score`
 // (kernels/separable_kernels.h), the same in tests/reference/split_gain.py. Scores of other kinds

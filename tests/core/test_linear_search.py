@@ -24,8 +24,9 @@ from polyleaf import _core
 
 def grow_in_core(p, features, linear, n_threads=1):
     bins = core_bins(p.codes, p.n_bins, p.is_categorical, n_threads=n_threads)
-    channels = _core.LinearGradients(_core.LinearTable(bins, features, None, n_threads))
-    channels.renew(p.g, p.h, p.kind, linear_config(linear), p.rows, p.multiplier, n_threads)
+    table = _core.LinearTable(bins, features, None, n_threads)
+    channels = _core.LinearGradients(table, linear_config(linear))
+    channels.quantise(p.g, p.h, p.kind, p.rows, p.multiplier, n_threads)
     grower = HistogramGrower(bins, n_threads)
     tree = grower.grow(channels, grow_config(p.config), p.features)
     return as_reference_tree(tree), np.array(grower.leaf_of_row)
@@ -145,16 +146,22 @@ def test_random_trees_equal_the_reference(
     assert_same(p, LinearConfig(fit, d, linear_lambda), draw)
 
 
-@pytest.mark.parametrize(("n_outputs", "kind"), [(1, "shared"), (4, "diagonal")])
-def test_sums_over_known_trees_are_the_covers_of_their_growth(n_outputs, kind):
+@pytest.mark.parametrize("quantises_nodes", [False, True])
+@pytest.mark.parametrize(
+    ("n_outputs", "kind"), [(1, "unit"), (1, "shared"), (4, "diagonal"), (37, "diagonal")]
+)
+def test_sums_over_known_trees_are_the_covers_of_their_growth(n_outputs, kind, quantises_nodes):
     p = sample_rows(make_problem(5, n=900, n_outputs=n_outputs, kind=kind, max_leaves=20))
     bins = core_bins(p.codes, p.n_bins, p.is_categorical)
     grower = HistogramGrower(bins, 1)
-    channels = _core.LinearGradients(_core.LinearTable(bins, raw_features(p), None, 1))
-    channels.renew(p.g, p.h, p.kind, linear_config(HALF_ADDITIVE), p.rows, p.multiplier, 1)
+    channels = _core.QuantisedGradients()
+    if quantises_nodes:
+        table = _core.LinearTable(bins, raw_features(p), None, 1)
+        channels = _core.LinearGradients(table, linear_config(HALF_ADDITIVE))
+    channels.quantise(p.g, p.h, p.kind, p.rows, p.multiplier, 1)
     tree = grower.grow(channels, grow_config(p.config), p.features)
     for n_threads in (1, 3):
-        sums = _core.sum_node_hessians(
-            p.h, p.rows, p.multiplier, grower.leaf_of_row, tree, tree.count, n_threads
-        )
-        np.testing.assert_array_equal(reference.mean_hessian(sums), tree.cover)
+        sums = _core.NodeSums(tree, grower.leaf_of_row, p.rows, p.multiplier, n_threads)
+        np.testing.assert_array_equal(sums.counts, tree.count)
+        cover = sums.hessians(p.h, quantises_nodes, n_threads)
+        np.testing.assert_array_equal(cover, tree.cover)

@@ -4,14 +4,12 @@
 
 namespace polyleaf::tests {
 
+#define POLYLEAF_KERNELS_ADDRESS(isa) &isa::histogram_kernels,
+
 // isa: index in `available_isas()`.
 inline const HistogramKernels& get_kernels(int isa) {
-#ifdef POLYLEAF_X86
-  if (isa == 2) return avx512::histogram_kernels;
-  if (isa == 1) return avx2::histogram_kernels;
-#endif
-  (void)isa;
-  return baseline::histogram_kernels;
+  static const HistogramKernels* const kernels[] = {POLYLEAF_ISAS(POLYLEAF_KERNELS_ADDRESS)};
+  return *kernels[isa];
 }
 
 }  // namespace polyleaf::tests

@@ -32,9 +32,8 @@ void test_linear() {
         const Bins bins(p.codes.data(), p.n, p.n_features, p.n_bins.data(), p.categorical.data(),
                         n_threads);
         const LinearTable table(bins, features.data(), nullptr, n_threads);
-        LinearGradients channels(table);
-        channels.use(p.g.data(), nullptr, n_outputs, HessianKind::unit, sample,
-                     {.full = full, .max_regressors = 5, .linear_lambda = 1.0}, n_threads);
+        LinearGradients channels(table, {.full = full, .max_regressors = 5, .linear_lambda = 1.0});
+        channels.quantise(p.g.data(), nullptr, n_outputs, HessianKind::unit, sample, n_threads);
         HistogramSearch search(bins, n_threads);
         search.use(channels);
         Grower grower(bins, n_threads);

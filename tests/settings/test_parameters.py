@@ -117,12 +117,14 @@ def test_repeated_defaults_are_found(tmp_path):
     assert names == ["reg_lambda", "leaf", "top_rate"]
 
 
-@pytest.mark.parametrize("name", ["GrowConfig", "LeafConfig"])
-def test_core_bindings_have_no_defaults(name):
+@pytest.mark.parametrize(
+    ("name", "parameter"),
+    [("SplitConfig", "reg_lambda"), ("GrowConfig", "max_depth"), ("LeafConfig", "reg_lambda")],
+)
+def test_core_bindings_have_no_defaults(name, parameter):
     signature = getattr(_core, name).__init__.__doc__.splitlines()[0]
-    assert (
-        "reg_lambda" in signature and " = " not in signature
-    )  # an array's type has "dtype=float32"
+    assert parameter in signature
+    assert " = " not in signature  # an array's type has "dtype=float32"
 
 
 # --- what follows from a declaration --------------------------------------------------------------

@@ -12,12 +12,23 @@ from reference.linear_split_search import LinearConfig
 from polyleaf import _core
 
 MEMORY = 2**30  # bytes of stored histograms
+_GROWTH_FIELDS = (
+    "max_leaves",
+    "max_depth",
+    "level_wise",
+    "post_prune",
+    "colsample_bynode",
+    "seed",
+    "factors",
+)
 
 
 def grow_config(config=None, histogram_memory=MEMORY, **changes):
     """Return `_core.GrowConfig` from a `reference.GrowConfig`, with some fields changed."""
     fields = asdict(replace(config or reference.GrowConfig(), **changes))
-    return _core.GrowConfig(**fields, histogram_memory=histogram_memory)
+    limits = {name: fields.pop(name) for name in _GROWTH_FIELDS}
+    split = _core.SplitConfig(**fields)
+    return _core.GrowConfig(split=split, **limits, histogram_memory=histogram_memory)
 
 
 def leaf_config(step=None, block_size=0, **changes):

@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 from support.small_fits import X, Y
 
-from polyleaf import Dataset, PolyleafRegressor, RowData
+from polyleaf import Dataset, PolyleafRegressor, RowData, _core
 from polyleaf.model import Model
 from polyleaf.objectives import get_objective
 from polyleaf.objectives.elementwise import BoundElementwiseObjective
@@ -25,10 +25,8 @@ from polyleaf.training.leaf_fitters import (
 from polyleaf.training.raw_scores import DenseState, Derivatives, SparseState
 from polyleaf.training.tree_builder import (
     ExactSplitFinder,
-    GradientQuantiser,
     HistogramSplitFinder,
     LayerBooster,
-    LinearGradientQuantiser,
     VerifiedSplitFinder,
 )
 
@@ -90,10 +88,10 @@ def test_settings_choose_components(parameters, state, finder, fitter):
 
 
 @pytest.mark.parametrize(
-    ("fit", "quantiser"), [("full", LinearGradientQuantiser), ("post", GradientQuantiser)]
+    ("fit", "quantised"), [("full", _core.LinearGradients), ("post", _core.QuantisedGradients)]
 )
-def test_split_search_of_linear_leaves(fit, quantiser):
-    assert type(components(leaf="linear", linear_fit=fit).builder._finder._quantiser) is quantiser
+def test_split_search_of_linear_leaves(fit, quantised):
+    assert type(components(leaf="linear", linear_fit=fit).builder._finder._quantised) is quantised
 
 
 @pytest.mark.parametrize("objective", ["squared_error", "absolute_error"])

@@ -5,7 +5,8 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor, _core
-from polyleaf.runtime.collective import SINGLE_PROCESS, ThreadCommunicator
+from polyleaf.runtime.collective import ThreadCommunicator
+from polyleaf.runtime.context import Context
 from polyleaf.training.raw_scores import MAX_RATIO, ROUNDING_RATIO, HeavyRows, limit_weights
 from polyleaf.training.sampling import TreeSample
 
@@ -88,14 +89,14 @@ def test_heavy_tails_of_weights():
 def test_ordinary_weights_are_not_changed():
     size = RNG.uniform(1.0, 2000.0, (N, 2)).astype(np.float32)
     size[7] = 0
-    assert HeavyRows.find(size, None, 0) is None
-    assert HeavyRows.find(np.zeros((3, 1), np.float32), None, 0) is None
+    assert HeavyRows.find(size, None, 0, Context(1)) is None
+    assert HeavyRows.find(np.zeros((3, 1), np.float32), None, 0, Context(1)) is None
 
 
 def test_factors_limit_heavy_rows_only():
     size = np.ones((N, 1), np.float32)
     size[:3, 0] = 2.0**20, 2.0**15, 0
-    factor = HeavyRows.find(size, None, 0).factor
+    factor = HeavyRows.find(size, None, 0, Context(1)).factor
     assert factor[0] == MAX_RATIO / 2.0**20
     assert (factor[1:] == 1).all()
     assert limit_weights(size[:, 0])[0] == ROUNDING_RATIO
@@ -107,7 +108,7 @@ def test_rounding_is_unbiased_and_equals_quantisation_of_the_core(uses_multiplie
     values[0] = 32767.0, -2.0 * 32767
     multiplier = np.full(len(values), 4.0, np.float32) if uses_multiplier else None
     sample = SAMPLE._replace(multiplier=multiplier)
-    rounded = HeavyRows(None, None, 0, SINGLE_PROCESS).round(values, sample, None, 0)
+    rounded = HeavyRows(None, None, 0, Context(1)).round(values, sample, None, 0)
     integers = np.rint(rounded / np.array([1.0, 2.0]))
     np.testing.assert_allclose(rounded, integers * [1.0, 2.0], rtol=1e-6)
     assert np.isin(integers[1:], [0, 1]).all()
@@ -120,11 +121,11 @@ def test_rounding_is_unbiased_and_equals_quantisation_of_the_core(uses_multiplie
 def test_rounding_is_independent_of_ranks():
     values = np.exp(8 * RNG.standard_normal((N, 1))).astype(np.float32)
     ids, half = np.arange(N), N // 3
-    alone = HeavyRows.find(values, None, 5)
+    alone = HeavyRows.find(values, None, 5, Context(2))
 
     def run_rank(communicator):
         part = slice(0, half) if communicator.rank == 0 else slice(half, N)
-        found = HeavyRows.find(values[part], ids[part], 5, communicator)
+        found = HeavyRows.find(values[part], ids[part], 5, Context(1, communicator))
         return found.factor, found.round(values[part], SAMPLE, None, 0)
 
     parts = ThreadCommunicator.run(2, run_rank)

@@ -55,8 +55,8 @@ __device__ int find_bin(T x, const T* table, int32_t n_fine_rows) {
 __device__ inline int find_code(const BinSearch& search, int32_t feature, double x) {
   const SearchedFeature f = search.features[feature];
   if (x != x) return 255;
-  if (f.kind == kNarrow) return find_bin(static_cast<float>(x), search.narrow + f.at, f.n);
-  if (f.kind == kWide) return find_bin(x, search.wide + f.at, f.n);
+  if (f.kind == kFloat32) return find_bin(static_cast<float>(x), search.float32 + f.at, f.n);
+  if (f.kind == kFloat64) return find_bin(x, search.float64 + f.at, f.n);
   int32_t begin = 0, end = f.n;
   while (begin < end) {
     const int32_t middle = (begin + end) / 2;

@@ -91,7 +91,7 @@ struct Numbers {
 
 // How a feature's numbers are binned: by float thresholds, double thresholds, or the known values
 // of a categorical feature.
-constexpr int32_t kNarrow = 0, kWide = 1, kKnown = 2;
+constexpr int32_t kFloat32 = 0, kFloat64 = 1, kKnown = 2;
 
 struct SearchedFeature {
   int64_t at;  // offset of its first row of thresholds, or of its first known value
@@ -101,8 +101,8 @@ struct SearchedFeature {
 
 struct BinSearch {
   const SearchedFeature* features;
-  const float* narrow;
-  const double* wide;
+  const float* float32;
+  const double* float64;
   const double* known;  // known values, ascending, and their codes
   const uint8_t* known_codes;
 };

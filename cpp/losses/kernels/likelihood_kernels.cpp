@@ -80,8 +80,9 @@ struct Gamma {
   }
 };
 
-// Mean e^m = u, variance u + u^2 e^(2 s): a Poisson of a gamma of shape r = e^(-2 s). With x = u /
-// r -ln f = ln gamma(r) - ln gamma(y + r) + (y + r) ln(1 + x) - y ln x + ln y!.
+// Mean e^m = u, variance u + u^2 e^(2 s): a Poisson of a gamma of shape r = e^(-2 s). With
+//   x = u / r,
+//   -ln f = ln gamma(r) - ln gamma(y + r) + (y + r) ln(1 + x) - y ln x + ln y!.
 struct NegativeBinomial {
   static constexpr const char* kName = "negative_binomial";
   static constexpr const char* kParameters[] = {"lowest", "highest"};
@@ -95,8 +96,7 @@ struct NegativeBinomial {
     const float gs = -2.0f * shape_derivative(r, y, u);
     const float shape_information = trigamma_excess(r) * ((1.0f - share) * (1.0f - share));
     // An upper bound of the information: the sum over all counts has no closed form. It is
-    // exact for large counts or large r, within a factor of 2.5 from r = .2 on, and 5 at r =
-    // .05.
+    // exact for large counts or large r, within a factor of 2.5 for r >= .2, and of 5 at r = .05.
     return {{gm, gs},
             {bound_hessian(gm, u * share),
              bound_hessian(gs, 4.0f * shape_information * (whole / (whole + 1.0f)))}};

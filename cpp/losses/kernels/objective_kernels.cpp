@@ -244,8 +244,8 @@ struct Softmax {
           for (int64_t k = 0; k < n_outputs; ++k) gi[k] -= y[k];
         }
         float* hi = h + (first + j) * size;
-        const bool is_at_end =
-            (chunk.n_rows - 1 - first - j) * size < kLanes;  // writing past the end is not allowed
+        // Writing past the end is not allowed.
+        const bool is_at_end = (chunk.n_rows - 1 - first - j) * size < kLanes;
         softmax_hessian(row, others + j, n_outputs, is_at_end ? packed : hi);
         if (is_at_end) __builtin_memcpy(hi, packed, static_cast<size_t>(size) * sizeof(float));
       }

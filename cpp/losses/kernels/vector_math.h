@@ -54,8 +54,8 @@ constexpr float kLeastExponent = -87.0f, kLargestExponent = 88.0f;
 // floats; Integer: integers of as many bits.
 template <class Integer, class T>
 inline T exp_within_limits(const T& x) {
-  constexpr float kRound =
-      12582912.0f;  // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
+  // 1.5 * 2^23: adding it leaves the nearest integer in the low bits.
+  constexpr float kRound = 12582912.0f;
   const T shifted = x * 1.44269504f + kRound;
   const T n = shifted - kRound;
   // ln 2 in two parts: the first has so few bits that n times it is exact.

@@ -33,17 +33,17 @@ POLYLEAF_INLINE V round_even(const V& x) {
   return (x + 12582912.0f) - 12582912.0f;
 }
 
-template <bool RENEW>
-void read_rows(float* rows, const uint32_t* ids, int64_t first, int64_t n, const uint64_t* words,
-               int shift, float old, const float* line, float* out, float* least, float* most) {
+template <bool UPDATES>
+void read_rows(float* rows, const uint32_t* ids, int64_t first, int64_t n,
+               const FittedUpdate& update, float* out, float* least, float* most) {
   f32x4 low = load<f32x4>(least), high = load<f32x4>(most);
   for (int64_t i = 0; i < n; ++i) {
     if (ids != nullptr && i + kRowsAhead < n)
       prefetch(rows + static_cast<int64_t>(ids[i + kRowsAhead]) * 4);
     float* row = rows + (ids != nullptr ? static_cast<int64_t>(ids[i]) : first + i) * 4;
     f32x4 v = load<f32x4>(row);
-    if (RENEW) {
-      v[2] = old * v[2] + line[(words[i] >> shift) & 255];
+    if (UPDATES) {
+      v[2] = update.factor * v[2] + update.added.number[update.added.code(i)];
       row[2] = v[2];
     }
     store(out + i * 4, v);
@@ -54,12 +54,12 @@ void read_rows(float* rows, const uint32_t* ids, int64_t first, int64_t n, const
   store(most, high);
 }
 
-void read_narrow(float* rows, const uint32_t* ids, int64_t first, int64_t n, const uint64_t* words,
-                 int shift, float old, const float* line, float* out, float* least, float* most) {
-  if (words != nullptr)
-    read_rows<true>(rows, ids, first, n, words, shift, old, line, out, least, most);
+void read_narrow(float* rows, const uint32_t* ids, int64_t first, int64_t n,
+                 const FittedUpdate* update, float* out, float* least, float* most) {
+  if (update != nullptr)
+    read_rows<true>(rows, ids, first, n, FittedUpdate(*update), out, least, most);
   else
-    read_rows<false>(rows, ids, first, n, words, shift, old, line, out, least, most);
+    read_rows<false>(rows, ids, first, n, {}, out, least, most);
 }
 
 // Turn a row of four floats (g, h, z, 1) into lanes: products of up to three of them.
@@ -164,9 +164,10 @@ void read_many_as(float* rows, int stride, int n_outputs, int n_hessian, const u
       prefetch(rows + static_cast<int64_t>(ids[i + kRowsAhead]) * stride);
     float* row = rows + (ids != nullptr ? static_cast<int64_t>(ids[i]) : first + i) * stride;
     if (step != nullptr) {
-      const int code = static_cast<int>((step->words[i] >> step->shift) & 255);
+      const int code = step->x.code(i);
       if (code != step->missing)
-        apply_step<V, ONE>(row, n_outputs, n_hessian, step->line[code], step->middle, step->slope);
+        apply_step<V, ONE>(row, n_outputs, n_hessian, step->x.number[code], step->middle,
+                           step->slope);
     }
     for (int c = 0; c < (ONE ? V::kWidth : stride); c += V::kWidth) {
       const Floats v = load<Floats>(row + c), size = max(v, -v);
@@ -217,8 +218,9 @@ void quantise_many(const float* rows, int64_t n, int stride, const float* invers
   for (int64_t i = 0; i < n && count_lane >= 0; ++i) channels[i * lanes + count_lane] = 1;
 }
 
-void look_up(const uint64_t* words, int shift, int64_t n, const float* line, float* out) {
-  for (int64_t i = 0; i < n; ++i) out[i] = line[(words[i] >> shift) & 255];
+void look_up(const CodeTable& table, int64_t n, float* out) {
+  const CodeTable local = table;  // a copy, which writing to `out` does not change
+  for (int64_t i = 0; i < n; ++i) out[i] = local.number[local.code(i)];
 }
 
 void range(const float* values, int64_t n, float* range) {

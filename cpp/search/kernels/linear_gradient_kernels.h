@@ -12,13 +12,30 @@ struct LaneProduct {
   int a, b, c;
 };
 
-// Gradient update after many outputs have fitted the slope of one feature: g_k += (h_k * (x -
-// middle_k)) * slope_k, where x = line[code] and code is the word's byte, unless code is `missing`.
-// middle and slope are readable to the next sixteen.
-struct FittedStep {
+// A number of each row by its code in one feature: number[code]. A code is the byte of the row's
+// word that begins at bit `shift`.
+struct CodeTable {
   const uint64_t* words;
-  int shift, missing;
-  const float *line, *middle, *slope;
+  int shift;
+  const float* number;
+
+  static constexpr int kSize = 256;
+  int code(int64_t row) const { return static_cast<int>((words[row] >> shift) & (kSize - 1)); }
+};
+
+// Gradient update after many outputs have fitted the slope of one feature x: g_k += (h_k * (x -
+// middle_k)) * slope_k, unless the code of x is `missing`. middle and slope are readable to the
+// next sixteen.
+struct FittedStep {
+  CodeTable x;
+  int missing;
+  const float *middle, *slope;
+};
+
+// Update after one output has fitted slopes: fitted = factor * fitted + what the feature adds.
+struct FittedUpdate {
+  CodeTable added;
+  float factor;
 };
 
 struct LinearGradientKernels {
@@ -28,12 +45,10 @@ struct LinearGradientKernels {
   void (*gather)(const float* rows, int stride, const uint32_t* ids, int64_t first, int64_t n,
                  int n_columns, int64_t step, float* out, float* largest);
   // One output, half-additive: rows of four floats (g, h, fitted, 1). Copy rows ids[i] (nullptr:
-  // first + i) to `out`; if `words` is set, first update fitted = old * fitted + line[code], where
-  // code is the word's byte. least[c] = min(least[c], value) and most[c] = max(most[c], value) for
-  // the four columns.
+  // first + i) to `out`; if `update` is set, first apply it. least[c] = min(least[c], value) and
+  // most[c] = max(most[c], value) for the four columns.
   void (*read_narrow)(float* rows, const uint32_t* ids, int64_t first, int64_t n,
-                      const uint64_t* words, int shift, float old, const float* line, float* out,
-                      float* least, float* most);
+                      const FittedUpdate* update, float* out, float* least, float* most);
   // Quantise such rows with z = fitted - middle: 0 or 1 regressors, a Hessian of 1 or h, in the
   // order of ChannelLayout; inverse: per lane, 1 in the count lane. totals[j] += their sums.
   void (*quantise_narrow)(const float* rows, int64_t n, int regressors, bool unit, float middle,
@@ -47,8 +62,8 @@ struct LinearGradientKernels {
   // totals[j] += their sums.
   void (*quantise_many)(const float* rows, int64_t n, int stride, const float* inverse,
                         int count_lane, int lanes, int16_t* channels, int64_t* totals);
-  // out[i] = line[code]
-  void (*look_up)(const uint64_t* words, int shift, int64_t n, const float* line, float* out);
+  // out[i] = number of row i
+  void (*look_up)(const CodeTable& table, int64_t n, float* out);
   // range[0] = min(range[0], values), range[1] = max(range[1], values), without NaN.
   void (*range)(const float* values, int64_t n, float* range);
   // values -= middle, 0 for NaN.

@@ -16,8 +16,8 @@
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
 
-constexpr double kMinSpread =
-    1.0 / (1 << 30);  // spread of x relative to its second moment, below which x is a constant
+// Spread of x relative to its second moment, below which x is a constant.
+constexpr double kMinSpread = 1.0 / (1 << 30);
 constexpr int kAnyRegressors = -1;
 constexpr double kMinMomentPivot = 1.0 / (1 << 10);  // of z, whose moments are rounded
 

@@ -23,8 +23,8 @@ struct Workspace {
   const int k;
   const bool shared;
   f32x16 *left, *right;  // largest terms of sixteen candidates, k each, of both sides
-  int32_t *rows,
-      *running;  // sums of sixteen candidates, one after the other; sums of the bins so far
+  // Sums of sixteen candidates, one after the other; sums of the bins so far.
+  int32_t *rows, *running;
   float *left_terms, *right_terms;  // of one candidate
 
   explicit Workspace(const ScanNode& node)
@@ -162,8 +162,8 @@ void scan_direction(const Workspace& workspace, const ScanFeature& feature, bool
     const int start = c.first + 16 * b;
     running.write_rows(start, size(b));
     const f32x16 found = block_sums(workspace, s, start);
-    const i32x16 finite =
-        dense[b] - dense[b] == 0.0f;  // too light candidates are not finite either
+    // Too light candidates are not finite either.
+    const i32x16 finite = dense[b] - dense[b] == 0.0f;
     const f32x16 kept = select(finite, found, broadcast(kNone));
     store(sums + start, kept);
     const float largest = largest_lane(kept, size(b));

@@ -15,6 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
+import polyleaf._core as _core
 from polyleaf.runtime.collective import SINGLE_PROCESS, Communicator
 from polyleaf.runtime.types import DataLike
 
@@ -68,17 +69,14 @@ def derive_seed(seed: int, round: int, stream: int) -> int:
 
 
 def hash_ids(ids: NDArray[np.integer], seed: int, round: int, stream: int) -> NDArray[np.uint32]:
-    """Hash ids below 2^32: twice a key word and the finaliser of MurmurHash3."""
+    """Hash ids below 2^32."""
+    return _core.hash_ids(ids.astype(np.uint32), make_hash_keys(seed, round, stream))
+
+
+def make_hash_keys(seed: int, round: int, stream: int) -> NDArray[np.uint32]:
+    """Return the two keys of a hash of ids."""
     words = np.random.SeedSequence([seed, round, stream]).generate_state(2, np.uint32)
-    h = ids.astype(np.uint32)
-    for word in words:
-        h ^= word
-        h ^= h >> np.uint32(16)
-        h *= np.uint32(0x85EBCA6B)
-        h ^= h >> np.uint32(13)
-        h *= np.uint32(0xC2B2AE35)
-        h ^= h >> np.uint32(16)
-    return h
+    return words.astype(np.uint32, copy=False)
 
 
 def hash64(numbers: np.ndarray) -> NDArray[np.uint64]:

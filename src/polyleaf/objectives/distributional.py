@@ -17,7 +17,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,7 +43,6 @@ Floats = NDArray[np.float64]
 # Smallest variance of a constant, for a target that does not vary.
 _MIN_VARIANCE: float = _core.exp(-20.0)
 _ROOT_TOLERANCE = 1e-13
-_SHIFT = 16.0
 
 
 @dataclass(frozen=True)
@@ -350,7 +349,7 @@ class GammaLikelihood(LikelihoodObjective):
         log_mean = _core.log(_compute_mean(y, weight))
         excess = log_mean - _compute_mean(_core.log(y), weight)
         return log_mean, _find_root(
-            lambda s: -_digamma_excess(_core.exp(-2.0 * s)) - excess, *self.spread_limits
+            lambda s: -_core.digamma_excess(_core.exp(-2.0 * s)) - excess, *self.spread_limits
         )
 
 
@@ -393,7 +392,9 @@ class NegativeBinomialLikelihood(LikelihoodObjective):
         def slope(s: float) -> float:
             """Mean of digamma(y + r) - digamma(r), less ln of 1 + mean / r."""
             r = _core.exp(-2.0 * s)
-            terms = _digamma_excess(counts + r) - _digamma_excess(r) + _core.log1p(counts / r)
+            terms = (
+                _core.digamma_excess(counts + r) - _core.digamma_excess(r) + _core.log1p(counts / r)
+            )
             return _compute_mean(terms, weight) - _core.log1p(mean / r)
 
         return _core.log(mean), _find_root(slope, *self.spread_limits)
@@ -417,17 +418,6 @@ def _measure_moments(rows: RowData) -> tuple[float, float]:
 
 def _log_spread(location: float, variance: float) -> tuple[float, float]:
     return location, 0.5 * _core.log(variance)
-
-
-def _digamma_excess(x: Any) -> Any:
-    """Return digamma(x) - ln x of numbers above 0, by the recurrence and the asymptotic series of
-    Abramowitz and Stegun, 6.3.5 and 6.3.18."""
-    far, shift = x + _SHIFT, _core.log1p(_SHIFT / x)
-    for i in range(int(_SHIFT)):
-        shift = shift - 1.0 / (x + i)
-    i = 1.0 / (far * far)
-    series = i * (1 / 12 - i * (1 / 120 - i * (1 / 252 - i * (1 / 240 - i / 132))))
-    return shift - 0.5 / far - series
 
 
 def _find_root(function: Callable[[float], float], lowest: float, highest: float) -> float:

@@ -30,10 +30,8 @@ from polyleaf.training.refit import (
 from polyleaf.training.sampling import GlobalRowIds, Sampler, global_row_ids
 from polyleaf.training.tree_builder import (
     ExactSplitFinder,
-    GradientQuantiser,
     HistogramSplitFinder,
     LayerBooster,
-    LinearGradientQuantiser,
     SplitFinder,
     TreeBuilder,
     VerifiedSplitFinder,
@@ -183,7 +181,7 @@ def _make_dense(
         bound, derivatives, dataset, model, workers, rows.offset, ids, seed, allocate
     )
     monotone = _encode_monotone(settings, bound, model)
-    quantiser: GradientQuantiser | LinearGradientQuantiser = GradientQuantiser(workers)
+    quantised: _core.QuantisedGradients | _core.LinearGradients = _core.QuantisedGradients()
     fitter: leaf_fitters.LeafFitter
     match leaf:
         case TopkLeaf():
@@ -192,12 +190,12 @@ def _make_dense(
         case LinearLeaf():
             fitter = leaf_fitters.LinearFitter(derivatives, leaf, dataset, settings)
             if leaf.gain_regressors >= 0:
-                quantiser = LinearGradientQuantiser(fitter.table, leaf, workers)
+                quantised = leaf_fitters.make_linear_gradients(fitter.table, leaf)
         case _:
             newton = leaf_fitters.ConstantFitter(derivatives, settings)
             fitter = _wrap_fitter(newton, state, monotone, dataset, settings)
     sketch = _make_sketch(settings, bound)
-    finder = HistogramSplitFinder(bins, derivatives, sketch, quantiser, monotone, settings)
+    finder = HistogramSplitFinder(bins, derivatives, sketch, quantised, monotone, settings)
     limits = _make_leaf_limits(settings, sketch)
     return state, _core.Grower(bins, workers), finder, fitter, limits
 

@@ -17,20 +17,20 @@ from polyleaf.binned_data.dataset import Dataset
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import Leaves, TreeOutputs
 from polyleaf.objectives.base import BoundObjective
-from polyleaf.settings.train_config import COUPLED, TopkLeaf, TrainConfig
+from polyleaf.settings.train_config import TopkLeaf, TrainConfig
 from polyleaf.sketching.sketches import RandomProjection, Sketch, mean_on_device
 from polyleaf.training.leaf_fitters import make_leaf_config
 from polyleaf.training.raw_scores import (
     DenseScores,
     DenseState,
+    DerivativeMatrices,
     Derivatives,
     GrownTree,
     extract_columns,
     number_tree,
 )
 from polyleaf.training.sampling import TreeSample
-from polyleaf.training.tree_builder import SplitGradients, count_hessian, resolve_hessian_kind
-from polyleaf.user_data.weights import average_weights
+from polyleaf.training.tree_builder import SplitGradients
 
 
 def copy_to_device(device: _core.Device, values: np.ndarray) -> _core.DeviceMatrix:
@@ -40,24 +40,17 @@ def copy_to_device(device: _core.Device, values: np.ndarray) -> _core.DeviceMatr
     return matrix
 
 
-class DeviceDerivatives:
-    """Gradients and Hessians of an objective at raw scores on a device.
+class DeviceDerivatives(DerivativeMatrices):
+    """Gradients and Hessians of an objective at raw scores, on a device.
 
-    Attributes
-    ----------
-    g : _core.DeviceMatrix of shape (n_rows, K)
-    h : _core.DeviceMatrix of shape (n_rows, 1) or (n_rows, K), or None
-        None: 1 everywhere.
-    full : _core.DeviceMatrix of shape (n_rows, K (K + 1) / 2), or None
-        Packed Hessians, if they are used; all derivatives are then computed on the host.
-    leaf_hessian : str
-        Kind of Hessian of leaf values.
+    With full Hessians, all derivatives are computed on the host.
     """
 
     def __init__(self, device: _core.Device, bound: BoundObjective, settings: TrainConfig) -> None:
         memory_limit, config = settings.growth.histogram_memory_bytes, settings.hessian
         host = Derivatives(bound, config, memory_limit, settings.workers)
         self._host, self.leaf_hessian = host, config.leaf_hessian
+        self._weights: dict[tuple[str, int], _core.DeviceMatrix] = {}
         self.device, self.g = device, _core.DeviceMatrix(device, *host.g.shape)
         self.h = None if host.h is None else _core.DeviceMatrix(device, *host.h.shape)
         self.full = None if host.full is None else _core.DeviceMatrix(device, *host.full.shape)
@@ -97,22 +90,38 @@ class DeviceDerivatives:
         """Whether derivatives are limited and rounded, on the host."""
         return self._host.heavy_rows is not None
 
-    @property
-    def has_gain_scale(self) -> bool:
-        """Whether splits use scaled gradients."""
-        return self._host.gain_scale is not None
-
-    def select_weight(self, outputs: TreeOutputs) -> np.ndarray | None:
-        """Return the weights in host memory, see `Derivatives`."""
-        return self._host.select_weight(outputs)
+    def can_serve(self, sketch: Sketch | None) -> bool:
+        """Return whether splits can use the derivatives on the device."""
+        is_projection = sketch is None or isinstance(sketch, RandomProjection)
+        return is_projection and self._host.gain_scale is None and not self.has_heavy_rows
 
     def select(self, outputs: TreeOutputs) -> tuple[_core.DeviceMatrix, _core.DeviceMatrix | None]:
-        """Return gradients and Hessians of all outputs, or of one."""
         g, h = self.g, self.h
         if outputs is None or g.shape[1] == 1:
             return g, h
         (output,) = outputs.tolist()  # the settings allow no other groups
         return g.column(output), h if h is None or h.shape[1] == 1 else h.column(output)
+
+    def select_weight(self, outputs: TreeOutputs) -> np.ndarray | None:
+        return self._host.select_weight(outputs)
+
+    def hold_weight(self, weight: np.ndarray | None, name: str, outputs: TreeOutputs) -> Any:
+        if weight is None:
+            return None
+        key = name, number_tree(outputs)
+        if key not in self._weights:
+            self._weights[key] = copy_to_device(self.device, weight)
+        return self._weights[key]
+
+    def average_outputs(self, h: _core.DeviceMatrix) -> _core.DeviceMatrix:
+        return mean_on_device(h)
+
+    def repeat_column(self, h: _core.DeviceMatrix, n: int) -> _core.DeviceMatrix:
+        return copy_to_device(self.device, np.repeat(h.read(), n, axis=1))
+
+    def sketch(self, sketch: Sketch, g: Any, h: Any, round: int, seed: int) -> tuple[Any, Any]:
+        assert isinstance(sketch, RandomProjection)
+        return sketch.sketch_on_device(g, h, round, seed)
 
 
 class DeviceState(DenseState):
@@ -196,65 +205,26 @@ class DeviceSplitFinder:
         monotone: np.ndarray | None,
         settings: TrainConfig,
     ) -> None:
-        device, self._monotone = derivatives.device, monotone
-        self._derivatives, self._sketch, self._settings = derivatives, sketch, settings
-        self._quantised = _core.DeviceQuantisedGradients(device)
+        self._derivatives, self._monotone = derivatives, monotone
+        self._on_device = SplitGradients(derivatives, sketch, settings)
+        self._sketch, self._settings = sketch, settings
+        self._quantised = _core.DeviceQuantisedGradients(derivatives.device)
         self._search = _core.DeviceSearch(bins, settings.workers)
-        self._weights: dict[int, _core.DeviceMatrix] = {}
 
     def configure(self, sample: TreeSample, outputs: TreeOutputs) -> _core.Search:
+        derivatives = self._derivatives
         if self._monotone is not None:
             self._search.set_monotone_constraints(extract_columns(self._monotone, outputs))
-        selected = self._select_on_device(sample, outputs)
-        kind, g, h = selected or self._copy_from_host(sample, outputs)
+        if derivatives.can_serve(self._sketch):
+            kind, g, h = self._on_device.select(sample, outputs)
+        else:
+            gradients = SplitGradients(derivatives.host, self._sketch, self._settings)
+            kind, g, h = gradients.select(sample, outputs)
+            g = copy_to_device(derivatives.device, g)
+            h = None if h is None else copy_to_device(derivatives.device, h)
         self._quantised.quantise(g, h, kind, sample.rows, sample.multiplier)
         self._search.use(self._quantised)
         return self._search
-
-    def _select_on_device(
-        self, sample: TreeSample, outputs: TreeOutputs
-    ) -> tuple[str, _core.DeviceMatrix, _core.DeviceMatrix | None] | None:
-        """Return the kind of Hessian, gradients and Hessians on the device; None if they must be
-        computed."""
-        derivatives = self._derivatives
-        if derivatives.has_gain_scale or derivatives.has_heavy_rows:
-            return None
-        g, h = derivatives.select(outputs)
-        if self._sketch is not None:
-            if not isinstance(self._sketch, RandomProjection):
-                return None
-            h = None if self._settings.hessian.hessian == "none" else h
-            seed = self._settings.sampling.seed
-            g, h = self._sketch.sketch_on_device(g, h, sample.round, seed)
-        columns = None if h is None else h.shape[1]
-        kind = resolve_hessian_kind(self._settings.hessian.hessian, columns, g.shape[1])
-        if kind == "none":
-            weight = derivatives.select_weight(outputs)
-            if self._sketch is not None and weight is not None:
-                weight = average_weights(weight)
-            kind, counts = count_hessian(g.shape[0], weight, sample)
-            return kind, g, None if counts is None else self._get_weight(counts, outputs)
-        if kind == "full":
-            return kind, g, derivatives.full
-        if kind == "shared":
-            assert h is not None
-            return kind, g, mean_on_device(h)
-        return (kind, g, h) if columns == g.shape[1] else None
-
-    def _get_weight(self, weight: np.ndarray, outputs: TreeOutputs) -> _core.DeviceMatrix:
-        """Return the weights of rows, which are constant and copied once for each output."""
-        number = number_tree(outputs)
-        if number not in self._weights:
-            self._weights[number] = copy_to_device(self._derivatives.device, weight)
-        return self._weights[number]
-
-    def _copy_from_host(
-        self, sample: TreeSample, outputs: TreeOutputs
-    ) -> tuple[str, _core.DeviceMatrix, _core.DeviceMatrix | None]:
-        gradients = SplitGradients(self._derivatives.host, self._sketch, self._settings)
-        kind, g, h = gradients.select(sample, outputs)
-        device = self._derivatives.device
-        return kind, copy_to_device(device, g), None if h is None else copy_to_device(device, h)
 
 
 class DeviceFitter:
@@ -272,35 +242,17 @@ class DeviceFitter:
         self, grown: GrownTree, sample: TreeSample, outputs: TreeOutputs, rate: float
     ) -> Leaves:
         step = make_leaf_config(self._regularisation, rate, self._block_size)
+        g, h = self._derivatives.select_for_leaves(outputs)
         return self._leaves.newton(
-            *self._select(outputs),
-            self._grower,
-            grown.tree.n_leaves,
-            step,
-            sample.rows,
-            sample.multiplier,
+            g, h, self._grower, grown.tree.n_leaves, step, sample.rows, sample.multiplier
         )
 
     def sum_hessians(
         self, grown: GrownTree, sample: TreeSample, outputs: TreeOutputs
     ) -> np.ndarray:
-        """Return the sum of Hessians of each leaf, see `leaf_fitters.DenseLeafFitter`."""
-        _, h = self._select(outputs)
+        _, h = self._derivatives.select_for_leaves(outputs)
         n_leaves = grown.tree.n_leaves
         return self._leaves.sum_hessians(h, self._grower, n_leaves, sample.rows, sample.multiplier)
-
-    def _select(self, outputs: TreeOutputs) -> tuple[_core.DeviceMatrix, _core.DeviceMatrix | None]:
-        """Return gradients and Hessians of leaf values."""
-        g, h = self._derivatives.select(outputs)
-        kind, full = self._derivatives.leaf_hessian, self._derivatives.full
-        if kind in COUPLED and full is not None:
-            return g, full
-        if kind == "shared" and h is not None:
-            return g, mean_on_device(h)
-        if kind != "none":
-            return g, h
-        _, host_h = self._derivatives.host.select_for_leaves(outputs)
-        return g, None if host_h is None else copy_to_device(self._derivatives.device, host_h)
 
 
 class DeviceTopkFitter(DeviceFitter):
@@ -319,8 +271,10 @@ class DeviceTopkFitter(DeviceFitter):
     def fit(
         self, grown: GrownTree, sample: TreeSample, outputs: TreeOutputs, rate: float
     ) -> Leaves:
+        g, h = self._derivatives.select_for_leaves(outputs)
         return self._leaves.topk(
-            *self._select(outputs),
+            g,
+            h,
             self._grower,
             grown.tree.n_leaves,
             self._leaf.leaf_k,

@@ -67,17 +67,29 @@ class ConstantFitter:
     ) -> Leaves:
         step = make_leaf_config(self._regularisation, rate, self._block_size)
         g, h = self._derivatives.select_for_leaves(outputs)
-        leaves = grown.grower.leaf_of_row, grown.tree.n_leaves
         return _core.fit_newton_leaves(
-            g, h, *leaves, step, sample.rows, sample.multiplier, self._workers
+            g,
+            h,
+            grown.grower.leaf_of_row,
+            grown.tree.n_leaves,
+            step,
+            sample.rows,
+            sample.multiplier,
+            self._workers,
         )
 
     def sum_hessians(
         self, grown: GrownTree, sample: TreeSample, outputs: TreeOutputs
     ) -> np.ndarray:
         _, h = self._derivatives.select_for_leaves(outputs)
-        leaves = grown.grower.leaf_of_row, grown.tree.n_leaves
-        return _core.sum_leaf_hessians(h, *leaves, sample.rows, sample.multiplier, self._workers)
+        return _core.sum_leaf_hessians(
+            h,
+            grown.grower.leaf_of_row,
+            grown.tree.n_leaves,
+            sample.rows,
+            sample.multiplier,
+            self._workers,
+        )
 
 
 class QuantileFitter:
@@ -140,8 +152,12 @@ class MonotoneFitter:
         n_bins: np.ndarray,
         settings: TrainConfig,
     ) -> None:
-        self.base_fitter, self._monotone, self._n_bins = base_fitter, monotone, n_bins
-        self._reg_lambda, self._workers = settings.regularisation.reg_lambda, settings.workers
+        self.base_fitter, self._settings = base_fitter, settings
+        self._monotone, self._n_bins = monotone, n_bins
+
+    def replace_base(self, base_fitter: DenseLeafFitter) -> MonotoneFitter:
+        """Return the same projection of the values of another fitter."""
+        return MonotoneFitter(base_fitter, self._monotone, self._n_bins, self._settings)
 
     def fit(
         self, grown: GrownTree, sample: TreeSample, outputs: TreeOutputs, rate: float
@@ -155,9 +171,10 @@ class MonotoneFitter:
     ) -> np.ndarray:
         """Return the closest values (n_leaves, K or 1) that satisfy the constraints."""
         monotone = extract_columns(self._monotone, outputs)
-        weights = self.base_fitter.sum_hessians(grown, sample, outputs) + self._reg_lambda
+        reg_lambda = self._settings.regularisation.reg_lambda
+        weights = self.base_fitter.sum_hessians(grown, sample, outputs) + reg_lambda
         return _core.enforce_monotone_constraints(
-            values, monotone, self._n_bins, grown.tree, weights, self._workers
+            values, monotone, self._n_bins, grown.tree, weights, self._settings.workers
         )
 
 
@@ -243,8 +260,18 @@ class LinearFitter:
             clip=self._leaf.linear_extrapolation == "clip",
         )
         g, h = self._derivatives.select_for_leaves(outputs)
-        data = g, h, grown.grower.leaf_of_row, grown.tree, self._features, self.table
-        return _core.fit_linear_leaves(*data, step, sample.rows, sample.multiplier, self._workers)
+        return _core.fit_linear_leaves(
+            g,
+            h,
+            grown.grower.leaf_of_row,
+            grown.tree,
+            self._features,
+            self.table,
+            step,
+            sample.rows,
+            sample.multiplier,
+            self._workers,
+        )
 
 
 def make_leaf_config(
@@ -258,3 +285,11 @@ def make_leaf_config(
         learning_rate=learning_rate,
         block_size=block_size,
     )
+
+
+def make_linear_gradients(table: _core.LinearTable, leaf: LinearLeaf) -> _core.LinearGradients:
+    """Return the core's gradients of splits whose gain is that of linear leaves (GBDT-PL)."""
+    config = _core.LinearConfig(
+        fit=leaf.linear_fit, max_regressors=leaf.linear_features, linear_lambda=leaf.slope_lambda
+    )
+    return _core.LinearGradients(table, config)

@@ -2,7 +2,8 @@
 
 `HeavyRows` serves trainings whose Hessians differ by orders of magnitude (heavy-tailed weights and
 exposures). Splits are found on 16-bit integers and leaf values on 31-bit ones, in units of the
-largest row. Two measures keep the other rows in sight; other trainings are not affected.
+largest row. Two measures keep the remaining rows from being rounded to zero; other trainings are
+not affected.
 
 - No row counts more than `MAX_RATIO` times a light row, the one at the quantile `LIGHT_QUANTILE`:
   the gradients and Hessians of heavier rows are multiplied by a factor below 1.
@@ -22,7 +23,12 @@ import numpy as np
 
 import polyleaf._core as _core
 from polyleaf.binned_data.dataset import Dataset
-from polyleaf.binned_data.random_rows import ROUNDING, derive_seed, find_kth_smallest, hash_ids
+from polyleaf.binned_data.random_rows import (
+    ROUNDING,
+    derive_seed,
+    find_kth_smallest,
+    make_hash_keys,
+)
 from polyleaf.metrics.metric import BoundMetric
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import LEAF_KINDS, Leaves, TreeOutputs
@@ -39,7 +45,7 @@ from polyleaf.runtime.collective import SINGLE_PROCESS, Communicator
 from polyleaf.runtime.context import Context
 from polyleaf.runtime.row_data import RowData
 from polyleaf.settings.train_config import COUPLED, HessianConfig
-from polyleaf.sketching.sketches import mean_over_outputs
+from polyleaf.sketching.sketches import Sketch, mean_over_outputs
 from polyleaf.training.sampling import TreeSample, count_usable_rows
 from polyleaf.user_data.weights import average_weights
 
@@ -47,8 +53,14 @@ MAX_RATIO = 2.0**16
 ROUNDING_RATIO = 2.0**11
 LIGHT_QUANTILE = 0.1
 
-_LARGEST_INTEGER = 32767  # of quantised gradients, as in the core
-_LARGEST_SUM = 2**31 - 1
+# As in the split search of the core: relative gains below it are indistinguishable from rounding.
+_MIN_RELATIVE_GAIN = 2.0**-20
+
+# Most outputs for which hessian="auto" means one Hessian per output; above, their mean saves K
+# histograms.
+MAX_DIAGONAL_OUTPUTS = 64
+
+_BLOCK_BINS = 8 * 256  # bins of eight features, which a thread sums at a time
 
 
 class HeavyRows:
@@ -61,21 +73,14 @@ class HeavyRows:
     """
 
     def __init__(
-        self,
-        factor: np.ndarray | None,
-        row_ids: np.ndarray | None,
-        seed: int,
-        communicator: Communicator,
+        self, factor: np.ndarray | None, row_ids: np.ndarray | None, seed: int, workers: Context
     ) -> None:
-        self.factor, self._row_ids, self._seed = factor, row_ids, seed
-        self._communicator = communicator
+        self.factor, self._row_ids = factor, row_ids
+        self._seed, self._workers = seed, workers
 
     @staticmethod
     def find(
-        size: np.ndarray,
-        row_ids: np.ndarray | None,
-        seed: int,
-        communicator: Communicator = SINGLE_PROCESS,
+        size: np.ndarray, row_ids: np.ndarray | None, seed: int, workers: Context
     ) -> HeavyRows | None:
         """Return the measures for rows of these sizes; None if they are not needed.
 
@@ -88,47 +93,27 @@ class HeavyRows:
         """
         ratio, limit = np.zeros(size.shape[1]), np.full(size.shape[1], np.inf)
         for k in range(size.shape[1]):
-            ratio[k], limit[k] = _measure_column(size[:, k], communicator)
+            ratio[k], limit[k] = _measure_column(size[:, k], workers.communicator)
         if not (ratio > ROUNDING_RATIO).any():
             return None
         factor = None
         if (ratio > MAX_RATIO).any():
             positive = np.maximum(size, np.finfo(np.float32).tiny)
             factor = np.minimum(limit / positive, 1.0).astype(np.float32)
-        return HeavyRows(factor, row_ids, seed, communicator)
+        return HeavyRows(factor, row_ids, seed, workers)
 
     def round(
         self, values: np.ndarray, sample: TreeSample, outputs: TreeOutputs, stream: int
     ) -> np.ndarray:
         """Return derivatives (n_rows, m) as multiples of the steps by which the core quantises
         them, each rounded up or down at random."""
-        multiplier = None if sample.multiplier is None else sample.multiplier[:, None]
-        used = values if multiplier is None else values * multiplier
-        used = used.astype(np.float64)
-        in_use = used if sample.rows is None else used[sample.rows]
-        largest = np.abs(in_use).max(axis=0, initial=0.0)
-        self._communicator.largest(largest)
-        if not np.isfinite(largest).all():
-            return values  # the core raises
-        step = np.where(largest > 0, largest / _LARGEST_INTEGER, 1.0)
-        n_used = np.array([len(in_use)], np.int64)
-        self._communicator.sum(n_used)
-        ids = np.arange(len(values)) if self._row_ids is None else self._row_ids
+        keys = []
         for k in range(values.shape[1]):
             seed = derive_seed(self._seed, k, stream + 2 * number_tree(outputs))
-            draws = hash_ids(ids, seed, sample.round, ROUNDING) * 2.0**-32
-            while True:
-                integers = _round_at_random(used[:, k] / step[k], draws)
-                here = integers if sample.rows is None else integers[sample.rows]
-                total = np.array([np.abs(here).sum()], np.float64).astype(np.int64)
-                self._communicator.sum(total)
-                if total[0] + n_used[0] <= _LARGEST_SUM:
-                    break
-                step[k] *= 2.0
-            used[:, k] = integers * step[k]
-        if multiplier is not None:
-            used /= np.where(multiplier > 0, multiplier, 1.0)
-        return used.astype(np.float32)
+            keys.append(make_hash_keys(seed, sample.round, ROUNDING))
+        return _core.round_at_random(
+            values, sample.rows, sample.multiplier, self._row_ids, np.stack(keys), self._workers
+        )
 
 
 def limit_weights(
@@ -159,23 +144,6 @@ def _measure_column(size: np.ndarray, communicator: Communicator) -> tuple[float
     return float(ends[1] / light), float(MAX_RATIO * light)
 
 
-def _round_at_random(values: np.ndarray, draws: np.ndarray) -> np.ndarray:
-    """Round up with the probability of the fraction; integers but for rounding stay."""
-    nearest, lower = np.rint(values), np.floor(values)
-    drawn = lower + (draws < values - lower)
-    return np.where(np.abs(values - nearest) < 2.0**-8, nearest, drawn)
-
-
-# As in the split search of the core: relative gains below it are indistinguishable from rounding.
-_MIN_RELATIVE_GAIN = 2.0**-20
-
-# Most outputs for which hessian="auto" means one Hessian per output; above, their mean saves K
-# histograms.
-MAX_DIAGONAL_OUTPUTS = 64
-
-_BLOCK_BINS = 8 * 256  # bins of eight features, which a thread sums at a time
-
-
 class LeafAssignment(Protocol):
     """The leaf of every row in a tree: a grower of the core, or what takes its place."""
 
@@ -198,22 +166,91 @@ class GrownTree(NamedTuple):
     grower: LeafAssignment
 
 
-class Derivatives:
-    """Gradients and Hessians of an objective at the raw scores.
+class DerivativeMatrices:
+    """Gradients and Hessians at the raw scores: arrays, or matrices of a device.
+
+    What is decided from settings is decided here and in `SplitGradients`, once for the host and
+    the device, which only compute differently.
 
     Attributes
     ----------
-    g : ndarray of shape (n_rows, K), float32
-    h : ndarray of shape (n_rows, 1) or (n_rows, K), float32, or None
+    g : matrix of shape (n_rows, K), float32
+    h : matrix of shape (n_rows, 1) or (n_rows, K), float32, or None
         None: 1 everywhere, or not used.
-    full : ndarray of shape (n_rows, K (K + 1) / 2), float32, or None
+    full : matrix of shape (n_rows, K (K + 1) / 2), float32, or None
         Packed Hessian of each row; None if full Hessians are not used.
+    leaf_hessian : str
+        Kind of Hessian of leaf values.
+    gain_scale : ndarray of shape (K,), float64, or None
+        Factors of the gradients in the split search; None: 1.
+    heavy_rows : HeavyRows or None
+        Treatment of rows whose weights differ by orders of magnitude.
+    """
+
+    g: Any
+    h: Any
+    full: Any
+    leaf_hessian: str
+    gain_scale: np.ndarray | None = None
+    heavy_rows: HeavyRows | None = None
+
+    def select(self, outputs: TreeOutputs) -> tuple[Any, Any]:
+        """Return gradients and Hessians of the outputs of a tree."""
+        raise NotImplementedError
+
+    def select_weight(self, outputs: TreeOutputs) -> np.ndarray | None:
+        """Return what rows count where Hessians are not used, (n_rows, 1) or (n_rows, m); None:
+        1."""
+        raise NotImplementedError
+
+    def hold_weight(self, weight: np.ndarray | None, name: str, outputs: TreeOutputs) -> Any:
+        """Return weights as a matrix like `g`, which never change for a name and tree."""
+        return weight
+
+    def average_outputs(self, h: Any) -> Any:
+        """Return one Hessian per row, (n_rows, 1)."""
+        raise NotImplementedError
+
+    def repeat_column(self, h: Any, n: int) -> Any:
+        """Return one Hessian per row n times, (n_rows, n)."""
+        raise NotImplementedError
+
+    def sketch(self, sketch: Sketch, g: Any, h: Any, round: int, seed: int) -> tuple[Any, Any]:
+        """Return the sketch of gradients and Hessians."""
+        raise NotImplementedError
+
+    def scaled_gradients(
+        self, outputs: TreeOutputs, shares_hessian: bool = False, weight: np.ndarray | None = None
+    ) -> Any:
+        """Return gradients as `select` does, scaled so that gains of all outputs add up.
+
+        Parameters
+        ----------
+        shares_hessian : bool
+            Whether gains use one Hessian for all outputs: the scale then makes the gain of each
+            output on average equal to that with its own Hessian.
+        weight : ndarray of shape (n_rows, 1) or (n_rows, K), optional
+            What rows count in that Hessian, if it differs between outputs.
+        """
+        raise NotImplementedError
+
+    def select_for_leaves(self, outputs: TreeOutputs) -> tuple[Any, Any]:
+        """Return g, and h of 1, K or K (K + 1) / 2 columns or None (1 per row), for leaf values."""
+        g, h = self.select(outputs)
+        if self.leaf_hessian in COUPLED and self.full is not None:
+            return g, self.full
+        if self.leaf_hessian == "none":
+            return g, self.hold_weight(self.select_weight(outputs), "leaves", outputs)
+        return g, h if self.leaf_hessian != "shared" or h is None else self.average_outputs(h)
+
+
+class Derivatives(DerivativeMatrices):
+    """Gradients and Hessians of an objective at the raw scores, in host memory.
+
+    Attributes
+    ----------
     weight : ndarray of shape (n_rows, 1) or (n_rows, K), float32, or None
         What a row counts where Hessians are not used; None: 1.
-    gain_scale : ndarray of shape (K,), float64, or None
-        Factors of the gradients in the split search.
-    heavy_rows : HeavyRows or None
-        Treatment of rows whose weights differ by orders of magnitude; see `find_heavy_rows`.
     """
 
     def __init__(
@@ -225,7 +262,7 @@ class Derivatives:
         allocate: Callable[..., np.ndarray] = np.zeros,
     ) -> None:
         n, k = bound.n_rows, bound.n_outputs
-        self._bound, self._leaf_hessian, self._workers = bound, config.leaf_hessian, workers
+        self._bound, self.leaf_hessian, self._workers = bound, config.leaf_hessian, workers
         self._n_usable = count_usable_rows(n, bound.weight)
         h_columns, full_columns = hessian_columns(bound, config)
         if full_columns > 0:
@@ -233,8 +270,6 @@ class Derivatives:
         self.g = allocate((n, k), np.float32)
         self.full = allocate((n, full_columns), np.float32) if full_columns > 0 else None
         self.h = None if h_columns is None else allocate((n, h_columns), np.float32)
-        self.gain_scale: np.ndarray | None = None
-        self.heavy_rows: HeavyRows | None = None
         zero_mask = None if self.h is None else bound.zero_hessian_mask
         self._zero_hessian_mask = zero_mask if zero_mask is not None and zero_mask.any() else None
         self._scales_gains = type(bound).gain_scale is not BoundObjective.gain_scale
@@ -248,8 +283,8 @@ class Derivatives:
     def find_heavy_rows(self, raw: np.ndarray, row_ids: np.ndarray | None, seed: int) -> None:
         """Measure the Hessians at raw scores before training.
 
-        Weights of targets, such as `scale_pos_weight`, are not counted: they tell rows apart that
-        splits are to tell apart.
+        Weights of targets, such as `scale_pos_weight`, are not counted: these weights are meant to
+        influence the splits.
         """
         self.compute(raw)
         assert self.h is not None
@@ -258,7 +293,7 @@ class Derivatives:
             size = np.divide(size, factor, out=np.zeros_like(factor), where=factor > 0)
         if size.shape[1] > MAX_DIAGONAL_OUTPUTS:
             size = average_weights(size)
-        self.heavy_rows = HeavyRows.find(size, row_ids, seed, self._workers.communicator)
+        self.heavy_rows = HeavyRows.find(size, row_ids, seed, self._workers)
         if self.heavy_rows is not None and self.heavy_rows.factor is not None:
             self.compute(raw)
 
@@ -296,27 +331,26 @@ class Derivatives:
         check_hessian_not_zero(zero_mask & (found[0] > found[1]))
 
     def select(self, outputs: TreeOutputs) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return gradients and Hessians of the outputs of a tree."""
+        if outputs is None:
+            return self.g, self.h
         h = None if self.h is None else extract_columns(self.h, outputs)
         return extract_columns(self.g, outputs), h
 
     def select_weight(self, outputs: TreeOutputs) -> np.ndarray | None:
-        """Return the weights of the outputs of a tree."""
         return None if self.weight is None else extract_columns(self.weight, outputs)
+
+    def average_outputs(self, h: np.ndarray) -> np.ndarray:
+        return mean_over_outputs(h, self._workers.n_threads)
+
+    def repeat_column(self, h: np.ndarray, n: int) -> np.ndarray:
+        return np.repeat(h, n, axis=1)
+
+    def sketch(self, sketch: Sketch, g: Any, h: Any, round: int, seed: int) -> tuple[Any, Any]:
+        return sketch.sketch(g, h, round, seed, self._workers.n_threads_or_context)
 
     def scaled_gradients(
         self, outputs: TreeOutputs, shares_hessian: bool = False, weight: np.ndarray | None = None
     ) -> np.ndarray:
-        """Return gradients as `select` does, scaled so that gains of all outputs add up.
-
-        Parameters
-        ----------
-        shares_hessian : bool
-            Whether gains use one Hessian for all outputs: the scale then makes the gain of each
-            output on average equal to that with its own Hessian.
-        weight : ndarray of shape (n_rows, 1) or (n_rows, K), optional
-            What rows count in that Hessian, if it differs between outputs.
-        """
         g, h = self.select(outputs)
         if self.gain_scale is None or (outputs is not None and len(outputs) == 1):
             return g
@@ -338,17 +372,6 @@ class Derivatives:
         g = self.scaled_gradients(outputs)
         squares, sums = _core.exact_totals(g, g, None, 1, self._workers)[:, 0]
         return gradients_cancel_out(sums, squares, self._workers.sum_over_ranks(self._n_usable))
-
-    def select_for_leaves(self, outputs: TreeOutputs) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return g, and h of 1, K or K (K + 1) / 2 columns or None (1 per row), for leaf values."""
-        g, h = self.select(outputs)
-        if self._leaf_hessian in COUPLED and self.full is not None:
-            return g, self.full
-        if self._leaf_hessian == "none":
-            return g, self.select_weight(outputs)
-        if self._leaf_hessian == "shared" and h is not None:
-            return g, mean_over_outputs(h, self._workers.n_threads)
-        return g, h
 
 
 class DenseScores:
@@ -390,8 +413,8 @@ class DenseScores:
 class DenseState:
     """Raw scores and derivatives of all training rows and outputs.
 
-    The objective sees the raw scores with the offset of the rows, and with a change of them that
-    predictions do not have: `show` tells it, such as an unfinished tree, or trees left out.
+    The objective sees the raw scores with the offset of the rows, plus a temporary change (set by
+    `show`) that is not part of predictions, such as an unfinished tree, or trees left out.
 
     Attributes
     ----------

@@ -34,9 +34,6 @@ from polyleaf.training.tree_builder import (
     VerifiedSplitFinder,
 )
 
-_WEIGHT_BITS = 30  # of the weights of sparse targets
-_N_LANES = 16  # in which the core sums over outputs
-
 
 class KnownTrees(NamedTuple):
     """The model whose trees are refitted, and the share of its old values in the new ones."""
@@ -70,9 +67,6 @@ class _Nodes:
 
     def __init__(self, tree: _core.Tree) -> None:
         self.tree = tree
-        left, right = tree.left.tolist(), tree.right.tolist()
-        self._splits = [(i, *children) for i, children in enumerate(zip(left, right, strict=True))]
-        self._splits = [split for split in reversed(self._splits) if split[1] >= 0]
         self.node_of_leaf = np.empty(tree.n_leaves, np.intp)
         leaves = np.flatnonzero(tree.left < 0)
         self.node_of_leaf[tree.leaf[leaves]] = leaves
@@ -84,18 +78,9 @@ class _Nodes:
     @cached_property
     def parent(self) -> np.ndarray:
         parent = np.full(self.tree.n_nodes, -1)
-        for i, left, right in self._splits:
-            parent[left] = parent[right] = i
+        inner = np.flatnonzero(self.tree.left >= 0)
+        parent[self.tree.left[inner]] = parent[self.tree.right[inner]] = inner
         return parent
-
-    def sum_up(self, values: np.ndarray) -> np.ndarray:
-        """Return sums of all nodes, given those of the leaves (n_leaves, ...), int64."""
-        sums = np.zeros((self.tree.n_nodes, *values.shape[1:]), np.int64)
-        sums[self.node_of_leaf] = values
-        rows = sums.tolist() if sums.ndim == 1 else list(sums)
-        for i, left, right in self._splits:  # children before their parents
-            rows[i] = rows[left] + rows[right]
-        return np.array(rows, np.int64)
 
     def find_ancestors(self, depth: int) -> np.ndarray:
         """Return the node above each leaf at this depth, or the leaf itself if it is higher."""
@@ -270,8 +255,8 @@ class KnownTreeBuilder(TreeBuilder):
         t = self._number
         assert number_tree(self._forest.outputs(t)) == number_tree(outputs)
         self._nodes = _Nodes(self._forest.tree(t))
-        found = self._splits.apply(self._codes, t, t + 1, self._workers)
-        self.leaf_of_row = self._last_leaves = found.ravel()
+        self._last_leaves = self._splits.apply(self._codes, t, t + 1, self._workers).ravel()
+        self.leaf_of_row = self._last_leaves
 
     def _finish(self) -> GrownTree:
         """Return the tree with the rows and Hessians of its nodes."""
@@ -283,85 +268,17 @@ class KnownTreeBuilder(TreeBuilder):
 
     def _measure(self, sample: TreeSample, outputs: TreeOutputs) -> tuple[np.ndarray, np.ndarray]:
         """Return the number of rows and the sum of Hessians of each node, int64 and float64."""
-        leaves = self._last_leaves if sample.rows is None else self._last_leaves[sample.rows]
-        counts = np.bincount(leaves, minlength=self._nodes.tree.n_leaves)
-        self._workers.communicator.sum(counts)
-        count = self._nodes.sum_up(counts)
-        used = _UsedRows(self._nodes, self._last_leaves, count, sample, self._workers)
-        finder = self._finder
-        if isinstance(finder, HistogramSplitFinder):
-            return count, _sum_histogram_hessians(used, finder, outputs)
-        assert isinstance(finder, ExactSplitFinder | VerifiedSplitFinder)
-        return count, _sum_weights(used, finder.weight)
-
-
-class _UsedRows(NamedTuple):
-    """Rows of a sample in a tree: the leaf of every row, and how many of the sample a node has."""
-
-    nodes: _Nodes
-    leaf_of_row: np.ndarray
-    counts: np.ndarray
-    sample: TreeSample
-    workers: Context
-
-
-def _sum_histogram_hessians(
-    used: _UsedRows, finder: HistogramSplitFinder, outputs: TreeOutputs
-) -> np.ndarray:
-    """Return the Hessians that a search by histograms sums, from the same quantised numbers."""
-    sample, nodes, workers = used.sample, used.nodes, used.workers
-    kind, g, h = finder.select(sample, outputs)
-    if kind == "unit" or h is None:
-        return used.counts.astype(np.float32).astype(np.float64)
-    if kind == "full":
-        h = np.ascontiguousarray(h[:, packed_diagonal(g.shape[1])])
-    drawn = sample.rows, sample.multiplier
-    if finder.scales_each_node:
-        tree, counts = nodes.tree, used.counts
-        return _average_outputs(
-            _core.sum_node_hessians(h, *drawn, used.leaf_of_row, tree, counts, workers)
+        workers, finder = self._workers, self._finder
+        sums = _core.NodeSums(
+            self._nodes.tree, self._last_leaves, sample.rows, sample.multiplier, workers
         )
-    quantised = _core.QuantisedGradients(h, None, "unit", *drawn, workers)
-    sums = quantised.sum_by_leaf(used.leaf_of_row, nodes.tree.n_leaves)
-    workers.communicator.sum(sums)
-    return _average_outputs(nodes.sum_up(sums).astype(np.float32) * quantised.gradient_steps)
-
-
-def _sum_weights(used: _UsedRows, weight: np.ndarray | None) -> np.ndarray:
-    """Return the Hessians of a search over sparse targets: the weights of rows, or their
-    number."""
-    rows, multiplier = used.sample.rows, used.sample.multiplier
-    if weight is None and multiplier is None:
-        return used.counts.astype(np.float64)
-    values = np.ones(len(used.leaf_of_row), np.float32) if weight is None else weight
-    values = values if multiplier is None else values * multiplier
-    leaves = used.leaf_of_row
-    if rows is not None:
-        values, leaves = values[rows], leaves[rows]
-    largest = np.array([values.max(initial=0.0)], np.float64)
-    used.workers.communicator.largest(largest)
-    exponent = int(np.frexp(np.float32(largest[0]))[1])
-    integers = np.trunc(values * np.ldexp(np.float32(1), _WEIGHT_BITS - exponent))
-    sums = np.bincount(leaves, integers, used.nodes.tree.n_leaves).astype(np.int64)
-    used.workers.communicator.sum(sums)
-    return used.nodes.sum_up(sums) * 2.0 ** (exponent - _WEIGHT_BITS)
-
-
-def _average_outputs(H: np.ndarray) -> np.ndarray:
-    """Return float64 (n_nodes,): float32 Hessians (n_nodes, m), averaged in the order of the
-    core."""
-    m = H.shape[1]
-    if m == 1:
-        return H[:, 0].astype(np.float64)
-    padded = np.zeros((len(H), -(-m // _N_LANES) * _N_LANES), np.float32)
-    padded[:, :m] = H
-    lanes = padded[:, :_N_LANES]
-    for first in range(_N_LANES, padded.shape[1], _N_LANES):
-        lanes = lanes + padded[:, first : first + _N_LANES]
-    while lanes.shape[1] > 1:
-        half = lanes.shape[1] // 2
-        lanes = lanes[:, :half] + lanes[:, half:]
-    return (lanes[:, 0] / np.float32(m)).astype(np.float64)
+        if not isinstance(finder, HistogramSplitFinder):
+            assert isinstance(finder, ExactSplitFinder | VerifiedSplitFinder)
+            return sums.counts, sums.weights(finder.weight, workers)
+        kind, g, h = finder.gradients.select(sample, outputs)
+        if kind == "full":
+            h = np.ascontiguousarray(h[:, packed_diagonal(g.shape[1])])
+        return sums.counts, sums.hessians(h, finder.quantises_nodes, workers)
 
 
 class BlendingFitter:
@@ -375,8 +292,7 @@ class BlendingFitter:
         """Return a fitter that blends; monotone constraints are enforced afterwards."""
         if not isinstance(fitter, MonotoneFitter):
             return BlendingFitter(fitter, builder)
-        fitter.base_fitter = BlendingFitter(fitter.base_fitter, builder)
-        return fitter
+        return fitter.replace_base(BlendingFitter(fitter.base_fitter, builder))
 
     def fit(
         self, grown: GrownTree, sample: TreeSample, outputs: TreeOutputs, rate: float

@@ -9,11 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+import polyleaf._core as _core
 from polyleaf.binned_data.random_rows import FEATURES, ROWS, draw, draw_ids, find_kth_smallest
 from polyleaf.runtime.collective import SINGLE_PROCESS, Communicator
 from polyleaf.settings.train_config import SamplingConfig
-
-_BLOCK_ROWS = 1 << 15  # rows squared at once, so that the temporary array stays in cache
 
 
 class TreeSample(NamedTuple):
@@ -262,7 +261,8 @@ def _sample_goss(
     usable: np.ndarray | None,
     row_ids: GlobalRowIds,
 ) -> tuple[np.ndarray, np.ndarray]:
-    norm = _compute_squared_norm(g)
+    columns = g[:, None] if g.ndim == 1 else g
+    norm = _core.squared_norms(np.ascontiguousarray(columns), 1)
     if usable is not None:
         norm = norm[usable]
     n_top, n_other = _count_goss(settings, row_ids.n)
@@ -279,23 +279,6 @@ def _sample_goss(
     multiplier = np.ones(len(g), np.float32)
     multiplier[other] = np.float32((1.0 - settings.top_rate) / settings.other_rate)
     return rows, multiplier
-
-
-def _compute_squared_norm(g: np.ndarray) -> np.ndarray:
-    """Return the sum of squares over outputs, added pairwise: the same order on every processor."""
-    if g.ndim == 1 or g.shape[1] == 1:
-        flat = g.reshape(-1)
-        return flat * flat
-    norm = np.empty(len(g), np.float32)
-    for start in range(0, len(g), _BLOCK_ROWS):
-        squares = np.square(g[start : start + _BLOCK_ROWS])
-        width = squares.shape[1]
-        while width > 1:
-            half = (width + 1) // 2
-            squares[:, : width - half] += squares[:, half:width]
-            width = half
-        norm[start : start + _BLOCK_ROWS] = squares[:, 0]
-    return norm
 
 
 def _find_largest(norm: np.ndarray, count: int, row_ids: GlobalRowIds) -> np.ndarray:

@@ -14,14 +14,14 @@ import polyleaf._core as _core
 from polyleaf.binned_data.random_rows import SCORED_ROWS, derive_seed
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import Leaves, TreeOutputs
-from polyleaf.runtime.context import Context
 from polyleaf.runtime.timing import measure_phase
-from polyleaf.settings.train_config import COUPLED, LinearLeaf, TopkLeaf, TrainConfig
-from polyleaf.sketching.sketches import CountSketch, Sketch, mean_over_outputs
+from polyleaf.settings.train_config import COUPLED, TopkLeaf, TrainConfig
+from polyleaf.sketching.sketches import CountSketch, Sketch
 from polyleaf.training.leaf_fitters import LeafFitter, MonotoneFitter, make_leaf_config
 from polyleaf.training.raw_scores import (
     MAX_DIAGONAL_OUTPUTS,
     DenseState,
+    DerivativeMatrices,
     Derivatives,
     GrownTree,
     SparseState,
@@ -49,7 +49,7 @@ class TreeBuilder:
     Parameters
     ----------
     leaf_limits : mapping
-        Fields of `_core.GrowConfig` that limit leaf values in split gains.
+        Fields of `_core.SplitConfig` that limit leaf values in split gains.
     gain_factors : ndarray of shape (n_columns,), float32, or None
         Factors of gains, from `feature_penalties`.
     """
@@ -62,24 +62,27 @@ class TreeBuilder:
         gain_factors: np.ndarray | None,
         settings: TrainConfig,
     ) -> None:
-        g = settings.growth
-        self._finder, self._grower, self._growth = finder, grower, g
-        self._config_fields = {
-            "max_leaves": g.max_leaves if g.max_leaves is not None else 2**31 - 1,
-            "max_depth": g.max_depth if g.max_depth is not None else -1,
-            "level_wise": g.grow_policy == "depthwise",
-            "reg_lambda": settings.regularisation.reg_lambda,
-            "min_split_gain": g.min_split_gain,
-            "min_child_weight": g.min_child_weight,
-            "min_child_samples": g.min_child_samples,
-            "max_cat_to_onehot": g.max_cat_to_onehot,
-            "cat_smooth": g.cat_smooth,
-            "colsample_bynode": g.colsample_bynode,
-            "histogram_memory": g.histogram_memory_bytes,
-            "post_prune": g.pruning == "post",
-            "block_size": settings.hessian.split_block_size,
-            "factors": gain_factors,
+        growth, regularisation = settings.growth, settings.regularisation
+        self._finder, self._grower, self._growth = finder, grower, growth
+        split = _core.SplitConfig(
+            reg_lambda=regularisation.reg_lambda,
+            min_split_gain=growth.min_split_gain,
+            min_child_weight=growth.min_child_weight,
+            min_child_samples=growth.min_child_samples,
+            max_cat_to_onehot=growth.max_cat_to_onehot,
+            cat_smooth=growth.cat_smooth,
+            block_size=settings.hessian.split_block_size,
             **leaf_limits,
+        )
+        self._config_fields: dict[str, Any] = {
+            "split": split,
+            "max_leaves": growth.max_leaves if growth.max_leaves is not None else 2**31 - 1,
+            "max_depth": growth.max_depth if growth.max_depth is not None else -1,
+            "level_wise": growth.grow_policy == "depthwise",
+            "post_prune": growth.pruning == "post",
+            "colsample_bynode": growth.colsample_bynode,
+            "histogram_memory": growth.histogram_memory_bytes,
+            "factors": gain_factors,
         }
         self._config = _core.GrowConfig(seed=0, **self._config_fields)
 
@@ -136,128 +139,87 @@ class TreeBuilder:
         return _core.GrowConfig(seed=seed, **self._config_fields)
 
 
-class GradientQuantiser:
-    """Quantises gradients and Hessians for histograms."""
+class SplitGradients:
+    """Gradients and Hessians in the form that histograms sum, in host memory or on a device."""
 
-    def __init__(self, workers: Context) -> None:
-        self._quantised, self._workers = _core.QuantisedGradients(), workers
+    def __init__(
+        self, derivatives: DerivativeMatrices, sketch: Sketch | None, settings: TrainConfig
+    ) -> None:
+        self._derivatives, self._sketch, self._workers = derivatives, sketch, settings.workers
+        self._hessian, self._seed = settings.hessian.hessian, settings.sampling.seed
+        self._averages_weights = sketch is not None or settings.leaf.shares_weights
 
-    def quantise(
-        self, kind: str, g: np.ndarray, h: np.ndarray | None, sample: TreeSample
-    ) -> _core.QuantisedGradients:
-        """Return the core's quantised gradients, which the next call overwrites."""
-        self._quantised.quantise(g, h, kind, sample.rows, sample.multiplier, self._workers)
-        return self._quantised
+    def select(self, sample: TreeSample, outputs: TreeOutputs) -> tuple[str, Any, Any]:
+        """Return the kind of Hessian, gradients and Hessians of the outputs of a tree."""
+        derivatives, sketch = self._derivatives, self._sketch
+        g, h = derivatives.select(outputs)
+        kind = self._resolve_kind(g, h)
+        if derivatives.gain_scale is not None:
+            shares_hessian = kind in ("none", "shared") or sketch is not None
+            weight = self._select_weight(outputs) if kind == "none" else None
+            g = derivatives.scaled_gradients(outputs, shares_hessian, weight)
+        if sketch is not None:
+            h = None if self._hessian == "none" else h
+            g, h = derivatives.sketch(sketch, g, h, sample.round, self._seed)
+            kind = self._resolve_kind(g, h)
+        if kind == "full":
+            h = derivatives.full
+        elif kind == "none" or h is None:
+            kind, h = count_hessian(g.shape[0], self._select_weight(outputs), sample)
+            h = derivatives.hold_weight(h, "splits", outputs)
+        elif kind == "shared":
+            h = derivatives.average_outputs(h)
+        elif h.shape[1] < g.shape[1]:
+            h = derivatives.repeat_column(h, g.shape[1])
+        if derivatives.heavy_rows is not None:
+            g = derivatives.heavy_rows.round(g, sample, outputs, stream=0)
+            h = None if h is None else derivatives.heavy_rows.round(h, sample, outputs, stream=1)
+        return kind, g, h
 
+    def _resolve_kind(self, g: Any, h: Any) -> str:
+        return resolve_hessian_kind(self._hessian, None if h is None else h.shape[1], g.shape[1])
 
-class LinearGradientQuantiser:
-    """Quantises gradients for splits whose gain is that of linear leaves (GBDT-PL)."""
-
-    def __init__(self, table: _core.LinearTable, leaf: LinearLeaf, workers: Context) -> None:
-        self._quantised, self._workers = _core.LinearGradients(table), workers
-        self._config = _core.LinearConfig(
-            fit=leaf.linear_fit,
-            max_regressors=leaf.linear_features,
-            linear_lambda=leaf.slope_lambda,
-        )
-
-    def quantise(
-        self, kind: str, g: np.ndarray, h: np.ndarray | None, sample: TreeSample
-    ) -> _core.LinearGradients:
-        """Return the core's quantised gradients, which the next call overwrites."""
-        self._quantised.renew(
-            g, h, kind, self._config, sample.rows, sample.multiplier, self._workers
-        )
-        return self._quantised
+    def _select_weight(self, outputs: TreeOutputs) -> np.ndarray | None:
+        weight = self._derivatives.select_weight(outputs)
+        return average_weights(weight) if self._averages_weights and weight is not None else weight
 
 
 class HistogramSplitFinder:
-    """Splits by histograms of quantised gradients of all outputs, or of the columns of a sketch."""
+    """Splits by histograms of quantised gradients of all outputs, or of the columns of a sketch.
+
+    Parameters
+    ----------
+    quantised : QuantisedGradients or LinearGradients
+        Those of the core, which each tree overwrites.
+
+    Attributes
+    ----------
+    gradients : SplitGradients
+    quantises_nodes : bool
+        Whether gradients are quantised anew in every node.
+    """
 
     def __init__(
         self,
         bins: _core.Bins,
         derivatives: Derivatives,
         sketch: Sketch | None,
-        quantiser: GradientQuantiser | LinearGradientQuantiser,
+        quantised: _core.QuantisedGradients | _core.LinearGradients,
         monotone: np.ndarray | None,
         settings: TrainConfig,
     ) -> None:
-        self._gradients, self._quantiser = SplitGradients(derivatives, sketch, settings), quantiser
+        self.gradients = SplitGradients(derivatives, sketch, settings)
+        self.quantises_nodes = isinstance(quantised, _core.LinearGradients)
+        self._quantised, self._workers = quantised, settings.workers
         self._search, self._monotone = _core.HistogramSearch(bins, settings.workers), monotone
 
     def configure(self, sample: TreeSample, outputs: TreeOutputs) -> _core.Search:
         if self._monotone is not None:
             self._search.set_monotone_constraints(extract_columns(self._monotone, outputs))
-        kind, g, h = self.select(sample, outputs)
-        self._search.use(self._quantiser.quantise(kind, g, h, sample))
+        kind, g, h = self.gradients.select(sample, outputs)
+        self._quantised.quantise(g, h, kind, sample.rows, sample.multiplier, self._workers)
+        self._search.use(self._quantised)
         return self._search
-
-    def select(
-        self, sample: TreeSample, outputs: TreeOutputs
-    ) -> tuple[str, np.ndarray, np.ndarray | None]:
-        """Return the kind of Hessian, gradients and Hessians that are quantised."""
-        return self._gradients.select(sample, outputs)
-
-    @property
-    def scales_each_node(self) -> bool:
-        """Whether gradients are quantised anew in every node."""
-        return isinstance(self._quantiser, LinearGradientQuantiser)
-
-
-class SplitGradients:
-    """Gradients and Hessians in the form that histograms sum."""
-
-    def __init__(
-        self, derivatives: Derivatives, sketch: Sketch | None, settings: TrainConfig
-    ) -> None:
-        self._derivatives, self._sketch, self._workers = derivatives, sketch, settings.workers
-        self._hessian, self._seed = settings.hessian.hessian, settings.sampling.seed
-        leaf = settings.leaf
-        self._averages_weights = sketch is not None or leaf.shares_weights
-
-    def _select_weight(self, outputs: TreeOutputs) -> np.ndarray | None:
-        weight = self._derivatives.select_weight(outputs)
-        return average_weights(weight) if self._averages_weights and weight is not None else weight
-
-    def select(
-        self, sample: TreeSample, outputs: TreeOutputs
-    ) -> tuple[str, np.ndarray, np.ndarray | None]:
-        """Return the kind of Hessian, gradients and Hessians."""
-        kind, g, h = self._select(sample, outputs)
-        heavy_rows = self._derivatives.heavy_rows
-        if heavy_rows is None:
-            return kind, g, h
-        g = heavy_rows.round(g, sample, outputs, stream=0)
-        return kind, g, None if h is None else heavy_rows.round(h, sample, outputs, stream=1)
-
-    def _select(
-        self, sample: TreeSample, outputs: TreeOutputs
-    ) -> tuple[str, np.ndarray, np.ndarray | None]:
-        g, h = self._derivatives.select(outputs)
-        kind = resolve_hessian_kind(self._hessian, None if h is None else h.shape[1], g.shape[1])
-        if self._derivatives.gain_scale is not None:
-            shares_hessian = kind in ("none", "shared") or self._sketch is not None
-            weight = self._select_weight(outputs) if kind == "none" else None
-            g = self._derivatives.scaled_gradients(outputs, shares_hessian, weight)
-        if self._sketch is not None:
-            g, h = self._sketch.sketch(
-                g,
-                None if self._hessian == "none" else h,
-                sample.round,
-                self._seed,
-                self._workers.n_threads_or_context,
-            )
-            columns = None if h is None else h.shape[1]
-            kind = resolve_hessian_kind(self._hessian, columns, g.shape[1])
-        if kind == "full":
-            return kind, g, self._derivatives.full
-        if kind == "none" or h is None:
-            kind, counts = count_hessian(len(g), self._select_weight(outputs), sample)
-            return kind, g, counts
-        if kind == "shared":
-            return kind, g, mean_over_outputs(h, self._workers.n_threads)
-        return kind, g, h if h.shape[1] == g.shape[1] else np.repeat(h, g.shape[1], axis=1)
 
 
 class VerifiedSplitFinder:
@@ -277,7 +239,7 @@ class VerifiedSplitFinder:
         self._step = make_leaf_config(settings.regularisation)
         self._seed = settings.sampling.seed
         self._sketch = CountSketch(settings.boosting.sketch_dim or LABEL_SKETCH_DIM)
-        self._quantiser = GradientQuantiser(settings.workers)
+        self._quantised = _core.QuantisedGradients()
         histograms = _core.HistogramSearch(bins, self._workers)
         self._search = _core.VerifiedSearch(histograms, self._workers)
 
@@ -291,10 +253,10 @@ class VerifiedSplitFinder:
         g = self._sketch.sketch_labels(gradients, sample.round, self._seed, self._workers.n_threads)
         columns = None if weight is None else weight.reshape(-1, 1)
         kind, h = count_hessian(len(g), columns, sample)
-        quantised = self._quantiser.quantise(kind, g, h, sample)
+        self._quantised.quantise(g, h, kind, sample.rows, sample.multiplier, self._workers)
         seed = derive_seed(self._seed, sample.round, SCORED_ROWS)
         self._search.use(
-            gradients, weight, quantised, self._step, self._leaf.leaf_k, self._row_ids, seed
+            gradients, weight, self._quantised, self._step, self._leaf.leaf_k, self._row_ids, seed
         )
         return self._search
 
@@ -315,9 +277,14 @@ class ExactSplitFinder:
         return self._state.weight
 
     def configure(self, sample: TreeSample, outputs: TreeOutputs) -> _core.Search:
-        data, leaf = (self._state.gradients, self._state.weight), self._leaf
         self._search.use(
-            *data, sample.rows, sample.multiplier, self._step, leaf.leaf_k, leaf.threshold_step
+            self._state.gradients,
+            self._state.weight,
+            sample.rows,
+            sample.multiplier,
+            self._step,
+            self._leaf.leaf_k,
+            self._leaf.threshold_step,
         )
         return self._search
 
