@@ -17,12 +17,14 @@ N_FEATURES = 32
 LEAVES = _core.LeafConfig(
     reg_lambda=1.0, reg_alpha=0.0, max_delta_step=0.0, learning_rate=1.0, block_size=0
 )
+SPLIT = {
+    "reg_lambda": 1.0, "reg_alpha": 0.0, "max_delta_step": 0.0, "min_split_gain": 0.0,
+    "min_child_weight": 0.0, "min_child_samples": 1, "max_cat_to_onehot": 4, "cat_smooth": 10.0,
+    "block_size": 0, "leaf_k": 0, "shared_support": False,
+}  # fmt: skip
 GROW = {
-    "max_leaves": 64, "max_depth": 6, "level_wise": False, "reg_lambda": 1.0, "reg_alpha": 0.0,
-    "min_split_gain": 0.0, "min_child_weight": 0.0, "min_child_samples": 1, "max_delta_step": 0.0,
-    "max_cat_to_onehot": 4, "cat_smooth": 10.0, "colsample_bynode": 1.0, "seed": 0,
-    "histogram_memory": 2**30, "post_prune": False, "block_size": 0, "leaf_k": 0,
-    "shared_support": False, "factors": None,
+    "max_leaves": 64, "max_depth": 6, "level_wise": False, "post_prune": False,
+    "colsample_bynode": 1.0, "seed": 0, "histogram_memory": 2**30, "factors": None,
 }  # fmt: skip
 
 
@@ -42,9 +44,11 @@ class _Core:
         self.gradients = np.ascontiguousarray(np.tanh(self.X[:, :8]) @ weights)
         self.channels = _core.QuantisedGradients(self.gradients, None, "unit", None, None, 1)
 
-    def grow(self, **changes):
+    def grow(self, *, min_split_gain=0.0, **changes):
         self.search.use(self.channels)
-        return self.grower.grow(self.search, _core.GrowConfig(**GROW | changes), None)
+        split = _core.SplitConfig(**SPLIT | {"min_split_gain": min_split_gain})
+        config = _core.GrowConfig(split=split, **GROW | changes)
+        return self.grower.grow(self.search, config, None)
 
 
 class Trees(_Core):

@@ -47,6 +47,9 @@ def read_state(
     if "derived_columns" in meta:
         derived = DerivedColumns.from_state(meta["derived_columns"], arrays, n_features)
         n_columns = derived.n_columns
+    # Before arrays of this length are made, which a damaged number may let fill the memory.
+    n_stored = len(_read_array(arrays, "float64_bins", np.uint8))
+    _require(n_stored == n_columns, "has arrays of the wrong length")
     n_bins = np.full(n_columns, max_bins)
     for _, columns in () if derived is None else derived.iter_columns():
         n_bins[columns] = limit
@@ -98,8 +101,7 @@ def _read_thresholds(
     values = _read_array(arrays, "thresholds", np.float64)
     offsets = _read_array(arrays, "offsets", np.int64)
     is_float64 = _read_array(arrays, "float64_bins", np.uint8)
-    is_valid = len(offsets) == len(max_bins) + 1 and len(is_float64) == len(max_bins)
-    _require(is_valid, "has arrays of the wrong length")
+    _require(len(offsets) == len(max_bins) + 1, "has arrays of the wrong length")
     is_valid = offsets[0] == 0 and offsets[-1] == len(values)
     _require(is_valid, "has thresholds that belong to no feature")
     is_valid = bool(np.all((offsets >= 0) & (offsets <= len(values))))
