@@ -400,6 +400,7 @@ HOSTILE_META = [
     ({"n_features": True}, "number of features"),
     ({"n_features": 10**12}, "number of features"),
     ({"n_features": 5}, "wrong length|feature names"),
+    ({"n_features": 2**31 - 1, "feature_names": None}, "wrong length"),
     ({"max_bins": 256}, "max_bins"),
     ({"max_bins": None}, "max_bins"),
     ({"max_bins": 3}, "too many"),
