@@ -76,7 +76,8 @@ def _folds(part: Part) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return the three folds of the search, which all libraries use."""
     from polyleaf import PolyleafRegressor, RowData
     from polyleaf.search.cv_splits import split_rows
-    from polyleaf.training.prepare import TrainingData, read_split_rules
+    from polyleaf.training.prepare import read_split_rules
+    from polyleaf.training.training_run import TrainingData
     from polyleaf.user_data.target import encode_classification, encode_regression
 
     encode = encode_regression if part.task == "regression" else encode_classification

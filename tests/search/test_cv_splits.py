@@ -10,7 +10,8 @@ from sklearn.model_selection import TimeSeriesSplit
 from polyleaf import Dataset, PolyleafRegressorCV, RowData
 from polyleaf.binned_data.random_rows import SplitRules
 from polyleaf.search.cv_splits import LARGE_N_ROWS, make_folds, split_rows
-from polyleaf.training.prepare import TrainingData, read_split_rules
+from polyleaf.training.prepare import read_split_rules
+from polyleaf.training.training_run import TrainingData
 from polyleaf.user_data.target import encode_classification, encode_regression
 
 

@@ -30,14 +30,14 @@ def fit_on_threads(
     eval_set=None,
     seed=0,
     rows=None,
-    known=None,
+    resume_from=None,
     wrap=None,
     offset=None,
     init_model=None,
 ):
     """Return the fitted estimators of all ranks."""
     shared, shard = plan_shared_fit(estimator, RowData(y, sample_weight, offset), init_model)
-    start, target = shared.plan.start, shard.target
+    start, target = shared.run.init_model, shard.target
     mapper = None if start is None else start.mapper
     dataset = X
     if not isinstance(X, Dataset):
@@ -47,22 +47,22 @@ def fit_on_threads(
             sample_weight=target.weight,
             max_bins=estimator.max_bins,
             reference=mapper,
-            keep_features=shared.reads_features,
+            keep_features=shared.run.reads_features,
             n_jobs=1,
         )
     rows = cuts(dataset.n_rows, size, seed) if rows is None else rows
     sets = []
     for name, (X_val, y_val, *start) in (eval_set or {}).items():
-        is_sparse = shared.plan.settings.has_sparse_targets
+        is_sparse = shared.run.settings.has_sparse_targets
         found = encode_evaluation_target(
             RowData(y_val), name=name, like=target.encoding, is_sparse=is_sparse
         )
         table = read_features(X_val, reference=dataset.mapper)
         codes = dataset.mapper.transform(table, 1)
-        features = dataset.mapper.get_raw_values(table) if shared.reads_features else None
-        reader = estimator._offset_reader(target.encoding, shared.plan.objective)
+        features = dataset.mapper.get_raw_values(table) if shared.run.reads_features else None
+        reader = estimator._offset_reader(target.encoding, shared.run.objective)
         offsets = reader.read(*start) if start else None
-        metrics = shared.plan.metrics
+        metrics = shared.run.metrics
         evaluated = found.rows.replace(offset=offsets)
         sets.append(EvalSet(name, codes, evaluated, metrics, features))
 
@@ -71,7 +71,8 @@ def fit_on_threads(
         own, mine = copy.copy(estimator), rows[communicator.rank]
         watched = sets if communicator.rank == 0 else []
         data = shard.take(mine), dataset.rows(mine)
-        fit_rank(own, shared, *data, Context(1, communicator), eval_sets=watched, known=known)
+        workers = Context(1, communicator)
+        fit_rank(own, shared, *data, workers, eval_sets=watched, resume_from=resume_from)
         return own
 
     return ThreadCommunicator.run(size, work, timeout=120)

@@ -60,7 +60,7 @@ def test_high_learning_rate_is_not_doubled(rate, monkeypatch):
     seen = []
     boost = fit_steps.boost
     monkeypatch.setattr(
-        fit_steps, "boost", lambda *a, **k: seen.append(a[3].boosting) or boost(*a, **k)
+        fit_steps, "boost", lambda run, *a: seen.append(run.settings.boosting) or boost(run, *a)
     )
     PolyleafRegressor(learning_rate=rate).fit(*noise())
     run, _ = seen  # the hold-out training and the final training

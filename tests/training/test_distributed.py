@@ -354,7 +354,7 @@ def test_rounds_are_replayed(parameters):
     for n_rounds in (1, 5, whole.n_iter_):
         known = whole.model_.copy()
         known.truncate(n_rounds)
-        again = fit_on_threads(estimator, X, y, 3, eval_set=held, known=known)[0]
+        again = fit_on_threads(estimator, X, y, 3, eval_set=held, resume_from=known)[0]
         assert (
             again.save_model() == whole.save_model() and again.evals_result_ == whole.evals_result_
         )
@@ -380,7 +380,10 @@ def test_rounds_with_sparse_targets_are_replayed(parameters):
     for n_rounds in (1, whole.n_iter_):
         known = whole.model_.copy()
         known.truncate(n_rounds)
-        assert fit_on_threads(estimator, X, Y, 3, known=known)[0].save_model() == whole.save_model()
+        assert (
+            fit_on_threads(estimator, X, Y, 3, resume_from=known)[0].save_model()
+            == whole.save_model()
+        )
 
 
 def test_learning_rates_of_callbacks_apply_to_all_ranks():

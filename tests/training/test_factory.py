@@ -9,11 +9,11 @@ import scipy.sparse as sp
 from support.small_fits import X, Y
 
 from polyleaf import Dataset, PolyleafRegressor, RowData, _core
-from polyleaf.model import Model
 from polyleaf.objectives import get_objective
 from polyleaf.objectives.elementwise import BoundElementwiseObjective
 from polyleaf.settings.train_config import make_train_config
 from polyleaf.training import boosting
+from polyleaf.training.boosting import make_model
 from polyleaf.training.factory import bind_objective, make_components
 from polyleaf.training.leaf_fitters import (
     ConstantFitter,
@@ -23,12 +23,14 @@ from polyleaf.training.leaf_fitters import (
     TopkFitter,
 )
 from polyleaf.training.raw_scores import DenseState, Derivatives, SparseState
+from polyleaf.training.training_run import Seeds, TrainingRun
 from polyleaf.training.tree_builder import (
     ExactSplitFinder,
     HistogramSplitFinder,
     LayerBooster,
     VerifiedSplitFinder,
 )
+from polyleaf.user_data.target import Target, TargetEncoding
 
 SPARSE = {"leaf": "sparse", "leaf_k": 2}
 LAYERS = {"boosting_step": "layer", "grow_policy": "depthwise"}
@@ -42,19 +44,14 @@ def settings(sparse_targets=False, **parameters):
 
 
 def components(objective="squared_error", model=None, **parameters):
-    chosen, dataset = settings(**parameters), Dataset(X, keep_features=True)
-    target = Y.astype(np.float32)
-    if chosen.has_sparse_targets:
-        target = sp.csr_matrix(np.maximum(target, 0))
-    rows = RowData(target)
-    problem = bind_objective(get_objective(objective), rows, chosen)
-    if model is None:
-        base = problem.base_score()
-        model = Model(
-            mapper=dataset.mapper, objective=problem.objective, base_score=base, learning_rate=0.1
-        )
-    problem.set_base_score(model.base_score)
-    return make_components(chosen, problem, dataset, rows, model, [], [])
+    chosen = settings(**parameters)
+    y = Y.astype(np.float32)
+    rows = RowData(sp.csr_matrix(np.maximum(y, 0)) if chosen.has_sparse_targets else y)
+    target = Target(rows, TargetEncoding("regression", y.shape[1], False))
+    run = TrainingRun(chosen, get_objective(objective), target, Seeds(0, 0, 0))
+    run.dataset = Dataset(X, keep_features=True)
+    bound = bind_objective(run.objective, rows, chosen)
+    return make_components(run, bound, make_model(run, bound) if model is None else model)
 
 
 @pytest.mark.parametrize(

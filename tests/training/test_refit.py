@@ -19,8 +19,10 @@ from polyleaf import (
     refit,
 )
 from polyleaf.model.leaf_kinds import LEAF_KINDS
-from polyleaf.training.prepare import TrainingData, _hold_out
+from polyleaf.settings.train_config import make_train_config
+from polyleaf.training.prepare import _hold_out
 from polyleaf.training.refit import KnownTrees
+from polyleaf.training.training_run import Seeds, TrainingData, TrainingRun
 
 OUTPUTS = golden.OUTPUTS
 # Blocks of seeds: the first in the fast tier, the other in the full one.
@@ -40,8 +42,11 @@ LEAVES = {
 def take_training_rows(estimator, X, y):
     """Return the rows that an estimator with `validation_fraction` has trained on."""
     target = estimator._encoding.encode(RowData(y), name="y")
-    X, target, *_ = _hold_out(estimator, TrainingData("training", X, RowData(y)), target, 0)
-    return X, target.to_target_scale()
+    settings = make_train_config(estimator, 1, False, 0, 1)
+    run = TrainingRun(settings, estimator.model_.objective, target, Seeds(0, 0, 0))
+    run.data = TrainingData("training", X, RowData(y))
+    X, _ = _hold_out(estimator, run, estimator.validation_fraction)
+    return X, run.target.to_target_scale()
 
 
 def check_same_bytes(estimator, *rows, **options):

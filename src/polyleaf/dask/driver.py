@@ -353,8 +353,8 @@ def _prepare(
     planned = submit(plan_fit, estimator, data.rows, init_model, is_watched, new_mapper, sizes)
     partitions = [submit(get_partition, planned, i) for i in range(len(sizes))]
     shared = fetch(submit(_get_shared, planned))
-    if shared.plan.start is not None:
-        mapper = submit(_get_mapper, shared.plan.start)
+    if shared.run.init_model is not None:
+        mapper = submit(_get_mapper, shared.run.init_model)
     else:
         categorical = estimator.categorical_features
         summaries = [
@@ -368,7 +368,7 @@ def _prepare(
         names = fitted_mapper.feature_names_
         column = str(names[feature] if names else feature)
         refuse("high_cardinality", "dask", column=column)
-    codes = [submit(bin_partition, X, mapper, shared.reads_features) for X in data.X]
+    codes = [submit(bin_partition, X, mapper, shared.run.reads_features) for X in data.X]
     if shared.auto_rounds_metric is not None:
         shared = fetch(submit(find_n_estimators, estimator, shared, mapper, codes, partitions))
     binned_sets = []
@@ -570,7 +570,7 @@ class RetryLoop:
     def _update_model(self, models: Iterable[object]) -> None:
         """Resume from a model that has more rounds than the one so far."""
         for model in models:
-            if not isinstance(model, Model) or not can_replay(self.prepared.shared.plan.settings):
+            if not isinstance(model, Model) or not can_replay(self.prepared.shared.run.settings):
                 continue
             if self.resume_from is None or model.n_rounds > self.resume_from.n_rounds:
                 self.resume_from = model

@@ -24,7 +24,6 @@ from polyleaf.estimators.classifier import PolyleafClassifier
 from polyleaf.estimators.regressor import PolyleafRegressor
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
-from polyleaf.training.boosting import BoostResult
 from polyleaf.training.fit import as_callbacks
 from polyleaf.training.prepare import collect_eval_sets, set_feature_names
 from polyleaf.training.refit import KnownTrees, check_decay_rate
@@ -147,9 +146,7 @@ class _DaskEstimator(BaseEstimator):
         local = self._local_class(**self._local.get_params(deep=False))
         set_feature_names(local, model.mapper.n_features_, model.mapper.feature_names_)
         encoding = TargetEncoding.from_dict(model.metadata, model.n_outputs)
-        store_result(
-            local, BoostResult(model, result.evals_log, result.outputs_log, False, {}), encoding
-        )
+        store_result(local, model, encoding, result.evals_log, result.outputs_log)
         self._fitted = local
         return self
 

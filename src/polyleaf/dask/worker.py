@@ -178,18 +178,18 @@ def make_eval_set(
     """Make an evaluation set of all its partitions, on the worker that evaluates it."""
     with name_eval_set(name):
         codes, features = BinnedRows.concatenate(
-            [bin_partition(part, mapper, shared.reads_features) for part in X]
+            [bin_partition(part, mapper, shared.run.reads_features) for part in X]
         )
-        given, is_sparse = concatenate_rows(rows), shared.plan.settings.has_sparse_targets
+        given, is_sparse = concatenate_rows(rows), shared.run.settings.has_sparse_targets
         target = encode_evaluation_target(
             given, name=f"y of {name!r}", like=encoding, is_sparse=is_sparse
         )
         offset = given.offset
         if offset is not None:
-            reader = PolyleafEstimator._offset_reader(encoding, shared.plan.objective)
+            reader = PolyleafEstimator._offset_reader(encoding, shared.run.objective)
             offset = reader.read(offset, target.n_rows, f"offset of {name!r}")
         evaluated = target.rows.replace(offset=offset)
-        return EvalSet(name, codes, evaluated, shared.plan.metrics, features)
+        return EvalSet(name, codes, evaluated, shared.run.metrics, features)
 
 
 class ProgressCallback(Callback):
@@ -250,7 +250,7 @@ def run_rank(
             Context(n_threads, communicator),
             eval_sets=eval_sets,
             callbacks=[*callbacks, progress],
-            known=resume_from,
+            resume_from=resume_from,
         )
         communicator.leave()
     except WorkerLostError as error:

@@ -15,9 +15,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.estimators._persistence import make_metadata
 from polyleaf.estimators._prediction import PredictionMixin
-from polyleaf.metrics import default_metrics
+from polyleaf.metrics.metric import EvalsLog, OutputsLog
 from polyleaf.model import Model
-from polyleaf.model.metadata import CALIBRATIONS, ESTIMATOR
+from polyleaf.model.metadata import CALIBRATIONS, ESTIMATOR, HAS_OFFSETS
 from polyleaf.objectives import Objective
 from polyleaf.objectives.registry import ResolvedObjective
 from polyleaf.runtime.capabilities import check
@@ -27,14 +27,10 @@ from polyleaf.runtime.timing import measure_phase, record_times
 from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS
 from polyleaf.settings.train_config import make_train_config
-from polyleaf.training.boosting import BoostResult
-from polyleaf.training.cross_fitting import TrainingRecord
 from polyleaf.training.fit import (
     MIN_INIT_ROWS,
-    FitPlan,
-    ModelInfo,
-    RoundSearchResult,
     as_callbacks,
+    default_metric,
     find_n_estimators,
     get_score_scale,
     make_metrics,
@@ -46,9 +42,9 @@ from polyleaf.training.fit import (
     train,
 )
 from polyleaf.training.initial_scores import compute_initial_scores
-from polyleaf.training.prepare import PreparedData, Seeds, TrainingData, prepare
+from polyleaf.training.prepare import prepare
 from polyleaf.training.refit import KnownTrees
-from polyleaf.training.sampling import GlobalRowIds
+from polyleaf.training.training_run import Seeds, TrainingData, TrainingRun
 from polyleaf.user_data.read_target import is_sparse
 from polyleaf.user_data.target import Target, TargetEncoding
 from polyleaf.user_data.target_scaling import warn_small_weights
@@ -106,54 +102,51 @@ def _fit_estimator(
     init_model: object,
     init_scores: DataLike | None,
 ) -> _Estimator:
+    # Parameters and y come first: most mistakes are found before X is read, which may be large.
     with measure_phase("reading"):
-        plan, target = make_plan(estimator, data, init_model)
-    (data, *eval_data), plan = _read_starts(
-        estimator, [data, *eval_data], target, plan, init_scores
-    )
-    target = set_offset(target, data.rows.offset, plan.objective)
+        run = start_run(estimator, data, init_model)
+    run.eval_data = eval_data
+    # Offsets come next: columns derived from y are learned from what is left of y.
+    read_initial_scores(estimator, run, init_scores)
     callbacks = as_callbacks(callbacks)
-    metric = select_auto_rounds_metric(estimator, plan, target, bool(eval_data or callbacks))
+    # X is read once, so it has to be known which trainings on some of the rows will follow.
+    is_watched = bool(eval_data or callbacks)
+    auto_rounds_metric = select_auto_rounds_metric(estimator, run, is_watched)
+    shrinks_scores = _shrinks_initial_scores(run)
     has_evaluation = bool(eval_data) or estimator.validation_fraction is not None
-    trial_metric = metric
-    shrinks_scores = _shrinks_initial_scores(plan, target)
-    if shrinks_scores:
-        own = plan.objective, target.encoding.kind, target.encoding.n_outputs
-        trial_metric = default_metrics(*own)[-1]
-    ready = prepare(
+    prepare(
         estimator,
-        data,
-        target,
-        plan.objective,
-        eval_data,
-        plan.metrics,
-        plan.start,
-        plan.seeds,
-        plan.settings.workers.n_threads,
-        trial_metric,
-        estimator._is_cross_fitted(plan.objective, has_evaluation),
+        run,
+        trial_metric=default_metric(run) if shrinks_scores else auto_rounds_metric,
+        is_cross_fitted=estimator._is_cross_fitted(run.objective, has_evaluation),
     )
-    base_score = scale_base_score(estimator.base_score, target.encoding, plan.objective)
+    describe_model(estimator, run)
+    # The trees of all other trainings start from the scores of `init`.
     if shrinks_scores:
         with measure_phase("initial model"):
-            info = _make_model_info(estimator, plan, ready)
-            plan, ready = shrink_initial_scores(plan, ready, base_score, **info._asdict())
-    if metric is not None:
-        found = search_n_estimators(estimator, plan, ready, base_score)
-        if found.result.was_interrupted:
-            store_result(estimator, found.result, target.encoding)
-            assert ready.trial is not None
-            estimator._after_training(found.record, ready.trial, data)
+            shrink_initial_scores(run)
+    # The trial has the groups that it has searched, so that they are not searched again.
+    if auto_rounds_metric is not None:
+        assert run.trial is not None
+        n_estimators = find_n_estimators(run.trial)
+        if run.trial.was_interrupted:
+            trial = run.trial
+            store_result(
+                estimator, trial.model, trial.target.encoding, trial.evals_log, trial.outputs_log
+            )
+            estimator._after_training(run.trial)
             report_interrupt(estimator)
             return estimator
-        plan = plan.replace_n_estimators(found.n_estimators)
-        if isinstance(plan.settings.boosting.output_groups, str):
-            groups = found.result.model.output_groups
-            plan = plan._replace(settings=plan.settings.replace_output_groups(groups))
-    result, record = train_estimator(estimator, plan, ready, base_score, callbacks)
+        run.settings = run.settings.replace_n_estimators(n_estimators)
+        if isinstance(run.settings.boosting.output_groups, str):
+            groups = run.trial.model.output_groups
+            run.settings = run.settings.replace_output_groups(groups)
+    train(estimator, run, callbacks)
+    # Calibration reads the fitted attributes.
+    store_result(estimator, run.model, run.target.encoding, run.evals_log, run.outputs_log)
     with measure_phase("calibration"):
-        estimator._after_training(record, ready, data)
-    if result.was_interrupted:
+        estimator._after_training(run)
+    if run.was_interrupted:
         report_interrupt(estimator)
     return estimator
 
@@ -163,31 +156,17 @@ def refit_estimator(
 ) -> _Estimator:
     """Refit the leaves of a fitted estimator; it does not change if that fails."""
     trained = estimator._get_trained_estimator()
-    own = copy.copy(trained).set_params(validation_fraction=None, device="cpu")
-    plan, target = make_plan(own, data, KnownTrees(estimator.model_, decay_rate))
-    (data,), plan = _read_starts(own, [data], target, plan)
-    target = set_offset(target, data.rows.offset, plan.objective)
-    is_cross_fitted = recalibrate and own._is_cross_fitted(plan.objective, False)
-    ready = prepare(
-        own,
-        data,
-        target,
-        plan.objective,
-        [],
-        [],
-        plan.start,
-        plan.seeds,
-        plan.settings.workers.n_threads,
-        None,
-        is_cross_fitted,
-    )
-    base_score = scale_base_score(own.base_score, target.encoding, plan.objective)
-    info = _make_model_info(trained, plan, ready)
-    result, record = train(own, plan, ready, info, base_score, None)
-    own._set_model(result.model, target.encoding)
+    copied = copy.copy(trained).set_params(validation_fraction=None, device="cpu")
+    run = start_run(copied, data, KnownTrees(estimator.model_, decay_rate))
+    read_initial_scores(copied, run)
+    is_cross_fitted = recalibrate and copied._is_cross_fitted(run.objective, False)
+    prepare(copied, run, is_cross_fitted=is_cross_fitted)
+    describe_model(trained, run)
+    train(copied, run)
+    copied._set_model(run.model, run.target.encoding)
     if recalibrate:
-        own._after_training(record, ready, data)
-    replace_refitted_model(estimator, own.model_, target.encoding, recalibrate)
+        copied._after_training(run)
+    replace_refitted_model(estimator, copied.model_, run.target.encoding, recalibrate)
     return estimator
 
 
@@ -212,38 +191,54 @@ def replace_refitted_model(
         )
 
 
-def make_plan(
-    estimator: PolyleafEstimator, data: TrainingData, init_model: object
-) -> tuple[FitPlan, Target]:
-    """Resolve parameters and encode the target; `init_model` is a KnownTrees for a refit."""
+def start_run(estimator: PolyleafEstimator, data: TrainingData, init_model: object) -> TrainingRun:
+    """Return the run of a fit with what parameters and y determine.
+
+    Parameters
+    ----------
+    init_model
+        As in `fit`; a KnownTrees for a refit.
+    """
     decay_rate = None
     if isinstance(init_model, KnownTrees):
         init_model, decay_rate = init_model
         check("refit", model=init_model)
-    start, n_threads = _get_start(estimator, init_model), effective_threads(estimator.n_jobs)
-    n_rounds, seeds = _get_n_rounds(estimator, start, init_model), _draw_seeds(estimator, start)
-    resolved, device = estimator._resolve_objective(), get_device(estimator.device)
-    cls, rows = get_single_class(resolved), data.rows
+    old_model = _get_init_model(estimator, init_model)
+    n_rounds = _get_n_rounds(estimator, old_model, init_model)
+    seeds = _draw_seeds(estimator, old_model)
+    resolved = estimator._resolve_objective()
+    rows = data.rows
     settings = make_train_config(
-        estimator, n_rounds, is_sparse(rows.target), seeds.training, n_threads, cls, device
+        estimator,
+        n_rounds,
+        is_sparse(rows.target),
+        seeds.training,
+        effective_threads(estimator.n_jobs),
+        get_single_class(resolved),
+        get_device(estimator.device),
     )
     if settings.has_sparse_targets:
-        target = estimator._encode_sparse_target(rows, start)
+        target = estimator._encode_sparse_target(rows, old_model)
     else:
-        target = estimator._encode_target(rows, start, resolved)
-    objective = make_objective(estimator, target, resolved, start)
+        target = estimator._encode_target(rows, old_model, resolved)
+    objective = make_objective(estimator, target, resolved, old_model)
     if rows.weight is not None and target.weight is not None:
         warn_small_weights(target.weight, 2 * max(estimator.reg_lambda, estimator.min_child_weight))
-    metrics = make_metrics(estimator.eval_metric, objective, target)
     check(
         parameters=estimator,
-        model=start,
+        model=old_model,
         objective=objective,
         X=data.X,
         rows=rows,
         has_sparse_y=is_sparse(rows.target),
     )
-    return FitPlan(settings, start, objective, metrics, seeds, decay_rate), target
+    run = TrainingRun(settings, objective, target, seeds)
+    run.data = data
+    run.init_model = old_model
+    run.decay_rate = decay_rate
+    run.metrics = make_metrics(estimator.eval_metric, objective, target)
+    run.base_score = scale_base_score(estimator.base_score, target.encoding, objective)
+    return run
 
 
 def get_single_class(resolved: ResolvedObjective) -> type[Objective] | None:
@@ -278,7 +273,7 @@ def _check_same_scores(start: Model, objective: Objective, n_outputs: int) -> No
         )
 
 
-def _get_start(estimator: PolyleafEstimator, init_model: Any) -> Model | None:
+def _get_init_model(estimator: PolyleafEstimator, init_model: Any) -> Model | None:
     """Return the model that training continues."""
     if init_model is None:
         return estimator.model_ if estimator.warm_start and hasattr(estimator, "model_") else None
@@ -329,97 +324,73 @@ def draw_seed(estimator: PolyleafEstimator) -> int:
     return int(check_random_state(estimator.random_state).randint(2**31 - 1))
 
 
-def read_fit_offsets(
-    estimator: PolyleafEstimator, data: list[TrainingData], target: Target, plan: FitPlan
-) -> list[TrainingData]:
-    """Read the offsets of training and evaluation data."""
-    make_reader = functools.partial(estimator._offset_reader, target.encoding, plan.objective)
-    return read_offsets(data, target, plan.start, make_reader)
+def read_initial_scores(
+    estimator: PolyleafEstimator, run: TrainingRun, init_scores: DataLike | None = None
+) -> None:
+    """Read the scores that rows start from, if there are any: offsets, or the scores of `init`."""
+    init_model = run.init_model
+    has_initial = getattr(estimator, "init", None) is not None or init_scores is not None
+    encoding, objective = run.target.encoding, run.objective
+    if has_initial or (init_model is not None and init_model.initial is not None):
+        with measure_phase("initial model"):
+            initial = compute_initial_scores(
+                estimator,
+                [run.data, *run.eval_data],
+                run.target,
+                objective,
+                init_model,
+                init_scores,
+                lambda *values: estimator._offset_reader(encoding, objective).read(*values),
+                run.seeds.training,
+            )
+        assert initial is not None
+        run.initial = initial.model
+        run.data, *run.eval_data = initial.data
+    elif (init_model is not None and init_model.metadata.get(HAS_OFFSETS)) or any(
+        d.rows.offset is not None for d in (run.data, *run.eval_data)
+    ):
+        read_offsets(run, lambda: estimator._offset_reader(encoding, objective))
+    if run.data.rows.offset is not None:
+        set_offset(run)
 
 
-def _shrinks_initial_scores(plan: FitPlan, target: Target) -> bool:
+def _shrinks_initial_scores(run: TrainingRun) -> bool:
     """Return whether the scores of `init` are multiplied by a factor that held-out rows choose."""
     return (
-        plan.initial is not None
-        and plan.start is None
-        and target.encoding.kind != "regression"
-        and not target.is_sparse
-        and plan.settings.workers.device is None
-        and target.n_rows >= MIN_INIT_ROWS
+        run.initial is not None
+        and run.init_model is None
+        and run.target.encoding.kind != "regression"
+        and not run.target.is_sparse
+        and run.settings.workers.device is None
+        and run.target.n_rows >= MIN_INIT_ROWS
     )
 
 
-def _read_starts(
-    estimator: PolyleafEstimator,
-    data: list[TrainingData],
-    target: Target,
-    plan: FitPlan,
-    init_scores: DataLike | None = None,
-) -> tuple[list[TrainingData], FitPlan]:
-    """Return the data with the scores that rows start from: offsets, or those of `init`."""
-    with measure_phase("initial model"):
-        found = compute_initial_scores(
-            estimator,
-            data,
-            target,
-            plan.objective,
-            plan.start,
-            init_scores,
-            lambda *given: estimator._offset_reader(target.encoding, plan.objective).read(*given),
-            plan.seeds.training,
-        )
-    if found is None:
-        return read_fit_offsets(estimator, data, target, plan), plan
-    return found.data, plan._replace(initial=found.model)
-
-
-def search_n_estimators(
-    estimator: PolyleafEstimator, plan: FitPlan, data: PreparedData, base_score: np.ndarray | None
-) -> RoundSearchResult:
-    """Find the number of rounds on held-out rows."""
-    assert data.trial is not None
-    info = _make_model_info(estimator, plan, data)
-    return find_n_estimators(
-        data.trial, plan.settings, plan.objective, base_score, **info._asdict()
-    )
-
-
-def train_estimator(
-    estimator: PolyleafEstimator,
-    plan: FitPlan,
-    data: PreparedData,
-    base_score: np.ndarray | None,
-    callbacks: object,
-    row_ids: GlobalRowIds | None = None,
-    resume_from: Model | None = None,
-) -> tuple[BoostResult, TrainingRecord]:
-    """Train on prepared data and set the fitted attributes, before calibrations."""
-    info = _make_model_info(estimator, plan, data)
-    result, record = train(estimator, plan, data, info, base_score, callbacks, row_ids, resume_from)
-    store_result(estimator, result, data.target.encoding)
-    return result, record
-
-
-def _make_model_info(estimator: PolyleafEstimator, plan: FitPlan, data: PreparedData) -> ModelInfo:
-    encoding = data.target.encoding
-    scale, offset = get_score_scale(encoding, plan.objective)
-    names = estimator._score_names(encoding, plan.objective)
-    has_offsets = data.target.rows.offset is not None and plan.initial is None
-    is_projected = data.projection is not None
-    metadata = make_metadata(estimator, encoding, has_offsets, is_projected)
+def describe_model(estimator: PolyleafEstimator, run: TrainingRun) -> None:
+    """Set the attributes of the new model, and of the model of the trial, besides its trees."""
+    encoding = run.target.encoding
+    has_offsets = run.target.rows.offset is not None and run.initial is None
+    metadata = make_metadata(estimator, encoding, has_offsets, run.projection is not None)
     metadata |= estimator._calibration_metadata(encoding)
-    return ModelInfo(scale, offset, names, data.projection, metadata, plan.initial)
+    for each in (run,) if run.trial is None else (run, run.trial):
+        each.target_scale, each.target_offset = get_score_scale(encoding, run.objective)
+        each.output_names = estimator._score_names(encoding, run.objective)
+        each.metadata = metadata
 
 
 def store_result(
-    estimator: PolyleafEstimator, result: BoostResult, encoding: TargetEncoding
+    estimator: PolyleafEstimator,
+    model: Model,
+    encoding: TargetEncoding,
+    evals_log: EvalsLog,
+    outputs_log: OutputsLog,
 ) -> None:
-    """Set the fitted attributes of an estimator."""
-    estimator._set_model(result.model, encoding)
-    estimator.evals_result_ = result.evals_log
+    """Set the fitted attributes of an estimator, before calibrations."""
+    estimator._set_model(model, encoding)
+    estimator.evals_result_ = evals_log
     estimator.evals_result_per_output_ = {
         name: {metric: np.array(rows) for metric, rows in metrics.items()}
-        for name, metrics in result.outputs_log.items()
+        for name, metrics in outputs_log.items()
     }
 
 

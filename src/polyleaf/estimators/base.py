@@ -35,10 +35,11 @@ from polyleaf.settings.aliases import (
     warn_if_called_on_instance,
 )
 from polyleaf.settings.parameters import SharedParameters
-from polyleaf.training.cross_fitting import TrainingRecord, quantile_shifts
+from polyleaf.training.cross_fitting import quantile_shifts
 from polyleaf.training.fit import check_scaling
-from polyleaf.training.prepare import VALIDATION, PreparedData, TrainingData, collect_eval_sets
+from polyleaf.training.prepare import VALIDATION, collect_eval_sets
 from polyleaf.training.refit import check_decay_rate
+from polyleaf.training.training_run import TrainingData, TrainingRun
 from polyleaf.user_data.target import Target, TargetEncoding, encode_sparse
 
 if TYPE_CHECKING:
@@ -94,12 +95,10 @@ class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParamet
         """Whether models of folds are trained to calibrate the fitted model."""
         return self._is_calibrated(objective)
 
-    def _after_training(
-        self, record: TrainingRecord, ready: PreparedData, data: TrainingData
-    ) -> None:
+    def _after_training(self, run: TrainingRun) -> None:
         """Calibrate the fitted model."""
-        if self._is_calibrated(record.objective):
-            self.model_.add_to_base_score(quantile_shifts(record))
+        if self._is_calibrated(run.objective):
+            self.model_.add_to_base_score(quantile_shifts(run))
 
     def _calibration_metadata(self, encoding: TargetEncoding) -> dict[str, object]:
         """Return metadata that parameters give before training."""
@@ -224,7 +223,8 @@ class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParamet
         eval_data = collect_eval_sets(
             eval_set, eval_names, eval_sample_weight, eval_offset, val, is_held_out
         )
-        data, *eval_data = [d.copy_to_host(device) for d in (data, *eval_data)]
+        if device is not None:
+            data, *eval_data = [d.copy_to_host(device) for d in (data, *eval_data)]
         return fit_estimator(self, data, eval_data, callbacks, init_model, init_scores)
 
     @suggest_on_unknown_kwargs
@@ -273,7 +273,9 @@ class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParamet
         data = TrainingData("training", X, rows).fill_from_dataset()
         if is_device_array(X):
             refuse("device_array", "refit")
-        data = data.copy_to_host(get_device(self.device))
+        device = get_device(self.device)
+        if device is not None:
+            data = data.copy_to_host(device)
         return refit_estimator(self, data, float(decay_rate), recalibrate)
 
     def _set_model(self, model: Model, encoding: TargetEncoding) -> None:

@@ -23,14 +23,13 @@ from polyleaf.runtime.capabilities import refuse
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
 from polyleaf.training.cross_fitting import (
-    TrainingRecord,
     class_nonconformity,
     cross_fit_scores,
     interval_widths,
     label_nonconformity,
     truth_nonconformity,
 )
-from polyleaf.training.evaluation import EvalSet
+from polyleaf.training.training_run import TrainingRun
 from polyleaf.user_data.read_target import check_same_rows
 from polyleaf.user_data.target import TargetEncoding
 
@@ -293,33 +292,23 @@ class DecisionThresholdMixin:
         n_scores = 1 if encoding.kind == "binary" else encoding.n_outputs
         return encode_decision_thresholds(thresholds, n_scores)
 
-    def _choose_threshold_by_f1(
-        self, record: TrainingRecord, eval_set: EvalSet | None, rows: RowData
-    ) -> None:
-        """Choose the threshold of a fitted model by F1 if the parameter asks for it.
-
-        Parameters
-        ----------
-        eval_set : EvalSet or None
-            Rows to choose on. None: all training rows, by cross-fitting.
-        rows : RowData
-            Training data as passed to `fit`, without class weights.
-        """
-        if not isinstance(self.threshold, str):
-            return
-        if eval_set is None:
-            target = self._encoding.encode(rows, normalized=False)
+    def _choose_threshold_by_f1(self, run: TrainingRun) -> None:
+        """Choose the threshold by F1 on the last evaluation set, or by cross-fitting on all rows
+        without one."""
+        if not run.eval_sets:  # y as passed to `fit`, without class weights
+            target = self._encoding.encode(run.data.rows, normalized=False)
             truth, weight = target.values, target.weight
-            scores, has_score = _cross_fit(record)
+            scores, has_score = _cross_fit(run)
             weight = has_score if weight is None else (weight.T * has_score).T
         else:
+            eval_set = run.eval_sets[-1]
             rows = eval_set.rows
             truth, weight = rows.target, rows.weight
             scores = self.model_.predict_raw_binned(
                 eval_set.codes,
                 0,
-                record.n_rounds,
-                record.settings.workers.n_threads,
+                run.n_used_rounds,
+                run.settings.workers.n_threads,
                 eval_set.features,
             )
             scores = rows.add_offset(scores)
@@ -376,12 +365,12 @@ def _check_probability(value: Any) -> float:
     return float(value)
 
 
-def _cross_fit(record: TrainingRecord) -> tuple[np.ndarray, np.ndarray]:
+def _cross_fit(run: TrainingRun) -> tuple[np.ndarray, np.ndarray]:
     """Return cross-fitted scores of all rows, and 1.0 for rows that have scores, else 0.0."""
-    n_rows, seed = record.rows.n_rows, record.settings.sampling.seed
-    scores, has_score = np.zeros((n_rows, record.rows.target.shape[1])), np.zeros(n_rows)
-    for rows, held in record.rules.iter_folds(n_rows, N_FOLDS, seed):
-        found = cross_fit_scores(record, rows, held)
+    n_rows, seed = run.rows.n_rows, run.settings.sampling.seed
+    scores, has_score = np.zeros((n_rows, run.rows.target.shape[1])), np.zeros(n_rows)
+    for rows, held in run.rules.iter_folds(n_rows, N_FOLDS, seed):
+        found = cross_fit_scores(run, rows, held)
         if found is not None:
             scores[held], has_score[held] = found, 1.0
     return scores, has_score

@@ -34,9 +34,8 @@ from polyleaf.runtime.types import DataLike
 from polyleaf.settings.aliases import suggest_on_unknown_kwargs, warn_one_vs_rest
 from polyleaf.settings.param_spec import add_parameter_docs, make_constraints
 from polyleaf.settings.parameters import ClassifierParameters
-from polyleaf.training.cross_fitting import TrainingRecord
 from polyleaf.training.fit import complete_objective
-from polyleaf.training.prepare import PreparedData, TrainingData
+from polyleaf.training.training_run import TrainingRun
 from polyleaf.user_data.read_target import check_same_rows, has_columns, read_labels
 from polyleaf.user_data.target import Target, TargetEncoding, encode_classification
 from polyleaf.user_data.weights import negatives_per_positive
@@ -196,12 +195,10 @@ class PolyleafClassifier(
     def _is_cross_fitted(self, objective: Objective, has_evaluation: bool) -> bool:
         return isinstance(self.threshold, str) and not has_evaluation
 
-    def _after_training(
-        self, record: TrainingRecord, ready: PreparedData, data: TrainingData
-    ) -> None:
-        super()._after_training(record, ready, data)
-        eval_set = ready.eval_sets[-1] if ready.eval_sets else None
-        self._choose_threshold_by_f1(record, eval_set, data.rows)
+    def _after_training(self, run: TrainingRun) -> None:
+        super()._after_training(run)
+        if isinstance(self.threshold, str):
+            self._choose_threshold_by_f1(run)
 
     @classmethod
     def _check_agreement(cls, model: Model, encoding: TargetEncoding) -> None:

@@ -11,10 +11,10 @@ import numpy as np
 from polyleaf.binned_data.dataset import Dataset
 from polyleaf.binned_data.random_rows import find_repeated_rows
 from polyleaf.estimators._fitting import (
-    make_plan,
-    read_fit_offsets,
-    search_n_estimators,
-    train_estimator,
+    describe_model,
+    read_initial_scores,
+    start_run,
+    store_result,
 )
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.metrics import Metric
@@ -26,14 +26,14 @@ from polyleaf.training.boosting import compute_base_score
 from polyleaf.training.evaluation import EvalSet
 from polyleaf.training.factory import bind_objective
 from polyleaf.training.fit import (
-    FitPlan,
+    find_n_estimators,
     scale_base_score,
     select_auto_rounds_metric,
-    set_offset,
-    training_rows,
+    train,
 )
-from polyleaf.training.prepare import PreparedData, TrainingData, make_trial, read_split_rules
+from polyleaf.training.prepare import make_trial, read_split_rules
 from polyleaf.training.sampling import GlobalRowIds
+from polyleaf.training.training_run import TrainingData, TrainingRun
 from polyleaf.user_data.target import Target
 
 
@@ -42,26 +42,17 @@ class SharedFit(NamedTuple):
 
     Attributes
     ----------
-    base_score : ndarray of shape (K,), float64, or None
-        None: the base score of the model that training continues.
+    run : TrainingRun
+        The training, without rows.
     n_usable : int
         Number of rows with positive weight.
     auto_rounds_metric : Metric or None
         Metric of the search for the number of rounds (`find_shared_n_estimators`), if there is one.
     """
 
-    plan: FitPlan
-    base_score: np.ndarray | None
+    run: TrainingRun
     n_usable: int
     auto_rounds_metric: Metric | None = None
-
-    @property
-    def reads_features(self) -> bool:
-        """Whether ranks need raw feature values besides bins, for linear leaves."""
-        start = self.plan.start
-        return self.plan.settings.leaf.kind.reads_features or (
-            start is not None and start.has_linear_leaves
-        )
 
 
 class Shard(NamedTuple):
@@ -113,26 +104,23 @@ def plan_shared_fit(
         If parameters are not available in distributed training, or do not match y.
     """
     check("dask", parameters=estimator)
-    data = TrainingData("training", None, rows)
-    plan, target = make_plan(estimator, data, init_model)
+    run = start_run(estimator, TrainingData("training", None, rows), init_model)
     check(
         "dask",
         parameters=estimator,
-        model=plan.start,
-        objective=plan.objective,
-        metrics=plan.metrics,
+        model=run.init_model,
+        objective=run.objective,
+        metrics=run.metrics,
     )
-    (data,) = read_fit_offsets(estimator, [data], target, plan)
-    target = set_offset(target, data.rows.offset, plan.objective)
-    base_score = scale_base_score(estimator.base_score, target.encoding, plan.objective)
-    if base_score is None and (plan.start is None or plan.decay_rate is not None):
-        rows = training_rows(target, plan.objective)
-        bound = bind_objective(plan.objective, rows, plan.settings)
-        base_score = compute_base_score(bound, plan.settings)
-    usable = _is_usable(target)
-    metric = select_auto_rounds_metric(estimator, plan, target, is_watched)
-    shared = SharedFit(plan, base_score, int(np.count_nonzero(usable)), metric)
-    return shared, Shard(target, np.arange(shared.n_usable))
+    read_initial_scores(estimator, run)
+    if run.base_score is None and (run.init_model is None or run.decay_rate is not None):
+        bound = bind_objective(run.objective, run.rows, run.settings)
+        run.base_score = compute_base_score(bound, run.settings)
+    metric = select_auto_rounds_metric(estimator, run, is_watched)
+    shard = Shard(run.target, np.arange(np.count_nonzero(_is_usable(run.target))))
+    run.data = run.data._replace(rows=RowData())
+    run.target = run.target.take(np.arange(0))
+    return SharedFit(run, len(shard.numbers), metric), shard
 
 
 def find_shared_n_estimators(
@@ -152,19 +140,19 @@ def find_shared_n_estimators(
         Number of threads of this rank.
     """
     assert shared.auto_rounds_metric is not None
-    plan, target = shared.plan, shard.target
-    local_plan = plan._replace(settings=replace(plan.settings, workers=Context(n_threads)))
+    target = shard.target
     repeated = find_repeated_rows(dataset.hash_rows(), target.values, target.rows.offset)
     rules = read_split_rules(estimator, RowData(), target.n_rows).join(repeated)
-    trial = make_trial(
-        dataset, target, plan.objective, shared.auto_rounds_metric, plan.seeds.training, rules
+    run = shared.run.replace(
+        target=target,
+        rules=rules,
+        settings=replace(shared.run.settings, workers=Context(n_threads)),
+        base_score=scale_base_score(estimator.base_score, target.encoding, shared.run.objective),
     )
-    data = PreparedData(dataset, target, [], None, trial)
-    base_score = scale_base_score(estimator.base_score, target.encoding, plan.objective)
-    found = search_n_estimators(estimator, local_plan, data, base_score)
-    return shared._replace(
-        plan=plan.replace_n_estimators(found.n_estimators), auto_rounds_metric=None
-    )
+    run.trial = make_trial(run, dataset, shared.auto_rounds_metric)
+    describe_model(estimator, run)
+    settings = shared.run.settings.replace_n_estimators(find_n_estimators(run.trial))
+    return SharedFit(shared.run.replace(settings=settings), shared.n_usable)
 
 
 def fit_rank(
@@ -176,7 +164,7 @@ def fit_rank(
     *,
     eval_sets: Sequence[EvalSet] = (),
     callbacks: object = None,
-    known: Model | None = None,
+    resume_from: Model | None = None,
 ) -> None:
     """Train on one rank. All ranks get the same model, and rank 0 the metrics of evaluation sets.
 
@@ -194,14 +182,19 @@ def fit_rank(
         Evaluation sets on rank 0; none on other ranks.
     callbacks : list, optional
         Callbacks of this rank, besides those of the estimator, which run on rank 0.
-    known : Model, optional
+    resume_from : Model, optional
         Model of an interrupted attempt, whose rounds are not trained again.
     """
-    plan = shared.plan
-    plan = plan._replace(settings=replace(plan.settings, workers=workers))
-    ready = PreparedData(dataset, shard.target, list(eval_sets), None)
-    row_ids = GlobalRowIds(shard.numbers, shared.n_usable, workers.communicator)
-    train_estimator(estimator, plan, ready, shared.base_score, callbacks, row_ids, known)
+    run = shared.run.replace(
+        settings=replace(shared.run.settings, workers=workers),
+        target=shard.target,
+        dataset=dataset,
+        eval_sets=eval_sets,
+        row_ids=GlobalRowIds(shard.numbers, shared.n_usable, workers.communicator),
+    )
+    describe_model(estimator, run)
+    train(estimator, run, callbacks, resume_from)
+    store_result(estimator, run.model, run.target.encoding, run.evals_log, run.outputs_log)
 
 
 def _is_usable(target: Target) -> np.ndarray:

@@ -65,12 +65,12 @@ from polyleaf.training.fit import make_metrics, max_rounds
 from polyleaf.training.prepare import (
     VALIDATION,
     FeatureReader,
-    TrainingData,
     check_rows,
     collect_eval_sets,
     read_split_rules,
     set_feature_names,
 )
+from polyleaf.training.training_run import TrainingData
 from polyleaf.user_data.read_target import is_sparse
 from polyleaf.user_data.target import Target
 

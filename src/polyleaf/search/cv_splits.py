@@ -25,7 +25,8 @@ from sklearn.model_selection import (
 from polyleaf.binned_data.dataset import Dataset
 from polyleaf.binned_data.random_rows import SplitRules, split_rows_stratified
 from polyleaf.runtime.types import DataLike
-from polyleaf.training.prepare import VALIDATION, TrainingData
+from polyleaf.training.prepare import VALIDATION
+from polyleaf.training.training_run import TrainingData
 from polyleaf.user_data.target import Target
 from polyleaf.user_data.validation import describe_type
 

@@ -5,235 +5,121 @@ The loop does not depend on which components it calls; factory.py chooses them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 import numpy as np
 
-import polyleaf._core as _core
-from polyleaf.binned_data.dataset import Dataset
 from polyleaf.callbacks import Callback
 from polyleaf.metrics.metric import EvalsLog, OutputsLog
 from polyleaf.model import Model
-from polyleaf.model.initial import InitialModel
 from polyleaf.model.leaf_kinds import Leaves, TreeOutputs
 from polyleaf.model.metadata import get_learning_rates, set_learning_rates
-from polyleaf.objectives import Objective
 from polyleaf.objectives._utils import minimise_base_score
-from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.timing import TREES, measure_phase
 from polyleaf.settings.train_config import TrainConfig
-from polyleaf.sketching.projections import Projection
+from polyleaf.training.continuation import (
+    BestRound,
+    copy_init_model,
+    count_last_stumps,
+    is_same_training,
+    renew_metadata,
+)
 from polyleaf.training.distributed import can_replay, sync_ranks
-from polyleaf.training.evaluation import EvalSet
 from polyleaf.training.factory import Components, bind_objective, make_components
 from polyleaf.training.output_groups import make_output_groups
-from polyleaf.training.refit import KnownTrees
-from polyleaf.training.sampling import GlobalRowIds
+from polyleaf.training.training_run import TrainingRun
 
 # Rounds in a row without a split after which training ends, if rows or features are sampled.
 MAX_FAILED_ROUNDS = 10
 
 
-class BoostResult(NamedTuple):
-    """Result of a training.
-
-    Attributes
-    ----------
-    evals_log : dict
-        `{data name: {metric name: [value of each round]}}`.
-    outputs_log : dict
-        The same per output, arrays (K,), for metrics that are defined per output; empty for one
-        output.
-    was_interrupted : bool
-        Whether Ctrl-C ended the training; the model then has the complete rounds.
-    learning_rates : dict
-        Learning rate of each round of the model, by its number.
-    """
-
-    model: Model
-    evals_log: EvalsLog
-    outputs_log: OutputsLog
-    was_interrupted: bool
-    learning_rates: dict[int, float]
-
-
 def boost(
-    dataset: Dataset,
-    rows: RowData,
-    objective: Objective,
-    settings: TrainConfig,
-    *,
-    eval_sets: Sequence[EvalSet] = (),
-    callbacks: Iterable[Callback] = (),
-    init_model: Model | None = None,
-    base_score: np.ndarray | None = None,
-    row_ids: GlobalRowIds | None = None,
-    resume_from: Model | None = None,
-    is_same_training: bool = False,
-    known: KnownTrees | None = None,
-    target_scale: np.ndarray | None = None,
-    target_offset: np.ndarray | None = None,
-    output_names: Sequence[str] | None = None,
-    projection: Projection | None = None,
-    metadata: dict[str, Any] | None = None,
-    initial: InitialModel | None = None,
-) -> BoostResult:
-    """Boost trees on one data set.
+    run: TrainingRun, callbacks: Sequence[Callback] = (), resume_from: Model | None = None
+) -> None:
+    """Train a new model, or more rounds of `run.init_model`, and fill in the result of the run.
+
+    There is a result after Ctrl-C, too.
 
     Parameters
     ----------
-    dataset : Dataset
-        Binned features.
-    rows : RowData
-        Target and offset are csr_matrix if `settings.has_sparse_targets`. The offset is that which
-        could not be subtracted from the target.
-    eval_sets : sequence of EvalSet
-    callbacks : iterable of Callback
+    run : TrainingRun
+        Targets and offsets are csr_matrix if `settings.has_sparse_targets`.
+    callbacks : sequence of Callback
         Called in order in every round.
-    init_model : Model, optional
-        Model to continue from; its trees are copied. Its mapper must be the data set's.
-    base_score : ndarray of shape (K,), float64, optional
-        Replaces the objective's own.
-    row_ids : GlobalRowIds, optional
-        Ids of the rows in distributed training (`settings.workers`). `base_score` is then that of
-        all rows, or that of `init_model`, and only rank 0 has evaluation sets and callbacks.
     resume_from : Model, optional
         Model of the same training before it was interrupted: its rounds are replayed with its
         trees, callbacks and evaluations included. With layers that are boosted the trees are
         trained again, since callbacks may have received the layers, which a tree does not store.
-    is_same_training : bool
-        Whether `init_model` was trained with the same parameters. Rounds without a split, and the
-        best round if the evaluation sets are the same, then count as if it had not been cut.
-    known : KnownTrees, optional
-        Trees whose leaves are refitted in place of a training.
-    target_scale, target_offset, output_names, projection, metadata, initial
-        Attributes of the model. The target is `(y - target_offset) / target_scale`.
-
-    Returns
-    -------
-    BoostResult
-        Also after Ctrl-C.
     """
-    callbacks = list(callbacks)
-    bound = bind_objective(objective, rows, settings)
-    if init_model is not None:
-        model = init_model.copy()
-    else:
-        if base_score is None:
-            base_score = compute_base_score(bound, settings)
-        if known is not None and known.decay_rate > 0:
-            old, share = known.model.base_score, known.decay_rate
-            base_score = old if share == 1 else share * old + (1.0 - share) * base_score
-        model = Model(
-            mapper=dataset.mapper,
-            objective=objective,
-            base_score=base_score,
-            learning_rate=settings.boosting.learning_rate,
-            feature_names=dataset.mapper.column_names_,
-            target_scale=target_scale,
-            target_offset=target_offset,
-            output_names=output_names,
-            projection=projection,
-            metadata=metadata,
-            initial=initial,
-        )
-    bound.set_base_score(model.base_score)
-
-    def make_loop(model: Model, hooks: Sequence[Callable[..., object]]) -> BoostingLoop:
-        components = make_components(
-            settings, bound, dataset, rows, model, eval_sets, hooks, row_ids, known
-        )
-        return BoostingLoop(settings, components)
-
-    if known is not None:
-        loop = make_loop(model, [])
-        loop.refit(known.model)
-        return BoostResult(model, {}, {}, False, loop.learning_rates)
-    rates = get_learning_rates(model)
-    previous, complete = None, model
-    if init_model is not None:
-        if is_same_training and model.best_iteration is not None:
-            loops = make_loop if settings.boosting.boosting_step == "layer" else None
-            previous = _restore_best_round(model, rates, loops)
-            complete = previous.model
-        model = complete.copy()
-        if is_same_training:  # rounds without a split are replayed, which counts them
-            model.truncate(model.n_rounds - _count_last_stumps(model))
-        model.best_iteration = model.best_score = None
-        model.learning_rate = settings.boosting.learning_rate
+    bound = bind_objective(run.objective, run.rows, run.settings)
     hooks = [c.after_layer for c in callbacks if getattr(c, "watches_layers", False)]
-    loop = make_loop(model, hooks)
-    loop.learning_rates = dict(enumerate(rates))
-    for round in range(model.n_rounds, complete.n_rounds):
-        loop.replay_round(complete, round)
-    loop.run(callbacks, resume_from, previous)
-    evaluation = loop.evaluation
-    return BoostResult(
-        model, evaluation.log, evaluation.log_by_output, loop.was_interrupted, loop.learning_rates
-    )
+    if run.init_model is None:
+        components = make_components(run, bound, make_model(run, bound), hooks)
+        loop, best_round = BoostingLoop(run.settings, components), None
+    else:
+        loop, best_round = _continue_training(run, bound, hooks)
+    loop.run(callbacks, resume_from, best_round)
+    run.model = loop.model
+    run.evals_log = loop.log
+    run.outputs_log = loop.log_by_output
+    run.learning_rates = loop.learning_rates
+    run.was_interrupted = loop.was_interrupted
 
 
-class _BestRound(NamedTuple):
-    """The best round of a training that goes on.
+def refit(run: TrainingRun) -> None:
+    """Fit the leaf values of `run.init_model` anew, and fill in the result of the run.
 
-    Attributes
+    There are as many rounds as the model has, with the learning rates and outputs of its trees.
+    """
+    old = run.init_model
+    assert old is not None
+    run.metadata = renew_metadata(run)
+    bound = bind_objective(run.objective, run.rows, run.settings)
+    model = make_model(run, bound)
+    loop = BoostingLoop(run.settings, make_components(run, bound, model))
+    groups_of_round: dict[int, list[TreeOutputs]] = {}
+    for t, round in enumerate(old.round_of_tree.tolist()):
+        groups_of_round.setdefault(round, []).append(old.forest.outputs(t))
+    rates = get_learning_rates(old)
+    run.learning_rates = {}
+    for round, groups in groups_of_round.items():
+        model.learning_rate = run.learning_rates[round] = rates[round]
+        loop.step(round, groups)
+        sync_ranks(run.settings.workers.communicator, model, ends=False)
+    set_learning_rates(model, run.learning_rates)
+    model.best_iteration, model.best_score = old.best_iteration, old.best_score
+    model.evals_log, model.has_statistics = old.evals_log, old.has_statistics
+    run.model = model
+
+
+def make_model(run: TrainingRun, bound: Any) -> Model:
+    """Return a new model without trees.
+
+    Parameters
     ----------
-    model : Model
-        Model to continue.
-    score : float
-    forest : _core.Forest
-        Trees up to this round.
-    layers : list of (metrics, (tree, leaves))
-        The tree of this round after each layer but the last, if layers are boosted.
+    bound : BoundObjective or BoundSparseObjective
+        Result of `bind_objective`.
     """
-
-    model: Model
-    round: int
-    score: float
-    forest: _core.Forest
-    layers: list[tuple[dict[str, dict[str, float]], tuple[_core.Tree, Leaves]]]
-
-
-def _restore_best_round(
-    init_model: Model, rates: Sequence[float], make_loop: Callable[..., BoostingLoop] | None
-) -> _BestRound:
-    """Return the best round of `init_model`.
-
-    With layers that are boosted (`make_loop`) the round is trained once more: its best layer is not
-    stored, and if early stopping has cut the last tree back to that layer, training goes on from
-    the whole tree.
-    """
-    round, score = init_model.best_iteration, init_model.best_score
-    layers: list[Any] = []
-    assert round is not None and score is not None
-    best = init_model.copy()
-    best.truncate(round + 1)
-    result = _BestRound(init_model, round, score, best.forest, layers)
-    if make_loop is None:
-        return result
-    again = init_model.copy()
-    again.truncate(round)
-    again.learning_rate = rates[round]
-    loop = make_loop(again, [lambda *given: layers.append((given[2], given[3:]))])
-    loop.evaluation.start()
-    loop.step(round)
-    last = cast(np.ndarray, init_model.forest.values(len(init_model.forest) - 1))
-    is_cut = init_model.n_rounds == round + 1 and any(
-        np.array_equal(leaves, last) for _, (_, leaves) in layers
+    base_score = run.base_score
+    if base_score is None:
+        base_score = compute_base_score(bound, run.settings)
+    if run.init_model is not None and run.decay_rate:  # a refit
+        old, share = run.init_model.base_score, run.decay_rate
+        base_score = old if share == 1 else share * old + (1.0 - share) * base_score
+    return Model(
+        mapper=run.dataset.mapper,
+        objective=run.objective,
+        base_score=base_score,
+        learning_rate=run.settings.boosting.learning_rate,
+        feature_names=run.dataset.mapper.column_names_,
+        target_scale=run.target_scale,
+        target_offset=run.target_offset,
+        output_names=run.output_names,
+        projection=run.projection,
+        metadata=run.metadata,
+        initial=run.initial,
     )
-    return result._replace(model=again, forest=again.forest) if is_cut else result
-
-
-def _count_last_stumps(model: Model) -> int:
-    """Return how many of the last rounds, of `MAX_FAILED_ROUNDS`, have trees of one leaf only."""
-    rounds, first = model.round_of_tree, model.n_rounds - MAX_FAILED_ROUNDS
-    split = [
-        round
-        for t, round in enumerate(rounds.tolist())
-        if round >= first and model.forest.tree(t).n_leaves > 1
-    ]
-    return model.n_rounds - 1 - max([first - 1, -1, *split])
 
 
 def compute_base_score(bound: Any, settings: TrainConfig) -> np.ndarray:
@@ -244,63 +130,147 @@ def compute_base_score(bound: Any, settings: TrainConfig) -> np.ndarray:
     return minimise_base_score(bound, offset.astype(np.float32), settings.workers.n_threads)
 
 
-class BoostingLoop:
-    """One training: its components, and the order in which they are called."""
+def _continue_training(
+    run: TrainingRun, bound: Any, hooks: Sequence[Callable[..., object]]
+) -> tuple[BoostingLoop, BestRound | None]:
+    """Return the loop of a training that goes on, and its best round so far if it is the same
+    training."""
+    complete = copy_init_model(run)
+    rates = get_learning_rates(complete)
+    is_same, best_round = is_same_training(run), None
+    if is_same and complete.best_iteration is not None:
+        best_round = _restore_best_round(run, bound, complete, rates)
+        complete = best_round.model
+    model = complete.copy()
+    if is_same:  # rounds without a split are replayed, which counts them
+        model.truncate(model.n_rounds - count_last_stumps(model, MAX_FAILED_ROUNDS))
+    model.best_iteration = model.best_score = None
+    model.learning_rate = run.settings.boosting.learning_rate
+    components = make_components(run, bound, model, hooks)
+    loop = BoostingLoop(run.settings, components, learning_rates=rates)
+    for round in range(model.n_rounds, complete.n_rounds):
+        loop.replay_round(complete, round)
+    return loop, best_round
 
-    def __init__(self, settings: TrainConfig, components: Components) -> None:
-        self.state, self.builder, self.fitter, self.model = components[:4]
-        self.sampler, self.evaluation = components.sampler, components.evaluation
+
+def _restore_best_round(
+    run: TrainingRun, bound: Any, init_model: Model, rates: Sequence[float]
+) -> BestRound:
+    """Return the best round of the model to continue.
+
+    With layers that are boosted the round is trained once more: its best layer is not stored, and
+    if early stopping has cut the last tree back to that layer, training goes on from the whole
+    tree.
+    """
+    round, score = init_model.best_iteration, init_model.best_score
+    layers: list[Any] = []
+    assert round is not None and score is not None
+    best = init_model.copy()
+    best.truncate(round + 1)
+    result = BestRound(init_model, round, score, best.forest, layers)
+    if run.settings.boosting.boosting_step != "layer":
+        return result
+    again = init_model.copy()
+    again.truncate(round)
+    again.learning_rate = rates[round]
+
+    def after_layer(model: Model, epoch: int, values: Any, *tree_and_leaves: Any) -> None:
+        layers.append((values, tree_and_leaves))
+
+    components = make_components(run, bound, again, [after_layer])
+    loop = BoostingLoop(run.settings, components)
+    assert loop.evaluation is not None
+    loop.evaluation.start()
+    loop.step(round)
+    last = cast(np.ndarray, init_model.forest.values(len(init_model.forest) - 1))
+    is_cut = init_model.n_rounds == round + 1 and any(
+        np.array_equal(leaves, last) for _, (_, leaves) in layers
+    )
+    return result._replace(model=again, forest=again.forest) if is_cut else result
+
+
+class BoostingLoop:
+    """One training: its components, and the order in which they are called.
+
+    Parameters
+    ----------
+    settings : TrainConfig
+    components : Components
+    learning_rates : sequence of float
+        Learning rates of the rounds that the model has already.
+
+    Attributes
+    ----------
+    turns : list of list
+        Outputs of the trees of a round; rounds take turns.
+    """
+
+    def __init__(
+        self, settings: TrainConfig, components: Components, learning_rates: Sequence[float] = ()
+    ) -> None:
+        self.settings = settings
+        self.state = components.state
+        self.builder = components.builder
+        self.fitter = components.fitter
         self.layers = components.layers
+        self.sampler = components.sampler
+        self.model = components.model
+        self.evaluation = components.evaluation
+        self.log: EvalsLog = {}
+        self.log_by_output: OutputsLog = {}
+        if self.evaluation is not None:
+            self.log = self.evaluation.log
+            self.log_by_output = self.evaluation.log_by_output
         boosting, n_outputs = settings.boosting, self.model.n_outputs
-        # Outputs of the trees of a round; rounds take turns.
-        self.turns = make_output_groups(boosting, n_outputs, self.model.output_names)
-        self.n_rounds = boosting.n_estimators
+        self.turns: list[list[TreeOutputs]] = [[None]]
+        if boosting.output_groups is not None or boosting.multi_strategy != "multi_output_tree":
+            self.turns = make_output_groups(boosting, n_outputs, self.model.output_names)
         # The trees of other outputs do not change the derivatives of a separable loss.
         is_separable = boosting.boosting_step == "tree" and self.model.objective.separable
         self.updates_per_tree = boosting.boosting_step != "round" and not is_separable
-        self.settings = settings
         self.communicator = settings.workers.communicator
         self.rounds_without_split = 0  # in a row
         self.max_failed_rounds = MAX_FAILED_ROUNDS if self.sampler.is_random else 1
         self.was_interrupted = False
-        self.learning_rates: dict[int, float] = {}
+        self.learning_rates: dict[int, float] = dict(enumerate(learning_rates))
 
     def run(
         self,
         callbacks: Sequence[Callback],
         resume_from: Model | None = None,
-        previous: _BestRound | None = None,
+        best_round: BestRound | None = None,
     ) -> None:
         """Train all rounds, unless a callback, Ctrl-C or the end of growth stops earlier."""
-        known = resume_from
-        if known is not None and not can_replay(self.settings):
-            known = None
-        n_known = 0 if known is None else known.n_rounds
-        model, log = self.model, self.evaluation.log
+        n_replayed = 0
+        if resume_from is not None and can_replay(self.settings):
+            n_replayed = resume_from.n_rounds
+        model, log = self.model, self.log
         for callback in callbacks:
             if getattr(callback, "watches_outputs", False):
-                callback.set_per_output_log(self.evaluation.log_by_output)
+                callback.set_per_output_log(self.log_by_output)
             callback.before_training(model)
-        self.evaluation.start()
-        if previous is not None:
-            self._restore_callbacks(callbacks, previous)
+        if self.evaluation is not None:
+            self.evaluation.start()
+        if best_round is not None:
+            self._restore_callbacks(callbacks, best_round)
         # Callbacks that save the model do so after the others have noted the best round, and before
         # they cut the model at the end.
         savers_last = sorted(callbacks, key=lambda c: getattr(c, "saves_model", False))
         savers_first = sorted(callbacks, key=lambda c: not getattr(c, "saves_model", False))
         round = first = model.n_rounds
         can_split = self.rounds_without_split < self.max_failed_rounds
+        n_rounds = self.settings.boosting.n_estimators if can_split else 0
         try:
-            for round in range(first, first + self.n_rounds * can_split):
+            for round in range(first, first + n_rounds):
                 stops = [callback.before_iteration(model, round, log) for callback in callbacks]
                 if self._should_stop(any(stops)):
                     break
                 self.learning_rates[round] = model.learning_rate
-                if known is not None and round < n_known:
-                    goes_on = self.replay_round(known, round)
+                if resume_from is not None and round < n_replayed:
+                    goes_on = self.replay_round(resume_from, round)
                 else:
                     goes_on = self.step(round)
-                if self.evaluation.sets:
+                if self.evaluation is not None:
                     with measure_phase("evaluation"):
                         self.evaluation.update()
                 set_learning_rates(model, self.learning_rates)
@@ -315,41 +285,34 @@ class BoostingLoop:
         for callback in savers_first:
             callback.after_training(model)
 
-    def refit(self, known: Model) -> None:
-        """Train as many rounds as a model has, with the learning rates and outputs of its trees."""
-        rates, model = get_learning_rates(known), self.model
-        outputs: dict[int, list[TreeOutputs]] = {}
-        for t, round in enumerate(known.round_of_tree.tolist()):
-            outputs.setdefault(round, []).append(known.forest.outputs(t))
-        for round, groups in outputs.items():
-            self.turns = [groups]
-            self.learning_rates[round] = model.learning_rate = rates[round]
-            self.step(round)
-            self._should_stop(False)
-        set_learning_rates(model, self.learning_rates)
-        model.best_iteration, model.best_score = known.best_iteration, known.best_score
-        model.evals_log, model.has_statistics = known.evals_log, known.has_statistics
-
-    def _restore_callbacks(self, callbacks: Sequence[Callback], best: _BestRound) -> None:
+    def _restore_callbacks(self, callbacks: Sequence[Callback], best: BestRound) -> None:
         """Tell callbacks the best round, and the metrics of its layers and of its tree."""
         restore = [c.restore_best for c in callbacks if hasattr(c, "restore_best")]
-        if restore and self.evaluation.sets:
-            found = [*best.layers, (self.evaluation.compute_metrics(best.forest), None)]
+        if restore and self.evaluation is not None and self.evaluation.sets:
+            metrics = [*best.layers, (self.evaluation.compute_metrics(best.forest), None)]
             for function in restore:
-                function(self.model, best.round, best.score, found)
+                function(self.model, best.round, best.score, metrics)
 
     def _should_stop(self, stops: bool) -> bool:
         if self.communicator.size == 1:
             return stops
         return sync_ranks(self.communicator, self.model, stops)
 
-    def step(self, round: int) -> bool:
-        """Train one round: a tree for each group of outputs. Return whether to continue."""
+    def step(self, round: int, groups: Sequence[TreeOutputs] | None = None) -> bool:
+        """Train one round: a tree for each group of outputs. Return whether to continue.
+
+        Parameters
+        ----------
+        groups : sequence of ndarray or None, optional
+            Outputs of each tree; default: those whose turn it is.
+        """
         state, has_split = self.state, False
+        if groups is None:
+            groups = self.turns[round % len(self.turns)]
         with measure_phase("derivatives"):
             state.update_derivatives()
         sample = self.sampler.draw(state.sampling_gradients, round)
-        for outputs in self.turns[round % len(self.turns)]:
+        for outputs in groups:
             if self.updates_per_tree:
                 with measure_phase("derivatives"):
                     state.update_derivatives()
@@ -371,17 +334,17 @@ class BoostingLoop:
                 self.model.append(grown.tree, leaves, round, outputs)
         return self._should_continue(has_split)
 
-    def replay_round(self, known: Model, round: int) -> bool:
+    def replay_round(self, trained: Model, round: int) -> bool:
         """Repeat one round with the trees of a model; return what `step` returned."""
-        has_split, trees = False, np.flatnonzero(known.round_of_tree == round).tolist()
-        if any(known.forest.tree(i).n_leaves == 1 for i in trees):
+        has_split, trees = False, np.flatnonzero(trained.round_of_tree == round).tolist()
+        if any(trained.forest.tree(i).n_leaves == 1 for i in trees):
             self.state.update_derivatives()
         for i in trees:
-            tree, outputs = known.forest.tree(i), known.forest.outputs(i)
+            tree, outputs = trained.forest.tree(i), trained.forest.outputs(i)
             if tree.n_leaves == 1 and self.updates_per_tree:
                 self.state.update_derivatives()
             has_split |= tree.n_leaves > 1 or not self.state.gradients_cancel_out(outputs)
-            self.model.append(tree, cast(Leaves, known.forest.values(i)), round, outputs)
+            self.model.append(tree, cast(Leaves, trained.forest.values(i)), round, outputs)
             self.state.add_last_tree(self.model.forest)
         return self._should_continue(has_split)
 
@@ -396,4 +359,5 @@ class BoostingLoop:
         n_trees = len(self.turns[round % len(self.turns)])
         if np.count_nonzero(self.model.round_of_tree == round) < n_trees:
             self.model.truncate(round)
-        self.evaluation.discard_incomplete_round()
+        if self.evaluation is not None:
+            self.evaluation.discard_incomplete_round()

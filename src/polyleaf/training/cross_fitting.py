@@ -8,23 +8,17 @@ Lei et al., "Distribution-free predictive inference for regression", JASA 113, 2
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from polyleaf.binned_data.dataset import Dataset
-from polyleaf.binned_data.random_rows import SplitRules
-from polyleaf.model import Model
-from polyleaf.objectives import Objective
 from polyleaf.runtime.row_data import RowData
-from polyleaf.settings.train_config import TrainConfig
-from polyleaf.training.boosting import BoostingLoop, compute_base_score
+from polyleaf.training.boosting import BoostingLoop, make_model
 from polyleaf.training.factory import bind_objective, make_components
-from polyleaf.training.prepare import Refit
 from polyleaf.training.raw_scores import DenseState
+from polyleaf.training.training_run import TrainingRun
 from polyleaf.user_data.target_scaling import sum_columns
 
 # Largest rounding error of a level times the total weight, relative to that weight.
@@ -203,46 +197,15 @@ FOLDS, FOLDS_FOR_FEW_ROWS, FEW_ROWS = 10, 20, 2_000
 MAX_RESIDUALS = 2_000
 
 
-class TrainingRecord(NamedTuple):
-    """A training that can be repeated.
-
-    Attributes
-    ----------
-    dataset, rows, objective, settings, base_score, output_names
-        Arguments of `boost`.
-    learning_rates : mapping
-        Learning rate of each round of the training.
-    n_rounds : int
-        Number of rounds that its model predicts with.
-    rules, refit
-        See `PreparedData`.
-    """
-
-    dataset: Dataset
-    rows: RowData
-    objective: Objective
-    settings: TrainConfig
-    learning_rates: Mapping[int, float]
-    n_rounds: int
-    base_score: np.ndarray | None = None
-    output_names: Sequence[str] | None = None
-    rules: SplitRules = SplitRules()
-    refit: Refit | None = None
-
-    def take(self, rows: np.ndarray, dataset: Dataset) -> TrainingRecord:
-        """Return the training on some rows, which `dataset` holds."""
-        return self._replace(dataset=dataset, rows=self.rows.take(rows))
-
-
-def cross_fit_scores(
-    record: TrainingRecord, rows: np.ndarray, held: np.ndarray
-) -> np.ndarray | None:
+def cross_fit_scores(run: TrainingRun, rows: np.ndarray, held: np.ndarray) -> np.ndarray | None:
     """Return scores of some rows, with offsets, by a model trained on others.
 
-    Everything that is learned from targets is learned from those of `rows`.
+    Everything that is learned from targets is learned from the targets of `rows`.
 
     Parameters
     ----------
+    run : TrainingRun
+        A training that has ended.
     rows, held : ndarray of int64, ascending
         Rows to train on, and to score.
 
@@ -251,52 +214,43 @@ def cross_fit_scores(
     ndarray of shape (n_held, K), float64, or None
         None if no row with positive weight is left for some output.
     """
-    offset = record.rows.offset
-    if record.refit is None:  # the other rows get weight 0, which keeps the bins
-        own = record._replace(rows=record.rows.keep_weights(rows))
-        loop, scores = _repeat_training(own), None
-        if loop is not None:
-            assert isinstance(loop.state, DenseState)
-            scores = loop.model.base_score + loop.state.raw[held]
+    offset = run.rows.offset
+    if run.make_fold_data is None:  # the other rows get weight 0, which keeps the bins
+        loop = _repeat_training(run, run.dataset, run.rows.keep_weights(rows))
+        if loop is None:
+            return None
+        assert isinstance(loop.state, DenseState)
+        scores = loop.model.base_score + loop.state.raw[held]
     else:
-        dataset, others = record.refit(rows, held)
-        loop, scores = _repeat_training(record.take(rows, dataset)), None
-        if loop is not None:
-            n_threads = record.settings.workers.n_threads
-            scores = loop.model.predict_raw_binned(
-                others.codes, n_threads=n_threads, features=others.features
-            )
-    return scores if scores is None or offset is None else scores + offset[held]
+        dataset, others = run.make_fold_data(rows, held)
+        loop = _repeat_training(run, dataset, run.rows.take(rows))
+        if loop is None:
+            return None
+        n_threads = run.settings.workers.n_threads
+        scores = loop.model.predict_raw_binned(
+            others.codes, n_threads=n_threads, features=others.features
+        )
+    return scores if offset is None else scores + offset[held]
 
 
-def _repeat_training(record: TrainingRecord) -> BoostingLoop | None:
-    """Return the finished training; None if some output has no rows of positive weight."""
-    rows, weight, settings = record.rows, record.rows.weight, record.settings
+def _repeat_training(run: TrainingRun, dataset: Dataset, rows: RowData) -> BoostingLoop | None:
+    """Return the training on other rows, finished; None if some output has no rows of positive
+    weight."""
+    weight, settings = rows.weight, run.settings
     if weight is not None and not (weight.reshape(len(weight), -1) > 0).any(axis=0).all():
         return None
-    bound = bind_objective(record.objective, rows, settings)
-    base = record.base_score
-    if base is None:
-        base = compute_base_score(bound, settings)
-    rate = settings.boosting.learning_rate
-    model = Model(
-        mapper=record.dataset.mapper,
-        objective=record.objective,
-        base_score=base,
-        learning_rate=rate,
-        output_names=record.output_names,
-    )
-    bound.set_base_score(base)
-    components = make_components(settings, bound, record.dataset, rows, model, (), ())
-    loop = BoostingLoop(settings, components)
-    for round in range(record.n_rounds):
-        model.learning_rate = record.learning_rates.get(round, rate)
+    repeated = run.on_rows(dataset, rows)
+    bound = bind_objective(run.objective, repeated.rows, settings)
+    model = make_model(repeated, bound)
+    loop = BoostingLoop(settings, make_components(repeated, bound, model))
+    for round in range(run.n_used_rounds):
+        model.learning_rate = run.learning_rates.get(round, settings.boosting.learning_rate)
         if not loop.step(round):
             break
     return loop
 
 
-def quantile_shifts(record: TrainingRecord) -> np.ndarray:
+def quantile_shifts(run: TrainingRun) -> np.ndarray:
     """Return what to add to each quantile, so that it covers its level of rows not trained on.
 
     Rows are assigned to folds; a model is trained without each fold, and the shift of a quantile
@@ -307,16 +261,16 @@ def quantile_shifts(record: TrainingRecord) -> np.ndarray:
     ndarray of shape (n_outputs,), float64
         On the scale of the target in training; 0 for medians, and for scores that are no quantiles.
     """
-    rows, objective = record.rows, record.objective
+    rows, objective = run.rows, run.objective
     values = rows.target.reshape(rows.n_rows, -1)
     n_scores = objective.n_scores(values.shape[1])
     columns = objective.score_columns(n_scores)
     levels = objective.score_quantile_levels(n_scores)
     truth = values[:, columns]
     residuals, (n_folds, n_used) = np.full(truth.shape, np.nan), count_folds(len(truth))
-    folds = record.rules.iter_folds(len(truth), n_folds, record.settings.sampling.seed)
+    folds = run.rules.iter_folds(len(truth), n_folds, run.settings.sampling.seed)
     for used, held in islice(folds, n_used):
-        scores = cross_fit_scores(record, used, held)
+        scores = cross_fit_scores(run, used, held)
         if scores is not None:
             residuals[held] = truth[held] - scores
     weights = _expand_weight(rows.weight, truth.shape, columns)

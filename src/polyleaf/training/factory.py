@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import polyleaf._core as _core
-from polyleaf.binned_data.dataset import Dataset
 from polyleaf.model import Model
 from polyleaf.objectives import Objective
 from polyleaf.objectives.base import BoundObjective
@@ -17,7 +16,7 @@ from polyleaf.runtime.row_data import RowData
 from polyleaf.settings.train_config import LinearLeaf, TopkLeaf, TrainConfig
 from polyleaf.sketching.sketches import Sketch, get_sketch
 from polyleaf.training import constraints, gpu, leaf_fitters
-from polyleaf.training.evaluation import EvalSet, Evaluation
+from polyleaf.training.evaluation import Evaluation
 from polyleaf.training.memory_usage import make_row_allocator
 from polyleaf.training.raw_scores import DenseState, Derivatives, SparseState, limit_weights
 from polyleaf.training.refit import (
@@ -27,7 +26,8 @@ from polyleaf.training.refit import (
     KnownTrees,
     check_leaf_kinds,
 )
-from polyleaf.training.sampling import GlobalRowIds, Sampler, global_row_ids
+from polyleaf.training.sampling import Sampler, global_row_ids
+from polyleaf.training.training_run import TrainingRun
 from polyleaf.training.tree_builder import (
     ExactSplitFinder,
     HistogramSplitFinder,
@@ -46,7 +46,7 @@ class Components(NamedTuple):
     fitter: leaf_fitters.LeafFitter
     model: Model
     sampler: Sampler
-    evaluation: Evaluation
+    evaluation: Evaluation | None
     layers: LayerBooster | BlendingLayers | None = None
 
 
@@ -59,15 +59,7 @@ def bind_objective(objective: Objective, rows: RowData, settings: TrainConfig) -
 
 
 def make_components(
-    settings: TrainConfig,
-    bound: Any,
-    dataset: Dataset,
-    rows: RowData,
-    model: Model,
-    eval_sets: Sequence[EvalSet],
-    layer_hooks: Sequence[Callable[..., object]],
-    row_ids: GlobalRowIds | None = None,
-    known: KnownTrees | None = None,
+    run: TrainingRun, bound: Any, model: Model, layer_hooks: Sequence[Callable[..., object]] = ()
 ) -> Components:
     """Make the components of a training.
 
@@ -77,21 +69,19 @@ def make_components(
         Result of `bind_objective`.
     model : Model
         Its trees are added to the raw scores.
-    eval_sets : sequence of EvalSet
     layer_hooks : sequence of callable
         Methods `after_layer` of callbacks.
-    row_ids : GlobalRowIds, optional
-        Ids of the rows in distributed training.
-    known : KnownTrees, optional
-        Trees whose leaves are refitted, instead of a search for splits.
     """
+    bound.set_base_score(model.base_score)
+    settings, dataset, rows = run.settings, run.dataset, run.rows
     make: Callable[..., _Parts] = _make_dense
     if settings.has_sparse_targets:
         make = _make_sparse
     elif settings.workers.device is not None:
         make = _make_gpu
-    state, grower, finder, fitter, limits = make(settings, bound, dataset, rows, model, row_ids)
+    state, grower, finder, fitter, limits, monotone = make(run, bound, model)
     growth, mapper = settings.growth, dataset.mapper
+    boosts_layers = settings.boosting.boosting_step == "layer"
     if growth.interaction_constraints is not None:
         interactions = constraints.encode_interaction_constraints(
             growth.interaction_constraints, mapper
@@ -101,45 +91,59 @@ def make_components(
     if growth.feature_penalties is not None:
         factors = constraints.encode_feature_penalties(growth.feature_penalties, mapper)
     builder = TreeBuilder(grower, finder, limits, factors, settings)
-    if known is not None:
-        check_leaf_kinds(known.model, settings)
+    if run.decay_rate is not None:
+        assert run.init_model is not None
+        check_leaf_kinds(run.init_model, settings)
         output_weight = None if settings.has_sparse_targets else bound.output_weight
-        builder = KnownTreeBuilder(known, dataset, finder, output_weight, settings.workers)
+        trees = KnownTrees(run.init_model, run.decay_rate)
+        builder = KnownTreeBuilder(trees, dataset, finder, output_weight, settings.workers)
+        if not boosts_layers:
+            fitter = BlendingFitter(fitter, builder)
+    if monotone is not None:  # after blending, so that the blend satisfies the constraints
+        fitter = leaf_fitters.MonotoneFitter(fitter, monotone, mapper.n_bins_, settings)
     sampler = Sampler(
         settings.sampling,
         mapper.informative_columns_,
         dataset.n_rows,
         rows.weight,
         growth.colsample_bynode < 1,
-        row_ids,
+        run.row_ids,
     )
-    evaluation = Evaluation(eval_sets, model, state.new_scores, layer_hooks, rows)
+    evaluation = None
+    if run.eval_sets or layer_hooks or boosts_layers:
+        evaluation = Evaluation(run.eval_sets, model, state.new_scores, layer_hooks, rows)
     components = Components(state, builder, fitter, model, sampler, evaluation)
-    if settings.boosting.boosting_step != "layer":
-        if isinstance(builder, KnownTreeBuilder):
-            return components._replace(fitter=BlendingFitter.wrap(fitter, builder))
+    if not boosts_layers:
         return components
-    assert isinstance(state, DenseState)
+    assert isinstance(state, DenseState) and evaluation is not None
     layers = LayerBooster(state, builder, fitter, sampler, model, evaluation.report_layer)
     if isinstance(builder, KnownTreeBuilder):
         return components._replace(layers=BlendingLayers(layers, builder, state, fitter))
     return components._replace(layers=layers)
 
 
-_Parts = tuple[
-    DenseState | SparseState, _core.Grower, SplitFinder, leaf_fitters.LeafFitter, dict[str, Any]
-]
+class _Parts(NamedTuple):
+    """Components that depend on the kind of targets and the device.
+
+    Attributes
+    ----------
+    leaf_limits : dict
+        See `TreeBuilder`.
+    monotone : ndarray of shape (n_columns, K), int8, or None
+        Monotone constraints.
+    """
+
+    state: DenseState | SparseState
+    grower: _core.Grower
+    finder: SplitFinder
+    fitter: Any
+    leaf_limits: dict[str, Any]
+    monotone: np.ndarray | None = None
 
 
-def _make_sparse(
-    settings: TrainConfig,
-    bound: BoundSparseObjective,
-    dataset: Dataset,
-    rows: RowData,
-    model: Model,
-    row_ids: GlobalRowIds | None,
-) -> _Parts:
+def _make_sparse(run: TrainingRun, bound: BoundSparseObjective, model: Model) -> _Parts:
     """Make components for sparse targets: sparse leaves, and splits by exact gains."""
+    settings, dataset, rows = run.settings, run.dataset, run.rows
     leaf, bins = settings.leaf, dataset.bins
     assert isinstance(leaf, TopkLeaf)
     is_exact = leaf.split_search == "exact"
@@ -153,34 +157,30 @@ def _make_sparse(
     if is_exact:
         finder = ExactSplitFinder(bins, state, leaf, settings)
     else:
-        ids = global_row_ids(rows.weight, row_ids)
+        ids = global_row_ids(rows.weight, run.row_ids)
         finder = VerifiedSplitFinder(bins, state, leaf, ids, settings)
     grower = _core.Grower(bins, settings.workers)
     fitter = leaf_fitters.SparseTargetFitter(state, leaf, settings)
-    return state, grower, finder, fitter, _NO_LIMITS
+    return _Parts(state, grower, finder, fitter, _NO_LIMITS)
 
 
-def _make_dense(
-    settings: TrainConfig,
-    bound: BoundObjective,
-    dataset: Dataset,
-    rows: RowData,
-    model: Model,
-    row_ids: GlobalRowIds | None,
-) -> _Parts:
+def _make_dense(run: TrainingRun, bound: BoundObjective, model: Model) -> _Parts:
     """Make components for dense targets: splits by histograms, and a fitter for each kind of
     leaf."""
+    settings, dataset, rows = run.settings, run.dataset, run.rows
     has_limit = dataset.memory.limit is not None
     allocate = make_row_allocator(bound, settings, dataset) if has_limit else np.zeros
     leaf, workers, bins = settings.leaf, settings.workers, dataset.bins
     derivatives = Derivatives(
         bound, settings.hessian, settings.growth.histogram_memory_bytes, workers, allocate
     )
-    ids, seed = global_row_ids(rows.weight, row_ids), settings.sampling.seed
+    ids, seed = global_row_ids(rows.weight, run.row_ids), settings.sampling.seed
     state = DenseState(
         bound, derivatives, dataset, model, workers, rows.offset, ids, seed, allocate
     )
-    monotone = _encode_monotone(settings, bound, model)
+    monotone = None
+    if settings.growth.monotone_constraints is not None:
+        monotone = _encode_monotone(settings.growth.monotone_constraints, bound, model)
     quantised: _core.QuantisedGradients | _core.LinearGradients = _core.QuantisedGradients()
     fitter: leaf_fitters.LeafFitter
     match leaf:
@@ -192,48 +192,44 @@ def _make_dense(
             if leaf.gain_regressors >= 0:
                 quantised = leaf_fitters.make_linear_gradients(fitter.table, leaf)
         case _:
-            newton = leaf_fitters.ConstantFitter(derivatives, settings)
-            fitter = _wrap_fitter(newton, state, monotone, dataset, settings)
-    sketch = _make_sketch(settings, bound)
+            fitter = leaf_fitters.ConstantFitter(derivatives, settings)
+            if bound.objective.updates_leaves:
+                fitter = leaf_fitters.QuantileFitter(state, fitter, settings)
+    sketch = None
+    if settings.boosting.sketch is not None:
+        sketch = get_sketch(settings.boosting.sketch, settings.boosting.sketch_dim, bound.n_outputs)
     finder = HistogramSplitFinder(bins, derivatives, sketch, quantised, monotone, settings)
     limits = _make_leaf_limits(settings, sketch)
-    return state, _core.Grower(bins, workers), finder, fitter, limits
+    return _Parts(state, _core.Grower(bins, workers), finder, fitter, limits, monotone)
 
 
-def _make_gpu(
-    settings: TrainConfig,
-    bound: BoundObjective,
-    dataset: Dataset,
-    rows: RowData,
-    model: Model,
-    row_ids: GlobalRowIds | None,
-) -> _Parts:
+def _make_gpu(run: TrainingRun, bound: BoundObjective, model: Model) -> _Parts:
     """Make components for dense targets on a GPU: splits by histograms, and constant leaves."""
+    settings, dataset, rows = run.settings, run.dataset, run.rows
     workers, device, leaf = settings.workers, settings.workers.device, settings.leaf
     assert device is not None
     bins = dataset.get_device_bins(device)
     grower = _core.Grower(bins, workers)
     derivatives = gpu.DeviceDerivatives(device, bound, settings)
-    ids = global_row_ids(rows.weight, row_ids)
+    ids = global_row_ids(rows.weight, run.row_ids)
     state = gpu.DeviceState(bound, derivatives, dataset, model, grower, settings, rows.offset, ids)
-    monotone = _encode_monotone(settings, bound, model)
+    monotone = None
+    if settings.growth.monotone_constraints is not None:
+        monotone = _encode_monotone(settings.growth.monotone_constraints, bound, model)
     fitter: leaf_fitters.LeafFitter
     if isinstance(leaf, TopkLeaf):
         _check_sparse_leaves(bound, leaf)
         fitter = gpu.DeviceTopkFitter(derivatives, grower, leaf, settings)
     else:
-        newton = gpu.DeviceFitter(derivatives, grower, settings)
-        fitter = _wrap_fitter(newton, state, monotone, dataset, settings)
-    sketch = _make_sketch(settings, bound)
+        fitter = gpu.DeviceFitter(derivatives, grower, settings)
+        if bound.objective.updates_leaves:
+            fitter = leaf_fitters.QuantileFitter(state, fitter, settings)
+    sketch = None
+    if settings.boosting.sketch is not None:
+        sketch = get_sketch(settings.boosting.sketch, settings.boosting.sketch_dim, bound.n_outputs)
     finder = gpu.DeviceSplitFinder(bins, derivatives, sketch, monotone, settings)
-    return state, grower, finder, fitter, _make_leaf_limits(settings, sketch)
-
-
-def _make_sketch(settings: TrainConfig, bound: BoundObjective) -> Sketch | None:
-    boosting = settings.boosting
-    if boosting.sketch is None:
-        return None
-    return get_sketch(boosting.sketch, boosting.sketch_dim, bound.n_outputs)
+    limits = _make_leaf_limits(settings, sketch)
+    return _Parts(state, grower, finder, fitter, limits, monotone)
 
 
 # Limits of leaf values in split gains; columns of a sketch have none.
@@ -256,29 +252,9 @@ def _make_leaf_limits(settings: TrainConfig, sketch: Sketch | None) -> dict[str,
     return _NO_LIMITS | limits | settings.leaf.gain_limits
 
 
-def _wrap_fitter(
-    newton: leaf_fitters.DenseLeafFitter,
-    state: DenseState,
-    monotone: np.ndarray | None,
-    dataset: Dataset,
-    settings: TrainConfig,
-) -> leaf_fitters.LeafFitter:
-    """Wrap a fitter of Newton steps for objectives that update leaves, and for monotone
-    constraints."""
-    fitter = newton
-    if state.bound.objective.updates_leaves:
-        fitter = leaf_fitters.QuantileFitter(state, newton, settings)
-    if monotone is None:
-        return fitter
-    return leaf_fitters.MonotoneFitter(fitter, monotone, dataset.mapper.n_bins_, settings)
-
-
 def _encode_monotone(
-    settings: TrainConfig, bound: BoundObjective, model: Model
+    monotone_constraints: object, bound: BoundObjective, model: Model
 ) -> np.ndarray | None:
-    monotone_constraints = settings.growth.monotone_constraints
-    if monotone_constraints is None:
-        return None
     tied = constraints.tie_output_constraints(bound.objective, bound.n_outputs)
     monotone = constraints.encode_monotone_constraints(
         monotone_constraints, model.mapper, tied, model.output_names

@@ -7,9 +7,9 @@ rounds. The round of the lowest loss on the other rows decides how many rounds a
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -19,8 +19,7 @@ from polyleaf.metrics import Metric, default_metrics, get_metrics
 from polyleaf.metrics.metric import EvalsLog
 from polyleaf.metrics.patience import Patience
 from polyleaf.model import Model
-from polyleaf.model.initial import InitialModel
-from polyleaf.model.metadata import HAS_OFFSETS, OUTPUT_GROUPS, PARAMETERS, clear_calibrations
+from polyleaf.model.metadata import HAS_OFFSETS, OUTPUT_GROUPS
 from polyleaf.objectives import Objective, objective_class, objective_names
 from polyleaf.objectives.registry import ObjectiveSpec
 from polyleaf.runtime.capabilities import refuse
@@ -29,14 +28,10 @@ from polyleaf.runtime.timing import measure_phase
 from polyleaf.runtime.types import DataLike
 from polyleaf.settings.parameters import SharedParameters
 from polyleaf.settings.train_config import TrainConfig
-from polyleaf.training.boosting import BoostResult, boost
-from polyleaf.training.cross_fitting import TrainingRecord
+from polyleaf.training.boosting import boost, refit
 from polyleaf.training.evaluation import EvalSet
 from polyleaf.training.group_search import find_output_groups
-from polyleaf.training.initial_scores import scale_offsets
-from polyleaf.training.prepare import PreparedData, Seeds, TrainingData
-from polyleaf.training.refit import KnownTrees
-from polyleaf.training.sampling import GlobalRowIds
+from polyleaf.training.training_run import TrainingRun
 from polyleaf.user_data.offsets import check_all_or_none
 from polyleaf.user_data.target import Target, TargetEncoding
 from polyleaf.user_data.validation import describe_signature_mismatch
@@ -45,22 +40,6 @@ from polyleaf.user_data.validation import describe_signature_mismatch
 MIN_ROWS, MAX_ROWS = 50, 10_000
 MAX_ROUNDS, ROUNDS_PATIENCE = 60.0, 10.0  # at a learning rate of 1; divided by the rate
 SPEEDUP, MAX_RATE = 2, 0.5  # factor of the learning rate, unless the result exceeds MAX_RATE
-
-
-class RoundSearchResult(NamedTuple):
-    """Result of the search for n_estimators.
-
-    Attributes
-    ----------
-    result : BoostResult
-        The training on some of the rows; Ctrl-C may have ended it.
-    record : TrainingRecord
-        The same training, for calibrations of an interrupted fit.
-    """
-
-    n_estimators: int
-    result: BoostResult
-    record: TrainingRecord
 
 
 def has_few_rows(n_rows: int) -> bool:
@@ -73,57 +52,35 @@ def max_rounds(learning_rate: float) -> int:
     return max(10, round(MAX_ROUNDS / learning_rate))
 
 
-def find_n_estimators(
-    trial: PreparedData,
-    settings: TrainConfig,
-    objective: Objective,
-    base_score: np.ndarray | None,
-    **model_fields: Any,
-) -> RoundSearchResult:
-    """Return the number of rounds to train all rows for.
+def find_n_estimators(trial: TrainingRun) -> int:
+    """Return the number of rounds to train all rows for, and fill in the result of a trial.
 
     Parameters
     ----------
-    trial : PreparedData
-        Rows to train on, and one evaluation set with one metric.
-    settings : TrainConfig
-        Settings of the training on all rows; its n_estimators is returned if no round can be
-        measured.
-    base_score : ndarray of shape (K,), float64, or None
-    **model_fields
-        Attributes of the model, for `boost`.
+    trial : TrainingRun
+        Rows to train on, and one evaluation set with one metric. Its settings are those of the
+        training on all rows, whose n_estimators is returned if no round can be measured.
     """
-    if objective.is_translation_invariant:  # offsets are subtracted from the target
+    n_estimators = trial.settings.boosting.n_estimators
+    if trial.objective.is_translation_invariant:  # offsets are subtracted from the target
         rows = trial.eval_sets[0].rows.replace(offset=None)
-        trial = trial._replace(eval_sets=[replace(trial.eval_sets[0], rows=rows)])
-    settings, trials = resolve_output_groups(trial, settings, objective, base_score)
-    if "metadata" in model_fields:
-        model_fields["metadata"] |= trials
-    rate = settings.boosting.learning_rate
+        trial.eval_sets = [replace(trial.eval_sets[0], rows=rows)]
+    if isinstance(trial.settings.boosting.output_groups, str):
+        resolve_output_groups(trial)
+    rate = trial.settings.boosting.learning_rate
     speedup = SPEEDUP if SPEEDUP * rate <= MAX_RATE else 1
     boosting = replace(
-        settings.boosting, learning_rate=speedup * rate, n_estimators=max_rounds(speedup * rate)
+        trial.settings.boosting,
+        learning_rate=speedup * rate,
+        n_estimators=max_rounds(speedup * rate),
     )
     stopper = _RoundStopper(
         trial.eval_sets[0].metrics[0], max(10, round(ROUNDS_PATIENCE / boosting.learning_rate))
     )
-    trial_settings = replace(settings, boosting=boosting)
-    result = boost(
-        trial.dataset,
-        training_rows(trial.target, objective),
-        objective,
-        trial_settings,
-        eval_sets=trial.eval_sets,
-        callbacks=[stopper],
-        base_score=base_score,
-        **model_fields,
-    )
+    trial.settings = replace(trial.settings, boosting=boosting)
+    boost(trial, [stopper])
     best_round = stopper.patience.best_round
-    n_estimators = (
-        settings.boosting.n_estimators if best_round is None else speedup * (best_round + 1)
-    )
-    record = _make_record(trial, objective, trial_settings, result, base_score)
-    return RoundSearchResult(n_estimators, result, record)
+    return n_estimators if best_round is None else speedup * (best_round + 1)
 
 
 # Factors of the scores of `init` that are tried, and the boosting rounds and their rate.
@@ -131,50 +88,47 @@ INIT_FACTORS, INIT_ROUNDS, INIT_RATE = (1.0, 0.5, 0.25), 25, 0.4
 MIN_INIT_ROWS = 1_000  # with fewer, held-out losses are too noisy
 
 
-def shrink_initial_scores(
-    plan: FitPlan, data: PreparedData, base_score: np.ndarray | None, **model_fields: Any
-) -> tuple[FitPlan, PreparedData]:
-    """Return the plan and the data with the scores of `init` times the best of `INIT_FACTORS`.
+def shrink_initial_scores(run: TrainingRun) -> None:
+    """Multiply the scores of `init` by the best of `INIT_FACTORS`.
 
     Trees cannot remove the noise of an initial model that is less accurate than they are, and learn
     what is left out. Short trainings on some of the rows are compared on the others.
 
     Parameters
     ----------
-    plan : FitPlan
-        With a new initial model.
-    data : PreparedData
-        With a trial.
-    base_score : ndarray of shape (K,), float64, or None
-    **model_fields
-        Attributes of the model, for `boost`.
+    run : TrainingRun
+        With a new initial model and a trial.
     """
-    assert plan.initial is not None
-    trial, objective, settings = data.trial, plan.objective, plan.settings
-    assert trial is not None
+    trial = run.trial
+    assert run.initial is not None and trial is not None
     metric = trial.eval_sets[0].metrics[0]
-    n_rounds = min(INIT_ROUNDS, settings.boosting.n_estimators)
-    boosting = replace(settings.boosting, learning_rate=INIT_RATE, n_estimators=n_rounds)
+    n_rounds = min(INIT_ROUNDS, run.settings.boosting.n_estimators)
+    boosting = replace(run.settings.boosting, learning_rate=INIT_RATE, n_estimators=n_rounds)
+    settings = replace(run.settings, boosting=boosting)
     best, lowest = 1.0, np.inf
     for factor in INIT_FACTORS:
-        scaled = scale_offsets(trial, factor)
-        result = boost(
-            scaled.dataset,
-            training_rows(scaled.target, objective),
-            objective,
-            replace(settings, boosting=boosting),
-            eval_sets=scaled.eval_sets,
-            base_score=base_score,
-            **model_fields,
-        )
-        if result.was_interrupted:
+        scaled = trial.replace(settings=settings)
+        _scale_offsets(scaled, factor)
+        boost(scaled)
+        if scaled.was_interrupted:
             raise KeyboardInterrupt
-        ((values,),) = (metrics.values() for metrics in result.evals_log.values())
+        ((values,),) = (metrics.values() for metrics in scaled.evals_log.values())
         loss = min(map(metric.to_loss, values))
         if not loss < lowest:
             break
         best, lowest = factor, loss
-    return plan._replace(initial=plan.initial.scale(best)), scale_offsets(data, best)
+    initial = run.initial.scale(best)
+    for each in (run, trial):
+        _scale_offsets(each, best)
+        each.initial = initial
+
+
+def _scale_offsets(run: TrainingRun, factor: float) -> None:
+    """Multiply all offsets by a factor; y does not contain them."""
+    run.target = run.target.replace_rows(offset=factor * run.target.rows.offset)
+    run.eval_sets = [
+        replace(e, rows=e.rows.replace(offset=factor * e.rows.offset)) for e in run.eval_sets
+    ]
 
 
 class _RoundStopper(Callback):
@@ -191,45 +145,6 @@ class _RoundStopper(Callback):
 
 
 SPARSE_METRICS = ("p@1", "p@3", "p@5")
-
-
-class FitPlan(NamedTuple):
-    """Everything about a training that is known before features are read.
-
-    Attributes
-    ----------
-    start : Model or None
-        Model that training continues.
-    metrics : list of Metric
-        Metrics of evaluation sets.
-    decay_rate : float or None
-        Share of the old values if the leaves of `start` are refitted; None: training goes on.
-    initial : InitialModel or None
-        Model whose raw scores the trees are added to.
-    """
-
-    settings: TrainConfig
-    start: Model | None
-    objective: Objective
-    metrics: list[Metric]
-    seeds: Seeds
-    decay_rate: float | None = None
-    initial: InitialModel | None = None
-
-    def replace_n_estimators(self, n: int) -> FitPlan:
-        """Return the same plan with another number of rounds."""
-        return self._replace(settings=self.settings.replace_n_estimators(n))
-
-
-class ModelInfo(NamedTuple):
-    """Attributes of a new model besides its trees; see :class:`polyleaf.Model`."""
-
-    target_scale: np.ndarray | None
-    target_offset: np.ndarray | None
-    output_names: Sequence[str] | None
-    projection: object
-    metadata: dict[str, object]
-    initial: InitialModel | None = None
 
 
 # --- before features are read -------------------------------------------------------------------
@@ -320,50 +235,37 @@ def scale_base_score(
     return score if offset is None or scale is None else (score - offset) / scale
 
 
-def read_offsets(
-    data: list[TrainingData], target: Target, start: Model | None, make_reader: Callable[[], Any]
-) -> list[TrainingData]:
+def read_offsets(run: TrainingRun, make_reader: Callable[[], Any]) -> None:
     """Read the offsets of training and evaluation data: all of them have offsets, or none.
 
     Parameters
     ----------
-    data : list of TrainingData
-        Training data first.
-    target : Target
-        Target of the training data.
-    start : Model or None
-        Model that training continues.
     make_reader : callable
         Returns an OffsetReader.
     """
-    is_continued = start is not None and bool(start.metadata.get(HAS_OFFSETS))
+    data, init_model = [run.data, *run.eval_data], run.init_model
+    is_continued = init_model is not None and bool(init_model.metadata.get(HAS_OFFSETS))
     has_offset = [d.rows.offset is not None for d in data]
     check_all_or_none([d.name for d in data], has_offset, is_continued)
-    if data[0].rows.offset is None:
-        return data
+    if run.data.rows.offset is None:
+        return
     reader = make_reader()
-    offsets = [reader.read(data[0].rows.offset, target.n_rows)]
-    offsets += [reader.read(d.rows.offset, name=f"offset of {d.name!r}") for d in data[1:]]
-    return [d.replace_rows(offset=offset) for d, offset in zip(data, offsets, strict=True)]
+    offsets = [reader.read(run.data.rows.offset, run.target.n_rows)]
+    offsets += [reader.read(d.rows.offset, name=f"offset of {d.name!r}") for d in run.eval_data]
+    run.data, *run.eval_data = (
+        d.replace_rows(offset=offset) for d, offset in zip(data, offsets, strict=True)
+    )
 
 
-def set_offset(target: Target, offset: np.ndarray | None, objective: Objective) -> Target:
+def set_offset(run: TrainingRun) -> None:
     """Set the offset of rows, and subtract it from y if the loss depends on the difference only."""
-    if offset is None:
-        return target
-    target = target.replace_rows(offset=offset)
-    if not objective.is_translation_invariant:
-        return target
-    return target.subtract_offset(objective.outputs_per_target())
-
-
-def training_rows(target: Target, objective: Objective) -> RowData:
-    """Return the rows as the boosting loop reads them: without offsets that were subtracted."""
-    return target.rows.replace(offset=None) if objective.is_translation_invariant else target.rows
+    run.target = run.target.replace_rows(offset=run.data.rows.offset)
+    if run.objective.is_translation_invariant:
+        run.target = run.target.subtract_offset(run.objective.outputs_per_target())
 
 
 def select_auto_rounds_metric(
-    p: SharedParameters, plan: FitPlan, target: Target, is_watched: bool
+    params: SharedParameters, run: TrainingRun, is_watched: bool
 ) -> Metric | None:
     """Return the metric that `n_estimators=None` is chosen by, or None if no search is done.
 
@@ -373,209 +275,118 @@ def select_auto_rounds_metric(
         Whether this fit has evaluation sets or callbacks.
     """
     if (
-        p.n_estimators is not None
-        or p.warm_start
-        or plan.start is not None
+        params.n_estimators is not None
+        or params.warm_start
+        or run.init_model is not None
         or is_watched
-        or p.validation_fraction is not None
-        or p.early_stopping_rounds is not None
-        or (p.callbacks is not None and bool(as_callbacks(p.callbacks)))
-        or p.projection is not None
-        or plan.settings.workers.device is not None
-        or target.is_sparse
-        or not has_few_rows(target.n_rows)
+        or params.validation_fraction is not None
+        or params.early_stopping_rounds is not None
+        or (params.callbacks is not None and bool(as_callbacks(params.callbacks)))
+        or params.projection is not None
+        or run.settings.workers.device is not None
+        or run.target.is_sparse
+        or not has_few_rows(run.target.n_rows)
     ):
         return None
-    return default_metrics(plan.objective, target.encoding.kind, target.encoding.n_outputs)[-1]
+    return default_metric(run)
+
+
+def default_metric(run: TrainingRun) -> Metric:
+    """Return the metric that held-out rows are compared by."""
+    encoding = run.target.encoding
+    return default_metrics(run.objective, encoding.kind, encoding.n_outputs)[-1]
 
 
 # --- training -----------------------------------------------------------------------------------
 
 
-def resolve_output_groups(
-    data: PreparedData,
-    settings: TrainConfig,
-    objective: Objective,
-    base_score: np.ndarray | None,
-    start: Model | None = None,
-) -> tuple[TrainConfig, dict[str, Any]]:
-    """Replace `output_groups="auto"` by the groups of the model to continue, or by a search.
-
-    Returns
-    -------
-    settings : TrainConfig
-    metadata : dict
-        The trials of the search, for the metadata of the model.
-    """
-    if not isinstance(settings.boosting.output_groups, str):
-        return settings, {}
-    if start is not None:
-        trials = {name: start.metadata[name] for name in (OUTPUT_GROUPS,) if name in start.metadata}
-        return settings.replace_output_groups(start.output_groups), trials
+def resolve_output_groups(run: TrainingRun) -> None:
+    """Replace `output_groups="auto"` by the groups of the model to continue, or by a search, whose
+    trials are added to the metadata."""
+    if run.init_model is not None:
+        old = run.init_model
+        if OUTPUT_GROUPS in old.metadata:
+            run.metadata = run.metadata | {OUTPUT_GROUPS: old.metadata[OUTPUT_GROUPS]}
+        run.settings = run.settings.replace_output_groups(old.output_groups)
+        return
 
     def train_part(
         dataset: Dataset, rows: RowData, settings: TrainConfig, held_out: EvalSet, stop: Callback
     ) -> None:
-        boost(
-            dataset,
-            rows,
-            objective,
-            settings,
-            eval_sets=[held_out],
-            callbacks=[stop],
-            base_score=base_score,
-        )
+        part = run.on_rows(dataset, rows).replace(settings=settings, eval_sets=[held_out])
+        boost(part, [stop])
 
     with measure_phase("output groups"):
-        rows, encoding = training_rows(data.target, objective), data.target.encoding
-        metric = default_metrics(objective, encoding.kind, encoding.n_outputs)[0]
-        how = data.rules, objective, settings, metric
-        found = find_output_groups(data.dataset, rows, *how, train_part)
-    return settings.replace_output_groups(found.groups), {OUTPUT_GROUPS: found.trials}
+        encoding = run.target.encoding
+        search = find_output_groups(
+            run.dataset,
+            run.rows,
+            run.rules,
+            run.objective,
+            run.settings,
+            default_metrics(run.objective, encoding.kind, encoding.n_outputs)[0],
+            train_part,
+        )
+    run.metadata = run.metadata | {OUTPUT_GROUPS: search.trials}
+    run.settings = run.settings.replace_output_groups(search.groups)
 
 
 def train(
-    p: SharedParameters,
-    plan: FitPlan,
-    data: PreparedData,
-    info: ModelInfo,
-    base_score: np.ndarray | None,
-    callbacks: object,
-    row_ids: GlobalRowIds | None = None,
+    params: SharedParameters,
+    run: TrainingRun,
+    callbacks: object = None,
     resume_from: Model | None = None,
-) -> tuple[BoostResult, TrainingRecord]:
-    """Run the boosting loop with all callbacks.
+) -> None:
+    """Run the boosting loop with all callbacks, and fill in the result of the run.
 
     Parameters
     ----------
-    p : SharedParameters
+    params : SharedParameters
         Parameters of the estimator.
-    base_score : ndarray of shape (n_scores,), float64, or None
     callbacks : list, optional
         Callbacks of this fit.
-    row_ids, resume_from : optional
+    resume_from : Model, optional
         As in `boost`.
     """
-    objective, rows = plan.objective, training_rows(data.target, plan.objective)
-    settings, trials = resolve_output_groups(data, plan.settings, objective, base_score, plan.start)
-    info = info._replace(metadata=info.metadata | trials)
-    if plan.start is not None and plan.decay_rate is not None:
-        fields = info._asdict() | {"metadata": _renew_metadata(plan.start, info)}
-        known = KnownTrees(plan.start, plan.decay_rate)
-        result = boost(
-            data.dataset,
-            rows,
-            objective,
-            settings,
-            base_score=base_score,
-            row_ids=row_ids,
-            known=known,
-            **fields,
-        )
-        return result, _make_record(data, objective, settings, result, base_score)
-    start = None if plan.start is None else _copy_to_continue(plan.start, objective, info)
+    if isinstance(run.settings.boosting.output_groups, str):
+        resolve_output_groups(run)
+    if run.decay_rate is not None:
+        refit(run)
+        return
     all_callbacks = as_callbacks(callbacks)
-    if settings.workers.communicator.rank == 0:  # the estimator's own run on rank 0 only
-        all_callbacks = _make_callbacks(
-            p, all_callbacks, settings.boosting.n_estimators, plan.metrics if data.eval_sets else []
-        )
+    if run.settings.workers.communicator.rank == 0:  # the estimator's own run on rank 0 only
+        all_callbacks = _make_callbacks(params, run, all_callbacks)
     try:
-        result = boost(
-            data.dataset,
-            rows,
-            objective,
-            settings,
-            eval_sets=data.eval_sets,
-            callbacks=all_callbacks,
-            init_model=start,
-            base_score=base_score,
-            row_ids=row_ids,
-            resume_from=resume_from,
-            is_same_training=plan.start is not None and _is_same_training(plan.start, info),
-            **info._asdict(),
-        )
+        boost(run, all_callbacks, resume_from)
     finally:
         for callback in all_callbacks:
             if isinstance(callback, ProgressBar):
                 callback.close()
-    return result, _make_record(data, objective, settings, result, base_score)
 
 
-def _make_record(
-    data: PreparedData,
-    objective: Objective,
-    settings: TrainConfig,
-    result: BoostResult,
-    base_score: np.ndarray | None,
-) -> TrainingRecord:
-    best = result.model.best_iteration
-    return TrainingRecord(
-        data.dataset,
-        training_rows(data.target, objective),
-        objective,
-        settings,
-        result.learning_rates,
-        result.model.n_rounds if best is None else best + 1,
-        base_score,
-        result.model.output_names,
-        data.rules,
-        data.refit,
-    )
-
-
-# Parameters that may differ between the parts of one training.
-_RUN_PARAMETERS = {"n_estimators", "warm_start", "n_jobs", "verbose", "on_interrupt"}
-
-
-def _is_same_training(start: Model, info: ModelInfo) -> bool:
-    """Return whether the model was trained with the parameters of this fit."""
-    parameters = [m.get(PARAMETERS) for m in (start.metadata, info.metadata)]
-    first, second = (
-        {name: value for name, value in p.items() if name not in _RUN_PARAMETERS}
-        if isinstance(p, dict)
-        else None
-        for p in parameters
-    )
-    return first == second
-
-
-def _copy_to_continue(start: Model, objective: Objective, info: ModelInfo) -> Model:
-    """Copy the model that training continues, with the metadata of this fit."""
-    model = start.copy()
-    model.objective = objective
-    model.set_target_scale(info.target_scale, info.target_offset)  # undoes shifts of quantiles
-    model.metadata = _renew_metadata(start, info)
-    return model
-
-
-def _renew_metadata(start: Model, info: ModelInfo) -> dict[str, object]:
-    """Return the metadata of a model with that of this fit, and without calibrations."""
-    return clear_calibrations(start.metadata) | info.metadata
-
-
-def _make_callbacks(
-    p: SharedParameters, callbacks: list[object], n_rounds: int, metrics: list[Metric]
-) -> list[object]:
+def _make_callbacks(params: SharedParameters, run: TrainingRun, callbacks: list[Any]) -> list[Any]:
     """Return the callbacks of the estimator, those of the fit, early stopping and progress."""
-    found = as_callbacks(p.callbacks) + callbacks
-    if p.early_stopping_rounds is not None:
+    all_callbacks = as_callbacks(params.callbacks) + callbacks
+    metrics = run.metrics if run.eval_sets else []
+    if params.early_stopping_rounds is not None:
         if not metrics:
             raise ValueError(
                 "early_stopping_rounds needs data to evaluate on: pass eval_set=[(X, y)] or X_val "
                 "and y_val to fit, or set validation_fraction."
             )
-        found.append(EarlyStopping(p.early_stopping_rounds))
-    for callback in found:
+        all_callbacks.append(EarlyStopping(params.early_stopping_rounds))
+    for callback in all_callbacks:
         if isinstance(callback, EarlyStopping):
             callback.set_metrics(metrics)
-    if p.verbose is None:
+    n_rounds = run.settings.boosting.n_estimators
+    if params.verbose is None:
         if hasattr(sys, "ps1") or sys.flags.interactive:
-            found.append(ProgressBar(n_rounds, delay=2.0))
-    elif p.verbose == 1:
-        found.append(ProgressBar(n_rounds, force=True))
-    elif p.verbose > 1:
-        found.append(EvaluationMonitor(int(p.verbose)))
-    return found
+            all_callbacks.append(ProgressBar(n_rounds, delay=2.0))
+    elif params.verbose == 1:
+        all_callbacks.append(ProgressBar(n_rounds, force=True))
+    elif params.verbose > 1:
+        all_callbacks.append(EvaluationMonitor(int(params.verbose)))
+    return all_callbacks
 
 
 # --- callbacks ---------------------------------------------------------------------------------

@@ -33,14 +33,8 @@ from polyleaf.objectives import Objective
 from polyleaf.objectives._utils import minimise_base_score
 from polyleaf.runtime.capabilities import check, refuse
 from polyleaf.runtime.row_data import select_rows
-from polyleaf.training.prepare import (
-    PreparedData,
-    TrainingData,
-    check_parts,
-    check_rows,
-    hash_rows,
-    read_split_rules,
-)
+from polyleaf.training.prepare import check_parts, check_rows, hash_rows, read_split_rules
+from polyleaf.training.training_run import TrainingData
 from polyleaf.user_data.target import Target
 from polyleaf.user_data.target_scaling import sum_columns
 
@@ -63,16 +57,6 @@ class InitialScores(NamedTuple):
 
     model: InitialModel
     data: list[TrainingData]
-
-
-def scale_offsets(data: PreparedData, factor: float) -> PreparedData:
-    """Return the data with all offsets times a factor; y does not contain them."""
-    target = data.target.replace_rows(offset=factor * data.target.rows.offset)
-    eval_sets = [
-        replace(e, rows=e.rows.replace(offset=factor * e.rows.offset)) for e in data.eval_sets
-    ]
-    trial = None if data.trial is None else scale_offsets(data.trial, factor)
-    return data._replace(target=target, eval_sets=eval_sets, trial=trial)
 
 
 def compute_initial_scores(

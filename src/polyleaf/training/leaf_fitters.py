@@ -155,10 +155,6 @@ class MonotoneFitter:
         self.base_fitter, self._settings = base_fitter, settings
         self._monotone, self._n_bins = monotone, n_bins
 
-    def replace_base(self, base_fitter: DenseLeafFitter) -> MonotoneFitter:
-        """Return the same projection of the values of another fitter."""
-        return MonotoneFitter(base_fitter, self._monotone, self._n_bins, self._settings)
-
     def fit(
         self, grown: GrownTree, sample: TreeSample, outputs: TreeOutputs, rate: float
     ) -> Leaves:

@@ -3,32 +3,28 @@ evaluation sets."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any
 
 import numpy as np
 import scipy.sparse
 from sklearn.utils.validation import validate_data
 
-import polyleaf._core as _core
 from polyleaf.binned_data.binning import MAX_BINS, BinMapper
 from polyleaf.binned_data.dataset import Dataset
 from polyleaf.binned_data.random_rows import SplitRules, find_repeated_rows
 from polyleaf.metrics import Metric
-from polyleaf.model import Model
-from polyleaf.objectives import Objective
 from polyleaf.runtime.context import effective_threads
-from polyleaf.runtime.cuda import as_device_array, is_device_array
-from polyleaf.runtime.row_data import ARGUMENTS, RowData, select_rows
+from polyleaf.runtime.row_data import RowData, select_rows
 from polyleaf.runtime.timing import measure_phase
 from polyleaf.runtime.types import DataLike
 from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.settings.parameters import SharedParameters
-from polyleaf.settings.train_config import LEAVES
 from polyleaf.sketching.projections import Projection, Projector, explain_numeric_only
 from polyleaf.training.derived_columns import derive_columns
 from polyleaf.training.evaluation import EvalSet, name_eval_set
+from polyleaf.training.training_run import MakeFoldData, TrainingData, TrainingRun
 from polyleaf.user_data.feature_table import FeatureTable
 from polyleaf.user_data.features import check_column_labels, read_features, resolve_categorical_mask
 from polyleaf.user_data.frames import as_frame
@@ -46,92 +42,6 @@ from polyleaf.user_data.validation import (
 
 VALIDATION = "validation"  # name of `X_val`, or of the rows of `validation_fraction`
 TRIAL_FRACTION = 0.2  # of the rows, held out to choose n_estimators
-
-
-class Seeds(NamedTuple):
-    """Seeds of the random steps of a fit."""
-
-    hold_out: int
-    projection: int
-    training: int
-
-
-class TrainingData(NamedTuple):
-    """Data as the user passed it, to train or evaluate on.
-
-    Attributes
-    ----------
-    X : array-like, table or Dataset
-    rows : RowData
-        Arrays or tables as the user passed them; `read_offsets` replaces the offset.
-    """
-
-    name: str
-    X: Any
-    rows: RowData
-
-    def replace_rows(self, **values: object) -> TrainingData:
-        """Return a copy with other values in `rows`."""
-        return self._replace(rows=self.rows.replace(**values))
-
-    def take(self, rows: np.ndarray) -> TrainingData:
-        """Return some rows."""
-        X = self.X.rows(rows) if isinstance(self.X, Dataset) else select_rows(self.X, rows)
-        return self._replace(X=X, rows=self.rows.take(rows))
-
-    def to_arguments(self) -> dict[str, Any]:
-        """Return the arguments of `fit`, by name."""
-        rows = {argument: getattr(self.rows, name) for name, argument in ARGUMENTS.items()}
-        return {"X": self.X, **rows}
-
-    def fill_from_dataset(self) -> TrainingData:
-        """Return the data with what was not passed taken from X, if it is a Dataset."""
-        if not isinstance(self.X, Dataset):
-            return self
-        return self._replace(rows=RowData(**(self.X.row_data.to_dict() | self.rows.to_dict())))
-
-    def copy_to_host(self, device: _core.Device | None) -> TrainingData:
-        """Return the data with copies in host memory of arrays on a device, except for X."""
-        if device is None:
-            return self
-        return self.replace_rows(
-            **{
-                name: as_device_array(device, values, ARGUMENTS[name]).read()
-                for name, values in self.rows.to_dict().items()
-                if is_device_array(values)
-            }
-        )
-
-
-class PreparedData(NamedTuple):
-    """The user's data in the form that training reads.
-
-    Attributes
-    ----------
-    target : Target
-        Target of the rows of the data set.
-    eval_sets : list of EvalSet
-    projection : Projection or None
-        Projection of the features.
-    trial : PreparedData or None
-        Data of a training on some of the rows, evaluated on the others, to choose n_estimators.
-    rules : SplitRules
-        What folds of the rows of the data set respect.
-    refit : callable or None
-        `refit(rows, held)` learns the data of some rows anew, if features are derived from y:
-        returns these rows and others as data sets.
-    """
-
-    dataset: Dataset
-    target: Target
-    eval_sets: list[EvalSet]
-    projection: Projection | None
-    trial: PreparedData | None = None
-    rules: SplitRules = SplitRules()
-    refit: Refit | None = None
-
-
-Refit: TypeAlias = Callable[[np.ndarray, np.ndarray], tuple[Dataset, Dataset]]
 
 
 @dataclass(frozen=True)
@@ -200,34 +110,19 @@ class FeatureReader:
 
 
 def prepare(
-    p: SharedParameters,
-    given: TrainingData,
-    target: Target,
-    objective: Objective,
-    further: Sequence[TrainingData],
-    metrics: list[Metric],
-    start: Model | None,
-    seeds: Seeds,
-    n_threads: int,
+    params: SharedParameters,
+    run: TrainingRun,
     trial_metric: Metric | None = None,
     is_cross_fitted: bool = False,
-) -> PreparedData:
-    """Prepare the data of `fit`.
+) -> None:
+    """Read and bin the features of a training: fill in the data sets of its run.
 
     Parameters
     ----------
-    p : SharedParameters
+    params : SharedParameters
         The estimator.
-    given : TrainingData
-        Data to train on. Its offset, and those of `further`, have been read.
-    target : Target
-        Its encoded y.
-    further : sequence of TrainingData
-        Data to evaluate on.
-    metrics : list of Metric
-        Metrics of the evaluation sets.
-    start : Model or None
-        The init_model to continue from.
+    run : TrainingRun
+        The offsets of its data have been read.
     trial_metric : Metric, optional
         Metric of a trial; default: no trial.
     is_cross_fitted : bool
@@ -238,36 +133,47 @@ def prepare(
     ValueError
         If X does not match y, the parameters or init_model.
     """
-    X, target, rules, held_out = _hold_out(p, given, target, seeds.hold_out)
-    given_X = X
-    X, projection = _project(FeatureReader(p, None, n_threads), X, target, start, seeds.projection)
-    reader = FeatureReader(p, projection, n_threads)
-    reads_features = LEAVES[p.leaf].kind.reads_features
-    keep_features = reads_features or (start is not None and start.has_linear_leaves)
-    binned = _make_dataset(reader, X, target, start, keep_features)
-    trial, refit, finds_groups = None, None, isinstance(p.output_groups, str)
+    X, eval_data, n_threads = run.data.X, run.eval_data, run.settings.workers.n_threads
+    check_rows(params, X, run.target)
+    rows = run.data.rows
+    if rows.groups is not None or rows.time is not None or params.validation_order == "time":
+        run.rules = read_split_rules(params, rows, run.target.n_rows)
+        run.target = run.target.replace_rows(groups=run.rules.groups, time=run.rules.time)
+    # Rows are held out first, so that nothing is learned from them.
+    if params.validation_fraction is not None:
+        X, held_out = _hold_out(params, run, params.validation_fraction)
+        eval_data = [*eval_data, held_out]
+    unprojected = X
+    projector = _make_projector(params)
+    if projector is not None or (run.init_model is not None and run.init_model.projection):
+        X = _project(params, run, X, projector)
+    reader = FeatureReader(params, run.projection, n_threads)
+    binned = _make_dataset(reader, X, run)
+    # Trials and folds divide rows whose bins are complete: thresholds do not depend on y, but
+    # columns that are derived from it are learned again from the rows that are trained on.
+    finds_groups = isinstance(params.output_groups, str)
     if is_cross_fitted or trial_metric is not None or finds_groups:
-        rules = rules.join(
-            find_repeated_rows(binned.hash_rows(), target.values, target.rows.offset)
+        run.rules = run.rules.join(
+            find_repeated_rows(binned.hash_rows(), run.target.values, run.target.rows.offset)
         )
     if is_cross_fitted:
-        refit = _make_refit(
-            reader, given_X, binned, target, objective, start, seeds.training, keep_features
-        )
+        run.make_fold_data = _get_fold_maker(reader, unprojected, binned, run)
     if trial_metric is not None:
-        own = trial_metric, seeds.training, rules, refit
-        trial = make_trial(binned, target, objective, *own)
-    with measure_phase("binning"):
-        dataset = derive_columns(binned, target, objective, n_threads, is_first=start is None)
-    reads_codes = p.device == "cuda" or finds_groups
-    if binned is not X and start is None and not reads_codes:
-        dataset.keep_only_bins()
-    eval_sets = []
-    for data in [*further, *held_out]:
+        run.trial = make_trial(run, binned, trial_metric)
+    run.dataset = binned
+    if binned.has_high_cardinality:
+        with measure_phase("binning"):
+            run.dataset = derive_columns(
+                binned, run.target, run.objective, n_threads, is_first=run.init_model is None
+            )
+    # Nothing reads the codes of the training rows from here on, except for a few parts.
+    reads_codes = params.device == "cuda" or finds_groups
+    if binned is not X and run.init_model is None and not reads_codes:
+        run.dataset.keep_only_bins()
+    # Evaluation sets have the bins and derived columns of the training.
+    for data in eval_data:
         with name_eval_set(data.name):
-            new = _make_eval_set(reader, data, dataset.mapper, target, metrics, keep_features)
-        eval_sets.append(new)
-    return PreparedData(dataset, target, eval_sets, projection, trial, rules, refit)
+            run.eval_sets = [*run.eval_sets, _make_eval_set(reader, data, run)]
 
 
 def set_feature_names(estimator: Any, n_features: int, names: Sequence[str] | None) -> None:
@@ -284,21 +190,18 @@ def set_feature_names(estimator: Any, n_features: int, names: Sequence[str] | No
 
 
 def _hold_out(
-    p: SharedParameters, given: TrainingData, target: Target, seed: int
-) -> tuple[Any, Target, SplitRules, list[TrainingData]]:
-    """Split off `validation_fraction` of the rows: return X, target, the rules of further splits,
-    and the rows held out, if any."""
-    X, n_rows = given.X, check_rows(p, given.X, target)
-    rules = read_split_rules(p, given.rows, n_rows)
-    target = target.replace_rows(groups=rules.groups, time=rules.time)
-    if p.validation_fraction is None:
-        return X, target, rules, []
-    rules = rules.join(find_repeated_rows(hash_rows(p, X), target.values, target.rows.offset))
-    train, held = rules.split(n_rows, p.validation_fraction, seed, target.get_row_classes())
+    params: SharedParameters, run: TrainingRun, fraction: float
+) -> tuple[Any, TrainingData]:
+    """Split off a fraction of the rows: return X to train on, and the rows held out."""
+    X, target = run.data.X, run.target
+    hashes = hash_rows(params, X)
+    rules = run.rules.join(find_repeated_rows(hashes, target.values, target.rows.offset))
+    train, held = rules.split(target.n_rows, fraction, run.seeds.hold_out, target.get_row_classes())
     check_parts(train, held)
     groups, time = (select_rows(ranks, held) for ranks in (target.rows.groups, target.rows.time))
-    held_out = given.take(held)._replace(name=VALIDATION).replace_rows(groups=groups, time=time)
-    return select_rows(X, train), target.take(train), rules.take(train), [held_out]
+    held_out = run.data.take(held)._replace(name=VALIDATION).replace_rows(groups=groups, time=time)
+    run.target, run.rules = target.take(train), rules.take(train)
+    return select_rows(X, train), held_out
 
 
 def check_rows(p: SharedParameters, X: DataLike, target: Target) -> int:
@@ -395,23 +298,21 @@ def _make_projector(p: SharedParameters) -> Projector | None:
 
 
 def _project(
-    reader: FeatureReader, X: DataLike, target: Target, start: Model | None, seed: int
-) -> tuple[Any, Projection | None]:
-    """Return X to train on, projected by a new projection or that of init_model if there is one."""
-    projector = _make_projector(reader.estimator)
-    projection = None if start is None else start.projection
-    if projector is None and projection is None:
-        return X, None
+    params: SharedParameters, run: TrainingRun, X: DataLike, projector: Projector | None
+) -> Any:
+    """Return X to train on, projected by a new projection or the one of the model to continue."""
     check_in_memory(X, "X")
-    numeric = reader.read_numeric(X, reset=True)
-    if projection is not None:
-        return projection.transform(numeric, reader.n_threads), projection
+    n_threads = run.settings.workers.n_threads
+    numeric = FeatureReader(params, None, n_threads).read_numeric(X, reset=True)
+    run.projection = None if run.init_model is None else run.init_model.projection
+    if run.projection is not None:
+        return run.projection.transform(numeric, n_threads)
     assert projector is not None
-    check_same_rows(numeric.shape[0], target.n_rows)
-    projection, projected = projector.fit_transform(
-        numeric, target.to_indicators(), seed=seed, n_threads=reader.n_threads
+    check_same_rows(numeric.shape[0], run.target.n_rows)
+    run.projection, projected = projector.fit_transform(
+        numeric, run.target.to_indicators(), seed=run.seeds.projection, n_threads=n_threads
     )
-    return projected, projection
+    return projected
 
 
 def _check_numeric(X: Any, names: Sequence[object] | None, kind: str) -> None:
@@ -431,23 +332,30 @@ def _check_numeric(X: Any, names: Sequence[object] | None, kind: str) -> None:
         )
 
 
-def _make_dataset(
-    reader: FeatureReader, X: Any, target: Target, start: Model | None, keep_features: bool
-) -> Dataset:
+def _make_dataset(reader: FeatureReader, X: Any, run: TrainingRun) -> Dataset:
     """Return X in bins, without columns derived from y."""
+    init_model = run.init_model
     if isinstance(X, Dataset):
         set_feature_names(reader.estimator, X.n_features, X.feature_names)
-        if start is None:
+        if init_model is None:
             _warn_ignored_parameters(reader.estimator, X)
             return X
-        if not X.mapper.has_same_bins(start.mapper) and not start.mapper.is_extension_of(X.mapper):
+        old = init_model.mapper
+        if not X.mapper.has_same_bins(old) and not old.is_extension_of(X.mapper):
             raise ValueError(
                 "This Dataset has other bins than the model: make it with reference=model.mapper, "
-                "or pass the "
-                "raw X."
+                "or pass the raw X."
             )
-        return X.rebinned_to(start.mapper)
-    mapper = None if start is None else start.mapper
+        return X.rebinned_to(old)
+    return _bin_features(
+        reader, X, run, run.target, None if init_model is None else init_model.mapper
+    )
+
+
+def _bin_features(
+    reader: FeatureReader, X: Any, run: TrainingRun, target: Target, mapper: BinMapper | None
+) -> Dataset:
+    """Read X and bin it; `mapper` has the bins of the model to continue."""
     with measure_phase("reading"):
         table = reader.read_training(X, mapper)
     with measure_phase("binning"):
@@ -456,61 +364,56 @@ def _make_dataset(
             sample_weight=target.weight,
             max_bins=reader.estimator.max_bins,
             reference=mapper,
-            keep_features=keep_features,
+            keep_features=run.reads_features,
             n_jobs=reader.estimator.n_jobs,
         )
 
 
-def _make_refit(
-    reader: FeatureReader,
-    X: DataLike,
-    binned: Dataset,
-    target: Target,
-    objective: Objective,
-    start: Model | None,
-    seed: int,
-    keep_features: bool,
-) -> Refit | None:
-    """Return the function `PreparedData.refit`; None if no feature is learned from y.
+def _get_fold_maker(
+    reader: FeatureReader, X: DataLike, binned: Dataset, run: TrainingRun
+) -> MakeFoldData | None:
+    """Return the function `TrainingRun.make_fold_data`; None if no feature is learned from y.
 
     Parameters
     ----------
     X
         The features before a projection.
     binned : Dataset
-        X in bins, without columns derived from y unless training continues `start`.
+        X in bins, without columns derived from y unless training continues a model.
     """
+    target, objective, keeps_features = run.target, run.objective, run.reads_features
     projector = _make_projector(reader.estimator)
     if projector is not None and projector.kind == "leml":
         numeric = reader.read_numeric(X, reset=False)
         numeric = numeric.tocsr() if scipy.sparse.issparse(numeric) else numeric
 
-        def refit_projection(rows: np.ndarray, held: np.ndarray) -> tuple[Dataset, Dataset]:
+        def project_again(rows: np.ndarray, held: np.ndarray) -> tuple[Dataset, Dataset]:
             part = target.take(rows)
             projection, projected = projector.fit_transform(
-                numeric[rows], part.to_indicators(), seed=seed, n_threads=reader.n_threads
+                numeric[rows],
+                part.to_indicators(),
+                seed=run.seeds.training,
+                n_threads=reader.n_threads,
             )
-            own = replace(reader, projection=projection)
-            dataset = _make_dataset(own, projected, part, None, keep_features)
-            others = own._read_projected(
+            fold_reader = replace(reader, projection=projection)
+            dataset = _bin_features(fold_reader, projected, run, part, None)
+            others = fold_reader._read_projected(
                 projection.transform(numeric[held], reader.n_threads), dataset.mapper
             )
-            return dataset, Dataset(others, reference=dataset, keep_features=keep_features)
+            return dataset, Dataset(others, reference=dataset, keep_features=keeps_features)
 
-        return refit_projection
+        return project_again
     if not binned.has_high_cardinality:
         return None
     base = binned
-    if start is not None:  # whose bins have derived columns
-        base = (
-            X if isinstance(X, Dataset) else _make_dataset(reader, X, target, None, keep_features)
-        )
+    if run.init_model is not None:  # whose bins have derived columns
+        base = X if isinstance(X, Dataset) else _bin_features(reader, X, run, target, None)
 
-    def refit_columns(rows: np.ndarray, held: np.ndarray) -> tuple[Dataset, Dataset]:
+    def derive_again(rows: np.ndarray, held: np.ndarray) -> tuple[Dataset, Dataset]:
         dataset = derive_columns(base.rows(rows), target.take(rows), objective, reader.n_threads)
         return dataset, base.rows(held).rebinned_to(dataset.mapper)
 
-    return refit_columns
+    return derive_again
 
 
 def _warn_ignored_parameters(p: SharedParameters, X: Dataset) -> None:
@@ -539,67 +442,68 @@ def _differs_in_categories(categorical_features: object, X: Dataset) -> bool:
 # --- trials ---
 
 
-def make_trial(
-    binned: Dataset,
-    target: Target,
-    objective: Objective,
-    metric: Metric,
-    seed: int,
-    rules: SplitRules,
-    refit: Refit | None = None,
-) -> PreparedData:
-    """Return data of a training on some rows, evaluated on the others.
+def make_trial(run: TrainingRun, binned: Dataset, metric: Metric) -> TrainingRun:
+    """Return a training on some rows, evaluated on the others.
 
-    Bins are those of all rows, which do not depend on y; columns
-    derived from y use only the rows to train on.
+    Bins are those of all rows, which do not depend on y; columns derived from y use only the rows
+    to train on.
     """
+    target = run.target
     classes = target.get_row_classes()
-    rows, held = rules.split(target.n_rows, TRIAL_FRACTION, seed, classes)
+    rows, held = run.rules.split(target.n_rows, TRIAL_FRACTION, run.seeds.training, classes)
     check_parts(rows, held)
     if classes is not None:
         held = held[np.isin(classes[held], classes[rows])]
     part = target.take(rows)
+    dataset = binned.rows(rows)
     n_threads = effective_threads(binned.n_jobs)
-    dataset = derive_columns(binned.rows(rows), part, objective, n_threads)
-    evaluated, own = binned.rows(held).rebinned_to(dataset.mapper), target.take(held)
+    dataset = derive_columns(dataset, part, run.objective, n_threads)
+    evaluated = binned.rows(held).rebinned_to(dataset.mapper)
     eval_set = EvalSet(
-        "held out", evaluated.codes, own.to_target_rows(), [metric], evaluated.features
+        "held out",
+        evaluated.codes,
+        target.take(held).to_target_rows(),
+        [metric],
+        evaluated.features,
     )
+    make_fold_data = run.make_fold_data
 
-    def refit_part(used: np.ndarray, others: np.ndarray) -> tuple[Dataset, Dataset]:
-        assert refit is not None
-        return refit(rows[used], rows[others])
+    def make_part_of_fold(used: np.ndarray, others: np.ndarray) -> tuple[Dataset, Dataset]:
+        assert make_fold_data is not None
+        return make_fold_data(rows[used], rows[others])
 
-    own_refit = None if refit is None else refit_part  # of a fit that is interrupted in the trial
-    return PreparedData(dataset, part, [eval_set], None, None, rules.take(rows), own_refit)
+    return run.replace(
+        dataset=dataset,
+        target=part,
+        eval_sets=[eval_set],
+        rules=run.rules.take(rows),
+        # for a fit that is interrupted in the trial
+        make_fold_data=None if make_fold_data is None else make_part_of_fold,
+    )
 
 
 # --- evaluation sets ---
 
 
-def _make_eval_set(
-    reader: FeatureReader,
-    data: TrainingData,
-    mapper: BinMapper,
-    training: Target,
-    metrics: list[Metric],
-    reads_features: bool,
-) -> EvalSet:
+def _make_eval_set(reader: FeatureReader, data: TrainingData, run: TrainingRun) -> EvalSet:
     """Return evaluation data, binned as the training data; its target is on the scale of y."""
     name, X, rows = data
+    mapper = run.dataset.mapper
     if isinstance(X, Dataset):
         X = X.rebinned_to(mapper)
-        codes, features = X.codes, X.raw_features() if reads_features else None
+        codes, features = X.codes, X.raw_features() if run.reads_features else None
     else:
         table = reader.read_new(X, mapper)
         codes = mapper.transform(table, reader.n_threads)
-        features = mapper.get_raw_values(table) if reads_features else None
-    is_sparse = training.is_sparse
+        features = mapper.get_raw_values(table) if run.reads_features else None
     target = encode_evaluation_target(
-        rows, name=f"y of {name!r}", like=training.encoding, is_sparse=is_sparse
+        rows,
+        name=f"y of {name!r}",
+        like=run.target.encoding,
+        is_sparse=run.settings.has_sparse_targets,
     )
     evaluated = target.rows.replace(offset=rows.offset, groups=rows.groups, time=rows.time)
-    return EvalSet(name, codes, evaluated, metrics, features)
+    return EvalSet(name, codes, evaluated, run.metrics, features)
 
 
 def collect_eval_sets(

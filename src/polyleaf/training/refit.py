@@ -287,13 +287,6 @@ class BlendingFitter:
     def __init__(self, fitter: Any, builder: KnownTreeBuilder) -> None:
         self._fitter, self._builder = fitter, builder
 
-    @staticmethod
-    def wrap(fitter: LeafFitter, builder: KnownTreeBuilder) -> LeafFitter:
-        """Return a fitter that blends; monotone constraints are enforced afterwards."""
-        if not isinstance(fitter, MonotoneFitter):
-            return BlendingFitter(fitter, builder)
-        return fitter.replace_base(BlendingFitter(fitter.base_fitter, builder))
-
     def fit(
         self, grown: GrownTree, sample: TreeSample, outputs: TreeOutputs, rate: float
     ) -> Leaves:

@@ -1,0 +1,208 @@
+"""The record of one training: what its steps know, from the parameters to the trained model."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+import polyleaf._core as _core
+from polyleaf.binned_data.dataset import Dataset
+from polyleaf.binned_data.random_rows import SplitRules
+from polyleaf.metrics import Metric
+from polyleaf.metrics.metric import EvalsLog, OutputsLog
+from polyleaf.model import Model
+from polyleaf.model.initial import InitialModel
+from polyleaf.objectives import Objective
+from polyleaf.runtime.cuda import as_device_array, is_device_array
+from polyleaf.runtime.row_data import ARGUMENTS, RowData, select_rows
+from polyleaf.settings.train_config import TrainConfig
+from polyleaf.sketching.projections import Projection
+from polyleaf.training.evaluation import EvalSet
+from polyleaf.training.sampling import GlobalRowIds
+from polyleaf.user_data.target import Target
+
+MakeFoldData: TypeAlias = Callable[[np.ndarray, np.ndarray], tuple[Dataset, Dataset]]
+
+
+class Seeds(NamedTuple):
+    """Seeds of the random steps of a fit."""
+
+    hold_out: int
+    projection: int
+    training: int
+
+
+class TrainingData(NamedTuple):
+    """Data as the user passed it, to train or evaluate on.
+
+    Attributes
+    ----------
+    X : array-like, table or Dataset
+    rows : RowData
+        Arrays or tables as the user passed them; `read_offsets` replaces the offset.
+    """
+
+    name: str
+    X: Any
+    rows: RowData
+
+    def replace_rows(self, **values: object) -> TrainingData:
+        """Return a copy with other values in `rows`."""
+        return self._replace(rows=self.rows.replace(**values))
+
+    def take(self, rows: np.ndarray) -> TrainingData:
+        """Return some rows."""
+        X = self.X.rows(rows) if isinstance(self.X, Dataset) else select_rows(self.X, rows)
+        return self._replace(X=X, rows=self.rows.take(rows))
+
+    def to_arguments(self) -> dict[str, Any]:
+        """Return the arguments of `fit`, by name."""
+        rows = {argument: getattr(self.rows, name) for name, argument in ARGUMENTS.items()}
+        return {"X": self.X, **rows}
+
+    def fill_from_dataset(self) -> TrainingData:
+        """Return the data with what was not passed taken from X, if it is a Dataset."""
+        if not isinstance(self.X, Dataset):
+            return self
+        return self._replace(rows=RowData(**(self.X.row_data.to_dict() | self.rows.to_dict())))
+
+    def copy_to_host(self, device: _core.Device) -> TrainingData:
+        """Return the data with copies in host memory of arrays on a device, except for X."""
+        return self.replace_rows(
+            **{
+                name: as_device_array(device, values, ARGUMENTS[name]).read()
+                for name, values in self.rows.to_dict().items()
+                if is_device_array(values)
+            }
+        )
+
+
+@dataclass
+class TrainingRun:
+    """One training, which the steps of `fit` fill in.
+
+    Trainings on some of the rows, which choose something for the training on all, are runs of their
+    own: `trial`, and those that `on_rows` returns.
+
+    Attributes
+    ----------
+    settings : TrainConfig
+    objective : Objective
+    target : Target
+        Encoded y of the rows of `dataset`, without the offset if the loss depends on the difference
+        only.
+    seeds : Seeds
+    metrics : list of Metric
+        Metrics of evaluation sets.
+    data, eval_data : TrainingData, list of TrainingData
+        Data as the user passed them.
+    init_model : Model or None
+        Model that training continues, or whose leaves are refitted.
+    decay_rate : float or None
+        Share of the old values if the leaves of `init_model` are refitted; None: training goes on.
+    base_score : ndarray of shape (n_scores,), float64, or None
+        Replaces the objective's own.
+    initial : InitialModel or None
+        Model whose raw scores the trees are added to.
+    projection : Projection or None
+        Projection of the features.
+    dataset : Dataset
+    eval_sets : sequence of EvalSet
+    rules : SplitRules
+        What folds of the rows of the data set respect.
+    make_fold_data : callable or None
+        `make_fold_data(rows, held)` learns the features of some rows anew, if they are derived from
+        y: returns these rows and others as data sets.
+    trial : TrainingRun or None
+        Training on some of the rows, evaluated on the others, to choose the number of rounds.
+    row_ids : GlobalRowIds or None
+        Ids of the rows in distributed training (`settings.workers`). `base_score` is then that of
+        all rows, or that of `init_model`, and only rank 0 has evaluation sets and callbacks.
+    target_scale, target_offset, output_names, metadata
+        Attributes of a new model. The target is `(y - target_offset) / target_scale`.
+    model : Model
+        Result of the training.
+    evals_log : dict
+        `{data name: {metric name: [value of each round]}}`.
+    outputs_log : dict
+        The same per output, arrays (K,), for metrics that are defined per output; empty for one
+        output.
+    learning_rates : dict
+        Learning rate of each round of the model, by its number.
+    was_interrupted : bool
+        Whether Ctrl-C ended the training; the model then has the complete rounds.
+    """
+
+    settings: TrainConfig
+    objective: Objective
+    target: Target
+    seeds: Seeds
+    metrics: list[Metric] = field(default_factory=list)
+    data: TrainingData = field(init=False)
+    eval_data: list[TrainingData] = field(default_factory=list)
+    init_model: Model | None = None
+    decay_rate: float | None = None
+    base_score: np.ndarray | None = None
+    initial: InitialModel | None = None
+    projection: Projection | None = None
+    dataset: Dataset = field(init=False)
+    eval_sets: Sequence[EvalSet] = ()
+    rules: SplitRules = field(default_factory=SplitRules)
+    make_fold_data: MakeFoldData | None = None
+    trial: TrainingRun | None = None
+    row_ids: GlobalRowIds | None = None
+    target_scale: np.ndarray | None = None
+    target_offset: np.ndarray | None = None
+    output_names: Sequence[str] | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)
+    model: Model = field(init=False)
+    evals_log: EvalsLog = field(default_factory=dict)
+    outputs_log: OutputsLog = field(default_factory=dict)
+    learning_rates: dict[int, float] = field(default_factory=dict)
+    was_interrupted: bool = False
+
+    def replace(self, **values: object) -> TrainingRun:
+        """Return a copy with other values of some attributes."""
+        other = copy.copy(self)
+        vars(other).update(values)
+        return other
+
+    def on_rows(self, dataset: Dataset, rows: RowData) -> TrainingRun:
+        """Return the same training on other rows, for a model that is not kept: its scores stay on
+        the scale of training, and it has no metadata."""
+        other = TrainingRun(
+            self.settings,
+            self.objective,
+            replace(self.target, rows=rows),
+            self.seeds,
+            base_score=self.base_score,
+            output_names=self.output_names,
+        )
+        other.dataset = dataset
+        return other
+
+    @property
+    def rows(self) -> RowData:
+        """Rows as the boosting loop reads them: without offsets that were subtracted from y."""
+        rows = self.target.rows
+        if rows.offset is None or not self.objective.is_translation_invariant:
+            return rows
+        return rows.replace(offset=None)
+
+    @property
+    def reads_features(self) -> bool:
+        """Whether raw feature values are needed besides bins, for linear leaves."""
+        init_model = self.init_model
+        return self.settings.leaf.kind.reads_features or (
+            init_model is not None and init_model.has_linear_leaves
+        )
+
+    @property
+    def n_used_rounds(self) -> int:
+        """Number of rounds that the trained model predicts with."""
+        best = self.model.best_iteration
+        return self.model.n_rounds if best is None else best + 1
