@@ -239,7 +239,7 @@ def _repeat_training(run: TrainingRun, dataset: Dataset, rows: RowData) -> Boost
     weight, settings = rows.weight, run.settings
     if weight is not None and not (weight.reshape(len(weight), -1) > 0).any(axis=0).all():
         return None
-    repeated = run.on_rows(dataset, rows)
+    repeated = run.copy_for_rows(dataset, rows)
     bound = bind_objective(run.objective, repeated.rows, settings)
     model = make_model(repeated, bound)
     loop = BoostingLoop(settings, make_components(repeated, bound, model))

@@ -313,7 +313,7 @@ def resolve_output_groups(run: TrainingRun) -> None:
     def train_part(
         dataset: Dataset, rows: RowData, settings: TrainConfig, held_out: EvalSet, stop: Callback
     ) -> None:
-        part = run.on_rows(dataset, rows).replace(settings=settings, eval_sets=[held_out])
+        part = run.copy_for_rows(dataset, rows).replace(settings=settings, eval_sets=[held_out])
         boost(part, [stop])
 
     with measure_phase("output groups"):

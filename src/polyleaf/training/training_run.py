@@ -86,7 +86,7 @@ class TrainingRun:
     """One training, which the steps of `fit` fill in.
 
     Trainings on some of the rows, which choose something for the training on all, are runs of their
-    own: `trial`, and those that `on_rows` returns.
+    own: `trial`, and those that `copy_for_rows` returns.
 
     Attributes
     ----------
@@ -171,7 +171,7 @@ class TrainingRun:
         vars(other).update(values)
         return other
 
-    def on_rows(self, dataset: Dataset, rows: RowData) -> TrainingRun:
+    def copy_for_rows(self, dataset: Dataset, rows: RowData) -> TrainingRun:
         """Return the same training on other rows, for a model that is not kept: its scores stay on
         the scale of training, and it has no metadata."""
         other = TrainingRun(
