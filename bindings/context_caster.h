@@ -31,11 +31,11 @@ class PythonCommunicator final : public Communicator {
   int size() const override { return size_; }
   void allreduce_sum(std::span<int64_t> numbers) override {
     const nanobind::gil_scoped_acquire gil;
-    object_.attr("sum")(array(numbers));
+    object_.attr("allreduce_sum")(array(numbers));
   }
   void allreduce_max(std::span<double> numbers) override {
     const nanobind::gil_scoped_acquire gil;
-    object_.attr("largest")(array(numbers));
+    object_.attr("allreduce_max")(array(numbers));
   }
   void reduce_scatter(std::span<int32_t> numbers, std::span<const int64_t> begin,
                       const std::shared_ptr<const void>& owner) override {
@@ -47,21 +47,21 @@ class PythonCommunicator final : public Communicator {
     for (size_t r = 0; r + 1 < begin.size(); ++r)
       shares.append(array(numbers.subspan(begin[r], begin[r + 1] - begin[r]), held));
     using Summed = nanobind::ndarray<const int32_t, nanobind::ndim<1>, nanobind::c_contig>;
-    const Summed found = nanobind::cast<Summed>(object_.attr("sum_shares")(shares));
-    if (found.data() != numbers.data() + begin[rank_])  // a communicator may sum in place
-      std::memcpy(numbers.data() + begin[rank_], found.data(), found.size() * sizeof(int32_t));
+    const Summed sums = nanobind::cast<Summed>(object_.attr("reduce_scatter")(shares));
+    if (sums.data() != numbers.data() + begin[rank_])  // a communicator may sum in place
+      std::memcpy(numbers.data() + begin[rank_], sums.data(), sums.size() * sizeof(int32_t));
   }
   std::vector<std::vector<std::byte>> alltoall(
       const std::vector<std::vector<std::byte>>& blocks) override {
     const nanobind::gil_scoped_acquire gil;
-    nanobind::list handed;
+    nanobind::list arguments;
     for (const std::vector<std::byte>& block : blocks)
-      handed.append(nanobind::bytes(block.data(), block.size()));
-    return copied(object_.attr("exchange")(handed));
+      arguments.append(nanobind::bytes(block.data(), block.size()));
+    return copied(object_.attr("alltoall")(arguments));
   }
   std::vector<std::vector<std::byte>> allgather(std::span<const std::byte> data) override {
     const nanobind::gil_scoped_acquire gil;
-    return copied(object_.attr("gather")(nanobind::bytes(data.data(), data.size())));
+    return copied(object_.attr("allgather")(nanobind::bytes(data.data(), data.size())));
   }
 
  private:

@@ -580,12 +580,12 @@ def _file_pattern(name: str) -> str:
 def _list_checkpoints(directory: Path, name: str) -> list[Path]:
     """Return checkpoint files by increasing number of rounds."""
     pattern = re.compile(_file_pattern(name))
-    found = [
+    matches = [
         (match, path)
         for path in directory.glob("*.polyleaf")
         if (match := pattern.fullmatch(path.name))
     ]
-    return [path for _, path in sorted((int(match[1]), path) for match, path in found)]
+    return [path for _, path in sorted((int(match[1]), path) for match, path in matches)]
 
 
 class ProgressBar(Callback):

@@ -14,7 +14,7 @@ SIZES = [1, 2, 3, 5]
 def test_exchange_delivers_block_i_to_rank_i(size):
     def work(comm):
         assert comm.size == size
-        return [bytes(b) for b in comm.exchange([bytes([comm.rank, to]) for to in range(size)])]
+        return [bytes(b) for b in comm.alltoall([bytes([comm.rank, to]) for to in range(size)])]
 
     found = ThreadCommunicator.run(size, work)
     assert found == [[bytes([source, to]) for source in range(size)] for to in range(size)]
@@ -32,10 +32,10 @@ def test_collectives_equal_numpy_on_all_ranks(size, n, seed):
 
     def work(comm):
         total, most = numbers[comm.rank].copy(), floats[comm.rank].copy()
-        comm.sum(total)
-        comm.largest(most)
+        comm.allreduce_sum(total)
+        comm.allreduce_max(most)
         own = [share.copy() for share in shares[comm.rank]]  # sums are written in place
-        return total, most, comm.sum_shares(own), comm.gather(bytes([comm.rank]))
+        return total, most, comm.reduce_scatter(own), comm.allgather(bytes([comm.rank]))
 
     for rank, (total, most, share, gathered) in enumerate(ThreadCommunicator.run(size, work)):
         np.testing.assert_array_equal(total, numbers.sum(axis=0))
@@ -48,7 +48,7 @@ def test_collectives_equal_numpy_on_all_ranks(size, n, seed):
 def test_maximum_propagates_nan():
     def work(comm):
         numbers = np.array([np.nan if comm.rank == 1 else 2.0])
-        comm.largest(numbers)
+        comm.allreduce_max(numbers)
         return numbers[0]
 
     assert np.isnan(ThreadCommunicator.run(3, work)).all()
@@ -57,9 +57,9 @@ def test_maximum_propagates_nan():
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.bool_])
 def test_sums_of_floats_raise(dtype):
     with pytest.raises(TypeError, match="integers only"):
-        SINGLE_PROCESS.sum(np.zeros(2, dtype))
+        SINGLE_PROCESS.allreduce_sum(np.zeros(2, dtype))
     with pytest.raises(TypeError, match="integers only"):
-        SINGLE_PROCESS.sum_shares([np.zeros(2, dtype)])
+        SINGLE_PROCESS.reduce_scatter([np.zeros(2, dtype)])
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -69,10 +69,10 @@ def test_error_of_one_rank_ends_all_and_is_raised(size, failing):
 
     def work(comm):
         try:
-            comm.gather(b"")
+            comm.allgather(b"")
             if comm.rank == failing % size:
                 raise KeyError("mine")
-            comm.gather(b"")
+            comm.allgather(b"")
         except WorkerLostError:
             seen.append(comm.rank)
             raise
@@ -83,13 +83,17 @@ def test_error_of_one_rank_ends_all_and_is_raised(size, failing):
 
 
 def test_ranks_out_of_sync_raise():
+    def work(comm):
+        comm.allreduce_sum(np.zeros(comm.rank + 1, np.int64))
+
     with pytest.raises(RuntimeError, match="out of sync"):
-        ThreadCommunicator.run(2, lambda comm: comm.sum(np.zeros(comm.rank + 1, np.int64)))
+        ThreadCommunicator.run(2, work)
 
 
 def test_single_process_leaves_arrays_unchanged():
     numbers = np.arange(3)
-    SINGLE_PROCESS.sum(numbers)
-    SINGLE_PROCESS.largest(numbers)
-    assert SINGLE_PROCESS.sum_shares([numbers]) is numbers and SINGLE_PROCESS.gather(b"a") == [b"a"]
+    SINGLE_PROCESS.allreduce_sum(numbers)
+    SINGLE_PROCESS.allreduce_max(numbers)
+    assert SINGLE_PROCESS.reduce_scatter([numbers]) is numbers
+    assert SINGLE_PROCESS.allgather(b"a") == [b"a"]
     np.testing.assert_array_equal(numbers, [0, 1, 2])

@@ -5,6 +5,7 @@ import copy
 import numpy as np
 
 from polyleaf import Dataset, RowData
+from polyleaf.estimators._fitting import store_result
 from polyleaf.estimators.distributed_fit import fit_rank, plan_shared_fit
 from polyleaf.runtime.collective import ThreadCommunicator
 from polyleaf.runtime.context import Context
@@ -68,11 +69,15 @@ def fit_on_threads(
 
     def work(communicator):
         communicator = communicator if wrap is None else wrap(communicator)
-        own, mine = copy.copy(estimator), rows[communicator.rank]
+        mine = rows[communicator.rank]
         watched = sets if communicator.rank == 0 else []
         data = shard.take(mine), dataset.rows(mine)
         workers = Context(1, communicator)
-        fit_rank(own, shared, *data, workers, eval_sets=watched, resume_from=resume_from)
-        return own
+        run = fit_rank(
+            estimator, shared, *data, workers, eval_sets=watched, resume_from=resume_from
+        )
+        fitted = copy.copy(estimator)
+        store_result(fitted, run.model, run.target.encoding, run.evals_log, run.outputs_log)
+        return fitted
 
     return ThreadCommunicator.run(size, work, timeout=120)

@@ -440,13 +440,13 @@ class Counting(ThreadCommunicator):
         vars(self).update(vars(communicator))
         self.asked, self.shared = 0, []
 
-    def exchange(self, blocks):
+    def alltoall(self, blocks):
         self.asked += 1
-        return super().exchange(blocks)
+        return super().alltoall(blocks)
 
-    def sum_shares(self, shares):
+    def reduce_scatter(self, shares):
         self.shared.append([share.nbytes for share in shares])
-        return super().sum_shares(shares)
+        return super().reduce_scatter(shares)
 
 
 def counted_fit(estimator, X, y, **arguments):

@@ -55,7 +55,7 @@ def find_kth_smallest(values: NDArray[np.uint32], k: int, communicator: Communic
     for shift in (24, 16, 8, 0):
         digits = (values >> np.uint32(shift)) & np.uint32(255)
         counts = np.bincount(digits, minlength=256)
-        communicator.sum(counts)
+        communicator.allreduce_sum(counts)
         cumulative = np.cumsum(counts)
         digit = int(np.searchsorted(cumulative, k))
         k -= int(cumulative[digit] - counts[digit])

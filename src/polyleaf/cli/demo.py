@@ -89,8 +89,10 @@ def _train(name: str, path: Path, quick: bool, n_jobs: int | None) -> tuple[Any,
     model.fit(X[kept], y[kept], eval_set=list(sets.values()), eval_names=list(sets))
     model.save_model(path)
     loaded = load_model(path)
-    predicted = [own.predict(X_test) for own in (model, loaded)]
-    proba = [None if task == "regression" else own.predict_proba(X_test) for own in (model, loaded)]
+    predicted = [each.predict(X_test) for each in (model, loaded)]
+    proba = [
+        None if task == "regression" else each.predict_proba(X_test) for each in (model, loaded)
+    ]
     if not all(np.array_equal(*pair) for pair in (predicted, proba) if pair[0] is not None):
         raise RuntimeError(
             f"The model saved to {path} predicts differently after loading; please report this."

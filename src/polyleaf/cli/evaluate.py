@@ -32,60 +32,64 @@ Scores = dict[str, float]
 """Name of a metric -> value."""
 
 
-def evaluate(o: Namespace) -> None:
+def evaluate(options: Namespace) -> None:
     """Print scores of a model on data with known targets."""
-    if xmc.is_xmc(o.file, o.format):
-        scores: Scores = xmc.evaluate_labels(*load_xmc_model(o))
-        _print(o, scores, {})
+    if xmc.is_xmc(options.file, options.format):
+        scores: Scores = xmc.evaluate_labels(*load_xmc_model(options))
+        _print(options, scores, {})
         return
-    estimator, schema = load_table_model(o)
-    table, X = open_rows(o, o.file, schema, estimator)
-    weights, y = read_weight_column(o, table)[1], schema.read_targets(table)
+    estimator, schema = load_table_model(options)
+    table, X = open_rows(options, options.file, schema, estimator)
+    weights, y = read_weight_column(options, table)[1], schema.read_targets(table)
     if not schema.task_columns:
         _warn_of_unknown_labels(estimator, schema, y)
-        _print(o, *_compute_scores(estimator, schema, RowData(y, weights), X))
+        _print(options, *_compute_scores(estimator, schema, RowData(y, weights), X))
         return
     d2, tasks = estimator.d2_scores(X, y, weights), {}
-    for name, own in schema.task_schemas.items():
-        columns = [y[column] for column in own.targets]
-        values = columns[0] if own.is_vector else np.column_stack(columns)
+    for name, task_schema in schema.task_schemas.items():
+        columns = [y[column] for column in task_schema.targets]
+        values = columns[0] if task_schema.is_vector else np.column_stack(columns)
         scores, targets = _compute_scores(
-            estimator.task_estimator(name), own, RowData(values, weights), X
+            estimator.task_estimator(name), task_schema, RowData(values, weights), X
         )
         tasks[name] = {"d2": d2[name]} | scores, targets
     total = {"d2": float(np.nanmean(list(d2.values())))}
-    if o.json:
-        nested = {name: _nest(*found) for name, found in tasks.items()}
+    if options.json:
+        nested = {name: _nest(*task_scores) for name, task_scores in tasks.items()}
         print(json.dumps(_nest(total, {}) | {"tasks": nested}))
         return
-    _print(o, total, {})
-    for name, found in tasks.items():
+    _print(options, total, {})
+    for name, task_scores in tasks.items():
         print(f"\n{name}")
-        _print(o, *found, indent="  ")
+        _print(options, *task_scores, indent="  ")
 
 
-def report(o: Namespace) -> None:
+def report(options: Namespace) -> None:
     """Write an HTML report of a model on data with known targets."""
     from polyleaf.inspection import make_report  # matplotlib is optional
 
-    if xmc.is_xmc(o.file, o.format):
+    if xmc.is_xmc(options.file, options.format):
         raise ReadError(f"report does not support --format {xmc.FORMAT}.")
-    estimator, schema = load_table_model(o)
-    table, X = open_rows(o, o.file, schema, estimator)
+    estimator, schema = load_table_model(options)
+    table, X = open_rows(options, options.file, schema, estimator)
     y = schema.read_targets(table)
-    check_writable(o.out)
-    make_report(estimator, X, y, title=o.title or f"Report: {o.model.name}").save(o.out)
-    print_hint(f"report on {pluralise(table.n_rows, 'row')} written to {o.out}", o.quiet)
+    check_writable(options.out)
+    make_report(estimator, X, y, title=options.title or f"Report: {options.model.name}").save(
+        options.out
+    )
+    print_hint(
+        f"report on {pluralise(table.n_rows, 'row')} written to {options.out}", options.quiet
+    )
 
 
 def _compute_scores(
     estimator: PolyleafEstimator, schema: Schema, rows: RowData, X: DataLike
 ) -> tuple[Scores, Mapping[str, Scores]]:
     """Compute the scores of targets of one kind; rows whose label is None do not count."""
-    known: np.ndarray | slice = slice(None)
+    has_label: np.ndarray | slice = slice(None)
     if rows.target.dtype == object:
-        known = np.array([label is not None for label in rows.target])
-        rows = rows.take(known)
+        has_label = np.array([label is not None for label in rows.target])
+        rows = rows.take(has_label)
         rows = rows.replace(target=np.array(rows.target.tolist()))
     objective = estimator.model_.objective
     has_proba = hasattr(estimator, "predict_proba")
@@ -93,8 +97,8 @@ def _compute_scores(
         schema.task,
         schema.targets,
         rows,
-        estimator.predict(X)[known],
-        probabilities=estimator.predict_proba(X)[known] if has_proba else None,
+        estimator.predict(X)[has_label],
+        probabilities=estimator.predict_proba(X)[has_label] if has_proba else None,
         classes=getattr(estimator, "classes_", None),
         levels=objective.quantile_levels,
         distribution=estimator.predict_dist(X) if objective.has_distribution else None,
@@ -104,8 +108,8 @@ def _compute_scores(
 def _warn_of_unknown_labels(estimator: PolyleafEstimator, schema: Schema, y: np.ndarray) -> None:
     if schema.task != "classification":
         return
-    known = set(estimator.classes_.tolist())
-    unknown = [label for label in y.tolist() if label not in known]
+    labels = set(estimator.classes_.tolist())
+    unknown = [label for label in y.tolist() if label not in labels]
     if unknown:
         print_error(
             f"{len(unknown):,} of {len(y):,} rows have labels that are not in the training data, "
@@ -113,9 +117,11 @@ def _warn_of_unknown_labels(estimator: PolyleafEstimator, schema: Schema, y: np.
         )
 
 
-def _print(o: Namespace, scores: Scores, targets: Mapping[str, Scores], indent: str = "") -> None:
+def _print(
+    options: Namespace, scores: Scores, targets: Mapping[str, Scores], indent: str = ""
+) -> None:
     """Print the scores over all targets, and those of each target if there are several."""
-    if o.json:
+    if options.json:
         print(json.dumps(_nest(scores, targets)))
         return
     width = max(map(len, scores))
@@ -124,7 +130,10 @@ def _print(o: Namespace, scores: Scores, targets: Mapping[str, Scores], indent: 
     if not targets:
         return
     names = list(next(iter(targets.values())))
-    lines = [[target, *(f"{own[n]:.6g}" for n in names)] for target, own in targets.items()]
+    lines = [
+        [target, *(f"{target_scores[n]:.6g}" for n in names)]
+        for target, target_scores in targets.items()
+    ]
     lines = [["target", *names], *lines]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     print() if not indent else None
@@ -135,6 +144,6 @@ def _print(o: Namespace, scores: Scores, targets: Mapping[str, Scores], indent: 
 
 def _nest(scores: Scores, targets: Mapping[str, Scores]) -> dict[str, object]:
     """Return scores for JSON, which has None instead of NaN."""
-    own = {name: None if math.isnan(value) else value for name, value in scores.items()}
-    nested = {target: _nest(found, {}) for target, found in (targets or {}).items()}
-    return own | ({"targets": nested} if nested else {})
+    values = {name: None if math.isnan(value) else value for name, value in scores.items()}
+    nested = {target: _nest(target_scores, {}) for target, target_scores in (targets or {}).items()}
+    return values | ({"targets": nested} if nested else {})

@@ -19,7 +19,9 @@ from polyleaf.runtime.compatibility import polyleaf_version
 from polyleaf.settings import presets
 from polyleaf.user_data.numeric_text import TextColumnError
 
-_EXTENSIONS = f"File extensions: {', '.join(e for found in FORMATS.values() for e in found)}."
+_EXTENSIONS = (
+    f"File extensions: {', '.join(e for extensions in FORMATS.values() for e in extensions)}."
+)
 _COLUMNS = "names, patterns (label_*), first:N or last:N, separated by commas; repeatable."
 _DEFAULT = "Default: that of the training file."
 _FLAG, _LIST, _PATH, _INT = (
@@ -128,11 +130,11 @@ _DEMO: list[_Option] = [
 ]
 
 
-def _demo(o: Namespace) -> None:
+def _demo(options: Namespace) -> None:
     """Train on three bundled data sets, print test scores, and save models and plots."""
     from polyleaf.cli.demo import run
 
-    run(o.out, quick=o.quick, n_jobs=o.n_jobs)
+    run(options.out, quick=options.quick, n_jobs=options.n_jobs)
 
 
 # Function, options, examples.
@@ -182,7 +184,7 @@ def make_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command, (options, examples) in _COMMANDS.items():
         summary = (command.__doc__ or "").splitlines()[0]
-        own = commands.add_parser(
+        command_parser = commands.add_parser(
             command.__name__.strip("_"),
             help=summary,
             description=command.__doc__,
@@ -190,9 +192,9 @@ def make_parser() -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
-        own.set_defaults(command=command)
+        command_parser.set_defaults(command=command)
         for flags, text, arguments in options:
-            own.add_argument(*flags.split(), help=text.replace("%", "%%"), **arguments)
+            command_parser.add_argument(*flags.split(), help=text.replace("%", "%%"), **arguments)
     return parser
 
 
@@ -209,12 +211,12 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code; errors are printed, not raised."""
     try:
         with warnings.catch_warnings():
-            o = make_parser().parse_args(arguments or ["--help"])
+            options = make_parser().parse_args(arguments or ["--help"])
             warnings.simplefilter(
-                "ignore" if getattr(o, "quiet", False) else "default", UserWarning
+                "ignore" if getattr(options, "quiet", False) else "default", UserWarning
             )
             warnings.showwarning = _print_warning
-            return o.command(o) or 0
+            return options.command(options) or 0
     except SystemExit as exit:
         return int(exit.code or 0)
     except KeyboardInterrupt:

@@ -35,17 +35,17 @@ _LEARNED_KINDS = {
 }
 
 
-def open_table(o: Namespace, path: Path, schema: Schema | None = None) -> Table:
+def open_table(options: Namespace, path: Path, schema: Schema | None = None) -> Table:
     """Read a table with the options of a command; others are those of the training file."""
     trained = CellFormat() if schema is None else schema.format
     format = CellFormat(
-        trained.decimal if o.decimal is None else o.decimal,
-        trained.thousands if o.thousands is None else o.thousands,
-        trained.na_values if o.na_values is None else tuple(o.na_values),
+        trained.decimal if options.decimal is None else options.decimal,
+        trained.thousands if options.thousands is None else options.thousands,
+        trained.na_values if options.na_values is None else tuple(options.na_values),
     )
-    separator = {"tab": "\t", "\\t": "\t", "space": " "}.get(o.sep or "", o.sep)
-    header = False if o.no_header else None
-    return read_table(path, o.format, CsvOptions(header, separator, o.encoding, format))
+    separator = {"tab": "\t", "\\t": "\t", "space": " "}.get(options.sep or "", options.sep)
+    header = False if options.no_header else None
+    return read_table(path, options.format, CsvOptions(header, separator, options.encoding, format))
 
 
 def check_writable(path: Path | None) -> None:
@@ -64,9 +64,9 @@ def load_estimator(path: Path) -> PolyleafEstimator:
     return load_model(path)
 
 
-def load_table_model(o: Namespace) -> tuple[PolyleafEstimator, Schema]:
+def load_table_model(options: Namespace) -> tuple[PolyleafEstimator, Schema]:
     """Load a model that `train` saved, and the schema of its training table."""
-    path = o.model
+    path = options.model
     estimator = load_estimator(path)
     fields = estimator.model_.metadata.get(SCHEMA_KEY)
     if estimator.model_.metadata.get(XMC_KEY):
@@ -79,15 +79,15 @@ def load_table_model(o: Namespace) -> tuple[PolyleafEstimator, Schema]:
     schema = Schema.from_dict(fields)
     kind = estimator.model_.metadata["kind"]
     kind = kind if kind in ("regression", "multilabel", "tasks") else "classification"
-    places, own = estimator.model_.objective.tasks, schema.task_schemas
+    places, task_schemas = estimator.model_.objective.tasks, schema.task_schemas
     if (
         len(schema.features) != len(estimator.model_.input_names)
         or schema.task != kind
-        or [place.task.name for place in places] != list(own)
-        or not all(map(_is_same_task, [place.task for place in places], own.values()))
+        or [place.task.name for place in places] != list(task_schemas)
+        or not all(map(_is_same_task, [place.task for place in places], task_schemas.values()))
     ):
         raise ReadError(f"{path} is damaged: its columns do not match its model.")
-    return estimator.set_params(n_jobs=o.n_jobs), schema
+    return estimator.set_params(n_jobs=options.n_jobs), schema
 
 
 def _is_same_task(task: Task, schema: Schema) -> bool:
@@ -123,42 +123,46 @@ def make_dataset(
 
 
 def open_rows(
-    o: Namespace, path: Path, schema: Schema, estimator: PolyleafEstimator
+    options: Namespace, path: Path, schema: Schema, estimator: PolyleafEstimator
 ) -> tuple[Table, Dataset]:
     """Return a table, and its features as a `Dataset` in the bins of a model."""
-    table, model = open_table(o, path, schema), estimator.model_
+    table, model = open_table(options, path, schema), estimator.model_
     return table, make_dataset(
         table, schema, model.mapper, keep_features=model.has_linear_leaves, n_jobs=estimator.n_jobs
     )
 
 
-def read_weight_column(o: Namespace, table: Table) -> tuple[tuple[str, ...], np.ndarray | None]:
+def read_weight_column(
+    options: Namespace, table: Table
+) -> tuple[tuple[str, ...], np.ndarray | None]:
     """Return the column that `--weight` names, if any, and the weights."""
-    chosen = select_columns(table, o.weight, "--weight")
+    chosen = select_columns(table, options.weight, "--weight")
     if len(chosen) > 1:
-        raise ReadError(f"--weight takes one column, but {o.weight!r} selects {len(chosen)}.")
+        raise ReadError(f"--weight takes one column, but {options.weight!r} selects {len(chosen)}.")
     return chosen, read_weights(table, chosen[0]) if chosen else None
 
 
-def load_xmc_model(o: Namespace) -> tuple[PolyleafEstimator, LabelledRows]:
+def load_xmc_model(options: Namespace) -> tuple[PolyleafEstimator, LabelledRows]:
     """Load a model that was trained from XMC data, and the rows of a file in that format."""
-    estimator = load_estimator(o.model)
+    estimator = load_estimator(options.model)
     if not estimator.model_.metadata.get(XMC_KEY):
-        raise ReadError(f"{o.model} was trained from a table: leave --format {xmc.FORMAT} out.")
-    rows = xmc.read_rows(o.file, None, o.n_jobs)
-    xmc.check_shape(rows, estimator.n_features_in_, estimator.model_.n_outputs, o.file)
-    return estimator.set_params(n_jobs=o.n_jobs), rows
+        raise ReadError(
+            f"{options.model} was trained from a table: leave --format {xmc.FORMAT} out."
+        )
+    rows = xmc.read_rows(options.file, None, options.n_jobs)
+    xmc.check_shape(rows, estimator.n_features_in_, estimator.model_.n_outputs, options.file)
+    return estimator.set_params(n_jobs=options.n_jobs), rows
 
 
-def inspect(o: Namespace) -> None:
+def inspect(options: Namespace) -> None:
     """Print a summary of a model, a tree, or all of it as JSON."""
     from polyleaf.inspection.model_summary import dump_json, format_tree, summary
 
-    content = load_estimator(o.model).model_
-    if o.json:
+    content = load_estimator(options.model).model_
+    if options.json:
         print(json.dumps(dump_json(content), default=str))
-    elif o.tree is not None:
-        print(format_tree(content, o.tree))
+    elif options.tree is not None:
+        print(format_tree(content, options.tree))
     else:
-        print(f"file size {o.model.stat().st_size / 2**20:.2f} MiB")
-        print(summary(content, n_features=o.top))
+        print(f"file size {options.model.stat().st_size / 2**20:.2f} MiB")
+        print(summary(content, n_features=options.top))

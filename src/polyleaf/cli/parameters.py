@@ -16,9 +16,9 @@ from polyleaf.settings.parameters import (
 )
 
 PARAMETERS: dict[str, ParamSpec] = {
-    p.name: p
+    spec.name: spec
     for group in (MultiTaskParameters, RegressorSearchParameters, ClassifierSearchParameters)
-    for p in get_param_specs(group)
+    for spec in get_param_specs(group)
 }
 """Parameters of all estimators by name."""
 
@@ -41,26 +41,26 @@ OPTION_NAMES |= {"n_jobs": "--threads", "random_state": "--seed"}
 
 def describe(name: str) -> str:
     """Return the help of the option of a parameter."""
-    p = PARAMETERS[name]
-    return f"{OPTIONS[name][1] or p.summary} {p.kind}; default {p.default}."
+    spec = PARAMETERS[name]
+    return f"{OPTIONS[name][1] or spec.summary} {spec.kind}; default {spec.default}."
 
 
 def list_parameters() -> str:
     """Return the names of all parameters, grouped by topic."""
     topics: dict[str, list[str]] = {}
-    for p in PARAMETERS.values():
-        topics.setdefault(p.topic, []).append(p.name)
+    for spec in PARAMETERS.values():
+        topics.setdefault(spec.topic, []).append(spec.name)
     return " ".join(f"{topic}: {', '.join(names)}." for topic, names in topics.items())
 
 
-def read_parameters(o: Namespace) -> dict[str, object]:
+def read_parameters(options: Namespace) -> dict[str, object]:
     """Return the parameters that options and `--set` give."""
-    params = {"random_state": o.seed, "n_jobs": o.n_jobs}
+    params = {"random_state": options.seed, "n_jobs": options.n_jobs}
     for name in OPTIONS:
-        text = getattr(o, name)
+        text = getattr(options, name)
         if text is not None:
             params[name] = _read(name, text, f"{OPTION_NAMES[name]} {text}")
-    for setting in o.settings:
+    for setting in options.settings:
         name, equals, text = setting.partition("=")
         if not equals or not name.strip():
             raise ReadError(f"--set takes NAME=VALUE, such as subsample=0.8, not {setting!r}.")
@@ -87,12 +87,12 @@ def get_estimator_class(task: str, params: dict[str, object]) -> Any:
         cls = PolyleafRegressorCV if is_search else PolyleafRegressor
     else:
         cls = PolyleafClassifierCV if is_search else PolyleafClassifier
-    known = [p.name for p in get_param_specs(cls)]
-    unknown = [name for name in params if name not in known]
+    names = [spec.name for spec in get_param_specs(cls)]
+    unknown = [name for name in params if name not in names]
     if unknown:
-        if unknown[0] in {p.name for p in get_param_specs(SearchParameters)}:
+        if unknown[0] in {spec.name for spec in get_param_specs(SearchParameters)}:
             raise ReadError(f"--set: {unknown[0]} needs --search SECONDS.")
-        hint = suggest(unknown[0], known) or f"; choose one of {', '.join(sorted(known))}."
+        hint = suggest(unknown[0], names) or f"; choose one of {', '.join(sorted(names))}."
         raise ReadError(f"--set: there is no parameter {unknown[0]!r}{hint}")
     cls(**params)._validate_params()
     return cls

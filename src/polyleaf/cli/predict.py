@@ -21,66 +21,72 @@ from polyleaf.files.schema import Schema, select_columns
 Columns = dict[str, Any]
 
 
-def predict(o: Namespace) -> None:
+def predict(options: Namespace) -> None:
     """Predict every row of a data file."""
-    check_writable(o.out)
-    if xmc.is_xmc(o.file, o.format):
-        estimator, rows = load_xmc_model(o)
-        xmc.write_topk(estimator, rows.X, o.top, o.out)
+    check_writable(options.out)
+    if xmc.is_xmc(options.file, options.format):
+        estimator, rows = load_xmc_model(options)
+        xmc.write_topk(estimator, rows.X, options.top, options.out)
         return
-    estimator, schema = load_table_model(o)
-    table, X = open_rows(o, o.file, schema, estimator)
-    kept = {name: table.column(name) for name in select_columns(table, o.keep, "--keep")}
+    estimator, schema = load_table_model(options)
+    table, X = open_rows(options, options.file, schema, estimator)
+    kept = {name: table.column(name) for name in select_columns(table, options.keep, "--keep")}
     for name in table.written.intersection(kept):
         kept[name] = drop_missing_text(kept[name], [""])
-    columns = _predict_columns(o, estimator, schema, X)
+    columns = _predict_columns(options, estimator, schema, X)
     clashes = [name for name in kept if name in columns]
     if clashes:
         raise ReadError(f"--keep {clashes[0]}: the predictions have a column of this name too.")
-    write_columns(kept | columns, o.out, o.json)
-    if o.out is not None:
-        print_hint(f"{pluralise(X.n_rows, 'prediction')} written to {o.out}", o.quiet)
+    write_columns(kept | columns, options.out, options.json)
+    if options.out is not None:
+        print_hint(f"{pluralise(X.n_rows, 'prediction')} written to {options.out}", options.quiet)
 
 
 def _predict_columns(
-    o: Namespace, estimator: PolyleafEstimator, schema: Schema, X: Dataset
+    options: Namespace, estimator: PolyleafEstimator, schema: Schema, X: Dataset
 ) -> Columns:
     """Return predictions and the requested additions as named columns."""
     tasks = list(_iter_tasks(estimator, schema))
-    levels = [] if o.levels is None else _parse_levels(o.levels)
-    if levels and not any(own.model_.objective.has_distribution for _, own, _ in tasks):
+    levels = [] if options.levels is None else _parse_levels(options.levels)
+    if levels and not any(
+        task_estimator.model_.objective.has_distribution for _, task_estimator, _ in tasks
+    ):
         raise ReadError(
             "--levels needs a model that predicts distributions; train one with --objective normal."
         )
-    if o.proba and not any(hasattr(own, "predict_proba") for _, own, _ in tasks):
+    if options.proba and not any(
+        hasattr(task_estimator, "predict_proba") for _, task_estimator, _ in tasks
+    ):
         raise ReadError("--proba: this model predicts no probabilities.")
-    if o.intervals and schema.task_columns:
+    if options.intervals and schema.task_columns:
         raise ReadError(
             "--intervals does not support multi-task models: calibrate one of the tasks "
             f"({', '.join(schema.task_schemas)}) in Python, as task_estimator returns it."
         )
     columns: Columns = {}
-    for _, own, own_schema in tasks:
-        suffixes = [f"_q{level:g}" for level in own.model_.objective.quantile_levels] or [""]
-        names = [f"{target}{suffix}" for target in own_schema.targets for suffix in suffixes]
-        columns |= _name_columns(names, own.predict(X))
-    for prefix, own, own_schema in tasks:
-        is_multilabel = own_schema.task == "multilabel"
-        if levels and own.model_.objective.has_distribution:
-            distribution = own.predict_dist(X)
+    for _, task_estimator, task_schema in tasks:
+        suffixes = [
+            f"_q{level:g}" for level in task_estimator.model_.objective.quantile_levels
+        ] or [""]
+        names = [f"{target}{suffix}" for target in task_schema.targets for suffix in suffixes]
+        columns |= _name_columns(names, task_estimator.predict(X))
+    for prefix, task_estimator, task_schema in tasks:
+        is_multilabel = task_schema.task == "multilabel"
+        if levels and task_estimator.model_.objective.has_distribution:
+            distribution = task_estimator.predict_dist(X)
             quantiles = [distribution.ppf(level).reshape(X.n_rows, -1) for level in levels]
-            names = [f"{t}_q{level:g}" for t in own_schema.targets for level in levels]
+            names = [f"{t}_q{level:g}" for t in task_schema.targets for level in levels]
             columns |= _name_columns(names, np.stack(quantiles, axis=2))
-        if o.proba and hasattr(own, "predict_proba"):
-            classes = [f"{prefix}{label}" for label in getattr(own, "classes_", [])]
-            names = [f"proba_{n}" for n in (own_schema.targets if is_multilabel else classes)]
-            columns |= _name_columns(names, own.predict_proba(X))
-        if o.intervals and own_schema.task == "regression":
-            names = [f"{target}_{end}" for target in own_schema.targets for end in ("low", "high")]
-            columns |= _name_columns(names, own.predict_interval(X))
-        elif o.intervals:
-            labels = own_schema.targets if is_multilabel else own.classes_
-            members = own.predict_set(X).astype(np.int64)
+        if options.proba and hasattr(task_estimator, "predict_proba"):
+            classes = [f"{prefix}{label}" for label in getattr(task_estimator, "classes_", [])]
+            names = [f"proba_{n}" for n in (task_schema.targets if is_multilabel else classes)]
+            columns |= _name_columns(names, task_estimator.predict_proba(X))
+        if options.intervals and task_schema.task == "regression":
+            names = [f"{target}_{end}" for target in task_schema.targets for end in ("low", "high")]
+            columns |= _name_columns(names, task_estimator.predict_interval(X))
+        elif options.intervals:
+            labels = task_schema.targets if is_multilabel else task_estimator.classes_
+            members = task_estimator.predict_set(X).astype(np.int64)
             columns |= _name_columns([f"set_{label}" for label in labels], members)
     return columns
 
@@ -103,8 +109,8 @@ def _iter_tasks(
     """Yield the prefix of class names, the estimator and the schema of each task."""
     if not schema.task_columns:
         yield "", estimator, schema
-    for name, own_schema in schema.task_schemas.items():
-        yield f"{name}_", estimator.task_estimator(name), own_schema
+    for name, task_schema in schema.task_schemas.items():
+        yield f"{name}_", estimator.task_estimator(name), task_schema
 
 
 def _name_columns(names: Sequence[str], values: np.ndarray) -> Columns:
@@ -114,7 +120,7 @@ def _name_columns(names: Sequence[str], values: np.ndarray) -> Columns:
 # ---- explain ---------------------------------------------------------------------------------
 
 
-def explain(o: Namespace) -> None:
+def explain(options: Namespace) -> None:
     """Write SHAP values of each row, or feature importances.
 
     SHAP values say what each feature adds to the raw score of a row.
@@ -122,33 +128,36 @@ def explain(o: Namespace) -> None:
     from polyleaf.estimators._prediction import iter_shap_values, mean_abs_shap
     from polyleaf.model.shap import resolve_outputs
 
-    check_writable(o.out)
-    if xmc.is_xmc(o.file, o.format):
+    check_writable(options.out)
+    if xmc.is_xmc(options.file, options.format):
         raise ReadError(
             f"explain does not support --format {xmc.FORMAT}; use shap_values in Python."
         )
-    estimator, schema = load_table_model(o)
+    estimator, schema = load_table_model(options)
     schema = replace(schema, offset=())  # SHAP values are of features
-    rows, reference = open_rows(o, o.file, schema, estimator)[1], None
-    if o.background is not None:
-        reference = open_rows(o, o.background, schema, estimator)[1]
+    rows, reference = open_rows(options, options.file, schema, estimator)[1], None
+    if options.background is not None:
+        reference = open_rows(options, options.background, schema, estimator)[1]
     model, names = estimator.model_, estimator.model_.output_names or ()
     chosen: list[int | str] = list(range(model.n_outputs))
-    if o.outputs is not None:
-        parts = [part.strip() for part in o.outputs.split(",")]
+    if options.outputs is not None:
+        parts = [part.strip() for part in options.outputs.split(",")]
         chosen = [int(part) if part.isdecimal() and part not in names else part for part in parts]
     indices = resolve_outputs(chosen, model.n_outputs, model.output_names).indices.tolist()
     outputs = [model.output_name(k) for k in indices]
     batches = iter_shap_values(estimator, rows, reference, chosen)
-    with open_writer(o.out) as write:
-        if o.importance:
+    with open_writer(options.out) as write:
+        if options.importance:
             write(_make_importances(model.input_names, outputs, mean_abs_shap(batches)))
             return
         base = np.atleast_1d(estimator.shap_base_values(reference, chosen))
         for columns in _iter_shap_columns(model.input_names, outputs, base, batches):
             write(columns)
-    if o.out is not None:
-        print_hint(f"SHAP values of {pluralise(rows.n_rows, 'row')} written to {o.out}", o.quiet)
+    if options.out is not None:
+        print_hint(
+            f"SHAP values of {pluralise(rows.n_rows, 'row')} written to {options.out}",
+            options.quiet,
+        )
 
 
 def _make_importances(

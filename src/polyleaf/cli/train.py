@@ -47,68 +47,72 @@ if TYPE_CHECKING:
 _INTERRUPT_WARNING = "was interrupted"  # part of the warning of an estimator that keeps rounds
 
 
-def train(o: Namespace) -> int | None:
+def train(options: Namespace) -> int | None:
     """Train a model on a data file and save it."""
     from polyleaf.model.storage import check_leaf_dtype
 
-    check_leaf_dtype(o.leaf_dtype)
-    is_xmc = xmc.is_xmc(o.file, o.format)
-    preset = o.preset or ("gbdt_sparse" if is_xmc else None)
+    check_leaf_dtype(options.leaf_dtype)
+    is_xmc = xmc.is_xmc(options.file, options.format)
+    preset = options.preset or ("gbdt_sparse" if is_xmc else None)
     if preset not in (None, *presets.__all__):
         names = ", ".join(sorted(presets.__all__))
         raise ReadError(f"--preset: there is no preset {preset!r}; choose one of {names}.")
     params = {} if preset is None else getattr(presets, preset)()
-    params |= {"on_interrupt": "keep", "verbose": int(sys.stderr.isatty() and not o.quiet)}
-    params |= read_parameters(o)
-    if o.seconds is not None:
-        if o.time_limit is not None:
+    params |= {"on_interrupt": "keep", "verbose": int(sys.stderr.isatty() and not options.quiet)}
+    params |= read_parameters(options)
+    if options.seconds is not None:
+        if options.time_limit is not None:
             raise ReadError("--time-limit cannot be combined with --search, which has its own.")
-        if not o.seconds > 0:
-            raise ReadError(f"--time-limit must be a number above 0, not {o.seconds:g}.")
-        params["callbacks"] = [TimeLimit(o.seconds)]
-    is_alone = o.validation is None and o.time_limit is None
-    if o.early_stopping_rounds is not None and is_alone:
+        if not options.seconds > 0:
+            raise ReadError(f"--time-limit must be a number above 0, not {options.seconds:g}.")
+        params["callbacks"] = [TimeLimit(options.seconds)]
+    is_alone = options.validation is None and options.time_limit is None
+    if options.early_stopping_rounds is not None and is_alone:
         raise ReadError("--early-stopping needs --validation: a file, or a fraction such as 0.2.")
-    return (_train_xmc if is_xmc else _train_table)(o, params)
+    return (_train_xmc if is_xmc else _train_table)(options, params)
 
 
-def _train_xmc(o: Namespace, params: dict[str, object]) -> int | None:
+def _train_xmc(options: Namespace, params: dict[str, object]) -> int | None:
     for name in ("target", "task", "drop", "weight", "offset", "categorical", "time_limit"):
-        if getattr(o, name):
+        if getattr(options, name):
             option = OPTION_NAMES.get(name, f"--{name}")
             raise ReadError(f"{option} does not support --format {xmc.FORMAT}, without columns.")
-    check_writable(o.model)
+    check_writable(options.model)
     estimator = get_estimator_class("multilabel", params)(**params)
-    rows = xmc.read_rows(o.file, o.label_names, o.n_jobs)
+    rows = xmc.read_rows(options.file, options.label_names, options.n_jobs)
     line = _describe_data(f"multilabel with {pluralise(rows.Y.shape[1], 'label')}", *rows.X.shape)
-    fit = partial(xmc.fit_labels, estimator, rows, o.validation, o.seed, o.n_jobs)
-    return _fit_and_save(o, estimator, fit, {XMC_KEY: True}, None, [line])
+    fit = partial(xmc.fit_labels, estimator, rows, options.validation, options.seed, options.n_jobs)
+    return _fit_and_save(options, estimator, fit, {XMC_KEY: True}, None, [line])
 
 
-def _train_table(o: Namespace, params: dict[str, object]) -> int | None:
-    if o.label_names is not None:
+def _train_table(options: Namespace, params: dict[str, object]) -> int | None:
+    if options.label_names is not None:
         raise ReadError(f"--label-names needs --format {xmc.FORMAT}; tables have column names.")
-    table = open_table(o, o.file)
-    for option, value in (("--cache", o.cache), ("--memory-limit", o.memory_limit)):
+    table = open_table(options, options.file)
+    for option, value in (("--cache", options.cache), ("--memory-limit", options.memory_limit)):
         if value is not None and not table.is_folder:
             raise ReadError(f"{option} needs a folder of Parquet files, not a single file.")
-    weight, _ = read_weight_column(o, table)  # before a split, so that errors count FILE's rows
-    schema, tasks = _make_schema(o, table, weight)
+    weight, _ = read_weight_column(
+        options, table
+    )  # before a split, so that errors count FILE's rows
+    schema, tasks = _make_schema(options, table, weight)
     if tasks:
         params["objective"] = {task.key: task.objective for task in tasks}
     params = _replace_target_names(params, schema)
     estimator = get_estimator_class(schema.task, params)(**params)
-    training, held = _split(o, table, schema, estimator.validation_order)
-    check_writable(o.model)
+    training, held = _split(options, table, schema, estimator.validation_order)
+    check_writable(options.model)
     y, offset = schema.read_targets(training), schema.read_offset(training)
-    weights = read_weight_column(o, training)[1]
-    X = _make_dataset(o, training, schema, estimator, weight_known_targets(RowData(y, weights)))
+    weights = read_weight_column(options, training)[1]
+    X = _make_dataset(
+        options, training, schema, estimator, weight_known_targets(RowData(y, weights))
+    )
 
     def fit() -> None:
         sets: dict[str, Any] = {}
         if held is not None:
             keep = X.features is not None
-            rows = make_dataset(held, schema, X, keep_features=keep, n_jobs=o.n_jobs)
+            rows = make_dataset(held, schema, X, keep_features=keep, n_jobs=options.n_jobs)
             own_offset = rows.offset
             rows.row_data = rows.row_data.replace(offset=None)
             sets["eval_set"] = [(rows, schema.read_targets(held))]
@@ -116,13 +120,13 @@ def _train_table(o: Namespace, params: dict[str, object]) -> int | None:
         estimator.fit(X, y, sample_weight=weights, offset=offset, **sets)
 
     names = schema.targets if len(schema.targets) < 6 else [f"{len(schema.targets)} targets"]
-    note = "" if o.task else " (inferred; set it with --task)"
+    note = "" if options.task else " (inferred; set it with --task)"
     task = _describe_tasks(tasks) if tasks else f"{schema.task} of {', '.join(names)}{note}"
     lines = [_describe_data(task, training.n_rows, len(schema.features))]
     if schema.text_features:
         lines += [f"text columns read as categories: {abbreviate(schema.text_features)}"]
     metadata = {SCHEMA_KEY: schema.to_dict()}
-    return _fit_and_save(o, estimator, fit, metadata, schema.targets, lines)
+    return _fit_and_save(options, estimator, fit, metadata, schema.targets, lines)
 
 
 def _describe_data(task: str, n_rows: int, n_features: int) -> str:
@@ -130,35 +134,35 @@ def _describe_data(task: str, n_rows: int, n_features: int) -> str:
 
 
 def _make_schema(
-    o: Namespace, table: Table, weight: Sequence[str]
+    options: Namespace, table: Table, weight: Sequence[str]
 ) -> tuple[Schema, list[TaskSpec]]:
     """Select columns and infer tasks."""
-    drop = (*select_columns(table, o.drop, "--drop"), *weight)
-    offset = select_columns(table, o.offset, "--offset")
-    categorical = select_columns(table, o.categorical, "--categorical")
-    is_single = not o.task or (len(o.task) == 1 and o.task[0] in TASKS)
+    drop = (*select_columns(table, options.drop, "--drop"), *weight)
+    offset = select_columns(table, options.offset, "--offset")
+    categorical = select_columns(table, options.categorical, "--categorical")
+    is_single = not options.task or (len(options.task) == 1 and options.task[0] in TASKS)
     if is_single:
-        targets = select_columns(table, o.target, "--target") or table.targets
+        targets = select_columns(table, options.target, "--target") or table.targets
         if not targets:
             raise ReadError("--target is required: name the column or columns to predict.")
         learned = next((name for name in offset if name in targets), None)
         if learned is not None:
             raise ReadError(f"--offset: column {learned!r} is a target; name another column.")
-        kind = o.task[0] if o.task else None
+        kind = options.task[0] if options.task else None
         return Schema.from_table(table, targets, kind, drop, offset, categorical), []
-    if o.target:
+    if options.target:
         raise ReadError(
-            f"--task {o.task[0]} cannot be combined with --target. With --target, --task is one of "
-            f"{', '.join(TASKS)}; for a multi-task model, leave --target out."
+            f"--task {options.task[0]} cannot be combined with --target. With --target, --task is "
+            f"one of {', '.join(TASKS)}; for a multi-task model, leave --target out."
         )
     for option, value, hint in (
-        ("--objective", o.objective, "give each task its loss: --task NAME=LOSS"),
-        ("--offset", o.offset, "give offsets of single tasks in Python"),
-        ("--search", o.time_limit, "a search supports single-task models only"),
+        ("--objective", options.objective, "give each task its loss: --task NAME=LOSS"),
+        ("--offset", options.offset, "give offsets of single tasks in Python"),
+        ("--search", options.time_limit, "a search supports single-task models only"),
     ):
         if value is not None:
             raise ReadError(f"{option} does not support multi-task models: {hint}.")
-    tasks = [_parse_task(table, text) for text in o.task]
+    tasks = [_parse_task(table, text) for text in options.task]
     targets = tuple(name for task in tasks for name in task.columns)
     columns = [(task.kind, task.columns) for task in tasks]
     return Schema.from_table(table, targets, None, drop, (), categorical, columns), tasks
@@ -179,19 +183,25 @@ def _replace_target_names(params: dict[str, object], schema: Schema) -> dict[str
     return params | {"monotone_constraints": replaced}
 
 
-def _split(o: Namespace, table: Table, schema: Schema, order: str) -> tuple[Table, Table | None]:
+def _split(
+    options: Namespace, table: Table, schema: Schema, order: str
+) -> tuple[Table, Table | None]:
     """Return the training rows and the evaluation rows, if there are any."""
-    if o.validation is None:
+    if options.validation is None:
         return table, None
     parts = split_validation(
-        o.validation, order, table.n_rows, o.seed, lambda: _find_repeated_rows(table, schema)
+        options.validation,
+        order,
+        table.n_rows,
+        options.seed,
+        lambda: _find_repeated_rows(table, schema),
     )
     if parts is None:
-        return table, open_table(o, Path(o.validation), schema)
+        return table, open_table(options, Path(options.validation), schema)
     if table.is_folder:
         raise ReadError(
-            f"--validation {o.validation}: rows of a folder cannot be held out; give a file of "
-            "evaluation data."
+            f"--validation {options.validation}: rows of a folder cannot be held out; give a file "
+            "of evaluation data."
         )
     kept, held = parts
     if schema.task == "classification":
@@ -199,7 +209,9 @@ def _split(o: Namespace, table: Table, schema: Schema, order: str) -> tuple[Tabl
         only = ~np.isin(y[held], y[kept])  # rows of classes that training would not see
         kept, held = np.sort(np.append(kept, held[only])), held[~only]
         if not len(held):
-            raise ReadError(f"--validation {o.validation} leaves no row: every class has one row.")
+            raise ReadError(
+                f"--validation {options.validation} leaves no row: every class has one row."
+            )
     return table.take_rows(kept), table.take_rows(held)
 
 
@@ -224,7 +236,7 @@ def _number_values(column: np.ndarray) -> np.ndarray:
 
 
 def _make_dataset(
-    o: Namespace,
+    options: Namespace,
     table: Table,
     schema: Schema,
     estimator: PolyleafEstimator,
@@ -233,23 +245,25 @@ def _make_dataset(
     """Return the features of training data as a `Dataset` with bins of its own."""
     from polyleaf.binned_data.dataset import Dataset
 
-    options: dict[str, Any] = {"max_bins": estimator.max_bins, "n_jobs": estimator.n_jobs}
+    arguments: dict[str, Any] = {"max_bins": estimator.max_bins, "n_jobs": estimator.n_jobs}
     reads_features = LEAVES[estimator.leaf].kind.reads_features
     is_search = isinstance(estimator, SearchParameters)
     if not table.is_folder:
         keep = reads_features or (is_search and not table.is_sparse)
         X = table.read_features(schema)
-        return Dataset(X, sample_weight=weights, keep_features=keep, **options)
+        return Dataset(X, sample_weight=weights, keep_features=keep, **arguments)
 
     def read_batches() -> Iterator[tuple[object, None, np.ndarray | None]]:
-        start = 0
+        first = 0
         for X in table.iter_features(schema):
-            stop = start + X.num_rows
-            yield X, None, None if weights is None else weights[start:stop]
-            start = stop
+            stop = first + X.num_rows
+            yield X, None, None if weights is None else weights[first:stop]
+            first = stop
 
-    options |= {"cache_dir": o.cache, "memory_limit": o.memory_limit}
-    return Dataset.from_batches(read_batches, keep_features=reads_features or is_search, **options)
+    arguments |= {"cache_dir": options.cache, "memory_limit": options.memory_limit}
+    return Dataset.from_batches(
+        read_batches, keep_features=reads_features or is_search, **arguments
+    )
 
 
 # ---- tasks of a multi-task model -------------------------------------------------------------
@@ -336,7 +350,7 @@ def _describe_tasks(tasks: Sequence[TaskSpec]) -> str:
 
 
 def _fit_and_save(
-    o: Namespace,
+    options: Namespace,
     estimator: PolyleafEstimator,
     fit: Callable[[], object],
     metadata: Mapping[str, object],
@@ -353,19 +367,21 @@ def _fit_and_save(
     model.metadata |= metadata
     if model.output_names is None and names is not None and model.n_outputs == len(names):
         model.output_names = tuple(names)
-    estimator.save_model(o.model, leaf_dtype=o.leaf_dtype, statistics=o.statistics)
-    if not o.quiet:
-        report = [estimator.report()] if o.time_limit is not None else []
-        last = f"{describe_training(estimator)}, saved to {o.model}"
+    estimator.save_model(
+        options.model, leaf_dtype=options.leaf_dtype, statistics=options.statistics
+    )
+    if not options.quiet:
+        report = [estimator.report()] if options.time_limit is not None else []
+        last = f"{describe_training(estimator)}, saved to {options.model}"
         print(*lines, *report, last, sep="\n", file=sys.stderr)
     if not interrupts:
         return None
     rounds, trials = pluralise(model.n_rounds, "round"), getattr(estimator, "leaderboard_", None)
-    message = f"interrupted after {rounds}; the model so far was saved to {o.model}."
+    message = f"interrupted after {rounds}; the model so far was saved to {options.model}."
     if trials is not None:
         message = (
             f"search interrupted; the best of {pluralise(len(trials), 'candidate')}, trained for "
-            f"{rounds} on all rows, was saved to {o.model}."
+            f"{rounds} on all rows, was saved to {options.model}."
         )
     return print_error(message, INTERRUPT_EXIT_CODE)
 

@@ -61,20 +61,20 @@ def fit_labels(
 
 def check_shape(rows: LabelledRows, n_features: int, n_labels: int, path: StrPath) -> None:
     """Raise a `ReadError` if a file does not have the features and labels of the model."""
-    for noun, found, expected in (
+    for noun, number, expected in (
         ("features", rows.X.shape[1], n_features),
         ("labels", rows.Y.shape[1], n_labels),
     ):
-        if found != expected:
-            raise ReadError(f"{path} has {found} {noun}, but the model has {expected}.")
+        if number != expected:
+            raise ReadError(f"{path} has {number} {noun}, but the model has {expected}.")
 
 
 def _predict_topk(
     estimator: PolyleafEstimator, X: sp.csr_matrix, k: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield labels and scores of shape (n, k), batch by batch."""
-    for start in range(0, X.shape[0], _BATCH_ROWS):
-        yield estimator.predict_topk(X[start : start + _BATCH_ROWS], k)
+    for first in range(0, X.shape[0], _BATCH_ROWS):
+        yield estimator.predict_topk(X[first : first + _BATCH_ROWS], k)
 
 
 def write_topk(estimator: PolyleafEstimator, X: sp.csr_matrix, k: int, out: Path | None) -> None:
@@ -93,13 +93,13 @@ def write_topk(estimator: PolyleafEstimator, X: sp.csr_matrix, k: int, out: Path
         write_sparse_matrix(out, sp.csr_matrix(entries, shape))
         return
     names = estimator.model_.output_names
-    known = None if names is None else np.array([*names, None], dtype=object)
+    label_names = None if names is None else np.array([*names, None], dtype=object)
     with open_writer(out) as write:
         for labels, scores in _predict_topk(estimator, X, k):
             columns: dict[str, np.ndarray] = {}
             for place in range(k):
                 label = labels[:, place]
-                named = label.astype(object) if known is None else known[label]
+                named = label.astype(object) if label_names is None else label_names[label]
                 named[label < 0] = None
                 columns[f"label_{place + 1}"] = named
                 columns[f"score_{place + 1}"] = np.where(label < 0, np.nan, scores[:, place])

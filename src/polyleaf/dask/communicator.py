@@ -255,7 +255,7 @@ class DaskCommunicator(Communicator):
         self._fit, self._addresses, self._step = fit, list(addresses), 0
         self._plugin.start(fit)
 
-    def exchange(self, blocks: Sequence[Buffer]) -> list[Buffer]:
+    def alltoall(self, blocks: Sequence[Buffer]) -> list[Buffer]:
         self._check_cancelled()
         self._step += 1
         arguments = self._fit, self._step, self.rank, self._addresses, blocks
@@ -267,7 +267,7 @@ class DaskCommunicator(Communicator):
 
     def leave(self) -> None:
         """Leave the attempt after all ranks have reached this point."""
-        self.gather(b"")
+        self.allgather(b"")
         sync(self._loop, self._plugin.leave, self._fit)
 
     def end(self, reason: str) -> None:

@@ -100,8 +100,10 @@ def _count_partitions(values: Any) -> int:
 
 def _rechunk_rows(values: da.Array, chunks: Sequence[int] | None) -> da.Array:
     """Return an array with these chunks of rows, if both are known to have equally many rows."""
-    known = chunks is not None and not np.isnan(chunks).any() and not np.isnan(values.shape[0])
-    if known and values.chunks[0] != chunks and sum(chunks or ()) == values.shape[0]:
+    has_lengths = (
+        chunks is not None and not np.isnan(chunks).any() and not np.isnan(values.shape[0])
+    )
+    if has_lengths and values.chunks[0] != chunks and sum(chunks or ()) == values.shape[0]:
         return values.rechunk({0: tuple(chunks or ())})
     return values
 
@@ -119,9 +121,9 @@ class LazyData:
         X = _split_partitions(self.X, None)
         chunks = self.X.chunks[0] if isinstance(self.X, da.Array) else None
         suffix = "" if self.name == "X" else f" of {self.name}"
-        given = self.rows.to_dict()
+        fields = self.rows.to_dict()
         named = [(self.name, X)]
-        for attribute, values in given.items():
+        for attribute, values in fields.items():
             name = {"target": "y", "weight": "weights"}.get(attribute, attribute)
             named.append((f"{name}{suffix}", _split_partitions(values, chunks)))
         for name, partitions in named:
@@ -145,7 +147,7 @@ class LazyData:
             raise ValueError(f"{self.name} has no rows.")
         X_kept, *others = ([partitions[i] for i in kept] for partitions in futures)
         sizes = [lengths[0][i] for i in kept]
-        return DataFutures(X_kept, dict(zip(given, others, strict=True)), kept, sizes)
+        return DataFutures(X_kept, dict(zip(fields, others, strict=True)), kept, sizes)
 
 
 class DataFutures(NamedTuple):

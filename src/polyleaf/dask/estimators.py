@@ -181,7 +181,7 @@ class _DaskEstimator(BaseEstimator):
         """
         local = copy.copy(self.to_local())
         check_decay_rate(decay_rate)
-        known = KnownTrees(local.model_, float(decay_rate))
+        known_trees = KnownTrees(local.model_, float(decay_rate))
         with _use_client(self.client) as client:
             result, self.restarts_ = fit(
                 client,
@@ -189,7 +189,7 @@ class _DaskEstimator(BaseEstimator):
                 LazyData(X, RowData(y, sample_weight, offset)),
                 [],
                 [],
-                known,
+                known_trees,
                 max_restarts,
                 wait_for_workers,
             )
@@ -388,8 +388,8 @@ def _use_client(client: Client | None) -> Iterator[Client]:
     if client is not None:
         yield client
     elif hasattr(thread_state, "key"):
-        with worker_client() as own:
-            yield own
+        with worker_client() as client_of_task:
+            yield client_of_task
     else:
         yield get_client()
 

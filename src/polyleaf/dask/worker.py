@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -121,12 +120,12 @@ def plan_fit(
     chosen = mapper.sample_rows(shard.target.n_rows, weights)
     partitions, first = [], 0
     for size in sizes:
-        own = np.arange(first, first + size)
+        indices = np.arange(first, first + size)
         sampled = (
             None if chosen is None else chosen[(chosen >= first) & (chosen < first + size)] - first
         )
-        own_weights = None if weights is None else weights[own]
-        partitions.append(Partition(shard.take(own), own_weights, sampled))
+        partition_weights = None if weights is None else weights[indices]
+        partitions.append(Partition(shard.take(indices), partition_weights, sampled))
         first += size
     sample_weights = weights if weights is None or chosen is None else weights[chosen]
     return PlannedFit(shared, partitions, sample_weights)
@@ -164,7 +163,7 @@ def find_n_estimators(
     n_threads = get_worker().state.nthreads
     dataset = Dataset.from_codes(mapper, *BinnedRows.concatenate(rows), n_jobs=n_threads)
     shard = Shard.joined([partition.shard for partition in partitions])
-    return find_shared_n_estimators(copy.copy(estimator), shared, shard, dataset, n_threads)
+    return find_shared_n_estimators(estimator, shared, shard, dataset, n_threads)
 
 
 def make_eval_set(
@@ -180,11 +179,11 @@ def make_eval_set(
         codes, features = BinnedRows.concatenate(
             [bin_partition(part, mapper, shared.run.reads_features) for part in X]
         )
-        given, is_sparse = concatenate_rows(rows), shared.run.settings.has_sparse_targets
+        row_data, is_sparse = concatenate_rows(rows), shared.run.settings.has_sparse_targets
         target = encode_evaluation_target(
-            given, name=f"y of {name!r}", like=encoding, is_sparse=is_sparse
+            row_data, name=f"y of {name!r}", like=encoding, is_sparse=is_sparse
         )
-        offset = given.offset
+        offset = row_data.offset
         if offset is not None:
             reader = PolyleafEstimator._offset_reader(encoding, shared.run.objective)
             offset = reader.read(offset, target.n_rows, f"offset of {name!r}")
@@ -240,10 +239,9 @@ def run_rank(
     n_threads = get_worker().state.nthreads
     dataset = Dataset.from_codes(mapper, *BinnedRows.concatenate(rows), n_jobs=n_threads)
     shard = Shard.joined([partition.shard for partition in partitions])
-    own = copy.copy(estimator)
     try:
-        fit_rank(
-            own,
+        run = fit_rank(
+            estimator,
             shared,
             shard,
             dataset,
@@ -259,10 +257,4 @@ def run_rank(
     except BaseException as error:
         communicator.end(f"Rank {rank} failed: {error}")
         raise
-    if rank > 0:
-        return None
-    per_output = {
-        name: {metric: list(values) for metric, values in metrics.items()}
-        for name, metrics in own.evals_result_per_output_.items()
-    }
-    return FitResult(own.model_, own.evals_result_, per_output)
+    return FitResult(run.model, run.evals_log, run.outputs_log) if rank == 0 else None

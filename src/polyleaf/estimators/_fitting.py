@@ -125,23 +125,19 @@ def _fit_estimator(
     if shrinks_scores:
         with measure_phase("initial model"):
             shrink_initial_scores(run)
-    # The trial has the groups that it has searched, so that they are not searched again.
     if auto_rounds_metric is not None:
-        assert run.trial is not None
-        n_estimators = find_n_estimators(run.trial)
-        if run.trial.was_interrupted:
-            trial = run.trial
-            store_result(
-                estimator, trial.model, trial.target.encoding, trial.evals_log, trial.outputs_log
-            )
-            estimator._after_training(run.trial)
-            report_interrupt(estimator)
-            return estimator
-        run.settings = run.settings.replace_n_estimators(n_estimators)
-        if isinstance(run.settings.boosting.output_groups, str):
-            groups = run.trial.model.output_groups
-            run.settings = run.settings.replace_output_groups(groups)
-    train(estimator, run, callbacks)
+        trial = run.trial
+        assert trial is not None
+        n_estimators = find_n_estimators(trial)
+        if trial.was_interrupted:
+            run = trial  # the model of the trial is all there is
+        else:
+            run.settings = run.settings.replace_n_estimators(n_estimators)
+            # The trial has searched groups of outputs: they are not searched again.
+            if isinstance(run.settings.boosting.output_groups, str):
+                run.settings = run.settings.replace_output_groups(trial.model.output_groups)
+    if not run.was_interrupted:
+        train(estimator, run, callbacks)
     # Calibration reads the fitted attributes.
     store_result(estimator, run.model, run.target.encoding, run.evals_log, run.outputs_log)
     with measure_phase("calibration"):
@@ -174,8 +170,8 @@ def replace_refitted_model(
     estimator: PolyleafEstimator, model: Model, encoding: TargetEncoding, recalibrate: bool = False
 ) -> None:
     """Set the model of an estimator after a refit, and warn about calibrations that it has lost."""
-    old = estimator.model_
-    dropped = sorted((old.metadata.keys() & CALIBRATIONS) - model.metadata.keys())
+    old_model = estimator.model_
+    dropped = sorted((old_model.metadata.keys() & CALIBRATIONS) - model.metadata.keys())
     if estimator._is_calibrated(model.objective) and not recalibrate:
         dropped.append("shifts of quantiles")
     estimator._set_model(model, encoding)
@@ -252,24 +248,25 @@ def make_objective(
     estimator: PolyleafEstimator,
     target: Target,
     resolved: ResolvedObjective,
-    start: Model | None = None,
+    old_model: Model | None = None,
 ) -> Objective:
     """Make the objective for a target and check it against the model to continue."""
-    objective = estimator._make_objective(target, start, resolved)
+    objective = estimator._make_objective(target, old_model, resolved)
     estimator._check_scaling(target.encoding, objective)
-    if start is not None and start.objective.to_dict() != objective.to_dict():
-        _check_same_scores(start, objective, target.encoding.n_outputs)
+    if old_model is not None and old_model.objective.to_dict() != objective.to_dict():
+        _check_same_scores(old_model, objective, target.encoding.n_outputs)
     return objective
 
 
-def _check_same_scores(start: Model, objective: Objective, n_outputs: int) -> None:
+def _check_same_scores(old_model: Model, objective: Objective, n_outputs: int) -> None:
     """Raise unless the raw scores of a model mean the same to another objective."""
-    old = start.objective
-    has_same_link = old.link is not None and old.link == objective.link
-    if not has_same_link or objective.n_scores(n_outputs) != start.n_outputs:
+    old_objective = old_model.objective
+    has_same_link = old_objective.link is not None and old_objective.link == objective.link
+    if not has_same_link or objective.n_scores(n_outputs) != old_model.n_outputs:
         raise ValueError(
-            f"The model was trained with objective {old}, and its raw scores mean something else "
-            f"to {objective}: pass an objective with the same link, or train a new model."
+            f"The model was trained with objective {old_objective}, and its raw scores mean "
+            f"something else to {objective}: pass an objective with the same link, or train a new "
+            "model."
         )
 
 
@@ -295,22 +292,23 @@ def _get_init_model(estimator: PolyleafEstimator, init_model: Any) -> Model | No
     return init_model
 
 
-def _get_n_rounds(estimator: PolyleafEstimator, start: Model | None, init_model: object) -> int:
+def _get_n_rounds(estimator: PolyleafEstimator, old_model: Model | None, init_model: object) -> int:
     """Return the number of rounds of this run."""
     n = DEFAULT_N_ESTIMATORS if estimator.n_estimators is None else estimator.n_estimators
-    if start is None or init_model is not None:
+    if old_model is None or init_model is not None:
         return n
-    if n < start.n_rounds:
+    if n < old_model.n_rounds:
         raise ValueError(
-            f"warm_start: n_estimators={n} is less than the {start.n_rounds} rounds of the model."
+            f"warm_start: n_estimators={n} is less than the {old_model.n_rounds} rounds of the "
+            "model."
         )
-    return n - start.n_rounds
+    return n - old_model.n_rounds
 
 
-def _draw_seeds(estimator: PolyleafEstimator, start: Model | None) -> Seeds:
+def _draw_seeds(estimator: PolyleafEstimator, old_model: Model | None) -> Seeds:
     """Draw seeds in a fixed order, only for what is random, to advance generators no further."""
     learns_projection = estimator.projection is not None and (
-        start is None or start.projection is None
+        old_model is None or old_model.projection is None
     )
     held_out = draw_seed(estimator) if estimator.validation_fraction is not None else 0
     projection = draw_seed(estimator) if learns_projection else 0

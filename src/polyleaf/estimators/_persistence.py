@@ -44,12 +44,13 @@ def make_estimator(cls: type[_Estimator], model: Model) -> _Estimator:
     ValueError
         If the model is not one of this class.
     """
-    known, parameters = cls._get_param_names(), model.metadata.get(PARAMETERS)
+    parameters = model.metadata.get(PARAMETERS)
     if parameters is None:
         raise ValueError("The metadata names no parameters.")
     # Files hold objectives by name only; for others the model has the objective.
     values = {"objective": cls._objective_parameter(model), **parameters}
-    estimator = cls(**{name: value for name, value in values.items() if name in known})
+    names = cls._get_param_names()
+    estimator = cls(**{name: value for name, value in values.items() if name in names})
     estimator._validate_params()
     effective_threads(estimator.n_jobs)  # scikit-learn accepts True and 0 as numbers of threads
     encoding = decode_target_encoding(model.metadata, model.n_outputs)
@@ -57,9 +58,11 @@ def make_estimator(cls: type[_Estimator], model: Model) -> _Estimator:
     if model.projection is None:
         set_feature_names(estimator, model.mapper.n_features_, model.mapper.feature_names_)
     else:
-        names = model.metadata.get(INPUT_NAMES)
-        _check_input_names(names, model.projection.n_features)
-        set_feature_names(estimator, model.projection.n_features, names)
+        input_names = model.metadata.get(INPUT_NAMES)
+        n_features = model.projection.n_features
+        if input_names is not None and len(input_names) != n_features:
+            raise ValueError(f"The metadata must name {n_features} features of X, or none.")
+        set_feature_names(estimator, n_features, input_names)
     estimator._set_model(model, encoding)
     estimator.evals_result_, estimator.evals_result_per_output_ = model.evals_log, {}
     return estimator
@@ -96,11 +99,6 @@ def make_estimator_builder(
         return make_estimator(classes[name], model)
 
     return build
-
-
-def _check_input_names(names: Any, n_features: int) -> None:
-    if names is not None and len(names) != n_features:
-        raise ValueError(f"The metadata must name {n_features} features of X, or none.")
 
 
 _NOT_PLAIN = object()

@@ -196,13 +196,13 @@ def resolve_offset(model: Model, X: DataLike, offset: DataLike | None) -> DataLi
 
     Warn if the model was trained with offsets and there is none.
     """
-    given = X.offset if offset is None and isinstance(X, Dataset) else offset
-    if given is None and model.metadata.get(HAS_OFFSETS):
+    row_offset = X.offset if offset is None and isinstance(X, Dataset) else offset
+    if row_offset is None and model.metadata.get(HAS_OFFSETS):
         warn_user(
             "The model was trained with an offset, but these rows have none: pass offset (zeros to "
             "silence this warning)."
         )
-    return given
+    return row_offset
 
 
 class PredictionMixin:
@@ -271,8 +271,8 @@ class PredictionMixin:
         offset = resolve_offset(self.model_, X, offset)
         if offset is None:
             return stages
-        start = self._offsets(offset, table.n_rows)
-        return (raw + start for raw in stages)
+        row_offsets = self._offsets(offset, table.n_rows)
+        return (raw + row_offsets for raw in stages)
 
     def _offsets(self, offset: DataLike, n_rows: int) -> np.ndarray:
         return self._offset_reader(self._encoding, self.model_.objective).read(offset, n_rows)
@@ -413,8 +413,8 @@ class PredictionMixin:
         check_is_fitted(self)
         if self._encoding.kind == "binary":
             refuse("two_classes", "topk")
-        known = tuple(self.model_.output_names or ())
-        if names and not known:
+        output_names = tuple(self.model_.output_names or ())
+        if names and not output_names:
             raise ValueError(
                 "The outputs of this model have no names: fit it on a data frame, or set "
                 "model_.output_names."
@@ -424,7 +424,7 @@ class PredictionMixin:
             self._features(X), k, first, last, self._n_threads()
         )
         if names:
-            return np.array([*known, ""])[outputs], scores  # -1 is the last
+            return np.array([*output_names, ""])[outputs], scores  # -1 is the last
         classes = self._encoding.classes
         if classes is None or self._encoding.kind == "multilabel":
             return outputs.astype(np.int64), scores

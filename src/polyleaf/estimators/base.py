@@ -68,16 +68,20 @@ class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParamet
         return resolve_objective(self.objective)
 
     def _encode_target(
-        self, rows: RowData, start: Model | None, resolved: ResolvedObjective
+        self, rows: RowData, old_model: Model | None, resolved: ResolvedObjective
     ) -> Target:
         raise NotImplementedError
 
-    def _encode_sparse_target(self, rows: RowData, start: Model | None) -> Target:
-        like = None if start is None else TargetEncoding.from_dict(start.metadata, start.n_outputs)
+    def _encode_sparse_target(self, rows: RowData, old_model: Model | None) -> Target:
+        like = (
+            None
+            if old_model is None
+            else TargetEncoding.from_dict(old_model.metadata, old_model.n_outputs)
+        )
         return encode_sparse(rows, kind=self._sparse_kind, like=like)
 
     def _make_objective(
-        self, target: Target, start: Model | None, resolved: ResolvedObjective
+        self, target: Target, old_model: Model | None, resolved: ResolvedObjective
     ) -> Objective:
         raise NotImplementedError
 

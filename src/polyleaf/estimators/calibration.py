@@ -195,13 +195,18 @@ def compute_probabilities(
     raw: np.ndarray, encoding: TargetEncoding, objective: Objective
 ) -> np.ndarray:
     """Return probabilities of classes (n_rows, n_classes), or of labels (n_rows, n_labels)."""
-    p = objective.transform(raw)
+    probability = objective.transform(raw)
     if encoding.kind == "binary":
-        return np.column_stack([1.0 - p[:, 0], p[:, 0]])
+        return np.column_stack([1.0 - probability[:, 0], probability[:, 0]])
     if encoding.one_vs_rest:
-        total = p.sum(axis=1, keepdims=True)
-        return np.divide(p, total, out=np.full_like(p, 1.0 / p.shape[1]), where=total > 0)
-    return p
+        total = probability.sum(axis=1, keepdims=True)
+        return np.divide(
+            probability,
+            total,
+            out=np.full_like(probability, 1.0 / probability.shape[1]),
+            where=total > 0,
+        )
+    return probability
 
 
 class DecisionThresholdMixin:
@@ -335,9 +340,9 @@ def _read_thresholds(threshold: object, encoding: TargetEncoding) -> float | np.
     for label, value in threshold.items():
         i = names.index(label) if label in names else label
         if not isinstance(i, int | np.integer) or not 0 <= i < encoding.n_outputs:
-            known = ", ".join(map(repr, names[:5])) if names else f"0 to {encoding.n_outputs - 1}"
+            labels = ", ".join(map(repr, names[:5])) if names else f"0 to {encoding.n_outputs - 1}"
             raise ValueError(
-                f"threshold names the label {label!r}, which y does not have; it has {known}."
+                f"threshold names the label {label!r}, which y does not have; it has {labels}."
             )
         thresholds[i] = _check_probability(value)
     return thresholds
@@ -370,7 +375,7 @@ def _cross_fit(run: TrainingRun) -> tuple[np.ndarray, np.ndarray]:
     n_rows, seed = run.rows.n_rows, run.settings.sampling.seed
     scores, has_score = np.zeros((n_rows, run.rows.target.shape[1])), np.zeros(n_rows)
     for rows, held in run.rules.iter_folds(n_rows, N_FOLDS, seed):
-        found = cross_fit_scores(run, rows, held)
-        if found is not None:
-            scores[held], has_score[held] = found, 1.0
+        fold_scores = cross_fit_scores(run, rows, held)
+        if fold_scores is not None:
+            scores[held], has_score[held] = fold_scores, 1.0
     return scores, has_score

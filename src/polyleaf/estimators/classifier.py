@@ -129,11 +129,15 @@ class PolyleafClassifier(
         return None if is_auto else resolve_objective(self.objective)
 
     def _encode_target(
-        self, rows: RowData, start: Model | None, resolved: ResolvedObjective
+        self, rows: RowData, old_model: Model | None, resolved: ResolvedObjective
     ) -> Target:
         cls = get_single_class(resolved)
         kinds = ("classes",) if cls is None else cls.target_kinds
-        like = None if start is None else TargetEncoding.from_dict(start.metadata, start.n_outputs)
+        like = (
+            None
+            if old_model is None
+            else TargetEncoding.from_dict(old_model.metadata, old_model.n_outputs)
+        )
         return encode_classification(
             rows,
             class_weight=self.class_weight,
@@ -145,7 +149,7 @@ class PolyleafClassifier(
         )
 
     def _make_objective(
-        self, target: Target, start: Model | None, resolved: ResolvedObjective
+        self, target: Target, old_model: Model | None, resolved: ResolvedObjective
     ) -> Objective:
         encoding, spec = target.encoding, resolved
         if spec is None:
@@ -171,7 +175,7 @@ class PolyleafClassifier(
         if encoding.one_vs_rest:
             warn_one_vs_rest(spec.label, cls.name, encoding.n_outputs)
         made = complete_objective(
-            self, spec, encoding.n_outputs, **self._resolve_scale_pos_weight(target, start)
+            self, spec, encoding.n_outputs, **self._resolve_scale_pos_weight(target, old_model)
         )
         n_scores, n_outputs = made.n_scores(encoding.n_outputs), encoding.n_outputs
         if n_scores != n_outputs:
@@ -183,12 +187,14 @@ class PolyleafClassifier(
         self._check_threshold(encoding, made)
         return made
 
-    def _resolve_scale_pos_weight(self, target: Target, start: Model | None) -> dict[str, object]:
+    def _resolve_scale_pos_weight(
+        self, target: Target, old_model: Model | None
+    ) -> dict[str, object]:
         """Compute `scale_pos_weight` if it is "balanced" or "sqrt"."""
         if not isinstance(self.scale_pos_weight, str):
             return {}
-        if start is not None:  # the value of the first training
-            return {"scale_pos_weight": getattr(start.objective, "scale_pos_weight", None)}
+        if old_model is not None:  # the value of the first training
+            return {"scale_pos_weight": getattr(old_model.objective, "scale_pos_weight", None)}
         ratio = negatives_per_positive(target.rows)
         return {"scale_pos_weight": np.sqrt(ratio) if self.scale_pos_weight == "sqrt" else ratio}
 
@@ -461,8 +467,8 @@ class PolyleafClassifier(
         ndarray of shape (n_rows, n_classes), or (n_rows, n_labels); bool
             Columns in the order of `classes_`. Every set of classes holds the most probable one.
         """
-        found = predict_sets(self, X, iteration_range, offset)
-        return self._wrap_output(found, self._get_class_names, X)
+        members = predict_sets(self, X, iteration_range, offset)
+        return self._wrap_output(members, self._get_class_names, X)
 
     def score(
         self,

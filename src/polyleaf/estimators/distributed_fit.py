@@ -10,12 +10,7 @@ import numpy as np
 
 from polyleaf.binned_data.dataset import Dataset
 from polyleaf.binned_data.random_rows import find_repeated_rows
-from polyleaf.estimators._fitting import (
-    describe_model,
-    read_initial_scores,
-    start_run,
-    store_result,
-)
+from polyleaf.estimators._fitting import describe_model, read_initial_scores, start_run
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.metrics import Metric
 from polyleaf.model import Model
@@ -165,13 +160,13 @@ def fit_rank(
     eval_sets: Sequence[EvalSet] = (),
     callbacks: object = None,
     resume_from: Model | None = None,
-) -> None:
+) -> TrainingRun:
     """Train on one rank. All ranks get the same model, and rank 0 the metrics of evaluation sets.
 
     Parameters
     ----------
     estimator : PolyleafEstimator
-        Estimator of this rank, which is fitted.
+        Estimator with the parameters, which does not change.
     shard : Shard
         Rows of this rank.
     dataset : Dataset
@@ -194,7 +189,7 @@ def fit_rank(
     )
     describe_model(estimator, run)
     train(estimator, run, callbacks, resume_from)
-    store_result(estimator, run.model, run.target.encoding, run.evals_log, run.outputs_log)
+    return run
 
 
 def _is_usable(target: Target) -> np.ndarray:

@@ -104,16 +104,16 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         return resolved
 
     def _encode_target(
-        self, rows: RowData, start: Model | None, resolved: ResolvedObjective
+        self, rows: RowData, old_model: Model | None, resolved: ResolvedObjective
     ) -> Target:
         columns = TaskColumns(rows.target)
-        if start is not None:
-            encoding = decode_target_encoding(start.metadata, start.n_outputs)
+        if old_model is not None:
+            encoding = decode_target_encoding(old_model.metadata, old_model.n_outputs)
             assert isinstance(encoding, TaskEncodings)
-            given = {get_task_name(key) for key in self.objective or encoding.keys}
-            if given != set(encoding.names):
+            names = {get_task_name(key) for key in self.objective or encoding.keys}
+            if names != set(encoding.names):
                 raise ValueError(
-                    f"objective has the tasks {sorted(given)}, but the model to continue has "
+                    f"objective has the tasks {sorted(names)}, but the model to continue has "
                     f"{sorted(encoding.names)}."
                 )
             return encoding.encode(rows)
@@ -153,7 +153,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
             raise ValueError(f"Task {get_task_name(key)!r}: {error}") from None
 
     def _make_objective(
-        self, target: Target, start: Model | None, resolved: ResolvedObjective
+        self, target: Target, old_model: Model | None, resolved: ResolvedObjective
     ) -> Objective:
         encodings = target.encoding
         assert isinstance(encodings, TaskEncodings) and isinstance(resolved, Mapping)
@@ -215,7 +215,11 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
     def _score_names(self, encoding: TargetEncoding, objective: Objective) -> list[str]:
         assert isinstance(encoding, TaskEncodings)
         places = zip(objective.tasks, encoding.encodings, strict=True)
-        names = [name for place, own in places for name in _get_score_names(place.task, own)]
+        names = [
+            name
+            for place, task_encoding in places
+            for name in _get_score_names(place.task, task_encoding)
+        ]
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(
@@ -228,9 +232,9 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
     def _set_model(self, model: Model, encoding: TargetEncoding) -> None:
         super()._set_model(model, encoding)
         self.classes_: Any = {
-            place.task.name: own.classes
-            for place, own in self._iter_tasks()
-            if own.classes is not None
+            place.task.name: task_encoding.classes
+            for place, task_encoding in self._iter_tasks()
+            if task_encoding.classes is not None
         }
 
     @classmethod
@@ -250,9 +254,9 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         widths = [place.task.n_columns for place in places]
         if names != encoding.names or widths != encoding.widths:
             raise ValueError("The tasks of the model's objective differ from those of its target.")
-        for place, own in zip(places, encoding.encodings, strict=True):
-            learns = _get_target_kind(own)
-            differs = learns == "classes" and place.task.n_scores != own.n_outputs
+        for place, task_encoding in zip(places, encoding.encodings, strict=True):
+            learns = _get_target_kind(task_encoding)
+            differs = learns == "classes" and place.task.n_scores != task_encoding.n_outputs
             if place.task.target_kind != learns or differs:
                 raise ValueError(f"Task {place.task.name!r} does not match its target.")
 
@@ -294,8 +298,8 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
 
     def _prediction(self, raw: np.ndarray) -> Any:
         return {
-            place.task.name: _predict_task(place.task, own, raw[:, place.scores])
-            for place, own in self._iter_tasks()
+            place.task.name: _predict_task(place.task, task_encoding, raw[:, place.scores])
+            for place, task_encoding in self._iter_tasks()
         }
 
     @suggest_on_unknown_kwargs
@@ -330,12 +334,14 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
             If X does not match the training data or the rounds do not exist.
         """
         raw = self._raw(X, iteration_range, offset)
-        found = {
-            place.task.name: compute_probabilities(raw[:, place.scores], own, place.task.objective)
-            for place, own in self._iter_tasks()
-            if own.kind != "regression" and place.task.objective.probabilities
+        probabilities = {
+            place.task.name: compute_probabilities(
+                raw[:, place.scores], task_encoding, place.task.objective
+            )
+            for place, task_encoding in self._iter_tasks()
+            if task_encoding.kind != "regression" and place.task.objective.probabilities
         }
-        return self._wrap_tasks(found, X, _get_probability_columns)
+        return self._wrap_tasks(probabilities, X, _get_probability_columns)
 
     def predict_dist(
         self,
@@ -366,12 +372,14 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         ValueError, TypeError
             If X does not match the training data or the rounds do not exist.
         """
-        raw, found = self._raw(X, iteration_range, offset), {}
-        for place, own in self._iter_tasks():
+        raw, distributions = self._raw(X, iteration_range, offset), {}
+        for place, task_encoding in self._iter_tasks():
             if place.task.objective.has_distribution:
                 predicted = place.task.objective.distribution(raw[:, place.scores])
-                found[place.task.name] = predicted[:, 0] if own.one_dimensional else predicted
-        return found
+                distributions[place.task.name] = (
+                    predicted[:, 0] if task_encoding.one_dimensional else predicted
+                )
+        return distributions
 
     def predict_topk(self, *args: object, **kwargs: object) -> Any:
         """Not available, because scores of different tasks cannot be compared.
@@ -412,11 +420,13 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
             If there is no such task.
         """
         check_is_fitted(self)
-        tasks = {place.task.name: (place, own) for place, own in self._iter_tasks()}
+        tasks = {
+            place.task.name: (place, task_encoding) for place, task_encoding in self._iter_tasks()
+        }
         if name not in tasks:
             raise ValueError(f"There is no task {name!r}; there are {', '.join(map(repr, tasks))}.")
-        found = _make_task_estimator(self.model_, *tasks[name], self.evals_result_)
-        return found.set_params(n_jobs=self.n_jobs, verbose=self.verbose)
+        estimator = _make_task_estimator(self.model_, *tasks[name], self.evals_result_)
+        return estimator.set_params(n_jobs=self.n_jobs, verbose=self.verbose)
 
     def d2_scores(
         self,
@@ -490,11 +500,11 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         if library == "default":
             return values
         columns: dict[str, np.ndarray] = {}
-        for place, own in self._iter_tasks():
+        for place, task_encoding in self._iter_tasks():
             if place.task.name in values:
                 matrix = values[place.task.name]
                 matrix = matrix if matrix.ndim == 2 else matrix[:, None]
-                columns |= dict(zip(get_names(place, own), matrix.T, strict=True))
+                columns |= dict(zip(get_names(place, task_encoding), matrix.T, strict=True))
         return make_table(library, columns, list(columns), X)
 
     def __sklearn_tags__(self) -> Tags:
@@ -517,9 +527,9 @@ class TaskOffsetReader:
         self._readers = {
             place.task.name: (
                 place,
-                OffsetReader(own, place.task.n_scores, place.task.objective.offset_mask),
+                OffsetReader(task_encoding, place.task.n_scores, place.task.objective.offset_mask),
             )
-            for place, own in zip(places, encoding.encodings, strict=True)
+            for place, task_encoding in zip(places, encoding.encodings, strict=True)
         }
         self._n_scores = places[-1].scores.stop
 
@@ -538,19 +548,20 @@ class TaskOffsetReader:
             )
         unknown = [task for task in offset if task not in self._readers]
         if unknown:
-            known = ", ".join(map(repr, self._readers))
-            raise ValueError(f"{name} names the task {unknown[0]!r}; there are {known}.")
+            names = ", ".join(map(repr, self._readers))
+            raise ValueError(f"{name} names the task {unknown[0]!r}; there are {names}.")
         offsets: np.ndarray | None = None
         for task, values in offset.items():
             place, reader = self._readers[task]
-            own = reader.read(values, n_rows, f"{name} of task {task!r}")
+            task_offsets = reader.read(values, n_rows, f"{name} of task {task!r}")
             if offsets is None:
-                offsets = np.zeros((len(own), self._n_scores))
-            if len(own) != len(offsets):
+                offsets = np.zeros((len(task_offsets), self._n_scores))
+            if len(task_offsets) != len(offsets):
                 raise ValueError(
-                    f"{name} of task {task!r} has {len(own)} rows, others have {len(offsets)}."
+                    f"{name} of task {task!r} has {len(task_offsets)} rows, others have "
+                    f"{len(offsets)}."
                 )
-            offsets[:, place.scores] = own
+            offsets[:, place.scores] = task_offsets
         assert offsets is not None
         return offsets
 
@@ -583,13 +594,13 @@ def _make_task_estimator(
         estimator.model_.output_names = tuple(names)
     estimator.evals_result_, prefix = {}, f"{place.task.name}: "
     for data_name, metrics in evals_result.items():
-        own = {
+        task_metrics = {
             name.removeprefix(prefix): values
             for name, values in metrics.items()
             if name.startswith(prefix)
         }
-        if own:
-            estimator.evals_result_[data_name] = own
+        if task_metrics:
+            estimator.evals_result_[data_name] = task_metrics
     return estimator
 
 
@@ -616,18 +627,18 @@ def _predict_task(task: Task, encoding: TargetEncoding, raw: np.ndarray) -> np.n
     return predicted[:, 0] if flat else predicted
 
 
-def _get_prediction_columns(place: TaskSlice, own: TargetEncoding) -> list[str]:
-    if own.kind in ("binary", "multiclass"):
+def _get_prediction_columns(place: TaskSlice, encoding: TargetEncoding) -> list[str]:
+    if encoding.kind in ("binary", "multiclass"):
         return [place.task.name]
     if place.task.objective.has_distribution:
-        return _get_column_names(place.task.name, own)
-    return _get_score_names(place.task, own)
+        return _get_column_names(place.task.name, encoding)
+    return _get_score_names(place.task, encoding)
 
 
-def _get_probability_columns(place: TaskSlice, own: TargetEncoding) -> list[str]:
-    if own.kind == "multilabel" or own.classes is None:
-        return _get_column_names(place.task.name, own)
-    return [f"{place.task.name}_{label}" for label in own.classes.tolist()]
+def _get_probability_columns(place: TaskSlice, encoding: TargetEncoding) -> list[str]:
+    if encoding.kind == "multilabel" or encoding.classes is None:
+        return _get_column_names(place.task.name, encoding)
+    return [f"{place.task.name}_{label}" for label in encoding.classes.tolist()]
 
 
 def _get_column_names(name: str, encoding: TargetEncoding) -> list[str]:
@@ -653,12 +664,12 @@ def _has_classes(y: DataLike, cls: type[Objective] | None) -> bool:
     if is_categorical or values.dtype.kind not in "biufO":
         return True
     if values.dtype.kind == "O":
-        known = values[~get_missing_mask(values)]
-        if any(isinstance(value, str | bool | np.bool_) for value in known.tolist()):
+        present = values[~get_missing_mask(values)]
+        if any(isinstance(value, str | bool | np.bool_) for value in present.tolist()):
             return True
         if find_non_number(replace_nulls_with_nan(values)) is not None:
             return False  # reading the numbers raises the error
-        values = known.astype(np.float64)
+        values = present.astype(np.float64)
     values = values[~np.isnan(values)] if values.dtype.kind == "f" else values
     if cls is not None and "classes" in kinds:  # a function takes any target: numbers stay numbers
         return False

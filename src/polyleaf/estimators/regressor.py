@@ -52,10 +52,10 @@ class PolyleafRegressor(RegressorMixin, UncertaintyMixin, PolyleafEstimator, Reg
     _kinds = ("regression",)
 
     def _encode_target(
-        self, rows: RowData, start: Model | None, resolved: ResolvedObjective
+        self, rows: RowData, old_model: Model | None, resolved: ResolvedObjective
     ) -> Target:
-        if start is not None:
-            encoding = TargetEncoding.from_dict(start.metadata, start.n_outputs)
+        if old_model is not None:
+            encoding = TargetEncoding.from_dict(old_model.metadata, old_model.n_outputs)
             return encoding.encode(rows)
         assert isinstance(resolved, ObjectiveSpec)
         normalize = self.normalize_targets
@@ -64,7 +64,7 @@ class PolyleafRegressor(RegressorMixin, UncertaintyMixin, PolyleafEstimator, Reg
         return encode_regression(rows, missing=self.missing_targets, normalize=normalize)
 
     def _make_objective(
-        self, target: Target, start: Model | None, resolved: ResolvedObjective
+        self, target: Target, old_model: Model | None, resolved: ResolvedObjective
     ) -> Objective:
         assert isinstance(resolved, ObjectiveSpec)
         if "values" not in resolved.cls.target_kinds:

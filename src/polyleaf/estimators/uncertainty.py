@@ -117,15 +117,15 @@ class UncertaintyMixin:
         rounds = choose_rounds(first, last, int(n_models))
         stages = self._staged_raw(X, (first, last), offset, rounds)
         if self._encoding.kind == "regression":
-            found = _measure_variances(stages, self.model_.objective)
+            uncertainty = _measure_variances(stages, self.model_.objective)
         else:
             _ = self.predict_proba  # raises an AttributeError that says why there is none
             is_multilabel = self._encoding.kind == "multilabel"
-            found = _measure_entropies(map(self._probabilities, stages), is_multilabel)
-        knowledge, data = found
+            uncertainty = _measure_entropies(map(self._probabilities, stages), is_multilabel)
+        knowledge, data = uncertainty
         if self._encoding.one_dimensional and knowledge.shape[1:] == (1,):
             return Uncertainty(knowledge[:, 0], None if data is None else data[:, 0])
-        return found
+        return uncertainty
 
 
 def choose_rounds(first: int, last: int, n_models: int) -> list[int]:
@@ -152,12 +152,16 @@ def _measure_variances(stages: Iterator[np.ndarray], objective: Objective) -> Un
 
 def _measure_entropies(stages: Iterator[np.ndarray], is_multilabel: bool) -> Uncertainty:
     """Return the mutual information of classes or labels and models, and the mean entropy."""
-    total = data = np.zeros(())
-    for i, p in enumerate(stages, 1):
-        total = total + (p - total) / i
-        data = data + (_measure_entropy(p, is_multilabel) - data) / i
-    return Uncertainty(np.maximum(_measure_entropy(total, is_multilabel) - data, 0.0), data)
+    mean = data = np.zeros(())
+    for i, probability in enumerate(stages, 1):
+        mean = mean + (probability - mean) / i
+        data = data + (_measure_entropy(probability, is_multilabel) - data) / i
+    return Uncertainty(np.maximum(_measure_entropy(mean, is_multilabel) - data, 0.0), data)
 
 
-def _measure_entropy(p: np.ndarray, is_multilabel: bool) -> np.ndarray:
-    return entr(p) + entr(1.0 - p) if is_multilabel else entr(p).sum(axis=1)
+def _measure_entropy(probability: np.ndarray, is_multilabel: bool) -> np.ndarray:
+    return (
+        entr(probability) + entr(1.0 - probability)
+        if is_multilabel
+        else entr(probability).sum(axis=1)
+    )

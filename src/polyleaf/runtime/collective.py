@@ -39,7 +39,7 @@ class Communicator(ABC):
     size: int
 
     @abstractmethod
-    def exchange(self, blocks: Sequence[Buffer]) -> list[Buffer]:
+    def alltoall(self, blocks: Sequence[Buffer]) -> list[Buffer]:
         """Send block i to rank i, and return the blocks that the ranks sent here, in order.
 
         All other methods are built on this one. A block must not change until the next call has
@@ -51,7 +51,7 @@ class Communicator(ABC):
             If a rank has ended.
         """
 
-    def sum(self, numbers: IntegerArray) -> None:
+    def allreduce_sum(self, numbers: IntegerArray) -> None:
         """Sum an array over all ranks, in place.
 
         Raises
@@ -63,13 +63,13 @@ class Communicator(ABC):
         if self.size > 1:
             numbers[...] = sum(self._gather_arrays(numbers), np.zeros_like(numbers))
 
-    def largest(self, numbers: np.ndarray) -> None:
+    def allreduce_max(self, numbers: np.ndarray) -> None:
         """Take the maximum of every entry over all ranks, in place; NaN if a rank has NaN."""
         if self.size > 1:
             numbers[...] = np.maximum.reduce(self._gather_arrays(numbers))
 
-    def sum_shares(self, shares: Sequence[IntegerArray]) -> IntegerArray:
-        """Sum the shares r of all ranks on rank r, in place of its own share (reduce-scatter).
+    def reduce_scatter(self, shares: Sequence[IntegerArray]) -> IntegerArray:
+        """Sum the shares r of all ranks on rank r, in place of its own share.
 
         The other shares are sent without a copy: they must not change until the next call of a
         method has returned.
@@ -93,17 +93,17 @@ class Communicator(ABC):
             b"" if r == self.rank else np.ascontiguousarray(share).data.cast("B")
             for r, share in enumerate(shares)
         ]
-        for r, data in enumerate(self.exchange(blocks)):
+        for r, data in enumerate(self.alltoall(blocks)):
             if r != self.rank:
                 own += _decode_array(data, own)
         return own
 
-    def gather(self, data: Buffer) -> list[Buffer]:
-        """Return the data of every rank, in order, on all ranks (all-gather)."""
-        return self.exchange([data] * self.size)
+    def allgather(self, data: Buffer) -> list[Buffer]:
+        """Return the data of every rank, in order, on all ranks."""
+        return self.alltoall([data] * self.size)
 
     def _gather_arrays(self, numbers: np.ndarray) -> list[np.ndarray]:
-        blocks = self.gather(np.ascontiguousarray(numbers).tobytes())
+        blocks = self.allgather(np.ascontiguousarray(numbers).tobytes())
         return [_decode_array(data, numbers) for data in blocks]
 
 
@@ -112,7 +112,7 @@ class SingleProcess(Communicator):
 
     rank, size = 0, 1
 
-    def exchange(self, blocks: Sequence[Buffer]) -> list[Buffer]:
+    def alltoall(self, blocks: Sequence[Buffer]) -> list[Buffer]:
         return list(blocks)
 
 
@@ -163,9 +163,9 @@ class ThreadCommunicator(Communicator):
             raise error
         return [future.result() for future in futures]
 
-    def exchange(self, blocks: Sequence[Buffer]) -> list[Buffer]:
+    def alltoall(self, blocks: Sequence[Buffer]) -> list[Buffer]:
         if len(blocks) != self.size:
-            raise ValueError(f"exchange needs {self.size} blocks, one per rank, got {len(blocks)}.")
+            raise ValueError(f"alltoall needs {self.size} blocks, one per rank, got {len(blocks)}.")
         self._board[self.rank] = [bytes(block) for block in blocks]
         self._wait()
         received = [self._board[rank][self.rank] for rank in range(self.size)]

@@ -47,7 +47,7 @@ class Context:
         if not self.is_distributed:
             return number
         numbers = np.array([number], np.int64)
-        self.communicator.sum(numbers)
+        self.communicator.allreduce_sum(numbers)
         return int(numbers[0])
 
 

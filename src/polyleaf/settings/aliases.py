@@ -277,7 +277,10 @@ def warn_one_vs_rest(label: str | None, name: str, n_classes: int, prefix: str =
 
 
 def raise_unknown_parameters(
-    where: str, names: Iterable[str], known: Iterable[str], constructor_names: Iterable[str] = ()
+    where: str,
+    names: Iterable[str],
+    parameters: Iterable[str],
+    constructor_names: Iterable[str] = (),
 ) -> None:
     """Raise a TypeError for the first unknown name, with a suggestion.
 
@@ -289,28 +292,28 @@ def raise_unknown_parameters(
     constructor_names : iterable of str
         For a method: parameters of the constructor.
     """
-    known, constructor_names = list(known), list(constructor_names)
+    parameters, constructor_names = list(parameters), list(constructor_names)
     method_arguments = {} if constructor_names else _METHOD_ARGUMENTS
     for name in names:
-        if name not in known:
-            hint = _make_hint(name, known, constructor_names, method_arguments)
+        if name not in parameters:
+            hint = _make_hint(name, parameters, constructor_names, method_arguments)
             raise TypeError(f"{where}() takes no {name!r}{hint}")
 
 
-def suggest(name: str, known: Iterable[str]) -> str:
+def suggest(name: str, parameters: Iterable[str]) -> str:
     """Return a suggestion for an unknown name, to append to a message, or ""."""
-    return _make_hint(name, list(known), [], {})
+    return _make_hint(name, list(parameters), [], {})
 
 
 def suggest_on_unknown_kwargs(method: _Method) -> _Method:
     """Decorate a method of an estimator: unknown keywords raise an error with a suggestion."""
-    known = [name for name in inspect.signature(method).parameters if name != "self"]
+    parameters = [name for name in inspect.signature(method).parameters if name != "self"]
 
     @functools.wraps(method)
     def wrapper(self: Any, *args: object, **kwargs: Any) -> object:
-        if kwargs and not kwargs.keys() <= set(known):
+        if kwargs and not kwargs.keys() <= set(parameters):
             where = f"{type(self).__name__}.{method.__name__}"
-            raise_unknown_parameters(where, kwargs, known, self._get_param_names())
+            raise_unknown_parameters(where, kwargs, parameters, self._get_param_names())
         return method(self, *args, **kwargs)
 
     return wrapper  # type: ignore[return-value]
@@ -330,13 +333,13 @@ class _WarnIfCalledOnInstance:
 
         @functools.wraps(method)
         def wrapper(*args: object, **kwargs: object) -> object:
-            found = method(*args, **kwargs)
+            estimator_of_file = method(*args, **kwargs)
             name = method.__name__
             warn_user(
                 f"{name} returns a new estimator and leaves the one that it is called on "
                 f"unchanged. Use m = {owner.__name__}.{name}(path)."
             )
-            return found
+            return estimator_of_file
 
         return wrapper
 
@@ -348,26 +351,28 @@ warn_if_called_on_instance: Callable[[_Method], _Method] = cast(Any, _WarnIfCall
 
 def _make_hint(
     name: str,
-    known: list[str],
+    parameters: list[str],
     constructor_names: list[str],
     method_arguments: Mapping[str, Iterable[str]],
 ) -> str:
-    for suffix, names in (("", known), (" of the constructor", constructor_names)):
+    for suffix, names in (("", parameters), (" of the constructor", constructor_names)):
         if name in names:
             return f": it is a parameter{suffix}"
-        candidates = [own for own in _OWN_NAMES.get(name, ()) if own in names]
+        candidates = [own_name for own_name in _OWN_NAMES.get(name, ()) if own_name in names]
         if candidates:
             return f": did you mean {' or '.join(candidates)}{suffix}?"
     for method, arguments in method_arguments.items():
-        candidates = [own for own in (name, *_OWN_NAMES.get(name, ())) if own in arguments]
+        candidates = [
+            own_name for own_name in (name, *_OWN_NAMES.get(name, ())) if own_name in arguments
+        ]
         if candidates:
             return f": it is {candidates[0]} of {method}"
     if name in FOREIGN_HINTS:
         return f": {FOREIGN_HINTS[name]}"
-    close = difflib.get_close_matches(name, known, n=1) or difflib.get_close_matches(
+    close = difflib.get_close_matches(name, parameters, n=1) or difflib.get_close_matches(
         name, constructor_names, n=1
     )
     if close:
-        suffix = "" if close[0] in known else " of the constructor"
+        suffix = "" if close[0] in parameters else " of the constructor"
         return f": did you mean {close[0]}{suffix}?"
-    return f"; it takes {', '.join(known)}" if len(known) < 20 else ""
+    return f"; it takes {', '.join(parameters)}" if len(parameters) < 20 else ""

@@ -109,7 +109,7 @@ def _merge_groups(cls: Any) -> Any:
     if not groups:
         return cls
     names = {name: group for group in groups for name in inspect.get_annotations(group)}
-    own = inspect.get_annotations(cls)
+    annotations = inspect.get_annotations(cls)
     namespace = {k: v for k, v in vars(cls).items() if k not in ("__dict__", "__weakref__")}
     for name, group in names.items():
         field = group.__dataclass_fields__[name]
@@ -117,7 +117,7 @@ def _merge_groups(cls: Any) -> Any:
             default=field.default, kw_only=field.kw_only, metadata=field.metadata
         )
     hints = {name: inspect.get_annotations(group)[name] for name, group in names.items()}
-    namespace["__annotations__"] = hints | own
+    namespace["__annotations__"] = hints | annotations
     namespace["_group_of_parameter"] = names
     bases = tuple(base for base in cls.__bases__ if base not in groups)
     return type(cls)(cls.__name__, bases, namespace)
@@ -258,11 +258,11 @@ def _read_texts(module: str) -> dict[tuple[str, str], str]:
 
 
 def _distinct(values: Iterable[T]) -> list[T]:
-    found: list[T] = []
+    distinct: list[T] = []
     for value in values:
-        if value not in found:
-            found.append(value)
-    return found
+        if value not in distinct:
+            distinct.append(value)
+    return distinct
 
 
 # Constraints by which scikit-learn validates parameters, by name.
@@ -285,28 +285,28 @@ _KINDS: dict[Any, tuple[str, object]] = {
 def make_constraints(cls: type) -> Constraints:
     """Return the constraints that scikit-learn validates parameters with."""
     return {
-        p.name: "no_validation"
-        if Any in p.types
-        else _distinct(_make_constraint(t, p) for t in p.types)
-        for p in get_param_specs(cls)
+        spec.name: "no_validation"
+        if Any in spec.types
+        else _distinct(_make_constraint(t, spec) for t in spec.types)
+        for spec in get_param_specs(cls)
     }
 
 
-def _make_constraint(t: object, p: ParamSpec) -> object:
+def _make_constraint(t: object, spec: ParamSpec) -> object:
     from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
     kind = get_origin(t) or t
-    if kind is Literal or (kind is str and p.choices):
-        return StrOptions(set(get_args(t) or p.choices))
+    if kind is Literal or (kind is str and spec.choices):
+        return StrOptions(set(get_args(t) or spec.choices))
     if kind in (int, float):
         numbers = Integral if kind is int else Real
-        if not p.interval:
+        if not spec.interval:
             return numbers
         low, high = (
-            None if end.strip() == "inf" else kind(end) for end in p.interval[1:-1].split(",")
+            None if end.strip() == "inf" else kind(end) for end in spec.interval[1:-1].split(",")
         )
         closed = {"[]": "both", "[)": "left", "(]": "right", "()": "neither"}
-        return Interval(numbers, low, high, closed=closed[p.interval[0] + p.interval[-1]])
+        return Interval(numbers, low, high, closed=closed[spec.interval[0] + spec.interval[-1]])
     if getattr(kind, "_is_protocol", False):
         return HasMethods([name for name in vars(kind) if not name.startswith("_")])
     return _KINDS[kind][1] if kind in _KINDS else kind
@@ -318,18 +318,19 @@ def _make_constraint(t: object, p: ParamSpec) -> object:
 def format_parameters(cls: type) -> str:
     """Return the numpydoc sections Parameters (common ones) and Other Parameters (by topic)."""
     specs = get_param_specs(cls)
-    rest = [p for p in specs if not p.common]
-    lines = ["Parameters", "----------", *(_format_entry(p) for p in specs if p.common)]
+    rest = [spec for spec in specs if not spec.common]
+    common = [spec for spec in specs if spec.common]
+    lines = ["Parameters", "----------", *map(_format_entry, common)]
     lines += ["", "Other Parameters", "----------------"]
-    for topic in _distinct(p.topic for p in rest):
-        lines += ["", topic, *(_format_entry(p) for p in rest if p.topic == topic)]
+    for topic in _distinct(spec.topic for spec in rest):
+        lines += ["", topic, *(_format_entry(spec) for spec in rest if spec.topic == topic)]
     return "\n".join(lines)
 
 
-def _format_entry(p: ParamSpec) -> str:
-    default = json.dumps(p.default) if isinstance(p.default, str) else repr(p.default)
-    text = textwrap.fill(p.text, 96, break_long_words=False, break_on_hyphens=False)
-    return f"{p.name} : {p.kind}, default={default}\n{textwrap.indent(text, '    ')}"
+def _format_entry(spec: ParamSpec) -> str:
+    default = json.dumps(spec.default) if isinstance(spec.default, str) else repr(spec.default)
+    text = textwrap.fill(spec.text, 96, break_long_words=False, break_on_hyphens=False)
+    return f"{spec.name} : {spec.kind}, default={default}\n{textwrap.indent(text, '    ')}"
 
 
 _Class = TypeVar("_Class", bound=type)

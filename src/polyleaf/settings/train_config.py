@@ -115,7 +115,7 @@ class LeafSettings:
     kind: ClassVar[AnyLeafKind]
 
     @classmethod
-    def make(cls, p: SharedParameters, values: dict[str, object]) -> Any:
+    def make(cls, params: SharedParameters, values: dict[str, object]) -> Any:
         """Return the configuration of these leaves."""
         return _group(cls, values)
 
@@ -181,8 +181,10 @@ class LinearLeaf(LeafSettings, LinearLeafParameters):
     kind = LINEAR
 
     @classmethod
-    def make(cls, p: SharedParameters, values: dict[str, object]) -> LinearLeaf:
-        values["slope_lambda"] = p.reg_lambda if p.linear_lambda is None else p.linear_lambda
+    def make(cls, params: SharedParameters, values: dict[str, object]) -> LinearLeaf:
+        values["slope_lambda"] = (
+            params.reg_lambda if params.linear_lambda is None else params.linear_lambda
+        )
         return _group(cls, values)
 
     @property
@@ -232,7 +234,7 @@ class TrainConfig:
 
 
 def make_train_config(
-    p: SharedParameters,
+    params: SharedParameters,
     n_rounds: int,
     has_sparse_targets: bool,
     seed: int,
@@ -244,7 +246,7 @@ def make_train_config(
 
     Parameters
     ----------
-    p : SharedParameters
+    params : SharedParameters
         Parameters that are valid one by one.
     n_rounds : int
         Rounds of this run.
@@ -262,18 +264,18 @@ def make_train_config(
     ValueError
         If parameters are incompatible; the message says why and what to set.
     """
-    capabilities.check(parameters=p, has_sparse_y=has_sparse_targets)
-    values = {**vars(p), "n_estimators": n_rounds, "seed": seed}
+    capabilities.check(parameters=params, has_sparse_y=has_sparse_targets)
+    values = {**vars(params), "n_estimators": n_rounds, "seed": seed}
     rates = _get_default_rates(objective)
     values |= {name: rate for name, rate in rates.items() if values[name] is None}
-    if p.leaf == "sparse" and p.split_search == "auto":
+    if params.leaf == "sparse" and params.split_search == "auto":
         values["split_search"] = "count_sketch" if has_sparse_targets else "histogram"
-    _check_values(p, values["split_search"])
-    leaf = LEAVES[p.leaf].make(p, values)
-    if p.leaf_hessian == "auto" and p.hessian in COUPLED:
-        values["leaf_hessian"] = p.hessian
+    _check_values(params, values["split_search"])
+    leaf = LEAVES[params.leaf].make(params, values)
+    if params.leaf_hessian == "auto" and params.hessian in COUPLED:
+        values["leaf_hessian"] = params.hessian
     # A refit of all features of a leaf has one Gram matrix for all outputs.
-    if leaf.shares_weights and leaf.gain_regressors >= 0 and p.hessian == "auto":
+    if leaf.shares_weights and leaf.gain_regressors >= 0 and params.hessian == "auto":
         values["hessian"] = "shared"
     return TrainConfig(
         _group(BoostingConfig, values),
@@ -309,38 +311,38 @@ def _raise_if(condition: object, message: str) -> None:
         raise ValueError(message)
 
 
-def _check_values(p: SharedParameters, split_search: object) -> None:
+def _check_values(params: SharedParameters, split_search: object) -> None:
     """Check values that depend on other values; features that do not work together are rows of
     `polyleaf.runtime.capabilities`."""
     _raise_if(
-        p.max_leaves is None and p.max_depth is None,
+        params.max_leaves is None and params.max_depth is None,
         "max_leaves=None and max_depth=None give trees without any limit; set one of them "
         f"(max_leaves={SharedParameters.max_leaves} is the default).",
     )
     _raise_if(
-        p.max_leaves is None and p.max_depth is not None and p.max_depth > 30,
-        f"max_depth={p.max_depth} with max_leaves=None allows more than 10^9 leaves; set "
+        params.max_leaves is None and params.max_depth is not None and params.max_depth > 30,
+        f"max_depth={params.max_depth} with max_leaves=None allows more than 10^9 leaves; set "
         "max_leaves as well.",
     )
-    rows = p.rows_per_layer
+    rows = params.rows_per_layer
     _raise_if(
         rows is not None and (len(rows) == 0 or not all(map(_is_fraction_or_count, rows))),
         "rows_per_layer must hold fractions in (0, 1] or whole numbers of rows, got "
         f"{rows if rows is None else list(rows)}.",
     )
     _raise_if(
-        p.sampling_method == "goss" and p.top_rate + p.other_rate > 1.0,
-        f"top_rate + other_rate must be at most 1, got {p.top_rate} + {p.other_rate}.",
+        params.sampling_method == "goss" and params.top_rate + params.other_rate > 1.0,
+        f"top_rate + other_rate must be at most 1, got {params.top_rate} + {params.other_rate}.",
     )
     _raise_if(
-        p.leaf == "linear" and p.linear_fit == "full" and p.linear_features > 8,
+        params.leaf == "linear" and params.linear_fit == "full" and params.linear_features > 8,
         'linear_fit="full" solves for all features of a leaf at every candidate split and supports '
-        f'linear_features up to 8, got {p.linear_features}; use "half_additive".',
+        f'linear_features up to 8, got {params.linear_features}; use "half_additive".',
     )
     _raise_if(
-        p.sketch is None and p.sketch_dim is not None and split_search != "count_sketch",
-        f"sketch_dim={p.sketch_dim} has no effect without a sketch; set sketch as well, such as "
-        '"auto".',
+        params.sketch is None and params.sketch_dim is not None and split_search != "count_sketch",
+        f"sketch_dim={params.sketch_dim} has no effect without a sketch; set sketch as well, such "
+        'as "auto".',
     )
 
 

@@ -28,7 +28,7 @@ def sync_ranks(communicator: Communicator, model: Model, ends: bool) -> bool:
     if communicator.size == 1:
         return ends
     message = _MESSAGE.pack(ends, model.learning_rate, model.n_trees, _checksum_last_tree(model))
-    messages = [_MESSAGE.unpack(received) for received in communicator.gather(message)]
+    messages = [_MESSAGE.unpack(received) for received in communicator.allgather(message)]
     ends, model.learning_rate, *first_tree = messages[0]
     for rank, (_, _, *tree) in enumerate(messages):
         if tree != first_tree:

@@ -133,11 +133,11 @@ def _measure_column(size: np.ndarray, communicator: Communicator) -> tuple[float
     ends = np.array([-np.inf, -np.inf])  # minus the smallest, and the largest
     if len(positive) > 0:
         ends[:] = -float(positive.min()), float(positive.max())
-    communicator.largest(ends)
+    communicator.allreduce_max(ends)
     if ends[1] <= -ends[0] * ROUNDING_RATIO or not np.isfinite(ends).all():
         return 1.0, np.inf
     n = np.array([len(positive)], np.int64)
-    communicator.sum(n)
+    communicator.allreduce_sum(n)
     # Positive floats are ordered as their bits.
     rank = max(1, int(np.ceil(LIGHT_QUANTILE * int(n[0]))))
     light = find_kth_smallest(positive.view(np.uint32), rank, communicator).view(np.float32)
@@ -327,7 +327,7 @@ class Derivatives(DerivativeMatrices):
         assert self.h is not None
         found = np.zeros((2, self.g.shape[1]), np.int64)
         found[0], found[1] = self.g.any(axis=0), self.h.any(axis=0)
-        self._workers.communicator.largest(found)
+        self._workers.communicator.allreduce_max(found)
         check_hessian_not_zero(zero_mask & (found[0] > found[1]))
 
     def select(self, outputs: TreeOutputs) -> tuple[np.ndarray, np.ndarray | None]:

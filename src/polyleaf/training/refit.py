@@ -245,7 +245,7 @@ class KnownTreeBuilder(TreeBuilder):
         counts = np.zeros((len(counts), weight.shape[1]), np.int64)
         for k in range(weight.shape[1]):
             counts[:, k] = np.bincount(leaves[weight[:, k] > 0], minlength=len(counts))
-        self._workers.communicator.sum(counts)
+        self._workers.communicator.allreduce_sum(counts)
         return counts
 
     # --- statistics of nodes ---

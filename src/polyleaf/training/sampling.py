@@ -290,7 +290,7 @@ def _find_largest(norm: np.ndarray, count: int, row_ids: GlobalRowIds) -> np.nda
     mask = keys < last
     ties = np.flatnonzero(keys == last)
     n_before = np.array([np.count_nonzero(mask)])
-    communicator.sum(n_before)
+    communicator.allreduce_sum(n_before)
     tied_ids = row_ids.ids[ties].astype(np.uint32)
     mask[ties] = tied_ids <= find_kth_smallest(tied_ids, count - int(n_before[0]), communicator)
     return mask
