@@ -191,8 +191,7 @@ def survival_curves(hazards: ArrayLike, ends: ArrayLike) -> SurvivalCurves:
     if found.ndim != 2 or found.shape[1] % len(bounds) or not found.shape[1]:
         raise ValueError(
             f"hazards must have {len(bounds)} columns, one for each interval, or as many for each "
-            "cause; "
-            f"got the shape {found.shape}."
+            f"cause; got the shape {found.shape}."
         )
     if not ((found >= 0) & (found <= 1)).all():
         raise ValueError(
@@ -210,8 +209,8 @@ def _check_events(time: ArrayLike, event: ArrayLike) -> tuple[Floats, NDArray[np
     times, events = np.asarray(time, np.float64), np.asarray(event)
     if times.ndim != 1 or events.shape != times.shape:
         raise ValueError(
-            f"time and event must have the same length; got shapes {times.shape} and "
-            f"{events.shape}."
+            f"time and event must have the same length; got shapes {times.shape} "
+            f"and {events.shape}."
         )
     bad = ~(np.isfinite(times) & (times > 0))
     if bad.any():

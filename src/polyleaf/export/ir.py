@@ -203,8 +203,8 @@ def build_ir(model: ModelLike) -> ModelIR:
     inner = getattr(model, "model_", model)
     if not isinstance(inner, Model):
         raise TypeError(
-            f"model must be a polyleaf.Model or a fitted estimator, not {type(model).__name__}; "
-            "call fit first."
+            "model must be a polyleaf.Model or a fitted estimator, not "
+            f"{type(model).__name__}; call fit first."
         )
     check("exports", model=inner)
     best = inner.best_iteration if inner is not model else None

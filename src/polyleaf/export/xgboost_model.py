@@ -347,8 +347,8 @@ def _convert_model(learner: JsonObject) -> Model:
     booster = booster.get("gbtree", booster)
     if "model" not in booster or "trees" not in booster["model"]:
         raise ValueError(
-            "The XGBoost model has no trees: the boosters gbtree and dart are supported, gblinear "
-            "is not."
+            "The XGBoost model has no trees: the boosters gbtree and dart are "
+            "supported, gblinear is not."
         )
     content = booster["model"]
     trees = _convert_trees(content, np.array(content.get("weight_drop", weights), np.float64))

@@ -309,8 +309,8 @@ def summary(model: Any, n_features: int = 10) -> str:
         f"{model.metadata.get('kind', 'model')} with {size['outputs']} output(s), "
         f"objective {model.objective.to_dict().get('name', 'unknown')}",
         f"{size['trees']} trees in {size['rounds']} rounds, {size['nodes']:,} nodes, "
-        f"{size['leaves']:,} leaves, {_format_mib(size['bytes'])} in a file "
-        f"(leaf values {_format_mib(size['bytes_of']['values'])}; with leaf_dtype {others})",
+        f"{size['leaves']:,} leaves, {_format_mib(size['bytes'])} in a file (leaf values "
+        f"{_format_mib(size['bytes_of']['values'])}; with leaf_dtype {others})",
         f"depth {depth['min']} to {depth['max']} (mean {depth['mean']:.1f}), "
         f"leaves per tree {leaves['min']} to {leaves['max']} (mean {leaves['mean']:.1f})",
         f"{size['features_used']} of {size['features']} features used",

@@ -155,8 +155,7 @@ def load_model(
     if FLAVOR not in flavors:
         raise ValueError(
             f"The MLflow model {model_uri} was not saved by polyleaf.integrations.mlflow; it has "
-            "the flavours "
-            f"{', '.join(sorted(flavors))}."
+            f"the flavours {', '.join(sorted(flavors))}."
         )
     return load_estimator(folder / flavors[FLAVOR]["data"])
 

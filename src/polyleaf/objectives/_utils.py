@@ -116,10 +116,8 @@ def check_hessian_not_zero(is_zero: NDArray[np.bool_]) -> None:
         raise ValueError(
             "The custom objective has no second derivative: it returned a Hessian of 0 for output "
             f"{int(np.argmax(is_zero))} in all rows although not all gradients are 0, and a Newton "
-            "step would "
-            f"be infinite. {FIRST_ORDER_HINT}, or return an upper bound of the second derivative, "
-            "or None, "
-            "which stands for 1."
+            f"step would be infinite. {FIRST_ORDER_HINT}, or return an upper bound of the second "
+            "derivative, or None, which stands for 1."
         )
 
 
@@ -130,13 +128,10 @@ def check_hessian_not_negative(diagonal: FloatArray, describe: Callable[[int], s
         row, k = np.argwhere(negative)[0]
         raise ValueError(
             f"The custom objective has a negative Hessian, {diagonal[row, k]:.6g}, at "
-            f"{describe(int(row))}: it "
-            "is not convex there, and a Newton step would increase the loss. Use Custom(function, "
-            'hessian="absolute") to take the absolute value, "clip" to replace it by 0 or "none" '
-            "for "
-            "first-order boosting (Custom is in polyleaf.objectives), or return an upper bound of "
-            "the second "
-            "derivative."
+            f"{describe(int(row))}: it is not convex there, and a Newton step would increase the "
+            'loss. Use Custom(function, hessian="absolute") to take the absolute value, "clip" to '
+            'replace it by 0 or "none" for first-order boosting (Custom is in '
+            "polyleaf.objectives), or return an upper bound of the second derivative."
         )
 
 

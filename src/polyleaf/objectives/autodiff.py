@@ -56,8 +56,8 @@ def import_jax() -> ModuleType:
     except ImportError:
         raise ImportError(
             "The objective is a loss without derivatives, which needs JAX, but JAX is not "
-            "installed: "
-            'pip install "polyleaf[jax]". Or return (gradient, hessian) from the function.'
+            'installed: pip install "polyleaf[jax]". Or return (gradient, '
+            "hessian) from the function."
         ) from None
     if not hasattr(jax, "enable_x64"):
         raise ImportError(
@@ -115,9 +115,8 @@ def _check_not_constant(jaxpr: Jaxpr) -> None:
     if id(jaxpr.outvars[0]) not in reached:
         raise ConstantLoss(
             "The custom objective does not depend on the scores, its second argument, so its "
-            "derivative is 0 "
-            "and nothing can be learned. Return (gradient, hessian), or a loss that uses the "
-            "scores."
+            "derivative is 0 and nothing can be learned. Return (gradient, hessian), or a loss "
+            "that uses the scores."
         )
 
 
@@ -151,8 +150,8 @@ class BoundLoss(BoundObjective):
         if rows.weight is not None and rows.weight.shape[1] > 1:
             raise ValueError(
                 "The objective is a loss of whole rows, which weights of single outputs (or "
-                "missing targets) "
-                "cannot be applied to. Use one weight per row, or return (gradient, hessian)."
+                "missing targets) cannot be applied to. Use one weight per row, or return "
+                "(gradient, hessian)."
             )
         self._chunk = max(1, min(max(self.n_rows, 1024), _CHUNK_ENTRIES // n_outputs**2))
         self._jax = import_jax()
@@ -209,8 +208,7 @@ class BoundLoss(BoundObjective):
         if not np.isfinite(g).all() or (h is not None and not np.isfinite(h).all()):
             raise ValueError(
                 "Derivatives of the loss are beyond the range of float32 (3.4e38). Rescale the "
-                "target, or clip "
-                "the scores inside the loss."
+                "target, or clip the scores inside the loss."
             )
 
     def loss(self, raw: Array, n_threads: int = 1) -> float:
@@ -311,15 +309,13 @@ class BoundLoss(BoundObjective):
         place, value = self._describe_chunk_row(rows, z, row), found["value"][row]
         if not np.isfinite(value):
             raise ValueError(
-                f"The loss is {value} at {place}. Write it so that it is finite for every "
-                "score, for example with jax.nn.log_softmax or jax.nn.softplus if log and exp "
-                "overflow."
+                f"The loss is {value} at {place}. Write it so that it is finite for every score, "
+                "for example with jax.nn.log_softmax or jax.nn.softplus if log and exp overflow."
             )
         raise ValueError(
-            f"The loss is {value:.6g} at {place}, but its derivatives are not finite. "
-            "In jnp.where the branch that is not taken must be differentiable, too: guard its "
-            "argument by "
-            "a jnp.where inside it. sqrt and powers have no derivative at 0."
+            f"The loss is {value:.6g} at {place}, but its derivatives are not finite. In jnp.where "
+            "the branch that is not taken must be differentiable, too: guard its argument by a "
+            "jnp.where inside it. sqrt and powers have no derivative at 0."
         )
 
 
@@ -476,13 +472,10 @@ class _DerivativeCheck:
         where = self.bound.describe_row(points.rows[place[0]], points.scores[place[0]])
         raise ValueError(
             f"The {name} of the loss is {given[place]:.6g} for output {self.outputs[place[1]]} of "
-            f"{where} "
-            f"according to JAX, but {differences[place]:.6g} by finite differences. Possible "
-            "causes are "
-            "rounding and casts inside the loss (round, floor, astype), jax.lax.stop_gradient and "
-            "derivatives "
-            "written by hand (jax.custom_jvp): remove them, or return (gradient, hessian) from the "
-            "function."
+            f"{where} according to JAX, but {differences[place]:.6g} by finite differences. "
+            "Possible causes are rounding and casts inside the loss (round, floor, astype), "
+            "jax.lax.stop_gradient and derivatives written by hand (jax.custom_jvp): remove them, "
+            "or return (gradient, hessian) from the function."
         )
 
     def _check_not_flat(self, hessian: NDArray[np.float64], gradient: NDArray[np.float64]) -> None:
@@ -491,10 +484,8 @@ class _DerivativeCheck:
             raise ValueError(
                 "The loss has no second derivative: it is 0 for output "
                 f"{self.outputs[np.argmax(flat)]} at all {len(hessian)} points tried, as for |x|, "
-                "relu, "
-                f"hinges and other piecewise linear functions. {FIRST_ORDER_HINT} (that is "
-                "Custom(loss, "
-                'hessian="none")), or smooth the loss.'
+                f"relu, hinges and other piecewise linear functions. {FIRST_ORDER_HINT} (that is "
+                'Custom(loss, hessian="none")), or smooth the loss.'
             )
 
     def _warn_kinks(self, kind: str) -> None:
@@ -524,11 +515,9 @@ class _DerivativeCheck:
             row, output = divmod(i, len(self.outputs))
             warn_user(
                 f"The loss has a kink: its slope jumps by {defect[i]:.6g} at the value "
-                f"{low[i]:.6g} of "
-                f"score {self.outputs[output]} of row {self.rows[row]}, which its second "
-                "derivative does "
-                'not show. If training is poor, smooth the loss, or set hessian="none" and '
-                'leaf_hessian="none".'
+                f"{low[i]:.6g} of score {self.outputs[output]} of row {self.rows[row]}, which its "
+                "second derivative does not show. If training is poor, smooth the loss, or set "
+                'hessian="none" and leaf_hessian="none".'
             )
 
     def _intervals(self, kind: str, n: int) -> tuple[Array, Array]:

@@ -374,8 +374,8 @@ class BoundObjective(ABC):
         base = np.asarray(base, dtype=np.float64)
         if base.shape != (self.n_outputs,) or not np.isfinite(base).all():
             raise ValueError(
-                f"base_score must be {self.n_outputs} finite numbers, one for each output; got "
-                f"{base!r}."
+                f"base_score must be {self.n_outputs} finite numbers, one for each "
+                f"output; got {base!r}."
             )
         self.base = base
 

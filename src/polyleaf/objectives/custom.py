@@ -80,8 +80,8 @@ class Custom(Objective):
     def __post_init__(self) -> None:
         if self.hessian not in HESSIAN_CHOICES:
             raise ValueError(
-                f"Objective 'custom': hessian must be one of {', '.join(HESSIAN_CHOICES)}; got "
-                f"{self.hessian!r}."
+                f"Objective 'custom': hessian must be one of {', '.join(HESSIAN_CHOICES)}; "
+                f"got {self.hessian!r}."
             )
 
     def n_scores(self, n_targets: int) -> int:
@@ -100,8 +100,7 @@ class Custom(Objective):
         if self.function is None:
             raise ValueError(
                 "This objective was read from a model file, which does not contain the function of "
-                "a custom "
-                "objective. Pass the function again to continue training."
+                "a custom objective. Pass the function again to continue training."
             )
         _check_signature(self.function)
         target = np.asarray(rows.target)
@@ -178,10 +177,8 @@ class BoundCustomObjective(BoundObjective):
         if len(self._shape) > 1:
             raise ValueError(
                 f"The custom objective returned full Hessians {(self.n_rows, *self._shape)}, which "
-                "only "
-                'hessian="full" with leaf_hessian="full" uses. Set these, or return the diagonal '
-                "of shape "
-                f"{(self.n_rows, self.n_outputs)}."
+                'only hessian="full" with leaf_hessian="full" uses. Set these, or return the '
+                f"diagonal of shape {(self.n_rows, self.n_outputs)}."
             )
         columns = self._shape[0]
         if self.weight is not None and not self._takes_weight:
@@ -202,16 +199,14 @@ class BoundCustomObjective(BoundObjective):
                 if hessian.ndim > 2 or hessian.shape[1] > h.shape[1]:
                     raise ValueError(
                         f"The custom objective returned a Hessian of shape {hessian.shape}, but "
-                        "one of "
-                        f"{h.shape[1]} column(s) the first time. It must always return the same "
-                        "shape."
+                        f"one of {h.shape[1]} column(s) the first time. It must always "
+                        "return the same shape."
                     )
                 h[...] = hessian * weight
             elif hessian is not None:
                 raise ValueError(
                     "The custom objective returned a Hessian, but None the first time. It must "
-                    "always return "
-                    "the same shape."
+                    "always return the same shape."
                 )
         self._check_range(g, h)
 
@@ -222,18 +217,15 @@ class BoundCustomObjective(BoundObjective):
         elif hessian.ndim == 2 and self.n_outputs > 1:
             raise ValueError(
                 f"The custom objective returned a Hessian of shape {hessian.shape}, but "
-                'hessian="full" needs '
-                f"{(self.n_rows, self.n_outputs, self.n_outputs)}. Return full Hessians, or set "
-                'hessian="diagonal".'
+                f'hessian="full" needs {(self.n_rows, self.n_outputs, self.n_outputs)}. Return '
+                'full Hessians, or set hessian="diagonal".'
             )
         weight = np.ones((1, 1)) if self.weight is None or self._takes_weight else self.weight
         if weight.shape[1] > 1 and hessian.ndim > 2:
             raise ValueError(
                 "The custom objective returned full Hessians, which weights of single outputs (or "
-                "missing "
-                "targets) cannot be applied to. Use one weight per row, or add a parameter "
-                "sample_weight to "
-                "the function and apply the weights there."
+                "missing targets) cannot be applied to. Use one weight per row, or add a parameter "
+                "sample_weight to the function and apply the weights there."
             )
         with np.errstate(over="ignore"):
             g[...] = gradient * weight
@@ -253,8 +245,7 @@ class BoundCustomObjective(BoundObjective):
         if not _is_pair(returned):
             raise ValueError(
                 "A custom objective must return two things, (gradient, hessian), or be a loss, one "
-                "number for "
-                f"each row; got {_describe(returned)}. The Hessian may be None."
+                f"number for each row; got {_describe(returned)}. The Hessian may be None."
                 + (f" It is not a loss: {self._no_loss_reason}." if self._no_loss_reason else "")
             )
         gradient = self._check_array("gradient", returned[0], {(self.n_rows, self.n_outputs)})
@@ -301,16 +292,15 @@ class BoundCustomObjective(BoundObjective):
             if (self.n_rows, 1) in shapes or self.n_outputs == 1:
                 expected += f" or ({self.n_rows},)"
             raise ValueError(
-                f"The custom objective returned a {name} of shape {array.shape}; expected "
-                f"{expected}."
+                f"The custom objective returned a {name} of shape {array.shape}; "
+                f"expected {expected}."
             )
         if not np.isfinite(matrix).all():
             row, *place = np.argwhere(~np.isfinite(matrix))[0].tolist()
             output = place[0] if len(place) == 1 else tuple(place)
             raise ValueError(
                 f"The custom objective returned a {name} that is not finite: {matrix[row, *place]} "
-                "at row "
-                f"{row}, output {output}."
+                f"at row {row}, output {output}."
             )
         return matrix
 
@@ -321,10 +311,9 @@ class BoundCustomObjective(BoundObjective):
             row, i, j = np.argwhere(odd)[0]
             raise ValueError(
                 f"The custom objective returned a Hessian that is not symmetric at row {row}: "
-                f"entry ({i}, "
-                f"{j}) is {hessians[row, i, j]:.6g}, but ({j}, {i}) is {hessians[row, j, i]:.6g}. "
-                "Return "
-                "second derivatives, for example (H + H.transpose(0, 2, 1)) / 2."
+                f"entry ({i}, {j}) is {hessians[row, i, j]:.6g}, but ({j}, {i}) is "
+                f"{hessians[row, j, i]:.6g}. Return second derivatives, for example (H + "
+                "H.transpose(0, 2, 1)) / 2."
             )
 
     def _check_range(self, g: Array, h: Array | None) -> None:
@@ -344,10 +333,8 @@ def _check_signature(function: Callable[..., object]) -> None:
     if mismatch:
         raise ValueError(
             "A custom objective is called with two arguments, (y_true, y_pred), and with "
-            "sample_weight if it "
-            f"has a parameter of that name; {mismatch}. Fix its other arguments with "
-            "functools.partial or a "
-            "lambda."
+            f"sample_weight if it has a parameter of that name; {mismatch}. Fix its other "
+            "arguments with functools.partial or a lambda."
         )
 
 

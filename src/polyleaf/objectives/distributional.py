@@ -381,8 +381,7 @@ class NegativeBinomialLikelihood(LikelihoodObjective):
         if mean == 0:
             raise ValueError(
                 f"Objective {self.name!r} needs a count above 0 somewhere: an output of y is 0 in "
-                "every row, "
-                "so the logarithm of its mean does not exist. Leave that output out."
+                "every row, so the logarithm of its mean does not exist. Leave that output out."
             )
 
         counts, number = np.unique(rows.target, return_inverse=True)

@@ -330,8 +330,8 @@ class Quantile(LocationObjective):
         levels = np.asarray(self.alpha, dtype=np.float64)
         if levels.ndim > 1 or levels.size == 0 or not ((levels > 0) & (levels < 1)).all():
             raise ValueError(
-                f"Objective 'quantile': alpha must be one or more numbers between 0 and 1; got "
-                f"{self.alpha!r}."
+                "Objective 'quantile': alpha must be one or more numbers between 0 and 1; "
+                f"got {self.alpha!r}."
             )
         if np.unique(levels).size != levels.size:
             raise ValueError(f"Objective 'quantile': alpha lists a level twice: {self.alpha!r}.")
@@ -390,8 +390,8 @@ class LogLinkObjective(ElementwiseObjective):
     def __post_init__(self) -> None:
         if self.hessian not in ("symmetric", "exact"):
             raise ValueError(
-                f"Objective {self.name!r}: hessian must be 'symmetric' or 'exact'; got "
-                f"{self.hessian!r}."
+                f"Objective {self.name!r}: hessian must be 'symmetric' or 'exact'; "
+                f"got {self.hessian!r}."
             )
 
     @property
@@ -423,8 +423,7 @@ class LogLinkObjective(ElementwiseObjective):
             raise ValueError(
                 f"Objective {self.name!r} needs a target above 0 somewhere: output "
                 f"{int(np.argmax(mean == 0))} of y is 0 in every row, so the logarithm of its mean "
-                "does not "
-                "exist. Leave that output out."
+                "does not exist. Leave that output out."
             )
         return _core.log(np.where(np.isnan(mean), 1.0, mean))
 
@@ -504,8 +503,7 @@ class Tweedie(LogLinkObjective):
         if not 1 < self.variance_power < 2:
             raise ValueError(
                 "Objective 'tweedie': variance_power must lie between 1 and 2 (1 is 'poisson', 2 "
-                "is "
-                f"'gamma'); got {self.variance_power!r}."
+                f"is 'gamma'); got {self.variance_power!r}."
             )
         object.__setattr__(self, "variance_power", float(self.variance_power))
 
@@ -562,8 +560,7 @@ class Logistic(ElementwiseObjective):
         if values.ndim > 1 or values.size == 0 or not (np.isfinite(values) & (values > 0)).all():
             raise ValueError(
                 "Objective 'logistic': scale_pos_weight must be a finite number > 0, or one for "
-                "each label; "
-                f"got {self.scale_pos_weight!r}."
+                f"each label; got {self.scale_pos_weight!r}."
             )
         object.__setattr__(
             self, "scale_pos_weight", values.item() if values.ndim == 0 else tuple(values.tolist())

@@ -117,14 +117,13 @@ class MulticlassObjective(Objective):
         ):
             raise ValueError(
                 f"Objective {self.name!r} needs integer class ids of shape (n,); got {label.dtype} "
-                "of shape "
-                f"{label.shape}."
+                f"of shape {label.shape}."
             )
         n_classes = self.n_classes or int(label.max()) + 1
         if n_classes < 2:
             raise ValueError(
-                f"Objective {self.name!r} needs at least two classes; every row of y has the same "
-                "class."
+                f"Objective {self.name!r} needs at least two classes; every row of "
+                "y has the same class."
             )
         if label.size > 0 and (label.min() < 0 or label.max() >= n_classes):
             raise ValueError(

@@ -56,8 +56,7 @@ def register(cls: _Class) -> _Class:
     if "__dataclass_params__" not in vars(cls):
         raise TypeError(
             f"Decorate {cls.__name__} with @dataclass(frozen=True), below @register: its fields "
-            "are the "
-            "parameters that a model file keeps."
+            "are the parameters that a model file keeps."
         )
     if inspect.isabstract(cls):
         missing = ", ".join(sorted(cls.__abstractmethods__))
@@ -136,9 +135,8 @@ def get_registered(name: str) -> type[Objective]:
     found = find_objective(name)
     if found is None:
         raise ValueError(
-            f"Unknown objective {name!r}.{_suggest(name.lower())} Known are {', '.join(_BY_NAME)}, "
-            "and any "
-            "callable."
+            f"Unknown objective {name!r}.{_suggest(name.lower())} Known are "
+            f"{', '.join(_BY_NAME)}, and any callable."
         )
     return found
 
@@ -329,10 +327,8 @@ def objective_from_dict(values: Mapping[str, object]) -> Objective:
         module, _, qualified = str(label).partition(":")
         raise UnregisteredObjectiveError(
             f"The objective of this model, {name!r}, is the class {qualified} of the module "
-            f"{module}, which "
-            f"is not registered. Import it and call polyleaf.objectives.register({qualified}), "
-            "then load the "
-            "model again."
+            f"{module}, which is not registered. Import it and call "
+            f"polyleaf.objectives.register({qualified}), then load the model again."
         )
     if cls is None or (label is None and not is_built_in(cls)):
         raise ValueError(

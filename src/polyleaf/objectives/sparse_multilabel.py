@@ -49,10 +49,8 @@ class BoundSparseObjective:
         if objective.sparse_base_score is None or not isinstance(objective, ElementwiseObjective):
             raise ValueError(
                 f"Objective {objective.name!r} has derivatives for outputs that are 0, which "
-                "sparse targets do "
-                'not store: use "squared_hinge" or "squared_error", or split_search="histogram" '
-                "with a "
-                "dense y."
+                'sparse targets do not store: use "squared_hinge" or "squared_error", or '
+                'split_search="histogram" with a dense y.'
             )
         target: sp.csr_matrix = rows.target
         values = target.data[:, None]

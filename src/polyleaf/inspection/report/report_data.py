@@ -317,8 +317,8 @@ def _make_task_data(
         return SingleTaskReportData(estimator, X, y, offset, *named)
     if isinstance(X, Dataset):
         raise ValueError(
-            "X must not be a Dataset if classes are missing, as their rows are left out: pass an "
-            "array or table."
+            "X must not be a Dataset if classes are missing, as their rows are left out: "
+            "pass an array or table."
         )
     offset = None if offset is None else np.asarray(to_numpy(offset))[known]
     return SingleTaskReportData(estimator, _safe_indexing(X, known), y[known], offset, *named)

@@ -389,8 +389,8 @@ def _error_correlations(data: SingleTaskReportData) -> str:
 
     return render_figure(
         render_svg(f"{data.prefix}errors", "Correlations of errors", draw, (5.2, 4.2)),
-        "Correlations of the errors: correlated outputs share something that the features do not "
-        "explain.",
+        "Correlations of the errors: correlated outputs share something that the "
+        "features do not explain.",
     )
 
 
@@ -423,8 +423,8 @@ def _reliability(data: SingleTaskReportData) -> Section | None:
         )
         content += render_figure(
             render_svg(f"{data.prefix}coverage", "Coverage of intervals", draw),
-            "The share of rows inside their interval, with two standard errors; dashed: the "
-            "requested coverage.",
+            "The share of rows inside their interval, with two standard errors; dashed: "
+            "the requested coverage.",
         )
     if data.distribution is not None:
         content += _distributions(data)
@@ -515,8 +515,8 @@ def _features(data: ReportData) -> Section:
     )
     if data.shap_values is None:
         content += render_note(
-            "SHAP values were not computed: there are too many, or the model was saved without "
-            "row counts."
+            "SHAP values were not computed: there are too many, or the model was "
+            "saved without row counts."
         )
         return Section("features", "Features", content)
     mean = data.mean_abs_shap if len(data.mean_abs_shap) > 1 else data.mean_abs_shap[0]
@@ -589,8 +589,8 @@ def _trees(data: ReportData) -> Section | None:
         size = (width, 1.1 * (2 - display.position[:, 1].min()))
         figures += render_figure(
             render_svg(f"tree{number}", f"Tree {number}", display.plot, size),
-            "Each leaf is a strip with a cell for each output: red for positive and blue for "
-            "negative values.",
+            "Each leaf is a strip with a cell for each output: red for positive and blue "
+            "for negative values.",
             full=True,
         )
     return Section("trees", "Trees", figures) if figures else None
