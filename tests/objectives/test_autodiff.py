@@ -455,7 +455,7 @@ def test_saved_models_predict_but_do_not_train_without_the_function(data, tmp_pa
     assert json.loads(json.dumps(loaded.model_.objective.to_dict())) == {
         "name": "custom",
         "n_outputs": 3,
-        "curvature": "clip",
+        "hessian": "clip",
     }
     with pytest.raises(ValueError, match="function"):
         PolyleafClassifier(objective=Model.load(tmp_path / "m").objective).fit(X, Y.argmax(1))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from types import ModuleType
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -163,13 +163,13 @@ class BoundLoss(BoundObjective):
     def base_score(self, n_threads: int = 1) -> NDArray[np.float64]:
         from scipy.optimize import minimize
 
-        best = (self._mean_loss(np.zeros(self.n_outputs))[0], np.zeros(self.n_outputs))
-        if not np.isfinite(best[0]):
-            return best[1]  # the first derivatives will raise an error
+        best = np.inf, np.zeros(self.n_outputs)
 
         def mean_loss(base: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
             nonlocal best
-            value, slope = self._mean_loss(base)
+            value, slope = self._mean(
+                lambda rows: np.broadcast_to(base, (rows.stop - rows.start, self.n_outputs))
+            )
             if not (np.isfinite(value) and np.isfinite(slope).all()):
                 return 1e300, np.zeros_like(base)
             if value < best[0]:
@@ -212,37 +212,26 @@ class BoundLoss(BoundObjective):
             )
 
     def loss(self, raw: Array, n_threads: int = 1) -> float:
-        return self._mean(self._make_scores(raw), ("value",))[0].item()
+        return self._mean(lambda rows: raw[rows] + self.base)[0]
 
     # --- evaluation ---
 
-    def _mean_loss(self, base: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        """Return the weighted mean loss and its gradient (K,) at constant scores (K,)."""
-
-        def scores(rows: slice) -> NDArray[np.float64]:
-            return np.broadcast_to(base, (rows.stop - rows.start, self.n_outputs))
-
-        value, slope = self._mean(scores, ("value", "gradient"))
-        return float(value), slope
-
     def _mean(
-        self, scores: Callable[[slice], NDArray[np.float64]], names: tuple[str, ...]
-    ) -> list[NDArray[np.float64]]:
-        totals, weights = [np.float64(0.0)] * len(names), 0.0
+        self, scores: Callable[[slice], NDArray[np.float64]]
+    ) -> tuple[float, NDArray[np.float64]]:
+        """Return the weighted mean loss and its gradient (K,) at `scores(rows)`."""
+        value, slope, total = np.float64(0.0), np.zeros(self.n_outputs), 0.0
         for rows in self._slices():
-            found = self._evaluate_rows("slope", rows, scores(rows))
-            weight = (
-                np.ones(rows.stop - rows.start) if self.weight is None else self.weight[rows, 0]
-            )
-            totals = [
-                total + np.einsum("n,n...->...", weight, found[name])
-                for total, name in zip(totals, names, strict=True)
-            ]
-            weights += float(weight.sum())
-        return [np.asarray(total / weights if weights > 0 else total * 0.0) for total in totals]
-
-    def _make_scores(self, raw: Array) -> Callable[[slice], NDArray[np.float64]]:
-        return lambda rows: raw[rows] + self.base
+            derivatives = self._evaluate_rows("slope", rows, scores(rows))
+            weight = np.ones(len(derivatives["value"]))
+            if self.weight is not None:
+                weight = self.weight[rows, 0]
+            value = value + np.einsum("n,n->", weight, derivatives["value"])
+            slope = slope + np.einsum("n,nk->k", weight, derivatives["gradient"])
+            total += float(weight.sum())
+        if total > 0:
+            return float(value / total), slope / total
+        return float(value * 0.0), slope * 0.0
 
     def _slices(self) -> Iterator[slice]:
         for begin in range(0, self.n_rows, self._chunk):
@@ -253,9 +242,8 @@ class BoundLoss(BoundObjective):
         if kind not in self._checked:
             _DerivativeCheck(self, raw).run(kind)
             self._checked.add(kind)
-        scores = self._make_scores(raw)
         for rows in self._slices():
-            z = scores(rows)
+            z = raw[rows] + self.base
             found = self._evaluate_rows(kind, rows, z)
             self._check_finite(found, rows, z)
             if "hessian" in found:
@@ -340,21 +328,8 @@ def _compile_functions(
     return {f.__name__: jax.jit(jax.vmap(f)) for f in (slope, diagonal, full)}
 
 
-class _Points(NamedTuple):
-    """Points at which a loss is probed: rows of the data (p,), their targets (p, ...), scores (p,
-    K), and a step (p, 1) for finite differences."""
-
-    rows: NDArray[np.intp]
-    targets: Array
-    scores: NDArray[np.float64]
-    step: NDArray[np.float64]
-
-    def take(self, kept: NDArray[np.bool_]) -> _Points:
-        return _Points(self.rows[kept], self.targets[kept], self.scores[kept], self.step[kept])
-
-
 class _DerivativeCheck:
-    """Check of the first derivatives of a loss, at a few rows and scores near the given ones."""
+    """Check of the derivatives of a loss, at a few rows and scores near the given ones."""
 
     def __init__(self, bound: BoundLoss, raw: Array) -> None:
         self.bound = bound
@@ -365,6 +340,10 @@ class _DerivativeCheck:
         self.outputs = np.unique(np.linspace(0, bound.n_outputs - 1, _PROBE_OUTPUTS).astype(int))
         self.scores = raw[self.rows] + bound.base
         self.targets = bound.target[self.rows]
+        # The scores where the loss may be least: the targets, if there is one per score.
+        self.goals: NDArray[np.float64] | None = None
+        if self.targets.dtype.kind == "f" and self.targets.size == self.scores.size:
+            self.goals = self.targets.reshape(self.scores.shape)
 
     @np.errstate(over="ignore", invalid="ignore")
     def run(self, kind: str) -> None:
@@ -374,109 +353,89 @@ class _DerivativeCheck:
         Points at which the loss is not finite are left out: it may be undefined there, and
         training raises an error if that matters.
         """
-        points = self._points()
-        found = self.bound.evaluate(kind, points.targets, points.scores)
-        kept = np.ones(len(points.rows), bool)
-        for values in found.values():
-            kept &= np.isfinite(values).reshape(len(kept), -1).all(axis=1)
-        if not kept.any():
+        rows, scores = self._draw_points()
+        derivatives = self.bound.evaluate(kind, self.bound.target[rows], scores)
+        is_finite = np.ones(len(rows), bool)
+        for values in derivatives.values():
+            is_finite &= np.isfinite(values).reshape(len(rows), -1).all(axis=1)
+        if not is_finite.any():
             return
-        points, found = points.take(kept), {name: values[kept] for name, values in found.items()}
-        above, below = self._evaluate_shifted(points, 1), self._evaluate_shifted(points, -1)
-        self._compare_gradient(points, found, above, below)
-        if kind == "slope":
+        rows, scores = rows[is_finite], scores[is_finite]
+        derivatives = {name: values[is_finite] for name, values in derivatives.items()}
+        hessian = None
+        if kind != "slope":
+            hessian = derivatives["hessian"][:, :, None]
+            if kind == "full":
+                hessian = unpack(derivatives["hessian"], self.bound.n_outputs)
+            hessian = hessian[:, self.outputs]  # (points, outputs, K), or (..., 1): diagonal
+        self._compare_with_differences(rows, scores, derivatives, hessian)
+        if hessian is None:
             return
-        hessian = self._unpack_rows(kind, found["hessian"])
-        self._compare_hessian(points, hessian, above, below)
-        self._check_not_flat(hessian, found["gradient"])
+        self._check_not_flat(hessian, derivatives["gradient"])
         if kind == "full" and self.bound.hessian == "exact":
             self._check_convex()
         if self.bound.n_outputs <= MAX_KINK_OUTPUTS:
             self._warn_kinks(kind)
 
-    def _points(self) -> _Points:
-        """Draw points near the given scores, and near the targets if there is one per score;
-        random, so that none lies on a kink."""
+    def _draw_points(self) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+        """Draw rows (p,) and scores (p, K) near the given scores and the goals; random, so that
+        none lies on a kink."""
         rng = np.random.default_rng(0)
-        centres = [self.scores, self.scores]
-        if (own := self._targets_as_scores()) is not None:
-            centres.append(own)
-        spreads = (1.0, 3.0, 0.5)
-        z = np.concatenate(
-            [c + rng.uniform(-s, s, c.shape) for c, s in zip(centres, spreads, strict=False)]
-        )
+        centres = [(self.scores, 1.0), (self.scores, 3.0)]
+        if self.goals is not None:
+            centres.append((self.goals, 0.5))
+        points = [c + rng.uniform(-spread, spread, c.shape) for c, spread in centres]
+        return np.tile(self.rows, len(centres)), np.concatenate(points)
+
+    def _compare_with_differences(
+        self,
+        rows: NDArray[np.intp],
+        scores: NDArray[np.float64],
+        derivatives: Derivatives,
+        hessian: NDArray[np.float64] | None,
+    ) -> None:
+        """Compare gradients with differences of values, Hessians with differences of gradients."""
         step = np.finfo(np.float64).eps ** (1 / 3) * np.maximum(
-            1.0, np.abs(z).max(axis=1, keepdims=True)
+            1.0, np.abs(scores).max(axis=1, keepdims=True)
         )
-        rows = np.tile(self.rows, len(centres))
-        return _Points(rows, self.bound.target[rows], z, step)
+        targets = np.repeat(self.bound.target[rows], len(self.outputs), axis=0)
 
-    def _targets_as_scores(self) -> NDArray[np.float64] | None:
-        if self.targets.dtype.kind in "iu":
-            return None
-        own = self.targets.reshape(len(self.rows), -1)
-        return own if own.shape == self.scores.shape else None
+        def evaluate_shifted(shifts: NDArray[np.float64]) -> Derivatives:
+            """Evaluate with each probed output a step up or down: (points, outputs, ...)."""
+            shifted = (scores[:, None, :] + shifts).reshape(len(targets), -1)
+            values = self.bound.evaluate("slope", targets, shifted)
+            shape = len(rows), len(self.outputs)
+            return {name: array.reshape(*shape, *array.shape[1:]) for name, array in values.items()}
 
-    def _unpack_rows(self, kind: str, hessian: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the Hessians' rows of the probed outputs, (points, outputs, K), or their diagonal
-        entries, (points, outputs, 1)."""
-        if kind == "full":
-            return unpack(hessian, self.bound.n_outputs)[:, self.outputs]
-        return hessian[:, self.outputs, None]
-
-    def _check_convex(self) -> None:
-        found = self.bound.evaluate("full", self.targets, self.scores)["hessian"]
-        hessians = unpack(found, self.bound.n_outputs)
-        if np.isfinite(hessians).all():
-            check_hessian_not_negative(
-                np.linalg.eigvalsh(hessians).astype(np.float64),
-                lambda i: self.bound.describe_row(self.rows[i], self.scores[i]),
+        def compare(name: str, derivative: Array, differences: Array, noise: Array) -> None:
+            tolerance = 1e-3 * (np.abs(derivative) + np.abs(differences)) + 1e-5 + noise
+            is_wrong = np.isfinite(differences) & (np.abs(derivative - differences) > tolerance)
+            if not is_wrong.any():
+                return
+            place = tuple(np.argwhere(is_wrong)[0])
+            raise ValueError(
+                f"The {name} of the loss is {derivative[place]:.6g} for output "
+                f"{self.outputs[place[1]]} of "
+                f"{self.bound.describe_row(rows[place[0]], scores[place[0]])} according to JAX, "
+                f"but {differences[place]:.6g} by finite differences. Possible causes are rounding "
+                "and casts inside the loss (round, floor, astype), jax.lax.stop_gradient and "
+                "derivatives written by hand (jax.custom_jvp): remove them, or return (gradient, "
+                "hessian) from the function."
             )
 
-    def _evaluate_shifted(self, points: _Points, sign: int) -> Derivatives:
-        """Return values and gradients with each probed output a step up or down: (points, outputs,
-        ...)."""
-        p, m, k = len(points.rows), len(self.outputs), self.bound.n_outputs
-        shifts = sign * points.step[..., None] * np.eye(k)[self.outputs]
-        z = (points.scores[:, None, :] + shifts).reshape(-1, k)
-        found = self.bound.evaluate("slope", np.repeat(points.targets, m, axis=0), z)
-        return {name: values.reshape(p, m, *values.shape[1:]) for name, values in found.items()}
-
-    def _compare_gradient(
-        self, points: _Points, found: Derivatives, above: Derivatives, below: Derivatives
-    ) -> None:
-        differences = (above["value"] - below["value"]) / (2 * points.step)
-        noise = np.abs(found["value"])[:, None] / points.step * 1e-14
-        self._compare("gradient", found["gradient"][:, self.outputs], differences, noise, points)
-
-    def _compare_hessian(
-        self, points: _Points, hessian: NDArray[np.float64], above: Derivatives, below: Derivatives
-    ) -> None:
-        step = points.step[..., None]
+        shifts = step[..., None] * np.eye(self.bound.n_outputs)[self.outputs]
+        above, below = evaluate_shifted(shifts), evaluate_shifted(-shifts)
+        differences = (above["value"] - below["value"]) / (2 * step)
+        noise = np.abs(derivatives["value"])[:, None] / step * 1e-14
+        compare("gradient", derivatives["gradient"][:, self.outputs], differences, noise)
+        if hessian is None:
+            return
+        step = step[..., None]
         differences = (above["gradient"] - below["gradient"]) / (2 * step)
         noise = np.abs(above["gradient"]).max(axis=2, keepdims=True) / step * 1e-14
         if hessian.shape[2] == 1:
             differences = differences[:, np.arange(len(self.outputs)), self.outputs, None]
-        self._compare("second derivative", hessian, differences, noise, points)
-
-    def _compare(
-        self, name: str, given: Array, differences: Array, noise: Array, points: _Points
-    ) -> None:
-        scale = np.abs(given) + np.abs(differences)
-        wrong = np.isfinite(differences) & (
-            np.abs(given - differences) > 1e-3 * scale + 1e-5 + noise
-        )
-        if not wrong.any():
-            return
-        place = tuple(np.argwhere(wrong)[0])
-        where = self.bound.describe_row(points.rows[place[0]], points.scores[place[0]])
-        raise ValueError(
-            f"The {name} of the loss is {given[place]:.6g} for output {self.outputs[place[1]]} of "
-            f"{where} according to JAX, but {differences[place]:.6g} by finite differences. "
-            "Possible causes are rounding and casts inside the loss (round, floor, astype), "
-            "jax.lax.stop_gradient and derivatives written by hand (jax.custom_jvp): remove them, "
-            "or return (gradient, hessian) from the function."
-        )
+        compare("second derivative", hessian, differences, noise)
 
     def _check_not_flat(self, hessian: NDArray[np.float64], gradient: NDArray[np.float64]) -> None:
         flat = (hessian == 0).all(axis=(0, 2)) & (gradient[:, self.outputs] != 0).any(axis=0)
@@ -488,73 +447,60 @@ class _DerivativeCheck:
                 'Custom(loss, hessian="none")), or smooth the loss.'
             )
 
+    def _check_convex(self) -> None:
+        packed = self.bound.evaluate("full", self.targets, self.scores)["hessian"]
+        hessians = unpack(packed, self.bound.n_outputs)
+        if np.isfinite(hessians).all():
+            check_hessian_not_negative(
+                np.linalg.eigvalsh(hessians).astype(np.float64),
+                lambda i: self.bound.describe_row(self.rows[i], self.scores[i]),
+            )
+
     def _warn_kinks(self, kind: str) -> None:
-        """Warn if the gradient jumps along a score: a jump remains when the interval around it
-        shrinks."""
-        low, high = self._intervals(kind, 64)
-        at_low, at_high = self._evaluate_lines(kind, low), self._evaluate_lines(kind, high)
-        defect = first = _trapezoid_defect(low, high, at_low, at_high)
-        for _ in range(12):
-            middle = (low + high) / 2
-            at_middle = self._evaluate_lines(kind, middle)
-            left, right = (
-                _trapezoid_defect(low, middle, at_low, at_middle),
-                _trapezoid_defect(middle, high, at_middle, at_high),
-            )
-            go_left = np.abs(left) >= np.abs(right)
-            low, high = np.where(go_left, low, middle), np.where(go_left, middle, high)
-            at_low, at_high = (
-                np.where(go_left, at_low, at_middle),
-                np.where(go_left, at_middle, at_high),
-            )
-            defect = np.where(go_left, left, right)
-        scale = np.abs(at_low[0]) + np.abs(at_high[0])
-        kinked = (np.abs(defect) > 0.5 * np.abs(first)) & (np.abs(defect) > 1e-3 * scale + 1e-9)
-        if kinked.any():
-            i = int(np.argmax(kinked))
-            row, output = divmod(i, len(self.outputs))
+        """Warn if the slope jumps along a score of a probed row.
+
+        A jump is a change in slope that the second derivative does not explain, and that remains
+        when the interval around it shrinks.
+        """
+        goals = self.scores if self.goals is None else self.goals
+        ends = np.stack([self.scores, goals])[:, :, self.outputs].reshape(2, -1)
+        low, high = ends.min(axis=0) - 3.1, ends.max(axis=0) + 3.3
+        lines = np.arange(len(low))
+        jumps = []
+        for n_intervals in (64, 16, 16, 16):
+            grid = np.linspace(low, high, n_intervals + 1)
+            slope, hessian = self._evaluate_lines(kind, grid)
+            explained = np.diff(grid, axis=0) * (hessian[:-1] + hessian[1:]) / 2
+            jump = np.diff(slope, axis=0) - explained
+            largest = np.abs(np.nan_to_num(jump)).argmax(axis=0)
+            low, high = grid[largest, lines], grid[largest + 1, lines]
+            jumps.append(jump[largest, lines])
+        scale = np.abs(slope[largest, lines]) + np.abs(slope[largest + 1, lines])
+        size = np.abs(jumps[-1])
+        is_kink = (size > 0.5 * np.abs(jumps[0])) & (size > 1e-3 * scale + 1e-9)
+        if is_kink.any():
+            line = int(np.argmax(is_kink))
+            row, output = divmod(line, len(self.outputs))
             warn_user(
-                f"The loss has a kink: its slope jumps by {defect[i]:.6g} at the value "
-                f"{low[i]:.6g} of score {self.outputs[output]} of row {self.rows[row]}, which its "
-                "second derivative does not show. If training is poor, smooth the loss, or set "
+                f"The loss has a kink: its slope jumps by {jumps[-1][line]:.6g} at the value "
+                f"{low[line]:.6g} of score {self.outputs[output]} of row {self.rows[row]}, which "
+                "its second derivative does not show. If training is poor, smooth the loss, or set "
                 'hessian="none" and leaf_hessian="none".'
             )
 
-    def _intervals(self, kind: str, n: int) -> tuple[Array, Array]:
-        """Return the ends of the interval with the largest defect, of `n` about score and target,
-        per line."""
-        own = self._targets_as_scores()
-        ends = np.stack([self.scores, self.scores if own is None else own])[
-            :, :, self.outputs
-        ].reshape(2, -1)
-        grid = np.linspace(ends.min(axis=0) - 3.1, ends.max(axis=0) + 3.3, n + 1)
-        values = self._evaluate_lines(kind, grid)
-        defects = _trapezoid_defect(grid[:-1], grid[1:], values[:, :-1], values[:, 1:])
-        worst = np.abs(np.nan_to_num(defects)).argmax(axis=0)
-        lines = np.arange(grid.shape[1])
-        return grid[worst, lines], grid[worst + 1, lines]
-
     def _evaluate_lines(self, kind: str, x: Array) -> NDArray[np.float64]:
-        """Return slope and Hessian (2, ..., lines) on each line: a probed row with one output at
-        `x` (..., lines)."""
-        x_flat = x.reshape(-1)
-        times = x_flat.size // len(self.rows) // len(self.outputs)
-        outputs = np.tile(self.outputs, times * len(self.rows))
-        row = np.tile(np.repeat(np.arange(len(self.rows)), len(self.outputs)), times)
-        points = np.arange(x_flat.size)
-        z = self.scores[row]
-        z[points, outputs] = x_flat
-        found = self.bound.evaluate(kind, self.targets[row], z)
-        own = found["hessian"]
+        """Return slope and Hessian (2, m, lines) on each line: a probed row with one output at
+        `x` (m, lines)."""
+        m = len(x)
+        row = np.tile(np.repeat(np.arange(len(self.rows)), len(self.outputs)), m)
+        output = np.tile(self.outputs, m * len(self.rows))
+        point = np.arange(x.size)
+        scores = self.scores[row]
+        scores[point, output] = x.ravel()
+        derivatives = self.bound.evaluate(kind, self.targets[row], scores)
+        diagonal = derivatives["hessian"]
         if kind == "full":
-            own = own[:, packed_diagonal(self.bound.n_outputs)]
-        both = np.stack([found["gradient"][points, outputs], own[points, outputs]])
-        both[:, ~np.isfinite(found["value"])] = np.nan  # undefined there
+            diagonal = diagonal[:, packed_diagonal(self.bound.n_outputs)]
+        both = np.stack([derivatives["gradient"][point, output], diagonal[point, output]])
+        both[:, ~np.isfinite(derivatives["value"])] = np.nan  # undefined there
         return both.reshape(2, *x.shape)
-
-
-def _trapezoid_defect(
-    low: Array, high: Array, at_low: Array, at_high: Array
-) -> NDArray[np.float64]:
-    """Return the change in slope minus the trapezoid rule of the second derivative."""
-    return (at_high[0] - at_low[0]) - (high - low) / 2 * (at_low[1] + at_high[1])
