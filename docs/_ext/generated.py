@@ -22,7 +22,7 @@ from polyleaf.metrics import default_metric, get_metric, metric_names
 from polyleaf.metrics.metric import METRIC_ALIASES
 from polyleaf.objectives import distribution_names, objective_class, objective_names
 from polyleaf.runtime.capabilities import FEATURES, PLACES, WITHIN
-from polyleaf.settings.aliases import FOREIGN_HINTS, FOREIGN_NAMES
+from polyleaf.settings.aliases import read_foreign_names
 from polyleaf.settings.param_spec import ParamSpec, get_param_specs
 
 ESTIMATORS = (
@@ -91,8 +91,9 @@ def _make_section(
     facts = []
     if len(estimators) < len(ESTIMATORS):
         facts.append(f"Estimators: {_join(estimators)}.")
-    if spec.name in FOREIGN_NAMES:
-        facts.append(f"Other libraries: {_join(FOREIGN_NAMES[spec.name].split())}.")
+    others = read_foreign_names("parameters").get(spec.name)
+    if others:
+        facts.append(f"Other libraries: {_join(others.split())}.")
     if facts:
         yield f"{' '.join(facts)}\n"
 
@@ -135,7 +136,7 @@ def make_method_arguments() -> Iterator[str]:
     parameters = {spec.name for spec, _ in find_parameters()}
     yield "| Argument | Other libraries |"
     yield "|---|---|"
-    for name, others in FOREIGN_NAMES.items():
+    for name, others in read_foreign_names("parameters").items():
         if name not in parameters:
             yield f"| `{name}` | {_join(others.split())} |"
 
@@ -143,9 +144,9 @@ def make_method_arguments() -> Iterator[str]:
 def make_foreign_parameters() -> Iterator[str]:
     """Yield a table of parameters of other libraries without an equivalent."""
     known = {spec.name for spec, _ in find_parameters()}
-    known.update(*(names.split() for names in FOREIGN_NAMES.values()))
+    known.update(*(names.split() for names in read_foreign_names("parameters").values()))
     by_hint: dict[str, list[str]] = {}
-    for name, hint in FOREIGN_HINTS.items():
+    for name, hint in read_foreign_names("parameters_without_equivalent").items():
         if name not in known:
             by_hint.setdefault(_mark_code(hint), []).append(name)
     yield "| Other libraries | In Polyleaf |"

@@ -106,11 +106,10 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(f".{_MODULES[name]}", __name__)
     if name not in _HOME:
-        from polyleaf.settings.aliases import get_foreign_function_hint
+        from polyleaf.settings.aliases import get_foreign_hint
 
-        raise AttributeError(
-            f"module {__name__!r} has no attribute {name!r}{get_foreign_function_hint(name)}"
-        )
+        hint = get_foreign_hint("functions", name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
     value = getattr(importlib.import_module(f".{_HOME[name]}", __name__), name)
     globals()[name] = value
     return value

@@ -15,7 +15,7 @@ from support import ROOT
 from support.public_names import EXTRA, MODULES, public_names
 
 import polyleaf
-from polyleaf.settings.aliases import FOREIGN_NAMES
+from polyleaf.settings.aliases import read_foreign_names
 from polyleaf.settings.param_spec import ParamSpec, get_param_specs
 
 DOCS = ROOT / "docs"
@@ -184,7 +184,7 @@ def parameters() -> dict[str, list[ParamSpec]]:
 @functools.cache
 def argument_names() -> set[str]:
     """Return the names of arguments of public functions and methods, and of fields of classes."""
-    found = set(parameters()) | set(FOREIGN_NAMES)
+    found = set(parameters()) | set(read_foreign_names("parameters"))
     stack = [*public_objects().values()]
     for value in stack:
         if inspect.isclass(value):

@@ -19,7 +19,7 @@ from support.public_names import EXTRA, MODULES, PAGES, public_names
 import polyleaf
 from polyleaf.metrics import metric_names
 from polyleaf.objectives import objective_names
-from polyleaf.settings.aliases import FOREIGN_NAMES
+from polyleaf.settings.aliases import read_foreign_names
 from polyleaf.settings.param_spec import get_param_specs
 
 DOCS = ROOT / "docs"
@@ -97,7 +97,7 @@ def test_generated_tables_have_all_names():
         assert any(line.startswith(f"### {spec.name}") for line in lines), spec.name
         assert estimators
     text = "\n".join([*lines, *generated.make_method_arguments()])
-    for name, others in FOREIGN_NAMES.items():
+    for name, others in read_foreign_names("parameters").items():
         assert f"`{name}`" in text or f"### {name}" in text, name
         assert all(f"`{other}`" in text for other in others.split()), name
     assert all(f"`{name} <" in "\n".join(generated.make_objectives()) for name in objective_names())

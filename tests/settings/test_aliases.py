@@ -20,7 +20,7 @@ from polyleaf import (
     PolyleafMultiTask,
     PolyleafRegressor,
 )
-from polyleaf.settings import aliases
+from polyleaf.settings.aliases import read_foreign_names
 from polyleaf.settings.param_spec import get_param_specs
 
 RNG = np.random.default_rng(0)
@@ -104,10 +104,11 @@ def test_suggested_names_exist():
         for method in (PolyleafRegressor.fit, PolyleafRegressor.predict)
         for name in _names(method)
     }
-    assert set(aliases.FOREIGN_NAMES) - own <= {"offset"}
-    for method, names in aliases._METHOD_ARGUMENTS.items():
-        assert set(names) <= {*_names(getattr(PolyleafRegressor, method)), "offset"}
-    foreign = [name for names in aliases.FOREIGN_NAMES.values() for name in names.split()]
+    table = read_foreign_names("parameters")
+    assert set(table) - own <= {"offset"}
+    for method, names in read_foreign_names("method_arguments").items():
+        assert set(names.split()) <= {*_names(getattr(PolyleafRegressor, method)), "offset"}
+    foreign = [name for names in table.values() for name in names.split()]
     assert set(foreign) & {p.name for p in get_param_specs(PolyleafClassifier)} <= {"n_estimators"}
 
 
@@ -190,19 +191,16 @@ def test_foreign_objectives_have_hints(name, words):
 
 
 def test_parameters_without_equivalent_have_hints():
-    missing = []
-    for name in aliases.FOREIGN_HINTS:
+    for name, hint in read_foreign_names("parameters_without_equivalent").items():
         with pytest.raises(TypeError) as error:
             PolyleafRegressor(**{name: 1})
-        if not str(error.value).endswith(aliases.FOREIGN_HINTS[name]):
-            missing.append(name)
-    assert not missing
+        assert str(error.value).endswith(hint), name
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_foreign_attributes_have_hints_and_hide_no_attributes(estimator):
     model = estimator(**SMALL).fit(X, TWO if estimator is PolyleafClassifier else Y)
-    for name, words in aliases.FOREIGN_ATTRIBUTES.items():
+    for name, words in read_foreign_names("attributes").items():
         assert not hasattr(model, name)
         with pytest.raises(AttributeError, match="has no attribute") as error:
             getattr(model, name)
@@ -211,8 +209,13 @@ def test_foreign_attributes_have_hints_and_hide_no_attributes(estimator):
         model.feature_names_in_  # noqa: B018
 
 
-def test_foreign_functions_hide_no_functions():
-    assert not [name for name in aliases._FUNCTION_HINTS if hasattr(polyleaf, name)]
+def test_foreign_functions_have_hints_and_hide_no_functions():
+    for name, words in read_foreign_names("functions").items():
+        with pytest.raises(AttributeError, match=f"no attribute '{name}': ") as error:
+            getattr(polyleaf, name)
+        assert str(error.value).endswith(words)
+    with pytest.raises(AttributeError, match=r"no attribute 'nothing'$"):
+        _ = polyleaf.nothing
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
@@ -451,19 +454,6 @@ def test_set_output_is_cloned_and_checked():
     assert isinstance(model.predict(X), pl.DataFrame)
     with pytest.raises(ValueError, match=r"one of default, pandas, polars, pyarrow; got 'frames'"):
         model.set_output(predict="frames")
-
-
-def test_foreign_functions_have_hints():
-    for name, words in (
-        ("train", "fit"),
-        ("DMatrix", "Dataset"),
-        ("Pool", "Dataset"),
-        ("Booster", "load_model"),
-    ):
-        with pytest.raises(AttributeError, match=f"no attribute '{name}': .*{words}"):
-            getattr(polyleaf, name)
-    with pytest.raises(AttributeError, match=r"no attribute 'nothing'$"):
-        _ = polyleaf.nothing
 
 
 def test_saving_to_a_missing_folder_raises(tmp_path):

@@ -28,7 +28,7 @@ from polyleaf.runtime.compatibility import add_version, remove_version
 from polyleaf.runtime.cuda import get_device, is_device_array
 from polyleaf.runtime.row_data import RowData
 from polyleaf.settings.aliases import (
-    FOREIGN_ATTRIBUTES,
+    get_foreign_hint,
     get_foreign_value_hint,
     raise_unknown_parameters,
     suggest_on_unknown_kwargs,
@@ -448,10 +448,10 @@ class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParamet
     if not TYPE_CHECKING:  # type checkers would accept any name
 
         def __getattr__(self, name: str) -> Any:
-            if name in FOREIGN_ATTRIBUTES:
+            hint = get_foreign_hint("attributes", name)
+            if hint:
                 raise AttributeError(
-                    f"{type(self).__name__!r} object has no attribute {name!r}: "
-                    f"{FOREIGN_ATTRIBUTES[name]}"
+                    f"{type(self).__name__!r} object has no attribute {name!r}{hint}"
                 )
             return object.__getattribute__(self, name)  # raises the usual AttributeError
 
