@@ -588,10 +588,10 @@ def test_command_line_reads_high_cardinality_text(data, tmp_path, capsys):
     lines = [f"shop{int(c)},{x:.4g},{target:.4g}" for (c, x, _), target in zip(X, y, strict=True)]
     file, out = tmp_path / "t.csv", str(tmp_path / "m.polyleaf")
     file.write_text("\n".join(["shop,x,y", *lines]))
-    polyleaf("train", file, "-t", "y", "-m", out, "--rounds", "20")
-    polyleaf("evaluate", file, "-m", out, "--json")
+    polyleaf(f"train {file} -t y -m {out} --rounds 20")
+    polyleaf(f"evaluate {file} -m {out} --json")
     assert json.loads(capsys.readouterr().out.strip().splitlines()[-1])["R2"] > 0.6
-    polyleaf("inspect", out)
+    polyleaf(f"inspect {out}")
     assert "shop: mean" in capsys.readouterr().out
 
 

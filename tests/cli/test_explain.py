@@ -6,9 +6,9 @@ import io
 import numpy as np
 import pandas as pd
 import pytest
+from support.commands import fails, polyleaf
 
 from polyleaf import load_model
-from polyleaf.cli.main import run
 from polyleaf.datasets import load
 from polyleaf.model import shap
 
@@ -24,28 +24,14 @@ def files(tmp_path_factory):
         frame["heating"], frame["cooling"] = targets.T
         frame.to_csv(folder / f"{name}.csv", index=False)
     for targets, model in (("heating,cooling", "both"), ("heating", "one")):
-        arguments = ["-t", targets, "--drop", "cooling"] if model == "one" else ["-t", targets]
-        assert (
-            run(
-                [
-                    "train",
-                    str(folder / "train.csv"),
-                    *arguments,
-                    "-m",
-                    str(folder / model),
-                    "-n",
-                    "20",
-                ]
-            )
-            == 0
-        )
+        options = f"-t {targets} --drop cooling" if model == "one" else f"-t {targets}"
+        polyleaf(f"train {folder}/train.csv {options} -m {folder}/{model} -n 20")
     return folder
 
 
-def run_explain(files, capsys, *options, model="both"):
-    assert run(["explain", str(files / "test.csv"), "--model", str(files / model), *options]) == 0
-    text = capsys.readouterr().out
-    return list(csv.DictReader(io.StringIO(text)))
+def run_explain(files, capsys, options="", model="both"):
+    polyleaf(f"explain {files}/test.csv --model {files}/{model} {options}")
+    return list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
 
 
 def compute_shap(files, model="both", **options):
@@ -74,28 +60,21 @@ def test_lines_per_row_and_output(files, capsys, monkeypatch):
 def test_single_output_has_no_name(files, capsys):
     lines = run_explain(files, capsys, model="one")
     assert "output" not in lines[0] and len(lines) == 30
-    lines = run_explain(
-        files, capsys, "--outputs", "cooling", "--background", str(files / "train.csv")
-    )
+    lines = run_explain(files, capsys, f"--outputs cooling --background {files}/train.csv")
     assert "output" not in lines[0] and len(lines) == 30
-    lines = run_explain(files, capsys, "--outputs", "1,heating")
+    lines = run_explain(files, capsys, "--outputs 1,heating")
     assert [line["output"] for line in lines[:2]] == ["cooling", "heating"]
 
 
 def test_output_files(files, capsys):
     pytest.importorskip("pyarrow")
     for name in ("values.csv", "values.parquet"):
-        run_explain(files, capsys, "--out", str(files / name))
+        run_explain(files, capsys, f"--out {files}/{name}")
     as_text, as_table = pd.read_csv(files / "values.csv"), pd.read_parquet(files / "values.parquet")
     assert list(as_text) == list(as_table) and len(as_text) == 60
     np.testing.assert_allclose(as_text["shap_x0"], as_table["shap_x0"], rtol=1e-6)
-    assert (
-        run(
-            ["explain", str(files / "test.csv"), "--model", str(files / "both"), "-o", "values.xyz"]
-        )
-        == 2
-    )
-    assert "unknown extension" in capsys.readouterr().err
+    command = f"explain {files}/test.csv --model {files}/both"
+    assert "unknown extension" in fails(capsys, f"{command} -o values.xyz")
 
 
 def test_importance(files, capsys):
@@ -114,13 +93,17 @@ def test_importance(files, capsys):
     ]
 
 
-def test_errors(files, capsys):
-    command = ["explain", str(files / "test.csv"), "--model", str(files / "both")]
-    assert run([*command, "--outputs", "warming"]) == 2
-    assert "no output 'warming'; there are heating, cooling" in capsys.readouterr().err
-    assert run([*command, "--outputs", "2"]) == 2
-    assert "2, but the model has 2 outputs" in capsys.readouterr().err
-    assert run(["explain", "rows.xmc", "--model", str(files / "both")]) == 2
-    assert "explain does not support --format xmc" in capsys.readouterr().err
-    assert run(["explain", str(files / "test.csv"), "--model", "nowhere"]) == 2
-    assert "no model file" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            "{0}/test.csv -m {0}/both --outputs warming",
+            "no output 'warming'; there are heating, co",
+        ),
+        ("{0}/test.csv -m {0}/both --outputs 2", "2, but the model has 2 outputs"),
+        ("rows.xmc -m {0}/both", "explain does not support --format xmc"),
+        ("{0}/test.csv -m nowhere", "no model file"),
+    ],
+)
+def test_errors(files, capsys, arguments, message):
+    assert message in fails(capsys, f"explain {arguments.format(files)}")

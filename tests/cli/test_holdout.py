@@ -43,10 +43,8 @@ def test_copies_of_rows_are_in_one_part(tmp_path):
     rows = rng.permutation(np.repeat(np.arange(300), 2))
     (tmp_path / "rows.csv").write_text("\n".join(["a,b,y,c", *(lines[row] for row in rows)]) + "\n")
     model = tmp_path / "model.polyleaf"
-    polyleaf(
-        *("train", tmp_path / "rows.csv", "--target", "y", "-m", model, "--validation", 0.3),
-        *("--early-stopping", 20, "--rounds", 100),
-    )
+    train = f"train {tmp_path}/rows.csv --target y -m {model} --validation 0.3"
+    polyleaf(f"{train} --early-stopping 20 --rounds 100")
     assert PolyleafRegressor.load_model(model).best_iteration_ < 40  # noise
 
 

@@ -31,45 +31,42 @@ def numbers():
 @pytest.fixture
 def model(tmp_path, numbers):
     (tmp_path / "train.csv").write_text(to_csv(numbers))
-    polyleaf(
-        "train", tmp_path / "train.csv", "-t", "y", "-m", tmp_path / "m", "--rounds", "2", "--quiet"
-    )
+    polyleaf(f"train {tmp_path}/train.csv -t y -m {tmp_path}/m --rounds 2 --quiet")
     return tmp_path / "m"
 
 
-def predict_columns(capsys, *arguments):
+def predict_columns(capsys, arguments):
     """Return the columns that predict writes to standard output."""
     capsys.readouterr()
-    polyleaf("predict", *arguments)
+    polyleaf(f"predict {arguments}")
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     return {name: [row[name] for row in rows] for name in rows[0]}
 
 
-@pytest.mark.parametrize("style", [[], ["--sep", ";", "--encoding", "utf-16"]])
+@pytest.mark.parametrize("style", ["", "--sep ';' --encoding utf-16"])
 def test_csv_cells_are_copied(style, numbers, model, tmp_path, monkeypatch, capsys):
     text = to_csv(KEPT | numbers, ";" if style else ",")
     (tmp_path / "t.csv").write_bytes(text.encode("utf-16" if style else "utf-8"))
-    found = predict_columns(
-        capsys, tmp_path / "t.csv", "-m", model, "--keep", "zip,note,id", *style
-    )
+    options = f"-m {model} --keep zip,note,id {style}"
+    found = predict_columns(capsys, f"{tmp_path}/t.csv {options}")
     assert list(found) == ["zip", "note", "id", "y"]
     assert {name: found[name] for name in KEPT} == KEPT
     monkeypatch.setattr(
         sys, "stdin", io.TextIOWrapper(io.BytesIO((tmp_path / "t.csv").read_bytes()))
     )
-    assert predict_columns(capsys, "-", "-m", model, "--keep", "zip,note,id", *style) == found
+    assert predict_columns(capsys, f"- {options}") == found
 
 
 def test_csv_text_stays_text_in_json_and_parquet(numbers, model, tmp_path, capsys):
     (tmp_path / "t.csv").write_text(to_csv(KEPT | numbers))
-    predict = "predict", tmp_path / "t.csv", "-m", model, "--keep", "id,zip,note"
+    predict = f"predict {tmp_path}/t.csv -m {model} --keep id,zip,note"
     expected = KEPT | {"note": [note or None for note in NOTES]}
     capsys.readouterr()
-    polyleaf(*predict, "--json")
+    polyleaf(f"{predict} --json")
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert {name: [row[name] for row in rows] for name in KEPT} == expected
     pq = pytest.importorskip("pyarrow.parquet")
-    polyleaf(*predict, "-o", tmp_path / "p.parquet")
+    polyleaf(f"{predict} -o {tmp_path}/p.parquet")
     assert pq.read_table(tmp_path / "p.parquet").select(list(KEPT)).to_pydict() == expected
 
 
@@ -100,13 +97,13 @@ def test_arrow_types_are_kept(kind, numbers, model, tmp_path, capsys):
         file.mkdir()
         pq.write_table(table.slice(0, 25), file / "1.parquet")
         pq.write_table(table.slice(25), file / "2.parquet")
-    keep = "-m", model, "--keep", "id,gaps,huge,small,zip"
-    found = predict_columns(capsys, file, *keep)
+    arguments = f"{file} -m {model} --keep id,gaps,huge,small,zip"
+    found = predict_columns(capsys, arguments)
     assert found["id"] == IDS and found["zip"] == ZIPS
     assert found["gaps"] == ["" if gap is None else str(gap) for gap in gaps]
     assert found["huge"][1] == str(2**63 + 1)
     assert found["small"][:4] == ["0.0", "0.1", "0.2", "0.3"]
-    polyleaf("predict", file, *keep, "-o", tmp_path / "p.parquet")
+    polyleaf(f"predict {arguments} -o {tmp_path}/p.parquet")
     predictions = pq.read_table(tmp_path / "p.parquet")
     assert (
         predictions.column("id").to_pylist() == whole
@@ -114,7 +111,7 @@ def test_arrow_types_are_kept(kind, numbers, model, tmp_path, capsys):
     )
     assert predictions.schema.field("gaps").type == pa.int64()
     assert predictions.schema.field("small").type == pa.float32()
-    polyleaf("predict", file, *keep, "-o", tmp_path / "p.jsonl")
+    polyleaf(f"predict {arguments} -o {tmp_path}/p.jsonl")
     last = json.loads((tmp_path / "p.jsonl").read_text().splitlines()[0])
     assert last["id"] == BIG and last["gaps"] is None and last["zip"] == "00000"
 
@@ -125,5 +122,5 @@ def test_arff_cells_are_copied(numbers, model, tmp_path, capsys):
     names = ["'b c'", "?"] * 30
     rows = (f"{i},{name},{x}" for i, name, x in zip(IDS, names, numbers["x"], strict=True))
     (tmp_path / "t.arff").write_text(head + "\n".join(rows) + "\n")
-    found = predict_columns(capsys, tmp_path / "t.arff", "-m", model, "--keep", "id,a name")
+    found = predict_columns(capsys, f"{tmp_path}/t.arff -m {model} --keep 'id,a name'")
     assert found["id"] == IDS and found["a name"] == ["b c", ""] * 30

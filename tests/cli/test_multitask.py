@@ -31,9 +31,9 @@ LOSSES = {
     "rooms": "softmax",
     ("a", "b"): "logistic",
 }
-TASKS = ["--task", "price=normal", "--task", "demand=quantile:0.1,0.9", "--task", "sold=logistic"]
-TASKS += ["--task", "rooms", "--task", "a,b"]
-FAST = ["--rounds", "8", "--threads", "1"]
+TASKS = "--task price=normal --task demand=quantile:0.1,0.9 --task sold=logistic"
+TASKS += " --task rooms --task a,b"
+FAST = "--rounds 8 --threads 1"
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tasks")
     FRAME[:300].to_csv(folder / "train.csv", index=False)
     FRAME[300:].to_csv(folder / "test.csv", index=False)
-    polyleaf("train", folder / "train.csv", "-m", folder / "m", *TASKS, *FAST)
+    polyleaf(f"train {folder}/train.csv -m {folder}/m {TASKS} {FAST}")
     return folder
 
 
@@ -59,8 +59,8 @@ def read(path):
 
 
 def test_predictions_equal_the_estimator(folder, expected):
-    options = ["--proba", "--levels", "0.5", "-o", folder / "p.csv"]
-    polyleaf("predict", folder / "test.csv", "-m", folder / "m", *options)
+    options = f"--proba --levels 0.5 -o {folder}/p.csv"
+    polyleaf(f"predict {folder}/test.csv -m {folder}/m {options}")
     found, predicted, proba = (
         read(folder / "p.csv"),
         expected.predict(X[300:]),
@@ -90,7 +90,7 @@ def test_predictions_equal_the_estimator(folder, expected):
 
 def test_scores_of_each_task(folder, expected, capsys):
     capsys.readouterr()
-    polyleaf("evaluate", folder / "test.csv", "-m", folder / "m", "--json")
+    polyleaf(f"evaluate {folder}/test.csv -m {folder}/m --json")
     found = json.loads(capsys.readouterr().out)
     d2 = expected.d2_scores(X[300:], FRAME[300:])
     assert {name: scores["d2"] for name, scores in found["tasks"].items()} == pytest.approx(d2)
@@ -100,7 +100,7 @@ def test_scores_of_each_task(folder, expected, capsys):
     right = np.mean(expected.predict(X[300:])["sold"] == FRAME["sold"][300:])
     assert found["tasks"]["sold"]["accuracy"] == pytest.approx(right)
     assert set(found["tasks"]["a+b"]["targets"]) == {"a", "b"}
-    polyleaf("evaluate", folder / "test.csv", "-m", folder / "m")
+    polyleaf(f"evaluate {folder}/test.csv -m {folder}/m")
     lines = capsys.readouterr().out.splitlines()
     assert (
         lines[0].startswith("d2") and "rooms" in lines and any("micro F1" in line for line in lines)
@@ -117,11 +117,11 @@ def test_one_task_in_python(folder, expected, capsys, tmp_path):
     )
     model.calibrate(test[["x", "y", "z"]], test["sold"]).save_model(sold)
     assert load_model(sold).predict_set(test[["x", "y", "z"]]).shape == (100, 2)
-    polyleaf("report", folder / "test.csv", "-m", folder / "m", "-o", tmp_path / "all.html")
+    polyleaf(f"report {folder}/test.csv -m {folder}/m -o {tmp_path}/all.html")
     assert '<section id="task1">' in (tmp_path / "all.html").read_text("utf-8")
     capsys.readouterr()
-    outputs = "--outputs", "price_mean,rooms_2"
-    polyleaf("explain", folder / "test.csv", "-m", folder / "m", *outputs, "--importance")
+    outputs = "--outputs price_mean,rooms_2"
+    polyleaf(f"explain {folder}/test.csv -m {folder}/m {outputs} --importance")
     assert "price_mean,mean_shap_rooms_2" in capsys.readouterr().out
 
 
@@ -130,8 +130,8 @@ def test_missing_targets(folder, tmp_path, capsys):
     train.loc[::4, "price"] = np.nan
     train.loc[1::4, "sold"] = None
     train.to_csv(tmp_path / "some.csv", index=False)
-    options = ["--task", "price", "--task", "sold", "--set", "missing_targets=ignore", *FAST]
-    polyleaf("train", tmp_path / "some.csv", "-m", tmp_path / "m", *options)
+    options = f"--task price --task sold --set missing_targets=ignore {FAST}"
+    polyleaf(f"train {tmp_path}/some.csv -m {tmp_path}/m {options}")
     plain = PolyleafMultiTask(
         {"price": "squared_error", "sold": "logistic"}, missing_targets="ignore", n_estimators=8
     )
@@ -141,16 +141,16 @@ def test_missing_targets(folder, tmp_path, capsys):
         load_model(tmp_path / "m").predict_raw(features), plain.predict_raw(features)
     )
     capsys.readouterr()
-    polyleaf("evaluate", tmp_path / "some.csv", "-m", tmp_path / "m", "--json")
+    polyleaf(f"evaluate {tmp_path}/some.csv -m {tmp_path}/m --json")
     known, tasks = train["sold"].notna(), json.loads(capsys.readouterr().out)["tasks"]
     right = plain.predict(features)["sold"][known] == train["sold"][known]
     assert tasks["sold"]["accuracy"] == pytest.approx(right.mean())
 
 
 def test_settings_and_validation_data(folder, tmp_path, capsys):
-    options = ["--task", "price", "--task", "sold", "--validation", "0.2", "--early-stopping", "3"]
+    options = "--task price --task sold --validation 0.2 --early-stopping 3"
     more = ["--set", 'task_weight={"sold": 2}', "--set", 'eval_metric={"sold": "logloss"}']
-    polyleaf("train", folder / "train.csv", "-m", tmp_path / "m", *options, *more, "--rounds", "60")
+    polyleaf(f"train {folder}/train.csv -m {tmp_path}/m --rounds 60 {options}", *more)
     printed = capsys.readouterr().err
     assert "2 tasks: price (squared_error, inferred), sold (logistic, inferred)" in printed
     assert "validation sold: logloss" in printed
@@ -160,30 +160,28 @@ def test_settings_and_validation_data(folder, tmp_path, capsys):
     ]
 
 
-def test_errors(folder, tmp_path, capsys):
-    train = ["train", folder / "train.csv", "-m", tmp_path / "m"]
-    assert "leave --target out" in fails(capsys, *train, "-t", "price", "--task", "price=normal")
-    assert "there is no column 'cost'" in fails(capsys, *train, "--task", "cost=normal")
-    assert "such as price=squared_error, not 'price='" in fails(capsys, *train, "--task", "price=")
-    assert "Unknown objective 'nice'" in fails(capsys, *train, "--task", "price=nice")
-    assert "'normal' takes no value" in fails(capsys, *train, "--task", "price=normal:3")
-    assert "--task price=huber:x: huber_delta" in fails(capsys, *train, "--task", "price=huber:x")
-    assert "target of two tasks" in fails(
-        capsys, *train, "--task", "price", "--task", "price=normal"
-    )
-    assert "Column 'sold' holds" in fails(
-        capsys, *train, "--task", "sold=squared_error", "--task", "price"
-    )
-    named = [*train, "--task", "price"]
-    assert "--objective does not support multi-task" in fails(
-        capsys, *named, "--objective", "normal"
-    )
-    assert "--offset does not support multi-task" in fails(capsys, *named, "--offset", "x")
-    assert "--search does not support multi-task" in fails(capsys, *named, "--search", "3")
-    message = fails(capsys, "predict", folder / "test.csv", "-m", folder / "m", "--intervals")
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("-t price --task price=normal", "leave --target out"),
+        ("--task cost=normal", "there is no column 'cost'"),
+        ("--task price=", "such as price=squared_error, not 'price='"),
+        ("--task price=nice", "Unknown objective 'nice'"),
+        ("--task price=normal:3", "'normal' takes no value"),
+        ("--task price=huber:x", "--task price=huber:x: huber_delta"),
+        ("--task price --task price=normal", "target of two tasks"),
+        ("--task sold=squared_error --task price", "Column 'sold' holds"),
+        ("--task price --objective normal", "--objective does not support multi-task"),
+        ("--task price --offset x", "--offset does not support multi-task"),
+        ("--task price --search 3", "--search does not support multi-task"),
+        ("--task regression -t sold,rooms", "which is not a number"),
+        ("-t sold,rooms", "each target with --task"),
+    ],
+)
+def test_errors(folder, tmp_path, capsys, options, message):
+    assert message in fails(capsys, f"train {folder}/train.csv -m {tmp_path}/m {options}")
+
+
+def test_intervals_of_tasks_raise(folder, capsys):
+    message = fails(capsys, f"predict {folder}/test.csv -m {folder}/m --intervals")
     assert "--intervals does not support multi-task models" in message and "price" in message
-    text = ["--task", "regression", "-t", "sold,rooms"]
-    assert "which is not a number" in fails(capsys, *train[:2], "-m", tmp_path / "n", *text)
-    assert "each target with --task" in fails(
-        capsys, *train[:2], "-m", tmp_path / "n", "-t", "sold,rooms"
-    )

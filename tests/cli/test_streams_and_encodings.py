@@ -26,7 +26,7 @@ ROWS = [
     }
     for i, width in enumerate(RNG.normal(size=120))
 ]
-FAST = ["--rounds", "8", "--drop", "id"]
+FAST = "--rounds 8 --drop id"
 
 
 def write_rows(path, separator=",", decimal=".", encoding="utf-8", header=True):
@@ -47,14 +47,12 @@ def houses(tmp_path):
 
 @pytest.fixture
 def model(houses, tmp_path):
-    polyleaf(
-        "train", houses, "-t", "price,size", "-m", tmp_path / "m", "--quiet", "--drop", "id,weight"
-    )
+    polyleaf(f"train {houses} -t price,size -m {tmp_path}/m --quiet --drop id,weight")
     return tmp_path / "m"
 
 
 def test_train_prints_a_summary(houses, tmp_path, capsys):
-    polyleaf("train", houses, "-t", "price", "-m", tmp_path / "m", *FAST, "--validation", "0.25")
+    polyleaf(f"train {houses} -t price -m {tmp_path}/m {FAST} --validation 0.25")
     printed = capsys.readouterr()
     assert printed.out == ""
     lines = printed.err.splitlines()
@@ -62,17 +60,15 @@ def test_train_prints_a_summary(houses, tmp_path, capsys):
     assert lines[1] == "text columns read as categories: town"
     assert lines[2].startswith("8 rounds, validation rmse ")
     assert lines[2].endswith(f"saved to {tmp_path / 'm'}")
-    polyleaf(
-        "train", houses, "-t", "rooms", "--task", "classification", "-m", tmp_path / "m", *FAST
-    )
+    polyleaf(f"train {houses} -t rooms --task classification -m {tmp_path}/m {FAST}")
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "classification of rooms, 120 rows, 5 features"
     assert lines[2] == f"8 rounds, saved to {tmp_path / 'm'}"
 
 
 def test_train_prints_the_best_round(houses, tmp_path, capsys):
-    stop = ["--validation", "0.25", "--early-stopping", "3", "--rounds", "400", "--drop", "id"]
-    polyleaf("train", houses, "-t", "price", "-m", tmp_path / "m", *stop)
+    stop = "--validation 0.25 --early-stopping 3 --rounds 400 --drop id"
+    polyleaf(f"train {houses} -t price -m {tmp_path}/m {stop}")
     best = load_model(tmp_path / "m")
     last = capsys.readouterr().err.splitlines()[-1]
     assert last.startswith(
@@ -85,79 +81,67 @@ def test_standard_input(houses, model, tmp_path, monkeypatch, capsys):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
 
     set_stdin(houses.read_bytes())
-    polyleaf(
-        "train", "-", "-t", "price,size", "-m", tmp_path / "n", "--quiet", "--drop", "id,weight"
-    )
-    polyleaf("predict", houses, "-m", model)
+    polyleaf(f"train - -t price,size -m {tmp_path}/n --quiet --drop id,weight")
+    polyleaf(f"predict {houses} -m {model}")
     expected = capsys.readouterr().out
     set_stdin(houses.read_bytes())
-    polyleaf("predict", "-", "-m", tmp_path / "n")
+    polyleaf(f"predict - -m {tmp_path}/n")
     assert capsys.readouterr().out == expected
     set_stdin(b"a,b\n1\n")
-    assert "standard input" in fails(capsys, "predict", "-", "-m", model)
+    assert "standard input" in fails(capsys, f"predict - -m {model}")
     set_stdin(b"2 3 2\n0 1:1\n1 2:1\n")
-    polyleaf("train", "-", "--format", "xmc", "-m", tmp_path / "l", "--quiet", "--leaf", "sparse")
+    polyleaf(f"train - --format xmc -m {tmp_path}/l --quiet --leaf sparse")
 
 
 @pytest.mark.parametrize(
     ("options", "style"),
     [
-        (["--sep", ";", "--decimal", ","], {"separator": ";", "decimal": ","}),
-        (["--decimal", ","], {"separator": ";", "decimal": ","}),
-        (["--sep", "tab", "--encoding", "latin-1"], {"separator": "\t", "encoding": "latin-1"}),
-        (["--encoding", "utf-16"], {"encoding": "utf-16"}),
-        (["--sep", ":"], {"separator": ":"}),
+        ("--sep ';' --decimal ,", {"separator": ";", "decimal": ","}),
+        ("--decimal ,", {"separator": ";", "decimal": ","}),
+        ("--sep tab --encoding latin-1", {"separator": "\t", "encoding": "latin-1"}),
+        ("--encoding utf-16", {"encoding": "utf-16"}),
+        ("--sep :", {"separator": ":"}),
     ],
 )
 def test_csv_options(options, style, model, houses, tmp_path, capsys):
-    polyleaf("predict", houses, "-m", model)
+    polyleaf(f"predict {houses} -m {model}")
     expected = capsys.readouterr().out
     other = write_rows(tmp_path / "other.csv", **style)
-    polyleaf("predict", other, "-m", model, *options)
+    polyleaf(f"predict {other} -m {model} {options}")
     assert capsys.readouterr().out == expected
-    polyleaf("evaluate", other, "-m", model, *options)
-    train = (
-        "train",
-        other,
-        "-t",
-        "price,size",
-        "-m",
-        tmp_path / "n",
-        "--drop",
-        "id,weight",
-        "--quiet",
-    )
-    polyleaf(*train, *options)
+    polyleaf(f"evaluate {other} -m {model} {options}")
+    train = f"train {other} -t price,size -m {tmp_path}/n --drop id,weight --quiet"
+    polyleaf(f"{train} {options}")
     assert bits(load_model(tmp_path / "n")) == bits(load_model(model))
 
 
 def test_no_header(tmp_path, houses, capsys):
     path = write_rows(tmp_path / "bare.csv", header=False)
-    polyleaf("train", path, "--no-header", "-t", "c3", "-m", tmp_path / "m", "--drop", "c0")
+    polyleaf(f"train {path} --no-header -t c3 -m {tmp_path}/m --drop c0")
     assert "120 rows, 5 features" in capsys.readouterr().err
-    polyleaf("predict", path, "--no-header", "-m", tmp_path / "m", "--keep", "c0")
+    polyleaf(f"predict {path} --no-header -m {tmp_path}/m --keep c0")
     assert capsys.readouterr().out.splitlines()[:1] == ["c0,c3"]
-    assert "no column" in fails(capsys, "predict", path, "-m", tmp_path / "m")
+    assert "no column" in fails(capsys, f"predict {path} -m {tmp_path}/m")
 
 
 def test_invalid_csv_options(houses, model, capsys):
     for options, message in [
-        (["--sep", "ab"], "one character"),
-        (["--decimal", "x"], "decimal mark"),
-        (["--decimal", ",", "--sep", ","], "decimal mark"),
-        (["--encoding", "klingon"], "encoding 'klingon'"),
-        (["--encoding", "ascii"], "is not ascii text"),
+        ("--sep ab", "one character"),
+        ("--decimal x", "decimal mark"),
+        ("--decimal , --sep ,", "decimal mark"),
+        ("--encoding klingon", "encoding 'klingon'"),
+        ("--encoding ascii", "is not ascii text"),
     ]:
-        assert message in fails(capsys, "predict", houses, "-m", model, *options)
+        assert message in fails(capsys, f"predict {houses} -m {model} {options}")
 
 
 def test_evaluate_prints_a_line_per_target(houses, model, capsys):
-    polyleaf("evaluate", houses, "-m", model)
+    polyleaf(f"evaluate {houses} -m {model}")
     lines = capsys.readouterr().out.splitlines()
     blank = lines.index("")
     assert lines[blank + 1].split() == ["target", "RMSE", "MAE", "R2"]
     assert [line.split()[0] for line in lines[blank + 2 :]] == ["price", "size"]
-    polyleaf("evaluate", houses, "-m", model, "--json")
+    polyleaf(f"evaluate {houses} -m {model} --json")
     found = json.loads(capsys.readouterr().out)
     each = found["targets"]
     assert list(each) == ["price", "size"]
@@ -167,40 +151,38 @@ def test_evaluate_prints_a_line_per_target(houses, model, capsys):
 
 def test_evaluate_with_weights(houses, model, tmp_path, capsys):
     """A row of weight 2 counts as two rows."""
-    polyleaf("evaluate", houses, "-m", model, "--weight", "weight", "--json")
+    polyleaf(f"evaluate {houses} -m {model} --weight weight --json")
     weighted = json.loads(capsys.readouterr().out)
     head, *lines = houses.read_text().splitlines()
     twice = tmp_path / "twice.csv"
     twice.write_text(
         "\n".join([head, *lines, *(line for line in lines if line.endswith(",2"))]) + "\n"
     )
-    polyleaf("evaluate", twice, "-m", model, "--json")
+    polyleaf(f"evaluate {twice} -m {model} --json")
     repeated = json.loads(capsys.readouterr().out)
     assert weighted["targets"]["size"] == pytest.approx(repeated["targets"]["size"])
     assert weighted["R2"] == pytest.approx(repeated["R2"])
-    assert "one column" in fails(capsys, "evaluate", houses, "-m", model, "--weight", "weight,id")
+    assert "one column" in fails(capsys, f"evaluate {houses} -m {model} --weight weight,id")
 
 
 def test_predict_keeps_columns(houses, model, capsys):
-    polyleaf("predict", houses, "-m", model, "--keep", "id,rooms,width")
+    polyleaf(f"predict {houses} -m {model} --keep id,rooms,width")
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert list(rows[0]) == ["id", "rooms", "width", "price", "size"]
     assert [row["id"] for row in rows] == [row["id"] for row in ROWS]
     assert [row["rooms"] for row in rows] == [str(row["rooms"]) for row in ROWS]
     assert [float(row["width"]) for row in rows] == [float(row["width"]) for row in ROWS]
-    assert "predictions have a column" in fails(
-        capsys, "predict", houses, "-m", model, "--keep", "price"
-    )
-    assert "no column 'x'" in fails(capsys, "predict", houses, "-m", model, "--keep", "x")
+    assert "predictions have a column" in fails(capsys, f"predict {houses} -m {model} --keep price")
+    assert "no column 'x'" in fails(capsys, f"predict {houses} -m {model} --keep x")
 
 
 def test_json_lines(houses, model, tmp_path, capsys):
-    polyleaf("predict", houses, "-m", model, "--keep", "id", "--json")
+    polyleaf(f"predict {houses} -m {model} --keep id --json")
     lines = capsys.readouterr().out
     rows = [json.loads(line) for line in lines.splitlines()]
     assert len(rows) == 120 and list(rows[0]) == ["id", "price", "size"]
     assert rows[5]["id"] == "r005" and isinstance(rows[5]["price"], float)
-    polyleaf("predict", houses, "-m", model, "--keep", "id", "-o", tmp_path / "p.jsonl")
+    polyleaf(f"predict {houses} -m {model} --keep id -o {tmp_path}/p.jsonl")
     assert (tmp_path / "p.jsonl").read_text() == lines
 
 
@@ -225,9 +207,9 @@ def test_translate_message(message, expected):
 
 
 def test_errors_name_options(houses, tmp_path, capsys):
-    train = "train", houses, "-t", "price", "-m", tmp_path / "m"
-    assert "--rounds must be" in fails(capsys, *train, "--rounds", "-3")
-    assert "--set subsample must be" in fails(capsys, *train, "--set", "subsample=7")
+    train = f"train {houses} -t price -m {tmp_path}/m"
+    assert "--rounds must be" in fails(capsys, f"{train} --rounds -3")
+    assert "--set subsample must be" in fails(capsys, f"{train} --set subsample=7")
 
 
 @pytest.mark.parametrize(
@@ -235,7 +217,7 @@ def test_errors_name_options(houses, tmp_path, capsys):
 )
 def test_help_fits_eighty_columns(command, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    polyleaf(command, "--help")
+    polyleaf(f"{command} --help")
     printed = capsys.readouterr().out
     assert "…" not in printed and "..." not in printed.replace("c1, ...", "")
     lines = [line for line in printed.split("Examples")[0].splitlines() if len(line) > 80]

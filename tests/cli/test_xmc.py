@@ -13,16 +13,7 @@ from polyleaf.files.xmc import read_sparse_matrix, write_multilabel
 from polyleaf.metrics.ranking import ranking_scores
 from polyleaf.settings import presets
 
-FAST = [
-    "--rounds",
-    "6",
-    "--set",
-    "min_child_samples=10",
-    "--set",
-    "projection_dim=6",
-    "--set",
-    "leaf_k=3",
-]
+FAST = "--rounds 6 --set min_child_samples=10 --set projection_dim=6 --set leaf_k=3"
 
 
 @pytest.fixture(scope="module")
@@ -42,17 +33,8 @@ def folder(tmp_path_factory):
     write_multilabel(folder / "narrow.xmc", X[300:, :29], Y[300:])
     (folder / "names.txt").write_text("".join(f"topic {k}\n" for k in range(12)))
     np.savez(folder / "data.npz", X=X.toarray(), Y=Y.toarray())
-    train = (
-        "train",
-        folder / "train.txt",
-        "--format",
-        "xmc",
-        "--leaf",
-        "sparse",
-        "-m",
-        folder / "model",
-    )
-    polyleaf(*train, "--label-names", folder / "names.txt", *FAST)
+    train = f"train {folder}/train.txt --format xmc --leaf sparse -m {folder}/model"
+    polyleaf(f"{train} --label-names {folder}/names.txt {FAST}")
     return folder
 
 
@@ -74,16 +56,7 @@ def test_model_equals_the_estimator(folder):
 
 
 def test_topk_labels_as_csv(folder):
-    polyleaf(
-        "predict",
-        folder / "test.xmc",
-        "-m",
-        folder / "model",
-        "--top",
-        2,
-        "-o",
-        folder / "best.csv",
-    )
+    polyleaf(f"predict {folder}/test.xmc -m {folder}/model --top 2 -o {folder}/best.csv")
     with open(folder / "best.csv", newline="") as file:
         head, *rows = csv.reader(file)
     assert head == ["label_1", "score_1", "label_2", "score_2"] and len(rows) == 100
@@ -93,16 +66,7 @@ def test_topk_labels_as_csv(folder):
 
 
 def test_topk_labels_as_a_sparse_matrix(folder):
-    polyleaf(
-        "predict",
-        folder / "test.xmc",
-        "-m",
-        folder / "model",
-        "--top",
-        3,
-        "-o",
-        folder / "best.txt",
-    )
+    polyleaf(f"predict {folder}/test.xmc -m {folder}/model --top 3 -o {folder}/best.txt")
     found = read_sparse_matrix(folder / "best.txt")
     labels, scores = load_model(folder / "model").predict_topk(read(folder)[0][300:], 3)
     assert found.shape == (100, 12)
@@ -112,7 +76,7 @@ def test_topk_labels_as_a_sparse_matrix(folder):
 
 def test_scores(folder, capsys):
     capsys.readouterr()
-    polyleaf("evaluate", folder / "test.xmc", "-m", folder / "model", "--json")
+    polyleaf(f"evaluate {folder}/test.xmc -m {folder}/model --json")
     found = json.loads(capsys.readouterr().out)
     X, Y = read(folder)
     expected = ranking_scores(Y[300:], load_model(folder / "model").predict_topk(X[300:], 5))
@@ -124,45 +88,37 @@ def test_scores(folder, capsys):
 @pytest.mark.parametrize("validation", ["0.25", "file"])
 def test_validation(folder, validation):
     data = folder / "test.xmc" if validation == "file" else validation
-    given = "--validation", data, "--early-stopping", 2
-    polyleaf(
-        "train", folder / "train.txt", "--format", "xmc", "-m", folder / "validated", *FAST, *given
-    )
+    given = f"--validation {data} --early-stopping 2"
+    polyleaf(f"train {folder}/train.txt --format xmc -m {folder}/validated {FAST} {given}")
     assert load_model(folder / "validated").best_iteration_ is not None
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["train", "train.txt", "--format", "xmc", "--target", "a"], "--target does not support"),
-        (["train", "train.txt", "--format", "xmc", "--drop", "a"], "--drop does not support"),
-        (
-            ["train", "train.txt", "--format", "xmc", "--early-stopping", "3"],
-            "--early-stopping needs",
-        ),
-        (["train", "train.txt", "--format", "xmc", "--validation", "1.5"], "leaves no row"),
-        (["train", "train.txt", "--format", "xmc", "--validation", "narrow.xmc"], "29 features"),
-        (["train", "train.txt", "--format", "xmc", "--set", "leafs=3"], "no parameter 'leafs'"),
-        (["train", "absent.xmc"], "absent.xmc"),
-        (["train", "names.txt", "--format", "xmc"], "line 1"),
-        (["train", "train.txt", "--label-names", "names.txt"], "--label-names needs"),
-        (["predict", "narrow.xmc"], "has 29 features, but the model has 30"),
-        (["predict", "test.xmc", "-o", "best.xlsx"], "unknown extension"),
-        (["predict", "train.txt", "--format", "csv"], "use --format xmc"),
-        (["evaluate", "train.txt", "--format", "arrow"], "use --format xmc"),
+        ("train train.txt --format xmc --target a", "--target does not support"),
+        ("train train.txt --format xmc --drop a", "--drop does not support"),
+        ("train train.txt --format xmc --early-stopping 3", "--early-stopping needs"),
+        ("train train.txt --format xmc --validation 1.5", "leaves no row"),
+        ("train train.txt --format xmc --validation narrow.xmc", "29 features"),
+        ("train train.txt --format xmc --set leafs=3", "no parameter 'leafs'"),
+        ("train absent.xmc", "absent.xmc"),
+        ("train names.txt --format xmc", "line 1"),
+        ("train train.txt --label-names names.txt", "--label-names needs"),
+        ("predict narrow.xmc", "has 29 features, but the model has 30"),
+        ("predict test.xmc -o best.xlsx", "unknown extension"),
+        ("predict train.txt --format csv", "use --format xmc"),
+        ("evaluate train.txt --format arrow", "use --format xmc"),
     ],
 )
-def test_errors(folder, capsys, arguments, message):
-    command, *rest = arguments
-    model = folder / "other" if command == "train" else folder / "model"
-    given = [folder / a if "." in a and a != "1.5" else a for a in rest]
-    assert message in fails(capsys, command, *given, "-m", model)
+def test_errors(folder, capsys, monkeypatch, arguments, message):
+    monkeypatch.chdir(folder)
+    model = "other" if arguments.startswith("train") else "model"
+    assert message in fails(capsys, f"{arguments} -m {model}")
     assert not (folder / "other").exists()
 
 
 def test_model_trained_from_a_table_is_rejected(folder, capsys, tmp_path):
     (tmp_path / "table.csv").write_text("a,b\n" + "".join(f"{i},{i * 0.1}\n" for i in range(60)))
-    polyleaf("train", tmp_path / "table.csv", "-t", "b", "-m", tmp_path / "m", "--rounds", 2)
-    assert "trained from a table" in fails(
-        capsys, "predict", folder / "test.xmc", "-m", tmp_path / "m"
-    )
+    polyleaf(f"train {tmp_path}/table.csv -t b -m {tmp_path}/m --rounds 2")
+    assert "trained from a table" in fails(capsys, f"predict {folder}/test.xmc -m {tmp_path}/m")

@@ -363,21 +363,13 @@ def test_command_line(tmp_path, capsys):
     rows = np.column_stack([small.X, small.y])
     table = pd.DataFrame(rows, columns=[*small.feature_names, *small.output_names])
     table.to_csv(tmp_path / "all.csv", index=False)
-    polyleaf(
-        "train", tmp_path / "all.csv", "-t", "*_load", "-m", tmp_path / "m", "--rounds", "3", "-q"
-    )
+    polyleaf(f"train {tmp_path}/all.csv -t *_load -m {tmp_path}/m --rounds 3 -q")
     out = tmp_path / "page.html"
-    polyleaf("report", tmp_path / "all.csv", "-m", tmp_path / "m", "-o", out)
+    polyleaf(f"report {tmp_path}/all.csv -m {tmp_path}/m -o {out}")
     page = Page(out.read_text("utf-8"))
     assert page.sections() == list(NAMES) and "Report: m" in page.text
     assert "its folder does not exist" in fails(
-        capsys,
-        "report",
-        tmp_path / "all.csv",
-        "-m",
-        tmp_path / "m",
-        "-o",
-        tmp_path / "no" / "page.html",
+        capsys, f"report {tmp_path}/all.csv -m {tmp_path}/m -o {tmp_path}/no/page.html"
     )
 
 
