@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -48,7 +48,7 @@ def make_estimator(cls: type[_Estimator], model: Model) -> _Estimator:
     if parameters is None:
         raise ValueError("The metadata names no parameters.")
     # Files hold objectives by name only; for others the model has the objective.
-    values = {"objective": cls._objective_parameter(model), **parameters}
+    values = {"objective": cls._objective_parameter(model), **_from_plain(parameters)}
     names = cls._get_param_names()
     estimator = cls(**{name: value for name, value in values.items() if name in names})
     estimator._validate_params()
@@ -102,6 +102,16 @@ def make_estimator_builder(
 
 
 _NOT_PLAIN = object()
+_PAIRS, _SET = "__pairs__", "__set__"  # mappings with keys other than text, and sets
+
+
+def find_unsaved(parameters: Mapping[str, object]) -> list[str]:
+    """Return the names of parameters that model files do not hold."""
+    return [
+        name
+        for name, value in parameters.items()
+        if name != "objective" and _to_plain(value) is _NOT_PLAIN  # models hold objectives
+    ]
 
 
 def _select_plain(parameters: Mapping[str, object]) -> dict[str, object]:
@@ -114,14 +124,38 @@ def _select_plain(parameters: Mapping[str, object]) -> dict[str, object]:
 
 
 def _to_plain(value: object) -> object:
-    if isinstance(value, np.ndarray | np.generic):
-        value = value.tolist()
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
-        plain = {key: _to_plain(entry) for key, entry in value.items()}
-        return _NOT_PLAIN if any(entry is _NOT_PLAIN for entry in plain.values()) else plain
-    if isinstance(value, list | tuple):
-        entries = [_to_plain(entry) for entry in value]
-        return _NOT_PLAIN if any(entry is _NOT_PLAIN for entry in entries) else entries
+    if hasattr(value, "__array__"):  # also an index or a column of a frame
+        array = np.asarray(value)
+        return _NOT_PLAIN if array.dtype.kind in "mM" else _to_plain(array.tolist())
+    if isinstance(value, Mapping):
+        if all(isinstance(key, str) and key not in (_PAIRS, _SET) for key in value):
+            plain = {key: _to_plain(entry) for key, entry in value.items()}
+            return _NOT_PLAIN if _NOT_PLAIN in plain.values() else plain
+        pairs = _to_plain([list(pair) for pair in value.items()])
+        return pairs if pairs is _NOT_PLAIN else {_PAIRS: pairs}
+    if isinstance(value, Set):
+        entries = _to_plain(list(value))
+        return {_SET: sorted(entries, key=repr)} if isinstance(entries, list) else _NOT_PLAIN
+    if isinstance(value, Sequence) and not isinstance(value, bytes):
+        plain_entries = [_to_plain(entry) for entry in value]
+        return _NOT_PLAIN if _NOT_PLAIN in plain_entries else plain_entries
     return _NOT_PLAIN
+
+
+def _from_plain(plain: Any) -> Any:
+    """Invert `_to_plain`, except that arrays and tuples are lists."""
+    if isinstance(plain, list):
+        return [_from_plain(entry) for entry in plain]
+    if not isinstance(plain, dict):
+        return plain
+    if plain.keys() == {_PAIRS}:
+        return {_to_key(key): _from_plain(value) for key, value in plain[_PAIRS]}
+    if plain.keys() == {_SET}:
+        return {_to_key(entry) for entry in plain[_SET]}
+    return {key: _from_plain(value) for key, value in plain.items()}
+
+
+def _to_key(plain: Any) -> Any:
+    return tuple(map(_to_key, plain)) if isinstance(plain, list) else plain

@@ -16,7 +16,7 @@ from sklearn.utils._param_validation import InvalidParameterError
 from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.estimators._fitting import fit_estimator, refit_estimator
-from polyleaf.estimators._persistence import read_estimator
+from polyleaf.estimators._persistence import find_unsaved, read_estimator
 from polyleaf.estimators._prediction import PredictionMixin, ShapMixin
 from polyleaf.model import Model, serialize
 from polyleaf.model.html import render_model
@@ -27,6 +27,7 @@ from polyleaf.runtime.capabilities import refuse
 from polyleaf.runtime.compatibility import add_version, remove_version
 from polyleaf.runtime.cuda import get_device, is_device_array
 from polyleaf.runtime.row_data import RowData
+from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.settings.aliases import (
     get_foreign_hint,
     get_foreign_value_hint,
@@ -336,9 +337,10 @@ class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParamet
     ) -> bytes | None:
         """Write the model to a file that `load_model` reads and that cannot run code.
 
-        The file holds trees, bins, labels, scaling of targets, `evals_result_`, and parameters that
-        are plain values. It is written under a temporary name and renamed: an existing file stays
-        intact until then.
+        The file holds trees, bins, labels, scaling of targets, `evals_result_`, and parameters: a
+        warning names those that files cannot hold, such as functions, callbacks, `init` and random
+        generators, which are to be set again after loading. It is written under a temporary name
+        and renamed: an existing file stays intact until then.
 
         Parameters
         ----------
@@ -366,6 +368,12 @@ class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParamet
             `leaf_dtype`, or the name is one of another format.
         """
         check_is_fitted(self)
+        unsaved = find_unsaved(self.get_params(deep=False))
+        if unsaved:
+            warn_user(
+                f"The model file does not hold the values of {', '.join(unsaved)}, which "
+                "predictions do not need: set them again before the loaded estimator is fitted."
+            )
         model = self._get_best_rounds() if best_only else self.model_
         data = model.to_bytes(leaf_dtype, statistics, self.evals_result_)
         if path is None:

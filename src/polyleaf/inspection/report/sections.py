@@ -274,7 +274,8 @@ def _model(data: ReportData) -> Section:
     defaults = {p.name: p.default for p in get_param_specs(type(estimator))}
     values = estimator.get_params(deep=False)
     changed = [name for name, default in defaults.items() if repr(values[name]) != repr(default)]
-    best, file = model.best_iteration, estimator.save_model()
+    best = model.best_iteration
+    file = estimator.model_.to_bytes(evals_log=estimator.evals_result_)
     kinds = ", ".join(f"{n} trees {kind}" for kind, n in size["kinds"].items())
     pairs = [
         ("estimator", type(estimator).__name__),
