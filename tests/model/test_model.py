@@ -13,6 +13,7 @@ from support.trees import leaves_at, raw_scores_at
 import polyleaf.model.prediction
 from polyleaf import PolyleafRegressor
 from polyleaf.model import Model
+from polyleaf.model.combine import select_outputs
 from polyleaf.model.prediction import read_regressors
 
 N_ROWS = 200
@@ -109,10 +110,10 @@ def test_linear_leaves_require_raw_features():
     with pytest.raises(ValueError, match="features is required"):
         model.predict_raw_binned(codes)
     raw = model.predict_raw_binned(
-        codes, features=read_regressors(model.forest, model.mapper, table, 0, 6)
+        codes, features=read_regressors(model.forest, model.mapper, table, (0, 6))
     )
     np.testing.assert_array_equal(raw, model.predict_raw(table))
-    assert read_regressors(random_model().forest, model.mapper, table, 0, 6) is None
+    assert read_regressors(random_model().forest, model.mapper, table, (0, 6)) is None
     constant = random_model(kinds=("dense", "linear"), n_rounds=2)
     np.testing.assert_array_equal(  # the first round is dense
         constant.predict_raw_binned(codes, last_round=1), constant.predict_raw(table, last_round=1)
@@ -246,7 +247,8 @@ def test_part_of_a_model_has_the_scores_of_its_outputs(scalar, kinds, outputs):
     unit = {"target_scale": [2.0, 0.5, 1e6], "target_offset": [0.0, 1e9, -3.0]}
     model = random_model(scalar=scalar, kinds=kinds, output_names=["a", "b", "c"], **unit)
     model.best_iteration = 4
-    part = Model.from_bytes(model.select_outputs(outputs, model.objective, {"of": "it"}).to_bytes())
+    part = select_outputs(model, outputs, model.objective, {"of": "it"})
+    part = Model.from_bytes(part.to_bytes())
     assert part.metadata == {"of": "it"} and part.best_iteration == 4 and part.n_rounds == 6
     assert part.output_names == model.output_names[outputs]
     table = example_table(model)

@@ -242,7 +242,7 @@ def test_memory_is_bounded_by_chunks(monkeypatch):
 
 def test_memory_error_names_the_size():
     model = MODELS["many targets"]()
-    found, chosen = model.model_.make_shap_explainer(), shap.resolve_outputs(None, 3, None)
+    found, chosen = shap.ShapExplainer(model.model_), shap.resolve_outputs(None, 3, None)
     with pytest.raises(MemoryError, match=r"1000000000000000, 6, 3.* GiB"):
         found._zeros(10**15, 3, False)
     assert found.values(model._read_shap_rows(X[:2]), chosen).shape == (2, F, 3)

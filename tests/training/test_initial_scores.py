@@ -30,6 +30,7 @@ from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor
 from polyleaf.estimators.distributed_fit import plan_shared_fit
 from polyleaf.export import to_c, to_onnx, to_treelite, to_xgboost
 from polyleaf.inspection.report.report_data import SingleTaskReportData
+from polyleaf.model.combine import select_outputs
 from polyleaf.model.initial import EstimatorInitialModel, LinearInitialModel, SparseStart
 from polyleaf.model.serialize import ModelFileError
 from polyleaf.runtime.row_data import RowData
@@ -279,7 +280,7 @@ def test_models_with_an_initial_model_are_combined() -> None:
         polyleaf.concatenate(models)
     half = models[0].model_[:6]
     assert half.initial is models[0].model_.initial
-    one = models[0].model_.select_outputs(slice(1, 2), models[0].model_.objective, {})
+    one = select_outputs(models[0].model_, slice(1, 2), models[0].model_.objective, {})
     assert np.array_equal(one.predict_raw(X)[:, 0], models[0].predict_raw(X)[:, 1])
 
 

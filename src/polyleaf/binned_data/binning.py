@@ -622,6 +622,8 @@ class BinMapper:
                 "features as input."
             )
         expected = self.spec_.is_categorical
+        if not table.categories and not expected.any():
+            return
         different = table.is_categorical != expected
         if different.any():
             feature = int(np.argmax(different))

@@ -86,7 +86,7 @@ def make_estimator_builder(
     """Return the function that makes an estimator of one of these classes from a file's content."""
 
     def build(header: serialize.Header, arrays: serialize.Arrays) -> _Estimator:
-        model = Model.from_state(header, arrays)
+        model = serialize.from_state(Model, header, arrays)
         name = model.metadata.get(ESTIMATOR)
         if name is None:
             raise ModelFileError(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from operator import index
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeAlias
 
@@ -25,7 +24,6 @@ from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
 from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.settings.aliases import suggest_on_unknown_kwargs
-from polyleaf.training.prepare import FeatureReader
 from polyleaf.user_data.feature_table import FeatureTable
 from polyleaf.user_data.offsets import OffsetReader
 from polyleaf.user_data.read_target import check_same_rows
@@ -129,7 +127,7 @@ class ShapMixin:
         reference = None if background is None else self._read_shap_rows(background, "background")
         model, n_threads = self.model_, self._n_threads()
         selection = resolve_outputs(outputs, model.n_outputs, model.output_names)
-        return selection, model.make_shap_explainer(first, last, reference, n_threads)
+        return selection, ShapExplainer(model, first, last, reference, n_threads)
 
     def _read_shap_rows(self, X: DataLike, name: str = "X") -> FeatureTable | BinnedRows:
         if isinstance(X, Dataset):
@@ -238,10 +236,7 @@ class PredictionMixin:
 
     def _features(self, X: DataLike, n_threads: int | None = None) -> FeatureTable:
         """Read X and check it against the training data."""
-        estimator: Any = self
-        reader = FeatureReader(estimator, self.model_.projection, n_threads or self._n_threads())
-        table = reader.read_new(X, self.model_.mapper)
-        return table if self.model_.initial is None else replace(table, source=X)
+        return self.model_.prepare_features(X, n_threads or self._n_threads(), self)
 
     def _n_threads(self) -> int:
         return effective_threads(self.n_jobs)

@@ -378,8 +378,7 @@ class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParamet
         data = model.to_bytes(leaf_dtype, statistics, self.evals_result_)
         if path is None:
             return data
-        model.check_file(data)
-        serialize.write(path, data)
+        serialize.write(path, data, Model.from_bytes)
         return None
 
     @warn_if_called_on_instance

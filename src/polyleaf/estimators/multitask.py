@@ -18,6 +18,7 @@ from polyleaf.estimators.classifier import PolyleafClassifier
 from polyleaf.estimators.regressor import PolyleafRegressor, get_auto_scaling
 from polyleaf.metrics import get_metrics
 from polyleaf.model import Model
+from polyleaf.model.combine import select_outputs
 from polyleaf.model.metadata import ESTIMATOR, HAS_OFFSETS, INPUT_NAMES, PARAMETERS
 from polyleaf.objectives import Objective, SquaredError, auto_objective_name
 from polyleaf.objectives.multitask import MultiTask, Task, TaskSlice
@@ -587,7 +588,7 @@ def _make_task_estimator(
     if _is_per_output(parameters.get("monotone_constraints")):
         del parameters["monotone_constraints"]
     metadata |= {ESTIMATOR: cls.__name__, PARAMETERS: parameters, **encoding.to_dict()}
-    part = model.select_outputs(place.scores, place.task.objective, metadata)
+    part = select_outputs(model, place.scores, place.task.objective, metadata)
     estimator: PolyleafRegressor | PolyleafClassifier = make_estimator(cls, part)
     names = estimator._score_names(encoding, place.task.objective)
     if names is not None:  # names of classes without the name of the task

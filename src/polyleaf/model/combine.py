@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 def select_outputs(
     model: Model, outputs: slice, objective: Objective, metadata: JsonObject
 ) -> Model:
-    """Return a model of a range of outputs; see `Model.select_outputs`."""
+    """Return a model of a contiguous range of outputs, with the same raw scores bit for bit."""
     selected = range(*outputs.indices(model.n_outputs))
     scale, offset = model.target_scale, model.target_offset
     other = _make_empty(

@@ -1,16 +1,16 @@
-"""A trained model: forest, bin mapper and link, and its predictions."""
+"""A trained model: `ModelData` is what a file holds, `Model` adds predictions and files."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 import numpy as np
 import scipy.sparse
-from sklearn.utils.validation import check_array
 
 import polyleaf._core as _core
 from polyleaf.binned_data.dataset import Dataset
@@ -25,10 +25,10 @@ from polyleaf.model.prediction import (
     find_topk,
     iter_chunks,
     iter_stages,
+    read_rows,
     sum_sparse_leaves,
 )
 from polyleaf.model.serialize import Destination, Source
-from polyleaf.model.shap import ShapExplainer, TargetScale
 from polyleaf.model.trees import Trees
 from polyleaf.objectives import Objective
 from polyleaf.objectives._utils import apply_rowwise
@@ -36,7 +36,6 @@ from polyleaf.runtime.compatibility import add_version, remove_version
 from polyleaf.runtime.types import DataLike, JsonObject
 from polyleaf.sketching.projections import Projection
 from polyleaf.user_data.feature_table import FeatureTable
-from polyleaf.user_data.features import read_features
 from polyleaf.user_data.validation import check_names, check_vector
 
 if TYPE_CHECKING:
@@ -45,8 +44,10 @@ if TYPE_CHECKING:
 Inputs: TypeAlias = "DataLike | FeatureTable"  # rows, as users pass them or as they were read
 
 
-class Model:
-    """A forest with all that prediction requires. Training appends trees, round by round.
+class ModelData:
+    """The data of a model: a forest and all that prediction requires.
+
+    Training appends trees, round by round.
 
     Parameters
     ----------
@@ -72,6 +73,9 @@ class Model:
     Attributes
     ----------
     forest : _core.Forest
+        The trees, none at first.
+    rounds : list of int
+        The round of each tree, ascending.
     round_of_tree : ndarray of shape (n_trees,), int32
     best_iteration : int or None
         Round (from 0) with the best validation score, if there was early stopping.
@@ -105,7 +109,10 @@ class Model:
         self.feature_names = check_names(feature_names, self.n_features, "feature_names")
         self.output_names = check_names(output_names, self.n_outputs, "output_names")
         self.learning_rate = learning_rate
-        self.set_target_scale(target_scale, target_offset)
+        if (target_scale is None) != (target_offset is None):
+            raise ValueError("target_scale and target_offset require each other: give both.")
+        self.target_scale = check_vector(target_scale, self.n_outputs, "target_scale")
+        self.target_offset = check_vector(target_offset, self.n_outputs, "target_offset")
         self.projection = projection
         self.initial = initial
         self.metadata: JsonObject = {} if metadata is None else dict(metadata)
@@ -114,7 +121,7 @@ class Model:
         self.evals_log: EvalsLog = {}
         self.has_statistics = True
         self.forest = _core.Forest(self.n_outputs)
-        self._rounds: list[int] = []  # the round of each tree, ascending
+        self.rounds: list[int] = []
 
     # --- properties -------------------------------------------------------------------------------
 
@@ -139,7 +146,7 @@ class Model:
     @property
     def n_rounds(self) -> int:
         """Number of boosting rounds: one more than the round of the last tree."""
-        return self._rounds[-1] + 1 if self._rounds else 0
+        return self.rounds[-1] + 1 if self.rounds else 0
 
     @property
     def output_groups(self) -> list[list[int]]:
@@ -149,8 +156,8 @@ class Model:
         turns: list[list[list[int]]] = []
         for round in range(self.n_rounds - 1, -1, -1):
             trees = np.flatnonzero(self.round_of_tree == round).tolist()
-            own = [self.forest.outputs(t) for t in trees]
-            groups = [everything if group is None else group.tolist() for group in own]
+            outputs = [self.forest.outputs(t) for t in trees]
+            groups = [everything if group is None else group.tolist() for group in outputs]
             if groups in turns:
                 break
             turns.insert(0, groups)
@@ -160,11 +167,11 @@ class Model:
     @property
     def trees(self) -> Trees:
         """The trees, read-only: structure and leaves (`polyleaf.model.trees`)."""
-        return Trees(self.forest, self._rounds, self.mapper)
+        return Trees(self.forest, self.rounds, self.mapper)
 
     @property
     def round_of_tree(self) -> np.ndarray:
-        return np.array(self._rounds, np.int32)
+        return np.array(self.rounds, np.int32)
 
     @property
     def input_names(self) -> list[str]:
@@ -199,78 +206,120 @@ class Model:
         outputs : ndarray of shape (m,), int32, optional
             The outputs that the tree predicts, ascending; None: all.
         """
-        last = self._rounds[-1] if self._rounds else -1
+        last = self.rounds[-1] if self.rounds else -1
         if not max(0, last) <= round <= last + 1:
             raise ValueError(
                 f"round={round} must be the round of the last tree "
-                f"({last if self._rounds else None}) or the next; rounds start at 0."
+                f"({last if self.rounds else None}) or the next; rounds start at 0."
             )
         if isinstance(leaves, np.ndarray):
             leaves = np.ascontiguousarray(leaves, np.float32)
         self.forest.append(tree, leaves, outputs)
-        self._rounds.append(round)
-
-    def set_forest(self, forest: _core.Forest, rounds: list[int]) -> None:
-        """Replace all trees by those of `forest`; `rounds` has the round of each, ascending."""
-        self.forest, self._rounds = forest, rounds
-
-    def set_target_scale(
-        self, target_scale: np.ndarray | None, target_offset: np.ndarray | None
-    ) -> None:
-        """Set `target_scale` and `target_offset`, arrays (n_outputs,), or both None."""
-        if (target_scale is None) != (target_offset is None):
-            raise ValueError("target_scale and target_offset require each other: give both.")
-        self.target_scale = check_vector(target_scale, self.n_outputs, "target_scale")
-        self.target_offset = check_vector(target_offset, self.n_outputs, "target_offset")
+        self.rounds.append(round)
 
     def add_to_base_score(self, shift: np.ndarray) -> None:
         """Add `shift` (n_outputs,), in the unit of training, to the scores of every row."""
-        scale = np.ones(self.n_outputs) if self.target_scale is None else self.target_scale
-        offset = 0.0 if self.target_offset is None else self.target_offset
-        self.set_target_scale(scale, offset + scale * shift)
+        if self.target_scale is None or self.target_offset is None:
+            self.target_scale, self.target_offset = (
+                np.ones(self.n_outputs),
+                np.zeros(self.n_outputs),
+            )
+        self.target_offset = self.target_offset + self.target_scale * shift
 
     def truncate(self, n_rounds: int) -> None:
         """Keep the first `n_rounds` rounds."""
         if not isinstance(n_rounds, Integral):
             raise TypeError(f"n_rounds must be an integer, the rounds to keep; got {n_rounds!r}.")
-        n_trees = self._tree_range(0, n_rounds)[1]
+        n_trees = self.find_trees(0, n_rounds)[1]
         self.forest.truncate(n_trees)
-        del self._rounds[n_trees:]
+        del self.rounds[n_trees:]
         if self.best_iteration is not None and self.best_iteration >= n_rounds:
             self.best_iteration = self.best_score = None
 
-    # --- prediction -------------------------------------------------------------------------------
+    # --- rounds and scales ------------------------------------------------------------------------
 
-    def prepare_features(self, X: Inputs | None, n_threads: int = 1) -> FeatureTable:
+    def find_trees(self, first_round: int, last_round: int | None) -> tuple[int, int]:
+        """Return the trees of the rounds `first_round .. last_round - 1`: the first, and the last
+        excluded. None: up to the last round."""
+        last_round = self.n_rounds if last_round is None else last_round
+        if not 0 <= first_round <= last_round <= self.n_rounds:
+            raise ValueError(
+                f"Rounds {first_round} to {last_round} are out of range: the model has "
+                f"{self.n_rounds} rounds."
+            )
+        return bisect_left(self.rounds, first_round), bisect_left(self.rounds, last_round)
+
+    @property
+    def score_scale(self) -> dict[str, Any]:
+        """How the core converts sums of leaf values to raw scores: (base + sum) * scale + offset.
+
+        Arrays (n_outputs,), float64.
+        """
+        return {"base": self.base_score, "scale": self.target_scale, "offset": self.target_offset}
+
+    def to_target_scale(self, raw: np.ndarray) -> np.ndarray:
+        """Convert sums of leaf values `raw`, float32 (n_rows, n_outputs), to the unit of y."""
+        scores = np.empty(raw.shape)
+        apply_rowwise(np.add, raw, self.base_score, scores)
+        if self.target_scale is not None and self.target_offset is not None:
+            apply_rowwise(np.multiply, scores, self.target_scale, scores)
+            apply_rowwise(np.add, scores, self.target_offset, scores)
+        return scores
+
+    # --- copies -----------------------------------------------------------------------------------
+
+    def copy(self) -> Self:
+        """Return a model that can be trained further; trees and mapper are shared."""
+        other = type(self).__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other.base_score, other.metadata = self.base_score.copy(), dict(self.metadata)
+        other.forest, other.rounds = _core.Forest(self.n_outputs), []
+        for (tree, leaves, outputs), round in zip(
+            storage.iter_trees(self.forest), self.rounds, strict=True
+        ):
+            other.append(tree, leaves, round, outputs)
+        return other
+
+    def __getstate__(self) -> dict[str, object]:
+        return add_version(self.__dict__ | {"forest": storage.to_arrays(self.forest)})
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(remove_version("Model", state))
+        self.forest = storage.from_arrays(state["forest"], self.n_outputs, self.n_features)
+
+
+class Model(ModelData):
+    """A trained model: predictions, importances and files of the data of `ModelData`.
+
+    It has the parameters and attributes of `ModelData`.
+    """
+
+    # --- predictions ------------------------------------------------------------------------------
+
+    def prepare_features(
+        self, X: Inputs | None, n_threads: int = 1, estimator: object = None
+    ) -> FeatureTable:
         """Read X, and project it if the model has a projection.
 
         Parameters
         ----------
         X : array-like, data frame or sparse matrix of shape (n_rows, n_features), or FeatureTable
-            A FeatureTable is returned as it is.
+            A FeatureTable is returned as it is, without an estimator.
         n_threads : int
+        estimator : fitted estimator, optional
+            With the names of the columns of the training data, which scikit-learn compares.
 
         Raises
         ------
         ValueError, TypeError
             If X does not have the features of the training data.
         """
-        if isinstance(X, FeatureTable):
+        if isinstance(X, FeatureTable) and estimator is None:
             return X
         if isinstance(X, Dataset):
             raise TypeError("X is a Dataset, whose bins suffice for predictions only: pass raw X.")
-        names, source = None, X
-        if self.projection is not None:
-            checked = check_array(
-                X,
-                accept_sparse="csr",
-                dtype="numeric",
-                ensure_all_finite=False,
-                ensure_min_samples=0,
-            )
-            X, names = self.projection.transform(checked, n_threads), self.projection.feature_names
-        table = read_features(X, feature_names=names, reference=self.mapper, n_threads=n_threads)
-        return table if self.initial is None else replace(table, source=source)
+        table = read_rows(X, self.mapper, self.projection, estimator, n_threads)
+        return table if self.initial is None else replace(table, source=X)
 
     def predict_raw_binned(
         self,
@@ -296,13 +345,19 @@ class Model:
             `base_score + sum of leaves` in the unit of y. The sum is in float32, in order of the
             trees, as in training.
         """
-        first, last = self._tree_range(first_round, last_round)
+        first, last = self.find_trees(first_round, last_round)
         if features is None and len(self.forest.regressors(first, last)):
             raise ValueError(
                 "features is required for linear leaves: predict from X instead of a Dataset."
             )
-        trees: dict[str, Any] = {"first": first, "last": last, "n_threads": n_threads}
-        return self.forest.scores(codes, **self._score_scale(), **trees, features=features)
+        return self.forest.scores(
+            codes,
+            **self.score_scale,
+            first=first,
+            last=last,
+            n_threads=n_threads,
+            features=features,
+        )
 
     def predict_raw(
         self, table: Inputs, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
@@ -334,9 +389,8 @@ class Model:
             )
             return raw if self.initial is None else self.initial.add_to(raw, None)
         table = self.prepare_features(table, n_threads)
-        trees = self._tree_range(first_round, last_round)
-        scale = self._score_scale()
-        out = compute_scores(self.forest, self.mapper, table, trees, scale, n_threads)
+        trees = self.find_trees(first_round, last_round)
+        out = compute_scores(self, table, trees, n_threads)
         return out if self.initial is None else self.initial.add_to(out, table.source)
 
     def predict(
@@ -396,13 +450,8 @@ class Model:
         if self.initial is not None:
             predict = self.predict_raw if self.initial.sparse is None else self.predict_sparse
             return top_scores(predict(table, first_round, last_round, n_threads), k)
-        first, last = self._tree_range(first_round, last_round)
-        is_equal = self.target_scale is None and (self.base_score == self.base_score[0]).all()
-        scale = {"base": None} if is_equal else self._score_scale()
-        outputs, scores = find_topk(
-            self.forest, self.mapper, table, (first, last), k, scale, n_threads
-        )
-        return outputs, scores + self.base_score[0] if is_equal else scores
+        trees = self.find_trees(first_round, last_round)
+        return find_topk(self, table, trees, k, n_threads)
 
     def predict_sparse(
         self, table: Inputs, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
@@ -427,8 +476,8 @@ class Model:
             If the leaves are dense.
         """
         table = self.prepare_features(table, n_threads)
-        first, last = self._tree_range(first_round, last_round)
-        sums = sum_sparse_leaves(self.forest, self.mapper, table, (first, last), n_threads)
+        trees = self.find_trees(first_round, last_round)
+        sums = sum_sparse_leaves(self, table, trees, n_threads)
         if self.initial is not None:
             return self.initial.merge(sums, table.source, self.base_score)
         sums.data += self.base_score[sums.indices]
@@ -468,11 +517,11 @@ class Model:
         iterator of ndarray of shape (n_rows, n_outputs), float64
         """
         last_round = self.n_rounds if last_round is None else last_round
-        first, _ = self._tree_range(first_round, last_round)
+        first, _ = self.find_trees(first_round, last_round)
         ends = range(first_round + 1, last_round + 1) if rounds is None else rounds
-        stops = [self._tree_range(first_round, end)[1] for end in ends]
+        stops = [self.find_trees(first_round, end)[1] for end in ends]
         table = self.prepare_features(table, n_threads)
-        stages = iter_stages(self.forest, self.mapper, table, first, stops, n_threads)
+        stages = iter_stages(self, table, first, stops, n_threads)
         if self.initial is None:
             return map(self.to_target_scale, stages)
         start = self.initial.add_to(np.zeros((table.n_rows, self.n_outputs)), table.source)
@@ -494,63 +543,15 @@ class Model:
             Leaf ids, counted from 0 in each tree, for the trees of these rounds.
         """
         table = self.prepare_features(table, n_threads)
-        first, last = trees = self._tree_range(first_round, last_round)
+        first, last = trees = self.find_trees(first_round, last_round)
         out = np.empty((table.n_rows, last - first), np.int32)
-        for chunk in iter_chunks(
-            self.forest, self.mapper, table, trees, n_threads, with_regressors=False
-        ):
+        for chunk in iter_chunks(self, table, trees, n_threads, with_regressors=False):
             out[chunk.rows] = self.forest.apply(
                 chunk.codes, first=first, last=last, n_threads=n_threads
             )
         return out
 
-    def to_target_scale(self, raw: np.ndarray) -> np.ndarray:
-        """Convert sums of leaf values `raw`, float32 (n_rows, n_outputs), to the unit of y."""
-        scores = np.empty(raw.shape)
-        apply_rowwise(np.add, raw, self.base_score, scores)
-        if self.target_scale is not None and self.target_offset is not None:
-            apply_rowwise(np.multiply, scores, self.target_scale, scores)
-            apply_rowwise(np.add, scores, self.target_offset, scores)
-        return scores
-
-    def _score_scale(self) -> dict[str, Any]:
-        """Return how the core converts sums of leaf values to raw scores."""
-        return {"base": self.base_score, "scale": self.target_scale, "offset": self.target_offset}
-
-    def _tree_range(self, first_round: int, last_round: int | None) -> tuple[int, int]:
-        last_round = self.n_rounds if last_round is None else last_round
-        if not 0 <= first_round <= last_round <= self.n_rounds:
-            rounds = f"Rounds {first_round} to {last_round}"
-            raise ValueError(f"{rounds} are out of range: the model has {self.n_rounds} rounds.")
-        return bisect_left(self._rounds, first_round), bisect_left(self._rounds, last_round)
-
     # --- explanation ------------------------------------------------------------------------------
-
-    def make_shap_explainer(
-        self,
-        first_round: int = 0,
-        last_round: int | None = None,
-        background: Any = None,
-        n_threads: int = 1,
-    ) -> ShapExplainer:
-        """Return what computes SHAP values of rows and outputs.
-
-        Parameters
-        ----------
-        first_round, last_round, n_threads
-            See `predict_raw`.
-        background : FeatureTable or BinnedRows, optional
-            Reference rows. Default: the training rows, as the counts of the nodes represent them.
-        """
-        if background is None and not self.has_statistics:
-            raise ValueError(
-                "background is required, as the model was saved with statistics=False and does not "
-                "have the row counts of its nodes: pass reference rows."
-            )
-        scale = TargetScale(self.base_score, self.target_scale, self.target_offset)
-        trees = self._tree_range(first_round, last_round)
-        linear = None if self.initial is None else self.initial.get_linear_part(self.projection)
-        return ShapExplainer(self.forest, self.mapper, scale, trees, background, n_threads, linear)
 
     def feature_importance(
         self, kind: Literal["gain", "split", "cover"] = "gain", per_output: bool = False
@@ -573,25 +574,6 @@ class Model:
         return statistics.feature_importance(self, kind, per_output)
 
     # --- copies and files -------------------------------------------------------------------------
-
-    def copy(self) -> Model:
-        """Return a model that can be trained further; trees and mapper are shared."""
-        other = Model.__new__(Model)
-        other.__dict__.update(self.__dict__)
-        other.base_score, other.metadata = self.base_score.copy(), dict(self.metadata)
-        other.set_forest(_core.Forest(self.n_outputs), [])
-        for (tree, leaves, outputs), round in zip(
-            storage.iter_trees(self.forest), self._rounds, strict=True
-        ):
-            other.append(tree, leaves, round, outputs)
-        return other
-
-    def select_outputs(self, outputs: slice, objective: Objective, metadata: JsonObject) -> Model:
-        """Return a model of a contiguous range of `outputs`, with the same raw scores bit for bit.
-
-        Its `objective` and `metadata` are given.
-        """
-        return combine.select_outputs(self, outputs, objective, metadata)
 
     def __getitem__(self, rounds: slice) -> Model:
         """Return a model of some rounds, `model[a:b]`, numbered from 0; the base score stays.
@@ -629,19 +611,7 @@ class Model:
             If JSON cannot represent the metadata, leaf values do not fit `leaf_dtype`, the name
             ends in ".json", or the file could not be loaded again.
         """
-        data = self.to_bytes(leaf_dtype, statistics)
-        self.check_file(data)
-        serialize.write(path, data)
-
-    @classmethod
-    def check_file(cls, data: bytes) -> None:
-        """Raise a ValueError if `data`, the content of a model file, cannot be loaded."""
-        try:
-            cls.load(data)
-        except serialize.ModelFileError as error:
-            raise ValueError(
-                f"The model was not saved, because it could not be loaded again: {error}"
-            ) from error
+        serialize.write(path, self.to_bytes(leaf_dtype, statistics), Model.from_bytes)
 
     @classmethod
     def load(cls, path: Source) -> Model:
@@ -658,7 +628,7 @@ class Model:
         OSError
             If it cannot be read.
         """
-        return serialize.read(path, cls.from_state)
+        return serialize.read(path, partial(serialize.from_state, cls))
 
     def to_bytes(
         self,
@@ -678,19 +648,7 @@ class Model:
     @classmethod
     def from_bytes(cls, data: bytes) -> Model:
         """Return the model of the content `data` of a file, of any origin; see `load`."""
-        return serialize.from_bytes(data, cls.from_state)
-
-    @classmethod
-    def from_state(cls, header: serialize.Header, arrays: serialize.Arrays) -> Model:
-        """Return the model of the `header` and `arrays` of a file."""
-        return serialize.from_state(cls, header, arrays)
-
-    def __getstate__(self) -> dict[str, object]:
-        return add_version(self.__dict__ | {"forest": storage.to_arrays(self.forest)})
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(remove_version("Model", state))
-        self.forest = storage.from_arrays(state["forest"], self.n_outputs, self.n_features)
+        return serialize.from_bytes(data, partial(serialize.from_state, cls))
 
     def _repr_html_(self) -> str:
         return render_model(self)

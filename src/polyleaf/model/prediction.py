@@ -15,12 +15,14 @@ from polyleaf.model.leaf_kinds import LEAF_KINDS
 from polyleaf.runtime.capabilities import check, refuse
 from polyleaf.runtime.cuda import as_device_array, get_device, is_device_array
 from polyleaf.runtime.types import DataLike
+from polyleaf.sketching.projections import Projection, read_numbers
 from polyleaf.user_data.feature_table import FeatureTable
+from polyleaf.user_data.features import read_features
 from polyleaf.user_data.read_target import abbreviate_names, get_given_names
 from polyleaf.user_data.validation import replace_nulls_with_nan
 
 if TYPE_CHECKING:
-    from polyleaf.model.model import Model
+    from polyleaf.model.model import Model, ModelData
 
 # Bytes of codes (one per value) and raw values (four) at a time; longer tables are split.
 _CHUNK_BYTES = 1 << 28
@@ -39,21 +41,43 @@ class Chunk(NamedTuple):
     feature_ids: np.ndarray | None = None  # int32: the features of the rows of codes; None: all
 
 
-def iter_chunks(
-    forest: _core.Forest,
+def read_rows(
+    X: Any,
     mapper: BinMapper,
+    projection: Projection | None = None,
+    estimator: object = None,
+    n_threads: int = 1,
+) -> FeatureTable:
+    """Return X as a table that matches the training data, projected by the projection, if any.
+
+    scikit-learn compares the names of its columns with those of the fitted `estimator`, if given.
+    """
+    if projection is None:
+        return read_features(X, reference=mapper, estimator=estimator, n_threads=n_threads)
+    numbers = read_numbers(X, projection.kind, estimator)
+    return read_features(
+        projection.transform(numbers, n_threads),
+        feature_names=projection.feature_names,
+        reference=mapper,
+        n_threads=n_threads,
+    )
+
+
+def iter_chunks(
+    model: ModelData,
     table: FeatureTable,
     trees: tuple[int, int],
     n_threads: int = 1,
     with_regressors: bool = True,
     all_features: bool = True,
 ) -> Iterator[Chunk]:
-    """Iterate over a FeatureTable in chunks of bounded memory for trees `trees[0] .. trees[1] - 1`.
+    """Iterate over a table in chunks of bounded memory for trees `trees[0] .. trees[1] - 1`.
 
     `with_regressors=False` leaves out the raw values that linear leaves require. With
     `all_features=False`, codes may have rows only for the features that trees split on.
     """
-    feature_ids = None if all_features else _find_rare_features(forest, mapper, table, trees)
+    forest, mapper = model.forest, model.mapper
+    feature_ids = None if all_features else _find_rare_features(model, table, trees)
     n_codes = len(mapper.n_bins_) if feature_ids is None else len(feature_ids)
     n_regressors = len(forest.regressors(*trees))
     size = max(1, _CHUNK_BYTES // max(1, n_codes + 4 * n_regressors))
@@ -62,27 +86,22 @@ def iter_chunks(
         end = min(begin + size, table.n_rows)
         part = table if end - begin == table.n_rows else table.rows(begin, end)
         if feature_ids is None:
-            codes = bin_features(forest, mapper, part, *trees, n_threads)
+            codes = bin_features(forest, mapper, part, trees, n_threads)
         else:
             codes = mapper.transform(part, n_threads, _mask(feature_ids, mapper), compact=True)
         features = None
         if n_regressors and with_regressors:
-            features = read_regressors(forest, mapper, part, *trees)
+            features = read_regressors(forest, mapper, part, trees)
         return Chunk(slice(begin, end), codes, features, feature_ids)
 
     return map(read_chunk, range(0, max(1, table.n_rows), size))
 
 
 def compute_scores(
-    forest: _core.Forest,
-    mapper: BinMapper,
-    table: FeatureTable,
-    trees: tuple[int, int],
-    scale: dict[str, Any],
-    n_threads: int,
+    model: ModelData, table: FeatureTable, trees: tuple[int, int], n_threads: int
 ) -> np.ndarray:
     """Return the raw scores of all outputs, float64 (n_rows, n_outputs)."""
-    shape = table.n_rows, forest.n_outputs
+    shape = table.n_rows, model.forest.n_outputs
     try:
         out = np.empty(shape)
     except MemoryError:
@@ -91,10 +110,10 @@ def compute_scores(
             f"{8 * shape[0] * shape[1] / 2**30:.1f} GiB: use predict_topk, pass fewer rows at "
             "a time, or use predict(X, sparse=True) after training on sparse targets."
         ) from None
-    for chunk in iter_chunks(forest, mapper, table, trees, n_threads, all_features=False):
-        scores = forest.scores(
+    for chunk in iter_chunks(model, table, trees, n_threads, all_features=False):
+        scores = model.forest.scores(
             chunk.codes,
-            **scale,
+            **model.score_scale,
             first=trees[0],
             last=trees[1],
             n_threads=n_threads,
@@ -108,19 +127,17 @@ def compute_scores(
 
 
 def find_topk(
-    forest: _core.Forest,
-    mapper: BinMapper,
-    table: FeatureTable,
-    trees: tuple[int, int],
-    k: int,
-    scale: dict[str, Any],
-    n_threads: int,
+    model: ModelData, table: FeatureTable, trees: tuple[int, int], k: int, n_threads: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the outputs of the k largest scores of each row, int32, and the scores, float64."""
     shape = table.n_rows, max(0, k)
     outputs, scores = np.empty(shape, np.int32), np.empty(shape)
-    for chunk in iter_chunks(forest, mapper, table, trees, n_threads):
-        outputs[chunk.rows], scores[chunk.rows] = forest.topk(
+    # Equal base scores do not change the order, so that only outputs with entries are compared.
+    base = model.base_score
+    is_equal = model.target_scale is None and (base == base[0]).all()
+    scale = {"base": None} if is_equal else model.score_scale
+    for chunk in iter_chunks(model, table, trees, n_threads):
+        outputs[chunk.rows], scores[chunk.rows] = model.forest.topk(
             chunk.codes,
             **scale,
             k=k,
@@ -129,23 +146,19 @@ def find_topk(
             n_threads=n_threads,
             features=chunk.features,
         )
-    return outputs, scores
+    return outputs, scores + base[0] if is_equal else scores
 
 
 def sum_sparse_leaves(
-    forest: _core.Forest,
-    mapper: BinMapper,
-    table: FeatureTable,
-    trees: tuple[int, int],
-    n_threads: int,
+    model: ModelData, table: FeatureTable, trees: tuple[int, int], n_threads: int
 ) -> scipy.sparse.csr_matrix:
     """Return the sums of the entries of sparse leaves, float64 (n_rows, n_outputs)."""
-    first, last = trees
+    forest, (first, last) = model.forest, trees
     parts = [
         forest.sparse_scores(
             chunk.codes, first=first, last=last, n_threads=n_threads, features=chunk.features
         )
-        for chunk in iter_chunks(forest, mapper, table, trees, n_threads)
+        for chunk in iter_chunks(model, table, trees, n_threads)
     ]
     indptr = np.cumsum(np.concatenate([[0], *(np.diff(indptr) for indptr, _, _ in parts)]))
     outputs = np.concatenate([outputs for _, outputs, _ in parts])
@@ -154,13 +167,13 @@ def sum_sparse_leaves(
 
 
 def _find_rare_features(
-    forest: _core.Forest, mapper: BinMapper, table: FeatureTable, trees: tuple[int, int]
+    model: ModelData, table: FeatureTable, trees: tuple[int, int]
 ) -> np.ndarray | None:
     """Return the features that trees split on, ascending; None if they are not few of many."""
-    n_features = len(mapper.n_bins_)
+    n_features = len(model.mapper.n_bins_)
     if table.n_rows * n_features <= _SMALL_TABLE_CODES:
         return None
-    used = forest.split_features(*trees)
+    used = model.forest.split_features(*trees)
     return used if _MIN_FEATURES_PER_USED * len(used) < n_features else None
 
 
@@ -174,11 +187,10 @@ def bin_features(
     forest: _core.Forest,
     mapper: BinMapper,
     table: FeatureTable,
-    first: int,
-    last: int,
+    trees: tuple[int, int],
     n_threads: int = 1,
 ) -> np.ndarray:
-    """Bin a FeatureTable for trees `first .. last - 1`.
+    """Bin a FeatureTable for trees `trees[0] .. trees[1] - 1`.
 
     Returns
     -------
@@ -187,41 +199,36 @@ def bin_features(
     """
     used = None
     if table.n_rows * len(mapper.n_bins_) > _SMALL_TABLE_CODES:
-        used = _mask(forest.split_features(first, last), mapper)
+        used = _mask(forest.split_features(*trees), mapper)
     return mapper.transform(table, n_threads, used)
 
 
 def read_regressors(
-    forest: _core.Forest, mapper: BinMapper, table: FeatureTable, first: int, last: int
+    forest: _core.Forest, mapper: BinMapper, table: FeatureTable, trees: tuple[int, int]
 ) -> np.ndarray | None:
-    """Return the raw values that the linear leaves of trees `first .. last - 1` require.
+    """Return the raw values that the linear leaves of trees `trees[0] .. trees[1] - 1` require.
 
     Returns
     -------
     ndarray of shape (n_features, n_rows), float32, or None if no leaf is linear
         See `FeatureTable.get_raw_values`.
     """
-    regressors = forest.regressors(first, last)
+    regressors = forest.regressors(*trees)
     if not len(regressors):
         return None
     return mapper.get_raw_values(table, _mask(regressors, mapper))
 
 
 def iter_stages(
-    forest: _core.Forest,
-    mapper: BinMapper,
-    table: FeatureTable,
-    first: int,
-    stops: Sequence[int],
-    n_threads: int = 1,
+    model: ModelData, table: FeatureTable, first: int, stops: Sequence[int], n_threads: int = 1
 ) -> Iterator[np.ndarray]:
     """Yield the sums of the leaf values of trees `first .. stop - 1`, float32, for each stop.
 
     It is one array (n_rows, n_outputs), which the next step changes.
     """
-    trees = first, max(stops, default=first)
-    codes = bin_features(forest, mapper, table, *trees, n_threads)
-    features = read_regressors(forest, mapper, table, *trees)
+    forest, trees = model.forest, (first, max(stops, default=first))
+    codes = bin_features(forest, model.mapper, table, trees, n_threads)
+    features = read_regressors(forest, model.mapper, table, trees)
     raw = np.zeros((codes.shape[1], forest.n_outputs), np.float32)
     for stop in stops:
         forest.predict(codes, raw, first=first, last=stop, n_threads=n_threads, features=features)
@@ -230,23 +237,21 @@ def iter_stages(
 
 
 def find_best_outputs(
-    model: Model, table: FeatureTable, rounds: tuple[int, int], n_threads: int = 1
+    model: ModelData, table: FeatureTable, rounds: tuple[int, int], n_threads: int = 1
 ) -> np.ndarray:
     """Return the output with the highest raw score of each row, (n_rows,), ties by number.
 
     Most rows do not pass all trees of the rounds, `rounds[1]` excluded: those whose best output the
     remaining trees cannot change are done.
     """
-    first, last = trees = tuple(np.searchsorted(model.round_of_tree, rounds).tolist())
-    scale = model._score_scale()
-    if _find_rare_features(model.forest, model.mapper, table, trees) is not None:
-        scores = compute_scores(model.forest, model.mapper, table, trees, scale, n_threads)
-        return scores.argmax(axis=1)
+    first, last = trees = model.find_trees(*rounds)
+    if _find_rare_features(model, table, trees) is not None:
+        return compute_scores(model, table, trees, n_threads).argmax(axis=1)
     best = np.empty(table.n_rows, np.int32)
-    for chunk in iter_chunks(model.forest, model.mapper, table, trees, n_threads):
+    for chunk in iter_chunks(model, table, trees, n_threads):
         best[chunk.rows] = model.forest.best_outputs(
             chunk.codes,
-            **scale,
+            **model.score_scale,
             first=first,
             last=last,
             n_threads=n_threads,

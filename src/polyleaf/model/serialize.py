@@ -172,7 +172,7 @@ def _restore_trees(model: Model, stored: Arrays, rounds: np.ndarray) -> None:
     if model.mapper.is_categorical_[forest.regressors()].any():
         raise ValueError("A linear leaf uses a categorical feature.")
     _check_splits(stored, model.mapper)
-    model.set_forest(forest, rounds.tolist())
+    model.forest, model.rounds = forest, rounds.tolist()
 
 
 def _check_splits(trees: Arrays, mapper: BinMapper) -> None:
@@ -392,9 +392,19 @@ def read_bytes(source: Source) -> bytes:
     return as_path(source).read_bytes()
 
 
-def write(target: Destination, data: bytes) -> None:
-    """Write a model. A file is written next to its name and renamed, so that the name always refers
-    to the complete old file or the complete new one. Devices and pipes are written to directly.
+def write(target: Destination, data: bytes, load: Callable[[bytes], object]) -> None:
+    """Write a model that can be loaded again.
+
+    A file is written next to its name and renamed, so that the name always refers to the complete
+    old file or the complete new one. Devices and pipes are written to directly.
+
+    Parameters
+    ----------
+    target
+    data : bytes
+        Content of a model file.
+    load : callable
+        Raises a ModelFileError if the data cannot be loaded, before anything is written.
 
     Raises
     ------
@@ -403,8 +413,14 @@ def write(target: Destination, data: bytes) -> None:
     TypeError
         If the target is neither a path nor a binary file.
     ValueError
-        If the name has the suffix of another format.
+        If the name has the suffix of another format, or the data cannot be loaded.
     """
+    try:
+        load(data)
+    except ModelFileError as error:
+        raise ValueError(
+            f"The model was not saved, because it could not be loaded again: {error}"
+        ) from error
     if hasattr(target, "write"):
         write_open(target, data)
         return

@@ -17,7 +17,7 @@ from polyleaf.model.prediction import bin_features, read_regressors
 from polyleaf.user_data.feature_table import FeatureTable
 
 if TYPE_CHECKING:
-    from polyleaf.binned_data.binning import BinMapper
+    from polyleaf.model.model import ModelData
 
 # Bytes of codes (one per value) and raw feature values (four) at a time.
 _CHUNK_BYTES = 1 << 28
@@ -59,17 +59,6 @@ class OutputSelection(NamedTuple):
         if self.indices.ndim == 1:
             return self
         return OutputSelection(self.indices[rows], self.is_single)
-
-
-class TargetScale(NamedTuple):
-    """Converts sums of leaf values to the unit of y: `(base + sum) * scale + offset`."""
-
-    base: np.ndarray
-    """float64 (n_outputs,)"""
-    scale: np.ndarray | None
-    """float64 (n_outputs,), if y was scaled."""
-    offset: np.ndarray | None
-    """float64 (n_outputs,), if y was scaled."""
 
 
 def resolve_outputs(
@@ -121,46 +110,50 @@ def _resolve_output(name: object, names: tuple[str, ...]) -> int:
 
 
 class ShapExplainer:
-    """Computes SHAP values of the raw scores of some trees.
+    """Computes SHAP values of the raw scores of some rounds of a model.
 
     Parameters
     ----------
-    trees : (int, int)
-        Trees `trees[0] .. trees[1] - 1` are explained.
+    first_round, last_round
+        See `Model.predict_raw`.
     background : FeatureTable or BinnedRows, optional
         Reference rows (interventional values). None: the training rows, as the counts of the nodes
         represent them (path-dependent values).
-    linear : LinearInitialModel, optional
-        Initial model, whose contributions are added.
+    n_threads : int
 
     Raises
     ------
     ValueError
-        If the background has no rows.
+        If the background has no rows, or the model has no counts and there is no background.
     """
 
     def __init__(
         self,
-        forest: _core.Forest,
-        mapper: BinMapper,
-        scale: TargetScale,
-        trees: tuple[int, int],
+        model: ModelData,
+        first_round: int = 0,
+        last_round: int | None = None,
         background: Rows | None = None,
         n_threads: int = 1,
-        linear: LinearInitialModel | None = None,
     ):
-        self._linear, self._means = linear, None
-        if linear is not None and background is not None:
-            self._means = linear.feature_means(_get_source(background))
-        self._forest, self._mapper, self._scale, self._trees = forest, mapper, scale, trees
-        self._n_threads, self._n_features = n_threads, len(mapper.n_bins_)
+        self._model, self._n_threads = model, n_threads
+        self._trees = model.find_trees(first_round, last_round)
+        self._linear, self._means = None, None
+        if model.initial is not None:
+            self._linear = model.initial.get_linear_part(model.projection)
+            if background is not None:
+                self._means = self._linear.feature_means(_get_source(background))
         if background is None:
-            self._core = _core.Explainer(forest, *trees)
+            if not model.has_statistics:
+                raise ValueError(
+                    "background is required, as the model was saved with statistics=False and does "
+                    "not have the row counts of its nodes: pass reference rows."
+                )
+            self._core = _core.Explainer(model.forest, *self._trees)
             return
         if background.n_rows == 0:
             raise ValueError("background must have at least one row.")
         codes, features = self._read(background, slice(0, background.n_rows))
-        self._core = _core.Explainer(forest, *trees, codes, features, n_threads)
+        self._core = _core.Explainer(model.forest, *self._trees, codes, features, n_threads)
 
     def base_values(self, outputs: OutputSelection) -> np.ndarray:
         """Return the expected raw scores.
@@ -170,14 +163,14 @@ class ShapExplainer:
         ndarray, float64, in the shape of `outputs.indices`
             In the unit of y; NaN where a row has no output.
         """
-        scale, indices = self._scale, outputs.indices
+        model, indices = self._model, outputs.indices
         distinct = np.unique(indices[indices >= 0])
-        base = scale.base[distinct] + self._core.expected_values(distinct.astype(np.int32))
-        if scale.scale is not None and scale.offset is not None:
-            base = base * scale.scale[distinct] + scale.offset[distinct]
+        base = model.base_score[distinct] + self._core.expected_values(distinct.astype(np.int32))
+        if model.target_scale is not None and model.target_offset is not None:
+            base = base * model.target_scale[distinct] + model.target_offset[distinct]
         if self._linear is not None:
             base = base + self._linear.expected_scores(distinct, self._means)
-        by_output = np.full(len(scale.base), np.nan)
+        by_output = np.full(model.n_outputs, np.nan)
         by_output[distinct] = base
         return np.where(indices >= 0, by_output[indices], np.nan)
 
@@ -253,22 +246,22 @@ class ShapExplainer:
         self, rows: Rows, outputs: OutputSelection, interactions: bool = False
     ) -> Iterator[tuple[slice, np.ndarray]]:
         """Yield (rows, values) in chunks of bounded memory."""
-        per_row = self._n_features ** (2 if interactions else 1) * outputs.indices.shape[-1]
+        per_row = self._model.n_features ** (2 if interactions else 1) * outputs.indices.shape[-1]
         for part in _split(rows.n_rows, max(1, _CHUNK_VALUES // per_row)):
-            own = _select_rows(rows, part)
-            yield part, self.values(own, outputs.select_rows(part), interactions)
+            selected = _select_rows(rows, part)
+            yield part, self.values(selected, outputs.select_rows(part), interactions)
 
     def _sum_by_input(self, values: np.ndarray, interactions: bool) -> np.ndarray:
         """Add up the values of the columns that are derived from one column of X."""
-        if self._mapper.derived_columns_ is None:
+        if self._model.mapper.derived_columns_ is None:
             return values
         for axis in (1, 2) if interactions else (1,):
             last = np.moveaxis(values, axis, -1)
-            values = np.moveaxis(self._mapper.sum_by_feature(last), -1, axis)
+            values = np.moveaxis(self._model.mapper.sum_by_feature(last), -1, axis)
         return np.ascontiguousarray(values)
 
     def _zeros(self, n_rows: int, n_outputs: int, interactions: bool) -> np.ndarray:
-        features = (self._n_features,) * (2 if interactions else 1)
+        features = (self._model.n_features,) * (2 if interactions else 1)
         shape = n_rows, *features, n_outputs
         try:
             return np.zeros(shape, np.float32)
@@ -284,9 +277,12 @@ class ShapExplainer:
         self, rows: Rows, part: slice, outputs: np.ndarray, interactions: bool, out: np.ndarray
     ) -> None:
         """Add the values of the rows `part` to `out`, which has these rows only."""
-        scale = None if self._scale.scale is None else self._scale.scale[outputs]
+        scale = self._model.target_scale
+        scale = None if scale is None else scale[outputs]
         indices = outputs.astype(np.int32)
-        bytes_per_row = self._n_features + 4 * len(self._forest.regressors(*self._trees))
+        bytes_per_row = self._model.n_features + 4 * len(
+            self._model.forest.regressors(*self._trees)
+        )
         size = max(1, _CHUNK_BYTES // max(1, bytes_per_row))
         for chunk in _split(part.stop, size, part.start):
             codes, features = self._read(rows, chunk)
@@ -302,16 +298,16 @@ class ShapExplainer:
 
     def _read(self, rows: Rows, part: slice) -> tuple[np.ndarray, np.ndarray | None]:
         """Return codes and the raw values that linear leaves require."""
-        own = _select_rows(rows, part)
-        if isinstance(own, FeatureTable):
-            codes = bin_features(self._forest, self._mapper, own, *self._trees, self._n_threads)
-            return codes, read_regressors(self._forest, self._mapper, own, *self._trees)
-        if own.features is None and len(self._forest.regressors(*self._trees)):
+        forest, mapper, selected = self._model.forest, self._model.mapper, _select_rows(rows, part)
+        if isinstance(selected, FeatureTable):
+            codes = bin_features(forest, mapper, selected, self._trees, self._n_threads)
+            return codes, read_regressors(forest, mapper, selected, self._trees)
+        if selected.features is None and len(forest.regressors(*self._trees)):
             raise ValueError(
                 "X is a Dataset without raw feature values, but the model has linear leaves: "
                 "explain X instead of a Dataset."
             )
-        return own.codes, own.features
+        return selected.codes, selected.features
 
 
 def _split(stop: int, size: int, start: int = 0) -> Iterator[slice]:

@@ -121,7 +121,7 @@ class Tree:
     def apply(self, table: FeatureTable, n_threads: int = 1) -> np.ndarray:
         """Return the leaf ids of the rows of a FeatureTable: int32 (n_rows,)."""
         tree = self.number, self.number + 1
-        codes = bin_features(self._forest, self._mapper, table, *tree, n_threads)
+        codes = bin_features(self._forest, self._mapper, table, tree, n_threads)
         return self._forest.apply(codes, *tree, n_threads)[:, 0]
 
     def leaf_values(self, leaf: int) -> np.ndarray:

@@ -18,20 +18,30 @@ A fitted projection gives the same bits everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from sklearn.utils.validation import check_array, validate_data
 from threadpoolctl import threadpool_limits
 
 import polyleaf._core as _core
 from polyleaf.binned_data.random_rows import find_repeated_rows, hash_values, split_folds
 from polyleaf.runtime.types import DataLike
+from polyleaf.user_data.features import check_column_labels
+from polyleaf.user_data.frames import as_frame
 from polyleaf.user_data.read_target import check_same_rows
-from polyleaf.user_data.validation import get_csr_arrays, to_canonical_csr
+from polyleaf.user_data.validation import (
+    check_data,
+    check_unique_names,
+    find_non_number,
+    get_csr_arrays,
+    replace_nulls_with_nan,
+    to_canonical_csr,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -375,6 +385,50 @@ def _vector(
 
 
 # --- input ---
+
+
+def read_numbers(X: Any, kind: str, estimator: Any = None, reset: bool = False) -> Any:
+    """Return X as numbers, dense or CSR, for a projection of a kind.
+
+    Parameters
+    ----------
+    X : array-like, data frame or sparse matrix of shape (n_rows, n_features)
+    kind : str
+        Kind of the projection, for messages.
+    estimator : estimator, optional
+        scikit-learn compares X with its `n_features_in_` and `feature_names_in_`, or sets them.
+    reset : bool
+        Whether to set them.
+    """
+    X = check_data(X, "X")
+    frame = None if sp.issparse(X) else as_frame(X)
+    names = None if frame is None else frame.names
+    check_unique_names(names, "X")
+    if estimator is not None:
+        check_column_labels(estimator, names, reset)
+    _check_cells(X, names, kind)
+    numbers: Any = {"accept_sparse": "csr", "dtype": "numeric", "ensure_all_finite": False}
+    if estimator is None:
+        return check_array(X, ensure_min_samples=0, **numbers)
+    min_rows = 1 if reset else 0
+    return validate_data(estimator, X, reset=reset, ensure_min_samples=min_rows, **numbers)
+
+
+def _check_cells(X: Any, names: Sequence[object] | None, kind: str) -> None:
+    """Raise for the first cell of X that is not a number, if X holds text or objects."""
+    if sp.issparse(X) or np.ndim(X) != 2:
+        return
+    cells = np.asarray(X)
+    if cells.dtype.kind not in "OUS":
+        return
+    cells = replace_nulls_with_nan(cells.astype(object))
+    place = find_non_number(cells)
+    if place is not None:
+        row, column = place
+        name = f"number {column}" if names is None else repr(names[column])
+        raise ValueError(
+            f"Column {name} of X holds {cells[place]!r} in row {row}.{explain_numeric_only(kind)}"
+        )
 
 
 def explain_numeric_only(kind: str) -> str:

@@ -40,7 +40,7 @@ def copy_init_model(run: TrainingRun) -> Model:
     assert run.init_model is not None
     model = run.init_model.copy()
     model.objective = run.objective
-    model.set_target_scale(run.target_scale, run.target_offset)  # undoes shifts of quantiles
+    model.target_scale, model.target_offset = run.target_scale, run.target_offset  # unshifted
     model.metadata = renew_metadata(run)
     return model
 

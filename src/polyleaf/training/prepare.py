@@ -9,36 +9,27 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
-from sklearn.utils.validation import validate_data
 
 from polyleaf.binned_data.binning import MAX_BINS, BinMapper
 from polyleaf.binned_data.dataset import Dataset
 from polyleaf.binned_data.random_rows import SplitRules, find_repeated_rows
 from polyleaf.metrics import Metric
+from polyleaf.model.prediction import read_rows
 from polyleaf.runtime.context import effective_threads
 from polyleaf.runtime.row_data import RowData, select_rows
 from polyleaf.runtime.timing import measure_phase
 from polyleaf.runtime.types import DataLike
 from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.settings.parameters import SharedParameters
-from polyleaf.sketching.projections import Projection, Projector, explain_numeric_only
+from polyleaf.sketching.projections import Projection, Projector, read_numbers
 from polyleaf.training.derived_columns import derive_columns
 from polyleaf.training.evaluation import EvalSet, name_eval_set
 from polyleaf.training.training_run import MakeFoldData, TrainingData, TrainingRun
 from polyleaf.user_data.feature_table import FeatureTable
-from polyleaf.user_data.features import check_column_labels, read_features, resolve_categorical_mask
-from polyleaf.user_data.frames import as_frame
+from polyleaf.user_data.features import read_features, resolve_categorical_mask
 from polyleaf.user_data.read_target import check_same_rows
 from polyleaf.user_data.target import Target, encode_evaluation_target
-from polyleaf.user_data.validation import (
-    check_data,
-    check_in_memory,
-    check_unique_names,
-    count_rows,
-    find_non_number,
-    is_missing,
-    replace_nulls_with_nan,
-)
+from polyleaf.user_data.validation import check_in_memory, count_rows, is_missing
 
 VALIDATION = "validation"  # name of `X_val`, or of the rows of `validation_fraction`
 TRIAL_FRACTION = 0.2  # of the rows, held out to choose n_estimators
@@ -46,27 +37,17 @@ TRIAL_FRACTION = 0.2  # of the rows, held out to choose n_estimators
 
 @dataclass(frozen=True)
 class FeatureReader:
-    """Reads the features of one model, to train and to predict.
+    """Reads the features to train a model on; `read_rows` reads other data.
 
     Attributes
     ----------
     estimator : SharedParameters
-        Training data set its `n_features_in_` and `feature_names_in_`, other data are checked
-        against them.
+        Its `n_features_in_` and `feature_names_in_` are set.
     """
 
     estimator: SharedParameters
     projection: Projection | None
     n_threads: int
-
-    def read_new(self, X: DataLike, mapper: BinMapper) -> FeatureTable:
-        """Return X as a table that matches the training data."""
-        if self.projection is not None:
-            numeric = self.read_numeric(X, reset=False)
-            return self._read_projected(self.projection.transform(numeric, self.n_threads), mapper)
-        return read_features(
-            X, reference=mapper, estimator=self.estimator, n_threads=self.n_threads
-        )
 
     def read_training(self, X: DataLike, mapper: BinMapper | None) -> FeatureTable:
         """Return X to train on as a table; it is projected already, and `mapper` is that of
@@ -81,24 +62,6 @@ class FeatureReader:
             reset=True,
             n_threads=self.n_threads,
         )
-
-    def read_numeric(self, X: DataLike, *, reset: bool) -> Any:
-        """Return X as numbers, dense or CSR, with scikit-learn's checks of feature names."""
-        numbers: Any = {"accept_sparse": "csr", "dtype": "numeric", "ensure_all_finite": False}
-        min_rows = 1 if reset else 0
-        X = check_data(X, "X")
-        frame = None if scipy.sparse.issparse(X) else as_frame(X)
-        names = None if frame is None else frame.names
-        check_unique_names(names, "X")
-        check_column_labels(self.estimator, names, reset)
-        _check_numeric(X, names, self.projection_kind)
-        return validate_data(self.estimator, X, reset=reset, ensure_min_samples=min_rows, **numbers)
-
-    @property
-    def projection_kind(self) -> str:
-        """Kind of the projection, or of the one to be fitted."""
-        chosen = self.estimator.projection if self.projection is None else self.projection
-        return str(getattr(chosen, "kind", chosen))
 
     def _read_projected(self, values: DataLike, mapper: BinMapper | None) -> FeatureTable:
         """Return projected features as a table."""
@@ -267,8 +230,10 @@ def check_parts(training: np.ndarray, validation: np.ndarray) -> None:
 def hash_rows(p: SharedParameters, X: DataLike) -> np.ndarray | None:
     """Return hashes of the features of X in bins, to find repeated rows before it is split."""
     reader = FeatureReader(p, None, effective_threads(p.n_jobs))
-    if p.projection is not None:
-        table = read_features(reader.read_numeric(X, reset=True), n_threads=reader.n_threads)
+    projector = _make_projector(p)
+    if projector is not None:
+        numbers = read_numbers(X, projector.kind, p, reset=True)
+        table = read_features(numbers, n_threads=reader.n_threads)
     else:
         table = reader.read_training(X, None)
     return Dataset(table, n_jobs=reader.n_threads).hash_rows()
@@ -303,33 +268,17 @@ def _project(
     """Return X to train on, projected by a new projection or the one of the model to continue."""
     check_in_memory(X, "X")
     n_threads = run.settings.workers.n_threads
-    numeric = FeatureReader(params, None, n_threads).read_numeric(X, reset=True)
-    run.projection = None if run.init_model is None else run.init_model.projection
-    if run.projection is not None:
+    if run.init_model is not None and run.init_model.projection is not None:
+        run.projection = run.init_model.projection
+        numeric = read_numbers(X, run.projection.kind, params, reset=True)
         return run.projection.transform(numeric, n_threads)
     assert projector is not None
+    numeric = read_numbers(X, projector.kind, params, reset=True)
     check_same_rows(numeric.shape[0], run.target.n_rows)
     run.projection, projected = projector.fit_transform(
         numeric, run.target.to_indicators(), seed=run.seeds.projection, n_threads=n_threads
     )
     return projected
-
-
-def _check_numeric(X: Any, names: Sequence[object] | None, kind: str) -> None:
-    """Raise for the first cell of X that is not a number, if X holds text or objects."""
-    if scipy.sparse.issparse(X) or np.ndim(X) != 2:
-        return
-    cells = np.asarray(X)
-    if cells.dtype.kind not in "OUS":
-        return
-    cells = replace_nulls_with_nan(cells.astype(object))
-    place = find_non_number(cells)
-    if place is not None:
-        row, column = place
-        name = f"number {column}" if names is None else repr(names[column])
-        raise ValueError(
-            f"Column {name} of X holds {cells[place]!r} in row {row}.{explain_numeric_only(kind)}"
-        )
 
 
 def _make_dataset(reader: FeatureReader, X: Any, run: TrainingRun) -> Dataset:
@@ -384,7 +333,7 @@ def _get_fold_maker(
     target, objective, keeps_features = run.target, run.objective, run.reads_features
     projector = _make_projector(reader.estimator)
     if projector is not None and projector.kind == "leml":
-        numeric = reader.read_numeric(X, reset=False)
+        numeric = read_numbers(X, projector.kind, reader.estimator)
         numeric = numeric.tocsr() if scipy.sparse.issparse(numeric) else numeric
 
         def project_again(rows: np.ndarray, held: np.ndarray) -> tuple[Dataset, Dataset]:
@@ -493,7 +442,7 @@ def _make_eval_set(reader: FeatureReader, data: TrainingData, run: TrainingRun) 
         X = X.rebinned_to(mapper)
         codes, features = X.codes, X.raw_features() if run.reads_features else None
     else:
-        table = reader.read_new(X, mapper)
+        table = read_rows(X, mapper, run.projection, reader.estimator, reader.n_threads)
         codes = mapper.transform(table, reader.n_threads)
         features = mapper.get_raw_values(table) if run.reads_features else None
     target = encode_evaluation_target(

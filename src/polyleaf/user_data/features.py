@@ -197,8 +197,9 @@ class _Reader:
 
     def read_array(self, X: Any) -> FeatureTable:
         """Read a NumPy array or what NumPy can convert."""
-        check_is_table(X)
         is_plain = type(X) is np.ndarray and X.ndim == 2 and X.dtype.kind in "fiub" and X.size > 0
+        if not is_plain:
+            check_is_table(X)
         has_text = (
             not is_plain and self.may_have_categories() and np.asarray(X).dtype.kind in "OUST"
         )

@@ -25,7 +25,7 @@ from polyleaf.inspection.plotting.display import (
 from polyleaf.metrics._multitask import compute_scores_per_target
 from polyleaf.model import Model
 from polyleaf.model.metadata import HAS_OFFSETS
-from polyleaf.model.shap import BinnedRows, resolve_outputs
+from polyleaf.model.shap import BinnedRows, ShapExplainer, resolve_outputs
 from polyleaf.runtime.capabilities import refuse
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
@@ -157,7 +157,7 @@ class ReportData:
             None if source is None else _safe_indexing(source, rows),
         )
         selection = resolve_outputs(None, model.n_outputs, model.output_names)
-        explainer = model.make_shap_explainer(*self.estimator._rounds(None))
+        explainer = ShapExplainer(model, *self.estimator._rounds(None))
         return np.concatenate([values for _, values in explainer.iter_values(part, selection)])
 
     @cached_property
