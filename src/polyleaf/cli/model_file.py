@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from argparse import Namespace
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from polyleaf.files.schema import Schema, read_weights, select_columns
 from polyleaf.files.table import Table
 
 if TYPE_CHECKING:
-    from polyleaf.binned_data.binning import BinMapper
     from polyleaf.binned_data.dataset import Dataset
     from polyleaf.estimators.base import PolyleafEstimator
     from polyleaf.files.xmc import LabelledRows
@@ -96,28 +95,22 @@ def _is_same_task(task: Task, schema: Schema) -> bool:
 
 
 def make_dataset(
-    table: Table,
-    schema: Schema,
-    reference: Dataset | BinMapper,
-    *,
-    keep_features: bool,
-    n_jobs: int | None,
+    table: Table, schema: Schema, weights: np.ndarray | None = None, **arguments: Any
 ) -> Dataset:
-    """Return the features and offsets of rows as a `Dataset` in the bins of `reference`."""
+    """Return the features and offsets of rows, and weights for binning, as a `Dataset`."""
     from polyleaf.binned_data.dataset import Dataset
 
+    def read_batches() -> Iterator[tuple[object, None, np.ndarray | None]]:
+        first = 0
+        for X in table.iter_features(schema):
+            end = first + X.num_rows
+            yield X, None, None if weights is None else weights[first:end]
+            first = end
+
     if table.is_folder:
-        batches = partial(table.iter_features, schema)
-        X = Dataset.from_batches(
-            batches, reference=reference, keep_features=keep_features, n_jobs=n_jobs
-        )
+        X = Dataset.from_batches(read_batches, **arguments)
     else:
-        X = Dataset(
-            table.read_features(schema),
-            reference=reference,
-            keep_features=keep_features,
-            n_jobs=n_jobs,
-        )
+        X = Dataset(table.read_features(schema), sample_weight=weights, **arguments)
     X.row_data = X.row_data.replace(offset=schema.read_offset(table))
     return X
 
@@ -127,9 +120,14 @@ def open_rows(
 ) -> tuple[Table, Dataset]:
     """Return a table, and its features as a `Dataset` in the bins of a model."""
     table, model = open_table(options, path, schema), estimator.model_
-    return table, make_dataset(
-        table, schema, model.mapper, keep_features=model.has_linear_leaves, n_jobs=estimator.n_jobs
+    X = make_dataset(
+        table,
+        schema,
+        reference=model.mapper,
+        keep_features=model.has_linear_leaves,
+        n_jobs=estimator.n_jobs,
     )
+    return table, X
 
 
 def read_weight_column(

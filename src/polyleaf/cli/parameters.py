@@ -39,6 +39,35 @@ OPTION_NAMES = {name: flags.split()[0] for name, (flags, _) in OPTIONS.items()}
 OPTION_NAMES |= {"n_jobs": "--threads", "random_state": "--seed"}
 
 
+# Options by their name in the namespace, and why they do not go with some data or models.
+_LIMITS = {
+    "xmc": dict.fromkeys(
+        ("target", "task", "drop", "weight", "offset", "categorical", "time_limit"),
+        "does not support --format xmc, without columns",
+    ),
+    "table": {"label_names": "needs --format xmc; tables have column names"},
+    "file": dict.fromkeys(
+        ("cache", "memory_limit"), "needs a folder of Parquet files, not a single file"
+    ),
+    "tasks": {
+        "objective": "does not support multi-task models: give each task its loss: "
+        "--task NAME=LOSS",
+        "offset": "does not support multi-task models: give offsets of single tasks in Python",
+        "time_limit": "does not support multi-task models: a search is for single-task models only",
+        "intervals": "does not support multi-task models: calibrate one of the tasks in Python, as "
+        "task_estimator returns it",
+    },
+}
+
+
+def check_options(options: Namespace, kind: str) -> None:
+    """Raise a `ReadError` for the first option that this kind of data or model does not support."""
+    for name, reason in _LIMITS[kind].items():
+        if getattr(options, name, None) not in (None, False):
+            flag = OPTION_NAMES.get(name, f"--{name.replace('_', '-')}")
+            raise ReadError(f"{flag} {reason}.")
+
+
 def describe(name: str) -> str:
     """Return the help of the option of a parameter."""
     spec = PARAMETERS[name]
@@ -77,16 +106,11 @@ def _read(name: str, text: str, option: str) -> object:
 
 def get_estimator_class(task: str, params: dict[str, object]) -> Any:
     """Return the class of the estimator, after a check of the parameters."""
-    from polyleaf.estimators import PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor
-    from polyleaf.search.base import PolyleafClassifierCV, PolyleafRegressorCV
+    import polyleaf  # estimators are slow to import
 
-    is_search = "time_limit" in params
-    if task == "tasks":
-        cls: Any = PolyleafMultiTask
-    elif task == "regression":
-        cls = PolyleafRegressorCV if is_search else PolyleafRegressor
-    else:
-        cls = PolyleafClassifierCV if is_search else PolyleafClassifier
+    name = {"tasks": "MultiTask", "regression": "Regressor"}.get(task, "Classifier")
+    search = "CV" if "time_limit" in params else ""
+    cls = getattr(polyleaf, f"Polyleaf{name}{search}")
     names = [spec.name for spec in get_param_specs(cls)]
     unknown = [name for name in params if name not in names]
     if unknown:

@@ -13,6 +13,7 @@ from polyleaf.binned_data.dataset import Dataset
 from polyleaf.cli import xmc
 from polyleaf.cli.messages import pluralise, print_hint
 from polyleaf.cli.model_file import check_writable, load_table_model, load_xmc_model, open_rows
+from polyleaf.cli.parameters import check_options
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.files.cells import drop_missing_text
 from polyleaf.files.io import ReadError, open_writer, write_columns
@@ -58,11 +59,8 @@ def _predict_columns(
         hasattr(task_estimator, "predict_proba") for _, task_estimator, _ in tasks
     ):
         raise ReadError("--proba: this model predicts no probabilities.")
-    if options.intervals and schema.task_columns:
-        raise ReadError(
-            "--intervals does not support multi-task models: calibrate one of the tasks "
-            f"({', '.join(schema.task_schemas)}) in Python, as task_estimator returns it."
-        )
+    if schema.task_columns:
+        check_options(options, "tasks")
     columns: Columns = {}
     for _, task_estimator, task_schema in tasks:
         suffixes = [

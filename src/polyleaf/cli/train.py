@@ -26,7 +26,7 @@ from polyleaf.cli.model_file import (
     open_table,
     read_weight_column,
 )
-from polyleaf.cli.parameters import OPTION_NAMES, PARAMETERS, get_estimator_class, read_parameters
+from polyleaf.cli.parameters import PARAMETERS, check_options, get_estimator_class, read_parameters
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.files.io import ReadError
 from polyleaf.files.schema import Schema, infer_task, select_columns
@@ -40,7 +40,6 @@ from polyleaf.settings.train_config import LEAVES
 from polyleaf.user_data.weights import weight_known_targets
 
 if TYPE_CHECKING:
-    from polyleaf.binned_data.dataset import Dataset
     from polyleaf.model import Model
     from polyleaf.objectives import Objective
 
@@ -73,10 +72,7 @@ def train(options: Namespace) -> int | None:
 
 
 def _train_xmc(options: Namespace, params: dict[str, object]) -> int | None:
-    for name in ("target", "task", "drop", "weight", "offset", "categorical", "time_limit"):
-        if getattr(options, name):
-            option = OPTION_NAMES.get(name, f"--{name}")
-            raise ReadError(f"{option} does not support --format {xmc.FORMAT}, without columns.")
+    check_options(options, "xmc")
     check_writable(options.model)
     estimator = get_estimator_class("multilabel", params)(**params)
     rows = xmc.read_rows(options.file, options.label_names, options.n_jobs)
@@ -86,12 +82,10 @@ def _train_xmc(options: Namespace, params: dict[str, object]) -> int | None:
 
 
 def _train_table(options: Namespace, params: dict[str, object]) -> int | None:
-    if options.label_names is not None:
-        raise ReadError(f"--label-names needs --format {xmc.FORMAT}; tables have column names.")
+    check_options(options, "table")
     table = open_table(options, options.file)
-    for option, value in (("--cache", options.cache), ("--memory-limit", options.memory_limit)):
-        if value is not None and not table.is_folder:
-            raise ReadError(f"{option} needs a folder of Parquet files, not a single file.")
+    if not table.is_folder:
+        check_options(options, "file")
     weight, _ = read_weight_column(
         options, table
     )  # before a split, so that errors count FILE's rows
@@ -102,22 +96,32 @@ def _train_table(options: Namespace, params: dict[str, object]) -> int | None:
     estimator = get_estimator_class(schema.task, params)(**params)
     training, held = _split(options, table, schema, estimator.validation_order)
     check_writable(options.model)
-    y, offset = schema.read_targets(training), schema.read_offset(training)
+    y = schema.read_targets(training)
     weights = read_weight_column(options, training)[1]
-    X = _make_dataset(
-        options, training, schema, estimator, weight_known_targets(RowData(y, weights))
+    limits = {}
+    if table.is_folder:
+        limits = {"cache_dir": options.cache, "memory_limit": options.memory_limit}
+    reads_features = LEAVES[estimator.leaf].kind.reads_features
+    is_search = isinstance(estimator, SearchParameters)
+    X = make_dataset(
+        training,
+        schema,
+        weight_known_targets(RowData(y, weights)),
+        max_bins=estimator.max_bins,
+        keep_features=reads_features or (is_search and not table.is_sparse),
+        n_jobs=estimator.n_jobs,
+        **limits,
     )
 
     def fit() -> None:
-        sets: dict[str, Any] = {}
+        eval_set = None
         if held is not None:
             keep = X.features is not None
-            rows = make_dataset(held, schema, X, keep_features=keep, n_jobs=options.n_jobs)
-            own_offset = rows.offset
-            rows.row_data = rows.row_data.replace(offset=None)
-            sets["eval_set"] = [(rows, schema.read_targets(held))]
-            sets["eval_offset"] = None if own_offset is None else [own_offset]
-        estimator.fit(X, y, sample_weight=weights, offset=offset, **sets)
+            rows = make_dataset(
+                held, schema, reference=X, keep_features=keep, n_jobs=options.n_jobs
+            )
+            eval_set = [(rows, schema.read_targets(held))]
+        estimator.fit(X, y, sample_weight=weights, eval_set=eval_set)
 
     names = schema.targets if len(schema.targets) < 6 else [f"{len(schema.targets)} targets"]
     note = "" if options.task else " (inferred; set it with --task)"
@@ -155,13 +159,7 @@ def _make_schema(
             f"--task {options.task[0]} cannot be combined with --target. With --target, --task is "
             f"one of {', '.join(TASKS)}; for a multi-task model, leave --target out."
         )
-    for option, value, hint in (
-        ("--objective", options.objective, "give each task its loss: --task NAME=LOSS"),
-        ("--offset", options.offset, "give offsets of single tasks in Python"),
-        ("--search", options.time_limit, "a search supports single-task models only"),
-    ):
-        if value is not None:
-            raise ReadError(f"{option} does not support multi-task models: {hint}.")
+    check_options(options, "tasks")
     tasks = [_parse_task(table, text) for text in options.task]
     targets = tuple(name for task in tasks for name in task.columns)
     columns = [(task.kind, task.columns) for task in tasks]
@@ -233,37 +231,6 @@ def _number_values(column: np.ndarray) -> np.ndarray:
         return column
     numbers = {value: i for i, value in enumerate(dict.fromkeys(column.tolist()))}
     return np.array([numbers[value] for value in column.tolist()])
-
-
-def _make_dataset(
-    options: Namespace,
-    table: Table,
-    schema: Schema,
-    estimator: PolyleafEstimator,
-    weights: np.ndarray | None,
-) -> Dataset:
-    """Return the features of training data as a `Dataset` with bins of its own."""
-    from polyleaf.binned_data.dataset import Dataset
-
-    arguments: dict[str, Any] = {"max_bins": estimator.max_bins, "n_jobs": estimator.n_jobs}
-    reads_features = LEAVES[estimator.leaf].kind.reads_features
-    is_search = isinstance(estimator, SearchParameters)
-    if not table.is_folder:
-        keep = reads_features or (is_search and not table.is_sparse)
-        X = table.read_features(schema)
-        return Dataset(X, sample_weight=weights, keep_features=keep, **arguments)
-
-    def read_batches() -> Iterator[tuple[object, None, np.ndarray | None]]:
-        first = 0
-        for X in table.iter_features(schema):
-            stop = first + X.num_rows
-            yield X, None, None if weights is None else weights[first:stop]
-            first = stop
-
-    arguments |= {"cache_dir": options.cache, "memory_limit": options.memory_limit}
-    return Dataset.from_batches(
-        read_batches, keep_features=reads_features or is_search, **arguments
-    )
 
 
 # ---- tasks of a multi-task model -------------------------------------------------------------
