@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.estimators._fitting import fit_estimator, refit_estimator
 from polyleaf.estimators._persistence import find_unsaved, read_estimator
-from polyleaf.estimators._prediction import PredictionMixin, ShapMixin
+from polyleaf.estimators._prediction import ShapMixin
 from polyleaf.model import Model, serialize
 from polyleaf.model.html import render_model
 from polyleaf.model.serialize import Destination, Source
@@ -53,7 +53,7 @@ _Method = TypeVar("_Method", bound=Callable[..., object])
 _checks_parameters: Callable[[_Method], _Method] = _fit_context(prefer_skip_nested_validation=True)
 
 
-class PolyleafEstimator(ShapMixin, PredictionMixin, BaseEstimator, SharedParameters):
+class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
     """Base class of regressors, classifiers and multi-task models."""
 
     if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.distributions.parametric import check_coverage
+from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.metrics._classification import best_f1_threshold
-from polyleaf.model import Model
 from polyleaf.model.metadata import (
     encode_decision_thresholds,
     get_calibration,
@@ -209,20 +209,10 @@ def compute_probabilities(
     return probability
 
 
-class DecisionThresholdMixin:
+class DecisionThresholdMixin(PolyleafEstimator):
     """`threshold`, `thresholds_` and `choose_threshold` of classifiers."""
 
-    if TYPE_CHECKING:
-        model_: Model
-        threshold: Any
-        _encoding: TargetEncoding
-
-        def _raw(
-            self,
-            X: DataLike,
-            iteration_range: tuple[int, int] | None,
-            offset: DataLike | None = None,
-        ) -> np.ndarray: ...
+    threshold: Any
 
     @property
     def thresholds_(self) -> np.ndarray:

@@ -14,7 +14,6 @@ from sklearn.utils.validation import check_is_fitted
 from polyleaf.binned_data.dataset import Dataset
 from polyleaf.estimators._fitting import get_single_class
 from polyleaf.estimators._prediction import resolve_offset
-from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.estimators.calibration import (
     DecisionThresholdMixin,
     calibrate_sets,
@@ -91,11 +90,7 @@ def _available_with_probabilities(method: _Method) -> _Method:
 
 @add_parameter_docs
 class PolyleafClassifier(
-    ClassifierMixin,
-    DecisionThresholdMixin,
-    UncertaintyMixin,
-    PolyleafEstimator,
-    ClassifierParameters,
+    ClassifierMixin, DecisionThresholdMixin, UncertaintyMixin, ClassifierParameters
 ):
     """Gradient boosted trees for binary, multi-class and multi-label classification.
 
@@ -284,13 +279,6 @@ class PolyleafClassifier(
         ndarray of shape (n_rows, n_classes or n_labels), or (n_rows,) for two classes; float64
             Raw scores. For two classes the score of the second class, or its difference to the
             first if the objective has a score for both.
-
-        Raises
-        ------
-        NotFittedError
-            Before `fit`.
-        ValueError, TypeError
-            If X does not match the training data or the rounds do not exist.
         """
         scores = self._decision(self._raw(X, iteration_range, offset))
         return scores if scores.ndim == 1 else self._wrap_output(scores, self._get_score_names, X)
@@ -322,10 +310,6 @@ class PolyleafClassifier(
 
         Raises
         ------
-        NotFittedError
-            Before `fit`.
-        ValueError, TypeError
-            If X does not match the training data or the rounds do not exist.
         AttributeError
             If the objective has no probabilities.
         """
@@ -357,10 +341,6 @@ class PolyleafClassifier(
 
         Raises
         ------
-        NotFittedError
-            Before `fit`.
-        ValueError, TypeError
-            If X does not match the training data or the rounds do not exist.
         AttributeError
             If the objective has no probabilities.
         """
@@ -393,10 +373,6 @@ class PolyleafClassifier(
 
         Raises
         ------
-        NotFittedError
-            Before `fit`.
-        ValueError, TypeError
-            If X does not match the training data or the rounds do not exist.
         AttributeError
             If the objective has no probabilities.
         """

@@ -326,13 +326,6 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         dict of str to ndarray of shape (n_rows, n_classes or n_labels), float64
             Columns of classes in sorted order. Tasks without probabilities are left out. Or one
             table if `set_output` chose one.
-
-        Raises
-        ------
-        NotFittedError
-            Before `fit`.
-        ValueError, TypeError
-            If X does not match the training data or the rounds do not exist.
         """
         raw = self._raw(X, iteration_range, offset)
         probabilities = {
@@ -365,13 +358,6 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         -------
         dict of str to Distribution of shape (n_rows,), or (n_rows, n)
             With n columns if the task has several. Other tasks are left out.
-
-        Raises
-        ------
-        NotFittedError
-            Before `fit`.
-        ValueError, TypeError
-            If X does not match the training data or the rounds do not exist.
         """
         raw, distributions = self._raw(X, iteration_range, offset), {}
         for place, task_encoding in self._iter_tasks():
@@ -479,13 +465,6 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         -------
         float
             1 is perfect, 0 is the constant baseline. Tasks with NaN are left out; NaN if all are.
-
-        Raises
-        ------
-        NotFittedError
-            Before `fit`.
-        ValueError, TypeError
-            If X or y does not match the training data.
         """
         scores = np.array(list(self.d2_scores(X, y, sample_weight, offset=offset).values()))
         return float(np.nanmean(scores)) if not np.isnan(scores).all() else float("nan")

@@ -8,7 +8,6 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from polyleaf.distributions import Distribution
-from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.estimators.calibration import calibrate_intervals, predict_bounds
 from polyleaf.estimators.uncertainty import UncertaintyMixin
 from polyleaf.metrics._sklearn import mean_d2_pinball, mean_r2
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @add_parameter_docs
-class PolyleafRegressor(RegressorMixin, UncertaintyMixin, PolyleafEstimator, RegressorParameters):
+class PolyleafRegressor(RegressorMixin, UncertaintyMixin, RegressorParameters):
     """Gradient boosted trees for regression with one or many targets.
 
     {parameters}

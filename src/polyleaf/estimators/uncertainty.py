@@ -13,12 +13,11 @@ import numpy as np
 from scipy.special import entr
 from sklearn.utils.validation import check_is_fitted
 
+from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.runtime.types import DataLike
 
 if TYPE_CHECKING:
-    from polyleaf.model import Model
     from polyleaf.objectives import Objective
-    from polyleaf.user_data.target import TargetEncoding
 
 __all__ = ["Uncertainty"]
 
@@ -47,21 +46,11 @@ class Uncertainty(NamedTuple):
         return self.knowledge if self.data is None else self.knowledge + self.data
 
 
-class UncertaintyMixin:
+class UncertaintyMixin(PolyleafEstimator):
     """`predict_uncertainty` of regressors and classifiers."""
 
-    if TYPE_CHECKING:  # provided by the estimators
-        model_: Model
-        _encoding: TargetEncoding
+    if TYPE_CHECKING:  # of classifiers
 
-        def _rounds(self, iteration_range: tuple[int, int] | None) -> tuple[int, int]: ...
-        def _staged_raw(
-            self,
-            X: DataLike,
-            iteration_range: tuple[int, int] | None,
-            offset: DataLike | None = None,
-            rounds: list[int] | None = None,
-        ) -> Iterator[np.ndarray]: ...
         def _probabilities(self, raw: np.ndarray) -> np.ndarray: ...
         @property
         def predict_proba(self) -> Any: ...
@@ -99,8 +88,6 @@ class UncertaintyMixin:
 
         Raises
         ------
-        NotFittedError
-            Before `fit`.
         ValueError
             If the rounds to use are less than 2, or X does not match the training data.
         AttributeError
