@@ -17,7 +17,7 @@ import polyleaf._core as _core
 if TYPE_CHECKING:
     from polyleaf.objectives.base import BoundObjective
 
-FloatArray = NDArray[np.float64]
+Floats = NDArray[np.float64]
 
 HESSIAN_CHOICES = ("exact", "absolute", "clip", "none")
 FIRST_ORDER_HINT = 'Set hessian="none" and leaf_hessian="none" for first-order boosting'
@@ -57,7 +57,7 @@ def pack(hessians: np.ndarray) -> np.ndarray:
     return hessians[(slice(None), *packed_lower(hessians.shape[1]))]
 
 
-def unpack(packed: np.ndarray, n_outputs: int) -> FloatArray:
+def unpack(packed: np.ndarray, n_outputs: int) -> Floats:
     """Return the symmetric matrices (n, K, K) of packed ones."""
     rows, columns = packed_lower(n_outputs)
     hessians = np.empty((len(packed), n_outputs, n_outputs))
@@ -70,8 +70,8 @@ def unpack(packed: np.ndarray, n_outputs: int) -> FloatArray:
 
 
 def ensure_nonnegative_hessian(
-    h: FloatArray, choice: str, describe: Callable[[int], str], n_outputs: int | None = None
-) -> FloatArray:
+    h: Floats, choice: str, describe: Callable[[int], str], n_outputs: int | None = None
+) -> Floats:
     """Return Hessians without negative entries on the diagonal, as Newton steps need them.
 
     The user chooses what happens to negative ones (`Custom.hessian`): "exact" raises, "absolute"
@@ -121,7 +121,7 @@ def check_hessian_not_zero(is_zero: NDArray[np.bool_]) -> None:
         )
 
 
-def check_hessian_not_negative(diagonal: FloatArray, describe: Callable[[int], str]) -> None:
+def check_hessian_not_negative(diagonal: Floats, describe: Callable[[int], str]) -> None:
     """Raise ValueError if diagonal entries or eigenvalues (n, m) are negative beyond rounding."""
     negative = diagonal < -_ROUNDING * np.abs(diagonal).max(initial=0.0)
     if negative.any():
@@ -177,7 +177,7 @@ def apply_rowwise(
 
 def minimise_base_score(
     bound: BoundObjective, offset: NDArray[np.float32], n_threads: int = 1
-) -> FloatArray:
+) -> Floats:
     """Return scores ``(K,)`` that, added to `offset`, minimise the loss: Newton's method per
     output.
 
@@ -192,7 +192,7 @@ def minimise_base_score(
     offset : float32 (n, K)
     """
 
-    def raise_scores(base: FloatArray) -> NDArray[np.float32]:
+    def raise_scores(base: Floats) -> NDArray[np.float32]:
         return offset + base.astype(np.float32)
 
     bound.set_base_score(np.zeros(bound.n_outputs))
@@ -216,7 +216,7 @@ def minimise_base_score(
     return base
 
 
-def _newton_step(bound: BoundObjective, raw: NDArray[np.float32], n_threads: int) -> FloatArray:
+def _newton_step(bound: BoundObjective, raw: NDArray[np.float32], n_threads: int) -> Floats:
     shape = bound.hessian_shape()
     g, h = np.empty_like(raw), None if shape is None else np.empty(shape, np.float32)
     bound.derivatives(raw, g, h, n_threads)

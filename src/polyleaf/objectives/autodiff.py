@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from polyleaf.objectives._utils import (
     FIRST_ORDER_HINT,
+    Floats,
     check_hessian_not_negative,
     ensure_nonnegative_hessian,
     packed_diagonal,
@@ -38,7 +39,7 @@ _CHUNK_ENTRIES = 1 << 20
 _PROBE_ROWS, _PROBE_OUTPUTS, MAX_KINK_OUTPUTS = 8, 16, 64
 
 RowLoss: TypeAlias = "Callable[[JaxArray, JaxArray], object]"
-Derivatives = dict[str, NDArray[np.float64]]
+Derivatives = dict[str, Floats]
 
 
 class ConstantLoss(ValueError):
@@ -160,12 +161,12 @@ class BoundLoss(BoundObjective):
 
     # --- the interface of bound objectives ---
 
-    def base_score(self, n_threads: int = 1) -> NDArray[np.float64]:
+    def base_score(self, n_threads: int = 1) -> Floats:
         from scipy.optimize import minimize
 
         best = np.inf, np.zeros(self.n_outputs)
 
-        def mean_loss(base: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        def mean_loss(base: Floats) -> tuple[float, Floats]:
             nonlocal best
             value, slope = self._mean(
                 lambda rows: np.broadcast_to(base, (rows.stop - rows.start, self.n_outputs))
@@ -216,9 +217,7 @@ class BoundLoss(BoundObjective):
 
     # --- evaluation ---
 
-    def _mean(
-        self, scores: Callable[[slice], NDArray[np.float64]]
-    ) -> tuple[float, NDArray[np.float64]]:
+    def _mean(self, scores: Callable[[slice], Floats]) -> tuple[float, Floats]:
         """Return the weighted mean loss and its gradient (K,) at `scores(rows)`."""
         value, slope, total = np.float64(0.0), np.zeros(self.n_outputs), 0.0
         for rows in self._slices():
@@ -255,7 +254,7 @@ class BoundLoss(BoundObjective):
                 )
             yield rows, found
 
-    def _evaluate_rows(self, kind: str, rows: slice, z: NDArray[np.float64]) -> Derivatives:
+    def _evaluate_rows(self, kind: str, rows: slice, z: Floats) -> Derivatives:
         """Evaluate a compiled function on these rows; rows of weight 0 give 0, as if they were
         absent."""
         found = self.evaluate(kind, self.target[rows], z)
@@ -265,7 +264,7 @@ class BoundLoss(BoundObjective):
                 values[absent] = 0.0
         return found
 
-    def evaluate(self, kind: str, target: Array, z: NDArray[np.float64]) -> Derivatives:
+    def evaluate(self, kind: str, target: Array, z: Floats) -> Derivatives:
         """Run a compiled function on any number of rows, in chunks of the size it was compiled
         for."""
         parts = []
@@ -279,15 +278,15 @@ class BoundLoss(BoundObjective):
 
     # --- error messages ---
 
-    def _describe_chunk_row(self, rows: slice, z: NDArray[np.float64], row: int) -> str:
+    def _describe_chunk_row(self, rows: slice, z: Floats, row: int) -> str:
         return self.describe_row(rows.start + row, z[row])
 
-    def describe_row(self, row: int, z: NDArray[np.float64]) -> str:
+    def describe_row(self, row: int, z: Floats) -> str:
         """Return a description of a row and its scores `z` (K,)."""
         y, scores = (np.array2string(a, precision=6, threshold=8) for a in (self.target[row], z))
         return f"row {row} (y = {y}, raw scores = {scores})"
 
-    def _check_finite(self, found: Derivatives, rows: slice, z: NDArray[np.float64]) -> None:
+    def _check_finite(self, found: Derivatives, rows: slice, z: Floats) -> None:
         bad = ~np.isfinite(found["value"]) | ~np.isfinite(found["gradient"]).all(axis=1)
         if "hessian" in found:
             bad |= ~np.isfinite(found["hessian"]).all(axis=1)
@@ -341,7 +340,7 @@ class _DerivativeCheck:
         self.scores = raw[self.rows] + bound.base
         self.targets = bound.target[self.rows]
         # The scores where the loss may be least: the targets, if there is one per score.
-        self.goals: NDArray[np.float64] | None = None
+        self.goals: Floats | None = None
         if self.targets.dtype.kind == "f" and self.targets.size == self.scores.size:
             self.goals = self.targets.reshape(self.scores.shape)
 
@@ -377,7 +376,7 @@ class _DerivativeCheck:
         if self.bound.n_outputs <= MAX_KINK_OUTPUTS:
             self._warn_kinks(kind)
 
-    def _draw_points(self) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+    def _draw_points(self) -> tuple[NDArray[np.intp], Floats]:
         """Draw rows (p,) and scores (p, K) near the given scores and the goals; random, so that
         none lies on a kink."""
         rng = np.random.default_rng(0)
@@ -390,9 +389,9 @@ class _DerivativeCheck:
     def _compare_with_differences(
         self,
         rows: NDArray[np.intp],
-        scores: NDArray[np.float64],
+        scores: Floats,
         derivatives: Derivatives,
-        hessian: NDArray[np.float64] | None,
+        hessian: Floats | None,
     ) -> None:
         """Compare gradients with differences of values, Hessians with differences of gradients."""
         step = np.finfo(np.float64).eps ** (1 / 3) * np.maximum(
@@ -400,7 +399,7 @@ class _DerivativeCheck:
         )
         targets = np.repeat(self.bound.target[rows], len(self.outputs), axis=0)
 
-        def evaluate_shifted(shifts: NDArray[np.float64]) -> Derivatives:
+        def evaluate_shifted(shifts: Floats) -> Derivatives:
             """Evaluate with each probed output a step up or down: (points, outputs, ...)."""
             shifted = (scores[:, None, :] + shifts).reshape(len(targets), -1)
             values = self.bound.evaluate("slope", targets, shifted)
@@ -437,7 +436,7 @@ class _DerivativeCheck:
             differences = differences[:, np.arange(len(self.outputs)), self.outputs, None]
         compare("second derivative", hessian, differences, noise)
 
-    def _check_not_flat(self, hessian: NDArray[np.float64], gradient: NDArray[np.float64]) -> None:
+    def _check_not_flat(self, hessian: Floats, gradient: Floats) -> None:
         flat = (hessian == 0).all(axis=(0, 2)) & (gradient[:, self.outputs] != 0).any(axis=0)
         if flat.any():
             raise ValueError(
@@ -488,7 +487,7 @@ class _DerivativeCheck:
                 'hessian="none" and leaf_hessian="none".'
             )
 
-    def _evaluate_lines(self, kind: str, x: Array) -> NDArray[np.float64]:
+    def _evaluate_lines(self, kind: str, x: Array) -> Floats:
         """Return slope and Hessian (2, m, lines) on each line: a probed row with one output at
         `x` (m, lines)."""
         m = len(x)

@@ -26,7 +26,7 @@ Shapes: ``n`` rows, ``K`` outputs. Raw scores are float32 ``(n, K)``; the base s
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, TypeVar
@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 import polyleaf._core as _core
 from polyleaf.distributions import Distribution
-from polyleaf.objectives._utils import packed_diagonal
+from polyleaf.objectives._utils import Floats, packed_diagonal
 from polyleaf.runtime.context import Context
 from polyleaf.runtime.row_data import RowData
 from polyleaf.user_data.target_scaling import sum_columns
@@ -172,7 +172,7 @@ class Objective(ABC):
         """Column of the target of each of `n_scores` raw scores, shape (n_scores,)."""
         return np.arange(n_scores) // self.outputs_per_target()
 
-    def score_quantile_levels(self, n_scores: int) -> NDArray[np.float64]:
+    def score_quantile_levels(self, n_scores: int) -> Floats:
         """Quantile level of each of `n_scores` raw scores, shape (n_scores,); NaN for other
         scores."""
         levels = self.quantile_levels
@@ -211,10 +211,6 @@ class Objective(ABC):
             Kind of the target.
         n_targets : int
             Number of its columns, or classes.
-
-        Returns
-        -------
-        str
         """
         return self.default_metric
 
@@ -339,6 +335,10 @@ class BoundObjective(ABC):
     base : float64 (K,)
         The base score that raw scores are relative to.
     n_rows, n_outputs : int
+
+    Notes
+    -----
+    The number of threads `n_threads` of a method does not change its result.
     """
 
     def __init__(self, objective: Objective, rows: RowData, n_outputs: int) -> None:
@@ -355,14 +355,9 @@ class BoundObjective(ABC):
         return self.rows.target
 
     @abstractmethod
-    def base_score(self, n_threads: int = 1) -> NDArray[np.float64]:
+    def base_score(self, n_threads: int = 1) -> Floats:
         """Return the constant scores that minimise the weighted loss (for a Huber loss: the
-        median).
-
-        Parameters
-        ----------
-        n_threads : int
-            Number of threads; it does not change the result.
+        median), computed on `n_threads` threads.
 
         Returns
         -------
@@ -391,7 +386,7 @@ class BoundObjective(ABC):
             return (self.n_rows, self.n_outputs)
         return None if self.weight is None else (self.n_rows, self.weight.shape[1])
 
-    def count_rows(self) -> NDArray[np.float64]:
+    def count_rows(self) -> Floats:
         """Return the number of rows that the weights of each output stand for, (1,) or (K,).
 
         It is the total weight, but not less than the number of rows with a positive weight.
@@ -426,9 +421,7 @@ class BoundObjective(ABC):
         checked."""
         return np.zeros(self.n_outputs, bool)
 
-    def gain_scale(
-        self, g: Array, h: Array | None, n_threads: int = 1
-    ) -> NDArray[np.float64] | None:
+    def gain_scale(self, g: Array, h: Array | None, n_threads: int = 1) -> Floats | None:
         """Return the factors of the gradients in the split search, so that gains of outputs add up.
 
         Parameters
@@ -436,7 +429,6 @@ class BoundObjective(ABC):
         g, h : ndarray
             Gradients and Hessians just computed.
         n_threads : int
-            Number of threads; it does not change the result.
 
         Returns
         -------
@@ -461,7 +453,6 @@ class BoundObjective(ABC):
         raw, g : float32 (n, K), C order
         h : float32 of the shape `hessian_shape`, or None if that is None
         n_threads : int
-            Number of threads; it does not change the result.
         """
 
     def expected_derivatives(self, raw: Array, n_threads: int = 1) -> tuple[FloatArray, FloatArray]:
@@ -473,7 +464,6 @@ class BoundObjective(ABC):
         raw : float32 (n, K), C order
             Raw scores.
         n_threads : int
-            Number of threads; it does not change the result.
 
         Returns
         -------
@@ -500,7 +490,6 @@ class BoundObjective(ABC):
         h : float32 (n, K (K + 1) / 2), C order
             Packed Hessian of each row. A separable loss writes its diagonal, and zeros elsewhere.
         n_threads : int
-            Number of threads; it does not change the result.
 
         Raises
         ------
@@ -530,7 +519,6 @@ class BoundObjective(ABC):
         raw : float32 (n, K), C order
             Raw scores.
         n_threads : int
-            Number of threads; it does not change the result.
 
         Returns
         -------
@@ -625,9 +613,21 @@ def check_domain(valid: NDArray[np.bool_], rows: RowData, name: str, domain: str
     )
 
 
-def check_positive(name: str, parameter: str, value: float) -> None:
-    """Raise ValueError unless `value` is a finite number above 0."""
-    if not (isinstance(value, (int, float)) and np.isfinite(value) and value > 0):
+def read_between(
+    name: str, parameter: str, value: float, low: float, high: float, hint: str = ""
+) -> float:
+    """Return a parameter as a float; raise ValueError unless it lies between `low` and `high`."""
+    if not (isinstance(value, (int, float)) and low < value < high):
+        limits = (
+            f"lie between {low:g} and {high:g}" if np.isfinite(high) else "be a finite number > 0"
+        )
+        raise ValueError(f"Objective {name!r}: {parameter} must {limits}{hint}; got {value!r}.")
+    return float(value)
+
+
+def check_choice(name: str, parameter: str, value: str, choices: Sequence[str]) -> None:
+    """Raise ValueError unless `value` is one of `choices`."""
+    if value not in choices:
         raise ValueError(
-            f"Objective {name!r}: {parameter} must be a finite number > 0; got {value!r}."
+            f"Objective {name!r}: {parameter} must be one of {', '.join(choices)}; got {value!r}."
         )

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from polyleaf.objectives._utils import (
     HESSIAN_CHOICES,
+    Floats,
     ensure_nonnegative_hessian,
     pack,
     packed_diagonal,
@@ -26,6 +27,7 @@ from polyleaf.objectives.base import (
     Objective,
     as_matrix,
     as_weight,
+    check_choice,
 )
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
@@ -78,11 +80,7 @@ class Custom(Objective):
     hessian: str = "exact"
 
     def __post_init__(self) -> None:
-        if self.hessian not in HESSIAN_CHOICES:
-            raise ValueError(
-                f"Objective 'custom': hessian must be one of {', '.join(HESSIAN_CHOICES)}; "
-                f"got {self.hessian!r}."
-            )
+        check_choice(self.name, "hessian", self.hessian, HESSIAN_CHOICES)
 
     def n_scores(self, n_targets: int) -> int:
         return self.n_outputs or n_targets
@@ -163,7 +161,7 @@ class BoundCustomObjective(BoundObjective):
 
     # --- the interface of bound objectives ---
 
-    def base_score(self, n_threads: int = 1) -> NDArray[np.float64]:
+    def base_score(self, n_threads: int = 1) -> Floats:
         return np.zeros(self.n_outputs)
 
     def loss(self, raw: Array, n_threads: int = 1) -> float:
@@ -192,22 +190,17 @@ class BoundCustomObjective(BoundObjective):
     def derivatives(self, raw: Array, g: Array, h: Array | None, n_threads: int = 1) -> None:
         gradient, hessian = self._evaluate(raw)
         weight = 1.0 if self.weight is None or self._takes_weight else self.weight
+        n_columns = 0 if h is None else h.shape[1]
+        if hessian is not None and (hessian.ndim > 2 or hessian.shape[1] > n_columns):
+            first = f"one of {n_columns} column(s)" if n_columns else "None"
+            raise ValueError(
+                f"The custom objective returned a Hessian of shape {hessian.shape}, but {first} "
+                "the first time. It must always return the same shape."
+            )
         with np.errstate(over="ignore"):
             g[...] = gradient * weight
             if h is not None:
-                hessian = np.ones((1, 1)) if hessian is None else hessian
-                if hessian.ndim > 2 or hessian.shape[1] > h.shape[1]:
-                    raise ValueError(
-                        f"The custom objective returned a Hessian of shape {hessian.shape}, but "
-                        f"one of {h.shape[1]} column(s) the first time. It must always "
-                        "return the same shape."
-                    )
-                h[...] = hessian * weight
-            elif hessian is not None:
-                raise ValueError(
-                    "The custom objective returned a Hessian, but None the first time. It must "
-                    "always return the same shape."
-                )
+                h[...] = (1.0 if hessian is None else hessian) * weight
         self._check_range(g, h)
 
     def full_hessian(self, raw: Array, g: Array, h: Array, n_threads: int = 1) -> None:
@@ -238,7 +231,7 @@ class BoundCustomObjective(BoundObjective):
 
     # --- the function and what it returns ---
 
-    def _evaluate(self, raw: Array) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+    def _evaluate(self, raw: Array) -> tuple[Floats, Floats | None]:
         """Return the checked gradient ``(n, K)`` and Hessian ``(n, 1)``, ``(n, K)``, ``(n, K, K)``
         or None of the function."""
         returned = self._call_function(raw)
@@ -280,9 +273,7 @@ class BoundCustomObjective(BoundObjective):
             self.target, scores[:, 0] if self.n_outputs == 1 else scores, **keywords
         )
 
-    def _check_array(
-        self, name: str, values: DataLike, shapes: set[tuple[int, ...]]
-    ) -> NDArray[np.float64]:
+    def _check_array(self, name: str, values: DataLike, shapes: set[tuple[int, ...]]) -> Floats:
         array = np.asarray(values, dtype=np.float64)
         matrix = array[:, None] if array.ndim == 1 else array
         if matrix.shape not in shapes:
@@ -304,7 +295,7 @@ class BoundCustomObjective(BoundObjective):
             )
         return matrix
 
-    def _check_symmetric(self, hessians: NDArray[np.float64]) -> None:
+    def _check_symmetric(self, hessians: Floats) -> None:
         size = np.abs(hessians).max(axis=(1, 2), initial=0.0)
         odd = np.abs(hessians - hessians.transpose(0, 2, 1)) > 1e-6 * size[:, None, None]
         if odd.any():

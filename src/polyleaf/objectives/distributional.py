@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 import polyleaf._core as _core
 from polyleaf import distributions
 from polyleaf.distributions import Distribution
-from polyleaf.objectives._utils import packed_diagonal
+from polyleaf.objectives._utils import Floats, packed_diagonal
 from polyleaf.objectives.base import (
     Array,
     BoundObjective,
@@ -33,12 +33,11 @@ from polyleaf.objectives.base import (
     Objective,
     as_matrices,
     check_domain,
+    read_between,
 )
 from polyleaf.objectives.registry import register
 from polyleaf.runtime.row_data import RowData
 from polyleaf.user_data.target_scaling import sum_columns
-
-Floats = NDArray[np.float64]
 
 # Smallest variance of a constant, for a target that does not vary.
 _MIN_VARIANCE: float = _core.exp(-20.0)
@@ -88,18 +87,13 @@ class LikelihoodObjective(Objective):
 
     @abstractmethod
     def check_target(self, rows: RowData) -> None:
-        """Check that targets are in the domain of the loss.
+        """Raise ValueError if a target is outside the domain of the loss.
 
         Parameters
         ----------
         rows : RowData
-            Targets float32 or float64 (n, n_targets), weights float32 (n, 1) or (n, n_targets), or
-            None. Targets of weight 0 do not count.
-
-        Raises
-        ------
-        ValueError
-            If a target that counts is outside.
+            Targets (n, n_targets), weights (n, 1) or (n, n_targets), or None. Targets of weight 0
+            do not count.
         """
 
     @abstractmethod
@@ -182,11 +176,10 @@ class BoundLikelihoodObjective(BoundObjective):
         for k, y in enumerate(self.target.T.astype(np.float64)):
             weight = np.ones(self.n_rows)
             if self.weight is not None:
-                own = k if self.weight.shape[1] > 1 else 0
-                weight = self.weight[:, own].astype(np.float64)
+                column = k if self.weight.shape[1] > 1 else 0
+                weight = self.weight[:, column].astype(np.float64)
             if weight.any():
-                used = RowData(y[weight > 0], weight[weight > 0])
-                base[k] = self.objective.best_scores(used)
+                base[k] = self.objective.best_scores(RowData(y[weight > 0], weight[weight > 0]))
         return base.reshape(-1)
 
     @property
@@ -200,8 +193,10 @@ class BoundLikelihoodObjective(BoundObjective):
 
     def derivatives(self, raw: Array, g: Array, h: Array | None, n_threads: int = 1) -> None:
         assert h is not None  # the Hessian is never constant
-        data = raw, self._kernel_target, self.weight, self.kernel_base_score
-        _core.likelihood_derivatives(self._likelihood, *data, g, h, n_threads)
+        base, target = self.kernel_base_score, self._kernel_target
+        _core.likelihood_derivatives(
+            self._likelihood, raw, target, self.weight, base, g, h, n_threads
+        )
 
     def full_hessian(self, raw: Array, g: Array, h: Array, n_threads: int = 1) -> None:
         diagonal = np.empty(self.hessian_shape(), np.float32)
@@ -215,7 +210,7 @@ class BoundLikelihoodObjective(BoundObjective):
             return float(losses.mean())
         weight = np.broadcast_to(self.weight, losses.shape).astype(np.float64)
         total = weight.sum()
-        losses = np.where(weight > 0, losses, 0.0)  # those of missing targets may be infinite
+        losses = np.where(weight > 0, losses, 0.0)  # losses of missing targets may be infinite
         return float((losses * weight).sum() / total) if total > 0 else 0.0
 
 
@@ -298,11 +293,7 @@ class StudentTLikelihood(_LocationScale):
     df: float = 5.0
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.df, (int, float)) and 1 < self.df < 1e6):
-            raise ValueError(
-                f"Objective 'student_t': df must lie between 1 and 1e6; got {self.df!r}."
-            )
-        object.__setattr__(self, "df", float(self.df))
+        object.__setattr__(self, "df", read_between(self.name, "df", self.df, 1, 1e6))
 
     def make_distribution(self, first: Floats, second: Floats) -> Distribution:
         return distributions.StudentT(first, np.exp(second), self.df)

@@ -41,15 +41,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 import polyleaf._core as _core
+from polyleaf.objectives._utils import Floats
 from polyleaf.objectives.base import (
     Array,
     BoundObjective,
     FloatArray,
     Objective,
     as_matrices,
+    check_choice,
     check_domain,
-    check_positive,
     find_core_name,
+    read_between,
 )
 from polyleaf.objectives.registry import register
 from polyleaf.runtime.context import Context
@@ -72,35 +74,28 @@ class ElementwiseObjective(Objective):
 
     @abstractmethod
     def check_target(self, rows: RowData) -> None:
-        """Check that targets are in the domain of the loss.
+        """Raise ValueError if a target is outside the domain of the loss.
 
         Parameters
         ----------
         rows : RowData
-            Targets float32 or float64 (n, n_targets), weights float32 (n, 1) or (n, n_targets), or
-            None. Targets of weight 0 do not count.
-
-        Raises
-        ------
-        ValueError
-            If a target that counts is outside.
+            Targets (n, n_targets), weights (n, 1) or (n, n_targets), or None. Targets of weight 0
+            do not count.
         """
 
     @abstractmethod
-    def best_constant(
-        self, bound: BoundElementwiseObjective, n_threads: int
-    ) -> NDArray[np.float64]:
+    def best_constant(self, bound: BoundElementwiseObjective, n_threads: int) -> Floats:
         """Return the constant scores ``(K,)``, float64, that minimise the loss of `bound`.
 
         `n_threads` does not change the result.
         """
 
-    def output_parameter(self, n_outputs: int) -> NDArray[np.float64]:
+    def output_parameter(self, n_outputs: int) -> Floats:
         """Return the loss's parameter of each of `n_outputs` outputs (quantile level, weight of
         positives)."""
         return np.ones(n_outputs)
 
-    def leaf_quantile_level(self, n_outputs: int) -> NDArray[np.float64]:
+    def leaf_quantile_level(self, n_outputs: int) -> Floats:
         """Return the quantile level ``(n_outputs,)`` of updated leaf values."""
         return np.full(n_outputs, 0.5)
 
@@ -116,16 +111,7 @@ class ElementwiseObjective(Objective):
         return BoundElementwiseObjective(self, rows)
 
     def target_weight(self, target: FloatArray) -> NDArray[np.float32] | None:
-        """Return the factor of the weight of each target.
-
-        Parameters
-        ----------
-        target : ndarray of shape (n, K)
-
-        Returns
-        -------
-        ndarray of shape (n, K), float32, or None if all are 1
-        """
+        """Return the factor ``(n, K)`` of the weight of each of the `target`, or None: all 1."""
         return None
 
 
@@ -150,7 +136,7 @@ class BoundElementwiseObjective(BoundObjective):
             return np.zeros(self.n_outputs, np.float32)
         return super().kernel_base_score
 
-    def base_score(self, n_threads: int = 1) -> NDArray[np.float64]:
+    def base_score(self, n_threads: int = 1) -> Floats:
         return self.objective.best_constant(self, n_threads)
 
     def set_base_score(self, base: Array) -> None:
@@ -203,16 +189,18 @@ class BoundElementwiseObjective(BoundObjective):
             residual, weight, leaf_of_row, n_leaves, rows, level, n_threads
         )
 
-    def mean_target(self, n_threads: int) -> NDArray[np.float64]:
+    def mean_target(self, n_threads: int) -> Floats:
         """Return the weighted mean of each output ``(K,)``; NaN for outputs without weight."""
         total, weight = _core.exact_totals(self.target, self.weight, None, 1, n_threads)[:, 0]
         return np.divide(total, weight, out=np.full(self.n_outputs, np.nan), where=weight > 0)
 
-    def target_quantile(self, level: NDArray[np.float64], n_threads: int) -> NDArray[np.float64]:
+    def target_quantile(self, level: Floats, n_threads: int) -> Floats:
         """Return the lower weighted quantile of each output at `level` ``(K,)``; 0 without
         weight."""
-        found = _core.fit_quantile_leaves(self.target, self.weight, None, 1, None, level, n_threads)
-        return found[0].astype(np.float64)
+        quantiles = _core.fit_quantile_leaves(
+            self.target, self.weight, None, 1, None, level, n_threads
+        )
+        return quantiles[0].astype(np.float64)
 
 
 # --- regression on the scale of the target ---
@@ -228,9 +216,7 @@ class LocationObjective(ElementwiseObjective):
     def check_target(self, rows: RowData) -> None:
         check_domain(np.isfinite(rows.target), rows, self.name, "finite targets")
 
-    def best_constant(
-        self, bound: BoundElementwiseObjective, n_threads: int
-    ) -> NDArray[np.float64]:
+    def best_constant(self, bound: BoundElementwiseObjective, n_threads: int) -> Floats:
         return bound.target_quantile(np.full(bound.n_outputs, 0.5), n_threads)
 
 
@@ -254,9 +240,7 @@ class SquaredError(LocationObjective):
     sparse_base_score: ClassVar[float | None] = 0.0
     default_metric: ClassVar[str] = "rmse"
 
-    def best_constant(
-        self, bound: BoundElementwiseObjective, n_threads: int
-    ) -> NDArray[np.float64]:
+    def best_constant(self, bound: BoundElementwiseObjective, n_threads: int) -> Floats:
         return np.nan_to_num(bound.mean_target(n_threads))
 
 
@@ -296,8 +280,8 @@ class Huber(LocationObjective):
     delta: float = 1.0
 
     def __post_init__(self) -> None:
-        check_positive(self.name, "delta", self.delta)
-        object.__setattr__(self, "delta", float(self.delta))
+        delta = read_between(self.name, "delta", self.delta, 0, np.inf)
+        object.__setattr__(self, "delta", delta)
 
 
 @register
@@ -328,13 +312,12 @@ class Quantile(LocationObjective):
 
     def __post_init__(self) -> None:
         levels = np.asarray(self.alpha, dtype=np.float64)
-        if levels.ndim > 1 or levels.size == 0 or not ((levels > 0) & (levels < 1)).all():
+        is_valid = levels.ndim <= 1 and levels.size > 0 and ((levels > 0) & (levels < 1)).all()
+        if not is_valid or np.unique(levels).size != levels.size:
             raise ValueError(
-                "Objective 'quantile': alpha must be one or more numbers between 0 and 1; "
-                f"got {self.alpha!r}."
+                "Objective 'quantile': alpha must be one or more different numbers between 0 and "
+                f"1; got {self.alpha!r}."
             )
-        if np.unique(levels).size != levels.size:
-            raise ValueError(f"Objective 'quantile': alpha lists a level twice: {self.alpha!r}.")
         # A float or a tuple is hashable, and the same after a round trip through JSON.
         object.__setattr__(
             self, "alpha", levels.item() if levels.ndim == 0 else tuple(levels.tolist())
@@ -344,15 +327,13 @@ class Quantile(LocationObjective):
     def quantile_levels(self) -> tuple[float, ...]:
         return self.alpha if isinstance(self.alpha, tuple) else (self.alpha,)
 
-    def output_parameter(self, n_outputs: int) -> NDArray[np.float64]:
+    def output_parameter(self, n_outputs: int) -> Floats:
         return np.tile(self.quantile_levels, n_outputs // len(self.quantile_levels))
 
-    def leaf_quantile_level(self, n_outputs: int) -> NDArray[np.float64]:
+    def leaf_quantile_level(self, n_outputs: int) -> Floats:
         return self.output_parameter(n_outputs)
 
-    def best_constant(
-        self, bound: BoundElementwiseObjective, n_threads: int
-    ) -> NDArray[np.float64]:
+    def best_constant(self, bound: BoundElementwiseObjective, n_threads: int) -> Floats:
         return bound.target_quantile(self.output_parameter(bound.n_outputs), n_threads)
 
     @property
@@ -388,11 +369,7 @@ class LogLinkObjective(ElementwiseObjective):
     hessian: str = "symmetric"
 
     def __post_init__(self) -> None:
-        if self.hessian not in ("symmetric", "exact"):
-            raise ValueError(
-                f"Objective {self.name!r}: hessian must be 'symmetric' or 'exact'; "
-                f"got {self.hessian!r}."
-            )
+        check_choice(self.name, "hessian", self.hessian, ("symmetric", "exact"))
 
     @property
     @abstractmethod
@@ -400,10 +377,12 @@ class LogLinkObjective(ElementwiseObjective):
         """Power of the mean in the variance."""
 
     def core_loss(self) -> _core.Loss:
-        model, data = (
-            (0.5, 0.5) if self.hessian == "symmetric" else (2.0 - self.power, self.power - 1.0)
-        )
-        numbers = {"variance_power": self.power, "model_hessian": model, "data_hessian": data}
+        is_exact = self.hessian == "exact"
+        numbers = {
+            "variance_power": self.power,
+            "model_hessian": 2.0 - self.power if is_exact else 0.5,
+            "data_hessian": self.power - 1.0 if is_exact else 0.5,
+        }
         return _core.Loss("log_link", numbers)
 
     def bind(self, rows: RowData) -> BoundElementwiseObjective:
@@ -415,9 +394,7 @@ class LogLinkObjective(ElementwiseObjective):
         domain = f"targets {'> 0' if self.power == 2 else '>= 0'}"
         check_domain(valid, rows, self.name, domain)
 
-    def best_constant(
-        self, bound: BoundElementwiseObjective, n_threads: int
-    ) -> NDArray[np.float64]:
+    def best_constant(self, bound: BoundElementwiseObjective, n_threads: int) -> Floats:
         mean = bound.mean_target(n_threads)
         if (mean == 0).any():
             raise ValueError(
@@ -500,12 +477,9 @@ class Tweedie(LogLinkObjective):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 1 < self.variance_power < 2:
-            raise ValueError(
-                "Objective 'tweedie': variance_power must lie between 1 and 2 (1 is 'poisson', 2 "
-                f"is 'gamma'); got {self.variance_power!r}."
-            )
-        object.__setattr__(self, "variance_power", float(self.variance_power))
+        hint = " (1 is 'poisson', 2 is 'gamma')"
+        power = read_between(self.name, "variance_power", self.variance_power, 1, 2, hint)
+        object.__setattr__(self, "variance_power", power)
 
     @property
     def power(self) -> float:
@@ -566,7 +540,7 @@ class Logistic(ElementwiseObjective):
             self, "scale_pos_weight", values.item() if values.ndim == 0 else tuple(values.tolist())
         )
 
-    def output_parameter(self, n_outputs: int) -> NDArray[np.float64]:
+    def output_parameter(self, n_outputs: int) -> Floats:
         values = np.asarray(self.scale_pos_weight, dtype=np.float64)
         if values.ndim == 1 and values.size != n_outputs:
             raise ValueError(
@@ -584,15 +558,12 @@ class Logistic(ElementwiseObjective):
         valid = (rows.target >= 0) & (rows.target <= 1)
         check_domain(valid, rows, self.name, "targets in [0, 1]")
 
-    def best_constant(
-        self, bound: BoundElementwiseObjective, n_threads: int
-    ) -> NDArray[np.float64]:
+    def best_constant(self, bound: BoundElementwiseObjective, n_threads: int) -> Floats:
         mean = bound.mean_target(n_threads)
         # A label that no row or every row has gets the share of half a row more.
         lowest = 0.5 / (bound.count_rows() + 1.0)
-        mean = np.where(
-            mean <= 0, lowest, np.where(mean >= 1, 1 - lowest, np.where(np.isnan(mean), 0.5, mean))
-        )
+        mean = np.where(mean <= 0, lowest, np.where(mean >= 1, 1 - lowest, mean))
+        mean = np.where(np.isnan(mean), 0.5, mean)
         return _core.log(self.output_parameter(bound.n_outputs) * mean) - _core.log1p(-mean)
 
     @property
@@ -623,7 +594,5 @@ class SquaredHinge(ElementwiseObjective):
         valid = (rows.target == 0) | (rows.target == 1)
         check_domain(valid, rows, self.name, "targets 0 or 1")
 
-    def best_constant(
-        self, bound: BoundElementwiseObjective, n_threads: int
-    ) -> NDArray[np.float64]:
+    def best_constant(self, bound: BoundElementwiseObjective, n_threads: int) -> Floats:
         return np.nan_to_num(2.0 * bound.mean_target(n_threads) - 1.0)

@@ -36,15 +36,16 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 import polyleaf._core as _core
+from polyleaf.objectives._utils import Floats
 from polyleaf.objectives.base import (
     Array,
     BoundObjective,
     FloatArray,
     Objective,
     as_weight,
+    check_choice,
     find_core_name,
 )
 from polyleaf.objectives.registry import register
@@ -73,9 +74,8 @@ class MulticlassObjective(Objective):
     n_classes: int | None = None
 
     def __post_init__(self) -> None:
-        if self.n_classes is not None and (
-            not isinstance(self.n_classes, int) or self.n_classes < 2
-        ):
+        n_classes = self.n_classes
+        if n_classes is not None and (not isinstance(n_classes, int) or n_classes < 2):
             raise ValueError(
                 f"Objective {self.name!r}: n_classes must be an integer >= 2; got "
                 f"{self.n_classes!r}."
@@ -93,7 +93,7 @@ class MulticlassObjective(Objective):
         return _core.ClassLoss(find_core_name(type(self), _core.ClassLoss.available()), {})
 
     @abstractmethod
-    def best_constant(self, shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    def best_constant(self, shares: Floats) -> Floats:
         """Return the constant scores ``(K,)`` that minimise the loss for the class `shares`
         ``(K,)``, all > 0."""
 
@@ -110,11 +110,8 @@ class MulticlassObjective(Objective):
         label = np.asarray(rows.target)
         if self.takes_shares and label.ndim == 2 and label.dtype.kind == "f":
             return self._bind_shares(rows.replace(target=np.ascontiguousarray(label, np.float32)))
-        if (
-            label.ndim != 1
-            or label.dtype.kind not in "iu"
-            or (label.size == 0 and not self.n_classes)
-        ):
+        is_counted = label.size > 0 or self.n_classes
+        if label.ndim != 1 or label.dtype.kind not in "iu" or not is_counted:
             raise ValueError(
                 f"Objective {self.name!r} needs integer class ids of shape (n,); got {label.dtype} "
                 f"of shape {label.shape}."
@@ -153,7 +150,7 @@ class BoundMulticlassObjective(BoundObjective):
         super().__init__(objective, rows, n_classes)
         self._loss = objective.core_loss(n_classes)
 
-    def base_score(self, n_threads: int = 1) -> NDArray[np.float64]:
+    def base_score(self, n_threads: int = 1) -> Floats:
         """Return the best constant for the classes' shares of the weight; a class without rows
         counts as half a row."""
         weight = np.ones((self.n_rows, 1), np.float32) if self.weight is None else self.weight
@@ -176,8 +173,10 @@ class BoundMulticlassObjective(BoundObjective):
         self, raw: Array, g: Array, h: Array | None, n_threads: int = 1, *tree: Array
     ) -> None:
         assert h is not None  # the Hessian is never constant
-        data = self._loss, raw, self.target, self.weight, self.kernel_base_score, g, h, n_threads
-        _core.class_derivatives(*data, *tree)
+        base = self.kernel_base_score
+        _core.class_derivatives(
+            self._loss, raw, self.target, self.weight, base, g, h, n_threads, *tree
+        )
 
     def expected_derivatives(self, raw: Array, n_threads: int = 1) -> tuple[FloatArray, FloatArray]:
         bound = type(self)(self.objective.use_expected_hessian(), self.rows, self.n_outputs)
@@ -236,11 +235,7 @@ class Softmax(MulticlassObjective):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.softmax_hessian not in SOFTMAX_HESSIANS:
-            raise ValueError(
-                f"softmax_hessian must be one of {', '.join(SOFTMAX_HESSIANS)}; got "
-                f"{self.softmax_hessian!r}."
-            )
+        check_choice(self.name, "softmax_hessian", self.softmax_hessian, SOFTMAX_HESSIANS)
 
     def use_expected_hessian(self) -> Softmax:
         return replace(self, softmax_hessian="diagonal")
@@ -250,7 +245,7 @@ class Softmax(MulticlassObjective):
         # The core takes 0 for "residual".
         return _core.ClassLoss("softmax", {"factor": factors.get(self.softmax_hessian, 0.0)})
 
-    def best_constant(self, shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    def best_constant(self, shares: Floats) -> Floats:
         return _core.log(shares)
 
 
@@ -258,7 +253,7 @@ class Softmax(MulticlassObjective):
 class _ExponentialLoss(MulticlassObjective):
     """An exponential loss of class codes."""
 
-    def best_constant(self, shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    def best_constant(self, shares: Floats) -> Floats:
         """Return centred log shares: the minimum has the shares as softmax of its scores."""
         scores = _core.log(shares)
         return scores - math.fsum(scores) / len(scores)

@@ -22,7 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 import polyleaf._core as _core
-from polyleaf.objectives._utils import assign_columns, copy_columns, packed_lower, packed_size
+from polyleaf.objectives._utils import (
+    Floats,
+    assign_columns,
+    copy_columns,
+    packed_lower,
+    packed_size,
+)
 from polyleaf.objectives.base import Array, BoundObjective, FloatArray, Objective, as_weight
 from polyleaf.runtime.context import Context
 from polyleaf.runtime.row_data import RowData, TaskRows
@@ -182,7 +188,7 @@ class MultiTask(Objective):
         starts = [place.columns.start for place in self.tasks]
         return np.concatenate([own + start for own, start in zip(columns, starts, strict=True)])
 
-    def score_quantile_levels(self, n_scores: int) -> NDArray[np.float64]:
+    def score_quantile_levels(self, n_scores: int) -> Floats:
         return np.concatenate(
             [part.objective.score_quantile_levels(part.n_scores) for part in self.parts]
         )
@@ -236,7 +242,7 @@ class BoundMultiTask(BoundObjective):
     def _slices(self) -> list[tuple[TaskSlice, BoundObjective]]:
         return list(zip(self.objective.tasks, self._bound, strict=True))
 
-    def base_score(self, n_threads: int = 1) -> NDArray[np.float64]:
+    def base_score(self, n_threads: int = 1) -> Floats:
         return np.concatenate([bound.base_score(n_threads) for bound in self._bound])
 
     def set_base_score(self, base: Array) -> None:
@@ -300,9 +306,7 @@ class BoundMultiTask(BoundObjective):
             i, j = (place.scores.start + index for index in packed_lower(k))
             g[:, place.scores], h[:, i * (i + 1) // 2 + j] = own_g, own_h
 
-    def gain_scale(
-        self, g: Array, h: Array | None, n_threads: int = 1
-    ) -> NDArray[np.float64] | None:
+    def gain_scale(self, g: Array, h: Array | None, n_threads: int = 1) -> Floats | None:
         if len(self._bound) == 1:
             return None
         # g and h contain the weight, but g^2 / h of a row times its weight is needed.

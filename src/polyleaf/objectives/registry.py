@@ -75,19 +75,17 @@ def register(cls: _Class) -> _Class:
 
 
 def _check_class_attributes(cls: type[Objective]) -> None:
-    if not isinstance(getattr(cls, "name", None), str) or not cls.name:
-        raise ValueError(f"{cls.__name__} needs a name: a class attribute that is a str.")
-    if not cls.target_kinds or not set(cls.target_kinds) <= set(TARGET_KINDS):
-        raise ValueError(
-            f"{cls.__name__}.target_kinds must be some of {', '.join(TARGET_KINDS)}; got "
-            f"{cls.target_kinds!r}."
-        )
-    names = {field.name for field in fields(cls)}
+    problem, names = None, {field.name for field in fields(cls)}
     unknown = sorted(set(cls.parameters.values()) - names)
-    if unknown:
-        raise ValueError(
-            f"{cls.__name__}.parameters names {unknown[0]!r}, which is not a field of the class."
-        )
+    if not isinstance(getattr(cls, "name", None), str) or not cls.name:
+        problem = " needs a name: a class attribute that is a str."
+    elif not cls.target_kinds or not set(cls.target_kinds) <= set(TARGET_KINDS):
+        kinds = ", ".join(TARGET_KINDS)
+        problem = f".target_kinds must be some of {kinds}; got {cls.target_kinds!r}."
+    elif unknown:
+        problem = f".parameters names {unknown[0]!r}, which is not a field of the class."
+    if problem is not None:
+        raise ValueError(f"{cls.__name__}{problem}")
 
 
 def registered_objectives() -> dict[str, type[Objective]]:
@@ -185,10 +183,6 @@ def auto_objective_name(kind: str, sparse: bool) -> str:
         Kind of the target.
     sparse : bool
         Whether the target is a sparse matrix.
-
-    Returns
-    -------
-    str
     """
     if kind == "multiclass":
         return "softmax"
@@ -253,22 +247,7 @@ def resolve_objective(objective: AnyObjective) -> ObjectiveSpec:
 
 
 def objective_class(objective: AnyObjective) -> type[Objective]:
-    """Return the class of an objective.
-
-    Parameters
-    ----------
-    objective : str, class, Objective or callable
-        A name, a class, an objective or a function that returns derivatives.
-
-    Returns
-    -------
-    type
-
-    Raises
-    ------
-    ValueError
-        For an unknown name and for any other type.
-    """
+    """Return the class of an objective; `objective` is as in `get_objective`."""
     return resolve_objective(objective).cls
 
 
@@ -300,10 +279,6 @@ def objective_from_dict(values: Mapping[str, object]) -> Objective:
     ----------
     values : mapping
         Result of ``to_dict``; its values are not trusted.
-
-    Returns
-    -------
-    Objective
 
     Raises
     ------

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 import polyleaf._core as _core
+from polyleaf.objectives._utils import Floats
 from polyleaf.objectives.base import Array, Objective, check_domain
 from polyleaf.objectives.elementwise import ElementwiseObjective
 from polyleaf.runtime.row_data import RowData
@@ -61,7 +61,7 @@ class BoundSparseObjective:
         self.n_rows, self.n_outputs = target.shape
         self._base: float = objective.sparse_base_score
 
-    def base_score(self, n_threads: int = 1) -> NDArray[np.float64]:
+    def base_score(self, n_threads: int = 1) -> Floats:
         """Return the score (K,) at which the derivative of a target of 0 vanishes, for every
         output."""
         return np.full(self.n_outputs, self._base)
