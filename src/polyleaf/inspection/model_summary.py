@@ -65,21 +65,18 @@ def nodes_table(
     if kind == "pandas":
         import pandas
 
-        integers = {name: "Int64" for name in ("left", "right", "leaf")}
-        return pandas.DataFrame(columns).astype(
-            integers | {"missing_left": "boolean", "threshold": "float64"}
-        )
+        dtypes = {name: "Int64" for name in ("left", "right", "leaf")}
+        dtypes |= {"missing_left": "boolean", "threshold": "float64"}
+        return pandas.DataFrame(columns).astype(dtypes)
     if kind == "polars":
         import polars
 
-        return polars.DataFrame(
-            columns, schema={name: _polars_type(t) for name, t in types.items()}
-        )
+        schema = {name: _polars_type(t) for name, t in types.items()}
+        return polars.DataFrame(columns, schema=schema)
     import pyarrow
 
-    return pyarrow.table(
-        columns, schema=pyarrow.schema([(name, _arrow_type(t)) for name, t in types.items()])
-    )
+    schema = pyarrow.schema([(name, _arrow_type(t)) for name, t in types.items()])
+    return pyarrow.table(columns, schema=schema)
 
 
 def _polars_type(name: str) -> DataType | DataTypeClass:
@@ -87,13 +84,9 @@ def _polars_type(name: str) -> DataType | DataTypeClass:
 
     if name.startswith("list "):
         return polars.List(_polars_type(name.removeprefix("list ")))
-    plain = {
-        "int": polars.Int64,
-        "float": polars.Float64,
-        "bool": polars.Boolean,
-        "str": polars.String,
-    }
-    return plain[name]
+    plain = {"int": "Int64", "float": "Float64", "bool": "Boolean", "str": "String"}
+    data_type: DataType | DataTypeClass = getattr(polars, plain[name])
+    return data_type
 
 
 def _arrow_type(name: str) -> pa.DataType:
@@ -163,10 +156,9 @@ def format_tree(model: ModelLike, tree: int) -> str:
     trees = list(_trees(content))
     if not 0 <= tree < len(trees):
         raise ValueError(f"There is no tree {tree}: the model has {len(trees)}, counted from 0.")
-    found, lines = trees[tree], []
-    nodes, outputs = list(found["nodes"]), found["outputs"]
+    nodes, outputs = list(trees[tree]["nodes"]), trees[tree]["outputs"]
     suffix = "" if outputs is None else f" for {', '.join(outputs)}"
-    lines.append(f"tree {tree}{suffix}, round {found['round']}")
+    lines = [f"tree {tree}{suffix}, round {trees[tree]['round']}"]
 
     def add(number: int, depth: int, answer: str) -> None:
         node = nodes[number]
@@ -272,14 +264,13 @@ def leaf_dtype_report(
             rows.append({"leaf_dtype": dtype, "error": str(error)})
             continue
         rounded = Model.from_bytes(data).predict_raw(scorer.table, n_threads=n_threads)
-        change = float(np.abs(rounded - exact).max(initial=0.0))
-        bare = len(model.to_bytes(dtype, statistics=False))
         record = {
             "leaf_dtype": dtype,
             "file_bytes": len(data),
-            "file_bytes_without_statistics": bare,
+            "file_bytes_without_statistics": len(model.to_bytes(dtype, statistics=False)),
+            "largest_change": float(np.abs(rounded - exact).max(initial=0.0)),
         }
-        rows.append(record | {"largest_change": change} | scorer(rounded))
+        rows.append(record | scorer(rounded))
     return rows
 
 
@@ -292,10 +283,6 @@ def summary(model: Any, n_features: int = 10) -> str:
     n_features : int
         The number of most important features to list: by gain, or by number of splits if the model
         was saved without statistics.
-
-    Returns
-    -------
-    str
     """
     model = _get_model(model)
     size = size_report(model)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from polyleaf.inspection.plotting.display import (
+    REFERENCE_LINE,
     Display,
     get_evaluation_offset,
     get_model,
@@ -91,27 +92,20 @@ class LearningCurvesDisplay(Display):
         return cls(curves, metric, names, estimator.best_iteration_).plot(ax)
 
     def plot(self, ax: Axes | None = None) -> Self:
-        ax = self._start(ax)
+        ax = self._set_axes(ax)
         self.lines_: list[object] = []
         for number, (data, curve) in enumerate(self.curves.items()):
             columns = curve.reshape(len(curve), -1).T
             for k, column in enumerate(columns):
                 label = data if self.output_names is None else f"{data}, {self.output_names[k]}"
-                colour, line = number, "-"
+                rounds = np.arange(1, len(column) + 1)
+                colour, line = f"C{number % 10}", "-"
                 if len(columns) > 1:
-                    colour, line = k, ("-", "--", ":")[number % 3]
-                self.lines_ += ax.plot(
-                    np.arange(1, len(column) + 1),
-                    column,
-                    label=label,
-                    linestyle=line,
-                    color=f"C{colour % 10}",
-                )
+                    colour, line = f"C{k % 10}", ("-", "--", ":")[number % 3]
+                self.lines_ += ax.plot(rounds, column, color=colour, linestyle=line, label=label)
         self.best_line_ = None
         if self.best_round is not None:
-            self.best_line_ = ax.axvline(
-                self.best_round + 1, color="grey", linewidth=0.8, linestyle="--", label="best round"
-            )
+            self.best_line_ = ax.axvline(self.best_round + 1, label="best round", **REFERENCE_LINE)
         ax.set(xlabel="rounds", ylabel=self.metric)
         if len(self.lines_) <= 12:
             ax.legend()
@@ -180,9 +174,8 @@ class ThresholdDisplay(Display):
             output = names.index(output)
         if not 0 <= output < len(names):
             raise ValueError(f"output={output} must be below {len(names)}, the number of outputs.")
-        return cls.from_predictions(
-            truth[:, output], probabilities[:, output], names[output], ax=ax
-        )
+        truth, probabilities = truth[:, output], probabilities[:, output]
+        return cls.from_predictions(truth, probabilities, names[output], ax=ax)
 
     @classmethod
     def from_predictions(
@@ -223,18 +216,14 @@ class ThresholdDisplay(Display):
         return cls(thresholds, precision, recall, f1, name).plot(ax)
 
     def plot(self, ax: Axes | None = None) -> Self:
-        ax = self._start(ax)
+        ax = self._set_axes(ax)
         self.lines_: list[object] = []
-        for label, values in (
-            ("precision", self.precision),
-            ("recall", self.recall),
-            ("F1", self.f1),
-        ):
+        curves = {"precision": self.precision, "recall": self.recall, "F1": self.f1}
+        for label, values in curves.items():
             self.lines_ += ax.plot(self.thresholds, values, label=label)
-        ax.axvline(self.best_threshold, color="grey", linewidth=0.8, linestyle="--")
-        ax.set(
-            xlabel=f"threshold, {self.name}" if self.name else "threshold", xlim=(0, 1), ylim=(0, 1)
-        )
+        ax.axvline(self.best_threshold, **REFERENCE_LINE)
+        label = f"threshold, {self.name}" if self.name else "threshold"
+        ax.set(xlabel=label, xlim=(0, 1), ylim=(0, 1))
         ax.legend()
         return self._finish()
 
@@ -353,21 +342,16 @@ class CalibrationDisplay(Display):
         return cls(predicted, observed, names, "probability").plot(ax)
 
     def plot(self, ax: Axes | None = None) -> Self:
-        ax = self._start(ax)
-        (self.diagonal_,) = ax.plot([0, 1], [0, 1], color="grey", linewidth=0.8, linestyle="--")
+        ax = self._set_axes(ax)
+        (self.diagonal_,) = ax.plot([0, 1], [0, 1], **REFERENCE_LINE)
         self.lines_: list[object] = []
-        for predicted, observed, name in zip(
-            self.predicted, self.observed, self.names, strict=True
-        ):
+        curves = zip(self.predicted, self.observed, self.names, strict=True)
+        for predicted, observed, name in curves:
             self.lines_ += ax.plot(predicted, observed, marker="o", markersize=3, label=name)
-        is_quantile = self.kind == "quantile"
-        ax.set(
-            xlabel="level of the quantile" if is_quantile else "mean probability",
-            ylabel="share of rows below" if is_quantile else "share of positive rows",
-            xlim=(0, 1),
-            ylim=(0, 1),
-            aspect="equal",
-        )
+        xlabel, ylabel = "mean probability", "share of positive rows"
+        if self.kind == "quantile":
+            xlabel, ylabel = "level of the quantile", "share of rows below"
+        ax.set(xlabel=xlabel, ylabel=ylabel, xlim=(0, 1), ylim=(0, 1), aspect="equal")
         if len(self.lines_) <= 12:
             ax.legend()
         return self._finish()
@@ -434,19 +418,14 @@ class CoverageDisplay(Display):
         model = get_single_task_model(estimator)
         if not hasattr(estimator, "predict_interval"):
             raise ValueError("This display requires an estimator with predict_interval.")
-        intervals = estimator.predict_interval(
-            X, offset=get_evaluation_offset(estimator, X, y, offset)
-        )
+        offset = get_evaluation_offset(estimator, X, y, offset)
+        intervals = estimator.predict_interval(X, offset=offset)
         n_targets = intervals.reshape(len(intervals), -1, 2).shape[1]
-        names = (
-            get_output_names(model)
-            if model.n_outputs == n_targets
-            else [f"target {t}" for t in range(n_targets)]
-        )
+        names = ["y"] if n_targets == 1 else [f"target {t}" for t in range(n_targets)]
+        if model.n_outputs == n_targets > 1:
+            names = get_output_names(model)
         coverage = model.metadata["intervals"]["coverage"]
-        return cls.from_predictions(
-            y, intervals, coverage, names if n_targets > 1 else ["y"], ax=ax
-        )
+        return cls.from_predictions(y, intervals, coverage, names, ax=ax)
 
     @classmethod
     def from_predictions(
@@ -492,16 +471,16 @@ class CoverageDisplay(Display):
         return cls(shares, joint, errors, (high - low).mean(axis=0), coverage, names).plot(ax)
 
     def plot(self, ax: Axes | None = None) -> Self:
-        ax = self._start(ax)
-        several = len(self.shares) > 1
-        heights = [*self.shares, self.joint] if several else [*self.shares]
-        errors = [*(2 * self.errors), 0.0] if several else [*(2 * self.errors)]
-        colours = ["C0"] * len(self.shares) + ["lightgrey"] * several
+        ax = self._set_axes(ax)
+        heights, errors, labels = [*self.shares], [*(2 * self.errors)], [*self.names]
+        colours = ["C0"] * len(heights)
+        if len(self.shares) > 1:  # a bar for all targets at once
+            heights.append(self.joint)
+            errors.append(0.0)
+            labels.append("all targets")
+            colours.append("lightgrey")
         self.bars_ = ax.bar(range(len(heights)), heights, color=colours, yerr=errors, capsize=3)
-        self.line_ = ax.axhline(
-            self.coverage, color="grey", linewidth=0.8, linestyle="--", label="requested"
-        )
-        labels = [*self.names, "all targets"] if several else [*self.names]
+        self.line_ = ax.axhline(self.coverage, label="requested", **REFERENCE_LINE)
         ax.set_xticks(range(len(heights)), labels, rotation=45, ha="right")
         ax.set(ylabel="share of rows inside", ylim=(0, 1))
         ax.legend(loc="lower right")

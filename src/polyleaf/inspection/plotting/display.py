@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -57,7 +57,7 @@ class Display(ABC):
             If matplotlib is not installed.
         """
 
-    def _start(self, ax: Axes | None) -> Axes:
+    def _set_axes(self, ax: Axes | None) -> Axes:
         """Set the axes, new ones if none are given."""
         if ax is None:
             ax = import_pyplot().subplots(layout="constrained")[1]
@@ -80,6 +80,17 @@ def import_pyplot() -> ModuleType:
     except ImportError as error:
         raise ImportError('Displays require matplotlib: pip install "polyleaf[plot]".') from error
     return pyplot
+
+
+# The style of lines to compare with.
+REFERENCE_LINE: dict[str, Any] = {"color": "grey", "linewidth": 0.8, "linestyle": "--"}
+
+
+def label_outputs(ax: Axes, names: Sequence[str]) -> list[int]:
+    """Name up to about 20 positions of the x axis; return these positions."""
+    shown = list(range(0, len(names), max(1, len(names) // 20)))
+    ax.set_xticks(shown, [names[k] for k in shown], rotation=45, ha="right")
+    return shown
 
 
 def get_model(estimator: PolyleafEstimator) -> Model:
@@ -111,13 +122,14 @@ def get_single_task_model(estimator: PolyleafEstimator) -> Model:
 def get_evaluation_offset(
     estimator: PolyleafEstimator, X: DataLike, y: Any, offset: DataLike | None
 ) -> DataLike | None:
-    """Return the offset of rows to evaluate: as given, that of a Dataset, or 0 with a warning."""
+    """Return the offset of rows to evaluate: `offset`, the offset of a Dataset, or 0 with a
+    warning."""
     model = get_model(estimator)
-    given = resolve_offset(model, X, offset)
-    if given is None and model.metadata.get(HAS_OFFSETS):  # further calls should not warn again
+    offset = resolve_offset(model, X, offset)
+    if offset is None and model.metadata.get(HAS_OFFSETS):  # further calls should not warn again
         first = next(iter(y.values())) if isinstance(y, Mapping) else y
         return zero_offset(model, np.shape(first)[0])
-    return given
+    return offset
 
 
 def zero_offset(model: Model, n_rows: int) -> np.ndarray | dict[str, np.ndarray]:
@@ -189,8 +201,5 @@ def predict_probabilities(
         )
     truth = np.asarray(y.reshape(-1, 1) == np.asarray(estimator.classes_)[None, :], np.float64)
     names = [str(name) for name in estimator.classes_]
-    return (
-        (truth, probabilities, names)
-        if len(names) > 2
-        else (truth[:, 1:], probabilities[:, 1:], names[1:])
-    )
+    first = 0 if len(names) > 2 else 1
+    return truth[:, first:], probabilities[:, first:], names[first:]

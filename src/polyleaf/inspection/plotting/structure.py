@@ -16,6 +16,7 @@ from polyleaf.inspection.plotting.display import (
     get_single_task_model,
     get_target_names,
     import_pyplot,
+    label_outputs,
 )
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import LEAF_KINDS
@@ -97,12 +98,11 @@ class ImportanceDisplay(Display):
         """
         model = get_model(estimator)
         importance = estimator.feature_importance(kind, per_output, X=X)
-        return cls(importance, model.input_names, get_output_names(model), kind, max_features).plot(
-            ax
-        )
+        names = get_output_names(model)
+        return cls(importance, model.input_names, names, kind, max_features).plot(ax)
 
     def plot(self, ax: Axes | None = None) -> Self:
-        ax = self._start(ax)
+        ax = self._set_axes(ax)
         by_output = np.atleast_2d(self.importance)
         order = np.argsort(-by_output.mean(axis=0), kind="stable")[: self.max_features]
         names, unit = [self.feature_names[f] for f in order], _UNITS.get(self.kind, self.kind)
@@ -113,8 +113,7 @@ class ImportanceDisplay(Display):
             ax.invert_yaxis()
         else:
             self.image_ = ax.imshow(by_output[:, order].T, aspect="auto", cmap="viridis", vmin=0)
-            shown = range(0, len(by_output), max(1, len(by_output) // 20))
-            ax.set_xticks(shown, [self.output_names[k] for k in shown], rotation=45, ha="right")
+            label_outputs(ax, self.output_names[: len(by_output)])
             self.figure_.colorbar(self.image_, ax=ax, label=unit)
         ax.set_yticks(np.arange(len(order)), names)
         return self._finish()
@@ -123,9 +122,9 @@ class ImportanceDisplay(Display):
 class OutputGroupsDisplay(Display):
     """The outputs that share trees, and what `output_groups="auto"` compared them with.
 
-    A row has the outputs of one group in one colour; if rounds alternate, those of the last ones.
-    Its label has the numbers of groups, the error on held-out rows and the cost of a round, both in
-    those of one group, and the share of the gains of own splits that sharing loses.
+    A row has the outputs of one group in one colour, of the last groups if rounds alternate. Its
+    label has the numbers of groups, the error on held-out rows and the cost of a round, both
+    relative to one group, and the share of the gains of separate splits that sharing loses.
 
     Parameters
     ----------
@@ -162,30 +161,27 @@ class OutputGroupsDisplay(Display):
         return cls(model.output_groups, get_output_names(model), trials).plot(ax)
 
     def plot(self, ax: Axes | None = None) -> Self:
-        ax, n = self._start(ax), len(self.output_names)
-        rows = list(self.trials) or [{"groups": self.groups}]
-        colours, labels = np.zeros((len(rows), n)), []
-        for at, row in enumerate(rows):
+        ax, n = self._set_axes(ax), len(self.output_names)
+        trials = list(self.trials) or [{"groups": self.groups}]
+        colours, labels = np.zeros((len(trials), n)), []
+        for row, trial in enumerate(trials):
             counts: list[int] = []
             n_left = 0
-            for number, group in enumerate(row["groups"]):
+            for number, group in enumerate(trial["groups"]):
                 if n_left == 0:
                     counts, n_left = [*counts, 0], n
                 counts[-1] += 1
                 n_left -= len(group)
-                colours[at, group] = number
-            mark = (
-                "* " if [list(g) for g in row["groups"]] == [list(g) for g in self.groups] else ""
-            )
-            label = mark + " and ".join(map(str, counts))
-            if "loss" in row:
-                lost = f"{row['loss_of_sharing']:.0%} lost"
-                label += f": error {row['loss']:.3f}, cost {row['cost']:.1f}, {lost}"
+                colours[row, group] = number
+            is_chosen = [list(g) for g in trial["groups"]] == [list(g) for g in self.groups]
+            label = ("* " if is_chosen else "") + " and ".join(map(str, counts))
+            if "loss" in trial:
+                lost = f"{trial['loss_of_sharing']:.0%} lost"
+                label += f": error {trial['loss']:.3f}, cost {trial['cost']:.1f}, {lost}"
             labels.append(label)
         self.image_ = ax.imshow(colours % 20, aspect="auto", cmap="tab20", vmin=0, vmax=19)
-        shown = range(0, n, max(1, n // 20))
-        ax.set_xticks(shown, [self.output_names[k] for k in shown], rotation=45, ha="right")
-        ax.set_yticks(np.arange(len(rows)), labels)
+        label_outputs(ax, self.output_names)
+        ax.set_yticks(np.arange(len(trials)), labels)
         ax.set(ylabel="number of groups (*: of the model)")
         return self._finish()
 
@@ -196,7 +192,7 @@ class OutputsDisplay(Display):
     Parameters
     ----------
     scores : dict of str -> array of shape (n_outputs,)
-        The metric of each model; "constant" is that of the base scores.
+        The metric of each model; "constant" has the metric of the base scores.
     output_names : sequence of str
     metric : str
 
@@ -229,7 +225,7 @@ class OutputsDisplay(Display):
         X, y
             Rows that are not in the training data.
         metric : str, optional
-            A metric that is defined for a single output. Default: that of the objective.
+            A metric that is defined for a single output. Default: the metric of the objective.
         others : dict of str -> fitted estimator, optional
             Estimators of the same outputs, such as one with a tree per output.
         offset : optional
@@ -250,32 +246,28 @@ class OutputsDisplay(Display):
             model = get_single_task_model(one)
             scorer = Scorer(model, X, y, metrics=metric)
             n_rounds = model.n_rounds if model.best_iteration is None else model.best_iteration + 1
-            start = _read_offset(
-                model, offset if one is estimator or model.metadata.get(HAS_OFFSETS) else None
-            )
+            has_offset = one is estimator or model.metadata.get(HAS_OFFSETS)
+            first = _read_offset(model, offset if has_offset else None)
             if label == "model":
-                scores["constant"], name = scorer.per_output(
-                    model.predict_raw(scorer.table, 0, 0) + start
-                )
-            scores[label], name = scorer.per_output(
-                model.predict_raw(scorer.table, 0, n_rounds) + start
-            )
-        own = get_model(estimator)
-        names = get_output_names(own)
+                raw = model.predict_raw(scorer.table, 0, 0) + first
+                scores["constant"], name = scorer.per_output(raw)
+            raw = model.predict_raw(scorer.table, 0, n_rounds) + first
+            scores[label], name = scorer.per_output(raw)
+        model = get_model(estimator)
+        names = get_output_names(model)
         if len(scores["model"]) < len(names):  # a target has several raw scores
-            names = get_target_names(own)
+            names = get_target_names(model)
         return cls(scores, names, name).plot(ax)
 
     def plot(self, ax: Axes | None = None) -> Self:
-        ax = self._start(ax)
+        ax = self._set_axes(ax)
         n, width = len(self.output_names), 0.8 / len(self.scores)
         self.bars_ = {}
         for i, (label, scores) in enumerate(self.scores.items()):
             at = np.arange(n) + (i - (len(self.scores) - 1) / 2) * width
             colour = "lightgrey" if label == "constant" else f"C{(i - 1) % 10}"
             self.bars_[label] = ax.bar(at, scores, width, label=label, color=colour)
-        shown = range(0, n, max(1, n // 20))
-        ax.set_xticks(shown, [self.output_names[k] for k in shown], rotation=45, ha="right")
+        label_outputs(ax, self.output_names)
         ax.set(ylabel=self.metric)
         ax.legend()
         return self._finish()
@@ -365,19 +357,19 @@ class TreeDisplay(Display):
             width = max(4.0, 0.9 * (self.position[:, 0].max() + 1))
             height = 1.1 * (2 - self.position[:, 1].min())
             ax = import_pyplot().subplots(figsize=(width, height), layout="constrained")[1]
-        self._start(ax)
+        self._set_axes(ax)
         self.strips_: list[AxesImage] = []
         self.texts_: list[Text] = []
         self._draw_branches()
-        values = self._leaf_values()
+        view = self.model.trees[self.tree]
+        leaves = {node: entry["leaf"] for node, entry in enumerate(self.nodes) if "leaf" in entry}
+        values = {node: view.leaf_values(leaf) for node, leaf in leaves.items()}
         largest = max(float(np.abs(strip).max(initial=0.0)) for strip in values.values()) or 1.0
-        for node, entry in sorted(
-            enumerate(self.nodes), key=lambda pair: self.position[pair[0], 0]
-        ):
-            if "leaf" in entry:
+        for node in sorted(range(len(self.nodes)), key=lambda node: self.position[node, 0]):
+            if node in values:
                 self._draw_leaf(node, values[node], largest)
             else:
-                self._write(node, _describe_split(entry), 0.0, "center")
+                self._write(node, _describe_split(self.nodes[node]), 0.0, "center")
         ax.set_xlim(-0.6, self.position[:, 0].max() + 0.6)
         ax.set_ylim(self.position[:, 1].min() - 0.7, 0.4)
         ax.set_axis_off()
@@ -385,37 +377,20 @@ class TreeDisplay(Display):
         self.figure_.colorbar(self.strips_[0], ax=ax, label="value of an output", shrink=0.6)
         return self._finish()
 
-    def _leaf_values(self) -> dict[int, np.ndarray]:
-        view = self.model.trees[self.tree]
-        leaves = {node: entry["leaf"] for node, entry in enumerate(self.nodes) if "leaf" in entry}
-        return {node: view.leaf_values(leaf) for node, leaf in leaves.items()}
-
     def _draw_branches(self) -> None:
         on_path = set(self.path)
         for node, entry in enumerate(self.nodes):
             for child in (entry[side] for side in ("left", "right") if "leaf" not in entry):
                 is_bold = node in on_path and child in on_path
                 x, y = self.position[[node, child]].T
-                self.ax_.plot(
-                    x,
-                    y,
-                    color="black" if is_bold else "grey",
-                    linewidth=2.5 if is_bold else 0.8,
-                    zorder=0,
-                )
+                colour, width = ("black", 2.5) if is_bold else ("grey", 0.8)
+                self.ax_.plot(x, y, color=colour, linewidth=width, zorder=0)
 
     def _draw_leaf(self, node: int, values: np.ndarray, largest: float) -> None:
         x, y = self.position[node]
         extent = (x - 0.4, x + 0.4, y - 0.12, y + 0.12)
-        strip = self.ax_.imshow(
-            values[None, :],
-            extent=extent,
-            cmap="RdBu_r",
-            vmin=-largest,
-            vmax=largest,
-            aspect="auto",
-            zorder=1,
-        )
+        colours: dict[str, Any] = {"cmap": "RdBu_r", "vmin": -largest, "vmax": largest}
+        strip = self.ax_.imshow(values[None, :], extent=extent, aspect="auto", zorder=1, **colours)
         self.strips_.append(strip)
         entry, kind = self.nodes[node], self.model.trees[self.tree].kind
         lines = [f"{entry['count']:,} rows"] if "count" in entry else []
@@ -426,11 +401,9 @@ class TreeDisplay(Display):
 
     def _write(self, node: int, text: str, below: float, at: str) -> None:
         x, y = self.position[node]
-        box = (
-            {"facecolor": "white", "edgecolor": "grey", "boxstyle": "round"}
-            if at == "center"
-            else None
-        )
+        box = None
+        if at == "center":
+            box = {"facecolor": "white", "edgecolor": "grey", "boxstyle": "round"}
         weight = "bold" if node in self.path else "normal"
         label = self.ax_.text(
             x, y + below, text, ha="center", va=at, fontsize=7, bbox=box, fontweight=weight
@@ -453,9 +426,7 @@ def _describe_split(entry: JsonObject) -> str:
 
 
 def _join_names(names: list[str]) -> str:
-    return ", ".join(map(_shorten, names[:_MAX_NAMES])) + (
-        ", ..." if len(names) > _MAX_NAMES else ""
-    )
+    return ", ".join(map(_shorten, names[:_MAX_NAMES])) + ", ..." * (len(names) > _MAX_NAMES)
 
 
 def _shorten(name: str) -> str:

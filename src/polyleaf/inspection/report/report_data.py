@@ -32,7 +32,6 @@ from polyleaf.runtime.types import DataLike
 from polyleaf.user_data.multitask import (
     TaskColumns,
     TaskEncodings,
-    TaskKey,
     decode_target_encoding,
     get_task_name,
 )
@@ -231,8 +230,8 @@ class SingleTaskReportData(ReportData):
         """Predicted probabilities; None for regression."""
         if not hasattr(self.estimator, "predict_proba"):
             return None
-        found: np.ndarray = self.estimator.predict_proba(self.X, offset=self.offset)
-        return found
+        probabilities: np.ndarray = self.estimator.predict_proba(self.X, offset=self.offset)
+        return probabilities
 
     @cached_property
     def distribution(self) -> Distribution | None:
@@ -275,24 +274,19 @@ class MultiTaskReportData(ReportData):
             raise ValueError("X must have at least one row for a report.")
         self.d2_scores: dict[str, float] = estimator.d2_scores(X, Y, offset=offset)
         columns = TaskColumns(Y)
-        self.tasks = {
-            name: _make_task_data(
+        encoding = decode_target_encoding(self.model.metadata, self.model.n_outputs)
+        assert isinstance(encoding, TaskEncodings)
+        self.tasks = {}
+        for t, key in enumerate(encoding.keys):
+            name = get_task_name(key)
+            self.tasks[name] = _make_task_data(
                 estimator.task_estimator(name),
                 X,
-                columns.select(key),
+                np.asarray(to_numpy(columns.select(key))),
                 (offset or {}).get(name),
                 f"task{t}-",
                 name,
             )
-            for t, key in enumerate(self._keys)
-            for name in [get_task_name(key)]
-        }
-
-    @property
-    def _keys(self) -> list[TaskKey]:
-        encoding = decode_target_encoding(self.model.metadata, self.model.n_outputs)
-        assert isinstance(encoding, TaskEncodings)
-        return list(encoding.keys)
 
     @property
     def description(self) -> str:
@@ -301,24 +295,25 @@ class MultiTaskReportData(ReportData):
 
 
 def _make_task_data(
-    estimator: PolyleafEstimator, X: DataLike, y: DataLike, offset: DataLike | None, *named: str
+    estimator: PolyleafEstimator,
+    X: DataLike,
+    y: np.ndarray,
+    offset: DataLike | None,
+    prefix: str,
+    name: str,
 ) -> SingleTaskReportData:
-    """Select the rows of one task with known class or labels; `named` are the last arguments."""
-    y = np.asarray(to_numpy(y))
-    if offset is None and estimator.model_.metadata.get(
-        HAS_OFFSETS
-    ):  # the offset is of other tasks
+    """Select the rows of one task with known class or labels."""
+    metadata = estimator.model_.metadata
+    if offset is None and metadata.get(HAS_OFFSETS):  # the offset is of other tasks
         offset = zero_offset(estimator.model_, len(y))
-    if estimator.model_.metadata["kind"] == "regression":
-        return SingleTaskReportData(estimator, X, y, offset, *named)
-    missing = get_missing_mask(y)
-    known = np.flatnonzero(~missing.reshape(len(y), -1).any(axis=1))
-    if len(known) == len(y):
-        return SingleTaskReportData(estimator, X, y, offset, *named)
-    if isinstance(X, Dataset):
-        raise ValueError(
-            "X must not be a Dataset if classes are missing, as their rows are left out: "
-            "pass an array or table."
-        )
-    offset = None if offset is None else np.asarray(to_numpy(offset))[known]
-    return SingleTaskReportData(estimator, _safe_indexing(X, known), y[known], offset, *named)
+    is_known = ~get_missing_mask(y).reshape(len(y), -1).any(axis=1)
+    if metadata["kind"] != "regression" and not is_known.all():
+        if isinstance(X, Dataset):
+            raise ValueError(
+                "X must not be a Dataset if classes are missing, as their rows are left out: pass "
+                "an array or table."
+            )
+        rows = np.flatnonzero(is_known)
+        offset = None if offset is None else np.asarray(to_numpy(offset))[rows]
+        X, y = _safe_indexing(X, rows), y[rows]
+    return SingleTaskReportData(estimator, X, y, offset, prefix, name)

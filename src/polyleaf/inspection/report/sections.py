@@ -26,7 +26,12 @@ from polyleaf.inspection.plotting import (
     OutputsDisplay,
     TreeDisplay,
 )
-from polyleaf.inspection.plotting.display import import_pyplot, predict_probabilities
+from polyleaf.inspection.plotting.display import (
+    REFERENCE_LINE,
+    import_pyplot,
+    label_outputs,
+    predict_probabilities,
+)
 from polyleaf.inspection.report.report_data import (
     MultiTaskReportData,
     ReportData,
@@ -152,6 +157,18 @@ def render_figure(svg: str, caption: str, full: bool = False) -> str:
     return f'<figure{kind}><div class="wide">{svg}</div>{caption}</figure>'
 
 
+def _draw_figure(
+    data: ReportData,
+    name: str,
+    label: str,
+    caption: str,
+    draw: Callable[..., object],
+    size: tuple[float, float] = (6.4, 3.4),
+) -> str:
+    """Render a figure of some data; see `render_svg` and `render_figure`."""
+    return render_figure(render_svg(f"{data.prefix}{name}", label, draw, size), caption)
+
+
 def render_note(text: str) -> str:
     """Render a paragraph."""
     return f"<p>{escape(text)}</p>"
@@ -249,9 +266,8 @@ def _format(value: float) -> str:
 
 def _long_table(header: Sequence[str], rows: list[list[str]], items: str) -> str:
     """Render the first rows of a table, and a note if there are more."""
-    return render_table(header, rows[:_MAX_TABLE_ROWS]) + _note_rest(
-        _MAX_TABLE_ROWS, len(rows), items
-    )
+    table = render_table(header, rows[:_MAX_TABLE_ROWS])
+    return table + _note_rest(_MAX_TABLE_ROWS, len(rows), items)
 
 
 def _note_rest(n_shown: int, n: int, items: str) -> str:
@@ -358,16 +374,12 @@ def _outputs(data: SingleTaskReportData) -> Section | None:
     if len(data.target_names) < 2:
         return None
     draw = _draw(OutputsDisplay.from_estimator, data.estimator, data.X, data.y, offset=data.offset)
-    content = render_figure(
-        render_svg(f"{data.prefix}outputs", "A metric of each output", draw),
-        "Each output next to a constant prediction.",
-    )
+    caption = "Each output next to a constant prediction."
+    content = _draw_figure(data, "outputs", "A metric of each output", caption, draw)
     if len(data.model.output_groups) > 1 or OUTPUT_GROUPS in data.model.metadata:
         draw = _draw(OutputGroupsDisplay.from_estimator, data.estimator)
-        content += render_figure(
-            render_svg(f"{data.prefix}groups", "Outputs that share trees", draw),
-            "Outputs of one colour share trees; the label says what sharing costs.",
-        )
+        caption = "Outputs of one colour share trees; the label says what sharing costs."
+        content += _draw_figure(data, "groups", "Outputs that share trees", caption, draw)
     if data.is_mean_regression:
         content += _error_correlations(data)
     return Section("outputs", "Outputs", content)
@@ -383,16 +395,15 @@ def _error_correlations(data: SingleTaskReportData) -> str:
 
     def draw(ax: Axes) -> None:
         image = ax.imshow(correlations, cmap="RdBu_r", vmin=-1, vmax=1)
-        shown = range(0, len(names), max(1, len(names) // 20))
-        ax.set_xticks(shown, [names[k] for k in shown], rotation=45, ha="right")
+        shown = label_outputs(ax, names)
         ax.set_yticks(shown, [names[k] for k in shown])
         ax.figure.colorbar(image, ax=ax, label="correlation")
 
-    return render_figure(
-        render_svg(f"{data.prefix}errors", "Correlations of errors", draw, (5.2, 4.2)),
-        "Correlations of the errors: correlated outputs share something that the "
-        "features do not explain.",
+    caption = (
+        "Correlations of the errors: correlated outputs share something that the features do not "
+        "explain."
     )
+    return _draw_figure(data, "errors", "Correlations of errors", caption, draw, (5.2, 4.2))
 
 
 def _curves(data: ReportData) -> Section:
@@ -402,9 +413,9 @@ def _curves(data: ReportData) -> Section:
     prefixes = tuple(f"{place.task.name}: " for place in data.model.objective.tasks)
     shared = [name for name in known if not name.startswith(prefixes or ("\0",))]
     for i, metric in enumerate(shared[:3]):
+        label = f"{metric} after each round"
         draw = _draw(LearningCurvesDisplay.from_estimator, data.estimator, metric)
-        svg = render_svg(f"{data.prefix}curve{i}", f"{metric} after each round", draw)
-        figures.append(render_figure(svg, f"{metric} after each round."))
+        figures.append(_draw_figure(data, f"curve{i}", label, f"{label}.", draw))
     if not known:
         figures.append(render_note("There are no learning curves without evaluation sets."))
     return Section("curves", "Training", "".join(figures))
@@ -414,19 +425,18 @@ def _reliability(data: SingleTaskReportData) -> Section | None:
     """Compare probabilities, quantiles, intervals, distributions and means with the true values."""
     content = ""
     if data.probabilities is not None or data.model.objective.quantile_levels:
-        svg = render_svg(f"{data.prefix}calibration", "Calibration", _calibration(data), (4.6, 4.4))
-        content += render_figure(
-            svg, "Predicted and observed frequencies, which are equal on the diagonal."
-        )
+        caption = "Predicted and observed frequencies, which are equal on the diagonal."
+        draw = _calibration(data)
+        content += _draw_figure(data, "calibration", "Calibration", caption, draw, (4.6, 4.4))
     if "intervals" in data.model.metadata:
         draw = _draw(
             CoverageDisplay.from_estimator, data.estimator, data.X, data.y, offset=data.offset
         )
-        content += render_figure(
-            render_svg(f"{data.prefix}coverage", "Coverage of intervals", draw),
-            "The share of rows inside their interval, with two standard errors; dashed: "
-            "the requested coverage.",
+        caption = (
+            "The share of rows inside their interval, with two standard errors; dashed: the "
+            "requested coverage."
         )
+        content += _draw_figure(data, "coverage", "Coverage of intervals", caption, draw)
     if data.distribution is not None:
         content += _distributions(data)
     if data.is_mean_regression:
@@ -454,20 +464,19 @@ def _distributions(data: SingleTaskReportData) -> str:
         known = ~np.isnan(y if y.ndim == 1 else y[:, k])
         if not known.any():
             continue
-        own, truth = (distribution, y) if y.ndim == 1 else (distribution[:, k], y[:, k])
-        own, truth = own[known], truth[known]
-        for interval in compute_coverage_table(truth, own):
+        predicted, truth = (distribution, y) if y.ndim == 1 else (distribution[:, k], y[:, k])
+        predicted, truth = predicted[known], truth[known]
+        for interval in compute_coverage_table(truth, predicted):
             share = f"{interval.share:.1%} ± {2 * interval.error:.1%}"
             rows.append([name, f"{interval.coverage:.0%}", share, _format(interval.width)])
         if k < _MAX_TARGET_FIGURES:
-            histogram = _draw(_draw_pit_histogram, compute_pit_histogram(truth, own))
-            svg = render_svg(f"{data.prefix}pit{k}", f"PIT histogram of {name}", histogram)
-            figures += render_figure(
-                svg,
+            draw = _draw(_draw_pit_histogram, compute_pit_histogram(truth, predicted))
+            caption = (
                 f"{name}: histogram of the probability integral transform. It is flat for "
                 "calibrated distributions, high at both ends if they are too narrow, and high in "
-                "the middle if they are too wide.",
+                "the middle if they are too wide."
             )
+            figures += _draw_figure(data, f"pit{k}", f"PIT histogram of {name}", caption, draw)
     header = ["", "interval", "coverage ± two standard errors", "mean width"]
     return figures + _long_table(header, rows, "rows")
 
@@ -475,7 +484,7 @@ def _distributions(data: SingleTaskReportData) -> str:
 def _draw_pit_histogram(heights: np.ndarray, ax: Axes) -> None:
     n_bins = len(heights)
     ax.bar((np.arange(n_bins) + 0.5) / n_bins, heights, width=0.94 / n_bins)
-    ax.axhline(1.0, color="grey", linewidth=0.8, linestyle="--")
+    ax.axhline(1.0, **REFERENCE_LINE)
     ax.set(xlabel="probability integral transform", ylabel="relative frequency", xlim=(0, 1))
 
 
@@ -485,11 +494,11 @@ def _predictions(data: SingleTaskReportData) -> str:
     predicted = data.predicted.reshape(y.shape)
     for k, name in enumerate(data.target_names[:_MAX_TARGET_FIGURES]):
         draw = _draw(_draw_predictions, y[:, k], predicted[:, k], name)
-        svg = render_svg(f"{data.prefix}truth{k}", f"Predictions of {name}", draw, (4.6, 3.6))
         caption = (
             f"{name}: predicted against true values; predictions on the dashed line are exact."
         )
-        figures.append(render_figure(svg, caption))
+        label = f"Predictions of {name}"
+        figures.append(_draw_figure(data, f"truth{k}", label, caption, draw, (4.6, 3.6)))
     rest = _note_rest(_MAX_TARGET_FIGURES, len(data.target_names), "targets")
     return "".join(figures) + rest
 
@@ -499,7 +508,7 @@ def _draw_predictions(y: np.ndarray, predicted: np.ndarray, name: str, ax: Axes)
     ends = [float(y[known].min()), float(y[known].max())] if known.size else [0.0, 1.0]
     shown = known[:_MAX_POINTS]
     ax.scatter(y[shown], predicted[shown], s=5, alpha=0.5, linewidths=0, rasterized=True)
-    ax.plot(ends, ends, color="grey", linewidth=0.8, linestyle="--")
+    ax.plot(ends, ends, **REFERENCE_LINE)
     ax.set(xlabel=f"true {name}", ylabel="predicted")
 
 
@@ -510,10 +519,8 @@ def _features(data: ReportData) -> Section:
     """Show importances by the splits and by SHAP values."""
     names, kind = data.model.input_names, data.importance_kind
     display = ImportanceDisplay(data.split_importance, names, kind=kind, max_features=_MAX_FEATURES)
-    content = render_figure(
-        render_svg(f"{data.prefix}gain", f"Importance by {kind}", display.plot),
-        f"Importance by {kind}, from training.",
-    )
+    label = f"Importance by {kind}"
+    content = _draw_figure(data, "gain", label, f"{label}, from training.", display.plot)
     if data.shap_values is None:
         content += render_note(
             "SHAP values were not computed: there are too many, or the model was "
@@ -522,10 +529,9 @@ def _features(data: ReportData) -> Section:
         return Section("features", "Features", content)
     mean = data.mean_abs_shap if len(data.mean_abs_shap) > 1 else data.mean_abs_shap[0]
     display = ImportanceDisplay(mean, names, data.output_names, "shap", _MAX_FEATURES)
-    content += render_figure(
-        render_svg(f"{data.prefix}shap", "Importance by SHAP values", display.plot, (6.4, 4.2)),
-        "Mean absolute SHAP values of these rows, in the unit of raw scores.",
-    )
+    label = "Importance by SHAP values"
+    caption = "Mean absolute SHAP values of these rows, in the unit of raw scores."
+    content += _draw_figure(data, "shap", label, caption, display.plot, (6.4, 4.2))
     return Section("features", "Features", content + _shap_summaries(data))
 
 
@@ -535,12 +541,12 @@ def _shap_summaries(data: ReportData) -> str:
     for k in np.argsort(-data.mean_abs_shap.mean(axis=1), kind="stable")[:2].tolist():
         name = data.output_names[k] if data.model.n_outputs > 1 else "the score"
         draw = _draw(_draw_shap_summary, data, k)
-        svg = render_svg(f"{data.prefix}summary{k}", f"SHAP values of {name}", draw, (6.4, 4.2))
-        figures += render_figure(
-            svg,
-            f"SHAP values of {name}, a point for each of {len(data.explained_rows)} rows: blue for "
-            "low and red for high feature values, grey for missing values and categories.",
+        label = f"SHAP values of {name}"
+        caption = (
+            f"{label}, a point for each of {len(data.explained_rows)} rows: blue for low and red "
+            "for high feature values, grey for missing values and categories."
         )
+        figures += _draw_figure(data, f"summary{k}", label, caption, draw, (6.4, 4.2))
     return figures
 
 
