@@ -214,6 +214,15 @@ class Objective(ABC):
         """
         return self.default_metric
 
+    def weigh_held_out(self, rows: RowData) -> RowData:
+        """Return held-out rows whose targets have the weights of training (`scale_pos_weight`).
+
+        Parameters
+        ----------
+        rows : RowData
+        """
+        return rows
+
     @abstractmethod
     def bind(self, rows: RowData) -> BoundObjective:
         """Bind the objective to data.

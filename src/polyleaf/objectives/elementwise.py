@@ -38,6 +38,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+import scipy.sparse
 from numpy.typing import NDArray
 
 import polyleaf._core as _core
@@ -56,6 +57,7 @@ from polyleaf.objectives.base import (
 from polyleaf.objectives.registry import register
 from polyleaf.runtime.context import Context
 from polyleaf.runtime.row_data import RowData
+from polyleaf.user_data.weights import multiply_weights
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,13 @@ class ElementwiseObjective(Objective):
                 weight = np.repeat(weight, repeats, axis=1)
             rows = rows.replace(target=np.repeat(target, repeats, axis=1), weight=weight)
         return BoundElementwiseObjective(self, rows)
+
+    def weigh_held_out(self, rows: RowData) -> RowData:
+        factor = None if scipy.sparse.issparse(rows.target) else self.target_weight(rows.target)
+        if factor is None:
+            return rows
+        factor = factor[:, 0] if factor.shape[1] == 1 else factor
+        return rows.replace(weight=multiply_weights(rows.weight, factor))
 
     def target_weight(self, target: FloatArray) -> NDArray[np.float32] | None:
         """Return the factor ``(n, K)`` of the weight of each of the `target`, or None: all 1."""

@@ -193,6 +193,12 @@ class MultiTask(Objective):
             [part.objective.score_quantile_levels(part.n_scores) for part in self.parts]
         )
 
+    def weigh_held_out(self, rows: RowData) -> RowData:
+        if not isinstance(rows, TaskRows):
+            return rows
+        tasks = zip(self.parts, rows.tasks, strict=True)
+        return rows.replace(tasks=tuple(part.objective.weigh_held_out(own) for part, own in tasks))
+
     def bind(self, rows: RowData) -> BoundMultiTask:
         bound = []
         for place in self.tasks:

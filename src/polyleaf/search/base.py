@@ -21,7 +21,7 @@ from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.metrics import Metric
 from polyleaf.model.combine import blend_models
 from polyleaf.model.metadata import BLEND
-from polyleaf.objectives import objective_class
+from polyleaf.objectives import Objective, objective_class
 from polyleaf.runtime.capabilities import check
 from polyleaf.runtime.context import effective_threads
 from polyleaf.runtime.row_data import RowData
@@ -202,9 +202,10 @@ class SearchMixin(_Base):
         )
         check_rows(base, X, target)
         dataset = self._make_dataset(data)
-        metric, seed = self._search_metric(base, target), draw_seed(base)
+        objective = make_objective(base, target, base._resolve_objective())
+        metric, seed = self._search_metric(base, target, objective), draw_seed(base)
         eval_data = collect_eval_sets(eval_set, offsets=eval_offset)
-        folds = self._make_folds(dataset, data, target, eval_data, seed)
+        folds = self._make_folds(dataset, data, target, objective, eval_data, seed)
         log = ResumeLog(
             resume, {} if resume is None else self._log_settings(target, folds, metric, seed)
         )
@@ -292,10 +293,11 @@ class SearchMixin(_Base):
         limit = max_rounds(self._learning_rates().get(parameters))
         return {"n_estimators": limit, **self._fixed_parameters(), **parameters}["n_estimators"]
 
-    def _search_metric(self, base: PolyleafEstimator, target: Target) -> Metric:
+    def _search_metric(
+        self, base: PolyleafEstimator, target: Target, objective: Objective
+    ) -> Metric:
         if self.metric is not None:
             base.eval_metric = self.metric
-        objective = make_objective(base, target, base._resolve_objective())
         return make_metrics(base.eval_metric, objective, target)[-1]
 
     # --- data ------------------------------------------------------------------------------------
@@ -326,6 +328,7 @@ class SearchMixin(_Base):
         dataset: Dataset,
         data: TrainingData,
         target: Target,
+        objective: Objective,
         eval_data: list[TrainingData],
         seed: int,
     ) -> Folds:
@@ -336,7 +339,7 @@ class SearchMixin(_Base):
             fold = Fold(data._replace(X=dataset), valid)
             return Folds(1, lambda i: fold)
         rows = split_rows(self.cv, data, target, seed, rules.join(repeated))
-        return make_folds(dataset, data, rows)
+        return make_folds(dataset, data, rows, _weigh_held_out(data.rows, target, objective))
 
     def _bin_eval_set(self, eval_data: TrainingData, dataset: Dataset) -> TrainingData:
         """Bin an evaluation set once for all candidates."""
@@ -560,6 +563,21 @@ def _is_default(value: object, default: object) -> bool:
     if all(isinstance(v, int | float) and not isinstance(v, bool) for v in both):
         return bool(value == default)
     return type(value) is type(default) and not hasattr(value, "shape") and value == default
+
+
+def _weigh_held_out(rows: RowData, target: Target, objective: Objective) -> RowData:
+    """Return the rows as folds evaluate them: with the weights that they have in training.
+
+    `target`: the encoded rows, with class weights.
+    """
+    if target.encoding.kind == "regression" or target.is_sparse:
+        return rows
+    weight = objective.weigh_held_out(target.rows).weight
+    if target.encoding.kind == "multiclass":  # rows have one weight each
+        weight = target.weight
+    if target.encoding.has_class_ids and target.values.ndim == 2:  # shares of classes
+        rows = rows.replace(target=target.values)
+    return rows.replace(weight=weight)
 
 
 def _to_array(values: DataLike) -> np.ndarray | None:

@@ -24,6 +24,7 @@ from sklearn.model_selection import (
 
 from polyleaf.binned_data.dataset import Dataset
 from polyleaf.binned_data.random_rows import SplitRules, split_rows_stratified
+from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
 from polyleaf.training.prepare import VALIDATION
 from polyleaf.training.training_run import TrainingData
@@ -69,14 +70,20 @@ class Folds(Sequence[Fold]):
         return self._make(i)
 
 
-def make_folds(dataset: Dataset, data: TrainingData, rows: Sequence[Rows]) -> Folds:
-    """Make the folds with these rows, all in the bins of `dataset`."""
+def make_folds(
+    dataset: Dataset, data: TrainingData, rows: Sequence[Rows], weighed: RowData | None = None
+) -> Folds:
+    """Make the folds with these rows, all in the bins of `dataset`.
+
+    `weighed`: the rows with the weights that they have where they are held out, if these differ.
+    """
     binned = data._replace(X=dataset)
+    evaluated = binned._replace(name=VALIDATION, rows=data.rows if weighed is None else weighed)
 
     def make(i: int) -> Fold:
         train, valid = rows[i]
         growth = dataset.n_rows / len(train)
-        fold = Fold(binned.take(train), binned.take(valid)._replace(name=VALIDATION), growth)
+        fold = Fold(binned.take(train), evaluated.take(valid), growth)
         _ = fold.train.X.bins  # built once, before parallel trials use them
         return fold
 

@@ -42,6 +42,9 @@ class EvalSet:
         Encoded as the training rows, but targets and offsets are on the scale of y, since metrics
         are those of the user's data.
     metrics : sequence of Metric
+    weighed : RowData or None
+        The rows with the weights and targets that metrics use if they differ from `rows`: rows that
+        a fit holds out itself count as in training (class weights).
     features : ndarray of shape (n_features, n_rows), float32, or None
         Raw features, for linear leaves.
 
@@ -56,6 +59,7 @@ class EvalSet:
     rows: RowData
     metrics: Sequence[Metric]
     features: np.ndarray | None = None
+    weighed: RowData | None = None
 
     def __post_init__(self) -> None:
         n_rows, n_targets, offset = self.codes.shape[1], self.rows.n_rows, self.rows.offset
@@ -102,7 +106,7 @@ class Evaluation:
         self._model, self._layer_hooks, self._new_scores = model, layer_hooks, new_scores
         self.sets = [(e, new_scores(e.codes.shape[1], e.rows.offset)) for e in eval_sets]
         self._metrics = [
-            [metric.bind(e.rows, training, model.n_outputs) for metric in e.metrics]
+            [metric.bind(e.weighed or e.rows, training, model.n_outputs) for metric in e.metrics]
             for e in eval_sets
         ]
         self.log: EvalsLog = {e.name: {m.name: [] for m in e.metrics} for e in eval_sets}

@@ -107,7 +107,7 @@ def find_output_groups(
         dataset, rows, rules = dataset.rows(used), rows.take(used), rules.take(used)
     gains = _measure_gains(dataset, rows, objective, settings)
     candidates = propose_groups(join_outputs(gains))
-    folds = _iter_folds(dataset, rows, rules, settings, metric, train)
+    folds = _iter_folds(dataset, rows, rules, objective, settings, metric, train)
     ratios, chosen = compare_groups(candidates, folds)
     own = math.fsum(gains.max(axis=0))
     trials: list[dict[str, object]] = []
@@ -186,6 +186,7 @@ def _iter_folds(
     dataset: Dataset,
     rows: RowData,
     rules: SplitRules,
+    objective: Objective,
     settings: TrainConfig,
     metric: Metric,
     train: Train,
@@ -200,9 +201,8 @@ def _iter_folds(
     n_folds = FOLDS if rows.n_rows < FEW_ROWS else FEW_FOLDS
     for own, held in rules.iter_folds(rows.n_rows, n_folds, settings.sampling.seed):
         part, held_part = dataset.rows(own), dataset.rows(held)
-        held_out = EvalSet(
-            _HELD_OUT, held_part.codes, rows.take(held), [metric], held_part.features
-        )
+        held_rows = objective.weigh_held_out(rows.take(held))
+        held_out = EvalSet(_HELD_OUT, held_part.codes, held_rows, [metric], held_part.features)
         loss, part_rows = _HeldOutLoss(), rows.take(own)
 
         def measure(

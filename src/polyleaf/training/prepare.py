@@ -104,7 +104,7 @@ def prepare(
         run.target = run.target.replace_rows(groups=run.rules.groups, time=run.rules.time)
     # Rows are held out first, so that nothing is learned from them.
     if params.validation_fraction is not None:
-        X, held_out = _hold_out(params, run, params.validation_fraction)
+        X, held_out, held_target = _hold_out(params, run, params.validation_fraction)
         eval_data = [*eval_data, held_out]
     unprojected = X
     projector = _make_projector(params)
@@ -137,6 +137,8 @@ def prepare(
     for data in eval_data:
         with name_eval_set(data.name):
             run.eval_sets = [*run.eval_sets, _make_eval_set(reader, data, run)]
+    if params.validation_fraction is not None:
+        run.eval_sets[-1].weighed = _weigh_held_out(run, run.eval_sets[-1].rows, held_target)
 
 
 def set_feature_names(estimator: Any, n_features: int, names: Sequence[str] | None) -> None:
@@ -154,8 +156,9 @@ def set_feature_names(estimator: Any, n_features: int, names: Sequence[str] | No
 
 def _hold_out(
     params: SharedParameters, run: TrainingRun, fraction: float
-) -> tuple[Any, TrainingData]:
-    """Split off a fraction of the rows: return X to train on, and the rows held out."""
+) -> tuple[Any, TrainingData, Target]:
+    """Split off a fraction of the rows: return X to train on, and the rows held out, as the user
+    passed them and with the encoded target."""
     X, target = run.data.X, run.target
     hashes = hash_rows(params, X)
     rules = run.rules.join(find_repeated_rows(hashes, target.values, target.rows.offset))
@@ -164,7 +167,7 @@ def _hold_out(
     groups, time = (select_rows(ranks, held) for ranks in (target.rows.groups, target.rows.time))
     held_out = run.data.take(held)._replace(name=VALIDATION).replace_rows(groups=groups, time=time)
     run.target, run.rules = target.take(train), rules.take(train)
-    return select_rows(X, train), held_out
+    return select_rows(X, train), held_out, target.take(held)
 
 
 def check_rows(p: SharedParameters, X: DataLike, target: Target) -> int:
@@ -411,7 +414,7 @@ def make_trial(run: TrainingRun, binned: Dataset, metric: Metric) -> TrainingRun
     eval_set = EvalSet(
         "held out",
         evaluated.codes,
-        target.take(held).to_target_rows(),
+        run.objective.weigh_held_out(target.take(held).to_target_rows()),
         [metric],
         evaluated.features,
     )
@@ -453,6 +456,21 @@ def _make_eval_set(reader: FeatureReader, data: TrainingData, run: TrainingRun) 
     )
     evaluated = target.rows.replace(offset=rows.offset, groups=rows.groups, time=rows.time)
     return EvalSet(name, codes, evaluated, run.metrics, features)
+
+
+def _weigh_held_out(run: TrainingRun, rows: RowData, target: Target) -> RowData:
+    """Return the rows of `validation_fraction` with the weights that they would have in training.
+
+    Parameters
+    ----------
+    rows : RowData
+        As an evaluation set has them: the target is in the unit of y.
+    target : Target
+        Encoded as the training rows, with class weights.
+    """
+    if target.encoding.kind in ("binary", "multiclass", "multilabel"):
+        rows = rows.replace(target=target.values, weight=target.weight)
+    return run.objective.weigh_held_out(rows)
 
 
 def collect_eval_sets(
