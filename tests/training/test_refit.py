@@ -45,7 +45,7 @@ def take_training_rows(estimator, X, y):
     settings = make_train_config(estimator, 1, False, 0, 1)
     run = TrainingRun(settings, estimator.model_.objective, target, Seeds(0, 0, 0))
     run.data = TrainingData("training", X, RowData(y))
-    X, _ = _hold_out(estimator, run, estimator.validation_fraction)
+    X, *_ = _hold_out(estimator, run, estimator.validation_fraction)
     return X, run.target.to_target_scale()
 
 

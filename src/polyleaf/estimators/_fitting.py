@@ -30,6 +30,7 @@ from polyleaf.settings.train_config import make_train_config
 from polyleaf.training.fit import (
     MIN_INIT_ROWS,
     as_callbacks,
+    check_metric_is_known,
     default_metric,
     find_n_estimators,
     get_score_scale,
@@ -220,6 +221,8 @@ def start_run(estimator: PolyleafEstimator, data: TrainingData, init_model: obje
     objective = make_objective(estimator, target, resolved, old_model)
     if rows.weight is not None and target.weight is not None:
         warn_small_weights(target.weight, 2 * max(estimator.reg_lambda, estimator.min_child_weight))
+    if isinstance(estimator.output_groups, str):
+        check_metric_is_known(objective, estimator.eval_metric, 'output_groups="auto"')
     check(
         parameters=estimator,
         model=old_model,
@@ -358,6 +361,7 @@ def _shrinks_initial_scores(run: TrainingRun) -> bool:
         run.initial is not None
         and run.init_model is None
         and run.target.encoding.kind != "regression"
+        and run.objective.has_default_metric
         and not run.target.is_sparse
         and run.settings.workers.device is None
         and run.target.n_rows >= MIN_INIT_ROWS

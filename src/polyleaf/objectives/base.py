@@ -110,6 +110,9 @@ class Objective(ABC):
         outputs of a row.
     default_metric : str
         Name of the metric to evaluate if the user names none. Default: the loss itself.
+    has_default_metric : bool
+        Whether that metric measures what the objective learns, so that held-out rows can be
+        compared by it; not for functions.
     """
 
     name: ClassVar[str]
@@ -130,6 +133,7 @@ class Objective(ABC):
     takes_shares: ClassVar[bool] = False
     sparse_base_score: ClassVar[float | None] = None
     default_metric: ClassVar[str] = "loss"
+    has_default_metric: ClassVar[bool] = True
 
     def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)

@@ -73,6 +73,7 @@ class Custom(Objective):
     target_kinds: ClassVar[tuple[str, ...]] = TARGET_KINDS
     parameters: ClassVar[Mapping[str, str]] = {"n_outputs": "n_outputs"}
     default_metric: ClassVar[str] = "rmse"
+    has_default_metric: ClassVar[bool] = False  # which is of scores, not of the loss
     separable: ClassVar[bool] = False
 
     function: Callable[..., Any] | None = None

@@ -141,6 +141,10 @@ class MultiTask(Objective):
         return self._all("separable")
 
     @property
+    def has_default_metric(self) -> bool:  # type: ignore[override]
+        return self._all("has_default_metric")
+
+    @property
     def has_full_hessian(self) -> bool:  # type: ignore[override]
         return self._all("has_full_hessian")
 

@@ -61,7 +61,7 @@ from polyleaf.settings.parameters import (
     RuntimeParameters,
     SearchParameters,
 )
-from polyleaf.training.fit import make_metrics, max_rounds
+from polyleaf.training.fit import check_metric_is_known, make_metrics, max_rounds
 from polyleaf.training.prepare import (
     VALIDATION,
     FeatureReader,
@@ -298,6 +298,7 @@ class SearchMixin(_Base):
     ) -> Metric:
         if self.metric is not None:
             base.eval_metric = self.metric
+        check_metric_is_known(objective, base.eval_metric, "The search")
         return make_metrics(base.eval_metric, objective, target)[-1]
 
     # --- data ------------------------------------------------------------------------------------

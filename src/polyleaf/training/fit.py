@@ -26,7 +26,8 @@ from polyleaf.runtime.capabilities import refuse
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.timing import measure_phase
 from polyleaf.runtime.types import DataLike
-from polyleaf.settings.parameters import SharedParameters
+from polyleaf.runtime.user_warnings import warn_user
+from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS, SharedParameters
 from polyleaf.settings.train_config import TrainConfig
 from polyleaf.training.boosting import boost, refit
 from polyleaf.training.evaluation import EvalSet
@@ -288,11 +289,35 @@ def select_auto_rounds_metric(
         or not has_few_rows(run.target.n_rows)
     ):
         return None
+    if params.eval_metric is None and not run.objective.has_default_metric:
+        warn_user(
+            f"n_estimators=None trains {DEFAULT_N_ESTIMATORS} rounds: none can be found by the "
+            "loss of a custom objective, which is not known. Pass eval_metric, a function of y and "
+            "the scores, or n_estimators."
+        )
+        return None
     return default_metric(run)
 
 
+def check_metric_is_known(objective: Objective, eval_metric: object, use: str) -> None:
+    """Raise if held-out rows are to be compared by the loss of a custom objective.
+
+    Parameters
+    ----------
+    use : str
+        What compares them.
+    """
+    if eval_metric is None and not objective.has_default_metric:
+        raise ValueError(
+            f"{use} needs eval_metric with a custom objective, whose loss is not known: pass a "
+            'function of y and the scores, or "loss" for a loss that is written with JAX.'
+        )
+
+
 def default_metric(run: TrainingRun) -> Metric:
-    """Return the metric that held-out rows are compared by."""
+    """Return the metric that held-out rows are compared by; the user's for custom objectives."""
+    if not run.objective.has_default_metric:
+        return run.metrics[-1]
     encoding = run.target.encoding
     return default_metrics(run.objective, encoding.kind, encoding.n_outputs)[-1]
 
@@ -324,7 +349,9 @@ def resolve_output_groups(run: TrainingRun) -> None:
             run.rules,
             run.objective,
             run.settings,
-            default_metrics(run.objective, encoding.kind, encoding.n_outputs)[0],
+            default_metrics(run.objective, encoding.kind, encoding.n_outputs)[0]
+            if run.objective.has_default_metric
+            else default_metric(run),
             train_part,
         )
     run.metadata = run.metadata | {OUTPUT_GROUPS: search.trials}
@@ -377,6 +404,8 @@ def _make_callbacks(params: SharedParameters, run: TrainingRun, callbacks: list[
         all_callbacks.append(EarlyStopping(params.early_stopping_rounds))
     for callback in all_callbacks:
         if isinstance(callback, EarlyStopping):
+            if callback.metric_name is None:
+                check_metric_is_known(run.objective, params.eval_metric, "Early stopping")
             callback.set_metrics(metrics)
     n_rounds = run.settings.boosting.n_estimators
     if params.verbose is None:
