@@ -212,7 +212,8 @@ def compute_probabilities(
 class DecisionThresholdMixin(PolyleafEstimator):
     """`threshold`, `thresholds_` and `choose_threshold` of classifiers."""
 
-    threshold: Any
+    if TYPE_CHECKING:  # of classifiers
+        threshold: Any
 
     @property
     def thresholds_(self) -> np.ndarray:
