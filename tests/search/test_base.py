@@ -283,7 +283,8 @@ def test_log_of_other_data_raises(tmp_path):
 
 
 def test_search_by_number_is_resumed_with_a_time_limit(tmp_path):
-    common = {"n_estimators": 3, "n_jobs": 1, "objective": lambda y, p: (p - y, np.ones_like(y))}
+    objective = lambda y, p: (p - y, np.ones_like(y))  # noqa: E731
+    common = {"n_estimators": 3, "n_jobs": 1, "objective": objective, "metric": "rmse"}
     PolyleafRegressorCV(n_candidates=2, **common).fit(*REGRESSION, resume=tmp_path / "log")
     n_before = len((tmp_path / "log").read_text().splitlines())
     PolyleafRegressorCV(time_limit=0.1, **common).fit(*REGRESSION, resume=tmp_path / "log")

@@ -43,7 +43,7 @@ class Dataset:
     X : array-like, data frame or sparse matrix, shape (n_rows, n_features)
         See `polyleaf.user_data.features.read_features`.
     y : array-like, optional
-        Target, kept as given; the estimator reads it. Rows with missing values (NaN) have less
+        Target, copied as given; the estimator reads it. Rows with missing values (NaN) have less
         weight in the quantiles of the bins: one per known target.
     sample_weight : array-like of shape (n_rows,) or (n_rows, n_outputs), optional
         Weights for training and for the quantiles of the bins. Class weights of an estimator
@@ -121,7 +121,7 @@ class Dataset:
             raise ValueError(
                 "A Dataset holds one weight per row: pass sample_weight of single tasks to fit."
             )
-        rows = RowData(y, sample_weight, offset)
+        rows = RowData(*map(_copy, (y, sample_weight, offset)))
         for name, values in rows.to_dict().items():
             if _get_length(values) != table.n_rows:
                 raise ValueError(
@@ -597,6 +597,15 @@ def _check_n_features(n_features: int) -> None:
             f"X has {n_features} features, but trees support {_core.MAX_FEATURES} at most: leave "
             "some out, or set projection to reduce their number."
         )
+
+
+def _copy(values: Any) -> Any:
+    """Return a copy, which later changes of the user's values do not reach; files are not read."""
+    if isinstance(values, Mapping):
+        return {name: _copy(part) for name, part in values.items()}
+    return (
+        values.copy() if hasattr(values, "copy") and not isinstance(values, np.memmap) else values
+    )
 
 
 def _get_length(values: Any) -> int:

@@ -38,7 +38,7 @@ from polyleaf.metrics._regression import (
 from polyleaf.metrics._sklearn import SCORER_ALIASES, CallableMetric, is_scorer
 from polyleaf.metrics.ranking import parse_ranking_metric
 from polyleaf.objectives import Objective, distribution_names
-from polyleaf.runtime.row_data import RowData
+from polyleaf.runtime.row_data import RowData, protect
 
 if TYPE_CHECKING:
     from polyleaf.objectives.multitask import Task, TaskSlice
@@ -105,7 +105,7 @@ class Metric:
         -------
         BoundMetric
         """
-        function = self.function
+        function, rows = self.function, rows.protect()
         if self.has_classes and np.ndim(rows.target) == 2:
             if self.shares_function is None:
                 rows = rows.replace(target=rows.target.argmax(axis=1))
@@ -162,7 +162,7 @@ class BoundMetric:
     function: Callable[[Array], float]
 
     def __call__(self, prediction: Array) -> float:
-        return float(self.function(prediction))
+        return float(self.function(protect(prediction)))
 
     def value_and_per_output(self, prediction: Array) -> tuple[float, NDArray[np.float64] | None]:
         """Return the metric and `per_output`, computed together where the function supports it.
@@ -179,7 +179,7 @@ class BoundMetric:
         """
         own = getattr(self.metric.function, "value_and_per_output", None)
         if own is not None:
-            return own(self.rows, prediction)
+            return own(self.rows, protect(prediction))
         return self(prediction), self.per_output(prediction)
 
     def per_output(self, prediction: Array) -> NDArray[np.float64] | None:
@@ -198,7 +198,7 @@ class BoundMetric:
         metric = self.metric
         own = getattr(metric.function, "value_and_per_output", None)
         if own is not None:
-            return own(self.rows, prediction)[1]
+            return own(self.rows, protect(prediction))[1]
         if metric.has_classes or not metric.per_output_defined:
             return None
         y = self.rows.target
@@ -207,7 +207,7 @@ class BoundMetric:
         y, prediction = as_matrices(y, prediction)
         rows = self.rows.replace(target=y)
         columns = [metric.bind(rows.column(k)).function for k in range(y.shape[1])]
-        return np.array([function(prediction[:, k]) for k, function in enumerate(columns)])
+        return np.array([function(protect(prediction[:, k])) for k, function in enumerate(columns)])
 
 
 # --- the registry ---

@@ -111,7 +111,7 @@ class Custom(Objective):
             n_outputs = self.n_outputs or target.shape[1]
             weight = as_weight(rows, n_outputs)
             target = target[:, 0] if target.shape[1] == 1 else target
-        rows = rows.replace(target=target, weight=weight)
+        rows = rows.replace(target=target, weight=weight).protect()
         return BoundCustomObjective(self, rows, n_outputs).resolve()
 
     def to_dict(self) -> dict[str, object]:

@@ -106,6 +106,10 @@ class RowData:
         weight[rows] = 1.0 if known is None else known[rows]
         return self.replace(weight=weight)
 
+    def protect(self) -> Self:
+        """Return the same rows in arrays that cannot be written to, for functions of users."""
+        return self.replace(**{name: protect(values) for name, values in self.to_dict().items()})
+
     @classmethod
     def concatenate(cls, parts: Sequence[RowData]) -> RowData:
         """Return the rows of all parts, which are encoded alike.
@@ -198,11 +202,22 @@ class TaskRows(RowData):
     def keep_weights(self, rows: np.ndarray) -> TaskRows:
         return self.replace(tasks=tuple(task.keep_weights(rows) for task in self.tasks))
 
+    def protect(self) -> TaskRows:
+        return self.replace(tasks=tuple(task.protect() for task in self.tasks))
+
     @classmethod
     def concatenate(cls, parts: Sequence[Any]) -> TaskRows:
         tasks = zip(*(part.tasks for part in parts), strict=True)
         shared = ([getattr(p, name) for p in parts] for name in ("offset", "groups", "time"))
         return TaskRows([RowData.concatenate(own) for own in tasks], *map(_concatenate, shared))
+
+
+def protect(values: Any) -> Any:
+    """Return a view of an array that cannot be written to; other values are returned unchanged."""
+    if isinstance(values, np.ndarray):
+        values = values.view()
+        values.flags.writeable = False
+    return values
 
 
 def _concatenate(parts: Sequence[Any]) -> Any:

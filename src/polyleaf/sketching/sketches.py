@@ -23,6 +23,7 @@ import numpy as np
 
 import polyleaf._core as _core
 from polyleaf.runtime.context import Context
+from polyleaf.runtime.row_data import protect
 from polyleaf.runtime.types import DataLike
 
 __all__ = [
@@ -276,7 +277,7 @@ class CustomSketch(Sketch):
     def sketch(
         self, g: np.ndarray, h: np.ndarray | None, round: int, seed: int, n_threads: int | Context
     ) -> tuple[np.ndarray, np.ndarray | None]:
-        result = self.function(g, h, round, seed, n_threads)
+        result = self.function(protect(g), protect(h), round, seed, n_threads)
         if not isinstance(result, tuple) or len(result) != 2:
             raise ValueError(
                 "A sketch must return (gradients, hessian or None); this one returned "

@@ -55,7 +55,7 @@ def bind_objective(objective: Objective, rows: RowData, settings: TrainConfig) -
     if settings.has_sparse_targets:
         weight = limit_weights(rows.weight, settings.workers.communicator)
         return BoundSparseObjective(objective, rows.replace(weight=weight))
-    return objective.bind(rows)
+    return objective.bind(rows.protect())
 
 
 def make_components(
