@@ -25,6 +25,7 @@ from polyleaf.model.metadata import check_metadata
 from polyleaf.objectives import Objective, UnregisteredObjectiveError, objective_from_dict
 from polyleaf.runtime.capabilities import check
 from polyleaf.runtime.compatibility import polyleaf_version
+from polyleaf.runtime.file_checks import require
 from polyleaf.runtime.temporary_files import make_temporary_path
 from polyleaf.runtime.types import JsonObject
 from polyleaf.sketching.projections import Projection
@@ -111,13 +112,13 @@ def from_state(cls: type[_M], header: Header, arrays: Arrays) -> _M:
     Any exception means that the header and arrays do not describe a model.
     """
     for name, types in _FIELDS.items():
-        if not isinstance(header.get(name), types) or isinstance(header.get(name), bool):
-            raise ValueError(f"The header's {name!r} is missing or of the wrong type.")
+        has_type = isinstance(header.get(name), types) and not isinstance(header.get(name), bool)
+        require(has_type, f"The header's {name!r} is missing or of the wrong type.")
     for name in ("feature_names", "output_names"):
-        if not all(isinstance(entry, str) for entry in header[name] or ()):
-            raise ValueError(f"The header's {name!r} must contain strings only.")
-    if not 0 < header["learning_rate"] < np.inf:
-        raise ValueError("The header's 'learning_rate' must be a positive number.")
+        are_texts = all(isinstance(entry, str) for entry in header[name] or ())
+        require(are_texts, f"The header's {name!r} must contain strings only.")
+    is_valid = 0 < header["learning_rate"] < np.inf
+    require(is_valid, "The header's 'learning_rate' must be a positive number.")
     projection = header.get("projection")
     if projection is not None:
         projection = Projection.from_dict(projection, _remove_prefix(arrays, _PROJECTION))
@@ -128,24 +129,30 @@ def from_state(cls: type[_M], header: Header, arrays: Arrays) -> _M:
         target_scale=arrays.get("target_scale"),
         target_offset=arrays.get("target_offset"),
         projection=projection,
-        **{
-            name: header[name]
-            for name in ("feature_names", "output_names", "learning_rate", "metadata")
-        },
+        feature_names=header["feature_names"],
+        output_names=header["output_names"],
+        learning_rate=header["learning_rate"],
+        metadata=header["metadata"],
     )
     if header.get("initial") is not None:
         model.initial = _read_initial(header["initial"], arrays, model)
-    if projection is not None and tuple(projection.feature_names) != model.mapper.feature_names_:
-        raise ValueError("The projection and the mapper have different features.")
+    if projection is not None:
+        is_same = tuple(projection.feature_names) == model.mapper.feature_names_
+        require(is_same, "The projection and the mapper have different features.")
     model.evals_log = _read_evals_log(header.get("evals_log", {}))
-    _check_objective(model.objective, model.n_outputs)
+    n_targets, rest = divmod(model.n_outputs, model.objective.outputs_per_target())
+    require(
+        rest == 0 and model.objective.n_scores(n_targets) == model.n_outputs,
+        f"The objective {model.objective.name!r} does not fit the number of outputs, "
+        f"{model.n_outputs}.",
+    )
     check_metadata(model.metadata, model.n_outputs)
     _restore_trees(model, _remove_prefix(arrays, _FOREST), arrays["round_of_tree"])
     iteration, score = header["best_iteration"], header["best_score"]
-    if iteration is not None and not 0 <= iteration < model.n_rounds:
-        raise ValueError(f"The best round is {iteration}, but the model has {model.n_rounds}.")
-    if score is not None and score != score:
-        raise ValueError("The best score is NaN.")
+    if iteration is not None:
+        is_round = 0 <= iteration < model.n_rounds
+        require(is_round, f"The best round is {iteration}, but the model has {model.n_rounds}.")
+    require(score is None or score == score, "The best score is NaN.")
     model.best_iteration, model.best_score = iteration, score
     return model
 
@@ -155,8 +162,10 @@ def _read_initial(stored: Any, arrays: Arrays, model: Model) -> LinearInitialMod
     initial = LinearInitialModel.from_dict(stored, _remove_prefix(arrays, _INITIAL))
     mapper, projection = model.mapper, model.projection
     n_features = mapper.n_features_ if projection is None else projection.n_features
-    if (initial.n_features, initial.n_scores) != (n_features, model.n_outputs):
-        raise ValueError("The initial model and the trees have different features or outputs.")
+    require(
+        (initial.n_features, initial.n_scores) == (n_features, model.n_outputs),
+        "The initial model and the trees have different features or outputs.",
+    )
     return initial
 
 
@@ -164,34 +173,23 @@ def _restore_trees(model: Model, stored: Arrays, rounds: np.ndarray) -> None:
     """Set the trees of a model, which must fit its mapper."""
     model.has_statistics = storage.has_statistics(stored)
     forest = storage.from_arrays(stored, model.n_outputs, model.n_features)
-    if rounds.shape != (len(forest),) or rounds.dtype.kind != "i":
-        raise ValueError("The array 'round_of_tree' must have one integer per tree.")
+    are_integers = rounds.shape == (len(forest),) and rounds.dtype.kind == "i"
+    require(are_integers, "The array 'round_of_tree' must have one integer per tree.")
     steps = np.diff(rounds.astype(np.int64))
-    if rounds[:1].any() or (steps < 0).any() or (steps > 1).any():
-        raise ValueError("The array 'round_of_tree' must start at 0 and rise by at most one.")
-    if model.mapper.is_categorical_[forest.regressors()].any():
-        raise ValueError("A linear leaf uses a categorical feature.")
-    _check_splits(stored, model.mapper)
+    rises = not rounds[:1].any() and ((steps == 0) | (steps == 1)).all()
+    require(rises, "The array 'round_of_tree' must start at 0 and rise by at most one.")
+    is_categorical = model.mapper.is_categorical_
+    is_numeric = not is_categorical[forest.regressors()].any()
+    require(is_numeric, "A linear leaf uses a categorical feature.")
+    # Splits fit the mapper's bins; `storage` checks all that memory safety requires.
+    feature = stored["feature"]  # -1 of a leaf selects the entry appended to either table
+    require(
+        (np.append(is_categorical, False)[feature] == (stored["category_set"] >= 0)).all(),
+        "A tree splits a numeric feature by categories, or a categorical one by a threshold.",
+    )
+    exists = (stored["threshold"] < np.append(model.mapper.n_bins_, 1)[feature]).all()
+    require(exists, "A tree splits a feature at a bin that does not exist.")
     model.forest, model.rounds = forest, rounds.tolist()
-
-
-def _check_splits(trees: Arrays, mapper: BinMapper) -> None:
-    """Check that splits fit the mapper's bins; `storage` checks all that memory safety requires."""
-    feature = trees["feature"]  # -1 of a leaf selects the entry appended to either table
-    if (np.append(mapper.is_categorical_, False)[feature] != (trees["category_set"] >= 0)).any():
-        raise ValueError(
-            "A tree splits a numeric feature by categories, or a categorical one by a threshold."
-        )
-    if (trees["threshold"] >= np.append(mapper.n_bins_, 1)[feature]).any():
-        raise ValueError("A tree splits a feature at a bin that does not exist.")
-
-
-def _check_objective(objective: Objective, n_outputs: int) -> None:
-    n_targets, rest = divmod(n_outputs, objective.outputs_per_target())
-    if rest or objective.n_scores(n_targets) != n_outputs:
-        raise ValueError(
-            f"The objective {objective.name!r} does not fit the number of outputs, {n_outputs}."
-        )
 
 
 def _read_objective(stored: Any) -> Objective:
@@ -206,10 +204,10 @@ def _read_evals_log(stored: Any) -> EvalsLog:
     log = stored if isinstance(stored, dict) else {"": stored}
     for metrics in log.values():
         curves = metrics.values() if isinstance(metrics, dict) else [None]
-        if not all(isinstance(curve, list) and all(map(_is_number, curve)) for curve in curves):
-            raise ValueError(
-                "The header's 'evals_log' must hold lists of numbers by data and metric."
-            )
+        require(
+            all(isinstance(curve, list) and all(map(_is_number, curve)) for curve in curves),
+            "The header's 'evals_log' must hold lists of numbers by data and metric.",
+        )
     return log
 
 
@@ -221,14 +219,13 @@ def _read_base_score(header: Header, arrays: Arrays) -> np.ndarray:
     base, n_outputs = arrays["base_score"], header.get("n_outputs")
     if n_outputs is None:
         return base
-    is_count = isinstance(n_outputs, int) and not isinstance(n_outputs, bool) and n_outputs >= 1
-    if not is_count or base.shape != (1,):
-        raise ValueError("The header's 'n_outputs' must be a count that shares one base score.")
+    is_shared = type(n_outputs) is int and n_outputs >= 1 and base.shape == (1,)
+    require(is_shared, "The header's 'n_outputs' must be a count that shares one base score.")
     limit = _max_outputs(arrays)
-    if n_outputs > limit:
-        raise ValueError(
-            f"The header's 'n_outputs' is {n_outputs}, but the arrays can have at most {limit}."
-        )
+    require(
+        n_outputs <= limit,
+        f"The header's 'n_outputs' is {n_outputs}, but the arrays can have at most {limit}.",
+    )
     return np.broadcast_to(base, n_outputs)
 
 
@@ -285,10 +282,10 @@ def from_bytes(data: bytes, build: Callable[[Header, Arrays], _T]) -> _T:
     """
     try:
         content, arrays = _read_container(data)
-        if content.get("checksum") != _checksum(content.get("model"), arrays):
-            raise ValueError(
-                "its checksum does not match, so the file is damaged; use another copy"
-            )
+        is_complete = content.get("checksum") == _checksum(content.get("model"), arrays)
+        require(
+            is_complete, "its checksum does not match, so the file is damaged; use another copy"
+        )
         return build(content["model"], arrays)
     except ModelFileError:
         raise

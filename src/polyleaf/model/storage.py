@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 import polyleaf._core as _core
 from polyleaf.model.leaf_kinds import LEAF_KINDS, AnyLeafKind, Leaves, TreeOutputs
+from polyleaf.runtime.file_checks import require
 
 LEAF_DTYPES: dict[str, type] = {"float32": np.float32, "float16": np.float16, "int8": np.int8}
 
@@ -223,12 +224,12 @@ def _encode_outputs(outputs: Sequence[TreeOutputs]) -> dict[str, np.ndarray]:
 def _decode_outputs(arrays: Mapping[str, np.ndarray]) -> list[TreeOutputs]:
     """Return the outputs of trees; the forest checks them."""
     sizes, members = arrays["group_sizes"], arrays["group_outputs"]
-    if (sizes < 1).any() or int(sizes.sum(dtype=np.int64)) != len(members):
-        raise ValueError("The forest's array 'group_sizes' does not fit 'group_outputs'.")
+    fits = (sizes >= 1).all() and int(sizes.sum(dtype=np.int64)) == len(members)
+    require(fits, "The forest's array 'group_sizes' does not fit 'group_outputs'.")
     groups = np.split(members, np.cumsum(sizes)[:-1])
     numbers = arrays["output"]
-    if len(numbers) > 0 and int(numbers.min()) < -1 - len(sizes):
-        raise ValueError("The forest's array 'output' has an unknown group of outputs.")
+    is_known = int(numbers.min(initial=0)) >= -1 - len(sizes)
+    require(is_known, "The forest's array 'output' has an unknown group of outputs.")
     return [
         None if k == -1 else groups[-2 - k] if k < -1 else np.array([k], np.int32)
         for k in numbers.tolist()
@@ -284,10 +285,15 @@ def from_arrays(arrays: Mapping[str, np.ndarray], n_outputs: int, n_features: in
         values = decode(arrays["values"], None)
         forest.extend(**flat, values=values, n_features=n_features)
         return forest
-    readers = _readers(arrays)
+    is_scaled = has_scales(arrays["values"].dtype)
+    names = ("values", "output_gain", *_KIND_ARRAYS, *(["value_scales"] if is_scaled else []))
+    readers = {name: _ArrayReader(name, arrays[name]) for name in names}
 
     def take(name: str, n_rows: int, n_columns: int) -> np.ndarray:
-        return readers[name].take(n_rows, n_columns)
+        matrix = readers[name].take(n_rows, n_columns)
+        if name != "values":
+            return matrix
+        return decode(matrix, take("value_scales", 1, n_columns)[0] if is_scaled else None)
 
     per_tree = zip(
         _kinds(arrays),
@@ -324,16 +330,10 @@ def _is_plain(arrays: Mapping[str, np.ndarray]) -> bool:
 def _kinds(arrays: Mapping[str, np.ndarray]) -> list[AnyLeafKind]:
     """Return the leaf kind of each stored tree."""
     numbers = arrays["leaf_kind"]
-    known = {kind.number: kind for kind in LEAF_KINDS.values()}
-    if not known.keys() >= set(np.unique(numbers).tolist()):
-        raise ValueError("The forest's array 'leaf_kind' has an unknown kind of leaves.")
-    return [known[number] for number in numbers.tolist()]
-
-
-def _readers(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """Return readers of the flat arrays, tree after tree."""
-    names = "output_gain", *_KIND_ARRAYS
-    return {name: _ArrayReader(arrays, name) for name in names} | {"values": _ValueReader(arrays)}
+    kinds = {kind.number: kind for kind in LEAF_KINDS.values()}
+    is_known = kinds.keys() >= set(np.unique(numbers).tolist())
+    require(is_known, "The forest's array 'leaf_kind' has an unknown kind of leaves.")
+    return [kinds[number] for number in numbers.tolist()]
 
 
 def has_statistics(arrays: Mapping[str, np.ndarray]) -> bool:
@@ -364,76 +364,49 @@ def _check_arrays(arrays: Mapping[str, np.ndarray]) -> None:
         array = arrays.get(name)
         if array is None:
             raise ValueError(f"The forest's array {name!r} is missing.")
-        if array.dtype != dtype or array.ndim != ndim:
-            raise ValueError(
-                f"The forest's array {name!r} must be {np.dtype(dtype)} with {ndim} dimension(s); "
-                f"got {array.dtype} with {array.ndim}."
-            )
+        require(
+            array.dtype == dtype and array.ndim == ndim,
+            f"The forest's array {name!r} must be {np.dtype(dtype)} with {ndim} dimension(s); got "
+            f"{array.dtype} with {array.ndim}.",
+        )
     n_nodes = {len(arrays[name]) for name in NODE_ARRAYS}
-    if len(n_nodes) > 1:
-        raise ValueError(f"The forest's node arrays differ in length: {sorted(n_nodes)}.")
+    require(len(n_nodes) == 1, f"The forest's node arrays differ in length: {sorted(n_nodes)}.")
     for name in ("gain_outputs", "leaf_kind"):
-        if len(arrays[name]) != len(arrays["output"]):
-            raise ValueError(f"The forest's arrays 'output' and {name!r} differ in length.")
-    largest = arrays.get("value_scales", np.zeros(1, np.float32)).astype(np.float64) * 127
-    if (
-        not np.isfinite(arrays["values"]).all()
-        or not (np.abs(largest) < np.finfo(np.float32).max).all()
-    ):
-        raise ValueError("The forest has leaf values that are not finite.")
-    _check_statistics(arrays)
-
-
-def _check_statistics(arrays: Mapping[str, np.ndarray]) -> None:
-    if (arrays["count"] < 0).any():
-        raise ValueError("The forest has a node with a negative number of rows.")
-    if not all(np.isfinite(arrays[name]).all() for name in ("gain", "output_gain")):
-        raise ValueError("The forest has gains that are not finite.")
-    if np.isnan(arrays["cover"]).any():
-        raise ValueError("The forest has a node whose cover is NaN.")
+        is_same = len(arrays[name]) == len(arrays["output"])
+        require(is_same, f"The forest's arrays 'output' and {name!r} differ in length.")
+    largest = arrays.get("value_scales", np.zeros(1, np.float32)).astype(np.float64) * _MAX_INT8
+    is_finite = (np.abs(largest) < np.finfo(np.float32).max).all()
+    is_finite = is_finite and np.isfinite(arrays["values"]).all()
+    require(is_finite, "The forest has leaf values that are not finite.")
+    is_count = (arrays["count"] >= 0).all()
+    require(is_count, "The forest has a node with a negative number of rows.")
+    for name in ("gain", "output_gain"):
+        require(np.isfinite(arrays[name]).all(), "The forest has gains that are not finite.")
+    require(not np.isnan(arrays["cover"]).any(), "The forest has a node whose cover is NaN.")
 
 
 def _offsets(arrays: Mapping[str, np.ndarray], name: str, n_trees: int, size: int) -> np.ndarray:
     offsets = arrays[name]
-    right = len(offsets) == n_trees + 1 and offsets[0] == 0 and offsets[-1] == size
-    if not right or (offsets[1:] < offsets[:-1]).any():
-        raise ValueError(
-            f"The forest's array {name!r} must rise from 0 to {size} in {n_trees} steps."
-        )
+    has_ends = len(offsets) == n_trees + 1 and offsets[0] == 0 and offsets[-1] == size
+    require(
+        has_ends and (offsets[1:] >= offsets[:-1]).all(),
+        f"The forest's array {name!r} must rise from 0 to {size} in {n_trees} steps.",
+    )
     return offsets
-
-
-class _ValueReader:
-    """Reads leaf values, tree after tree."""
-
-    def __init__(self, arrays: Mapping[str, np.ndarray]):
-        self._values = _ArrayReader(arrays, "values")
-        scaled = has_scales(arrays["values"].dtype)
-        self._scales = _ArrayReader(arrays, "value_scales") if scaled else None
-
-    def take(self, n_rows: int, n_columns: int) -> np.ndarray:
-        stored = self._values.take(n_rows, n_columns)
-        scales = None if self._scales is None else self._scales.take(1, n_columns)[0]
-        return decode(stored, scales)
-
-    def check_end(self) -> None:
-        self._values.check_end()
-        if self._scales is not None:
-            self._scales.check_end()
 
 
 class _ArrayReader:
     """Reads consecutive matrices from a flat array."""
 
-    def __init__(self, arrays: Mapping[str, np.ndarray], name: str):
-        self._flat, self._name, self._position = arrays[name], name, 0
+    def __init__(self, name: str, flat: np.ndarray):
+        self._name, self._flat, self._position = name, flat, 0
 
     def take(self, n_rows: int, n_columns: int) -> np.ndarray:
         begin, self._position = self._position, self._position + n_rows * n_columns
-        if n_columns < 0 or self._position > len(self._flat):
-            raise ValueError(f"The forest's array {self._name!r} is too short for its trees.")
+        is_long = n_columns >= 0 and self._position <= len(self._flat)
+        require(is_long, f"The forest's array {self._name!r} is too short for its trees.")
         return self._flat[begin : self._position].reshape(n_rows, n_columns)
 
     def check_end(self) -> None:
-        if self._position != len(self._flat):
-            raise ValueError(f"The forest's array {self._name!r} is longer than its trees require.")
+        is_read = self._position == len(self._flat)
+        require(is_read, f"The forest's array {self._name!r} is longer than its trees require.")

@@ -30,6 +30,7 @@ from threadpoolctl import threadpool_limits
 
 import polyleaf._core as _core
 from polyleaf.binned_data.random_rows import find_repeated_rows, hash_values, split_folds
+from polyleaf.runtime.file_checks import require
 from polyleaf.runtime.types import DataLike
 from polyleaf.user_data.features import check_column_labels
 from polyleaf.user_data.frames import as_frame
@@ -107,14 +108,11 @@ class Projector:
         if self.kind not in PROJECTIONS:
             known = ", ".join(map(repr, PROJECTIONS))
             raise ValueError(f"projection={self.kind!r} is unknown; use one of {known}.")
-        minima = {"dim": 1, "min_rows": 1, "n_iterations": 1, "n_inner": 1}
-        for name, value in minima.items():
-            if getattr(self, name) < value:
-                raise ValueError(f"{name} must be at least {value}, got {getattr(self, name)}.")
-        if self.max_columns is not None and self.max_columns < 1:
-            raise ValueError(f"max_columns must be at least 1 or None, got {self.max_columns}.")
-        if self.n_folds is not None and self.n_folds < 1:
-            raise ValueError(f"n_folds must be at least 1 or None, got {self.n_folds}.")
+        counts = ("dim", "min_rows", "n_iterations", "n_inner", "max_columns", "n_folds")
+        for name in counts:
+            count = getattr(self, name)
+            if count is not None and count < 1:
+                raise ValueError(f"{name} must be at least 1, got {count}.")
         if not self.reg > 0:
             raise ValueError(f"reg must be positive, got {self.reg}.")
 
@@ -219,8 +217,7 @@ class Projector:
         if len(columns) == 0:
             raise ValueError(
                 f"No column of X has values in at least {self.min_rows} of the {rows.shape[0]} "
-                "rows: "
-                "lower min_rows."
+                "rows: lower min_rows."
             )
         return columns.astype(np.int32)
 
@@ -343,29 +340,27 @@ class Projection:
         ValueError
             If they do not describe a projection.
         """
-        kind, n_features = plain.get("kind"), plain.get("n_features")
-        if kind not in PROJECTIONS or not isinstance(n_features, int) or n_features < 1:
-            raise ValueError(
-                f"A projection needs a known kind and its number of features, not {dict(plain)}."
-            )
+        kind: Any = plain.get("kind")
+        n_features: Any = plain.get("n_features")
+        require(
+            kind in PROJECTIONS and isinstance(n_features, int) and n_features >= 1,
+            f"A projection needs a known kind and its number of features, not {dict(plain)}.",
+        )
         columns = _vector(arrays, "columns", np.int32, None)
         if columns is None or len(columns) == 0:
             raise ValueError("A projection needs the array 'columns'.")
-        if columns[0] < 0 or columns[-1] >= n_features or np.any(np.diff(columns) <= 0):
-            raise ValueError("The columns of a projection must ascend within its features.")
-        matrix = arrays.get("matrix")
-        if (matrix is None) != (kind == "columns"):
-            raise ValueError(
-                f"A projection of kind {kind!r} {'has no' if matrix is not None else 'needs a'} "
-                "matrix."
-            )
-        dim = None
+        is_valid = columns[0] >= 0 and columns[-1] < n_features and np.all(np.diff(columns) > 0)
+        require(is_valid, "The columns of a projection must ascend within its features.")
+        matrix, dim = arrays.get("matrix"), None
+        verb = "needs a" if matrix is None else "has no"
+        is_valid = (matrix is None) == (kind == "columns")
+        require(is_valid, f"A projection of kind {kind!r} {verb} matrix.")
         if matrix is not None:
             matrix = np.ascontiguousarray(matrix, np.float32)
-            if matrix.ndim != 2 or len(matrix) != len(columns) or not np.isfinite(matrix).all():
-                raise ValueError(
-                    "The matrix of a projection must have a finite row for each of its columns."
-                )
+            require(
+                matrix.ndim == 2 and len(matrix) == len(columns) and np.isfinite(matrix).all(),
+                "The matrix of a projection must have a finite row for each of its columns.",
+            )
             dim = matrix.shape[1]
         idf = _vector(arrays, "idf", np.float32, len(columns))
         return cls(
@@ -379,8 +374,8 @@ def _vector(
     if name not in arrays:
         return None
     array = np.ascontiguousarray(arrays[name], dtype)
-    if array.ndim != 1 or (size is not None and len(array) != size) or not np.isfinite(array).all():
-        raise ValueError(f"The array {name!r} of a projection has a wrong shape or values.")
+    is_valid = array.ndim == 1 and size in (None, len(array)) and np.isfinite(array).all()
+    require(is_valid, f"The array {name!r} of a projection has a wrong shape or values.")
     return array
 
 
@@ -436,8 +431,7 @@ def explain_numeric_only(kind: str) -> str:
     return (
         f' projection="{kind}" needs a number in each cell: impute missing values '
         "(sklearn.impute.SimpleImputer), encode categories (sklearn.preprocessing.OneHotEncoder), "
-        "or "
-        "use no projection, since trees accept both."
+        "or use no projection, since trees accept both."
     )
 
 

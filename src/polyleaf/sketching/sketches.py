@@ -15,6 +15,7 @@ depends on the arguments only, with the same bits for any number of threads and 
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, runtime_checkable
@@ -86,7 +87,27 @@ class Sketch(Protocol):
 
 
 @dataclass(frozen=True)
-class RandomProjection(Sketch):
+class _BuiltInSketch(Sketch):
+    """A sketch of the library: columns of the gradients, and the means of the Hessians."""
+
+    dim: int = DEFAULT_DIM
+    is_distributed: ClassVar[bool] = True  # whether other ranks may hold further rows
+
+    @abstractmethod
+    def _columns(
+        self, g: np.ndarray, round: int, seed: int, n_threads: int | Context
+    ) -> np.ndarray:
+        """Return the columns for the gradients; the parameters are those of `sketch`."""
+
+    def sketch(
+        self, g: np.ndarray, h: np.ndarray | None, round: int, seed: int, n_threads: int | Context
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        columns = self._columns(g, round, seed, n_threads)
+        return columns, None if h is None else mean_over_outputs(h, n_threads)
+
+
+@dataclass(frozen=True)
+class RandomProjection(_BuiltInSketch):
     """Sums of all outputs with random signs; preserves squared distances in expectation.
 
     Signs instead of Gaussians (Achlioptas, "Database-friendly random projections", 2003) have the
@@ -98,16 +119,11 @@ class RandomProjection(Sketch):
         Number of columns.
     """
 
-    dim: int = DEFAULT_DIM
-    is_distributed: ClassVar[bool] = True
-
-    def sketch(
-        self, g: np.ndarray, h: np.ndarray | None, round: int, seed: int, n_threads: int | Context
-    ) -> tuple[np.ndarray, np.ndarray | None]:
+    def _columns(
+        self, g: np.ndarray, round: int, seed: int, n_threads: int | Context
+    ) -> np.ndarray:
         scale = g.shape[1] ** -0.5
-        return _core.sketch_signs(g, self.dim, _seed(seed, round), scale, n_threads), _one(
-            h, n_threads
-        )
+        return _core.sketch_signs(g, self.dim, _seed(seed, round), scale, n_threads)
 
     def sketch_on_device(
         self, g: _core.DeviceMatrix, h: _core.DeviceMatrix | None, round: int, seed: int
@@ -126,7 +142,7 @@ class RandomProjection(Sketch):
 
 
 @dataclass(frozen=True)
-class RandomSampling(Sketch):
+class RandomSampling(_BuiltInSketch):
     """Outputs drawn with replacement by the squared norm of their gradients; unbiased.
 
     Parameters
@@ -138,13 +154,11 @@ class RandomSampling(Sketch):
         rarely drawn.
     """
 
-    dim: int = DEFAULT_DIM
-    is_distributed: ClassVar[bool] = True
     uniform: float = 0.1
 
-    def sketch(
-        self, g: np.ndarray, h: np.ndarray | None, round: int, seed: int, n_threads: int | Context
-    ) -> tuple[np.ndarray, np.ndarray | None]:
+    def _columns(
+        self, g: np.ndarray, round: int, seed: int, n_threads: int | Context
+    ) -> np.ndarray:
         n_outputs = g.shape[1]
         energy = _core.column_energy(g, n_threads)
         total = np.cumsum(energy)[-1]  # sequential: the order of NumPy's sum depends on the CPU
@@ -157,13 +171,11 @@ class RandomSampling(Sketch):
             np.int32
         )
         scale = 1.0 / np.sqrt(n_outputs * probability[columns])
-        return _core.sketch_take(g, columns, scale.astype(np.float32), n_threads), _one(
-            h, n_threads
-        )
+        return _core.sketch_take(g, columns, scale.astype(np.float32), n_threads)
 
 
 @dataclass(frozen=True)
-class TopOutputs(Sketch):
+class TopOutputs(_BuiltInSketch):
     """The outputs with the largest squared norm of gradients; the others are ignored.
 
     Parameters
@@ -172,20 +184,17 @@ class TopOutputs(Sketch):
         Number of outputs kept.
     """
 
-    dim: int = DEFAULT_DIM
-    is_distributed: ClassVar[bool] = True
-
-    def sketch(
-        self, g: np.ndarray, h: np.ndarray | None, round: int, seed: int, n_threads: int | Context
-    ) -> tuple[np.ndarray, np.ndarray | None]:
+    def _columns(
+        self, g: np.ndarray, round: int, seed: int, n_threads: int | Context
+    ) -> np.ndarray:
         energy = _core.column_energy(g, n_threads)
         columns = np.sort(np.argsort(-energy, kind="stable")[: self.dim]).astype(np.int32)
         scale = np.full(len(columns), (len(columns) / g.shape[1]) ** 0.5, np.float32)
-        return _core.sketch_take(g, columns, scale, n_threads), _one(h, n_threads)
+        return _core.sketch_take(g, columns, scale, n_threads)
 
 
 @dataclass(frozen=True)
-class TruncatedSVD(Sketch):
+class TruncatedSVD(_BuiltInSketch):
     """The gradients in the basis of their leading right singular vectors: the best d columns.
 
     Computed by subspace iteration from random signs (Halko, Martinsson and Tropp, "Finding
@@ -200,22 +209,21 @@ class TruncatedSVD(Sketch):
         Number of iterations; each reads the gradients twice.
     """
 
-    dim: int = DEFAULT_DIM
     n_iterations: int = 2
+    is_distributed: ClassVar[bool] = False
 
-    def sketch(
-        self, g: np.ndarray, h: np.ndarray | None, round: int, seed: int, n_threads: int | Context
-    ) -> tuple[np.ndarray, np.ndarray | None]:
+    def _columns(
+        self, g: np.ndarray, round: int, seed: int, n_threads: int | Context
+    ) -> np.ndarray:
         dim = min(self.dim, g.shape[1])
         scale = (dim / g.shape[1]) ** 0.5
-        columns = _core.sketch_subspace(
+        return _core.sketch_subspace(
             g, dim, _seed(seed, round), self.n_iterations, scale, n_threads
         )
-        return columns, _one(h, n_threads)
 
 
 @dataclass(frozen=True)
-class CountSketch(Sketch):
+class CountSketch(_BuiltInSketch):
     """Each output added to one of d columns with a random sign; unbiased.
 
     Charikar, Chen and Farach-Colton, "Finding frequent items in data streams", 2002. For sparse
@@ -228,16 +236,11 @@ class CountSketch(Sketch):
         Number of columns.
     """
 
-    dim: int = DEFAULT_DIM
-    is_distributed: ClassVar[bool] = True
-
-    def sketch(
-        self, g: np.ndarray, h: np.ndarray | None, round: int, seed: int, n_threads: int | Context
-    ) -> tuple[np.ndarray, np.ndarray | None]:
+    def _columns(
+        self, g: np.ndarray, round: int, seed: int, n_threads: int | Context
+    ) -> np.ndarray:
         scale = (self.dim / g.shape[1]) ** 0.5
-        return _core.sketch_count(g, self.dim, _seed(seed, round), scale, n_threads), _one(
-            h, n_threads
-        )
+        return _core.sketch_count(g, self.dim, _seed(seed, round), scale, n_threads)
 
     def sketch_labels(
         self, gradients: _core.SparseGradients, round: int, seed: int, n_threads: int
@@ -337,9 +340,7 @@ def get_sketch(sketch: object, dim: int | None, n_outputs: int) -> Sketch | None
         raise ValueError(
             "sketch_dim needs the name of a sketch; an object or a function has its own dimension."
         )
-    if isinstance(
-        sketch, RandomProjection | RandomSampling | TopOutputs | TruncatedSVD | CountSketch
-    ):
+    if isinstance(sketch, _BuiltInSketch):
         return sketch if sketch.dim < n_outputs else None
     if isinstance(sketch, CustomSketch):
         return sketch
@@ -368,19 +369,11 @@ def mean_on_device(h: _core.DeviceMatrix) -> _core.DeviceMatrix:
     return h if h.shape[1] == 1 else h.row_means()
 
 
-def _one(h: np.ndarray | None, n_threads: int | Context) -> np.ndarray | None:
-    return None if h is None else mean_over_outputs(h, n_threads)
-
-
 def _float32(values: DataLike, n_rows: int, n_columns: int | None, what: str) -> np.ndarray:
     array = np.ascontiguousarray(values, dtype=np.float32)
-    expected = "d" if n_columns is None else n_columns
-    if (
-        array.ndim != 2
-        or len(array) != n_rows
-        or array.shape[1] < 1
-        or n_columns not in (None, array.shape[1])
-    ):
+    is_matrix = array.ndim == 2 and len(array) == n_rows and array.shape[1] > 0
+    if not is_matrix or n_columns not in (None, array.shape[1]):
+        expected = "d" if n_columns is None else n_columns
         raise ValueError(
             f"The {what} of a sketch must have shape ({n_rows}, {expected}), not {array.shape}."
         )
