@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.estimators._fitting import fit_estimator, refit_estimator
 from polyleaf.estimators._persistence import find_unsaved, read_estimator
-from polyleaf.estimators._prediction import ShapMixin
+from polyleaf.estimators._prediction import ShapMixin, suggest_on_unknown_kwargs
 from polyleaf.model import Model, serialize
 from polyleaf.model.html import render_model
 from polyleaf.model.serialize import Destination, Source
@@ -32,7 +32,6 @@ from polyleaf.settings.aliases import (
     get_foreign_hint,
     get_foreign_value_hint,
     raise_unknown_parameters,
-    suggest_on_unknown_kwargs,
     warn_if_called_on_instance,
 )
 from polyleaf.settings.parameters import SharedParameters

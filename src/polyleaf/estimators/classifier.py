@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.binned_data.dataset import Dataset
 from polyleaf.estimators._fitting import get_single_class
-from polyleaf.estimators._prediction import resolve_offset
+from polyleaf.estimators._prediction import resolve_offset, suggest_on_unknown_kwargs
 from polyleaf.estimators.calibration import (
     DecisionThresholdMixin,
     calibrate_sets,
@@ -30,7 +30,7 @@ from polyleaf.objectives import Custom, Objective, auto_objective_name, objectiv
 from polyleaf.objectives.registry import ObjectiveSpec, ResolvedObjective, resolve_objective
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
-from polyleaf.settings.aliases import suggest_on_unknown_kwargs, warn_one_vs_rest
+from polyleaf.settings.aliases import warn_one_vs_rest
 from polyleaf.settings.param_spec import add_parameter_docs, make_constraints
 from polyleaf.settings.parameters import ClassifierParameters
 from polyleaf.training.fit import complete_objective

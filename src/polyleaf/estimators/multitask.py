@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.distributions import Distribution
 from polyleaf.estimators._persistence import make_estimator
-from polyleaf.estimators._prediction import make_table
+from polyleaf.estimators._prediction import make_table, suggest_on_unknown_kwargs
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.estimators.calibration import compute_probabilities, decide
 from polyleaf.estimators.classifier import PolyleafClassifier
@@ -26,7 +26,7 @@ from polyleaf.objectives.registry import ObjectiveSpec, ResolvedObjective, resol
 from polyleaf.runtime.capabilities import refuse
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
-from polyleaf.settings.aliases import suggest_on_unknown_kwargs, warn_one_vs_rest
+from polyleaf.settings.aliases import warn_one_vs_rest
 from polyleaf.settings.param_spec import add_parameter_docs, make_constraints
 from polyleaf.settings.parameters import MultiTaskParameters
 from polyleaf.training.fit import complete_objective, has_quantiles

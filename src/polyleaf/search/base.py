@@ -17,6 +17,7 @@ from polyleaf.binned_data.dataset import Dataset
 from polyleaf.binned_data.random_rows import find_repeated_rows
 from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor
 from polyleaf.estimators._fitting import draw_seed, make_objective, restore_if_fit_fails
+from polyleaf.estimators._prediction import suggest_on_unknown_kwargs
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.metrics import Metric
 from polyleaf.model.combine import blend_models
@@ -46,7 +47,6 @@ from polyleaf.search.trials import (
     make_leaderboard,
     measure_cost,
 )
-from polyleaf.settings.aliases import suggest_on_unknown_kwargs
 from polyleaf.settings.param_spec import (
     Constraints,
     add_parameter_docs,

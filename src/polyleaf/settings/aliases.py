@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import difflib
 import functools
-import inspect
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -95,20 +94,6 @@ def raise_unknown_parameters(
 def suggest(name: str, parameters: Iterable[str]) -> str:
     """Return a suggestion for an unknown name, to append to a message, or ""."""
     return _make_hint(name, list(parameters), [])
-
-
-def suggest_on_unknown_kwargs(method: _Method) -> _Method:
-    """Decorate a method of an estimator: unknown keywords raise an error with a suggestion."""
-    parameters = [name for name in inspect.signature(method).parameters if name != "self"]
-
-    @functools.wraps(method)
-    def wrapper(self: Any, *args: object, **kwargs: Any) -> object:
-        if kwargs and not kwargs.keys() <= set(parameters):
-            where = f"{type(self).__name__}.{method.__name__}"
-            raise_unknown_parameters(where, kwargs, parameters, self._get_param_names())
-        return method(self, *args, **kwargs)
-
-    return wrapper  # type: ignore[return-value]
 
 
 class _WarnIfCalledOnInstance:
