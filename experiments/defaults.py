@@ -269,7 +269,7 @@ def f1(truth: np.ndarray, predicted: np.ndarray) -> tuple[float, float]:
 _PROTOCOL = (
     f"No setting of any library; threads as told above. A fit may take {LIMIT:.0f} s of processor "
     "time, then it ends with the rounds it has (CatBoost's own number is 1000, the others' 100; "
-    "Polyleaf holds a fifth of the rows out to find it, up to 600, and then trains on all). At "
+    "Polyleaf holds fifths of the rows out to find it, up to 3,000, and then trains on all). At "
     f"most {MOST_ROWS:,} training rows and as many test rows, drawn at random, the same for all. "
     "The source's own split, or 80 / 20 at random; sets below 2,500 rows are split three times. "
     "LightGBM trains one model for each target or label; CatBoost is told that there are "

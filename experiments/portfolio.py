@@ -16,7 +16,7 @@ import scipy.sparse as sp
 
 from polyleaf.search.base import TRIAL_PATIENCE
 from polyleaf.search.candidates import Parameters
-from polyleaf.training.fit import max_rounds
+from polyleaf.training.auto_rounds import max_rounds
 
 from .defaults import BINARY, MOST_CLASSES, MULTICLASS, MULTILABEL, REGRESSION, Deadline, parts
 from .harness.context import Context

@@ -531,6 +531,8 @@ class TimeLimit(Callback):
     The duration of the next round is estimated as that of the last round, or the mean of all rounds
     if that is longer. At least one round is trained. Time is counted from the first round, without
     reading and binning data before and the calibration of quantiles (`calibrate_quantiles`) after.
+    If the number of rounds is found on held-out rows (`n_estimators=None`), the first round is that
+    of the search; if the limit is reached in the search, its model is kept.
 
     Parameters
     ----------
@@ -550,13 +552,29 @@ class TimeLimit(Callback):
             raise ValueError(f"TimeLimit needs seconds > 0, got {seconds}.")
         self.seconds = seconds
         self.clock = clock
+        self._is_running = False
+
+    def start(self) -> None:
+        """Start the clock before the first of several trainings of a fit."""
+        self.was_reached, self._is_running = False, True
+        self._start = self.clock()
+
+    def is_over(self) -> bool:
+        """Return whether the limit has been reached since `start`."""
+        self.was_reached = self.clock() - self._start > self.seconds
+        return self.was_reached
 
     def before_training(self, model: Model) -> None:
         """Reset the clock, so that one object can be used in several fits."""
-        self.was_reached = False
-        self._start = self._last = self.clock()
+        if not self._is_running:
+            self.start()
+        self._begin_rounds = self._last = self.clock()
         self._estimate = 0.0  # duration of the next round
         self._n_done = 0
+
+    def after_training(self, model: Model) -> None:
+        """Stop the clock."""
+        self._is_running = False
 
     def before_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool:
         elapsed = self.clock() - self._start
@@ -566,7 +584,7 @@ class TimeLimit(Callback):
     def after_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool:
         now = self.clock()
         self._n_done += 1
-        self._estimate = max(now - self._last, (now - self._start) / self._n_done)
+        self._estimate = max(now - self._last, (now - self._begin_rounds) / self._n_done)
         self._last = now
         return False
 

@@ -23,7 +23,6 @@ from polyleaf import (
 )
 from polyleaf.search import base, ensemble
 from polyleaf.search.successive_halving import FinalFit, SuccessiveHalving
-from polyleaf.training import fit as fit_steps
 
 REGRESSION = make_regression(150, 5, n_targets=2, noise=5.0, random_state=0)
 CLASSIFICATION = make_classification(150, 6, n_informative=4, n_classes=3, random_state=0)
@@ -166,7 +165,7 @@ def test_parallel_trials_give_the_results_of_sequential_ones(tmp_path):
 
 def test_winner_that_uses_all_rounds_is_tried_with_more(monkeypatch):
     # 10 rounds at the default learning rate
-    monkeypatch.setattr(fit_steps, "MAX_ROUNDS", 1.0)
+    monkeypatch.setattr(base, "MAX_ROUNDS", 1.0)
     X, Y = REGRESSION
     search = PolyleafRegressorCV(n_candidates=14, n_jobs=1, cv=2, random_state=0).fit(X, Y)
     given = [params.get("n_estimators") for params in search.cv_results_["params"]]

@@ -15,10 +15,10 @@ from polyleaf import (
     RowData,
     memory_estimate,
 )
-from polyleaf.binned_data.random_rows import split_rows_stratified
+from polyleaf.binned_data.random_rows import SplitRules, split_rows_stratified
+from polyleaf.callbacks import Checkpoint, EarlyStopping, TimeLimit
 from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS
-from polyleaf.training import fit as fit_steps
-from polyleaf.training import prepare
+from polyleaf.training import auto_rounds
 from polyleaf.user_data.target import encode_evaluation_target
 
 
@@ -28,22 +28,28 @@ def noise(n=400, k=2, seed=0):
     return X, X[:, :k] + 2 * rng.standard_normal((n, k)).astype(np.float32)
 
 
-def fit_manually(X, Y, **parameters):
-    """Return the number of rounds, found with two trainings through the public interface."""
-    train, held = split_rows_stratified(len(X), prepare.TRIAL_FRACTION, 0, None)
-    model = PolyleafRegressor(
-        learning_rate=0.2, n_estimators=300, early_stopping_rounds=50, random_state=0, **parameters
-    )
+def find_manually(X, Y, n_hold_outs):
+    """Return the number of rounds, found with trainings through the public interface."""
+    if n_hold_outs == 1:
+        splits = [split_rows_stratified(len(X), auto_rounds.HELD_OUT, 0, None)]
+    else:
+        splits = list(SplitRules().iter_cross_fits(len(X), 5, 0, None))[:n_hold_outs]
     all_bins = Dataset(X, Y)  # the bins of all rows
-    data = all_bins.rows(train), all_bins.rows(held)
-    model.fit(data[0], Y[train], X_val=data[1], y_val=Y[held])
-    return 2 * (model.best_iteration_ + 1)
+    numbers = []
+    for train, held in splits:
+        model = PolyleafRegressor(
+            learning_rate=0.2, n_estimators=1500, early_stopping_rounds=50, random_state=0
+        )
+        model.fit(all_bins.rows(train), Y[train], X_val=all_bins.rows(held), y_val=Y[held])
+        numbers.append(2 * (model.best_iteration_ + 1) * len(X) / len(train))
+    return round(float(np.median(numbers)))
 
 
-def test_rounds_are_twice_those_of_the_hold_out_with_doubled_learning_rate():
-    X, Y = noise()
+@pytest.mark.parametrize(("n_rows", "n_hold_outs"), [(400, 5), (4_000, 3), (12_000, 1)])
+def test_rounds_are_the_median_of_hold_outs_with_doubled_learning_rate(n_rows, n_hold_outs):
+    X, Y = noise(n_rows)
     model = PolyleafRegressor(random_state=0).fit(X, Y)
-    assert model.n_iter_ == fit_manually(X, Y) < DEFAULT_N_ESTIMATORS / 2
+    assert model.n_iter_ == find_manually(X, Y, n_hold_outs) < DEFAULT_N_ESTIMATORS / 2
     given = PolyleafRegressor(random_state=0, n_estimators=model.n_iter_).fit(X, Y)
     np.testing.assert_array_equal(model.predict(X), given.predict(X))
     assert model.evals_result_ == {} and model.best_iteration_ is None
@@ -58,24 +64,18 @@ def test_noise_free_targets_have_more_rounds():
 @pytest.mark.parametrize("rate", [0.3, 0.8])
 def test_high_learning_rate_is_not_doubled(rate, monkeypatch):
     seen = []
-    boost = fit_steps.boost
+    boost = auto_rounds.boost
     monkeypatch.setattr(
-        fit_steps, "boost", lambda run, *a: seen.append(run.settings.boosting) or boost(run, *a)
+        auto_rounds, "boost", lambda run, *a: seen.append(run.settings.boosting) or boost(run, *a)
     )
     PolyleafRegressor(learning_rate=rate).fit(*noise())
-    run, _ = seen  # the hold-out training and the final training
-    assert (run.learning_rate, run.n_estimators) == (rate, round(60 / rate))
+    assert {(run.learning_rate, run.n_estimators) for run in seen} == {
+        (rate, max(300, round(300 / rate)))
+    }
 
 
 @pytest.mark.parametrize(
-    "what",
-    [
-        {"n_estimators": 7},
-        {"validation_fraction": 0.2},
-        {"warm_start": True},
-        {"callbacks": [lambda model, epoch, log: False]},
-        {"projection": "leml", "projection_dim": 2},
-    ],
+    "what", [{"n_estimators": 7}, {"warm_start": True}, {"projection": "leml", "projection_dim": 2}]
 )
 def test_no_search_if_rounds_are_given(what, monkeypatch):
     monkeypatch.setattr("polyleaf.estimators._fitting.find_n_estimators", None)
@@ -83,21 +83,129 @@ def test_no_search_if_rounds_are_given(what, monkeypatch):
     assert model.n_iter_ == what.get("n_estimators", DEFAULT_N_ESTIMATORS)
 
 
-def test_no_search_with_evaluation_sets_callbacks_or_init_model(monkeypatch):
+def test_no_search_with_init_model(monkeypatch):
     X, Y = noise()
     first = PolyleafRegressor(n_estimators=2).fit(X, Y)
     monkeypatch.setattr("polyleaf.estimators._fitting.find_n_estimators", None)
     few = PolyleafRegressor(max_depth=2)
-    assert few.fit(X, Y, eval_set=[(X, Y)]).n_iter_ == DEFAULT_N_ESTIMATORS
-    assert few.fit(X, Y, callbacks=[lambda model, epoch, log: epoch == 3]).n_iter_ == 4
     assert few.fit(X, Y, init_model=first).n_iter_ == DEFAULT_N_ESTIMATORS + 2
 
 
+def test_watching_a_training_does_not_change_it(tmp_path):
+    X, Y = noise()
+    plain = PolyleafRegressor(random_state=0).fit(X, Y)
+    for watched in (
+        {"callbacks": [lambda model, epoch, log: False]},
+        {"callbacks": [Checkpoint(tmp_path, interval=10)]},
+        {"callbacks": [TimeLimit(1e6)]},
+        {"eval_set": [(X[:50], Y[:50])]},
+    ):
+        other = PolyleafRegressor(random_state=0).fit(X, Y, **watched)
+        assert other.n_iter_ == plain.n_iter_
+        np.testing.assert_array_equal(other.predict(X), plain.predict(X))
+    stopped = PolyleafRegressor(random_state=0).fit(
+        X, Y, callbacks=[lambda model, epoch, log: epoch == 3]
+    )
+    assert stopped.n_iter_ == 4
+
+
+def test_early_stopping_by_the_user_may_use_as_many_rounds_as_the_search():
+    rng = np.random.default_rng(0)
+    X = rng.random((1000, 3))
+    y = np.sin(9 * X).sum(axis=1)
+    options = {"random_state": 0, "max_leaves": 4}
+    by_parameter = PolyleafRegressor(early_stopping_rounds=20, **options)
+    by_parameter.fit(X[:800], y[:800], X_val=X[800:], y_val=y[800:])
+    by_callback = PolyleafRegressor(**options).fit(
+        X[:800], y[:800], X_val=X[800:], y_val=y[800:], callbacks=[EarlyStopping(20)]
+    )
+    assert by_parameter.n_iter_ == by_callback.n_iter_ > DEFAULT_N_ESTIMATORS
+
+
+def test_time_limit_includes_the_search():
+    """A clock that advances by a second at each look ends the first hold-out fit."""
+    seconds = iter(range(1000))
+    X, Y = noise()
+    limit = TimeLimit(20, clock=lambda: float(next(seconds)))
+    model = PolyleafRegressor(random_state=0).fit(X, Y, callbacks=[limit])
+    assert limit.was_reached and 0 < model.n_iter_ <= 20
+    assert PolyleafRegressor(n_estimators=3).fit(X, Y, callbacks=[TimeLimit(1e6)]).n_iter_ == 3
+
+
 @pytest.mark.parametrize(
-    ("n", "is_done"), [(49, False), (50, True), (10_000, True), (10_001, False)]
+    ("n", "is_done"), [(9, False), (10, True), (10_001, True), (10**6, True), (10**6 + 1, False)]
 )
 def test_range_of_rows(n, is_done):
-    assert fit_steps.has_few_rows(n) == is_done
+    assert auto_rounds.finds_rounds(n) == is_done
+
+
+def test_maximum_of_rounds_falls_with_rate_and_rows():
+    assert auto_rounds.max_rounds(0.1, 100_000) == auto_rounds.max_rounds(0.1) == 3_000
+    assert auto_rounds.max_rounds(0.05) == 6_000
+    assert auto_rounds.max_rounds(0.1, 500_000) == 600
+    assert auto_rounds.max_rounds(0.1, 10**7) == DEFAULT_N_ESTIMATORS
+
+
+def test_hold_outs_are_repeated_where_few_rows_carry_the_loss(monkeypatch):
+    """Check that the number of rounds of heavy-tailed targets depends less on the seed."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((800, 4))
+    y = np.exp(1.5 * X[:, 0] + X[:, 1] * (X[:, 2] > 0) + 0.3 * rng.standard_normal(800))
+    spread = {}
+    for n_hold_outs in (5, 1):
+        monkeypatch.setattr(auto_rounds, "N_HOLD_OUTS", n_hold_outs)
+        models = [PolyleafRegressor(random_state=seed).fit(X, y) for seed in range(6)]
+        spread[n_hold_outs] = np.std(np.log([model.n_iter_ for model in models]))
+    assert spread[5] < 0.8 * spread[1]
+
+
+def test_custom_objective_needs_a_metric():
+    X, Y = noise()
+    y = np.exp(Y[:, 0] / 4)
+
+    def poisson(y_true, raw):
+        return np.exp(raw) - y_true, np.exp(raw)
+
+    def deviance(y_true, raw):
+        return float(np.mean(np.exp(raw) - y_true * raw))
+
+    with pytest.warns(UserWarning, match="eval_metric"):
+        plain = PolyleafRegressor(objective=poisson, max_leaves=4).fit(X, y)
+    assert plain.n_iter_ == DEFAULT_N_ESTIMATORS
+    found = PolyleafRegressor(objective=poisson, eval_metric=deviance, max_leaves=4).fit(X, y)
+    assert found.n_iter_ < DEFAULT_N_ESTIMATORS
+
+
+@pytest.mark.parametrize("n_labels", [1, 2])
+@pytest.mark.parametrize("kind", ["class_weight", "scale_pos_weight", "sample_weight"])
+def test_held_out_rows_weigh_as_training_rows(kind, n_labels, monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((400, 6))
+    y = (X[:, :n_labels] + rng.standard_normal((400, n_labels)) > 1).astype(int)
+    weight = np.where(y == 1, 8.0, 1.0)
+    if n_labels == 1:
+        y, weight = y[:, 0], weight[:, 0]
+    per_class = {0: 1, 1: 8}
+    parameters, fit = {
+        "class_weight": (
+            {"class_weight": per_class if n_labels == 1 else [per_class] * n_labels},
+            {},
+        ),
+        "scale_pos_weight": ({"scale_pos_weight": 8.0}, {}),
+        "sample_weight": ({}, {"sample_weight": weight}),
+    }[kind]
+    weights = []
+    boost = auto_rounds.boost
+    monkeypatch.setattr(
+        auto_rounds,
+        "boost",
+        lambda run, *a: weights.append(run.eval_sets[0].rows.weight) or boost(run, *a),
+    )
+    PolyleafClassifier(random_state=0, **parameters).fit(X, y, **fit)
+    classes = y if n_labels == 1 else None
+    held = [rows for _, rows in SplitRules().iter_cross_fits(400, 5, 0, classes)]
+    for found, rows in zip(weights, held, strict=True):
+        np.testing.assert_array_equal(found.reshape(weight[rows].shape), weight[rows])
 
 
 def test_sparse_targets_use_the_default_rounds():
@@ -176,10 +284,11 @@ def test_metrics_are_on_the_scale_of_y():
     np.testing.assert_allclose(target.to_target_scale(), read.values, rtol=1e-6, atol=1e-2)
 
 
-def test_hold_out_without_weight_uses_the_default_rounds():
+def test_hold_out_without_weight_uses_the_default_rounds(monkeypatch):
     X, Y = noise(60)
     weight = np.ones(60)
-    weight[split_rows_stratified(60, prepare.TRIAL_FRACTION, 0, None)[1]] = 0
+    weight[split_rows_stratified(60, auto_rounds.HELD_OUT, 0, None)[1]] = 0
+    monkeypatch.setattr(auto_rounds, "N_HOLD_OUTS", 1)
     assert (
         PolyleafRegressor(random_state=0, max_depth=1).fit(X, Y, weight).n_iter_
         == DEFAULT_N_ESTIMATORS
@@ -188,13 +297,13 @@ def test_hold_out_without_weight_uses_the_default_rounds():
 
 @pytest.mark.parametrize("mode", ["keep", "raise"])
 def test_interruption_keeps_trained_rounds(mode, monkeypatch):
-    class Impatient(fit_steps._RoundStopper):
+    class Impatient(auto_rounds._HoldOutStopper):
         def after_iteration(self, model, epoch, evals_log):
             if epoch == 4:
                 raise KeyboardInterrupt
             return False
 
-    monkeypatch.setattr(fit_steps, "_RoundStopper", Impatient)
+    monkeypatch.setattr(auto_rounds, "_HoldOutStopper", Impatient)
     X, Y = noise()
     model = PolyleafRegressor(on_interrupt=mode)
     if mode == "keep":
@@ -218,9 +327,9 @@ def test_warnings_are_not_repeated():
 
 
 def test_memory_estimate_uses_the_largest_number_of_rounds():
-    few = memory_estimate(10_000, 5, 3), memory_estimate(10_000, 5, 3, n_estimators=600)
+    few = memory_estimate(10_000, 5, 3), memory_estimate(10_000, 5, 3, n_estimators=3000)
     assert few[0] == few[1] > memory_estimate(10_000, 5, 3, n_estimators=300)
-    many = memory_estimate(10_001, 5, 3), memory_estimate(10_001, 5, 3, n_estimators=300)
+    many = memory_estimate(10**6, 5, 3), memory_estimate(10**6, 5, 3, n_estimators=300)
     assert many[0] == many[1]
 
 

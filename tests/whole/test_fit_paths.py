@@ -5,7 +5,7 @@ import pytest
 
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor
 from polyleaf.callbacks import Callback
-from polyleaf.training import fit as fit_steps
+from polyleaf.training import auto_rounds
 
 ROUNDS, STOP = 6, 4
 SMALL = {"max_leaves": 4, "random_state": 0, "n_jobs": 1}
@@ -79,15 +79,14 @@ def test_interrupted_fit(case, mode, evaluated):
 
 @pytest.mark.parametrize("mode", ["keep", "raise"])
 def test_interrupted_choice_of_n_estimators(case, mode, monkeypatch):
-    class Impatient(fit_steps._RoundStopper):
+    class Impatient(auto_rounds._HoldOutStopper):
         def after_iteration(self, model, epoch, evals_log):
             if epoch == STOP:
                 raise KeyboardInterrupt
             return False
 
     cls, y, parameters = case
-    monkeypatch.setattr(fit_steps, "MIN_ROWS", 50)
-    monkeypatch.setattr(fit_steps, "_RoundStopper", Impatient)
+    monkeypatch.setattr(auto_rounds, "_HoldOutStopper", Impatient)
     estimator = cls(on_interrupt=mode, **parameters)
     error = pytest.raises(KeyboardInterrupt) if mode == "raise" else pytest.warns(UserWarning)
     with error:

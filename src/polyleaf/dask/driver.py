@@ -262,8 +262,7 @@ def fit(
     seconds = wait_for_workers if _list_running(client) else math.inf
     try:
         restarts = _register_plugin(client, max_restarts)
-        is_watched = bool(eval_sets or callbacks)
-        prepared = _prepare(client, estimator, data, eval_sets, init_model, is_watched, seconds)
+        prepared = _prepare(client, estimator, data, eval_sets, init_model, callbacks, seconds)
         arguments = estimator, prepared.shared, prepared.mapper
         loop = RetryLoop(client, prepared, arguments, list(callbacks), restarts=restarts)
         return loop.run(max_restarts, wait_for_workers), loop.restarts
@@ -339,7 +338,7 @@ def _prepare(
     lazy_data: LazyData,
     eval_sets: Sequence[LazyEvalSet],
     init_model: object,
-    is_watched: bool,
+    callbacks: Sequence[Callback],
     wait_for_workers: float,
 ) -> PreparedPartitions:
     def submit(function: Callable[..., object], *arguments: object) -> Future:
@@ -352,7 +351,7 @@ def _prepare(
     data = lazy_data.submit(client, wait_for_workers)
     sizes, starts = data.sizes, list(itertools.accumulate(data.sizes, initial=0))[:-1]
     new_mapper = BinMapper(estimator.max_bins, random_state=0)
-    planned = submit(plan_fit, estimator, data.rows, init_model, is_watched, new_mapper, sizes)
+    planned = submit(plan_fit, estimator, data.rows, init_model, callbacks, new_mapper, sizes)
     partitions = [submit(get_partition, planned, i) for i in range(len(sizes))]
     shared = fetch(submit(_get_shared, planned))
     if shared.run.init_model is not None:

@@ -107,14 +107,12 @@ def plan_fit(
     estimator: PolyleafEstimator,
     rows: Mapping[str, Sequence[object]],
     init_model: object,
-    is_watched: bool,
+    callbacks: Sequence[Callback],
     mapper: BinMapper,
     sizes: Sequence[int],
 ) -> PlannedFit:
     """Read what belongs to all rows at once."""
-    shared, shard = plan_shared_fit(
-        estimator, concatenate_rows(rows), init_model, is_watched=is_watched
-    )
+    shared, shard = plan_shared_fit(estimator, concatenate_rows(rows), init_model, callbacks)
     weights = shard.target.weight
     weights = None if weights is None else quantise_weights(weights, shard.target.n_rows)
     chosen = mapper.sample_rows(shard.target.n_rows, weights)
@@ -159,7 +157,7 @@ def find_n_estimators(
     rows: Sequence[BinnedRows],
     partitions: Sequence[Partition],
 ) -> SharedFit:
-    """Choose n_estimators automatically, on the rows of all partitions, which are few."""
+    """Choose n_estimators automatically, on the rows of all partitions."""
     n_threads = get_worker().state.nthreads
     dataset = Dataset.from_codes(mapper, *BinnedRows.concatenate(rows), n_jobs=n_threads)
     shard = Shard.joined([partition.shard for partition in partitions])

@@ -27,23 +27,21 @@ from polyleaf.runtime.timing import measure_phase, record_times
 from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS
 from polyleaf.settings.train_config import make_train_config
+from polyleaf.training.auto_rounds import find_n_estimators, plan_rounds
 from polyleaf.training.fit import (
     MIN_INIT_ROWS,
     as_callbacks,
     check_metric_is_known,
-    default_metric,
-    find_n_estimators,
     get_score_scale,
     make_metrics,
     read_offsets,
     scale_base_score,
-    select_auto_rounds_metric,
     set_offset,
     shrink_initial_scores,
     train,
 )
 from polyleaf.training.initial_scores import compute_initial_scores
-from polyleaf.training.prepare import prepare
+from polyleaf.training.prepare import free_codes, prepare
 from polyleaf.training.refit import KnownTrees
 from polyleaf.training.training_run import Seeds, TrainingData, TrainingRun
 from polyleaf.user_data.read_target import is_sparse
@@ -110,15 +108,15 @@ def _fit_estimator(
     # Offsets come next: columns derived from y are learned from what is left of y.
     read_initial_scores(estimator, run, init_scores)
     callbacks = as_callbacks(callbacks)
+    all_callbacks = as_callbacks(estimator.callbacks) + callbacks
     # X is read once, so it has to be known which trainings on some of the rows will follow.
-    is_watched = bool(eval_data or callbacks)
-    auto_rounds_metric = select_auto_rounds_metric(estimator, run, is_watched)
+    auto_rounds_metric = plan_rounds(estimator, run, all_callbacks)
     shrinks_scores = _shrinks_initial_scores(run)
     has_evaluation = bool(eval_data) or estimator.validation_fraction is not None
     prepare(
         estimator,
         run,
-        trial_metric=default_metric(run) if shrinks_scores else auto_rounds_metric,
+        has_hold_outs=shrinks_scores or auto_rounds_metric is not None,
         is_cross_fitted=estimator._is_cross_fitted(run.objective, has_evaluation),
     )
     describe_model(estimator, run)
@@ -126,19 +124,14 @@ def _fit_estimator(
     if shrinks_scores:
         with measure_phase("initial model"):
             shrink_initial_scores(run)
+    unfinished = None
     if auto_rounds_metric is not None:
-        trial = run.trial
-        assert trial is not None
-        n_estimators = find_n_estimators(trial)
-        if trial.was_interrupted:
-            run = trial  # the model of the trial is all there is
-        else:
-            run.settings = run.settings.replace_n_estimators(n_estimators)
-            # The trial has searched groups of outputs: they are not searched again.
-            if isinstance(run.settings.boosting.output_groups, str):
-                run.settings = run.settings.replace_output_groups(trial.model.output_groups)
-    if not run.was_interrupted:
+        unfinished = find_n_estimators(run, auto_rounds_metric, all_callbacks)
+    free_codes(run)
+    if unfinished is None:
         train(estimator, run, callbacks)
+    else:  # no time is left to train on all rows
+        run = unfinished
     # Calibration reads the fitted attributes.
     store_result(estimator, run.model, run.target.encoding, run.evals_log, run.outputs_log)
     with measure_phase("calibration"):
@@ -369,15 +362,14 @@ def _shrinks_initial_scores(run: TrainingRun) -> bool:
 
 
 def describe_model(estimator: PolyleafEstimator, run: TrainingRun) -> None:
-    """Set the attributes of the new model, and of the model of the trial, besides its trees."""
+    """Set the attributes of the new model besides its trees."""
     encoding = run.target.encoding
     has_offsets = run.target.rows.offset is not None and run.initial is None
     metadata = make_metadata(estimator, encoding, has_offsets, run.projection is not None)
     metadata |= estimator._calibration_metadata(encoding)
-    for each in (run,) if run.trial is None else (run, run.trial):
-        each.target_scale, each.target_offset = get_score_scale(encoding, run.objective)
-        each.output_names = estimator._score_names(encoding, run.objective)
-        each.metadata = metadata
+    run.target_scale, run.target_offset = get_score_scale(encoding, run.objective)
+    run.output_names = estimator._score_names(encoding, run.objective)
+    run.metadata = metadata
 
 
 def store_result(

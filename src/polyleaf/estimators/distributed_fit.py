@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from polyleaf.binned_data.dataset import Dataset
 from polyleaf.binned_data.random_rows import find_repeated_rows
+from polyleaf.callbacks import Callback
 from polyleaf.estimators._fitting import describe_model, read_initial_scores, start_run
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.metrics import Metric
@@ -17,16 +19,12 @@ from polyleaf.model import Model
 from polyleaf.runtime.capabilities import check
 from polyleaf.runtime.context import Context
 from polyleaf.runtime.row_data import RowData
+from polyleaf.training.auto_rounds import find_n_estimators, plan_rounds
 from polyleaf.training.boosting import compute_base_score
 from polyleaf.training.evaluation import EvalSet
 from polyleaf.training.factory import bind_objective
-from polyleaf.training.fit import (
-    find_n_estimators,
-    scale_base_score,
-    select_auto_rounds_metric,
-    train,
-)
-from polyleaf.training.prepare import make_trial, read_split_rules
+from polyleaf.training.fit import as_callbacks, scale_base_score, train
+from polyleaf.training.prepare import make_hold_out_run, read_split_rules
 from polyleaf.training.sampling import GlobalRowIds
 from polyleaf.training.training_run import TrainingData, TrainingRun
 from polyleaf.user_data.target import Target
@@ -86,12 +84,11 @@ def plan_shared_fit(
     estimator: PolyleafEstimator,
     rows: RowData,
     init_model: object = None,
-    *,
-    is_watched: bool = False,
+    callbacks: Sequence[Callback] = (),
 ) -> tuple[SharedFit, Shard]:
     """Plan the fit and encode the target of all rows.
 
-    `is_watched`: whether the fit has evaluation sets or callbacks.
+    `callbacks`: those of the fit, besides those of the estimator.
 
     Raises
     ------
@@ -111,7 +108,7 @@ def plan_shared_fit(
     if run.base_score is None and (run.init_model is None or run.decay_rate is not None):
         bound = bind_objective(run.objective, run.rows, run.settings)
         run.base_score = compute_base_score(bound, run.settings)
-    metric = select_auto_rounds_metric(estimator, run, is_watched)
+    metric = plan_rounds(estimator, run, [*as_callbacks(estimator.callbacks), *callbacks])
     shard = Shard(run.target, np.arange(np.count_nonzero(_is_usable(run.target))))
     run.data = run.data._replace(rows=RowData())
     run.target = run.target.take(np.arange(0))
@@ -121,7 +118,7 @@ def plan_shared_fit(
 def find_shared_n_estimators(
     estimator: PolyleafEstimator, shared: SharedFit, shard: Shard, dataset: Dataset, n_threads: int
 ) -> SharedFit:
-    """Find the number of rounds on held-out rows, on one rank, since there are few rows.
+    """Find the number of rounds on held-out rows, on one rank, which has all bins.
 
     Parameters
     ----------
@@ -144,9 +141,10 @@ def find_shared_n_estimators(
         settings=replace(shared.run.settings, workers=Context(n_threads)),
         base_score=scale_base_score(estimator.base_score, target.encoding, shared.run.objective),
     )
-    run.trial = make_trial(run, dataset, shared.auto_rounds_metric)
+    run.dataset, run.make_hold_out_run = dataset, partial(make_hold_out_run, run, dataset)
     describe_model(estimator, run)
-    settings = shared.run.settings.replace_n_estimators(find_n_estimators(run.trial))
+    find_n_estimators(run, shared.auto_rounds_metric)
+    settings = shared.run.settings.replace_n_estimators(run.settings.boosting.n_estimators)
     return SharedFit(shared.run.replace(settings=settings), shared.n_usable)
 
 

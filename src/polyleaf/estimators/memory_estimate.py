@@ -14,7 +14,7 @@ from polyleaf.runtime.context import effective_threads
 from polyleaf.runtime.row_data import RowData
 from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS
 from polyleaf.settings.train_config import make_train_config
-from polyleaf.training.fit import has_few_rows, max_rounds
+from polyleaf.training.auto_rounds import finds_rounds, max_rounds
 from polyleaf.training.memory_usage import count_columns, histogram_bytes, row_bytes, tree_bytes
 
 _FLOAT, _DOUBLE = 4, 8  # bytes of a number
@@ -87,8 +87,8 @@ def memory_estimate(
         estimator, DEFAULT_N_ESTIMATORS, False, 0, threads, get_single_class(resolved)
     )
     n_rounds = estimator.n_estimators
-    if n_rounds is None and has_few_rows(n_rows):
-        n_rounds = max_rounds(settings.boosting.learning_rate)
+    if n_rounds is None and finds_rounds(n_rows):
+        n_rounds = max_rounds(settings.boosting.learning_rate, n_rows)
     settings = settings.replace_n_estimators(n_rounds or DEFAULT_N_ESTIMATORS)
     if settings.has_sparse_targets:
         refuse("sparse_targets", "memory_estimate")

@@ -15,7 +15,7 @@ from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor
 from polyleaf.estimators.memory_estimate import memory_estimate
 from polyleaf.integrations.optuna import Task, suggest_params
 from polyleaf.search.base import TRIAL_PATIENCE
-from polyleaf.training.fit import max_rounds
+from polyleaf.training.auto_rounds import max_rounds
 
 if TYPE_CHECKING:
     from polyleaf.runtime.types import DataLike

@@ -61,7 +61,7 @@ from polyleaf.settings.parameters import (
     RuntimeParameters,
     SearchParameters,
 )
-from polyleaf.training.fit import check_metric_is_known, make_metrics, max_rounds
+from polyleaf.training.fit import check_metric_is_known, make_metrics
 from polyleaf.training.prepare import (
     VALIDATION,
     FeatureReader,
@@ -92,7 +92,8 @@ ensemble_ : list of dict or None
     `best_params_` are those of the first member then, and `best_score_` is the score of the blend.
 """.strip("\n")
 
-TRIAL_PATIENCE = 4.0  # early stopping rounds at learning rate 1: divided by the learning rate
+# Rounds, and early stopping rounds, at a learning rate of 1: divided by the rate.
+MAX_ROUNDS, TRIAL_PATIENCE = 60.0, 4.0
 LONGER = 2.5  # factor of the rounds of a candidate that used all of them
 USED_ROUNDS_SHARE = 0.95  # share of the rounds from which a candidate counts as still improving
 # Up to so many rows times features times outputs trials run in parallel, a thread each; above,
@@ -290,7 +291,7 @@ class SearchMixin(_Base):
 
     def _max_rounds(self, parameters: Parameters) -> int:
         """Return the maximum number of rounds of a candidate's trials."""
-        limit = max_rounds(self._learning_rates().get(parameters))
+        limit = max(10, round(MAX_ROUNDS / self._learning_rates().get(parameters)))
         return {"n_estimators": limit, **self._fixed_parameters(), **parameters}["n_estimators"]
 
     def _search_metric(

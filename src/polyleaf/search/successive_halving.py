@@ -29,7 +29,6 @@ from polyleaf.search.ensemble import POOL_SIZE
 from polyleaf.search.resume_log import ResumeLog, TrialRecord
 from polyleaf.search.trials import Candidate, rank_candidates, rank_with_defaults
 from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS, DEFAULTS
-from polyleaf.training.fit import MAX_ROWS
 
 if TYPE_CHECKING:
     from polyleaf.estimators.base import PolyleafEstimator
@@ -49,6 +48,7 @@ GENERATION_SHARE = 0.6
 FINAL_FIT_SHARE = 1 / 3  # of the time limit, at most, for a final fit slower than the trials
 # Rounds times learning rate of the defaults, for a fit whose need is unknown.
 DEFAULT_TOTAL_RATE = DEFAULT_N_ESTIMATORS * DEFAULTS["learning_rate"]
+MANY_ROWS = 10_000  # that need as many rounds
 GENERATION_SIZE = 8  # candidates of a generation after the first
 JOBS_AHEAD = 2  # jobs started per thread before the first result is taken
 
@@ -404,7 +404,7 @@ class SuccessiveHalving:
         total = candidate.rounds * trial_rate
         max_rate = trial_rate
         if candidate.timed_out:
-            rows_share = min(1.0, self.n_rows / MAX_ROWS)
+            rows_share = min(1.0, self.n_rows / MANY_ROWS)
             total = max(total, DEFAULT_TOTAL_RATE * math.sqrt(rows_share))
             max_rate = MAX_LEARNING_RATE
         if not self._rates.is_free or trial_rate == own_rate == max_rate:

@@ -43,10 +43,11 @@ class BoostingParameters:
     n_estimators: int | None = parameter(default=None, interval="[1, inf)", common=True)
     """Number of boosting rounds. Each round adds one tree, or one tree per output (see
     `multi_strategy`). With `warm_start` it is the total number, with `init_model` the number of
-    rounds to add. None: 300; with 50 to 10,000 rows the number is found by early stopping on a 20 %
-    hold-out (at most 60 / `learning_rate` rounds) and the model is then fitted on all rows. The
-    search is skipped with evaluation sets, `validation_fraction`, callbacks, `warm_start`,
-    `init_model`, `projection`, sparse `y` or `device="cuda"`."""
+    rounds to add. None: found by early stopping on 20 % of the rows, and the model is then fitted
+    on all rows. It is at most 300 / `learning_rate`, or 300 million divided by the number of rows
+    if that is less. With early stopping by the user this is the limit of its rounds. 300 with more
+    than a million rows, `warm_start`, `init_model`, `projection`, sparse `y`, `device="cuda"`, and
+    for a custom objective without `eval_metric`."""
 
     learning_rate: float | None = parameter(default=None, interval="(0, inf)", common=True)
     """Step size shrinkage: factor of every leaf value (XGBoost: eta). None: 0.1; 0.05 for counts

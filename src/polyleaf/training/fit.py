@@ -1,8 +1,4 @@
-"""Steps of `fit` between the parameters of an estimator and the boosting loop.
-
-The automatic number of rounds trains on some rows at twice the learning rate, so with half of the
-rounds. The round of the lowest loss on the other rows decides how many rounds all rows get.
-"""
+"""Steps of `fit` between the parameters of an estimator and the boosting loop."""
 
 from __future__ import annotations
 
@@ -13,76 +9,23 @@ from typing import Any
 
 import numpy as np
 
-from polyleaf.binned_data.dataset import Dataset
 from polyleaf.callbacks import Callback, EarlyStopping, EvaluationMonitor, ProgressBar
 from polyleaf.metrics import Metric, default_metrics, get_metrics
 from polyleaf.metrics.metric import EvalsLog
-from polyleaf.metrics.patience import Patience
 from polyleaf.model import Model
-from polyleaf.model.metadata import HAS_OFFSETS, OUTPUT_GROUPS
+from polyleaf.model.metadata import HAS_OFFSETS
 from polyleaf.objectives import Objective, objective_class, objective_names
 from polyleaf.objectives.registry import ObjectiveSpec
 from polyleaf.runtime.capabilities import refuse
-from polyleaf.runtime.row_data import RowData
-from polyleaf.runtime.timing import measure_phase
 from polyleaf.runtime.types import DataLike
-from polyleaf.runtime.user_warnings import warn_user
-from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS, SharedParameters
-from polyleaf.settings.train_config import TrainConfig
+from polyleaf.settings.parameters import SharedParameters
+from polyleaf.training.auto_rounds import iter_hold_outs
 from polyleaf.training.boosting import boost, refit
-from polyleaf.training.evaluation import EvalSet
-from polyleaf.training.group_search import find_output_groups
-from polyleaf.training.training_run import TrainingRun
+from polyleaf.training.group_search import resolve_output_groups
+from polyleaf.training.training_run import TrainingRun, get_default_metric
 from polyleaf.user_data.offsets import check_all_or_none
 from polyleaf.user_data.target import Target, TargetEncoding
 from polyleaf.user_data.validation import describe_signature_mismatch
-
-# Fewer rows give too noisy an estimate; more rarely overfit in the default number of rounds.
-MIN_ROWS, MAX_ROWS = 50, 10_000
-MAX_ROUNDS, ROUNDS_PATIENCE = 60.0, 10.0  # at a learning rate of 1; divided by the rate
-SPEEDUP, MAX_RATE = 2, 0.5  # factor of the learning rate, unless the result exceeds MAX_RATE
-
-
-def has_few_rows(n_rows: int) -> bool:
-    """Return whether n_estimators is searched for data with this number of rows."""
-    return MIN_ROWS <= n_rows <= MAX_ROWS
-
-
-def max_rounds(learning_rate: float) -> int:
-    """Return the largest number of rounds at this learning rate."""
-    return max(10, round(MAX_ROUNDS / learning_rate))
-
-
-def find_n_estimators(trial: TrainingRun) -> int:
-    """Return the number of rounds to train all rows for, and fill in the result of a trial.
-
-    Parameters
-    ----------
-    trial : TrainingRun
-        Rows to train on, and one evaluation set with one metric. Its settings are those of the
-        training on all rows, whose n_estimators is returned if no round can be measured.
-    """
-    n_estimators = trial.settings.boosting.n_estimators
-    if trial.objective.is_translation_invariant:  # offsets are subtracted from the target
-        rows = trial.eval_sets[0].rows.replace(offset=None)
-        trial.eval_sets = [replace(trial.eval_sets[0], rows=rows)]
-    if isinstance(trial.settings.boosting.output_groups, str):
-        resolve_output_groups(trial)
-    rate = trial.settings.boosting.learning_rate
-    speedup = SPEEDUP if SPEEDUP * rate <= MAX_RATE else 1
-    boosting = replace(
-        trial.settings.boosting,
-        learning_rate=speedup * rate,
-        n_estimators=max_rounds(speedup * rate),
-    )
-    stopper = _RoundStopper(
-        trial.eval_sets[0].metrics[0], max(10, round(ROUNDS_PATIENCE / boosting.learning_rate))
-    )
-    trial.settings = replace(trial.settings, boosting=boosting)
-    boost(trial, [stopper])
-    best_round = stopper.patience.best_round
-    return n_estimators if best_round is None else speedup * (best_round + 1)
-
 
 # Factors of the scores of `init` that are tried, and the boosting rounds and their rate.
 INIT_FACTORS, INIT_ROUNDS, INIT_RATE = (1.0, 0.5, 0.25), 25, 0.4
@@ -98,17 +41,18 @@ def shrink_initial_scores(run: TrainingRun) -> None:
     Parameters
     ----------
     run : TrainingRun
-        With a new initial model and a trial.
+        With a new initial model and `make_hold_out_run`.
     """
-    trial = run.trial
-    assert run.initial is not None and trial is not None
-    metric = trial.eval_sets[0].metrics[0]
+    assert run.initial is not None and run.make_hold_out_run is not None
+    metric = get_default_metric(run)
+    rows, held = next(iter_hold_outs(run, 1))
+    hold_out = run.make_hold_out_run(rows, held, metric)
     n_rounds = min(INIT_ROUNDS, run.settings.boosting.n_estimators)
     boosting = replace(run.settings.boosting, learning_rate=INIT_RATE, n_estimators=n_rounds)
     settings = replace(run.settings, boosting=boosting)
     best, lowest = 1.0, np.inf
     for factor in INIT_FACTORS:
-        scaled = trial.replace(settings=settings)
+        scaled = hold_out.replace(settings=settings)
         _scale_offsets(scaled, factor)
         boost(scaled)
         if scaled.was_interrupted:
@@ -119,9 +63,8 @@ def shrink_initial_scores(run: TrainingRun) -> None:
             break
         best, lowest = factor, loss
     initial = run.initial.scale(best)
-    for each in (run, trial):
-        _scale_offsets(each, best)
-        each.initial = initial
+    _scale_offsets(run, best)
+    run.initial = initial
 
 
 def _scale_offsets(run: TrainingRun, factor: float) -> None:
@@ -130,19 +73,6 @@ def _scale_offsets(run: TrainingRun, factor: float) -> None:
     run.eval_sets = [
         replace(e, rows=e.rows.replace(offset=factor * e.rows.offset)) for e in run.eval_sets
     ]
-
-
-class _RoundStopper(Callback):
-    """Stops a training some rounds after its best metric value."""
-
-    def __init__(self, metric: Metric, rounds: int) -> None:
-        self._metric = metric
-        self.patience = Patience(rounds)
-
-    def after_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool:
-        ((values,),) = (metrics.values() for metrics in evals_log.values())
-        self.patience.update(self._metric.to_loss(values[-1]), epoch)
-        return self.patience.is_over(epoch)
 
 
 SPARSE_METRICS = ("p@1", "p@3", "p@5")
@@ -265,40 +195,6 @@ def set_offset(run: TrainingRun) -> None:
         run.target = run.target.subtract_offset(run.objective.outputs_per_target())
 
 
-def select_auto_rounds_metric(
-    params: SharedParameters, run: TrainingRun, is_watched: bool
-) -> Metric | None:
-    """Return the metric that `n_estimators=None` is chosen by, or None if no search is done.
-
-    Parameters
-    ----------
-    is_watched : bool
-        Whether this fit has evaluation sets or callbacks.
-    """
-    if (
-        params.n_estimators is not None
-        or params.warm_start
-        or run.init_model is not None
-        or is_watched
-        or params.validation_fraction is not None
-        or params.early_stopping_rounds is not None
-        or (params.callbacks is not None and bool(as_callbacks(params.callbacks)))
-        or params.projection is not None
-        or run.settings.workers.device is not None
-        or run.target.is_sparse
-        or not has_few_rows(run.target.n_rows)
-    ):
-        return None
-    if params.eval_metric is None and not run.objective.has_default_metric:
-        warn_user(
-            f"n_estimators=None trains {DEFAULT_N_ESTIMATORS} rounds: none can be found by the "
-            "loss of a custom objective, which is not known. Pass eval_metric, a function of y and "
-            "the scores, or n_estimators."
-        )
-        return None
-    return default_metric(run)
-
-
 def check_metric_is_known(objective: Objective, eval_metric: object, use: str) -> None:
     """Raise if held-out rows are to be compared by the loss of a custom objective.
 
@@ -314,48 +210,7 @@ def check_metric_is_known(objective: Objective, eval_metric: object, use: str) -
         )
 
 
-def default_metric(run: TrainingRun) -> Metric:
-    """Return the metric that held-out rows are compared by; the user's for custom objectives."""
-    if not run.objective.has_default_metric:
-        return run.metrics[-1]
-    encoding = run.target.encoding
-    return default_metrics(run.objective, encoding.kind, encoding.n_outputs)[-1]
-
-
 # --- training -----------------------------------------------------------------------------------
-
-
-def resolve_output_groups(run: TrainingRun) -> None:
-    """Replace `output_groups="auto"` by the groups of the model to continue, or by a search, whose
-    trials are added to the metadata."""
-    if run.init_model is not None:
-        old = run.init_model
-        if OUTPUT_GROUPS in old.metadata:
-            run.metadata = run.metadata | {OUTPUT_GROUPS: old.metadata[OUTPUT_GROUPS]}
-        run.settings = run.settings.replace_output_groups(old.output_groups)
-        return
-
-    def train_part(
-        dataset: Dataset, rows: RowData, settings: TrainConfig, held_out: EvalSet, stop: Callback
-    ) -> None:
-        part = run.copy_for_rows(dataset, rows).replace(settings=settings, eval_sets=[held_out])
-        boost(part, [stop])
-
-    with measure_phase("output groups"):
-        encoding = run.target.encoding
-        search = find_output_groups(
-            run.dataset,
-            run.rows,
-            run.rules,
-            run.objective,
-            run.settings,
-            default_metrics(run.objective, encoding.kind, encoding.n_outputs)[0]
-            if run.objective.has_default_metric
-            else default_metric(run),
-            train_part,
-        )
-    run.metadata = run.metadata | {OUTPUT_GROUPS: search.trials}
-    run.settings = run.settings.replace_output_groups(search.groups)
 
 
 def train(

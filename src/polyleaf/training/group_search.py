@@ -25,14 +25,18 @@ import polyleaf._core as _core
 from polyleaf.binned_data.dataset import Dataset
 from polyleaf.binned_data.random_rows import SplitRules, derive_seed
 from polyleaf.callbacks import Callback
-from polyleaf.metrics import Metric
+from polyleaf.metrics import Metric, default_metrics
 from polyleaf.metrics.metric import EvalsLog, OutputsLog
 from polyleaf.metrics.patience import Patience
 from polyleaf.model import Model
+from polyleaf.model.metadata import OUTPUT_GROUPS
 from polyleaf.objectives import Objective
 from polyleaf.runtime.row_data import RowData
+from polyleaf.runtime.timing import measure_phase
 from polyleaf.settings.train_config import TrainConfig
+from polyleaf.training.boosting import boost
 from polyleaf.training.evaluation import EvalSet
+from polyleaf.training.training_run import TrainingRun, get_default_metric
 
 MAX_OUTPUTS = 256  # with more, all outputs share trees
 MIN_ROWS, MAX_ROWS = 50, 4_000  # rows that are divided into folds
@@ -69,6 +73,39 @@ class GroupSearch(NamedTuple):
 
     groups: Groups
     trials: list[dict[str, object]]
+
+
+def resolve_output_groups(run: TrainingRun) -> None:
+    """Replace `output_groups="auto"` by the groups of the model to continue, or by a search, whose
+    trials are added to the metadata."""
+    if run.init_model is not None:
+        old = run.init_model
+        if OUTPUT_GROUPS in old.metadata:
+            run.metadata = run.metadata | {OUTPUT_GROUPS: old.metadata[OUTPUT_GROUPS]}
+        run.settings = run.settings.replace_output_groups(old.output_groups)
+        return
+
+    def train_part(
+        dataset: Dataset, rows: RowData, settings: TrainConfig, held_out: EvalSet, stop: Callback
+    ) -> None:
+        part = run.copy_for_rows(dataset, rows).replace(settings=settings, eval_sets=[held_out])
+        boost(part, [stop])
+
+    with measure_phase("output groups"):
+        encoding = run.target.encoding
+        search = find_output_groups(
+            run.dataset,
+            run.rows,
+            run.rules,
+            run.objective,
+            run.settings,
+            default_metrics(run.objective, encoding.kind, encoding.n_outputs)[0]
+            if run.objective.has_default_metric
+            else get_default_metric(run),
+            train_part,
+        )
+    run.metadata = run.metadata | {OUTPUT_GROUPS: search.trials}
+    run.settings = run.settings.replace_output_groups(search.groups)
 
 
 def find_output_groups(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,6 @@ from polyleaf.user_data.target import Target, encode_evaluation_target
 from polyleaf.user_data.validation import check_in_memory, count_rows, is_missing
 
 VALIDATION = "validation"  # name of `X_val`, or of the rows of `validation_fraction`
-TRIAL_FRACTION = 0.2  # of the rows, held out to choose n_estimators
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class FeatureReader:
 def prepare(
     params: SharedParameters,
     run: TrainingRun,
-    trial_metric: Metric | None = None,
+    has_hold_outs: bool = False,
     is_cross_fitted: bool = False,
 ) -> None:
     """Read and bin the features of a training: fill in the data sets of its run.
@@ -86,8 +86,8 @@ def prepare(
         The estimator.
     run : TrainingRun
         The offsets of its data have been read.
-    trial_metric : Metric, optional
-        Metric of a trial; default: no trial.
+    has_hold_outs : bool
+        Whether `run.make_hold_out_run` will be called, and `free_codes` afterwards.
     is_cross_fitted : bool
         Whether models of folds will be trained after the fit.
 
@@ -115,30 +115,38 @@ def prepare(
     # Trials and folds divide rows whose bins are complete: thresholds do not depend on y, but
     # columns that are derived from it are learned again from the rows that are trained on.
     finds_groups = isinstance(params.output_groups, str)
-    if is_cross_fitted or trial_metric is not None or finds_groups:
+    if is_cross_fitted or has_hold_outs or finds_groups:
         run.rules = run.rules.join(
             find_repeated_rows(binned.hash_rows(), run.target.values, run.target.rows.offset)
         )
     if is_cross_fitted:
         run.make_fold_data = _get_fold_maker(reader, unprojected, binned, run)
-    if trial_metric is not None:
-        run.trial = make_trial(run, binned, trial_metric)
     run.dataset = binned
+    if has_hold_outs:
+        run.make_hold_out_run = partial(make_hold_out_run, run, binned)
     if binned.has_high_cardinality:
         with measure_phase("binning"):
             run.dataset = derive_columns(
                 binned, run.target, run.objective, n_threads, is_first=run.init_model is None
             )
-    # Nothing reads the codes of the training rows from here on, except for a few parts.
+    # Nothing else reads the codes of the training rows, except for a few parts.
     reads_codes = params.device == "cuda" or finds_groups
-    if binned is not X and run.init_model is None and not reads_codes:
-        run.dataset.keep_only_bins()
+    run.frees_codes = binned is not X and run.init_model is None and not reads_codes
+    if not has_hold_outs:
+        free_codes(run)
     # Evaluation sets have the bins and derived columns of the training.
     for data in eval_data:
         with name_eval_set(data.name):
             run.eval_sets = [*run.eval_sets, _make_eval_set(reader, data, run)]
     if params.validation_fraction is not None:
         run.eval_sets[-1].weighed = _weigh_held_out(run, run.eval_sets[-1].rows, held_target)
+
+
+def free_codes(run: TrainingRun) -> None:
+    """Free the codes of the data set if only its bins are read from here on."""
+    run.make_hold_out_run = None
+    if run.frees_codes:
+        run.dataset.keep_only_bins()
 
 
 def set_feature_names(estimator: Any, n_features: int, names: Sequence[str] | None) -> None:
@@ -391,22 +399,23 @@ def _differs_in_categories(categorical_features: object, X: Dataset) -> bool:
     return mask is not None and bool((mask != X.mapper.is_categorical_).any())
 
 
-# --- trials ---
+# --- hold-out fits ---
 
 
-def make_trial(run: TrainingRun, binned: Dataset, metric: Metric) -> TrainingRun:
-    """Return a training on some rows, evaluated on the others.
+def make_hold_out_run(
+    run: TrainingRun, binned: Dataset, rows: np.ndarray, held: np.ndarray, metric: Metric
+) -> TrainingRun:
+    """Return a training on some rows, evaluated on others, for `TrainingRun.make_hold_out_run`.
 
     Bins are those of all rows, which do not depend on y; columns derived from y use only the rows
-    to train on.
+    to train on. Held-out rows have the weights that they have in training.
+
+    Parameters
+    ----------
+    binned : Dataset
+        All rows, without columns derived from y.
     """
-    target = run.target
-    classes = target.get_row_classes()
-    rows, held = run.rules.split(target.n_rows, TRIAL_FRACTION, run.seeds.training, classes)
-    check_parts(rows, held)
-    if classes is not None:
-        held = held[np.isin(classes[held], classes[rows])]
-    part = target.take(rows)
+    part = run.target.take(rows)
     dataset = binned.rows(rows)
     n_threads = effective_threads(binned.n_jobs)
     dataset = derive_columns(dataset, part, run.objective, n_threads)
@@ -414,7 +423,7 @@ def make_trial(run: TrainingRun, binned: Dataset, metric: Metric) -> TrainingRun
     eval_set = EvalSet(
         "held out",
         evaluated.codes,
-        run.objective.weigh_held_out(target.take(held).to_target_rows()),
+        run.objective.weigh_held_out(run.target.take(held).to_target_rows()),
         [metric],
         evaluated.features,
     )
@@ -429,7 +438,7 @@ def make_trial(run: TrainingRun, binned: Dataset, metric: Metric) -> TrainingRun
         target=part,
         eval_sets=[eval_set],
         rules=run.rules.take(rows),
-        # for a fit that is interrupted in the trial
+        # for a fit that is interrupted in the hold-out fit
         make_fold_data=None if make_fold_data is None else make_part_of_fold,
     )
 

@@ -12,7 +12,7 @@ import numpy as np
 import polyleaf._core as _core
 from polyleaf.binned_data.dataset import Dataset
 from polyleaf.binned_data.random_rows import SplitRules
-from polyleaf.metrics import Metric
+from polyleaf.metrics import Metric, default_metrics
 from polyleaf.metrics.metric import EvalsLog, OutputsLog
 from polyleaf.model import Model
 from polyleaf.model.initial import InitialModel
@@ -86,7 +86,7 @@ class TrainingRun:
     """One training, which the steps of `fit` fill in.
 
     Trainings on some of the rows, which choose something for the training on all, are runs of their
-    own: `trial`, and those that `copy_for_rows` returns.
+    own, which `make_hold_out_run` and `copy_for_rows` return.
 
     Attributes
     ----------
@@ -117,8 +117,11 @@ class TrainingRun:
     make_fold_data : callable or None
         `make_fold_data(rows, held)` learns the features of some rows anew, if they are derived from
         y: returns these rows and others as data sets.
-    trial : TrainingRun or None
-        Training on some of the rows, evaluated on the others, to choose the number of rounds.
+    make_hold_out_run : callable or None
+        `make_hold_out_run(rows, held, metric)` returns a training on some of the rows, evaluated on
+        others, to choose something for the training on all rows.
+    frees_codes : bool
+        Whether the codes of `dataset` are not read in training.
     row_ids : GlobalRowIds or None
         Ids of the rows in distributed training (`settings.workers`). `base_score` is then that of
         all rows, or that of `init_model`, and only rank 0 has evaluation sets and callbacks.
@@ -153,7 +156,8 @@ class TrainingRun:
     eval_sets: Sequence[EvalSet] = ()
     rules: SplitRules = field(default_factory=SplitRules)
     make_fold_data: MakeFoldData | None = None
-    trial: TrainingRun | None = None
+    make_hold_out_run: Callable[[np.ndarray, np.ndarray, Metric], TrainingRun] | None = None
+    frees_codes: bool = False
     row_ids: GlobalRowIds | None = None
     target_scale: np.ndarray | None = None
     target_offset: np.ndarray | None = None
@@ -206,3 +210,11 @@ class TrainingRun:
         """Number of rounds that the trained model predicts with."""
         best = self.model.best_iteration
         return self.model.n_rounds if best is None else best + 1
+
+
+def get_default_metric(run: TrainingRun) -> Metric:
+    """Return the metric that held-out rows are compared by; the user's for custom objectives."""
+    if not run.objective.has_default_metric:
+        return run.metrics[-1]
+    encoding = run.target.encoding
+    return default_metrics(run.objective, encoding.kind, encoding.n_outputs)[-1]

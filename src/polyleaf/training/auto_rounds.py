@@ -1,0 +1,222 @@
+"""The number of rounds that `n_estimators=None` stands for.
+
+A hold-out fit trains on some of the rows at twice the learning rate, and so with half of the
+rounds, until the loss on the other rows no longer falls. The final training has all rows, and as
+many more rounds as it has more rows than the hold-out fit. One hold-out fit is enough if many
+held-out rows carry the loss; otherwise the median of several hold-out fits is taken, so that no
+single row decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyleaf.callbacks import Callback, EarlyStopping, TimeLimit
+from polyleaf.metrics import Metric
+from polyleaf.metrics.metric import EvalsLog
+from polyleaf.metrics.patience import Patience
+from polyleaf.model import Model
+from polyleaf.model.metadata import OUTPUT_GROUPS
+from polyleaf.runtime.user_warnings import warn_user
+from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS, SharedParameters
+from polyleaf.training.boosting import boost, compute_base_score
+from polyleaf.training.factory import bind_objective
+from polyleaf.training.group_search import resolve_output_groups
+from polyleaf.training.prepare import check_parts
+from polyleaf.training.training_run import TrainingRun, get_default_metric
+
+HELD_OUT = 0.2  # fraction of the rows that a hold-out fit is evaluated on
+MIN_ROWS = 10
+MAX_ROUNDS, PATIENCE = 300.0, 10.0  # at a learning rate of 1; divided by the rate
+MAX_ROW_ROUNDS = 300_000_000  # limit of rounds times rows
+SPEEDUP, MAX_RATE = 2, 0.5  # factor of the learning rate, unless the result exceeds MAX_RATE
+# Number of hold-out fits if the effective number of rows is low; it is a third of all rows
+# if residuals are normally distributed.
+N_HOLD_OUTS, MANY_EFFECTIVE_ROWS, SOME_EFFECTIVE_ROWS = 5, 3_000, 1_000
+# With more cells (rows * columns * outputs) there is a single hold-out fit.
+MAX_REPEATED_CELLS = 2**23
+
+
+def max_rounds(learning_rate: float, n_rows: int = 1) -> int:
+    """Return the largest number of rounds that is chosen for these rows."""
+    limit = min(MAX_ROUNDS / learning_rate, MAX_ROW_ROUNDS / n_rows)
+    return max(DEFAULT_N_ESTIMATORS, round(limit))
+
+
+def finds_rounds(n_rows: int) -> bool:
+    """Return whether the number of rounds is found for data with this number of rows."""
+    return MIN_ROWS <= n_rows <= MAX_ROW_ROUNDS // DEFAULT_N_ESTIMATORS
+
+
+def plan_rounds(
+    params: SharedParameters, run: TrainingRun, callbacks: Sequence[object]
+) -> Metric | None:
+    """Return the metric that the number of rounds is found by; None if it is not found.
+
+    Evaluation sets and callbacks do not change the number, except for early stopping: its training
+    may have as many rounds as could be found.
+
+    Parameters
+    ----------
+    callbacks : sequence of callback
+        Callbacks of the estimator and of the fit.
+    """
+    n_rows, settings = run.target.n_rows, run.settings
+    if params.n_estimators is not None or params.warm_start or run.init_model is not None:
+        return None
+    names = {cls.__name__ for callback in callbacks for cls in type(callback).__mro__}
+    if params.early_stopping_rounds is not None or EarlyStopping.__name__ in names:
+        limit = max_rounds(settings.boosting.learning_rate, n_rows)
+        run.settings = settings.replace_n_estimators(limit)
+        return None
+    if (
+        params.projection is not None
+        or settings.workers.device is not None
+        or run.target.is_sparse
+        or not finds_rounds(n_rows)
+    ):
+        return None
+    if params.eval_metric is None and not run.objective.has_default_metric:
+        warn_user(
+            f"n_estimators=None trains {DEFAULT_N_ESTIMATORS} rounds: none can be found by the "
+            "loss of a custom objective, which is not known. Pass eval_metric, a function of y and "
+            "the scores, or n_estimators."
+        )
+        return None
+    return get_default_metric(run)
+
+
+def find_n_estimators(
+    run: TrainingRun, metric: Metric, callbacks: Sequence[object] = ()
+) -> TrainingRun | None:
+    """Set the number of rounds of a run by hold-out fits.
+
+    Parameters
+    ----------
+    run : TrainingRun
+        With a function `make_hold_out_run`. Its number of rounds does not change if no round of a
+        hold-out fit can be measured.
+    metric : Metric
+        Metric of held-out rows.
+    callbacks : sequence of callback
+        Callbacks of the fit, of which time limits apply to hold-out fits, too.
+
+    Returns
+    -------
+    TrainingRun or None
+        A hold-out fit whose model has to be kept, since Ctrl-C or a time limit ended it.
+    """
+    limits = [callback for callback in callbacks if isinstance(callback, TimeLimit)]
+    for limit in limits:
+        limit.start()
+    numbers: list[float] = []
+    first: TrainingRun | None = None
+    n_hold_outs = 1 if run.rules.time is not None else _count_hold_outs(run)
+    for rows, held in iter_hold_outs(run, n_hold_outs):
+        assert run.make_hold_out_run is not None
+        hold_out = run.make_hold_out_run(rows, held, metric)
+        best_round = _train(hold_out, limits)
+        first = hold_out if first is None else first
+        if hold_out.was_interrupted or any(limit.was_reached for limit in limits):
+            return first
+        # The first hold-out fit has found the groups.
+        if isinstance(run.settings.boosting.output_groups, str):
+            run.metadata = run.metadata | {OUTPUT_GROUPS: hold_out.metadata[OUTPUT_GROUPS]}
+            run.settings = run.settings.replace_output_groups(hold_out.model.output_groups)
+        if best_round is not None:
+            speedup = hold_out.settings.boosting.learning_rate / run.settings.boosting.learning_rate
+            numbers.append(speedup * (best_round + 1) * run.target.n_rows / len(rows))
+    if numbers:
+        run.settings = run.settings.replace_n_estimators(round(float(np.median(numbers))))
+    return None
+
+
+def iter_hold_outs(
+    run: TrainingRun, n_hold_outs: int
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Yield the rows to train on and the rows to evaluate on, of each hold-out fit."""
+    target, seed = run.target, run.seeds.training
+    classes = target.get_row_classes()
+    if n_hold_outs == 1:
+        splits = iter([run.rules.split(target.n_rows, HELD_OUT, seed, classes)])
+    else:
+        splits = run.rules.iter_cross_fits(target.n_rows, round(1 / HELD_OUT), seed, classes)
+    for rows, held in islice(splits, n_hold_outs):
+        check_parts(rows, held)
+        known = held if classes is None else held[np.isin(classes[held], classes[rows])]
+        yield rows, known
+
+
+def _count_hold_outs(run: TrainingRun) -> int:
+    """Return an odd number of hold-out fits; the more, the fewer rows carry the loss.
+
+    The effective number of rows is (sum of l)^2 / sum of l^2, where l is the squared length of the
+    gradient of a row at the base score: for squared errors, the loss of the row. Outputs have equal
+    shares in l if the metric is relative to their variances.
+    """
+    bound = bind_objective(run.objective, run.rows, run.settings)
+    n_rows, n_outputs = bound.n_rows, bound.n_outputs
+    if n_rows * run.dataset.mapper.n_columns_ * n_outputs > MAX_REPEATED_CELLS:
+        return 1
+    base = run.base_score
+    bound.set_base_score(compute_base_score(bound, run.settings) if base is None else base)
+    raw = np.zeros((n_rows, n_outputs), np.float32)
+    if run.rows.offset is not None:
+        raw += run.rows.offset
+    shape = bound.hessian_shape()
+    gradients = np.empty_like(raw)
+    hessians = None if shape is None else np.empty(shape, np.float32)
+    bound.derivatives(raw, gradients, hessians, run.settings.workers.n_threads)
+    squares = gradients.astype(np.float64) ** 2
+    if run.objective.is_translation_invariant:
+        total = squares.sum(axis=0)
+        squares /= np.where(total > 0, total, 1.0)
+    losses = squares.sum(axis=1)
+    fourth = float(np.sum(losses**2))
+    n_effective = float(losses.sum()) ** 2 / fourth if fourth > 0 else float(n_rows)
+    if n_effective >= MANY_EFFECTIVE_ROWS:
+        return 1
+    return 3 if n_effective >= SOME_EFFECTIVE_ROWS else N_HOLD_OUTS
+
+
+def _train(hold_out: TrainingRun, limits: Sequence[TimeLimit]) -> int | None:
+    """Train a hold-out fit; return its best round, if the metric of some round is finite."""
+    if hold_out.objective.is_translation_invariant:  # offsets are subtracted from the target
+        rows = hold_out.eval_sets[0].rows.replace(offset=None)
+        hold_out.eval_sets = [replace(hold_out.eval_sets[0], rows=rows)]
+    if isinstance(hold_out.settings.boosting.output_groups, str):
+        resolve_output_groups(hold_out)
+    rate = hold_out.settings.boosting.learning_rate
+    speedup = SPEEDUP if SPEEDUP * rate <= MAX_RATE else 1
+    n_rounds = max_rounds(rate, hold_out.target.n_rows) // speedup
+    boosting = replace(
+        hold_out.settings.boosting, learning_rate=speedup * rate, n_estimators=n_rounds
+    )
+    hold_out.settings = replace(hold_out.settings, boosting=boosting)
+    patience = max(10, round(PATIENCE / boosting.learning_rate))
+    stopper = _HoldOutStopper(hold_out.eval_sets[0].metrics[0], patience, limits)
+    boost(hold_out, [stopper])
+    return stopper.patience.best_round
+
+
+class _HoldOutStopper(Callback):
+    """Stops a hold-out fit some rounds after its best metric value, or at a time limit."""
+
+    def __init__(self, metric: Metric, rounds: int, limits: Sequence[TimeLimit]) -> None:
+        self._metric, self._limits = metric, limits
+        self.patience = Patience(rounds)
+
+    def after_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool:
+        ((values,),) = (metrics.values() for metrics in evals_log.values())
+        self.patience.update(self._metric.to_loss(values[-1]), epoch)
+        return self.patience.is_over(epoch) or any([limit.is_over() for limit in self._limits])
+
+    def after_training(self, model: Model) -> None:
+        """Drop the rounds after the best one, for a hold-out fit whose model is kept."""
+        if self.patience.best_round is not None:
+            model.truncate(self.patience.best_round + 1)
