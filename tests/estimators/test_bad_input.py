@@ -164,7 +164,7 @@ def test_invalid_parameters_raise(make, parameters, match):
         (regressor(objective="softmax"), Y, "PolyleafClassifier"),
         (regressor(objective="squared_hinge"), Y, "PolyleafClassifier"),
         (regressor(objective="quantile", quantile_alpha=[0.5, 1.5]), Y, "alpha"),
-        (regressor(objective="quantile", quantile_alpha=[0.5, 0.5]), Y, "twice"),
+        (regressor(objective="quantile", quantile_alpha=[0.5, 0.5]), Y, "different numbers"),
         (regressor(objective="poisson", normalize_targets=True), Y**2, "normalize_targets"),
         (regressor(quantile_alpha=2.0), Y, "quantile_alpha"),
         (regressor(tweedie_variance_power=3.0), Y, "tweedie_variance_power"),
