@@ -31,7 +31,7 @@ from polyleaf import (
     load_model,
     memory_estimate,
 )
-from polyleaf.export import register_skl2onnx, to_c, to_xgboost
+from polyleaf.export import register_skl2onnx, to_c, to_onnx, to_treelite, to_xgboost
 from polyleaf.inspection import export_shap_trees, make_report
 from polyleaf.model import prediction
 from polyleaf.objectives import AbsoluteError
@@ -119,6 +119,7 @@ SPARSE = {"leaf": "sparse", "leaf_k": 1}
 BINNED = Dataset(X, keep_features=True)
 CLASSES = Y.argmax(axis=1)
 CODES = np.where(np.arange(4) == 3, np.digitize(X[:, :1], [-0.5, 0.5]), rng.random(X.shape))
+CLOSE = np.where(np.arange(4) == 3, 1 + 1e-12 * X, X)
 CITIES = pd.DataFrame(rng.random((900, 3))).assign(city=[f"c{i % 300}" for i in range(900)])
 CITIES.columns = ["a", "b", "c", "city"]
 CITY_Y = rng.random((900, 3))
@@ -189,6 +190,7 @@ RECIPES = {
     "projection": Recipe({"projection": "pca"}, {"projection_dim": 2}),
     "high_cardinality": regressor({}, X=CITIES, y=CITY_Y),
     "categories": Recipe({"categorical_features": [3]}, {"colsample_bynode": 1.0}, X=CODES),
+    "float64_features": Recipe(X=CLOSE),
     "sparse_X": Recipe(X=scipy.sparse.csr_matrix(X)),
     "listed_categories": Recipe({"categorical_features": [3]}),
     "validation_fraction": Recipe({"validation_fraction": 0.3}),
@@ -280,13 +282,23 @@ def export_xgboost(recipe: Recipe) -> None:
     to_xgboost(fit_model(recipe), io.StringIO())
 
 
+def export_treelite(recipe: Recipe) -> None:
+    pytest.importorskip("treelite")
+    to_treelite(fit_model(recipe))
+
+
+def export_onnx_3(recipe: Recipe) -> None:
+    pytest.importorskip("onnx")
+    to_onnx(fit_model(recipe), opset_ml=3)
+
+
 def convert(recipe: Recipe) -> None:
     pytest.importorskip("skl2onnx")
-    from skl2onnx import to_onnx
+    import skl2onnx
 
     if recipe.estimator in (None, PolyleafRegressor):
         register_skl2onnx(PolyleafRegressor)
-        to_onnx(fit_model(recipe), X[:1].astype(np.float32))
+        skl2onnx.to_onnx(fit_model(recipe), X[:1].astype(np.float32))
 
 
 def export_shap(recipe: Recipe) -> None:
@@ -310,7 +322,9 @@ ACTIONS: dict[str, Callable[[Recipe], object]] = {
     "device_predictor": make_device_predictor,
     "model_file": save,
     "exports": export_c,
-    "exports_of_constants": export_xgboost,
+    "onnx_3": export_onnx_3,
+    "treelite": export_treelite,
+    "xgboost": export_xgboost,
     "skl2onnx": convert,
     "shap_trees": export_shap,
     "report": report,
@@ -341,6 +355,7 @@ UNTRIED = {
     ("offset", "evaluated_dataset"),
     # The bins differ from those of the other Dataset.
     ("categories", "evaluated_dataset"),
+    ("float64_features", "evaluated_dataset"),
     ("sparse_X", "evaluated_dataset"),
     ("listed_categories", "evaluated_dataset"),
     ("projection", "evaluated_dataset"),

@@ -14,6 +14,7 @@ from polyleaf.binned_data.random_rows import split_rows
 from polyleaf.datasets import load
 from polyleaf.files.io import write_columns
 from polyleaf.metrics._multitask import baseline_scores, compute_scores
+from polyleaf.runtime.optional_packages import optional_package
 from polyleaf.runtime.row_data import RowData
 
 JOBS: dict[str, tuple[str, tuple[str, str], dict[str, Any]]] = {
@@ -37,13 +38,9 @@ def run(out: Path, quick: bool = False, n_jobs: int | None = None) -> dict[str, 
     RuntimeError
         If a saved model predicts differently after loading.
     """
-    try:
+    with optional_package("The demo plots with matplotlib", "cli,plot"):
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError(
-            'The demo plots with matplotlib: pip install "polyleaf[cli,plot]".'
-        ) from error
     out.mkdir(parents=True, exist_ok=True)
     figure = Figure(figsize=(13.5, 3.6), layout="constrained")
     FigureCanvasAgg(figure)  # needs no display and does not change the user's backend

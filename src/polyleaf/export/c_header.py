@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, SupportsInt
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from polyleaf.export.ir import ModelIR, TreeIR, build_ir, category_mapping, chec
 from polyleaf.model.leaf_kinds import LeafFunctions
 from polyleaf.model.serialize import TextDestination, write_text
 from polyleaf.runtime.compatibility import polyleaf_version
-from polyleaf.runtime.types import DataLike, ModelLike
+from polyleaf.runtime.types import ModelLike
 
 if TYPE_CHECKING:
     from polyleaf.binned_data.high_cardinality import Category
@@ -121,26 +121,29 @@ def _format_number(value: float, suffix: str = "f") -> str:
     return re.sub(r"\.?0*p", "p", float(value).hex()) + suffix
 
 
-def _format_table(kind: str, name: str, values: Iterable[str]) -> Iterator[str]:
-    """Yield a constant array; an empty one gets a zero, since C has no empty arrays."""
-    cells = list(values) or ["0"]
+def _format_table(kind: str, name: str, values: Iterable[object]) -> Iterator[str]:
+    """Yield a constant array; an empty one gets a zero, since C has no empty arrays.
+
+    `values` are numbers, or text of other literals.
+    """
+    cells = [_format_cell(kind, value) for value in values] or ["0"]
     yield f"static const {kind} NAME_{name}[{len(cells)}] = {{"
     line = ""
-    for value in cells:
-        if len(line) + len(value) > 105:
+    for cell in cells:
+        if len(line) + len(cell) > 105:
             yield line
             line = ""
-        line += value + ","
+        line += cell + ","
     yield line
     yield "};"
 
 
-def _format_integers(values: Iterable[SupportsInt]) -> list[str]:
-    return [str(int(value)) for value in values]
-
-
-def _format_floats(values: DataLike) -> list[str]:
-    return [_format_number(value) for value in np.asarray(values, np.float32).ravel().tolist()]
+def _format_cell(kind: str, value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if kind in ("float", "double"):
+        return _format_number(value, "f" if kind == "float" else "")
+    return str(int(value))
 
 
 def _choose_index_type(largest: int) -> str:
@@ -164,9 +167,8 @@ class _Slots:
         self.codes: dict[int, int] = {}
         thresholds: dict[int, set[float]] = {}
         for tree in ir.trees:
-            structure = tree.structure
-            for node in np.flatnonzero(structure.feature >= 0).tolist():
-                feature = int(structure.feature[node])
+            for node in tree.split_nodes.tolist():
+                feature = int(tree.feature[node])
                 slots = self.codes if node in tree.codes_left else self.numbers
                 slots.setdefault(feature, len(slots))
                 if self._is_float64[feature] and np.isfinite(tree.threshold[node]):
@@ -213,32 +215,29 @@ class _Nodes:
             self._add_tree(tree, first)
 
     def _add_tree(self, tree: TreeIR, first_leaf: int) -> None:
-        structure = tree.structure
-        left, right = structure.left.tolist(), structure.right.tolist()
+        left, right = tree.left.tolist(), tree.right.tolist()
         self.roots.append(len(self.nodes))
         self.depths.append(_get_depth(left, right))
-        position = _order_nodes(left, right, structure.count.tolist())
+        position = _order_nodes(left, right, tree.count.tolist())
         for node in sorted(position, key=position.__getitem__):
             if left[node] < 0:
-                self._append(_Node(first_leaf + int(structure.leaf[node]), 0, 0), 0)
+                self.nodes.append(_Node(first_leaf + int(tree.leaf[node]), 0, 0))
             else:
-                self._append(*self._make_split(tree, node, position[left[node]] - position[node]))
+                self.nodes.append(
+                    self._make_split(tree, node, position[left[node]] - position[node])
+                )
+            self.set_rows.append(len(self.sets) if node in tree.codes_left else 0)
 
-    def _append(self, node: _Node, set_row: int) -> None:
-        self.nodes.append(node)
-        self.set_rows.append(set_row)
-
-    def _make_split(self, tree: TreeIR, node: int, step: int) -> tuple[_Node, int]:
-        feature = int(tree.structure.feature[node])
-        missing_left = bool(tree.structure.missing_left[node])
+    def _make_split(self, tree: TreeIR, node: int, step: int) -> _Node:
+        feature, missing_left = int(tree.feature[node]), bool(tree.missing_left[node])
         if node in tree.codes_left:
             bits = np.zeros(256, bool)
             bits[tree.codes_left[node]] = True
             bits[MISSING_CODE] = missing_left
             self.sets.append(np.packbits(bits, bitorder="little").view("<u4"))
-            return _Node(0, self._slots.codes[feature], step), len(self.sets)
+            return _Node(0, self._slots.codes[feature], step)
         key = self._slots.get_key(feature, float(tree.threshold[node]))
-        return _Node(key, self._slots.get_slot(feature, missing_left), step), 0
+        return _Node(key, self._slots.get_slot(feature, missing_left), step)
 
 
 def _get_depth(left: Sequence[int], right: Sequence[int]) -> int:
@@ -298,38 +297,29 @@ class _Leaves:
         for run in _group_runs(trees):
             for tree in trees[run.first : run.last]:
                 self.first_of_tree.append(n_leaves.get(run.name, 0))
-                n_leaves[run.name] = self.first_of_tree[-1] + tree.structure.n_leaves
+                n_leaves[run.name] = self.first_of_tree[-1] + len(tree.leaf_nodes)
                 self.blocks.setdefault(run.name, []).append(tree.leaves)
 
     def format_tables(self) -> Iterator[str]:
         for name, blocks in self.blocks.items():
-            form = name.split("_")[0]
-            yield from getattr(self, f"_format_{form}")(name, blocks)
-
-    def _format_dense(self, name: str, blocks: list[LeafFunctions]) -> Iterator[str]:
-        yield from _format_table(
-            "float", name, (text for block in blocks for text in _format_floats(block.values))
-        )
-
-    def _format_entries(self, name: str, blocks: list[Any], index: str) -> Iterator[str]:
-        counts = np.concatenate([np.diff(block.indptr) for block in blocks])
-        begin = np.concatenate([[0], np.cumsum(counts)])
-        entries = np.concatenate([getattr(block, index) for block in blocks])
-        yield from _format_table("uint32_t", f"{name}_begin", _format_integers(begin))
-        yield from _format_table("uint32_t", f"{name}_entry", _format_integers(entries))
-
-    def _format_sparse(self, name: str, blocks: list[LeafFunctions]) -> Iterator[str]:
-        yield from self._format_entries(name, blocks, "outputs")
-        yield from _format_table(
-            "float", name, (text for block in blocks for text in _format_floats(block.values))
-        )
-
-    def _format_linear(self, name: str, blocks: list[LeafFunctions]) -> Iterator[str]:
-        yield from self._format_entries(name, blocks, "features")
-        for part in ("values", "weights", "centre", "lower", "upper"):
-            values = (text for block in blocks for text in _format_floats(getattr(block, part)))
-            table = "intercept" if part == "values" else part
-            yield from _format_table("float", f"{name}_{table}", values)
+            index, parts = None, {name: "values"}
+            if name.startswith("sparse"):
+                index = "outputs"
+            elif name.startswith("linear"):
+                index, parts = "features", {f"{name}_intercept": "values"}
+                parts |= {f"{name}_{x}": x for x in ("weights", "centre", "lower", "upper")}
+            if index is not None:
+                counts = np.concatenate(
+                    [np.diff(block.indptr) for block in blocks if block.indptr is not None]
+                )
+                begin = np.concatenate([[0], np.cumsum(counts)])
+                entries = np.concatenate([getattr(block, index) for block in blocks])
+                yield from _format_table("uint32_t", f"{name}_begin", begin)
+                yield from _format_table("uint32_t", f"{name}_entry", entries)
+            for table, part in parts.items():
+                arrays = (np.asarray(getattr(block, part), np.float32) for block in blocks)
+                values = (value for array in arrays for value in array.ravel().tolist())
+                yield from _format_table("float", table, values)
 
 
 # ---- C code --------------------------------------------------------------------------------
@@ -432,19 +422,15 @@ class _Header:
 
     def _format_slot_tables(self) -> Iterator[str]:
         slots = self._slots
-        yield from _format_table("uint32_t", "number", _format_integers(slots.numbers))
+        yield from _format_table("uint32_t", "number", slots.numbers)
         n_bins = self._ir.model.mapper.n_bins_
-        yield from _format_table("uint32_t", "code_feature", _format_integers(slots.codes))
-        yield from _format_table(
-            "int32_t", "code_count", _format_integers(n_bins[list(slots.codes)])
-        )
+        yield from _format_table("uint32_t", "code_feature", slots.codes)
+        yield from _format_table("int32_t", "code_count", n_bins[list(slots.codes)])
         if self._ir.dtype is np.float64:
             ranks = [slots.ranks.get(feature, []) for feature in slots.numbers]
-            yield from _format_table(
-                "uint32_t", "rank_begin", _format_integers(np.cumsum([0, *map(len, ranks)]))
-            )
-            values = [_format_number(value, "") for values in ranks for value in values]
-            yield from _format_table("double", "rank_threshold", values)
+            yield from _format_table("uint32_t", "rank_begin", np.cumsum([0, *map(len, ranks)]))
+            thresholds = (value for values in ranks for value in values)
+            yield from _format_table("double", "rank_threshold", thresholds)
 
     def _format_node_tables(self) -> Iterator[str]:
         nodes, trees, slots = self._nodes, self._ir.trees, self._slots
@@ -455,7 +441,7 @@ class _Header:
         yield from _format_table("NAME_node", "nodes", values)
         if nodes.sets:
             yield from _format_table(
-                _choose_index_type(len(nodes.sets) + 1), "set_of", _format_integers(nodes.set_rows)
+                _choose_index_type(len(nodes.sets) + 1), "set_of", nodes.set_rows
             )
             words = (f"{word:#x}u" for words in nodes.sets for word in words.tolist())
             yield from _format_table("uint32_t", "sets", words)
@@ -466,14 +452,10 @@ class _Header:
             for i in range(0, len(order), _LANES)
         ]
         yield f"typedef {_choose_index_type(len(trees))} NAME_tree;"
-        yield from _format_table("NAME_tree", "order", _format_integers(order))
-        yield from _format_table(
-            "uint32_t", "root", _format_integers(nodes.roots[t] for t in order)
-        )
-        yield from _format_table("int32_t", "steps", _format_integers(steps))
-        yield from _format_table(
-            "uint32_t", "output", _format_integers(max(tree.output, 0) for tree in trees)
-        )
+        yield from _format_table("NAME_tree", "order", order)
+        yield from _format_table("uint32_t", "root", (nodes.roots[t] for t in order))
+        yield from _format_table("int32_t", "steps", steps)
+        yield from _format_table("uint32_t", "output", (max(tree.output, 0) for tree in trees))
 
     # -- functions
 
@@ -518,15 +500,11 @@ class _Header:
 
     def _format_raw(self) -> Iterator[str]:
         model = self._ir.model
-        yield from _format_table(
-            "double", "base", (_format_number(value, "") for value in model.base_score.tolist())
-        )
+        yield from _format_table("double", "base", model.base_score.tolist())
         formula = "out[k] = NAME_base[k] + (double)sum[k];"
         if model.target_scale is not None and model.target_offset is not None:
-            for name, values in (("scale", model.target_scale), ("offset", model.target_offset)):
-                yield from _format_table(
-                    "double", name, (_format_number(value, "") for value in values.tolist())
-                )
+            yield from _format_table("double", "scale", model.target_scale.tolist())
+            yield from _format_table("double", "offset", model.target_offset.tolist())
             formula = "out[k] = (NAME_base[k] + (double)sum[k]) * NAME_scale[k] + NAME_offset[k];"
         yield "/* Compute the NAME_N_OUTPUTS raw scores of a row. */"
         yield "static inline void NAME_raw(const NAME_input *x, double *out) {"
@@ -544,7 +522,7 @@ class _Header:
             return
         if ir.link == "sorted_levels":
             order = np.argsort(ir.model.objective.quantile_levels)
-            yield from _format_table("int32_t", "level", _format_integers(order))
+            yield from _format_table("int32_t", "level", order)
         noun = "predictions" if ir.kind == "regression" else "probabilities"
         yield f"/* Compute the NAME_N_PREDICTIONS {noun} of a row. */"
         yield "static inline void NAME_predict(const NAME_input *x, double *out) {"

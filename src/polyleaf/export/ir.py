@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-import polyleaf._core as _core
 from polyleaf.binned_data.binning import MISSING_CODE
 from polyleaf.binned_data.high_cardinality import Category
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import LEAF_KINDS, LeafFunctions, Leaves
 from polyleaf.model.metadata import get_raw_decision_thresholds
 from polyleaf.model.trees import Tree
-from polyleaf.runtime.capabilities import check, refuse
+from polyleaf.runtime.capabilities import PLACES, check, refuse
 from polyleaf.runtime.types import ModelLike
 from polyleaf.user_data.feature_table import CategoryColumn, DenseBlock, FeatureTable
 from polyleaf.user_data.features import read_features
@@ -27,29 +26,57 @@ _N_CHECK_ROWS, _CHECK_TOLERANCE = 64, 1e-4
 _MAX_LEAF_VALUES = 1 << 28  # total size of all leaves as dense vectors
 
 
-class TreeIR(NamedTuple):
-    """A tree on feature values. Arrays have an entry per node; a leaf has feature -1.
+@dataclass(frozen=True)
+class TreeIR:
+    """A tree on feature values, as a table with a row per node. Node 0 is the root.
 
     Attributes
     ----------
-    structure : _core.Tree
-        Tree with the arrays `feature`, `left`, `right`, `leaf` and `missing_left`.
+    feature, left, right, leaf : ndarray of int
+        Feature and children of a split, number of a leaf; -1 where there are none.
     threshold : ndarray of float64
         Thresholds of numeric splits: values <= threshold go left. Infinity: all that are not
         missing go left.
     codes_left : dict of int -> ndarray of int
         Node of a categorical split -> ascending codes of the categories that go left.
+    missing_left : ndarray of bool
+    count, gain, cover : ndarray
+        Number of training rows, gain of splits, and sums of Hessians.
     leaves : LeafFunctions
         Leaf values.
     output : int
         The output that the tree is for; -1: all outputs.
+    round : int
     """
 
-    structure: _core.Tree
+    feature: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
+    leaf: np.ndarray
     threshold: np.ndarray
     codes_left: dict[int, np.ndarray]
+    missing_left: np.ndarray
+    count: np.ndarray
+    gain: np.ndarray
+    cover: np.ndarray
     leaves: LeafFunctions
     output: int
+    round: int
+
+    @property
+    def is_leaf(self) -> np.ndarray:
+        """Whether each node is a leaf: bool (n_nodes,)."""
+        return self.left < 0
+
+    @property
+    def split_nodes(self) -> np.ndarray:
+        """The nodes that are splits, ascending."""
+        return np.flatnonzero(self.left >= 0)
+
+    @property
+    def leaf_nodes(self) -> np.ndarray:
+        """The nodes that are leaves, ascending."""
+        return np.flatnonzero(self.left < 0)
 
 
 @dataclass(frozen=True)
@@ -65,7 +92,7 @@ class ModelIR:
         return list(self._iter_trees())
 
     def _iter_trees(self) -> Iterator[TreeIR]:
-        thresholds = [np.append(found, np.inf) for found in self.model.mapper.thresholds_]
+        thresholds = [np.append(values, np.inf) for values in self.model.mapper.thresholds_]
         for view in self.model.trees:
             if view.round >= self.n_rounds:
                 return
@@ -79,7 +106,19 @@ class ModelIR:
                 else:
                     threshold[node] = thresholds[feature][tree.threshold[node]]
             yield TreeIR(
-                tree, threshold, codes_left, LEAF_KINDS[view.kind].functions(leaves), output
+                feature=tree.feature,
+                left=tree.left,
+                right=tree.right,
+                leaf=tree.leaf,
+                threshold=threshold,
+                codes_left=codes_left,
+                missing_left=tree.missing_left,
+                count=tree.count,
+                gain=tree.gain,
+                cover=tree.cover,
+                leaves=LEAF_KINDS[view.kind].functions(leaves),
+                output=output,
+                round=view.round,
             )
 
     def _decode_category_set(self, feature: int, words: np.ndarray) -> np.ndarray:
@@ -128,7 +167,7 @@ class ModelIR:
         vectors[:, tree.output] = values[:, 0]
         return vectors
 
-    def check_constant_leaves(self, format: str, alternative: str) -> None:
+    def check_constant_leaves(self, place: str) -> None:
         """Check that a format of constant dense leaves can hold the model.
 
         Raises
@@ -136,9 +175,10 @@ class ModelIR:
         ValueError
             If leaves are linear, or dense leaf values would fill the memory.
         """
+        format = PLACES[place]
         if self.reads_features:
-            refuse("linear_leaves", "exports_of_constants", format=format, alternative=alternative)
-        n_leaves = sum(tree.structure.n_leaves for tree in self.trees)
+            refuse("linear_leaves", place, format=format)
+        n_leaves = sum(len(tree.leaf_nodes) for tree in self.trees)
         if n_leaves * self.model.n_outputs > _MAX_LEAF_VALUES and not self.has_scalar_trees:
             raise ValueError(
                 f"{format} does not support sparse leaves, and {n_leaves} dense leaves of "
@@ -190,15 +230,21 @@ def _expand_outputs(tree: Tree, n_outputs: int) -> tuple[Leaves, int]:
     return kind.expand(tree.leaves, outputs, n_outputs), -1
 
 
-def build_ir(model: ModelLike) -> ModelIR:
+def build_ir(model: ModelLike, place: str = "exports") -> ModelIR:
     """Build the representation of a model, or of a fitted estimator up to its best round.
+
+    Parameters
+    ----------
+    model : Model or fitted estimator
+    place : str
+        The format, as a key of `PLACES`.
 
     Raises
     ------
     TypeError
         If `model` is neither.
     ValueError
-        If predictions need more than the trees.
+        If predictions need more than the trees, or the format does not support a feature.
     """
     inner = getattr(model, "model_", model)
     if not isinstance(inner, Model):
@@ -206,7 +252,8 @@ def build_ir(model: ModelLike) -> ModelIR:
             "model must be a polyleaf.Model or a fitted estimator, not "
             f"{type(model).__name__}; call fit first."
         )
-    check("exports", model=inner)
+    for name in dict.fromkeys(("exports", place)):
+        check(name, model=inner)
     best = inner.best_iteration if inner is not model else None
     return ModelIR(inner, inner.n_rounds if best is None else best + 1)
 
@@ -249,14 +296,14 @@ def check_scores(
     """
     ir = build_ir(model)
     table = _make_check_rows(ir)
-    found = run(table, to_numeric_matrix(model, table))
-    if found is None:
+    scores = run(table, to_numeric_matrix(model, table))
+    if scores is None:
         return
     expected = ir.model.predict_raw(table, 0, ir.n_rounds)
-    found = np.reshape(np.asarray(found, np.float64), expected.shape)
+    scores = np.reshape(np.asarray(scores, np.float64), expected.shape)
     scale = float(np.abs(expected).max(initial=0)) or 1.0
-    if not np.allclose(found, expected, rtol=0, atol=_CHECK_TOLERANCE * scale):
-        worst = float(np.abs(found - expected).max())
+    if not np.allclose(scores, expected, rtol=0, atol=_CHECK_TOLERANCE * scale):
+        worst = float(np.abs(scores - expected).max())
         raise RuntimeError(
             f"The {format} export gives other raw scores than the model, by up to {worst:.3g}: "
             "please report this, or pass check=False to write it nevertheless."
@@ -270,10 +317,10 @@ def _make_check_rows(ir: ModelIR) -> FeatureTable:
     numeric = np.flatnonzero(~mapper.is_categorical_)
     values: np.ndarray = np.empty((n, len(numeric)), ir.dtype)
     for column, feature in enumerate(numeric.tolist()):
-        known: np.ndarray = np.append(mapper.thresholds_[feature], 0.5).astype(ir.dtype)
-        near = np.nextafter(known, ir.dtype(np.inf)), np.nextafter(known, ir.dtype(-np.inf)), known
+        edges: np.ndarray = np.append(mapper.thresholds_[feature], 0.5).astype(ir.dtype)
+        above, below = (np.nextafter(edges, ir.dtype(end)) for end in (np.inf, -np.inf))
         special: np.ndarray = np.array([np.nan, 0.0, -0.0, 3.7], ir.dtype)
-        values[:, column] = rng.choice(np.concatenate([*near, special]), n)
+        values[:, column] = rng.choice(np.concatenate([above, below, edges, special]), n)
     table.dense.append(DenseBlock(values, numeric))
     for feature in np.flatnonzero(mapper.is_categorical_).tolist():
         kept, rare = mapper.categories_[feature] or (), mapper.rare_categories_[feature] or ()

@@ -25,7 +25,9 @@ from polyleaf.export.ir import (
     choose_key_dtype,
 )
 from polyleaf.model.serialize import Destination, as_path, write_open
+from polyleaf.runtime.capabilities import refuse
 from polyleaf.runtime.compatibility import polyleaf_version
+from polyleaf.runtime.optional_packages import optional_package
 from polyleaf.runtime.types import DataLike, ModelLike
 
 if TYPE_CHECKING:
@@ -85,7 +87,8 @@ def to_onnx(
     RuntimeError
         If the graph gives other scores than the model.
     """
-    onnx = _import_onnx()
+    with optional_package("to_onnx needs the package onnx", "onnx"):
+        import onnx
     if input not in ("matrix", "columns"):
         raise ValueError(f'input={input!r} must be "matrix" or "columns".')
     ir = build_ir(model)
@@ -94,9 +97,7 @@ def to_onnx(
     if version not in _IR_VERSIONS:
         raise ValueError(f"opset_ml={opset_ml!r} must be 3 or 5.")
     if version == 3 and has_sets:
-        raise ValueError(
-            "The model has categorical splits, which opset_ml=3 does not support: use opset_ml=5."
-        )
+        refuse("categories", "onnx_3")
     builder = _GraphBuilder(onnx, ir, version, category_mapping(model))
     proto = builder.build(columns=input == "columns")
     if check:
@@ -106,16 +107,6 @@ def to_onnx(
     elif path is not None:
         onnx.save(proto, as_path(path))
     return proto
-
-
-def _import_onnx() -> ModuleType:
-    try:
-        import onnx
-    except ImportError as error:
-        raise ImportError(
-            'to_onnx needs the package onnx: pip install "polyleaf[onnx]".'
-        ) from error
-    return onnx
 
 
 class _Graph:
@@ -197,39 +188,32 @@ class _GraphBuilder:
             self._graph.nodes, "polyleaf", self._inputs, self._outputs, self._graph.constants
         )
         opsets = [helper.make_opsetid("", _OPSET), helper.make_opsetid("ai.onnx.ml", self._version)]
-        proto = helper.make_model(
-            graph,
-            opset_imports=opsets,
-            producer_name="polyleaf",
-            producer_version=polyleaf_version(),
-        )
+        producer = {"producer_name": "polyleaf", "producer_version": polyleaf_version()}
+        proto = helper.make_model(graph, opset_imports=opsets, **producer)
         proto.ir_version = _IR_VERSIONS[self._version]
+        categories = {f: list(map(list, codes.items())) for f, codes in self._categories.items()}
         properties = {
             "polyleaf.features": [model.feature_name(f) for f in range(model.n_features)],
             "polyleaf.outputs": [model.output_name(k) for k in range(min(model.n_outputs, 10_000))],
-            "polyleaf.categories": {
-                f: list(map(list, codes.items())) for f, codes in self._categories.items()
-            },
+            "polyleaf.categories": categories,
         }
-        props = {name: json.dumps(value) for name, value in properties.items()}
-        helper.set_model_props(proto, props)
+        helper.set_model_props(proto, {name: json.dumps(v) for name, v in properties.items()})
         self._onnx.checker.check_model(proto)
         self._proto = proto
         return proto
 
     def run(self, table: FeatureTable, matrix: np.ndarray) -> np.ndarray | None:
         """Return the raw scores of the graph, or None if onnxruntime is not installed."""
-        given: dict[str, np.ndarray] = {_INPUT: matrix}
+        inputs: dict[str, np.ndarray] = {_INPUT: matrix}
         if self._is_columns:
-            name_of = self._ir.model.feature_name
-            given = {name_of(f): matrix[:, [f]] for f in range(matrix.shape[1])}
-        for column in table.categories if self._is_columns else ():
-            name = self._ir.model.feature_name(column.feature)
-            dtype = self._key_dtypes[column.feature]
-            unknown = _UNKNOWN_KEYS.get(dtype, np.nan)
-            keys = [str(c) if dtype is object else c for c in column.categories]
-            given[name] = np.array([*keys, unknown], dtype)[column.index][:, None]
-        output = self._graph.output_name("scores")
+            names = [self._ir.model.feature_name(f) for f in range(matrix.shape[1])]
+            inputs = {name: matrix[:, [f]] for f, name in enumerate(names)}
+            for column in table.categories:
+                dtype = self._key_dtypes[column.feature]
+                unknown = _UNKNOWN_KEYS.get(dtype, np.nan)
+                keys = [str(c) if dtype is object else c for c in column.categories]
+                values: np.ndarray = np.array([*keys, unknown], dtype)[column.index]
+                inputs[names[column.feature]] = values[:, None]
         try:
             import onnxruntime
         except ImportError:
@@ -238,7 +222,7 @@ class _GraphBuilder:
         options.log_severity_level = 3
         content, providers = self._proto.SerializeToString(), ["CPUExecutionProvider"]
         session = onnxruntime.InferenceSession(content, options, providers=providers)
-        return session.run([output], given)[0]
+        return session.run([self._graph.output_name("scores")], inputs)[0]
 
     # -- inputs
 
@@ -327,11 +311,15 @@ class _GraphBuilder:
         prepared = self._prepare_rows(rows)
         is_dense = all(tree.leaves.form == "dense" for tree in ir.trees)
         if is_dense and self._version == 3 and ir.dtype is np.float32:
-            return graph.cast(_Votes(ir).add_to(graph, prepared), np.float64)
+            votes = _make_nodes_v3(ir) | _make_targets_v3(ir, votes=True)
+            return graph.cast(self._add_trees(prepared, votes), np.float64)
         groups: dict[tuple[str, bool], list[int]] = {}
         for number, tree in enumerate(ir.trees):
             groups.setdefault((tree.leaves.form, tree.output >= 0), []).append(number)
-        leaf_ids = self._find_leaves(prepared)
+        # The leaf of each tree, int64 (n, n_trees).
+        make_leaf_ids = _make_leaf_ids_v3 if self._version == 3 else _make_leaf_ids_v5
+        leaf_ids = self._add_trees(prepared, make_leaf_ids(self._onnx, ir))
+        leaf_ids = graph.cast(leaf_ids, np.int64)
         add_leaves = {
             "dense": self._add_dense_leaves,
             "sparse": self._add_sparse_leaves,
@@ -341,7 +329,7 @@ class _GraphBuilder:
         for (form, is_scalar), numbers in groups.items():
             trees = [ir.trees[t] for t in numbers]
             leaves = graph.add("Gather", leaf_ids, graph.add_constant(np.array(numbers)), axis=1)
-            first = np.cumsum([0, *(tree.structure.n_leaves for tree in trees[:-1])])
+            first = np.cumsum([0, *(len(tree.leaf_nodes) for tree in trees[:-1])])
             leaves = graph.add("Add", leaves, graph.add_constant(first[None]))
             sums.append(add_leaves[form](trees, leaves, rows, is_scalar))
         total = sums[0]
@@ -349,13 +337,10 @@ class _GraphBuilder:
             total = graph.add("Add", total, part)
         return total
 
-    def _find_leaves(self, rows: str) -> str:
-        """Return leaf numbers (n, n_trees), int64."""
-        make_leaf_ids = _make_leaf_ids_v3 if self._version == 3 else _make_leaf_ids_v5
-        attributes = make_leaf_ids(self._onnx, self._ir)
+    def _add_trees(self, rows: str, attributes: dict[str, Any]) -> str:
+        """Return the targets of a tree ensemble operator, (n, n_targets)."""
         operator = "TreeEnsembleRegressor" if self._version == 3 else "TreeEnsemble"
-        found = self._graph.add(operator, rows, domain="ai.onnx.ml", **attributes)
-        return self._graph.cast(found, np.int64)
+        return self._graph.add(operator, rows, domain="ai.onnx.ml", **attributes)
 
     # -- leaves: from leaf numbers (n, n_trees) to sums (n, n_outputs), float64
 
@@ -471,8 +456,8 @@ class _GraphBuilder:
             return
         if ir.link is not None and ir.model.objective.probabilities:
             width = 2 if ir.kind == "binary" else n_outputs
-            found = self._compute_probabilities(scores)
-            self._add_output(found, "probabilities", np.float64, width)
+            probabilities = self._compute_probabilities(scores)
+            self._add_output(probabilities, "probabilities", np.float64, width)
         self._add_label(scores)
 
     def _apply_link(self, scores: str) -> str:
@@ -549,151 +534,106 @@ def _pad_entries(
 # ---- tree ensemble attributes --------------------------------------------------------------
 
 
-def _make_nodes_v3(ir: ModelIR) -> dict[str, list[float | str]]:
+def _make_nodes_v3(ir: ModelIR) -> dict[str, Any]:
     """Return the nodes of all trees for version 3."""
     names = ("treeids", "nodeids", "featureids", "values", "modes", "truenodeids", "falsenodeids")
-    nodes: dict[str, list[float | str]] = {f"nodes_{name}": [] for name in names}
+    nodes: dict[str, Any] = {f"nodes_{name}": [] for name in names}
     nodes["nodes_missing_value_tracks_true"] = []
     largest = float(np.finfo(ir.dtype).max)
     for number, tree in enumerate(ir.trees):
-        structure = tree.structure
-        leaf = structure.feature < 0
-        nodes["nodes_treeids"] += [number] * structure.n_nodes
-        nodes["nodes_nodeids"] += range(structure.n_nodes)
-        nodes["nodes_featureids"] += np.where(leaf, 0, structure.feature).tolist()
+        is_leaf = tree.is_leaf
+        nodes["nodes_treeids"] += [number] * len(is_leaf)
+        nodes["nodes_nodeids"] += range(len(is_leaf))
+        nodes["nodes_featureids"] += np.where(is_leaf, 0, tree.feature).tolist()
         nodes["nodes_values"] += np.minimum(tree.threshold, largest).tolist()
-        nodes["nodes_modes"] += ["LEAF" if is_leaf else "BRANCH_LEQ" for is_leaf in leaf.tolist()]
-        nodes["nodes_truenodeids"] += np.where(leaf, 0, structure.left).tolist()
-        nodes["nodes_falsenodeids"] += np.where(leaf, 0, structure.right).tolist()
-        nodes["nodes_missing_value_tracks_true"] += structure.missing_left.astype(int).tolist()
+        nodes["nodes_modes"] += np.where(is_leaf, "LEAF", "BRANCH_LEQ").tolist()
+        nodes["nodes_truenodeids"] += np.where(is_leaf, 0, tree.left).tolist()
+        nodes["nodes_falsenodeids"] += np.where(is_leaf, 0, tree.right).tolist()
+        nodes["nodes_missing_value_tracks_true"] += tree.missing_left.astype(int).tolist()
     return nodes
+
+
+def _make_targets_v3(ir: ModelIR, votes: bool) -> dict[str, Any]:
+    """Return what leaves add to the targets of version 3.
+
+    The leaves of tree t add their number to target t, or with `votes` their values to the outputs.
+    """
+    targets: dict[str, Any] = {
+        f"target_{name}": [] for name in ("treeids", "nodeids", "ids", "weights")
+    }
+    for number, tree in enumerate(ir.trees):
+        ids, weights = [number], tree.leaf[tree.leaf_nodes, None].astype(float)
+        if votes:
+            ids = [tree.output] if tree.output >= 0 else list(range(ir.model.n_outputs))
+            weights = tree.leaves.values[tree.leaf[tree.leaf_nodes]]
+        targets["target_treeids"] += [number] * weights.size
+        targets["target_nodeids"] += np.repeat(tree.leaf_nodes, len(ids)).tolist()
+        targets["target_ids"] += ids * len(weights)
+        targets["target_weights"] += weights.ravel().tolist()
+    return targets | {"n_targets": ir.model.n_outputs if votes else len(ir.trees)}
 
 
 def _make_leaf_ids_v3(onnx: ModuleType, ir: ModelIR) -> dict[str, Any]:
     """Return attributes of a TreeEnsembleRegressor whose target t is the leaf of tree t."""
-    nodes: dict[str, object] = dict(_make_nodes_v3(ir))
-    targets: dict[str, list[object]] = {
-        f"target_{name}": [] for name in ("treeids", "nodeids", "ids", "weights")
-    }
-    for number, tree in enumerate(ir.trees):
-        found = np.flatnonzero(tree.structure.feature < 0)
-        targets["target_treeids"] += [number] * len(found)
-        targets["target_nodeids"] += found.tolist()
-        targets["target_ids"] += [number] * len(found)
-        targets["target_weights"] += tree.structure.leaf[found].astype(float).tolist()
+    attributes = _make_nodes_v3(ir) | _make_targets_v3(ir, votes=False)
     if ir.dtype is np.float64:
-        for name, holder in (("nodes_values", nodes), ("target_weights", targets)):
-            as_tensor = onnx.numpy_helper.from_array(np.array(holder.pop(name), np.float64), name)
-            holder[f"{name}_as_tensor"] = as_tensor
-    return nodes | targets | {"n_targets": len(ir.trees)}
-
-
-class _Votes:
-    """Dense leaves as votes, for version 3, where a leaf may vote for several outputs."""
-
-    def __init__(self, ir: ModelIR):
-        self._ir = ir
-
-    def add_to(self, graph: _Graph, rows: str) -> str:
-        targets: dict[str, Any] = {
-            f"target_{name}": [] for name in ("treeids", "nodeids", "ids", "weights")
-        }
-        n_outputs = self._ir.model.n_outputs
-        for number, tree in enumerate(self._ir.trees):
-            outputs = [tree.output] if tree.output >= 0 else range(n_outputs)
-            for node in np.flatnonzero(tree.structure.feature < 0).tolist():
-                targets["target_treeids"] += [number] * len(outputs)
-                targets["target_nodeids"] += [node] * len(outputs)
-                targets["target_ids"] += outputs
-                targets["target_weights"] += tree.leaves.values[tree.structure.leaf[node]].tolist()
-        attributes = targets | _make_nodes_v3(self._ir) | {"n_targets": n_outputs}
-        return graph.add("TreeEnsembleRegressor", rows, domain="ai.onnx.ml", **attributes)
+        for name in ("nodes_values", "target_weights"):
+            values = np.array(attributes.pop(name), np.float64)
+            attributes[f"{name}_as_tensor"] = onnx.numpy_helper.from_array(values, name)
+    return attributes
 
 
 _LEQ, _MEMBER = 0, 6  # modes of nodes in version 5
 _UNUSED_CODE = 256.0  # ONNX Runtime does not support empty sets
 
 
-class _NodesV5:
-    """Inner nodes and leaves of all trees for version 5."""
-
-    def __init__(self, ir: ModelIR):
-        self.columns: dict[str, list[float]] = {
-            name: []
-            for name in (
-                *("featureids", "splits", "modes", "missing_value_tracks_true"),
-                *("truenodeids", "trueleafs", "falsenodeids", "falseleafs"),
-            )
-        }
-        self.members: list[float] = []  # members of all sets, each ended by NaN
-        self.roots: list[int] = []
-        self.targets: list[int] = []
-        self.weights: list[float] = []
-        self._largest = float(np.finfo(ir.dtype).max)
-        for number, tree in enumerate(ir.trees):
-            self._add_tree(number, tree)
-
-    def _add_tree(self, number: int, tree: TreeIR) -> None:
-        structure = tree.structure
-        inner = np.flatnonzero(structure.feature >= 0)
-        place = np.zeros(structure.n_nodes, np.int64)
-        place[inner] = len(self.columns["modes"]) + np.arange(len(inner))
-        ends = np.flatnonzero(structure.feature < 0)
-        place[ends] = len(self.targets) + np.arange(len(ends))
-        self.roots.append(len(self.columns["modes"]))
-        for node in inner.tolist():
-            self._add_node(tree, node, place)
-        if not len(inner):  # a tree needs an inner node; both of its children are the leaf
-            row = {"featureids": 0, "splits": 0.0, "modes": _LEQ, "missing_value_tracks_true": 0}
-            both = {"nodeids": int(place[0]), "leafs": 1}
-            sides = {
-                f"{side}{name}": value for side in ("true", "false") for name, value in both.items()
-            }
-            self._append(row | sides)
-        self.targets += [number] * len(ends)
-        self.weights += structure.leaf[ends].astype(float).tolist()
-
-    def _add_node(self, tree: TreeIR, node: int, place: np.ndarray) -> None:
-        structure, codes = tree.structure, tree.codes_left.get(node)
-        row: dict[str, float] = {
-            "featureids": int(structure.feature[node]),
-            "splits": min(float(tree.threshold[node]), self._largest),
-            "modes": _LEQ if codes is None else _MEMBER,
-            "missing_value_tracks_true": int(structure.missing_left[node]),
-        }
-        if codes is not None:
-            missing = [float(MISSING_CODE)] if structure.missing_left[node] else []
-            members = [*codes.astype(float).tolist(), *missing]
-            self.members += [*(members or [_UNUSED_CODE]), np.nan]
-        for side, child in (
-            ("true", int(structure.left[node])),
-            ("false", int(structure.right[node])),
-        ):
-            row[f"{side}nodeids"], row[f"{side}leafs"] = (
-                int(place[child]),
-                int(structure.feature[child] < 0),
-            )
-        self._append(row)
-
-    def _append(self, row: dict[str, float]) -> None:
-        for name, value in row.items():
-            self.columns[name].append(value)
-
-
 def _make_leaf_ids_v5(onnx: ModuleType, ir: ModelIR) -> dict[str, Any]:
     """Return attributes of a TreeEnsemble whose target t is the leaf of tree t."""
-    nodes, tensor = _NodesV5(ir), onnx.numpy_helper.from_array
-    columns = {f"nodes_{name}": values for name, values in nodes.columns.items()}
-    found: dict[str, object] = columns | {
+    names = (
+        *("featureids", "splits", "modes", "missing_value_tracks_true"),
+        *("truenodeids", "trueleafs", "falsenodeids", "falseleafs"),
+    )
+    columns: dict[str, Any] = {f"nodes_{name}": [] for name in names}
+    members: list[float] = []  # members of all sets, each ended by NaN
+    roots: list[int] = []
+    targets: list[int] = []
+    weights: list[float] = []
+    largest = float(np.finfo(ir.dtype).max)
+    for number, tree in enumerate(ir.trees):
+        nodes, leaves = tree.split_nodes, tree.leaf_nodes
+        roots.append(len(columns["nodes_modes"]))
+        place = np.zeros(len(tree.feature), np.int64)
+        place[nodes] = roots[-1] + np.arange(len(nodes))
+        place[leaves] = len(targets) + np.arange(len(leaves))
+        targets += [number] * len(leaves)
+        weights += tree.leaf[leaves].astype(float).tolist()
+        left, right = tree.left[nodes], tree.right[nodes]
+        if not len(nodes):  # a tree needs a split; both of its children are the leaf
+            nodes = left = right = leaves
+        is_set = np.isin(nodes, list(tree.codes_left))
+        columns["nodes_featureids"] += np.maximum(tree.feature[nodes], 0).tolist()
+        columns["nodes_splits"] += np.minimum(tree.threshold[nodes], largest).tolist()
+        columns["nodes_modes"] += np.where(is_set, _MEMBER, _LEQ).tolist()
+        missing_left = tree.missing_left[nodes].astype(int)
+        columns["nodes_missing_value_tracks_true"] += missing_left.tolist()
+        for side, children in (("true", left), ("false", right)):
+            columns[f"nodes_{side}nodeids"] += place[children].tolist()
+            columns[f"nodes_{side}leafs"] += tree.is_leaf[children].astype(int).tolist()
+        for node in sorted(tree.codes_left):
+            codes = tree.codes_left[node].astype(float).tolist()
+            codes += [float(MISSING_CODE)] * bool(tree.missing_left[node])
+            members += [*(codes or [_UNUSED_CODE]), np.nan]
+    tensor = onnx.numpy_helper.from_array
+    attributes = columns | {
         "nodes_splits": tensor(np.array(columns["nodes_splits"], ir.dtype)),
         "nodes_modes": tensor(np.array(columns["nodes_modes"], np.uint8)),
-        "tree_roots": nodes.roots,
-        "leaf_targetids": nodes.targets,
-        "leaf_weights": tensor(np.array(nodes.weights, ir.dtype)),
+        "tree_roots": roots,
+        "leaf_targetids": targets,
+        "leaf_weights": tensor(np.array(weights, ir.dtype)),
         "n_targets": len(ir.trees),
         "aggregate_function": 1,
         "post_transform": 0,
     }
-    if nodes.members:
-        found["membership_values"] = tensor(np.array(nodes.members, ir.dtype))
-    return found
+    if members:
+        attributes["membership_values"] = tensor(np.array(members, ir.dtype))
+    return attributes

@@ -6,6 +6,7 @@ from typing import Any
 
 from polyleaf.export.onnx_graph import to_onnx
 from polyleaf.runtime.capabilities import refuse
+from polyleaf.runtime.optional_packages import optional_package
 
 
 def register_skl2onnx(*estimators: type) -> None:
@@ -28,12 +29,8 @@ def register_skl2onnx(*estimators: type) -> None:
     raw scores with the option ``raw_scores``, which scikit-learn's meta-estimators ask for.
     Categorical features are not supported, since pipelines do not pass codes on.
     """
-    try:
+    with optional_package("register_skl2onnx needs skl2onnx", "onnx"):
         from skl2onnx import update_registered_converter
-    except ImportError as error:
-        raise ImportError(
-            'register_skl2onnx needs skl2onnx: pip install "polyleaf[onnx]".'
-        ) from error
     for cls in estimators:
         is_classifier = getattr(cls, "_estimator_type", None) == "classifier" or hasattr(
             cls, "predict_proba"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polyleaf.export.ir import ModelIR, TreeIR, build_ir, check_scores
+from polyleaf.runtime.optional_packages import optional_package
 
 if TYPE_CHECKING:
     from polyleaf.model import Model
@@ -42,32 +43,22 @@ def to_treelite(model: Model, *, check: bool = True) -> Any:
     RuntimeError
         If the exported model gives other scores.
     """
-    treelite = _import_treelite()
-    ir = build_ir(model)
-    ir.check_constant_leaves("Treelite", "to_onnx or to_c")
+    with optional_package("to_treelite needs the package treelite", "treelite"):
+        import treelite
+        import treelite.gtil
+        import treelite.model_builder
+    ir = build_ir(model, "treelite")
+    ir.check_constant_leaves("treelite")
     builder = _make_builder(treelite, ir)
     for tree in ir.trees:
         _add_tree(builder, ir, tree)
     exported = builder.commit()
     if check:
+        predict = treelite.gtil.predict
         check_scores(
-            model,
-            "Treelite",
-            lambda _, matrix: treelite.gtil.predict(exported, matrix, pred_margin=True),
+            model, "Treelite", lambda _, matrix: predict(exported, matrix, pred_margin=True)
         )
     return exported
-
-
-def _import_treelite() -> ModuleType:
-    try:
-        import treelite
-        import treelite.gtil
-        import treelite.model_builder
-    except ImportError as error:
-        raise ImportError(
-            'to_treelite needs the package treelite: pip install "polyleaf[treelite]".'
-        ) from error
-    return treelite
 
 
 def _make_builder(treelite: ModuleType, ir: ModelIR) -> Any:
@@ -106,13 +97,13 @@ def _make_builder(treelite: ModuleType, ir: ModelIR) -> Any:
 
 
 def _add_tree(builder: Any, ir: ModelIR, tree: TreeIR) -> None:
-    structure, values = tree.structure, ir.leaf_values(tree)
+    values = ir.leaf_values(tree)
     builder.start_tree()
-    for node in range(structure.n_nodes):
+    for node, leaf in enumerate(tree.leaf.tolist()):
         builder.start_node(node)
-        if structure.feature[node] < 0:
-            leaf = values[structure.leaf[node]]
-            builder.leaf(float(leaf[0]) if len(leaf) == 1 else leaf.tolist())
+        if leaf >= 0:
+            value = values[leaf].tolist()
+            builder.leaf(value[0] if len(value) == 1 else value)
         else:
             _add_split(builder, ir, tree, node)
         builder.end_node()
@@ -120,25 +111,19 @@ def _add_tree(builder: Any, ir: ModelIR, tree: TreeIR) -> None:
 
 
 def _add_split(builder: Any, ir: ModelIR, tree: TreeIR, node: int) -> None:
-    structure = tree.structure
-    feature, missing_left = int(structure.feature[node]), bool(structure.missing_left[node])
-    children = {
-        "left_child_key": int(structure.left[node]),
-        "right_child_key": int(structure.right[node]),
+    feature, missing_left = int(tree.feature[node]), bool(tree.missing_left[node])
+    options = {
+        "default_left": missing_left,
+        "left_child_key": int(tree.left[node]),
+        "right_child_key": int(tree.right[node]),
     }
     if node not in tree.codes_left:
-        builder.numerical_test(
-            feature, float(tree.threshold[node]), default_left=missing_left, opname="<=", **children
-        )
+        builder.numerical_test(feature, float(tree.threshold[node]), opname="<=", **options)
         return
     # Categories that are not listed go where missing values go.
     listed = tree.codes_left[node]
     if missing_left:
         listed = np.setdiff1d(np.arange(int(ir.model.mapper.n_bins_[feature])), listed)
     builder.categorical_test(
-        feature,
-        default_left=missing_left,
-        category_list=listed.tolist(),
-        category_list_right_child=missing_left,
-        **children,
+        feature, category_list=listed.tolist(), category_list_right_child=missing_left, **options
     )

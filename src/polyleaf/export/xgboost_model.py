@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from polyleaf.export.import_trees import (
 )
 from polyleaf.export.ir import FLOAT32_MAX, ModelIR, TreeIR, build_ir, check_scores
 from polyleaf.model import Model
+from polyleaf.model.leaf_kinds import LeafFunctions
 from polyleaf.model.serialize import TextDestination, as_path, format_source, write_text
 from polyleaf.runtime.types import JsonObject, ModelLike
 from polyleaf.runtime.user_warnings import warn_user
@@ -30,19 +32,13 @@ _VERSION = [3, 1, 0]  # the oldest version that reads the files
 _NO_PARENT = (1 << 31) - 1
 
 # Link -> objective, its parameters, and the base score of raw score 0.
-_SQUARED_ERROR: tuple[str, JsonObject, str] = (
-    "reg:squarederror",
-    {"reg_loss_param": {"scale_pos_weight": "1"}},
-    "0E0",
-)
+_UNWEIGHTED = {"reg_loss_param": {"scale_pos_weight": "1"}}
+_POISSON = {"poisson_regression_param": {"max_delta_step": "7E-1"}}
+_SQUARED_ERROR: tuple[str, JsonObject, str] = ("reg:squarederror", _UNWEIGHTED, "0E0")
 _LINK_OBJECTIVES: dict[str, tuple[str, JsonObject, str]] = {
-    "logistic": ("binary:logistic", {"reg_loss_param": {"scale_pos_weight": "1"}}, "5E-1"),
+    "logistic": ("binary:logistic", _UNWEIGHTED, "5E-1"),
     "softmax": ("multi:softprob", {}, "0E0"),
-    "exponential": (
-        "count:poisson",
-        {"poisson_regression_param": {"max_delta_step": "7E-1"}},
-        "1E0",
-    ),
+    "exponential": ("count:poisson", _POISSON, "1E0"),
 }
 
 
@@ -74,13 +70,8 @@ def to_xgboost(model: ModelLike, path: TextDestination, *, check: bool = True) -
     """
     if not hasattr(path, "write") and as_path(path).suffix != ".json":
         raise ValueError(f"path={format_source(path)} must have the extension .json.")
-    ir = build_ir(model)
-    ir.check_constant_leaves("XGBoost", "to_onnx or to_c")
-    for feature in np.flatnonzero(ir.is_float64).tolist():
-        raise ValueError(
-            f"Feature {ir.model.feature_name(feature)!r} has values that differ only in float64, "
-            "but XGBoost compares float32: use to_onnx, to_treelite or to_c."
-        )
+    ir = build_ir(model, "xgboost")
+    ir.check_constant_leaves("xgboost")
     text = json.dumps(_export_model(ir))
     if check:
         check_scores(model, "XGBoost", lambda _, matrix: _predict_margin(ir, text, matrix))
@@ -95,10 +86,15 @@ def _predict_margin(ir: ModelIR, text: str, matrix: np.ndarray) -> np.ndarray | 
         return None
     booster = xgboost.Booster({"nthread": 1})
     booster.load_model(bytearray(text, "utf-8"))
-    is_categorical = ir.model.mapper.is_categorical_
-    types = ["c" if is_set else "float" for is_set in is_categorical]
-    options = {"feature_types": types, "enable_categorical": True} if is_categorical.any() else {}
+    types = _list_feature_types(ir)
+    options = {"feature_types": types, "enable_categorical": True} if types else {}
     return booster.predict(xgboost.DMatrix(matrix, **options), output_margin=True)
+
+
+def _list_feature_types(ir: ModelIR) -> list[str]:
+    """Return the type of each feature; empty if all are numeric."""
+    is_categorical = ir.model.mapper.is_categorical_
+    return ["c" if is_set else "float" for is_set in is_categorical if is_categorical.any()]
 
 
 def _export_model(ir: ModelIR) -> JsonObject:
@@ -115,12 +111,10 @@ def _export_model(ir: ModelIR) -> JsonObject:
         "num_feature": str(model.n_features),
         "num_target": str(1 if is_softmax else model.n_outputs),
     }
-    is_categorical = model.mapper.is_categorical_
-    types = ["c" if is_set else "float" for is_set in is_categorical]
     learner = {
         "attributes": {},
         "feature_names": [],
-        "feature_types": types if is_categorical.any() else [],
+        "feature_types": _list_feature_types(ir),
         "gradient_booster": {"model": _export_booster(ir), "name": "gbtree"},
         "learner_model_param": model_params,
         "objective": {"name": objective, **parameters},
@@ -129,65 +123,85 @@ def _export_model(ir: ModelIR) -> JsonObject:
 
 
 def _export_booster(ir: ModelIR) -> JsonObject:
-    trees: list[JsonObject] = []
-    groups, rounds = [], []
-    for tree, group, round in _iter_trees(ir):
-        trees.append({"id": len(trees), **tree})
-        groups.append(group)
-        rounds.append(round)
+    base = ir.base_score[:, None] if ir.has_scalar_trees else ir.base_score[None, :]
+    # Round 0 has the base scores, as trees of a single leaf.
+    trees = [(_make_leaf_tree(output), value[None]) for output, value in enumerate(base)]
+    trees += [(replace(tree, round=1 + tree.round), ir.leaf_values(tree)) for tree in ir.trees]
+    rounds = [tree.round for tree, _ in trees]
     ends = np.searchsorted(rounds, np.arange(rounds[-1] + 1), side="right").tolist()
     return {
         "cats": {"enc": [], "feature_segments": [], "sorted_idx": []},
         "gbtree_model_param": {"num_parallel_tree": "1", "num_trees": str(len(trees))},
         "iteration_indptr": [0, *ends],
-        "tree_info": groups,
-        "trees": trees,
+        "tree_info": [max(0, tree.output) for tree, _ in trees],
+        "trees": [
+            {"id": number, **_export_tree(ir, tree, values)}
+            for number, (tree, values) in enumerate(trees)
+        ],
     }
 
 
-def _iter_trees(ir: ModelIR) -> Iterator[tuple[JsonObject, int, int]]:
-    """Yield trees, the output of each (0 if it is for all), and their rounds."""
-    base = ir.base_score[:, None] if ir.has_scalar_trees else ir.base_score[None, :]
-    for output, values in enumerate(base):
-        yield _export_leaf(ir, values), output, 0
-    for view, tree in zip(ir.model.trees, ir.trees, strict=False):
-        yield _export_tree(ir, tree), max(0, tree.output), 1 + view.round
-
-
-def _export_leaf(ir: ModelIR, values: np.ndarray) -> JsonObject:
-    return _make_tree(
-        ir,
-        left=[-1],
-        right=[-1],
-        feature=[0],
-        split=[0.0],
-        missing_left=[0],
-        gain=[0.0],
-        cover=[0.0],
-        sets={},
-        leaves=[0],
-        values=values[None],
+def _make_leaf_tree(output: int) -> TreeIR:
+    no_node, zero = np.array([-1]), np.zeros(1)
+    return TreeIR(
+        feature=no_node,
+        left=no_node,
+        right=no_node,
+        leaf=np.array([0]),
+        threshold=zero,
+        codes_left={},
+        missing_left=np.array([False]),
+        count=zero,
+        gain=zero,
+        cover=zero,
+        leaves=LeafFunctions(np.zeros((1, 1), np.float32)),
+        output=output,
+        round=0,
     )
 
 
-def _export_tree(ir: ModelIR, tree: TreeIR) -> JsonObject:
-    structure = tree.structure
-    is_inner = np.asarray(structure.left) >= 0
+def _export_tree(ir: ModelIR, tree: TreeIR, values: np.ndarray) -> JsonObject:
+    """Return a tree with leaf `values` (n_leaves, width) in XGBoost's layout.
+
+    The right child of a leaf is the row of its vector; the split condition of a scalar leaf is its
+    value.
+    """
+    values = values.astype(np.float32)
+    is_leaf, splits = tree.is_leaf, tree.split_nodes
+    n, width = len(is_leaf), values.shape[1]
+    parents = np.full(n, _NO_PARENT if width == 1 else -1)
+    parents[tree.left[splits]] = parents[tree.right[splits]] = splits
+    weights = np.zeros((n, width), np.float32)
+    weights[is_leaf] = values[tree.leaf[is_leaf]]
     # x <= t is x < the float32 number after t; infinity stays.
-    split = np.nextafter(tree.threshold.astype(np.float32), np.float32(np.inf))
-    return _make_tree(
-        ir,
-        left=structure.left.tolist(),
-        right=structure.right.tolist(),
-        feature=np.where(is_inner, structure.feature, 0).tolist(),
-        split=np.where(is_inner, split, np.float32(0)).tolist(),
-        missing_left=np.where(is_inner, structure.missing_left, False).astype(int).tolist(),
-        gain=np.asarray(structure.gain).tolist(),
-        cover=np.asarray(structure.cover).tolist(),
-        sets={node: _get_codes_right(ir, tree, node) for node in sorted(tree.codes_left)},
-        leaves=structure.leaf.tolist(),
-        values=ir.leaf_values(tree),
-    )
+    conditions = np.nextafter(tree.threshold.astype(np.float32), np.float32(np.inf))
+    conditions[is_leaf] = weights[is_leaf, 0] if width == 1 else 0
+    right = tree.right if width == 1 else np.where(is_leaf, tree.leaf, tree.right)
+    sets = {node: _get_codes_right(ir, tree, node) for node in sorted(tree.codes_left)}
+    sizes = [len(codes) for codes in sets.values()]
+    content = {
+        "base_weights": _shorten(weights.ravel()),
+        "categories": [code for codes in sets.values() for code in codes],
+        "categories_nodes": list(sets),
+        "categories_segments": np.cumsum([0, *sizes])[: len(sizes)].tolist(),
+        "categories_sizes": sizes,
+        "default_left": np.where(is_leaf, 0, tree.missing_left).tolist(),
+        "left_children": tree.left.tolist(),
+        "loss_changes": _shorten(tree.gain),
+        "parents": parents.tolist(),
+        "right_children": right.tolist(),
+        "split_conditions": _shorten(conditions),
+        "split_indices": np.where(is_leaf, 0, tree.feature).tolist(),
+        "split_type": [int(node in sets) for node in range(n)],
+        "sum_hessian": _shorten(tree.cover),
+        "tree_param": {
+            "num_deleted": "0",
+            "num_feature": str(ir.model.n_features),
+            "num_nodes": str(n),
+            "size_leaf_vector": str(width),
+        },
+    }
+    return content if width == 1 else {**content, "leaf_weights": _shorten(values.ravel())}
 
 
 def _get_codes_right(ir: ModelIR, tree: TreeIR, node: int) -> list[int]:
@@ -197,67 +211,9 @@ def _get_codes_right(ir: ModelIR, tree: TreeIR, node: int) -> list[int]:
     does not load an empty list; then it holds a code that no row has.
     """
     n_codes = MAX_BINS
-    if tree.structure.missing_left[node]:
-        n_codes = int(ir.model.mapper.n_bins_[int(tree.structure.feature[node])])
+    if tree.missing_left[node]:
+        n_codes = int(ir.model.mapper.n_bins_[tree.feature[node]])
     return np.setdiff1d(np.arange(n_codes), tree.codes_left[node]).tolist() or [n_codes + 1]
-
-
-def _make_tree(
-    ir: ModelIR,
-    *,
-    left: list[int],
-    right: list[int],
-    feature: list[int],
-    split: list[float],
-    missing_left: list[int],
-    gain: list[float],
-    cover: list[float],
-    sets: dict[int, list[int]],
-    leaves: list[int],
-    values: np.ndarray,
-) -> JsonObject:
-    """Return a tree in XGBoost's layout.
-
-    The right child of a leaf is the row of its vector; the split condition of a scalar leaf is its
-    value.
-    """
-    n, width = len(left), values.shape[1]
-    values = values.astype(np.float32)
-    is_leaf = [child < 0 for child in left]
-    parents = [_NO_PARENT if width == 1 else -1] * n
-    for node in range(n):
-        if not is_leaf[node]:
-            parents[left[node]] = parents[right[node]] = node
-    weights = np.zeros((n, width), np.float32)
-    weights[is_leaf] = values[[leaf for leaf, ends in zip(leaves, is_leaf, strict=True) if ends]]
-    if width == 1:
-        split = [float(weights[i, 0]) if is_leaf[i] else split[i] for i in range(n)]
-    else:
-        right = [leaves[i] if is_leaf[i] else right[i] for i in range(n)]
-    sizes = [len(codes) for codes in sets.values()]
-    tree = {
-        "base_weights": _shorten(weights.ravel()),
-        "categories": [code for codes in sets.values() for code in codes],
-        "categories_nodes": list(sets),
-        "categories_segments": np.cumsum([0, *sizes])[: len(sizes)].tolist(),
-        "categories_sizes": sizes,
-        "default_left": missing_left,
-        "left_children": left,
-        "loss_changes": _shorten(gain),
-        "parents": parents,
-        "right_children": right,
-        "split_conditions": _shorten(split),
-        "split_indices": feature,
-        "split_type": [int(node in sets) for node in range(n)],
-        "sum_hessian": _shorten(cover),
-        "tree_param": {
-            "num_deleted": "0",
-            "num_feature": str(ir.model.n_features),
-            "num_nodes": str(n),
-            "size_leaf_vector": str(width),
-        },
-    }
-    return tree if width == 1 else {**tree, "leaf_weights": _shorten(values.ravel())}
 
 
 def _shorten(values: Sequence[float] | np.ndarray) -> list[float]:

@@ -14,19 +14,16 @@ from polyleaf.callbacks import Callback, TimeLimit
 from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor
 from polyleaf.estimators.memory_estimate import memory_estimate
 from polyleaf.integrations.optuna import Task, suggest_params
+from polyleaf.runtime.optional_packages import optional_package
 from polyleaf.search.base import TRIAL_PATIENCE
 from polyleaf.training.auto_rounds import max_rounds
 
 if TYPE_CHECKING:
     from polyleaf.runtime.types import DataLike
 
-try:
+with optional_package("polyleaf.integrations.autogluon requires AutoGluon", "autogluon"):
     from autogluon.common.space import Categorical, Int, Real
     from autogluon.core.models import AbstractModel
-except ImportError as error:
-    raise ImportError(
-        'polyleaf.integrations.autogluon requires AutoGluon: pip install "polyleaf[autogluon]".'
-    ) from error
 
 __all__ = ["PolyleafModel", "search_space"]
 

@@ -11,19 +11,16 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from polyleaf.estimators import PolyleafRegressor
+from polyleaf.runtime.optional_packages import optional_package
 
 if TYPE_CHECKING:
     from polyleaf.runtime.types import DataLike
 
-try:
+with optional_package("polyleaf.integrations.darts requires Darts", "darts"):
     from darts.models.forecasting.sklearn_model import SKLearnModelWithCategoricalFeatures
     from darts.utils.data.tabularization import create_lagged_training_data
     from darts.utils.likelihood_models.sklearn import MultiQuantileRegression, PoissonLikelihood
     from darts.utils.ts_utils import series2seq
-except ImportError as error:
-    raise ImportError(
-        'polyleaf.integrations.darts requires Darts: pip install "polyleaf[darts]".'
-    ) from error
 
 __all__ = ["PolyleafForecastingModel"]
 

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor
 from polyleaf.estimators import load_model as load_estimator
 from polyleaf.runtime.compatibility import polyleaf_version
+from polyleaf.runtime.optional_packages import optional_package
 from polyleaf.runtime.types import DataLike
 
 if TYPE_CHECKING:
@@ -197,10 +198,6 @@ def _check(model: object, method: str) -> None:
 
 def _pyfunc() -> ModuleType:
     """Import mlflow.pyfunc; raise ImportError with instructions if MLflow is not installed."""
-    try:
+    with optional_package("polyleaf.integrations.mlflow requires MLflow", "mlflow"):
         import mlflow.pyfunc
-    except ImportError as error:
-        raise ImportError(
-            'polyleaf.integrations.mlflow requires MLflow: pip install "polyleaf[mlflow]".'
-        ) from error
     return mlflow.pyfunc

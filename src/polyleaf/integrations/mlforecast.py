@@ -15,14 +15,11 @@ from sklearn.base import clone
 
 from polyleaf.estimators import PolyleafRegressor
 from polyleaf.integrations._output_view import OutputView, SharedModel
+from polyleaf.runtime.optional_packages import optional_package
 from polyleaf.runtime.types import StrPath
 
-try:
+with optional_package("polyleaf.integrations.mlforecast requires mlforecast", "mlforecast"):
     import mlforecast
-except ImportError as error:
-    raise ImportError(
-        'polyleaf.integrations.mlforecast requires mlforecast: pip install "polyleaf[mlforecast]".'
-    ) from error
 
 __all__ = ["MLForecast"]
 

@@ -12,17 +12,14 @@ from sklearn.base import clone
 
 from polyleaf.estimators import PolyleafRegressor
 from polyleaf.integrations._output_view import OutputView, SharedModel
+from polyleaf.runtime.optional_packages import optional_package
 
 if TYPE_CHECKING:
     from polyleaf.runtime.types import DataLike
 
-try:
+with optional_package("polyleaf.integrations.skforecast requires skforecast", "skforecast"):
     import pandas as pd
     import skforecast.direct
-except ImportError as error:
-    raise ImportError(
-        'polyleaf.integrations.skforecast requires skforecast: pip install "polyleaf[skforecast]".'
-    ) from error
 
 __all__ = ["ForecasterDirect"]
 

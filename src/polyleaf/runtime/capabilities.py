@@ -29,14 +29,19 @@ PLACES = {
     "device_predictor": "`predictor(device=)`",
     "model_file": "model file",
     "exports": "ONNX, C",
-    "exports_of_constants": "Treelite, XGBoost",
+    "onnx_3": "ONNX, `opset_ml=3`",
+    "treelite": "Treelite",
+    "xgboost": "XGBoost",
     "skl2onnx": "skl2onnx",
     "shap_trees": "`export_shap_trees`",
     "report": "report",
 }
 """Where features can be used besides `fit`, with the headings of their columns."""
 
-WITHIN = {"device_predictor": "predictor", "exports_of_constants": "exports", "skl2onnx": "exports"}
+WITHIN = {
+    "device_predictor": "predictor",
+    **dict.fromkeys(("onnx_3", "treelite", "xgboost", "skl2onnx"), "exports"),
+}
 """Places that another place is a part of: what that refuses, they refuse as well."""
 
 
@@ -284,6 +289,12 @@ def _find_categories(use: Use) -> str | None:
 
 
 @_of("model")
+def _find_float64_features(use: Use) -> str | None:
+    needs_float64 = use.model.mapper.float64_bins_.tolist()
+    return repr(use.model.feature_name(needs_float64.index(True))) if any(needs_float64) else None
+
+
+@_of("model")
 def _find_blend(use: Use) -> str | None:
     return "a blend" if "blend" in use.model.metadata else None
 
@@ -518,8 +529,11 @@ FEATURES = {
         {
             "cuda": _NOT_ON_GPU,
             "device_predictor": _CONSTANT_LEAVES,
-            "exports_of_constants": "The model has linear leaves, which {format} does not support: "
-            'use {alternative}, or train with leaf="constant".',
+            **_each(
+                ("treelite", "xgboost"),
+                "The model has linear leaves, which {format} does not support: use to_onnx or "
+                'to_c, or train with leaf="constant".',
+            ),
             "shap_trees": "shap does not support linear leaves; use shap_values.",
             "bins": "Linear leaves need the features themselves, but this Dataset holds only their "
             "bins: make it with keep_features=True, or pass X instead.",
@@ -883,9 +897,19 @@ FEATURES = {
         "Categorical features",
         _find_categories,
         {
+            "onnx_3": "The model has categorical splits, which opset_ml=3 does not support: use "
+            "opset_ml=5.",
             "skl2onnx": "{estimator} has categorical features, which pipelines do not encode as "
             'the graph needs them: use polyleaf.export.to_onnx(model, input="columns").',
             "shap_trees": "shap does not support splits on categories; use shap_values.",
+        },
+    ),
+    "float64_features": Feature(
+        "Features whose values differ only in float64",
+        _find_float64_features,
+        {
+            "xgboost": "Feature {this} has values that differ only in float64, but XGBoost "
+            "compares float32: use to_onnx, to_treelite or to_c."
         },
     ),
     "sparse_X": Feature(

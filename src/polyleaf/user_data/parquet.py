@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from polyleaf.runtime.optional_packages import optional_package
 from polyleaf.runtime.types import ArrowColumn, StrPath
 
 if TYPE_CHECKING:
@@ -168,12 +169,8 @@ class ParquetRows:
     batch_rows: int
 
     def __call__(self) -> Iterator[object]:
-        try:
+        with optional_package("Reading Parquet files needs PyArrow", "arrow"):
             import pyarrow as pa
-        except ImportError:
-            raise ImportError(
-                'Reading Parquet files needs PyArrow: pip install "polyleaf[arrow]".'
-            ) from None
         dataset, partitions = open_dataset(self.path)
         numeric = [name for name in partitions if _holds_integers(dataset, name)]
         targets = [self.target] if isinstance(self.target, str) else list(self.target or ())

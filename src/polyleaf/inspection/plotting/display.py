@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from polyleaf.estimators._prediction import resolve_offset
 from polyleaf.model import Model
 from polyleaf.model.metadata import HAS_OFFSETS
+from polyleaf.runtime.optional_packages import optional_package
 from polyleaf.runtime.row_data import RowData
 from polyleaf.user_data.read_target import has_columns
 from polyleaf.user_data.target import TargetEncoding
@@ -75,10 +76,8 @@ class Display(ABC):
 
 def import_pyplot() -> ModuleType:
     """Import pyplot; raise ImportError with instructions if matplotlib is not installed."""
-    try:
+    with optional_package("Displays require matplotlib", "plot"):
         from matplotlib import pyplot
-    except ImportError as error:
-        raise ImportError('Displays require matplotlib: pip install "polyleaf[plot]".') from error
     return pyplot
 
 
