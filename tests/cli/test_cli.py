@@ -76,9 +76,9 @@ def test_regression_equals_the_estimator(folder, capsys):
 
     capsys.readouterr()
     polyleaf(f"evaluate {folder}/energy_test.csv -m {folder}/energy.polyleaf --json")
-    found = json.loads(capsys.readouterr().out)
-    assert found["RMSE"] == pytest.approx(np.sqrt(((expected - y_test) ** 2).mean()))
-    assert found["R2"] > 0.9
+    scores = json.loads(capsys.readouterr().out)
+    assert scores["RMSE"] == pytest.approx(np.sqrt(((expected - y_test) ** 2).mean()))
+    assert scores["R2"] > 0.9
 
 
 def test_undefined_score_is_null_in_json(folder, tmp_path, capsys):
@@ -187,11 +187,11 @@ def test_libsvm(tmp_path, capsys):
     libsvm(tmp_path / "test.svm", X_test, numbers_test)
     polyleaf(f"train {tmp_path}/train.svm -m {tmp_path}/m --task classification {FAST}")
     polyleaf(f"evaluate {tmp_path}/test.svm -m {tmp_path}/m --json")
-    found = json.loads(capsys.readouterr().out)["accuracy"]
+    scores = json.loads(capsys.readouterr().out)["accuracy"]
     model = PolyleafClassifier(n_estimators=20, learning_rate=0.3, random_state=0).fit(
         X[:1500], y[:1500]
     )
-    assert found == pytest.approx(model.score(X_test, y_test))
+    assert scores == pytest.approx(model.score(X_test, y_test))
 
 
 def test_libsvm_labels(tmp_path, capsys):
@@ -384,8 +384,8 @@ def test_quantiles(folder, tmp_path, capsys):
     names = ("heating_load_q0.1", "heating_load_q0.9", "cooling_load_q0.1", "cooling_load_q0.9")
     assert tuple(pd.read_csv(tmp_path / "p.csv")) == names
     polyleaf(f"evaluate {folder}/energy_test.csv -m {tmp_path}/m --json")
-    found = json.loads(capsys.readouterr().out)
-    assert 0 < found["share below q0.1"] < 0.4 < found["share below q0.9"] <= 1
+    scores = json.loads(capsys.readouterr().out)
+    assert 0 < scores["share below q0.1"] < 0.4 < scores["share below q0.9"] <= 1
 
 
 def test_distributions(folder, tmp_path, capsys):
@@ -400,15 +400,17 @@ def test_distributions(folder, tmp_path, capsys):
         *(f"{target}_q{level}" for target in targets for level in (0.05, 0.95)),
     )
     _, X_test, _, y = datasets.load("energy").split()
-    found = load_model(model).predict_dist(X_test)
-    np.testing.assert_allclose(table["cooling_load_q0.95"], found.ppf(0.95)[:, 1], rtol=1e-6)
+    distribution = load_model(model).predict_dist(X_test)
+    np.testing.assert_allclose(table["cooling_load_q0.95"], distribution.ppf(0.95)[:, 1], rtol=1e-6)
     capsys.readouterr()
     polyleaf(f"evaluate {energy} -m {model} --json")
     scores = json.loads(capsys.readouterr().out)
-    assert scores["NLL"] == pytest.approx(-found.logpdf(y).mean(), rel=1e-5)
-    assert scores["CRPS"] == pytest.approx(found.crps(y).mean(), rel=1e-5)
+    assert scores["NLL"] == pytest.approx(-distribution.logpdf(y).mean(), rel=1e-5)
+    assert scores["CRPS"] == pytest.approx(distribution.crps(y).mean(), rel=1e-5)
     each = scores["targets"]
-    assert each["heating_load"]["NLL"] == pytest.approx(-found.logpdf(y)[:, 0].mean(), rel=1e-5)
+    assert each["heating_load"]["NLL"] == pytest.approx(
+        -distribution.logpdf(y)[:, 0].mean(), rel=1e-5
+    )
     assert 0.5 < scores["share in 90 %"] <= 1
 
 
@@ -518,8 +520,8 @@ def test_presets_and_settings_reach_the_estimator(folder, tmp_path, options, par
     estimator = load_model(tmp_path / "m")
     letter = datasets.load("letter")
     X, y = letter.X[letter.train[:1500]], letter.y[letter.train[:1500]]
-    given = {**parameters, "n_estimators": 3, "random_state": 0}
-    expected = PolyleafClassifier(**given).fit(X, y)
+    arguments = {**parameters, "n_estimators": 3, "random_state": 0}
+    expected = PolyleafClassifier(**arguments).fit(X, y)
     assert bits(estimator) == bits(expected)
 
 
@@ -548,15 +550,15 @@ def test_search_on_validation_data(folder, tmp_path, capsys):
 
 def test_linear_leaves(folder, tmp_path, capsys):
     file, test = folder / "energy_train.csv", folder / "energy_test.csv"
-    given = "-t *_load --rounds 20 --validation 0.2"
-    polyleaf(f"train {file} {given} -m {tmp_path}/m --preset gbdt_pl")
+    arguments = "-t *_load --rounds 20 --validation 0.2"
+    polyleaf(f"train {file} {arguments} -m {tmp_path}/m --preset gbdt_pl")
     model = load_model(tmp_path / "m")
     assert (
         model.leaf == "linear" and model.model_.trees[0].leaf_linear(0).coefficients.shape[1] == 2
     )
     polyleaf(f"predict {test} -m {tmp_path}/m --out {tmp_path}/predicted.csv")
     assert "--linear-fit" in fails(
-        capsys, f"train {file} {given} -m {tmp_path}/n --linear-fit line"
+        capsys, f"train {file} {arguments} -m {tmp_path}/n --linear-fit line"
     )
 
 

@@ -51,8 +51,8 @@ def test_lines_per_row_and_output(files, capsys, monkeypatch):
     ]
     names = [f"shap_{name}" for name in frame.columns]
     assert list(lines[0]) == ["row", "output", "base_value", *names, "raw_score"]
-    found = np.array([[float(line[name]) for name in names] for line in lines]).reshape(30, 2, 9)
-    assert (found.astype(np.float32) == values.transpose(0, 2, 1)).all()
+    written = np.array([[float(line[name]) for name in names] for line in lines]).reshape(30, 2, 9)
+    assert (written.astype(np.float32) == values.transpose(0, 2, 1)).all()
     scores = np.array([float(line["raw_score"]) for line in lines]).reshape(30, 2)
     np.testing.assert_allclose(scores, estimator.predict(frame), atol=1e-5)
 
@@ -83,10 +83,10 @@ def test_importance(files, capsys):
     mean = np.abs(values).mean(axis=0)
     order = np.argsort(-mean.mean(axis=1), kind="stable")
     assert [line["feature"] for line in lines] == [frame.columns[f] for f in order]
-    found = np.array(
+    written = np.array(
         [[float(line["mean_shap_heating"]), float(line["mean_shap_cooling"])] for line in lines]
     )
-    np.testing.assert_allclose(found, mean[order], rtol=1e-6)
+    np.testing.assert_allclose(written, mean[order], rtol=1e-6)
     assert list(run_explain(files, capsys, "--importance", model="one")[0]) == [
         "feature",
         "mean_shap",

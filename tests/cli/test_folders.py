@@ -127,11 +127,11 @@ def test_unsupported_columns_can_be_dropped(folder, capsys):
     pq.write_table(table.append_column("when", times), folder / "all.parquet")
     (folder / "parts" / "0.parquet").unlink()
     pq.write_table(table.append_column("when", times), folder / "parts" / "0.parquet")
-    given = f"-t price -m {folder}/m --rounds 3"
+    arguments = f"-t price -m {folder}/m --rounds 3"
     for source in (folder / "all.parquet", folder / "parts"):
-        message = fails(capsys, f"train {source} {given}")
+        message = fails(capsys, f"train {source} {arguments}")
         assert "'when' has type timestamp[ms]" in message
-        polyleaf(f"train {source} {given} --drop when,kind")
+        polyleaf(f"train {source} {arguments} --drop when,kind")
     capsys.readouterr()
     polyleaf(f"predict {folder}/all.parquet -m {folder}/m --keep when")
     first, second = capsys.readouterr().out.splitlines()[:2]

@@ -52,14 +52,14 @@ def test_copies_of_labelled_rows_are_in_one_part():
     X = scipy.sparse.random(200, 60, 0.1, "csr", random_state=0)
     Y = scipy.sparse.random(200, 9, 0.3, "csr", random_state=1)
     rows = np.random.default_rng(0).permutation(np.repeat(np.arange(200), 2))
-    found = []
+    parts = []
 
     class Estimator:
         validation_order = "random"
 
         def fit(self, X, Y, eval_set):
-            found.extend([X, eval_set[0][0]])
+            parts.extend([X, eval_set[0][0]])
 
     fit_labels(Estimator(), LabelledRows(X[rows], Y[rows]), "0.3", 0, 1)
-    kept, held = ({row.tobytes() for row in part.toarray()} for part in found)
+    kept, held = ({row.tobytes() for row in part.toarray()} for part in parts)
     assert not kept & held and len(kept) + len(held) == 200

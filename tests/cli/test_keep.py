@@ -48,13 +48,13 @@ def test_csv_cells_are_copied(style, numbers, model, tmp_path, monkeypatch, caps
     text = to_csv(KEPT | numbers, ";" if style else ",")
     (tmp_path / "t.csv").write_bytes(text.encode("utf-16" if style else "utf-8"))
     options = f"-m {model} --keep zip,note,id {style}"
-    found = predict_columns(capsys, f"{tmp_path}/t.csv {options}")
-    assert list(found) == ["zip", "note", "id", "y"]
-    assert {name: found[name] for name in KEPT} == KEPT
+    columns = predict_columns(capsys, f"{tmp_path}/t.csv {options}")
+    assert list(columns) == ["zip", "note", "id", "y"]
+    assert {name: columns[name] for name in KEPT} == KEPT
     monkeypatch.setattr(
         sys, "stdin", io.TextIOWrapper(io.BytesIO((tmp_path / "t.csv").read_bytes()))
     )
-    assert predict_columns(capsys, f"- {options}") == found
+    assert predict_columns(capsys, f"- {options}") == columns
 
 
 def test_csv_text_stays_text_in_json_and_parquet(numbers, model, tmp_path, capsys):
@@ -98,11 +98,11 @@ def test_arrow_types_are_kept(kind, numbers, model, tmp_path, capsys):
         pq.write_table(table.slice(0, 25), file / "1.parquet")
         pq.write_table(table.slice(25), file / "2.parquet")
     arguments = f"{file} -m {model} --keep id,gaps,huge,small,zip"
-    found = predict_columns(capsys, arguments)
-    assert found["id"] == IDS and found["zip"] == ZIPS
-    assert found["gaps"] == ["" if gap is None else str(gap) for gap in gaps]
-    assert found["huge"][1] == str(2**63 + 1)
-    assert found["small"][:4] == ["0.0", "0.1", "0.2", "0.3"]
+    columns = predict_columns(capsys, arguments)
+    assert columns["id"] == IDS and columns["zip"] == ZIPS
+    assert columns["gaps"] == ["" if gap is None else str(gap) for gap in gaps]
+    assert columns["huge"][1] == str(2**63 + 1)
+    assert columns["small"][:4] == ["0.0", "0.1", "0.2", "0.3"]
     polyleaf(f"predict {arguments} -o {tmp_path}/p.parquet")
     predictions = pq.read_table(tmp_path / "p.parquet")
     assert (
@@ -122,5 +122,5 @@ def test_arff_cells_are_copied(numbers, model, tmp_path, capsys):
     names = ["'b c'", "?"] * 30
     rows = (f"{i},{name},{x}" for i, name, x in zip(IDS, names, numbers["x"], strict=True))
     (tmp_path / "t.arff").write_text(head + "\n".join(rows) + "\n")
-    found = predict_columns(capsys, f"{tmp_path}/t.arff -m {model} --keep 'id,a name'")
-    assert found["id"] == IDS and found["a name"] == ["b c", ""] * 30
+    columns = predict_columns(capsys, f"{tmp_path}/t.arff -m {model} --keep 'id,a name'")
+    assert columns["id"] == IDS and columns["a name"] == ["b c", ""] * 30

@@ -61,12 +61,12 @@ def read(path):
 def test_predictions_equal_the_estimator(folder, expected):
     options = f"--proba --levels 0.5 -o {folder}/p.csv"
     polyleaf(f"predict {folder}/test.csv -m {folder}/m {options}")
-    found, predicted, proba = (
+    columns, predicted, proba = (
         read(folder / "p.csv"),
         expected.predict(X[300:]),
         expected.predict_proba(X[300:]),
     )
-    assert list(found)[:8] == [
+    assert list(columns)[:8] == [
         "price",
         "demand_q0.1",
         "demand_q0.9",
@@ -76,30 +76,32 @@ def test_predictions_equal_the_estimator(folder, expected):
         "b",
         "price_q0.5",
     ]
-    np.testing.assert_array_equal(np.array(found["price"], float), predicted["price"])
-    np.testing.assert_array_equal(np.array(found["demand_q0.9"], float), predicted["demand"][:, 1])
-    assert found["sold"] == predicted["sold"].tolist()
-    np.testing.assert_array_equal(np.array(found["rooms"], int), predicted["rooms"])
-    np.testing.assert_array_equal(np.array([found["a"], found["b"]], int).T, predicted["a+b"])
-    np.testing.assert_array_equal(np.array(found["proba_rooms_2"], float), proba["rooms"][:, 2])
-    np.testing.assert_array_equal(np.array(found["proba_sold_yes"], float), proba["sold"][:, 1])
-    np.testing.assert_array_equal(np.array(found["proba_b"], float), proba["a+b"][:, 1])
+    np.testing.assert_array_equal(np.array(columns["price"], float), predicted["price"])
+    np.testing.assert_array_equal(
+        np.array(columns["demand_q0.9"], float), predicted["demand"][:, 1]
+    )
+    assert columns["sold"] == predicted["sold"].tolist()
+    np.testing.assert_array_equal(np.array(columns["rooms"], int), predicted["rooms"])
+    np.testing.assert_array_equal(np.array([columns["a"], columns["b"]], int).T, predicted["a+b"])
+    np.testing.assert_array_equal(np.array(columns["proba_rooms_2"], float), proba["rooms"][:, 2])
+    np.testing.assert_array_equal(np.array(columns["proba_sold_yes"], float), proba["sold"][:, 1])
+    np.testing.assert_array_equal(np.array(columns["proba_b"], float), proba["a+b"][:, 1])
     median = expected.predict_dist(X[300:])["price"].ppf(0.5)
-    np.testing.assert_array_equal(np.array(found["price_q0.5"], float), median)
+    np.testing.assert_array_equal(np.array(columns["price_q0.5"], float), median)
 
 
 def test_scores_of_each_task(folder, expected, capsys):
     capsys.readouterr()
     polyleaf(f"evaluate {folder}/test.csv -m {folder}/m --json")
-    found = json.loads(capsys.readouterr().out)
+    values = json.loads(capsys.readouterr().out)
     d2 = expected.d2_scores(X[300:], FRAME[300:])
-    assert {name: scores["d2"] for name, scores in found["tasks"].items()} == pytest.approx(d2)
-    assert found["d2"] == pytest.approx(np.mean(list(d2.values())))
-    assert {"RMSE", "NLL", "CRPS"} <= found["tasks"]["price"].keys()
-    assert {"pinball loss q0.1", "share below q0.9"} <= found["tasks"]["demand"].keys()
+    assert {name: scores["d2"] for name, scores in values["tasks"].items()} == pytest.approx(d2)
+    assert values["d2"] == pytest.approx(np.mean(list(d2.values())))
+    assert {"RMSE", "NLL", "CRPS"} <= values["tasks"]["price"].keys()
+    assert {"pinball loss q0.1", "share below q0.9"} <= values["tasks"]["demand"].keys()
     right = np.mean(expected.predict(X[300:])["sold"] == FRAME["sold"][300:])
-    assert found["tasks"]["sold"]["accuracy"] == pytest.approx(right)
-    assert set(found["tasks"]["a+b"]["targets"]) == {"a", "b"}
+    assert values["tasks"]["sold"]["accuracy"] == pytest.approx(right)
+    assert set(values["tasks"]["a+b"]["targets"]) == {"a", "b"}
     polyleaf(f"evaluate {folder}/test.csv -m {folder}/m")
     lines = capsys.readouterr().out.splitlines()
     assert (
@@ -142,8 +144,8 @@ def test_missing_targets(folder, tmp_path, capsys):
     )
     capsys.readouterr()
     polyleaf(f"evaluate {tmp_path}/some.csv -m {tmp_path}/m --json")
-    known, tasks = train["sold"].notna(), json.loads(capsys.readouterr().out)["tasks"]
-    right = plain.predict(features)["sold"][known] == train["sold"][known]
+    is_known, tasks = train["sold"].notna(), json.loads(capsys.readouterr().out)["tasks"]
+    right = plain.predict(features)["sold"][is_known] == train["sold"][is_known]
     assert tasks["sold"]["accuracy"] == pytest.approx(right.mean())
 
 

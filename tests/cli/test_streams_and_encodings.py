@@ -142,11 +142,11 @@ def test_evaluate_prints_a_line_per_target(houses, model, capsys):
     assert lines[blank + 1].split() == ["target", "RMSE", "MAE", "R2"]
     assert [line.split()[0] for line in lines[blank + 2 :]] == ["price", "size"]
     polyleaf(f"evaluate {houses} -m {model} --json")
-    found = json.loads(capsys.readouterr().out)
-    each = found["targets"]
+    scores = json.loads(capsys.readouterr().out)
+    each = scores["targets"]
     assert list(each) == ["price", "size"]
     together = np.sqrt(np.mean([each[name]["RMSE"] ** 2 for name in each]))
-    assert found["RMSE"] == pytest.approx(together)
+    assert scores["RMSE"] == pytest.approx(together)
 
 
 def test_evaluate_with_weights(houses, model, tmp_path, capsys):

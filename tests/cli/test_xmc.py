@@ -67,29 +67,29 @@ def test_topk_labels_as_csv(folder):
 
 def test_topk_labels_as_a_sparse_matrix(folder):
     polyleaf(f"predict {folder}/test.xmc -m {folder}/model --top 3 -o {folder}/best.txt")
-    found = read_sparse_matrix(folder / "best.txt")
+    values = read_sparse_matrix(folder / "best.txt")
     labels, scores = load_model(folder / "model").predict_topk(read(folder)[0][300:], 3)
-    assert found.shape == (100, 12)
+    assert values.shape == (100, 12)
     rows = np.arange(100)[:, None]
-    np.testing.assert_allclose(np.asarray(found[rows, labels].todense()), scores, rtol=1e-6)
+    np.testing.assert_allclose(np.asarray(values[rows, labels].todense()), scores, rtol=1e-6)
 
 
 def test_scores(folder, capsys):
     capsys.readouterr()
     polyleaf(f"evaluate {folder}/test.xmc -m {folder}/model --json")
-    found = json.loads(capsys.readouterr().out)
+    scores = json.loads(capsys.readouterr().out)
     X, Y = read(folder)
     expected = ranking_scores(Y[300:], load_model(folder / "model").predict_topk(X[300:], 5))
-    assert found == pytest.approx(expected)
+    assert scores == pytest.approx(expected)
     most_frequent = int(np.argmax(np.asarray(Y[:300].sum(axis=0))))
-    assert found["P@1"] > Y[300:].toarray()[:, most_frequent].mean() + 0.1
+    assert scores["P@1"] > Y[300:].toarray()[:, most_frequent].mean() + 0.1
 
 
 @pytest.mark.parametrize("validation", ["0.25", "file"])
 def test_validation(folder, validation):
     data = folder / "test.xmc" if validation == "file" else validation
-    given = f"--validation {data} --early-stopping 2"
-    polyleaf(f"train {folder}/train.txt --format xmc -m {folder}/validated {FAST} {given}")
+    arguments = f"--validation {data} --early-stopping 2"
+    polyleaf(f"train {folder}/train.txt --format xmc -m {folder}/validated {FAST} {arguments}")
     assert load_model(folder / "validated").best_iteration_ is not None
 
 

@@ -333,14 +333,14 @@ def test_integers_too_large_for_the_core_raise(name, largest, others):
 
 @pytest.mark.parametrize("projection", [None, "pca"])
 def test_repeated_column_names_raise(projection):
-    frame, how = pd.DataFrame(X, columns=list("abc")), {"projection": projection}
+    frame, arguments = pd.DataFrame(X, columns=list("abc")), {"projection": projection}
     twice = frame.rename(columns={"b": "a"})
-    model = regressor(**how).fit(frame, Y)
+    model = regressor(**arguments).fit(frame, Y)
     for call in (
         lambda: model.predict(twice),
-        lambda: regressor(**how).fit(twice, Y),
-        lambda: regressor(**how).fit(frame, Y, eval_set=[(twice, Y)]),
-        lambda: regressor(**how).fit(X, Y).predict(twice),
+        lambda: regressor(**arguments).fit(twice, Y),
+        lambda: regressor(**arguments).fit(frame, Y, eval_set=[(twice, Y)]),
+        lambda: regressor(**arguments).fit(X, Y).predict(twice),
     ):
         with pytest.raises(ValueError, match="X has several columns named 'a'"):
             call()
@@ -404,21 +404,21 @@ def test_invalid_prediction_input_raises():
 
 
 def test_incompatible_init_model_raises():
-    start = classifier().fit(X, C)
+    first = classifier().fit(X, C)
     with pytest.raises(ValueError, match="trained by PolyleafClassifier"):
-        regressor().fit(X, Y, init_model=start)
+        regressor().fit(X, Y, init_model=first)
     with pytest.raises(ValueError, match="label 9"):
-        classifier().fit(X, np.where(C == 0, 9, C), init_model=start)
+        classifier().fit(X, np.where(C == 0, 9, C), init_model=first)
     with pytest.raises(ValueError, match="features"):
-        classifier().fit(X[:, :2], C, init_model=start)
+        classifier().fit(X[:, :2], C, init_model=first)
     with pytest.raises(ValueError, match="indicator matrix"):
-        classifier().fit(X, L, init_model=start)
+        classifier().fit(X, L, init_model=first)
     with pytest.raises(ValueError, match="objective"):
         regressor(objective="poisson").fit(X, Y**2, init_model=regressor().fit(X, Y))
     with pytest.raises(ValueError, match="2 column"):
         regressor().fit(X, Y, init_model=regressor().fit(X, Y[:, 0]))
     with pytest.raises(ValueError, match="other bins"):
-        classifier().fit(Dataset(X[:40]), C[:40], init_model=start)
+        classifier().fit(Dataset(X[:40]), C[:40], init_model=first)
 
 
 def test_invalid_use_of_a_dataset_raises():
@@ -441,12 +441,12 @@ def test_invalid_model_files_raise(tmp_path):
         regressor().fit(X, Y).save_model(tmp_path / "no folder" / "model")
 
 
-@pytest.mark.parametrize("given", [(0, 2.7), "a", "ab", (0,), (None, 2), (0, 1, 2), 3, ("0", 2)])
-def test_invalid_iteration_range_raises(given):
+@pytest.mark.parametrize("rounds", [(0, 2.7), "a", "ab", (0,), (None, 2), (0, 1, 2), 3, ("0", 2)])
+def test_invalid_iteration_range_raises(rounds):
     X = np.arange(60.0)[:, None]
     model = PolyleafRegressor(n_estimators=3).fit(X, X[:, 0])
     with pytest.raises(TypeError, match=r"iteration_range must be"):
-        model.predict(X, iteration_range=given)
+        model.predict(X, iteration_range=rounds)
     for all_of_them in ((0, 0), (0, None), (np.int64(0), np.int8(3))):
         assert (model.predict(X, iteration_range=all_of_them) == model.predict(X)).all()
 

@@ -113,8 +113,8 @@ def test_missing_labels_are_ignored():
     y[RNG.random(y.shape) < 0.3] = np.nan
     model = classifier(threshold="f1", missing_targets="ignore")
     model.fit(X[HALF], y[HALF], eval_set=[(X[~HALF], y[~HALF])])
-    p, known = model.predict_proba(X[~HALF]), ~np.isnan(y[~HALF])
-    assert model.thresholds_[0] == best_f1_threshold(p, np.nan_to_num(y[~HALF]), known)
+    p, is_known = model.predict_proba(X[~HALF]), ~np.isnan(y[~HALF])
+    assert model.thresholds_[0] == best_f1_threshold(p, np.nan_to_num(y[~HALF]), is_known)
 
 
 def test_choose_threshold_with_and_without_labels():
@@ -188,8 +188,8 @@ def test_scale_pos_weight_by_name(word, power, is_weighted):
 
 def test_constant_labels_are_not_balanced():
     y = np.column_stack([Y[:, 0], np.ones(N, int), np.zeros(N, int)])
-    found = classifier(scale_pos_weight="balanced").fit(X, y).model_.objective.scale_pos_weight
-    assert found[1:] == (1.0, 1.0) and found[0] > 1
+    fitted = classifier(scale_pos_weight="balanced").fit(X, y).model_.objective.scale_pos_weight
+    assert fitted[1:] == (1.0, 1.0) and fitted[0] > 1
 
 
 def test_class_weights_by_label_name():

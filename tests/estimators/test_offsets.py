@@ -63,11 +63,11 @@ def test_location_losses_train_on_target_minus_offset(objective, options):
 def test_offsets_are_in_units_of_y(normalize):
     """With any target scaling, the offset is subtracted from y before training."""
     unit = np.array([1e3, 1.0, 1e-3])
-    y, known = Y * unit, KNOWN * unit
+    y, offset = Y * unit, KNOWN * unit
     model = regressor(normalize_targets=normalize, n_estimators=60, learning_rate=0.2)
     plain = regressor(normalize_targets=normalize, n_estimators=60, learning_rate=0.2).fit(X, y)
-    model.fit(X, y + known, offset=known)
-    error = np.sqrt(np.mean((model.predict(X, offset=known) - (y + known)) ** 2, axis=0)) / unit
+    model.fit(X, y + offset, offset=offset)
+    error = np.sqrt(np.mean((model.predict(X, offset=offset) - (y + offset)) ** 2, axis=0)) / unit
     of_plain = np.sqrt(np.mean((plain.predict(X) - y) ** 2, axis=0)) / unit
     assert (error < 1.2 * of_plain).all()
 
@@ -199,9 +199,9 @@ def test_offsets_with_missing_targets_threads_and_sampling():
     options = {"objective": "poisson", "missing_targets": "ignore", "subsample": 0.7}
     one, two = (regressor(**options | {"n_jobs": n}).fit(X, y, offset=KNOWN) for n in (1, 2))
     assert bits(one) == bits(two)
-    known = ~np.isnan(y)
+    is_known = ~np.isnan(y)
     rate = np.array(
-        [y[known[:, k], k].sum() / np.exp(KNOWN[known[:, k], k]).sum() for k in range(3)]
+        [y[is_known[:, k], k].sum() / np.exp(KNOWN[is_known[:, k], k]).sum() for k in range(3)]
     )
     np.testing.assert_allclose(one.model_.base_score, np.log(rate), atol=1e-5)
 
@@ -266,9 +266,9 @@ def test_continued_training_equals_uninterrupted_training(objective, tmp_path):
     part = regressor(objective=objective, n_estimators=3).fit(
         X, COUNTS, offset=KNOWN, callbacks=[saved]
     )
-    for start in (part, next(tmp_path.iterdir())):
+    for first in (part, next(tmp_path.iterdir())):
         on = regressor(objective=objective, n_estimators=3)
-        on.fit(X, COUNTS, offset=KNOWN, init_model=start)
+        on.fit(X, COUNTS, offset=KNOWN, init_model=first)
         assert bits(on) == bits(whole)
     warm = regressor(objective=objective, n_estimators=3, warm_start=True).fit(
         X, COUNTS, offset=KNOWN
@@ -333,10 +333,10 @@ def test_invalid_input_raises():
 
 def test_fit_does_not_modify_targets_and_offsets():
     """y - offset is computed in a new array."""
-    y, known = targets(X).copy(), KNOWN.copy()
-    regressor().fit(X, y, offset=known)
+    y, offset = targets(X).copy(), KNOWN.copy()
+    regressor().fit(X, y, offset=offset)
     np.testing.assert_array_equal(y, targets(X))
-    np.testing.assert_array_equal(known, KNOWN)
+    np.testing.assert_array_equal(offset, KNOWN)
 
 
 def test_evaluation_without_the_offset_warns():

@@ -39,10 +39,10 @@ def fitted(request):
 
 def test_scale_parameter_is_learned(fitted):
     name, model, X, Y, law = fitted
-    found = model.predict_dist(X)
-    assert type(found) is FAMILIES[name] and found.shape == (1000, 2)
+    distribution = model.predict_dist(X)
+    assert type(distribution) is FAMILIES[name] and distribution.shape == (1000, 2)
     constant = model.model_.objective.distribution(np.tile(get_base_scores(model), (1000, 1)))
-    best, ours, worst = (-d.logpdf(Y).mean() for d in (law, found, constant))
+    best, ours, worst = (-d.logpdf(Y).mean() for d in (law, distribution, constant))
     assert best < ours < best + 0.35 * (worst - best)
     second = model.predict_raw(X)[:, 1]
     assert np.corrcoef(second, np.tanh(X[:, 2]))[0, 1] > (
@@ -73,8 +73,8 @@ def test_probability_integral_transform_is_uniform(fitted):
     if name == "negative_binomial":
         return  # a discrete distribution
     for levels in (law.cdf(Y), model.predict_dist(X).cdf(Y)):
-        found = (levels[..., None] <= [0.1, 0.3, 0.5, 0.7, 0.9]).mean(axis=(0, 1))
-        assert np.abs(found - [0.1, 0.3, 0.5, 0.7, 0.9]).max() < 0.04
+        shares = (levels[..., None] <= [0.1, 0.3, 0.5, 0.7, 0.9]).mean(axis=(0, 1))
+        assert np.abs(shares - [0.1, 0.3, 0.5, 0.7, 0.9]).max() < 0.04
 
 
 def test_saved_model_predicts_the_same_distributions(fitted, tmp_path):
@@ -170,10 +170,10 @@ def test_early_stopping_uses_the_likelihood():
     model.fit(X[:300], Y[:300], X_val=X[300:], y_val=Y[300:])
     curve = model.evals_result_["validation"]["nll"]
     assert model.best_iteration_ == int(np.argmin(curve)) < len(curve) - 1 < 199
-    found = model.predict_dist(X[300:])
-    assert model.best_score_ == pytest.approx(-found.logpdf(Y[300:]).mean())
+    distribution = model.predict_dist(X[300:])
+    assert model.best_score_ == pytest.approx(-distribution.logpdf(Y[300:]).mean())
     each = model.evals_result_per_output_["validation"]["nll"][model.best_iteration_]
-    np.testing.assert_allclose(each, -found.logpdf(Y[300:]).mean(axis=0))
+    np.testing.assert_allclose(each, -distribution.logpdf(Y[300:]).mean(axis=0))
 
 
 def test_metrics_by_name():
@@ -218,23 +218,27 @@ def test_continued_training():
 )
 def test_compatible_and_incompatible_parameters(settings):
     X, Y, law = make_data("normal")
-    found = PolyleafRegressor(objective="normal", **{**QUICK, **settings}).fit(X, Y).predict_dist(X)
+    distribution = (
+        PolyleafRegressor(objective="normal", **{**QUICK, **settings}).fit(X, Y).predict_dist(X)
+    )
     nothing = Normal(Y.mean(axis=0), Y.std(axis=0)).logpdf(Y).mean()
-    assert found.logpdf(Y).mean() > nothing + 0.4 * (law.logpdf(Y).mean() - nothing)
+    assert distribution.logpdf(Y).mean() > nothing + 0.4 * (law.logpdf(Y).mean() - nothing)
 
 
 def test_offset_changes_the_mean_only():
     X, Y, _ = make_data("normal")
-    known = np.linspace(-3, 3, 6000).reshape(3000, 2)
+    offset = np.linspace(-3, 3, 6000).reshape(3000, 2)
     plain = PolyleafRegressor(objective="normal", normalize_targets=False, **QUICK).fit(X, Y)
     moved = PolyleafRegressor(objective="normal", normalize_targets=False, **QUICK).fit(
-        X, Y + known, offset=known
+        X, Y + offset, offset=offset
     )
-    found, expected = moved.predict_dist(X, offset=known), plain.predict_dist(X)
-    np.testing.assert_allclose(np.median(np.abs(found.loc - known - expected.loc)), 0, atol=1e-5)
-    np.testing.assert_allclose(np.median(found.scale / expected.scale), 1, rtol=1e-5)
-    moved.calibrate(X, Y + known, offset=known)
-    assert (moved.predict_interval(X, offset=known)[..., 0] < found.loc).all()
+    distribution, expected = moved.predict_dist(X, offset=offset), plain.predict_dist(X)
+    np.testing.assert_allclose(
+        np.median(np.abs(distribution.loc - offset - expected.loc)), 0, atol=1e-5
+    )
+    np.testing.assert_allclose(np.median(distribution.scale / expected.scale), 1, rtol=1e-5)
+    moved.calibrate(X, Y + offset, offset=offset)
+    assert (moved.predict_interval(X, offset=offset)[..., 0] < distribution.loc).all()
 
 
 def test_log_exposure_of_counts():
@@ -245,9 +249,9 @@ def test_log_exposure_of_counts():
     model = PolyleafRegressor(objective="negative_binomial", **QUICK).fit(
         X, counts, offset=np.log(exposure)
     )
-    found = model.predict_dist(X, offset=np.log(exposure))
-    assert np.corrcoef(np.log(found.mu / exposure), np.sin(X[:, 0]))[0, 1] > 0.9
-    assert abs(np.log(np.median(found.alpha) / 0.5)) < 0.4
+    distribution = model.predict_dist(X, offset=np.log(exposure))
+    assert np.corrcoef(np.log(distribution.mu / exposure), np.sin(X[:, 0]))[0, 1] > 0.9
+    assert abs(np.log(np.median(distribution.alpha) / 0.5)) < 0.4
 
 
 # --- intervals ---
@@ -259,10 +263,10 @@ def test_calibrated_intervals_have_their_coverage(fitted, joint):
     model.calibrate(X[:500], Y[:500], coverage=0.8, joint=joint)
     bounds = model.predict_interval(X[500:])
     inside = (bounds[..., 0] <= Y[500:]) & (Y[500:] <= bounds[..., 1])
-    found = inside.all(axis=1).mean() if joint else inside.mean(axis=0)
-    assert np.min(found) > 0.8 - 3 * np.sqrt(0.16 * 2 / 500)
+    coverage = inside.all(axis=1).mean() if joint else inside.mean(axis=0)
+    assert np.min(coverage) > 0.8 - 3 * np.sqrt(0.16 * 2 / 500)
     # Counts may equal a bound, so their coverage may be larger.
-    assert name == "negative_binomial" or np.max(found) < 0.8 + 3 * np.sqrt(0.16 * 2 / 500)
+    assert name == "negative_binomial" or np.max(coverage) < 0.8 + 3 * np.sqrt(0.16 * 2 / 500)
     if name not in ("normal", "student_t"):
         assert (bounds >= 0).all()  # within the domain of the distribution
 
@@ -302,9 +306,9 @@ def test_distribution_objective_of_a_classifier_raises():
 
 def test_normal_densities_equal_scipy():
     X, Y, _ = make_data("normal", n=500)
-    found = PolyleafRegressor(objective="normal", **QUICK).fit(X, Y).predict_dist(X)
-    law = stats.norm(found.loc, found.scale)
-    np.testing.assert_allclose(found.logpdf(Y), law.logpdf(Y))
+    distribution = PolyleafRegressor(objective="normal", **QUICK).fit(X, Y).predict_dist(X)
+    law = stats.norm(distribution.loc, distribution.scale)
+    np.testing.assert_allclose(distribution.logpdf(Y), law.logpdf(Y))
 
 
 @pytest.mark.parametrize("name", ["student_t", "normal"])
@@ -314,5 +318,5 @@ def test_interval_bounds_are_ordered_for_extreme_outliers(name):
     X = rng.standard_normal((200, 2))
     y = X[:, 0] + 0.1 * rng.standard_normal(200)
     model = PolyleafRegressor(objective=name, n_estimators=5).fit(X[:100], y[:100])
-    found = model.calibrate(X[100:], y[100:] + 1e100, coverage=0.95).predict_interval(X[:5])
-    assert np.isfinite(found).all() and (found[:, 0] < found[:, 1]).all()
+    predicted = model.calibrate(X[100:], y[100:] + 1e100, coverage=0.95).predict_interval(X[:5])
+    assert np.isfinite(predicted).all() and (predicted[:, 0] < predicted[:, 1]).all()

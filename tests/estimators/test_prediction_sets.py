@@ -74,10 +74,10 @@ def test_weights_missing_labels_and_offsets():
     model = PolyleafClassifier(**SMALL, missing_targets="ignore").fit(*fit)
     y = held[1].astype(float)
     y[::3, 0] = np.nan
-    known = ~np.isnan(y).any(axis=1)
+    is_known = ~np.isnan(y).any(axis=1)
     a = model.calibrate(held[0], y, coverage=0.8).predict_set(test[0])
-    b = model.calibrate(held[0][known], y[known], coverage=0.8).predict_set(test[0])
-    c = model.calibrate(*held, known.astype(float), coverage=0.8).predict_set(test[0])
+    b = model.calibrate(held[0][is_known], y[is_known], coverage=0.8).predict_set(test[0])
+    c = model.calibrate(*held, is_known.astype(float), coverage=0.8).predict_set(test[0])
     np.testing.assert_array_equal(a, b)
     np.testing.assert_array_equal(a, c)
     far = np.full((len(held[0]), 6), -9.0)

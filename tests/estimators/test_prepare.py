@@ -9,6 +9,7 @@ import scipy.sparse as sp
 
 from polyleaf import Dataset, PolyleafClassifier, PolyleafClassifierCV, PolyleafRegressor, RowData
 from polyleaf.binned_data import dataset
+from polyleaf.model import prediction
 from polyleaf.training import prepare
 from polyleaf.user_data.target import encode_classification, encode_regression
 
@@ -21,12 +22,12 @@ SMALL = {"n_estimators": 2, "n_jobs": 1}
 def readings(monkeypatch):
     """Record the objects that `read_features` is called with."""
     read = []
-    for module in (prepare, dataset):
+    for module in (prepare, dataset, prediction):
         original = module.read_features
         monkeypatch.setattr(
             module,
             "read_features",
-            lambda X, original=original, **how: read.append(X) or original(X, **how),
+            lambda X, original=original, **options: read.append(X) or original(X, **options),
         )
     return read
 

@@ -111,8 +111,8 @@ def test_early_stopping_on_held_out_shares():
 def test_datasets_batches_and_sparse_shares_give_the_same_model():
     expected = fit(SHARES).predict_proba(X)
     batches = [(X[:60], SHARES[:60]), (X[60:], SHARES[60:])]
-    for given in (Dataset(X, SHARES), Dataset.from_batches(batches)):
-        model = PolyleafClassifier(n_estimators=6, objective="softmax").fit(given)
+    for arguments in (Dataset(X, SHARES), Dataset.from_batches(batches)):
+        model = PolyleafClassifier(n_estimators=6, objective="softmax").fit(arguments)
         np.testing.assert_array_equal(model.predict_proba(X), expected)
     sparse = fit(scipy.sparse.csr_matrix(SHARES))
     np.testing.assert_array_equal(sparse.predict_proba(X), expected)
@@ -130,9 +130,9 @@ def test_categories_of_any_number_take_shares():
 
 
 def test_training_continues_on_shares_or_labels():
-    start = fit(SHARES)
+    first = fit(SHARES)
     for y in (SHARES, IDS):
-        assert PolyleafClassifier(n_estimators=3).fit(X, y, init_model=start).n_iter_ == 9
+        assert PolyleafClassifier(n_estimators=3).fit(X, y, init_model=first).n_iter_ == 9
     labels = PolyleafClassifier(n_estimators=3).fit(X, (IDS > 0).astype(int))
     with pytest.raises(ValueError, match="does not learn shares"):
         fit(SHARES, n_estimators=3).fit(X, SHARES, init_model=labels)
@@ -198,9 +198,9 @@ def test_predict_returns_the_class_of_the_largest_probability(parameters):
     y = classes[np.clip(features[:, 0].round().astype(int) + 1, 0, 3)]
     model = PolyleafClassifier(n_estimators=70, max_leaves=5, objective="softmax")
     model.set_params(**parameters).fit(features, y)
-    for given in ({}, {"iteration_range": (3, 60)}):
-        best = model.predict_proba(features, **given).argmax(axis=1)
-        np.testing.assert_array_equal(model.predict(features, **given), model.classes_[best])
+    for arguments in ({}, {"iteration_range": (3, 60)}):
+        best = model.predict_proba(features, **arguments).argmax(axis=1)
+        np.testing.assert_array_equal(model.predict(features, **arguments), model.classes_[best])
     offset = rng.normal(size=(1200, 4))
     shifted = model.predict_proba(features, offset=offset).argmax(axis=1)
     np.testing.assert_array_equal(model.predict(features, offset=offset), model.classes_[shifted])

@@ -52,8 +52,8 @@ def run_pyright(folder):
     (folder / "pyrightconfig.json").write_text(json.dumps(settings))
     command = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, "--outputjson"]
     run = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-    found = json.loads(run.stdout)["generalDiagnostics"]
-    return [x["message"] for x in sorted(found, key=lambda x: x["range"]["start"]["line"])]
+    diagnostics = json.loads(run.stdout)["generalDiagnostics"]
+    return [x["message"] for x in sorted(diagnostics, key=lambda x: x["range"]["start"]["line"])]
 
 
 @pytest.mark.full
@@ -75,7 +75,7 @@ def test_type_checkers_infer_public_types(checker, tmp_path):
         "n_nodez",
     ]
     (tmp_path / "script.py").write_text(SCRIPT)
-    found = {"mypy": run_mypy, "pyright": run_pyright}[checker](tmp_path)
-    assert len(found) == len(expected), found
-    for line, pattern in zip(found, expected, strict=True):
+    lines = {"mypy": run_mypy, "pyright": run_pyright}[checker](tmp_path)
+    assert len(lines) == len(expected), lines
+    for line, pattern in zip(lines, expected, strict=True):
         assert re.search(pattern, line, re.DOTALL), line

@@ -38,10 +38,10 @@ def test_regression_equals_the_reference(objective):
     means = np.array([distribution.mean() for distribution in predicted])
     variances = np.array([distribution.std() ** 2 for distribution in predicted])
     knowledge, data = regression_uncertainty(means, variances)
-    found = model.predict_uncertainty(X, n_models=6)
-    np.testing.assert_allclose(found.knowledge, knowledge, rtol=1e-9)
-    np.testing.assert_allclose(found.data, data, rtol=1e-12)
-    np.testing.assert_array_equal(found.total, found.knowledge + found.data)
+    uncertainty = model.predict_uncertainty(X, n_models=6)
+    np.testing.assert_allclose(uncertainty.knowledge, knowledge, rtol=1e-9)
+    np.testing.assert_allclose(uncertainty.data, data, rtol=1e-12)
+    np.testing.assert_array_equal(uncertainty.total, uncertainty.knowledge + uncertainty.data)
 
 
 @pytest.mark.parametrize(
@@ -49,11 +49,11 @@ def test_regression_equals_the_reference(objective):
 )
 def test_without_a_distribution_there_is_no_data_uncertainty(parameters):
     model = PolyleafRegressor(n_estimators=20, **parameters).fit(X, Y)
-    found = model.predict_uncertainty(X)
+    uncertainty = model.predict_uncertainty(X)
     knowledge, _ = regression_uncertainty(np.array(predict_each(model, X)))
-    np.testing.assert_allclose(found.knowledge, knowledge.reshape(len(X), -1), rtol=1e-9)
-    assert found.data is None
-    np.testing.assert_array_equal(found.total, found.knowledge)
+    np.testing.assert_allclose(uncertainty.knowledge, knowledge.reshape(len(X), -1), rtol=1e-9)
+    assert uncertainty.data is None
+    np.testing.assert_array_equal(uncertainty.total, uncertainty.knowledge)
 
 
 def test_one_target_has_one_dimension():
@@ -67,22 +67,22 @@ def test_one_target_has_one_dimension():
 def test_classes_equal_the_reference(n_classes, objective):
     used = n_classes > KINDS
     model = PolyleafClassifier(n_estimators=25, objective=objective).fit(FLOWERS[used], KINDS[used])
-    found = model.predict_uncertainty(FLOWERS)
+    uncertainty = model.predict_uncertainty(FLOWERS)
     knowledge, data = class_uncertainty(np.array(predict_each(model, FLOWERS, "predict_proba")))
-    np.testing.assert_allclose(found.knowledge, knowledge, atol=1e-14)
-    np.testing.assert_allclose(found.data, data, rtol=1e-12)
-    assert (found.knowledge >= 0).all()
+    np.testing.assert_allclose(uncertainty.knowledge, knowledge, atol=1e-14)
+    np.testing.assert_allclose(uncertainty.data, data, rtol=1e-12)
+    assert (uncertainty.knowledge >= 0).all()
 
 
 def test_labels_have_one_uncertainty_each():
     model = PolyleafClassifier(n_estimators=20).fit(X, (Y > 0).astype(int))
-    found = model.predict_uncertainty(X, n_models=4)
+    uncertainty = model.predict_uncertainty(X, n_models=4)
     p = np.array(predict_each(model, X, "predict_proba", 4))
     for label in range(2):
         both = np.stack([p[..., label], 1 - p[..., label]], axis=-1)
         knowledge, data = class_uncertainty(both)
-        np.testing.assert_allclose(found.knowledge[:, label], knowledge, atol=1e-14)
-        np.testing.assert_allclose(found.data[:, label], data, rtol=1e-12)
+        np.testing.assert_allclose(uncertainty.knowledge[:, label], knowledge, atol=1e-14)
+        np.testing.assert_allclose(uncertainty.data[:, label], data, rtol=1e-12)
 
 
 def test_rounds_and_offsets_are_those_of_predict():
@@ -100,8 +100,8 @@ def test_rows_unlike_the_training_rows_are_uncertain():
     """Rows like the training rows, and rows of independent features of twice the scale."""
     others = np.random.default_rng(0).permuted(X[150:], axis=0) * 2
     model = PolyleafRegressor(n_estimators=300, objective="normal", subsample=0.5, random_state=0)
-    found = model.fit(X[:150], Y[:150]).predict_uncertainty(np.vstack([X[150:], others]))
-    for uncertainty in (found.knowledge, found.data):
+    fitted = model.fit(X[:150], Y[:150]).predict_uncertainty(np.vstack([X[150:], others]))
+    for uncertainty in (fitted.knowledge, fitted.data):
         assert roc_auc_score(np.repeat([0, 1], 150), uncertainty.mean(axis=1)) > 0.65
 
 

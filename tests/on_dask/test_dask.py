@@ -179,10 +179,10 @@ def test_fits_with_evaluation_sets_or_callbacks_train_the_default_rounds(client)
 
 def test_init_model(client):
     X, Y = make_data()
-    start = PolyleafRegressor(**SMALL).fit(X, Y)
+    first = PolyleafRegressor(**SMALL).fit(X, Y)
     parts = da.from_array(X, chunks=(60, -1)), da.from_array(Y, chunks=(60, -1))
-    model = DaskPolyleafRegressor(client=client, **SMALL).fit(*parts, init_model=start)
-    local = PolyleafRegressor(**SMALL).fit(X, Y, init_model=start)
+    model = DaskPolyleafRegressor(client=client, **SMALL).fit(*parts, init_model=first)
+    local = PolyleafRegressor(**SMALL).fit(X, Y, init_model=first)
     assert model.to_local().save_model() == local.save_model() and model.n_iter_ == 6
 
 
@@ -277,8 +277,8 @@ def test_extreme_multilabel(client, split_search):
         model.predict_topk(rows, 2), local.predict_topk(X[train], 2), strict=True
     ):
         np.testing.assert_array_equal(lazily.compute(), whole)
-    found = sp.vstack(dask.compute(*model.predict(split_delayed(X, [0, 100, N]), sparse=True)))
-    np.testing.assert_array_equal(found.toarray(), local.predict(X))
+    predicted = sp.vstack(dask.compute(*model.predict(split_delayed(X, [0, 100, N]), sparse=True)))
+    np.testing.assert_array_equal(predicted.toarray(), local.predict(X))
     with pytest.raises(ValueError, match="sparse=True"):
         model.predict(rows, sparse=True)
 
@@ -287,17 +287,17 @@ def make_counts():
     """Return counts with a known exposure."""
     X, _ = make_data()
     rng = np.random.default_rng(1)
-    start = rng.integers(-8, 8, N) / 4.0
-    return X, rng.poisson(np.exp(start)).astype(float), start
+    offset = rng.integers(-8, 8, N) / 4.0
+    return X, rng.poisson(np.exp(offset)).astype(float), offset
 
 
 def test_offsets_of_arrays(client):
-    X, y, start = make_counts()
+    X, y, offset = make_counts()
     chosen = SMALL | {"objective": "poisson"}
     held, train = slice(150, None), slice(0, 150)
     lazy = [
         da.from_array(values, chunks=60)
-        for values in (y[train], start[train], y[held], start[held])
+        for values in (y[train], offset[train], y[held], offset[held])
     ]
     rows = da.from_array(X, chunks=(60, 3))
     model = DaskPolyleafRegressor(client=client, **chosen)
@@ -312,9 +312,9 @@ def test_offsets_of_arrays(client):
     local.fit(
         X[train],
         y[train],
-        offset=start[train],
+        offset=offset[train],
         eval_set=[(X[held], y[held])],
-        eval_offset=[start[held]],
+        eval_offset=[offset[held]],
     )
     assert model.to_local().save_model() == local.save_model()
     assert model.evals_result_ == local.evals_result_
@@ -322,16 +322,18 @@ def test_offsets_of_arrays(client):
         model.to_local().save_model()
         != PolyleafRegressor(**chosen).fit(X[train], y[train]).save_model()
     )
-    whole = da.from_array(start, chunks=100)  # other partitions
-    np.testing.assert_array_equal(model.predict(rows, offset=whole), local.predict(X, offset=start))
-    np.testing.assert_array_equal(model.predict(X, offset=start), local.predict(X, offset=start))
+    whole = da.from_array(offset, chunks=100)  # other partitions
+    np.testing.assert_array_equal(
+        model.predict(rows, offset=whole), local.predict(X, offset=offset)
+    )
+    np.testing.assert_array_equal(model.predict(X, offset=offset), local.predict(X, offset=offset))
     with pytest.raises(ValueError, match="validation_0"):
         model.fit(rows[train], lazy[0], offset=lazy[1], eval_set=[(rows[held], lazy[2])])
     again = DaskPolyleafRegressor(client=client, **chosen)
     with pytest.raises(ValueError, match="pass offset"):
         again.fit(rows[train], lazy[0], init_model=local)
     again.fit(rows[train], lazy[0], init_model=local, offset=lazy[1])
-    on = PolyleafRegressor(**chosen).fit(X[train], y[train], init_model=local, offset=start[train])
+    on = PolyleafRegressor(**chosen).fit(X[train], y[train], init_model=local, offset=offset[train])
     assert again.to_local().save_model() == on.save_model()
 
 
@@ -339,27 +341,27 @@ def test_offsets_of_frames_and_of_delayed_parts(client):
     df, y = make_frame()
     df = df.drop(columns="colour")
     names = ["high", "low", "odd"]
-    start = pd.DataFrame(np.random.default_rng(0).integers(-4, 4, (N, 3)) / 2, df.index, names)
-    local = PolyleafClassifier(**SMALL).fit(df, y, offset=start)
-    lazy = [dd.from_pandas(values, npartitions=4, sort=False) for values in (df, y, start)]
+    offset = pd.DataFrame(np.random.default_rng(0).integers(-4, 4, (N, 3)) / 2, df.index, names)
+    local = PolyleafClassifier(**SMALL).fit(df, y, offset=offset)
+    lazy = [dd.from_pandas(values, npartitions=4, sort=False) for values in (df, y, offset)]
     model = DaskPolyleafClassifier(client=client, **SMALL).fit(lazy[0], lazy[1], offset=lazy[2])
     assert model.to_local().save_model() == local.save_model()
     probabilities = model.predict_proba(lazy[0], offset=lazy[2]).compute()
     assert probabilities.index.equals(df.index)
-    np.testing.assert_array_equal(probabilities, local.predict_proba(df, offset=start))
+    np.testing.assert_array_equal(probabilities, local.predict_proba(df, offset=offset))
     bounds = [0, 0, 100, 101, N]
-    parts = [split_delayed(values, bounds) for values in (df, y, start)]
+    parts = [split_delayed(values, bounds) for values in (df, y, offset)]
     again = DaskPolyleafClassifier(client=client, **SMALL).fit(parts[0], parts[1], offset=parts[2])
     assert again.to_local().save_model() == local.save_model()
     scores = np.concatenate(dask.compute(*again.decision_function(parts[0], offset=parts[2])))
-    np.testing.assert_array_equal(scores, local.decision_function(df, offset=start))
+    np.testing.assert_array_equal(scores, local.decision_function(df, offset=offset))
     for other, message in (
         (
-            da.from_array(start.to_numpy()),
+            da.from_array(offset.to_numpy()),
             "X is a dask DataFrame or Series, but offset is a dask Array",
         ),
-        (start, "offset is in memory"),
-        (dd.from_pandas(start, npartitions=3, sort=False), "X has 4 partitions, but offset has 3"),
+        (offset, "offset is in memory"),
+        (dd.from_pandas(offset, npartitions=3, sort=False), "X has 4 partitions, but offset has 3"),
     ):
         with pytest.raises(ValueError, match=message):
             model.predict(lazy[0], offset=other)

@@ -77,9 +77,9 @@ def fit(client, act, **options):
 def test_lost_workers_do_not_change_the_model(client, local, which):
     lost = set()
 
-    def act(own):
-        others = sorted(client.cluster.scheduler.workers.keys() - {own})
-        lost.update({"first": [own], "last": others[-1:], "two": others}[which])
+    def act(address):
+        others = sorted(client.cluster.scheduler.workers.keys() - {address})
+        lost.update({"first": [address], "last": others[-1:], "two": others}[which])
         close_workers(client, lost)
 
     with pytest.warns(UserWarning, match="training continues from round"):
@@ -101,7 +101,7 @@ def test_training_continues_from_the_last_copy_if_all_are_lost(client, local, mo
         if self.resume_from is not None:
             has_copy.set()
 
-    def act(own):
+    def act(address):
         assert has_copy.wait(TIMEOUT)
         close_workers(client, set(client.cluster.scheduler.workers))
         client.cluster.scale(6)
@@ -114,7 +114,7 @@ def test_training_continues_from_the_last_copy_if_all_are_lost(client, local, mo
 
 def test_more_losses_than_max_restarts(client):
     with pytest.raises(driver.WorkersLostError, match="max_restarts=0 allows"):
-        fit(client, lambda own: close_workers(client, {own}), max_restarts=0)
+        fit(client, lambda address: close_workers(client, {address}), max_restarts=0)
 
 
 @pytest.mark.filterwarnings("ignore:Lost")
@@ -152,7 +152,7 @@ def test_losing_all_workers_before_the_first_round_raises(client, monkeypatch):
 
 
 def test_no_new_worker_raises(client):
-    def act(own):
+    def act(address):
         close_workers(client, set(client.cluster.scheduler.workers))
 
     with pytest.raises(driver.WorkersLostError, match=r"All workers are lost"):
@@ -162,7 +162,7 @@ def test_no_new_worker_raises(client):
 @pytest.mark.filterwarnings("ignore:Lost")
 def test_lost_scattered_data_raise(client):
     parts = [client.scatter(np.array_split(values, 6)) for values in make_data()]
-    AfterRound.act = staticmethod(lambda own: close_workers(client, {own}))
+    AfterRound.act = staticmethod(lambda address: close_workers(client, {address}))
     with pytest.raises(driver.WorkersLostError, match=r"client\.scatter"):
         DaskPolyleafRegressor(client=client, **SMALL).fit(*parts, callbacks=[AfterRound()])
 

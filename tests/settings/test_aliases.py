@@ -45,7 +45,7 @@ def classifier(**changes):
 
 
 @pytest.mark.parametrize(
-    ("foreign", "own"),
+    ("foreign", "own_name"),
     [
         ("num_leaves", "max_leaves"),
         ("eta", "learning_rate"),
@@ -62,12 +62,12 @@ def classifier(**changes):
     ],
 )
 @pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_foreign_parameters_suggest_polyleaf_names(estimator, foreign, own):
-    message = rf"{estimator.__name__}\(\) takes no '{foreign}': did you mean {own}\?"
+def test_foreign_parameters_suggest_polyleaf_names(estimator, foreign, own_name):
+    message = rf"{estimator.__name__}\(\) takes no '{foreign}': did you mean {own_name}\?"
     with pytest.raises(TypeError, match=message):
         estimator(**{foreign: 1})
     with pytest.raises(
-        ValueError, match=rf"set_params\(\) takes no '{foreign}': did you mean {own}\?"
+        ValueError, match=rf"set_params\(\) takes no '{foreign}': did you mean {own_name}\?"
     ):
         estimator().set_params(**{foreign: 1})
 
@@ -98,14 +98,14 @@ def test_foreign_arguments_have_hints(call, message):
 
 
 def test_suggested_names_exist():
-    own = {p.name for estimator in ESTIMATORS for p in get_param_specs(estimator)}
-    own |= {
+    own_names = {p.name for estimator in ESTIMATORS for p in get_param_specs(estimator)}
+    own_names |= {
         name
         for method in (PolyleafRegressor.fit, PolyleafRegressor.predict)
         for name in _names(method)
     }
     table = read_foreign_names("parameters")
-    assert set(table) - own <= {"offset"}
+    assert set(table) - own_names <= {"offset"}
     for method, names in read_foreign_names("method_arguments").items():
         assert set(names.split()) <= {*_names(getattr(PolyleafRegressor, method)), "offset"}
     foreign = [name for names in table.values() for name in names.split()]
@@ -142,19 +142,19 @@ def test_binary_objective_name_warns_once_with_more_classes(name):
     assert len(caught) == 1 and caught[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        own = classifier(objective="logistic").fit(X, THREE)
+        fitted = classifier(objective="logistic").fit(X, THREE)
         for y in (TWO, LABELS):
             classifier(objective=name).fit(X, y)
-    np.testing.assert_array_equal(named.predict_raw(X), own.predict_raw(X))
+    np.testing.assert_array_equal(named.predict_raw(X), fitted.predict_raw(X))
 
 
 def test_search_warns_once_about_a_binary_objective_name():
     with pytest.warns(UserWarning, match='each of the 3 classes .*objective="softmax"') as caught:
-        found = PolyleafClassifierCV(
+        fitted = PolyleafClassifierCV(
             objective="binary:logistic", n_candidates=3, cv=2, **SMALL
         ).fit(X, THREE)
     assert len(caught) == 1 and caught[0].filename == __file__
-    assert found.best_params_["objective"] == "logistic"
+    assert fitted.best_params_["objective"] == "logistic"
 
 
 def test_each_task_warns_once_about_a_binary_objective_name():
@@ -261,8 +261,8 @@ def test_raw_scores_of_both_estimators():
         model.predict_raw(X, iteration_range=(0, 1)), model.model_.predict_raw(X, 0, 1)
     )
     for y in (TWO, THREE, LABELS):
-        found = classifier().fit(X, y)
-        np.testing.assert_array_equal(found.predict_raw(X), found.decision_function(X))
+        fitted = classifier().fit(X, y)
+        np.testing.assert_array_equal(fitted.predict_raw(X), fitted.decision_function(X))
 
 
 @pytest.mark.parametrize("y", [TWO, THREE, LABELS])
@@ -408,9 +408,9 @@ def test_zero_rows_give_empty_results(kind, changes):
     )
     assert regressor(**changes).fit(X, Y[:, 0]).predict(Z).shape == (0,)
     for y, columns in ((TWO, 2), (THREE, 3), (LABELS, 2)):
-        found = classifier(**changes).fit(X, y)
-        assert found.predict_proba(Z).shape == (0, columns)
-        assert len(found.predict(Z)) == 0 and found.predict(Z).dtype == found.predict(X).dtype
+        fitted = classifier(**changes).fit(X, y)
+        assert fitted.predict_proba(Z).shape == (0, columns)
+        assert len(fitted.predict(Z)) == 0 and fitted.predict(Z).dtype == fitted.predict(X).dtype
 
 
 def test_fit_on_zero_rows_raises():
@@ -425,11 +425,12 @@ def test_data_frames_of_predictions_have_target_names():
     named = pd.DataFrame(Y, columns=["heat", "cold"])
     model = regressor().fit(X, named)
     plain, rows = model.predict(X), pd.DataFrame(X, index=np.arange(80) + 7)
-    found = model.set_output(predict="pandas").predict(rows)
+    predicted = model.set_output(predict="pandas").predict(rows)
     assert (
-        found.columns.tolist() == ["heat", "cold"] and found.index.tolist() == rows.index.tolist()
+        predicted.columns.tolist() == ["heat", "cold"]
+        and predicted.index.tolist() == rows.index.tolist()
     )
-    np.testing.assert_array_equal(found.to_numpy(), plain)
+    np.testing.assert_array_equal(predicted.to_numpy(), plain)
     assert model.predict_raw(X).columns.tolist() == ["heat", "cold"]
     for library, kind in (("polars", pl.DataFrame), ("pyarrow", pa.Table)):
         table = model.set_output(predict=library).predict(X)

@@ -64,14 +64,16 @@ OTHER_MEANING = {
 def literal_defaults(path):
     """Yield (file, name, value) of each literal default of a parameter in a file."""
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        found = []
+        defaults = []
         if isinstance(node, ast.FunctionDef):
-            given = [*node.args.posonlyargs, *node.args.args][::-1]
-            found += zip((a.arg for a in given), node.args.defaults[::-1], strict=False)
-            found += zip((a.arg for a in node.args.kwonlyargs), node.args.kw_defaults, strict=True)
+            positional = [*node.args.posonlyargs, *node.args.args][::-1]
+            defaults += zip((a.arg for a in positional), node.args.defaults[::-1], strict=False)
+            defaults += zip(
+                (a.arg for a in node.args.kwonlyargs), node.args.kw_defaults, strict=True
+            )
         elif isinstance(node, ast.ClassDef):
-            found += ((s.target.id, s.value) for s in node.body if isinstance(s, ast.AnnAssign))
-        for name, value in found:
+            defaults += ((s.target.id, s.value) for s in node.body if isinstance(s, ast.AnnAssign))
+        for name, value in defaults:
             if name in EVERY and isinstance(value, ast.Constant) and value.value is not None:
                 yield path.name, name, value.value
 
@@ -87,7 +89,7 @@ def declared_literals():
 
 def test_defaults_are_declared_once():
     declared = set(declared_literals())
-    literals = [found for path in SOURCE.rglob("*.py") for found in literal_defaults(path)]
+    literals = [default for path in SOURCE.rglob("*.py") for default in literal_defaults(path)]
     others = [(file, name) for file, name, _ in literals if (file, name) not in OTHER_MEANING]
     assert [(file, name) for file, name in others if name in declared] == []
     assert len(others) == len(
@@ -99,9 +101,11 @@ def test_defaults_are_declared_once():
 def test_reference_does_not_repeat_defaults():
     """Defaults of the specification are values that disable a part."""
     found_in_reference = [
-        found for path in REFERENCE.glob("*.py") for found in literal_defaults(path)
+        default for path in REFERENCE.glob("*.py") for default in literal_defaults(path)
     ]
-    assert [found for found in found_in_reference if found[2] == EVERY[found[1]].default] == []
+    assert [
+        default for default in found_in_reference if default[2] == EVERY[default[1]].default
+    ] == []
     assert (
         all(value in (0, 1) for _, _, value in found_in_reference) and len(found_in_reference) > 3
     )
@@ -133,11 +137,11 @@ def test_core_bindings_have_no_defaults(name, parameter):
 @pytest.mark.parametrize(("estimator", "declared"), ESTIMATORS)
 def test_constructor_follows_from_declarations(estimator, declared):
     signature = inspect.signature(estimator)
-    found = get_param_specs(declared)
-    assert {p.name: p.default for p in found} == {
+    specs = get_param_specs(declared)
+    assert {p.name: p.default for p in specs} == {
         n: p.default for n, p in signature.parameters.items()
     }
-    assert estimator().get_params() == {p.name: p.default for p in found}
+    assert estimator().get_params() == {p.name: p.default for p in specs}
     positional = [n for n, p in signature.parameters.items() if p.kind is not p.KEYWORD_ONLY]
     assert positional == ["objective"]
     with pytest.raises(TypeError, match="leafs"):
@@ -174,13 +178,13 @@ def test_defaults_are_valid_and_checks_follow_from_declarations(estimator, decla
 @pytest.mark.parametrize(("estimator", "declared"), ESTIMATORS)
 def test_docstring_has_the_common_parameters_first(estimator, declared):
     common, rest = estimator.__doc__.split("Other Parameters\n")
-    found = get_param_specs(declared)
+    specs = get_param_specs(declared)
     lines = [line.strip() for line in estimator.__doc__.split("Attributes\n")[0].splitlines()]
     documented = [line.split(" : ")[0] for line in lines if " : " in line and ", default=" in line]
-    assert sorted(documented) == sorted(p.name for p in found)
+    assert sorted(documented) == sorted(p.name for p in specs)
     assert documented[0] == "objective" and "reg_alpha" not in common.split("learning_rate")[0]
-    assert 10 <= sum(p.common for p in found) <= 16
-    for p in found:
+    assert 10 <= sum(p.common for p in specs) <= 16
+    for p in specs:
         assert p.text and (f"\n{p.name} : {p.kind}, default=" in (common if p.common else rest))
         assert p.common or p.topic in lines
     assert "subsample : float in (0, 1], default=1.0" in common
@@ -283,20 +287,20 @@ def make_config(**parameters):
 
 
 def test_parts_are_frozen_and_have_the_given_values():
-    found = make_config(reg_lambda=2.0, max_leaves=9, subsample=0.5, leaf="linear")
-    assert (found.regularisation.reg_lambda, found.growth.max_leaves, found.sampling.subsample) == (
-        2.0,
-        9,
-        0.5,
-    )
-    assert (found.boosting.n_estimators, found.growth.seed, found.sampling.seed) == (7, 3, 3)
-    assert found.workers.n_threads == 2 and found == make_config(
+    config = make_config(reg_lambda=2.0, max_leaves=9, subsample=0.5, leaf="linear")
+    assert (
+        config.regularisation.reg_lambda,
+        config.growth.max_leaves,
+        config.sampling.subsample,
+    ) == (2.0, 9, 0.5)
+    assert (config.boosting.n_estimators, config.growth.seed, config.sampling.seed) == (7, 3, 3)
+    assert config.workers.n_threads == 2 and config == make_config(
         reg_lambda=2.0, max_leaves=9, subsample=0.5, leaf="linear"
     )
     for part, name in (
-        (found, "boosting"),
-        (found.regularisation, "reg_lambda"),
-        (found.leaf, "linear_fit"),
+        (config, "boosting"),
+        (config.regularisation, "reg_lambda"),
+        (config.leaf, "linear_fit"),
     ):
         with pytest.raises(FrozenInstanceError):
             setattr(part, name, None)

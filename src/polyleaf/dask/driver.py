@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, field
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import dask.array as da
@@ -28,8 +29,6 @@ from polyleaf.dask.worker import (
     COPY_SECONDS,
     FitResult,
     InterruptedFit,
-    Partition,
-    PlannedFit,
     bin_partition,
     find_n_estimators,
     get_partition,
@@ -50,7 +49,6 @@ from polyleaf.training.distributed import can_replay
 if TYPE_CHECKING:
     from polyleaf.callbacks import Callback
     from polyleaf.estimators.distributed_fit import SharedFit
-    from polyleaf.user_data.target import TargetEncoding
 
 
 def is_lazy(X: DataLike) -> bool:
@@ -74,16 +72,15 @@ def align(values: Any, X: Any, name: str) -> Any:
         )
     if isinstance(X, da.Array):
         values = _rechunk_rows(values, X.chunks[0])
-    n_partitions = [
-        each.numblocks[0] if isinstance(X, da.Array) else _count_partitions(each)
-        for each in (X, values)
-    ]
-    if n_partitions[0] != n_partitions[1]:
-        raise ValueError(
-            f"X has {n_partitions[0]} partitions, but {name} has {n_partitions[1]}: repartition "
-            "them alike."
-        )
+    _check_same_partitions("X", _count_partitions(X), name, _count_partitions(values))
     return values
+
+
+def _check_same_partitions(X_name: str, n_expected: int, name: str, n: int) -> None:
+    if n != n_expected:
+        raise ValueError(
+            f"{X_name} has {n_expected} partitions, but {name} has {n}: repartition them alike."
+        )
 
 
 def _describe_kind(values: DataLike) -> str:
@@ -95,6 +92,8 @@ def _describe_kind(values: DataLike) -> str:
 
 
 def _count_partitions(values: Any) -> int:
+    if isinstance(values, da.Array):
+        return int(values.numblocks[0])
     return int(values.npartitions) if hasattr(values, "npartitions") else len(values)
 
 
@@ -127,11 +126,7 @@ class LazyData:
             name = {"target": "y", "weight": "weights"}.get(attribute, attribute)
             named.append((f"{name}{suffix}", _split_partitions(values, chunks)))
         for name, partitions in named:
-            if len(partitions) != len(X):
-                raise ValueError(
-                    f"{self.name} has {len(X)} partitions, but {name} has {len(partitions)}: "
-                    "repartition them alike."
-                )
+            _check_same_partitions(self.name, len(X), name, len(partitions))
         futures = [_submit_partitions(client, partitions) for _, partitions in named]
         counted = [client.map(_count_rows, part, pure=False) for part in futures]
         _wait_for(client, [count for part in counted for count in part], wait_for_workers)
@@ -179,13 +174,7 @@ def _split_partitions(values: Any, chunks: Sequence[int] | None) -> list[object]
         return list(values.to_delayed().ravel())
     if is_dask_collection(values) and hasattr(values, "to_delayed"):
         return list(values.to_delayed())
-    if (
-        isinstance(values, list | tuple)
-        and len(values) > 0
-        and isinstance(values[0], Delayed | Future)
-    ):
-        return list(values)
-    return [values]
+    return list(values) if is_lazy(values) else [values]
 
 
 def _submit_partitions(client: Client, partitions: list[object]) -> list[Future]:
@@ -251,11 +240,12 @@ def fit(
     client: Client,
     estimator: PolyleafEstimator,
     data: LazyData,
-    eval_sets: Sequence[LazyEvalSet],
-    callbacks: Sequence[Callback],
-    init_model: object,
     max_restarts: int,
     wait_for_workers: float,
+    *,
+    eval_sets: Sequence[LazyEvalSet] = (),
+    callbacks: Sequence[Callback] = (),
+    init_model: object = None,
 ) -> tuple[FitResult, list[Restart]]:
     """Train on the workers of a cluster."""
     # A cluster that scales up from nothing is waited for without limit.
@@ -263,8 +253,7 @@ def fit(
     try:
         restarts = _register_plugin(client, max_restarts)
         prepared = _prepare(client, estimator, data, eval_sets, init_model, callbacks, seconds)
-        arguments = estimator, prepared.shared, prepared.mapper
-        loop = RetryLoop(client, prepared, arguments, list(callbacks), restarts=restarts)
+        loop = RetryLoop(client, estimator, prepared, list(callbacks), restarts=restarts)
         return loop.run(max_restarts, wait_for_workers), loop.restarts
     except CancelledError as error:
         if client.status != "running":
@@ -353,16 +342,18 @@ def _prepare(
     new_mapper = BinMapper(estimator.max_bins, random_state=0)
     planned = submit(plan_fit, estimator, data.rows, init_model, callbacks, new_mapper, sizes)
     partitions = [submit(get_partition, planned, i) for i in range(len(sizes))]
-    shared = fetch(submit(_get_shared, planned))
+    shared = fetch(submit(attrgetter("shared"), planned))
     if shared.run.init_model is not None:
-        mapper = submit(_get_mapper, shared.run.init_model)
+        mapper = submit(attrgetter("mapper"), shared.run.init_model)
     else:
         categorical = estimator.categorical_features
         summaries = [
             submit(summarise, X, i, start, partition, categorical)
             for X, i, start, partition in zip(data.X, data.numbers, starts, partitions, strict=True)
         ]
-        mapper = submit(merge_summaries, summaries, new_mapper, submit(_get_weights, planned))
+        mapper = submit(
+            merge_summaries, summaries, new_mapper, submit(attrgetter("sample_weights"), planned)
+        )
     fitted_mapper: BinMapper = fetch(mapper)
     if fitted_mapper.high_cardinality_features_:
         feature = fitted_mapper.high_cardinality_features_[0]
@@ -374,34 +365,17 @@ def _prepare(
         shared = fetch(submit(find_n_estimators, estimator, shared, mapper, codes, partitions))
     binned_sets = []
     for name, lazy_set in eval_sets:
-        valid, encoding = (
-            lazy_set.submit(client, wait_for_workers),
-            submit(_get_encoding, partitions[0]),
+        evaluated = lazy_set.submit(client, wait_for_workers)
+        encoding = submit(attrgetter("shard.target.encoding"), partitions[0])
+        binned_sets.append(
+            submit(make_eval_set, name, evaluated.X, evaluated.rows, mapper, shared, encoding)
         )
-        values = valid.X, valid.rows, mapper, shared, encoding
-        binned_sets.append(submit(make_eval_set, name, *values))
     prepared = (*codes, *partitions, *binned_sets)
     _wait_for(client, prepared, wait_for_workers)
     for future in prepared:
         if future.status == "error":
             future.result()
     return PreparedPartitions(shared, mapper, codes, partitions, binned_sets)
-
-
-def _get_shared(planned: PlannedFit) -> SharedFit:
-    return planned.shared
-
-
-def _get_weights(planned: PlannedFit) -> np.ndarray | None:
-    return planned.sample_weights
-
-
-def _get_mapper(model: Model) -> BinMapper:
-    return model.mapper
-
-
-def _get_encoding(partition: Partition) -> TargetEncoding:
-    return partition.shard.target.encoding
 
 
 # --- attempts ------------------------------------------------------------------------------------
@@ -412,8 +386,8 @@ class RetryLoop:
     """Attempts to train the same trees, until one of them completes."""
 
     client: Client
+    estimator: PolyleafEstimator
     prepared: PreparedPartitions
-    arguments: tuple[object, ...]
     callbacks: list[Callback]
     resume_from: Model | None = None
     restarts: list[Restart] = field(default_factory=list)
@@ -447,16 +421,19 @@ class RetryLoop:
         seen_at : float
             When the loss was noticed.
         """
-        shares = _assign_partitions(self.client, self.prepared.codes)
+        prepared = self.prepared
+        shares = _assign_partitions(self.client, prepared.codes)
         addresses = list(shares)
         fit_id, seen_at = uuid.uuid4().hex, time.monotonic()
         ranks = {
             address: self.client.submit(
                 run_rank,
-                *self.arguments,
-                [self.prepared.codes[i] for i in shares[address]],
-                [self.prepared.partitions[i] for i in shares[address]],
-                self.prepared.eval_sets if rank == 0 else [],
+                self.estimator,
+                prepared.shared,
+                prepared.mapper,
+                [prepared.codes[i] for i in shares[address]],
+                [prepared.partitions[i] for i in shares[address]],
+                prepared.eval_sets if rank == 0 else [],
                 self.callbacks if rank == 0 else [],
                 self.resume_from,
                 fit_id,

@@ -136,11 +136,11 @@ class _DaskEstimator(BaseEstimator):
                 client,
                 self._local,
                 LazyData(X, RowData(y, sample_weight, offset)),
-                eval_sets,
-                as_callbacks(callbacks),
-                init_model,
                 max_restarts,
                 wait_for_workers,
+                eval_sets=eval_sets,
+                callbacks=as_callbacks(callbacks),
+                init_model=init_model,
             )
         model = result.model
         local = self._local_class(**self._local.get_params(deep=False))
@@ -181,17 +181,14 @@ class _DaskEstimator(BaseEstimator):
         """
         local = copy.copy(self.to_local())
         check_decay_rate(decay_rate)
-        known_trees = KnownTrees(local.model_, float(decay_rate))
         with _use_client(self.client) as client:
             result, self.restarts_ = fit(
                 client,
                 local,
                 LazyData(X, RowData(y, sample_weight, offset)),
-                [],
-                [],
-                known_trees,
                 max_restarts,
                 wait_for_workers,
+                init_model=KnownTrees(local.model_, float(decay_rate)),
             )
         encoding = TargetEncoding.from_dict(result.model.metadata, result.model.n_outputs)
         replace_refitted_model(local, result.model, encoding)
@@ -248,8 +245,7 @@ class _DaskEstimator(BaseEstimator):
         if is_dask_collection(X):
             raise ValueError(
                 "sparse=True returns a SciPy matrix per partition, which dask Arrays and "
-                "DataFrames cannot "
-                "hold: pass X as a list of delayed values, or call predict_topk."
+                "DataFrames cannot hold: pass X as a list of delayed values, or call predict_topk."
             )
         return self._call_lazily("predict", X, offset=offset, sparse=True)
 
@@ -278,9 +274,8 @@ class _DaskEstimator(BaseEstimator):
         labels, scores : collections like that of `predict`, each of shape (n_rows, k)
             Labels and scores of the local estimator.
         """
-        return self._call_lazily("predict_topk", X, 0, k=k), self._call_lazily(
-            "predict_topk", X, 1, k=k
-        )
+        labels = self._call_lazily("predict_topk", X, 0, k=k)
+        return labels, self._call_lazily("predict_topk", X, 1, k=k)
 
     def _call_lazily(
         self,
