@@ -199,7 +199,7 @@ def test_rounds_are_given_as_slices():
 @pytest.mark.parametrize("weights", [[1.0], [1.0, 0.0], [1.0, -1.0], [1.0, np.nan], "ab", 1.0])
 def test_weights_are_positive_numbers(weights):
     models = [train_model({}, 2), train_model({}, 3)]
-    with pytest.raises(ValueError, match="weights must be positive numbers, one for each of 2"):
+    with pytest.raises(ValueError, match="weights must be 2 positive numbers, one for each"):
         blend(models, weights)
 
 

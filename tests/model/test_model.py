@@ -109,11 +109,9 @@ def test_linear_leaves_require_raw_features():
     codes = model.mapper.transform(table)
     with pytest.raises(ValueError, match="features is required"):
         model.predict_raw_binned(codes)
-    raw = model.predict_raw_binned(
-        codes, features=read_regressors(model.forest, model.mapper, table, (0, 6))
-    )
+    raw = model.predict_raw_binned(codes, features=read_regressors(model, table, (0, 6)))
     np.testing.assert_array_equal(raw, model.predict_raw(table))
-    assert read_regressors(random_model().forest, model.mapper, table, (0, 6)) is None
+    assert read_regressors(random_model(), table, (0, 6)) is None
     constant = random_model(kinds=("dense", "linear"), n_rounds=2)
     np.testing.assert_array_equal(  # the first round is dense
         constant.predict_raw_binned(codes, last_round=1), constant.predict_raw(table, last_round=1)

@@ -48,10 +48,10 @@ def select_outputs(
         metadata=metadata,
         initial=None if model.initial is None else model.initial.select_outputs(outputs),
     )
-    other.best_iteration, rounds = model.best_iteration, model.round_of_tree.tolist()
+    other.best_iteration = model.best_iteration
     trees = storage.iter_output_trees(model.forest, model.n_outputs, selected, model.n_features)
-    for t, tree, leaves, own in trees:
-        other.append(tree, leaves, rounds[t], own)
+    for t, tree, leaves, tree_outputs in trees:
+        other.append(tree, leaves, model.rounds[t], tree_outputs)
     return other
 
 
@@ -82,10 +82,10 @@ def select_rounds(model: Model, rounds: slice) -> Model:
 def concatenate_models(models: Sequence[Model]) -> Model:
     """Return the rounds of models one after another; see `polyleaf.concatenate`."""
     first = _check_models(models)
-    start = [first.base_score, *_get_scale_and_offset(first)]
+    unit = [first.base_score, *_get_scale_and_offset(first)]
     for i, model in enumerate(models[1:], 1):
-        own = [model.base_score, *_get_scale_and_offset(model)]
-        if not all(np.array_equal(a, b) for a, b in zip(own, start, strict=True)):
+        unit_of_model = [model.base_score, *_get_scale_and_offset(model)]
+        if not all(np.array_equal(a, b) for a, b in zip(unit_of_model, unit, strict=True)):
             raise ValueError(
                 f"models[{i}] has another base score or scaling of targets than models[0]: set "
                 "base_score in training, or add raw scores by blend(models, weights=[1, 1])."
@@ -164,14 +164,14 @@ def _append_rounds(
 ) -> None:
     """Append the trees of some rounds, with leaf values multiplied by a factor per output."""
     first, numbers = to.n_rounds, {round: i for i, round in enumerate(rounds)}
-    trees = zip(model.round_of_tree.tolist(), storage.iter_trees(model.forest), strict=True)
+    trees = zip(model.rounds, storage.iter_trees(model.forest), strict=True)
     for t, (round, (tree, leaves, listed)) in enumerate(trees):
         if round not in numbers:
             continue
         if factor is not None:
             kind = LEAF_KINDS[model.forest.kind(t)]
-            own = factor if listed is None or kind.lists_outputs else factor[listed]
-            leaves = kind.scale(leaves, own)
+            has_all = listed is None or kind.lists_outputs
+            leaves = kind.scale(leaves, factor if has_all else factor[listed])
         to.append(tree, leaves, first + numbers[round], listed)
 
 
@@ -229,8 +229,8 @@ def _describe_frame(model: Model) -> dict[str, object]:
 
 def _describe_targets(fields: Mapping[str, Any]) -> list[Any]:
     """Return kind, outputs and classes of the targets of a model, or of one of its tasks."""
-    own = [fields.get(key) for key in ("kind", "n_outputs", "classes", "one_vs_rest", "keys")]
-    return own + [_describe_targets(task) for task in fields.get("tasks", ())]
+    values = [fields.get(key) for key in ("kind", "n_outputs", "classes", "one_vs_rest", "keys")]
+    return values + [_describe_targets(task) for task in fields.get("tasks", ())]
 
 
 def _check_weights(weights: Sequence[float] | None, models: Sequence[Model]) -> list[float]:
@@ -243,8 +243,7 @@ def _check_weights(weights: Sequence[float] | None, models: Sequence[Model]) -> 
         values = np.empty(0)
     if values.shape != (len(models),) or not (np.isfinite(values) & (values > 0)).all():
         raise ValueError(
-            f"weights must be positive numbers, one for each of {len(models)} models; got "
-            f"{weights!r}."
+            f"weights must be {len(models)} positive numbers, one for each model; got {weights!r}."
         )
     if models[0].metadata.get(HAS_OFFSETS) and abs(values.sum() - 1) > 1e-9:
         raise ValueError(

@@ -165,7 +165,7 @@ class LeafKind(ABC, Generic[_Leaves]):
 
     @abstractmethod
     def expand(self, leaves: _Leaves, outputs: np.ndarray, n_outputs: int) -> _Leaves:
-        """Return leaves of all outputs: column j becomes that of `outputs[j]`, others are 0."""
+        """Return leaves of all outputs: column j becomes column `outputs[j]`."""
 
     @abstractmethod
     def blend(self, old: _Leaves, new: _Leaves, share: np.ndarray) -> _Leaves:
@@ -253,8 +253,8 @@ class _EntryLeaves(LeafKind[_Block]):
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Return the joint entries of two blocks, ascending.
 
-        `entries` are those of the blocks. The result is the leaf and the entry of each, and its
-        position in either block, or -1.
+        `entries` are the entries of the two blocks. The result is the leaf and the entry of each
+        joint entry, and its position in either block, or -1.
         """
         leaves = [np.repeat(np.arange(len(b.indptr) - 1), np.diff(b.indptr)) for b in (old, new)]
         uses = np.any(share > 0, axis=1), np.any(share < 1, axis=1)
@@ -263,8 +263,8 @@ class _EntryLeaves(LeafKind[_Block]):
         keys = [leaf * np.int64(size) + e for leaf, e in zip(leaves, entries, strict=True)]
         joint = np.union1d(keys[0][kept[0]], keys[1][kept[1]])
         before, after = np.full(len(joint), -1), np.full(len(joint), -1)
-        for position, own, is_kept in zip((before, after), keys, kept, strict=True):
-            position[np.searchsorted(joint, own[is_kept])] = np.flatnonzero(is_kept)
+        for position, block_keys, is_kept in zip((before, after), keys, kept, strict=True):
+            position[np.searchsorted(joint, block_keys[is_kept])] = np.flatnonzero(is_kept)
         return joint // size, (joint % size).astype(np.int32), before, after
 
     @staticmethod
@@ -406,14 +406,14 @@ class LinearLeaves(_EntryLeaves[_core.LinearLeaves]):
     def blend(
         self, old: _core.LinearLeaves, new: _core.LinearLeaves, share: np.ndarray
     ) -> _core.LinearLeaves:
-        """Blend the functions and their bounds; features are those of both.
+        """Blend the functions and their bounds; it has the features of both.
 
         Where a feature of both is missing, the blend has its value at the new centre.
         """
         entries = old.features, new.features
         leaf, features, before, after = self._join_entries(old, new, entries, share)
         share = np.broadcast_to(share, new.intercept.shape)
-        own = share[leaf]
+        entry_share = share[leaf]
 
         def read(block: _core.LinearLeaves, position: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             there, n = (position >= 0)[:, None], new.intercept.shape[1]
@@ -430,7 +430,7 @@ class LinearLeaves(_EntryLeaves[_core.LinearLeaves]):
         return _core.LinearLeaves(
             np.cumsum([0, *np.bincount(leaf, minlength=len(share))]),
             features,
-            weights=_mix(old_weights, new_weights, own),
+            weights=_mix(old_weights, new_weights, entry_share),
             centre=centre,
             intercept=_mix(intercept, new.intercept, share),
             lower=_mix(old.lower, new.lower, share),

@@ -167,7 +167,7 @@ class ModelData:
     @property
     def trees(self) -> Trees:
         """The trees, read-only: structure and leaves (`polyleaf.model.trees`)."""
-        return Trees(self.forest, self.rounds, self.mapper)
+        return Trees(self)
 
     @property
     def round_of_tree(self) -> np.ndarray:
@@ -489,7 +489,7 @@ class Model(ModelData):
     def predictor(self, n_threads: int = 1, device: str | None = None) -> Predictor:
         """Return a fast predictor for rows of numbers, which does not change with the model.
 
-        `predictor(rows)` returns the bits of `predict`, `predictor.predict_raw(rows)` those of
+        `predictor(rows)` and `predictor.predict_raw(rows)` return the bits of `predict` and
         `predict_raw`. See `Predictor` for `n_threads` and `device`.
         """
         frozen = self.copy()
@@ -524,8 +524,8 @@ class Model(ModelData):
         stages = iter_stages(self, table, first, stops, n_threads)
         if self.initial is None:
             return map(self.to_target_scale, stages)
-        start = self.initial.add_to(np.zeros((table.n_rows, self.n_outputs)), table.source)
-        return (self.to_target_scale(stage) + start for stage in stages)
+        initial_scores = self.initial.add_to(np.zeros((table.n_rows, self.n_outputs)), table.source)
+        return (self.to_target_scale(stage) + initial_scores for stage in stages)
 
     def apply(
         self, table: Inputs, first_round: int = 0, last_round: int | None = None, n_threads: int = 1

@@ -50,7 +50,7 @@ def read_rows(
 ) -> FeatureTable:
     """Return X as a table that matches the training data, projected by the projection, if any.
 
-    scikit-learn compares the names of its columns with those of the fitted `estimator`, if given.
+    scikit-learn compares the names of its columns with the names that the fitted `estimator` has.
     """
     if projection is None:
         return read_features(X, reference=mapper, estimator=estimator, n_threads=n_threads)
@@ -76,25 +76,22 @@ def iter_chunks(
     `with_regressors=False` leaves out the raw values that linear leaves require. With
     `all_features=False`, codes may have rows only for the features that trees split on.
     """
-    forest, mapper = model.forest, model.mapper
     feature_ids = None if all_features else _find_rare_features(model, table, trees)
-    n_codes = len(mapper.n_bins_) if feature_ids is None else len(feature_ids)
-    n_regressors = len(forest.regressors(*trees))
+    n_codes = model.n_features if feature_ids is None else len(feature_ids)
+    n_regressors = len(model.forest.regressors(*trees))
     size = max(1, _CHUNK_BYTES // max(1, n_codes + 4 * n_regressors))
-
-    def read_chunk(begin: int) -> Chunk:
-        end = min(begin + size, table.n_rows)
-        part = table if end - begin == table.n_rows else table.rows(begin, end)
+    for begin in range(0, max(1, table.n_rows), size):
+        rows = slice(begin, min(begin + size, table.n_rows))
+        part = table if rows == slice(0, table.n_rows) else table.rows(rows.start, rows.stop)
         if feature_ids is None:
-            codes = bin_features(forest, mapper, part, trees, n_threads)
+            codes = bin_features(model, part, trees, n_threads)
         else:
-            codes = mapper.transform(part, n_threads, _mask(feature_ids, mapper), compact=True)
+            is_coded = _mask(feature_ids, model.n_features)
+            codes = model.mapper.transform(part, n_threads, is_coded, compact=True)
         features = None
         if n_regressors and with_regressors:
-            features = read_regressors(forest, mapper, part, trees)
-        return Chunk(slice(begin, end), codes, features, feature_ids)
-
-    return map(read_chunk, range(0, max(1, table.n_rows), size))
+            features = read_regressors(model, part, trees)
+        yield Chunk(rows, codes, features, feature_ids)
 
 
 def compute_scores(
@@ -170,53 +167,43 @@ def _find_rare_features(
     model: ModelData, table: FeatureTable, trees: tuple[int, int]
 ) -> np.ndarray | None:
     """Return the features that trees split on, ascending; None if they are not few of many."""
-    n_features = len(model.mapper.n_bins_)
-    if table.n_rows * n_features <= _SMALL_TABLE_CODES:
+    if table.n_rows * model.n_features <= _SMALL_TABLE_CODES:
         return None
     used = model.forest.split_features(*trees)
-    return used if _MIN_FEATURES_PER_USED * len(used) < n_features else None
+    return used if _MIN_FEATURES_PER_USED * len(used) < model.n_features else None
 
 
-def _mask(features: np.ndarray, mapper: BinMapper) -> np.ndarray:
-    mask = np.zeros(len(mapper.n_bins_), bool)
+def _mask(features: np.ndarray, n_features: int) -> np.ndarray:
+    mask = np.zeros(n_features, bool)
     mask[features] = True
     return mask
 
 
 def bin_features(
-    forest: _core.Forest,
-    mapper: BinMapper,
-    table: FeatureTable,
-    trees: tuple[int, int],
-    n_threads: int = 1,
+    model: ModelData, table: FeatureTable, trees: tuple[int, int], n_threads: int = 1
 ) -> np.ndarray:
-    """Bin a FeatureTable for trees `trees[0] .. trees[1] - 1`.
+    """Return the codes of a table for trees `trees[0] .. trees[1] - 1`: uint8 (n_features, n_rows).
 
-    Returns
-    -------
-    ndarray of shape (n_features, n_rows), uint8
-        See `BinMapper.transform`; the rows of unused features are undefined.
+    The rows of features that these do not split on are undefined.
     """
     used = None
-    if table.n_rows * len(mapper.n_bins_) > _SMALL_TABLE_CODES:
-        used = _mask(forest.split_features(*trees), mapper)
-    return mapper.transform(table, n_threads, used)
+    if table.n_rows * model.n_features > _SMALL_TABLE_CODES:
+        used = _mask(model.forest.split_features(*trees), model.n_features)
+    return model.mapper.transform(table, n_threads, used)
 
 
 def read_regressors(
-    forest: _core.Forest, mapper: BinMapper, table: FeatureTable, trees: tuple[int, int]
+    model: ModelData, table: FeatureTable, trees: tuple[int, int]
 ) -> np.ndarray | None:
     """Return the raw values that the linear leaves of trees `trees[0] .. trees[1] - 1` require.
 
-    Returns
-    -------
-    ndarray of shape (n_features, n_rows), float32, or None if no leaf is linear
-        See `FeatureTable.get_raw_values`.
+    They are float32 (n_features, n_rows), see `FeatureTable.get_raw_values`; None if no leaf is
+    linear.
     """
-    regressors = forest.regressors(*trees)
+    regressors = model.forest.regressors(*trees)
     if not len(regressors):
         return None
-    return mapper.get_raw_values(table, _mask(regressors, mapper))
+    return model.mapper.get_raw_values(table, _mask(regressors, model.n_features))
 
 
 def iter_stages(
@@ -227,8 +214,8 @@ def iter_stages(
     It is one array (n_rows, n_outputs), which the next step changes.
     """
     forest, trees = model.forest, (first, max(stops, default=first))
-    codes = bin_features(forest, model.mapper, table, trees, n_threads)
-    features = read_regressors(forest, model.mapper, table, trees)
+    codes = bin_features(model, table, trees, n_threads)
+    features = read_regressors(model, table, trees)
     raw = np.zeros((codes.shape[1], forest.n_outputs), np.float32)
     for stop in stops:
         forest.predict(codes, raw, first=first, last=stop, n_threads=n_threads, features=features)
@@ -299,7 +286,10 @@ class Predictor:
         if device not in (None, "cpu", "cuda"):
             raise ValueError(f'device must be "cpu" or "cuda"; got {device!r}.')
         check("predictor", model=model)
-        self._model, self._finish, self._n_threads, self._device = model, finish, n_threads, device
+        self._model = model
+        self._finish = finish
+        self._n_threads = n_threads
+        self._device = device
         self._is_identity = is_identity
         self.categories = _number_categories(model.mapper)
         self._core = self._make_core()
@@ -361,21 +351,18 @@ class Predictor:
         if is_device_array(rows):
             scores = self._predict_raw_on_device(rows)
             return scores if self._is_identity else self._finish(scores.read())
-        found = self._finish(self.predict_raw(rows))
+        predictions = self._finish(self.predict_raw(rows))
         if np.ndim(rows) > 1:
-            return found
-        return (
-            {task: values[0] for task, values in found.items()}
-            if isinstance(found, dict)
-            else found[0]
-        )
+            return predictions
+        if isinstance(predictions, dict):
+            return {task: values[0] for task, values in predictions.items()}
+        return predictions[0]
 
     def _read_rows(self, rows: Any) -> np.ndarray:
-        """Convert rows to float64; names of columns have to be those of the training data."""
+        """Convert rows to float64; columns must have the names of the training data."""
         if scipy.sparse.issparse(rows):
             raise TypeError(
-                "rows must not be a sparse matrix: pass rows.toarray(), or use the estimator's "
-                "predict."
+                "rows must not be a sparse matrix: pass rows.toarray(), or use the estimator."
             )
         names, expected = get_given_names(rows), self._model.mapper.feature_names_
         if names is not None and expected is not None and names != expected:
@@ -387,8 +374,8 @@ class Predictor:
         if array.dtype.kind in "biuf":
             return array.astype(np.float64)
         cells = replace_nulls_with_nan(np.asarray(rows, object))
-        is_text = np.asarray(np.frompyfunc(_is_text, 1, 1)(cells), bool)
-        for index in np.argwhere(is_text).tolist():
+        is_text = np.frompyfunc(lambda cell: isinstance(cell, str | bytes), 1, 1)(cells)
+        for index in np.argwhere(np.asarray(is_text, bool)).tolist():
             if index[-1] in self.categories:  # text such as "7" is not the number of a category
                 raise ValueError(
                     f"rows hold {cells[tuple(index)]!r} in column {index[-1]}: pass the number of "
@@ -401,8 +388,8 @@ class Predictor:
         device = get_device(self._device)
         if device is None or not isinstance(self._core, _core.DevicePredictor):
             raise TypeError(
-                'rows are in GPU memory: make the predictor with device="cuda", or pass a copy in '
-                "host memory."
+                "rows are in GPU memory: pass a copy in host memory, or make the predictor with "
+                'device="cuda".'
             )
         array, expected = as_device_array(device, rows, "rows"), len(self._model.mapper.n_bins_)
         if array.ndim != 2 or array.shape[1] != expected:
@@ -420,18 +407,14 @@ class Predictor:
         return f"<polyleaf.Predictor of {self._model!r}>"
 
 
-def _is_text(cell: object) -> bool:
-    return isinstance(cell, str | bytes)
-
-
 def _number_categories(mapper: BinMapper) -> dict[int, dict[Category, float]]:
     """Return the number of each category: itself if all of a feature are numbers, else its code."""
-    found: dict[int, dict[Category, float]] = {}
+    numbers: dict[int, dict[Category, float]] = {}
     for feature in np.flatnonzero(mapper.is_categorical_).tolist():
         codes = mapper.category_codes(feature)
-        text = any(isinstance(category, str) for category in codes)
-        found[feature] = {c: float(code) if text else float(c) for c, code in codes.items()}
-    return found
+        has_text = any(isinstance(category, str) for category in codes)
+        numbers[feature] = {c: float(code if has_text else c) for c, code in codes.items()}
+    return numbers
 
 
 def _code_table(

@@ -104,8 +104,8 @@ def _resolve_output(name: object, names: tuple[str, ...]) -> int:
     if isinstance(name, int | np.integer) and not isinstance(name, bool):
         return int(name)
     if name not in names:
-        known = f"there are {', '.join(names[:20])}" if names else "its outputs have numbers only"
-        raise ValueError(f"outputs: the model has no output {str(name)!r}; {known}.")
+        hint = f"there are {', '.join(names[:20])}" if names else "its outputs have numbers only"
+        raise ValueError(f"outputs: the model has no output {str(name)!r}; {hint}.")
     return names.index(name)
 
 
@@ -204,12 +204,7 @@ class ShapExplainer:
                 continue
             values = self._zeros(part.stop - part.start, len(distinct), interactions)
             self._explain(rows, part, distinct, interactions, values)
-            position = np.broadcast_to(
-                np.searchsorted(distinct, indices), (len(values), indices.shape[-1])
-            )
-            for column, own in enumerate(np.broadcast_to(indices, position.shape).T):
-                has = np.flatnonzero(own >= 0)
-                out[part][has, ..., column] = values[has, ..., position[has, column]]
+            out[part] = _pick_outputs(values, distinct, indices)
         values = self._sum_by_input(out, interactions)
         if self._linear is not None:
             self._add_linear(self._linear, rows, outputs, interactions, values)
@@ -229,14 +224,8 @@ class ShapExplainer:
             source = _get_source(_select_rows(rows, part))
             indices = outputs.select_rows(part).indices
             distinct = np.unique(indices[indices >= 0])
-            own = linear.contributions(source, distinct, self._means)
-            place = np.broadcast_to(
-                np.searchsorted(distinct, indices), (len(own), indices.shape[-1])
-            )
-            taken = np.take_along_axis(
-                own, np.minimum(place, len(distinct) - 1)[:, None, :], axis=2
-            )
-            taken = np.where(np.broadcast_to(indices >= 0, place.shape)[:, None, :], taken, 0.0)
+            contributions = linear.contributions(source, distinct, self._means)
+            taken = _pick_outputs(contributions, distinct, indices)
             if interactions:
                 values[part, features, features] += taken.astype(np.float32)
             else:
@@ -298,16 +287,32 @@ class ShapExplainer:
 
     def _read(self, rows: Rows, part: slice) -> tuple[np.ndarray, np.ndarray | None]:
         """Return codes and the raw values that linear leaves require."""
-        forest, mapper, selected = self._model.forest, self._model.mapper, _select_rows(rows, part)
+        selected = _select_rows(rows, part)
         if isinstance(selected, FeatureTable):
-            codes = bin_features(forest, mapper, selected, self._trees, self._n_threads)
-            return codes, read_regressors(forest, mapper, selected, self._trees)
-        if selected.features is None and len(forest.regressors(*self._trees)):
+            codes = bin_features(self._model, selected, self._trees, self._n_threads)
+            return codes, read_regressors(self._model, selected, self._trees)
+        if selected.features is None and len(self._model.forest.regressors(*self._trees)):
             raise ValueError(
                 "X is a Dataset without raw feature values, but the model has linear leaves: "
                 "explain X instead of a Dataset."
             )
         return selected.codes, selected.features
+
+
+def _pick_outputs(values: np.ndarray, distinct: np.ndarray, indices: np.ndarray) -> np.ndarray:
+    """Return the values (n_rows, ..., m) of the outputs `indices`, and 0 for -1.
+
+    `values` (n_rows, ..., d) has the outputs `distinct`, ascending.
+    """
+    places = np.searchsorted(distinct, indices)
+    if indices.ndim == 1:
+        return values[..., places]
+    if not len(distinct):
+        return np.zeros((*values.shape[:-1], indices.shape[1]), values.dtype)
+    axes = tuple(range(1, values.ndim - 1))
+    picked = np.take_along_axis(values, np.expand_dims(places, axes), axis=-1)
+    picked *= np.expand_dims(indices >= 0, axes)
+    return picked
 
 
 def _split(stop: int, size: int, start: int = 0) -> Iterator[slice]:

@@ -37,7 +37,7 @@ def check_leaf_dtype(name: str) -> None:
 
 def has_scales(dtype: np.dtype) -> bool:
     """Return whether values of a dtype have scales; raise ValueError for other dtypes."""
-    if dtype not in [np.dtype(known) for known in LEAF_DTYPES.values()]:
+    if dtype not in [np.dtype(name) for name in LEAF_DTYPES]:
         raise ValueError(f"Leaf values must be one of {', '.join(LEAF_DTYPES)}; got {dtype}.")
     return dtype == np.int8
 
@@ -149,18 +149,18 @@ def iter_output_trees(
     """
     selected = np.arange(outputs.start, outputs.stop, dtype=np.int32)
     for t, (tree, leaves, listed) in enumerate(iter_trees(forest)):
-        own = np.arange(n_outputs, dtype=np.int32) if listed is None else listed
-        columns = np.flatnonzero(np.isin(own, selected))
+        tree_outputs = np.arange(n_outputs, dtype=np.int32) if listed is None else listed
+        columns = np.flatnonzero(np.isin(tree_outputs, selected))
         if len(columns) == 0:
             continue
         has_all = listed is None or 1 < len(columns) == len(selected)
-        renumbered = None if has_all else own[columns] - np.int32(outputs.start)
+        renumbered = None if has_all else tree_outputs[columns] - np.int32(outputs.start)
         kind = LEAF_KINDS[forest.kind(t)]
-        if len(columns) == len(own) < n_outputs and not kind.lists_outputs:
+        if len(columns) == len(tree_outputs) < n_outputs and not kind.lists_outputs:
             yield t, tree, leaves, renumbered
             continue
         kept = kind.select_outputs(leaves, selected if kind.lists_outputs else columns)
-        yield t, _select_gains(tree, len(own), columns, n_features), kept, renumbered
+        yield t, _select_gains(tree, len(tree_outputs), columns, n_features), kept, renumbered
 
 
 def _select_gains(
@@ -399,7 +399,8 @@ class _ArrayReader:
     """Reads consecutive matrices from a flat array."""
 
     def __init__(self, name: str, flat: np.ndarray):
-        self._name, self._flat, self._position = name, flat, 0
+        self._name, self._flat = name, flat
+        self._position = 0
 
     def take(self, n_rows: int, n_columns: int) -> np.ndarray:
         begin, self._position = self._position, self._position + n_rows * n_columns

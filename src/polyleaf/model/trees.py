@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -22,6 +22,7 @@ from polyleaf.model.prediction import bin_features
 
 if TYPE_CHECKING:
     from polyleaf.binned_data.binning import BinMapper
+    from polyleaf.model.model import ModelData
     from polyleaf.user_data.feature_table import FeatureTable
 
 
@@ -92,21 +93,21 @@ class Tree:
         The values of all leaves.
     """
 
-    def __init__(self, forest: _core.Forest, number: int, round: int, mapper: BinMapper):
-        self._forest, self._mapper = forest, mapper
-        self.number, self.round = number, round
-        self.structure: _core.Tree = forest.tree(number)
-        self.leaves: Any = forest.values(number)
+    def __init__(self, model: ModelData, number: int):
+        self._model = model
+        self.number, self.round = number, model.rounds[number]
+        self.structure: _core.Tree = model.forest.tree(number)
+        self.leaves: Any = model.forest.values(number)
 
     @property
     def outputs(self) -> TreeOutputs:
         """The outputs that the tree predicts, int32 (m,), ascending; None: all outputs."""
-        return self._forest.outputs(self.number)
+        return self._model.forest.outputs(self.number)
 
     @property
     def kind(self) -> str:
         """The kind of its leaves, a key of `leaf_kinds.LEAF_KINDS`."""
-        return self._forest.kind(self.number)
+        return self._model.forest.kind(self.number)
 
     @property
     def n_nodes(self) -> int:
@@ -121,8 +122,8 @@ class Tree:
     def apply(self, table: FeatureTable, n_threads: int = 1) -> np.ndarray:
         """Return the leaf ids of the rows of a FeatureTable: int32 (n_rows,)."""
         tree = self.number, self.number + 1
-        codes = bin_features(self._forest, self._mapper, table, tree, n_threads)
-        return self._forest.apply(codes, *tree, n_threads)[:, 0]
+        codes = bin_features(self._model, table, tree, n_threads)
+        return self._model.forest.apply(codes, *tree, n_threads)[:, 0]
 
     def leaf_values(self, leaf: int) -> np.ndarray:
         """Return what a leaf adds to the raw scores of a row.
@@ -157,11 +158,10 @@ class Tree:
         return leaf
 
     def _repr_html_(self) -> str:
-        thresholds, names = SplitThresholds(self._mapper), self._mapper.feature_names_
+        thresholds = SplitThresholds(self._model.mapper)
 
         def describe_split(node: int) -> str:
-            feature = int(self.structure.feature[node])
-            name = f"f{feature}" if names is None else str(names[feature])
+            name = self._model.feature_name(int(self.structure.feature[node]))
             return thresholds.describe(self.structure, node, name)
 
         return render_tree(self, node_depths(self.structure), describe_split)
@@ -173,19 +173,13 @@ class Tree:
 
 
 class Trees(Sequence[Tree]):
-    """The trees of a forest in their order: a view, which changes with the forest.
+    """The trees of a model in their order: a view, which changes with the model."""
 
-    Parameters
-    ----------
-    rounds : sequence of int
-        The boosting round of each tree.
-    """
-
-    def __init__(self, forest: _core.Forest, rounds: Sequence[int], mapper: BinMapper):
-        self._forest, self._rounds, self._mapper = forest, rounds, mapper
+    def __init__(self, model: ModelData):
+        self._model = model
 
     def __len__(self) -> int:
-        return len(self._forest)
+        return self._model.n_trees
 
     @overload
     def __getitem__(self, index: int) -> Tree: ...
@@ -193,15 +187,9 @@ class Trees(Sequence[Tree]):
     def __getitem__(self, index: slice) -> list[Tree]: ...
     def __getitem__(self, index: int | slice) -> Tree | list[Tree]:
         numbers = range(len(self))[index]
-        return (
-            [self._tree(t) for t in numbers] if isinstance(numbers, range) else self._tree(numbers)
-        )
-
-    def __iter__(self) -> Iterator[Tree]:
-        return map(self._tree, range(len(self)))
-
-    def _tree(self, number: int) -> Tree:
-        return Tree(self._forest, number, self._rounds[number], self._mapper)
+        if isinstance(numbers, int):
+            return Tree(self._model, numbers)
+        return [Tree(self._model, number) for number in numbers]
 
     def __repr__(self) -> str:
         return f"<polyleaf trees: {len(self)}>"

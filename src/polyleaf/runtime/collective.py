@@ -86,17 +86,17 @@ class Communicator(ABC):
         """
         for share in shares:
             _check_integers(share)
-        own = shares[self.rank]
+        total = shares[self.rank]
         if self.size == 1:
-            return own
+            return total
         blocks: list[Buffer] = [
             b"" if r == self.rank else np.ascontiguousarray(share).data.cast("B")
             for r, share in enumerate(shares)
         ]
         for r, data in enumerate(self.alltoall(blocks)):
             if r != self.rank:
-                own += _decode_array(data, own)
-        return own
+                total += _decode_array(data, total)
+        return total
 
     def allgather(self, data: Buffer) -> list[Buffer]:
         """Return the data of every rank, in order, on all ranks."""
@@ -192,7 +192,6 @@ def _decode_array(data: Buffer, like: np.ndarray) -> np.ndarray:
     received = np.frombuffer(data, like.dtype)
     if received.size != like.size:
         raise RuntimeError(
-            f"Ranks are out of sync: one sent {received.size} numbers, but this one has "
-            f"{like.size}."
+            f"Ranks are out of sync: one sent {received.size} numbers, this one has {like.size}."
         )
     return received.reshape(like.shape)

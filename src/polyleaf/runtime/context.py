@@ -57,17 +57,6 @@ def _count_cores() -> int:
     return int(joblib.cpu_count())
 
 
-def _max_threads() -> int:
-    """Return the largest useful number of threads, with room for experiments."""
-    return max(16, 4 * _count_cores())
-
-
-def _read_omp_num_threads() -> int | None:
-    """Return the first level of ``OMP_NUM_THREADS`` ("4" or "4,2"), or None."""
-    first = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
-    return int(first) if first.isdecimal() and int(first) > 0 else None
-
-
 def effective_threads(n_jobs: int | None = None) -> int:
     """Return the number of threads for ``n_jobs``.
 
@@ -90,8 +79,11 @@ def effective_threads(n_jobs: int | None = None) -> int:
     ValueError
         If ``n_jobs`` is 0.
     """
-    if n_jobs is None:
-        return min(_read_omp_num_threads() or _count_cores(), _max_threads())
+    most = max(16, 4 * _count_cores())  # more are not useful; 16 leave room for experiments
+    if n_jobs is None:  # the variable may have levels: "4,2"
+        first_level = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+        n_threads = int(first_level) if first_level.isdecimal() else 0
+        return min(n_threads or _count_cores(), most)
     if type(n_jobs) is not int and (isinstance(n_jobs, bool) or not isinstance(n_jobs, Integral)):
         raise TypeError(f"n_jobs must be an integer or None, got {n_jobs!r}.")
     if n_jobs == 0:
@@ -100,4 +92,4 @@ def effective_threads(n_jobs: int | None = None) -> int:
         )
     if n_jobs < 0:
         return max(1, _count_cores() + 1 + int(n_jobs))
-    return min(int(n_jobs), _max_threads())
+    return min(int(n_jobs), most)

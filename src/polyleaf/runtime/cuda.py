@@ -58,8 +58,7 @@ def _get_cuda_device() -> _core.Device:
     if version < _MIN_CUDA_VERSION:
         raise _core.DeviceError(
             f'device="cuda" needs a driver for CUDA {_MIN_CUDA_VERSION} or later, but the driver '
-            "of "
-            f"{device.name} is for CUDA {version}: update it. {_CPU_HINT}"
+            f"of {device.name} is for CUDA {version}: update it. {_CPU_HINT}"
         )
     nvrtc = find_nvrtc(version)
     if nvrtc is None:
@@ -76,9 +75,9 @@ def _get_cuda_device() -> _core.Device:
 
 def get_cache_folder() -> Path:
     """Return the folder of compiled kernels: `POLYLEAF_CACHE`, or the user's cache folder."""
-    given = os.environ.get("POLYLEAF_CACHE")
-    if given:
-        return Path(given)
+    folder = os.environ.get("POLYLEAF_CACHE")
+    if folder:
+        return Path(folder)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "polyleaf"
 
 

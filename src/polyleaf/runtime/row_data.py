@@ -101,9 +101,8 @@ class RowData:
         rows : ndarray
             Indices of rows, or a mask.
         """
-        known = self.weight
-        weight = np.zeros(self.n_rows if known is None else known.shape, np.float32)
-        weight[rows] = 1.0 if known is None else known[rows]
+        weight = np.zeros(self.n_rows if self.weight is None else self.weight.shape, np.float32)
+        weight[rows] = 1.0 if self.weight is None else self.weight[rows]
         return self.replace(weight=weight)
 
     def protect(self) -> Self:
@@ -149,7 +148,7 @@ class TaskRows(RowData):
     tasks : sequence of RowData
         Targets and weights of each task.
     offset, groups, time
-        See `RowData`; those of all tasks.
+        See `RowData`; the tasks share them.
 
     Attributes
     ----------
@@ -189,8 +188,8 @@ class TaskRows(RowData):
         return self.tasks[0].n_rows
 
     def replace(self, **values: object) -> TaskRows:
-        known = {name: getattr(self, name) for name in ("tasks", "offset", "groups", "time")}
-        return TaskRows(**(known | values))
+        current = {name: getattr(self, name) for name in ("tasks", "offset", "groups", "time")}
+        return TaskRows(**(current | values))
 
     def take(self, rows: np.ndarray) -> TaskRows:
         shared = (self.offset, self.groups, self.time)
@@ -209,7 +208,7 @@ class TaskRows(RowData):
     def concatenate(cls, parts: Sequence[Any]) -> TaskRows:
         tasks = zip(*(part.tasks for part in parts), strict=True)
         shared = ([getattr(p, name) for p in parts] for name in ("offset", "groups", "time"))
-        return TaskRows([RowData.concatenate(own) for own in tasks], *map(_concatenate, shared))
+        return TaskRows([RowData.concatenate(task) for task in tasks], *map(_concatenate, shared))
 
 
 def protect(values: Any) -> Any:

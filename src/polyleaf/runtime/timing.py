@@ -17,7 +17,7 @@ OTHER = "other"
 
 
 class PhaseClock:
-    """Seconds of each phase, without those of the phases within it."""
+    """Seconds of each phase, without the seconds of phases within it."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -85,13 +85,13 @@ def record_times() -> Iterator[dict[str, float] | None]:
 def _split_trees(seconds: dict[str, float], core: dict[str, float]) -> dict[str, float]:
     """Divide the seconds of trees among the core's phases.
 
-    The core measures threads, whose seconds are more than those of the clock, so shares are used.
+    The core adds up the seconds of threads, more than the clock's, so shares are used.
     """
     trees, measured = seconds.pop(TREES, 0.0), sum(core.values())
     scale = min(1.0, trees / measured) if measured > 0 else 0.0
-    found = seconds | {phase: scale * value for phase, value in core.items()}
-    found[OTHER] = found.get(OTHER, 0.0) + trees - scale * measured
-    return dict(sorted(found.items(), key=lambda item: -item[1]))
+    phases = seconds | {phase: scale * value for phase, value in core.items()}
+    phases[OTHER] = phases.get(OTHER, 0.0) + trees - scale * measured
+    return dict(sorted(phases.items(), key=lambda item: -item[1]))
 
 
 def format_times(times: dict[str, float]) -> str:

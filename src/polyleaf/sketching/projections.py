@@ -106,8 +106,8 @@ class Projector:
 
     def __post_init__(self) -> None:
         if self.kind not in PROJECTIONS:
-            known = ", ".join(map(repr, PROJECTIONS))
-            raise ValueError(f"projection={self.kind!r} is unknown; use one of {known}.")
+            names = ", ".join(map(repr, PROJECTIONS))
+            raise ValueError(f"projection={self.kind!r} is unknown; use one of {names}.")
         counts = ("dim", "min_rows", "n_iterations", "n_inner", "max_columns", "n_folds")
         for name in counts:
             count = getattr(self, name)
@@ -494,8 +494,8 @@ def _gram(a: Array, b: Array | None = None) -> NDArray[np.float64]:
     """Return a' b in float64, by blocks of rows: (d, e)."""
     b = a if b is None else b
     total = np.zeros((a.shape[1], b.shape[1]))
-    for start in range(0, len(a), _BLOCK_ROWS):
-        block = slice(start, start + _BLOCK_ROWS)
+    for begin in range(0, len(a), _BLOCK_ROWS):
+        block = slice(begin, begin + _BLOCK_ROWS)
         total += a[block].T.astype(np.float64) @ b[block].astype(np.float64)
     return total
 
@@ -561,7 +561,8 @@ class _Leml:
         rng: np.random.Generator,
         n_threads: int,
     ) -> None:
-        self.rows, self.labels, self.n_threads = X, Y, n_threads
+        self.rows, self.labels = X, Y
+        self.n_threads = n_threads
         self.X, self.Y = _Products(X, n_threads), _Products(Y, n_threads)
         self.settings, self.rng = settings, rng
         self.W = np.zeros((X.shape[1], dim), np.float32)
@@ -584,15 +585,15 @@ class _Leml:
         groups = find_repeated_rows(hash_values(self.rows), self.labels)
         fold = split_folds(self.X.n, n_folds, self.rng, groups)
         for f in range(int(fold.max()) + 1):
-            own, others = np.flatnonzero(fold == f), np.flatnonzero(fold != f)
+            held, others = np.flatnonzero(fold == f), np.flatnonzero(fold != f)
             part = _Leml.__new__(_Leml)
             part.__dict__.update(self.__dict__)
             part.X = _Products(self.rows[others], self.n_threads)
             part.Y = _Products(self.labels[others], self.n_threads)
             part.W = np.zeros_like(self.W)
             part.improve_w(2 * self.settings.n_inner)  # from zero, so twice as many steps
-            held_out = _Products(self.rows[own], self.n_threads, transposed=False)
-            out[own] = held_out.times(part.W @ self.rotation)
+            products = _Products(self.rows[held], self.n_threads, transposed=False)
+            out[held] = products.times(part.W @ self.rotation)
         return out
 
     def improve_w(self, n_steps: int | None = None) -> None:
@@ -651,23 +652,12 @@ class _Leml:
         W = self.W @ rotation
         return _float32(rotation * np.sign(W[np.abs(W).argmax(axis=0), np.arange(W.shape[1])]))
 
-    def objective(self) -> float:
-        """Return the loss that is minimised."""
-        Z = self.X.times(self.W)
-        fit = np.sum(_gram(Z) * _gram(self.H)) - 2.0 * np.trace(
-            _gram(self.Y.transposed_times(Z), self.H)
-        )
-        size = np.sum(np.square(self.W, dtype=np.float64)) + np.sum(
-            np.square(self.H, dtype=np.float64)
-        )
-        return float(np.sum(self.Y.squared_column_norms()) + fit + self.settings.reg * size)
-
 
 def _dots(a: Array, b: Array) -> NDArray[np.float64]:
     """Return the sum over rows of a * b, in float64: (d,)."""
     total = np.zeros(a.shape[1])
-    for start in range(0, len(a), _BLOCK_ROWS):
-        block = slice(start, start + _BLOCK_ROWS)
+    for begin in range(0, len(a), _BLOCK_ROWS):
+        block = slice(begin, begin + _BLOCK_ROWS)
         total += np.sum(a[block] * b[block], axis=0, dtype=np.float64)
     return total
 
