@@ -17,7 +17,16 @@ diagonal), C candidate splits. Sums are int64 and exact; gains are float32: scal
 `F32`.
 """
 
-from reference.boosting import boost, fit_tree, fit_tree_by_layers, logistic, softmax, squared_error
+from reference.boosting import (
+    balance_totals,
+    boost,
+    fit_tree,
+    fit_tree_by_layers,
+    logistic,
+    poisson,
+    softmax,
+    squared_error,
+)
 from reference.categorical_gain_correction import CategoricalOverfit, estimate_overfit
 from reference.hessians import exponential_hessian, margin_hessian, packed, softmax_hessian
 from reference.leaf_arrays import (

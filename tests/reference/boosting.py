@@ -1,4 +1,4 @@
-"""Boosting loops with three losses, one tree or one layer per step."""
+"""Boosting loops with four losses, one tree or one layer per step."""
 
 import numpy as np
 
@@ -28,6 +28,18 @@ def softmax(y, score):
     p = np.exp(score - score.max(axis=1, keepdims=True))
     p /= p.sum(axis=1, keepdims=True)
     return p - y, p * (1 - p) * (y.shape[1] / (y.shape[1] - 1))
+
+
+def poisson(y, score):
+    """Return gradient and symmetric Hessian (n, K) of the Poisson loss of counts y (n, K)."""
+    mean = np.exp(score)
+    return mean - y, (mean + y) / 2
+
+
+def balance_totals(y, score, weight=None):
+    """Return the constants (K,) that make predictions e^score (n, K) add up to targets y."""
+    weight = np.ones_like(y) if weight is None else np.broadcast_to(weight, y.shape)
+    return np.log((weight * y).sum(axis=0) / (weight * np.exp(score)).sum(axis=0))
 
 
 def fit_tree(codes, n_bins, is_categorical, g, h, kind, config, learning_rate):
@@ -97,6 +109,7 @@ def boost(
     offset=None,
     fit_tree=fit_tree,
     groups=None,
+    balance=None,
 ):
     """Train, and return scores float64 (n_rounds + 1, n, K) before and after each round, and trees.
 
@@ -104,7 +117,8 @@ def boost(
     start from `offset` (n, K). The loss receives the sum of offset and leaves rounded to float32;
     scores hold it in float64. A round grows a tree for each of `groups`, lists of outputs, from
     their columns of the derivatives and for them only; None: one tree for all outputs. If the
-    groups have every output n times, n rounds take turns.
+    groups have every output n times, n rounds take turns. `balance(y, score)` returns constants
+    (K,) that each tree adds to its leaves, given scores that contain it; None: 0.
     """
     groups = [list(range(y.shape[1]))] if groups is None else groups
     turns, first = [], 0
@@ -121,6 +135,10 @@ def boost(
             own = np.ascontiguousarray(g[:, group])
             own_h = None if h is None else np.ascontiguousarray(h[:, group])
             tree, leaves, values = fit_tree(*data, own, own_h, kind, config, learning_rate)
+            if balance is not None:
+                now = (raw + offset.astype(F32)).astype(np.float64) + base
+                now[:, group] += values[leaves]
+                values = values + balance(y, now)[group].astype(F32)
             raw[:, group] += values[leaves]
             trees.append(tree)
         scores.append(raw.astype(np.float64) + base + offset)

@@ -209,6 +209,10 @@ class DenseLeaves(LeafKind[np.ndarray]):
     def scale(self, leaves: np.ndarray, factor: np.ndarray) -> np.ndarray:
         return leaves * factor
 
+    def shift(self, leaves: np.ndarray, shift: np.ndarray) -> np.ndarray:
+        """Return leaves with a constant, float32 (n_columns,), added for all rows."""
+        return leaves + shift
+
     def blend(self, old: np.ndarray, new: np.ndarray, share: np.ndarray) -> np.ndarray:
         return _mix(old, new, share)
 
@@ -402,6 +406,18 @@ class LinearLeaves(_EntryLeaves[_core.LinearLeaves]):
 
     def scale(self, leaves: _core.LinearLeaves, factor: np.ndarray) -> _core.LinearLeaves:
         return self._change_values(leaves, lambda values: values * factor)
+
+    def shift(self, leaves: _core.LinearLeaves, shift: np.ndarray) -> _core.LinearLeaves:
+        """Return leaves with a constant, float32 (n_columns,), added for all rows."""
+        return _core.LinearLeaves(
+            leaves.indptr,
+            leaves.features,
+            weights=leaves.weights,
+            centre=leaves.centre,
+            intercept=leaves.intercept + shift,
+            lower=leaves.lower + shift,
+            upper=leaves.upper + shift,
+        )
 
     def blend(
         self, old: _core.LinearLeaves, new: _core.LinearLeaves, share: np.ndarray

@@ -97,6 +97,9 @@ class Objective(ABC):
     updates_leaves_distributed : bool
         `update_leaves` also works in distributed training, where it communicates with the other
         ranks.
+    balances_totals : bool
+        `BoundObjective.find_balance` gives a constant for each tree, with which predictions of the
+        training rows add up to their targets.
     is_row_separable : bool
         The derivatives of a row depend on that row only.
     probabilities : bool
@@ -128,6 +131,7 @@ class Objective(ABC):
     is_count: ClassVar[bool] = False
     updates_leaves: ClassVar[bool] = False
     updates_leaves_distributed: ClassVar[bool] = False
+    balances_totals: ClassVar[bool] = False
     is_row_separable: ClassVar[bool] = True
     probabilities: ClassVar[bool] = False
     takes_shares: ClassVar[bool] = False
@@ -573,6 +577,27 @@ class BoundObjective(ABC):
         float32 (n_leaves, K), or (n_leaves, m) for `outputs`
         """
         raise NotImplementedError(f"Leaves of {self.objective.name!r} are Newton steps.")
+
+    def find_balance(
+        self, scores: Array, outputs: Array | None, workers: Context
+    ) -> NDArray[np.float64]:
+        """Return constants that make the weighted predictions of all rows, of all ranks, add up to
+        the weighted targets; only if `balances_totals`.
+
+        Parameters
+        ----------
+        scores : float32 (n, K), or (n, m) for `outputs`
+            Raw scores with offsets.
+        outputs : int32 (m,), or None for all
+            Outputs that the scores are of, ascending.
+        workers : Context
+
+        Returns
+        -------
+        float64 (K,), or (m,) for `outputs`
+            To be added to the scores; 0 for outputs of another loss.
+        """
+        raise NotImplementedError(f"Trees of {self.objective.name!r} are not balanced.")
 
 
 def as_matrix(target: Array) -> FloatArray:

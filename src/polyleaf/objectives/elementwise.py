@@ -369,11 +369,16 @@ class Quantile(LocationObjective):
 class LogLinkObjective(ElementwiseObjective):
     """Deviance of variance ``mean^power`` with a log link; predictions are ``e^score``.
 
+    Each tree adds a constant to all rows, with which the weighted sum of the predictions is the
+    weighted sum of the targets.
+
     Parameters
     ----------
     hessian : {"symmetric", "exact"}, default "symmetric"
         "exact" is the second derivative; "symmetric" bounds the step of a leaf.
     """
+
+    balances_totals: ClassVar[bool] = True
 
     hessian: str = "symmetric"
 
@@ -425,8 +430,17 @@ class LogLinkObjective(ElementwiseObjective):
         return np.maximum(prediction, np.finfo(np.float64).tiny) ** (self.power / 2)
 
 
+# Poisson loss, whose Hessian is the weight times the mean.
+_WEIGHTED_MEAN = _core.Loss(
+    "log_link", {"variance_power": 1.0, "model_hessian": 1.0, "data_hessian": 0.0}
+)
+_MAX_SHIFT = 50.0  # of scores, of which float32 has exponentials
+
+
 class BoundLogLinkObjective(BoundElementwiseObjective):
     """A `LogLinkObjective` bound to data."""
+
+    _target_sums: NDArray[np.float64] | None = None  # of each output, times weights
 
     def expected_derivatives(self, raw: Array, n_threads: int = 1) -> tuple[FloatArray, FloatArray]:
         g, _ = super().expected_derivatives(raw, n_threads)
@@ -435,6 +449,27 @@ class BoundLogLinkObjective(BoundElementwiseObjective):
         without_data = BoundElementwiseObjective(self.objective, rows)
         without_data.set_base_score(self.base)
         return g, without_data.expected_derivatives(raw, n_threads)[0]
+
+    def find_balance(
+        self, scores: Array, outputs: Array | None, workers: Context
+    ) -> NDArray[np.float64]:
+        if self._target_sums is None:
+            totals = _core.exact_totals(self._kernel_target, self.weight, None, 1, workers)
+            self._target_sums = totals[0, 0]
+        sums, target, weight, base, parameter = self._target_sums, *self._kernel_data
+        if outputs is not None:
+            sums, base, parameter = sums[outputs], base[outputs], parameter[outputs]
+            target = np.take(target, outputs, axis=1)
+            if weight is not None and weight.shape[1] > 1:
+                weight = np.take(weight, outputs, axis=1)
+        gradient, prediction = np.empty_like(scores), np.empty_like(scores)
+        numbers = scores, target, weight, base, parameter, gradient, prediction
+        _core.loss_derivatives(_WEIGHTED_MEAN, *numbers, workers.n_threads)
+        all_rows = np.zeros(len(scores), np.int32)
+        predicted = _core.sum_leaf_hessians(prediction, all_rows, 1, None, None, workers)[0]
+        usable = (sums > 0) & (predicted > 0) & np.isfinite(sums) & np.isfinite(predicted)
+        ratio = np.divide(sums, predicted, out=np.ones(len(sums)), where=usable)
+        return np.clip(_core.log(ratio), -_MAX_SHIFT, _MAX_SHIFT)
 
 
 @register

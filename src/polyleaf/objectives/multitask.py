@@ -164,6 +164,10 @@ class MultiTask(Objective):
         return all(objective.updates_leaves_distributed for objective in updating)
 
     @property
+    def balances_totals(self) -> bool:  # type: ignore[override]
+        return any(part.objective.balances_totals for part in self.parts)
+
+    @property
     def link(self) -> None:
         """None: each task has its own link, and exported models return raw scores."""
 
@@ -373,6 +377,19 @@ class BoundMultiTask(BoundObjective):
                     used[begin:end] - place.scores.start,
                 )
         return values
+
+    def find_balance(
+        self, scores: Array, outputs: Array | None, workers: Context
+    ) -> NDArray[np.float64]:
+        used = np.arange(self.n_outputs) if outputs is None else outputs
+        shift = np.zeros(len(used))
+        for place, bound in self._slices:
+            begin, end = np.searchsorted(used, (place.scores.start, place.scores.stop)).tolist()
+            if begin < end and bound.objective.balances_totals:
+                task_outputs = used[begin:end] - place.scores.start
+                task_scores = copy_columns(scores, slice(begin, end))
+                shift[begin:end] = bound.find_balance(task_scores, task_outputs, workers)
+        return shift
 
 
 def multitask_from_dict(

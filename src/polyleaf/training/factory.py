@@ -16,6 +16,7 @@ from polyleaf.runtime.row_data import RowData
 from polyleaf.settings.train_config import LinearLeaf, TopkLeaf, TrainConfig
 from polyleaf.sketching.sketches import Sketch, get_sketch
 from polyleaf.training import constraints, gpu, leaf_fitters
+from polyleaf.training.balance import Balance, BalancedFitter
 from polyleaf.training.evaluation import Evaluation
 from polyleaf.training.memory_usage import make_row_allocator
 from polyleaf.training.raw_scores import DenseState, Derivatives, SparseState, limit_weights
@@ -97,10 +98,20 @@ def make_components(
         output_weight = None if settings.has_sparse_targets else bound.output_weight
         trees = KnownTrees(run.init_model, run.decay_rate)
         builder = KnownTreeBuilder(trees, dataset, finder, output_weight, settings.workers)
-        if not boosts_layers:
-            fitter = BlendingFitter(fitter, builder)
-    if monotone is not None:  # after blending, so that the blend satisfies the constraints
-        fitter = leaf_fitters.MonotoneFitter(fitter, monotone, mapper.n_bins_, settings)
+    constrained = None
+    if monotone is not None:
+        fitter = constrained = leaf_fitters.MonotoneFitter(
+            fitter, monotone, mapper.n_bins_, settings
+        )
+    balance = None
+    if bound.objective.balances_totals and not isinstance(settings.leaf, TopkLeaf):
+        assert isinstance(state, DenseState)
+        balance = Balance(state, settings.workers)
+    step_fitter = fitter  # of single layers, too
+    if balance is not None:
+        fitter = BalancedFitter(fitter, balance)
+    if isinstance(builder, KnownTreeBuilder):
+        fitter = BlendingFitter(fitter, builder, constrained)
     sampler = Sampler(
         settings.sampling,
         mapper.informative_columns_,
@@ -116,9 +127,11 @@ def make_components(
     if not boosts_layers:
         return components
     assert isinstance(state, DenseState) and evaluation is not None
-    layers = LayerBooster(state, builder, fitter, sampler, model, evaluation.report_layer)
-    if isinstance(builder, KnownTreeBuilder):
-        return components._replace(layers=BlendingLayers(layers, builder, state, fitter))
+    layers = LayerBooster(
+        state, builder, step_fitter, sampler, model, evaluation.report_layer, balance
+    )
+    if isinstance(fitter, BlendingFitter):
+        return components._replace(layers=BlendingLayers(layers, fitter))
     return components._replace(layers=layers)
 
 

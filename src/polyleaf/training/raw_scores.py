@@ -521,6 +521,19 @@ class DenseState:
             self.show(lambda scores: self._add_leaves(scores, grown, leaves, outputs))
             self.update_derivatives()
 
+    def scores_with_tree(
+        self, grown: GrownTree, leaves: Leaves, outputs: TreeOutputs
+    ) -> np.ndarray:
+        """Return raw scores with offsets and a tree that they do not contain yet, of the outputs of
+        the tree.
+
+        They are a copy, in memory that the next copy uses again.
+        """
+        scores = self._copy_scores()
+        self._add_leaves(scores, grown, leaves, outputs)
+        scores = self._read_columns(scores, outputs)
+        return scores if self._offset is None else scores + extract_columns(self._offset, outputs)
+
     def _add_leaves(
         self, scores: Any, grown: GrownTree, leaves: Leaves, outputs: TreeOutputs
     ) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from polyleaf.objectives._utils import packed_diagonal
 from polyleaf.runtime.context import Context
 from polyleaf.settings.train_config import TrainConfig
 from polyleaf.training.leaf_fitters import LeafFitter, MonotoneFitter
-from polyleaf.training.raw_scores import DenseState, GrownTree, extract_columns, number_tree
+from polyleaf.training.raw_scores import GrownTree, extract_columns, number_tree
 from polyleaf.training.sampling import TreeSample
 from polyleaf.training.tree_builder import (
     ExactSplitFinder,
@@ -282,41 +282,45 @@ class KnownTreeBuilder(TreeBuilder):
 
 
 class BlendingFitter:
-    """Leaf values of another fitter, blended with the old ones of a `KnownTreeBuilder`."""
+    """Leaf values of another fitter, blended with the old ones of a `KnownTreeBuilder`.
 
-    def __init__(self, fitter: Any, builder: KnownTreeBuilder) -> None:
-        self._fitter, self._builder = fitter, builder
+    Parameters
+    ----------
+    monotone : MonotoneFitter or None
+        Constraints, which blends with leaves that no row has trained may violate.
+    """
+
+    def __init__(
+        self, fitter: LeafFitter, builder: KnownTreeBuilder, monotone: MonotoneFitter | None
+    ) -> None:
+        self._fitter, self._builder, self._monotone = fitter, builder, monotone
 
     def fit(
         self, grown: GrownTree, sample: TreeSample, outputs: TreeOutputs, rate: float
     ) -> Leaves:
-        leaves = self._fitter.fit(grown, sample, outputs, rate)
-        return self._builder.blend(leaves, sample, outputs)
+        """Return the leaves of one tree, see `LeafFitter`."""
+        fitted = self._fitter.fit(grown, sample, outputs, rate)
+        return self.blend(fitted, grown, sample, outputs)
 
-    def sum_hessians(
-        self, grown: GrownTree, sample: TreeSample, outputs: TreeOutputs
-    ) -> np.ndarray:
-        """Return the sums of the other fitter."""
-        return self._fitter.sum_hessians(grown, sample, outputs)
+    def blend(
+        self, fitted: Leaves, grown: GrownTree, sample: TreeSample, outputs: TreeOutputs
+    ) -> Leaves:
+        """Return leaves blended with the old ones, within the constraints."""
+        leaves = self._builder.blend(fitted, sample, outputs)
+        if self._monotone is None or leaves is fitted:
+            return leaves
+        assert isinstance(leaves, np.ndarray)
+        return self._monotone.project(leaves, grown, sample, outputs)
 
 
 class BlendingLayers:
     """Trees of a `LayerBooster`, whose leaves are blended with the old ones once all layers are
     fitted."""
 
-    def __init__(
-        self, layers: LayerBooster, builder: KnownTreeBuilder, state: DenseState, fitter: LeafFitter
-    ) -> None:
-        self._layers, self._builder, self._state = layers, builder, state
-        self._monotone = fitter if isinstance(fitter, MonotoneFitter) else None
+    def __init__(self, layers: LayerBooster, blending: BlendingFitter) -> None:
+        self._layers, self._blending = layers, blending
 
     def build_tree(self, sample: TreeSample, outputs: TreeOutputs) -> tuple[GrownTree, Leaves]:
         """Return one tree and its leaves, see `LayerBooster`."""
         grown, fitted = self._layers.build_tree(sample, outputs)
-        leaves = self._builder.blend(fitted, sample, outputs)
-        if leaves is fitted:
-            return grown, leaves
-        if self._monotone is not None:
-            assert isinstance(leaves, np.ndarray)
-            leaves = self._monotone.project(leaves, grown, sample, outputs)
-        return grown, leaves
+        return grown, self._blending.blend(fitted, grown, sample, outputs)

@@ -17,6 +17,7 @@ from polyleaf.model.leaf_kinds import Leaves, TreeOutputs
 from polyleaf.runtime.timing import measure_phase
 from polyleaf.settings.train_config import COUPLED, TopkLeaf, TrainConfig
 from polyleaf.sketching.sketches import CountSketch, Sketch
+from polyleaf.training.balance import Balance
 from polyleaf.training.leaf_fitters import LeafFitter, MonotoneFitter, make_leaf_config
 from polyleaf.training.raw_scores import (
     MAX_DIAGONAL_OUTPUTS,
@@ -349,7 +350,9 @@ class LayerBooster:
         sampler: Sampler,
         model: Model,
         report_layer: Callable[[int, _core.Tree, Leaves], object],
+        balance: Balance | None = None,
     ) -> None:
+        self._balance = balance
         self._state, self._builder = state, builder
         # Monotone constraints apply to sums of steps, not to the steps of new nodes.
         self._monotone = fitter if isinstance(fitter, MonotoneFitter) else None
@@ -369,7 +372,7 @@ class LayerBooster:
             with measure_phase("leaf values"):
                 steps = self._fitter.fit(grown, layer_sample, outputs, self._model.learning_rate)
                 sums = _add_steps(sums, grown.tree, steps)
-                leaves = self._project_to_constraints(sums, grown, layer_sample, outputs)
+                leaves = self._complete_sums(sums, grown, layer_sample, outputs)
             if not builder.can_split_further:
                 break
             if outputs is None:
@@ -381,17 +384,22 @@ class LayerBooster:
         grown = builder.finish()
         state.show(None)
         if len(sums) == 1:  # no split was found: one step for all rows, as for a tree of one leaf
-            return grown, self._fitter.fit(grown, sample, outputs, self._model.learning_rate)
-        return grown, self._project_to_constraints(sums, grown, sample, outputs)
+            fitted = self._fitter.fit(grown, sample, outputs, self._model.learning_rate)
+            if self._balance is not None:
+                fitted = self._balance.apply(grown, fitted, outputs)
+            return grown, fitted
+        return grown, self._complete_sums(sums, grown, sample, outputs)
 
-    def _project_to_constraints(
+    def _complete_sums(
         self, sums: np.ndarray, grown: GrownTree, sample: TreeSample, outputs: TreeOutputs
     ) -> np.ndarray:
-        """Project the sums of the current leaves to monotone constraints, in place, and return
-        them."""
+        """Project the sums of the current leaves to monotone constraints and balance them, in
+        place, and return them."""
         nodes = self._builder.node_of_leaf
         if self._monotone is not None:
             sums[nodes] = self._monotone.project(sums[nodes], grown, sample, outputs)
+        if self._balance is not None:
+            sums[nodes] = self._balance.apply(grown, sums[nodes], outputs)
         return sums[nodes]
 
 
