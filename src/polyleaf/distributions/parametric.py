@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -34,6 +34,7 @@ from scipy.stats import nbinom
 from polyleaf.runtime.types import RandomState
 
 Floats = NDArray[np.float64]
+Size: TypeAlias = int | tuple[int, ...]
 
 _TINY = np.finfo(np.float64).tiny
 _MAX_NEWTON_STEPS = 50
@@ -55,7 +56,10 @@ def check_coverage(coverage: float) -> None:
 class Distribution(ABC):
     """Distributions of one family, one for each row or for each row and target.
 
-    Indexing (`distribution[rows]`) selects some of them; `len` is the number of rows.
+    Indexing (`distribution[rows]`) selects some of them; `len` is the number of rows. The arguments
+    `y` (values on the scale of the target) and `q` (probabilities) of methods are array-like of
+    shape (n_rows,) or (n_rows, n_targets), or numbers, and are broadcast against the distributions,
+    as NumPy does; results are float64 of the broadcast shape.
 
     Attributes
     ----------
@@ -77,78 +81,24 @@ class Distribution(ABC):
 
     @abstractmethod
     def logpdf(self, y: ArrayLike) -> Floats:
-        """Return the natural logarithm of the density at y, or for counts of the probability.
-
-        Parameters
-        ----------
-        y : array-like of shape (n_rows,) or (n_rows, n_targets), or a number
-            On the scale of the target. Broadcast against the distributions, as NumPy does.
-
-        Returns
-        -------
-        ndarray of the broadcast shape, float64
-            -inf outside of the support.
-        """
+        """Return the natural logarithm of the density at `y`, for counts of the probability; -inf
+        outside of the support."""
 
     @abstractmethod
     def cdf(self, y: ArrayLike) -> Floats:
-        """Return the probability of values up to y.
-
-        Parameters
-        ----------
-        y : array-like of shape (n_rows,) or (n_rows, n_targets), or a number
-            On the scale of the target. Broadcast against the distributions, as NumPy does.
-
-        Returns
-        -------
-        ndarray of the broadcast shape, float64
-            From 0 to 1.
-        """
+        """Return the probability of values up to `y`."""
 
     @abstractmethod
     def sf(self, y: ArrayLike) -> Floats:
-        """Return the probability of values above y: 1 - cdf, accurate also close to 0.
-
-        Parameters
-        ----------
-        y : array-like of shape (n_rows,) or (n_rows, n_targets), or a number
-            On the scale of the target. Broadcast against the distributions, as NumPy does.
-
-        Returns
-        -------
-        ndarray of the broadcast shape, float64
-            From 0 to 1.
-        """
+        """Return the probability of values above `y`: 1 - cdf, accurate also close to 0."""
 
     @abstractmethod
     def ppf(self, q: ArrayLike) -> Floats:
-        """Return the quantiles of probability q.
-
-        Parameters
-        ----------
-        q : array-like of shape (n_rows,) or (n_rows, n_targets), or a number
-            From 0 to 1. Broadcast against the distributions, as NumPy does.
-
-        Returns
-        -------
-        ndarray of the broadcast shape, float64
-            On the scale of the target.
-        """
+        """Return the quantiles of probability `q`, from 0 to 1."""
 
     @abstractmethod
     def isf(self, q: ArrayLike) -> Floats:
-        """Return the values that are exceeded with probability q.
-
-        Parameters
-        ----------
-        q : array-like of shape (n_rows,) or (n_rows, n_targets), or a number
-            From 0 to 1. Broadcast against the distributions, as NumPy does.
-
-        Returns
-        -------
-        ndarray of the broadcast shape, float64
-            On the scale of the target.
-        """
+        """Return the values that are exceeded with probability `q`, from 0 to 1."""
 
     @abstractmethod
     def crps(self, y: ArrayLike) -> Floats:
@@ -169,9 +119,7 @@ class Distribution(ABC):
         """
 
     @abstractmethod
-    def rvs(
-        self, size: int | tuple[int, ...] = (), random_state: RandomState | None = None
-    ) -> np.ndarray:
+    def rvs(self, size: Size = (), random_state: RandomState | None = None) -> np.ndarray:
         """Draw random values.
 
         Parameters
@@ -190,7 +138,7 @@ class Distribution(ABC):
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of every parameter."""
-        return np.shape(self._parameters()[0])
+        return np.shape(next(iter(self._arrays().values())))
 
     def median(self) -> Floats:
         """Return the medians."""
@@ -216,23 +164,15 @@ class Distribution(ABC):
         return self.shape[0]
 
     def __getitem__(self, key: object) -> Self:
-        selected = {
-            field.name: getattr(self, field.name)[key]
-            for field in fields(self)
-            if _is_array(self, field)
-        }
-        return replace(self, **selected)
+        return replace(self, **{name: values[key] for name, values in self._arrays().items()})
 
-    def _parameters(self) -> list[Floats]:
-        return [getattr(self, field.name) for field in fields(self) if _is_array(self, field)]
+    def _arrays(self) -> dict[str, Any]:
+        """Return the parameters that are arrays, not one number for all distributions."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: v for name, v in values.items() if isinstance(v, np.ndarray)}
 
-    def _size(self, size: int | tuple[int, ...]) -> tuple[int, ...]:
+    def _size(self, size: Size) -> tuple[int, ...]:
         return ((size,) if isinstance(size, int) else tuple(size)) + self.shape
-
-
-def _is_array(distribution: Distribution, field: Any) -> bool:
-    """Return whether a field is an array, not one number for all distributions."""
-    return isinstance(getattr(distribution, field.name), np.ndarray)
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,9 +216,7 @@ class Normal(Distribution):
         density = np.exp(-0.5 * z**2 - _HALF_LOG_TWO_PI)
         return self.scale * (z * (2.0 * ndtr(z) - 1.0) + 2.0 * density - 1.0 / np.sqrt(np.pi))
 
-    def rvs(
-        self, size: int | tuple[int, ...] = (), random_state: RandomState | None = None
-    ) -> np.ndarray:
+    def rvs(self, size: Size = (), random_state: RandomState | None = None) -> np.ndarray:
         return np.random.default_rng(random_state).normal(self.loc, self.scale, self._size(size))
 
     def _z(self, y: ArrayLike) -> Floats:
@@ -336,9 +274,7 @@ class LogNormal(Distribution):
         both = ndtr(z - self.log_scale) - ndtr(-self.log_scale / np.sqrt(2.0))
         return y * (2.0 * ndtr(z) - 1.0) - 2.0 * self.mean() * both
 
-    def rvs(
-        self, size: int | tuple[int, ...] = (), random_state: RandomState | None = None
-    ) -> np.ndarray:
+    def rvs(self, size: Size = (), random_state: RandomState | None = None) -> np.ndarray:
         with np.errstate(over="ignore"):
             return np.exp(self._log_distribution.rvs(size, random_state))
 
@@ -406,9 +342,7 @@ class StudentT(Distribution):
         distance = z * (2.0 * stdtr(df, z) - 1.0) + 2.0 * density * (df + z**2) / (df - 1.0)
         return self.scale * (distance - expected_distance)
 
-    def rvs(
-        self, size: int | tuple[int, ...] = (), random_state: RandomState | None = None
-    ) -> np.ndarray:
+    def rvs(self, size: Size = (), random_state: RandomState | None = None) -> np.ndarray:
         drawn = np.random.default_rng(random_state).standard_t(self.df, self._size(size))
         return self.loc + self.scale * drawn
 
@@ -449,11 +383,11 @@ def _solve_student_t(tail: Floats, df: float) -> Floats:
     z = np.sqrt(df * np.expm1(normal**2 / df))
     log_factor = betaln(0.5, 0.5 * df) + 0.5 * np.log(df)
     for _ in range(_MAX_NEWTON_STEPS):
-        own = stdtr(df, -z)
+        tail_of_z = stdtr(df, -z)
         density = np.exp(-0.5 * (df + 1.0) * np.log1p(z**2 / df) - log_factor)
         with np.errstate(all="ignore"):  # of the step that is not used
-            small = z * np.exp(np.log(own / tail) * own / (z * density))
-            better = np.where(tail > 0.1, z + (own - tail) / density, small)
+            small = z * np.exp(np.log(tail_of_z / tail) * tail_of_z / (z * density))
+            better = np.where(tail > 0.1, z + (tail_of_z - tail) / density, small)
         change, z = np.abs(better - z), better
         if not (change > 1e-8 * z).any():  # the next step would change 1e-16
             break
@@ -508,9 +442,7 @@ class Gamma(Distribution):
         first = y * (2.0 * gammainc(k, u) - 1.0) - self.mean() * (2.0 * gammainc(k + 1.0, u) - 1.0)
         return first - self.scale / beta(0.5, k)
 
-    def rvs(
-        self, size: int | tuple[int, ...] = (), random_state: RandomState | None = None
-    ) -> np.ndarray:
+    def rvs(self, size: Size = (), random_state: RandomState | None = None) -> np.ndarray:
         return np.random.default_rng(random_state).gamma(self.k, self.scale, self._size(size))
 
     def _standardise(self, y: ArrayLike) -> Floats:
@@ -547,18 +479,18 @@ class NegativeBinomial(Distribution):
         r, x = self._r, self.alpha * self.mu
         # ln of (r + y - 1 over y), and y ln(x / (1 + x)) - r ln(1 + x)
         log_coefficient = -betaln(r, count + 1.0) - np.log(r + count)
-        found = log_coefficient + xlogy(count, x / (1.0 + x)) - r * np.log1p(x)
-        return np.where(is_possible, found, np.where(np.isnan(y), np.nan, -np.inf))
+        density = log_coefficient + xlogy(count, x / (1.0 + x)) - r * np.log1p(x)
+        return np.where(is_possible, density, np.where(np.isnan(y), np.nan, -np.inf))
 
     def cdf(self, y: ArrayLike) -> Floats:
         y = np.floor(np.asarray(y, np.float64))
-        found = betainc(self._r, np.maximum(y, 0.0) + 1.0, 1.0 / (1.0 + self.alpha * self.mu))
-        return np.where(y < 0, 0.0, found)
+        below = betainc(self._r, np.maximum(y, 0.0) + 1.0, 1.0 / (1.0 + self.alpha * self.mu))
+        return np.where(y < 0, 0.0, below)
 
     def sf(self, y: ArrayLike) -> Floats:
         y, x = np.floor(np.asarray(y, np.float64)), self.alpha * self.mu
-        found = betainc(np.maximum(y, 0.0) + 1.0, self._r, x / (1.0 + x))
-        return np.where(y < 0, 1.0, found)
+        above = betainc(np.maximum(y, 0.0) + 1.0, self._r, x / (1.0 + x))
+        return np.where(y < 0, 1.0, above)
 
     def ppf(self, q: ArrayLike) -> Floats:
         # SciPy returns -1 for q = 0.
@@ -592,9 +524,7 @@ class NegativeBinomial(Distribution):
         poisson = ive(0, 2.0 * variance) + ive(1, 2.0 * variance)
         return variance * np.where(self.alpha < _MIN_ALPHA, poisson, factor)
 
-    def rvs(
-        self, size: int | tuple[int, ...] = (), random_state: RandomState | None = None
-    ) -> np.ndarray:
+    def rvs(self, size: Size = (), random_state: RandomState | None = None) -> np.ndarray:
         random = np.random.default_rng(random_state)
         return random.poisson(random.gamma(self._r, self.alpha * self.mu, self._size(size)))
 

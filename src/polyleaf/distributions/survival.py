@@ -187,21 +187,22 @@ def survival_curves(hazards: ArrayLike, ends: ArrayLike) -> SurvivalCurves:
     SurvivalCurves
     """
     bounds = _check_ends(ends)
-    found = np.asarray(hazards, np.float64)
-    if found.ndim != 2 or found.shape[1] % len(bounds) or not found.shape[1]:
+    probabilities = np.asarray(hazards, np.float64)
+    n_columns = probabilities.shape[-1]
+    if probabilities.ndim != 2 or n_columns % len(bounds) or not n_columns:
         raise ValueError(
             f"hazards must have {len(bounds)} columns, one for each interval, or as many for each "
-            f"cause; got the shape {found.shape}."
+            f"cause; got the shape {probabilities.shape}."
         )
-    if not ((found >= 0) & (found <= 1)).all():
+    if not ((probabilities >= 0) & (probabilities <= 1)).all():
         raise ValueError(
             "hazards must be probabilities, from 0 to 1, as predict_proba returns them."
         )
-    by_cause = found.reshape(len(found), found.shape[1] // len(bounds), len(bounds))
+    by_cause = probabilities.reshape(-1, n_columns // len(bounds), len(bounds))
     total = by_cause.sum(axis=1, keepdims=True)
     by_cause = by_cause / np.maximum(total, 1.0)  # causes were learned independently
     survival = np.cumprod(np.maximum(1.0 - by_cause.sum(axis=1), 0.0), axis=1)
-    before = np.column_stack([np.ones(len(found)), survival[:, :-1]])
+    before = np.column_stack([np.ones(len(probabilities)), survival[:, :-1]])
     return SurvivalCurves(bounds, survival, np.cumsum(by_cause * before[:, None], axis=2))
 
 

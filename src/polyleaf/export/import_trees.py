@@ -153,8 +153,8 @@ def _make_mapper(imported: ImportedModel, trees: Sequence[ImportedTree]) -> BinM
         for node in np.flatnonzero(tree.left >= 0).tolist():
             if node not in tree.categories_left and np.isfinite(tree.threshold[node]):
                 thresholds[tree.feature[node]].add(float(tree.threshold[node]))
-    for feature, found in enumerate(thresholds):
-        _check_bins(imported, feature, len(found) + 1, "thresholds")
+    for feature, values in enumerate(thresholds):
+        _check_bins(imported, feature, len(values) + 1, "thresholds")
     for feature, kept in imported.categories.items():
         _check_bins(imported, feature, len(kept), "categories")
     names = imported.feature_names
@@ -169,7 +169,7 @@ def _make_mapper(imported: ImportedModel, trees: Sequence[ImportedTree]) -> BinM
         "transforms_regressors": False,
     }
     arrays: dict[str, np.ndarray] = {
-        "thresholds": np.array([t for found in thresholds for t in sorted(found)], np.float64),
+        "thresholds": np.array([t for values in thresholds for t in sorted(values)], np.float64),
         "offsets": np.cumsum([0, *map(len, thresholds)], dtype=np.int64),
         "float64_bins": np.full(imported.n_features, imported.is_float64, np.uint8),
     }

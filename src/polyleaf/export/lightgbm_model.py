@@ -170,9 +170,9 @@ def _parse_tree(fields: dict[str, str], number: int, per_round: int, factor: flo
 
 def _parse_children(fields: dict[str, str], side: str, n_inner: int, n_leaves: int) -> np.ndarray:
     """Return children of all nodes; leaves are numbered after the inner nodes."""
-    given = _parse_array(fields, f"{side}_child", np.int64)
+    children = _parse_array(fields, f"{side}_child", np.int64)
     return np.concatenate(
-        [np.where(given < 0, n_inner + ~given, given)[:n_inner], np.full(n_leaves, -1)]
+        [np.where(children < 0, n_inner + ~children, children)[:n_inner], np.full(n_leaves, -1)]
     )
 
 
@@ -188,18 +188,18 @@ def _parse_category_sets(
 ) -> dict[int, set[int]]:
     begin = _parse_array(fields, "cat_boundaries", np.int64)
     words = _parse_array(fields, "cat_threshold", np.int64).astype("<u4")
-    found = {}
+    sets = {}
     for node in nodes.tolist():
         row = int(threshold[node])
         bits = np.unpackbits(words[begin[row] : begin[row + 1]].view(np.uint8), bitorder="little")
-        found[node] = set(np.flatnonzero(bits).tolist())
-    return found
+        sets[node] = set(np.flatnonzero(bits).tolist())
+    return sets
 
 
 def _collect_categories(trees: list[ImportedTree]) -> dict[int, list[int]]:
     """Return the categories of each feature that occur in splits; all others always go right."""
-    found: dict[int, set[int]] = {}
+    by_feature: dict[int, set[int]] = {}
     for tree in trees:
         for node, categories in tree.categories_left.items():
-            found.setdefault(int(tree.feature[node]), set()).update(categories)
-    return {feature: sorted(categories) for feature, categories in found.items()}
+            by_feature.setdefault(int(tree.feature[node]), set()).update(categories)
+    return {feature: sorted(categories) for feature, categories in by_feature.items()}

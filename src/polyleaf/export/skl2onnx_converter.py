@@ -102,23 +102,23 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
         container, label.name, operator.outputs[0].full_name, label.type.tensor_type.elem_type
     )
     if container.get_options(estimator, {"raw_scores": False})["raw_scores"]:
-        found = outputs["scores"].name
+        result = outputs["scores"].name
         if len(getattr(estimator, "classes_", ())) == 2 and estimator.model_.n_outputs == 1:
             negative = f"{prefix}negative_scores"
-            container.nodes.append(onnx.helper.make_node("Neg", [found], [negative], negative))
+            container.nodes.append(onnx.helper.make_node("Neg", [result], [negative], negative))
             both = f"{prefix}both_scores"
-            node = onnx.helper.make_node("Concat", [negative, found], [both], both, axis=1)
+            node = onnx.helper.make_node("Concat", [negative, result], [both], both, axis=1)
             container.nodes.append(node)
-            found = both
+            result = both
     elif "probabilities" in outputs:
-        found = outputs["probabilities"].name
+        result = outputs["probabilities"].name
     else:
         raise ValueError(
             "The objective gives no probabilities, which skl2onnx requires of classifiers: use "
             "polyleaf.export.to_onnx."
         )
     elem_type = onnx.TensorProto.DOUBLE if is_double else float32
-    _add_cast(container, found, operator.outputs[1].full_name, elem_type)
+    _add_cast(container, result, operator.outputs[1].full_name, elem_type)
 
 
 def _is_double(operator: Any) -> bool:

@@ -126,12 +126,12 @@ class PolyleafModel(AbstractModel):
         return (PolyleafRegressor if is_regression else PolyleafClassifier)(**parameters)
 
     def _predict_proba(self, X: DataLike, **kwargs: object) -> np.ndarray:
-        found = super()._predict_proba(X, **kwargs)
-        if self.problem_type != "multiclass" or found.shape[1] == self.num_classes:
-            return found
+        predicted = super()._predict_proba(X, **kwargs)
+        if self.problem_type != "multiclass" or predicted.shape[1] == self.num_classes:
+            return predicted
         # A fold may lack classes.
-        probabilities = np.zeros((len(found), self.num_classes), found.dtype)
-        probabilities[:, np.asarray(self.model.classes_, int)] = found
+        probabilities = np.zeros((len(predicted), self.num_classes), predicted.dtype)
+        probabilities[:, np.asarray(self.model.classes_, int)] = predicted
         return probabilities
 
     @classmethod

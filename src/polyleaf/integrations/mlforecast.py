@@ -183,9 +183,9 @@ class MLForecast(mlforecast.MLForecast):
     @staticmethod
     def load(path: StrPath) -> MLForecast:
         """Load what `save` wrote to `path`."""
-        found = mlforecast.MLForecast.load(path)
-        found.__class__ = MLForecast
-        return found
+        forecast = mlforecast.MLForecast.load(path)
+        forecast.__class__ = MLForecast
+        return forecast
 
 
 def _check_changing(name: str, options: dict[str, Any], are_all_ours: bool) -> None:

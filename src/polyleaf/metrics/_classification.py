@@ -281,12 +281,12 @@ def binary_roc_auc(rows: RowData, score: Array) -> float:
     # Twice the weight below each score, so that a tie counts one half.
     below = cumulative.up_to(scores, "left") + cumulative.up_to(scores, "right")
     if weight is None:
-        own, pairs = float(len(scores)), 0.5 * float(below.sum())
+        rarer_weight, pairs = float(len(scores)), 0.5 * float(below.sum())
     else:
         row_weight = weight[rarer].astype(np.float64)
-        own, pairs = float(row_weight.sum()), 0.5 * float(row_weight @ below)
+        rarer_weight, pairs = float(row_weight.sum()), 0.5 * float(row_weight @ below)
     # Pairs within the rarer class count one half each.
-    area = (pairs - 0.5 * own**2) / (own * (cumulative.total - own))
+    area = (pairs - 0.5 * rarer_weight**2) / (rarer_weight * (cumulative.total - rarer_weight))
     return area if rarer is y else 1.0 - area
 
 
@@ -299,12 +299,12 @@ def binary_average_precision(rows: RowData, score: Array) -> float:
     n_positive = int(np.count_nonzero(y))
     if n_positive in (0, len(y)):
         return float("nan")
-    own, own_weight = score[y], None if weight is None else weight[y]
-    every, positives = _CumulativeWeight(score, weight), _CumulativeWeight(own, own_weight)
-    precision = (positives.total - positives.up_to(own, "left")) / (
-        every.total - every.up_to(own, "left")
-    )
-    return float(np.average(precision, weights=own_weight))
+    positive_scores, positive_weight = score[y], None if weight is None else weight[y]
+    positives = _CumulativeWeight(positive_scores, positive_weight)
+    every = _CumulativeWeight(score, weight)
+    n_right = positives.total - positives.up_to(positive_scores, "left")
+    precision = n_right / (every.total - every.up_to(positive_scores, "left"))
+    return float(np.average(precision, weights=positive_weight))
 
 
 class _CumulativeWeight:

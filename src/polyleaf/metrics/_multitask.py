@@ -122,10 +122,10 @@ class TaskMetric:
         """Return the metric as a function of the predictions of all tasks for these rows."""
         own_training = None if training is None else self.place.select_rows(training)
         n_scores = self.place.task.n_scores
-        own = self.metric.bind(self.place.select_rows(rows), own_training, n_scores)
+        metric = self.metric.bind(self.place.select_rows(rows), own_training, n_scores)
         is_raw = self.metric.prediction_type == "raw"
         columns = self.place.scores if is_raw else self.place.predictions
-        return lambda prediction: float(own(copy_columns(prediction, columns)))
+        return lambda prediction: float(metric(copy_columns(prediction, columns)))
 
 
 # --- tables of scores, as the command line and the report show them ---
@@ -243,14 +243,14 @@ def quantile_scores(rows: RowData, predicted: np.ndarray, levels: np.ndarray) ->
     """
     Y, weight = _read_targets(rows), rows.weight
     by_level = np.asarray(predicted, dtype=np.float64).reshape(*Y.shape, len(levels))
-    found, known = {}, ~np.isnan(Y)
+    scores, known = {}, ~np.isnan(Y)
     weights = None if weight is None else np.broadcast_to(weight[:, None], Y.shape)[known]
     for i, level in enumerate(levels):
         error = (Y - by_level[..., i])[known]
         loss = np.maximum(level * error, (level - 1) * error)
-        found[f"pinball loss q{level:g}"] = float(np.average(loss, weights=weights))
-        found[f"share below q{level:g}"] = float(np.average(error <= 0, weights=weights))
-    return found
+        scores[f"pinball loss q{level:g}"] = float(np.average(loss, weights=weights))
+        scores[f"share below q{level:g}"] = float(np.average(error <= 0, weights=weights))
+    return scores
 
 
 def distribution_scores(rows: RowData, distribution: Distribution) -> dict[str, float]:
@@ -297,10 +297,10 @@ def _regression_scores(rows: RowData, predicted: np.ndarray) -> dict[str, float]
         weights *= weight[:, None]
     prediction = np.asarray(predicted, dtype=np.float64).reshape(Y.shape)
     rows = RowData(np.where(known, Y, 0.0), weights)
-    found = {"RMSE": rmse(rows, prediction)}
+    scores = {"RMSE": rmse(rows, prediction)}
     if Y.shape[1] > 1:
-        found["aRMSE"] = armse(rows, prediction)
-    return {**found, "MAE": mae(rows, prediction), "R2": r2(rows, prediction)}
+        scores["aRMSE"] = armse(rows, prediction)
+    return {**scores, "MAE": mae(rows, prediction), "R2": r2(rows, prediction)}
 
 
 def _classification_scores(
@@ -313,13 +313,13 @@ def _classification_scores(
 
     y, weight = rows.target, rows.weight
     f1 = f1_score(y, predicted, average="macro", zero_division=0, sample_weight=weight)
-    found = {"accuracy": float(np.average(y == predicted, weights=weight)), "macro F1": float(f1)}
+    scores = {"accuracy": float(np.average(y == predicted, weights=weight)), "macro F1": float(f1)}
     if probabilities is not None and classes is not None:
         column = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
         # A class that is not in the training data has probability zero.
         true = np.where(classes[column] == y, probabilities[np.arange(len(y)), column], 0.0)
-        found["log loss"] = float(np.average(-np.log(_clip_probability(true)), weights=weight))
-    return found
+        scores["log loss"] = float(np.average(-np.log(_clip_probability(true)), weights=weight))
+    return scores
 
 
 def _multilabel_scores(
@@ -331,18 +331,18 @@ def _multilabel_scores(
     right = np.asarray(y) == np.asarray(predicted)
     # scikit-learn takes a single label as two classes, whose F1 is that of the positive class.
     averages = ("micro", "macro") if right.shape[1] > 1 else ("binary",)
-    found = {
+    scores = {
         "label accuracy": float(np.average(right.mean(axis=1), weights=weight)),
         "subset accuracy": float(np.average(right.all(axis=1), weights=weight)),
     }
     for average in averages:
         f1 = f1_score(y, predicted, average=average, zero_division=0, sample_weight=weight)
-        found[f"{average} F1".removeprefix("binary ")] = float(f1)
+        scores[f"{average} F1".removeprefix("binary ")] = float(f1)
     if probabilities is not None:
         true = np.where(np.asarray(y) == 1, probabilities, 1 - probabilities)
         loss = -np.log(_clip_probability(true)).mean(axis=1)
-        found["log loss"] = float(np.average(loss, weights=weight))
-    return found
+        scores["log loss"] = float(np.average(loss, weights=weight))
+    return scores
 
 
 def _clip_probability(probabilities: np.ndarray) -> np.ndarray:

@@ -94,10 +94,10 @@ class CallableMetric:
             return float(value)
         except TypeError:
             shape = np.shape(value)
-            found = f"values of shape {shape}" if shape else repr(value)
+            returned = f"values of shape {shape}" if shape else repr(value)
             raise TypeError(
-                f"Metric {self.name!r} returned {found}; it must return one number for all rows, "
-                "or (name, value, greater_is_better)."
+                f"Metric {self.name!r} returned {returned}; it must return one number for all "
+                "rows, or (name, value, greater_is_better)."
             ) from None
 
 

@@ -135,13 +135,8 @@ class Metric:
         return -loss if self.prefers_greater else loss
 
     def per_output(self, rows: RowData, prediction: Array) -> NDArray[np.float64] | None:
-        """Return the metric of each output; see `BoundMetric.per_output`.
-
-        Parameters
-        ----------
-        rows : RowData
-        prediction : ndarray of shape (n, K)
-        """
+        """Return the metric of each output of `rows` and `prediction` (n, K); see
+        `BoundMetric.per_output`."""
         return self.bind(rows).per_output(prediction)
 
 
@@ -177,9 +172,9 @@ class BoundMetric:
         value : float
         per_output : ndarray of shape (K,), float64, or None
         """
-        own = getattr(self.metric.function, "value_and_per_output", None)
-        if own is not None:
-            return own(self.rows, protect(prediction))
+        compute = getattr(self.metric.function, "value_and_per_output", None)
+        if compute is not None:
+            return compute(self.rows, protect(prediction))
         return self(prediction), self.per_output(prediction)
 
     def per_output(self, prediction: Array) -> NDArray[np.float64] | None:
@@ -196,9 +191,9 @@ class BoundMetric:
             None if it is not defined for a single output.
         """
         metric = self.metric
-        own = getattr(metric.function, "value_and_per_output", None)
-        if own is not None:
-            return own(self.rows, protect(prediction))[1]
+        compute = getattr(metric.function, "value_and_per_output", None)
+        if compute is not None:
+            return compute(self.rows, protect(prediction))[1]
         if metric.has_classes or not metric.per_output_defined:
             return None
         y = self.rows.target
@@ -232,6 +227,14 @@ def _joint(
     )
 
 
+_CONFUSION_SCORES: list[tuple[str, Callable[..., float]]] = [
+    ("balanced_accuracy", classification.balanced_accuracy),
+    ("mcc", classification.matthews_correlation),
+    ("kappa", partial(classification.cohen_kappa, power=0)),
+    ("linear_kappa", partial(classification.cohen_kappa, power=1)),
+    ("quadratic_kappa", partial(classification.cohen_kappa, power=2)),
+]
+
 _METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
@@ -259,17 +262,7 @@ _METRICS: dict[str, Metric] = {
                 ("accuracy", classification.accuracy),
                 ("f1_micro", classification.f1_micro),
                 ("f1_macro", classification.f1_macro),
-                ("balanced_accuracy", partial(confusion_score, classification.balanced_accuracy)),
-                ("mcc", partial(confusion_score, classification.matthews_correlation)),
-                ("kappa", partial(confusion_score, partial(classification.cohen_kappa, power=0))),
-                (
-                    "linear_kappa",
-                    partial(confusion_score, partial(classification.cohen_kappa, power=1)),
-                ),
-                (
-                    "quadratic_kappa",
-                    partial(confusion_score, partial(classification.cohen_kappa, power=2)),
-                ),
+                *((name, partial(confusion_score, score)) for name, score in _CONFUSION_SCORES),
             )
         ),
         Metric(
@@ -374,8 +367,8 @@ def get_metric(
     if name in ("log_loss", "logloss"):
         is_multiclass = objective is not None and objective.target_kinds == ("classes",)
         name = "mlogloss" if is_multiclass else "logloss"
-    found = _METRICS.get(name) or _get_composed_metric(name, objective)
-    if found is None:
+    by_name = _METRICS.get(name) or _get_composed_metric(name, objective)
+    if by_name is None:
         close = difflib.get_close_matches(name, [*_METRICS, *METRIC_ALIASES], n=1)
         raise ValueError(
             f"Unknown metric {metric!r}.{f' Did you mean {close[0]!r}?' if close else ''} Valid "
@@ -383,8 +376,8 @@ def get_metric(
             "d2, pinball@level, p@k, ndcg@k, psp@k and psndcg@k for any k; or pass a callable."
         )
     if objective is not None and objective.default_metric == name and name in _PARAMETRISED:
-        return replace(found, function=_PARAMETRISED[name](**objective.metric_parameters()))
-    return found
+        return replace(by_name, function=_PARAMETRISED[name](**objective.metric_parameters()))
+    return by_name
 
 
 def _get_composed_metric(name: str, objective: Objective | None) -> Metric | None:
@@ -496,16 +489,16 @@ def get_metrics(metrics: Any, objective: Objective) -> list[Metric]:
     if metrics is None:
         return [default_metric(objective)]
     if isinstance(metrics, Mapping):
-        found = _get_task_metrics(metrics, objective)
+        chosen = _get_task_metrics(metrics, objective)
     else:
         if isinstance(metrics, (str, Metric)) or callable(metrics):
             metrics = [metrics]
-        found = [_check_task_given(get_metric(metric, objective), objective) for metric in metrics]
-    names = [metric.name for metric in found]
+        chosen = [_check_task_given(get_metric(metric, objective), objective) for metric in metrics]
+    names = [metric.name for metric in chosen]
     for name in names:
         if names.count(name) > 1:
             raise ValueError(f"eval_metric contains {name!r} more than once.")
-    return found
+    return chosen
 
 
 def default_metric(objective: Objective) -> Metric:
@@ -514,32 +507,21 @@ def default_metric(objective: Objective) -> Metric:
 
 
 def default_metrics(objective: Objective, kind: str, n_targets: int) -> list[Metric]:
-    """Return the metrics that are logged if `eval_metric` is not set.
+    """Return the metrics of an `objective` that are logged if `eval_metric` is not set.
 
     For several targets, a scale-dependent error is followed by its relative form, and for several
-    tasks the metrics of each by the mean D2: early stopping uses the last metric.
-
-    Parameters
-    ----------
-    objective : Objective
-    kind : {"regression", "binary", "multiclass", "multilabel"}
-        The kind of target.
-    n_targets : int
-        The number of its columns, or classes.
-
-    Returns
-    -------
-    list of Metric
+    tasks the metrics of each by the mean D2: early stopping uses the last metric. `kind` and
+    `n_targets` are as in `Objective.get_default_metric`.
     """
     if objective.tasks:
-        found = [
+        task_metrics = [
             _task_metric(metric, place)
             for place in objective.tasks
             for metric in default_metrics(
                 place.task.objective, _target_kind(place.task), max(place.task.n_columns, 1)
             )
         ]
-        return found if len(objective.tasks) == 1 else [*found, _d2_metric(objective)]
+        return task_metrics if len(objective.tasks) == 1 else [*task_metrics, _d2_metric(objective)]
     metric = get_metric(objective.get_default_metric(kind, n_targets), objective)
     if metric.is_scale_dependent and n_targets > 1:
         return [metric, _relative_metric(metric)]
@@ -568,18 +550,18 @@ def _get_task_metrics(metrics: Mapping[object, object], objective: Objective) ->
         raise ValueError(
             "eval_metric may be a dict for several tasks only: pass a metric or a list."
         )
-    found = []
+    task_metrics = []
     for name, chosen in metrics.items():
         if name not in places:
             raise ValueError(
                 f"eval_metric has the unknown task {name!r}; tasks are "
                 f"{', '.join(map(repr, places))}."
             )
-        found += [
+        task_metrics += [
             _task_metric(metric, places[name])
             for metric in get_metrics(chosen, places[name].task.objective)
         ]
-    return found
+    return task_metrics
 
 
 def _check_task_given(metric: Metric, objective: Objective) -> Metric:

@@ -123,9 +123,9 @@ def _top_of_scores(scores: Array, k: int) -> NDArray[np.int64]:
         np.maximum(block, -np.finfo(np.float64).max, out=block)  # -inf marks labels taken
         rows = np.arange(len(block))
         for rank in range(best.shape[1]):
-            found = block.argmax(axis=1)
-            best[begin : begin + size, rank] = found
-            block[rows, found] = -np.inf
+            label = block.argmax(axis=1)
+            best[begin : begin + size, rank] = label
+            block[rows, label] = -np.inf
     return _pad(best, k)
 
 
@@ -410,12 +410,12 @@ def ranking_scores(
     y, prediction, _, _ = _read(y, prediction, None)
     best = top_labels(prediction, max(ks))
     ranked = best, np.where(best < 0, -np.inf, -np.arange(best.shape[1], dtype=float))
-    found = {f"P@{k}": precision_at(y, ranked, k) for k in ks}
-    found |= {f"nDCG@{k}": ndcg_at(y, ranked, k) for k in ks}
+    scores = {f"P@{k}": precision_at(y, ranked, k) for k in ks}
+    scores |= {f"nDCG@{k}": ndcg_at(y, ranked, k) for k in ks}
     if propensity is not None:
-        found |= {f"PSP@{k}": psp_at(y, ranked, k, propensity) for k in ks}
-        found |= {f"PSnDCG@{k}": psndcg_at(y, ranked, k, propensity) for k in ks}
-    return found
+        scores |= {f"PSP@{k}": psp_at(y, ranked, k, propensity) for k in ks}
+        scores |= {f"PSnDCG@{k}": psndcg_at(y, ranked, k, propensity) for k in ks}
+    return scores
 
 
 # --- metrics for eval_metric ---

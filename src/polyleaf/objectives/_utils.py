@@ -199,8 +199,8 @@ def minimise_base_score(
     base = bound.base_score(n_threads)
     if np.isnan(bound.loss(raise_scores(base), n_threads)):
         return base
-    own = bound.output_weight
-    sums, totals = _core.exact_totals(offset, own, None, 1, n_threads)[:, 0]
+    weight = bound.output_weight
+    sums, totals = _core.exact_totals(offset, weight, None, 1, n_threads)[:, 0]
     base = base - np.divide(sums, totals, out=np.zeros_like(base), where=totals > 0)
     loss = bound.loss(raise_scores(base), n_threads)
     for _ in range(_MAX_STEPS):

@@ -200,12 +200,12 @@ class BoundLoss(BoundObjective):
 
     def _write(self, kind: str, raw: Array, g: Array, h: Array | None) -> None:
         """Write the gradient and Hessian, times the weights, of all rows."""
-        for rows, found in self._derivatives(kind, raw):
+        for rows, derivatives in self._derivatives(kind, raw):
             weight = 1.0 if self.weight is None else self.weight[rows]
             with np.errstate(over="ignore"):
-                g[rows] = found["gradient"] * weight
+                g[rows] = derivatives["gradient"] * weight
                 if h is not None:
-                    h[rows] = found["hessian"] * weight
+                    h[rows] = derivatives["hessian"] * weight
         if not np.isfinite(g).all() or (h is not None and not np.isfinite(h).all()):
             raise ValueError(
                 "Derivatives of the loss are beyond the range of float32 (3.4e38). Rescale the "
@@ -243,26 +243,26 @@ class BoundLoss(BoundObjective):
             self._checked.add(kind)
         for rows in self._slices():
             z = raw[rows] + self.base
-            found = self._evaluate_rows(kind, rows, z)
-            self._check_finite(found, rows, z)
-            if "hessian" in found:
-                found["hessian"] = ensure_nonnegative_hessian(
-                    found["hessian"],
+            derivatives = self._evaluate_rows(kind, rows, z)
+            self._check_finite(derivatives, rows, z)
+            if "hessian" in derivatives:
+                derivatives["hessian"] = ensure_nonnegative_hessian(
+                    derivatives["hessian"],
                     self.hessian,
                     partial(self._describe_chunk_row, rows, z),
                     self.n_outputs if kind == "full" else None,
                 )
-            yield rows, found
+            yield rows, derivatives
 
     def _evaluate_rows(self, kind: str, rows: slice, z: Floats) -> Derivatives:
         """Evaluate a compiled function on these rows; rows of weight 0 give 0, as if they were
         absent."""
-        found = self.evaluate(kind, self.target[rows], z)
+        derivatives = self.evaluate(kind, self.target[rows], z)
         if self.weight is not None:
             absent = self.weight[rows, 0] == 0
-            for values in found.values() if absent.any() else ():
+            for values in derivatives.values() if absent.any() else ():
                 values[absent] = 0.0
-        return found
+        return derivatives
 
     def evaluate(self, kind: str, target: Array, z: Floats) -> Derivatives:
         """Run a compiled function on any number of rows, in chunks of the size it was compiled
@@ -271,9 +271,9 @@ class BoundLoss(BoundObjective):
         with self._jax.enable_x64(True):
             for begin in range(0, len(z), self._chunk):
                 rows = np.minimum(np.arange(begin, begin + self._chunk), len(z) - 1)
-                found = self._functions[kind](target[rows], np.ascontiguousarray(z[rows]))
+                derivatives = self._functions[kind](target[rows], np.ascontiguousarray(z[rows]))
                 used = min(self._chunk, len(z) - begin)
-                parts.append({name: np.asarray(values)[:used] for name, values in found.items()})
+                parts.append({name: np.asarray(v)[:used] for name, v in derivatives.items()})
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     # --- error messages ---
@@ -286,14 +286,14 @@ class BoundLoss(BoundObjective):
         y, scores = (np.array2string(a, precision=6, threshold=8) for a in (self.target[row], z))
         return f"row {row} (y = {y}, raw scores = {scores})"
 
-    def _check_finite(self, found: Derivatives, rows: slice, z: Floats) -> None:
-        bad = ~np.isfinite(found["value"]) | ~np.isfinite(found["gradient"]).all(axis=1)
-        if "hessian" in found:
-            bad |= ~np.isfinite(found["hessian"]).all(axis=1)
+    def _check_finite(self, derivatives: Derivatives, rows: slice, z: Floats) -> None:
+        bad = ~np.isfinite(derivatives["value"]) | ~np.isfinite(derivatives["gradient"]).all(axis=1)
+        if "hessian" in derivatives:
+            bad |= ~np.isfinite(derivatives["hessian"]).all(axis=1)
         if not bad.any():
             return
         row = int(np.argmax(bad))
-        place, value = self._describe_chunk_row(rows, z, row), found["value"][row]
+        place, value = self._describe_chunk_row(rows, z, row), derivatives["value"][row]
         if not np.isfinite(value):
             raise ValueError(
                 f"The loss is {value} at {place}. Write it so that it is finite for every score, "

@@ -193,8 +193,9 @@ class MultiTask(Objective):
             else part.objective.score_columns(part.n_scores)
             for part in self.parts
         ]
-        starts = [place.columns.start for place in self.tasks]
-        return np.concatenate([own + start for own, start in zip(columns, starts, strict=True)])
+        return np.concatenate(
+            [place.columns.start + each for place, each in zip(self.tasks, columns, strict=True)]
+        )
 
     def score_quantile_levels(self, n_scores: int) -> Floats:
         return np.concatenate(
@@ -225,8 +226,8 @@ class MultiTask(Objective):
         scalings: list[tuple[FloatArray, FloatArray]] = []
         for place in self.tasks:
             if place.task.target_kind == "values":
-                own = place.columns
-                scalings.append(place.task.objective.score_scaling(scale[own], offset[own]))
+                k = place.columns
+                scalings.append(place.task.objective.score_scaling(scale[k], offset[k]))
             else:
                 scalings.append((np.ones(place.task.n_scores), np.zeros(place.task.n_scores)))
         factors, summands = zip(*scalings, strict=True)
@@ -266,12 +267,14 @@ class BoundMultiTask(BoundObjective):
 
     @property
     def target_weight(self) -> NDArray[np.float32] | None:
-        own = [bound.target_weight for bound in self._bound]
-        if all(factor is None for factor in own):
+        factors = [bound.target_weight for bound in self._bound]
+        if all(factor is None for factor in factors):
             return None
-        shapes = [(self.n_rows, bound.n_outputs) for bound in self._bound]
-        filled = [np.ones((1, 1), np.float32) if factor is None else factor for factor in own]
-        return np.hstack([np.broadcast_to(*pair) for pair in zip(filled, shapes, strict=True)])
+        parts = []
+        for factor, bound in zip(factors, self._bound, strict=True):
+            values = np.ones((1, 1), np.float32) if factor is None else factor
+            parts.append(np.broadcast_to(values, (self.n_rows, bound.n_outputs)))
+        return np.hstack(parts)
 
     @property
     def updated_outputs(self) -> NDArray[np.bool_]:
@@ -291,22 +294,21 @@ class BoundMultiTask(BoundObjective):
         if len(self._bound) == 1:
             return self._bound[0].derivatives(raw, g, h, n_threads)
         for place, bound in self._slices:
-            own = copy_columns(raw, place.scores)
-            shape, own_g = bound.hessian_shape(), np.empty_like(own)
-            own_h = None if shape is None else np.empty(shape, np.float32)
-            bound.derivatives(own, own_g, own_h, n_threads)
-            assign_columns(g, place.scores, own_g)
+            task_raw = copy_columns(raw, place.scores)
+            shape, task_g = bound.hessian_shape(), np.empty_like(task_raw)
+            task_h = None if shape is None else np.empty(shape, np.float32)
+            bound.derivatives(task_raw, task_g, task_h, n_threads)
+            assign_columns(g, place.scores, task_g)
             if h is not None:
-                assign_columns(
-                    h, place.scores, np.broadcast_to(1.0 if own_h is None else own_h, own.shape)
-                )
+                hessian = np.float32(1.0) if task_h is None else task_h
+                assign_columns(h, place.scores, np.broadcast_to(hessian, task_raw.shape))
 
     def expected_derivatives(self, raw: Array, n_threads: int = 1) -> tuple[FloatArray, FloatArray]:
-        found = [
+        derivatives = [
             bound.expected_derivatives(copy_columns(raw, place.scores), n_threads)
             for place, bound in self._slices
         ]
-        g, h = (np.hstack(parts) for parts in zip(*found, strict=True))
+        g, h = (np.hstack(parts) for parts in zip(*derivatives, strict=True))
         return g, h
 
     def full_hessian(self, raw: Array, g: Array, h: Array, n_threads: int = 1) -> None:
@@ -314,11 +316,12 @@ class BoundMultiTask(BoundObjective):
             return self._bound[0].full_hessian(raw, g, h, n_threads)
         h[...] = 0.0
         for place, bound in self._slices:
-            own, k = copy_columns(raw, place.scores), bound.n_outputs
-            own_g, own_h = np.empty_like(own), np.empty((self.n_rows, packed_size(k)), np.float32)
-            bound.full_hessian(own, own_g, own_h, n_threads)
+            task_raw, k = copy_columns(raw, place.scores), bound.n_outputs
+            task_g = np.empty_like(task_raw)
+            task_h = np.empty((self.n_rows, packed_size(k)), np.float32)
+            bound.full_hessian(task_raw, task_g, task_h, n_threads)
             i, j = (place.scores.start + index for index in packed_lower(k))
-            g[:, place.scores], h[:, i * (i + 1) // 2 + j] = own_g, own_h
+            g[:, place.scores], h[:, i * (i + 1) // 2 + j] = task_g, task_h
 
     def gain_scale(self, g: Array, h: Array | None, n_threads: int = 1) -> Floats | None:
         if len(self._bound) == 1:

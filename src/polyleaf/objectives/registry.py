@@ -96,9 +96,9 @@ def registered_objectives() -> dict[str, type[Objective]]:
 def find_objective(name: str) -> type[Objective] | None:
     """Return the class of a canonical name or an alias, in any case, or None."""
     for spelling in (name, name.lower()):
-        found = _BY_NAME.get(_ALIASES.get(spelling, spelling))
-        if found is not None:
-            return found
+        cls = _BY_NAME.get(_ALIASES.get(spelling, spelling))
+        if cls is not None:
+            return cls
     return None
 
 
@@ -130,13 +130,13 @@ def _suggest(name: str) -> str:
 
 def get_registered(name: str) -> type[Objective]:
     """Return the class of a name; raise ValueError with a suggestion if there is none."""
-    found = find_objective(name)
-    if found is None:
+    cls = find_objective(name)
+    if cls is None:
         raise ValueError(
             f"Unknown objective {name!r}.{_suggest(name.lower())} Known are "
             f"{', '.join(_BY_NAME)}, and any callable."
         )
-    return found
+    return cls
 
 
 def make_objective(cls: type[Objective], parameters: dict[str, object]) -> Objective:
