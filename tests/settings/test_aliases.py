@@ -166,6 +166,25 @@ def test_each_task_warns_once_about_a_binary_objective_name():
     assert {one.filename for one in caught} == {__file__}
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("exposure", r"offset=np.log\(exposure\)"),
+        ("alpha", "reg_alpha or quantile_alpha or huber_delta"),
+        ("silent", "verbose=0"),
+        ("early_stopping", "early_stopping_rounds=10"),
+    ],
+)
+def test_hints_keep_the_meaning_of_the_value(name, words):
+    with pytest.raises(TypeError, match=f"takes no '{name}': .*{words}"):
+        PolyleafRegressor(**{name: 1})
+
+
+def test_exposure_is_an_offset_on_the_scale_of_scores():
+    with pytest.raises(TypeError, match=r"offset=np.log\(exposure\)"):
+        regressor().fit(X, Y, exposure=np.ones(len(Y)))
+
+
 def test_other_invalid_values_have_no_hint():
     with pytest.raises(ValueError, match=r"Got '6' instead\.$"):
         regressor(max_depth="6").fit(X, Y)
@@ -469,10 +488,10 @@ def test_iteration_range_must_be_a_pair():
         model.predict(X, iteration_range=1)
 
 
-@pytest.mark.parametrize("leaf", ["constant", "sparse"])
+@pytest.mark.parametrize("leaf", [{}, {"leaf": "sparse", "leaf_k": 2}], ids=["constant", "sparse"])
 def test_k_of_topk_beyond_the_number_of_classes(leaf):
     y = np.array(["a", "b", "c"])[np.arange(len(X)) % 3]
-    model = PolyleafClassifier(n_estimators=2, leaf=leaf, leaf_k=2).fit(X, y)
+    model = PolyleafClassifier(n_estimators=2, **leaf).fit(X, y)
     labels, scores = model.predict_topk(X, 5)
     assert (np.equal(labels, None) == np.isneginf(scores)).all() and set(labels[0, :2]) <= {
         "a",

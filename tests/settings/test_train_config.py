@@ -6,7 +6,8 @@ from support.small_fits import CLASSES, X
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor
 from polyleaf.estimators._fitting import get_single_class
-from polyleaf.objectives import Poisson
+from polyleaf.objectives import Logistic, Poisson, Quantile
+from polyleaf.search.base import PolyleafRegressorCV
 from polyleaf.settings import train_config
 
 
@@ -106,3 +107,60 @@ def test_explicit_rates_are_kept(objective):
     assert get_rates(estimator) == (0.3, 0.7)
     estimator = PolyleafRegressor(objective=objective, learning_rate=0.1)
     assert get_rates(estimator)[0] == 0.1
+
+
+@pytest.mark.parametrize(
+    "parameters, requirement",
+    [
+        ({"quantile_alpha": [0.1, 0.9]}, 'objective="quantile", by its name'),
+        ({"quantile_alpha": 0.9, "objective": Quantile(0.1)}, 'objective="quantile", by its name'),
+        ({"huber_delta": 2.0}, 'objective="huber"'),
+        ({"tweedie_variance_power": 1.2}, 'objective="tweedie"'),
+        ({"student_t_df": 3}, 'objective="student_t"'),
+        ({"leaf_k": 3}, 'leaf="sparse"'),
+        ({"leaf_output_set": "shared"}, 'leaf="sparse"'),
+        ({"threshold_step": 0.2}, 'split_search="exact"'),
+        ({"linear_fit": "post"}, 'leaf="linear"'),
+        ({"linear_features": 2}, 'leaf="linear"'),
+        ({"linear_lambda": 0.1}, 'leaf="linear"'),
+        ({"linear_extrapolation": "none"}, 'leaf="linear"'),
+        ({"top_rate": 0.5}, 'sampling_method="goss"'),
+        ({"other_rate": 0.5}, 'sampling_method="goss"'),
+        ({"block_size": 3}, 'hessian="block" or leaf_hessian="block"'),
+    ],
+    ids=str,
+)
+def test_parameters_without_effect_are_refused(parameters, requirement):
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    name = next(iter(parameters))
+    with pytest.raises(ValueError, match=f"{name}=.* has no effect: it requires {requirement}"):
+        PolyleafRegressor(n_estimators=2, **parameters).fit(X, X[:, 0])
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"quantile_alpha": 0.3, "objective": "reg:quantileerror"},
+        {"quantile_alpha": 0.5},
+        {"huber_delta": 2.0, "objective": "huber"},
+        {"block_size": 3, "leaf_hessian": "block"},
+        {"linear_lambda": 0.5, "leaf": "linear"},
+    ],
+    ids=str,
+)
+def test_parameters_with_an_effect_or_their_default_are_accepted(parameters):
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    Y = X[:, 0] if "quantile_alpha" in parameters else X
+    PolyleafRegressor(n_estimators=2, **parameters).fit(X, Y)
+
+
+def test_scale_pos_weight_beside_an_objective_object_is_refused():
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    with pytest.raises(ValueError, match="scale_pos_weight=5 has no effect"):
+        PolyleafClassifier(Logistic(), scale_pos_weight=5).fit(X, X[:, 0] > 0)
+
+
+def test_a_search_tries_other_leaves_beside_parameters_of_one_kind():
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    model = PolyleafRegressorCV(n_candidates=3, cv=2, n_estimators=3, linear_features=2)
+    assert not any(model.fit(X, X[:, 0]).cv_results_["error"])

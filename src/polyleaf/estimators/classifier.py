@@ -167,6 +167,11 @@ class PolyleafClassifier(
                 "scale_pos_weight is for the logistic objective with two classes or labels: use "
                 "class_weight."
             )
+        if self.scale_pos_weight is not None and spec.instance is not None:
+            raise ValueError(
+                f"scale_pos_weight={self.scale_pos_weight!r} has no effect beside an objective "
+                "object: pass Logistic(scale_pos_weight=...), or the name of the objective."
+            )
         if encoding.one_vs_rest:
             warn_one_vs_rest(spec.label, cls.name, encoding.n_outputs)
         made = complete_objective(

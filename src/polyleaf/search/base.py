@@ -278,7 +278,13 @@ class SearchMixin(_Base):
 
     def _make_candidate(self, parameters: Parameters) -> PolyleafEstimator:
         """Make the plain estimator with these parameters and the fixed ones."""
-        return self._base_class(**{**self._fixed_parameters(), **parameters})
+        fixed = self._fixed_parameters()
+        values = {**self.get_params(deep=False), **fixed, **parameters}
+        if "leaf" not in fixed:  # candidates differ in it: parameters of other leaves do not count
+            for spec in get_param_specs(type(self)):
+                if "leaf" in spec.requires and not spec.has_effect(values):
+                    fixed.pop(spec.name, None)
+        return self._base_class(**{**fixed, **parameters})
 
     def _get_trained_estimator(self) -> PolyleafEstimator:
         estimator = self._make_candidate(self.best_params_)

@@ -48,6 +48,7 @@ def parameter(
     choices: Iterable[str] = (),
     common: bool = False,
     kw_only: bool = True,
+    requires: Mapping[str, str] | None = None,
 ) -> T:
     """Declare a parameter. The first sentence of the string below it is its summary.
 
@@ -60,8 +61,15 @@ def parameter(
         Allowed strings, where the annotation is just `str`.
     common : bool
         Whether it is listed among the first, most common parameters of the docstring.
+    requires : dict, optional
+        Other parameters and their values, one of which it has no effect without.
     """
-    metadata = {"interval": interval, "choices": tuple(choices), "common": common}
+    metadata = {
+        "interval": interval,
+        "choices": tuple(choices),
+        "common": common,
+        "requires": requires or {},
+    }
     field: Any = dataclasses.field(default=default, kw_only=kw_only, metadata=metadata)
     return field
 
@@ -167,6 +175,16 @@ class ParamSpec(NamedTuple):
     interval: str
     choices: tuple[str, ...]
     common: bool
+    requires: Mapping[str, str]
+
+    def is_default(self, value: object) -> bool:
+        """Return whether a value equals the default."""
+        is_one = isinstance(value, str) or not hasattr(value, "__len__")
+        return is_one and value == self.default
+
+    def has_effect(self, values: Mapping[str, object]) -> bool:
+        """Return whether it has an effect beside these values of other parameters."""
+        return not self.requires or any(values[n] == v for n, v in self.requires.items())
 
     @property
     def kind(self) -> str:

@@ -161,7 +161,11 @@ class HessianParameters:
     """Part of the Hessian that leaf values use, as for `hessian`. "auto": what the objective
     provides; the value of `hessian` if that is "full" or "block"."""
 
-    block_size: int = parameter(default=2, interval=f"[1, {_MAX_INT}]")
+    block_size: int = parameter(
+        default=2,
+        interval=f"[1, {_MAX_INT}]",
+        requires={"hessian": "block", "leaf_hessian": "block"},
+    )
     """Number of outputs in a block: those with the largest gradients in a node. The other outputs
     keep their scores."""
 
@@ -225,10 +229,14 @@ class SamplingParameters:
     """How rows are sampled: "uniform", or "goss" for gradient-based one-side sampling as in
     LightGBM, with `top_rate` and `other_rate` in place of `subsample`."""
 
-    top_rate: float = parameter(default=0.2, interval="[0, 1]")
+    top_rate: float = parameter(
+        default=0.2, interval="[0, 1]", requires={"sampling_method": "goss"}
+    )
     """GOSS: fraction of the rows with the largest gradients, which are all kept."""
 
-    other_rate: float = parameter(default=0.1, interval="(0, 1]")
+    other_rate: float = parameter(
+        default=0.1, interval="(0, 1]", requires={"sampling_method": "goss"}
+    )
     """GOSS: fraction of the rows that is sampled from the rest."""
 
     rows_per_layer: Sequence[float] | np.ndarray | None = parameter(default=None)
@@ -252,21 +260,29 @@ class LeafParameters:
 class LinearLeafParameters:
     """Linear leaves."""
 
-    linear_fit: Literal["half_additive", "full", "post"] = parameter(default="half_additive")
+    linear_fit: Literal["half_additive", "full", "post"] = parameter(
+        default="half_additive", requires={"leaf": "linear"}
+    )
     """How split gains account for linear leaves: "half_additive", by a linear fit in the split
     feature and the function of the parent (GBDT-PL, section 4.3); "full", by refitting all features
     of the leaf at every candidate split (eq. 6 of the paper; slower); "post", as if leaves were
     constant, with linear functions fitted to the finished tree."""
 
-    linear_features: int = parameter(default=5, interval=f"[0, {_MAX_INT}]")
+    linear_features: int = parameter(
+        default=5, interval=f"[0, {_MAX_INT}]", requires={"leaf": "linear"}
+    )
     """Maximum number of features of a linear leaf: the first ones on its path from the root. 0:
     constant leaves."""
 
-    linear_lambda: float | None = parameter(default=None, interval="[0, inf]")
+    linear_lambda: float | None = parameter(
+        default=None, interval="[0, inf]", requires={"leaf": "linear"}
+    )
     """L2 regularisation of slopes, per standard deviation of the feature. None: `reg_lambda`;
     infinity: constant leaves."""
 
-    linear_extrapolation: Literal["clip", "none"] = parameter(default="clip")
+    linear_extrapolation: Literal["clip", "none"] = parameter(
+        default="clip", requires={"leaf": "linear"}
+    )
     """Predictions of a linear leaf outside the range of its training rows: "clip" limits them to
     the range of its predictions on those rows; "none" does not limit them."""
 
@@ -275,10 +291,12 @@ class LinearLeafParameters:
 class TopkLeafParameters:
     """Sparse leaves."""
 
-    leaf_k: int = parameter(default=20, interval="[1, inf)")
+    leaf_k: int = parameter(default=20, interval="[1, inf)", requires={"leaf": "sparse"})
     """Number of outputs of a sparse leaf, at most the number of outputs."""
 
-    leaf_output_set: Literal["own", "shared"] = parameter(default="own")
+    leaf_output_set: Literal["own", "shared"] = parameter(
+        default="own", requires={"leaf": "sparse"}
+    )
     """Whether each sparse leaf chooses its own outputs, or the two children of a node share
     theirs."""
 
@@ -290,7 +308,9 @@ class TopkLeafParameters:
     (GBDT-SPARSE as published) and is slower. "auto": "count_sketch" if y is a SciPy sparse matrix
     and leaves are sparse, else "histogram"."""
 
-    threshold_step: float = parameter(default=0.05, interval="[0, 1)")
+    threshold_step: float = parameter(
+        default=0.05, interval="[0, 1)", requires={"split_search": "exact"}
+    )
     """With `split_search="exact"`: candidate thresholds are this fraction of a node's rows apart.
     0: every possible threshold."""
 
@@ -449,7 +469,7 @@ class RegressorParameters(InitialModelParameters, SharedParameters):
     :class:`polyleaf.objectives.Custom`."""
 
     quantile_alpha: float | Sequence[float] | np.ndarray = parameter(
-        default=Quantile.alpha, interval="(0, 1)"
+        default=Quantile.alpha, interval="(0, 1)", requires={"objective": "quantile"}
     )
     """Quantile levels of the objective "quantile". Several levels give several outputs: for y with
     T columns and A levels, predictions have shape `(n_rows, T * A)`, with the levels of the first
@@ -460,13 +480,19 @@ class RegressorParameters(InitialModelParameters, SharedParameters):
     it has its nominal coverage on rows outside the training data. Costs about one more training
     with many rows, 4 with 6,000 and 20 below 2,000 rows."""
 
-    huber_delta: float = parameter(default=Huber.delta, interval="(0, inf)")
+    huber_delta: float = parameter(
+        default=Huber.delta, interval="(0, inf)", requires={"objective": "huber"}
+    )
     """Error above which the Huber loss is linear, in the unit of y or of normalised y."""
 
-    tweedie_variance_power: float = parameter(default=Tweedie.variance_power, interval="(1, 2)")
+    tweedie_variance_power: float = parameter(
+        default=Tweedie.variance_power, interval="(1, 2)", requires={"objective": "tweedie"}
+    )
     """Variance power of the Tweedie distribution, between 1 (Poisson) and 2 (gamma)."""
 
-    student_t_df: float = parameter(default=StudentTLikelihood.df, interval="(1, 1000000)")
+    student_t_df: float = parameter(
+        default=StudentTLikelihood.df, interval="(1, 1000000)", requires={"objective": "student_t"}
+    )
     """Degrees of freedom of the objective "student_t". Fewer mean heavier tails."""
 
     normalize_targets: Literal["auto"] | bool = parameter(default="auto")

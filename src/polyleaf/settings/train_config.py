@@ -17,7 +17,7 @@ from polyleaf.model.leaf_kinds import DENSE, LINEAR, SPARSE, AnyLeafKind
 from polyleaf.objectives import Objective
 from polyleaf.runtime import capabilities
 from polyleaf.runtime.context import Context
-from polyleaf.settings.param_spec import frozen_config
+from polyleaf.settings.param_spec import frozen_config, get_param_specs
 from polyleaf.settings.parameters import (
     COUNT_DEFAULTS,
     DEFAULTS,
@@ -271,6 +271,7 @@ def make_train_config(
     if params.leaf == "sparse" and params.split_search == "auto":
         values["split_search"] = "count_sketch" if has_sparse_targets else "histogram"
     _check_values(params, values["split_search"])
+    _check_effects(params, objective)
     leaf = LEAVES[params.leaf].make(params, values)
     if params.leaf_hessian == "auto" and params.hessian in COUPLED:
         values["leaf_hessian"] = params.hessian
@@ -344,6 +345,23 @@ def _check_values(params: SharedParameters, split_search: object) -> None:
         f"sketch_dim={params.sketch_dim} has no effect without a sketch; set sketch as well, such "
         'as "auto".',
     )
+
+
+def _check_effects(params: SharedParameters, objective: type[Objective] | None) -> None:
+    """Raise for a parameter that has no effect with the values of others, by its declaration."""
+    values, taken = {**vars(params)}, frozenset[str]()
+    if objective is not None and not isinstance(values["objective"], Objective):
+        values["objective"], taken = objective.name, frozenset(objective.parameters)
+    for spec in get_param_specs(type(params)):
+        value = values[spec.name]
+        has_effect = spec.has_effect(values) or spec.name in taken
+        if not has_effect and not spec.is_default(value):
+            required = " or ".join(f'{name}="{choice}"' for name, choice in spec.requires.items())
+            place = ", by its name" if "objective" in spec.requires else ""
+            raise ValueError(
+                f"{spec.name}={value!r} has no effect: it requires {required}{place}. Set that, or "
+                f"leave {spec.name} out."
+            )
 
 
 def _is_fraction_or_count(x: object) -> bool:
