@@ -154,13 +154,13 @@ def test_parameters_with_an_effect_or_their_default_are_accepted(parameters):
     PolyleafRegressor(n_estimators=2, **parameters).fit(X, Y)
 
 
-def test_scale_pos_weight_beside_an_objective_object_is_refused():
+def test_scale_pos_weight_with_an_objective_object_is_refused():
     X = np.random.default_rng(0).normal(size=(60, 3))
     with pytest.raises(ValueError, match="scale_pos_weight=5 has no effect"):
         PolyleafClassifier(Logistic(), scale_pos_weight=5).fit(X, X[:, 0] > 0)
 
 
-def test_a_search_tries_other_leaves_beside_parameters_of_one_kind():
+def test_a_search_tries_leaves_that_take_no_fixed_parameters():
     X = np.random.default_rng(0).normal(size=(60, 3))
     model = PolyleafRegressorCV(n_candidates=3, cv=2, n_estimators=3, linear_features=2)
     assert not any(model.fit(X, X[:, 0]).cv_results_["error"])

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Category = str | bool | int | float
 
-_MIN_ROWS_OF_WARNING, _SHARE_OF_WARNING = 5, 0.95
+_MIN_ROWS_OF_WARNING, _SHARE_OF_WARNING = 5, 0.5
 _ARRAYS = ("values", "statistic", "lower", "upper")
 
 
@@ -270,7 +270,7 @@ def is_category(value: object) -> bool:
 def check_unseen_categories(
     known: Mapping[Category, object], column: CategoryColumn, name: str
 ) -> None:
-    """Warn if nearly all values of a column are unknown; raise if only their type differs.
+    """Warn if half of the values of a column are unknown; raise if only their type differs.
 
     Raises
     ------
@@ -297,7 +297,7 @@ def check_unseen_categories(
         )
     n_rows, n_unseen = int(counts.sum()), int(counts[unseen].sum())
     if n_rows >= _MIN_ROWS_OF_WARNING and n_unseen >= _SHARE_OF_WARNING * n_rows:
-        share = "All" if n_unseen == n_rows else "Nearly all"
+        share = "All" if n_unseen == n_rows else f"{n_unseen} of {n_rows}"
         warn_user(
             f"{share} values of column {name} of X are categories that the training data did not "
             f"have, such as {examples[0]!r}: the model cannot use them."

@@ -39,6 +39,7 @@ from polyleaf.user_data.validation import (
     is_missing,
     number_values,
     replace_nulls_with_nan,
+    shorten_floats,
 )
 
 FROM_DTYPE: Literal["from_dtype"] = "from_dtype"
@@ -586,7 +587,9 @@ def _encode_array(values: np.ndarray, feature: int, table: FeatureTable) -> Cate
         return _encode_objects(values.tolist(), feature, table)
     distinct, index = number_values(np.ascontiguousarray(values))  # columns are read three times
     codes = index.astype(np.int32, copy=False)
-    return _make_category_column(distinct.tolist(), codes, feature, table)
+    is_short = distinct.dtype.kind == "f" and distinct.dtype.itemsize < 8
+    categories = shorten_floats(distinct) if is_short else distinct.tolist()
+    return _make_category_column(categories, codes, feature, table)
 
 
 def _encode_objects(values: Iterable[object], feature: int, table: FeatureTable) -> CategoryColumn:
@@ -620,6 +623,8 @@ def _make_category_column(
     else:
         for i in held.tolist():
             value = distinct[i]
+            if isinstance(value, np.float32 | np.float16):
+                (value,) = shorten_floats([value])
             value = value.item() if isinstance(value, np.generic) else value
             if is_missing(value):
                 continue

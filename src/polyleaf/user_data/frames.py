@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from polyleaf.user_data.validation import shorten_floats
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -137,9 +139,11 @@ class _Pandas(Frame):
 
         series = self._get_series(column)
         if isinstance(series.dtype, pandas.CategoricalDtype):
-            return series.cat.codes.to_numpy(), series.cat.categories.tolist()
-        codes, distinct = pandas.factorize(series)
-        return codes, distinct.tolist()
+            codes, distinct = series.cat.codes.to_numpy(), series.cat.categories
+        else:
+            codes, distinct = pandas.factorize(series)
+        is_short = str(distinct.dtype).lower() in ("float16", "float32", "float[pyarrow]")
+        return codes, shorten_floats(distinct) if is_short else distinct.tolist()
 
     def _get_series(self, column: int) -> Any:
         """Return a column, without Sparse dtype."""
@@ -244,7 +248,8 @@ class _Polars(Frame):
         else:
             _, first, inverse = np.unique(values.to_numpy(), return_index=True, return_inverse=True)
             index[known] = inverse
-        return index, values.gather(first).to_list()
+        distinct = values.gather(first).to_list()
+        return index, shorten_floats(distinct) if values.dtype == polars.Float32 else distinct
 
     def blocks(self) -> list[tuple[np.ndarray, NDArray[np.int64]]]:
         dtypes = list(map(type, self.native.dtypes))
@@ -293,7 +298,9 @@ class _Arrow(Frame):
         if isinstance(whole, pa.ChunkedArray):
             whole = whole.chunk(0) if whole.num_chunks else pa.array([], values.type)
         index = whole.indices.cast(pa.int64()).fill_null(-1).to_numpy()
-        return index, whole.dictionary.to_pylist()
+        distinct = whole.dictionary.to_pylist()
+        is_short = whole.dictionary.type in (pa.float16(), pa.float32())
+        return index, shorten_floats(distinct) if is_short else distinct
 
     def blocks(self) -> list[tuple[np.ndarray, NDArray[np.int64]]]:
         import pyarrow as pa

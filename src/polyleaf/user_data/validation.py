@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from polyleaf.runtime.cuda import is_device_array
 from polyleaf.runtime.types import DataLike
+from polyleaf.runtime.user_warnings import warn_user
 
 
 def to_canonical_csr(
@@ -400,6 +401,21 @@ def check_vector(values: object, n_outputs: int, argument: str) -> np.ndarray | 
 # ---- distinct values ---------------------------------------------------------------------------
 
 _BLOCK_ROWS = 1 << 16
+
+
+def shorten_floats(values: Iterable[Any]) -> list[Any]:
+    """Return float32 numbers as the float64 numbers of their shortest decimal form: 0.1 is 0.1.
+
+    So a category is the same in float32 and float64. Integers from 2^24 on are rounded in float32:
+    a warning says so.
+    """
+    floats = [value if value is None else float(str(np.float32(value))) for value in values]
+    if any(value is not None and abs(value) > 2**24 for value in floats):
+        warn_user(
+            "Categories of type float32 include numbers above 2^24, of which some are rounded to "
+            "the same number: use float64, integers or text."
+        )
+    return floats
 
 
 def number_values(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
