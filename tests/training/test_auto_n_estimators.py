@@ -368,3 +368,17 @@ def test_groups_and_time_reach_held_out_rows(name):
     stopping = {"validation_fraction": 0.2, "early_stopping_rounds": 20, "n_estimators": 100}
     stopped = PolyleafRegressor(random_state=0, **stopping).fit(X, y, **given)
     assert stopped.best_iteration_ < 20
+
+
+def test_more_rows_do_not_make_the_model_worse():
+    """Check the rows around the former limit of the search, where a tenth of the rows is noise."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((24_000, 4)).astype(np.float32)
+    signal = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2]
+    y = signal + 3 * rng.standard_normal(24_000)
+    errors = []
+    for n in (2_500, 9_999, 10_001, 20_000):
+        model = PolyleafRegressor(random_state=0, max_leaves=15).fit(X[:n], y[:n])
+        errors.append(np.mean((model.predict(X[20_000:]) - signal[20_000:]) ** 2))
+    assert errors[1] < errors[0] and errors[3] < errors[1]
+    assert abs(errors[2] / errors[1] - 1) < 0.2
