@@ -53,7 +53,7 @@ def test_all_kinds_of_problems_have_an_estimate(task, parameters):
 
 
 def test_invalid_arguments_raise():
-    with pytest.raises(ValueError, match=r"n_rows must be a whole number of at least 1, got 0\."):
+    with pytest.raises(ValueError, match="n_rows == 0, must be >= 1"):
         memory_estimate(0, 5)
     with pytest.raises(ValueError, match="memory_estimate is for dense targets"):
         memory_estimate(100, 5, 1000, task="labels", leaf="sparse", split_search="count_sketch")
@@ -63,5 +63,5 @@ def test_invalid_arguments_raise():
 
 @pytest.mark.parametrize("arguments", [("a", 10), (10, None), (10, 2.5), (10, 2, "1")])
 def test_counts_must_be_integers(arguments):
-    with pytest.raises(ValueError, match="must be a whole number of at least 1, got"):
+    with pytest.raises(TypeError, match=r"must be an instance of .*Integral"):
         memory_estimate(*arguments)

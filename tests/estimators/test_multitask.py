@@ -686,7 +686,7 @@ def test_invalid_calls_raise():
     with pytest.raises(ValueError, match="predict_topk"):
         fitted.predict_topk(X)
     with pytest.raises(
-        ValueError, match="There is no task 'cost'; there are 'price', 'churn', 'segment'"
+        ValueError, match="names the task 'cost'; there are 'price', 'churn', 'segment'"
     ):
         fitted.task_estimator("cost")
     with pytest.raises(ValueError, match="offset must be a dict"):

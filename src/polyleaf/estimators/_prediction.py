@@ -156,11 +156,8 @@ class PredictionMixin:
 
         Parameters
         ----------
-        X : array, sparse matrix or table of shape (n_rows, n_features)
-        iteration_range : (int, int), optional
-            Rounds to use, see `predict`.
-        offset : array-like, optional
-            Initial raw scores, see `predict`.
+        X, iteration_range, offset
+            As in `predict`.
 
         Returns
         -------
@@ -308,11 +305,8 @@ class PredictionMixin:
 
         Parameters
         ----------
-        X : array, sparse matrix or table of shape (n_rows, n_features)
-        iteration_range : (int, int), optional
-            Rounds to use, see `predict`.
-        offset : array-like, optional
-            Initial raw scores, see `predict`.
+        X, iteration_range, offset
+            As in `predict`.
 
         Yields
         ------
@@ -327,9 +321,8 @@ class PredictionMixin:
 
         Parameters
         ----------
-        X : array, sparse matrix or table of shape (n_rows, n_features)
-        iteration_range : (int, int), optional
-            Rounds to use, see `predict`.
+        X, iteration_range
+            As in `predict`.
 
         Returns
         -------

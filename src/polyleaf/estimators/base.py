@@ -10,7 +10,6 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar, overload
 
-import numpy as np
 from sklearn.base import BaseEstimator, _fit_context
 from sklearn.utils._param_validation import InvalidParameterError
 from sklearn.utils.validation import check_is_fitted
@@ -55,22 +54,27 @@ _checks_parameters: Callable[[_Method], _Method] = _fit_context(prefer_skip_nest
 class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
     """Base class of regressors, classifiers and multi-task models."""
 
-    if TYPE_CHECKING:
-        objective: Any  # each subclass declares its own
-
     # --- hooks of subclasses ---
 
     _sparse_kind: ClassVar[Literal["multilabel", "regression"]]
     _kinds: ClassVar[tuple[str, ...]]  # kinds of targets
 
+    if TYPE_CHECKING:  # each subclass has its own
+        objective: Any
+
+        def _encode_target(
+            self, rows: RowData, old_model: Model | None, resolved: ResolvedObjective
+        ) -> Target: ...
+        def _make_objective(
+            self, target: Target, old_model: Model | None, resolved: ResolvedObjective
+        ) -> Objective: ...
+        def _score_names(
+            self, encoding: TargetEncoding, objective: Objective
+        ) -> list[str] | None: ...
+
     def _resolve_objective(self) -> ResolvedObjective:
         """Resolve the parameter `objective`; None if it depends on the target."""
         return resolve_objective(self.objective)
-
-    def _encode_target(
-        self, rows: RowData, old_model: Model | None, resolved: ResolvedObjective
-    ) -> Target:
-        raise NotImplementedError
 
     def _encode_sparse_target(self, rows: RowData, old_model: Model | None) -> Target:
         like = (
@@ -80,16 +84,7 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
         )
         return encode_sparse(rows, kind=self._sparse_kind, like=like)
 
-    def _make_objective(
-        self, target: Target, old_model: Model | None, resolved: ResolvedObjective
-    ) -> Objective:
-        raise NotImplementedError
-
     _check_scaling = staticmethod(check_scaling)
-
-    def _prediction_of_scores(self, scores: np.ndarray) -> np.ndarray:
-        """Predict single outputs from their raw scores, for sparse targets."""
-        raise NotImplementedError
 
     def _is_calibrated(self, objective: Objective) -> bool:
         """Whether the objective learns quantiles that are to be calibrated."""
@@ -107,12 +102,6 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
     def _calibration_metadata(self, encoding: TargetEncoding) -> dict[str, object]:
         """Return metadata that parameters give before training."""
         return {}
-
-    def _score_names(self, encoding: TargetEncoding, objective: Objective) -> list[str] | None:
-        raise NotImplementedError
-
-    def _prediction(self, raw: np.ndarray) -> Any:
-        raise NotImplementedError
 
     @classmethod
     def _objective_parameter(cls, model: Model) -> object:

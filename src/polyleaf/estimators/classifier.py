@@ -273,11 +273,8 @@ class PolyleafClassifier(
 
         Parameters
         ----------
-        X : array, sparse matrix or table of shape (n_rows, n_features)
-        iteration_range : (int, int), optional
-            Rounds to use, see `predict`.
-        offset : array-like, optional
-            Initial raw scores, see `predict`.
+        X, iteration_range, offset
+            As in `predict`.
 
         Returns
         -------
@@ -301,11 +298,8 @@ class PolyleafClassifier(
 
         Parameters
         ----------
-        X : array, sparse matrix or table of shape (n_rows, n_features)
-        iteration_range : (int, int), optional
-            Rounds to use, see `predict`.
-        offset : array-like, optional
-            Initial raw scores, see `predict`.
+        X, iteration_range, offset
+            As in `predict`.
 
         Returns
         -------
@@ -333,11 +327,8 @@ class PolyleafClassifier(
 
         Parameters
         ----------
-        X : array, sparse matrix or table of shape (n_rows, n_features)
-        iteration_range : (int, int), optional
-            Rounds to use, see `predict`.
-        offset : array-like, optional
-            Initial raw scores, see `predict`.
+        X, iteration_range, offset
+            As in `predict`.
 
         Returns
         -------
@@ -365,11 +356,8 @@ class PolyleafClassifier(
 
         Parameters
         ----------
-        X : array, sparse matrix or table of shape (n_rows, n_features)
-        iteration_range : (int, int), optional
-            Rounds to use, see `predict`.
-        offset : array-like, optional
-            Initial raw scores, see `predict`.
+        X, iteration_range, offset
+            As in `predict`.
 
         Yields
         ------
@@ -437,11 +425,8 @@ class PolyleafClassifier(
 
         Parameters
         ----------
-        X : array, sparse matrix or table of shape (n_rows, n_features)
-        iteration_range : (int, int), optional
-            Rounds to use, see `predict`; `calibrate` used the default.
-        offset : array-like, optional
-            Initial raw scores, see `predict`.
+        X, iteration_range, offset
+            As in `predict`; `calibrate` used the default `iteration_range`.
 
         Returns
         -------

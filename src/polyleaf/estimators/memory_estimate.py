@@ -6,6 +6,7 @@ from numbers import Integral
 from typing import Any, Literal
 
 import numpy as np
+from sklearn.utils import check_scalar
 
 from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor
 from polyleaf.estimators._fitting import get_single_class, make_objective
@@ -69,16 +70,10 @@ def memory_estimate(
     True
     """
     kind = PolyleafRegressor if task == "regression" else PolyleafClassifier
-    for name, number, minimum in (
-        ("n_rows", n_rows, 1),
-        ("n_features", n_features, 1),
-        ("n_outputs", n_outputs, 1),
-        ("n_validation_rows", n_validation_rows, 0),
-    ):
-        if not isinstance(number, Integral) or number < minimum:
-            raise ValueError(
-                f"{name} must be a whole number of at least {minimum}, got {number!r}."
-            )
+    sizes = {"n_rows": n_rows, "n_features": n_features, "n_outputs": n_outputs}
+    for name, number in sizes.items():
+        check_scalar(number, name, Integral, min_val=1)
+    check_scalar(n_validation_rows, "n_validation_rows", Integral, min_val=0)
     estimator = kind(**parameters)
     estimator._validate_params()
     threads = effective_threads(estimator.n_jobs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -35,6 +36,7 @@ from polyleaf.user_data.multitask import (
     TaskColumns,
     TaskEncodings,
     TaskKey,
+    check_task_names,
     check_task_weights,
     decode_target_encoding,
     encode_labelled_rows,
@@ -97,11 +99,9 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
     def _resolve_objective(self) -> dict[TaskKey, ObjectiveSpec]:
         resolved: dict[TaskKey, ObjectiveSpec] = {}
         for key, objective in (self.objective or {}).items():
-            try:
-                if not isinstance(objective, str) or objective != "auto":
+            if not isinstance(objective, str) or objective != "auto":
+                with _name_task(get_task_name(key)):
                     resolved[key] = resolve_objective(objective)
-            except ValueError as error:
-                raise ValueError(f"Task {get_task_name(key)!r}: {error}") from None
         return resolved
 
     def _encode_target(
@@ -134,7 +134,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
     def _encode_task(self, key: TaskKey, spec: ObjectiveSpec | None, rows: RowData) -> Target:
         """Encode the target of one task as its own estimator would."""
         y, missing = rows.target, self.missing_targets
-        try:
+        with _name_task(get_task_name(key)):
             cls = None if spec is None else spec.cls
             kinds = ("labels", "classes") if cls is None else cls.target_kinds
             if not _has_classes(y, cls):
@@ -150,8 +150,6 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
             if np.ndim(y) == 2 and np.shape(y)[1] > 1:
                 return name_outputs(encode(rows, missing=missing), key)
             return encode_labelled_rows(encode, rows, missing)
-        except ValueError as error:
-            raise ValueError(f"Task {get_task_name(key)!r}: {error}") from None
 
     def _make_objective(
         self, target: Target, old_model: Model | None, resolved: ResolvedObjective
@@ -177,11 +175,8 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         if spec is None:
             auto = auto_objective_name(encoding.kind, sparse=False)
             spec = resolve_objective("squared_error" if is_regression else auto)
-        try:
-            n_outputs = None if is_regression else encoding.n_outputs
-            made = complete_objective(self, spec, n_outputs)
-        except ValueError as error:
-            raise ValueError(f"Task {name!r}: {error}") from None
+        with _name_task(name):
+            made = complete_objective(self, spec, None if is_regression else encoding.n_outputs)
         if encoding.kind == "multilabel" and "labels" not in made.target_kinds:
             raise ValueError(
                 f"Task {name!r} has several labels per row, but objective {made.name!r} is for one "
@@ -193,12 +188,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
 
     def _get_task_weights(self, names: list[str]) -> dict[str, float]:
         weights = {get_task_name(key): weight for key, weight in (self.task_weight or {}).items()}
-        unknown = [name for name in weights if name not in names]
-        if unknown:
-            raise ValueError(
-                f"task_weight names the task {unknown[0]!r}; there are "
-                f"{', '.join(map(repr, names))}."
-            )
+        check_task_names(weights, names, "task_weight")
         return {name: float(weight) for name, weight in weights.items()}
 
     @staticmethod
@@ -315,11 +305,8 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
 
         Parameters
         ----------
-        X : array, sparse matrix or table of shape (n_rows, n_features)
-        iteration_range : (int, int), optional
-            Rounds to use, see `predict`.
-        offset : dict of arrays, optional
-            Initial raw scores by task, see `predict`.
+        X, iteration_range, offset
+            As in `predict`.
 
         Returns
         -------
@@ -348,11 +335,8 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
 
         Parameters
         ----------
-        X : array, sparse matrix or table of shape (n_rows, n_features)
-        iteration_range : (int, int), optional
-            Rounds to use, see `predict`.
-        offset : dict of arrays, optional
-            Initial raw scores by task, see `predict`.
+        X, iteration_range, offset
+            As in `predict`.
 
         Returns
         -------
@@ -410,8 +394,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         tasks = {
             place.task.name: (place, task_encoding) for place, task_encoding in self._iter_tasks()
         }
-        if name not in tasks:
-            raise ValueError(f"There is no task {name!r}; there are {', '.join(map(repr, tasks))}.")
+        check_task_names([name], tasks, "task_estimator")
         estimator = _make_task_estimator(self.model_, *tasks[name], self.evals_result_)
         return estimator.set_params(n_jobs=self.n_jobs, verbose=self.verbose)
 
@@ -526,10 +509,7 @@ class TaskOffsetReader:
                 f"{name} must be a dict from tasks to initial raw scores, such as "
                 f"{{{next(iter(self._readers))!r}: array}}; got {type(offset).__name__}."
             )
-        unknown = [task for task in offset if task not in self._readers]
-        if unknown:
-            names = ", ".join(map(repr, self._readers))
-            raise ValueError(f"{name} names the task {unknown[0]!r}; there are {names}.")
+        check_task_names(offset, self._readers, name)
         offsets: np.ndarray | None = None
         for task, values in offset.items():
             place, reader = self._readers[task]
@@ -588,6 +568,15 @@ def _is_per_output(constraints: Any) -> bool:
     """Whether monotone constraints name outputs, which the estimator of one task does not have."""
     each = constraints.values() if isinstance(constraints, Mapping) else constraints or ()
     return any(isinstance(of_feature, Mapping | list) for of_feature in each)
+
+
+@contextmanager
+def _name_task(name: str) -> Iterator[None]:
+    """Begin messages of errors with the name of a task."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"Task {name!r}: {error}") from None
 
 
 # --- targets and names of a task ------------------------------------------------------------------

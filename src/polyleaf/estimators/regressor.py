@@ -115,11 +115,8 @@ class PolyleafRegressor(RegressorMixin, UncertaintyMixin, RegressorParameters):
 
         Parameters
         ----------
-        X : array, sparse matrix or table of shape (n_rows, n_features)
-        iteration_range : (int, int), optional
-            Rounds to use, see `predict`.
-        offset : array-like, optional
-            Initial raw scores, see `predict`.
+        X, iteration_range, offset
+            As in `predict`.
 
         Returns
         -------
@@ -206,11 +203,8 @@ class PolyleafRegressor(RegressorMixin, UncertaintyMixin, RegressorParameters):
 
         Parameters
         ----------
-        X : array, sparse matrix or table of shape (n_rows, n_features)
-        iteration_range : (int, int), optional
-            Rounds to use, see `predict`; `calibrate` used the default.
-        offset : array-like, optional
-            Initial raw scores, see `predict`.
+        X, iteration_range, offset
+            As in `predict`; `calibrate` used the default `iteration_range`.
 
         Returns
         -------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -97,6 +97,16 @@ def get_task_weight(rows: RowData, key: TaskKey) -> Any:
     return sample_weight
 
 
+def check_task_names(names: Iterable[object], tasks: Iterable[object], argument: str) -> None:
+    """Raise a ValueError for the first name that is no task."""
+    tasks = list(tasks)
+    for name in names:
+        if name not in tasks:
+            raise ValueError(
+                f"{argument} names the task {name!r}; there are {', '.join(map(repr, tasks))}."
+            )
+
+
 def check_task_weights(rows: RowData, keys: Sequence[TaskKey], columns: TaskColumns) -> None:
     """Raise a ValueError for weights of what is no task; columns of no task may have some."""
     given = rows.weight
@@ -104,11 +114,7 @@ def check_task_weights(rows: RowData, keys: Sequence[TaskKey], columns: TaskColu
     names = list(given) if isinstance(given, Mapping) else list(given.columns) if has_names else []
     parts = {part for key in keys for part in (key if isinstance(key, tuple) else [key])}
     ignored = set(columns.names or ()) - parts
-    unknown = next((name for name in names if name not in keys and name not in ignored), None)
-    if unknown is not None:
-        raise ValueError(
-            f"sample_weight names the task {unknown!r}; there are {', '.join(map(repr, keys))}."
-        )
+    check_task_names([name for name in names if name not in ignored], keys, "sample_weight")
 
 
 def name_outputs(target: Target, key: TaskKey) -> Target:
