@@ -19,6 +19,7 @@ from polyleaf.model.metadata import (
     HAS_OFFSETS,
     LEARNING_RATES,
     PARAMETERS,
+    SLICE,
     clear_calibrations,
     get_decision_thresholds,
     get_learning_rates,
@@ -68,6 +69,8 @@ def select_rounds(model: Model, rounds: slice) -> Model:
     _append_rounds(other, model, selected)
     _set_rates(other, [rates[round] for round in selected])
     best = model.best_iteration
+    if best is not None and selected.step == 1:
+        other.metadata[SLICE] = [selected.start, best, model.best_score]
     if best is not None and best in selected:
         other.best_iteration = selected.index(best)
         other.best_score = model.best_score
@@ -102,7 +105,19 @@ def concatenate_models(models: Sequence[Model]) -> Model:
         rates += get_learning_rates(model)
     _set_rates(whole, rates)
     whole.has_statistics = all(model.has_statistics for model in models)
+    _restore_best_round(whole, models)
     return whole
+
+
+def _restore_best_round(whole: Model, slices: Sequence[Model]) -> None:
+    """Set the best round of early stopping if these are all rounds of one model up to it."""
+    first, best = 0, slices[0].metadata.get(SLICE, [0])[1:]
+    for part in slices:
+        if part.metadata.get(SLICE) != [first, *best]:
+            return
+        first += part.n_rounds
+    if best and best[0] < first:
+        whole.best_iteration, whole.best_score = best
 
 
 def blend_models(models: Sequence[Model], weights: Sequence[float] | None = None) -> Model:
@@ -141,6 +156,7 @@ def _make_empty(model: Model, **changes: object) -> Model:
     """Return a model without trees, and without what depends on all of them."""
     metadata = clear_calibrations(model.metadata)
     metadata.pop(LEARNING_RATES, None)
+    metadata.pop(SLICE, None)
     fields: dict[str, Any] = {
         "mapper": model.mapper,
         "objective": model.objective,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 ESTIMATOR = "estimator"  # name of the class
 PARAMETERS = "parameters"  # of the estimator
+SLICE = "slice"  # of a model with a best round: its first round, and the best with its score
 INPUT_NAMES = "input_names"  # names of features before a projection
 BLEND = "blend"  # weights and parameters of the models of a blend
 HAS_OFFSETS = "has_offsets"  # True for a model trained with offsets

@@ -556,7 +556,9 @@ class Model(ModelData):
     def feature_importance(
         self, kind: Literal["gain", "split", "cover"] = "gain", per_output: bool = False
     ) -> np.ndarray:
-        """Return the importance of each feature as a sum over all splits, not normalised.
+        """Return the importance of each feature as a sum over splits, not normalised.
+
+        Rounds after the best one of early stopping, which predictions leave out, do not count.
 
         Parameters
         ----------

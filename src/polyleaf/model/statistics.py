@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +31,7 @@ IMPORTANCE_KINDS = ("gain", "split", "cover")
 
 
 def feature_importance(model: Model, kind: str, per_output: bool = False) -> np.ndarray:
-    """Sum a statistic of all splits by feature; see `Model.feature_importance`."""
+    """Sum a statistic of the splits by feature; see `Model.feature_importance`."""
     if kind in ("gain", "cover") and not model.has_statistics:
         raise ValueError(
             f"kind={kind!r} is not available, as the model was saved with statistics=False: use "
@@ -41,11 +41,11 @@ def feature_importance(model: Model, kind: str, per_output: bool = False) -> np.
         raise ValueError(f"kind={kind!r} must be one of {', '.join(IMPORTANCE_KINDS)}.")
     if per_output and kind != "gain":
         raise ValueError(f"per_output=True requires kind='gain'; got kind={kind!r}.")
-    forest, n_outputs, n_features = model.forest, model.n_outputs, model.n_features
+    n_outputs, n_features = model.n_outputs, model.n_features
     if per_output:
-        return _gain_per_output(forest, n_outputs, n_features)
+        return _gain_per_output(model)
     total = np.zeros(n_features)
-    for tree, _, outputs in storage.iter_trees(forest):
+    for tree, _, outputs in _iter_used_trees(model):
         inner = tree.feature >= 0
         weights = None if kind == "split" else getattr(tree, kind)[inner]
         sums = np.bincount(tree.feature[inner], weights, n_features)
@@ -55,9 +55,18 @@ def feature_importance(model: Model, kind: str, per_output: bool = False) -> np.
     return total
 
 
-def _gain_per_output(forest: _core.Forest, n_outputs: int, n_features: int) -> np.ndarray:
+def _iter_used_trees(model: Model) -> Iterator[Any]:
+    """Yield the trees of the rounds that predictions use, as `storage.iter_trees` does."""
+    best = model.best_iteration
+    for round, tree in zip(model.round_of_tree, storage.iter_trees(model.forest), strict=True):
+        if best is None or round <= best:
+            yield tree
+
+
+def _gain_per_output(model: Model) -> np.ndarray:
+    n_outputs, n_features = model.n_outputs, model.n_features
     total = np.zeros((n_outputs, n_features))
-    for tree, _, listed in storage.iter_trees(forest):
+    for tree, _, listed in _iter_used_trees(model):
         inner = tree.feature >= 0
         outputs = range(n_outputs) if listed is None else listed.tolist()
         is_single = listed is not None and len(outputs) == 1
