@@ -31,7 +31,7 @@ def test_importances_count_the_rounds_of_predictions(stopped, kind):
 
 
 def test_joined_slices_have_the_best_round(stopped):
-    model, X = stopped[0].model_, stopped[1]
+    model = stopped[0].model_
     best = model.best_iteration
     for cut in (1, best, best + 1, best + 3):
         parts = [Model.load(part.to_bytes()) for part in (model[:cut], model[cut:])]

@@ -199,7 +199,7 @@ class PredictionMixin:
 
         Returns
         -------
-        ndarray of shape (n_rows,), or (n_rows, n_outputs) if y had two dimensions
+        ndarray of shape (n_rows,), or (n_rows, n_outputs) if y had several columns
             Regression: float64. Classification: labels; multi-label: int64 indicators. With
             `sparse` a csr_matrix of the same values. A table if `set_output` chose one.
         """
@@ -310,7 +310,7 @@ class PredictionMixin:
 
         Yields
         ------
-        ndarray of shape (n_rows,), or (n_rows, n_outputs) if y had two dimensions
+        ndarray of shape (n_rows,), or (n_rows, n_outputs) if y had several columns
             The last one equals `predict`. PolyleafMultiTask yields a dict of these by task. Never a
             table.
         """
@@ -404,7 +404,8 @@ class PredictionMixin:
         predict : {"default", "pandas", "polars", "pyarrow"}
             Type of two-dimensional results of `predict`, `predict_proba`, `predict_log_proba`,
             `predict_raw` and `decision_function`: an array, or a table with the names of the
-            columns of y or of the classes. pandas tables have the index of X.
+            columns of y or of the classes. pandas tables have the index of X. A y of one column
+            counts as one-dimensional: its predictions stay arrays of shape (n_rows,).
 
         Returns
         -------

@@ -159,7 +159,8 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
         y : array-like of shape (n_rows,) or (n_rows, n_outputs)
             Classification: labels of any type; an indicator matrix (dense, or sparse of SciPy or of
             pandas' Sparse columns); or shares of the classes, with rows that sum to 1, if it has
-            fractions or `objective="softmax"`. Optional if X is a Dataset with y.
+            fractions or `objective="softmax"`. One column counts as one dimension: predictions have
+            shape (n_rows,). Optional if X is a Dataset with y.
         sample_weight : array-like of shape (n_rows,) or (n_rows, n_outputs), optional
             Weights of rows, or of each output of each row (not for multi-class).
         offset : array-like of shape (n_rows,) or (n_rows, n_outputs), optional

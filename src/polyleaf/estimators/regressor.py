@@ -121,8 +121,8 @@ class PolyleafRegressor(RegressorMixin, UncertaintyMixin, RegressorParameters):
         Returns
         -------
         polyleaf.distributions.Distribution
-            One object with parameters of shape (n_rows,), or (n_rows, n_targets) if y had two
-            dimensions, and methods `mean`, `std`, `ppf`, `cdf`, `logpdf`, `interval`, `rvs`.
+            One object with parameters of shape (n_rows,), or (n_rows, n_targets) if y had
+            several columns, and methods `mean`, `std`, `ppf`, `cdf`, `logpdf`, `interval`, `rvs`.
             `predict` returns its means.
 
         Raises
@@ -208,7 +208,7 @@ class PolyleafRegressor(RegressorMixin, UncertaintyMixin, RegressorParameters):
 
         Returns
         -------
-        ndarray of shape (n_rows, 2), or (n_rows, n_targets, 2) if y had two dimensions; float64
+        ndarray of shape (n_rows, 2), or (n_rows, n_targets, 2) if y had several columns; float64
             Lower and upper bounds.
         """
         bounds = predict_bounds(self, X, iteration_range, offset)

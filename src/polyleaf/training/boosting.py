@@ -257,9 +257,12 @@ class BoostingLoop:
             self._restore_callbacks(callbacks, best_round)
         # Callbacks that save the model do so after the others have noted the best round, and before
         # they cut the model at the end.
-        savers_last = sorted(callbacks, key=lambda c: getattr(c, "saves_model", False))
+        # Early stopping sees a round before anything may be interrupted that users have written.
+        watchers = [c for c in callbacks if hasattr(c, "restore_best")]
+        others = [c for c in callbacks if not hasattr(c, "restore_best")]
+        others.sort(key=lambda c: getattr(c, "saves_model", False))
         savers_first = sorted(callbacks, key=lambda c: not getattr(c, "saves_model", False))
-        round = first = model.n_rounds
+        n_complete = first = model.n_rounds
         can_split = self.rounds_without_split < self.max_failed_rounds
         n_rounds = self.settings.boosting.n_estimators if can_split else 0
         try:
@@ -276,11 +279,13 @@ class BoostingLoop:
                     with measure_phase("evaluation"):
                         self.evaluation.update()
                 set_learning_rates(model, self.learning_rates)
-                stops = [callback.after_iteration(model, round, log) for callback in savers_last]
+                stops = [callback.after_iteration(model, round, log) for callback in watchers]
+                n_complete = round + 1
+                stops += [callback.after_iteration(model, round, log) for callback in others]
                 if self._should_stop(any(stops) or not goes_on):
                     break
         except KeyboardInterrupt:
-            self.discard_incomplete_round(round)
+            self.discard_incomplete_round(n_complete)
             self.was_interrupted = True
         if model.n_rounds > 0:  # callbacks may have set that of a round that was not trained
             model.learning_rate = self.learning_rates[model.n_rounds - 1]
@@ -363,10 +368,9 @@ class BoostingLoop:
         self.rounds_without_split = 0 if has_split else self.rounds_without_split + 1
         return self.rounds_without_split < self.max_failed_rounds
 
-    def discard_incomplete_round(self, round: int) -> None:
+    def discard_incomplete_round(self, n_complete: int) -> None:
         """Remove the trees and metric values of a round that Ctrl-C interrupted."""
-        n_trees = len(self.turns[round % len(self.turns)])
-        if np.count_nonzero(self.model.round_of_tree == round) < n_trees:
-            self.model.truncate(round)
+        if self.model.n_rounds > n_complete:
+            self.model.truncate(n_complete)
         if self.evaluation is not None:
             self.evaluation.discard_incomplete_round()

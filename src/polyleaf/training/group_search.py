@@ -90,6 +90,8 @@ def resolve_output_groups(run: TrainingRun) -> None:
     ) -> None:
         part = run.copy_for_rows(dataset, rows).replace(settings=settings, eval_sets=[held_out])
         boost(part, [stop])
+        if part.was_interrupted:
+            raise KeyboardInterrupt
 
     with measure_phase("output groups"):
         encoding = run.target.encoding

@@ -59,7 +59,7 @@ class TargetEncoding:
     n_outputs : int
         Columns of y, or classes (multiclass). Several quantiles give more raw scores per row.
     one_dimensional : bool
-        Whether y had one dimension, so that predictions have one.
+        Whether y had one dimension or one column, so that predictions have one dimension.
     classes : ndarray of shape (n_classes,) or None
         Sorted labels; `arange(n_outputs)` for multi-label; None for regression.
     output_names : tuple of str or None
