@@ -130,7 +130,7 @@ class Distribution(ABC):
 
         Returns
         -------
-        ndarray of the shape ``size`` followed by that of the distributions
+        ndarray of the shape ``size`` followed by the shape of the distributions
         """
 
     # --- derived ---

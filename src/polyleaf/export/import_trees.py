@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
@@ -31,6 +31,13 @@ def report_damaged_file(library: str) -> Iterator[None]:
         ) from error
 
 
+def refuse_objective(library: str, name: str, supported: Iterable[str]) -> NoReturn:
+    """Raise ValueError for an objective of another library without a counterpart."""
+    raise ValueError(
+        f"The {library} objective {name!r} is not supported; supported are {', '.join(supported)}."
+    )
+
+
 @dataclass(frozen=True)
 class ImportedTree:
     """A tree of another library. Arrays have an entry per node; node 0 is the root.
@@ -46,7 +53,7 @@ class ImportedTree:
     categories_left : dict of int -> set of int
         Node of a categorical split -> categories that go left.
     values : ndarray of shape (n_nodes, n_outputs or 1), float64
-        Leaf values; those of inner nodes are ignored.
+        Leaf values; values of inner nodes are ignored.
     output : int
         The output that the tree is for; -1: all outputs.
     round : int

@@ -12,6 +12,7 @@ from polyleaf.export.import_trees import (
     ImportedModel,
     ImportedTree,
     build_model,
+    refuse_objective,
     report_damaged_file,
 )
 from polyleaf.model import Model
@@ -118,10 +119,7 @@ def _parse_objective(header: dict[str, str]) -> tuple[str, dict[str, str]]:
     name, *words = header.get("objective", "custom").split(" ")
     options = dict(word.partition(":")[::2] for word in words)
     if name not in _OBJECTIVES or "sqrt" in options:
-        raise ValueError(
-            f"The LightGBM objective {header['objective']!r} is not supported; supported are "
-            f"{', '.join(_OBJECTIVES)}."
-        )
+        refuse_objective("LightGBM", header["objective"], _OBJECTIVES)
     return name, options
 
 

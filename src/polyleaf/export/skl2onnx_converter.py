@@ -25,46 +25,37 @@ def register_skl2onnx(*estimators: type) -> None:
     Notes
     -----
     `skl2onnx.to_onnx` then calls :func:`polyleaf.export.to_onnx`. Regressors give `variable` of the
-    type of the input, as those of scikit-learn do; classifiers give `label` and `probabilities`, or
-    raw scores with the option ``raw_scores``, which scikit-learn's meta-estimators ask for.
+    type of the input, as regressors of scikit-learn do; classifiers give `label` and
+    `probabilities`, or raw scores with the option ``raw_scores``, which scikit-learn's
+    meta-estimators ask for.
     Categorical features are not supported, since pipelines do not pass codes on.
     """
     with optional_package("register_skl2onnx needs skl2onnx", "onnx"):
         from skl2onnx import update_registered_converter
     for cls in estimators:
-        is_classifier = getattr(cls, "_estimator_type", None) == "classifier" or hasattr(
-            cls, "predict_proba"
-        )
-        update_registered_converter(
-            cls,
-            cls.__name__,
-            _set_classifier_types if is_classifier else _set_regressor_types,
-            _convert,
-            options={
-                "zipmap": [True, False, "columns"],
-                "nocl": [True, False],
-                "raw_scores": [True, False],
-            }
-            if is_classifier
-            else None,
-        )
+        set_types, options = _set_regressor_types, None
+        if getattr(cls, "_estimator_type", None) == "classifier" or hasattr(cls, "predict_proba"):
+            set_types, choices = _set_classifier_types, [True, False]
+            options = {"zipmap": [*choices, "columns"], "nocl": choices, "raw_scores": choices}
+        update_registered_converter(cls, cls.__name__, set_types, _convert, options=options)
+
+
+def _make_tensor_type(operator: Any, n_columns: int) -> Any:
+    """Return the type of the input, as for estimators of scikit-learn, which can be combined."""
+    from skl2onnx.common import data_types
+
+    is_double = _is_double(operator)
+    tensor = data_types.DoubleTensorType if is_double else data_types.FloatTensorType
+    return tensor([None, n_columns])
 
 
 def _set_regressor_types(operator: Any) -> None:
-    from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType
-
-    # The type of the input, as for estimators of scikit-learn, so that they can be combined.
-    tensor = DoubleTensorType if _is_double(operator) else FloatTensorType
-    operator.outputs[0].type = tensor([None, operator.raw_operator.model_.n_outputs])
+    n_outputs = operator.raw_operator.model_.n_outputs
+    operator.outputs[0].type = _make_tensor_type(operator, n_outputs)
 
 
 def _set_classifier_types(operator: Any) -> None:
-    from skl2onnx.common.data_types import (
-        DoubleTensorType,
-        FloatTensorType,
-        Int64TensorType,
-        StringTensorType,
-    )
+    from skl2onnx.common.data_types import Int64TensorType, StringTensorType
 
     estimator = operator.raw_operator
     is_multilabel = estimator.model_.metadata["kind"] == "multilabel"
@@ -72,8 +63,7 @@ def _set_classifier_types(operator: Any) -> None:
     is_text = estimator.classes_.dtype.kind in "OUS"
     label = StringTensorType if is_text else Int64TensorType
     operator.outputs[0].type = label([None, n_columns] if is_multilabel else [None])
-    tensor = DoubleTensorType if _is_double(operator) else FloatTensorType
-    operator.outputs[1].type = tensor([None, n_columns])
+    operator.outputs[1].type = _make_tensor_type(operator, n_columns)
 
 
 def _convert(scope: Any, operator: Any, container: Any) -> None:
@@ -85,7 +75,8 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
         refuse("categories", "skl2onnx", estimator=type(estimator).__name__)
     prefix = scope.get_unique_operator_name("polyleaf")
     exported = onnx.compose.add_prefix(to_onnx(estimator), prefix)
-    graph, float32 = exported.graph, onnx.TensorProto.FLOAT
+    graph = exported.graph
+    elem_type = onnx.TensorProto.DOUBLE if _is_double(operator) else onnx.TensorProto.FLOAT
     container.initializers.extend(graph.initializer)
     versions = ((opset.domain, opset.version) for opset in exported.opset_import)
     container.node_domain_version_pair_sets.update(versions)
@@ -95,12 +86,10 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
     outputs = {output.name.removeprefix(prefix): output for output in graph.output}
     if len(operator.outputs) == 1:
         scores = outputs.get("predictions", outputs["scores"])
-        elem_type = onnx.TensorProto.DOUBLE if _is_double(operator) else float32
         return _add_cast(container, scores.name, operator.outputs[0].full_name, elem_type)
-    label, is_double = outputs["label"], _is_double(operator)
-    _add_cast(
-        container, label.name, operator.outputs[0].full_name, label.type.tensor_type.elem_type
-    )
+    label = outputs["label"]
+    label_type = label.type.tensor_type.elem_type
+    _add_cast(container, label.name, operator.outputs[0].full_name, label_type)
     if container.get_options(estimator, {"raw_scores": False})["raw_scores"]:
         result = outputs["scores"].name
         if len(getattr(estimator, "classes_", ())) == 2 and estimator.model_.n_outputs == 1:
@@ -117,7 +106,6 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
             "The objective gives no probabilities, which skl2onnx requires of classifiers: use "
             "polyleaf.export.to_onnx."
         )
-    elem_type = onnx.TensorProto.DOUBLE if is_double else float32
     _add_cast(container, result, operator.outputs[1].full_name, elem_type)
 
 

@@ -17,6 +17,7 @@ from polyleaf.export.import_trees import (
     ImportedModel,
     ImportedTree,
     build_model,
+    refuse_objective,
     report_damaged_file,
 )
 from polyleaf.export.ir import FLOAT32_MAX, ModelIR, TreeIR, build_ir, check_scores
@@ -334,10 +335,7 @@ def _read_json(model: Any) -> JsonObject:
 def _convert_parameters(learner: JsonObject, content: JsonObject) -> ImportedModel:
     params, name = learner["learner_model_param"], learner["objective"]["name"]
     if name not in _OBJECTIVES:
-        raise ValueError(
-            f"The XGBoost objective {name!r} is not supported; supported are "
-            f"{', '.join(_OBJECTIVES)}."
-        )
+        refuse_objective("XGBoost", name, _OBJECTIVES)
     objective, link = _OBJECTIVES[name]
     n_outputs = max(1, int(params["num_class"]), int(params.get("num_target", 1)))
     text = params["base_score"]

@@ -40,7 +40,8 @@ class SharedModel:
 
     def release(self) -> None:
         """Forget the last predictions."""
-        self._X, self._predicted, self._is_held = None, np.empty((0, 0)), False
+        self._X, self._predicted = None, np.empty((0, 0))
+        self._is_held = False
 
 
 class OutputView:

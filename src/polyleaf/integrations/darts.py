@@ -51,7 +51,7 @@ categorical_future_covariates, categorical_static_covariates
     quantiles : list of float, optional
         Levels of "multiquantile", 0.5 among them. Default: nine levels from 0.01 to 0.99.
     random_state : int, optional
-        Random seed. Default: that of `PolyleafRegressor`.
+        Random seed. Default: the seed of `PolyleafRegressor`.
     *args, **kwargs
         Parameters of `PolyleafRegressor`; positional arguments are those above.
 

@@ -95,7 +95,7 @@ class MLForecast(mlforecast.MLForecast):
         return self
 
     def preprocess(self, df: object, *args: object, **options: object) -> Any:
-        """Add features to `df`; `args` and `options` are those of mlforecast."""
+        """Add features to `df`; `args` and `options` are as in mlforecast."""
         self._frame = super().preprocess(df, *args, **options)
         return self._frame
 
@@ -116,7 +116,7 @@ class MLForecast(mlforecast.MLForecast):
             raise ValueError(
                 "horizons selects some models, but a Polyleaf model is for all: use max_horizon."
             )
-        others = {name: own for name, own in options.items() if name not in ours}
+        others = {name: values for name, values in options.items() if name not in ours}
         try:
             self.models = {name: model for name, model in models.items() if name not in ours}
             super().fit_models(models_fit_kwargs=others, generator_factory=generator_factory)
@@ -124,8 +124,10 @@ class MLForecast(mlforecast.MLForecast):
             self.models = models
         trained, self.models_ = self.models_, {}
         for name in models:
-            own = self._fit_one(name, options.get(name, {})) if name in ours else {}
-            self.models_ |= own or {name: trained[name]}
+            if name in ours:
+                self.models_ |= self._fit_one(name, options.get(name, {}))
+            else:
+                self.models_[name] = trained[name]
         return self
 
     def _fit_one(self, name: str, options: dict[str, Any]) -> dict[str, dict[int, OutputView]]:
@@ -142,12 +144,12 @@ class MLForecast(mlforecast.MLForecast):
         if model.objective == "quantile" and np.size(model.quantile_alpha) > 1:
             names = [f"{name}_q{level:g}" for level in model.quantile_alpha]
         return {
-            own: {h: OutputView(shared, len(names) * h + i) for h in range(ts.max_horizon)}
-            for i, own in enumerate(names)
+            column: {h: OutputView(shared, len(names) * h + i) for h in range(ts.max_horizon)}
+            for i, column in enumerate(names)
         }
 
     def predict(self, h: int, before_predict_callback: Any = None, **options: object) -> Any:
-        """Forecast `h` steps; `before_predict_callback` and `options` are those of mlforecast."""
+        """Forecast `h` steps; `before_predict_callback` and `options` are as in mlforecast."""
         models = [m.values() for m in vars(self).get("models_", {}).values() if type(m) is dict]
         views = [view for model in models for view in model if isinstance(view, OutputView)]
         shared = {id(view.shared): view.shared for view in views}
@@ -193,7 +195,7 @@ def _check_changing(name: str, options: dict[str, Any], are_all_ours: bool) -> N
     if not are_all_ours:
         raise ValueError(
             f"The column {name!r} changes with time. A Polyleaf model gets its values of all "
-            "steps, another model those of its own step: use one MLForecast for each."
+            "steps, another model the values of its step: use one MLForecast for each."
         )
     for option in "fitted", "horizon_features", "horizon_feature_templates":
         if options.get(option):
@@ -225,7 +227,7 @@ def _add_later_values(
 ) -> object:
     """Add the values of each column in the next `n_steps - 1` steps.
 
-    Values after the last row of a series are null, or those of the last row.
+    Values after the last row of a series are null, or repeat the last row.
     """
     if not columns:
         return df

@@ -84,7 +84,7 @@ class PruningCallback(Callback):
     Parameters
     ----------
     trial : optuna.Trial
-        Trial of a study whose direction is that of the metric.
+        Trial of a study that has the direction of the metric.
     metric : str, optional
         Name of a metric of `eval_metric`; by default the last, which early stopping monitors.
     data : str, optional
@@ -99,7 +99,8 @@ class PruningCallback(Callback):
     """
 
     def __init__(self, trial: Trial, metric: str | None = None, data: str | None = None) -> None:
-        self._trial, self._metric, self._data = trial, metric, data
+        self._trial = trial
+        self._metric, self._data = metric, data
 
     def after_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool:
         if not evals_log:

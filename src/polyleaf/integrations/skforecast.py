@@ -151,9 +151,10 @@ class ForecasterDirect(skforecast.direct.ForecasterDirect):
         columns, x = self.X_train_direct_features_names_out_, np.vstack(Xs)
         nearest = abs(np.subtract.outer(self.steps, steps)).argmin(axis=1)
         exog = self.X_train_exog_names_out_ or ()
-        start = x.shape[1] - len(exog) - len(self.X_train_calendar_features_names_out_ or ())
-        own, calendar = x[:, start : start + len(exog)], x[:, start + len(exog) :]
-        row = np.concatenate([x[0, :start], own[nearest].ravel(), calendar[nearest].ravel()])
+        n_calendar = len(self.X_train_calendar_features_names_out_ or ())
+        n_lags = x.shape[1] - len(exog) - n_calendar
+        lags, exog_values, calendar = np.split(x, [n_lags, n_lags + len(exog)], axis=1)
+        row = np.concatenate([lags[0], exog_values[nearest].ravel(), calendar[nearest].ravel()])
         predicted = self.model_.predict(pd.DataFrame(row[None], columns=columns))
         return predicted.reshape(-1)[np.asarray(steps) - 1]
 

@@ -293,7 +293,7 @@ def binary_roc_auc(rows: RowData, score: Array) -> float:
 def binary_average_precision(rows: RowData, score: Array) -> float:
     """Return the mean, over positive rows, of the precision among rows with no smaller a score.
 
-    Parameters and the undefined case are those of `binary_roc_auc`.
+    Parameters and the undefined case are as in `binary_roc_auc`.
     """
     y, weight = rows.target, rows.weight
     n_positive = int(np.count_nonzero(y))
@@ -366,7 +366,7 @@ def f1_by_threshold(
 ) -> tuple[Floats, Floats]:
     """Return the distinct probabilities, descending, and F1 with each as the threshold.
 
-    Parameters are those of `best_f1_threshold`.
+    Parameters are as in `best_f1_threshold`.
     """
     p, y = (
         np.asarray(values, np.float64).reshape(len(values), -1) for values in (probability, truth)

@@ -180,7 +180,7 @@ def compute_scores_per_target(
 ) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
     """Compute the scores of all targets together, and of each of several targets by name.
 
-    Parameters are those of `compute_scores`; with `levels`, predictions are quantiles as in
+    Parameters are as in `compute_scores`; with `levels`, predictions are quantiles as in
     `quantile_scores`; a `distribution` of the shape of y adds `distribution_scores`.
     """
 
@@ -329,7 +329,7 @@ def _multilabel_scores(
 
     y, weight = rows.target, rows.weight
     right = np.asarray(y) == np.asarray(predicted)
-    # scikit-learn takes a single label as two classes, whose F1 is that of the positive class.
+    # scikit-learn takes a single label as two classes, whose F1 is the F1 of the positive class.
     averages = ("micro", "macro") if right.shape[1] > 1 else ("binary",)
     scores = {
         "label accuracy": float(np.average(right.mean(axis=1), weights=weight)),

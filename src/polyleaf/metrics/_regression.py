@@ -261,7 +261,7 @@ class RelativeError:
 
     For root mean squared errors this is the average relative RMSE of the multi-target literature
     (Spyromitros-Xioufis et al., "Multi-target regression via input space expansion", Machine
-    Learning 104, 2016), except that the mean is that of the evaluated data. Targets that do not
+    Learning 104, 2016), except that the mean is the mean of the evaluated data. Targets that do not
     vary there are left out; if none varies, the errors themselves are averaged.
 
     Parameters

@@ -7,8 +7,8 @@ row, ``(n, m)`` each, as returned by `predict_topk`; label -1 pads rows with few
 integer matrix with fewer columns than there are labels holds the best labels of each row, best
 first. Labels with equal scores are ranked by index. Positions beyond the last label are misses.
 
-The definitions are those of the extreme classification repository (Bhatia et al., 2016), the
-propensities those of Jain, Prabhu and Varma, "Extreme Multi-label Loss Functions for
+Definitions are as in the extreme classification repository (Bhatia et al., 2016), propensities as
+in Jain, Prabhu and Varma, "Extreme Multi-label Loss Functions for
 Recommendation, Tagging, Ranking & Other Missing Label Applications", KDD 2016.
 """
 
@@ -455,7 +455,7 @@ class PropensityPrecisionAt:
     k: int
     a: float = 0.55
     b: float = 1.5
-    needs_label_frequencies: ClassVar[bool] = True  # those of all training rows
+    needs_label_frequencies: ClassVar[bool] = True  # of all training rows
     _score = staticmethod(psp_at)
 
     def bind(
@@ -481,7 +481,7 @@ class PropensityPrecisionAt:
 
 @dataclass(frozen=True)
 class PropensityNdcgAt(PropensityPrecisionAt):
-    """`psndcg_at` with a fixed k; parameters are those of `PropensityPrecisionAt`."""
+    """`psndcg_at` with a fixed k; parameters are as in `PropensityPrecisionAt`."""
 
     _score = staticmethod(psndcg_at)
 

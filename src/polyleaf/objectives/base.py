@@ -326,7 +326,7 @@ def class_path(cls: type[Objective]) -> str:
 
 
 def find_core_name(cls: type[Objective], available: Container[str]) -> str:
-    """Return the first name among those of a class and its bases that is in `available`.
+    """Return the first name of a class or of its bases that is in `available`.
 
     A subclass of a built-in objective with another name or another trait thus uses the same core
     loss.

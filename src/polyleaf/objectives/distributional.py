@@ -117,7 +117,7 @@ class LikelihoodObjective(Objective):
 
         Notes
         -----
-        The result has the same bits everywhere: sums are exact, and functions those of the core.
+        The result has the same bits everywhere: sums are exact, and the core has the functions.
         """
 
     def transform_target(self, target: FloatArray) -> FloatArray:

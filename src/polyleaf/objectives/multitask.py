@@ -7,7 +7,7 @@ the residuals, as if each task were a normal distribution whose deviation is est
 round (Kendall, Gal and Cipolla, "Multi-task learning using uncertainty to weigh losses", CVPR
 2018, with nothing to learn). Gains are also divided by the number of its scores, so that the gain
 of a split by chance is the same for every task. Only the split search uses this scale; leaf values
-are those of each task alone.
+depend on each task alone.
 """
 
 from __future__ import annotations

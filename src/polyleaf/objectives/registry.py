@@ -224,7 +224,7 @@ class ObjectiveSpec(NamedTuple):
 
 
 ResolvedObjective: TypeAlias = ObjectiveSpec | Mapping[Any, ObjectiveSpec] | None
-"""An objective, those of several tasks, or None if it depends on the target."""
+"""An objective, the objectives of several tasks, or None if it depends on the target."""
 
 
 def resolve_objective(objective: AnyObjective) -> ObjectiveSpec:

@@ -51,7 +51,8 @@ class LearningCurvesDisplay(Display):
         best_round: int | None = None,
     ):
         self.curves = {name: np.asarray(curve, np.float64) for name, curve in curves.items()}
-        self.metric, self.output_names, self.best_round = metric, output_names, best_round
+        self.metric, self.best_round = metric, best_round
+        self.output_names = output_names
 
     @classmethod
     def from_estimator(

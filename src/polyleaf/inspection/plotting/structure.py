@@ -145,7 +145,8 @@ class OutputGroupsDisplay(Display):
         output_names: Sequence[str],
         trials: Sequence[Mapping[str, Any]] = (),
     ):
-        self.groups, self.output_names, self.trials = groups, output_names, trials
+        self.groups, self.trials = groups, trials
+        self.output_names = output_names
 
     @classmethod
     def from_estimator(cls, estimator: PolyleafEstimator, *, ax: Axes | None = None) -> Self:
@@ -311,7 +312,8 @@ class TreeDisplay(Display):
     """
 
     def __init__(self, model: Model, tree: int, path: Iterable[int] = ()):
-        self.model, self.tree, self.path = model, tree, [int(node) for node in path]
+        self.model, self.tree = model, tree
+        self.path = [int(node) for node in path]
         self.nodes = tree_nodes(model, tree)
         self.position = _layout(self.nodes)
 

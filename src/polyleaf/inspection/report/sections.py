@@ -407,7 +407,7 @@ def _error_correlations(data: SingleTaskReportData) -> str:
 
 
 def _curves(data: ReportData) -> Section:
-    """Draw the metrics after each round; those of single tasks are in the sections of the tasks."""
+    """Draw the metrics after each round; metrics of one task are in the section of the task."""
     logs, figures = data.estimator.evals_result_, []
     known = dict.fromkeys(name for metrics in logs.values() for name in metrics)
     prefixes = tuple(f"{place.task.name}: " for place in data.model.objective.tasks)
