@@ -63,5 +63,5 @@ def test_invalid_arguments_raise():
 
 @pytest.mark.parametrize("arguments", [("a", 10), (10, None), (10, 2.5), (10, 2, "1")])
 def test_counts_must_be_integers(arguments):
-    with pytest.raises(TypeError, match=r"must be an instance of .*Integral"):
+    with pytest.raises(TypeError, match="must be an instance of int"):
         memory_estimate(*arguments)

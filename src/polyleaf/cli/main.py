@@ -24,12 +24,10 @@ _EXTENSIONS = (
 )
 _COLUMNS = "names, patterns (label_*), first:N or last:N, separated by commas; repeatable."
 _DEFAULT = "Default: that of the training file."
-_FLAG, _LIST, _PATH, _INT = (
-    {"action": "store_true"},
-    {"action": "append"},
-    {"type": Path},
-    {"type": int},
-)
+_FLAG = {"action": "store_true"}
+_LIST = {"action": "append"}
+_PATH = {"type": Path}
+_INT = {"type": int}
 
 # Flags, help, and further arguments of `add_argument`.
 _Option = tuple[str, str, dict[str, Any]]

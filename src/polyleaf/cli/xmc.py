@@ -42,11 +42,13 @@ def fit_labels(
     """Fit a classifier; `validation` is a file, or the fraction of rows to hold out."""
     X, Y, eval_set = rows.X, rows.Y, None
     if validation is not None:
-        order, find_groups = (
+        parts = split_validation(
+            validation,
             estimator.validation_order,
+            X.shape[0],
+            seed,
             lambda: find_repeated_rows(hash_values(X), Y),
         )
-        parts = split_validation(validation, order, X.shape[0], seed, find_groups)
         if parts is None:
             held = read_rows(Path(validation), None, n_jobs)
             check_shape(held, X.shape[1], Y.shape[1], validation)

@@ -251,15 +251,26 @@ class DaskCommunicator(Communicator):
         self.rank, self.size = rank, len(addresses)
         worker = get_worker()
         self._plugin: CommunicatorPlugin = worker.plugins[CommunicatorPlugin.name]
-        self._loop, self._state, self._key = worker.loop, worker.state, thread_state.key
-        self._fit, self._addresses, self._step = fit, list(addresses), 0
+        self._loop = worker.loop
+        self._state = worker.state
+        self._key = thread_state.key
+        self._fit = fit
+        self._addresses = list(addresses)
+        self._step = 0
         self._plugin.start(fit)
 
     def alltoall(self, blocks: Sequence[Buffer]) -> list[Buffer]:
         self._check_cancelled()
         self._step += 1
-        arguments = self._fit, self._step, self.rank, self._addresses, blocks
-        return sync(self._loop, self._plugin.exchange, *arguments)
+        return sync(
+            self._loop,
+            self._plugin.exchange,
+            self._fit,
+            self._step,
+            self.rank,
+            self._addresses,
+            blocks,
+        )
 
     def put(self, value: object) -> None:
         """Store a value that the client may fetch."""

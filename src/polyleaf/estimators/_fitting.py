@@ -170,11 +170,9 @@ def replace_refitted_model(
         dropped.append("shifts of quantiles")
     estimator._set_model(model, encoding)
     if dropped:
-        remedy = (
-            "Call"
-            if recalibrate
-            else ("Pass recalibrate=True to compute anew what fit computes, and call")
-        )
+        remedy = "Call"
+        if not recalibrate:
+            remedy = "Pass recalibrate=True to compute anew what fit computes, and call"
         warn_user(
             f"refit has dropped the {', '.join(dropped)} of the old rows. {remedy} calibrate or "
             "choose_threshold for the rest."
@@ -261,8 +259,8 @@ def _check_same_scores(old_model: Model, objective: Objective, n_outputs: int) -
     if not has_same_link or objective.n_scores(n_outputs) != old_model.n_outputs:
         raise ValueError(
             f"The model was trained with objective {old_objective}, and its raw scores mean "
-            f"something else to {objective}: pass an objective with the same link, or train a new "
-            "model."
+            f"something else to {objective}: pass an objective with the same link, "
+            "or train a new model."
         )
 
 
@@ -295,8 +293,8 @@ def _get_n_rounds(estimator: PolyleafEstimator, old_model: Model | None, init_mo
         return n
     if n < old_model.n_rounds:
         raise ValueError(
-            f"warm_start: n_estimators={n} is less than the {old_model.n_rounds} rounds of the "
-            "model."
+            f"warm_start: n_estimators={n} is less than the "
+            f"{old_model.n_rounds} rounds of the model."
         )
     return n - old_model.n_rounds
 

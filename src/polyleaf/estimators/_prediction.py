@@ -97,8 +97,8 @@ class PredictionMixin:
         except (TypeError, ValueError):
             raise TypeError(
                 "iteration_range must be a pair (first, last) of integers, where the last round is "
-                f"not used; got {iteration_range!r}. (0, n) is the first n rounds, (0, 0) is all "
-                "rounds."
+                f"not used; got {iteration_range!r}. (0, n) is the first n rounds, "
+                "(0, 0) is all rounds."
             ) from None
         return begin, end or self.model_.n_rounds
 

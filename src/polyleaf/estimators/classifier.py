@@ -164,8 +164,8 @@ class PolyleafClassifier(
             "scale_pos_weight" not in cls.parameters or encoding.kind == "multiclass"
         ):
             raise ValueError(
-                "scale_pos_weight is for the logistic objective with two classes or labels: use "
-                "class_weight."
+                "scale_pos_weight is for the logistic objective with two classes or labels: "
+                "use class_weight."
             )
         if self.scale_pos_weight is not None and spec.instance is not None:
             raise ValueError(
