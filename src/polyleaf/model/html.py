@@ -23,15 +23,7 @@ _MAX_OUTPUTS = 6
 
 
 def render_model(model: Model, curve: Sequence[float] | None = None, metric: str = "") -> str:
-    """Render a model as a small table.
-
-    Parameters
-    ----------
-    curve : sequence of float, optional
-        A metric after each round, drawn as a line.
-    metric : str
-        Its name.
-    """
+    """Render a model as a small table, with a line of the values of a metric after each round."""
     rounds = f"{model.n_trees} trees in {model.n_rounds} rounds"
     if model.best_iteration is not None:
         rounds += f", best round {model.best_iteration + 1}"
@@ -91,13 +83,9 @@ def _sparkline(values: Sequence[float], width: int = 160, height: int = 28) -> s
 
 
 def render_tree(tree: Tree, depths: np.ndarray, describe_split: Callable[[int], str]) -> str:
-    """Render the nodes of a `Tree`, one per line, indented by depth; large trees are cut off.
+    """Render the nodes of a tree, one per line, indented by depth; large trees are cut off.
 
-    Parameters
-    ----------
-    depths : ndarray of shape (n_nodes,)
-    describe_split : callable
-        From a node to the condition for going left.
+    `describe_split` returns the condition of a node for going left.
     """
     structure, lines = tree.structure, []
     for node in _depth_first(structure)[:_MAX_NODES]:

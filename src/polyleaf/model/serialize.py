@@ -431,15 +431,7 @@ def write(target: Destination, data: bytes, load: Callable[[bytes], object]) -> 
 
 
 def write_text(target: TextDestination, text: str) -> None:
-    """Write text to a path (UTF-8) or an open text file.
-
-    Raises
-    ------
-    OSError
-        If it cannot be written.
-    TypeError
-        If the target is neither a path nor a text file.
-    """
+    """Write text to a path (UTF-8) or an open text file; raise TypeError for other targets."""
     if hasattr(target, "write"):
         write_open(target, text)
     else:

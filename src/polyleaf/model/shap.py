@@ -64,22 +64,11 @@ class OutputSelection(NamedTuple):
 def resolve_outputs(
     outputs: object, n_outputs: int, names: tuple[str, ...] | None
 ) -> OutputSelection:
-    """Resolve numbers and names of outputs.
+    """Return the selection of the outputs that a user lists by numbers or names; None: all.
 
-    Parameters
-    ----------
-    outputs : None, int, str, or array-like of these
-        Numbers or names of raw scores; None: all. A matrix of numbers selects other outputs for
-        each row, -1 for none, as returned by `predict_topk`.
-    n_outputs : int
-        The number of outputs of the model.
-    names : tuple of str or None
-        Their names.
-
-    Raises
-    ------
-    ValueError
-        For outputs that the model does not have.
+    A matrix of numbers selects other outputs for each row, -1 for none, as `predict_topk` returns
+    them. Raise a ValueError for outputs that the model, which has the given number and names of
+    outputs, does not have.
     """
     if outputs is None:
         return OutputSelection(np.arange(n_outputs), n_outputs == 1)

@@ -138,14 +138,9 @@ def check(place: str | None = None, **facts: Any) -> None:
 
 
 def refuse(feature: str, column: str, /, **values: object) -> NoReturn:
-    """Raise the sentence of a cell of the table as a ValueError.
+    """Raise the sentence of a feature and a column, a place or other feature, as a ValueError.
 
-    Parameters
-    ----------
-    feature, column : str
-        Feature, and the place or other feature where it is not available.
-    values
-        What stands for names in braces.
+    `values` replace the names in braces.
     """
     raise ValueError(FEATURES[feature].refused[column].format(**values))
 
@@ -154,10 +149,9 @@ def find_refusal(place: str | None, use: Use) -> str | None:
     """Return the sentence for the first feature that is not available, or None if all are."""
     if place is not None:
         for feature in FEATURES.values():
-            if place in feature.refused:
-                words = feature.find(use)
-                if words is not None:
-                    return feature.refused[place].format(this=words, use=use)
+            words = feature.find(use) if place in feature.refused else None
+            if words is not None:
+                return feature.refused[place].format(this=words, use=use)
         return None
     used = {}
     for name in _IN_PAIRS:

@@ -40,14 +40,9 @@ def add_version(state: dict[str, object]) -> dict[str, object]:
 
 
 def remove_version(name: str, state: dict[str, Any]) -> dict[str, Any]:
-    """Return the state of a pickle as it was; warn if another minor version wrote it.
+    """Return the state that `add_version` got; warn if another minor version wrote it.
 
-    Parameters
-    ----------
-    name : str
-        Name of the class.
-    state : dict
-        Result of `add_version`.
+    `name` is the name of the class.
     """
     state = dict(state)
     current, original = polyleaf_version(), state.pop(_KEY)

@@ -115,18 +115,7 @@ class NvrtcError(RuntimeError):
 
 
 class Nvrtc:
-    """The runtime compiler.
-
-    Parameters
-    ----------
-    library : str
-        Name or path of the shared library.
-
-    Attributes
-    ----------
-    version : tuple of int
-        CUDA version, such as (12, 9).
-    """
+    """The runtime compiler, a shared library; `version` is the version of CUDA, such as (12, 9)."""
 
     def __init__(self, library: str) -> None:
         self._library = ctypes.CDLL(library)
@@ -138,34 +127,22 @@ class Nvrtc:
     def compile(
         self, name: str, sources: Mapping[str, str], architecture: str, options: Sequence[str] = ()
     ) -> bytes:
-        """Compile a program to machine code.
+        """Compile a program to machine code for a GPU architecture, such as "sm_90".
 
-        Parameters
-        ----------
-        name : str
-            Name of the source that includes the others.
-        sources : mapping of str to str
-            All sources by the names under which they are included.
-        architecture : str
-            GPU architecture, such as "sm_90".
-        options : sequence of str
-            Options of the compiler.
-
-        Raises
-        ------
-        NvrtcError
-            With the compiler's log.
+        The source `name` includes the others of `sources` by their names there. Raise an NvrtcError
+        with the compiler's log if it does not compile.
         """
         headers = {other: text for other, text in sources.items() if other != name}
-        arguments = (
+        program = ctypes.c_void_p()
+        result = self._library.nvrtcCreateProgram(
+            ctypes.byref(program),
             sources[name].encode(),
             name.encode(),
             len(headers),
             _to_c_strings(list(headers.values())),
             _to_c_strings(list(headers)),
         )
-        program = ctypes.c_void_p()
-        self._check(self._library.nvrtcCreateProgram(ctypes.byref(program), *arguments))
+        self._check(result)
         try:
             options = [f"--gpu-architecture={architecture}", *options]
             result = self._library.nvrtcCompileProgram(
@@ -193,10 +170,7 @@ class Nvrtc:
 def find_nvrtc(max_version: int | None = None) -> Nvrtc | None:
     """Return the newest installed compiler, or None.
 
-    Parameters
-    ----------
-    max_version : int, optional
-        Newest major version of CUDA to use: a driver may refuse kernels of a newer one.
+    A driver may refuse kernels of a major version of CUDA that is newer than `max_version`.
     """
     for major in sorted(_NVRTC_FOLDERS, reverse=True):
         if max_version is not None and major > max_version:

@@ -57,13 +57,7 @@ class RowData:
         return {name: value for name, value in values if value is not None}
 
     def add_offset(self, scores: object) -> Any:
-        """Return raw scores of the rows with their offset.
-
-        Parameters
-        ----------
-        scores : ndarray of shape (n_rows, n_scores)
-            Raw scores of a model.
-        """
+        """Return raw `scores` (n_rows, n_scores) with the offset of the rows."""
         return scores if self.offset is None else scores + self.offset
 
     @property
@@ -72,35 +66,17 @@ class RowData:
         return int(self.target.shape[0])
 
     def replace(self, **values: Any) -> Self:
-        """Return a copy with other values.
-
-        Parameters
-        ----------
-        **values
-            Attributes by name.
-        """
+        """Return a copy with other `values` of attributes."""
         return replace(self, **values)
 
     def take(self, rows: np.ndarray) -> Self:
-        """Return some rows.
-
-        Parameters
-        ----------
-        rows : ndarray
-            Indices of rows, or a mask.
-        """
+        """Return some `rows`, given by indices or a mask."""
         return replace(
             self, **{f.name: select_rows(getattr(self, f.name), rows) for f in fields(RowData)}
         )
 
     def keep_weights(self, rows: np.ndarray) -> Self:
-        """Return the same rows, of which only some keep their weight.
-
-        Parameters
-        ----------
-        rows : ndarray
-            Indices of rows, or a mask.
-        """
+        """Return all rows; only `rows`, given by indices or a mask, keep their weight."""
         weight = np.zeros(self.n_rows if self.weight is None else self.weight.shape, np.float32)
         weight[rows] = 1.0 if self.weight is None else self.weight[rows]
         return self.replace(weight=weight)
@@ -111,12 +87,7 @@ class RowData:
 
     @classmethod
     def concatenate(cls, parts: Sequence[RowData]) -> RowData:
-        """Return the rows of all parts, which are encoded alike.
-
-        Parameters
-        ----------
-        parts : sequence of RowData
-        """
+        """Return the rows of all `parts`, which are encoded alike."""
         columns = ([getattr(part, f.name) for part in parts] for f in fields(RowData))
         return cls(*map(_concatenate, columns))
 
@@ -128,12 +99,7 @@ class RowData:
         return np.broadcast_to(self.weight.reshape(self.n_rows, -1), shape)
 
     def column(self, k: int) -> Self:
-        """Return one column of the target, (n_rows,), with its weights.
-
-        Parameters
-        ----------
-        k : int
-        """
+        """Return column `k` of the target, (n_rows,), with its weights."""
         weight = self.weight
         if weight is not None and weight.ndim == 2:
             weight = weight[:, min(k, weight.shape[1] - 1)]

@@ -16,10 +16,7 @@ def make_temporary_path(path: Path) -> Path:
 def remove_temporary_files(directory: Path, name: str) -> None:
     """Remove temporary files left by a process that was killed.
 
-    Parameters
-    ----------
-    name : str
-        Regular expression of the final names. No such file may be in the process of being written.
+    `name` is a regular expression of the final names; none of the files may be being written.
     """
     pattern = re.compile(rf"\.(?:{name})\.[0-9a-f]{{12}}\.tmp")
     for path in directory.glob(".*.tmp"):
