@@ -86,6 +86,36 @@ def test_heavy_tails_of_weights():
     assert r2(fit(weight).predict(X_TEST), truth(X_TEST)) > 0.7
 
 
+def test_weights_that_halve_every_month_give_weighted_means():
+    age = np.arange(3 * 365)[::-1]
+    weight, x = 0.5 ** (age / 30), np.arange(len(age)) % 2
+    y = np.where(age < 180, 1.0, -1.0) * x
+    model = PolyleafRegressor(n_estimators=100, n_jobs=1).fit(x[:, None], y, sample_weight=weight)
+    means = [np.average(y[x == value], weights=weight[x == value]) for value in (0, 1)]
+    np.testing.assert_allclose(model.predict([[0], [1]]), means, atol=0.01)
+
+
+def test_rows_of_certain_outcome_do_not_hide_the_others():
+    rng = np.random.default_rng(0)
+    x, is_certain = rng.integers(0, 2, 4000), np.arange(4000) % 2 == 1
+    y = (rng.random(4000) < np.where(x == 1, 0.9, 0.1)) & ~is_certain
+    model = PolyleafClassifier(n_estimators=100, n_jobs=1)
+    model.fit(x[:, None], y, offset=np.where(is_certain, -25.0, 0.0))
+    shares = [y[(x == value) & ~is_certain].mean() for value in (0, 1)]
+    found = model.predict_proba([[0], [1]], offset=np.zeros(2))[:, 1]
+    np.testing.assert_allclose(found, shares, atol=0.03)
+
+
+def test_exposures_of_two_sizes():
+    rng = np.random.default_rng(0)
+    x, offset = rng.integers(0, 2, 4000), np.where(np.arange(4000) % 2, -22.0, 20.0)
+    counts = rng.poisson(np.exp(offset) * np.where(x == 1, 2.23, 0.449))
+    model = PolyleafRegressor(objective="poisson", n_estimators=100, n_jobs=1)
+    model.fit(x[:, None], counts, offset=offset)
+    found = model.predict([[0], [1]], offset=np.zeros(2))
+    np.testing.assert_allclose(found, [0.449, 2.23], rtol=0.03)
+
+
 def test_ordinary_weights_are_not_changed():
     size = RNG.uniform(1.0, 2000.0, (N, 2)).astype(np.float32)
     size[7] = 0

@@ -6,7 +6,10 @@ largest row. Two measures keep the remaining rows from being rounded to zero; ot
 not affected.
 
 - No row counts more than `MAX_RATIO` times a light row, the one at the quantile `LIGHT_QUANTILE`:
-  the gradients and Hessians of heavier rows are multiplied by a factor below 1.
+  the gradients and Hessians of heavier rows are multiplied by a factor below 1. There is no limit
+  where enough rows share the weight, as with weights that halve every month: then the light rows
+  are those that hardly count. The effective number of rows, (sum w)^2 / sum w^2 (Kish, "Survey
+  Sampling", 1965), decides.
 - If the heaviest row counts more than `ROUNDING_RATIO` light ones, quantised gradients are rounded
   up or down at random, by a hash of the row, so that sums over many light rows are unbiased where
   each of them would be rounded to 0.
@@ -52,6 +55,8 @@ from polyleaf.user_data.weights import average_weights
 MAX_RATIO = 2.0**16
 ROUNDING_RATIO = 2.0**11
 LIGHT_QUANTILE = 0.1
+# Effective rows from which there is no limit: so many, or that share of the rows.
+MIN_EFFECTIVE_ROWS, MIN_EFFECTIVE_SHARE = 50, 0.125
 
 # As in the split search of the core: relative gains below it are indistinguishable from rounding.
 _MIN_RELATIVE_GAIN = 2.0**-20
@@ -97,7 +102,7 @@ class HeavyRows:
         if not (ratio > ROUNDING_RATIO).any():
             return None
         factor = None
-        if (ratio > MAX_RATIO).any():
+        if ((ratio > MAX_RATIO) & np.isfinite(limit)).any():
             positive = np.maximum(size, np.finfo(np.float32).tiny)
             factor = np.minimum(limit / positive, 1.0).astype(np.float32)
         return HeavyRows(factor, row_ids, seed, workers)
@@ -128,7 +133,8 @@ def limit_weights(
 
 
 def _measure_column(size: np.ndarray, communicator: Communicator) -> tuple[float, float]:
-    """Return the ratio of the largest size and the light one, and `MAX_RATIO` light ones."""
+    """Return the ratio of the largest size and the light one, and the limit of sizes:
+    `MAX_RATIO` light ones, or infinity."""
     positive = np.ascontiguousarray(size[size > 0], np.float32)
     ends = np.array([-np.inf, -np.inf])  # minus the smallest, and the largest
     if len(positive) > 0:
@@ -141,7 +147,12 @@ def _measure_column(size: np.ndarray, communicator: Communicator) -> tuple[float
     # Positive floats are ordered as their bits.
     rank = max(1, int(np.ceil(LIGHT_QUANTILE * int(n[0]))))
     light = find_kth_smallest(positive.view(np.uint32), rank, communicator).view(np.float32)
-    return float(ends[1] / light), float(MAX_RATIO * light)
+    column = np.divide(positive, np.float32(ends[1]))[:, None]
+    workers = Context(1, communicator)
+    squares, total = _core.exact_totals(column, column, None, 1, workers)[:, 0, 0]
+    enough = min(MIN_EFFECTIVE_ROWS, MIN_EFFECTIVE_SHARE * int(n[0]))
+    limit = np.inf if total**2 / squares >= enough else float(MAX_RATIO * light)
+    return float(ends[1] / light), limit
 
 
 class LeafAssignment(Protocol):
