@@ -373,3 +373,38 @@ def test_huge_values_are_projected(kind, power):
     tolerance = 1e-6 if (kind, power) == ("leml", 120) else 0
     projected = projection.transform(X * 2.0**power)
     np.testing.assert_allclose(projected, features, rtol=0, atol=tolerance)
+
+
+# --- weights ---
+
+
+@pytest.mark.parametrize("kind", ["leml", "pca"])
+def test_weights_count_as_repeated_rows(kind):
+    X, Y = words()
+    weight = np.random.default_rng(0).integers(0, 4, X.shape[0])
+    repeats = np.repeat(np.arange(X.shape[0]), weight)
+    projector = Projector(kind, dim=4, n_iterations=30, n_folds=1)
+    weighted = projector.fit(X, Y, sample_weight=weight).transform(X)
+    repeated = projector.fit(X[repeats], Y[repeats]).transform(X)
+    np.testing.assert_allclose(weighted, repeated, atol=0.02 * np.abs(repeated).max())
+
+
+@pytest.mark.parametrize("kind", PROJECTIONS)
+def test_rows_of_weight_0_are_left_out(kind):
+    X, Y = words()
+    weight = np.r_[np.ones(200), np.zeros(100)]
+    projector = Projector(kind, dim=4, min_rows=3, tfidf=True, n_folds=3)
+    fitted, features = projector.fit_transform(X, Y, sample_weight=weight)
+    alone, expected = projector.fit_transform(X[:200], Y[:200])
+    for name, array in alone.arrays().items():
+        np.testing.assert_array_equal(fitted.arrays()[name], array)
+    as_dense = [f.toarray() if sp.issparse(f) else f for f in (features[:200], expected)]
+    np.testing.assert_array_equal(*as_dense)
+    assert features.shape[0] == 300
+
+
+def test_weights_are_checked():
+    X, Y = words()
+    for weight in (np.zeros(300), np.ones(3), np.full(300, -1.0), np.full(300, np.inf)):
+        with pytest.raises(ValueError, match="sample_weight must be 300 finite numbers"):
+            Projector(dim=3).fit(X, Y, sample_weight=weight)

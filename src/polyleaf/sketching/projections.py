@@ -117,7 +117,13 @@ class Projector:
             raise ValueError(f"reg must be positive, got {self.reg}.")
 
     def fit(
-        self, X: DataLike, Y: DataLike | None = None, *, seed: int = 0, n_threads: int = 1
+        self,
+        X: DataLike,
+        Y: DataLike | None = None,
+        *,
+        seed: int = 0,
+        n_threads: int = 1,
+        sample_weight: Array | None = None,
     ) -> Projection:
         """Fit the projection.
 
@@ -131,6 +137,9 @@ class Projector:
             Random seed.
         n_threads : int
             Number of threads; it does not change the result.
+        sample_weight : ndarray of shape (n,), optional
+            Weights of the rows: a row of weight 2 counts as two rows in "pca" and "leml", and a row
+            of weight 0 is left out. Default: 1.
 
         Returns
         -------
@@ -142,16 +151,22 @@ class Projector:
             For values that are not finite, inconsistent shapes, "leml" without Y, and if no column
             remains.
         """
-        return self._fit(X, Y, seed, n_threads, with_features=False)[0]
+        return self._fit(X, Y, seed, n_threads, sample_weight, with_features=False)[0]
 
     def fit_transform(
-        self, X: DataLike, Y: DataLike | None = None, *, seed: int = 0, n_threads: int = 1
+        self,
+        X: DataLike,
+        Y: DataLike | None = None,
+        *,
+        seed: int = 0,
+        n_threads: int = 1,
+        sample_weight: Array | None = None,
     ) -> tuple[Projection, Any]:
         """Fit the projection, and project the training rows.
 
         Parameters
         ----------
-        X, Y, seed, n_threads
+        X, Y, seed, n_threads, sample_weight
             See `fit`, which raises the same errors.
 
         Returns
@@ -161,12 +176,34 @@ class Projector:
         features : ndarray of shape (n, dim), float32, or csr_matrix
             Equal to `projection.transform(X)`, except with folds (see `n_folds`).
         """
-        return self._fit(X, Y, seed, n_threads, with_features=True)
+        return self._fit(X, Y, seed, n_threads, sample_weight, with_features=True)
 
     def _fit(
-        self, X: DataLike, Y: DataLike | None, seed: int, n_threads: int, with_features: bool
+        self,
+        X: DataLike,
+        Y: DataLike | None,
+        seed: int,
+        n_threads: int,
+        sample_weight: Array | None,
+        with_features: bool,
     ) -> tuple[Projection, object]:
         rows = to_canonical_csr(X, "X", nan_hint=explain_numeric_only(self.kind))
+        labels = _labels(Y, rows.shape[0]) if self.kind == "leml" else None
+        weight: Array | None = None
+        used: Any = slice(None)
+        all_rows = rows
+        if sample_weight is not None:
+            weight = np.asarray(sample_weight, np.float64)
+            is_valid = weight.shape == (rows.shape[0],) and np.all(weight >= 0) and weight.any()
+            if not is_valid or not np.isfinite(weight).all():
+                raise ValueError(
+                    f"sample_weight must be {rows.shape[0]} finite numbers >= 0, not all 0."
+                )
+            if not weight.all():
+                used = np.flatnonzero(weight)
+                rows, weight = rows[used], weight[used]
+                labels = None if labels is None else labels[used]
+        root = None if weight is None else np.sqrt(weight).astype(np.float32)
         n, n_features = rows.shape
         columns = self._surviving_columns(rows)
         idf = None
@@ -174,9 +211,9 @@ class Projector:
             df = np.bincount(rows.indices, minlength=n_features)[columns]
             idf = (_core.log((1.0 + n) / (1.0 + df)) + 1.0).astype(np.float32)
         unprojected = Projection(self.kind, n_features, columns, idf, None, None)
-        rows = unprojected._select_and_weight(rows)
         if self.kind == "columns":
-            return unprojected, rows
+            return unprojected, unprojected._select_and_weight(all_rows)
+        rows = unprojected._select_and_weight(rows)
         # Products of large numbers would overflow; a power of two changes no digits.
         largest = float(np.abs(rows.data).max(initial=0.0))
         unit = np.float32(2.0 ** min(0, _MAX_EXPONENT - int(np.frexp(largest)[1])))
@@ -190,10 +227,11 @@ class Projector:
                 matrix = _normal(rng, len(columns), dim) / np.float32(np.sqrt(dim))
             elif self.kind == "pca":
                 matrix, offset = _principal_directions(
-                    _Products(rows, n_threads), dim, self.n_iterations, rng
+                    _Products(_scale_rows(rows, root), n_threads), root, dim, self.n_iterations, rng
                 )
             else:
-                leml = _Leml(rows, _labels(Y, n), dim, self, rng, n_threads)
+                assert labels is not None
+                leml = _Leml(rows, labels, dim, self, rng, n_threads, root)
                 matrix = leml.solve()
                 out_of_fold = (
                     leml.project_out_of_fold(self._folds(n, len(columns)))
@@ -201,9 +239,16 @@ class Projector:
                     else None
                 )
         projection = Projection(self.kind, n_features, columns, idf, matrix * unit, offset)
-        if not with_features or out_of_fold is not None:
-            return projection, out_of_fold
-        return projection, replace(projection, matrix=matrix)._project(rows, n_threads)
+        if not with_features:
+            return projection, None
+        if rows.shape[0] == all_rows.shape[0]:
+            if out_of_fold is not None:
+                return projection, out_of_fold
+            return projection, replace(projection, matrix=matrix)._project(rows, n_threads)
+        features = projection.transform(all_rows, n_threads)
+        if out_of_fold is not None:
+            features[used] = out_of_fold
+        return projection, features
 
     def _folds(self, n: int, n_columns: int) -> int:
         return min(n, (3 if 4 * n_columns > n else 1) if self.n_folds is None else self.n_folds)
@@ -469,8 +514,21 @@ class _Products:
         sums = np.bincount(self._rows[1], self._rows[2].astype(np.float64) ** 2, self.m)
         return sums.astype(np.float64, copy=False)
 
-    def column_means(self) -> NDArray[np.float64]:
-        return np.bincount(self._rows[1], self._rows[2], self.m) / self.n
+    def column_means(self, root: Array | None) -> NDArray[np.float64]:
+        """Means of the columns before the rows were multiplied by the roots of their weights."""
+        if root is None:
+            return np.bincount(self._rows[1], self._rows[2], self.m) / self.n
+        factor = np.repeat(root.astype(np.float64), np.diff(self._rows[0]))
+        sums = np.bincount(self._rows[1], self._rows[2] * factor, self.m)
+        return sums / np.sum(root.astype(np.float64) ** 2)
+
+
+def _scale_rows(matrix: sp.csr_matrix, factor: Array | None) -> sp.csr_matrix:
+    """Return rows multiplied by factors (n,), float32; None: 1."""
+    if factor is None:
+        return matrix
+    data = matrix.data * np.repeat(factor, np.diff(matrix.indptr))
+    return sp.csr_matrix((data, matrix.indices, matrix.indptr), shape=matrix.shape)
 
 
 def _float32(matrix: Array) -> NDArray[np.float32]:
@@ -504,18 +562,21 @@ def _gram(a: Array, b: Array | None = None) -> NDArray[np.float64]:
 
 
 def _principal_directions(
-    X: _Products, dim: int, n_iterations: int, rng: np.random.Generator
+    X: _Products, root: Array | None, dim: int, n_iterations: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return leading right singular vectors of the centred X: subspace iteration, Rayleigh-Ritz."""
-    mean = X.column_means().astype(np.float32)
+    """Return leading right singular vectors of the centred X: subspace iteration, Rayleigh-Ritz.
+
+    The rows of X are multiplied by `root` (n,), the roots of their weights; None: 1.
+    """
+    mean = X.column_means(root).astype(np.float32)
 
     def project(V: Array) -> NDArray[np.float32]:
-        return X.times(V) - mean @ V
+        centre = mean @ V
+        return X.times(V) - (centre if root is None else root[:, None] * centre)
 
     def back(Z: Array) -> NDArray[np.float32]:
-        return X.transposed_times(Z) - np.outer(mean, Z.sum(axis=0, dtype=np.float64)).astype(
-            np.float32
-        )
+        sums = (Z if root is None else root[:, None] * Z).sum(axis=0, dtype=np.float64)
+        return X.transposed_times(Z) - np.outer(mean, sums).astype(np.float32)
 
     V = _orthonormal(_normal(rng, X.m, min(dim + _OVERSAMPLING, X.m)))
     for _ in range(n_iterations):
@@ -550,6 +611,7 @@ class _Leml:
     Given W, H is a ridge regression on Z = X W: H = Y' Z (Z'Z + reg)^-1. Given H, W solves
     X'X W H'H + reg W = X'Y H, which in the eigenbasis of H'H is one ridge regression per column;
     all take steps of preconditioned conjugate gradients together, two sparse products per step.
+    `root` (n,) are the roots of the weights of the rows; None: 1.
     """
 
     def __init__(
@@ -560,10 +622,12 @@ class _Leml:
         settings: Projector,
         rng: np.random.Generator,
         n_threads: int,
+        root: Array | None = None,
     ) -> None:
         self.rows, self.labels = X, Y
         self.n_threads = n_threads
-        self.X, self.Y = _Products(X, n_threads), _Products(Y, n_threads)
+        self._scaled = _scale_rows(X, root), _scale_rows(Y, root)
+        self.X, self.Y = (_Products(scaled, n_threads) for scaled in self._scaled)
         self.settings, self.rng = settings, rng
         self.W = np.zeros((X.shape[1], dim), np.float32)
         self.H = _normal(rng, Y.shape[1], dim)
@@ -588,8 +652,7 @@ class _Leml:
             held, others = np.flatnonzero(fold == f), np.flatnonzero(fold != f)
             part = _Leml.__new__(_Leml)
             part.__dict__.update(self.__dict__)
-            part.X = _Products(self.rows[others], self.n_threads)
-            part.Y = _Products(self.labels[others], self.n_threads)
+            part.X, part.Y = (_Products(scaled[others], self.n_threads) for scaled in self._scaled)
             part.W = np.zeros_like(self.W)
             part.improve_w(2 * self.settings.n_inner)  # from zero, so twice as many steps
             products = _Products(self.rows[held], self.n_threads, transposed=False)

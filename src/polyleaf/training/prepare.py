@@ -31,6 +31,7 @@ from polyleaf.user_data.features import read_features, resolve_categorical_mask
 from polyleaf.user_data.read_target import check_same_rows
 from polyleaf.user_data.target import Target, encode_evaluation_target
 from polyleaf.user_data.validation import check_in_memory, count_rows, is_missing
+from polyleaf.user_data.weights import average_weights
 
 VALIDATION = "validation"  # name of `X_val`, or of the rows of `validation_fraction`
 
@@ -286,8 +287,15 @@ def _project(
     assert projector is not None
     numeric = read_numbers(X, projector.kind, params, reset=True)
     check_same_rows(numeric.shape[0], run.target.n_rows)
+    weight = run.target.weight
+    if weight is not None and weight.ndim == 2:
+        weight = average_weights(weight).ravel()
     run.projection, projected = projector.fit_transform(
-        numeric, run.target.to_indicators(), seed=run.seeds.projection, n_threads=n_threads
+        numeric,
+        run.target.to_indicators(),
+        seed=run.seeds.projection,
+        n_threads=n_threads,
+        sample_weight=weight,
     )
     return projected
 
