@@ -1,6 +1,7 @@
 #include "explain/shap_coefficients.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace polyleaf {
 namespace {
@@ -9,17 +10,27 @@ namespace {
 struct Branch {
   int32_t parent = -1;
   bool left = false;
-  double share = 1.0;  // share of the rows of both children
+  double share = 1.0;  // share of what reaches both children
 };
+
+// Return the share of the left child: of the rows, or of the cover of models of other libraries,
+// whose counts are 0.
+double share_of_left(const Tree& tree, int32_t left, int32_t right) {
+  const double rows =
+      static_cast<double>(tree.count[left]) + static_cast<double>(tree.count[right]);
+  if (rows > 0.0) return static_cast<double>(tree.count[left]) / rows;
+  const double cover = tree.cover[left] + tree.cover[right];
+  return tree.cover[left] >= 0.0 && tree.cover[right] >= 0.0 && cover > 0.0 && std::isfinite(cover)
+             ? tree.cover[left] / cover
+             : 0.5;
+}
 
 std::vector<Branch> find_branches(const Tree& tree) {
   std::vector<Branch> branches(tree.n_nodes());
   for (int32_t node = 0; node < tree.n_nodes(); ++node) {
     if (tree.feature[node] < 0) continue;
     const int32_t left = tree.left[node], right = tree.right[node];
-    const double both =
-        static_cast<double>(tree.count[left]) + static_cast<double>(tree.count[right]);
-    const double share = both > 0.0 ? static_cast<double>(tree.count[left]) / both : 0.5;
+    const double share = share_of_left(tree, left, right);
     branches[left] = {node, true, share};
     branches[right] = {node, false, 1.0 - share};
   }

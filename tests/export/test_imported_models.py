@@ -226,3 +226,23 @@ def test_estimator_settings():
     )
     with pytest.warns(UserWarning, match="missing=-999.0"):
         from_xgboost(xgboost.XGBRegressor(n_estimators=2, missing=-999.0).fit(X, y))
+
+
+@pytest.mark.parametrize("objective", ["reg:squarederror", "binary:logistic"])
+def test_shap_values_equal_those_of_xgboost(objective):
+    """XGBoost stores no counts of rows: children are weighted by their sums of Hessians."""
+    xgboost = pytest.importorskip("xgboost")
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 4)).astype(np.float32)
+    y = X[:, 0] + X[:, 1] * X[:, 2]
+    y = y if objective.startswith("reg") else (y > 0).astype(float)
+    parameters = {"objective": objective, "max_depth": 3, "max_bin": 254}
+    booster = xgboost.train(parameters, xgboost.DMatrix(X, y), 10)
+    model = load_model(from_xgboost(booster).to_bytes())
+    values = booster.predict(xgboost.DMatrix(X), pred_contribs=True)
+    assert np.abs(values[:, -1] - np.ravel(model.shap_base_values())).max() < 1e-4
+    found = model.shap_values(X).reshape(len(X), -1)
+    np.testing.assert_allclose(found, values[:, :-1], atol=1e-4)
+    pairs = booster.predict(xgboost.DMatrix(X[:50]), pred_interactions=True)[:, :-1, :-1]
+    found = model.shap_values(X[:50], interactions=True).reshape(pairs.shape)
+    np.testing.assert_allclose(found, pairs, atol=1e-4)

@@ -6,8 +6,9 @@ codes and, for linear leaves, its raw features. Everything is float64, with 2^F 
 The worth of a set S of known features is the expected sum of leaf values:
 
 - by counts (`expected`): splits on known features are followed; at others both sides are weighted
-  by the training rows of the children (a half each if they have none). In a linear leaf an unknown
-  regressor is missing, so it counts as the centre of the leaf.
+  by the training rows of the children, by their cover if they have none (models of other
+  libraries), or by a half each. In a linear leaf an unknown regressor is missing, so it counts as
+  the centre of the leaf.
 - by a background (`background_worth`): the mean leaf value of the rows that take the features in S
   from the row, and the other features from a row of the background.
 """
@@ -31,8 +32,11 @@ def goes_left(tree, node, code):
 
 
 def share_of_left(tree, node):
-    left, right = (float(tree.count[child[node]]) for child in (tree.left, tree.right))
-    return left / (left + right) if left + right > 0 else 0.5
+    for weight in (tree.count, tree.cover):
+        left, right = (float(weight[child[node]]) for child in (tree.left, tree.right))
+        if min(left, right) >= 0 and 0 < left + right < np.inf:
+            return left / (left + right)
+    return 0.5
 
 
 def leaf_value(leaves, leaf, x, known):
