@@ -19,7 +19,7 @@ from polyleaf.settings.param_spec import get_param_specs, make_constraints
 from polyleaf.settings.parameters import ClassifierParameters, RegressorParameters
 from polyleaf.sketching.projections import Projector
 from polyleaf.sketching.sketches import DEFAULT_DIM
-from polyleaf.training import fit as fit_steps
+from polyleaf.training import auto_rounds
 from polyleaf.training.tree_builder import LABEL_SKETCH_DIM, MAX_DIAGONAL_OUTPUTS
 
 ESTIMATORS = [(PolyleafRegressor, RegressorParameters), (PolyleafClassifier, ClassifierParameters)]
@@ -201,11 +201,12 @@ def test_descriptions_of_None_are_correct():
     assert set(spreads) == set(usual) and spreads["learning_rate"] == counts["learning_rate"]
     assert spreads["colsample_bynode"] == usual["colsample_bynode"]
     assert all(EVERY[name].default is None for name in (*usual, "n_estimators"))
-    rows = f"with {fit_steps.MIN_ROWS} to {fit_steps.MAX_ROWS:,} rows"
-    assert f"None: {parameters.DEFAULT_N_ESTIMATORS}; {rows}" in EVERY["n_estimators"].text.replace(
-        "\n", " "
-    )
-    assert f"at most {fit_steps.MAX_ROUNDS:.0f} / `learning_rate`" in EVERY["n_estimators"].text
+    rounds = " ".join(EVERY["n_estimators"].text.split())
+    assert f"early stopping on {auto_rounds.HELD_OUT:.0%} of the rows".replace("%", " %") in rounds
+    assert f"at most {auto_rounds.MAX_ROUNDS:.0f} / `learning_rate`" in rounds
+    assert f"{auto_rounds.MAX_CELL_ROUNDS / 1e9:.0f} billion / (rows" in rounds
+    assert f"not below {parameters.DEFAULT_N_ESTIMATORS}." in rounds
+    assert auto_rounds.MAX_ROWS == 10**6 and "more than a million rows" in rounds
     assert f"None: {DEFAULT_DIM}, and {LABEL_SKETCH_DIM} for" in EVERY["sketch_dim"].text
     assert f"None: {Projector.dim}." in EVERY["projection_dim"].text
     assert (

@@ -139,11 +139,11 @@ def test_range_of_rows(n, is_done):
     assert auto_rounds.finds_rounds(n) == is_done
 
 
-def test_maximum_of_rounds_falls_with_rate_and_rows():
-    assert auto_rounds.max_rounds(0.1, 100_000) == auto_rounds.max_rounds(0.1) == 3_000
+def test_maximum_of_rounds_falls_with_rate_and_cells():
+    assert auto_rounds.max_rounds(0.1, 8_000_000) == auto_rounds.max_rounds(0.1) == 3_000
     assert auto_rounds.max_rounds(0.05) == 6_000
-    assert auto_rounds.max_rounds(0.1, 500_000) == 600
-    assert auto_rounds.max_rounds(0.1, 10**7) == DEFAULT_N_ESTIMATORS
+    assert auto_rounds.max_rounds(0.1, 25_000_000) == 1_000
+    assert auto_rounds.max_rounds(0.1, 10**9) == DEFAULT_N_ESTIMATORS
 
 
 def test_hold_outs_are_repeated_where_few_rows_carry_the_loss(monkeypatch):
@@ -329,7 +329,7 @@ def test_warnings_are_not_repeated():
 def test_memory_estimate_uses_the_largest_number_of_rounds():
     few = memory_estimate(10_000, 5, 3), memory_estimate(10_000, 5, 3, n_estimators=3000)
     assert few[0] == few[1] > memory_estimate(10_000, 5, 3, n_estimators=300)
-    many = memory_estimate(10**6, 5, 3), memory_estimate(10**6, 5, 3, n_estimators=300)
+    many = memory_estimate(10**6, 50, 3), memory_estimate(10**6, 50, 3, n_estimators=300)
     assert many[0] == many[1]
 
 

@@ -83,7 +83,7 @@ def memory_estimate(
     )
     n_rounds = estimator.n_estimators
     if n_rounds is None and finds_rounds(n_rows):
-        n_rounds = max_rounds(settings.boosting.learning_rate, n_rows)
+        n_rounds = max_rounds(settings.boosting.learning_rate, n_rows * n_features * n_outputs)
     settings = settings.replace_n_estimators(n_rounds or DEFAULT_N_ESTIMATORS)
     if settings.has_sparse_targets:
         refuse("sparse_targets", "memory_estimate")

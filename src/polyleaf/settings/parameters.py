@@ -44,10 +44,10 @@ class BoostingParameters:
     """Number of boosting rounds. Each round adds one tree, or one tree per output (see
     `multi_strategy`). With `warm_start` it is the total number, with `init_model` the number of
     rounds to add. None: found by early stopping on 20 % of the rows, and the model is then fitted
-    on all rows. It is at most 300 / `learning_rate`, or 300 million divided by the number of rows
-    if that is less. With early stopping by the user this is the limit of its rounds. 300 with more
-    than a million rows, `warm_start`, `init_model`, `projection`, sparse `y`, `device="cuda"`, and
-    for a custom objective without `eval_metric`."""
+    on all rows. It is at most 300 / `learning_rate`, or 25 billion / (rows * features * outputs) if
+    that is less, but not below 300. With early stopping by the user the limit is 300 /
+    `learning_rate`. 300 with more than a million rows, `warm_start`, `init_model`, `projection`,
+    sparse `y`, `device="cuda"`, and for a custom objective without `eval_metric`."""
 
     learning_rate: float | None = parameter(default=None, interval="(0, inf)", common=True)
     """Step size shrinkage: factor of every leaf value (XGBoost: eta). None: 0.1; 0.05 for counts

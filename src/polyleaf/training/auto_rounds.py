@@ -31,26 +31,27 @@ from polyleaf.training.prepare import check_parts
 from polyleaf.training.training_run import TrainingRun, get_default_metric
 
 HELD_OUT = 0.2  # fraction of the rows that a hold-out fit is evaluated on
-MIN_ROWS = 10
+MIN_ROWS, MAX_ROWS = 10, 1_000_000
 MAX_ROUNDS, PATIENCE = 300.0, 10.0  # at a learning rate of 1; divided by the rate
-MAX_ROW_ROUNDS = 300_000_000  # limit of rounds times rows
+# Cells are rows * columns * outputs. The limit of rounds times cells bounds the time of a fit.
+MAX_CELL_ROUNDS = 25e9
 SPEEDUP, MAX_RATE = 2, 0.5  # factor of the learning rate, unless the result exceeds MAX_RATE
 # Number of hold-out fits if the effective number of rows is low; it is a third of all rows
 # if residuals are normally distributed.
 N_HOLD_OUTS, MANY_EFFECTIVE_ROWS, SOME_EFFECTIVE_ROWS = 5, 3_000, 1_000
-# With more cells (rows * columns * outputs) there is a single hold-out fit.
+# With more cells there is a single hold-out fit.
 MAX_REPEATED_CELLS = 2**23
 
 
-def max_rounds(learning_rate: float, n_rows: int = 1) -> int:
-    """Return the largest number of rounds that is chosen for these rows."""
-    limit = min(MAX_ROUNDS / learning_rate, MAX_ROW_ROUNDS / n_rows)
+def max_rounds(learning_rate: float, n_cells: int = 1) -> int:
+    """Return the largest number of rounds that is chosen for so many cells."""
+    limit = min(MAX_ROUNDS / learning_rate, MAX_CELL_ROUNDS / n_cells)
     return max(DEFAULT_N_ESTIMATORS, round(limit))
 
 
 def finds_rounds(n_rows: int) -> bool:
     """Return whether the number of rounds is found for data with this number of rows."""
-    return MIN_ROWS <= n_rows <= MAX_ROW_ROUNDS // DEFAULT_N_ESTIMATORS
+    return MIN_ROWS <= n_rows <= MAX_ROWS
 
 
 def plan_rounds(
@@ -71,7 +72,7 @@ def plan_rounds(
         return None
     names = {cls.__name__ for callback in callbacks for cls in type(callback).__mro__}
     if params.early_stopping_rounds is not None or EarlyStopping.__name__ in names:
-        limit = max_rounds(settings.boosting.learning_rate, n_rows)
+        limit = max_rounds(settings.boosting.learning_rate)
         run.settings = settings.replace_n_estimators(limit)
         return None
     if (
@@ -161,7 +162,7 @@ def _count_hold_outs(run: TrainingRun) -> int:
     """
     bound = bind_objective(run.objective, run.rows, run.settings)
     n_rows, n_outputs = bound.n_rows, bound.n_outputs
-    if n_rows * run.dataset.mapper.n_columns_ * n_outputs > MAX_REPEATED_CELLS:
+    if _count_cells(run) > MAX_REPEATED_CELLS:
         return 1
     base = run.base_score
     bound.set_base_score(compute_base_score(bound, run.settings) if base is None else base)
@@ -184,6 +185,11 @@ def _count_hold_outs(run: TrainingRun) -> int:
     return 3 if n_effective >= SOME_EFFECTIVE_ROWS else N_HOLD_OUTS
 
 
+def _count_cells(run: TrainingRun) -> int:
+    n_outputs = run.objective.n_scores(run.target.encoding.n_outputs)
+    return run.target.n_rows * run.dataset.mapper.n_columns_ * n_outputs
+
+
 def _train(hold_out: TrainingRun, limits: Sequence[TimeLimit]) -> int | None:
     """Train a hold-out fit; return its best round, if the metric of some round is finite."""
     if hold_out.objective.is_translation_invariant:  # offsets are subtracted from the target
@@ -193,7 +199,7 @@ def _train(hold_out: TrainingRun, limits: Sequence[TimeLimit]) -> int | None:
         resolve_output_groups(hold_out)
     rate = hold_out.settings.boosting.learning_rate
     speedup = SPEEDUP if SPEEDUP * rate <= MAX_RATE else 1
-    n_rounds = max_rounds(rate, hold_out.target.n_rows) // speedup
+    n_rounds = max_rounds(rate, _count_cells(hold_out)) // speedup
     boosting = replace(
         hold_out.settings.boosting, learning_rate=speedup * rate, n_estimators=n_rounds
     )
