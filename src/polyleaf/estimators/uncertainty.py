@@ -32,7 +32,8 @@ class Uncertainty(NamedTuple):
     Attributes
     ----------
     knowledge : ndarray of shape (n_rows,) or (n_rows, n_outputs), float64
-        What more training data would remove: large for rows unlike the training rows.
+        What more training data would remove: large for combinations of
+        features that are rare in training, but not for values outside the training range.
     data : ndarray like `knowledge`, or None
         The noise that the model expects; None if the objective does not learn it.
     """
@@ -66,7 +67,7 @@ class UncertaintyMixin(PolyleafEstimator):
         """Predict knowledge and data uncertainty by a virtual ensemble.
 
         Its models are the first rounds of this model: all of them, and equally many less for each
-        further model, down to half. Rows unlike the training rows change more from model to model.
+        further model, down to half. Rows of rare combinations change more from model to model.
 
         Parameters
         ----------

@@ -80,6 +80,12 @@ categorical_future_covariates, categorical_static_covariates
         **kwargs: Any,
     ) -> None:
         n_outputs = output_chunk_length if multi_models else 1
+        levels = getattr(kwargs.get("objective"), "alpha", kwargs.get("quantile_alpha", 0.5))
+        if likelihood is None and np.size(levels) > 1:
+            raise ValueError(
+                f"quantile_alpha={levels!r}: several levels are a likelihood in Darts. Pass "
+                'likelihood="multiquantile" and the levels as quantiles, or one level.'
+            )
         if likelihood is not None:
             if likelihood not in LIKELIHOODS:
                 names = ", ".join(map(repr, LIKELIHOODS))

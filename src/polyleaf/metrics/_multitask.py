@@ -327,20 +327,28 @@ def _multilabel_scores(
 ) -> dict[str, float]:
     from sklearn.metrics import f1_score
 
-    y, weight = rows.target, rows.weight
-    right = np.asarray(y) == np.asarray(predicted)
+    y, predicted, weight = np.asarray(rows.target), np.asarray(predicted), rows.weight
+    known = ~np.isnan(y)
+    if not known.all():
+        # A missing label counts in no score: for F1 it is absent and predicted so.
+        used = known.any(axis=1)
+        weight = None if weight is None else weight[used]
+        probabilities = None if probabilities is None else probabilities[used]
+        y, predicted, known = y[used], np.where(known, predicted, 0)[used], known[used]
+    right = np.where(known, y == predicted, np.nan)
+    y = np.where(known, y, 0)
     # scikit-learn takes a single label as two classes, whose F1 is the F1 of the positive class.
     averages = ("micro", "macro") if right.shape[1] > 1 else ("binary",)
     scores = {
-        "label accuracy": float(np.average(right.mean(axis=1), weights=weight)),
-        "subset accuracy": float(np.average(right.all(axis=1), weights=weight)),
+        "label accuracy": float(np.average(np.nanmean(right, axis=1), weights=weight)),
+        "subset accuracy": float(np.average((right != 0).all(axis=1), weights=weight)),
     }
     for average in averages:
         f1 = f1_score(y, predicted, average=average, zero_division=0, sample_weight=weight)
         scores[f"{average} F1".removeprefix("binary ")] = float(f1)
     if probabilities is not None:
-        true = np.where(np.asarray(y) == 1, probabilities, 1 - probabilities)
-        loss = -np.log(_clip_probability(true)).mean(axis=1)
+        true = np.where(y == 1, probabilities, 1 - probabilities)
+        loss = np.nanmean(np.where(known, -np.log(_clip_probability(true)), np.nan), axis=1)
         scores["log loss"] = float(np.average(loss, weights=weight))
     return scores
 

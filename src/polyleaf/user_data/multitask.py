@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse
 
 from polyleaf.runtime.row_data import RowData, TaskRows
+from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.user_data.read_target import to_numpy
 from polyleaf.user_data.target import Target, TargetEncoding
 from polyleaf.user_data.target_scaling import compute_mean_and_deviation
@@ -163,6 +164,28 @@ def encode_labelled_rows(
     return target.replace_rows(target=values, weight=all_weights)
 
 
+def _drop_new_labels(
+    rows: RowData, encoding: TargetEncoding, missing: Missing, name: str
+) -> tuple[RowData, Missing]:
+    """Return rows without labels that training did not have: the other tasks of a row count."""
+    labels = np.asarray(to_numpy(rows.target, name))
+    if labels.ndim != 1 or encoding.classes is None:
+        return rows, missing
+    known = set(encoding.classes.tolist())
+    is_new = np.array([label not in known for label in labels.tolist()], bool)
+    is_new &= ~get_missing_mask(labels)
+    if not is_new.any() or is_new.all():
+        return rows, missing
+    new = labels[is_new].tolist()[0]
+    warn_user(
+        f"{name} has labels that training did not have, such as {new!r}, in {is_new.sum()} rows: "
+        "they count as missing."
+    )
+    labels = labels.astype(object)
+    labels[is_new] = None
+    return rows.replace(target=labels), "ignore"
+
+
 def _restore_integers(labels: np.ndarray) -> np.ndarray:
     """Convert integers that are floats only because others were missing."""
     if labels.dtype.kind == "f" and (labels == np.round(labels)).all():
@@ -207,7 +230,8 @@ class TaskEncodings(TargetEncoding):
             encode = partial(encoding.encode, name=task_name, normalized=normalized)
             own = RowData(columns.select(key), get_task_weight(rows, key))
             if encoding.kind in ("binary", "multiclass"):
-                targets.append(encode_labelled_rows(encode, own, self.missing, task_name))
+                own, missing = _drop_new_labels(own, encoding, self.missing, task_name)
+                targets.append(encode_labelled_rows(encode, own, missing, task_name))
             else:
                 targets.append(encode(own))
         return join_task_targets(self.keys, targets, self.missing)

@@ -418,7 +418,8 @@ def _check_labels(labels: np.ndarray, name: str) -> None:
 def _missing_label(row: int, name: str) -> ValueError:
     return ValueError(
         f"Input {name} contains NaN: row {row} has no label. Nothing can be learned from a row "
-        "without its only label: remove it."
+        "without its only label: remove it. If the row has labels of other tasks, set "
+        'missing_targets="ignore" of PolyleafMultiTask.'
     )
 
 

@@ -193,11 +193,7 @@ def predict_probabilities(
     y = read_classes(estimator, y)
     if y.ndim == 2 and y.shape[1] > 1:
         return y.astype(np.float64), probabilities, get_output_names(model)
-    unknown = [label for label in np.unique(y).tolist() if label not in estimator.classes_.tolist()]
-    if unknown and model.metadata["kind"] != "multilabel":
-        raise ValueError(
-            f"y contains the label {unknown[0]!r}, which is not in the training labels."
-        )
+    # A label that training did not have is none of the classes: all predictions are errors.
     truth = np.asarray(y.reshape(-1, 1) == np.asarray(estimator.classes_)[None, :], np.float64)
     names = [str(name) for name in estimator.classes_]
     first = 0 if len(names) > 2 else 1

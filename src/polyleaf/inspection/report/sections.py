@@ -326,7 +326,7 @@ def _targets(data: SingleTaskReportData) -> str:
     Y = data.y.reshape(len(data.y), -1)
     if data.task == "multilabel":
         rows = [
-            [name, f"{int(column.sum()):,}", f"{column.mean():.1%}"]
+            [name, f"{int(np.nansum(column)):,}", f"{column[~np.isnan(column)].mean():.1%}"]
             for name, column in zip(data.target_names, Y.T, strict=True)
         ]
         return _long_table(["label", "rows", "share"], rows, "labels")
