@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse
 
 import polyleaf._core as _core
 from polyleaf.binned_data.binning import BinMapper
 from polyleaf.model import Model, storage
+from polyleaf.model.initial import InitialModel, LinearInitialModel
 from polyleaf.objectives import Objective
 from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.user_data.validation import get_feature_index
@@ -187,12 +189,25 @@ def check_monotone_constraints(directions: np.ndarray, objective: Objective, mod
             "probabilities, give y as one column of 0 and 1 per class: labels are learned "
             "independently."
         )
+    if model.initial is not None and not _is_monotone(model.initial, directions):
+        warn_user(
+            "init does not satisfy monotone_constraints, so predictions may violate them, too; "
+            "trees do not. A linear init whose coefficients have the right signs does."
+        )
     if not satisfies_constraints(model, directions):
         warn_user(
             "Trees of init_model violate monotone_constraints, so predictions may violate them, "
             "too; new "
             "trees do not."
         )
+
+
+def _is_monotone(initial: InitialModel, directions: np.ndarray) -> bool:
+    """Return whether an initial model is linear with coefficients of the right signs."""
+    if not isinstance(initial, LinearInitialModel) or initial.coef.shape != directions.shape:
+        return False
+    coef = initial.coef.toarray() if scipy.sparse.issparse(initial.coef) else initial.coef
+    return bool((directions * coef >= 0).all())
 
 
 def tie_output_constraints(objective: Objective, n_scores: int) -> np.ndarray:

@@ -40,6 +40,7 @@ from polyleaf.user_data.target_scaling import sum_columns
 
 if TYPE_CHECKING:
     from polyleaf.runtime.types import DataLike
+from polyleaf.runtime.user_warnings import warn_user
 
 N_FOLDS = 5
 _MAX_FACTOR_CELLS = 1 << 22  # rows times scores that the factor is fitted to
@@ -121,6 +122,7 @@ def compute_initial_scores(
         check_rows(p, data[0].X, target)
         model, scores = _cross_fit(p, init, fit_data, data[0], target, seed)
     if previous is None:
+        _warn_interactions(p, model)
         is_classifier = target.encoding.kind != "regression"
         model = model.scale(_fit_factor(objective, target, scores) if is_classifier else 1.0)
         model = replace(model, sparse=_make_sparse_start(p, target, objective), rows_id=rows_id)
@@ -132,14 +134,28 @@ def compute_initial_scores(
     return InitialScores(model, _set_offsets(data, offsets))
 
 
+def _warn_interactions(p: Any, model: InitialModel) -> None:
+    """Warn if an initial model may combine features that may not interact; linear ones add them."""
+    if p.interaction_constraints is not None and not isinstance(model, LinearInitialModel):
+        warn_user(
+            "init may combine features that interaction_constraints keep apart, so predictions may "
+            "depend on such combinations, too; trees do not."
+        )
+
+
 def _set_offsets(data: Sequence[TrainingData], offsets: list[Any]) -> list[TrainingData]:
     return [each.replace_rows(offset=offset) for each, offset in zip(data, offsets, strict=True)]
 
 
 def _identify(target: Target) -> str:
-    """Return a checksum of the targets, to tell the training rows from others."""
+    """Return a checksum of the targets, to tell the training rows from others.
+
+    Numbers tell the rows in any order, classes and labels only in that of the training.
+    """
     hashes = hash_values(target.values)
-    return f"{int(hash64(hashes + hash64(np.arange(len(hashes)))).sum()):016x}"
+    if target.encoding.kind != "regression":
+        hashes = hashes + hash64(np.arange(len(hashes)))
+    return f"{int(hash64(hashes).sum()):016x}"
 
 
 def _make_sparse_start(p: Any, target: Target, objective: Objective) -> SparseStart | None:

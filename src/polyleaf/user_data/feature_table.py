@@ -210,7 +210,9 @@ class FeatureTable:
             [DenseBlock(block.values[start:stop], block.features) for block in self.dense],
             [block.rows(start, stop, self.n_rows) for block in self.sparse],
             [CategoryColumn(c.index[start:stop], c.categories, c.feature) for c in self.categories],
-            source=None if self.source is None else _safe_indexing(self.source, range(start, stop)),
+            source=None
+            if self.source is None
+            else _safe_indexing(self.source, np.arange(start, stop)),
         )
 
     def get_raw_values(
