@@ -59,7 +59,8 @@ class PolyleafRegressor(RegressorMixin, UncertaintyMixin, RegressorParameters):
         assert isinstance(resolved, ObjectiveSpec)
         normalize = self.normalize_targets
         if normalize == "auto":
-            normalize = get_auto_scaling(resolved.cls, has_shared_trees(self))
+            n_targets = np.shape(rows.target)[1] if np.ndim(rows.target) == 2 else 1
+            normalize = get_auto_scaling(resolved.cls, has_shared_trees(self, n_targets))
         return encode_regression(rows, missing=self.missing_targets, normalize=normalize)
 
     def _make_objective(

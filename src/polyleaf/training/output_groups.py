@@ -86,9 +86,11 @@ def count_groups(p: OutputParameters, n_outputs: int) -> list[int]:
     return [n_outputs if group is None else len(group) for group in groups]
 
 
-def has_shared_trees(p: OutputParameters) -> bool:
-    """Return whether several outputs may share a tree."""
+def has_shared_trees(p: OutputParameters, n_targets: int | None = None) -> bool:
+    """Return whether several of the targets, of this number if it is known, may share a tree."""
     groups = _get_spec(p)
+    if isinstance(groups, int | np.integer):
+        return n_targets is None or int(groups) < n_targets
     if isinstance(groups, list | tuple):
         return any(np.size(group) > 1 for group in groups)
     return p.multi_strategy == "multi_output_tree"

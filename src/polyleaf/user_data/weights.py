@@ -84,7 +84,7 @@ def weight_known_targets(rows: RowData) -> Any:
     """
     known = find_known_targets(rows.target)
     if known is None or known.all() or not known.any():
-        return rows.weight
+        return None if rows.weight is None else np.asarray(rows.weight, np.float32)  # as in fit
     return mask_weights(known, rows.weight)
 
 
