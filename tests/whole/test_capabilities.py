@@ -423,6 +423,8 @@ def try_cell(run: Callable[[Recipe], object], recipe: Recipe, name: str, column:
     try:
         run(recipe)
     except ValueError as error:
+        if not sentences and " has no effect: it requires " in str(error):
+            return  # one feature has replaced what the other needs
         if not sentences:  # the recipe has further features
             names = find_features(name) | (find_features(column) if column in FEATURES else set())
             columns = names if column in FEATURES else {*names, column}

@@ -637,11 +637,19 @@ class BinMapper:
     def _get_category_blocks(self, table: FeatureTable) -> list[tuple[object, ...]]:
         return [(c.index, self._encode_categories(c, table), c.feature) for c in table.categories]
 
+    def _is_derived(self, column: int) -> bool:
+        """Return whether a column is derived from a high-cardinality feature."""
+        derived = self.derived_columns_
+        return derived is not None and (
+            column >= self.n_features_ or column in [f.feature for f in derived.features]
+        )
+
     def _encode_categories(self, column: CategoryColumn, table: FeatureTable) -> NDArray[np.uint8]:
         """Return the code of each category of a column, uint8; 255 for unseen ones."""
         code_of = self._code_of[column.feature]
         codes = np.array([code_of.get(c, MISSING_CODE) for c in column.categories], dtype=np.uint8)
-        if (codes == MISSING_CODE).any():
+        # The categories of a derived column have been checked in its feature.
+        if (codes == MISSING_CODE).any() and not self._is_derived(column.feature):
             check_unseen_categories(code_of, column, table.describe_feature(column.feature))
         return codes
 

@@ -20,6 +20,7 @@ from polyleaf.settings.param_spec import add_parameter_docs, make_constraints
 from polyleaf.settings.parameters import RegressorParameters
 from polyleaf.training.fit import complete_objective, has_quantiles
 from polyleaf.training.output_groups import has_shared_trees
+from polyleaf.user_data.read_target import count_columns
 from polyleaf.user_data.target import Target, TargetEncoding, encode_regression
 from polyleaf.user_data.target_scaling import Normalize
 
@@ -59,7 +60,7 @@ class PolyleafRegressor(RegressorMixin, UncertaintyMixin, RegressorParameters):
         assert isinstance(resolved, ObjectiveSpec)
         normalize = self.normalize_targets
         if normalize == "auto":
-            n_targets = np.shape(rows.target)[1] if np.ndim(rows.target) == 2 else 1
+            n_targets = count_columns(rows.target)
             normalize = get_auto_scaling(resolved.cls, has_shared_trees(self, n_targets))
         return encode_regression(rows, missing=self.missing_targets, normalize=normalize)
 

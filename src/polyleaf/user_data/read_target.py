@@ -302,10 +302,15 @@ def read_indicators(y: DataLike, name: str, missing: str) -> np.ndarray:
 SHARES_TOLERANCE = 1e-3  # of the sum of a row: probabilities in float16 pass
 
 
+def count_columns(y: Any) -> int:
+    """Return the number of columns of y; 1 if it has one dimension."""
+    shape = np.shape(y if hasattr(y, "shape") else to_numpy(y))
+    return int(shape[1]) if len(shape) == 2 else 1
+
+
 def has_columns(y: Any) -> bool:
     """Whether y is a matrix with several columns."""
-    shape = np.shape(y if hasattr(y, "shape") else to_numpy(y))
-    return len(shape) == 2 and shape[1] > 1
+    return count_columns(y) > 1
 
 
 def has_fractions(y: Any) -> bool:

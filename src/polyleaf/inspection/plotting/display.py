@@ -193,7 +193,12 @@ def predict_probabilities(
     y = read_classes(estimator, y)
     if y.ndim == 2 and y.shape[1] > 1:
         return y.astype(np.float64), probabilities, get_output_names(model)
-    # A label that training did not have is none of the classes: all predictions are errors.
+    known = estimator.classes_.tolist()
+    if y.size and model.metadata["kind"] != "multilabel" and not np.isin(y, known).any():
+        raise ValueError(
+            f"y holds no label of the training data, but the label {np.ravel(y).tolist()[0]!r}."
+        )
+    # One label that training did not have is none of the classes: all predictions are errors.
     truth = np.asarray(y.reshape(-1, 1) == np.asarray(estimator.classes_)[None, :], np.float64)
     names = [str(name) for name in estimator.classes_]
     first = 0 if len(names) > 2 else 1
