@@ -242,7 +242,9 @@ def test_training_equals_the_reference(boosting_step, block_size):
         "objective": derivatives,
         "learning_rate": 0.5,
     }
-    estimator = regressor(**parameters, hessian=hessian, block_size=block_size or 7).fit(X, Y)
+    if block_size:
+        parameters["block_size"] = block_size
+    estimator = regressor(**parameters, hessian=hessian).fit(X, Y)
     model = estimator.model_
     codes = model.mapper.transform(estimator._features(X), 1)
     data = (
@@ -288,12 +290,9 @@ def test_training_equals_the_reference(boosting_step, block_size):
 @pytest.mark.parametrize("hessian", ["full", "block"])
 def test_softmax_without_ridge(reg_lambda, hessian):
     """The Hessian is 0 along equal changes of all scores, so no step is taken there."""
-    parameters = {
-        "hessian": hessian,
-        "block_size": 3,
-        "reg_lambda": reg_lambda,
-        "min_child_samples": 20,
-    }
+    parameters = {"hessian": hessian, "reg_lambda": reg_lambda, "min_child_samples": 20}
+    if hessian == "block":
+        parameters["block_size"] = 3
     before = loss(classifier(**parameters, n_estimators=1).fit(X, CLASSES), X, CLASSES)
     estimator = classifier(**parameters, n_estimators=20).fit(X, CLASSES)
     assert np.isfinite(estimator.decision_function(X)).all()

@@ -229,16 +229,12 @@ CLASSES = SIGNAL.argmax(axis=1)
 TARGETS = {"regression": SIGNAL, "classes": CLASSES, "labels": (SIGNAL > 1).astype(int)}
 
 
-def make(task, **parameters):
+def make(task, leaf="sparse", **parameters):
     kind = PolyleafRegressor if task == "regression" else PolyleafClassifier
-    defaults = {
-        "leaf": "sparse",
-        "leaf_k": 3,
-        "n_estimators": 8,
-        "min_child_samples": 5,
-        "random_state": 0,
-    }
-    return kind(**{**defaults, **parameters})
+    defaults = {"n_estimators": 8, "min_child_samples": 5, "random_state": 0}
+    if leaf == "sparse":
+        defaults["leaf_k"] = 3
+    return kind(leaf=leaf, **{**defaults, **parameters})
 
 
 def predicted(estimator):

@@ -26,7 +26,7 @@ def test_estimate_grows_with_stored_data():
 
 def test_bytes_per_row():
     """Codes; y, twice; raw scores, gradients, channels; row ids."""
-    small = {"max_leaves": 2, "n_jobs": 1}
+    small = {"max_leaves": 2, "n_jobs": 1, "n_estimators": 300}
     of_row = (memory_estimate(2 * MANY, 64, **small) - memory_estimate(MANY, 64, **small)) / MANY
     codes, y, scores, channels, rows = 64, 12, 4 + 4 + 4, 2 * 2 * 4, 16
     assert of_row == codes + y + scores + channels + rows

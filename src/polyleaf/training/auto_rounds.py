@@ -133,7 +133,8 @@ def find_n_estimators(
             speedup = hold_out.settings.boosting.learning_rate / run.settings.boosting.learning_rate
             numbers.append(speedup * (best_round + 1) * run.target.n_rows / len(rows))
     if numbers:
-        run.settings = run.settings.replace_n_estimators(round(float(np.median(numbers))))
+        median = sorted(numbers)[len(numbers) // 2]
+        run.settings = run.settings.replace_n_estimators(round(median))
     return None
 
 

@@ -32,8 +32,6 @@ from polyleaf.training.training_run import TrainingRun
 
 # Rounds in a row without a split after which training ends, if rows or features are sampled.
 MAX_FAILED_ROUNDS = 10
-# Smallest constant, in scores, of a tree of one leaf that is more than rounding.
-MIN_MOVE = 2.0**-16
 
 
 def boost(
@@ -334,7 +332,8 @@ class BoostingLoop:
                 if grown.tree.n_leaves == 1:
                     with measure_phase("derivatives"):
                         state.update_derivatives()  # layers have changed them
-            has_split |= grown.tree.n_leaves > 1 or self._moves_all_rows(leaves, outputs)
+            # A single leaf may move all rows, after which there may be splits.
+            has_split |= grown.tree.n_leaves > 1 or state.moves_all_rows(leaves, outputs)
             with measure_phase("score updates"):
                 state.add_tree(grown, leaves, outputs)
                 self.model.append(grown.tree, leaves, round, outputs)
@@ -350,17 +349,10 @@ class BoostingLoop:
             if tree.n_leaves == 1 and self.updates_per_tree:
                 self.state.update_derivatives()
             leaves = cast(Leaves, trained.forest.values(i))
-            has_split |= tree.n_leaves > 1 or self._moves_all_rows(leaves, outputs)
+            has_split |= tree.n_leaves > 1 or self.state.moves_all_rows(leaves, outputs)
             self.model.append(tree, leaves, round, outputs)
             self.state.add_last_tree(self.model.forest)
         return self._should_continue(has_split)
-
-    def _moves_all_rows(self, leaves: Leaves, outputs: TreeOutputs) -> bool:
-        """Return whether a single leaf moves all rows, after which there may be splits."""
-        if self.model.objective.balances_totals and isinstance(leaves, np.ndarray):
-            # Its step is undone where the totals agree already.
-            return bool(np.abs(leaves).max() > MIN_MOVE)
-        return not self.state.gradients_cancel_out(outputs)
 
     def _should_continue(self, has_split: bool) -> bool:
         """Return whether the next round may find splits, with another sample if sampling is

@@ -178,7 +178,7 @@ class DeviceState(DenseState):
     def sampling_gradients(self) -> np.ndarray:
         return self.device_derivatives.host.scaled_gradients(None)
 
-    def gradients_cancel_out(self, outputs: TreeOutputs) -> bool:
+    def _gradients_cancel_out(self, outputs: TreeOutputs) -> bool:
         return self.device_derivatives.host.gradients_cancel_out(outputs)
 
     def _add_leaves(

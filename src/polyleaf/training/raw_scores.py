@@ -61,6 +61,9 @@ MIN_EFFECTIVE_ROWS, MIN_EFFECTIVE_SHARE = 50, 0.125
 # As in the split search of the core: relative gains below it are indistinguishable from rounding.
 _MIN_RELATIVE_GAIN = 2.0**-20
 
+# Smallest constant, in scores, of a tree of one leaf that is more than rounding.
+MIN_MOVE = 2.0**-16
+
 # Most outputs for which hessian="auto" means one Hessian per output; above, their mean saves K
 # histograms.
 MAX_DIAGONAL_OUTPUTS = 64
@@ -514,7 +517,14 @@ class DenseState:
         """Return the gradients (n_rows, K) that GOSS samples by."""
         return self.derivatives.scaled_gradients(None)
 
-    def gradients_cancel_out(self, outputs: TreeOutputs) -> bool:
+    def moves_all_rows(self, leaves: Leaves, outputs: TreeOutputs) -> bool:
+        """Return whether a single leaf moves all rows."""
+        if self.bound.objective.balances_totals and isinstance(leaves, np.ndarray):
+            # Its step is undone where the totals agree already.
+            return bool(np.abs(leaves).max() > MIN_MOVE)
+        return not self._gradients_cancel_out(outputs)
+
+    def _gradients_cancel_out(self, outputs: TreeOutputs) -> bool:
         """Return whether one step for all rows would gain almost nothing."""
         return self.derivatives.gradients_cancel_out(outputs)
 
@@ -702,13 +712,13 @@ class SparseState:
         """Return the gradient norms (n_rows,) that GOSS samples by."""
         return self.gradients.norms(self._workers)
 
-    def gradients_cancel_out(self, outputs: TreeOutputs) -> bool:
-        """Return whether one step for all rows would gain almost nothing."""
+    def moves_all_rows(self, leaves: Leaves, outputs: TreeOutputs) -> bool:
+        """Return whether a single leaf moves all rows: whether one step for all rows gains."""
         _, _, values = self.gradients.csr()
         squares = _core.exact_totals(values[:, None], values[:, None], None, 1, self._workers)[0, 0]
         n_usable = count_usable_rows(self._bound.n_rows, self.weight)
         n_rows = self._workers.sum_over_ranks(n_usable)
-        return gradients_cancel_out(self.gradients.totals(self._workers), squares, n_rows)
+        return not gradients_cancel_out(self.gradients.totals(self._workers), squares, n_rows)
 
     def add_tree(self, grown: GrownTree, leaves: Leaves, outputs: TreeOutputs) -> None:
         """Add a tree to the raw scores."""
