@@ -132,6 +132,26 @@ def test_time_limit_includes_the_search():
     assert PolyleafRegressor(n_estimators=3).fit(X, Y, callbacks=[TimeLimit(1e6)]).n_iter_ == 3
 
 
+@pytest.mark.parametrize("ends_at", [2, 60])
+def test_interrupted_training_keeps_the_better_model(ends_at):
+    """A training on all rows that has hardly begun has a higher loss than a hold-out fit."""
+
+    def interrupt(model, epoch, log):
+        if epoch == ends_at:
+            raise KeyboardInterrupt
+
+    rng = np.random.default_rng(0)
+    X = rng.random((4000, 3))
+    y = np.sin(9 * X).sum(axis=1)
+    options = {"random_state": 0, "on_interrupt": "keep", "max_leaves": 4}
+    with pytest.warns(UserWarning, match="interrupted"):
+        model = PolyleafRegressor(**options).fit(X[:3000], y[:3000], callbacks=[interrupt])
+    assert model.score(X[3000:], y[3000:]) > 0.99
+    assert model.n_iter_ > 100
+    short = PolyleafRegressor(n_estimators=3, **options).fit(X[:3000], y[:3000])
+    assert short.score(X[3000:], y[3000:]) < 0.5
+
+
 @pytest.mark.parametrize(
     ("n", "is_done"), [(9, False), (10, True), (10_001, True), (10**6, True), (10**6 + 1, False)]
 )

@@ -27,7 +27,7 @@ from polyleaf.runtime.timing import measure_phase, record_times
 from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS
 from polyleaf.settings.train_config import make_train_config
-from polyleaf.training.auto_rounds import find_n_estimators, plan_rounds
+from polyleaf.training.auto_rounds import find_n_estimators, has_ended_too_early, plan_rounds
 from polyleaf.training.fit import (
     MIN_INIT_ROWS,
     as_callbacks,
@@ -124,14 +124,18 @@ def _fit_estimator(
     if shrinks_scores:
         with measure_phase("initial model"):
             shrink_initial_scores(run)
-    unfinished = None
+    hold_out, has_time = None, True
     if auto_rounds_metric is not None:
-        unfinished = find_n_estimators(run, auto_rounds_metric, all_callbacks)
+        hold_out, has_time = find_n_estimators(run, auto_rounds_metric, all_callbacks)
     free_codes(run)
-    if unfinished is None:
+    if has_time:
         train(estimator, run, callbacks)
-    else:  # no time is left to train on all rows
-        run = unfinished
+    # Without the time to train on all rows, the model of the search is the better one.
+    if hold_out is not None:
+        if not has_time:
+            run = hold_out
+        elif has_ended_too_early(run, hold_out, all_callbacks):
+            run = run.take_result(hold_out)
     # Calibration reads the fitted attributes.
     store_result(estimator, run.model, run.target.encoding, run.evals_log, run.outputs_log)
     with measure_phase("calibration"):

@@ -39,6 +39,9 @@ SPEEDUP, MAX_RATE = 2, 0.5  # factor of the learning rate, unless the result exc
 # Number of hold-out fits if the effective number of rows is low; it is a third of all rows
 # if residuals are normally distributed.
 N_HOLD_OUTS, MANY_EFFECTIVE_ROWS, SOME_EFFECTIVE_ROWS = 5, 3_000, 1_000
+# A training that ends with less of the progress of a hold-out fit has the higher loss, although it
+# has more rows.
+MIN_PROGRESS = 0.5
 # With more cells there is a single hold-out fit.
 MAX_REPEATED_CELLS = 2**23
 
@@ -94,7 +97,7 @@ def plan_rounds(
 
 def find_n_estimators(
     run: TrainingRun, metric: Metric, callbacks: Sequence[object] = ()
-) -> TrainingRun | None:
+) -> tuple[TrainingRun, bool]:
     """Set the number of rounds of a run by hold-out fits.
 
     Parameters
@@ -109,8 +112,10 @@ def find_n_estimators(
 
     Returns
     -------
-    TrainingRun or None
-        A hold-out fit whose model has to be kept, since Ctrl-C or a time limit ended it.
+    hold_out : TrainingRun
+        The first hold-out fit, for a fit that ends too early.
+    is_complete : bool
+        False if Ctrl-C or a time limit has ended the search.
     """
     limits = [callback for callback in callbacks if isinstance(callback, TimeLimit)]
     for limit in limits:
@@ -124,7 +129,7 @@ def find_n_estimators(
         best_round = _train(hold_out, limits)
         first = hold_out if first is None else first
         if hold_out.was_interrupted or any(limit.was_reached for limit in limits):
-            return first
+            return first, False
         # The first hold-out fit has found the groups.
         if isinstance(run.settings.boosting.output_groups, str):
             run.metadata = run.metadata | {OUTPUT_GROUPS: hold_out.metadata[OUTPUT_GROUPS]}
@@ -135,7 +140,20 @@ def find_n_estimators(
     if numbers:
         median = sorted(numbers)[len(numbers) // 2]
         run.settings = run.settings.replace_n_estimators(round(median))
-    return None
+    assert first is not None
+    return run.take_result(first), True
+
+
+def has_ended_too_early(
+    run: TrainingRun, hold_out: TrainingRun, callbacks: Sequence[object]
+) -> bool:
+    """Return whether Ctrl-C or a time limit has ended a training long before it has learned as much
+    as the hold-out fit, by the sum of its learning rates."""
+    limits = [callback for callback in callbacks if isinstance(callback, TimeLimit)]
+    if not run.was_interrupted and not any(limit.was_reached for limit in limits):
+        return False
+    progress = [r.model.n_rounds * r.settings.boosting.learning_rate for r in (run, hold_out)]
+    return progress[0] < MIN_PROGRESS * progress[1]
 
 
 def iter_hold_outs(

@@ -175,6 +175,16 @@ class TrainingRun:
         vars(other).update(values)
         return other
 
+    def take_result(self, other: TrainingRun) -> TrainingRun:
+        """Return a copy with the settings and the result of another training."""
+        return self.replace(
+            settings=other.settings,
+            model=other.model,
+            evals_log=other.evals_log,
+            outputs_log=other.outputs_log,
+            learning_rates=other.learning_rates,
+        )
+
     def copy_for_rows(self, dataset: Dataset, rows: RowData) -> TrainingRun:
         """Return the same training on other rows, for a model that is not kept: its scores stay on
         the scale of training, and it has no metadata."""
