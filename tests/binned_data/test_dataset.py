@@ -102,9 +102,11 @@ def test_bins_are_computed_once(X):
     assert data.bins is data.bins
 
 
-def test_packed_dataset_keeps_shape_and_bins():
+def test_training_bins_have_the_bins_and_features_of_a_dataset():
     X = np.random.default_rng(0).normal(size=(50, 3))
-    data, packed = Dataset(X), Dataset(X)
-    packed.keep_only_bins()
-    assert packed.shape == data.shape and packed.codes.size == 0
-    assert packed.bins.n_rows == data.bins.n_rows and packed.bins.nbytes == data.bins.nbytes
+    data = Dataset(X, keep_features=True)
+    bins = data.to_training_bins()
+    assert bins.mapper is data.mapper and bins.bins is data.bins and bins.n_rows == 50
+    np.testing.assert_array_equal(bins.raw_features(), data.features)
+    with pytest.raises(ValueError, match="keep_features=True"):
+        Dataset(X).to_training_bins().raw_features()

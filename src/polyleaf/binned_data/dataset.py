@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -394,9 +394,7 @@ class Dataset:
 
     def raw_features(self) -> NDArray[np.float32]:
         """Return `features`, or raise a ValueError if they are not kept."""
-        if self.features is None:
-            refuse("linear_leaves", "bins")
-        return self.features
+        return _check_kept(self.features)
 
     @property
     def bins(self) -> _core.Bins:
@@ -567,15 +565,9 @@ class Dataset:
             other.features = features
         return other
 
-    def keep_only_bins(self) -> None:
-        """Build `bins` and free `codes`, for data of one training: this halves the memory.
-
-        Afterwards the data set cannot be evaluated, trained on further, or pickled.
-        """
-        _ = self.bins
-        n_columns = self.mapper.n_columns_
-        self._codes = Codes(0, n_columns, np.empty((n_columns, 0), np.uint8))
-        self._all_codes, self._high_cardinality = None, []
+    def to_training_bins(self) -> TrainingBins:
+        """Return what a training reads if nothing reads the codes: they can be freed."""
+        return TrainingBins(self.mapper, self.bins, self.features)
 
     def __len__(self) -> int:
         return self.n_rows
@@ -589,6 +581,40 @@ class Dataset:
     def __repr__(self) -> str:
         size = f"{self.nbytes / 2**20:.1f} MiB"
         return f"Dataset({self.n_rows} rows, {self.n_features} features, {size})"
+
+
+@dataclass(frozen=True)
+class TrainingBins:
+    """The rows of one training as trees are grown on them: half the memory of a `Dataset`.
+
+    Attributes
+    ----------
+    mapper : BinMapper
+        Bins.
+    bins : _core.Bins
+        The codes as the grower reads them.
+    features : ndarray of float32, shape (n_columns, n_rows), or None
+        Raw values, for linear leaves.
+    """
+
+    mapper: BinMapper
+    bins: _core.Bins
+    features: NDArray[np.float32] | None
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return self.bins.n_rows
+
+    def raw_features(self) -> NDArray[np.float32]:
+        """Return `features`, or raise a ValueError if they are not kept."""
+        return _check_kept(self.features)
+
+
+def _check_kept(features: NDArray[np.float32] | None) -> NDArray[np.float32]:
+    if features is None:
+        refuse("linear_leaves", "bins")
+    return features
 
 
 def _check_n_features(n_features: int) -> None:

@@ -13,7 +13,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from polyleaf.binned_data.dataset import Dataset
+from polyleaf.binned_data.dataset import Dataset, TrainingBins
 from polyleaf.runtime.row_data import RowData
 from polyleaf.training.boosting import BoostingLoop, make_model
 from polyleaf.training.factory import bind_objective, make_components
@@ -233,7 +233,9 @@ def cross_fit_scores(run: TrainingRun, rows: np.ndarray, held: np.ndarray) -> np
     return scores if offset is None else scores + offset[held]
 
 
-def _repeat_training(run: TrainingRun, dataset: Dataset, rows: RowData) -> BoostingLoop | None:
+def _repeat_training(
+    run: TrainingRun, dataset: Dataset | TrainingBins, rows: RowData
+) -> BoostingLoop | None:
     """Return the training on other rows, finished; None if some output has no rows of positive
     weight."""
     weight, settings = rows.weight, run.settings

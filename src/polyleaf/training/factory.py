@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import polyleaf._core as _core
+from polyleaf.binned_data.dataset import Dataset
 from polyleaf.model import Model
 from polyleaf.objectives import Objective
 from polyleaf.objectives.base import BoundObjective
@@ -97,7 +98,9 @@ def make_components(
         check_leaf_kinds(run.init_model, settings)
         output_weight = None if settings.has_sparse_targets else bound.output_weight
         trees = KnownTrees(run.init_model, run.decay_rate)
-        builder = KnownTreeBuilder(trees, dataset, finder, output_weight, settings.workers)
+        builder = KnownTreeBuilder(
+            trees, run.coded_dataset, finder, output_weight, settings.workers
+        )
     constrained = None
     if monotone is not None:
         fitter = constrained = leaf_fitters.MonotoneFitter(
@@ -181,8 +184,9 @@ def _make_dense(run: TrainingRun, bound: BoundObjective, model: Model) -> _Parts
     """Make components for dense targets: splits by histograms, and a fitter for each kind of
     leaf."""
     settings, dataset, rows = run.settings, run.dataset, run.rows
-    has_limit = dataset.memory.limit is not None
-    allocate = make_row_allocator(bound, settings, dataset) if has_limit else np.zeros
+    allocate: Callable[..., np.ndarray] = np.zeros
+    if isinstance(dataset, Dataset):
+        allocate = make_row_allocator(bound, settings, dataset)
     leaf, workers, bins = settings.leaf, settings.workers, dataset.bins
     derivatives = Derivatives(
         bound, settings.hessian, settings.growth.histogram_memory_bytes, workers, allocate
@@ -218,7 +222,7 @@ def _make_dense(run: TrainingRun, bound: BoundObjective, model: Model) -> _Parts
 
 def _make_gpu(run: TrainingRun, bound: BoundObjective, model: Model) -> _Parts:
     """Make components for dense targets on a GPU: splits by histograms, and constant leaves."""
-    settings, dataset, rows = run.settings, run.dataset, run.rows
+    settings, dataset, rows = run.settings, run.coded_dataset, run.rows
     workers, device, leaf = settings.workers, settings.workers.device, settings.leaf
     assert device is not None
     bins = dataset.get_device_bins(device)

@@ -189,6 +189,7 @@ class DeviceState(DenseState):
 
     def add_last_tree(self, forest: _core.Forest) -> None:
         scores = DenseScores(self.raw, self._workers)
+        assert isinstance(self._dataset, Dataset)
         scores.add_trees(forest, len(forest) - 1, self._dataset.codes, self._features)
         self._device_scores.write(scores.raw)
         self._is_stale = True

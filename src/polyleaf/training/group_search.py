@@ -96,7 +96,7 @@ def resolve_output_groups(run: TrainingRun) -> None:
     with measure_phase("output groups"):
         encoding = run.target.encoding
         search = find_output_groups(
-            run.dataset,
+            run.coded_dataset,
             run.rows,
             run.rules,
             run.objective,

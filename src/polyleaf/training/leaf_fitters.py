@@ -19,7 +19,7 @@ from typing import Protocol
 import numpy as np
 
 import polyleaf._core as _core
-from polyleaf.binned_data.dataset import Dataset
+from polyleaf.binned_data.dataset import Dataset, TrainingBins
 from polyleaf.model.leaf_kinds import SPARSE, Leaves, TreeOutputs
 from polyleaf.settings.train_config import LinearLeaf, RegularisationConfig, TopkLeaf, TrainConfig
 from polyleaf.training.raw_scores import (
@@ -237,7 +237,11 @@ class LinearFitter:
     """
 
     def __init__(
-        self, derivatives: Derivatives, leaf: LinearLeaf, dataset: Dataset, settings: TrainConfig
+        self,
+        derivatives: Derivatives,
+        leaf: LinearLeaf,
+        dataset: Dataset | TrainingBins,
+        settings: TrainConfig,
     ) -> None:
         self._derivatives, self._leaf, self._features = derivatives, leaf, dataset.raw_features()
         self._regularisation, self._workers = settings.regularisation, settings.workers

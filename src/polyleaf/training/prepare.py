@@ -146,8 +146,8 @@ def prepare(
 def free_codes(run: TrainingRun) -> None:
     """Free the codes of the data set if only its bins are read from here on."""
     run.make_hold_out_run = None
-    if run.frees_codes:
-        run.dataset.keep_only_bins()
+    if run.frees_codes and isinstance(run.dataset, Dataset):
+        run.dataset = run.dataset.to_training_bins()
 
 
 def set_feature_names(estimator: Any, n_features: int, names: Sequence[str] | None) -> None:

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 import polyleaf._core as _core
-from polyleaf.binned_data.dataset import Dataset
+from polyleaf.binned_data.dataset import Dataset, TrainingBins
 from polyleaf.binned_data.random_rows import (
     ROUNDING,
     derive_seed,
@@ -440,7 +440,7 @@ class DenseState:
         self,
         bound: BoundObjective,
         derivatives: Derivatives,
-        dataset: Dataset,
+        dataset: Dataset | TrainingBins,
         model: Model,
         workers: Context,
         offset: np.ndarray | None = None,
@@ -453,6 +453,7 @@ class DenseState:
         self._dataset, self._features, self._workers = dataset, dataset.features, workers
         self._raw = allocate((bound.n_rows, bound.n_outputs), np.float32)
         if model.n_trees > 0:
+            assert isinstance(dataset, Dataset)
             features = dataset.raw_features() if model.has_linear_leaves else None
             DenseScores(self._raw, workers).add_trees(model.forest, 0, dataset.codes, features)
         self._is_stale = True  # raw scores have changed since the derivatives were computed
@@ -563,6 +564,7 @@ class DenseState:
 
     def add_last_tree(self, forest: _core.Forest) -> None:
         """Add the last tree of a forest, which was not grown here, to the raw scores."""
+        assert isinstance(self._dataset, Dataset)
         scores = DenseScores(self.raw, self._workers)
         scores.add_trees(forest, len(forest) - 1, self._dataset.codes, self._features)
         self._is_stale = True
@@ -686,7 +688,7 @@ class SparseState:
     def __init__(
         self,
         bound: BoundSparseObjective,
-        dataset: Dataset,
+        dataset: Dataset | TrainingBins,
         model: Model,
         workers: Context,
         offset: object = None,
@@ -695,6 +697,7 @@ class SparseState:
         self.weight = bound.weight
         self._scores = SparseScores(bound.make_raw_scores(workers.n_threads), workers, offset)
         if model.n_trees > 0:
+            assert isinstance(dataset, Dataset)
             self._scores.add_trees(model.forest, 0, dataset.codes, None)
         self.gradients: Any = None
 
@@ -727,5 +730,6 @@ class SparseState:
 
     def add_last_tree(self, forest: _core.Forest) -> None:
         """Add the last tree of a forest, which was not grown here, to the raw scores."""
+        assert isinstance(self._dataset, Dataset)
         self.gradients = None
         self._scores.add_trees(forest, len(forest) - 1, self._dataset.codes, None)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 import polyleaf._core as _core
-from polyleaf.binned_data.dataset import Dataset
+from polyleaf.binned_data.dataset import Dataset, TrainingBins
 from polyleaf.binned_data.random_rows import SplitRules
 from polyleaf.metrics import Metric, default_metrics
 from polyleaf.metrics.metric import EvalsLog, OutputsLog
@@ -110,7 +110,7 @@ class TrainingRun:
         Model whose raw scores the trees are added to.
     projection : Projection or None
         Projection of the features.
-    dataset : Dataset
+    dataset : Dataset, or TrainingBins if nothing reads its codes
     eval_sets : sequence of EvalSet
     rules : SplitRules
         What folds of the rows of the data set respect.
@@ -152,7 +152,7 @@ class TrainingRun:
     base_score: np.ndarray | None = None
     initial: InitialModel | None = None
     projection: Projection | None = None
-    dataset: Dataset = field(init=False)
+    dataset: Dataset | TrainingBins = field(init=False)
     eval_sets: Sequence[EvalSet] = ()
     rules: SplitRules = field(default_factory=SplitRules)
     make_fold_data: MakeFoldData | None = None
@@ -185,7 +185,7 @@ class TrainingRun:
             learning_rates=other.learning_rates,
         )
 
-    def copy_for_rows(self, dataset: Dataset, rows: RowData) -> TrainingRun:
+    def copy_for_rows(self, dataset: Dataset | TrainingBins, rows: RowData) -> TrainingRun:
         """Return the same training on other rows, for a model that is not kept: its scores stay on
         the scale of training, and it has no metadata."""
         other = TrainingRun(
@@ -198,6 +198,12 @@ class TrainingRun:
         )
         other.dataset = dataset
         return other
+
+    @property
+    def coded_dataset(self) -> Dataset:
+        """The data set of a training that reads its codes."""
+        assert isinstance(self.dataset, Dataset)
+        return self.dataset
 
     @property
     def rows(self) -> RowData:
