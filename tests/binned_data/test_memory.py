@@ -27,15 +27,9 @@ def test_memory_sizes(size, expected):
     assert parse_size(size) == expected
 
 
-@pytest.mark.parametrize("size", ["much", "4 GiBs", "-1", "", 1.5, True, "4 XB"])
+@pytest.mark.parametrize("size", ["much", "4 GiBs", "-1", "", 1.5, True, "4 XB", 0, -5, "0 GiB"])
 def test_invalid_sizes_raise(size):
     with pytest.raises(ValueError, match="is not a size"):
-        parse_size(size)
-
-
-@pytest.mark.parametrize("size", [0, -5, "0 GiB"])
-def test_none_is_no_limit(size):
-    with pytest.raises(ValueError, match="memory_limit must be at least 1 byte"):
         parse_size(size)
 
 

@@ -104,7 +104,7 @@ def test_invalid_targets_raise(estimator, y, match):
 @pytest.mark.parametrize(
     ("weight", "match"),
     [
-        (np.zeros(60), "zero"),
+        (np.zeros(60), "0 for every row"),
         (-np.ones(60), "negative"),
         (np.ones(59), "sample_weight has shape"),
         (np.ones((60, 3)), "sample_weight has shape"),
@@ -289,10 +289,10 @@ def test_unknown_parameters_raise():
         ({"eval_set": [(X[:0], C[:0])]}, "Evaluation set 'validation_0': .*0 sample"),
         (
             {"eval_set": [(X, C)] * 2, "eval_sample_weight": [None, np.zeros(60)]},
-            "'validation_1': sample_weight is zero everywhere",
+            "'validation_1': sample_weight is 0 for every row",
         ),
         ({"eval_set": [(X, C + 1)]}, "'validation_0' has the label 3"),
-        ({"eval_set": [(X, C[:9])]}, "'validation_0' has 9 rows, its X has 60"),
+        ({"eval_set": [(X, C[:9])]}, "'validation_0' has 9 rows, but X has 60"),
         ({"eval_set": [X]}, r"eval_set\[0\] must be a pair"),
         ({"eval_set": [(X, C)], "eval_names": ["a", "b"]}, "eval_names has 2 entries"),
         ({"eval_set": [(X, C)] * 2, "eval_names": ["a", "a"]}, "must be different"),
@@ -411,7 +411,7 @@ def test_incompatible_init_model_raises():
         classifier().fit(X, np.where(C == 0, 9, C), init_model=first)
     with pytest.raises(ValueError, match="features"):
         classifier().fit(X[:, :2], C, init_model=first)
-    with pytest.raises(ValueError, match="indicator matrix"):
+    with pytest.raises(ValueError, match="y holds several labels per row"):
         classifier().fit(X, L, init_model=first)
     with pytest.raises(ValueError, match="objective"):
         regressor(objective="poisson").fit(X, Y**2, init_model=regressor().fit(X, Y))

@@ -320,7 +320,7 @@ def test_invalid_input_raises():
         regressor().fit(X, Y, offset=KNOWN, offset_val=KNOWN)
     with pytest.raises(ValueError, match="eval_offset has 2 entries, but eval_set has 1"):
         regressor().fit(X, Y, offset=KNOWN, eval_set=[(X, Y)], eval_offset=[KNOWN, KNOWN])
-    with pytest.raises(ValueError, match="offset of 'validation_0' has 3 rows, its X has"):
+    with pytest.raises(ValueError, match="offset of 'validation_0' has 3 rows, but X has"):
         regressor().fit(X, Y, offset=KNOWN, eval_set=[(X, Y)], eval_offset=[KNOWN[:3]])
     with pytest.raises(ValueError, match="offset has 3 rows, but X has"):
         regressor().fit(X, Y, offset=KNOWN[:3])

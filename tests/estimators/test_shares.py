@@ -134,7 +134,7 @@ def test_training_continues_on_shares_or_labels():
     for y in (SHARES, IDS):
         assert PolyleafClassifier(n_estimators=3).fit(X, y, init_model=first).n_iter_ == 9
     labels = PolyleafClassifier(n_estimators=3).fit(X, (IDS > 0).astype(int))
-    with pytest.raises(ValueError, match="does not learn shares"):
+    with pytest.raises(ValueError, match="fitted on labels of two classes"):
         fit(SHARES, n_estimators=3).fit(X, SHARES, init_model=labels)
 
 
@@ -157,7 +157,7 @@ def test_search_takes_shares():
         (SHARES, {"objective": "exponential"}, 'fractions.*objective="softmax"'),
         (SHARES, {"objective": "logistic"}, 'fractions.*objective="softmax"'),
         (SHARES, {"missing_targets": "ignore"}, "is for regression and multi-label"),
-        (np.eye(3)[np.zeros(150, int)], {}, "Only one class, 0, has shares"),
+        (np.eye(3)[np.zeros(150, int)], {}, "Only one class, 0, has rows"),
     ],
 )
 def test_invalid_shares_raise(y, parameters, message):

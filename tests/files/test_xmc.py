@@ -185,7 +185,7 @@ def test_compressed_files(tmp_path, extension, compress):
 @pytest.mark.parametrize(
     ("X", "Y", "message"),
     [
-        ([[1.0]], [[1], [0]], "X has 1 rows, but Y has 2"),
+        ([[1.0]], [[1], [0]], "Y has 2 rows, but X has 1"),
         ([[1.0]], [[2]], "Y must hold only 0 and 1"),
         ([[np.nan]], [[1]], "X holds NaN"),
     ],

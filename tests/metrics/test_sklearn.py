@@ -138,7 +138,7 @@ def test_targets_of_wrong_shape_raise():
     model = regressor().fit(X, frame)
     with pytest.raises(ValueError, match=r"another order"):
         model.score(X, frame[["b", "a"]])
-    with pytest.raises(ValueError, match=r"X has 90 rows, but y has 80"):
+    with pytest.raises(ValueError, match=r"y has 80 rows, but X has 90"):
         model.score(X, Y[:80])
 
 

@@ -313,7 +313,7 @@ def test_invalid_settings_raise(settings, message):
         (np.empty((0, 3)), [[1]], "at least one row and one column"),
         (np.zeros((4, 3)), np.ones((4, 1)), "No column of X"),
         (np.ones((4, 3)), None, "needs Y"),
-        (np.ones((4, 3)), np.ones((5, 2)), "X has 4 rows, but Y has 5"),
+        (np.ones((4, 3)), np.ones((5, 2)), "Y has 5 rows, but X has 4"),
         (np.ones((4, 3)), np.full((4, 2), np.nan), "Y holds NaN"),
     ],
 )

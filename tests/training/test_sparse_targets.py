@@ -224,7 +224,7 @@ def test_incompatible_parameters_raise(data, parameters, message):
     [
         (lambda X, Y: (X[:, :5], Y), "5 features"),
         (lambda X, Y: (X, Y[:, :30]), "30 column"),
-        (lambda X, Y: (X[:9], Y), "900 rows, its X has 9"),
+        (lambda X, Y: (X[:9], Y), "900 rows, but X has 9"),
     ],
 )
 def test_evaluation_sets(data, make, message):

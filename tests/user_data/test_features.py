@@ -354,9 +354,9 @@ def test_feature_names():
     assert read_features(np.ones((2, 2)), feature_names=["a", "b"]).feature_names == ("a", "b")
     assert read_features(np.ones((2, 2))).feature_names is None
     assert read_features(pd.DataFrame(np.ones((2, 2)))).feature_names is None
-    with pytest.raises(ValueError, match="1 names, but X has 2"):
+    with pytest.raises(ValueError, match="feature_names has 1 names, but 2 are required"):
         read_features(np.ones((2, 2)), feature_names=["a"])
-    with pytest.raises(ValueError, match="'a' occurs more than once"):
+    with pytest.raises(ValueError, match="several columns named 'a'"):
         read_features(np.ones((2, 2)), feature_names=["a", "a"])
 
 

@@ -63,7 +63,7 @@ def test_invalid_matrices_raise(values, message):
 
 
 def test_one_dimensional_features_raise():
-    with pytest.raises(ValueError, match=r"X is a sparse array of shape \(3,\)"):
+    with pytest.raises(ValueError, match="Expected 2D array, got 1D array"):
         read_features(sp.coo_array(np.ones(3)))
 
 

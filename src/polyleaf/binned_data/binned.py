@@ -37,22 +37,16 @@ def parse_size(size: int | str) -> int:
     ValueError
         If it is not a positive size.
     """
-    if isinstance(size, str):
-        match = _SIZE.fullmatch(size)
-        if match is None:
-            raise ValueError(
-                f"memory_limit={size!r} is not a size: use bytes, or a number with a unit such as "
-                '"4 GiB".'
-            )
+    n_bytes = size if isinstance(size, int) and not isinstance(size, bool) else 0
+    if isinstance(size, str) and (match := _SIZE.fullmatch(size)) is not None:
         number, prefix, is_binary = match.groups()
-        size = int(float(number) * (_BINARY_UNITS if is_binary else _UNITS)[prefix.lower()])
-    if isinstance(size, bool) or not isinstance(size, int):
+        n_bytes = int(float(number) * (_BINARY_UNITS if is_binary else _UNITS)[prefix.lower()])
+    if n_bytes < 1:
         raise ValueError(
-            f'memory_limit={size!r} is not a size: use bytes, or text such as "4 GiB".'
+            f"memory_limit={size!r} is not a size: use bytes, at least 1, or a number with a unit "
+            'such as "4 GiB".'
         )
-    if size < 1:
-        raise ValueError(f"memory_limit must be at least 1 byte, got {size}.")
-    return size
+    return n_bytes
 
 
 @dataclass(frozen=True)

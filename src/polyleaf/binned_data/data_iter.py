@@ -37,6 +37,7 @@ from polyleaf.user_data.feature_table import (
 )
 from polyleaf.user_data.features import check_text_columns, read_features
 from polyleaf.user_data.frames import as_frame, concatenate_frames
+from polyleaf.user_data.read_target import check_same_rows
 from polyleaf.user_data.validation import check_in_memory
 from polyleaf.user_data.weights import (
     find_known_targets,
@@ -118,18 +119,14 @@ class BatchReader:
         for number, batch in enumerate(batches):
             X, rows = _unpack_batch(batch, number)
             check_in_memory(X, f"X of batch {number}")
-            if _count_rows(X) == 0:
+            if count_values(X) == 0:
                 continue
             try:
                 table = read_features(X, n_threads=self.n_threads, whole=False, **options)
+                for name, values in rows.to_dict().items():
+                    check_same_rows(table.n_rows, count_values(values), ARGUMENTS[name])
             except (ValueError, TypeError) as error:
                 raise type(error)(f"Batch {number}: {error}") from error
-            for name, values in rows.to_dict().items():
-                if _count_rows(values) != table.n_rows:
-                    raise ValueError(
-                        f"Batch {number}: {ARGUMENTS[name]} has {_count_rows(values)} rows, but X "
-                        f"has {table.n_rows}."
-                    )
             yield Batch(number, first, table, rows)
             first += table.n_rows
 
@@ -528,9 +525,12 @@ def _unpack_batch(batch: object, number: int) -> tuple[object, RowData]:
     return parts[0], RowData(*parts[1:])
 
 
-def _count_rows(values: Any) -> int:
+def count_values(values: Any) -> int:
+    """Return the number of rows of a table, or of what belongs to rows."""
     if isinstance(values, FeatureTable):
         return values.n_rows
+    if isinstance(values, Mapping):  # targets of several tasks
+        return min(map(count_values, values.values()), default=0)
     shape = getattr(values, "shape", None)
     return int(shape[0]) if shape else len(values)
 

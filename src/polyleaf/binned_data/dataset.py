@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 import polyleaf._core as _core
 from polyleaf.binned_data.binned import Codes, DeviceCodes, MemmapCodes, MemoryBudget, create_memmap
 from polyleaf.binned_data.binning import MAX_BINS, BinMapper
-from polyleaf.binned_data.data_iter import BatchReader, BinnedData, read_batches
+from polyleaf.binned_data.data_iter import BatchReader, BinnedData, count_values, read_batches
 from polyleaf.binned_data.random_rows import find_repeated_rows, hash64
 from polyleaf.binned_data.target_encoding import EncodedOutputs, FeatureCodes, fit_target_statistics
 from polyleaf.runtime.capabilities import refuse
@@ -24,6 +24,7 @@ from polyleaf.runtime.row_data import ARGUMENTS, RowData
 from polyleaf.user_data.feature_table import FeatureTable
 from polyleaf.user_data.features import FROM_DTYPE, read_features
 from polyleaf.user_data.parquet import ParquetRows
+from polyleaf.user_data.read_target import check_same_rows
 from polyleaf.user_data.target import Target
 from polyleaf.user_data.weights import weight_known_targets
 
@@ -123,10 +124,7 @@ class Dataset:
             )
         rows = RowData(*map(_copy, (y, sample_weight, offset)))
         for name, values in rows.to_dict().items():
-            if _get_length(values) != table.n_rows:
-                raise ValueError(
-                    f"{ARGUMENTS[name]} has {_get_length(values)} rows, but X has {table.n_rows}."
-                )
+            check_same_rows(table.n_rows, count_values(values), ARGUMENTS[name])
         if mapper is None:
             mapper = BinMapper(max_bins, random_state=0 if random_state is None else random_state)
             mapper.fit(table, weight_known_targets(rows), n_threads)
@@ -492,12 +490,7 @@ class Dataset:
             find_repeated_rows(self.hash_rows(), target.values),
         )
         columns = derived.expand(self._make_category_table(None), statistics)
-        if derived.n_columns > _core.MAX_FEATURES:
-            raise ValueError(
-                "With columns derived from high-cardinality features there are "
-                f"{derived.n_columns} "
-                f"columns, but trees support {_core.MAX_FEATURES} at most: leave out some features."
-            )
+        _check_n_features(derived.n_columns)
         mapper = self.mapper
         if mapper.derived_columns_ is None:
             mapper = mapper.with_derived_columns(derived, columns, target.weight, n_threads)
@@ -620,8 +613,9 @@ def _check_kept(features: NDArray[np.float32] | None) -> NDArray[np.float32]:
 def _check_n_features(n_features: int) -> None:
     if n_features > _core.MAX_FEATURES:
         raise ValueError(
-            f"X has {n_features} features, but trees support {_core.MAX_FEATURES} at most: leave "
-            "some out, or set projection to reduce their number."
+            f"X has {n_features} features (with columns derived from categories), but trees "
+            f"support {_core.MAX_FEATURES} at most: leave some out, or set projection to reduce "
+            "their number."
         )
 
 
@@ -632,10 +626,3 @@ def _copy(values: Any) -> Any:
     return (
         values.copy() if hasattr(values, "copy") and not isinstance(values, np.memmap) else values
     )
-
-
-def _get_length(values: Any) -> int:
-    if isinstance(values, Mapping):  # targets of several tasks
-        return min(map(_get_length, values.values()), default=0)
-    shape = getattr(values, "shape", None)
-    return int(shape[0]) if shape else len(values)

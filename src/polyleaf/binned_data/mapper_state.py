@@ -123,11 +123,8 @@ def _read_thresholds(
 
 def _read_array(arrays: Mapping[str, object], name: str, dtype: type) -> np.ndarray:
     array = arrays.get(name)
-    if not isinstance(array, np.ndarray) or array.ndim != 1 or array.dtype != dtype:
-        raise ValueError(
-            f"The saved bins cannot be read: {name!r} must be a one-dimensional {np.dtype(dtype)} "
-            "array."
-        )
+    is_valid = isinstance(array, np.ndarray) and array.ndim == 1 and array.dtype == dtype
+    _require(is_valid, f"has no {name!r} that is a one-dimensional {np.dtype(dtype)} array")
     return np.ascontiguousarray(array)
 
 

@@ -15,6 +15,7 @@ import polyleaf._core as _core
 from polyleaf.model.initial import LinearInitialModel
 from polyleaf.model.prediction import bin_features, read_regressors
 from polyleaf.user_data.feature_table import FeatureTable
+from polyleaf.user_data.read_target import check_same_rows
 
 if TYPE_CHECKING:
     from polyleaf.model.model import ModelData
@@ -181,8 +182,8 @@ class ShapExplainer:
             If the values do not fit in memory.
         """
         indices = outputs.indices
-        if indices.ndim == 2 and len(indices) != rows.n_rows:
-            raise ValueError(f"outputs has {len(indices)} rows, but X has {rows.n_rows}.")
+        if indices.ndim == 2:
+            check_same_rows(rows.n_rows, len(indices), "outputs")
         out = self._zeros(rows.n_rows, indices.shape[-1], interactions)
         batch_size = _ROWS_PER_BATCH if indices.ndim == 2 else rows.n_rows
         for part in _split(rows.n_rows, batch_size):

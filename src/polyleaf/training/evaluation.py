@@ -15,6 +15,7 @@ from polyleaf.metrics.metric import EvalsLog, OutputsLog
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import Leaves
 from polyleaf.runtime.row_data import RowData
+from polyleaf.user_data.read_target import check_same_rows
 
 
 @contextmanager
@@ -62,13 +63,10 @@ class EvalSet:
     weighed: RowData | None = None
 
     def __post_init__(self) -> None:
-        n_rows, n_targets, offset = self.codes.shape[1], self.rows.n_rows, self.rows.offset
-        if n_targets != n_rows:
-            raise ValueError(f"y of {self.name!r} has {n_targets} rows, its X has {n_rows}.")
-        if offset is not None and offset.shape[0] != n_rows:
-            raise ValueError(
-                f"The offset of {self.name!r} has {offset.shape[0]} rows, its X has {n_rows}."
-            )
+        n_rows, offset = self.codes.shape[1], self.rows.offset
+        check_same_rows(n_rows, self.rows.n_rows, f"y of {self.name!r}")
+        if offset is not None:
+            check_same_rows(n_rows, offset.shape[0], f"The offset of {self.name!r}")
 
 
 class Evaluation:

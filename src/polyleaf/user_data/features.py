@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -26,13 +26,16 @@ from polyleaf.user_data.feature_table import (
     TextColumnSummary,
     to_sparse_block,
 )
-from polyleaf.user_data.frames import Frame, as_frame
+from polyleaf.user_data.frames import Frame, as_frame, factorize_objects
 from polyleaf.user_data.numeric_text import TextColumnError, all_distinct, find_text_problem
 from polyleaf.user_data.validation import (
     check_data,
     check_in_memory,
     check_is_table,
+    check_names,
+    check_two_dimensions,
     check_unique_names,
+    convert_objects,
     describe_type,
     find_non_number,
     get_feature_index,
@@ -252,11 +255,7 @@ class _Reader:
 
     def read_device_array(self, X: _core.DeviceArray) -> FeatureTable:
         """Read numbers in GPU memory without a copy."""
-        if X.ndim != 2:
-            raise ValueError(
-                "Expected 2D array, got 1D array instead: X in GPU memory must have shape "
-                "(n_rows, n_features)."
-            )
+        check_two_dimensions(X.shape)
         table = replace(self.make_table(X, X.shape, None), device_array=X)
         mask = self.get_mask(table)
         if mask is not None and mask.any():
@@ -274,11 +273,7 @@ class _Reader:
 
     def read_sparse(self, X: Any) -> FeatureTable:
         """Read a sparse matrix by columns; for prediction, a CSR matrix may stay one."""
-        if len(X.shape) != 2:
-            raise ValueError(
-                f"X is a sparse array of shape {X.shape}, but must have two dimensions: one row is "
-                "X.reshape(1, -1)."
-            )
+        check_two_dimensions(X.shape)
         matrix = check_array(
             X,
             accept_sparse="csc" if self.spec is None else ("csc", "csr"),
@@ -337,7 +332,7 @@ class _Reader:
             kind = frame.get_kind(feature)
             by_dtype = mask is None and kind in ("category", "text")
             if by_dtype or (mask is not None and mask[feature]):
-                table.categories.append(_encode_column(frame, feature, table))
+                table.categories.append(_encode_distinct(frame.factorize, feature, feature, table))
                 if by_dtype and self.spec is None and kind == "text":
                     table.texts.append(feature)
             else:
@@ -369,8 +364,7 @@ def _check_shape(n_rows: int, n_features: int, min_rows: int) -> None:
         if count < minimum:
             raise ValueError(
                 f"Found array with {count} {unit}(s) (shape={(n_rows, n_features)}) while a "
-                "minimum "
-                "of 1 is required."
+                "minimum of 1 is required."
             )
     if n_rows > MAX_ROWS:
         raise ValueError(
@@ -389,11 +383,8 @@ def _check_given_names(names: Sequence[str], n_features: int) -> Sequence[str]:
     names = list(names)
     if not all(isinstance(name, str) for name in names):
         raise ValueError("feature_names must be strings.")
-    if len(names) != n_features:
-        raise ValueError(f"feature_names has {len(names)} names, but X has {n_features} features.")
-    if len(set(names)) != len(names):
-        repeated = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"feature_names must be unique, but {repeated!r} occurs more than once.")
+    check_names(names, n_features, "feature_names")
+    check_unique_names(names, "feature_names")
     return names
 
 
@@ -515,14 +506,9 @@ def _objects_to_numbers(
     objects = np.fromiter(values, dtype=object, count=len(values))
     with suppress(TypeError, ValueError):
         return objects.astype(np.float64)  # None is NaN
-    objects = replace_nulls_with_nan(objects)
-    try:
-        return objects.astype(np.float64)
-    except (TypeError, ValueError):
-        place = find_non_number(objects)
-        if place is None:
-            raise
-        raise _non_number(objects[place], place[0], name, is_fitted) from None
+    return convert_objects(
+        objects, lambda value, place: _non_number(value, place[0], name, is_fitted)
+    )
 
 
 def _non_number(value: object, row: int, name: str, is_fitted: bool) -> Exception:
@@ -569,10 +555,15 @@ def check_text_columns(texts: Iterable[TextColumnSummary]) -> None:
         )
 
 
-def _encode_column(frame: Frame, feature: int, table: FeatureTable) -> CategoryColumn:
-    """Encode a column of a data frame as categories."""
+def _encode_distinct(
+    factorize: Callable[[Any], tuple[np.ndarray, list[Any]]],
+    values: Any,
+    feature: int,
+    table: FeatureTable,
+) -> CategoryColumn:
+    """Encode values as categories: `factorize` returns their indices and the distinct values."""
     try:
-        index, distinct = frame.factorize(feature)
+        index, distinct = factorize(values)
     except TypeError as error:
         raise ValueError(
             f"Column {table.describe_feature(feature)} of X holds values that cannot be "
@@ -584,27 +575,12 @@ def _encode_column(frame: Frame, feature: int, table: FeatureTable) -> CategoryC
 def _encode_array(values: np.ndarray, feature: int, table: FeatureTable) -> CategoryColumn:
     """Encode a column of a NumPy array (n_rows,) as categories."""
     if values.dtype.kind not in "fiub":
-        return _encode_objects(values.tolist(), feature, table)
+        return _encode_distinct(factorize_objects, values.tolist(), feature, table)
     distinct, index = number_values(np.ascontiguousarray(values))  # columns are read three times
     codes = index.astype(np.int32, copy=False)
     is_short = distinct.dtype.kind == "f" and distinct.dtype.itemsize < 8
     categories = shorten_floats(distinct) if is_short else distinct.tolist()
     return _make_category_column(categories, codes, feature, table)
-
-
-def _encode_objects(values: Iterable[object], feature: int, table: FeatureTable) -> CategoryColumn:
-    """Encode Python objects as categories, in order of first occurrence."""
-    codes: dict[object, int] = {}
-    try:
-        index = np.fromiter(
-            (codes.setdefault(value, len(codes)) for value in values), np.int32, table.n_rows
-        )
-    except TypeError as error:
-        raise ValueError(
-            f"Column {table.describe_feature(feature)} of X holds values that cannot be "
-            f"categories: {error}."
-        ) from None
-    return _make_category_column(list(codes), index, feature, table)
 
 
 def _make_category_column(

@@ -237,7 +237,7 @@ class _Polars(Frame):
 
         values = self.native.to_series(column)
         if values.dtype == polars.Object:
-            return _factorize_objects(values.to_list())
+            return factorize_objects(values.to_list())
         known = np.flatnonzero(values.is_not_null().to_numpy())
         values, index = values.gather(known), np.full(len(values), -1)
         if values.dtype in (polars.String, polars.Categorical, polars.Enum):
@@ -265,7 +265,8 @@ class _Polars(Frame):
         return [(values, columns)] if values.dtype.kind in "fiu" else []
 
 
-def _factorize_objects(values: Sequence[Any]) -> tuple[np.ndarray, list[Any]]:
+def factorize_objects(values: Sequence[Any]) -> tuple[np.ndarray, list[Any]]:
+    """Return the index of each object among the distinct ones, and these, in order."""
     codes: dict[Any, int] = {}
     index = [codes.setdefault(value, len(codes)) for value in values]
     return np.array(index, np.int64), list(codes)

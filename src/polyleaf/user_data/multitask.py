@@ -12,10 +12,10 @@ import scipy.sparse
 
 from polyleaf.runtime.row_data import RowData, TaskRows
 from polyleaf.runtime.user_warnings import warn_user
-from polyleaf.user_data.read_target import to_numpy
+from polyleaf.user_data.read_target import abbreviate_names, to_numpy
 from polyleaf.user_data.target import Target, TargetEncoding
 from polyleaf.user_data.target_scaling import compute_mean_and_deviation
-from polyleaf.user_data.validation import check_in_memory, get_missing_mask
+from polyleaf.user_data.validation import check_in_memory, describe_type, get_missing_mask
 
 if TYPE_CHECKING:
     from polyleaf.runtime.types import JsonObject
@@ -46,15 +46,11 @@ class TaskColumns:
 
     def __post_init__(self) -> None:
         check_in_memory(self.columns, self.name)
-        if self.columns is None:
-            raise ValueError(
-                f"{self.name} is None: pass a data frame, or a dict of arrays, with the tasks."
-            )
         if self.names is None:
+            kind = "None" if self.columns is None else describe_type(self.columns)
             raise ValueError(
-                f"{self.name} is {type(self.columns).__name__} without column names: pass a data "
-                "frame, or "
-                "a dict from task names to arrays."
+                f"{self.name} is {kind} without column names: pass a data frame, or a dict from "
+                "task names to arrays."
             )
 
     @property
@@ -76,8 +72,10 @@ class TaskColumns:
         names = self.names or []
         for part in key if isinstance(key, tuple) and key not in names else [key]:
             if part not in names:
-                known = ", ".join(map(repr, names[:10])) + (", ..." if len(names) > 10 else "")
-                raise ValueError(f"{self.name} has no column {part!r}; its columns are {known}.")
+                raise ValueError(
+                    f"{self.name} has no column {part!r}; its columns are "
+                    f"{abbreviate_names(names)}."
+                )
         if not isinstance(key, tuple) or key in names:
             return self.columns[key]
         if isinstance(self.columns, Mapping):
@@ -104,7 +102,7 @@ def check_task_names(names: Iterable[object], tasks: Iterable[object], argument:
     for name in names:
         if name not in tasks:
             raise ValueError(
-                f"{argument} names the task {name!r}; there are {', '.join(map(repr, tasks))}."
+                f"{argument} names the task {name!r}; there are {abbreviate_names(tasks)}."
             )
 
 
@@ -383,6 +381,14 @@ def _get_indicator_weights(target: Target) -> np.ndarray:
     return np.broadcast_to(weights, (target.n_rows, n_columns))
 
 
+def _is_task_key(key: object) -> bool:
+    """Whether a key is a name of a task in a file: text, an integer, or a list of these."""
+    parts = key if isinstance(key, list) else [key]
+    return len(parts) > 0 and all(
+        isinstance(part, str | int) and not isinstance(part, bool) for part in parts
+    )
+
+
 def decode_target_encoding(fields: Mapping[str, object], n_scores: int) -> TargetEncoding:
     """Return the encoding of a model's target, or targets, from untrusted metadata.
 
@@ -395,21 +401,17 @@ def decode_target_encoding(fields: Mapping[str, object], n_scores: int) -> Targe
         return TargetEncoding.from_dict(fields, n_scores)
     keys: Any = fields.get("keys")
     tasks: Any = fields.get("tasks")
-    missing: object = fields.get("missing")
-    are_lists = isinstance(keys, list) and isinstance(tasks, list) and len(keys) == len(tasks) > 0
-    if (
-        not are_lists
-        or missing not in ("error", "ignore")
-        or not all(isinstance(task, Mapping) for task in tasks)
-    ):
+    missing: Any = fields.get("missing")
+    is_valid = isinstance(keys, list) and isinstance(tasks, list) and len(keys) == len(tasks) > 0
+    is_valid = (
+        is_valid
+        and missing in ("error", "ignore")
+        and all(isinstance(task, Mapping) for task in tasks)
+        and all(_is_task_key(key) for key in keys)
+    )
+    if not is_valid:
         raise ValueError("The model has no valid encoding of its tasks.")
     task_keys = tuple(tuple(key) if isinstance(key, list) else key for key in keys)
-    for key in task_keys:
-        parts = key if isinstance(key, tuple) else (key,)
-        if not parts or not all(
-            isinstance(part, str | int) and not isinstance(part, bool) for part in parts
-        ):
-            raise ValueError("The model has a task whose name is neither text nor an integer.")
     encodings = tuple(TargetEncoding.from_dict(task, n_scores) for task in tasks)
     offset, scale = _concatenate_scales(encodings)
     return TaskEncodings(

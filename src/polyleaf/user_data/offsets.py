@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyleaf.runtime.types import DataLike
-from polyleaf.user_data.read_target import to_numpy
+from polyleaf.user_data.read_target import check_same_rows, to_numpy
 from polyleaf.user_data.target import TargetEncoding
-from polyleaf.user_data.validation import describe_type, find_non_number, replace_nulls_with_nan
+from polyleaf.user_data.validation import convert_objects, describe_type
 
 
 @dataclass(frozen=True)
@@ -58,17 +58,16 @@ class OffsetReader:
             raise ValueError(
                 f"{name} must have shape {self._describe_shapes('n_rows')}, got {values.shape}."
             )
-        if n_rows is not None and len(values) != n_rows:
-            raise ValueError(f"{name} has {len(values)} rows, but X has {n_rows}.")
+        if n_rows is not None:
+            check_same_rows(n_rows, len(values), name)
         columns = values[:, None] if values.ndim == 1 else values
         n_columns = self.n_scores // len(self.mask)
         if columns.shape[1] == 1 and n_columns > 1:
             if self.encoding.kind == "multiclass":
                 raise ValueError(
                     f"{name} has one value per row, which is added to the scores of all classes "
-                    "and "
-                    f"so has no effect: pass one per class, of shape (n_rows, {self.n_scores}), in "
-                    "the order of classes_."
+                    "and so has no effect: pass one per class, of shape "
+                    f"(n_rows, {self.n_scores}), in the order of classes_."
                 )
             columns = np.broadcast_to(columns, (len(columns), n_columns))
         if columns.shape[1] != n_columns:
@@ -106,23 +105,20 @@ def check_all_or_none(names: Sequence[str], have: Sequence[bool], is_continued: 
         if has != have[0]:
             raise ValueError(
                 f"The training rows have {'an' if have[0] else 'no'} offset, but the evaluation "
-                "set "
-                f"{name!r} has {'one' if has else 'none'}: pass offset and eval_offset "
+                f"set {name!r} has {'one' if has else 'none'}: pass offset and eval_offset "
                 "(offset_val), or neither. A column of zeros stands for no offset."
             )
 
 
 def _to_finite_float64(values: DataLike, name: str) -> NDArray[np.float64]:
+    def describe(value: object, place: tuple[int, ...]) -> Exception:
+        return ValueError(
+            f"{name} holds {describe_type(value)} in row {place[0]}, which is not a number."
+        )
+
     given = np.asarray(values)
-    if given.dtype.kind not in "biuf":
-        given = replace_nulls_with_nan(np.asarray(given, dtype=object))
-        place = find_non_number(given)
-        if place is not None:
-            raise ValueError(
-                f"{name} holds {describe_type(given[place])} in row {place[0]}, which is not a "
-                "number."
-            )
-    numbers = given.astype(np.float64)
+    is_plain = given.dtype.kind in "biuf"
+    numbers = given.astype(np.float64) if is_plain else convert_objects(given, describe)
     with np.errstate(over="ignore"):
         finite = np.isfinite(numbers.astype(np.float32))  # the dtype that scores are summed in
     if not finite.all():

@@ -6,6 +6,8 @@ they round to float32.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -21,11 +23,10 @@ from polyleaf.user_data.validation import (
     check_data,
     check_in_memory,
     check_unique_names,
+    convert_objects,
     describe_type,
-    find_non_number,
     is_missing,
     number_values,
-    replace_nulls_with_nan,
 )
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def _densify_pandas(y: Any) -> object:
 def check_same_rows(n_rows: int, n_targets: int, name: str = "y") -> None:
     """Raise a ValueError if features and target have different numbers of rows."""
     if n_rows != n_targets:
-        raise ValueError(f"X has {n_rows} rows, but {name} has {n_targets}.")
+        raise ValueError(f"{name} has {n_targets} rows, but X has {n_rows}.")
 
 
 # ---- column names ------------------------------------------------------------------------------
@@ -150,7 +151,7 @@ def check_related_names(data: DataLike, known: tuple[str, ...] | None, name: str
         check_column_order(names, known, name)
 
 
-def abbreviate_names(names: tuple[str, ...]) -> str:
+def abbreviate_names(names: Sequence[object]) -> str:
     """Return the first five names for a message."""
     return ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "")
 
@@ -194,11 +195,8 @@ def read_regression_values(y: DataLike, name: str, missing: str) -> np.ndarray:
     except (TypeError, ValueError):
         if np.asarray(given).dtype.kind not in "OUST":
             raise
-        objects = replace_nulls_with_nan(np.asarray(given, dtype=object))
-        place = find_non_number(objects)
-        if place is not None:
-            raise ValueError(_describe_non_number(objects[place], place, name)) from None
-        values = _check_finite(objects.astype(np.float64), name, missing, dtypes)
+        numbers = convert_objects(given, partial(_describe_non_number, name=name))
+        values = _check_finite(numbers, name, missing, dtypes)
     if values.ndim > 2 or (values.ndim == 2 and values.shape[1] == 0):
         raise ValueError(
             f"{name} must have shape (n_rows,) or (n_rows, n_outputs), got {values.shape}."
@@ -206,19 +204,19 @@ def read_regression_values(y: DataLike, name: str, missing: str) -> np.ndarray:
     return values
 
 
-def _describe_non_number(value: object, place: tuple[int, ...], name: str) -> str:
+def _describe_non_number(value: object, place: tuple[int, ...], name: str) -> Exception:
     where = f"row {place[0]}" + "".join(f", column {column}" for column in place[1:])
     if isinstance(value, str):
-        return (
+        return ValueError(
             f"{name} holds the text {value!r} in {where}, but a regressor needs numbers: use "
             "PolyleafClassifier for labels, or correct the cell."
         )
     if isinstance(value, list | tuple | np.ndarray):
-        return (
+        return ValueError(
             f"{name} holds {describe_type(value)} in {where}: pass several targets as a matrix "
             f"(n_rows, n_outputs), for example numpy.stack({name})."
         )
-    return (
+    return ValueError(
         f"{name} holds {describe_type(value)} in {where}, which is not a number: convert it (for "
         "example a date to days)."
     )
@@ -287,14 +285,18 @@ def read_indicators(y: DataLike, name: str, missing: str) -> np.ndarray:
         raise ValueError(
             f"{name} must be an indicator matrix (n_rows, n_labels), got shape {values.shape}."
         )
-    wrong = ~((values == 0) | (values == 1) | np.isnan(values))
-    if wrong.any():
-        row, column = np.argwhere(wrong)[0]
-        raise ValueError(
-            f"{name}[{row}, {column}] is {values[row, column]:g}, but an indicator matrix holds 0 "
-            "and 1 only."
-        )
+    refuse_cells(values, (values != 0) & (values != 1) & ~np.isnan(values), name, INDICATOR_RULE)
     return values
+
+
+INDICATOR_RULE = "an indicator matrix holds 0 and 1 only"
+
+
+def refuse_cells(values: np.ndarray, is_wrong: np.ndarray, name: str, rule: str) -> None:
+    """Raise a ValueError for the first of the cells of a matrix that break a rule."""
+    if is_wrong.any():
+        row, column = np.argwhere(is_wrong)[0]
+        raise ValueError(f"{name}[{row}, {column}] is {values[row, column]:g}, but {rule}.")
 
 
 # ---- shares of classes -------------------------------------------------------------------------
@@ -330,12 +332,7 @@ def read_shares(y: DataLike, name: str) -> np.ndarray:
 
 def check_shares(values: np.ndarray, name: str) -> np.ndarray:
     """Return the sums of rows of shares, (n_rows,); raise a ValueError unless they are about 1."""
-    if (values < 0).any():
-        row, column = np.argwhere(values < 0)[0]
-        raise ValueError(
-            f"{name}[{row}, {column}] is {values[row, column]:g}, but shares of classes must not "
-            "be negative."
-        )
+    refuse_cells(values, values < 0, name, "shares of classes must not be negative")
     sums: np.ndarray = np.cumsum(values, axis=1, dtype=np.float64)[:, -1]
     wrong = np.flatnonzero(~(np.abs(sums - 1) <= SHARES_TOLERANCE))
     if len(wrong):

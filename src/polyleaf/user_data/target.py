@@ -13,6 +13,8 @@ from polyleaf.runtime.capabilities import refuse
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike, JsonObject
 from polyleaf.user_data.read_target import (
+    INDICATOR_RULE,
+    abbreviate_names,
     check_column_order,
     check_n_classes,
     check_related_names,
@@ -35,7 +37,6 @@ from polyleaf.user_data.validation import find_row, to_canonical_csr
 from polyleaf.user_data.weights import (
     check_outputs_have_weight,
     check_two_classes,
-    check_two_columns,
     compute_class_factors,
     compute_label_factors,
     multiply_weights,
@@ -44,6 +45,12 @@ from polyleaf.user_data.weights import (
 )
 
 Kind = Literal["regression", "binary", "multiclass", "multilabel"]
+_KIND_NOUNS = {
+    "regression": "numbers",
+    "binary": "labels of two classes, one per row",
+    "multiclass": "labels of several classes, one per row",
+    "multilabel": "several labels per row",
+}
 
 _BLOCK_ROWS = 1 << 16
 
@@ -130,6 +137,13 @@ class TargetEncoding:
                 f"{name} has {n_columns} column(s), but the model was fitted on {expected}."
             )
 
+    def _check_kind(self, is_same: bool, name: str, content: str) -> None:
+        """Raise a ValueError for a target of another kind than the training y."""
+        if not is_same:
+            raise ValueError(
+                f"{name} holds {content}, but the model was fitted on {_KIND_NOUNS[self.kind]}."
+            )
+
     @property
     def has_class_ids(self) -> bool:
         """Whether a row has one class id, or shares of the classes, instead of indicators."""
@@ -148,12 +162,10 @@ class TargetEncoding:
         index = {label: i for i, label in enumerate(self.classes.tolist())}
         unseen = [label for label in present.tolist() if label not in index]
         if unseen:
-            known = ", ".join(map(repr, self.classes[:10].tolist())) + (
-                ", ..." if len(self.classes) > 10 else ""
-            )
             raise ValueError(
-                f"{name} has the label {unseen[0]!r}, but the training labels are {known}. Remove "
-                "those rows, or train on data that has every class."
+                f"{name} has the label {unseen[0]!r}, but the training labels are "
+                f"{abbreviate_names(self.classes.tolist())}. Remove those rows, or train on data "
+                "that has every class."
             )
         return np.array([index[label] for label in present.tolist()], np.int32)[inverse]
 
@@ -458,10 +470,7 @@ def encode_classification(
         check_n_classes(classes, len(labels))
         encoding = _make_class_encoding(classes, one_vs_rest, two_scores)
     else:
-        if like.kind == "multilabel":
-            raise ValueError(
-                "The model to continue has several labels per row, but y is one-dimensional."
-            )
+        like._check_kind(like.kind != "multilabel", "y", "one label per row")
         encoding, ids = like, like._encode_labels(labels, "y")
     assert encoding.classes is not None
     factors = compute_class_factors(class_weight, encoding.classes, read.replace(target=ids))
@@ -476,13 +485,10 @@ def _encode_shares(rows: RowData, class_weight: object, like: TargetEncoding | N
         y = rows.target
         classes = get_class_names(y, np.shape(y)[1])
         like = TargetEncoding("multiclass", len(classes), one_dimensional=True, classes=classes)
-    elif not like.has_class_ids:
-        raise ValueError(
-            "The model to continue does not learn shares of classes, but y holds them."
-        )
+    like._check_kind(like.has_class_ids, "y", "shares of classes")
     target = like._encode_shares(rows, "y")
     assert like.classes is not None
-    check_two_columns(like.classes, target.rows)
+    check_two_classes(like.classes, target.rows)
     factors = compute_class_factors(class_weight, like.classes, target.rows)
     return target if factors is None else Target(weight_shares(target.rows, factors), like)
 
@@ -512,10 +518,7 @@ def _encode_multilabel(
     check_related_names(rows.weight, names, "sample_weight of y")
     check_outputs_have_weight(read, names)
     if like is not None:
-        if like.kind != "multilabel":
-            raise ValueError(
-                "The model to continue has one class per row, but y is an indicator matrix."
-            )
+        like._check_kind(like.kind == "multilabel", "y", "several labels per row")
         like._check_shape(values.shape, "y")
         like.check_names(RowData(rows.target), "y")
     encoding = like or TargetEncoding(
@@ -570,14 +573,10 @@ def encode_sparse(
     if kind == "multilabel" and (values.data != 1).any():
         entry = int(np.flatnonzero(values.data != 1)[0])
         cell = f"{name}[{find_row(values, entry)}, {values.indices[entry]}]"
-        raise ValueError(
-            f"{cell} is {values.data[entry]:g}, but an indicator matrix holds 0 and 1 only."
-        )
+        raise ValueError(f"{cell} is {values.data[entry]:g}, but {INDICATOR_RULE}.")
     if like is not None:
-        if like.kind != kind or like.one_dimensional:
-            raise ValueError(
-                f"The model was fitted on another kind of target than {name}, which is {kind}."
-            )
+        is_same = like.kind == kind and not like.one_dimensional
+        like._check_kind(is_same, name, f"a sparse matrix for {kind}")
         like._check_shape(values.shape, name)
         like.check_names(RowData(y), name)
         return Target(read, like)

@@ -130,8 +130,7 @@ def check_total_weight(weight: np.ndarray) -> None:
         raise ValueError(
             f"sample_weight is too large: its sum is {total:.3g}, but must not exceed "
             f"{_MAX_SUM:.0e}, because sums of weighted gradients are squared in float32. Divide "
-            "the "
-            "weights by a constant; a mean of 1 is usual."
+            "the weights by a constant; a mean of 1 is usual."
         )
 
 

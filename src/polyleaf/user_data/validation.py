@@ -51,7 +51,9 @@ def to_canonical_csr(
     """
     values = check_data(values, name)
     values = values if sp.issparse(values) else np.asarray(values)
-    _check_shape_and_dtype(values, name, 0 if allow_empty else 1)
+    problem = _find_matrix_problem(values, 0 if allow_empty else 1)
+    if problem is not None:
+        raise ValueError(f"{name} {problem}.")
     with np.errstate(over="ignore"):  # overflow gives infinity, which raises below
         rows = sp.csr_matrix(values, dtype=np.float32)
     if not np.isfinite(rows.data).all():
@@ -67,29 +69,23 @@ def to_canonical_csr(
         if rows.nnz < n_stored and repeated == "raise":
             raise ValueError(
                 f"{name} stores {n_stored - rows.nnz} entries twice: call sum_duplicates() on it "
-                "if "
-                "they should be added."
+                "if they should be added."
             )
         rows.eliminate_zeros()
     return rows
 
 
-def _check_shape_and_dtype(values: Any, name: str, min_rows: int) -> None:
+def _find_matrix_problem(values: Any, min_rows: int) -> str | None:
     if len(values.shape) != 2:
-        raise ValueError(
-            f"{name} must have two dimensions, (n_rows, n_columns), not shape {values.shape}."
-        )
+        return f"must have two dimensions, (n_rows, n_columns), not shape {values.shape}"
     if values.dtype.kind not in "buif":
-        raise ValueError(f"{name} must hold numbers, not {values.dtype}.")
+        return f"must hold numbers, not {values.dtype}"
     if values.shape[0] < min_rows or values.shape[1] < 1:
-        raise ValueError(
-            f"{name} has shape {values.shape}, but needs at least one row and one column."
-        )
+        return f"has shape {values.shape}, but needs at least one row and one column"
     max_columns = np.iinfo(np.int32).max
     if values.shape[1] > max_columns:
-        raise ValueError(
-            f"{name} has {values.shape[1]} columns; at most {max_columns} are allowed."
-        )
+        return f"has {values.shape[1]} columns; at most {max_columns} are allowed"
+    return None
 
 
 def find_row(rows: sp.csr_matrix, entry: int) -> int:
@@ -126,13 +122,13 @@ def check_in_memory(data: Any, name: str) -> None:
             f"{name} is an array in GPU memory, which only fit and predict of estimators with "
             f'device="cuda" can read: set that, or pass {copies.get(library, "a copy on the CPU")}.'
         )
+    noun = remedy = None
     if kind == "LazyFrame":
-        raise TypeError(f"{name} is a lazy frame without values: pass {name}.collect().")
-    if library in ("dask", "dask_expr") or (library == "distributed" and kind == "Future"):
-        raise TypeError(
-            f"{name} is a Dask {kind} without values: pass {name}.compute(), or use an estimator "
-            "of polyleaf.dask."
-        )
+        noun, remedy = "lazy frame", f"{name}.collect()"
+    elif library in ("dask", "dask_expr") or (library == "distributed" and kind == "Future"):
+        noun, remedy = f"Dask {kind}", f"{name}.compute(), or use an estimator of polyleaf.dask"
+    if noun is not None:
+        raise TypeError(f"{name} is a {noun} without values: pass {remedy}.")
 
 
 def check_is_table(X: object) -> None:
@@ -164,18 +160,23 @@ def count_rows(X: Any) -> int:
     shape = getattr(X, "shape", None)
     if shape is None:
         shape = np.asarray(X).shape
+    check_two_dimensions(shape)
+    return int(shape[0])
+
+
+def check_two_dimensions(shape: Sequence[int]) -> None:
+    """Raise a ValueError, in scikit-learn's words, unless X has rows and columns."""
     if len(shape) > 2:
         raise ValueError(
             f"Found array with dim {len(shape)}, while dim <= 2 is required: X is {shape}."
         )
     if len(shape) < 2:
-        found = "1D array" if shape else "scalar array"
+        kind = "1D array" if shape else "scalar array"
         raise ValueError(
-            f"Expected 2D array, got {found} instead. Reshape your data either using "
-            "array.reshape(-1, 1) if "
-            "your data has a single feature or array.reshape(1, -1) if it contains a single sample."
+            f"Expected 2D array, got {kind} instead. Reshape your data either using "
+            "array.reshape(-1, 1) if your data has a single feature or array.reshape(1, -1) if it "
+            "contains a single sample."
         )
-    return int(shape[0])
 
 
 def check_unique_names(names: Sequence[object] | None, name: str) -> None:
@@ -208,7 +209,12 @@ def check_data(values: Any, name: str) -> Any:
     if isinstance(values, np.ma.MaskedArray):
         return _fill_masked(values)
     if sp.issparse(values) and len(values.shape) == 2:
-        return _check_sparse(values, name)
+        is_known = values.format in ("csr", "csc", "bsr", "coo")
+        matrix = values if is_known else values.tocsr()
+        problem = _find_index_problem(matrix)
+        if problem is not None:
+            raise ValueError(f"{name} is not a valid sparse matrix: {problem}.")
+        return matrix
     return values
 
 
@@ -225,52 +231,32 @@ def _fill_masked(values: np.ma.MaskedArray) -> np.ndarray:
     return plain
 
 
-def _check_sparse(matrix: Any, name: str) -> object:
-    """Check the index arrays of a matrix, in CSR, CSC, BSR or COO format."""
-    if matrix.format not in ("csr", "csc", "bsr", "coo"):
-        matrix = matrix.tocsr()
+def _find_index_problem(matrix: Any) -> str | None:
+    """Return what is wrong with the index arrays of a CSR, CSC, BSR or COO matrix."""
+    axes = ("row", "column")
     if matrix.format == "coo":
-        pairs = (matrix.row, matrix.col)
-        for indices, n, axis in zip(pairs, matrix.shape, ("row", "column"), strict=True):
-            _check_indices(indices, n, axis, name)
-        _check_length(len(matrix.data), max(map(len, pairs)), name)
-        return matrix
-    sizes = (1, 1) if matrix.format != "bsr" else matrix.blocksize
-    n_rows, n_columns = (n // size for n, size in zip(matrix.shape, sizes, strict=True))
-    is_by_row = matrix.format != "csc"
-    n_stored = _check_indptr(matrix.indptr, n_rows if is_by_row else n_columns, name)
-    for array in (matrix.indices, matrix.data):
-        _check_length(len(array), n_stored, name)
-    n, axis = (n_columns, "column") if is_by_row else (n_rows, "row")
-    _check_indices(matrix.indices[:n_stored], n, axis, name)
-    return matrix
-
-
-def _check_indptr(indptr: Any, n: int, name: str) -> int:
-    """Check that indptr ascends from 0, and return the number of entries."""
-    if len(indptr) != n + 1 or indptr[0] != 0 or (indptr[1:] < indptr[:-1]).any():
-        raise ValueError(
-            f"{name} is not a valid sparse matrix: its indptr does not ascend from 0 in {n} steps."
-        )
-    return int(indptr[-1])
-
-
-def _check_length(length: int, expected: int, name: str) -> None:
-    if length < expected:
-        raise ValueError(
-            f"{name} is not a valid sparse matrix: it has {length} entries instead of {expected}."
-        )
-
-
-def _check_indices(indices: Any, n: int, axis: str, name: str) -> None:
-    if len(indices) == 0:
-        return
-    for index in (int(indices.min()), int(indices.max())):
-        if not 0 <= index < n:
-            raise ValueError(
-                f"{name} is not a valid sparse matrix: it stores {axis} {index}, outside "
-                f"0 .. {n - 1}."
-            )
+        arrays = {"row": matrix.row, "column": matrix.col}
+        sizes = matrix.shape
+        n_stored = max(len(matrix.row), len(matrix.col))
+    else:
+        block = matrix.blocksize if matrix.format == "bsr" else (1, 1)
+        sizes = (matrix.shape[0] // block[0], matrix.shape[1] // block[1])
+        major = 1 if matrix.format == "csc" else 0
+        arrays = {axes[1 - major]: matrix.indices}
+        indptr, n_steps = matrix.indptr, sizes[major]
+        if len(indptr) != n_steps + 1 or indptr[0] != 0 or (indptr[1:] < indptr[:-1]).any():
+            return f"its indptr does not ascend from 0 in {n_steps} steps"
+        n_stored = int(indptr[-1])
+    for array in (*arrays.values(), matrix.data):
+        if len(array) < n_stored:
+            return f"it has {len(array)} entries instead of {n_stored}"
+    for axis, array in arrays.items():
+        n = sizes[axes.index(axis)]
+        indices = array[:n_stored]
+        if n_stored and not (0 <= indices.min() and indices.max() < n):
+            index = indices.min() if indices.min() < 0 else indices.max()
+            return f"it stores {axis} {index}, outside 0 .. {n - 1}"
+    return None
 
 
 # ---- Python objects in place of numbers --------------------------------------------------------
@@ -303,10 +289,27 @@ def replace_nulls_with_nan(objects: NDArray[np.object_]) -> NDArray[np.object_]:
     return np.where(get_missing_mask(objects), np.nan, objects)
 
 
+def convert_objects(
+    values: object, describe: Callable[[Any, tuple[int, ...]], Exception]
+) -> NDArray[np.float64]:
+    """Convert Python objects to float64: nulls become NaN, and text of numbers is read.
+
+    `describe(value, place)` returns the exception to raise for the first other object.
+    """
+    objects = replace_nulls_with_nan(np.asarray(values, dtype=object))
+    try:
+        return objects.astype(np.float64)
+    except (TypeError, ValueError):
+        place = find_non_number(objects)
+        if place is None:
+            raise
+        raise describe(objects[place], place) from None
+
+
 def find_non_number(objects: NDArray[np.object_]) -> tuple[int, ...] | None:
     """Return the index of the first object that is neither a number nor numeric text, or None."""
-    found = np.argwhere(~np.frompyfunc(_converts_to_float, 1, 1)(objects).astype(bool))
-    return tuple(found[0].tolist()) if len(found) else None
+    places = np.argwhere(~np.frompyfunc(_converts_to_float, 1, 1)(objects).astype(bool))
+    return tuple(places[0].tolist()) if len(places) else None
 
 
 def _converts_to_float(value: Any) -> bool:

@@ -47,14 +47,21 @@ def read_weight(rows: RowData, target: Any, n_columns: int, name: str) -> RowDat
             f"sample_weight has shape {weight.shape}, but {name} needs "
             f"{' or '.join(map(str, allowed))}."
         )
-    if weight.min() < 0:
-        raise ValueError(
-            f"sample_weight contains negative values (row {int(np.argwhere(weight < 0)[0][0])})."
-        )
-    if not weight.any():
-        raise ValueError("sample_weight is zero everywhere: at least one weight must be positive.")
+    _check_weights(weight)
     check_total_weight(weight)
     return RowData(target, weight)
+
+
+def _check_weights(weight: np.ndarray) -> None:
+    """Raise a ValueError unless weights are finite, not negative, and not all 0."""
+    is_valid = np.isfinite(weight) & (weight >= 0)
+    if not is_valid.all():
+        row = np.argwhere(~is_valid)[0][0]
+        raise ValueError(
+            f"sample_weight must be finite and not negative, but row {row} has {weight[row]}."
+        )
+    if not weight.any():
+        raise ValueError("sample_weight is 0 for every row: at least one weight must be positive.")
 
 
 def multiply_weights(weight: np.ndarray | None, factor: np.ndarray) -> np.ndarray:
@@ -122,36 +129,20 @@ def check_outputs_have_weight(rows: RowData, names: tuple[str, ...] | None) -> N
 
 
 def check_two_classes(classes: np.ndarray, rows: RowData) -> None:
-    """Raise a ValueError unless two classes have rows of positive weight."""
-    ids, weight = rows.target, rows.weight
-    if len(ids) == 1:
-        raise ValueError(
-            "y has 1 sample (n_samples=1), hence one class: a classifier needs at least two "
-            "classes."
-        )
-    if len(classes) < 2:
-        raise ValueError(
-            f"y has one class only, {classes.tolist()[0]!r}: a classifier needs at least two "
-            "classes."
-        )
-    if weight is not None:
-        present = np.unique(ids[weight > 0])
-        if len(present) < 2:
-            raise ValueError(
-                f"Only one class, {classes.tolist()[present[0]]!r}, has rows of positive weight: a "
-                "classifier needs at least two classes."
-            )
+    """Raise a ValueError unless two classes have rows, or shares of rows, of positive weight.
 
-
-def check_two_columns(classes: np.ndarray, rows: RowData) -> None:
-    """Raise a ValueError unless two classes have shares in rows of positive weight."""
+    `rows` hold class ids, or shares of the classes.
+    """
     used = rows.target if rows.weight is None else rows.target[rows.weight > 0]
-    present = np.flatnonzero((used > 0).any(axis=0))
-    if len(present) < 2:
-        raise ValueError(
-            f"Only one class, {classes.tolist()[present[0]]!r}, has shares in rows of positive "
-            "weight: a classifier needs at least two classes."
-        )
+    present = np.flatnonzero(np.bincount(used) if used.ndim == 1 else (used > 0).any(axis=0))
+    if len(present) >= 2:
+        return
+    problem = f"Only one class, {classes.tolist()[present[0]]!r}, has rows of positive weight"
+    if rows.n_rows == 1:
+        problem = "y has 1 sample (n_samples=1), hence one class"
+    elif len(classes) < 2:
+        problem = f"y has one class only, {classes.tolist()[0]!r}"
+    raise ValueError(f"{problem}: a classifier needs at least two classes.")
 
 
 # ---- class weights -----------------------------------------------------------------------------
@@ -296,14 +287,7 @@ def quantise_weights(sample_weight: ArrayLike, n_rows: int) -> NDArray[np.int64]
         raise ValueError(
             f"sample_weight has shape {np.shape(sample_weight)}, but X has {n_rows} rows."
         )
-    invalid = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
-    if len(invalid):
-        row = invalid[0]
-        raise ValueError(
-            f"sample_weight must be finite and not negative, but row {row} has {weights[row]}."
-        )
-    if not weights.any():
-        raise ValueError("sample_weight is 0 for every row: at least one weight must be positive.")
+    _check_weights(weights)
     _, exponent = np.frexp(np.max(weights))
     scaled = np.ldexp(weights, -exponent)  # in [0, 1]: the sum cannot overflow
     _, exponent = np.frexp(sum_columns(scaled[:, None])[0])
