@@ -19,16 +19,30 @@ _SAMPLED_CATEGORIES = 1000
 _MIN_DISTINCT_ROWS = 20  # fewer values may be distinct by chance
 _LARGEST_EXACT = 2**53
 
-_NUMBER = re.compile(
-    r"(?P<before>[$€£¥₹]\s?)?[+-]?(?P<currency>[$€£¥₹]\s?)?"
-    r"(?P<digits>\d{1,3}([.,'’ ]\d{3})+([.,]\d*)?|\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?"
-    r"\s?(?P<after>(\D{1,5}[23]?)?)"
-)
-_UNIT = re.compile(r"[^\W\d_]{1,4}[23]?|°[CF]?|µ\w{1,2}|[^\W\d_]{1,3}/[^\W\d_]{1,3}")
+_DIGITS = r"[+-]?(\d{1,3}([.,'’ ]\d{3})+([.,]\d*)?|\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?"
+_SYMBOL = "[$€£¥₹]"
 _CODE = re.compile(r"0\d+")
-_DATE = re.compile(
-    r"\d{4}([-/.])(0[1-9]|1[0-2])\1[0-3]\d([T ]\d\d:.*)?|[0-3]?\d([/.])[01]?\d\4\d{4}( \d\d:.*)?"
-)
+
+# How cells of text are written -> a pattern, the first of which counts, and a noun for messages.
+_STYLES = {
+    "date": (
+        r"\d{4}([-/.])(0[1-9]|1[0-2])\1[0-3]\d([T ]\d\d:.*)?"
+        r"|[0-3]?\d([/.])[01]?\d\4\d{4}( \d\d:.*)?",
+        "dates",
+    ),
+    "separators": (_DIGITS, "numbers with separators"),
+    "per cent": (rf"{_DIGITS}\s*[%‰]", "numbers with a per cent sign"),
+    "currency": (
+        rf"[+-]?{_SYMBOL}\s?{_DIGITS}|{_DIGITS}\s*({_SYMBOL}|[A-Z]{{3}})",
+        "numbers with a currency",
+    ),
+    "unit": (
+        rf"{_DIGITS}\s*(?P<unit>[^\W\d_]{{1,4}}[23]?|°[CF]?|µ\w{{1,2}}|[^\W\d_]{{1,3}}/[^\W\d_]{{1,3}})",
+        "numbers with a unit",
+    ),
+}
+_PATTERNS = {style: re.compile(pattern) for style, (pattern, _) in _STYLES.items()}
+_NOUNS = {style: noun for style, (_, noun) in _STYLES.items()} | {"number": "numbers"}
 
 
 @dataclass(frozen=True)
@@ -62,57 +76,43 @@ class TextColumnError(ValueError):
 
     def __init__(self, column: str, row: int, cell: str, kind: str):
         self.column, self.row, self.cell, self.kind = column, row, cell, kind
-        remedy = "convert the column to numbers"
+        remedy = "Convert the column to numbers"
         if kind == "text":
-            remedy = 'correct the cell, or make it missing (pandas.to_numeric with errors="coerce")'
+            remedy = 'Correct the cell, or make it missing (pandas.to_numeric with errors="coerce")'
         elif kind == "date":
-            remedy = "convert the column to a number, such as a number of days"
+            remedy = "Convert the column to a number, such as a number of days"
         super().__init__(
-            f"{self.problem} {remedy[0].upper()}{remedy[1:]}; if they are categories, give the "
-            f"column a categorical dtype, or list {column} in categorical_features."
+            f"{self.problem} {remedy}; if they are categories, give the column a categorical "
+            f"dtype, or list {column} in categorical_features."
         )
 
     @property
     def problem(self) -> str:
         """The column, the row and what is wrong there, in one sentence."""
-        place = f"row {self.row} holds {self.cell!r}"
         if self.kind == "text":
             return (
                 f"Column {self.column} of X holds numbers, but row {self.row} holds the text "
                 f"{self.cell!r}, which would make all of them categories."
             )
-        nouns = {"number": "numbers as text", "date": "dates as text"}
-        noun = nouns.get(self.kind, f"numbers with {_ARTICLES.get(self.kind, self.kind)} as text")
-        return f"Column {self.column} of X holds {noun}: {place}."
-
-
-_ARTICLES = {"per cent": "a per cent sign", "currency": "a currency", "unit": "a unit"}
+        return (
+            f"Column {self.column} of X holds {_NOUNS[self.kind]} as text: row {self.row} holds "
+            f"{self.cell!r}."
+        )
 
 
 def describe_number(text: str) -> str | None:
-    """Return how a number is written, or None if the text is not a number.
+    """Return how a number or date is written, or None if the text is neither.
 
     Returns
     -------
-    {"number", "separators", "per cent", "currency", "unit"} or None
+    {"number", "separators", "per cent", "currency", "unit", "date"} or None
         "number" is what Python reads as one; "separators" have decimal commas, marks between
         thousands, or a typographic minus sign.
     """
     if _is_finite_number(text):
         return "number"
     plain = text.strip().replace("\u2212", "-").replace("\u00a0", " ").replace("\u202f", " ")
-    match = _NUMBER.fullmatch(plain)
-    if match is None:
-        return None
-    after = match["after"].strip()
-    if after in ("%", "‰"):
-        return "per cent"
-    is_currency = re.fullmatch("[$€£¥₹]|[A-Z]{3}", after)
-    if match["before"] or match["currency"] or is_currency:
-        return "currency" if not after or is_currency else None
-    if after:
-        return "unit" if _UNIT.fullmatch(after) else None
-    return "separators"
+    return next((style for style, p in _PATTERNS.items() if p.fullmatch(plain)), None)
 
 
 def find_text_problem(
@@ -135,10 +135,9 @@ def find_text_problem(
     sample = held[:: max(1, len(held) // _SAMPLED_CATEGORIES)]
     if 2 * sum(_describe(categories[i]) is not None for i in sample.tolist()) <= len(sample):
         return None
-    kinds = np.full(len(categories), None, dtype=object)
-    kinds[held] = [_describe(categories[i]) for i in held.tolist()]
-    is_held = np.isin(np.arange(len(categories)), held)
-    is_other = is_held & (kinds == None)  # noqa: E711
+    kinds = np.full(len(categories), "", dtype=object)
+    kinds[held] = [_describe(categories[i]) or "text" for i in held.tolist()]
+    is_other = kinds == "text"
     n_other = int(is_other.sum())
     if len(held) - n_other <= _MIN_NUMBERS_PER_TEXT * n_other:
         return None
@@ -155,13 +154,12 @@ def find_text_problem(
             return TextProblem(kind, kinds == kind)
     if not any(isinstance(categories[i], str) for i in held.tolist()):
         return None
-    return TextProblem("number", is_held & np.array([isinstance(c, str) for c in categories]))
+    is_text = np.array([isinstance(category, str) for category in categories])
+    return TextProblem("number", (kinds == "number") & is_text)
 
 
 def _describe(value: object) -> str | None:
-    if not isinstance(value, str):
-        return "number"
-    return "date" if _DATE.fullmatch(value) else describe_number(value)
+    return describe_number(value) if isinstance(value, str) else "number"
 
 
 def _is_code(value: object) -> bool:
@@ -172,9 +170,9 @@ def _is_code(value: object) -> bool:
 
 
 def _share_unit(values: list[object]) -> bool:
-    matches = [_NUMBER.fullmatch(value.strip()) for value in values if isinstance(value, str)]
-    units = {match["after"].strip() for match in matches if match is not None}
-    return len(units) == 1 and len(matches) == len(values) > _MIN_NUMBERS_PER_TEXT
+    matches = [_PATTERNS["unit"].fullmatch(str(value).strip()) for value in values]
+    units = {None if match is None else match["unit"] for match in matches}
+    return len(units) == 1 and None not in units and len(matches) > _MIN_NUMBERS_PER_TEXT
 
 
 def all_distinct(categories: Sequence[object], counts: NDArray[np.integer]) -> bool:
