@@ -20,7 +20,7 @@ from polyleaf.binned_data.high_cardinality import (
     split_into_groups,
     sum_category_weights,
 )
-from polyleaf.binned_data.mapper_state import CategoryLists, read_state
+from polyleaf.binned_data.mapper_state import CategoryLists, read_state, write_state
 from polyleaf.binned_data.random_rows import BINNED_ROWS, draw
 from polyleaf.runtime.types import JsonObject, RandomState
 from polyleaf.user_data.feature_table import (
@@ -517,36 +517,8 @@ class BinMapper:
     # ---- saved form
 
     def to_state(self) -> tuple[JsonObject, dict[str, np.ndarray]]:
-        """Return the state for `from_state`: a dict that JSON can hold, and arrays.
-
-        meta : dict
-            ``max_bins``, ``n_features``, ``feature_names`` (or None), ``categories``: one entry
-            ``{"feature", "kept", "rare"}`` per categorical column; ``transforms_regressors``,
-            whether `regressor_transform_` is not None; ``derived_columns`` if there are any.
-        arrays : dict
-            ``thresholds`` float64 (all columns concatenated), ``offsets`` int64 (n_columns + 1,),
-            ``float64_bins`` uint8 (n_columns,), 1 for float64 bins, and arrays of derived columns.
-        """
-        names = self.feature_names_
-        meta: dict[str, object] = {
-            "max_bins": int(self.max_bins),
-            "n_features": self.n_features_,
-            "feature_names": None if names is None else list(names),
-            "categories": [
-                {"feature": int(f), "kept": self.categories_[f], "rare": self.rare_categories_[f]}
-                for f in np.flatnonzero(self.is_categorical_)
-            ],
-            "transforms_regressors": self.regressor_transform_ is not None,
-        }
-        arrays: dict[str, np.ndarray] = {
-            "thresholds": np.concatenate([np.empty(0), *self.thresholds_]),
-            "offsets": self._get_offsets(),
-            "float64_bins": self.float64_bins_.astype(np.uint8),
-        }
-        if self.derived_columns_ is not None:
-            meta["derived_columns"], derived_arrays = self.derived_columns_.to_state()
-            arrays |= derived_arrays
-        return meta, arrays
+        """Return the state for `from_state`, as `mapper_state.write_state` describes it."""
+        return write_state(self)
 
     @classmethod
     def from_state(cls, meta: Mapping[str, object], arrays: Mapping[str, np.ndarray]) -> BinMapper:

@@ -418,8 +418,7 @@ class _Sample:
     n_present: int = 0  # rows of positive weight
     ids: list[NDArray[np.int64]] = field(default_factory=list)  # among these rows
     rows: list[NDArray[np.int64]] = field(default_factory=list)
-    values: list[np.ndarray] = field(default_factory=list)  # (m, k) of `features`
-    features: list[NDArray[np.int64]] = field(default_factory=list)
+    blocks: list[list[DenseBlock]] = field(default_factory=list)  # of the same rows
     seed: tuple[int, int, int] | None = None
     max_hash: int = 0  # at the last pruning
 
@@ -434,12 +433,7 @@ class _Sample:
             return
         self.ids.append(ids)
         self.rows.append(first + present)
-        blocks = [(block.values[present], block.features) for block in table.dense]
-        if not blocks:
-            blocks = [(np.empty((len(present), 0), np.float32), np.empty(0, np.int64))]
-        values = [values for values, _ in blocks]
-        self.features.append(np.concatenate([features for _, features in blocks]))
-        self.values.append(values[0] if len(values) == 1 else np.concatenate(values, axis=1))
+        self.blocks.append(take_rows(table.dense, present))
         if self.max_rows is not None and sum(map(len, self.ids)) > _PRUNE_FACTOR * self.max_rows:
             self._prune()
 
@@ -453,28 +447,44 @@ class _Sample:
         k = self.max_rows - 1
         self.max_hash = int(np.partition(np.concatenate(hashes), k)[k])
         for i, part in enumerate(hashes):
-            kept = part <= self.max_hash
-            for parts in (self.ids, self.rows, self.values):
-                parts[i] = parts[i][kept]
+            kept = np.flatnonzero(part <= self.max_hash)
+            self.ids[i] = self.ids[i][kept]
+            self.rows[i] = self.rows[i][kept]
+            self.blocks[i] = take_rows(self.blocks[i], kept)
 
     def to_table(self, spec: FeatureSpec) -> tuple[FeatureTable, NDArray[np.int64]]:
         """Return a table of the drawn rows, and their indices, ascending; frees the sample."""
         self._prune()
-        rows = np.concatenate(self.rows)
-        table = FeatureTable(len(rows), spec.n_features, spec.feature_names)
-        numeric = np.flatnonzero(~spec.is_categorical)
-        dtype = np.result_type(np.float32, *(values.dtype for values in self.values))
-        if len(numeric):
-            values = np.empty((len(rows), len(numeric)), dtype)
-            begin = 0
-            for i, features in enumerate(self.features):
-                part, self.values[i] = self.values[i], np.empty((0, 0))  # free what is copied
-                position = np.zeros(spec.n_features, np.int64)
-                position[features] = np.arange(len(features))
-                values[begin : begin + len(part)] = part[:, position[numeric]]
-                begin += len(part)
-            table.dense.append(DenseBlock(values, numeric))
-        return table, rows
+        return stack_blocks(self.blocks, list(map(len, self.rows)), spec), np.concatenate(self.rows)
+
+
+def take_rows(blocks: Sequence[DenseBlock], rows: NDArray[np.int64]) -> list[DenseBlock]:
+    """Return copies of some rows of blocks."""
+    return [DenseBlock(block.values[rows], block.features) for block in blocks]
+
+
+def stack_blocks(
+    parts: list[list[DenseBlock]], n_rows: Sequence[int], spec: FeatureSpec
+) -> FeatureTable:
+    """Return a table of the numeric features of several parts of the rows; empties the parts."""
+    table = FeatureTable(sum(n_rows), spec.n_features, spec.feature_names)
+    numeric = np.flatnonzero(~spec.is_categorical)
+    if len(numeric) == 0:
+        return table
+    dtypes = [block.values.dtype for blocks in parts for block in blocks]
+    values = np.empty((table.n_rows, len(numeric)), np.result_type(np.float32, *dtypes))
+    position = np.full(spec.n_features, -1)
+    position[numeric] = np.arange(len(numeric))
+    begin = 0
+    for i, n in enumerate(n_rows):
+        for block in parts[i]:
+            columns = position[block.features]
+            kept = columns >= 0
+            values[begin : begin + n, columns[kept]] = block.values[:, kept]
+        parts[i] = []  # frees what is copied
+        begin += n
+    table.dense.append(DenseBlock(values, numeric))
+    return table
 
 
 # ---- second pass -------------------------------------------------------------------------------

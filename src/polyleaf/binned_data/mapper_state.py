@@ -1,16 +1,20 @@
-"""Saved state of a `BinMapper` from untrusted files: thresholds, categories and names."""
+"""Saved state of a `BinMapper`, to untrusted files and from them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from polyleaf.binned_data.high_cardinality import Category, DerivedColumns, is_category
 from polyleaf.user_data.feature_table import FeatureSpec
+
+if TYPE_CHECKING:
+    from polyleaf.binned_data.binning import BinMapper
+    from polyleaf.runtime.types import JsonObject
 
 CategoryLists = list[list[Category] | None]
 State = tuple[
@@ -22,6 +26,39 @@ State = tuple[
     DerivedColumns | None,
     bool,
 ]
+
+
+def write_state(mapper: BinMapper) -> tuple[JsonObject, dict[str, np.ndarray]]:
+    """Return the state of a fitted mapper: a dict that JSON can hold, and arrays.
+
+    meta : dict
+        ``max_bins``, ``n_features``, ``feature_names`` (or None), ``categories``: one entry
+        ``{"feature", "kept", "rare"}`` per categorical column; ``transforms_regressors``,
+        whether `regressor_transform_` is not None; ``derived_columns`` if there are any.
+    arrays : dict
+        ``thresholds`` float64 (all columns concatenated), ``offsets`` int64 (n_columns + 1,),
+        ``float64_bins`` uint8 (n_columns,), 1 for float64 bins, and arrays of derived columns.
+    """
+    names = mapper.feature_names_
+    meta: dict[str, object] = {
+        "max_bins": int(mapper.max_bins),
+        "n_features": mapper.n_features_,
+        "feature_names": None if names is None else list(names),
+        "categories": [
+            {"feature": int(f), "kept": mapper.categories_[f], "rare": mapper.rare_categories_[f]}
+            for f in np.flatnonzero(mapper.is_categorical_)
+        ],
+        "transforms_regressors": mapper.regressor_transform_ is not None,
+    }
+    arrays: dict[str, np.ndarray] = {
+        "thresholds": np.concatenate([np.empty(0), *mapper.thresholds_]),
+        "offsets": np.cumsum([0, *map(len, mapper.thresholds_)]),
+        "float64_bins": mapper.float64_bins_.astype(np.uint8),
+    }
+    if mapper.derived_columns_ is not None:
+        meta["derived_columns"], derived_arrays = mapper.derived_columns_.to_state()
+        arrays |= derived_arrays
+    return meta, arrays
 
 
 def read_state(

@@ -12,11 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyleaf.binned_data.binning import BinMapper
-from polyleaf.binned_data.data_iter import CategorySummary, DataSummary, summarise_features
+from polyleaf.binned_data.data_iter import (
+    CategorySummary,
+    DataSummary,
+    stack_blocks,
+    summarise_features,
+    take_rows,
+)
 from polyleaf.binned_data.high_cardinality import sum_category_weights
 from polyleaf.runtime.capabilities import refuse
 from polyleaf.runtime.types import DataLike
-from polyleaf.user_data.feature_table import DenseBlock, FeatureSpec, FeatureTable
+from polyleaf.user_data.feature_table import DenseBlock, FeatureSpec
 from polyleaf.user_data.features import read_features
 
 
@@ -100,7 +106,7 @@ def summarise_partition(
         categories[column.feature].add(column, first, keep_rows=False)
         totals[column.feature] = sum_category_weights(column, weights)
     rows = np.arange(table.n_rows) if sample_rows is None else sample_rows
-    sample = [DenseBlock(block.values[rows], block.features) for block in table.dense]
+    sample = take_rows(table.dense, rows)
     spec, has_numbers = summarise_features(table)
     texts = set(table.texts)
     return PartitionSummary(number, spec, has_numbers, categories, totals, texts, sample, len(rows))
@@ -150,30 +156,10 @@ def merge_summaries(
         feature: (list(summary.codes), totals[feature])
         for feature, summary in merged.categories.items()
     }
-    sample = _merge_samples(summaries, merged.spec)
+    parts = [summary.sample for summary in summaries]
+    sample = stack_blocks(parts, [summary.n_rows for summary in summaries], merged.spec)
     return mapper.fit_from_summary(merged.spec, sample, weights, counted, n_threads)
 
 
 class _MergedSummary(DataSummary):
     part_name = "partitions"
-
-
-def _merge_samples(summaries: Sequence[PartitionSummary], spec: FeatureSpec) -> FeatureTable:
-    """Return a table of the values that thresholds are chosen from."""
-    numeric = np.flatnonzero(~spec.is_categorical)
-    n_rows = sum(summary.n_rows for summary in summaries)
-    table = FeatureTable(n_rows, spec.n_features, spec.feature_names)
-    if len(numeric) == 0:
-        return table
-    dtypes = [block.values.dtype for summary in summaries for block in summary.sample]
-    values = np.full((n_rows, len(numeric)), np.nan, np.result_type(np.float32, *dtypes))
-    position, begin = np.full(spec.n_features, -1), 0
-    position[numeric] = np.arange(len(numeric))
-    for summary in summaries:
-        rows = slice(begin, begin + summary.n_rows)
-        for block in summary.sample:
-            kept = position[block.features] >= 0
-            values[rows, position[block.features[kept]]] = block.values[:, kept]
-        begin = rows.stop
-    table.dense.append(DenseBlock(values, numeric))
-    return table
