@@ -37,7 +37,7 @@ _STYLES = {
         "numbers with a currency",
     ),
     "unit": (
-        rf"{_DIGITS}\s*(?P<unit>[^\W\d_]{{1,4}}[23]?|°[CF]?|µ\w{{1,2}}|[^\W\d_]{{1,3}}/[^\W\d_]{{1,3}})",
+        _DIGITS + r"\s*(?P<unit>[^\W\d_]{1,4}[23]?|°[CF]?|µ\w{1,2}|[^\W\d_]{1,3}/[^\W\d_]{1,3})",
         "numbers with a unit",
     ),
 }
