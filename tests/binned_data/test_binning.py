@@ -236,7 +236,7 @@ def test_weights_per_output_are_summed():
 @pytest.mark.parametrize(
     ("weights", "words"),
     [
-        (np.zeros(4), "0 for every row"),
+        (np.zeros(4), "zero for every row"),
         ([1, -1, 1, 1], "row 1 has -1"),
         ([1, 1, np.nan, 1], "row 2 has nan"),
         ([1, 1, 1, np.inf], "row 3 has inf"),

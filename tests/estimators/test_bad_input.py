@@ -104,7 +104,7 @@ def test_invalid_targets_raise(estimator, y, match):
 @pytest.mark.parametrize(
     ("weight", "match"),
     [
-        (np.zeros(60), "0 for every row"),
+        (np.zeros(60), "zero for every row"),
         (-np.ones(60), "negative"),
         (np.ones(59), "sample_weight has shape"),
         (np.ones((60, 3)), "sample_weight has shape"),
@@ -289,7 +289,7 @@ def test_unknown_parameters_raise():
         ({"eval_set": [(X[:0], C[:0])]}, "Evaluation set 'validation_0': .*0 sample"),
         (
             {"eval_set": [(X, C)] * 2, "eval_sample_weight": [None, np.zeros(60)]},
-            "'validation_1': sample_weight is 0 for every row",
+            "'validation_1': sample_weight is zero for every row",
         ),
         ({"eval_set": [(X, C + 1)]}, "'validation_0' has the label 3"),
         ({"eval_set": [(X, C[:9])]}, "'validation_0' has 9 rows, but X has 60"),

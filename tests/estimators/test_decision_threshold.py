@@ -129,7 +129,7 @@ def test_choose_threshold_with_and_without_labels():
     )
     with pytest.raises(ValueError, match="by must be"):
         model.choose_threshold(X, Y, by="accuracy")
-    with pytest.raises(ValueError, match="X has 900 rows"):
+    with pytest.raises(ValueError, match="y has 3 rows, but X has 900"):
         model.choose_threshold(X, Y[:3])
 
 

@@ -115,7 +115,7 @@ def test_invalid_input_raises():
         model.calibrate(X[:20], Y[:20], coverage=0.99)
     with pytest.raises(ValueError, match="coverage must lie between 0 and 1, got 90"):
         model.calibrate(X[:20], Y[:20], coverage=90)
-    with pytest.raises(ValueError, match="X has 20 rows"):
+    with pytest.raises(ValueError, match="y has 19 rows, but X has 20"):
         model.calibrate(X[:20], Y[:19])
     assert not hasattr(PolyleafClassifier(), "predict_interval")
 

@@ -111,7 +111,7 @@ def test_invalid_input_raises():
         model.calibrate(held[0][:5], held[1][:5])
     with pytest.raises(ValueError, match="coverage must lie between 0 and 1, got 90"):
         model.calibrate(*held, coverage=90)
-    with pytest.raises(ValueError, match="X has 400 rows"):
+    with pytest.raises(ValueError, match="y has 399 rows, but X has 400"):
         model.calibrate(held[0], held[1][:-1])
     hinge = PolyleafClassifier(**SMALL, objective="squared_hinge").fit(*fit)
     with pytest.raises(AttributeError, match="has no 'predict_proba'"):

@@ -198,7 +198,7 @@ def test_weights():
         ([1, 2], r"shape \(2,\)"),
         (np.ones((3, 3)), r"shape \(3, 3\)"),
         ([1, -1, 1], "negative"),
-        ([0, 0, 0], "0 for every row"),
+        ([0, 0, 0], "zero for every row"),
         ([1, NAN, 1], "sample_weight contains NaN"),
         ([1, np.inf, 1], "sample_weight contains infinity"),
         ([[1, 0], [1, 0], [1, 0]], "Output 1 of y"),

@@ -61,7 +61,7 @@ def _check_weights(weight: np.ndarray) -> None:
             f"sample_weight must be finite and not negative, but row {row} has {weight[row]}."
         )
     if not weight.any():
-        raise ValueError("sample_weight is 0 for every row: at least one weight must be positive.")
+        raise ValueError("sample_weight is zero for every row; at least one must be positive.")
 
 
 def multiply_weights(weight: np.ndarray | None, factor: np.ndarray) -> np.ndarray:
