@@ -44,7 +44,7 @@ from polyleaf.user_data.target_scaling import sum_columns
 FloatArray = NDArray[np.floating]
 Array = np.ndarray
 
-TARGET_KINDS = ("values", "labels", "classes")
+TARGET_KINDS = ("values", "labels", "classes", "relevance")
 
 LINKS = ("identity", "logistic", "softmax", "exponential", "sorted_levels")
 """Names of the links that `Objective.transform` may apply. "sorted_levels" sorts the predictions of
@@ -69,7 +69,8 @@ class Objective(ABC):
         each 0 or 1 (two classes are one label); "classes" are int32 ids ``(n,)`` of one of K
         classes. A regressor has values. A classifier has labels, or classes if there are three or
         more or the objective takes no labels; an objective for labels only learns each class
-        against the rest.
+        against the rest. "relevance" are float ``(n, K)``, and rows have queries
+        (`RowData.query`): a ranker's target.
     parameters : mapping of str to str
         Estimator parameters that it takes, and the fields that they set. "n_outputs" stands for the
         number of classes or labels, which a classifier counts.

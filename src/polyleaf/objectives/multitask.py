@@ -93,7 +93,8 @@ class TaskSlice(NamedTuple):
     def select_rows(self, rows: RowData) -> RowData:
         """Return the rows with its part of targets and weights."""
         if isinstance(rows, TaskRows):
-            return rows.tasks[self.number].replace(groups=rows.groups, time=rows.time)
+            task_rows = rows.tasks[self.number]
+            return task_rows.replace(groups=rows.groups, time=rows.time, query=rows.query)
         weight = rows.weight
         if weight is not None and weight.ndim == 2:
             weight = weight[:, self.columns]

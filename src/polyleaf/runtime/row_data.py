@@ -20,13 +20,14 @@ ARGUMENTS = {
     "offset": "offset",
     "groups": "groups",
     "time": "time",
+    "query": "qid",
 }
 """Arguments of `fit` by the attributes of `RowData` that hold them."""
 
 
 @dataclass(frozen=True, eq=False)
 class RowData:
-    """Targets, weights, offsets, groups and times of rows.
+    """Targets, weights, offsets, groups, times and queries of rows.
 
     Objectives and metrics receive it. It is made where the data of a user is read, and carried as
     one object from there on.
@@ -43,6 +44,8 @@ class RowData:
         Groups that splits keep together.
     time : ndarray of shape (n_rows,), or None
         Splits train on earlier rows than they evaluate on.
+    query : ndarray of shape (n_rows,), int64, or None
+        Number of the query of each row, in any order: a ranking orders rows of the same number.
     """
 
     target: Any = None
@@ -50,6 +53,7 @@ class RowData:
     offset: Any = None
     groups: np.ndarray | None = None
     time: np.ndarray | None = None
+    query: np.ndarray | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the attributes that are not None, by name."""
@@ -106,6 +110,9 @@ class RowData:
         return replace(self, target=self.target[:, k], weight=weight)
 
 
+_SHARED = ("offset", "groups", "time", "query")
+
+
 class TaskRows(RowData):
     """The rows of several tasks, each with targets and weights of its own.
 
@@ -113,7 +120,7 @@ class TaskRows(RowData):
     ----------
     tasks : sequence of RowData
         Targets and weights of each task.
-    offset, groups, time
+    offset, groups, time, query
         See `RowData`; the tasks share them.
 
     Attributes
@@ -132,9 +139,10 @@ class TaskRows(RowData):
         offset: DataLike | None = None,
         groups: np.ndarray | None = None,
         time: np.ndarray | None = None,
+        query: np.ndarray | None = None,
     ) -> None:
-        values = {"tasks": tuple(tasks), "offset": offset, "groups": groups, "time": time}
-        for name, value in values.items():
+        values = zip(_SHARED, (offset, groups, time, query), strict=True)
+        for name, value in (("tasks", tuple(tasks)), *values):
             object.__setattr__(self, name, value)
 
     @cached_property
@@ -154,14 +162,13 @@ class TaskRows(RowData):
         return self.tasks[0].n_rows
 
     def replace(self, **values: object) -> TaskRows:
-        current = {name: getattr(self, name) for name in ("tasks", "offset", "groups", "time")}
+        current = {name: getattr(self, name) for name in ("tasks", *_SHARED)}
         return TaskRows(**(current | values))
 
     def take(self, rows: np.ndarray) -> TaskRows:
-        shared = (self.offset, self.groups, self.time)
         return TaskRows(
             [task.take(rows) for task in self.tasks],
-            *(select_rows(values, rows) for values in shared),
+            *(select_rows(getattr(self, name), rows) for name in _SHARED),
         )
 
     def keep_weights(self, rows: np.ndarray) -> TaskRows:
@@ -173,7 +180,7 @@ class TaskRows(RowData):
     @classmethod
     def concatenate(cls, parts: Sequence[Any]) -> TaskRows:
         tasks = zip(*(part.tasks for part in parts), strict=True)
-        shared = ([getattr(p, name) for p in parts] for name in ("offset", "groups", "time"))
+        shared = ([getattr(p, name) for p in parts] for name in _SHARED)
         return TaskRows([RowData.concatenate(task) for task in tasks], *map(_concatenate, shared))
 
 

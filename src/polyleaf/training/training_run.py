@@ -60,8 +60,10 @@ class TrainingData(NamedTuple):
         return self._replace(X=X, rows=self.rows.take(rows))
 
     def to_arguments(self) -> dict[str, Any]:
-        """Return the arguments of `fit`, by name."""
+        """Return the arguments of `fit`, by name; `qid`, which rankers take, only if it is set."""
         rows = {argument: getattr(self.rows, name) for name, argument in ARGUMENTS.items()}
+        if self.rows.query is None:
+            del rows["qid"]
         return {"X": self.X, **rows}
 
     def fill_from_dataset(self) -> TrainingData:

@@ -362,7 +362,8 @@ def _make_target(rows: RowData, encoding: TargetEncoding) -> Target:
     present = ~np.isnan(values)
     columns = present[:, 0] if encoding.n_outputs == 1 else present
     weight = multiply_weights(rows.weight, columns.astype(np.float32))
-    return Target(RowData(np.where(present, values, values.dtype.type(0)), weight), encoding)
+    known_values = np.where(present, values, values.dtype.type(0))
+    return Target(rows.replace(target=known_values, weight=weight), encoding)
 
 
 # ---- encoding ----------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ def read_weight(rows: RowData, target: Any, n_columns: int, name: str) -> RowDat
     Weights have shape (n_rows,) or, if `n_columns` > 0, also (n_rows, n_columns).
     """
     if rows.weight is None:
-        return RowData(target)
+        return RowData(target, query=rows.query)
     sample_weight, n_rows = to_numpy(rows.weight, "sample_weight"), target.shape[0]
     if np.ndim(sample_weight) == 0:
         sample_weight = np.full(n_rows, sample_weight)
@@ -49,7 +49,7 @@ def read_weight(rows: RowData, target: Any, n_columns: int, name: str) -> RowDat
         )
     _check_weights(weight)
     check_total_weight(weight)
-    return RowData(target, weight)
+    return RowData(target, weight, query=rows.query)
 
 
 def _check_weights(weight: np.ndarray) -> None:
