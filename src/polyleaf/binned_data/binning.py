@@ -17,7 +17,6 @@ from polyleaf.binned_data.high_cardinality import (
     DerivedColumns,
     check_unseen_categories,
     choose_categories,
-    split_into_groups,
     sum_category_weights,
 )
 from polyleaf.binned_data.mapper_state import CategoryLists, read_state, write_state
@@ -293,24 +292,22 @@ class BinMapper:
         sample_weight, n_threads
             See `fit`.
         """
-        weights = (
-            None if sample_weight is None else quantise_weights(sample_weight, training.n_rows)
+        weights = None
+        if sample_weight is not None:
+            weights = quantise_weights(sample_weight, training.n_rows)
+        derived_thresholds, derived_float64 = self._find_thresholds(
+            training, weights, MAX_BINS, n_threads
         )
-        found, found_float64 = self._find_thresholds(training, weights, MAX_BINS, n_threads)
         n_further = derived.n_columns - derived.n_features
         thresholds = self.thresholds_ + [np.empty(0)] * n_further
         is_float64 = np.append(self.float64_bins_, np.zeros(n_further, bool))
         categories = self.categories_ + [None] * n_further
         rare: CategoryLists = self.rare_categories_ + [None] * n_further
-        group_columns = {column.feature: column for column in training.categories}
-        for feature, columns in derived.iter_columns():
+        for _, columns in derived.iter_columns():
             for column in columns.tolist():
-                thresholds[column], is_float64[column] = found[column], found_float64[column]
+                thresholds[column] = derived_thresholds[column]
+                is_float64[column] = derived_float64[column]
                 categories[column] = rare[column] = None
-            groups = columns[feature.n_numeric :].tolist()
-            parts = split_into_groups(group_columns, groups, weights, MAX_BINS)
-            for column, group in zip(groups, parts, strict=True):
-                categories[column], rare[column] = group, []
         mapper = BinMapper(self.max_bins, subsample=self.subsample, random_state=self.random_state)
         mapper._set_state(self.spec_, thresholds, is_float64, categories, rare, derived)
         return mapper
@@ -408,11 +405,8 @@ class BinMapper:
         for _, positions in self.derived_columns_.iter_columns():
             mask[positions] = True
         codes = empty_codes(int(mask.sum()), columns.n_rows)
-        categories = [column for column in columns.categories if mask[column.feature]]
-        blocks = self._get_category_blocks(replace(columns, categories=categories))
-        self._bin_table.transform(
-            *_get_numeric_blocks(columns), blocks, codes, n_threads, mask, compact=True
-        )
+        dense, sparse = _get_numeric_blocks(columns)
+        self._bin_table.transform(dense, sparse, [], codes, n_threads, mask, compact=True)
         return codes
 
     def encode(
@@ -609,19 +603,11 @@ class BinMapper:
     def _get_category_blocks(self, table: FeatureTable) -> list[tuple[object, ...]]:
         return [(c.index, self._encode_categories(c, table), c.feature) for c in table.categories]
 
-    def _is_derived(self, column: int) -> bool:
-        """Return whether a column is derived from a high-cardinality feature."""
-        derived = self.derived_columns_
-        return derived is not None and (
-            column >= self.n_features_ or column in [f.feature for f in derived.features]
-        )
-
     def _encode_categories(self, column: CategoryColumn, table: FeatureTable) -> NDArray[np.uint8]:
         """Return the code of each category of a column, uint8; 255 for unseen ones."""
         code_of = self._code_of[column.feature]
         codes = np.array([code_of.get(c, MISSING_CODE) for c in column.categories], dtype=np.uint8)
-        # The categories of a derived column have been checked in its feature.
-        if (codes == MISSING_CODE).any() and not self._is_derived(column.feature):
+        if (codes == MISSING_CODE).any():
             check_unseen_categories(code_of, column, table.describe_feature(column.feature))
         return codes
 

@@ -1,16 +1,15 @@
 """High-cardinality categorical features and the columns that replace them.
 
 A feature of more than 255 categories does not fit in one byte. `DerivedColumns` replaces it by
-numeric columns of target statistics (learned in `target_encoding`) and, where categories are very
-informative, by categorical columns that hold some of the categories each.
+numeric columns of target statistics, which `target_encoding` learns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 Category = str | bool | int | float
 
 _MIN_ROWS_OF_WARNING, _SHARE_OF_WARNING = 5, 0.5
-_ARRAYS = ("values", "statistic", "lower", "upper")
 
 
 @dataclass(frozen=True)
@@ -43,16 +41,9 @@ class HighCardinalityFeature:
     categories : tuple
         All training categories, sorted by `category_key`.
     labels : tuple of str
-        Descriptions of the statistics.
+        Descriptions of the statistics, of which each is a column.
     values : ndarray of shape (n_categories, n_statistics), float32
         Statistics of each category; unseen categories have 0.
-    statistic : ndarray of shape (n_numeric,), int32
-        Index of the statistic of each numeric column.
-    lower, upper : ndarray of shape (n_numeric,), float32
-        Bounds that a numeric column is clipped to: columns of one statistic share its range, so
-        that each has all bins for a part of it.
-    n_groups : int
-        Number of categorical columns that follow; the mapper has the categories of each.
     missing_seen : bool
         Whether the training data had missing values. If not, they count as unseen categories.
     """
@@ -61,28 +52,16 @@ class HighCardinalityFeature:
     categories: tuple[Category, ...]
     labels: tuple[str, ...]
     values: NDArray[np.float32]
-    statistic: NDArray[np.int32]
-    lower: NDArray[np.float32]
-    upper: NDArray[np.float32]
-    n_groups: int
     missing_seen: bool = True
 
     @property
     def is_informative(self) -> bool:
         """Whether its columns can differ between rows."""
-        return bool(self.n_groups > 0 or self.missing_seen or self.values.any())
-
-    @property
-    def n_numeric(self) -> int:
-        return len(self.statistic)
+        return bool(self.missing_seen or self.values.any())
 
     @property
     def n_columns(self) -> int:
-        return self.n_numeric + self.n_groups
-
-    def to_numeric_columns(self, statistics: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the numeric columns (n, n_numeric) of statistics (n, n_statistics)."""
-        return np.clip(statistics[:, self.statistic], self.lower, self.upper)
+        return len(self.labels)
 
     def lookup_statistics(self, column: CategoryColumn) -> NDArray[np.float32]:
         """Return the statistics of rows: NaN for missing values, 0 for unseen categories."""
@@ -91,13 +70,9 @@ class HighCardinalityFeature:
         positions = np.array([*codes, unseen + 1], np.int64)  # the last is for missing values
         return self._lookup[positions[column.index]]
 
-    @property
+    @cached_property
     def codes(self) -> dict[Category, int]:
         """Position of each category."""
-        return self._codes
-
-    @cached_property
-    def _codes(self) -> dict[Category, int]:
         return dict(zip(self.categories, range(len(self.categories)), strict=True))
 
     @cached_property
@@ -107,24 +82,13 @@ class HighCardinalityFeature:
         return np.concatenate([self.values, row * 0, row * (np.nan if self.missing_seen else 0)])
 
     def __getstate__(self) -> dict[str, object]:
-        return {name: value for name, value in self.__dict__.items() if not name.startswith("_")}
-
-    def names(self) -> Iterator[str]:
-        """Yield the names of its columns, without that of the feature."""
-        n_parts = np.bincount(self.statistic, minlength=len(self.labels)).tolist()
-        part = [0] * len(self.labels)
-        for statistic in self.statistic.tolist():
-            part[statistic] += 1
-            suffix = f" (part {part[statistic]} of {n_parts[statistic]})"
-            yield self.labels[statistic] + (suffix if n_parts[statistic] > 1 else "")
-        yield from (f"group {group + 1}" for group in range(self.n_groups))
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def equals(self, other: HighCardinalityFeature) -> bool:
         """Whether both give the same columns for every table."""
-        plain = ("feature", "categories", "labels", "n_groups", "missing_seen")
-        return all(getattr(self, name) == getattr(other, name) for name in plain) and all(
-            np.array_equal(getattr(self, name), getattr(other, name)) for name in _ARRAYS
-        )
+        plain = ("feature", "categories", "labels", "missing_seen")
+        is_equal = all(getattr(self, name) == getattr(other, name) for name in plain)
+        return is_equal and np.array_equal(self.values, other.values)
 
 
 @dataclass(frozen=True)
@@ -151,7 +115,7 @@ class DerivedColumns:
         return self.n_features + sum(feature.n_columns - 1 for feature in self.features)
 
     def iter_columns(self) -> Iterator[tuple[HighCardinalityFeature, NDArray[np.int64]]]:
-        """Yield each replaced feature with the indices of its columns, numeric ones first."""
+        """Yield each replaced feature with the indices of its columns."""
         begin = self.n_features
         for feature in self.features:
             end = begin + feature.n_columns - 1
@@ -171,7 +135,7 @@ class DerivedColumns:
         known = known if feature_names is None else list(feature_names)
         names = known + [""] * (self.n_columns - self.n_features)
         for feature, columns in self.iter_columns():
-            for column, name in zip(columns.tolist(), feature.names(), strict=True):
+            for column, name in zip(columns.tolist(), feature.labels, strict=True):
                 names[column] = f"{known[feature.feature]}: {name}"
         return tuple(names)
 
@@ -198,9 +162,7 @@ class DerivedColumns:
                 if statistics is None
                 else statistics[feature.feature]
             )
-            n_numeric = feature.n_numeric
-            dense.append(DenseBlock(feature.to_numeric_columns(values), positions[:n_numeric]))
-            categories += [replace(column, feature=int(p)) for p in positions[n_numeric:]]
+            dense.append(DenseBlock(values, positions))
         names = None if table.feature_names is None else self.names(table.feature_names)
         return FeatureTable(table.n_rows, self.n_columns, names, dense, table.sparse, categories)
 
@@ -222,15 +184,12 @@ class DerivedColumns:
                 "feature": feature.feature,
                 "categories": list(feature.categories),
                 "labels": list(feature.labels),
-                "n_groups": feature.n_groups,
                 "missing_seen": feature.missing_seen,
             }
             for feature in self.features
         ]
         arrays = {
-            f"derived_columns.{i}.{name}": np.asarray(getattr(feature, name))
-            for i, feature in enumerate(self.features)
-            for name in _ARRAYS
+            f"derived_columns.{i}.values": feature.values for i, feature in enumerate(self.features)
         }
         return plain, arrays
 
@@ -247,7 +206,7 @@ class DerivedColumns:
         """
         _require(isinstance(plain, list) and len(plain) > 0, "names no feature")
         features = tuple(
-            _read_feature(entry, arrays, f"derived_columns.{i}.", n_features)
+            _read_feature(entry, arrays.get(f"derived_columns.{i}.values"), n_features)
             for i, entry in enumerate(plain)
         )
         indices = [feature.feature for feature in features]
@@ -320,42 +279,23 @@ def _require(condition: bool, problem: str) -> None:
         raise ValueError(f"The derived columns cannot be read: the file {problem}.")
 
 
-def _read_feature(
-    entry: JsonObject, arrays: Mapping[str, object], prefix: str, n_features: int
-) -> HighCardinalityFeature:
-    names = "feature", "categories", "labels", "n_groups", "missing_seen"
-    _require(isinstance(entry, Mapping), "has a malformed feature")
-    _require(set(entry) == set(names), "has a malformed feature")
-    feature, categories, labels, n_groups, missing_seen = (entry[name] for name in names)
+def _read_feature(entry: JsonObject, values: Any, n_features: int) -> HighCardinalityFeature:
+    names = {"feature", "categories", "labels", "missing_seen"}
+    _require(isinstance(entry, Mapping) and set(entry) == names, "has a malformed feature")
+    feature, categories, labels = entry["feature"], entry["categories"], entry["labels"]
     is_valid = type(feature) is int and 0 <= feature < n_features
     _require(is_valid, "has a feature that does not exist")
-    is_valid = type(n_groups) is int and 0 <= n_groups < 2**16
-    _require(is_valid, "has a wrong number of groups")
-    _require(type(missing_seen) is bool, "has no flag for missing values")
+    _require(type(entry["missing_seen"]) is bool, "has no flag for missing values")
     is_valid = isinstance(categories, list) and all(map(is_category, categories))
-    _require(is_valid, "has invalid categories")
-    _require(len(set(categories)) == len(categories), "repeats a category")
+    _require(is_valid and len(set(categories)) == len(categories), "has invalid categories")
     is_valid = isinstance(labels, list) and all(isinstance(label, str) for label in labels)
-    _require(is_valid, "has invalid labels")
-    found = [arrays.get(prefix + name) for name in _ARRAYS]
-    dtypes = (np.float32, np.int32, np.float32, np.float32)
-    is_valid = all(
-        isinstance(a, np.ndarray) and a.dtype == t for a, t in zip(found, dtypes, strict=True)
-    )
-    _require(is_valid, "lacks an array")
-    values, statistic, lower, upper = (np.ascontiguousarray(array) for array in found)
-    shape = len(categories), len(labels)
-    is_valid = values.shape == shape and bool(np.isfinite(values).all())
-    _require(is_valid, "has statistics of the wrong shape")
-    is_valid = statistic.ndim == 1 and statistic.shape == lower.shape == upper.shape
-    _require(is_valid, "has columns of different lengths")
-    _require(0 < len(statistic) < 2**16, "has no column, or too many, for a feature")
-    is_valid = bool(np.all((statistic >= 0) & (statistic < len(labels))))
-    _require(is_valid, "has a column without a statistic")
-    _require(bool(np.all(lower <= upper)), "has bounds that do not ascend")
-    columns = statistic, lower, upper
+    _require(is_valid and 0 < len(labels) < 2**16, "has invalid labels")
+    is_valid = isinstance(values, np.ndarray) and values.dtype == np.float32
+    is_valid = is_valid and values.shape == (len(categories), len(labels))
+    _require(is_valid and bool(np.isfinite(values).all()), "has invalid statistics")
+    values = np.ascontiguousarray(values)
     return HighCardinalityFeature(
-        feature, tuple(categories), tuple(labels), values, *columns, n_groups, missing_seen
+        feature, tuple(categories), tuple(labels), values, entry["missing_seen"]
     )
 
 
@@ -386,21 +326,3 @@ def choose_categories(
         [category for i, (category, _) in enumerate(present) if i in kept],
         [category for i, (category, _) in enumerate(present) if i not in kept],
     )
-
-
-def split_into_groups(
-    columns: Mapping[int, CategoryColumn],
-    groups: list[int],
-    weights: NDArray[np.int64] | None,
-    max_bins: int,
-) -> list[list[Category]]:
-    """Split the categories of a feature into one group per column, the most frequent first."""
-    if not groups:
-        return []
-    column = columns[groups[0]]
-    totals = sum_category_weights(column, weights)
-    present = [i for i in np.flatnonzero(totals > 0).tolist()]
-    present.sort(key=lambda i: (-totals[i], category_key(column.categories[i])))
-    size = min(max_bins, -(-len(present) // len(groups)))
-    parts = [present[begin * size : (begin + 1) * size] for begin in range(len(groups))]
-    return [sorted((column.categories[i] for i in part), key=category_key) for part in parts]

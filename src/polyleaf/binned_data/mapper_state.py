@@ -97,9 +97,7 @@ def read_state(
     is_valid = not any(len(t) for t, has_categories in pairs if has_categories)
     _require(is_valid, "gives thresholds to a categorical feature")
     for feature, columns in () if derived is None else derived.iter_columns():
-        is_group = np.arange(feature.n_columns) >= feature.n_numeric
-        is_valid = np.array_equal(is_categorical[columns], is_group)
-        _require(is_valid, "has categories in a numeric column")
+        _require(not is_categorical[columns].any(), "has categories in a numeric column")
         is_categorical[feature.feature] = True
     spec = FeatureSpec(n_features, names, is_categorical[:n_features])
     transforms: Any = meta.get("transforms_regressors")

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import islice, pairwise
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,10 +52,6 @@ _MAX_SCREENED = (20_000, 64, 8)  # rows, other features and outputs in the searc
 _MIN_SHARE = 0.04
 _MIN_SIGMAS, _MAX_LEFT, _MAX_DEPENDENCE = 4.0, 0.03, 0.25
 _N_PASSES, _STEP = 3, 0.5  # backfitting of an additive model of the other features: it leaves 1.6 %
-_MAX_PARTS, _MAX_COLUMNS = 4, 32  # columns that share one statistic, and columns of one feature
-# Up to this prior the categories of a single output become groups, of this number and size.
-_MAX_GROUP_PRIOR = 0.15
-_MAX_GROUPS, _GROUP_SIZE = 16, 254
 _MIN_PRIOR, _MAX_PRIOR = 0.01, 1e4
 # Pairs of rows of one category that are assumed to differ like any two rows: a prior for data with
 # hardly any such pairs.
@@ -167,20 +163,12 @@ class _StatisticFitter:
         bins = [other.codes[self._rows[self._screened]].astype(np.int64) for other in others]
         residuals = [_compute_residual(bins, self._screened, o) for o in used] if others else []
         means = [self._fit_mean(output) for output in used]
-        priors = [mean.prior for mean in means]
         for k, residual in enumerate(residuals):
-            is_useful, priors[k] = self._is_useful(residual)
-            if not is_useful:
+            if not self._is_useful(residual):
                 means[k] = means[k].make_empty()
         self._statistics = [mean for mean in means if mean.values.any()] or means[:1]
-        n_groups = 0
-        if len(means) == 1 and priors[0] <= _MAX_GROUP_PRIOR:
-            n_groups = min(_MAX_GROUPS, -(-self._n // _GROUP_SIZE))
-        parts = [self._split_range(statistic) for statistic in self._statistics]
         pairs = self._find_strongest_slopes(residuals, others)
-        slopes = [self._fit_slope(used[k], other) for k, other in pairs]
-        self._statistics += slopes
-        parts += [[(-np.inf, np.inf)]] * len(slopes)
+        self._statistics += [self._fit_slope(used[k], other) for k, other in pairs]
         self.training = self._encode_training_rows(len(codes))
         values = [statistic.values for statistic in self._statistics]
         self.result = HighCardinalityFeature(
@@ -188,10 +176,6 @@ class _StatisticFitter:
             categories,
             tuple(statistic.label for statistic in self._statistics),
             np.stack(values, 1).astype(np.float32),
-            np.repeat(np.arange(len(parts), dtype=np.int32), [len(p) for p in parts]),
-            np.array([low for part in parts for low, _ in part], np.float32),
-            np.array([high for part in parts for _, high in part], np.float32),
-            n_groups,
             missing_seen=bool(np.any(_get_weighted_index(column, outputs.row_weight) < 0)),
         )
 
@@ -204,7 +188,7 @@ class _StatisticFitter:
         other_counts = np.maximum(counts[self._codes] - fold_counts[cell], 0.0)
         out_of_fold = (sums[self._codes] - fold_sums[cell]) / (other_counts + prior)
         is_known = counts >= _KNOWN_FACTOR * prior
-        return _Statistic(label, sums / (counts + prior), out_of_fold, is_known, prior)
+        return _Statistic(label, sums / (counts + prior), out_of_fold, is_known)
 
     def _fit_slope(self, output: _Output, feature: FeatureCodes) -> _Statistic:
         """Fit the slope of the target against ranks of a feature, less the common slope.
@@ -221,11 +205,11 @@ class _StatisticFitter:
         is_known = np.zeros(self._n, bool)
         label = output.label.replace("mean", f"slope by {feature.name}", 1)
         return _Statistic(
-            label, slopes.shrink(common, prior), out_of_fold.shrink(common, prior), is_known, prior
+            label, slopes.shrink(common, prior), out_of_fold.shrink(common, prior), is_known
         )
 
-    def _is_useful(self, residual: _Output) -> tuple[bool, float]:
-        """Whether category means of other folds explain enough of a residual; and their prior.
+    def _is_useful(self, residual: _Output) -> bool:
+        """Whether category means of other folds explain enough of a residual.
 
         The share of the variance that they explain is estimated by moments.
         """
@@ -237,7 +221,7 @@ class _StatisticFitter:
         explained = _sum_in_order(counts * other_counts / (other_counts + prior))
         share = explained / max(total, 1e-300) / (1.0 + prior)
         if share >= _MIN_SHARE or n_used < 2:
-            return share >= _MIN_SHARE, prior
+            return share >= _MIN_SHARE
         mean_rows = (total - _sum_in_order(counts * counts) / total) / (n_used - 1)
         squares = residual.values * residual.values
         variance = _compute_mean(squares, residual.weight)
@@ -250,7 +234,7 @@ class _StatisticFitter:
         sigmas = mean_rows / prior / np.sqrt((2.0 + kurtosis * per_row) / (n_used - 1))
         left = _MAX_LEFT * max(1.0 - variance, 0.0)  # of the standardised target
         is_certain = bool(sigmas >= _MIN_SIGMAS and share * variance >= left)
-        return is_certain and self._largest_dependence <= _MAX_DEPENDENCE, prior
+        return is_certain and self._largest_dependence <= _MAX_DEPENDENCE
 
     @cached_property
     def _largest_dependence(self) -> float:
@@ -291,17 +275,6 @@ class _StatisticFitter:
             training[self._rows, k] = np.where(is_known, values, statistic.out_of_fold)
         return training
 
-    def _split_range(self, statistic: _Statistic) -> list[tuple[float, float]]:
-        """Split the range of a statistic if its values are precise enough for several columns."""
-        is_known = statistic.is_known
-        max_parts = max(1, min(_MAX_PARTS, _MAX_COLUMNS // len(self._statistics)))
-        if 2 * np.count_nonzero(is_known[self._codes]) <= len(self._codes):
-            max_parts = 1
-        values = np.unique(statistic.values[is_known].astype(np.float32))
-        n = min(max_parts, -(-int(np.count_nonzero(is_known)) // _GROUP_SIZE), max(1, len(values)))
-        edges = [-np.inf, *(float(values[len(values) * i // n]) for i in range(1, n)), np.inf]
-        return list(pairwise(edges))
-
 
 class _Statistic(NamedTuple):
     """One number per category.
@@ -316,22 +289,17 @@ class _Statistic(NamedTuple):
         Statistics of the training rows, from the rows of other folds.
     is_known : ndarray of shape (n_categories,), bool
         Categories with so many rows that their training rows get `values`.
-    prior : float
-        Number of rows of the prior.
     """
 
     label: str
     values: Array
     out_of_fold: Array
     is_known: NDArray[np.bool_]
-    prior: float
 
     def make_empty(self) -> _Statistic:
         """Return a statistic without information."""
         is_known = np.zeros_like(self.is_known)
-        return _Statistic(
-            self.label, self.values * 0.0, self.out_of_fold * 0.0, is_known, _MAX_PRIOR
-        )
+        return _Statistic(self.label, self.values * 0.0, self.out_of_fold * 0.0, is_known)
 
 
 class _Moments(NamedTuple):
