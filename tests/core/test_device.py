@@ -13,7 +13,12 @@ import reference
 from support.core_settings import grow_config
 from support.host_device import COMPILER, DeviceCore, device, library, send
 from support.loss_inputs import draw_raw, draw_target, run
-from support.monotone_problems import INVALID_DIRECTIONS, add_directions
+from support.monotone_problems import (
+    INVALID_DIRECTIONS,
+    MISSING_VALUES,
+    add_directions,
+    split_off_missing_values,
+)
 from support.problems import (
     KINDS,
     MISSING_TIES,
@@ -21,6 +26,7 @@ from support.problems import (
     Reference,
     assert_same_tree,
     core_bins,
+    draw_factors,
     make_problem,
     sample_rows,
 )
@@ -47,73 +53,59 @@ def assert_device_equals_reference(p, **only_core):
     return expected
 
 
-@pytest.mark.parametrize(("kind", "n_outputs"), list(product(KINDS, (1, 3, 16, 17, 40))))
-def test_trees_equal_the_reference(kind, n_outputs):
-    if kind == "diagonal" and n_outputs == 1:
-        pytest.skip("the Hessian of one output is shared")
-    p = make_problem(
-        n_outputs, n=150, n_outputs=n_outputs, kind=kind, max_leaves=8, min_child_samples=3
-    )
-    assert assert_device_equals_reference(p).n_leaves > 2
+# Every Hessian of some numbers of outputs; that of one output is shared.
+HESSIANS = [
+    {"kind": kind, "n_outputs": n_outputs}
+    for kind, n_outputs in product(KINDS, (1, 3, 16, 17))
+    if (kind, n_outputs) != ("diagonal", 1)
+]
+MIXED = {"n_bins": (9, 30, 5, 7), "categorical": [2]}
+CATEGORIES = {"draw": 5, "n_bins": (5, 8, 12, 3), "categorical": (1, 2, 3)}
+PENALTIES = [
+    {"reg_lambda": 0.0},
+    {"reg_alpha": 1.5, "max_delta_step": 0.2},
+    {"min_child_weight": 9.3},
+    {"min_child_samples": 20},
+    {"post_prune": True, "reg_lambda": 20.0},
+]
+GROWTH = [
+    {"level_wise": True, "max_depth": 4, "max_leaves": 9},
+    {"max_depth": 3, "max_leaves": 2**20},
+    {"colsample_bynode": 0.5, "seed": 7},
+    {"post_prune": True, "min_split_gain": 0.5},
+    {"min_split_gain": 1e6},
+]
+WIDE = {"draw": 6, "n_bins": (5, 8, 12, 3, 40, 6), "max_leaves": 12}
+PROBLEMS = [
+    *({"draw": 1, "n": 150, "min_child_samples": 3, **hessian} for hessian in HESSIANS),
+    {"draw": 40, "n": 150, "n_outputs": 40, "kind": "diagonal"},
+    *(
+        {"draw": 3, "n": 150, "n_outputs": 3, "kind": kind, **penalties}
+        for kind, penalties in product(KINDS, PENALTIES)
+    ),
+    *({**CATEGORIES, **hessian} for hessian in HESSIANS),
+    *({**CATEGORIES, **hessian, "max_cat_to_onehot": 99} for hessian in HESSIANS),
+    {"draw": 15, "n": 300, "n_bins": (5, 40, 12, 3), "categorical": (1, 2), "n_outputs": 2},
+    *({**WIDE, "n_outputs": 2, **growth} for growth in GROWTH),
+    *(
+        {"draw": 3, **MIXED, "n_outputs": n_outputs, "kind": "full", "block_size": block_size}
+        for n_outputs, block_size in ((1, 0), (2, 0), (2, 1), (5, 0), (5, 3), (7, 9), (17, 4))
+    ),
+    *(
+        {"draw": 8, "n_outputs": 4, "kind": "full", "missing": 0.5, "block_size": size, **penalties}
+        for size, penalties in product((0, 2), PENALTIES)
+        if "reg_alpha" not in penalties
+    ),
+]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    "penalties",
-    [{"reg_alpha": 0.5}, {"max_delta_step": 0.25}, {"min_child_weight": 5.0}, {"reg_lambda": 0.0}],
-    ids=str,
-)
-def test_penalties_and_min_child_weight(kind, penalties):
-    p = make_problem(3, n=150, n_outputs=3, kind=kind, max_leaves=8, **penalties)
-    assert_device_equals_reference(p)
-
-
-@pytest.mark.parametrize("multiplied", [False, True])
-def test_row_sample(multiplied):
-    kind = "shared" if multiplied else "unit"
-    p = make_problem(4, n=200, n_outputs=2, kind=kind, max_leaves=8)
-    assert_device_equals_reference(sample_rows(p, multiplied=multiplied))
-
-
-@pytest.mark.parametrize(("kind", "n_outputs"), list(product(KINDS, (1, 3, 17))))
-@pytest.mark.parametrize("max_cat_to_onehot", [4, 99])
-def test_categories(kind, n_outputs, max_cat_to_onehot):
-    if kind == "diagonal" and n_outputs == 1:
-        pytest.skip("the Hessian of one output is shared")
-    p = make_problem(
-        5,
-        n=200,
-        n_bins=(5, 8, 12, 3),
-        categorical=(1, 2, 3),
-        n_outputs=n_outputs,
-        kind=kind,
-        max_leaves=8,
-    )
-    expected = assert_device_equals_reference(p.replace_config(max_cat_to_onehot=max_cat_to_onehot))
-    assert (expected.category_set >= 0).any()
-
-
-def test_categories_on_a_row_sample():
-    p = make_problem(
-        15, n=300, n_bins=(5, 40, 12, 3), categorical=(1, 2), n_outputs=2, max_leaves=8
-    )
-    assert (assert_device_equals_reference(sample_rows(p, multiplied=True)).category_set >= 0).any()
-
-
-@pytest.mark.parametrize(
-    "growth",
-    [
-        {"level_wise": True, "max_depth": 4, "max_leaves": 9},
-        {"max_depth": 3, "max_leaves": 2**20},
-        {"colsample_bynode": 0.5, "seed": 7},
-        {"post_prune": True, "min_split_gain": 0.5},
-        {"min_split_gain": 1e6},
-    ],
-    ids=str,
-)
-def test_growth_policies_and_limits(growth):
-    p = make_problem(6, n=200, n_bins=(5, 8, 12, 3, 40, 6), n_outputs=2)
-    assert_device_equals_reference(p.replace_config(**{"max_leaves": 12} | growth))
+@pytest.mark.parametrize("problem", PROBLEMS, ids=str)
+def test_trees_equal_the_reference(problem):
+    p = make_problem(**{"max_leaves": 8} | problem)
+    tree = assert_device_equals_reference(p)
+    assert tree.n_leaves > 1 or problem.get("min_split_gain", 0) > 1
+    assert (tree.category_set >= 0).any() or len(problem.get("categorical", ())) < 2
+    assert_device_equals_reference(sample_rows(p, multiplied=p.kind != "unit"))
 
 
 def test_column_sampling_and_interaction_constraints():
@@ -158,33 +150,26 @@ def assert_topk_equals_reference(p):
     return expected
 
 
-@pytest.mark.parametrize(("n_outputs", "leaf_k"), [(2, 1), (5, 4), (16, 3), (17, 16), (33, 12)])
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("shared_support", [False, True])
-def test_sparse_leaves(kind, n_outputs, leaf_k, shared_support):
-    p = make_problem(
-        3, n=200, n_bins=(9, 30, 5, 7), categorical=[2], n_outputs=n_outputs, kind=kind
-    )
-    p = p.replace_config(leaf_k=leaf_k, shared_support=shared_support, max_leaves=8)
-    assert assert_topk_equals_reference(p).n_leaves > 5
-    assert_topk_equals_reference(sample_rows(p, multiplied=kind != "unit"))
-
-
 @pytest.mark.parametrize("shared_support", [False, True])
 @pytest.mark.parametrize(
-    "config",
+    "problem",
     [
-        {"reg_lambda": 0.0},
-        {"reg_alpha": 1.5, "max_delta_step": 0.2},
-        {"min_child_weight": 9.3},
-        {"min_child_samples": 20},
-        {"post_prune": True, "reg_lambda": 20.0},
+        *(
+            {"draw": 3, **MIXED, "n_outputs": n_outputs, "leaf_k": leaf_k, "kind": kind}
+            for n_outputs, leaf_k in ((2, 1), (5, 4), (16, 3), (17, 16), (33, 12))
+            for kind in KINDS
+        ),
+        *(
+            {"draw": 8, "n_outputs": 6, "kind": "diagonal", "missing": 0.5, "leaf_k": 2} | penalties
+            for penalties in PENALTIES
+        ),
     ],
     ids=str,
 )
-def test_sparse_leaves_with_penalties(config, shared_support):
-    p = make_problem(8, n=200, n_outputs=6, kind="diagonal", missing=0.5, leaf_k=2, **config)
-    assert_topk_equals_reference(p.replace_config(shared_support=shared_support))
+def test_sparse_leaves(problem, shared_support):
+    p = make_problem(**{"max_leaves": 8} | problem, shared_support=shared_support)
+    assert assert_topk_equals_reference(p).n_leaves > 1
+    assert_topk_equals_reference(sample_rows(p, multiplied=p.kind != "unit"))
 
 
 @pytest.mark.parametrize("shared_support", [False, True])
@@ -194,9 +179,8 @@ def test_sparse_leaves_with_extreme_gradients(kind, shared_support):
     p = p.replace_config(shared_support=shared_support)
     h = None if p.h is None else np.where(p.codes[0][:, None] < 2, np.float32(0), p.h)
     assert_topk_equals_reference(replace(p, g=p.g * np.array([0, 1e-36, 1e17, 1], np.float32), h=h))
-    assert_topk_equals_reference(
-        replace(p, g=p.g * np.float32(1e30))
-    )  # the squares overflow float32
+    # The squares overflow float32.
+    assert_topk_equals_reference(replace(p, g=p.g * np.float32(1e30)))
 
 
 def test_gain_overflow_excludes_a_candidate():
@@ -231,34 +215,6 @@ def test_empty_sparse_leaves_and_linear_leaves():
 # --- full Hessian ---
 
 
-@pytest.mark.parametrize(
-    ("n_outputs", "block_size"), [(1, 0), (2, 0), (2, 1), (5, 0), (5, 3), (7, 9), (17, 4)]
-)
-def test_full_hessian(n_outputs, block_size):
-    p = make_problem(
-        3, n=200, n_bins=(9, 30, 5, 7), categorical=[2], n_outputs=n_outputs, kind="full"
-    )
-    p = p.replace_config(block_size=block_size, max_leaves=8)
-    assert assert_device_equals_reference(p).n_leaves > 5
-    assert_device_equals_reference(sample_rows(p))
-
-
-@pytest.mark.parametrize("block_size", [0, 2])
-@pytest.mark.parametrize(
-    "config",
-    [
-        {"reg_lambda": 0.0},
-        {"min_child_weight": 9.3},
-        {"min_child_samples": 20},
-        {"post_prune": True, "reg_lambda": 20.0},
-    ],
-    ids=str,
-)
-def test_full_hessian_with_penalties(config, block_size):
-    p = make_problem(8, n=200, n_outputs=4, kind="full", missing=0.5, **config)
-    assert_device_equals_reference(p.replace_config(block_size=block_size))
-
-
 def test_min_child_weight_with_full_hessian_and_many_outputs():
     p = make_problem(8, n=120, n_bins=(9, 5), n_outputs=18, kind="full", min_child_weight=12.0)
     free = assert_device_equals_reference(
@@ -284,33 +240,21 @@ def test_singular_full_hessian():
 # --- feature penalties ---
 
 
-def draw_factors(p, draw=0):
-    """Return gain factors: some 1, some one half, one nearly 0."""
-    return np.random.default_rng(draw).choice([1.0, 0.5, 0.01], len(p.n_bins)).astype(np.float32)
-
-
 @pytest.mark.parametrize(
     "options", [{}, {"post_prune": True}, {"leaf_k": 1}, {"reg_alpha": 0.4}], ids=str
 )
-@pytest.mark.parametrize(("kind", "n_outputs"), [*product(KINDS, (1, 3, 17)), ("full", 4)])
-def test_gain_factors(kind, n_outputs, options):
-    if (kind == "diagonal" and n_outputs == 1) or (
-        kind == "full" and options.keys() & {"leaf_k", "reg_alpha"}
-    ):
-        pytest.skip("one output has no such Hessian")
-    p = make_problem(
-        18, n=200, n_bins=(25, 30, 90, 6, 9), categorical=[0], n_outputs=n_outputs, kind=kind
+@pytest.mark.parametrize("hessian", [*HESSIANS, {"kind": "full", "n_outputs": 4}], ids=str)
+def test_gain_factors(hessian, options):
+    if hessian["kind"] == "full" and options.keys() & {"leaf_k", "reg_alpha"}:
+        pytest.skip("a full Hessian has no such leaves")
+    p = make_problem(18, n_bins=(25, 30, 90, 6, 9), categorical=[0], max_leaves=8, **hessian)
+    p = p.replace_config(**options)
+    assert_equal = (
+        assert_topk_equals_reference if "leaf_k" in options else assert_device_equals_reference
     )
-    p = p.replace_config(factors=draw_factors(p), max_leaves=8, **options)
-    tree = (
-        assert_device_equals_reference(p)
-        if "leaf_k" not in options
-        else assert_topk_equals_reference(p)
-    )
+    tree = assert_equal(p.replace_config(factors=draw_factors(p)))
     assert tree.n_leaves > 2
-    assert not np.array_equal(
-        tree.feature, Reference.grow(p.replace_config(factors=None))[0].feature
-    )
+    assert not np.array_equal(tree.feature, Reference.grow(p)[0].feature)
 
 
 def test_gain_factors_with_float32_overflow():
@@ -323,54 +267,35 @@ def test_gain_factors_with_float32_overflow():
 # --- monotone constraints ---
 
 
-@pytest.mark.parametrize(("kind", "n_outputs"), list(product(KINDS, (1, 3, 16, 17))))
 @pytest.mark.parametrize(
-    "config",
-    [{}, {"reg_alpha": 0.4, "max_delta_step": 0.3}, {"min_child_weight": 9.3, "reg_lambda": 0.0}],
+    "problem",
+    [
+        {"draw": 22, **MIXED, **hessian, **penalties}
+        for hessian, penalties in product(
+            HESSIANS, ({}, PENALTIES[1], {"min_child_weight": 9.3, "reg_lambda": 0.0})
+        )
+    ]
+    + [
+        {**WIDE, "n_outputs": 5, "kind": "diagonal", **growth}
+        for growth in (GROWTH[0], GROWTH[2], GROWTH[3], {"min_child_samples": 25})
+    ],
     ids=str,
 )
-def test_monotone_constraints(kind, n_outputs, config):
-    if kind == "diagonal" and n_outputs == 1:
-        pytest.skip("the Hessian of one output is shared")
-    p = make_problem(
-        22, n=250, n_bins=(9, 30, 5, 7), categorical=[2], n_outputs=n_outputs, kind=kind
-    )
-    p = p.replace_config(max_leaves=10, **config)
-    tree = assert_device_equals_reference(add_directions(p))
+def test_monotone_constraints(problem):
+    p = make_problem(**{"n": 250, "max_leaves": 10} | problem)
+    tree = assert_device_equals_reference(add_directions(p), histogram_memory=1)
     assert not np.array_equal(tree.gain, Reference.grow(p)[0].gain)
-    assert_device_equals_reference(add_directions(sample_rows(p, multiplied=kind != "unit")))
+    assert_device_equals_reference(add_directions(sample_rows(p, multiplied=p.kind != "unit")))
     assert_device_equals_reference(add_directions(p.replace_config(factors=draw_factors(p))))
 
 
 @pytest.mark.parametrize(
-    "growth",
-    [
-        {"level_wise": True, "max_depth": 4, "max_leaves": 9},
-        {"colsample_bynode": 0.5, "seed": 7},
-        {"post_prune": True, "min_split_gain": 0.5},
-        {"min_child_samples": 25},
-    ],
-    ids=str,
+    "hessian", [each for each in HESSIANS if each["kind"] != "shared"], ids=str
 )
-def test_monotone_constraints_with_growth_limits(growth):
-    p = make_problem(6, n=250, n_bins=(5, 8, 12, 3, 40, 6), n_outputs=5, kind="diagonal")
-    p = add_directions(p.replace_config(**{"max_leaves": 12} | growth))
-    assert_device_equals_reference(p)
-    assert_device_equals_reference(p, histogram_memory=1)
-
-
-@pytest.mark.parametrize("n_outputs", [1, 3, 17])
-@pytest.mark.parametrize("kind", ["unit", "diagonal"])
-def test_monotone_constraints_with_missing_values(kind, n_outputs):
+def test_monotone_constraints_with_missing_values(hessian):
     """A split of missing from present values is monotone: one side has no values."""
-    if kind == "diagonal" and n_outputs == 1:
-        pytest.skip("the Hessian of one output is shared")
-    p = make_problem(23, n=250, n_bins=(9, 30, 255), n_outputs=n_outputs, kind=kind, missing=0.5)
-    g = p.g + np.where(p.codes[1] == reference.MISSING, -3, 0).astype(np.float32)[:, None]
-    rising = np.ones((3, n_outputs), np.int8)
-    tree = assert_device_equals_reference(
-        replace(p, g=g, directions=rising).replace_config(max_leaves=8)
-    )
+    p = split_off_missing_values(make_problem(23, n=250, max_leaves=8, **MISSING_VALUES, **hessian))
+    tree = assert_device_equals_reference(p)
     assert ((tree.feature == 1) & (tree.threshold == 29) & ~tree.missing_left)[0]
 
 

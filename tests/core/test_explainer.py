@@ -1,11 +1,13 @@
 """Contributions equal their definition over all subsets, are additive and reproducible."""
 
 import json
+from dataclasses import fields
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference import Tree
 from reference import shap as reference
 from support.isa import run_on_each_isa
 from support.trees import random_codes, random_features, random_forest, random_leaves, tree_arrays
@@ -22,9 +24,8 @@ def contributions(explainer, codes, outputs=OUTPUTS, interactions=False, **optio
     """Return the contributions that the core adds to zeros."""
     features = (codes.shape[0],) * (2 if interactions else 1)
     out = np.zeros((codes.shape[1], *features, len(outputs)), np.float32)
-    explainer.explain(
-        codes, out, np.asarray(outputs, np.int32), interactions=interactions, **options
-    )
+    outputs = np.asarray(outputs, np.int32)
+    explainer.explain(codes, out, outputs, interactions=interactions, **options)
     return out
 
 
@@ -33,13 +34,12 @@ def problem(seed, kinds=("dense",), sizes=(1, 2, 6, 9, 12), n_rows=8, n_backgrou
     rng = np.random.default_rng(seed)
     options = {"scalar": 0.3, "categorical": 0.3} | options
     forest, parts = random_forest(rng, N_FEATURES, N_OUTPUTS, sizes, kinds=kinds, **options)
-    rows = random_codes(rng, N_FEATURES, n_rows), random_features(rng, N_FEATURES, n_rows)
-    background = None
-    if n_background is not None:
-        background = (
-            random_codes(rng, N_FEATURES, n_background),
-            random_features(rng, N_FEATURES, n_background),
-        )
+    rows, background = (
+        None
+        if n is None
+        else (random_codes(rng, N_FEATURES, n), random_features(rng, N_FEATURES, n))
+        for n in (n_rows, n_background)
+    )
     return forest, parts, rows, background
 
 
@@ -72,9 +72,8 @@ def test_contributions_equal_the_definition(kinds, n_background):
     explainer = make_explainer(forest, background)
     np.testing.assert_allclose(explainer.expected_values(OUTPUTS), base, atol=1e-13)
     assert_close(contributions(explainer, codes, features=x), values, parts)
-    assert_close(
-        contributions(explainer, codes, features=x, interactions=True), interactions, parts
-    )
+    found = contributions(explainer, codes, features=x, interactions=True)
+    assert_close(found, interactions, parts)
 
 
 def long_tree(rng, n_splits, n_features):
@@ -98,9 +97,7 @@ def long_forest(seed, n_features):
 def test_long_paths_equal_the_definition(n_features, n_background):
     forest, parts, rng = long_forest(n_features, n_features)
     codes = random_codes(rng, n_features, 2)
-    background = (
-        None if n_background is None else (random_codes(rng, n_features, n_background), None)
-    )
+    background = n_background and (random_codes(rng, n_features, n_background), None)
     values, interactions, _ = reference.explain_rows(parts, 1, codes, None, background)
     explainer = make_explainer(forest, background)
     np.testing.assert_allclose(contributions(explainer, codes, [0]), values, atol=CLOSE)
@@ -130,29 +127,16 @@ def test_very_long_paths():
 
 def test_nodes_with_zero_cover_split_rows_in_half():
     forest, parts, (codes, x), _ = problem(2)
-    arrays_of = [
-        "feature",
-        "threshold",
-        "missing_left",
-        "left",
-        "right",
-        "leaf",
-        "category_set",
-        "categories",
-    ]
-    arrays_of += ["gain", "cover", "output_gain"]
     bare, bare_parts = _core.Forest(N_OUTPUTS), []
     for tree, leaves, output in parts:
-        kept = {name: getattr(tree, name) for name in arrays_of}
-        tree = _core.Tree.from_arrays(**kept, count=np.zeros(tree.n_nodes, np.int64))
-        bare.append(tree, leaves, output)
-        bare_parts.append((tree, leaves, output))
+        arrays = {each.name: getattr(tree, each.name) for each in fields(Tree)}
+        arrays["count"] = np.zeros(tree.n_nodes, np.int64)
+        bare_parts.append((_core.Tree.from_arrays(**arrays), leaves, output))
+        bare.append(*bare_parts[-1])
     values, _, base = reference.explain_rows(bare_parts, N_OUTPUTS, codes, x)
     np.testing.assert_allclose(make_explainer(bare).expected_values(OUTPUTS), base, atol=1e-13)
     assert_close(contributions(make_explainer(bare), codes), values, parts)
-    assert (
-        contributions(make_explainer(forest), codes) != contributions(make_explainer(bare), codes)
-    ).any()
+    assert (contributions(make_explainer(forest), codes) != values).any()
 
 
 def test_cover_of_children_counts_in_layer_wise_trees():
@@ -184,10 +168,14 @@ def test_contributions_are_additive(seed, kinds, sizes, n_rows, n_background):
     values = contributions(explainer, codes, features=x).astype(np.float64)
     expected = explainer.expected_values(OUTPUTS)
     assert_close(values.sum(axis=1) + expected, raw, parts)
+    first, last = (
+        contributions(make_explainer(forest, background, **part), codes, features=x)
+        for part in ({"last": 1}, {"first": 1})
+    )
+    assert_close(first + last, values, parts)
     if n_rows * sum(sizes) < 4000:
-        interactions = contributions(explainer, codes, features=x, interactions=True).astype(
-            np.float64
-        )
+        interactions = contributions(explainer, codes, features=x, interactions=True)
+        interactions = interactions.astype(np.float64)
         assert (interactions == interactions.transpose(0, 2, 1, 3)).all()
         assert_close(interactions.sum(axis=2), values, parts)
 
@@ -197,16 +185,11 @@ def test_large_constant_in_all_leaves_keeps_precision():
     tree = _core.Tree.from_arrays(**tree_arrays(rng, N_FEATURES, 1, 20))
     leaves = random_leaves(rng, "dense", 20, 1, N_FEATURES)
     codes = random_codes(rng, N_FEATURES, 50)
-    plain, moved = _core.Forest(1), _core.Forest(1)
-    plain.append(tree, leaves.astype(np.float32))
+    moved, expected = _core.Forest(1), _core.Forest(1)
     shifted = (leaves + np.float32(2.0**20)).astype(np.float32)
     moved.append(tree, shifted)
-    expected = _core.Forest(1)
     expected.append(tree, (shifted - np.float32(2.0**20)).astype(np.float32))
-    a, b = (
-        contributions(make_explainer(moved), codes, [0]),
-        contributions(make_explainer(expected), codes, [0]),
-    )
+    a, b = (contributions(make_explainer(forest), codes, [0]) for forest in (moved, expected))
     np.testing.assert_allclose(a, b, atol=1e-6)
     assert np.abs(a).max() > 0.1
 
@@ -230,28 +213,14 @@ def test_symmetric_features_contribute_equally():
     rng = np.random.default_rng(9)
     arrays = tree_arrays(rng, 2, N_OUTPUTS, 12)
     leaves = random_leaves(rng, "dense", 12, N_OUTPUTS, 2)
-    other = dict(
-        arrays, feature=np.where(arrays["feature"] >= 0, 1 - arrays["feature"], -1).astype(np.int32)
-    )
+    feature = np.where(arrays["feature"] >= 0, 1 - arrays["feature"], -1).astype(np.int32)
     forest = _core.Forest(N_OUTPUTS)
-    for tree in (arrays, other):
+    for tree in (arrays, {**arrays, "feature": feature}):
         forest.append(_core.Tree.from_arrays(**tree), leaves)
     codes = np.repeat(random_codes(rng, 1, 20), 2, axis=0)
-    for background in (None, np.repeat(random_codes(rng, 1, 6), 2, axis=0)):
-        found = contributions(
-            make_explainer(forest, None if background is None else (background, None)), codes
-        )
+    for background in (None, (np.repeat(random_codes(rng, 1, 6), 2, axis=0), None)):
+        found = contributions(make_explainer(forest, background), codes)
         np.testing.assert_allclose(found[:, 0], found[:, 1], atol=4 * CLOSE)
-
-
-def test_contributions_of_two_forests_are_additive():
-    forest, parts, (codes, x), _ = problem(10, ("dense", "linear"))
-    whole = contributions(make_explainer(forest), codes, features=x)
-    parts_of = [
-        contributions(make_explainer(forest, first=first, last=last), codes, features=x)
-        for first, last in ((0, 2), (2, 5))
-    ]
-    assert_close(parts_of[0] + parts_of[1], whole, parts)
 
 
 # --- reproducibility ---
@@ -276,11 +245,8 @@ def test_contributions_are_independent_of_other_rows(interactions, n_background)
 def test_linear_leaves_are_independent_of_the_number_of_rows():
     forest, _, (codes, x), _ = problem(12, ("linear",), (9, 30))
     few = contributions(make_explainer(forest), codes, features=x)
-    tables = (
-        np.ascontiguousarray(np.repeat(codes, 100, axis=1)),
-        np.ascontiguousarray(np.repeat(x, 100, axis=1)),
-    )
-    many = contributions(make_explainer(forest), tables[0], features=tables[1], n_threads=3)
+    tables = (np.ascontiguousarray(np.repeat(table, 100, axis=1)) for table in (codes, x))
+    many = contributions(make_explainer(forest), next(tables), features=next(tables), n_threads=3)
     assert (many.reshape(8, 100, *few.shape[1:]) == few[:, None]).all()
 
 
@@ -369,12 +335,9 @@ def test_clipping_is_attributed_to_regressors_beyond_the_bound():
     np.testing.assert_allclose(found, values, atol=1e-6)
     raw = forest.scores(codes, np.zeros(1), features=x)
     np.testing.assert_allclose(found.sum(axis=1) + base, raw, atol=1e-6)
-    np.testing.assert_allclose(
-        found[2, :, 0], [3.0, 0.0, 0.0], atol=1e-6
-    )  # alone it reaches the bound
-    np.testing.assert_allclose(
-        found[0, :, 0], [2.5, 0.5, 0.0], atol=1e-6
-    )  # 10 and 1 against a bound of 3
+    # Row 2: one value alone reaches the bound. Row 0: 10 and 1 against a bound of 3.
+    np.testing.assert_allclose(found[2, :, 0], [3.0, 0.0, 0.0], atol=1e-6)
+    np.testing.assert_allclose(found[0, :, 0], [2.5, 0.5, 0.0], atol=1e-6)
 
 
 def test_too_many_clipped_regressors_raise():
@@ -423,11 +386,8 @@ def test_no_trees_and_no_rows():
     assert (contributions(empty, np.zeros((4, 3), np.uint8)) == 0).all()
     assert (empty.expected_values(OUTPUTS) == 0).all()
     forest, _, (codes, _), _ = problem(16)
-    assert contributions(make_explainer(forest), codes[:, :0].copy()).shape == (
-        0,
-        N_FEATURES,
-        N_OUTPUTS,
-    )
+    nothing = contributions(make_explainer(forest), codes[:, :0].copy())
+    assert nothing.shape == (0, N_FEATURES, N_OUTPUTS)
 
 
 def test_explainer_keeps_its_forest_alive():

@@ -36,34 +36,26 @@ def test_predictions_equal_traversal(
     seed, n_features, n_outputs, sizes, n_rows, categorical, scalar, n_threads
 ):
     rng = np.random.default_rng(seed)
-    forest, parts = random_forest(
-        rng, n_features, n_outputs, sizes, categorical=categorical, scalar=scalar
-    )
-    assert_predictions_equal_traversal(
-        forest, parts, random_codes(rng, n_features, n_rows), n_threads
-    )
+    kinds = {"categorical": categorical, "scalar": scalar}
+    forest, parts = random_forest(rng, n_features, n_outputs, sizes, **kinds)
+    codes = random_codes(rng, n_features, n_rows)
+    assert_predictions_equal_traversal(forest, parts, codes, n_threads)
 
 
 @pytest.mark.parametrize("n_rows", ROW_COUNTS)
-def test_row_counts(n_rows):
+@pytest.mark.parametrize(
+    ("n_features", "n_outputs", "sizes"), [(6, 20, [3, 64, 256, 257, 40]), (400, 3, [20, 30])]
+)
+def test_row_counts(n_features, n_outputs, sizes, n_rows):
     rng = np.random.default_rng(n_rows)
-    forest, parts = random_forest(rng, 6, 20, [3, 64, 256, 257, 40], categorical=0.3)
-    assert_predictions_equal_traversal(forest, parts, random_codes(rng, 6, n_rows), n_threads=2)
-
-
-@pytest.mark.parametrize("n_rows", [5, 64, 70, 300])
-def test_many_features(n_rows):
-    rng = np.random.default_rng(n_rows)
-    forest, parts = random_forest(rng, 400, 3, [20, 30])
-    assert_predictions_equal_traversal(forest, parts, random_codes(rng, 400, n_rows), n_threads=2)
+    forest, parts = random_forest(rng, n_features, n_outputs, sizes, categorical=0.3)
+    assert_predictions_equal_traversal(forest, parts, random_codes(rng, n_features, n_rows), 2)
 
 
 def predict_range(forest, codes, coded, n_threads=1, first=0, last=None):
-    base = np.zeros(forest.n_outputs)
-    rows = np.ascontiguousarray(codes[coded])
-    return forest.scores(
-        rows, base, coded_features=coded, n_threads=n_threads, first=first, last=last
-    )
+    base, rows = np.zeros(forest.n_outputs), np.ascontiguousarray(codes[coded])
+    trees = {"first": first, "last": last}
+    return forest.scores(rows, base, coded_features=coded, n_threads=n_threads, **trees)
 
 
 @settings(max_examples=60, deadline=None)
@@ -116,38 +108,29 @@ def test_deep_chains(n_leaves):
     tree = parts[0][0]
     # Each split sends only a few codes to its leaf, so most rows reach deep nodes.
     arrays = {name: np.array(getattr(tree, name)) for name in tree_arrays(rng, 1, 1, 1)}
-    arrays["threshold"] = np.where(arrays["threshold"] >= 0, arrays["threshold"] % 4, -1).astype(
-        np.int32
-    )
+    threshold = arrays["threshold"]
+    arrays["threshold"] = np.where(threshold >= 0, threshold % 4, -1).astype(np.int32)
     deep = _core.Tree.from_arrays(**arrays)
     values = rng.normal(size=(n_leaves, 2)).astype(np.float32)
     forest.append(deep, values)
-    assert_predictions_equal_traversal(
-        forest, [*parts, (deep, values, None)], random_codes(rng, 3, 90)
-    )
-
-
-def test_predictions_are_independent_of_the_number_of_threads():
-    rng = np.random.default_rng(0)
-    forest, _ = random_forest(rng, 5, 7, [40] * 30)
-    codes = random_codes(rng, 5, 5000)
-    one, four = np.zeros((2, 5000, 7), np.float32)
-    forest.predict(codes, one, n_threads=1)
-    forest.predict(codes, four, n_threads=4)
-    assert one.tobytes() == four.tobytes()
+    parts.append((deep, values, None))
+    assert_predictions_equal_traversal(forest, parts, random_codes(rng, 3, 90))
 
 
 PRINT_DIGEST = """
 import hashlib, numpy as np
-from support.trees import random_forest, random_codes
+from support.trees import random_codes, random_features, random_forest
 digest = hashlib.sha256()
-for n_outputs in (1, 4, 16, 75):
-    rng = np.random.default_rng(n_outputs)
-    forest, _ = random_forest(rng, 9, n_outputs, [64, 5, 300, 256], categorical=0.3, scalar=0.2)
-    codes = random_codes(rng, 9, 700)
-    raw = np.zeros((700, n_outputs), np.float32)
-    forest.predict(codes, raw)
-    digest.update(raw.tobytes() + forest.apply(codes).tobytes())
+for kinds in (("dense",), ("sparse", "linear")):
+    for n_outputs in (1, 4, 8, 16, 75):
+        rng = np.random.default_rng(n_outputs)
+        kind = {"categorical": 0.3, "scalar": 0.2, "kinds": kinds}
+        forest, _ = random_forest(rng, 9, n_outputs, [64, 5, 300, 256], **kind)
+        codes, x = random_codes(rng, 9, 700), random_features(rng, 9, 700)
+        for n_threads in (1, 4):
+            raw = np.zeros((700, n_outputs), np.float32)
+            forest.predict(codes, raw, features=x, n_threads=n_threads)
+            digest.update(raw.tobytes() + forest.apply(codes).tobytes())
 print(digest.hexdigest())
 """
 
@@ -165,9 +148,8 @@ def test_tree_ranges_are_additive():
     for first, last in [(0, 1), (1, 1), (1, 17), (17, 40)]:
         forest.predict(codes, parts, first=first, last=last)
     assert whole.tobytes() == parts.tobytes()
-    np.testing.assert_array_equal(
-        forest.apply(codes, first=7, last=30), forest.apply(codes)[:, 7:30]
-    )
+    leaves = forest.apply(codes)
+    np.testing.assert_array_equal(forest.apply(codes, first=7, last=30), leaves[:, 7:30])
 
 
 def test_scores_are_base_score_plus_scaled_sums():
@@ -178,12 +160,10 @@ def test_scores_are_base_score_plus_scaled_sums():
     forest.predict(codes, raw)
     base, scale, offset = np.array([1e9, 0.5, -3]), np.array([2.0, 1, 3]), np.array([0.0, 7, -1])
     np.testing.assert_array_equal(forest.scores(codes, base), base + raw)
-    np.testing.assert_array_equal(
-        forest.scores(codes, base, scale, offset, n_threads=2), (base + raw) * scale + offset
-    )
-    np.testing.assert_array_equal(
-        forest.scores(codes, base, first=2, last=2), np.tile(base, (300, 1))
-    )
+    scaled = forest.scores(codes, base, scale, offset, n_threads=2)
+    np.testing.assert_array_equal(scaled, (base + raw) * scale + offset)
+    none = forest.scores(codes, base, first=2, last=2)
+    np.testing.assert_array_equal(none, np.tile(base, (300, 1)))
 
 
 def test_no_trees():
@@ -295,9 +275,7 @@ def test_random_arrays_raise_or_predict(seed, data):
     rng = np.random.default_rng(seed)
     arrays = tree_arrays(rng, 3, 2, data.draw(st.integers(1, 6)), categorical=0.3)
     for _ in range(data.draw(st.integers(1, 3))):
-        name = data.draw(
-            st.sampled_from(["feature", "threshold", "left", "right", "leaf", "category_set"])
-        )
+        name = data.draw(st.sampled_from("feature threshold left right leaf category_set".split()))
         arrays[name] = arrays[name].copy()
         arrays[name][rng.integers(len(arrays[name]))] = rng.integers(-3, 14)
     try:

@@ -7,7 +7,7 @@ import pytest
 import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.problems import KINDS, Core, Reference, assert_same_tree, make_problem, sample_rows
+from support.problems import KINDS, assert_same_tree, make_problem, sample_rows
 from support.small_fits import CLASSES, LAYERS, X, Y, classifier, regressor
 
 from polyleaf import PolyleafRegressor
@@ -47,11 +47,6 @@ def prune_by_hand(tree, penalty):
     order = np.unique(sets[sets >= 0])  # in the order of splitting, as before
     values["category_set"] = np.where(sets < 0, -1, np.searchsorted(order, sets)).astype(np.int32)
     return reference.Tree(**values, categories=tree.categories[order])
-
-
-@pytest.fixture(params=[Reference, Core], ids=["reference", "core"], scope="module")
-def library(request):
-    return request.param
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)

@@ -56,9 +56,8 @@ def test_topk_equals_sorted_dense_scores(
     seed, kinds, n_outputs, sizes, n_rows, scalar, k, unit, ties, n_threads
 ):
     rng = np.random.default_rng(seed)
-    forest, codes, x, raw, held = problem(
-        rng, 4, n_outputs, sizes, n_rows, kinds=kinds, scalar=scalar
-    )
+    kind = {"kinds": kinds, "scalar": scalar}
+    forest, codes, x, raw, held = problem(rng, 4, n_outputs, sizes, n_rows, **kind)
     base, options = None, {}
     if unit != "raw":
         base = np.zeros(n_outputs) if unit == "equal base" else rng.normal(size=n_outputs)
@@ -139,9 +138,8 @@ def test_rows_with_fewer_than_k_outputs_are_padded():
     assert (outputs[:, 3:] == -1).all() and (outputs[:, :3] >= 0).all()
     assert np.isneginf(scores[:, 3:]).all() and np.isfinite(scores[:, :3]).all()
     outputs, scores = forest.topk(np.zeros((5, 4), np.uint8), np.zeros(50), 60)
-    assert (np.sort(outputs[:, :50], axis=1) == np.arange(50)).all() and (
-        outputs[:, 50:] == -1
-    ).all()
+    assert (np.sort(outputs[:, :50], axis=1) == np.arange(50)).all()
+    assert (outputs[:, 50:] == -1).all()
 
 
 def test_smaller_output_number_wins_ties():

@@ -12,11 +12,23 @@ import pytest
 import reference
 from sklearn import config_context
 from sklearn.model_selection import GridSearchCV
-from support.problems import Core, Reference, run_boosting
-from support.small_fits import LAYERS, SMALL, N, X, Y, bits, classifier, regressor, runs, targets
+from support.problems import run_boosting
+from support.small_fits import (
+    LAYERS,
+    SMALL,
+    N,
+    X,
+    Y,
+    bits,
+    classifier,
+    coupled_derivatives,
+    get_binned_data,
+    regressor,
+    runs,
+    targets,
+)
 
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, RowData, load_model
-from polyleaf.callbacks import Checkpoint
 from polyleaf.metrics import get_metrics
 
 RNG = np.random.default_rng(7)
@@ -24,13 +36,6 @@ KNOWN = np.round(4 * RNG.standard_normal((N, 3))) / 4  # sums of quarters are ex
 COUNTS = RNG.poisson(np.exp(np.clip(Y / 2 + KNOWN / 2, -3, 3))).astype(float)
 CLASSES = (Y + 4 * KNOWN).argmax(axis=1)
 LABELS = (Y + 4 * KNOWN > 0).astype(int)
-
-
-def coupled_derivatives(y, scores):
-    """Return derivatives of a loss that is not a function of score - target. They are rational, so
-    the reference implementation is exact."""
-    residual = scores - y + 0.25 * scores.sum(axis=1, keepdims=True)
-    return residual + 0.1 * residual * np.abs(residual), 1.2 + 0.2 * np.abs(residual)
 
 
 # --- losses of score - target ---------------------------------------------------------------------
@@ -84,31 +89,16 @@ def test_large_offsets_keep_precision():
 # --- other losses ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("implementation", [Reference, Core], ids=["reference", "core"])
-def test_derivatives_with_offset_equal_the_reference(implementation):
-    parameters = {
-        "hessian": "diagonal",
-        "leaf_hessian": "diagonal",
-        "max_leaves": 8,
-        "max_depth": None,
-    }
-    model = regressor(objective=coupled_derivatives, learning_rate=0.5, **parameters).fit(
-        X, Y, offset=KNOWN
-    )
-    mapper = model.model_.mapper
-    data = (
-        mapper.transform(model._features(X), 1),
-        np.asarray(mapper.n_bins_, np.uint16),
-        np.asarray(mapper.is_categorical_),
-    )
+def test_derivatives_with_offset_equal_the_reference(library):
+    parameters = {"hessian": "diagonal", "leaf_hessian": "diagonal", "learning_rate": 0.5}
+    model = regressor(objective=coupled_derivatives, max_leaves=8, max_depth=None, **parameters)
+    model.fit(X, Y, offset=KNOWN)
     config = reference.GrowConfig(max_leaves=8, min_child_samples=4, min_child_weight=1e-3)
+    training = get_binned_data(model), Y, coupled_derivatives, "diagonal", config
     options = {"n_rounds": 3, "learning_rate": 0.5, "offset": KNOWN}
-    scores, _ = run_boosting(
-        implementation, data, Y, coupled_derivatives, "diagonal", config, **options
-    )
+    scores, _ = run_boosting(library, *training, **options)
+    np.testing.assert_array_equal(list(model.staged_predict(X, offset=KNOWN)), scores[1:])
     np.testing.assert_array_equal(model.predict(X, offset=KNOWN), scores[-1])
-    staged = list(model.staged_predict(X, offset=KNOWN))
-    np.testing.assert_array_equal(staged, scores[1:])
 
 
 @pytest.mark.parametrize(
@@ -212,16 +202,10 @@ def test_offsets_with_missing_targets_threads_and_sampling():
 def test_metrics_use_offsets():
     half = slice(0, N // 2), slice(N // 2, N)
     model = regressor(objective="poisson", eval_metric=["poisson_deviance", "rmse"])
-    model.fit(
-        X[half[0]],
-        COUNTS[half[0]],
-        offset=KNOWN[half[0]],
-        eval_set=[(X[half[1]], COUNTS[half[1]])],
-        eval_offset=[KNOWN[half[1]]],
-        X_val=X[half[0]],
-        y_val=COUNTS[half[0]],
-        offset_val=KNOWN[half[0]],
-    )
+    first, second = ((X[rows], COUNTS[rows]) for rows in half)
+    held = {"X_val": first[0], "y_val": first[1], "offset_val": KNOWN[half[0]]}
+    others = {"eval_set": [second], "eval_offset": [KNOWN[half[1]]]}
+    model.fit(*first, offset=KNOWN[half[0]], **others, **held)
     for rows, name in ((half[1], "validation_0"), (half[0], "validation")):
         predicted = model.predict(X[rows], offset=KNOWN[rows])
         for metric in get_metrics(["poisson_deviance", "rmse"], model.model_.objective):
@@ -233,13 +217,9 @@ def test_metrics_use_offsets():
 def test_validation_fraction_splits_offsets(objective):
     """The offset explains y, so the loss on the held-out rows is 0 from the start."""
     y = np.exp(KNOWN[:, 0]) if objective == "poisson" else KNOWN[:, 0]
-    model = regressor(
-        objective=objective, validation_fraction=0.25, early_stopping_rounds=2, n_estimators=9
-    )
-    model.fit(X, y + 0.0, offset=KNOWN[:, 0])
-    assert (
-        max(model.evals_result_["validation"][next(iter(model.evals_result_["validation"]))]) < 1e-5
-    )
+    stopping = {"validation_fraction": 0.25, "early_stopping_rounds": 2, "n_estimators": 9}
+    model = regressor(objective=objective, **stopping).fit(X, y + 0.0, offset=KNOWN[:, 0])
+    assert max(next(iter(model.evals_result_["validation"].values()))) < 1e-5
 
 
 @pytest.mark.parametrize("objective", ["squared_error", "poisson"])
@@ -257,25 +237,6 @@ def test_dataset_stores_offsets(objective):
 
 
 # --- continued training, files, explanations ------------------------------------------------------
-
-
-@pytest.mark.parametrize("objective", ["squared_error", "poisson", "absolute_error"])
-def test_continued_training_equals_uninterrupted_training(objective, tmp_path):
-    whole = regressor(objective=objective, n_estimators=6).fit(X, COUNTS, offset=KNOWN)
-    saved = Checkpoint(tmp_path, interval=3)
-    part = regressor(objective=objective, n_estimators=3).fit(
-        X, COUNTS, offset=KNOWN, callbacks=[saved]
-    )
-    for first in (part, next(tmp_path.iterdir())):
-        on = regressor(objective=objective, n_estimators=3)
-        on.fit(X, COUNTS, offset=KNOWN, init_model=first)
-        assert bits(on) == bits(whole)
-    warm = regressor(objective=objective, n_estimators=3, warm_start=True).fit(
-        X, COUNTS, offset=KNOWN
-    )
-    assert bits(warm.set_params(n_estimators=6).fit(X, COUNTS, offset=KNOWN)) == bits(whole)
-    with pytest.raises(ValueError, match="was trained with offsets"):
-        warm.set_params(n_estimators=7).fit(X, COUNTS)
 
 
 def test_files_record_offsets(tmp_path):

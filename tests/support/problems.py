@@ -74,6 +74,19 @@ def make_problem(
     )
 
 
+def large_problems():
+    """Yield problems with many blocks of rows and several tiles of features."""
+    size = {"n": 20_000, "n_bins": (200, 7, 30, 90, 3, 60, 12, 5, 40, 255), "max_leaves": 40}
+    for n_outputs, kind in [
+        (1, "unit"),
+        (1, "diagonal"),
+        (3, "shared"),
+        (6, "diagonal"),
+        (17, "unit"),
+    ]:
+        yield make_problem(16, **size, categorical=[2, 8], n_outputs=n_outputs, kind=kind)
+
+
 def sparse_arrays(codes, features):
     """Return codes (F, n) of `features` as compressed columns, in the format of `_core.Bins`.
 
@@ -131,6 +144,12 @@ def sample_rows(problem, draw=0, fraction=0.7, multiplied=True):
     rows = np.flatnonzero(rng.random(n) < fraction)
     multiplier = np.where(rng.random(n) < 0.5, 1, 3.7).astype(np.float32) if multiplied else None
     return replace(problem, rows=rows.astype(np.uint32), multiplier=multiplier)
+
+
+def draw_factors(problem, draw=0):
+    """Return gain factors: some 1, some one half, one nearly 0."""
+    n_features = len(problem.n_bins)
+    return np.random.default_rng(draw).choice([1.0, 0.5, 0.01], n_features).astype(np.float32)
 
 
 def tied_problem(codes, g, min_child_samples):

@@ -3,6 +3,7 @@
 from contextlib import contextmanager
 
 import numpy as np
+import reference
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor, RowData
 from polyleaf.model.storage import to_arrays
@@ -20,6 +21,10 @@ SMALL = {
     "n_jobs": 1,
 }
 LAYERS = {**SMALL, "boosting_step": "layer", "grow_policy": "depthwise"}
+# The same growth in the reference.
+LAYERS_CONFIG = reference.GrowConfig(
+    max_leaves=2**31 - 1, max_depth=3, level_wise=True, min_child_samples=4
+)
 
 
 def features(n=N, seed=0):
@@ -53,6 +58,19 @@ def regressor(**parameters):
 
 def classifier(**parameters):
     return PolyleafClassifier(**{**SMALL, "categorical_features": CATEGORICAL, **parameters})
+
+
+def coupled_derivatives(y, scores):
+    """Return rational derivatives, for which the reference is exact, of a loss of all outputs."""
+    residual = scores - y + 0.25 * scores.sum(axis=1, keepdims=True)
+    return residual + 0.1 * residual * np.abs(residual), 1.2 + 0.2 * np.abs(residual)
+
+
+def get_binned_data(estimator):
+    """Return codes of X, numbers of bins and which features are categorical."""
+    mapper = estimator.model_.mapper
+    codes = mapper.transform(estimator._features(X), 1)
+    return codes, np.asarray(mapper.n_bins_, np.uint16), np.asarray(mapper.is_categorical_)
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """Distributed training gives the bytes of a single process, for any partition of the rows."""
 
-import copy
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.base import clone
 from support import golden
 from support.distributed_fits import fit_on_threads
 from support.golden import CONFIGURATIONS, SMALL, expected
@@ -52,6 +52,13 @@ FAST = [
 ]
 
 
+def assert_ranks_equal_one_machine(estimator, X, y, size, rows=None, **fit):
+    """Compare the model of each rank with that of one process."""
+    alone = clone(estimator).fit(X, y, **fit).save_model()
+    for fitted in fit_on_threads(estimator, X, y, size, rows=rows, **fit):
+        assert fitted.save_model() == alone
+
+
 def fit_on_ranks(name, size):
     """Return the models of all ranks of a configuration."""
     kind, X, y, fit, parameters = CONFIGURATIONS[name]
@@ -91,12 +98,10 @@ def problem(rng, n, n_outputs, of_classes):
     X = rng.integers(-9, 9, (n, 4)) / 4.0
     X[rng.random(X.shape) < 0.1] = np.nan
     wide = max(2, n_outputs)
-    scores = np.nan_to_num(X) @ np.sin(np.arange(4 * wide)).reshape(4, wide) + rng.normal(
-        size=(n, wide)
-    )
-    return X, scores.argmax(axis=1) if of_classes else scores[:, :n_outputs].squeeze(
-        axis=1 if n_outputs == 1 else ()
-    )
+    scores = np.nan_to_num(X) @ np.sin(np.arange(4 * wide)).reshape(4, wide)
+    scores += rng.normal(size=(n, wide))
+    values = scores[:, 0] if n_outputs == 1 else scores[:, :n_outputs]
+    return X, scores.argmax(axis=1) if of_classes else values
 
 
 # Some objectives have quantiles as leaf values.
@@ -109,6 +114,20 @@ OBJECTIVES = [
 SAMPLED = [{}, {"subsample": 0.5}, {"sampling_method": "goss", "top_rate": 0.3, "other_rate": 0.2}]
 
 
+def draw_common(data, rng, n, size):
+    """Draw parameters of all leaves, weights, and the rows of each rank."""
+    parameters = {
+        "grow_policy": data.draw(st.sampled_from(["lossguide", "depthwise"])),
+        **data.draw(st.sampled_from(SAMPLED)),
+        "colsample_bynode": data.draw(st.sampled_from([1.0, 0.6])),
+        "min_child_samples": data.draw(st.integers(1, 10)),
+        **{"n_estimators": 4, "max_leaves": 7, "n_jobs": 1, "random_state": n},
+    }
+    weight = data.draw(st.sampled_from([None, rng.integers(0, 3, n) / 2.0]), "weight")
+    rank = rng.integers(0, size, n) if data.draw(st.booleans()) else np.sort(rng.integers(0, 2, n))
+    return parameters, weight, [np.flatnonzero(rank == r) for r in range(size)]
+
+
 @settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_partition_of_rows_does_not_change_the_model(data):
@@ -117,39 +136,27 @@ def test_partition_of_rows_does_not_change_the_model(data):
     of_classes = data.draw(st.booleans(), "of_classes")
     rng = np.random.default_rng(seed)
     X, y = problem(rng, n, data.draw(st.sampled_from([1, 3, 17]), "n_outputs"), of_classes)
-    chosen = {
-        "grow_policy": data.draw(st.sampled_from(["lossguide", "depthwise"])),
-        **data.draw(st.sampled_from(SAMPLED)),
-        "colsample_bynode": data.draw(st.sampled_from([1.0, 0.6])),
-        "hessian": data.draw(st.sampled_from(["auto", "none", "shared"])),
-        "min_child_samples": data.draw(st.integers(1, 10)),
-        "leaf": data.draw(st.sampled_from(["constant", "linear"])),
-        "linear_fit": data.draw(st.sampled_from(["half_additive", "full", "post"])),
-    }
-    if chosen["leaf"] == "constant":
-        del chosen["linear_fit"]
-        if not of_classes:
-            chosen |= data.draw(st.sampled_from(OBJECTIVES))
-    weight = data.draw(st.sampled_from([None, rng.integers(0, 3, n) / 2.0]), "weight")
-    rank = rng.integers(0, size, n) if data.draw(st.booleans()) else np.sort(rng.integers(0, 2, n))
-    rows = [np.flatnonzero(rank == r) for r in range(size)]
-    kind = PolyleafClassifier if of_classes else PolyleafRegressor
-    estimator = kind(n_estimators=4, max_leaves=7, random_state=seed % 1000, n_jobs=1, **chosen)
+    chosen, weight, rows = draw_common(data, rng, n, size)
+    chosen["hessian"] = data.draw(st.sampled_from(["auto", "none", "shared"]))
+    if data.draw(st.booleans(), "linear"):
+        fits = st.sampled_from(["half_additive", "full", "post"])
+        chosen |= {"leaf": "linear", "linear_fit": data.draw(fits)}
+    elif not of_classes:
+        chosen |= data.draw(st.sampled_from(OBJECTIVES))
+    estimator = (PolyleafClassifier if of_classes else PolyleafRegressor)(**chosen)
     if (weight is not None and not weight.any()) or (of_classes and len(np.unique(y)) < 2):
         return
     try:
-        alone = kind(**estimator.get_params()).fit(X, y, weight)
+        clone(estimator).fit(X, y, weight)
     except ValueError:
         return  # for example classes of zero weight
-    for each in fit_on_threads(estimator, X, y, size, sample_weight=weight, rows=rows):
-        assert each.save_model() == alone.save_model()
+    assert_ranks_equal_one_machine(estimator, X, y, size, rows, sample_weight=weight)
 
 
 def make_labels(rng, X, n_labels):
     """Return labels that depend on the features; some never occur, and some rows have none."""
-    chance = 0.5 / (
-        1 + np.exp(-3 * np.sin(np.nan_to_num(X) @ rng.normal(size=(X.shape[1], n_labels))))
-    )
+    waves = np.sin(np.nan_to_num(X) @ rng.normal(size=(X.shape[1], n_labels)))
+    chance = 0.5 / (1 + np.exp(-3 * waves))
     chance[:, rng.random(n_labels) < 0.2] = 0
     return sp.csr_matrix((rng.random(chance.shape) < chance).astype(np.float32))
 
@@ -164,25 +171,19 @@ def test_partition_of_sparse_targets_does_not_change_the_model(data):
     X, _ = problem(rng, n, 1, False)
     Y = make_labels(rng, X, data.draw(st.sampled_from([2, 40]), "n_labels"))
     kind = data.draw(st.sampled_from([PolyleafClassifier, PolyleafRegressor]), "kind")
-    chosen = {
+    chosen, weight, rows = draw_common(data, rng, n, size)
+    if Y.nnz == 0 or (weight is not None and not weight.any()):
+        return
+    chosen |= {
         "leaf": "sparse",
         "leaf_k": data.draw(st.sampled_from([1, 4])),
         "objective": "squared_hinge" if kind is PolyleafClassifier else "squared_error",
         "split_search": data.draw(st.sampled_from(["count_sketch", "exact"])),
-        "grow_policy": data.draw(st.sampled_from(["lossguide", "depthwise"])),
-        **data.draw(st.sampled_from(SAMPLED)),
-        "colsample_bynode": data.draw(st.sampled_from([1.0, 0.6])),
-        "min_child_samples": data.draw(st.integers(1, 10)),
     }
-    weight = data.draw(st.sampled_from([None, rng.integers(0, 3, n) / 2.0]), "weight")
-    if Y.nnz == 0 or (weight is not None and not weight.any()):
-        return
-    rank = rng.integers(0, size, n) if data.draw(st.booleans()) else np.sort(rng.integers(0, 2, n))
-    rows = [np.flatnonzero(rank == r) for r in range(size)]
-    estimator = kind(n_estimators=4, max_leaves=7, random_state=seed % 1000, n_jobs=1, **chosen)
-    alone = kind(**estimator.get_params()).fit(X, Y, weight)
-    for each in fit_on_threads(estimator, X, Y, size, sample_weight=weight, rows=rows):
-        assert each.save_model() == alone.save_model()
+    assert_ranks_equal_one_machine(kind(**chosen), X, Y, size, rows, sample_weight=weight)
+
+
+LABELS = {"leaf": "sparse", "leaf_k": 3, "objective": "squared_hinge", "n_jobs": 1}
 
 
 @pytest.mark.parametrize("split_search", ["count_sketch", "exact"])
@@ -192,19 +193,10 @@ def test_ranks_without_rows_have_weights(split_search, weighted, sampled):
     rng = np.random.default_rng(0)
     X, _ = problem(rng, 60, 1, False)
     Y, weight = make_labels(rng, X, 20), rng.integers(0, 3, 60) / 2.0 if weighted else None
-    chosen = {
-        "leaf": "sparse",
-        "leaf_k": 3,
-        "objective": "squared_hinge",
-        "split_search": split_search,
-    }
-    estimator = PolyleafClassifier(
-        n_estimators=3, min_child_samples=2, n_jobs=1, random_state=0, **chosen, **sampled
-    )
-    alone = PolyleafClassifier(**estimator.get_params()).fit(X, Y, weight)
+    chosen = {**LABELS, **sampled, "split_search": split_search, "random_state": 0}
+    estimator = PolyleafClassifier(n_estimators=3, min_child_samples=2, **chosen)
     rows = [np.arange(0), np.arange(40), np.arange(0), np.arange(40, 60)]
-    for each in fit_on_threads(estimator, X, Y, 4, sample_weight=weight, rows=rows):
-        assert each.save_model() == alone.save_model()
+    assert_ranks_equal_one_machine(estimator, X, Y, 4, rows, sample_weight=weight)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -212,42 +204,27 @@ def test_scored_rows_equal_those_of_one_machine(weighted):
     rng = np.random.default_rng(0)
     X, _ = problem(rng, 12_000, 1, False)
     Y, weight = make_labels(rng, X, 30), rng.integers(0, 4, 12_000) / 2.0 if weighted else None
-    estimator = PolyleafClassifier(
-        n_estimators=2,
-        max_leaves=4,
-        leaf="sparse",
-        leaf_k=4,
-        objective="squared_hinge",
-        n_jobs=1,
-        random_state=0,
-    )
-    alone = PolyleafClassifier(**estimator.get_params()).fit(X, Y, weight)
+    estimator = PolyleafClassifier(n_estimators=2, max_leaves=4, random_state=0, **LABELS)
     for size in (2, 3):
-        for each in fit_on_threads(estimator, X, Y, size, sample_weight=weight):
-            assert each.save_model() == alone.save_model()
+        assert_ranks_equal_one_machine(estimator, X, Y, size, sample_weight=weight)
 
 
-def test_early_stopping_with_labels_equals_one_machine():
+@pytest.mark.parametrize("leaf", ["constant", "linear", "sparse"])
+def test_early_stopping_equals_one_machine(leaf):
     rng = np.random.default_rng(0)
-    X, _ = problem(rng, 400, 1, False)
-    Y = make_labels(rng, X, 30)
+    X, y = problem(rng, 400, 2, False)
+    parameters = {"n_estimators": 60, "early_stopping_rounds": 3, "random_state": 0, "n_jobs": 1}
+    if leaf == "sparse":
+        y = make_labels(rng, X, 30)
+        estimator = PolyleafClassifier(
+            **parameters | LABELS, learning_rate=0.9, min_child_samples=5
+        )
+    else:
+        estimator = PolyleafRegressor(**parameters, learning_rate=0.5, leaf=leaf)
     train, held = slice(0, 250), slice(250, None)
-    estimator = PolyleafClassifier(
-        n_estimators=60,
-        learning_rate=0.9,
-        early_stopping_rounds=3,
-        leaf="sparse",
-        leaf_k=3,
-        objective="squared_hinge",
-        min_child_samples=5,
-        random_state=0,
-        n_jobs=1,
-    )
-    alone = PolyleafClassifier(**estimator.get_params())
-    alone.fit(X[train], Y[train], X_val=X[held], y_val=Y[held])
-    first, *others = fit_on_threads(
-        estimator, X[train], Y[train], 3, eval_set={"validation": (X[held], Y[held])}
-    )
+    alone = clone(estimator).fit(X[train], y[train], X_val=X[held], y_val=y[held])
+    watched = {"validation": (X[held], y[held])}
+    first, *others = fit_on_threads(estimator, X[train], y[train], 3, eval_set=watched)
     assert first.save_model() == alone.save_model() and first.evals_result_ == alone.evals_result_
     assert 0 < alone.best_iteration_ < alone.n_iter_ - 1 < 59
     assert all(other.n_iter_ == alone.n_iter_ for other in others)
@@ -257,33 +234,10 @@ def test_early_stopping_with_labels_equals_one_machine():
 def test_ranks_without_weight_or_sampled_rows(leaf):
     X, y = problem(np.random.default_rng(0), 8, 1, False)
     weight, rows = np.array([1.0, 0, 1, 1, 1, 0, 1, 1]), [[3, 6], [0, 2, 4, 7], [1, 5]]
-    estimator = PolyleafRegressor(
-        n_estimators=4, min_child_samples=1, subsample=0.5, leaf=leaf, random_state=0, n_jobs=1
-    )
-    alone = PolyleafRegressor(**estimator.get_params()).fit(X, y, weight)
-    rows = [np.array(own) for own in rows]
-    for each in fit_on_threads(estimator, X, y, 3, sample_weight=weight, rows=rows):
-        assert each.save_model() == alone.save_model()
-
-
-@pytest.mark.parametrize("leaf", ["constant", "linear"])
-def test_early_stopping_equals_one_machine(leaf):
-    rng = np.random.default_rng(0)
-    X, y = problem(rng, 300, 2, False)
-    X_val, y_val = problem(rng, 100, 2, False)
-    estimator = PolyleafRegressor(
-        n_estimators=60,
-        learning_rate=0.5,
-        early_stopping_rounds=3,
-        leaf=leaf,
-        random_state=0,
-        n_jobs=1,
-    )
-    alone = PolyleafRegressor(**estimator.get_params()).fit(X, y, X_val=X_val, y_val=y_val)
-    first, *others = fit_on_threads(estimator, X, y, 3, eval_set={"validation": (X_val, y_val)})
-    assert first.save_model() == alone.save_model() and first.evals_result_ == alone.evals_result_
-    assert 0 < alone.best_iteration_ < alone.n_iter_ - 1 < 59
-    assert all(other.n_iter_ == alone.n_iter_ for other in others)
+    parameters = {"n_estimators": 4, "min_child_samples": 1, "subsample": 0.5, "random_state": 0}
+    estimator = PolyleafRegressor(**parameters, leaf=leaf, n_jobs=1)
+    rows = [np.array(each) for each in rows]
+    assert_ranks_equal_one_machine(estimator, X, y, 3, rows, sample_weight=weight)
 
 
 def make_offset_problem(rng, n, objective):
@@ -312,14 +266,17 @@ def test_offsets_equal_one_machine(objective, parameters, size):
     estimator = kind(
         objective=objective, n_estimators=4, max_leaves=6, random_state=0, n_jobs=1, **parameters
     )
-    alone = kind(**estimator.get_params())
+    alone = clone(estimator)
     alone.fit(X, y, offset=known, X_val=X_val, y_val=y_val, offset_val=known_val)
     held = {"validation": (X_val, y_val, known_val)}
     first, *others = fit_on_threads(estimator, X, y, size, offset=known, eval_set=held)
     assert first.save_model() == alone.save_model() and first.evals_result_ == alone.evals_result_
-    unwatched = kind(**estimator.get_params()).fit(X, y, offset=known).save_model()
+    unwatched = clone(estimator).fit(X, y, offset=known).save_model()
     assert all(other.save_model() == unwatched for other in others)
-    assert unwatched != kind(**estimator.get_params()).fit(X, y).save_model()
+    assert unwatched != clone(estimator).fit(X, y).save_model()
+
+
+NO_TREES = {"min_split_gain": 1e9, "n_estimators": 20, "subsample": 0.5}
 
 
 @pytest.mark.parametrize(
@@ -330,74 +287,38 @@ def test_offsets_equal_one_machine(objective, parameters, size):
         {"boosting_step": "layer", "grow_policy": "depthwise", "max_depth": 3},
         {"leaf": "linear"},
         {"sampling_method": "goss"},
-        {
-            "base_score": 0.0,
-            "min_split_gain": 1e9,
-            "n_estimators": 20,
-            "subsample": 0.5,
-        },  # no tree grows
+        {"base_score": 0.0, **NO_TREES},
+        LABELS,
+        LABELS | NO_TREES,
     ],
 )
 def test_rounds_are_replayed(parameters):
     """Rounds of an interrupted attempt are reused: model, log and last round are the same."""
     rng = np.random.default_rng(0)
-    X, y = problem(rng, 200, 2, False)
-    held = {"validation": problem(rng, 60, 2, False)}
-    chosen = {
-        "n_estimators": 8,
-        "learning_rate": 0.5,
-        "max_leaves": 6,
-        "early_stopping_rounds": 15,
-    } | parameters
-    estimator = PolyleafRegressor(random_state=0, n_jobs=1, **chosen)
-    whole = fit_on_threads(estimator, X, y, 2, eval_set=held)[0]
+    (X, y), held = problem(rng, 200, 2, False), problem(rng, 60, 2, False)
+    kind, chosen = PolyleafRegressor, {"n_estimators": 8, "early_stopping_rounds": 15, "n_jobs": 1}
+    if "leaf_k" in parameters:
+        kind, y, held = PolyleafClassifier, make_labels(rng, X, 30), None
+        chosen["early_stopping_rounds"] = None
+    chosen |= {"learning_rate": 0.5, "max_leaves": 6, "random_state": 0, **parameters}
+    estimator, watched = kind(**chosen), held and {"validation": held}
+    whole = fit_on_threads(estimator, X, y, 2, eval_set=watched)[0]
     for n_rounds in (1, 5, whole.n_iter_):
         known = whole.model_.copy()
         known.truncate(n_rounds)
-        again = fit_on_threads(estimator, X, y, 3, eval_set=held, resume_from=known)[0]
-        assert (
-            again.save_model() == whole.save_model() and again.evals_result_ == whole.evals_result_
-        )
-
-
-@pytest.mark.parametrize(
-    "parameters", [{}, {"min_split_gain": 1e9, "n_estimators": 20, "subsample": 0.5}]
-)
-def test_rounds_with_sparse_targets_are_replayed(parameters):
-    rng = np.random.default_rng(0)
-    X, _ = problem(rng, 200, 1, False)
-    Y = make_labels(rng, X, 30)
-    chosen = {
-        "n_estimators": 6,
-        "leaf": "sparse",
-        "leaf_k": 3,
-        "objective": "squared_hinge",
-    } | parameters
-    estimator = PolyleafClassifier(random_state=0, n_jobs=1, **chosen)
-    alone = PolyleafClassifier(**estimator.get_params()).fit(X, Y)
-    whole = fit_on_threads(estimator, X, Y, 2)[0]
-    assert whole.save_model() == alone.save_model()
-    for n_rounds in (1, whole.n_iter_):
-        known = whole.model_.copy()
-        known.truncate(n_rounds)
-        assert (
-            fit_on_threads(estimator, X, Y, 3, resume_from=known)[0].save_model()
-            == whole.save_model()
-        )
+        again = fit_on_threads(estimator, X, y, 3, eval_set=watched, resume_from=known)[0]
+        assert again.save_model() == whole.save_model()
+        assert again.evals_result_ == whole.evals_result_
 
 
 def test_learning_rates_of_callbacks_apply_to_all_ranks():
     from polyleaf.callbacks import LearningRateScheduler
 
     X, y = problem(np.random.default_rng(0), 100, 1, False)
-    make = lambda: PolyleafRegressor(  # noqa: E731
-        n_estimators=4,
-        callbacks=[LearningRateScheduler([0.5, 0.25, 0.125])],
-        random_state=0,
-        n_jobs=1,
-    )
-    alone = make().fit(X, y)
-    for each in fit_on_threads(make(), X, y, 2):
+    schedule = LearningRateScheduler([0.5, 0.25, 0.125])
+    estimator = PolyleafRegressor(n_estimators=4, callbacks=[schedule], random_state=0, n_jobs=1)
+    alone = clone(estimator).fit(X, y)
+    for each in fit_on_threads(estimator, X, y, 2):
         assert golden._lasting(each.save_model()) == golden._lasting(alone.save_model())
 
 
@@ -426,9 +347,8 @@ def test_ranks_with_different_trees_raise():
         PolyleafRegressor(n_estimators=2, max_leaves=k, n_jobs=1).fit(X, y).model_
         for k in (3, 3, 4)
     ]
-    assert ThreadCommunicator.run(
-        2, lambda comm: sync_ranks(comm, models[comm.rank], comm.rank == 0)
-    ) == [True, True]
+    found = ThreadCommunicator.run(2, lambda c: sync_ranks(c, models[c.rank], c.rank == 0))
+    assert found == [True, True]
     with pytest.raises((RuntimeError, WorkerLostError), match="another tree"):
         ThreadCommunicator.run(3, lambda comm: sync_ranks(comm, models[comm.rank], False))
 
@@ -450,13 +370,14 @@ class Counting(ThreadCommunicator):
 
 
 def counted_fit(estimator, X, y, **arguments):
-    """Fit on two ranks; return the models and the counts of each rank."""
+    """Fit two rounds on two ranks; return the models and the counts of each rank."""
     counted = []
 
     def wrap(communicator):
         counted.append(Counting(communicator))
         return counted[-1]
 
+    estimator.set_params(n_estimators=2, max_leaves=None, n_jobs=1)
     return fit_on_threads(estimator, X, y, 2, wrap=wrap, **arguments), counted
 
 
@@ -466,10 +387,7 @@ def test_messages_and_bytes_of_a_tree_are_as_predicted(depth):
     one per pair of siblings."""
     X = np.random.default_rng(0).permuted(np.repeat(np.arange(2048.0)[:, None], 16, axis=1), axis=0)
     Y = np.sin(X / 100)
-    estimator = PolyleafRegressor(
-        n_estimators=2, max_depth=depth, max_leaves=None, n_jobs=1, random_state=0
-    )
-    fitted, counted = counted_fit(estimator, X, Y)
+    fitted, counted = counted_fit(PolyleafRegressor(max_depth=depth, random_state=0), X, Y)
     assert fitted[0].model_.forest.tree(1).n_leaves == 2**depth
     tile = 8 * 256 * 16 + 16 + 8 * 256  # of eight features: sums, padding, and separate counts
     for each in counted:
@@ -481,9 +399,9 @@ def test_sorted_categories_are_exchanged_once_per_tree():
     X = np.random.default_rng(0).integers(0, 9, (300, 3)).astype(np.float64)
     asked = []
     for categories in (None, [1]):
-        estimator = PolyleafRegressor(n_estimators=2, max_depth=2, max_leaves=None, n_jobs=1)
         data = Dataset(X, categorical_features=categories)
-        _, counted = counted_fit(estimator, data, np.sin(3 * X[:, 1]) + X[:, 0])
+        y = np.sin(3 * X[:, 1]) + X[:, 0]
+        _, counted = counted_fit(PolyleafRegressor(max_depth=2), data, y)
         asked.append(counted[0].asked)
     assert asked == [2 * (9 + 2 * 2), 2 * (9 + 2 * 2 + 1)]
 
@@ -496,14 +414,7 @@ def test_messages_of_linear_leaves_are_as_predicted(linear_fit, a_tree, a_level)
     X = np.random.default_rng(0).normal(size=(300, 5))
     asked = {}
     for depth in (1, 3):
-        estimator = PolyleafRegressor(
-            n_estimators=2,
-            max_depth=depth,
-            max_leaves=None,
-            leaf="linear",
-            linear_fit=linear_fit,
-            n_jobs=1,
-        )
+        estimator = PolyleafRegressor(max_depth=depth, leaf="linear", linear_fit=linear_fit)
         _, counted = counted_fit(estimator, X, X[:, 0] * X[:, 1])
         asked[depth] = counted[0].asked
     of_table = 4 * X.shape[1]  # statistics of regressors, once
@@ -527,17 +438,8 @@ def test_messages_of_labels_are_as_predicted(split_search, weighted, a_tree, a_l
     weight = rng.integers(1, 3, 512) / 2.0 if weighted else None
     asked = {}
     for depth in (1, 3):
-        estimator = PolyleafClassifier(
-            n_estimators=2,
-            max_depth=depth,
-            max_leaves=None,
-            min_child_samples=1,
-            leaf="sparse",
-            leaf_k=4,
-            objective="squared_hinge",
-            split_search=split_search,
-            n_jobs=1,
-        )
+        parameters = {**LABELS, "split_search": split_search, "min_child_samples": 1}
+        estimator = PolyleafClassifier(max_depth=depth, **parameters)
         fitted, counted = counted_fit(estimator, X, Y, sample_weight=weight)
         assert fitted[0].model_.forest.tree(1).n_leaves == 2**depth
         asked[depth] = counted[0].asked
@@ -562,18 +464,14 @@ def test_heavy_rows_equal_one_machine(leaf):
         cases[1][1]["objective"] = "poisson"
     for arguments, parameters in cases:
         estimator = PolyleafRegressor(n_estimators=4, n_jobs=1, leaf=leaf, **parameters)
-        alone = copy.copy(estimator).fit(X, Y, **arguments).model_.to_bytes()
-        for each in fit_on_threads(estimator, X, Y, 3, **arguments):
-            assert each.model_.to_bytes() == alone
+        assert_ranks_equal_one_machine(estimator, X, Y, 3, **arguments)
 
 
 @pytest.mark.parametrize(("weighted", "a_tree"), [(False, 10), (True, 13)])
 def test_messages_of_quantiles_are_as_predicted(weighted, a_tree):
     X = np.random.default_rng(0).normal(size=(300, 5))
     weight = np.arange(1.0, 301.0) if weighted else None
-    estimator = PolyleafRegressor(
-        n_estimators=2, max_depth=3, max_leaves=None, objective="absolute_error", n_jobs=1
-    )
+    estimator = PolyleafRegressor(max_depth=3, objective="absolute_error")
     _, counted = counted_fit(estimator, X, X[:, 0] * X[:, 1], sample_weight=weight)
     # One more exchange measures the weights before training.
     assert counted[0].asked == 2 * (a_tree + 2 * 3) + weighted

@@ -4,8 +4,20 @@ import numpy as np
 import pytest
 import reference
 from support.models import random_model
-from support.problems import Core, Reference, run_boosting
-from support.small_fits import CLASSES, LABELS, LAYERS, X, Y, bits, classifier, regressor, runs
+from support.problems import run_boosting
+from support.small_fits import (
+    CLASSES,
+    LABELS,
+    LAYERS,
+    X,
+    Y,
+    bits,
+    classifier,
+    coupled_derivatives,
+    get_binned_data,
+    regressor,
+    runs,
+)
 
 from polyleaf import PolyleafMultiTask, PolyleafRegressor
 from polyleaf.model import Model
@@ -22,35 +34,15 @@ GROUPS = [[0, 2], [1]]
 TURNS = [[0, 1, 2], [0], [1, 2]]  # rounds alternate
 
 
-def coupled_derivatives(y, scores):
-    """Return rational derivatives, for which the reference is exact, that couple outputs."""
-    residual = scores - y + 0.25 * scores.sum(axis=1, keepdims=True)
-    return residual + 0.1 * residual * np.abs(residual), 1.2 + 0.2 * np.abs(residual)
-
-
-@pytest.mark.parametrize("implementation", [Reference, Core], ids=["reference", "core"])
 @pytest.mark.parametrize("groups", [GROUPS, [[0], [1, 2]], [[0], [1], [2]], TURNS], ids=str)
-def test_training_equals_the_reference(groups, implementation):
-    parameters = {"hessian": "diagonal", "leaf_hessian": "diagonal", "max_depth": None}
-    model = regressor(
-        objective=coupled_derivatives,
-        learning_rate=0.5,
-        max_leaves=8,
-        output_groups=groups,
-        **parameters,
-    ).fit(X, Y)
-    mapper = model.model_.mapper
-    data = (
-        mapper.transform(model._features(X), 1),
-        np.asarray(mapper.n_bins_, np.uint16),
-        np.asarray(mapper.is_categorical_),
-    )
+def test_training_equals_the_reference(groups, library):
+    parameters = {"hessian": "diagonal", "leaf_hessian": "diagonal", "learning_rate": 0.5}
+    parameters |= {"max_depth": None, "max_leaves": 8, "output_groups": groups}
+    model = regressor(objective=coupled_derivatives, **parameters).fit(X, Y)
     config = reference.GrowConfig(max_leaves=8, min_child_samples=4, min_child_weight=1e-3)
+    training = get_binned_data(model), Y, coupled_derivatives, "diagonal", config
     options = {"n_rounds": 3, "learning_rate": 0.5, "groups": groups}
-    base = model.model_.base_score
-    scores, trees = run_boosting(
-        implementation, data, Y, coupled_derivatives, "diagonal", config, base=base, **options
-    )
+    scores, trees = run_boosting(library, *training, base=model.model_.base_score, **options)
     np.testing.assert_array_equal(list(model.staged_predict(X)), scores[1:])
     assert [tree.n_leaves for tree in model.model_.trees] == [tree.n_leaves for tree in trees]
 
@@ -124,23 +116,20 @@ def test_quantiles_and_tasks_in_groups():
     np.testing.assert_array_equal(found.task_estimator("b").predict(X), found.predict(X)["b"])
 
 
-def test_ends_are_multi_strategy():
-    one_each = regressor(multi_strategy="one_output_per_tree").fit(X, Y)
-    for groups in ([[2], [0], [1]], 3):
-        assert bits(regressor(output_groups=groups).fit(X, Y)) == bits(one_each)
-    shared = regressor().fit(X, Y)
-    for groups in ([[2, 0, 1]], 1):
-        assert bits(regressor(output_groups=groups).fit(X, Y)) == bits(shared)
-
-
-def test_number_is_that_of_groups_of_neighbours():
-    model = regressor(output_groups=2).fit(X, Y)
-    assert bits(model) == bits(regressor(output_groups=[[0, 1], [2]]).fit(X, Y))
-
-
-def test_groups_may_be_an_array():
-    model = regressor(output_groups=np.array([[2], [0], [1]])).fit(X, Y)
-    assert bits(model) == bits(regressor(output_groups=3).fit(X, Y))
+@pytest.mark.parametrize(
+    ("groups", "same"),
+    [
+        ([[2], [0], [1]], {"multi_strategy": "one_output_per_tree"}),
+        (np.array([[2], [0], [1]]), {"multi_strategy": "one_output_per_tree"}),
+        (3, {"multi_strategy": "one_output_per_tree"}),
+        ([[2, 0, 1]], {}),
+        (1, {}),
+        (2, {"output_groups": [[0, 1], [2]]}),
+    ],
+    ids=str,
+)
+def test_forms_of_the_same_groups(groups, same):
+    assert bits(regressor(output_groups=groups).fit(X, Y)) == bits(regressor(**same).fit(X, Y))
 
 
 def test_labels_and_classes_in_groups():

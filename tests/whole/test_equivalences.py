@@ -4,18 +4,14 @@ If two runs add in a different order, structure is compared exactly and numbers 
 precision.
 """
 
-import hashlib
-import os
-import subprocess
-import sys
-from dataclasses import fields, replace
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import reference
 import scipy.sparse as sp
 from support.configurations import N_ROWS, UPDATED, draw_configuration
+from support.isa import run_on_each_isa
 from support.problems import (
     KINDS,
     Core,
@@ -24,15 +20,11 @@ from support.problems import (
     assert_same_structure,
     assert_same_tree,
     exact_gain,
+    large_problems,
     make_problem,
     rows_of_nodes,
     run_boosting,
 )
-
-
-@pytest.fixture(params=[Reference, Core], ids=["reference", "core"])
-def library(request):
-    return request.param
 
 
 def draw_on_grid(draw, n, shape, largest, low):
@@ -84,21 +76,15 @@ def test_constant_hessian_equals_unit_hessian(library):
 
 def test_condensed_boosting_equals_vector_boosting_for_squared_error(library):
     p = make_problem(3, n=300, n_outputs=3)
-    data, config = (
-        (p.codes, p.n_bins, p.is_categorical),
-        replace(p.config, max_leaves=8, min_child_samples=5),
-    )
+    data = p.codes, p.n_bins, p.is_categorical
+    config = replace(p.config, max_leaves=8, min_child_samples=5)
 
     def squared_error_derivatives(y, score):
         return score - y, np.ones(y.shape)
 
-    y = p.g.astype(np.float64)
-    condensed, _ = run_boosting(
-        library, data, y, reference.squared_error, "unit", config, n_rounds=6
-    )
-    vector, _ = run_boosting(
-        library, data, y, squared_error_derivatives, "diagonal", config, n_rounds=6
-    )
+    data = library, data, p.g.astype(np.float64)
+    condensed, _ = run_boosting(*data, reference.squared_error, "unit", config, n_rounds=6)
+    vector, _ = run_boosting(*data, squared_error_derivatives, "diagonal", config, n_rounds=6)
     np.testing.assert_allclose(condensed, vector, atol=1e-5)
 
 
@@ -118,9 +104,8 @@ def test_duplicated_outputs_do_not_change_the_tree(library, kind, copies):
     assert_same_tree(one, tree, ignore=["output_gain"])
     np.testing.assert_array_equal(np.repeat(one.output_gain, copies, axis=1), tree.output_gain)
     values = library.leaves(many, leaves, tree.n_leaves)
-    np.testing.assert_array_equal(
-        values, np.repeat(library.leaves(p, one_leaves, one.n_leaves), copies, axis=1)
-    )
+    one_value = library.leaves(p, one_leaves, one.n_leaves)
+    np.testing.assert_array_equal(values, np.repeat(one_value, copies, axis=1))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -132,10 +117,8 @@ def test_order_of_outputs_permutes_leaf_values(library, kind):
     (a, a_leaves), (b, b_leaves) = library.grow(p), library.grow(q)
     assert_same_structure(a, b)
     np.testing.assert_array_equal(a.output_gain[:, order], b.output_gain)
-    a_values, b_values = (
-        library.leaves(p, a_leaves, a.n_leaves),
-        library.leaves(q, b_leaves, b.n_leaves),
-    )
+    a_values = library.leaves(p, a_leaves, a.n_leaves)
+    b_values = library.leaves(q, b_leaves, b.n_leaves)
     np.testing.assert_array_equal(a_values[:, order], b_values)
 
 
@@ -151,11 +134,8 @@ def test_order_of_rows_does_not_change_the_tree(library, kind):
     (a, a_leaves), (b, b_leaves) = library.grow(p), library.grow(q)
     assert_same_tree(a, b)
     np.testing.assert_array_equal(a_leaves[order], b_leaves)
-    a_values, b_values = (
-        library.leaves(p, a_leaves, a.n_leaves),
-        library.leaves(q, b_leaves, b.n_leaves),
-    )
-    np.testing.assert_array_equal(a_values, b_values)
+    a_values = library.leaves(p, a_leaves, a.n_leaves)
+    np.testing.assert_array_equal(a_values, library.leaves(q, b_leaves, b.n_leaves))
 
 
 def test_permuted_features_are_relabelled(library):
@@ -163,12 +143,8 @@ def test_permuted_features_are_relabelled(library):
     n_bins = (5, 8, 12, 3, 9, 30, 7, 4, 6, 11)
     p = make_problem(7, n=600, n_bins=n_bins, categorical=[2, 5], n_outputs=2, min_child_samples=25)
     order = np.random.default_rng(0).permutation(10)
-    q = replace(
-        p,
-        codes=np.ascontiguousarray(p.codes[order]),
-        n_bins=p.n_bins[order],
-        is_categorical=p.is_categorical[order],
-    )
+    bins = {"n_bins": p.n_bins[order], "is_categorical": p.is_categorical[order]}
+    q = replace(p, codes=np.ascontiguousarray(p.codes[order]), **bins)
     (a, a_leaves), (b, b_leaves) = library.grow(p), library.grow(q)
     assert a.n_leaves > 8
     assert_same_tree(a, b, ignore=["feature"])
@@ -198,17 +174,13 @@ def test_integer_weights_equal_repeated_rows(library):
     g, h = draw_on_grid(1, n, (2,), 10_000, -10_000), draw_on_grid(2, n, (1,), 10_000, 1)
     repeated = np.repeat(np.arange(n), weight.astype(int))
     weighted = replace(p, kind="shared", g=g * weight[:, None], h=h * weight[:, None])
-    longer = replace(
-        p, kind="shared", codes=p.codes[:, repeated].copy(), g=g[repeated], h=h[repeated]
-    )
+    codes = p.codes[:, repeated].copy()
+    longer = replace(p, kind="shared", codes=codes, g=g[repeated], h=h[repeated])
     (a, a_leaves), (b, b_leaves) = library.grow(weighted), library.grow(longer)
     assert_same_tree(a, b, ignore=["count", "missing_left"])
     np.testing.assert_array_equal(a_leaves[repeated], b_leaves)
-    a_values, b_values = (
-        library.leaves(weighted, a_leaves, 12),
-        library.leaves(longer, b_leaves, 12),
-    )
-    np.testing.assert_array_equal(a_values, b_values)
+    a_values = library.leaves(weighted, a_leaves, 12)
+    np.testing.assert_array_equal(a_values, library.leaves(longer, b_leaves, 12))
 
 
 def test_multipliers_equal_weights(library):
@@ -218,11 +190,8 @@ def test_multipliers_equal_weights(library):
     sample = replace(p, multiplier=multiplier)
     (a, leaves), (b, _) = library.grow(weighted), library.grow(sample)
     assert_same_tree(a, b)
-    a_values, b_values = (
-        library.leaves(weighted, leaves, a.n_leaves),
-        library.leaves(sample, leaves, a.n_leaves),
-    )
-    np.testing.assert_array_equal(a_values, b_values)
+    a_values = library.leaves(weighted, leaves, a.n_leaves)
+    np.testing.assert_array_equal(a_values, library.leaves(sample, leaves, a.n_leaves))
 
 
 # --- loss, schedule ---
@@ -237,9 +206,8 @@ def test_gain_equals_the_decrease_of_the_loss(library, grid):
     / 8; on a grid it moves nothing. Float32 adds a few units in the last place of the terms.
     """
     n, n_outputs = 400, 3
-    p = make_problem(
-        11, n=n, n_bins=(20, 30, 6), categorical=[2], n_outputs=n_outputs, reg_lambda=0.0
-    )
+    bins = {"n_bins": (20, 30, 6), "categorical": [2]}
+    p = make_problem(11, n=n, **bins, n_outputs=n_outputs, reg_lambda=0.0)
     if grid:
         p = replace(p, g=draw_on_grid(3, n, (n_outputs,), 20_000, -20_000))
     step = 0 if grid else np.abs(p.g).max(axis=0) / 32767
@@ -308,35 +276,11 @@ def test_boosting_in_the_core_equals_the_reference(name, kind):
     p = make_problem(15, n=250, categorical=[1], n_outputs=3)
     y = {"squared_error": p.g, "logistic": p.g > 0, "softmax": np.eye(3)[p.g.argmax(axis=1)]}[name]
     data, config = (p.codes, p.n_bins, p.is_categorical), replace(p.config, max_leaves=8)
-    runs = [
-        run_boosting(
-            library, data, y.astype(float), getattr(reference, name), kind, config, n_rounds=5
-        )
-        for library in (Reference, Core)
-    ]
+    training = data, y.astype(float), getattr(reference, name), kind, config
+    runs = [run_boosting(library, *training, n_rounds=5) for library in (Reference, Core)]
     np.testing.assert_array_equal(runs[0][0], runs[1][0])
     for a, b in zip(runs[0][1], runs[1][1], strict=True):
         assert_same_tree(a, b)
-
-
-def large_problems():
-    """Yield problems with many blocks of rows and several tiles of features."""
-    for n_outputs, kind in (
-        (1, "unit"),
-        (1, "diagonal"),
-        (3, "shared"),
-        (6, "diagonal"),
-        (17, "unit"),
-    ):
-        yield make_problem(
-            16,
-            n=20_000,
-            n_bins=(200, 7, 30, 90, 3, 60, 12, 5, 40, 255),
-            categorical=[2, 8],
-            n_outputs=n_outputs,
-            kind=kind,
-            max_leaves=40,
-        )
 
 
 def test_threads_give_the_same_bits():
@@ -346,40 +290,24 @@ def test_threads_give_the_same_bits():
         for n_threads, (other, other_leaves) in zip((2, 3), others, strict=True):
             assert_same_tree(tree, other)
             np.testing.assert_array_equal(leaves, other_leaves)
-            np.testing.assert_array_equal(
-                values, Core.leaves(p, leaves, tree.n_leaves, n_threads=n_threads)
-            )
+            other_values = Core.leaves(p, leaves, tree.n_leaves, n_threads=n_threads)
+            np.testing.assert_array_equal(values, other_values)
 
 
-def digest():
-    """Return one hash of all results of the core on the large problems, bit by bit."""
-    bits = hashlib.sha256()
-    for p in large_problems():
-        tree, leaves = Core.grow(p, n_threads=2)
-        for f in fields(reference.Tree):
-            bits.update(np.ascontiguousarray(getattr(tree, f.name)).tobytes())
-        bits.update(leaves.tobytes())
-        bits.update(np.ascontiguousarray(Core.leaves(p, leaves, tree.n_leaves)).tobytes())
-    return bits.hexdigest()
+PRINT_DIGEST = """
+import hashlib, numpy as np
+from support.problems import Core, large_problems
+digest = hashlib.sha256()
+for p in large_problems():
+    tree, leaves = Core.grow(p, n_threads=2)
+    for array in [*vars(tree).values(), leaves, Core.leaves(p, leaves, tree.n_leaves)]:
+        digest.update(np.ascontiguousarray(array).tobytes())
+print(digest.hexdigest())
+"""
 
 
-@pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512"])
-def test_instruction_sets_give_the_same_bits(isa):
-    from polyleaf import _core
-
-    if isa not in _core.available_isas():
-        pytest.skip(f"this CPU cannot run {isa}")
-    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
-    script = (
-        "from polyleaf import _core; from test_equivalences import digest; "
-        f"assert _core.isa() == {isa!r}; print(digest())"
-    )
-    environment = {**os.environ, "POLYLEAF_ISA": isa, "PYTHONPATH": path}
-    run = subprocess.run(
-        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False
-    )
-    assert run.returncode == 0, run.stderr
-    assert run.stdout.strip() == digest()
+def test_instruction_sets_give_the_same_bits():
+    assert len(set(run_on_each_isa(PRINT_DIGEST))) == 1
 
 
 # --- estimators, over random configurations ---

@@ -7,14 +7,9 @@ import pytest
 import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.problems import KINDS, Core, Reference, make_problem, rows_of_nodes, sample_rows
+from support.problems import KINDS, make_problem, rows_of_nodes, sample_rows
 
 SETTINGS = settings(max_examples=40, deadline=None, derandomize=True)
-
-
-@pytest.fixture(params=[Reference, Core], ids=["reference", "core"], scope="module")
-def library(request):
-    return request.param
 
 
 def check_shape(tree, p):
