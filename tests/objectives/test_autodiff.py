@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import warnings
 
 import numpy as np
 import pytest
@@ -269,19 +268,6 @@ def test_smooth_losses_with_large_hessians_do_not_warn(loss):
     run(get_objective(loss).bind(RowData(y)), raw)
 
 
-def test_kink_warns_with_its_position():
-    y, raw = np.full((20, 1), 0.3), draw_raw(20, 1)
-    problem = get_objective(lambda y, z: jnp.abs(z - y) + 0.1 * z**2).bind(RowData(y))
-    with pytest.warns(
-        UserWarning,
-        match=r"kink: its slope jumps by 2 at the value 0\.[23]\d+ of score 0 of row \d+",
-    ):
-        hessians(problem, raw)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        hessians(problem, raw)  # warned once
-
-
 @jax.custom_jvp
 def _wrong(z):
     return z**2
@@ -422,8 +408,8 @@ def test_regressors_train_on_a_loss(data):
     rng = np.random.default_rng(1)
     noisy = X[:, 0] + rng.standard_normal(400) * np.where(X[:, 1] > 0, 1.0, 0.1)
     objective = Custom(gaussian, n_outputs=2, hessian="absolute")
-    model = PolyleafRegressor(objective=objective, n_estimators=60, early_stopping_rounds=30)
-    model.fit(X, noisy, eval_set=[(X, noisy)])
+    few = {"n_estimators": 60, "early_stopping_rounds": 30, "eval_metric": "loss"}
+    model = PolyleafRegressor(objective=objective, **few).fit(X, noisy, eval_set=[(X, noisy)])
     assert list(model.evals_result_["validation_0"]) == ["loss"]
     prediction = model.predict(X)
     assert prediction.shape == (400, 2)

@@ -14,7 +14,6 @@ from types import ModuleType
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from polyleaf.objectives._utils import (
     FIRST_ORDER_HINT,
@@ -27,7 +26,6 @@ from polyleaf.objectives._utils import (
 )
 from polyleaf.objectives.base import Array, BoundObjective, Objective
 from polyleaf.runtime.row_data import RowData
-from polyleaf.runtime.user_warnings import warn_user
 
 if TYPE_CHECKING:
     from jax import Array as JaxArray
@@ -35,8 +33,7 @@ if TYPE_CHECKING:
 
 # Entries of Hessians (float64) in a chunk.
 _CHUNK_ENTRIES = 1 << 20
-# Rows and outputs on which derivatives are checked, and the most outputs with a search for kinks.
-_PROBE_ROWS, _PROBE_OUTPUTS, MAX_KINK_OUTPUTS = 8, 16, 64
+_PROBE_ROWS, _PROBE_OUTPUTS = 8, 16  # on which derivatives are checked
 
 RowLoss: TypeAlias = "Callable[[JaxArray, JaxArray], object]"
 Derivatives = dict[str, Floats]
@@ -239,7 +236,7 @@ class BoundLoss(BoundObjective):
     def _derivatives(self, kind: str, raw: Array) -> Iterator[tuple[slice, Derivatives]]:
         """Yield rows with their checked gradient and nonnegative Hessian."""
         if kind not in self._checked:
-            _DerivativeCheck(self, raw).run(kind)
+            _check_derivatives(self, raw, kind)
             self._checked.add(kind)
         for rows in self._slices():
             z = raw[rows] + self.base
@@ -327,179 +324,92 @@ def _compile_functions(
     return {f.__name__: jax.jit(jax.vmap(f)) for f in (slope, diagonal, full)}
 
 
-class _DerivativeCheck:
-    """Check of the derivatives of a loss, at a few rows and scores near the given ones."""
+@np.errstate(over="ignore", invalid="ignore")
+def _check_derivatives(bound: BoundLoss, raw: Array, kind: str) -> None:
+    """Compare derivatives with finite differences at a few rows and outputs, near the given scores;
+    second derivatives must not all be 0, nor full Hessians have negative eigenvalues.
 
-    def __init__(self, bound: BoundLoss, raw: Array) -> None:
-        self.bound = bound
-        rows = np.arange(bound.n_rows)
-        if bound.weight is not None and bound.weight.any():
-            rows = np.flatnonzero(bound.weight[:, 0] > 0)
-        self.rows = rows[np.unique(np.linspace(0, len(rows) - 1, _PROBE_ROWS).astype(int))]
-        self.outputs = np.unique(np.linspace(0, bound.n_outputs - 1, _PROBE_OUTPUTS).astype(int))
-        self.scores = raw[self.rows] + bound.base
-        self.targets = bound.target[self.rows]
-        # The scores where the loss may be least: the targets, if there is one per score.
-        self.goals: Floats | None = None
-        if self.targets.dtype.kind == "f" and self.targets.size == self.scores.size:
-            self.goals = self.targets.reshape(self.scores.shape)
+    Points at which the loss is not finite are left out: it may be undefined there, and training
+    raises an error if that matters.
+    """
+    present = np.arange(bound.n_rows)
+    if bound.weight is not None and bound.weight.any():
+        present = np.flatnonzero(bound.weight[:, 0] > 0)
+    probed = present[np.unique(np.linspace(0, len(present) - 1, _PROBE_ROWS).astype(int))]
+    outputs = np.unique(np.linspace(0, bound.n_outputs - 1, _PROBE_OUTPUTS).astype(int))
+    given, targets = raw[probed] + bound.base, bound.target[probed]
+    centres = [(given, 1.0), (given, 3.0)]
+    if targets.dtype.kind == "f" and targets.size == given.size:  # the loss may be least there
+        centres.append((targets.reshape(given.shape), 0.5))
+    rng = np.random.default_rng(0)  # a random point does not lie on a kink
+    scores = np.concatenate([c + rng.uniform(-spread, spread, c.shape) for c, spread in centres])
+    rows = np.tile(probed, len(centres))
+    derivatives = bound.evaluate(kind, bound.target[rows], scores)
+    is_finite = np.ones(len(rows), bool)
+    for values in derivatives.values():
+        is_finite &= np.isfinite(values).reshape(len(rows), -1).all(axis=1)
+    if not is_finite.any():
+        return
+    rows, scores = rows[is_finite], scores[is_finite]
+    value, gradient = derivatives["value"][is_finite], derivatives["gradient"][is_finite]
 
-    @np.errstate(over="ignore", invalid="ignore")
-    def run(self, kind: str) -> None:
-        """Compare with finite differences; for second derivatives, check that they are not all 0,
-        and search for kinks.
+    # Below, arrays have an entry for each point and output, which takes a step up or down there.
+    point, output = np.repeat(np.arange(len(rows)), len(outputs)), np.tile(outputs, len(rows))
+    entry = np.arange(len(point))
+    step = np.cbrt(np.finfo(np.float64).eps) * np.maximum(1.0, np.abs(scores).max(axis=1))[point]
 
-        Points at which the loss is not finite are left out: it may be undefined there, and
-        training raises an error if that matters.
-        """
-        rows, scores = self._draw_points()
-        derivatives = self.bound.evaluate(kind, self.bound.target[rows], scores)
-        is_finite = np.ones(len(rows), bool)
-        for values in derivatives.values():
-            is_finite &= np.isfinite(values).reshape(len(rows), -1).all(axis=1)
-        if not is_finite.any():
-            return
-        rows, scores = rows[is_finite], scores[is_finite]
-        derivatives = {name: values[is_finite] for name, values in derivatives.items()}
-        hessian = None
-        if kind != "slope":
-            hessian = derivatives["hessian"][:, :, None]
-            if kind == "full":
-                hessian = unpack(derivatives["hessian"], self.bound.n_outputs)
-            hessian = hessian[:, self.outputs]  # (points, outputs, K), or (..., 1): diagonal
-        self._compare_with_differences(rows, scores, derivatives, hessian)
-        if hessian is None:
-            return
-        self._check_not_flat(hessian, derivatives["gradient"])
-        if kind == "full" and self.bound.hessian == "exact":
-            self._check_convex()
-        if self.bound.n_outputs <= MAX_KINK_OUTPUTS:
-            self._warn_kinks(kind)
+    def evaluate_shifted(shift: Floats) -> Derivatives:
+        shifted = scores[point]
+        shifted[entry, output] += shift
+        return bound.evaluate("slope", bound.target[rows[point]], shifted)
 
-    def _draw_points(self) -> tuple[NDArray[np.intp], Floats]:
-        """Draw rows (p,) and scores (p, K) near the given scores and the goals; random, so that
-        none lies on a kink."""
-        rng = np.random.default_rng(0)
-        centres = [(self.scores, 1.0), (self.scores, 3.0)]
-        if self.goals is not None:
-            centres.append((self.goals, 0.5))
-        points = [c + rng.uniform(-spread, spread, c.shape) for c, spread in centres]
-        return np.tile(self.rows, len(centres)), np.concatenate(points)
-
-    def _compare_with_differences(
-        self,
-        rows: NDArray[np.intp],
-        scores: Floats,
-        derivatives: Derivatives,
-        hessian: Floats | None,
-    ) -> None:
-        """Compare gradients with differences of values, Hessians with differences of gradients."""
-        step = np.finfo(np.float64).eps ** (1 / 3) * np.maximum(
-            1.0, np.abs(scores).max(axis=1, keepdims=True)
-        )
-        targets = np.repeat(self.bound.target[rows], len(self.outputs), axis=0)
-
-        def evaluate_shifted(shifts: Floats) -> Derivatives:
-            """Evaluate with each probed output a step up or down: (points, outputs, ...)."""
-            shifted = (scores[:, None, :] + shifts).reshape(len(targets), -1)
-            values = self.bound.evaluate("slope", targets, shifted)
-            shape = len(rows), len(self.outputs)
-            return {name: array.reshape(*shape, *array.shape[1:]) for name, array in values.items()}
-
-        def compare(name: str, derivative: Array, differences: Array, noise: Array) -> None:
-            tolerance = 1e-3 * (np.abs(derivative) + np.abs(differences)) + 1e-5 + noise
-            is_wrong = np.isfinite(differences) & (np.abs(derivative - differences) > tolerance)
-            if not is_wrong.any():
-                return
-            place = tuple(np.argwhere(is_wrong)[0])
+    def compare(name: str, derivative: Array, differences: Array, size: Array) -> None:
+        rounding = size / step[:, None] * 1e-14
+        tolerance = 1e-3 * (np.abs(derivative) + np.abs(differences)) + 1e-5 + rounding
+        is_wrong = np.isfinite(differences) & (np.abs(derivative - differences) > tolerance)
+        if is_wrong.any():
+            wrong, column = np.argwhere(is_wrong)[0]
             raise ValueError(
-                f"The {name} of the loss is {derivative[place]:.6g} for output "
-                f"{self.outputs[place[1]]} of "
-                f"{self.bound.describe_row(rows[place[0]], scores[place[0]])} according to JAX, "
-                f"but {differences[place]:.6g} by finite differences. Possible causes are rounding "
-                "and casts inside the loss (round, floor, astype), jax.lax.stop_gradient and "
-                "derivatives written by hand (jax.custom_jvp): remove them, or return (gradient, "
-                "hessian) from the function."
+                f"The {name} of the loss is {derivative[wrong, column]:.6g} for output "
+                f"{output[wrong]} of "
+                f"{bound.describe_row(rows[point[wrong]], scores[point[wrong]])} according to JAX, "
+                f"but {differences[wrong, column]:.6g} by finite differences. Possible causes are "
+                "rounding and casts inside the loss (round, floor, astype), jax.lax.stop_gradient "
+                "and derivatives written by hand (jax.custom_jvp): remove them, or return "
+                "(gradient, hessian) from the function."
             )
 
-        shifts = step[..., None] * np.eye(self.bound.n_outputs)[self.outputs]
-        above, below = evaluate_shifted(shifts), evaluate_shifted(-shifts)
-        differences = (above["value"] - below["value"]) / (2 * step)
-        noise = np.abs(derivatives["value"])[:, None] / step * 1e-14
-        compare("gradient", derivatives["gradient"][:, self.outputs], differences, noise)
-        if hessian is None:
-            return
-        step = step[..., None]
-        differences = (above["gradient"] - below["gradient"]) / (2 * step)
-        noise = np.abs(above["gradient"]).max(axis=2, keepdims=True) / step * 1e-14
-        if hessian.shape[2] == 1:
-            differences = differences[:, np.arange(len(self.outputs)), self.outputs, None]
-        compare("second derivative", hessian, differences, noise)
-
-    def _check_not_flat(self, hessian: Floats, gradient: Floats) -> None:
-        flat = (hessian == 0).all(axis=(0, 2)) & (gradient[:, self.outputs] != 0).any(axis=0)
-        if flat.any():
-            raise ValueError(
-                "The loss has no second derivative: it is 0 for output "
-                f"{self.outputs[np.argmax(flat)]} at all {len(hessian)} points tried, as for |x|, "
-                f"relu, hinges and other piecewise linear functions. {FIRST_ORDER_HINT} (that is "
-                'Custom(loss, hessian="none")), or smooth the loss.'
-            )
-
-    def _check_convex(self) -> None:
-        packed = self.bound.evaluate("full", self.targets, self.scores)["hessian"]
-        hessians = unpack(packed, self.bound.n_outputs)
+    above, below = evaluate_shifted(step), evaluate_shifted(-step)
+    slope = gradient[point, output]
+    differences = (above["value"] - below["value"]) / (2 * step)
+    compare("gradient", slope[:, None], differences[:, None], np.abs(value)[point, None])
+    if kind == "slope":
+        return
+    differences = (above["gradient"] - below["gradient"]) / (2 * step[:, None])
+    hessian = derivatives["hessian"][is_finite]
+    if kind == "full":
+        hessian = unpack(hessian, bound.n_outputs)[point, output]
+    else:
+        hessian, differences = hessian[point, output, None], differences[entry, output, None]
+    largest = np.abs(above["gradient"]).max(axis=1, keepdims=True)
+    compare("second derivative", hessian, differences, largest)
+    shape = len(rows), len(outputs)
+    is_flat = (hessian == 0).all(axis=1).reshape(shape).all(axis=0)
+    _check_not_flat(outputs[is_flat & (slope != 0).reshape(shape).any(axis=0)], len(rows))
+    if kind == "full" and bound.hessian == "exact":
+        hessians = unpack(bound.evaluate("full", targets, given)["hessian"], bound.n_outputs)
         if np.isfinite(hessians).all():
             check_hessian_not_negative(
                 np.linalg.eigvalsh(hessians).astype(np.float64),
-                lambda i: self.bound.describe_row(self.rows[i], self.scores[i]),
+                lambda i: bound.describe_row(probed[i], given[i]),
             )
 
-    def _warn_kinks(self, kind: str) -> None:
-        """Warn if the slope jumps along a score of a probed row.
 
-        A jump is a change in slope that the second derivative does not explain, and that remains
-        when the interval around it shrinks.
-        """
-        goals = self.scores if self.goals is None else self.goals
-        ends = np.stack([self.scores, goals])[:, :, self.outputs].reshape(2, -1)
-        low, high = ends.min(axis=0) - 3.1, ends.max(axis=0) + 3.3
-        lines = np.arange(len(low))
-        jumps = []
-        for n_intervals in (64, 16, 16, 16):
-            grid = np.linspace(low, high, n_intervals + 1)
-            slope, hessian = self._evaluate_lines(kind, grid)
-            explained = np.diff(grid, axis=0) * (hessian[:-1] + hessian[1:]) / 2
-            jump = np.diff(slope, axis=0) - explained
-            largest = np.abs(np.nan_to_num(jump)).argmax(axis=0)
-            low, high = grid[largest, lines], grid[largest + 1, lines]
-            jumps.append(jump[largest, lines])
-        scale = np.abs(slope[largest, lines]) + np.abs(slope[largest + 1, lines])
-        size = np.abs(jumps[-1])
-        is_kink = (size > 0.5 * np.abs(jumps[0])) & (size > 1e-3 * scale + 1e-9)
-        if is_kink.any():
-            line = int(np.argmax(is_kink))
-            row, output = divmod(line, len(self.outputs))
-            warn_user(
-                f"The loss has a kink: its slope jumps by {jumps[-1][line]:.6g} at the value "
-                f"{low[line]:.6g} of score {self.outputs[output]} of row {self.rows[row]}, which "
-                "its second derivative does not show. If training is poor, smooth the loss, or set "
-                'hessian="none" and leaf_hessian="none".'
-            )
-
-    def _evaluate_lines(self, kind: str, x: Array) -> Floats:
-        """Return slope and Hessian (2, m, lines) on each line: a probed row with one output at
-        `x` (m, lines)."""
-        m = len(x)
-        row = np.tile(np.repeat(np.arange(len(self.rows)), len(self.outputs)), m)
-        output = np.tile(self.outputs, m * len(self.rows))
-        point = np.arange(x.size)
-        scores = self.scores[row]
-        scores[point, output] = x.ravel()
-        derivatives = self.bound.evaluate(kind, self.targets[row], scores)
-        diagonal = derivatives["hessian"]
-        if kind == "full":
-            diagonal = diagonal[:, packed_diagonal(self.bound.n_outputs)]
-        both = np.stack([derivatives["gradient"][point, output], diagonal[point, output]])
-        both[:, ~np.isfinite(derivatives["value"])] = np.nan  # undefined there
-        return both.reshape(2, *x.shape)
+def _check_not_flat(outputs: Array, n_points: int) -> None:
+    if len(outputs):
+        raise ValueError(
+            f"The loss has no second derivative: it is 0 for output {outputs[0]} at all "
+            f"{n_points} points tried, as for |x|, relu, hinges and other piecewise linear "
+            f'functions. {FIRST_ORDER_HINT} (that is Custom(loss, hessian="none")), or smooth the '
+            "loss."
+        )
