@@ -32,10 +32,7 @@ _TRAINING_BYTES = 4
 def parse_size(size: int | str) -> int:
     """Return a size in bytes, given as a number or as text like "4 GiB" or "4000 MB".
 
-    Raises
-    ------
-    ValueError
-        If it is not a positive size.
+    Raises a ValueError if it is not a positive size.
     """
     n_bytes = size if isinstance(size, int) and not isinstance(size, bool) else 0
     if isinstance(size, str) and (match := _SIZE.fullmatch(size)) is not None:
@@ -51,18 +48,10 @@ def parse_size(size: int | str) -> int:
 
 @dataclass(frozen=True)
 class MemoryBudget:
-    """Memory limit of a data set and its training.
+    """Memory limit of a data set and its training."""
 
-    Attributes
-    ----------
-    limit : int or None
-        Bytes of memory; None: no limit.
-    folder : str or None
-        Folder of files for what exceeds the limit; None: no files.
-    """
-
-    limit: int | None = None
-    folder: str | None = None
+    limit: int | None = None  # bytes of memory; None: no limit
+    folder: str | None = None  # folder of files for what exceeds the limit; None: no files
 
     @staticmethod
     def from_params(
@@ -86,13 +75,9 @@ class MemoryBudget:
 def create_memmap(shape: tuple[int, ...], dtype: DTypeLike, folder: str) -> np.ndarray:
     """Create an uninitialised array in a new file, which is deleted with its last reference.
 
-    The file has no name if the system supports that. Its space is allocated at once, so that a
-    full disk raises here rather than at a later write.
-
-    Raises
-    ------
-    OSError
-        If the folder does not exist or has too little space.
+    The file has no name if the system supports that. Its space is allocated at once, so that a full
+    disk raises here rather than at a later write. Raises an OSError if the folder does not exist or
+    has too little space.
     """
     size = math.prod(shape) * np.dtype(dtype).itemsize
     try:
@@ -115,47 +100,25 @@ _MIN_HUGE_PAGE_BYTES = 1 << 22  # NumPy requests huge pages for arrays of this s
 
 @dataclass(frozen=True)
 class SparseCodes:
-    """Codes of m features in CSC format; rows that a column does not store hold its common code.
+    """Codes of m features in CSC format; rows that a column does not store hold its common code."""
 
-    Attributes
-    ----------
-    features : ndarray of int32, shape (m,)
-        Indices of the features, ascending.
-    common : ndarray of uint8, shape (m,)
-        Codes of the rows that are not stored.
-    begin : ndarray of int64, shape (m + 1,)
-        Start of each column.
-    rows : ndarray of int32, shape (nnz,)
-        Rows, ascending within a column.
-    codes : ndarray of uint8, shape (nnz,)
-        Their codes.
-    """
-
-    features: NDArray[np.int32]
-    common: NDArray[np.uint8]
-    begin: NDArray[np.int64]
-    rows: NDArray[np.int32]
-    codes: NDArray[np.uint8]
+    features: NDArray[np.int32]  # (m,), indices of the features, ascending
+    common: NDArray[np.uint8]  # (m,), codes of the rows that are not stored
+    begin: NDArray[np.int64]  # (m + 1,), start of each column
+    rows: NDArray[np.int32]  # (nnz,), rows, ascending within a column
+    codes: NDArray[np.uint8]  # (nnz,), their codes
 
 
 @dataclass(frozen=True)
 class Codes:
-    """Codes of all features of a table.
+    """Codes of all features of a table."""
 
-    Attributes
-    ----------
-    n_rows, n_features : int
-        Shape of the table.
-    dense : ndarray of uint8, shape (n_features - m, n_rows)
-        Codes of the features that are not sparse, in order.
-    sparse : SparseCodes, or None if m is 0
-        Codes of the other features.
-    """
-
+    # shape of the table
     n_rows: int
     n_features: int
+    # (n_features - m, n_rows), codes of the features that are not sparse, in order
     dense: NDArray[np.uint8]
-    sparse: SparseCodes | None = None
+    sparse: SparseCodes | None = None  # codes of the other features
 
     @property
     def nbytes(self) -> int:
@@ -166,10 +129,7 @@ class Codes:
     def array(self) -> NDArray[np.uint8]:
         """Return all codes, shape (n_features, n_rows); ``dense`` itself if nothing is sparse.
 
-        Raises
-        ------
-        MemoryError
-            If they do not fit in memory.
+        Raises a MemoryError if they do not fit in memory.
         """
         if self.sparse is None:
             return self.dense
@@ -206,14 +166,7 @@ class Codes:
     ) -> Codes:
         """Return these codes with other columns, and with new ones from ``self.n_features`` on.
 
-        Parameters
-        ----------
-        features : ndarray of int64, shape (m,)
-            Ascending indices of dense columns.
-        codes : ndarray of uint8, shape (m, n_rows)
-            Their codes.
-        n_features : int
-            Number of columns of the result.
+        `features` (m,): ascending indices of dense columns.
         """
         n_sparse = 0 if self.sparse is None else len(self.sparse.features)
         dense = empty_codes(n_features - n_sparse, self.n_rows)
@@ -279,16 +232,7 @@ class MemmapCodes:
 
     Training reads the file; `array` writes the codes by feature to another file.
 
-    Parameters
-    ----------
-    n_rows : int
-        Number of rows.
-    n_bins : ndarray of uint16, shape (n_features,)
-        Bins of each feature.
-    is_categorical : ndarray of bool, shape (n_features,)
-        Which features are categorical.
-    folder : str
-        Folder of the files.
+    `n_bins` (n_features,): bins of each feature. `folder`: folder of the files.
     """
 
     sparse = None
@@ -343,13 +287,7 @@ class MemmapCodes:
 
 
 class DeviceCodes:
-    """Codes of all features on a GPU, as training there reads them.
-
-    Parameters
-    ----------
-    bins : _core.DeviceBins
-        The codes.
-    """
+    """Codes of all features on a GPU, as training there reads them."""
 
     sparse = None
 

@@ -50,31 +50,16 @@ _PRUNE_FACTOR = 1.25  # largest size of a sample before pruning, relative to its
 
 
 class BinnedData(NamedTuple):
-    """The contents of a data set.
-
-    Attributes
-    ----------
-    mapper : BinMapper
-        Bins.
-    codes : Codes, DeviceCodes or MemmapCodes
-        Codes of all columns.
-    features : ndarray of float32, shape (n_columns, n_rows), or None
-        Raw values.
-    high_cardinality : list of CategoryColumn
-        Features with more categories than fit in one byte.
-    n_rows, n_features : int
-        Shape of X.
-    rows : RowData
-        As given, concatenated.
-    """
+    """The contents of a data set."""
 
     mapper: BinMapper
-    codes: Codes | DeviceCodes | MemmapCodes
-    features: NDArray[np.float32] | None
-    high_cardinality: list[CategoryColumn]
+    codes: Codes | DeviceCodes | MemmapCodes  # codes of all columns
+    features: NDArray[np.float32] | None  # (n_columns, n_rows), raw values
+    high_cardinality: list[CategoryColumn]  # features with more categories than fit in one byte
+    # shape of X
     n_rows: int
     n_features: int
-    rows: RowData = RowData()
+    rows: RowData = RowData()  # as given, concatenated
 
 
 class Batch(NamedTuple):
@@ -88,20 +73,10 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class BatchReader:
-    """Batches that can be read repeatedly.
+    """Batches that can be read repeatedly."""
 
-    Attributes
-    ----------
-    source : iterable, or function that returns one
-        Batches X, (X, y) or (X, y, weight).
-    options : dict
-        Options of `read_features` in the first pass.
-    n_threads : int
-        Number of threads.
-    """
-
-    source: Iterable[object] | Callable[[], Iterable[object]]
-    options: dict[str, object]
+    source: Iterable[object] | Callable[[], Iterable[object]]  # batches X, (X, y) or (X, y, weight)
+    options: dict[str, object]  # options of `read_features` in the first pass
     n_threads: int
 
     def __post_init__(self) -> None:
@@ -142,10 +117,6 @@ def read_batches(
 
     Parameters
     ----------
-    reader : BatchReader
-        The batches.
-    mapper : BinMapper or None
-        Fitted mapper to use.
     new_mapper : BinMapper
         Mapper to fit if `mapper` is None.
     keep_features : bool
@@ -403,17 +374,10 @@ class CategorySummary:
 
 @dataclass
 class _Sample:
-    """The rows that thresholds are chosen from: those with the smallest hashes so far.
+    """The rows that thresholds are chosen from: those with the smallest hashes so far."""
 
-    Attributes
-    ----------
-    max_rows : int or None
-        Size of the sample; None: all rows.
-    get_seed : callable
-        Returns seed, round and stream; called only if there are more rows.
-    """
-
-    max_rows: int | None
+    max_rows: int | None  # size of the sample; None: all rows
+    # returns seed, round and stream; called only if there are more rows
     get_seed: Callable[[], tuple[int, int, int]]
     n_present: int = 0  # rows of positive weight
     ids: list[NDArray[np.int64]] = field(default_factory=list)  # among these rows

@@ -578,21 +578,11 @@ class Dataset:
 
 @dataclass(frozen=True)
 class TrainingBins:
-    """The rows of one training as trees are grown on them: half the memory of a `Dataset`.
-
-    Attributes
-    ----------
-    mapper : BinMapper
-        Bins.
-    bins : _core.Bins
-        The codes as the grower reads them.
-    features : ndarray of float32, shape (n_columns, n_rows), or None
-        Raw values, for linear leaves.
-    """
+    """The rows of one training as trees are grown on them: half the memory of a `Dataset`."""
 
     mapper: BinMapper
-    bins: _core.Bins
-    features: NDArray[np.float32] | None
+    bins: _core.Bins  # the codes as the grower reads them
+    features: NDArray[np.float32] | None  # (n_columns, n_rows), raw values, for linear leaves
 
     @property
     def n_rows(self) -> int:

@@ -32,26 +32,14 @@ _MIN_ROWS_OF_WARNING, _SHARE_OF_WARNING = 5, 0.5
 
 @dataclass(frozen=True)
 class HighCardinalityFeature:
-    """A high-cardinality feature and the columns that replace it.
+    """A high-cardinality feature and the columns that replace it."""
 
-    Attributes
-    ----------
-    feature : int
-        Index of the feature in X.
-    categories : tuple
-        All training categories, sorted by `category_key`.
-    labels : tuple of str
-        Descriptions of the statistics, of which each is a column.
-    values : ndarray of shape (n_categories, n_statistics), float32
-        Statistics of each category; unseen categories have 0.
-    missing_seen : bool
-        Whether the training data had missing values. If not, they count as unseen categories.
-    """
-
-    feature: int
-    categories: tuple[Category, ...]
-    labels: tuple[str, ...]
+    feature: int  # index of the feature in X
+    categories: tuple[Category, ...]  # all training categories, sorted by `category_key`
+    labels: tuple[str, ...]  # descriptions of the statistics, of which each is a column
+    # (n_categories, n_statistics), statistics of each category; unseen categories have 0
     values: NDArray[np.float32]
+    # Whether the training data had missing values. If not, they count as unseen categories.
     missing_seen: bool = True
 
     @property
@@ -97,17 +85,10 @@ class DerivedColumns:
 
     The first column of a feature has its index; further ones follow the features of X, with the
     columns of a feature side by side.
-
-    Attributes
-    ----------
-    n_features : int
-        Number of features of X.
-    features : tuple of HighCardinalityFeature
-        The replaced features, ascending.
     """
 
-    n_features: int
-    features: tuple[HighCardinalityFeature, ...]
+    n_features: int  # number of features of X
+    features: tuple[HighCardinalityFeature, ...]  # the replaced features, ascending
 
     @property
     def n_columns(self) -> int:
@@ -144,12 +125,8 @@ class DerivedColumns:
     ) -> FeatureTable:
         """Replace the high-cardinality features of a table by derived columns.
 
-        Parameters
-        ----------
-        table : FeatureTable
-            Features of X.
-        statistics : mapping from feature to ndarray (n_rows, n_statistics), optional
-            Statistics of the rows, where they differ from those of new rows: training rows.
+        `statistics` (n_rows, n_statistics): statistics of the rows, where they differ from those of
+        new rows: training rows.
         """
         replaced = {feature.feature for feature in self.features}
         column_of = {column.feature: column for column in table.categories}
@@ -199,10 +176,7 @@ class DerivedColumns:
     ) -> DerivedColumns:
         """Invert `to_state`, for untrusted files.
 
-        Raises
-        ------
-        ValueError
-            If they do not describe derived columns.
+        Raises a ValueError if they do not describe derived columns.
         """
         _require(isinstance(plain, list) and len(plain) > 0, "names no feature")
         features = tuple(
@@ -231,11 +205,8 @@ def check_unseen_categories(
 ) -> None:
     """Warn if half of the values of a column are unknown; raise if only their type differs.
 
-    Raises
-    ------
-    ValueError
-        If all categories were text and are numbers now or the reverse, or if a category that
-        training did not see is a known one in the other type, such as 1 and "1".
+    Raises a ValueError if all categories were text and are numbers now or the reverse, or if a
+    category that training did not see is a known one in the other type, such as 1 and "1".
     """
     is_unseen = np.array([category not in known for category in column.categories], bool)
     if not is_unseen.any() or not known:

@@ -66,10 +66,7 @@ def read_state(
 ) -> tuple[int, State]:
     """Return `max_bins`, at most `limit`, and the fitted state of a mapper.
 
-    Raises
-    ------
-    ValueError
-        If `meta` and `arrays` are not the state of a mapper.
+    Raises a ValueError if `meta` and `arrays` are not the state of a mapper.
     """
     is_valid = isinstance(meta, Mapping) and isinstance(arrays, Mapping)
     _require(is_valid, "is not a pair of mappings")

@@ -27,36 +27,17 @@ from polyleaf.user_data.features import read_features
 
 
 class PartitionSummary(NamedTuple):
-    """Summary of one partition, from which bins are computed.
-
-    Attributes
-    ----------
-    number : int
-        Number of the partition.
-    spec : FeatureSpec
-        Its features.
-    has_numbers : ndarray of shape (n_features,), bool
-        Features with numbers.
-    categories : dict of int to CategorySummary
-        Categories of each categorical feature.
-    totals : dict of int to ndarray of float64
-        Weight of the rows of each category, integers up to 2^53.
-    texts : set of int
-        Features of text without a categorical dtype.
-    sample : list of DenseBlock
-        Values of the rows that thresholds are chosen from.
-    n_rows : int
-        Number of these rows.
-    """
+    """Summary of one partition, from which bins are computed."""
 
     number: int
     spec: FeatureSpec
-    has_numbers: NDArray[np.bool_]
-    categories: dict[int, CategorySummary]
+    has_numbers: NDArray[np.bool_]  # (n_features,), features with numbers
+    categories: dict[int, CategorySummary]  # categories of each categorical feature
+    # weight of the rows of each category, integers up to 2^53
     totals: dict[int, NDArray[np.float64]]
-    texts: set[int]
-    sample: list[DenseBlock]
-    n_rows: int
+    texts: set[int]  # features of text without a categorical dtype
+    sample: list[DenseBlock]  # values of the rows that thresholds are chosen from
+    n_rows: int  # number of these rows
 
 
 def summarise_partition(
@@ -82,10 +63,6 @@ def summarise_partition(
         Weights of its rows, from `quantise_weights` of all rows.
     sample_rows : ndarray of int64, or None
         Rows of the partition that thresholds are chosen from; None: all.
-    categorical_features : see `read_features`
-        Which features are categorical.
-    n_threads : int
-        Number of threads.
 
     Raises
     ------
@@ -128,8 +105,6 @@ def merge_summaries(
         Mapper to fit.
     weights : ndarray of int64, or None
         Weights of the rows that thresholds are chosen from.
-    n_threads : int
-        Number of threads.
 
     Raises
     ------

@@ -101,17 +101,8 @@ def split_rows_stratified(
 ) -> tuple[Rows, Rows]:
     """Split for `validation_fraction`, with at least one row in either part.
 
-    Parameters
-    ----------
-    n_rows : int
-        Number of rows.
-    fraction : float
-        Fraction of validation rows.
-    seed : int
-        Random seed.
-    classes : ndarray of shape (n_rows,), or None
-        Classes that keep their frequencies, if every class has two rows and both parts have room
-        for all classes.
+    `fraction`: fraction of validation rows. `classes` (n_rows,): classes that keep their
+    frequencies, if every class has two rows and both parts have room for all classes.
     """
     n_validation = min(max(1, round(fraction * n_rows)), n_rows - 1)
     if classes is not None:
@@ -128,17 +119,12 @@ def split_rows_stratified(
 
 
 class SplitRules(NamedTuple):
-    """What splits of rows respect.
+    """What splits of rows respect."""
 
-    Attributes
-    ----------
-    groups : ndarray of shape (n_rows,), int64, or None
-        Group of each row: the rows of a group are in the same part.
-    time : ndarray of shape (n_rows,), int64, or None
-        Time of each row, as a rank: models train on rows before those that they are evaluated on.
-    """
-
+    # (n_rows,), group of each row: the rows of a group are in the same part
     groups: Rows | None = None
+    # (n_rows,), time of each row, as a rank: models train on rows before those that they are
+    # evaluated on
     time: Rows | None = None
 
     def take(self, rows: Rows) -> SplitRules:
@@ -250,10 +236,7 @@ def split_validation(
     `order` is `validation_order`. `find_groups()` returns groups of rows that are kept together,
     if there are any.
 
-    Raises
-    ------
-    ValueError
-        If a part has no rows.
+    Raises a ValueError if a part has no rows.
     """
     try:
         fraction = float(validation)
@@ -287,13 +270,8 @@ def find_repeated_rows(
     Where features and targets have few values, rows are equal by chance, and every part of the
     data should have such rows.
 
-    Parameters
-    ----------
-    hashes : ndarray of shape (n_rows,), uint64, or None
-        Hashes of the features of each row (`Dataset.hash_rows`, `hash_values`); None: unknown.
-    values : array or CSR matrix of n_rows
-        Targets.
-    offset : array of n_rows, optional
+    `hashes` (n_rows,): hashes of the features of each row (`Dataset.hash_rows`, `hash_values`);
+    None: unknown. `values`: targets.
 
     Returns
     -------

@@ -72,20 +72,11 @@ class FeatureCodes(NamedTuple):
 
 
 class EncodedOutputs(NamedTuple):
-    """What statistics of categories are learned from.
+    """What statistics of categories are learned from."""
 
-    Attributes
-    ----------
-    values : ndarray or csr_matrix of shape (n_rows, n_outputs)
-    weight : ndarray of shape (n_rows,) or (n_rows, n_outputs), or None
-        A row of weight 0 in all outputs counts as absent.
-    names : list of str
-        Names of the outputs.
-    """
-
-    values: Any
-    weight: np.ndarray | None
-    names: list[str]
+    values: Any  # (n_rows, n_outputs)
+    weight: np.ndarray | None  # (n_rows,): A row of weight 0 in all outputs counts as absent
+    names: list[str]  # names of the outputs
 
     @classmethod
     def from_target(cls, target: Target) -> EncodedOutputs:
@@ -112,19 +103,9 @@ def fit_target_statistics(
 ) -> tuple[DerivedColumns, dict[int, NDArray[np.float32]]]:
     """Fit the statistics of high-cardinality features.
 
-    Parameters
-    ----------
-    columns : sequence of CategoryColumn
-        The high-cardinality features.
-    others : iterable of FeatureCodes
-        Features that may predict the same as the categories, or whose slopes may differ between
-        categories; the first 64 are read.
-    n_features : int
-        Number of features of the table.
-    n_threads : int
-        Number of threads; it does not change the result.
-    groups : ndarray of shape (n_rows,), optional
-        Groups of rows (copies) that do not see each other's targets.
+    `others`: features that may predict the same as the categories, or whose slopes may differ
+    between categories; the first 64 are read. `groups` (n_rows,): groups of rows (copies) that do
+    not see each other's targets.
 
     Returns
     -------
@@ -277,23 +258,12 @@ class _StatisticFitter:
 
 
 class _Statistic(NamedTuple):
-    """One number per category.
-
-    Attributes
-    ----------
-    label : str
-        Description.
-    values : ndarray of shape (n_categories,)
-        Statistics of the categories, from all rows.
-    out_of_fold : ndarray of shape (n_rows,)
-        Statistics of the training rows, from the rows of other folds.
-    is_known : ndarray of shape (n_categories,), bool
-        Categories with so many rows that their training rows get `values`.
-    """
+    """One number per category."""
 
     label: str
-    values: Array
-    out_of_fold: Array
+    values: Array  # (n_categories,), statistics of the categories, from all rows
+    out_of_fold: Array  # (n_rows,), statistics of the training rows, from the rows of other folds
+    # (n_categories,), categories with so many rows that their training rows get `values`
     is_known: NDArray[np.bool_]
 
     def make_empty(self) -> _Statistic:

@@ -239,12 +239,7 @@ def _deserialise(message: Any) -> Buffer:
 class DaskCommunicator(Communicator):
     """Communicator of a rank that runs as a task of a Dask worker.
 
-    Parameters
-    ----------
-    fit : str
-        Identifier of the attempt.
-    addresses : sequence of str
-        Worker address of each rank.
+    `fit`: identifier of the attempt. `addresses`: worker address of each rank.
     """
 
     def __init__(self, fit: str, rank: int, addresses: Sequence[str]) -> None:

@@ -60,10 +60,7 @@ def is_lazy(X: DataLike) -> bool:
 def align(values: Any, X: Any, name: str) -> Any:
     """Return the values with the partitions of X; both are lazy.
 
-    Raises
-    ------
-    ValueError
-        If they are another kind of collection, or have other partitions.
+    Raises a ValueError if they are another kind of collection, or have other partitions.
     """
     kinds = [_describe_kind(each) for each in (X, values)]
     if kinds[0] != kinds[1]:
@@ -146,23 +143,13 @@ class LazyData:
 
 
 class DataFutures(NamedTuple):
-    """Futures of the partitions that have rows.
-
-    Attributes
-    ----------
-    X : list of Future
-    rows : dict of str to list of Future
-        The fields of a `RowData` that the user passed, partition by partition.
-    numbers : list of int
-        Index of each partition among all partitions.
-    sizes : list of int
-        Number of rows of each partition.
-    """
+    """Futures of the partitions that have rows."""
 
     X: list[Future]
+    # the fields of a `RowData` that the user passed, partition by partition
     rows: dict[str, list[Future]]
-    numbers: list[int]
-    sizes: list[int]
+    numbers: list[int]  # index of each partition among all partitions
+    sizes: list[int]  # number of rows of each partition
 
 
 def _split_partitions(values: Any, chunks: Sequence[int] | None) -> list[object]:
@@ -215,21 +202,11 @@ class LazyEvalSet(NamedTuple):
 
 
 class Restart(NamedTuple):
-    """A restart after the loss of workers.
+    """A restart after the loss of workers."""
 
-    Attributes
-    ----------
-    round : int
-        Round from which training continued.
-    lost : tuple of str
-        Addresses of the lost workers.
-    seconds : float
-        Time from the loss to the start of the next attempt.
-    """
-
-    round: int
-    lost: tuple[str, ...]
-    seconds: float
+    round: int  # round from which training continued
+    lost: tuple[str, ...]  # addresses of the lost workers
+    seconds: float  # time from the loss to the start of the next attempt
 
 
 class WorkersLostError(RuntimeError):

@@ -37,33 +37,18 @@ COPY_SECONDS = 5.0  # between copies of the model, which survive the loss of all
 
 
 class Partition(NamedTuple):
-    """Targets and weights of a partition, after those of all rows have been read.
-
-    Attributes
-    ----------
-    weights : ndarray of int64, or None
-        Weights for binning, as `quantise_weights` returns them.
-    sampled : ndarray of int64, or None
-        Rows that thresholds are chosen from; None means all.
-    """
+    """Targets and weights of a partition, after those of all rows have been read."""
 
     shard: Shard
-    weights: np.ndarray | None
-    sampled: np.ndarray | None
+    weights: np.ndarray | None  # weights for binning, as `quantise_weights` returns them
+    sampled: np.ndarray | None  # rows that thresholds are chosen from; None means all
 
 
 class BinnedRows(NamedTuple):
-    """Rows as training reads them.
+    """Rows as training reads them."""
 
-    Attributes
-    ----------
-    codes : ndarray of uint8, shape (n_columns, n_rows)
-    features : ndarray of float32, shape (n_columns, n_rows), or None
-        Raw features, for linear leaves.
-    """
-
-    codes: np.ndarray
-    features: np.ndarray | None
+    codes: np.ndarray  # (n_columns, n_rows)
+    features: np.ndarray | None  # (n_columns, n_rows), raw features, for linear leaves
 
     @staticmethod
     def concatenate(parts: Sequence[BinnedRows]) -> BinnedRows:
@@ -74,18 +59,11 @@ class BinnedRows(NamedTuple):
 
 
 class PlannedFit(NamedTuple):
-    """State of a fit that depends on all targets, weights and offsets.
-
-    Attributes
-    ----------
-    partitions : list of Partition
-    sample_weights : ndarray of int64, or None
-        Weights of all rows that thresholds are chosen from.
-    """
+    """State of a fit that depends on all targets, weights and offsets."""
 
     shared: SharedFit
     partitions: list[Partition]
-    sample_weights: np.ndarray | None
+    sample_weights: np.ndarray | None  # weights of all rows that thresholds are chosen from
 
 
 class FitResult(NamedTuple):

@@ -39,10 +39,7 @@ def make_metadata(
 def make_estimator(cls: type[_Estimator], model: Model) -> _Estimator:
     """Make the fitted estimator of a model that was read from a file.
 
-    Raises
-    ------
-    ValueError
-        If the model is not one of this class.
+    Raises a ValueError if the model is not one of this class.
     """
     parameters = model.metadata.get(PARAMETERS)
     if parameters is None:
@@ -71,11 +68,8 @@ def make_estimator(cls: type[_Estimator], model: Model) -> _Estimator:
 def read_estimator(path: Source, classes: Mapping[str, type[_Estimator]]) -> _Estimator:
     """Read a fitted estimator of one of these classes, by name, from a file.
 
-    Raises
-    ------
-    ModelFileError (a ValueError)
-        If the file is not a model file, is damaged, or holds a model of another class or of no
-        estimator.
+    Raises a ModelFileError (a ValueError) if the file is not a model file, is damaged, or holds a
+    model of another class or of no estimator.
     """
     return serialize.read(path, make_estimator_builder(classes))
 

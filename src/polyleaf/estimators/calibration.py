@@ -179,7 +179,6 @@ def decide(
     Parameters
     ----------
     raw : ndarray of shape (n_rows, n_scores)
-    encoding : TargetEncoding
     raw_threshold : float or ndarray of shape (n_labels,)
         Raw score above which a label, or the second of two classes, is predicted.
     """

@@ -31,36 +31,19 @@ from polyleaf.user_data.target import Target
 
 
 class SharedFit(NamedTuple):
-    """Part of a fit that depends on the targets and weights of all rows.
+    """Part of a fit that depends on the targets and weights of all rows."""
 
-    Attributes
-    ----------
-    run : TrainingRun
-        The training, without rows.
-    n_usable : int
-        Number of rows with positive weight.
-    auto_rounds_metric : Metric or None
-        Metric of the search for the number of rounds (`find_shared_n_estimators`), if there is one.
-    """
-
-    run: TrainingRun
-    n_usable: int
+    run: TrainingRun  # the training, without rows
+    n_usable: int  # number of rows with positive weight
+    # metric of the search for the number of rounds (`find_shared_n_estimators`), if there is one
     auto_rounds_metric: Metric | None = None
 
 
 class Shard(NamedTuple):
-    """Targets of some rows.
+    """Targets of some rows."""
 
-    Attributes
-    ----------
-    target : Target
-        Offsets are subtracted if the loss depends on their difference only.
-    numbers : ndarray of int64
-        Global indices of the rows with positive weight, counted among such rows.
-    """
-
-    target: Target
-    numbers: np.ndarray
+    target: Target  # offsets are subtracted if the loss depends on their difference only
+    numbers: np.ndarray  # global indices of the rows with positive weight, counted among such rows
 
     def take(self, rows: np.ndarray) -> Shard:
         """Return the targets of some rows, in ascending order."""
@@ -90,10 +73,7 @@ def plan_shared_fit(
 
     `callbacks`: those of the fit, besides those of the estimator.
 
-    Raises
-    ------
-    ValueError
-        If parameters are not available in distributed training, or do not match y.
+    Raises a ValueError if parameters are not available in distributed training, or do not match y.
     """
     check("dask", parameters=estimator)
     run = start_run(estimator, TrainingData("training", None, rows), init_model)

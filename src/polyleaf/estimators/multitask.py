@@ -478,13 +478,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
 
 
 class TaskOffsetReader:
-    """Reads the offsets of a multi-task model, by task.
-
-    Parameters
-    ----------
-    encoding : TaskEncodings
-    places : tuple of TaskSlice
-    """
+    """Reads the offsets of a multi-task model, by task."""
 
     def __init__(self, encoding: TaskEncodings, places: tuple[TaskSlice, ...]) -> None:
         self._readers = {
@@ -499,10 +493,7 @@ class TaskOffsetReader:
     def read(self, offset: DataLike, n_rows: int | None = None, name: str = "offset") -> np.ndarray:
         """Return offsets in the unit of raw scores, float64 (n_rows, n_scores), 0 for other tasks.
 
-        Raises
-        ------
-        ValueError
-            If `offset` is not a dict of tasks, or an array is invalid.
+        Raises a ValueError if `offset` is not a dict of tasks, or an array is invalid.
         """
         if not isinstance(offset, Mapping) or not offset:
             raise ValueError(

@@ -40,34 +40,20 @@ def refuse_objective(library: str, name: str, supported: Iterable[str]) -> NoRet
 
 @dataclass(frozen=True)
 class ImportedTree:
-    """A tree of another library. Arrays have an entry per node; node 0 is the root.
+    """A tree of another library. Arrays have an entry per node; node 0 is the root."""
 
-    Attributes
-    ----------
-    feature, left, right : ndarray of int
-        `left` of a leaf is -1.
-    threshold : ndarray of float64
-        Thresholds of numeric splits: values <= threshold go left. Infinity: all that are not
-        missing go left.
-    missing_left : ndarray of bool
-    categories_left : dict of int -> set of int
-        Node of a categorical split -> categories that go left.
-    values : ndarray of shape (n_nodes, n_outputs or 1), float64
-        Leaf values; values of inner nodes are ignored.
-    output : int
-        The output that the tree is for; -1: all outputs.
-    round : int
-    gain, cover, count : ndarray, optional
-    """
-
+    # feature, left, right: `left` of a leaf is -1
     feature: np.ndarray
     left: np.ndarray
     right: np.ndarray
+    # Thresholds of numeric splits: values <= threshold go left. Infinity: all that are not missing
+    # go left.
     threshold: np.ndarray
     missing_left: np.ndarray
+    # node of a categorical split -> categories that go left
     categories_left: Mapping[int, set[int]]
-    values: np.ndarray
-    output: int
+    values: np.ndarray  # (n_nodes, n_outputs or 1), leaf values; values of inner nodes are ignored
+    output: int  # the output that the tree is for; -1: all outputs
     round: int
     gain: np.ndarray | None = None
     cover: np.ndarray | None = None
@@ -76,43 +62,24 @@ class ImportedTree:
 
 @dataclass(frozen=True)
 class ImportedModel:
-    """A model of another library without its trees.
-
-    Attributes
-    ----------
-    library : str
-    n_features : int
-    feature_names : sequence of str or None
-    is_float64 : bool
-        Whether features are compared with thresholds as float64.
-    base_score : ndarray of shape (n_outputs,), float64
-    objective : str
-    parameters : dict
-        Parameters of the objective.
-    kind : str
-        Kind of target.
-    categories : dict of int -> sequence of int
-        Categorical feature -> its categories.
-    """
+    """A model of another library without its trees."""
 
     library: str
     n_features: int
     feature_names: Sequence[str] | None
-    is_float64: bool
-    base_score: np.ndarray
+    is_float64: bool  # whether features are compared with thresholds as float64
+    base_score: np.ndarray  # (n_outputs,)
     objective: str
-    parameters: Mapping[str, object] = field(default_factory=dict)
-    kind: str = "regression"
+    parameters: Mapping[str, object] = field(default_factory=dict)  # parameters of the objective
+    kind: str = "regression"  # kind of target
+    # categorical feature -> its categories
     categories: Mapping[int, Sequence[int]] = field(default_factory=dict)
 
 
 def build_model(imported: ImportedModel, trees: Sequence[ImportedTree]) -> Model:
     """Build a model.
 
-    Raises
-    ------
-    ValueError
-        If a feature has more thresholds or categories than there are bins.
+    Raises a ValueError if a feature has more thresholds or categories than there are bins.
     """
     model = Model(
         mapper=_make_mapper(imported, trees),

@@ -28,39 +28,26 @@ _MAX_LEAF_VALUES = 1 << 28  # total size of all leaves as dense vectors
 
 @dataclass(frozen=True)
 class TreeIR:
-    """A tree on feature values, as a table with a row per node. Node 0 is the root.
+    """A tree on feature values, as a table with a row per node. Node 0 is the root."""
 
-    Attributes
-    ----------
-    feature, left, right, leaf : ndarray of int
-        Feature and children of a split, number of a leaf; -1 where there are none.
-    threshold : ndarray of float64
-        Thresholds of numeric splits: values <= threshold go left. Infinity: all that are not
-        missing go left.
-    codes_left : dict of int -> ndarray of int
-        Node of a categorical split -> ascending codes of the categories that go left.
-    missing_left : ndarray of bool
-    count, gain, cover : ndarray
-        Number of training rows, gain of splits, and sums of Hessians.
-    leaves : LeafFunctions
-        Leaf values.
-    output : int
-        The output that the tree is for; -1: all outputs.
-    round : int
-    """
-
+    # feature, left, right, leaf: feature and children of a split, number of a leaf; -1 where there
+    # are none
     feature: np.ndarray
     left: np.ndarray
     right: np.ndarray
     leaf: np.ndarray
+    # Thresholds of numeric splits: values <= threshold go left. Infinity: all that are not missing
+    # go left.
     threshold: np.ndarray
+    # node of a categorical split -> ascending codes of the categories that go left
     codes_left: dict[int, np.ndarray]
     missing_left: np.ndarray
+    # count, gain, cover: number of training rows, gain of splits, and sums of Hessians
     count: np.ndarray
     gain: np.ndarray
     cover: np.ndarray
-    leaves: LeafFunctions
-    output: int
+    leaves: LeafFunctions  # leaf values
+    output: int  # the output that the tree is for; -1: all outputs
     round: int
 
     @property
@@ -170,10 +157,7 @@ class ModelIR:
     def check_constant_leaves(self, place: str) -> None:
         """Check that a format of constant dense leaves can hold the model.
 
-        Raises
-        ------
-        ValueError
-            If leaves are linear, or dense leaf values would fill the memory.
+        Raises a ValueError if leaves are linear, or dense leaf values would fill the memory.
         """
         format = PLACES[place]
         if self.reads_features:
@@ -233,18 +217,8 @@ def _expand_outputs(tree: Tree, n_outputs: int) -> tuple[Leaves, int]:
 def build_ir(model: ModelLike, place: str = "exports") -> ModelIR:
     """Build the representation of a model, or of a fitted estimator up to its best round.
 
-    Parameters
-    ----------
-    model : Model or fitted estimator
-    place : str
-        The format, as a key of `PLACES`.
-
-    Raises
-    ------
-    TypeError
-        If `model` is neither.
-    ValueError
-        If predictions need more than the trees, or the format does not support a feature.
+    `place`: the format, as a key of `PLACES`. Raises a TypeError if `model` is neither, and a
+    ValueError if predictions need more than the trees, or the format does not support a feature.
     """
     inner = getattr(model, "model_", model)
     if not isinstance(inner, Model):
@@ -280,19 +254,10 @@ def check_scores(
 ) -> None:
     """Compare the raw scores of an exported model with Polyleaf's, on rows made for this.
 
-    Parameters
-    ----------
-    model : Model or fitted estimator
-    format : str
-        Name of the format, for messages.
-    run : callable
-        Function of the rows as a table and as the numeric matrix, which returns raw scores of the
-        exported model, (n_rows, n_outputs), or None if the program that computes them is missing.
-
-    Raises
-    ------
-    RuntimeError
-        If the scores differ by more than rounding.
+    Raises a RuntimeError if the scores differ by more than rounding. `format`: name of the format,
+    for messages. `run`: function of the rows as a table and as the numeric matrix, which returns
+    raw scores of the exported model, (n_rows, n_outputs), or None if the program that computes them
+    is missing.
     """
     ir = build_ir(model)
     table = _make_check_rows(ir)

@@ -36,21 +36,11 @@ _NOUNS = {NUMBER: "numbers", TEXT: "text", BOOLEAN: "true or false", INTEGER: "i
 
 @dataclass(frozen=True)
 class CellFormat:
-    """How text cells stand for numbers and missing values.
+    """How text cells stand for numbers and missing values."""
 
-    Attributes
-    ----------
-    decimal : str
-        Decimal mark, "." or ",".
-    thousands : str or None
-        Mark between groups of three digits.
-    na_values : tuple of str
-        Further cells that are missing, beside `MISSING_VALUES`.
-    """
-
-    decimal: str = "."
-    thousands: str | None = None
-    na_values: tuple[str, ...] = ()
+    decimal: str = "."  # decimal mark, "." or ","
+    thousands: str | None = None  # mark between groups of three digits
+    na_values: tuple[str, ...] = ()  # further cells that are missing, beside `MISSING_VALUES`
 
     def __post_init__(self) -> None:
         if self.decimal not in (".", ","):

@@ -27,21 +27,13 @@ _MAX_COLUMNS = 1 << 20  # of a LIBSVM file, unless it stores more values
 
 @dataclass(frozen=True)
 class CsvOptions:
-    """Options of CSV files.
+    """Options of CSV files."""
 
-    Attributes
-    ----------
-    header : bool or None
-        Whether the first record names the columns; None: whether it holds anything but numbers.
-    separator : str or None
-        Character between cells; None: detected in the first records.
-    format : CellFormat
-        How cells stand for numbers and missing values.
-    """
-
+    # whether the first record names the columns; None: whether it holds anything but numbers
     header: bool | None = None
-    separator: str | None = None
+    separator: str | None = None  # character between cells; None: detected in the first records
     encoding: str = "utf-8"
+    # how cells stand for numbers and missing values
     format: CellFormat = field(default_factory=CellFormat)
 
     def __post_init__(self) -> None:
@@ -64,6 +56,9 @@ def read_table(
 ) -> Table:
     """Read a data file, or open a folder.
 
+    Raises a ReadError if the file is missing, of another format or empty, or PyArrow is not
+    installed.
+
     Parameters
     ----------
     path : str or Path
@@ -79,11 +74,6 @@ def read_table(
     Table
         The columns of a CSV file without names are ``c0``, ``c1``, ... Those of a LIBSVM file are
         named by their index, and its target ``target``, or ``label_<l>`` for each label l.
-
-    Raises
-    ------
-    ReadError
-        If the file is missing, of another format or empty, or PyArrow is not installed.
     """
     path = Path(path)
     if find_spec("pyarrow") is None:

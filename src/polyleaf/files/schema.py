@@ -44,36 +44,23 @@ _WORDS = {"0": 0, "false": 0, "no": 0, "n": 0, "f": 0, "1": 1, "true": 1, "yes":
 
 @dataclass(frozen=True)
 class Schema:
-    """Columns that a model reads from a table.
+    """Columns that a model reads from a table."""
 
-    Attributes
-    ----------
-    task : {"regression", "classification", "multilabel", "tasks"}
-        "tasks" stands for a multi-task model.
-    features, targets : tuple of str
-        Column names, in the order of the columns of `X` and `y`.
-    categorical : tuple of str
-        Features that the model must treat as categories, beside those of kind "text".
-    offset : tuple of str
-        Columns of offsets (base margins), if there are any.
-    kinds : dict of str to str
-        Kind of each feature and target: see `polyleaf.files.cells`.
-    kept_values : dict of str to tuple of str
-        Per column of text the spellings of missing values, such as "NA", that are values there.
-    format : CellFormat
-        How the training file writes numbers and missing values.
-    task_columns : tuple of (str, tuple of str)
-        Kind and targets of each task of a multi-task model.
-    """
-
+    # {"regression", "classification", "multilabel", "tasks"}: "tasks" stands for a multi-task model
     task: str
+    # features, targets: column names, in the order of the columns of `X` and `y`
     features: tuple[str, ...]
     targets: tuple[str, ...]
+    # features that the model must treat as categories, beside those of kind "text"
     categorical: tuple[str, ...] = ()
-    offset: tuple[str, ...] = ()
+    offset: tuple[str, ...] = ()  # columns of offsets (base margins), if there are any
+    # kind of each feature and target: see `polyleaf.files.cells`
     kinds: Mapping[str, str] = field(default_factory=dict)
+    # per column of text the spellings of missing values, such as "NA", that are values there
     kept_values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    # how the training file writes numbers and missing values
     format: CellFormat = field(default_factory=CellFormat)
+    # (str, tuple of str), kind and targets of each task of a multi-task model
     task_columns: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @property
@@ -99,12 +86,8 @@ class Schema:
     ) -> Schema:
         """Make the schema of a model from its training data.
 
-        Every column that is not a target, an offset or dropped is a feature.
-
-        Raises
-        ------
-        ReadError
-            If no column is left, a column cannot be read, or the targets do not fit the task.
+        Every column that is not a target, an offset or dropped is a feature. Raises a ReadError if
+        no column is left, a column cannot be read, or the targets do not fit the task.
         """
         if task is not None and task not in TASKS:
             raise ReadError(f"Unknown task {task!r}; choose one of {', '.join(TASKS)}.")
@@ -157,16 +140,13 @@ class Schema:
     def read_targets(self, table: Table) -> Any:
         """Return `y`.
 
+        Raises a ReadError if a target is absent, or does not fit the task.
+
         Returns
         -------
         ndarray or dict of str to ndarray
             Regression: float64 (n,) or (n, K). Classification: labels (n,). Multi-label: int64
             indicators (n, K). Multi-task: the columns by name, where labels may be None (missing).
-
-        Raises
-        ------
-        ReadError
-            If a target is absent, or does not fit the task.
         """
         table.check_columns(self.targets)
         if self.task == _MULTITASK:
@@ -264,12 +244,8 @@ def infer_task(table: Table, targets: Sequence[str]) -> str:
     """Infer the task from the targets.
 
     One column of text or booleans, or of few distinct integers: classification. Several columns of
-    0 and 1, or of yes and no: multilabel. Other numbers: regression.
-
-    Raises
-    ------
-    ReadError
-        If there are several columns of text, or text that looks like numbers.
+    0 and 1, or of yes and no: multilabel. Other numbers: regression. Raises a ReadError if there
+    are several columns of text, or text that looks like numbers.
     """
     kinds = {name: table.infer_kind(name) for name in targets}
     for name, kind in kinds.items():

@@ -33,26 +33,15 @@ _BATCH_ROWS = 65_536
 
 @dataclass(frozen=True)
 class Table:
-    """Named columns of equal length.
-
-    Attributes
-    ----------
-    data : pyarrow.Table, pyarrow Dataset of a folder, or csr_matrix
-    names : tuple of str
-        Unique column names.
-    written : frozenset of str
-        Columns of text cells without types, as all of a CSV file.
-    format : CellFormat
-        How text cells stand for numbers and missing values.
-    targets : tuple of str
-        Columns that the file marks as targets, as LIBSVM files do.
-    """
+    """Named columns of equal length."""
 
     data: Any
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # unique column names
+    # columns of text cells without types, as all of a CSV file
     written: frozenset[str] = frozenset()
+    # how text cells stand for numbers and missing values
     format: CellFormat = field(default_factory=CellFormat)
-    targets: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()  # columns that the file marks as targets, as LIBSVM files do
 
     def __post_init__(self) -> None:
         if len(self._name_set) < len(self.names):

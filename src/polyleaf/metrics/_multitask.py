@@ -36,12 +36,7 @@ class D2:
     Wainwright, "Statistical Learning with Sparsity", 2015, section 3.8). Outputs whose best
     constant has no error are left out.
 
-    Parameters
-    ----------
-    objective : Objective
-        Provides the constant.
-    metric : Metric
-        Measures the errors, 0 at best.
+    `objective`: provides the constant. `metric`: measures the errors, 0 at best.
     """
 
     objective: Objective
@@ -77,10 +72,7 @@ class D2:
 class MeanD2:
     """The mean D2 of the tasks for which it exists.
 
-    Parameters
-    ----------
-    task_metrics : tuple of TaskMetric
-        One of a `D2` for each task.
+    `task_metrics`: one of a `D2` for each task.
     """
 
     task_metrics: tuple[TaskMetric, ...]
@@ -102,11 +94,7 @@ class MeanD2:
 class TaskMetric:
     """The metric of one task as a function of the scores of all tasks.
 
-    Parameters
-    ----------
-    place : TaskSlice
-        The columns of the task.
-    metric : Metric
+    `place`: the columns of the task.
     """
 
     place: TaskSlice
@@ -146,7 +134,6 @@ def compute_scores(
     rows : RowData
         Targets (n,) or (n, n_outputs): numbers, labels, or 0/1 indicators; in regression NaN marks
         missing values. Weights of the rows (n,), or None.
-    predicted : ndarray of the shape of the targets
     probabilities : ndarray of shape (n, n_classes) or (n, n_labels), optional
         Adds the log loss (natural logarithm, mean over rows, and over labels).
     classes : ndarray of shape (n_classes,), optional
@@ -256,12 +243,8 @@ def quantile_scores(rows: RowData, predicted: np.ndarray, levels: np.ndarray) ->
 def distribution_scores(rows: RowData, distribution: Distribution) -> dict[str, float]:
     """Compute scores of predicted distributions.
 
-    Parameters
-    ----------
-    rows : RowData
-        Targets of the shape of the distributions, (n,) or (n, n_targets), NaN where missing, and
-        weights of the rows.
-    distribution : Distribution
+    `rows`: targets of the shape of the distributions, (n,) or (n, n_targets), NaN where missing,
+    and weights of the rows.
 
     Returns
     -------

@@ -264,11 +264,8 @@ class RelativeError:
     Learning 104, 2016), except that the mean is the mean of the evaluated data. Targets that do not
     vary there are left out; if none varies, the errors themselves are averaged.
 
-    Parameters
-    ----------
-    metric : Metric
-        The error of each output, in the unit of its target. Several outputs of one target are
-        adjacent.
+    `metric`: the error of each output, in the unit of its target. Several outputs of one target are
+    adjacent.
     """
 
     metric: Any

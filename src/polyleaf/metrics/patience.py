@@ -8,12 +8,8 @@ import math
 class Patience:
     """The round of the lowest loss, and whether too many rounds have passed since.
 
-    Parameters
-    ----------
-    rounds : int
-        Rounds without an improvement after which a training stops.
-    min_delta : float, default=0
-        A loss improves if it falls by more than this.
+    `rounds`: rounds without an improvement after which a training stops. `min_delta`: a loss
+    improves if it falls by more than this.
 
     Attributes
     ----------

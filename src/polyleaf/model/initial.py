@@ -32,18 +32,10 @@ _LEAST = 1e-6  # smallest probability that is not taken as 0
 
 @dataclass(frozen=True)
 class SparseStart:
-    """The conversion of dense raw scores to sparse ones.
+    """The conversion of dense raw scores to sparse ones."""
 
-    Attributes
-    ----------
-    top : int
-        Scores that are kept per row.
-    floor : float
-        Raw score of the outputs that are not kept.
-    """
-
-    top: int
-    floor: float
+    top: int  # scores that are kept per row
+    floor: float  # raw score of the outputs that are not kept
 
     def is_valid(self) -> bool:
         """Return whether both are numbers as they should be, if they come from a file."""
@@ -65,21 +57,11 @@ class SparseStart:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class InitialModel(ABC):
-    """A model of X that gives raw scores, to which trees are added.
+    """A model of X that gives raw scores, to which trees are added."""
 
-    Attributes
-    ----------
-    sparse : SparseStart or None
-        For sparse targets: scores are a csr_matrix.
-    factor : float
-        Factor of the scores of the estimator, which `scores` includes.
-    rows_id : str
-        Checksum of the targets that it was fitted to.
-    """
-
-    sparse: SparseStart | None = None
-    factor: float = 1.0
-    rows_id: str = ""
+    sparse: SparseStart | None = None  # for sparse targets: scores are a csr_matrix
+    factor: float = 1.0  # factor of the scores of the estimator, which `scores` includes
+    rows_id: str = ""  # checksum of the targets that it was fitted to
 
     @property
     @abstractmethod
@@ -209,12 +191,7 @@ class LinearInitialModel(InitialModel):
     ) -> np.ndarray:
         """Return the SHAP values of some outputs, float64 (n_rows, n_features, len(outputs)).
 
-        Parameters
-        ----------
-        X
-        outputs : ndarray of int64
-        reference : ndarray of shape (n_features,), optional
-            Means of the background rows; None: of the training rows.
+        `reference` (n_features,): means of the background rows; None: of the training rows.
         """
         change = self.read(X).toarray() - (self.mean if reference is None else reference)
         return change[:, :, None] * self._select_coef(outputs)
@@ -362,27 +339,14 @@ class EstimatorInitialModel(InitialModel):
 
 @dataclass(frozen=True, eq=False)
 class ScoreReader:
-    """Reads raw scores from the predictions of estimators of scikit-learn's interface.
+    """Reads raw scores from the predictions of estimators of scikit-learn's interface."""
 
-    Attributes
-    ----------
-    kind : str
-        Kind of the target: "regression", "binary", "multiclass" or "multilabel".
-    link : str or None
-        Link of the objective.
-    classes : ndarray or None
-        Classes of the target; the estimator may have seen fewer.
-    n_scores : int
-        Raw scores of a row.
-    mask : tuple of bool
-        For the raw scores of one column: whether it is added. Quantiles share one column, and
-        distributions take it as their location.
-    """
-
-    kind: str
-    link: str | None
-    classes: np.ndarray | None
-    n_scores: int
+    kind: str  # kind of the target: "regression", "binary", "multiclass" or "multilabel"
+    link: str | None  # link of the objective
+    classes: np.ndarray | None  # classes of the target; the estimator may have seen fewer
+    n_scores: int  # raw scores of a row
+    # For the raw scores of one column: whether it is added. Quantiles share one column, and
+    # distributions take it as their location.
     mask: tuple[bool, ...]
 
     def read(self, estimator: Any, X: DataLike) -> NDArray[np.float64]:
@@ -467,10 +431,7 @@ def blend_initial_models(
 ) -> LinearInitialModel | None:
     """Return the weighted sum of initial models, of which some may be None.
 
-    Raises
-    ------
-    ValueError
-        If one is not linear, or they fill missing values differently.
+    Raises a ValueError if one is not linear, or they fill missing values differently.
     """
     parts = [
         (model.get_linear_part(None, "blend"), weight)

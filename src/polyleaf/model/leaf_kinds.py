@@ -41,25 +41,14 @@ class LeafLinear(NamedTuple):
 
     It adds `clip(intercept + coefficients.T @ (x[features] - centre), lower, upper)` to the raw
     scores of a row x (before target_scale); a missing x_j is replaced by its centre.
-
-    Attributes
-    ----------
-    features : ndarray of shape (m,), int32
-        Numbers of its features, ascending.
-    centre : ndarray of shape (m,), float32
-        In the unit of each feature.
-    coefficients : ndarray of shape (m, K), float32
-        Coefficients of each feature and output; K is 1 for a tree of one output.
-    intercept : ndarray of shape (K,), float32
-        The value at the centre.
-    lower, upper : ndarray of shape (K,), float32
-        Bounds of the value; infinite if there is none.
     """
 
-    features: np.ndarray
-    centre: np.ndarray
+    features: np.ndarray  # (m,), numbers of its features, ascending
+    centre: np.ndarray  # (m,), in the unit of each feature
+    # (m, K), coefficients of each feature and output; K is 1 for a tree of one output
     coefficients: np.ndarray
-    intercept: np.ndarray
+    intercept: np.ndarray  # (K,), the value at the centre
+    # lower, upper: (K,), bounds of the value; infinite if there is none
     lower: np.ndarray
     upper: np.ndarray
 
@@ -77,27 +66,18 @@ class LeafFunctions(NamedTuple):
     For each output that a leaf has a value for, a row x gets
     `clip(values + weights.T @ (x[features] - centre), lower, upper)`; a missing x_j is replaced by
     its centre. Either outputs or features are listed, or neither; then `indptr` is None.
-
-    Attributes
-    ----------
-    values : ndarray of shape (n_leaves, K), or (n_entries,) if outputs are listed, float32
-    indptr : ndarray of shape (n_leaves + 1,), int64
-        Leaf l has the entries `indptr[l] : indptr[l + 1]`.
-    outputs : ndarray of shape (n_entries,), int32
-        The outputs of `values`, ascending in a leaf; None: all outputs of the tree.
-    features : ndarray of shape (n_entries,), int32
-        Numbers of features, ascending in a leaf; None: values are constants.
-    centre : ndarray of shape (n_entries,), float32
-    weights : ndarray of shape (n_entries, K), float32
-    lower, upper : ndarray of shape (n_leaves, K), float32
     """
 
-    values: np.ndarray
+    values: np.ndarray  # (n_leaves, K)
+    # (n_leaves + 1,), leaf l has the entries `indptr[l] : indptr[l + 1]`
     indptr: np.ndarray | None = None
+    # (n_entries,), the outputs of `values`, ascending in a leaf; None: all outputs of the tree
     outputs: np.ndarray | None = None
+    # (n_entries,), numbers of features, ascending in a leaf; None: values are constants
     features: np.ndarray | None = None
-    centre: np.ndarray | None = None
-    weights: np.ndarray | None = None
+    centre: np.ndarray | None = None  # (n_entries,)
+    weights: np.ndarray | None = None  # (n_entries, K)
+    # lower, upper: (n_leaves, K)
     lower: np.ndarray | None = None
     upper: np.ndarray | None = None
 
@@ -119,33 +99,17 @@ class LeafFunctions(NamedTuple):
 
 
 class LeafKind(ABC, Generic[_Leaves]):
-    """The properties of a leaf kind.
+    """The properties of a leaf kind."""
 
-    Attributes
-    ----------
-    name : str
-        The result of `Forest.kind` in the core.
-    number : int
-        Its id in files.
-    arrays : dict of str -> dtype
-        Flat arrays of a forest in addition to `values`, which kinds may share.
-    columns : dict of str -> str
-        Columns of a table of nodes in addition to `value`, and their types.
-    lists_outputs : bool
-        Whether a leaf lists the outputs that it has values for.
-    reads_features : bool
-        Whether leaf values depend on raw features.
-    label_column : str, optional
-        The column whose names label a leaf in plots.
-    """
-
-    name: ClassVar[str]
-    number: ClassVar[int]
+    name: ClassVar[str]  # the result of `Forest.kind` in the core
+    number: ClassVar[int]  # its id in files
+    # flat arrays of a forest in addition to `values`, which kinds may share
     arrays: ClassVar[dict[str, type]] = {}
+    # columns of a table of nodes in addition to `value`, and their types
     columns: ClassVar[dict[str, str]] = {}
-    lists_outputs: ClassVar[bool] = False
-    reads_features: ClassVar[bool] = False
-    label_column: ClassVar[str | None] = None
+    lists_outputs: ClassVar[bool] = False  # whether a leaf lists the outputs that it has values for
+    reads_features: ClassVar[bool] = False  # whether leaf values depend on raw features
+    label_column: ClassVar[str | None] = None  # the column whose names label a leaf in plots
 
     @abstractmethod
     def functions(self, leaves: _Leaves) -> LeafFunctions:

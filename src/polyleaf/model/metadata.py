@@ -101,10 +101,7 @@ def get_raw_decision_thresholds(model: Model) -> np.ndarray | float:
 def check_metadata(metadata: Mapping[str, Any], n_outputs: int) -> None:
     """Check what estimators and exports read from the metadata of a file; other keys are free.
 
-    Raises
-    ------
-    ValueError
-        If an entry is not what an estimator of `n_outputs` raw scores writes.
+    Raises a ValueError if an entry is not what an estimator of `n_outputs` raw scores writes.
     """
     entries = metadata.get
     _require(isinstance(entries(ESTIMATOR, ""), str), ESTIMATOR, "must be the name of a class")

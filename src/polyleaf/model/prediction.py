@@ -332,6 +332,8 @@ class Predictor:
     def __call__(self, rows: Any) -> Any:
         """Return predictions of rows.
 
+        Raises a ValueError if the number of features differs from the model's.
+
         Parameters
         ----------
         rows : array of shape (n_rows, n_features) or (n_features,)
@@ -342,11 +344,6 @@ class Predictor:
             The result of the method that it replaces; for a single row without the first axis. For
             rows in the memory of the predictor's GPU, an array there (n_rows, n_outputs) if
             predictions are raw scores; other links are applied on the CPU.
-
-        Raises
-        ------
-        ValueError
-            If the number of features differs from the model's.
         """
         if is_device_array(rows):
             scores = self._predict_raw_on_device(rows)

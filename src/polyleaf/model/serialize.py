@@ -245,10 +245,7 @@ def _remove_prefix(arrays: Arrays, prefix: str) -> Arrays:
 def to_bytes(header: Header, arrays: Arrays) -> bytes:
     """Return the content of a model file; equal models give equal bytes.
 
-    Raises
-    ------
-    ValueError
-        If the header contains a value that JSON cannot represent.
+    Raises a ValueError if the header contains a value that JSON cannot represent.
     """
     from safetensors.numpy import save
 
@@ -367,12 +364,8 @@ def read(source: Source, build: Callable[[Header, Arrays], _T]) -> _T:
 def read_bytes(source: Source) -> bytes:
     """Read a path, or an open file from its current position to its end.
 
-    Raises
-    ------
-    OSError
-        If it cannot be read.
-    TypeError
-        If it is neither a path nor bytes nor a binary file.
+    Raises an OSError if it cannot be read, and a TypeError if it is neither a path nor bytes nor a
+    binary file.
     """
     if isinstance(source, bytes | bytearray | memoryview):
         return bytes(source)
@@ -395,13 +388,8 @@ def write(target: Destination, data: bytes, load: Callable[[bytes], object]) -> 
     A file is written next to its name and renamed, so that the name always refers to the complete
     old file or the complete new one. Devices and pipes are written to directly.
 
-    Parameters
-    ----------
-    target
-    data : bytes
-        Content of a model file.
-    load : callable
-        Raises a ModelFileError if the data cannot be loaded, before anything is written.
+    `data`: content of a model file. `load`: raises a ModelFileError if the data cannot be loaded,
+    before anything is written.
 
     Raises
     ------

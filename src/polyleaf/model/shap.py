@@ -102,19 +102,10 @@ def _resolve_output(name: object, names: tuple[str, ...]) -> int:
 class ShapExplainer:
     """Computes SHAP values of the raw scores of some rounds of a model.
 
-    Parameters
-    ----------
-    first_round, last_round
-        See `Model.predict_raw`.
-    background : FeatureTable or BinnedRows, optional
-        Reference rows (interventional values). None: the training rows, as the counts of the nodes
-        represent them (path-dependent values).
-    n_threads : int
-
-    Raises
-    ------
-    ValueError
-        If the background has no rows, or the model has no counts and there is no background.
+    Raises a ValueError if the background has no rows, or the model has no counts and there is no
+    background. `first_round`, `last_round`: see `Model.predict_raw`. `background`: reference rows
+    (interventional values). None: the training rows, as the counts of the nodes represent them
+    (path-dependent values).
     """
 
     def __init__(
@@ -169,17 +160,13 @@ class ShapExplainer:
     ) -> np.ndarray:
         """Return the SHAP values of all rows at once.
 
+        Raises a ValueError if `outputs` has another number of rows, and a MemoryError if the values
+        do not fit in memory.
+
         Returns
         -------
         ndarray of shape (n_rows, n_features, m), float32, or (n_rows, n_features, n_features, m)
             For the m outputs of a row; 0 where it has none.
-
-        Raises
-        ------
-        ValueError
-            If `outputs` has another number of rows.
-        MemoryError
-            If the values do not fit in memory.
         """
         indices = outputs.indices
         if indices.ndim == 2:

@@ -190,12 +190,8 @@ def _choose_rounds(n_rounds: int, rounds: Sequence[int] | None) -> list[int]:
 class Scorer:
     """Metrics of a model's raw scores on one data set.
 
-    Parameters
-    ----------
-    X, y, sample_weight
-        Data as the model's estimator takes them.
-    metrics : str, callable or list of these, optional
-        See `eval_metric` of the estimators. Default: the metric of the objective.
+    `X`, `y`, `sample_weight`: data as the model's estimator takes them. `metrics`: see
+    `eval_metric` of the estimators. Default: the metric of the objective.
 
     Attributes
     ----------
@@ -229,10 +225,7 @@ class Scorer:
     def per_output(self, raw: np.ndarray) -> tuple[np.ndarray, str]:
         """Return the first metric of each output, (n_outputs,), and its name.
 
-        Raises
-        ------
-        ValueError
-            If it is not defined for a single output.
+        Raises a ValueError if it is not defined for a single output.
         """
         metric = self._metrics[0]
         values, name = metric.per_output(self._prediction(metric, raw)), metric.metric.name

@@ -45,10 +45,7 @@ def has_scales(dtype: np.dtype) -> bool:
 def encode(blocks: list[Values], leaf_dtype: str) -> tuple[list[np.ndarray], list[Values]]:
     """Return the stored values (n_leaves, width) and scales (width,) of each tree.
 
-    Raises
-    ------
-    ValueError
-        If float16 cannot represent the largest value, or would lose precision.
+    Raises a ValueError if float16 cannot represent the largest value, or would lose precision.
     """
     check_leaf_dtype(leaf_dtype)
     if leaf_dtype == "float32":

@@ -85,7 +85,6 @@ def ensure_nonnegative_hessian(
         One of `HESSIAN_CHOICES`.
     describe : callable
         Names a row in an error message.
-    n_outputs : int, optional
 
     Raises
     ------

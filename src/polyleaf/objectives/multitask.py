@@ -41,26 +41,17 @@ _STORED_KEYS = ("name", "objective", "learns", "n_columns", "n_scores", "weight"
 
 @dataclass(frozen=True)
 class Task:
-    """One task of a multi-task model.
-
-    Attributes
-    ----------
-    name : str
-    objective : Objective
-    target_kind : {"values", "labels", "classes"}
-        One of its objective's `target_kinds`; "classes" are ids in one column.
-    n_columns, n_scores : int
-        Number of its columns of the target, and of its raw scores.
-    weight : float
-        Factor of its gains.
-    """
+    """One task of a multi-task model."""
 
     name: str
     objective: Objective
+    # {"values", "labels", "classes"}: one of its objective's `target_kinds`; "classes" are ids in
+    # one column
     target_kind: TargetKind
+    # n_columns, n_scores: number of its columns of the target, and of its raw scores
     n_columns: int
     n_scores: int
-    weight: float = 1.0
+    weight: float = 1.0  # factor of its gains
 
     @property
     def n_predictions(self) -> int:
@@ -106,12 +97,7 @@ class TaskSlice(NamedTuple):
 
 @dataclass(frozen=True)
 class MultiTask(Objective):
-    """Several tasks: `TaskRows`, or one float64 target (n, columns) with class ids as columns.
-
-    Parameters
-    ----------
-    parts : sequence of Task
-    """
+    """Several tasks: `TaskRows`, or one float64 target (n, columns) with class ids as columns."""
 
     name: ClassVar[str] = "tasks"
     default_metric: ClassVar[str] = "d2"

@@ -142,10 +142,7 @@ def get_registered(name: str) -> type[Objective]:
 def make_objective(cls: type[Objective], parameters: dict[str, object]) -> Objective:
     """Return an objective with parameters named as its fields or as an estimator's parameters.
 
-    Raises
-    ------
-    ValueError
-        For an unknown parameter, and a value out of range or of the wrong type.
+    Raises a ValueError for an unknown parameter, and a value out of range or of the wrong type.
     """
     names = [field.name for field in fields(cls)]
     renamed = {cls.parameters.get(key, key): value for key, value in parameters.items()}
@@ -190,24 +187,12 @@ def auto_objective_name(kind: str, sparse: bool) -> str:
 
 
 class ObjectiveSpec(NamedTuple):
-    """The one form of an objective that a user gives as a name, class, object or function.
+    """The one form of an objective that a user gives as a name, class, object or function."""
 
-    Attributes
-    ----------
-    cls : type
-        Its class.
-    label : str or None
-        The name that the user gave.
-    instance : Objective or None
-        The object that the user gave, which takes no parameters.
-    function : callable or None
-        The function that the user gave, for `Custom`.
-    """
-
-    cls: type[Objective]
-    label: str | None = None
-    instance: Objective | None = None
-    function: Callable[..., Any] | None = None
+    cls: type[Objective]  # its class
+    label: str | None = None  # the name that the user gave
+    instance: Objective | None = None  # the object that the user gave, which takes no parameters
+    function: Callable[..., Any] | None = None  # the function that the user gave, for `Custom`
 
     def make(self, **parameters: object) -> Objective:
         """Make the objective; see `get_objective`."""
@@ -230,10 +215,7 @@ ResolvedObjective: TypeAlias = ObjectiveSpec | Mapping[Any, ObjectiveSpec] | Non
 def resolve_objective(objective: AnyObjective) -> ObjectiveSpec:
     """Return the form of an objective that the rest of the package reads.
 
-    Raises
-    ------
-    ValueError
-        For an unknown name and for any other type.
+    Raises a ValueError for an unknown name and for any other type.
     """
     if isinstance(objective, str):
         return ObjectiveSpec(get_registered(objective), label=objective)

@@ -47,35 +47,16 @@ WITHIN = {
 
 @dataclass(frozen=True)
 class Use:
-    """What is known of a fit or of a model; None: nothing.
+    """What is known of a fit or of a model; None: nothing."""
 
-    Attributes
-    ----------
-    parameters : estimator
-        Parameters of a fit.
-    model : Model
-        Model to continue if there are parameters, otherwise the model that is used.
-    objective : Objective
-    metrics : sequence of Metric
-    X : array, table or Dataset
-        Features as the user passed them.
-    evaluated : sequence
-        The same of the evaluation sets.
-    rows : RowData
-        What else the user passed for the rows of X.
-    target : Target
-        Encoded y.
-    has_sparse_y : bool
-    """
-
-    parameters: Any = None
-    model: Any = None
+    parameters: Any = None  # parameters of a fit
+    model: Any = None  # model to continue if there are parameters, otherwise the model that is used
     objective: Any = None
     metrics: Any = ()
-    X: Any = None
-    evaluated: Any = ()
-    rows: Any = None
-    target: Any = None
+    X: Any = None  # features as the user passed them
+    evaluated: Any = ()  # the same of the evaluation sets
+    rows: Any = None  # what else the user passed for the rows of X
+    target: Any = None  # encoded y
     has_sparse_y: bool = False
 
     @property
@@ -104,33 +85,20 @@ def _never(use: Use) -> None:
 
 @dataclass(frozen=True)
 class Feature:
-    """One row of the table.
+    """One row of the table."""
 
-    Attributes
-    ----------
-    title : str
-        Name of the feature in the documentation, Markdown.
-    find : callable
-        Finds its use; `_never` if only the places can see it.
-    refused : dict of str -> str
-        Place or other feature -> the sentence that users get. It may contain `{this}` and
-        `{other}`, what `find` returned for the two features, and attributes of `{use}`.
-    """
-
-    title: str
-    find: Find
+    title: str  # name of the feature in the documentation, Markdown
+    find: Find  # finds its use; `_never` if only the places can see it
+    # Place or other feature -> the sentence that users get. It may contain `{this}` and `{other}`,
+    # what `find` returned for the two features, and attributes of `{use}`.
     refused: Mapping[str, str]
 
 
 def check(place: str | None = None, **facts: Any) -> None:
     """Raise a ValueError if a feature is not available at a place, or beside another feature.
 
-    Parameters
-    ----------
-    place : str, optional
-        Key of `PLACES`; None: the features are checked against each other.
-    facts
-        Attributes of `Use`.
+    `place`: key of `PLACES`; None: the features are checked against each other. `facts`: attributes
+    of `Use`.
     """
     refusal = find_refusal(place, Use(**facts))
     if refusal is not None:

@@ -25,39 +25,23 @@ class WorkerLostError(RuntimeError):
 
 
 class Communicator(ABC):
-    """The connection of a rank to the others.
+    """The connection of a rank to the others."""
 
-    Attributes
-    ----------
-    rank : int
-        Number of this rank, from 0.
-    size : int
-        Number of ranks.
-    """
-
-    rank: int
-    size: int
+    rank: int  # number of this rank, from 0
+    size: int  # number of ranks
 
     @abstractmethod
     def alltoall(self, blocks: Sequence[Buffer]) -> list[Buffer]:
         """Send block i to rank i, and return the blocks that the ranks sent here, in order.
 
         All other methods are built on this one. A block must not change until the next call has
-        returned.
-
-        Raises
-        ------
-        WorkerLostError
-            If a rank has ended.
+        returned. Raises a WorkerLostError if a rank has ended.
         """
 
     def allreduce_sum(self, numbers: IntegerArray) -> None:
         """Sum an array over all ranks, in place.
 
-        Raises
-        ------
-        TypeError
-            If the dtype is not an integer: sums of floats depend on their order.
+        Raises a TypeError if the dtype is not an integer: sums of floats depend on their order.
         """
         _check_integers(numbers)
         if self.size > 1:
@@ -72,17 +56,9 @@ class Communicator(ABC):
         """Sum the shares r of all ranks on rank r, in place of its own share.
 
         The other shares are sent without a copy: they must not change until the next call of a
-        method has returned.
+        method has returned. Raises a TypeError if a dtype is not an integer.
 
-        Parameters
-        ----------
-        shares : sequence of ndarray
-            One per rank; share r has the same shape and dtype on all ranks.
-
-        Raises
-        ------
-        TypeError
-            If a dtype is not an integer.
+        `shares`: one per rank; share r has the same shape and dtype on all ranks.
         """
         for share in shares:
             _check_integers(share)
@@ -132,14 +108,8 @@ class ThreadCommunicator(Communicator):
     ) -> list[_Result]:
         """Return the results of `work` for each rank, in order.
 
-        Parameters
-        ----------
-        size : int
-            Number of ranks.
-        work : callable
-            Called as `work(communicator)` in one thread per rank.
-        timeout : float
-            Seconds after which a rank that others wait for counts as lost.
+        `work`: called as `work(communicator)` in one thread per rank. `timeout`: seconds after
+        which a rank that others wait for counts as lost.
 
         Raises
         ------

@@ -16,21 +16,12 @@ from polyleaf.runtime.collective import SINGLE_PROCESS, Communicator
 
 @dataclass(frozen=True)
 class Context:
-    """Execution environment of a training run. The model does not depend on it.
+    """Execution environment of a training run. The model does not depend on it."""
 
-    Attributes
-    ----------
-    n_threads : int
-        Number of threads, at least 1.
-    communicator : Communicator
-        Connection to the other ranks, which hold further rows of the same data.
-    device : Device or None
-        GPU that holds the rows and works on them; None: the CPU.
-    """
-
-    n_threads: int
+    n_threads: int  # number of threads, at least 1
+    # connection to the other ranks, which hold further rows of the same data
     communicator: Communicator = SINGLE_PROCESS
-    device: Device | None = None
+    device: Device | None = None  # GPU that holds the rows and works on them; None: the CPU
 
     @property
     def is_distributed(self) -> bool:
@@ -60,6 +51,8 @@ def _count_cores() -> int:
 def effective_threads(n_jobs: int | None = None) -> int:
     """Return the number of threads for ``n_jobs``.
 
+    Raises a TypeError if ``n_jobs`` is not an integer, and a ValueError if ``n_jobs`` is 0.
+
     Parameters
     ----------
     n_jobs : int or None
@@ -71,13 +64,6 @@ def effective_threads(n_jobs: int | None = None) -> int:
     -------
     int
         At least 1.
-
-    Raises
-    ------
-    TypeError
-        If ``n_jobs`` is not an integer.
-    ValueError
-        If ``n_jobs`` is 0.
     """
     most = max(16, 4 * _count_cores())  # more are not useful; 16 leave room for experiments
     if n_jobs is None:  # the variable may have levels: "4,2"

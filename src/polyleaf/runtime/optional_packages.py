@@ -10,12 +10,8 @@ from contextlib import contextmanager
 def optional_package(purpose: str, extra: str) -> Iterator[None]:
     """Say in an ImportError how to install what is missing.
 
-    Parameters
-    ----------
-    purpose : str
-        The beginning of the message: what needs which package.
-    extra : str
-        The extra of Polyleaf with which the package is installed.
+    `purpose`: the beginning of the message: what needs which package. `extra`: the extra of
+    Polyleaf with which the package is installed.
     """
     try:
         yield

@@ -116,12 +116,8 @@ _SHARED = ("offset", "groups", "time", "query")
 class TaskRows(RowData):
     """The rows of several tasks, each with targets and weights of its own.
 
-    Parameters
-    ----------
-    tasks : sequence of RowData
-        Targets and weights of each task.
-    offset, groups, time, query
-        See `RowData`; the tasks share them.
+    `tasks`: targets and weights of each task. `offset`, `groups`, `time`, `query`: see `RowData`;
+    the tasks share them.
 
     Attributes
     ----------

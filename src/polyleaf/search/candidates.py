@@ -100,7 +100,6 @@ def get_portfolio(
     Parameters
     ----------
     task : {"regression", "binary", "multiclass", "multilabel"}
-    n_outputs : int
     linear : bool
         Whether raw features are available to linear leaves.
     fixed : collection of str
@@ -129,13 +128,8 @@ def generate_variations(
 ) -> Iterator[Parameters]:
     """Yield, endlessly, a parent with up to three parameters moved by one step.
 
-    Parameters
-    ----------
-    parents : sequence of dict
-    defaults : dict
-        Values of parameters that a parent does not set.
-    fixed : collection of str
-        Parameters that must not change.
+    `defaults`: values of parameters that a parent does not set. `fixed`: parameters that must not
+    change.
     """
     rng = np.random.default_rng(seed)
     names = [name for name in LADDERS if name not in fixed]
@@ -164,12 +158,8 @@ MAX_LEARNING_RATE = 0.3  # of a final fit for which there is too little time
 class LearningRates:
     """Learning rates of candidates, which a short time limit raises.
 
-    Parameters
-    ----------
-    default : float
-        Rate of candidates that do not set it.
-    is_free : bool
-        Whether rates may be raised: False if the user has set `learning_rate` or `n_estimators`.
+    `default`: rate of candidates that do not set it. `is_free`: whether rates may be raised: False
+    if the user has set `learning_rate` or `n_estimators`.
     """
 
     default: float

@@ -49,12 +49,7 @@ class Fold:
 class Folds(Sequence[Fold]):
     """Folds, each made on first use: a short search does not reach all.
 
-    Parameters
-    ----------
-    n : int
-        Number of folds.
-    make : callable
-        `make(i)`: fold i.
+    `make(i)`: fold i.
     """
 
     def __init__(self, n: int, make: Callable[[int], Fold]) -> None:
@@ -107,10 +102,7 @@ def split_rows(
 
     `rules`: what folds that are drawn here respect. Splitters get the groups of the data.
 
-    Raises
-    ------
-    ValueError
-        If there are too few rows or groups, or a fold has no rows on one side.
+    Raises a ValueError if there are too few rows or groups, or a fold has no rows on one side.
     """
     n_rows, classes = target.n_rows, target.get_row_classes()
     if cv is None or isinstance(cv, int | np.integer):

@@ -43,7 +43,6 @@ def select_members(
     ----------
     candidates : sequence of Candidate
         Best first. Candidates with fewer folds than the first are left out.
-    folds : sequence of Fold
     train : callable
         `train(candidate, fold)`: the fitted estimator, where it was not kept.
     is_spent : callable

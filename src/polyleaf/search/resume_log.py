@@ -28,17 +28,9 @@ class TrialRecord(NamedTuple):
 class ResumeLog:
     """Trials by their parameters and fold.
 
-    Parameters
-    ----------
-    path : path or None
-        File of JSON lines: the settings of the search, then one line per trial. None keeps no file.
-    settings : dict
-        Values, of JSON types, that must be equal for trials to be reusable.
-
-    Raises
-    ------
-    ValueError
-        If the file belongs to another search, is damaged, or is not such a log.
+    Raises a ValueError if the file belongs to another search, is damaged, or is not such a log.
+    `path`: file of JSON lines: the settings of the search, then one line per trial. None keeps no
+    file. `settings`: values, of JSON types, that must be equal for trials to be reusable.
     """
 
     def __init__(self, path: StrPath | None, settings: JsonObject) -> None:

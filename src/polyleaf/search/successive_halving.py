@@ -111,10 +111,7 @@ def _count_threads(n_threads: int) -> int:
 class Budget:
     """Remaining seconds, minus those reserved for the final fit.
 
-    Parameters
-    ----------
-    seconds : float or None
-        None is no limit.
+    `seconds`: None is no limit.
     """
 
     def __init__(self, seconds: float | None) -> None:
@@ -227,12 +224,7 @@ def stopping_round(
     A trial is hopeless if the leader is ahead by more than a few times the gain of the last
     doubling of the rounds. This is checked after `patience` rounds and at every doubling of them.
 
-    Parameters
-    ----------
-    curve : sequence of float
-        Loss after each round.
-    leader : float
-        Lowest loss of any candidate.
+    `curve`: loss after each round. `leader`: lowest loss of any candidate.
     """
     n = patience
     while n <= len(curve):
@@ -245,20 +237,12 @@ def stopping_round(
 
 
 class TrialOutcome(NamedTuple):
-    """Outcome of a trial, before the outcomes of trials that were started earlier are known.
-
-    Attributes
-    ----------
-    fitted : estimator or None
-        The fitted estimator, if it is kept.
-    n_rounds : int
-        Patience of its `TrialStopper`; 0 for trials from the log.
-    """
+    """Outcome of a trial, before the outcomes of trials that were started earlier are known."""
 
     record: TrialRecord
     timed_out: bool = False
-    fitted: PolyleafEstimator | None = None
-    n_rounds: int = 0
+    fitted: PolyleafEstimator | None = None  # the fitted estimator, if it is kept
+    n_rounds: int = 0  # patience of its `TrialStopper`; 0 for trials from the log
 
 
 class FinalFit(NamedTuple):
@@ -284,7 +268,6 @@ class SuccessiveHalving:
         Maximum number of candidates that are fitted on all rows in the end.
     report : callable
         Receives lines of progress.
-    rates : LearningRates
     n_rows : int
         Rows of the final fit.
     n_parallel : int
@@ -335,11 +318,8 @@ class SuccessiveHalving:
     def run(self, propose: Callable[[list[Candidate], int], Iterator[Parameters]]) -> None:
         """Evaluate generations of candidates until the search is over.
 
-        Parameters
-        ----------
-        propose : callable
-            `propose(ranked, generation)` yields parameters: those of the first generation, then
-            endlessly children of the candidates, which are ranked best first.
+        `propose(ranked, generation)` yields parameters: those of the first generation, then
+        endlessly children of the candidates, which are ranked best first.
         """
         if self._budget.seconds < math.inf and not self._train_defaults(list(propose([], 0))):
             return

@@ -27,38 +27,21 @@ MIN_RELATIVE_GAIN = 0.01
 
 @dataclass
 class Candidate:
-    """A set of parameters and the results of its trials.
+    """A set of parameters and the results of its trials."""
 
-    Attributes
-    ----------
-    number : int
-        Position in the order of evaluation, from 0. Number 0 is the defaults.
-    parameters : dict
-        Parameters of its trials that differ from those of the searching estimator.
-    origin : {"portfolio", "variation"}
-    proposed : dict
-        The same at its own learning rate, if the time limit has raised the rate of the trials.
-    curves : list of list of float
-        For each fold evaluated, in order: the loss after each round.
-    seconds : float
-        Total time of its trials.
-    error : str
-        Why the parameters cannot be used with the data; empty if they can.
-    fitted : list
-        For each fold evaluated: the fitted estimator if it is kept, or None.
-    timed_out : bool
-        Whether its only trial was ended by the time limit.
-    """
-
-    number: int
+    number: int  # Position in the order of evaluation, from 0. Number 0 is the defaults.
+    # parameters of its trials that differ from those of the searching estimator
     parameters: Parameters
-    origin: str
+    origin: str  # {"portfolio", "variation"}
+    # the same at its own learning rate, if the time limit has raised the rate of the trials
     proposed: Parameters
+    # for each fold evaluated, in order: the loss after each round
     curves: list[list[float]] = field(default_factory=list)
-    seconds: float = 0.0
-    error: str = ""
+    seconds: float = 0.0  # total time of its trials
+    error: str = ""  # why the parameters cannot be used with the data; empty if they can
+    # for each fold evaluated: the fitted estimator if it is kept, or None
     fitted: list[PolyleafEstimator | None] = field(default_factory=list)
-    timed_out: bool = False
+    timed_out: bool = False  # whether its only trial was ended by the time limit
     _summarised_folds: int = field(default=0, init=False, repr=False)
     _summary: tuple[int, list[float], float] = field(
         default=(0, [], np.inf), init=False, repr=False

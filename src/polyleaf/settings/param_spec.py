@@ -54,7 +54,6 @@ def parameter(
 
     Parameters
     ----------
-    default
     interval : str
         Allowed range of numbers, such as "(0, 1]" or "[1, inf)".
     choices : iterable of str
@@ -156,22 +155,13 @@ def _check_arguments(
 
 
 class ParamSpec(NamedTuple):
-    """Declaration of a parameter.
-
-    Attributes
-    ----------
-    types : tuple
-        Alternatives of its annotation.
-    topic : str
-        First line of the docstring of its group.
-    choices : tuple of str
-    """
+    """Declaration of a parameter."""
 
     name: str
     text: str
     default: object
-    types: tuple[Any, ...]
-    topic: str
+    types: tuple[Any, ...]  # alternatives of its annotation
+    topic: str  # first line of the docstring of its group
     interval: str
     choices: tuple[str, ...]
     common: bool
@@ -208,10 +198,7 @@ class ParamSpec(NamedTuple):
         """Parse a value: a number, list or dict of JSON or Python, None, True, False, or plain text
         if the parameter takes strings.
 
-        Raises
-        ------
-        ValueError
-            If it is plain text and the parameter takes no strings.
+        Raises a ValueError if it is plain text and the parameter takes no strings.
         """
         words = {"None": None, "True": True, "False": False}
         if text in words:

@@ -47,16 +47,10 @@ class BoostingConfig(BoostingParameters, OutputParameters):
 
 @frozen_config
 class GrowthConfig(TreeParameters):
-    """Tree growth.
-
-    Attributes
-    ----------
-    seed : int
-        Seed of the features that are sampled at each node.
-    """
+    """Tree growth."""
 
     colsample_bynode: float
-    seed: int
+    seed: int  # seed of the features that are sampled at each node
 
     @property
     def histogram_memory_bytes(self) -> int:
@@ -98,15 +92,9 @@ class HessianConfig(HessianParameters):
 
 @frozen_config
 class SamplingConfig(SamplingParameters):
-    """Sampling of rows and features; see :mod:`polyleaf.training.sampling`.
+    """Sampling of rows and features; see :mod:`polyleaf.training.sampling`."""
 
-    Attributes
-    ----------
-    seed : int
-        Seed of row and feature sampling.
-    """
-
-    seed: int
+    seed: int  # seed of row and feature sampling
 
 
 class LeafSettings:
@@ -168,15 +156,9 @@ class TopkLeaf(LeafSettings, TopkLeafParameters):
 
 @frozen_config
 class LinearLeaf(LeafSettings, LinearLeafParameters):
-    """A linear function of a few features (GBDT-PL).
+    """A linear function of a few features (GBDT-PL)."""
 
-    Attributes
-    ----------
-    slope_lambda : float
-        `linear_lambda`, or `reg_lambda` if that is None.
-    """
-
-    slope_lambda: float
+    slope_lambda: float  # `linear_lambda`, or `reg_lambda` if that is None
 
     kind = LINEAR
 

@@ -27,19 +27,12 @@ _MONOTONE_FORMS = (
 
 
 class InteractionConstraints(NamedTuple):
-    """Every path stays within one of `groups`, and has at most `max_features` different features.
+    """Every path stays within one of `groups`, with at most `max_features` different features."""
 
-    Attributes
-    ----------
-    groups : ndarray of shape (n_groups, n_columns), bool, or None
-        None: no groups. Columns are those of the mapper; columns derived from a feature are in its
-        groups.
-    max_features : int
-        0: any number.
-    """
-
+    # (n_groups, n_columns): None: no groups. Columns are those of the mapper; columns derived from
+    # a feature are in its groups.
     groups: np.ndarray | None = None
-    max_features: int = 0
+    max_features: int = 0  # 0: any number
 
 
 def encode_interaction_constraints(
@@ -47,12 +40,8 @@ def encode_interaction_constraints(
 ) -> InteractionConstraints:
     """Return `interaction_constraints` in terms of the mapper's columns.
 
-    Raises
-    ------
-    TypeError
-        If groups are not lists of names and numbers.
-    ValueError
-        If a feature does not exist, or a group is empty.
+    Raises a TypeError if groups are not lists of names and numbers, and a ValueError if a feature
+    does not exist, or a group is empty.
     """
     if constraints is None:
         return InteractionConstraints()
@@ -92,12 +81,8 @@ def encode_feature_penalties(
 
     Columns are those of the mapper; columns derived from a feature have its penalty.
 
-    Raises
-    ------
-    TypeError
-        If penalties are not numbers.
-    ValueError
-        If a feature does not exist, the number of penalties is wrong, or one is not in [0, 1).
+    Raises a TypeError if penalties are not numbers, and a ValueError if a feature does not exist,
+    the number of penalties is wrong, or one is not in [0, 1).
     """
     if penalties is None:
         return None
@@ -142,6 +127,9 @@ def encode_monotone_constraints(
 ) -> np.ndarray | None:
     """Return `monotone_constraints` in terms of the mapper's columns and raw scores.
 
+    Raises a TypeError if constraints are of an unknown type, and a ValueError if a feature or
+    output does not exist, the shape is wrong, or a feature is categorical.
+
     Parameters
     ----------
     constraints
@@ -156,13 +144,6 @@ def encode_monotone_constraints(
     -------
     ndarray of shape (n_columns, K), int8, or None
         1: non-decreasing, -1: non-increasing, 0: unconstrained. None: all are unconstrained.
-
-    Raises
-    ------
-    TypeError
-        If constraints are of an unknown type.
-    ValueError
-        If a feature or output does not exist, the shape is wrong, or a feature is categorical.
     """
     if constraints is None:
         return None

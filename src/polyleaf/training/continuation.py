@@ -15,23 +15,13 @@ _RUN_PARAMETERS = {"n_estimators", "warm_start", "n_jobs", "verbose", "on_interr
 
 
 class BestRound(NamedTuple):
-    """The best round of a training that goes on.
+    """The best round of a training that goes on."""
 
-    Attributes
-    ----------
-    model : Model
-        Model to continue.
-    score : float
-    forest : _core.Forest
-        Trees up to this round.
-    layers : list of (metrics, (tree, leaves))
-        The tree of this round after each layer but the last, if layers are boosted.
-    """
-
-    model: Model
+    model: Model  # model to continue
     round: int
     score: float
-    forest: _core.Forest
+    forest: _core.Forest  # trees up to this round
+    # (tree, leaves), the tree of this round after each layer but the last, if layers are boosted
     layers: list[tuple[dict[str, dict[str, float]], tuple[_core.Tree, Leaves]]]
 
 

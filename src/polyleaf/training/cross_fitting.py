@@ -58,6 +58,8 @@ def interval_widths(
 ) -> NDArray[np.float64]:
     """Return how far the interval of each target is extended beyond its bounds.
 
+    Raises a ValueError if there are too few rows for the coverage.
+
     Parameters
     ----------
     scores : ndarray of shape (n, T)
@@ -71,11 +73,6 @@ def interval_widths(
     Returns
     -------
     ndarray of shape (T,)
-
-    Raises
-    ------
-    ValueError
-        If there are too few rows for the coverage.
     """
     weights = (
         np.ones(scores.shape) if weight is None else np.broadcast_to(weight.T, scores.shape[::-1]).T
@@ -182,11 +179,8 @@ def label_nonconformity(probability: np.ndarray) -> NDArray[np.float64]:
 def truth_nonconformity(scores: np.ndarray, truth: np.ndarray) -> NDArray[np.float64]:
     """Return the threshold at which a set contains all true classes or labels of a row, (n_rows,).
 
-    Parameters
-    ----------
-    scores, truth : ndarray of shape (n_rows, n)
-        Nonconformity of each class or label, and whether it is true. Rows without true labels get
-        -1.
+    `scores`, `truth` (n_rows, n): nonconformity of each class or label, and whether it is true.
+    Rows without true labels get -1.
     """
     return np.where(truth > 0, scores, -1.0).max(axis=1)
 
@@ -202,12 +196,7 @@ def cross_fit_scores(run: TrainingRun, rows: np.ndarray, held: np.ndarray) -> np
 
     Everything that is learned from targets is learned from the targets of `rows`.
 
-    Parameters
-    ----------
-    run : TrainingRun
-        A training that has ended.
-    rows, held : ndarray of int64, ascending
-        Rows to train on, and to score.
+    `run`: a training that has ended. `rows`, `held`: rows to train on, and to score.
 
     Returns
     -------

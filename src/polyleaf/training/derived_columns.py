@@ -26,12 +26,8 @@ def derive_columns(
     Newton step per row, weighted by its expected Hessian. For counts with exposures these are
     rates, weighted by exposure.
 
-    Parameters
-    ----------
-    target : Target
-        Target of the rows; offsets have been subtracted if the objective allows that.
-    is_first : bool
-        See `Dataset.with_target`.
+    `target`: target of the rows; offsets have been subtracted if the objective allows that.
+    `is_first`: see `Dataset.with_target`.
     """
     offset = target.rows.offset
     sees_target = (

@@ -20,10 +20,7 @@ _MESSAGE = struct.Struct("<?dqQ")
 def sync_ranks(communicator: Communicator, model: Model, ends: bool) -> bool:
     """Return whether training ends on rank 0, and take over its learning rate.
 
-    Raises
-    ------
-    RuntimeError
-        If ranks have grown different trees.
+    Raises a RuntimeError if ranks have grown different trees.
     """
     if communicator.size == 1:
         return ends

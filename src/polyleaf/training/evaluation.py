@@ -33,33 +33,18 @@ def name_eval_set(name: str) -> Iterator[None]:
 class EvalSet:
     """Data that is scored after every round and never trained on.
 
-    Attributes
-    ----------
-    name : str
-        Key in the log.
-    codes : ndarray of shape (n_features, n_rows), uint8
-        Bin codes from the mapper of the training data.
-    rows : RowData
-        Encoded as the training rows, but targets and offsets are on the scale of y, since metrics
-        are those of the user's data.
-    metrics : sequence of Metric
-    weighed : RowData or None
-        The rows with the weights and targets that metrics use if they differ from `rows`: rows that
-        a fit holds out itself count as in training (class weights).
-    features : ndarray of shape (n_features, n_rows), float32, or None
-        Raw features, for linear leaves.
-
-    Raises
-    ------
-    ValueError
-        If the numbers of rows differ.
+    Raises a ValueError if the numbers of rows differ.
     """
 
-    name: str
-    codes: np.ndarray
+    name: str  # key in the log
+    codes: np.ndarray  # (n_features, n_rows), bin codes from the mapper of the training data
+    # encoded as the training rows, but targets and offsets are on the scale of y, since metrics are
+    # those of the user's data
     rows: RowData
     metrics: Sequence[Metric]
-    features: np.ndarray | None = None
+    features: np.ndarray | None = None  # (n_features, n_rows), raw features, for linear leaves
+    # the rows with the weights and targets that metrics use if they differ from `rows`: rows that a
+    # fit holds out itself count as in training (class weights)
     weighed: RowData | None = None
 
     def __post_init__(self) -> None:
@@ -74,7 +59,6 @@ class Evaluation:
 
     Parameters
     ----------
-    eval_sets : sequence of EvalSet
     model : Model
         The model in training; trees that it has are scored.
     new_scores : callable

@@ -139,22 +139,14 @@ def make_components(
 
 
 class _Parts(NamedTuple):
-    """Components that depend on the kind of targets and the device.
-
-    Attributes
-    ----------
-    leaf_limits : dict
-        See `TreeBuilder`.
-    monotone : ndarray of shape (n_columns, K), int8, or None
-        Monotone constraints.
-    """
+    """Components that depend on the kind of targets and the device."""
 
     state: DenseState | SparseState
     grower: _core.Grower
     finder: SplitFinder
     fitter: Any
-    leaf_limits: dict[str, Any]
-    monotone: np.ndarray | None = None
+    leaf_limits: dict[str, Any]  # see `TreeBuilder`
+    monotone: np.ndarray | None = None  # (n_columns, K), monotone constraints
 
 
 def _make_sparse(run: TrainingRun, bound: BoundSparseObjective, model: Model) -> _Parts:

@@ -38,10 +38,7 @@ def shrink_initial_scores(run: TrainingRun) -> None:
     Trees cannot remove the noise of an initial model that is less accurate than they are, and learn
     what is left out. Short trainings on some of the rows are compared on the others.
 
-    Parameters
-    ----------
-    run : TrainingRun
-        With a new initial model and `make_hold_out_run`.
+    `run`: with a new initial model and `make_hold_out_run`.
     """
     assert run.initial is not None and run.make_hold_out_run is not None
     metric = get_default_metric(run)
@@ -169,10 +166,7 @@ def scale_base_score(
 def read_offsets(run: TrainingRun, make_reader: Callable[[], Any]) -> None:
     """Read the offsets of training and evaluation data: all of them have offsets, or none.
 
-    Parameters
-    ----------
-    make_reader : callable
-        Returns an OffsetReader.
+    `make_reader`: returns an OffsetReader.
     """
     data, init_model = [run.data, *run.eval_data], run.init_model
     is_continued = init_model is not None and bool(init_model.metadata.get(HAS_OFFSETS))
@@ -198,10 +192,7 @@ def set_offset(run: TrainingRun) -> None:
 def check_metric_is_known(objective: Objective, eval_metric: object, use: str) -> None:
     """Raise if held-out rows are to be compared by the loss of a custom objective.
 
-    Parameters
-    ----------
-    use : str
-        What compares them.
+    `use`: what compares them.
     """
     if eval_metric is None and not objective.has_default_metric:
         raise ValueError(
@@ -221,14 +212,7 @@ def train(
 ) -> None:
     """Run the boosting loop with all callbacks, and fill in the result of the run.
 
-    Parameters
-    ----------
-    params : SharedParameters
-        Parameters of the estimator.
-    callbacks : list, optional
-        Callbacks of this fit.
-    resume_from : Model, optional
-        As in `boost`.
+    `callbacks`: callbacks of this fit. `resume_from`: as in `boost`.
     """
     if isinstance(run.settings.boosting.output_groups, str):
         resolve_output_groups(run)
@@ -292,16 +276,9 @@ _HOOKS = ("before_training", "after_training", "before_iteration", "after_iterat
 def as_callbacks(callbacks: object) -> list[Any]:
     """Return a list of objects with the four hooks.
 
-    Parameters
-    ----------
-    callbacks : callback, function, iterable of these, or None
-        An object with the four hooks (a :class:`Callback`, or XGBoost's own), or a function
-        `f(model, epoch, evals_log)` that is called after each round.
-
-    Raises
-    ------
-    TypeError
-        For other objects.
+    Raises a TypeError for other objects. `callbacks`: an object with the four hooks (a
+    :class:`Callback`, or XGBoost's own), or a function `f(model, epoch, evals_log)` that is called
+    after each round.
     """
     if callbacks is None:
         return []

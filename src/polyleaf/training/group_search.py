@@ -59,19 +59,13 @@ Train = Callable[[Dataset, RowData, TrainConfig, EvalSet, Callback], object]
 
 
 class GroupSearch(NamedTuple):
-    """Result of a search.
+    """Result of a search."""
 
-    Attributes
-    ----------
-    groups : list of list of int
-        The groups that were chosen. If they have every output twice, rounds alternate.
-    trials : list of dict
-        Of each candidate: `groups`; `cost`, in that of one group; `loss`, a mean over outputs and
-        folds of the lowest metric of held-out rows, divided by that of one group;
-        `loss_of_sharing`, the share of the gains of own splits that is lost.
-    """
-
+    # The groups that were chosen. If they have every output twice, rounds alternate.
     groups: Groups
+    # of each candidate: `groups`; `cost`, in that of one group; `loss`, a mean over outputs and
+    # folds of the lowest metric of held-out rows, divided by that of one group; `loss_of_sharing`,
+    # the share of the gains of own splits that is lost
     trials: list[dict[str, object]]
 
 
@@ -161,10 +155,7 @@ def find_output_groups(
 def propose_groups(levels: dict[int, Groups]) -> list[Groups]:
     """Return the candidates by their cost, one group first.
 
-    Parameters
-    ----------
-    levels : dict of int -> list of list of int
-        Result of `join_outputs`.
+    `levels`: result of `join_outputs`.
     """
     n = len(levels)
     one, each = levels[1], levels[n]
@@ -191,12 +182,7 @@ def compare_groups(
 ) -> tuple[list[np.ndarray], int]:
     """Return the loss of each candidate in each fold, in that of the first, and the best one.
 
-    Parameters
-    ----------
-    candidates : list of list of list of int
-        One group first.
-    folds : iterator of callable
-        Each returns the loss of groups in a fold.
+    `candidates`: one group first. `folds`: each returns the loss of groups in a fold.
     """
     losses: list[list[float]] = [[] for _ in candidates]
     ratios: list[np.ndarray] = [np.ones(1)] * len(candidates)
@@ -324,7 +310,6 @@ def measure_candidate_gains(
     g : ndarray of shape (n_rows, K), float32
     h : ndarray of shape (n_rows, K), float32, or None
         None: 1.
-    reg_lambda : float
     min_rows : int
         Least number of rows of a side.
 
@@ -359,10 +344,7 @@ def measure_candidate_gains(
 def join_outputs(gains: np.ndarray) -> dict[int, Groups]:
     """Join outputs to fewer and fewer groups, whose best splits lose as little as possible.
 
-    Parameters
-    ----------
-    gains : ndarray of shape (n_candidates, K)
-        Result of `measure_candidate_gains`.
+    `gains` (n_candidates, K): result of `measure_candidate_gains`.
 
     Returns
     -------

@@ -38,21 +38,12 @@ class ColumnCounts(NamedTuple):
 
 
 class RowBytes(NamedTuple):
-    """Bytes per row.
+    """Bytes per row."""
 
-    Attributes
-    ----------
-    bins : int
-        Bins as training stores them in memory, with the raw features for linear leaves.
-    state : int
-        Raw scores, gradients and Hessians, which are read and written in the order of rows.
-    others : int
-        Targets, quantised gradients, row partition: what stays in memory.
-    """
-
-    bins: int
+    bins: int  # bins as training stores them in memory, with the raw features for linear leaves
+    # raw scores, gradients and Hessians, which are read and written in the order of rows
     state: int
-    others: int
+    others: int  # targets, quantised gradients, row partition: what stays in memory
 
 
 def count_columns(bound: BoundObjective, settings: TrainConfig, n_targets: int) -> ColumnCounts:
@@ -121,12 +112,8 @@ def make_row_allocator(
     """Return the allocator of zeroed arrays of raw scores and derivatives.
 
     The allocator uses memory, or memory-mapped files if `memory_limit` requires them. The bins of
-    the data set are moved to files first if they do not fit in memory with the other arrays.
-
-    Raises
-    ------
-    ValueError
-        If the limit is too small for the arrays that must stay in memory.
+    the data set are moved to files first if they do not fit in memory with the other arrays. Raises
+    a ValueError if the limit is too small for the arrays that must stay in memory.
     """
     limit, folder = dataset.memory.limit, dataset.memory.folder
     if limit is None or folder is None:

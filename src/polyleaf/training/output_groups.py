@@ -20,10 +20,7 @@ def make_output_groups(
 ) -> list[list[TreeOutputs]]:
     """Return, for the rounds that alternate, the outputs of each tree, by their first output.
 
-    Parameters
-    ----------
-    names : sequence of str, optional
-        Names of outputs.
+    `names`: names of outputs.
 
     Raises
     ------

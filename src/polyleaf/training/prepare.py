@@ -38,15 +38,9 @@ VALIDATION = "validation"  # name of `X_val`, or of the rows of `validation_frac
 
 @dataclass(frozen=True)
 class FeatureReader:
-    """Reads the features to train a model on; `read_rows` reads other data.
+    """Reads the features to train a model on; `read_rows` reads other data."""
 
-    Attributes
-    ----------
-    estimator : SharedParameters
-        Its `n_features_in_` and `feature_names_in_` are set.
-    """
-
-    estimator: SharedParameters
+    estimator: SharedParameters  # its `n_features_in_` and `feature_names_in_` are set
     projection: Projection | None
     n_threads: int
 
@@ -81,21 +75,16 @@ def prepare(
 ) -> None:
     """Read and bin the features of a training: fill in the data sets of its run.
 
+    Raises a ValueError if X does not match y, the parameters or init_model.
+
     Parameters
     ----------
-    params : SharedParameters
-        The estimator.
     run : TrainingRun
         The offsets of its data have been read.
     has_hold_outs : bool
         Whether `run.make_hold_out_run` will be called, and `free_codes` afterwards.
     is_cross_fitted : bool
         Whether models of folds will be trained after the fit.
-
-    Raises
-    ------
-    ValueError
-        If X does not match y, the parameters or init_model.
     """
     X, eval_data, n_threads = run.data.X, run.eval_data, run.settings.workers.n_threads
     check_rows(params, X, run.target)
@@ -199,10 +188,8 @@ def check_rows(p: SharedParameters, X: DataLike, target: Target) -> int:
 def read_split_rules(p: SharedParameters, rows: RowData, n_rows: int) -> SplitRules:
     """Read `groups` and `time` of `fit`, and `validation_order`.
 
-    Raises
-    ------
-    ValueError
-        If they have another number of rows, missing values, or one value for all rows.
+    Raises a ValueError if they have another number of rows, missing values, or one value for all
+    rows.
     """
     ranks = _rank(rows.time, "time", n_rows)
     if ranks is None and p.validation_order == "time":
@@ -342,12 +329,8 @@ def _get_fold_maker(
 ) -> MakeFoldData | None:
     """Return the function `TrainingRun.make_fold_data`; None if no feature is learned from y.
 
-    Parameters
-    ----------
-    X
-        The features before a projection.
-    binned : Dataset
-        X in bins, without columns derived from y unless training continues a model.
+    `X`: the features before a projection. `binned`: X in bins, without columns derived from y
+    unless training continues a model.
     """
     target, objective, keeps_features = run.target, run.objective, run.reads_features
     projector = _make_projector(reader.estimator)
@@ -418,10 +401,7 @@ def make_hold_out_run(
     Bins are those of all rows, which do not depend on y; columns derived from y use only the rows
     to train on. Held-out rows have the weights that they have in training.
 
-    Parameters
-    ----------
-    binned : Dataset
-        All rows, without columns derived from y.
+    `binned`: all rows, without columns derived from y.
     """
     part = run.target.take(rows)
     dataset = binned.rows(rows)
@@ -478,12 +458,8 @@ def _make_eval_set(reader: FeatureReader, data: TrainingData, run: TrainingRun) 
 def _weigh_held_out(run: TrainingRun, rows: RowData, target: Target) -> RowData:
     """Return the rows of `validation_fraction` with the weights that they would have in training.
 
-    Parameters
-    ----------
-    rows : RowData
-        As an evaluation set has them: the target is in the unit of y.
-    target : Target
-        Encoded as the training rows, with class weights.
+    `rows`: as an evaluation set has them: the target is in the unit of y. `target`: encoded as the
+    training rows, with class weights.
     """
     if target.encoding.kind in ("binary", "multiclass", "multilabel"):
         rows = rows.replace(target=target.values, weight=target.weight)

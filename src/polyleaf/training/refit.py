@@ -148,12 +148,8 @@ def _select_codes(dataset: Dataset, forest: _core.Forest) -> tuple[np.ndarray, _
 class KnownTreeBuilder(TreeBuilder):
     """Sends rows down the trees of a model, one tree after another, at once or layer by layer.
 
-    Parameters
-    ----------
-    finder : SplitFinder
-        Source of the Hessians that the nodes count.
-    output_weight : ndarray of shape (n_rows, 1) or (n_rows, K), float32, or None
-        Weights of the outputs of each row.
+    `finder`: source of the Hessians that the nodes count. `output_weight` (n_rows, 1): weights of
+    the outputs of each row.
 
     Attributes
     ----------
@@ -284,10 +280,7 @@ class KnownTreeBuilder(TreeBuilder):
 class BlendingFitter:
     """Leaf values of another fitter, blended with the old ones of a `KnownTreeBuilder`.
 
-    Parameters
-    ----------
-    monotone : MonotoneFitter or None
-        Constraints, which blends with leaves that no row has trained may violate.
+    `monotone`: constraints, which blends with leaves that no row has trained may violate.
     """
 
     def __init__(

@@ -16,36 +16,22 @@ from polyleaf.settings.train_config import SamplingConfig
 
 
 class TreeSample(NamedTuple):
-    """Rows and features of the trees of one round; None: all.
-
-    Attributes
-    ----------
-    rows, multiplier
-        Result of `sample_rows`.
-    features
-        Result of `sample_features`.
-    """
+    """Rows and features of the trees of one round; None: all."""
 
     round: int
+    # rows, multiplier: result of `sample_rows`
     rows: np.ndarray | None
     multiplier: np.ndarray | None
-    features: np.ndarray | None
+    features: np.ndarray | None  # result of `sample_features`
 
 
 class GlobalRowIds(NamedTuple):
-    """Ids of a rank's rows among the rows of all ranks.
+    """Ids of a rank's rows among the rows of all ranks."""
 
-    Attributes
-    ----------
-    ids : ndarray of shape (n_usable,), int64
-        For each row of this rank with positive weight, in order: the number of such rows before it
-        on all ranks.
-    n : int
-        Number of rows with positive weight of all ranks.
-    """
-
+    # (n_usable,), for each row of this rank with positive weight, in order: the number of such rows
+    # before it on all ranks
     ids: np.ndarray
-    n: int
+    n: int  # number of rows with positive weight of all ranks
     communicator: Communicator
 
     @staticmethod
@@ -105,12 +91,8 @@ class Sampler:
     def draw(self, gradients: Callable[[], np.ndarray], round: int, layer: int = 0) -> TreeSample:
         """Return the rows and features of a round, or of a layer.
 
-        Parameters
-        ----------
-        gradients : callable
-            Returns the gradients or their norms; called only for GOSS.
-        round, layer : int
-            Parameters of `sample_rows`.
+        `gradients`: returns the gradients or their norms; called only for GOSS. `round`, `layer`:
+        parameters of `sample_rows`.
         """
         if self._is_fixed:
             return TreeSample(round, self._usable, None, self._fixed_features)

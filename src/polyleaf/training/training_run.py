@@ -37,18 +37,11 @@ class Seeds(NamedTuple):
 
 
 class TrainingData(NamedTuple):
-    """Data as the user passed it, to train or evaluate on.
-
-    Attributes
-    ----------
-    X : array-like, table or Dataset
-    rows : RowData
-        Arrays or tables as the user passed them; `read_offsets` replaces the offset.
-    """
+    """Data as the user passed it, to train or evaluate on."""
 
     name: str
     X: Any
-    rows: RowData
+    rows: RowData  # arrays or tables as the user passed them; `read_offsets` replaces the offset
 
     def replace_rows(self, **values: object) -> TrainingData:
         """Return a copy with other values in `rows`."""
@@ -89,86 +82,53 @@ class TrainingRun:
 
     Trainings on some of the rows, which choose something for the training on all, are runs of their
     own, which `make_hold_out_run` and `copy_for_rows` return.
-
-    Attributes
-    ----------
-    settings : TrainConfig
-    objective : Objective
-    target : Target
-        Encoded y of the rows of `dataset`, without the offset if the loss depends on the difference
-        only.
-    seeds : Seeds
-    metrics : list of Metric
-        Metrics of evaluation sets.
-    data, eval_data : TrainingData, list of TrainingData
-        Data as the user passed them.
-    init_model : Model or None
-        Model that training continues, or whose leaves are refitted.
-    decay_rate : float or None
-        Share of the old values if the leaves of `init_model` are refitted; None: training goes on.
-    base_score : ndarray of shape (n_scores,), float64, or None
-        Replaces the objective's own.
-    initial : InitialModel or None
-        Model whose raw scores the trees are added to.
-    projection : Projection or None
-        Projection of the features.
-    dataset : Dataset, or TrainingBins if nothing reads its codes
-    eval_sets : sequence of EvalSet
-    rules : SplitRules
-        What folds of the rows of the data set respect.
-    make_fold_data : callable or None
-        `make_fold_data(rows, held)` learns the features of some rows anew, if they are derived from
-        y: returns these rows and others as data sets.
-    make_hold_out_run : callable or None
-        `make_hold_out_run(rows, held, metric)` returns a training on some of the rows, evaluated on
-        others, to choose something for the training on all rows.
-    frees_codes : bool
-        Whether the codes of `dataset` are not read in training.
-    row_ids : GlobalRowIds or None
-        Ids of the rows in distributed training (`settings.workers`). `base_score` is then that of
-        all rows, or that of `init_model`, and only rank 0 has evaluation sets and callbacks.
-    target_scale, target_offset, output_names, metadata
-        Attributes of a new model. The target is `(y - target_offset) / target_scale`.
-    model : Model
-        Result of the training.
-    evals_log : dict
-        `{data name: {metric name: [value of each round]}}`.
-    outputs_log : dict
-        The same per output, arrays (K,), for metrics that are defined per output; empty for one
-        output.
-    learning_rates : dict
-        Learning rate of each round of the model, by its number.
-    was_interrupted : bool
-        Whether Ctrl-C ended the training; the model then has the complete rounds.
     """
 
     settings: TrainConfig
     objective: Objective
+    # encoded y of the rows of `dataset`, without the offset if the loss depends on the difference
+    # only
     target: Target
     seeds: Seeds
-    metrics: list[Metric] = field(default_factory=list)
+    metrics: list[Metric] = field(default_factory=list)  # metrics of evaluation sets
+    # data, eval_data: data as the user passed them
     data: TrainingData = field(init=False)
     eval_data: list[TrainingData] = field(default_factory=list)
-    init_model: Model | None = None
+    init_model: Model | None = None  # model that training continues, or whose leaves are refitted
+    # share of the old values if the leaves of `init_model` are refitted; None: training goes on
     decay_rate: float | None = None
-    base_score: np.ndarray | None = None
-    initial: InitialModel | None = None
-    projection: Projection | None = None
+    base_score: np.ndarray | None = None  # (n_scores,), replaces the objective's own
+    initial: InitialModel | None = None  # model whose raw scores the trees are added to
+    projection: Projection | None = None  # projection of the features
     dataset: Dataset | TrainingBins = field(init=False)
     eval_sets: Sequence[EvalSet] = ()
+    # what folds of the rows of the data set respect
     rules: SplitRules = field(default_factory=SplitRules)
+    # `make_fold_data(rows, held)` learns the features of some rows anew, if they are derived from
+    # y: returns these rows and others as data sets
     make_fold_data: MakeFoldData | None = None
+    # `make_hold_out_run(rows, held, metric)` returns a training on some of the rows, evaluated on
+    # others, to choose something for the training on all rows
     make_hold_out_run: Callable[[np.ndarray, np.ndarray, Metric], TrainingRun] | None = None
-    frees_codes: bool = False
+    frees_codes: bool = False  # whether the codes of `dataset` are not read in training
+    # Ids of the rows in distributed training (`settings.workers`). `base_score` is then that of all
+    # rows, or that of `init_model`, and only rank 0 has evaluation sets and callbacks.
     row_ids: GlobalRowIds | None = None
+    # target_scale, target_offset, output_names, metadata: Attributes of a new model. The target is
+    # `(y - target_offset) / target_scale`.
     target_scale: np.ndarray | None = None
     target_offset: np.ndarray | None = None
     output_names: Sequence[str] | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
-    model: Model = field(init=False)
+    model: Model = field(init=False)  # result of the training
+    # `{data name: {metric name: [value of each round]}}`
     evals_log: EvalsLog = field(default_factory=dict)
+    # the same per output, arrays (K,), for metrics that are defined per output; empty for one
+    # output
     outputs_log: OutputsLog = field(default_factory=dict)
+    # learning rate of each round of the model, by its number
     learning_rates: dict[int, float] = field(default_factory=dict)
+    # whether Ctrl-C ended the training; the model then has the complete rounds
     was_interrupted: bool = False
 
     def replace(self, **values: object) -> TrainingRun:

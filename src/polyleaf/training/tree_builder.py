@@ -47,12 +47,8 @@ class SplitFinder(Protocol):
 class TreeBuilder:
     """Grows trees, at once or layer by layer.
 
-    Parameters
-    ----------
-    leaf_limits : mapping
-        Fields of `_core.SplitConfig` that limit leaf values in split gains.
-    gain_factors : ndarray of shape (n_columns,), float32, or None
-        Factors of gains, from `feature_penalties`.
+    `leaf_limits`: fields of `_core.SplitConfig` that limit leaf values in split gains.
+    `gain_factors` (n_columns,): factors of gains, from `feature_penalties`.
     """
 
     def __init__(
@@ -188,10 +184,7 @@ class SplitGradients:
 class HistogramSplitFinder:
     """Splits by histograms of quantised gradients of all outputs, or of the columns of a sketch.
 
-    Parameters
-    ----------
-    quantised : QuantisedGradients or LinearGradients
-        Those of the core, which each tree overwrites.
+    `quantised`: those of the core, which each tree overwrites.
 
     Attributes
     ----------
@@ -309,12 +302,8 @@ def resolve_hessian_kind(hessian: str, h_columns: int | None, n_outputs: int) ->
     outputs, or there is only one, or more than `MAX_DIAGONAL_OUTPUTS`; "diagonal" otherwise.
     "block" reads full Hessians.
 
-    Parameters
-    ----------
-    hessian : str
-        Parameter of the estimator.
-    h_columns : int or None
-        Columns of the objective's Hessian; None: it is constant.
+    `hessian`: parameter of the estimator. `h_columns`: columns of the objective's Hessian; None: it
+    is constant.
     """
     if hessian == "none" or h_columns is None:
         return "none"
@@ -333,13 +322,9 @@ class LayerBooster:
     A node adds its own step to those of its ancestors; the leaves of the finished tree hold the
     sums.
 
-    Parameters
-    ----------
-    state, builder, fitter, sampler, model
-        Components of the training.
-    report_layer : callable
-        `report_layer(round, tree, leaves)` is called after every layer but the last of a tree of
-        all outputs.
+    `state`, `builder`, `fitter`, `sampler`, `model`: components of the training.
+    `report_layer(round, tree, leaves)` is called after every layer but the last of a tree of all
+    outputs.
     """
 
     def __init__(

@@ -33,21 +33,11 @@ _BLOCK_ROWS = 2048  # rows transposed at a time: their columns stay in the cache
 
 @dataclass(frozen=True)
 class FeatureSpec:
-    """Number, names and kinds of the features of a table, mapper or model.
+    """Number, names and kinds of the features of a table, mapper or model."""
 
-    Attributes
-    ----------
-    n_features : int
-        Number of features.
-    feature_names : tuple of str, or None
-        Names, if the training data had any.
-    is_categorical : ndarray of bool, shape (n_features,)
-        Which features are categorical.
-    """
-
-    n_features: int
-    feature_names: tuple[str, ...] | None
-    is_categorical: NDArray[np.bool_]
+    n_features: int  # number of features
+    feature_names: tuple[str, ...] | None  # names, if the training data had any
+    is_categorical: NDArray[np.bool_]  # (n_features,), which features are categorical
 
 
 @dataclass(frozen=True)
@@ -101,10 +91,7 @@ class SparseRows:
 
     Prediction needs only the columns that trees split on, which are few of many thousands.
 
-    Parameters
-    ----------
-    matrix : SciPy CSR matrix
-        float32 or float64, in canonical format.
+    `matrix`: float32 or float64, in canonical format.
     """
 
     def __init__(self, matrix: Any):
@@ -156,33 +143,21 @@ class CategoryColumn:
 
 @dataclass(frozen=True)
 class FeatureTable:
-    """Checked features in blocks, so that no dtype forces a copy of the other columns.
+    """Checked features in blocks, so that no dtype forces a copy of the other columns."""
 
-    Attributes
-    ----------
-    n_rows, n_features : int
-        Shape of X.
-    feature_names : tuple of str, or None
-        Names of the features.
-    dense, sparse, categories : lists of blocks
-        Every feature is in exactly one block.
-    texts : list of int
-        Categorical features that hold text without a categorical dtype.
-    device_array : DeviceArray or None
-        All features, if they are numbers in GPU memory; then there are no blocks.
-    source : object
-        X as it was passed, for models with an initial model.
-    """
-
+    # shape of X
     n_rows: int
     n_features: int
-    feature_names: tuple[str, ...] | None
+    feature_names: tuple[str, ...] | None  # names of the features
+    # dense, sparse, categories: every feature is in exactly one block
     dense: list[DenseBlock] = field(default_factory=list)
     sparse: list[SparseBlock | SparseRows] = field(default_factory=list)
     categories: list[CategoryColumn] = field(default_factory=list)
+    # categorical features that hold text without a categorical dtype
     texts: list[int] = field(default_factory=list)
+    # all features, if they are numbers in GPU memory; then there are no blocks
     device_array: _core.DeviceArray | None = None
-    source: object = None
+    source: object = None  # X as it was passed, for models with an initial model
 
     def copy_to_host(self, rows: NDArray[np.int64] | None) -> FeatureTable:
         """Return some rows, or all, of a table in GPU memory as a table on the CPU."""
@@ -220,12 +195,8 @@ class FeatureTable:
     ) -> NDArray[np.float32]:
         """Return the values of the features, as linear leaves read them.
 
-        Parameters
-        ----------
-        only : ndarray of bool, shape (n_features,), optional
-            Features to return; the others are zeros that take no memory until they are read.
-        transform : RegressorTransform, optional
-            Applied before values are rounded to float32.
+        `only` (n_features,): features to return; the others are zeros that take no memory until
+        they are read. `transform`: applied before values are rounded to float32.
 
         Returns
         -------
@@ -285,20 +256,11 @@ def _to_float32(values: np.ndarray) -> NDArray[np.float32]:
 
 @dataclass(frozen=True)
 class TextColumnSummary:
-    """The categories of a column of text that has no categorical dtype.
+    """The categories of a column of text that has no categorical dtype."""
 
-    Attributes
-    ----------
-    name : str
-        Description of the column for messages.
-    categories : sequence
-        Distinct values.
-    counts, first : ndarray of int64, shape (n_categories,)
-        Number of rows that hold each category, and the first of them.
-    """
-
-    name: str
-    categories: Sequence[object]
+    name: str  # description of the column for messages
+    categories: Sequence[object]  # distinct values
+    # counts, first: (n_categories,), number of rows that hold each category, and the first of them
     counts: NDArray[np.int64]
     first: NDArray[np.int64]
 
@@ -321,17 +283,10 @@ _MAX_CODES = 4  # of missing values per column
 
 @dataclass(frozen=True)
 class RegressorTransform:
-    """The transform of all columns.
+    """The transform of all columns."""
 
-    Attributes
-    ----------
-    centre : ndarray of shape (n_columns,), float64
-        Subtracted from values; 0 for float32 columns.
-    low, high : ndarray of shape (n_columns,), float64
-        Limits of values before that.
-    """
-
-    centre: NDArray[np.float64]
+    centre: NDArray[np.float64]  # (n_columns,), subtracted from values; 0 for float32 columns
+    # low, high: (n_columns,), limits of values before that
     low: NDArray[np.float64]
     high: NDArray[np.float64]
 

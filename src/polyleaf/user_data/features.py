@@ -62,6 +62,10 @@ def read_features(
 ) -> FeatureTable:
     """Read and check the user's features.
 
+    Raises a ValueError for a wrong shape, infinities, names or kinds that do not match, and values
+    that are neither numbers nor categories, and a TypeError for objects that cannot be converted to
+    numbers.
+
     Parameters
     ----------
     X : array-like, data frame or sparse matrix, shape (n_rows, n_features)
@@ -86,18 +90,6 @@ def read_features(
     whole : bool
         False: X has some rows of a table, and the caller checks columns of text when it has read
         all rows (`check_text_columns`).
-
-    Returns
-    -------
-    FeatureTable
-
-    Raises
-    ------
-    ValueError
-        For a wrong shape, infinities, names or kinds that do not match, and values that are
-        neither numbers nor categories.
-    TypeError
-        For objects that cannot be converted to numbers.
     """
     spec = getattr(reference, "spec_", reference)
     categorical = spec.is_categorical if spec is not None else categorical_features

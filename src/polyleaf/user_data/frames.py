@@ -60,10 +60,7 @@ class Frame(ABC):
     def factorize(self, column: int) -> tuple[np.ndarray, list[Any]]:
         """Return the index of each row's value among the distinct ones (-1: missing), and these.
 
-        Raises
-        ------
-        TypeError
-            For values that cannot be hashed.
+        Raises a TypeError for values that cannot be hashed.
         """
 
     def sparse_columns(self) -> tuple[Any, NDArray[np.int64]]:

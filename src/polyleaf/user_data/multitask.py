@@ -31,18 +31,10 @@ def get_task_name(key: TaskKey) -> str:
 
 @dataclass(frozen=True)
 class TaskColumns:
-    """The user's Y: columns by name.
+    """The user's Y: columns by name."""
 
-    Attributes
-    ----------
-    columns : mapping or data frame
-        Target columns.
-    name : str
-        Name of Y in error messages.
-    """
-
-    columns: Any
-    name: str = "Y"
+    columns: Any  # target columns
+    name: str = "Y"  # name of Y in error messages
 
     def __post_init__(self) -> None:
         check_in_memory(self.columns, self.name)
@@ -64,10 +56,7 @@ class TaskColumns:
     def select(self, key: TaskKey) -> Any:
         """Return the target of a task: a column, or a matrix for a tuple of names.
 
-        Raises
-        ------
-        ValueError
-            If a column does not exist.
+        Raises a ValueError if a column does not exist.
         """
         names = self.names or []
         for part in key if isinstance(key, tuple) and key not in names else [key]:
@@ -193,21 +182,13 @@ def _restore_integers(labels: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class TaskEncodings(TargetEncoding):
-    """The encodings of several targets.
-
-    Attributes
-    ----------
-    keys : tuple of TaskKey
-        Columns of Y of each task.
-    encodings : tuple of TargetEncoding
-        Encoding of each task.
-    """
+    """The encodings of several targets."""
 
     kind: Literal["tasks"] = "tasks"  # type: ignore[assignment]
     n_outputs: int = 0
     one_dimensional: bool = False
-    keys: tuple[TaskKey, ...] = ()
-    encodings: tuple[TargetEncoding, ...] = ()
+    keys: tuple[TaskKey, ...] = ()  # columns of Y of each task
+    encodings: tuple[TargetEncoding, ...] = ()  # encoding of each task
 
     @property
     def names(self) -> list[str]:
@@ -256,18 +237,10 @@ class TaskEncodings(TargetEncoding):
 
 @dataclass(frozen=True)
 class TaskTarget(Target):
-    """The targets of several tasks.
+    """The targets of several tasks."""
 
-    Attributes
-    ----------
-    rows : TaskRows
-        Targets and weights of each task.
-    encoding : TaskEncodings
-        Encodings of the tasks.
-    """
-
-    rows: TaskRows
-    encoding: TaskEncodings
+    rows: TaskRows  # targets and weights of each task
+    encoding: TaskEncodings  # encodings of the tasks
 
     @property
     def is_sparse(self) -> bool:
@@ -330,10 +303,7 @@ def join_task_targets(
 ) -> TaskTarget:
     """Join encoded targets.
 
-    Raises
-    ------
-    ValueError
-        If they have different numbers of rows.
+    Raises a ValueError if they have different numbers of rows.
     """
     names, n_rows = [get_task_name(key) for key in keys], targets[0].n_rows
     for name, target in zip(names, targets, strict=True):
@@ -392,10 +362,7 @@ def _is_task_key(key: object) -> bool:
 def decode_target_encoding(fields: Mapping[str, object], n_scores: int) -> TargetEncoding:
     """Return the encoding of a model's target, or targets, from untrusted metadata.
 
-    Raises
-    ------
-    ValueError
-        If the metadata describe none.
+    Raises a ValueError if the metadata describe none.
     """
     if fields.get("kind") != "tasks":
         return TargetEncoding.from_dict(fields, n_scores)

@@ -47,18 +47,12 @@ _NOUNS = {style: noun for style, (_, noun) in _STYLES.items()} | {"number": "num
 
 @dataclass(frozen=True)
 class TextProblem:
-    """Why a column of text cannot be read as categories.
+    """Why a column of text cannot be read as categories."""
 
-    Attributes
-    ----------
-    kind : {"text", "number", "separators", "per cent", "currency", "unit", "date"}
-        "text": a cell of text among numbers. The others say how all cells are written.
-    is_cell : ndarray of bool, shape (n_categories,)
-        Categories that show it.
-    """
-
+    # {"text", "number", "separators", "per cent", "currency", "unit", "date"}: "text": a cell of
+    # text among numbers. The others say how all cells are written.
     kind: str
-    is_cell: NDArray[np.bool_]
+    is_cell: NDArray[np.bool_]  # (n_categories,), categories that show it
 
 
 class TextColumnError(ValueError):
@@ -124,12 +118,7 @@ def find_text_problem(
     distinct text. Integers with leading zeros, or beyond 2^53, are codes: such a column is one of
     categories. Units are letters, and so must be the same in more than four distinct numbers.
 
-    Parameters
-    ----------
-    categories : sequence of str, bool, int or float
-        Distinct values.
-    counts : ndarray of int, shape (n_categories,)
-        Rows that hold each category.
+    `categories`: distinct values. `counts` (n_categories,): rows that hold each category.
     """
     held = np.flatnonzero(np.asarray(counts) > 0)
     sample = held[:: max(1, len(held) // _SAMPLED_CATEGORIES)]

@@ -16,27 +16,20 @@ from polyleaf.user_data.validation import convert_objects, describe_type
 
 @dataclass(frozen=True)
 class OffsetReader:
-    """Reader of the offsets of one model.
+    """Reader of the offsets of one model."""
 
-    Attributes
-    ----------
-    encoding : TargetEncoding
-        Encoding of the model's target.
-    n_scores : int
-        Raw scores per row.
-    mask : tuple of bool
-        For the raw scores of one column of y: whether the offset is added. It is added to all
-        quantiles, but only to the location of a distribution.
-    """
-
-    encoding: TargetEncoding
-    n_scores: int
+    encoding: TargetEncoding  # encoding of the model's target
+    n_scores: int  # raw scores per row
+    # For the raw scores of one column of y: whether the offset is added. It is added to all
+    # quantiles, but only to the location of a distribution.
     mask: tuple[bool, ...]
 
     def read(
         self, offset: DataLike, n_rows: int | None = None, name: str = "offset"
     ) -> NDArray[np.float64]:
         """Return offsets on the scale of raw scores, (n_rows, n_scores).
+
+        Raises a ValueError for other shapes, and for values that are not finite numbers.
 
         Parameters
         ----------
@@ -46,11 +39,6 @@ class OffsetReader:
             Rows of X.
         name : str
             Name of the offsets in error messages.
-
-        Raises
-        ------
-        ValueError
-            For other shapes, and for values that are not finite numbers.
         """
         self.encoding.check_offset_names(offset, name)
         values = _to_finite_float64(to_numpy(offset, name), name)

@@ -30,12 +30,8 @@ def find_data_files(path: str | os.PathLike[str] | Sequence[str | os.PathLike[st
     """Return the files of a path: a file, a folder, a pattern like ``data/*.parquet``, or a list.
 
     A list keeps its order; other files are sorted. Of a folder, Parquet and Arrow files at any
-    depth are taken, without files and folders whose name begins with a dot or an underscore.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such file.
+    depth are taken, without files and folders whose name begins with a dot or an underscore. Raises
+    a FileNotFoundError if there is no such file.
     """
     if not isinstance(path, str | os.PathLike):
         files = [os.fspath(one) for one in path]
@@ -65,25 +61,15 @@ def open_dataset(path: StrPath, format: str | None = None) -> tuple[ds.Dataset, 
     The names of folders such as ``country=FR`` (Hive partitions) become columns of text. The
     nameless row index that pandas writes is left out.
 
-    Parameters
-    ----------
-    path : str, path or sequence of them
-        See `find_data_files`.
-    format : {"parquet", "feather"}, optional
-        By default by the extension of the first file.
+    `path`: see `find_data_files`. `format`: by default by the extension of the first file. Raises a
+    FileNotFoundError if there is no file, and a ValueError if a file is damaged, or its columns do
+    not fit those of the others.
 
     Returns
     -------
     dataset : pyarrow.dataset.Dataset
     partitions : tuple of str
         Columns from the names of folders.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no file.
-    ValueError
-        If a file is damaged, or its columns do not fit those of the others.
     """
     import pyarrow as pa
     import pyarrow.dataset as ds
@@ -146,27 +132,13 @@ def unreadable(name: str, error: BaseException) -> ValueError:
 
 @dataclass(frozen=True)
 class ParquetRows:
-    """A callable that returns an iterator of (X, y, weight), as `Dataset.from_batches` takes it.
+    """A callable that returns an iterator of (X, y, weight), as `Dataset.from_batches` takes it."""
 
-    Attributes
-    ----------
-    path : str, path or sequence of them
-        See `find_data_files`.
-    target : str, sequence of str, or None
-        A column gives a vector, a sequence a table.
-    weight : str or None
-        Column of weights.
-    drop : sequence of str
-        Columns that are not features.
-    batch_rows : int
-        Largest number of rows of a batch.
-    """
-
-    path: Any
-    target: str | Sequence[str] | None
-    weight: str | None
-    drop: Sequence[str]
-    batch_rows: int
+    path: Any  # see `find_data_files`
+    target: str | Sequence[str] | None  # A column gives a vector, a sequence a table
+    weight: str | None  # column of weights
+    drop: Sequence[str]  # columns that are not features
+    batch_rows: int  # largest number of rows of a batch
 
     def __call__(self) -> Iterator[object]:
         with optional_package("Reading Parquet files needs PyArrow", "arrow"):
@@ -209,10 +181,7 @@ def iter_tables(
 ) -> Iterator[pa.Table]:
     """Yield the rows of a dataset in order, as Arrow tables of at most `batch_rows` rows.
 
-    Raises
-    ------
-    ValueError
-        If a file is damaged or lacks one of the columns.
+    Raises a ValueError if a file is damaged or lacks one of the columns.
     """
     import pyarrow as pa
     from pyarrow.dataset import get_partition_keys

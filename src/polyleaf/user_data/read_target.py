@@ -363,10 +363,7 @@ def read_sparse_matrix(y: Any, name: str) -> Any:
 def read_labels(y: DataLike, name: str = "y", warn: bool = False) -> np.ndarray:
     """Return class labels (n_rows,), with pandas dtypes and boxed numbers as NumPy dtypes.
 
-    Raises
-    ------
-    ValueError
-        If there is not one label per row.
+    Raises a ValueError if there is not one label per row.
     """
     given = to_numpy(y, name)
     values = np.asarray(given)

@@ -57,36 +57,23 @@ _BLOCK_ROWS = 1 << 16
 
 @dataclass(frozen=True)
 class TargetEncoding:
-    """How y was encoded, to encode further data in the same way and to decode predictions.
+    """How y was encoded, to encode further data in the same way and to decode predictions."""
 
-    Attributes
-    ----------
-    kind : {"regression", "binary", "multiclass", "multilabel"}
-        Kind of target.
-    n_outputs : int
-        Columns of y, or classes (multiclass). Several quantiles give more raw scores per row.
-    one_dimensional : bool
-        Whether y had one dimension or one column, so that predictions have one dimension.
-    classes : ndarray of shape (n_classes,) or None
-        Sorted labels; `arange(n_outputs)` for multi-label; None for regression.
-    output_names : tuple of str or None
-        Column names if y was a data frame.
-    offset, scale : ndarray of shape (n_outputs,), float64, or None
-        Target scaling: a value is `(y - offset) / scale`; None if outputs are not scaled.
-    one_vs_rest : bool
-        Whether multi-class labels are an indicator matrix instead of class ids.
-    missing : {"error", "ignore"}
-        Whether NaN is an error or a value of weight 0.
-    """
-
-    kind: Kind
+    kind: Kind  # {"regression", "binary", "multiclass", "multilabel"}: kind of target
+    # Columns of y, or classes (multiclass). Several quantiles give more raw scores per row.
     n_outputs: int
+    # whether y had one dimension or one column, so that predictions have one dimension
     one_dimensional: bool
+    # (n_classes,), sorted labels; `arange(n_outputs)` for multi-label; None for regression
     classes: np.ndarray | None = None
-    output_names: tuple[str, ...] | None = None
+    output_names: tuple[str, ...] | None = None  # column names if y was a data frame
+    # offset, scale: (n_outputs,), target scaling: a value is `(y - offset) / scale`; None if
+    # outputs are not scaled
     offset: np.ndarray | None = None
     scale: np.ndarray | None = None
+    # whether multi-class labels are an indicator matrix instead of class ids
     one_vs_rest: bool = False
+    # {"error", "ignore"}: whether NaN is an error or a value of weight 0
     missing: Literal["error", "ignore"] = "error"
 
     def encode(self, rows: RowData, *, name: str = "y", normalized: bool = True) -> Target:
@@ -94,10 +81,7 @@ class TargetEncoding:
 
         `rows`: target and weights as the user passed them.
 
-        Raises
-        ------
-        ValueError
-            If the shape differs, or for labels that the training data did not have.
+        Raises a ValueError if the shape differs, or for labels that the training data did not have.
         """
         self.check_names(rows, name)
         y = rows.target
@@ -190,10 +174,7 @@ class TargetEncoding:
     def to_dict(self) -> JsonObject:
         """Return JSON types, for a model file.
 
-        Raises
-        ------
-        ValueError
-            For class labels of a type that JSON cannot hold.
+        Raises a ValueError for class labels of a type that JSON cannot hold.
         """
         classes = None
         if self.classes is not None and self.kind != "multilabel":
@@ -214,17 +195,8 @@ class TargetEncoding:
     def from_dict(cls, fields: Mapping[str, Any], n_scores: int) -> TargetEncoding:
         """Invert :meth:`to_dict`, for fields from untrusted files.
 
-        Parameters
-        ----------
-        fields : mapping
-            Output of `to_dict`.
-        n_scores : int
-            Raw scores of the model, an upper bound of its outputs.
-
-        Raises
-        ------
-        ValueError
-            If the fields do not describe an encoding.
+        Raises a ValueError if the fields do not describe an encoding. `fields`: output of
+        `to_dict`. `n_scores`: raw scores of the model, an upper bound of its outputs.
         """
         kind: Any = fields.get("kind")
         n_outputs: Any = fields.get("n_outputs")
@@ -263,21 +235,14 @@ class TargetEncoding:
 
 @dataclass(frozen=True)
 class Target:
-    """The encoded target, and what else belongs to its rows.
+    """The encoded target, and what else belongs to its rows."""
 
-    Attributes
-    ----------
-    rows : RowData
-        The target is `(n_rows, n_outputs)`, float32 or (regression) float64; int32 class ids
-        `(n_rows,)` for multi-class, or shares of the classes `(n_rows, n_outputs)`; a canonical
-        float32 csr_matrix from `encode_sparse`. Missing values are 0. Weights are float32
-        `(n_rows,)` or `(n_rows, n_outputs)`, zero where a value is missing; None: 1 everywhere.
-    encoding : TargetEncoding
-        How y was encoded.
-    """
-
+    # The target is `(n_rows, n_outputs)`, float32 or (regression) float64; int32 class ids
+    # `(n_rows,)` for multi-class, or shares of the classes `(n_rows, n_outputs)`; a canonical
+    # float32 csr_matrix from `encode_sparse`. Missing values are 0. Weights are float32 `(n_rows,)`
+    # or `(n_rows, n_outputs)`, zero where a value is missing; None: 1 everywhere.
     rows: RowData
-    encoding: TargetEncoding
+    encoding: TargetEncoding  # how y was encoded
 
     @property
     def values(self) -> Any:
@@ -374,6 +339,8 @@ def encode_regression(
 ) -> Target:
     """Encode a regression target.
 
+    Raises a ValueError for invalid y or weights.
+
     Parameters
     ----------
     rows : RowData
@@ -383,15 +350,6 @@ def encode_regression(
         Whether NaN in y is an error or a value of weight 0.
     normalize : bool or "auto"
         Target scaling: see :func:`polyleaf.user_data.target_scaling.compute_target_scale`.
-
-    Returns
-    -------
-    Target
-
-    Raises
-    ------
-    ValueError
-        For invalid y or weights.
     """
     y = rows.target
     values, one_dimensional = ravel_column(read_regression_values(y, "y", missing))
@@ -425,6 +383,8 @@ def encode_classification(
 ) -> Target:
     """Encode class labels, shares of classes, or an indicator matrix (multi-label).
 
+    Raises a ValueError for invalid y or weights.
+
     Parameters
     ----------
     rows : RowData
@@ -443,15 +403,6 @@ def encode_classification(
         Whether a matrix y holds shares of the classes: if it has fractions, or always.
     like : TargetEncoding, optional
         Encoding of the model to continue.
-
-    Returns
-    -------
-    Target
-
-    Raises
-    ------
-    ValueError
-        For invalid y or weights.
     """
     y = rows.target
     if shares == "fractions":
@@ -546,13 +497,13 @@ def encode_sparse(
 ) -> Target:
     """Encode a sparse target without making it dense.
 
+    Raises a ValueError for invalid y or weights.
+
     Parameters
     ----------
     rows : RowData
         Labels (0 and 1) or numbers, a sparse matrix, array-like or data frame of shape (n_rows,
         n_outputs), whose entries may have any order, but no duplicates, and weights of rows.
-    kind : {"multilabel", "regression"}
-        Kind of target.
     name : str
         Name of y in error messages.
     like : TargetEncoding, optional
@@ -562,11 +513,6 @@ def encode_sparse(
     -------
     Target
         Its values are a canonical csr_matrix, float32.
-
-    Raises
-    ------
-    ValueError
-        For invalid y or weights.
     """
     y = rows.target
     values = to_canonical_csr(read_sparse_matrix(y, name), name, repeated="raise")

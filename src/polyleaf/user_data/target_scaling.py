@@ -29,6 +29,8 @@ MIN_SPREAD = 0.1
 def compute_target_scale(rows: RowData, normalize: Normalize) -> TargetScale:
     """Compute the offset to subtract from each output, and the scale to divide it by.
 
+    Raises a ValueError if values are too large to be summed or squared.
+
     Parameters
     ----------
     rows : RowData
@@ -43,11 +45,6 @@ def compute_target_scale(rows: RowData, normalize: Normalize) -> TargetScale:
     -------
     offset, scale : ndarray of shape (n_outputs,), float64; or None, None
         None if outputs are not scaled.
-
-    Raises
-    ------
-    ValueError
-        If values are too large to be summed or squared.
     """
     columns = rows.target
     if normalize != "auto":

@@ -25,6 +25,9 @@ def to_canonical_csr(
 ) -> sp.csr_matrix:
     """Convert a matrix to canonical CSR: columns ascend, no duplicates, no zeros, all finite.
 
+    Raises a ValueError for other shapes and dtypes, values that float32 cannot hold, column indices
+    out of bounds, and repeated entries if `repeated` is "raise".
+
     Parameters
     ----------
     values : ndarray or sparse matrix of shape (n_rows, n_columns)
@@ -42,12 +45,6 @@ def to_canonical_csr(
     -------
     csr_matrix, float32
         It may share its arrays with `values`.
-
-    Raises
-    ------
-    ValueError
-        For other shapes and dtypes, values that float32 cannot hold, column indices out of bounds,
-        and repeated entries if `repeated` is "raise".
     """
     values = check_data(values, name)
     values = values if sp.issparse(values) else np.asarray(values)
@@ -190,6 +187,8 @@ def check_unique_names(names: Sequence[object] | None, name: str) -> None:
 def check_data(values: Any, name: str) -> Any:
     """Return the data in a form that is safe to read.
 
+    Raises a ValueError for a sparse matrix with inconsistent index arrays.
+
     Parameters
     ----------
     values : anything
@@ -198,11 +197,6 @@ def check_data(values: Any, name: str) -> Any:
         they are wrong. Anything else is returned unchanged.
     name : str
         Name of the data in error messages.
-
-    Raises
-    ------
-    ValueError
-        For a sparse matrix with inconsistent index arrays.
     """
     if type(values) is np.ndarray:
         return values
@@ -336,12 +330,8 @@ def get_feature_index(
 
     Digits that are not a name are a number, because keys of JSON are text.
 
-    Raises
-    ------
-    TypeError
-        If it is neither text nor an integer.
-    ValueError
-        If there is no such feature.
+    Raises a TypeError if it is neither text nor an integer, and a ValueError if there is no such
+    feature.
     """
     if isinstance(feature, str) and feature.isdecimal() and feature not in (names or ()):
         feature = int(feature)

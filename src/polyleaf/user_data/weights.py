@@ -79,10 +79,7 @@ def multiply_weights(weight: np.ndarray | None, factor: np.ndarray) -> np.ndarra
 def weight_known_targets(rows: RowData) -> Any:
     """Return the weights of rows in the quantiles of bins: per target, 0 where it is missing.
 
-    Parameters
-    ----------
-    rows : RowData
-        As given to a `Dataset`. NaN is missing; values other than numbers are all known.
+    `rows`: as given to a `Dataset`. NaN is missing; values other than numbers are all known.
 
     Returns
     -------

@@ -104,10 +104,7 @@ def get_model(estimator: PolyleafEstimator) -> Model:
 def get_single_task_model(estimator: PolyleafEstimator) -> Model:
     """Return the model of an estimator of a single task.
 
-    Raises
-    ------
-    ValueError
-        For several tasks.
+    Raises a ValueError for several tasks.
     """
     model = get_model(estimator)
     if model.objective.tasks:
@@ -172,17 +169,14 @@ def predict_probabilities(
 ) -> tuple[np.ndarray, np.ndarray, list[str]]:
     """Return the truth and the predicted probability of each class or label.
 
+    Raises a ValueError if the estimator has no `predict_proba`.
+
     Returns
     -------
     truth : ndarray of shape (n_rows, m), float64
         1, 0, or NaN for a missing label. m is 1 for two classes: the second.
     probabilities : ndarray of shape (n_rows, m), float64
     names : list of str
-
-    Raises
-    ------
-    ValueError
-        If the estimator has no `predict_proba`.
     """
     model = get_single_task_model(estimator)
     if not hasattr(estimator, "predict_proba"):

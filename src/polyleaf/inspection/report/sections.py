@@ -179,6 +179,8 @@ def render_svg(
 ) -> str:
     """Draw an inline SVG, which has the same bytes each time.
 
+    Raises an ImportError if matplotlib is not installed.
+
     Parameters
     ----------
     name : str
@@ -189,11 +191,6 @@ def render_svg(
         `draw(ax)` draws on these axes.
     size : (float, float)
         Width and height in inches.
-
-    Raises
-    ------
-    ImportError
-        If matplotlib is not installed.
     """
     import_pyplot()
     import matplotlib
