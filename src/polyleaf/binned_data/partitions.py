@@ -51,6 +51,8 @@ def summarise_partition(
 ) -> PartitionSummary:
     """Summarise one partition.
 
+    Raises a ValueError for invalid features; the message names the partition.
+
     Parameters
     ----------
     X : array-like or data frame
@@ -63,11 +65,6 @@ def summarise_partition(
         Weights of its rows, from `quantise_weights` of all rows.
     sample_rows : ndarray of int64, or None
         Rows of the partition that thresholds are chosen from; None: all.
-
-    Raises
-    ------
-    ValueError
-        For invalid features; the message names the partition.
     """
     try:
         table = read_features(
@@ -97,6 +94,9 @@ def merge_summaries(
 ) -> BinMapper:
     """Fit the mapper to all rows.
 
+    Raises a ValueError if partitions differ in names, numbers or kinds of columns; the message
+    names one.
+
     Parameters
     ----------
     summaries : sequence of PartitionSummary
@@ -105,11 +105,6 @@ def merge_summaries(
         Mapper to fit.
     weights : ndarray of int64, or None
         Weights of the rows that thresholds are chosen from.
-
-    Raises
-    ------
-    ValueError
-        If partitions differ in names, numbers or kinds of columns; the message names one.
     """
     mapper.check_params()
     merged = _MergedSummary(None, mapper.draw_seed)

@@ -271,12 +271,8 @@ def find_repeated_rows(
     data should have such rows.
 
     `hashes` (n_rows,): hashes of the features of each row (`Dataset.hash_rows`, `hash_values`);
-    None: unknown. `values`: targets.
-
-    Returns
-    -------
-    ndarray of shape (n_rows,), int64, or None
-        Number of each distinct row, by first occurrence; None if no row is a copy.
+    None: unknown. `values`: targets. Returns shape (n_rows,), int64, or None: number of each
+    distinct row, by first occurrence; None if no row is a copy.
     """
     n_equal = 0 if hashes is None else _count_pairs(hashes)
     if hashes is None or n_equal == 0:

@@ -28,12 +28,9 @@ JOBS: dict[str, tuple[str, tuple[str, str], dict[str, Any]]] = {
 def run(out: Path, quick: bool = False, n_jobs: int | None = None) -> dict[str, Any]:
     """Train on the bundled data sets; save models, learning curves and the energy data in `out`.
 
-    Raises a RuntimeError if a saved model predicts differently after loading.
-
-    Returns
-    -------
-    dict of str to (dict, dict, estimator)
-        Data set -> test scores of the model and of a constant prediction, and the model.
+    Raises a RuntimeError if a saved model predicts differently after loading. Returns dict of str
+    to (dict, dict, estimator): data set -> test scores of the model and of a constant prediction,
+    and the model.
     """
     with optional_package("The demo plots with matplotlib", "cli,plot"):
         from matplotlib.backends.backend_agg import FigureCanvasAgg

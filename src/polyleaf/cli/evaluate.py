@@ -19,7 +19,7 @@ from polyleaf.cli.model_file import (
     open_rows,
     read_weight_column,
 )
-from polyleaf.files.io import ReadError
+from polyleaf.files.io import require
 from polyleaf.files.schema import Schema
 from polyleaf.metrics._multitask import compute_scores_per_target
 from polyleaf.runtime.row_data import RowData
@@ -68,8 +68,8 @@ def report(options: Namespace) -> None:
     """Write an HTML report of a model on data with known targets."""
     from polyleaf.inspection import make_report  # matplotlib is optional
 
-    if xmc.is_xmc(options.file, options.format):
-        raise ReadError(f"report does not support --format {xmc.FORMAT}.")
+    is_xmc = xmc.is_xmc(options.file, options.format)
+    require(not is_xmc, f"report does not support --format {xmc.FORMAT}.")
     estimator, schema = load_table_model(options)
     table, X = open_rows(options, options.file, schema, estimator)
     y = schema.read_targets(table)

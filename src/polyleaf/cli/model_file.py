@@ -12,7 +12,7 @@ import numpy as np
 
 from polyleaf.cli import xmc
 from polyleaf.files.cells import CellFormat
-from polyleaf.files.io import ReadError
+from polyleaf.files.io import ReadError, require
 from polyleaf.files.readers import CsvOptions, read_table
 from polyleaf.files.schema import Schema, read_weights, select_columns
 from polyleaf.files.table import Table
@@ -58,8 +58,7 @@ def load_estimator(path: Path) -> PolyleafEstimator:
     """Load a model file as an estimator."""
     from polyleaf.estimators import load_model
 
-    if not path.is_file():
-        raise ReadError(f"There is no model file {str(path)!r}.")
+    require(path.is_file(), f"There is no model file {str(path)!r}.")
     return load_model(path)
 
 
@@ -68,24 +67,24 @@ def load_table_model(options: Namespace) -> tuple[PolyleafEstimator, Schema]:
     path = options.model
     estimator = load_estimator(path)
     fields = estimator.model_.metadata.get(SCHEMA_KEY)
-    if estimator.model_.metadata.get(XMC_KEY):
-        raise ReadError(f"{path} was trained from multi-label data: use --format {xmc.FORMAT}.")
-    if fields is None:
-        raise ReadError(
-            f"{path} was not trained with `polyleaf train`, so it does not name the columns of a "
-            "table; use it in Python."
-        )
+    is_xmc = estimator.model_.metadata.get(XMC_KEY)
+    require(not is_xmc, f"{path} was trained from multi-label data: use --format {xmc.FORMAT}.")
+    require(
+        fields is not None,
+        f"{path} was not trained with `polyleaf train`, so it does not name the columns of a "
+        "table; use it in Python.",
+    )
     schema = Schema.from_dict(fields)
     kind = estimator.model_.metadata["kind"]
     kind = kind if kind in ("regression", "multilabel", "tasks") else "classification"
     places, task_schemas = estimator.model_.objective.tasks, schema.task_schemas
-    if (
-        len(schema.features) != len(estimator.model_.input_names)
-        or schema.task != kind
-        or [place.task.name for place in places] != list(task_schemas)
-        or not all(map(_is_same_task, [place.task for place in places], task_schemas.values()))
-    ):
-        raise ReadError(f"{path} is damaged: its columns do not match its model.")
+    matches = (
+        len(schema.features) == len(estimator.model_.input_names)
+        and schema.task == kind
+        and [place.task.name for place in places] == list(task_schemas)
+        and all(map(_is_same_task, [place.task for place in places], task_schemas.values()))
+    )
+    require(matches, f"{path} is damaged: its columns do not match its model.")
     return estimator.set_params(n_jobs=options.n_jobs), schema
 
 
@@ -135,18 +134,16 @@ def read_weight_column(
 ) -> tuple[tuple[str, ...], np.ndarray | None]:
     """Return the column that `--weight` names, if any, and the weights."""
     chosen = select_columns(table, options.weight, "--weight")
-    if len(chosen) > 1:
-        raise ReadError(f"--weight takes one column, but {options.weight!r} selects {len(chosen)}.")
+    choice = f"{options.weight!r} selects {len(chosen)}"
+    require(len(chosen) < 2, f"--weight takes one column, but {choice}.")
     return chosen, read_weights(table, chosen[0]) if chosen else None
 
 
 def load_xmc_model(options: Namespace) -> tuple[PolyleafEstimator, LabelledRows]:
     """Load a model that was trained from XMC data, and the rows of a file in that format."""
     estimator = load_estimator(options.model)
-    if not estimator.model_.metadata.get(XMC_KEY):
-        raise ReadError(
-            f"{options.model} was trained from a table: leave --format {xmc.FORMAT} out."
-        )
+    is_xmc = estimator.model_.metadata.get(XMC_KEY)
+    require(is_xmc, f"{options.model} was trained from a table: leave --format {xmc.FORMAT} out.")
     rows = xmc.read_rows(options.file, None, options.n_jobs)
     xmc.check_shape(rows, estimator.n_features_in_, estimator.model_.n_outputs, options.file)
     return estimator.set_params(n_jobs=options.n_jobs), rows

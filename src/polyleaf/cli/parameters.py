@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import Any
 
-from polyleaf.files.io import ReadError
+from polyleaf.files.io import ReadError, require
 from polyleaf.settings.aliases import suggest
 from polyleaf.settings.param_spec import ParamSpec, get_param_specs
 from polyleaf.settings.parameters import (
@@ -91,8 +91,8 @@ def read_parameters(options: Namespace) -> dict[str, object]:
             params[name] = _read(name, text, f"{OPTION_NAMES[name]} {text}")
     for setting in options.settings:
         name, equals, text = setting.partition("=")
-        if not equals or not name.strip():
-            raise ReadError(f"--set takes NAME=VALUE, such as subsample=0.8, not {setting!r}.")
+        is_valid = equals and name.strip()
+        require(is_valid, f"--set takes NAME=VALUE, such as subsample=0.8, not {setting!r}.")
         params[name.strip()] = _read(name.strip(), text, f"--set {setting}")
     return {name: value for name, value in params.items() if value is not None or name != "n_jobs"}
 

@@ -16,7 +16,7 @@ from polyleaf.cli.model_file import check_writable, load_table_model, load_xmc_m
 from polyleaf.cli.parameters import check_options
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.files.cells import drop_missing_text
-from polyleaf.files.io import ReadError, open_writer, write_columns
+from polyleaf.files.io import ReadError, open_writer, require, write_columns
 from polyleaf.files.schema import Schema, select_columns
 
 Columns = dict[str, Any]
@@ -49,16 +49,12 @@ def _predict_columns(
     """Return predictions and the requested additions as named columns."""
     tasks = list(_iter_tasks(estimator, schema))
     levels = [] if options.levels is None else _parse_levels(options.levels)
-    if levels and not any(
-        task_estimator.model_.objective.has_distribution for _, task_estimator, _ in tasks
-    ):
-        raise ReadError(
-            "--levels needs a model that predicts distributions; train one with --objective normal."
-        )
-    if options.proba and not any(
-        hasattr(task_estimator, "predict_proba") for _, task_estimator, _ in tasks
-    ):
-        raise ReadError("--proba: this model predicts no probabilities.")
+    require(
+        not levels or any(single.model_.objective.has_distribution for _, single, _ in tasks),
+        "--levels needs a model that predicts distributions; train one with --objective normal.",
+    )
+    has_proba = any(hasattr(single, "predict_proba") for _, single, _ in tasks)
+    require(not options.proba or has_proba, "--proba: this model predicts no probabilities.")
     if schema.task_columns:
         check_options(options, "tasks")
     columns: Columns = {}
@@ -94,10 +90,10 @@ def _parse_levels(text: str) -> list[float]:
         levels = [float(level) for level in text.split(",")]
     except ValueError:
         levels = []
-    if not levels or not all(0 < level < 1 for level in levels):
-        raise ReadError(
-            f"--levels must be numbers between 0 and 1 separated by commas, not {text!r}."
-        )
+    require(
+        levels and all(0 < level < 1 for level in levels),
+        f"--levels must be numbers between 0 and 1 separated by commas, not {text!r}.",
+    )
     return levels
 
 
@@ -127,10 +123,10 @@ def explain(options: Namespace) -> None:
     from polyleaf.model.shap import resolve_outputs
 
     check_writable(options.out)
-    if xmc.is_xmc(options.file, options.format):
-        raise ReadError(
-            f"explain does not support --format {xmc.FORMAT}; use shap_values in Python."
-        )
+    is_xmc = xmc.is_xmc(options.file, options.format)
+    require(
+        not is_xmc, f"explain does not support --format {xmc.FORMAT}; use shap_values in Python."
+    )
     estimator, schema = load_table_model(options)
     schema = replace(schema, offset=())  # SHAP values are of features
     rows, reference = open_rows(options, options.file, schema, estimator)[1], None

@@ -28,7 +28,7 @@ from polyleaf.cli.model_file import (
 )
 from polyleaf.cli.parameters import PARAMETERS, check_options, get_estimator_class, read_parameters
 from polyleaf.estimators.base import PolyleafEstimator
-from polyleaf.files.io import ReadError
+from polyleaf.files.io import ReadError, require
 from polyleaf.files.schema import Schema, infer_task, select_columns
 from polyleaf.files.table import Table, abbreviate
 from polyleaf.metrics._multitask import TASKS
@@ -53,21 +53,23 @@ def train(options: Namespace) -> int | None:
     check_leaf_dtype(options.leaf_dtype)
     is_xmc = xmc.is_xmc(options.file, options.format)
     preset = options.preset or ("gbdt_sparse" if is_xmc else None)
-    if preset not in (None, *presets.__all__):
-        names = ", ".join(sorted(presets.__all__))
-        raise ReadError(f"--preset: there is no preset {preset!r}; choose one of {names}.")
+    names = ", ".join(sorted(presets.__all__))
+    is_known = preset is None or preset in presets.__all__
+    require(is_known, f"--preset: there is no preset {preset!r}; choose one of {names}.")
     params = {} if preset is None else getattr(presets, preset)()
     params |= {"on_interrupt": "keep", "verbose": int(sys.stderr.isatty() and not options.quiet)}
     params |= read_parameters(options)
     if options.seconds is not None:
-        if options.time_limit is not None:
-            raise ReadError("--time-limit cannot be combined with --search, which has its own.")
-        if not options.seconds > 0:
-            raise ReadError(f"--time-limit must be a number above 0, not {options.seconds:g}.")
+        is_search = options.time_limit is not None
+        require(not is_search, "--time-limit cannot be combined with --search, which has its own.")
+        is_valid = options.seconds > 0
+        require(is_valid, f"--time-limit must be a number above 0, not {options.seconds:g}.")
         params["callbacks"] = [TimeLimit(options.seconds)]
     is_alone = options.validation is None and options.time_limit is None
-    if options.early_stopping_rounds is not None and is_alone:
-        raise ReadError("--early-stopping needs --validation: a file, or a fraction such as 0.2.")
+    require(
+        options.early_stopping_rounds is None or not is_alone,
+        "--early-stopping needs --validation: a file, or a fraction such as 0.2.",
+    )
     return (_train_xmc if is_xmc else _train_table)(options, params)
 
 
@@ -147,18 +149,17 @@ def _make_schema(
     is_single = not options.task or (len(options.task) == 1 and options.task[0] in TASKS)
     if is_single:
         targets = select_columns(table, options.target, "--target") or table.targets
-        if not targets:
-            raise ReadError("--target is required: name the column or columns to predict.")
+        require(targets, "--target is required: name the column or columns to predict.")
         learned = next((name for name in offset if name in targets), None)
-        if learned is not None:
-            raise ReadError(f"--offset: column {learned!r} is a target; name another column.")
+        is_free = learned is None
+        require(is_free, f"--offset: column {learned!r} is a target; name another column.")
         kind = options.task[0] if options.task else None
         return Schema.from_table(table, targets, kind, drop, offset, categorical), []
-    if options.target:
-        raise ReadError(
-            f"--task {options.task[0]} cannot be combined with --target. With --target, --task is "
-            f"one of {', '.join(TASKS)}; for a multi-task model, leave --target out."
-        )
+    require(
+        not options.target,
+        f"--task {options.task[0]} cannot be combined with --target. With --target, --task is "
+        f"one of {', '.join(TASKS)}; for a multi-task model, leave --target out.",
+    )
     check_options(options, "tasks")
     tasks = [_parse_task(table, text) for text in options.task]
     targets = tuple(name for task in tasks for name in task.columns)
@@ -196,20 +197,18 @@ def _split(
     )
     if parts is None:
         return table, open_table(options, Path(options.validation), schema)
-    if table.is_folder:
-        raise ReadError(
-            f"--validation {options.validation}: rows of a folder cannot be held out; give a file "
-            "of evaluation data."
-        )
+    require(
+        not table.is_folder,
+        f"--validation {options.validation}: rows of a folder cannot be held out; give a file "
+        "of evaluation data.",
+    )
     kept, held = parts
     if schema.task == "classification":
         y = schema.read_targets(table)
         only = ~np.isin(y[held], y[kept])  # rows of classes that training would not see
         kept, held = np.sort(np.append(kept, held[only])), held[~only]
-        if not len(held):
-            raise ReadError(
-                f"--validation {options.validation} leaves no row: every class has one row."
-            )
+        share = f"--validation {options.validation}"
+        require(len(held), f"{share} leaves no row: every class has one row.")
     return table.take_rows(kept), table.take_rows(held)
 
 
@@ -257,10 +256,10 @@ def _parse_task(table: Table, text: str) -> TaskSpec:
     name, loss = (name, loss.strip()) if equals else (text, "")
     option = f"--task {text}"
     columns = select_columns(table, name, option)
-    if not columns or (equals and not loss):
-        raise ReadError(
-            f"--task takes NAME or NAME=LOSS, such as price=squared_error, not {text!r}."
-        )
+    require(
+        columns and (loss or not equals),
+        f"--task takes NAME or NAME=LOSS, such as price=squared_error, not {text!r}.",
+    )
     if not loss:
         kind = infer_task(table, columns)
         return TaskSpec(kind, columns, _get_default_loss(table, columns[0], kind), True)

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from polyleaf.binned_data.random_rows import find_repeated_rows, hash_values, split_validation
-from polyleaf.files.io import ReadError, get_extension, open_writer
+from polyleaf.files.io import get_extension, open_writer, require
 from polyleaf.files.xmc import LabelledRows, read_multilabel, write_sparse_matrix
 from polyleaf.metrics.ranking import ranking_scores
 from polyleaf.runtime.types import StrPath
@@ -67,8 +67,8 @@ def check_shape(rows: LabelledRows, n_features: int, n_labels: int, path: StrPat
         ("features", rows.X.shape[1], n_features),
         ("labels", rows.Y.shape[1], n_labels),
     ):
-        if number != expected:
-            raise ReadError(f"{path} has {number} {noun}, but the model has {expected}.")
+        message = f"{path} has {number} {noun}, but the model has {expected}."
+        require(number == expected, message)
 
 
 def _predict_topk(

@@ -138,10 +138,8 @@ class ModelIR:
     def leaf_values(self, tree: TreeIR) -> np.ndarray:
         """Return constant leaf values on the scale of y.
 
-        Returns
-        -------
-        ndarray of shape (n_leaves, n_outputs), or (n_leaves, 1) if every tree is for one output
-            float64.
+        Returns shape (n_leaves, n_outputs), or (n_leaves, 1) if every tree is for one output:
+        float64.
         """
         n_outputs = self.model.n_outputs
         values = tree.leaves.to_dense(n_outputs)

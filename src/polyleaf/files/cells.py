@@ -157,12 +157,8 @@ def convert(
     """Return a column as values of a kind: float64, integers, booleans or strings.
 
     `kept` are spellings of missing values that are values in this column; `start` is the number of
-    the first row, for messages.
-
-    Raises
-    ------
-    ReadError
-        If the type does not fit the kind, or a cell does not; the message names the row.
+    the first row, for messages. Raises a ReadError if the type does not fit the kind, or a cell
+    does not; the message names the row.
     """
     import pyarrow as pa
 

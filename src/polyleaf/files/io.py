@@ -43,6 +43,12 @@ class ReadError(ValueError):
     """A file cannot be read; the message names the file, the place and what is wrong there."""
 
 
+def require(condition: object, message: str) -> None:
+    """Raise a `ReadError` with the message unless the condition holds."""
+    if not condition:
+        raise ReadError(message)
+
+
 def get_extension(path: Path) -> str:
     """Return the file extension in lower case, without that of a compression."""
     stem = path.with_suffix("") if path.suffix.lower() in _COMPRESSED else path
@@ -51,8 +57,8 @@ def get_extension(path: Path) -> str:
 
 def detect_format(path: Path, format: str | None = None) -> str:
     """Return `format` if it is given, otherwise the format of the file's extension."""
-    if format is not None and format not in FORMATS:
-        raise ReadError(f"Unknown format {format!r}; choose one of {', '.join(FORMATS)}.")
+    is_known = format is None or format in FORMATS
+    require(is_known, f"Unknown format {format!r}; choose one of {', '.join(FORMATS)}.")
     if format is not None or path == STANDARD_INPUT:
         return format or "csv"
     for name, extensions in FORMATS.items():

@@ -16,7 +16,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from polyleaf.files.cells import CellFormat
-from polyleaf.files.io import ReadError, detect_format, read_bytes, read_text, wrap_read_errors
+from polyleaf.files.io import (
+    ReadError,
+    detect_format,
+    read_bytes,
+    read_text,
+    require,
+    wrap_read_errors,
+)
 from polyleaf.files.table import Table
 from polyleaf.user_data.parquet import open_dataset, unreadable
 
@@ -37,12 +44,13 @@ class CsvOptions:
     format: CellFormat = field(default_factory=CellFormat)
 
     def __post_init__(self) -> None:
-        if self.separator is not None and (len(self.separator) != 1 or self.separator in '\r\n"'):
-            raise ReadError(
-                f"The separator must be one character, such as ; or tab, not {self.separator!r}."
+        if self.separator is not None:
+            require(
+                len(self.separator) == 1 and self.separator not in '\r\n"',
+                f"The separator must be one character, such as ; or tab, not {self.separator!r}.",
             )
-        if self.separator is not None and self.separator == self.format.decimal:
-            raise ReadError("The separator and the decimal mark must differ.")
+            differs = self.separator != self.format.decimal
+            require(differs, "The separator and the decimal mark must differ.")
         try:
             codecs.lookup(self.encoding)
         except LookupError:
@@ -76,8 +84,8 @@ def read_table(
         named by their index, and its target ``target``, or ``label_<l>`` for each label l.
     """
     path = Path(path)
-    if find_spec("pyarrow") is None:
-        raise ReadError(f'Reading {path} needs PyArrow: pip install "polyleaf[cli]".')
+    has_arrow = find_spec("pyarrow") is not None
+    require(has_arrow, f'Reading {path} needs PyArrow: pip install "polyleaf[cli]".')
     with wrap_read_errors(path):
         if path.is_dir():
             dataset, partitions = open_dataset(path)
@@ -86,8 +94,7 @@ def read_table(
         else:
             format = detect_format(path, format)
             table = _READERS[format](path, options)
-        if table.n_rows == 0:
-            raise ReadError("it has no rows.")
+        require(table.n_rows, "it has no rows.")
     return table
 
 
@@ -307,8 +314,8 @@ def _read_libsvm(path: Path, options: CsvOptions) -> Table:
         )
     except (ValueError, OverflowError) as error:
         raise ReadError(f"it is not a readable LIBSVM file: {error}.") from error
-    if len(queries):
-        raise ReadError("it has qid, groups of rows for ranking, which are not supported.")
+    is_ranking = len(queries) > 0
+    require(not is_ranking, "it has qid, groups of rows for ranking, which are not supported.")
     X = sp.csr_matrix(X)
     if X.shape[1] > max(_MAX_COLUMNS, X.nnz):
         indices, position = np.unique(X.indices, return_inverse=True)

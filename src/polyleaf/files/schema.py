@@ -22,7 +22,7 @@ from polyleaf.files.cells import (
     describe_remedy,
     find_kept_values,
 )
-from polyleaf.files.io import ReadError
+from polyleaf.files.io import ReadError, require
 from polyleaf.files.table import Table, abbreviate
 from polyleaf.metrics._multitask import TASKS
 from polyleaf.runtime.types import ArrowColumn
@@ -89,32 +89,31 @@ class Schema:
         Every column that is not a target, an offset or dropped is a feature. Raises a ReadError if
         no column is left, a column cannot be read, or the targets do not fit the task.
         """
-        if task is not None and task not in TASKS:
-            raise ReadError(f"Unknown task {task!r}; choose one of {', '.join(TASKS)}.")
+        is_known = task is None or task in TASKS
+        require(is_known, f"Unknown task {task!r}; choose one of {', '.join(TASKS)}.")
         if len(set(targets)) < len(targets):
             repeated = next(name for name in targets if list(targets).count(name) > 1)
             raise ReadError(f"Column {repeated!r} is the target of two tasks; remove one of them.")
         excluded = {*targets, *drop, *offset}
         features = tuple(name for name in table.names if name not in excluded)
-        if not features:
-            raise ReadError("No feature is left: every column is a target, an offset or dropped.")
+        require(features, "No feature is left: every column is a target, an offset or dropped.")
         declared = table.category_columns.union(categorical)
         categorical = tuple(name for name in features if name in declared)
-        if categorical and table.is_sparse:
-            raise ReadError(
-                "Numeric columns of a sparse file cannot be categorical; convert the file to CSV."
-            )
+        require(
+            not categorical or not table.is_sparse,
+            "Numeric columns of a sparse file cannot be categorical; convert the file to CSV.",
+        )
         kinds = {name: table.infer_kind(name, name in categorical) for name in features}
         if task_columns:
             task = _MULTITASK
             tasks = {name: own for own, columns in task_columns for name in columns}
         else:
             task = task or infer_task(table, targets)
-            if task == "classification" and len(targets) > 1:
-                raise ReadError(
-                    f"Classification takes one target, not {len(targets)}; for several 0/1 columns "
-                    "use multilabel."
-                )
+            require(
+                task != "classification" or len(targets) < 2,
+                f"Classification takes one target, not {len(targets)}; for several 0/1 columns "
+                "use multilabel.",
+            )
             tasks = dict.fromkeys(targets, task)
         kinds |= {name: _infer_target_kind(table, name, own) for name, own in tasks.items()}
         texts = [name for name, kind in kinds.items() if kind == TEXT and name not in table.written]
@@ -370,10 +369,7 @@ def select_columns(table: Table, given: Sequence[str] | str | None, option: str)
     Each value is the name of a column, or a list separated by commas. Each part of a list is a
     name, a pattern (``label_*``), ``first:N`` or ``last:N``.
 
-    Raises
-    ------
-    ReadError
-        If a part selects no column; the message begins with `option`.
+    Raises a ReadError if a part selects no column; the message begins with `option`.
     """
     chosen: dict[str, None] = {}
     values = [given] if isinstance(given, str) else given or ()

@@ -19,7 +19,14 @@ import numpy as np
 import scipy.sparse as sp
 
 import polyleaf._core as _core
-from polyleaf.files.io import ReadError, open_for_writing, read_bytes, read_text, wrap_read_errors
+from polyleaf.files.io import (
+    ReadError,
+    open_for_writing,
+    read_bytes,
+    read_text,
+    require,
+    wrap_read_errors,
+)
 from polyleaf.runtime.types import DataLike
 from polyleaf.user_data.read_target import check_same_rows
 from polyleaf.user_data.validation import get_csr_arrays, to_canonical_csr
@@ -188,13 +195,12 @@ def read_names(path: str | Path) -> tuple[str, ...]:
     path = Path(path)
     with wrap_read_errors(path):
         names = [line.strip() for line in read_text(path).rstrip().split("\n")]
+        blank = names.index("") + 1 if "" in names else 0
+        require(not blank, f"line {blank} is blank; every line needs a name.")
+        first: dict[str, int] = {}
         for number, name in enumerate(names, 1):
-            if not name:
-                raise ReadError(f"line {number} is blank; every line needs a name.")
-        seen = dict(zip(names[::-1], range(len(names), 0, -1), strict=True))
-        for number, name in enumerate(names, 1):
-            if seen[name] < number:
-                raise ReadError(f"lines {seen[name]} and {number} have the same name {name!r}.")
+            if first.setdefault(name, number) < number:
+                raise ReadError(f"lines {first[name]} and {number} have the same name {name!r}.")
     return tuple(names)
 
 
@@ -207,8 +213,11 @@ def _parse_header(text: np.ndarray, nouns: Sequence[str]) -> tuple[list[int], np
     end = int(ends[0]) if len(ends) else min(len(text), 1000)
     line = bytes(text[:end]).decode("ascii", "replace").strip()
     words = line.split()
-    if len(words) != len(nouns) or not all(re.fullmatch(r"[0-9]{1,18}", word) for word in words):
-        raise ReadError(f"line 1: expected the numbers of {', '.join(nouns)}, not {line[:40]!r}.")
+    are_numbers = all(re.fullmatch(r"[0-9]{1,18}", word) for word in words)
+    require(
+        len(words) == len(nouns) and are_numbers,
+        f"line 1: expected the numbers of {', '.join(nouns)}, not {line[:40]!r}.",
+    )
     counts = [int(word) for word in words]
     if max(counts[1:]) > _INT32_MAX:
         noun = nouns[1 + int(np.argmax(counts[1:]))]
@@ -219,10 +228,8 @@ def _parse_header(text: np.ndarray, nouns: Sequence[str]) -> tuple[list[int], np
 def _check_rows(indptr: np.ndarray, n: int) -> int:
     """Return the number of rows, which may be followed by blank lines."""
     found = max(n, int(np.searchsorted(indptr, indptr[-1]))) if len(indptr) > n else len(indptr) - 1
-    if found != n:
-        raise ReadError(f"line 1 declares {n} rows, but the file has {found}.")
-    if n == 0:
-        raise ReadError("there are no rows.")
+    require(found == n, f"line 1 declares {n} rows, but the file has {found}.")
+    require(n > 0, "there are no rows.")
     return n
 
 
@@ -240,11 +247,11 @@ _MAX_COLUMNS, _MAX_COLUMNS_PER_ENTRY = 1 << 24, 64
 
 def _check_column_count(count: int, n_stored: int, nouns: str) -> None:
     limit = _MAX_COLUMNS + _MAX_COLUMNS_PER_ENTRY * n_stored
-    if count > limit:
-        raise ReadError(
-            f"it has {count} {nouns}, but at most {limit} are allowed for the {n_stored} entries "
-            f"that it stores: renumber the {nouns}."
-        )
+    require(
+        count <= limit,
+        f"it has {count} {nouns}, but at most {limit} are allowed for the {n_stored} entries "
+        f"that it stores: renumber the {nouns}.",
+    )
 
 
 def _write_rows(stream: IO[bytes], rows: sp.csr_matrix, labels: sp.csr_matrix | None) -> None:

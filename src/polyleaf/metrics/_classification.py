@@ -260,16 +260,13 @@ def average_precision(rows: RowData, proba: Array) -> float:
 def binary_roc_auc(rows: RowData, score: Array) -> float:
     """Return the probability that a positive row has the larger score; ties count one half.
 
+    Returns float: NaN where all rows are of one class.
+
     Parameters
     ----------
     rows : RowData
         Its target is an ndarray of bool, shape (n,), and weights have the same shape.
     score : ndarray of shape (n,)
-
-    Returns
-    -------
-    float
-        NaN where all rows are of one class.
     """
     y, weight = rows.target, rows.weight
     n_positive = int(np.count_nonzero(y))
@@ -334,6 +331,9 @@ def best_f1_threshold(
 ) -> float:
     """Return the decision threshold, shared by all labels, with the largest F1.
 
+    Returns float: the midpoint between two probabilities that occur, the highest one on ties; 0.5
+    where no label is true.
+
     Parameters
     ----------
     probability : ndarray of shape (n_rows, n_labels)
@@ -346,12 +346,6 @@ def best_f1_threshold(
     macro : bool
         Average the F1 of the labels, leaving out labels that no row has; for a single label,
         average the F1 of both classes. False: F1 of all labels counted together.
-
-    Returns
-    -------
-    float
-        The midpoint between two probabilities that occur, the highest one on ties; 0.5 where no
-        label is true.
     """
     values, f1 = f1_by_threshold(probability, truth, weight, macro)
     if not len(f1) or f1.max() <= 0:

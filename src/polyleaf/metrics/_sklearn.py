@@ -111,16 +111,14 @@ def _squeeze(values: Array) -> Array:
 def mean_r2(rows: RowData, predicted: np.ndarray) -> float:
     """Return the coefficient of determination R2, averaged over outputs.
 
+    Returns float: outputs with fewer than two values of positive weight are left out; NaN if none
+    is left.
+
     Parameters
     ----------
     rows : RowData
         Targets (n_rows, n_outputs), whose weight is 0 where they are missing.
     predicted : ndarray of shape (n_rows, n_outputs)
-
-    Returns
-    -------
-    float
-        Outputs with fewer than two values of positive weight are left out; NaN if none is left.
     """
     from sklearn.metrics import r2_score
 

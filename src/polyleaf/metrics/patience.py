@@ -9,14 +9,8 @@ class Patience:
     """The round of the lowest loss, and whether too many rounds have passed since.
 
     `rounds`: rounds without an improvement after which a training stops. `min_delta`: a loss
-    improves if it falls by more than this.
-
-    Attributes
-    ----------
-    lowest : float
-        The lowest loss; infinite before the first finite one.
-    best_round : int or None
-        The round of the lowest loss.
+    improves if it falls by more than this. `lowest`: the lowest loss; infinite before the first
+    finite one. `best_round`: the round of the lowest loss.
     """
 
     def __init__(self, rounds: int, min_delta: float = 0.0) -> None:

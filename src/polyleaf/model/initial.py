@@ -116,10 +116,7 @@ class InitialModel(ABC):
     def get_linear_part(self, projection: object, use: str = "SHAP values") -> LinearInitialModel:
         """Return the model, if it is a linear function of the features of the trees.
 
-        Raises
-        ------
-        ValueError
-            If it is not; `use` says what is not available.
+        Raises a ValueError if it is not; `use` says what is not available.
         """
         if isinstance(self, LinearInitialModel) and self.is_linear_in(projection):
             return self
@@ -314,12 +311,8 @@ class LinearInitialModel(InitialModel):
 class EstimatorInitialModel(InitialModel):
     """A fitted estimator of scikit-learn's interface that is not linear.
 
-    Attributes
-    ----------
-    constant : ndarray of shape (n_scores,)
-        Scores of labels that were the same in all rows; NaN for others.
-    sparse, factor, rows_id
-        See `InitialModel`.
+    `constant` (n_scores,): scores of labels that were the same in all rows; NaN for others.
+    `sparse`, `factor`, `rows_id`: see `InitialModel`.
     """
 
     estimator: Any

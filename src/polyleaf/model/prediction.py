@@ -255,6 +255,8 @@ class Predictor:
     Infinities are not checked; they belong to the first and the last bin. Numeric categories are
     given as they are, text categories by their code (`categories`).
 
+    `categories`: for the number of each categorical feature: category -> its number in a row.
+
     Parameters
     ----------
     model : Model
@@ -268,11 +270,6 @@ class Predictor:
         leaves, and gives the same bits. Rows in GPU memory stay there.
     is_identity : bool
         Whether `finish` returns raw scores unchanged.
-
-    Attributes
-    ----------
-    categories : dict of int -> dict
-        For the number of each categorical feature: category -> its number in a row.
     """
 
     def __init__(

@@ -139,10 +139,8 @@ class ShapExplainer:
     def base_values(self, outputs: OutputSelection) -> np.ndarray:
         """Return the expected raw scores.
 
-        Returns
-        -------
-        ndarray, float64, in the shape of `outputs.indices`
-            In the unit of y; NaN where a row has no output.
+        Returns ndarray, float64, in the shape of `outputs.indices`: in the unit of y; NaN where a
+        row has no output.
         """
         model, indices = self._model, outputs.indices
         distinct = np.unique(indices[indices >= 0])
@@ -161,12 +159,8 @@ class ShapExplainer:
         """Return the SHAP values of all rows at once.
 
         Raises a ValueError if `outputs` has another number of rows, and a MemoryError if the values
-        do not fit in memory.
-
-        Returns
-        -------
-        ndarray of shape (n_rows, n_features, m), float32, or (n_rows, n_features, n_features, m)
-            For the m outputs of a row; 0 where it has none.
+        do not fit in memory. Returns shape (n_rows, n_features, m), float32, or (n_rows,
+        n_features, n_features, m): for the m outputs of a row; 0 where it has none.
         """
         indices = outputs.indices
         if indices.ndim == 2:

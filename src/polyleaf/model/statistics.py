@@ -191,12 +191,8 @@ class Scorer:
     """Metrics of a model's raw scores on one data set.
 
     `X`, `y`, `sample_weight`: data as the model's estimator takes them. `metrics`: see
-    `eval_metric` of the estimators. Default: the metric of the objective.
-
-    Attributes
-    ----------
-    table : FeatureTable or Dataset
-        X as `Model.predict_raw` takes it.
+    `eval_metric` of the estimators. Default: the metric of the objective. `table`: X as
+    `Model.predict_raw` takes it.
     """
 
     def __init__(

@@ -264,11 +264,8 @@ def _encode_values(values: Sequence[np.ndarray], leaf_dtype: str) -> dict[str, n
 def from_arrays(arrays: Mapping[str, np.ndarray], n_outputs: int, n_features: int) -> _core.Forest:
     """Build a forest from arrays of any origin; the inverse of `to_arrays`.
 
-    Raises
-    ------
-    ValueError
-        Unless the arrays describe trees with `n_features` features and finite leaf values for
-        `n_outputs` outputs.
+    Raises a ValueError unless the arrays describe trees with `n_features` features and finite leaf
+    values for `n_outputs` outputs.
     """
     if not has_statistics(arrays):
         arrays = {**arrays, **_zero_statistics(arrays)}

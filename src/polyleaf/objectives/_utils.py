@@ -78,6 +78,8 @@ def ensure_nonnegative_hessian(
     takes the absolute value (of eigenvalues of full Hessians: saddle-free Newton, Dauphin et al.,
     2014), "clip" sets them to 0.
 
+    Raises a ValueError with `choice` "exact", if a diagonal entry is negative beyond rounding.
+
     Parameters
     ----------
     h : float64 (n, 1) or (n, K), or with `n_outputs` packed Hessians
@@ -85,11 +87,6 @@ def ensure_nonnegative_hessian(
         One of `HESSIAN_CHOICES`.
     describe : callable
         Names a row in an error message.
-
-    Raises
-    ------
-    ValueError
-        With `choice` "exact", if a diagonal entry is negative beyond rounding.
     """
     if n_outputs is not None and n_outputs > 1 and choice in ("absolute", "clip"):
         values, vectors = np.linalg.eigh(unpack(h, n_outputs))

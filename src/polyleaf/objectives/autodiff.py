@@ -71,10 +71,7 @@ def as_row_loss(function: Callable[..., object], target: Array, n_outputs: int) 
     It is traced on one row, then on a batch of one row, so functions of all rows that return one
     loss per row are accepted. Only shapes are computed, no values.
 
-    Raises
-    ------
-    NotALoss
-        With the error of JAX.
+    Raises a NotALoss with the error of JAX.
     """
     jax = import_jax()
 

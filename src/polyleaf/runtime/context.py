@@ -51,7 +51,8 @@ def _count_cores() -> int:
 def effective_threads(n_jobs: int | None = None) -> int:
     """Return the number of threads for ``n_jobs``.
 
-    Raises a TypeError if ``n_jobs`` is not an integer, and a ValueError if ``n_jobs`` is 0.
+    Raises a TypeError if ``n_jobs`` is not an integer, and a ValueError if ``n_jobs`` is 0. Returns
+    int: at least 1.
 
     Parameters
     ----------
@@ -59,11 +60,6 @@ def effective_threads(n_jobs: int | None = None) -> int:
         None: ``OMP_NUM_THREADS`` where it is set (joblib sets it in its workers), otherwise every
         core this process may use. -1: every core; -2: all but one, and so on, at least one.
         Positive: that many, but at most four per core, or 16: more only cost memory and time.
-
-    Returns
-    -------
-    int
-        At least 1.
     """
     most = max(16, 4 * _count_cores())  # more are not useful; 16 leave room for experiments
     if n_jobs is None:  # the variable may have levels: "4,2"

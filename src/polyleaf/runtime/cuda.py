@@ -45,10 +45,8 @@ def get_device(name: str | None) -> _core.Device | None:
 def _get_cuda_device() -> _core.Device:
     """Return the first GPU that the driver shows (see `CUDA_VISIBLE_DEVICES`), kernels loaded.
 
-    Raises
-    ------
-    polyleaf._core.DeviceError
-        Without a GPU, a recent driver or NVRTC; the message says what to install.
+    Raises a polyleaf._core.DeviceError without a GPU, a recent driver or NVRTC; the message says
+    what to install.
     """
     try:
         device = _core.Device(_DRIVER, 0)

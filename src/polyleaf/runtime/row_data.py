@@ -117,14 +117,8 @@ class TaskRows(RowData):
     """The rows of several tasks, each with targets and weights of its own.
 
     `tasks`: targets and weights of each task. `offset`, `groups`, `time`, `query`: see `RowData`;
-    the tasks share them.
-
-    Attributes
-    ----------
-    target : ndarray of shape (n_rows, n_columns), float64
-        Columns of all tasks side by side, joined where they are read.
-    weight : ndarray of shape (n_rows,) or (n_rows, n_columns), float32, or None
-        Weights of these columns.
+    the tasks share them. `target` (n_rows, n_columns): columns of all tasks side by side, joined
+    where they are read. `weight` (n_rows,): weights of these columns.
     """
 
     tasks: tuple[RowData, ...]

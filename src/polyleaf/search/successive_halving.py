@@ -150,12 +150,7 @@ class Budget:
 class FinalFitTimeout(Callback):
     """Stops the final fit at the end of the time limit.
 
-    Attributes
-    ----------
-    rounds : int
-        Rounds trained.
-    timed_out : bool
-        Whether training was stopped.
+    `rounds`: rounds trained. `timed_out`: whether training was stopped.
     """
 
     def __init__(self, budget: Budget) -> None:
@@ -255,6 +250,8 @@ class FinalFit(NamedTuple):
 class SuccessiveHalving:
     """Search over candidates: after every fold the better half goes on to the next fold.
 
+    `candidates`: in the order of evaluation.
+
     Parameters
     ----------
     train : callable
@@ -272,11 +269,6 @@ class SuccessiveHalving:
         Rows of the final fit.
     n_parallel : int
         Trials that run in parallel. Without a time limit results do not depend on it.
-
-    Attributes
-    ----------
-    candidates : list of Candidate
-        In the order of evaluation.
     """
 
     def __init__(

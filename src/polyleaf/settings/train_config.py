@@ -226,6 +226,8 @@ def make_train_config(
 ) -> TrainConfig:
     """Check the parameters of an estimator against each other and group them.
 
+    Raises a ValueError if parameters are incompatible; the message says why and what to set.
+
     Parameters
     ----------
     params : SharedParameters
@@ -240,11 +242,6 @@ def make_train_config(
         Class of the objective; None: several, or unknown before y is read.
     device : Device, optional
         GPU to train on.
-
-    Raises
-    ------
-    ValueError
-        If parameters are incompatible; the message says why and what to set.
     """
     capabilities.check(parameters=params, has_sparse_y=has_sparse_targets)
     values = {**vars(params), "n_estimators": n_rounds, "seed": seed}

@@ -30,6 +30,9 @@ def conformal_quantile(
 ) -> float:
     """Return the residual of rank ``level * (n + 1)``, rounded away from the median.
 
+    Returns float: the outermost residual if there is none of that rank; 0 if no residual has
+    weight, and for the level 0.5, since medians are not shifted.
+
     Parameters
     ----------
     residuals : ndarray of shape (n,)
@@ -37,12 +40,6 @@ def conformal_quantile(
     level : float in (0, 1)
     weight : ndarray of shape (n,), optional
         Nonnegative weights. Ranks are then sums of weights, and the new row has the mean weight.
-
-    Returns
-    -------
-    float
-        The outermost residual if there is none of that rank; 0 if no residual has weight, and for
-        the level 0.5, since medians are not shifted.
     """
     used = np.ones(len(residuals), bool) if weight is None else np.asarray(weight) > 0
     if level == 0.5 or not used.any():
@@ -58,7 +55,7 @@ def interval_widths(
 ) -> NDArray[np.float64]:
     """Return how far the interval of each target is extended beyond its bounds.
 
-    Raises a ValueError if there are too few rows for the coverage.
+    Raises a ValueError if there are too few rows for the coverage. Returns shape (T,).
 
     Parameters
     ----------
@@ -69,10 +66,6 @@ def interval_widths(
     joint : bool
         Cover all targets of a row at once, with widths in proportion to each target's scale. Uses
         the rows whose targets all have weight.
-
-    Returns
-    -------
-    ndarray of shape (T,)
     """
     weights = (
         np.ones(scores.shape) if weight is None else np.broadcast_to(weight.T, scores.shape[::-1]).T
@@ -196,12 +189,8 @@ def cross_fit_scores(run: TrainingRun, rows: np.ndarray, held: np.ndarray) -> np
 
     Everything that is learned from targets is learned from the targets of `rows`.
 
-    `run`: a training that has ended. `rows`, `held`: rows to train on, and to score.
-
-    Returns
-    -------
-    ndarray of shape (n_held, K), float64, or None
-        None if no row with positive weight is left for some output.
+    `run`: a training that has ended. `rows`, `held`: rows to train on, and to score. Returns shape
+    (n_held, K), float64, or None if no row with positive weight is left for some output.
     """
     offset = run.rows.offset
     if run.make_fold_data is None:  # the other rows get weight 0, which keeps the bins
@@ -247,10 +236,8 @@ def quantile_shifts(run: TrainingRun) -> np.ndarray:
     Rows are assigned to folds; a model is trained without each fold, and the shift of a quantile
     is the `conformal_quantile` of the residuals of the folds.
 
-    Returns
-    -------
-    ndarray of shape (n_outputs,), float64
-        On the scale of the target in training; 0 for medians, and for scores that are no quantiles.
+    Returns shape (n_outputs,), float64: on the scale of the target in training; 0 for medians, and
+    for scores that are no quantiles.
     """
     rows, objective = run.rows, run.objective
     values = rows.target.reshape(rows.n_rows, -1)

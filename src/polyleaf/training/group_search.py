@@ -115,6 +115,9 @@ def find_output_groups(
 ) -> GroupSearch:
     """Choose groups of outputs by their held-out loss.
 
+    Returns GroupSearch: one group if the loss is no sum over outputs, or if there are few rows or
+    many outputs.
+
     Parameters
     ----------
     rules : SplitRules
@@ -123,11 +126,6 @@ def find_output_groups(
         Metric of held-out rows, if possible defined per output; lower is better.
     train : callable
         `train(dataset, rows, settings, held_out, callback)` trains a model.
-
-    Returns
-    -------
-    GroupSearch
-        One group if the loss is no sum over outputs, or if there are few rows or many outputs.
     """
     n_outputs = objective.bind(rows).n_outputs
     everything = [list(range(n_outputs))]
@@ -304,6 +302,8 @@ def measure_candidate_gains(
 
     Candidates of a feature are up to `_CUTS` thresholds that divide the rows evenly.
 
+    Returns shape (n_candidates, K), float64.
+
     Parameters
     ----------
     codes : ndarray of shape (n_features, n_rows), uint8
@@ -312,10 +312,6 @@ def measure_candidate_gains(
         None: 1.
     min_rows : int
         Least number of rows of a side.
-
-    Returns
-    -------
-    ndarray of shape (n_candidates, K), float64
     """
     n, n_outputs = g.shape
     own = np.concatenate([g, np.ones((n, 1), np.float32) if h is None else h], axis=1)
@@ -344,12 +340,8 @@ def measure_candidate_gains(
 def join_outputs(gains: np.ndarray) -> dict[int, Groups]:
     """Join outputs to fewer and fewer groups, whose best splits lose as little as possible.
 
-    `gains` (n_candidates, K): result of `measure_candidate_gains`.
-
-    Returns
-    -------
-    dict of int -> list of list of int
-        Number of groups -> groups, ascending, by their first output.
+    `gains` (n_candidates, K): result of `measure_candidate_gains`. Returns dict of int -> list of
+    list of int: number of groups -> groups, ascending, by their first output.
     """
     n_outputs = gains.shape[1]
     members = [[k] for k in range(n_outputs)]

@@ -230,10 +230,7 @@ class SparseTargetFitter:
 class LinearFitter:
     """A linear function of a few features in each leaf (GBDT-PL).
 
-    Attributes
-    ----------
-    table : _core.LinearTable
-        Statistics of each feature as a regressor.
+    `table`: statistics of each feature as a regressor.
     """
 
     def __init__(

@@ -20,12 +20,8 @@ def make_output_groups(
 ) -> list[list[TreeOutputs]]:
     """Return, for the rounds that alternate, the outputs of each tree, by their first output.
 
-    `names`: names of outputs.
-
-    Raises
-    ------
-    ValueError
-        Unless `p.output_groups` has every output once, or every output in each turn.
+    `names`: names of outputs. Raises a ValueError unless `p.output_groups` has every output once,
+    or every output in each turn.
     """
     spec: Any = _get_spec(p)
     if n_outputs == 1 or isinstance(spec, str):  # "auto" has been replaced where it is searched

@@ -149,12 +149,7 @@ class KnownTreeBuilder(TreeBuilder):
     """Sends rows down the trees of a model, one tree after another, at once or layer by layer.
 
     `finder`: source of the Hessians that the nodes count. `output_weight` (n_rows, 1): weights of
-    the outputs of each row.
-
-    Attributes
-    ----------
-    leaf_of_row : ndarray of shape (n_rows,), int32
-        Leaf of every row in the last tree or layer.
+    the outputs of each row. `leaf_of_row` (n_rows,): leaf of every row in the last tree or layer.
     """
 
     def __init__(

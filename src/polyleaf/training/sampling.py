@@ -49,6 +49,8 @@ class GlobalRowIds(NamedTuple):
 class Sampler:
     """Draws the sample of each round.
 
+    `is_random`: whether trees of another round may use other rows or features.
+
     Parameters
     ----------
     informative_columns : ndarray of shape (n_features,), bool
@@ -59,11 +61,6 @@ class Sampler:
         Whether each node draws from the features of its tree.
     row_ids : GlobalRowIds, optional
         Ids of the rows in distributed training.
-
-    Attributes
-    ----------
-    is_random : bool
-        Whether trees of another round may use other rows or features.
     """
 
     def __init__(

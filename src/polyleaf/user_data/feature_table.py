@@ -196,13 +196,9 @@ class FeatureTable:
         """Return the values of the features, as linear leaves read them.
 
         `only` (n_features,): features to return; the others are zeros that take no memory until
-        they are read. `transform`: applied before values are rounded to float32.
-
-        Returns
-        -------
-        ndarray of shape (n_features, n_rows), float32, C order
-            NaN for missing values and categorical features. Values beyond float32 become its
-            largest number of that sign.
+        they are read. `transform`: applied before values are rounded to float32. Returns shape
+        (n_features, n_rows), float32, C order: NaN for missing values and categorical features.
+        Values beyond float32 become its largest number of that sign.
         """
         if self.device_array is not None:
             return self.copy_to_host(None).get_raw_values(only, transform)

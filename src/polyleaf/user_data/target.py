@@ -497,7 +497,8 @@ def encode_sparse(
 ) -> Target:
     """Encode a sparse target without making it dense.
 
-    Raises a ValueError for invalid y or weights.
+    Raises a ValueError for invalid y or weights. Returns Target: its values are a canonical
+    csr_matrix, float32.
 
     Parameters
     ----------
@@ -508,11 +509,6 @@ def encode_sparse(
         Name of y in error messages.
     like : TargetEncoding, optional
         Encoding of the training y.
-
-    Returns
-    -------
-    Target
-        Its values are a canonical csr_matrix, float32.
     """
     y = rows.target
     values = to_canonical_csr(read_sparse_matrix(y, name), name, repeated="raise")

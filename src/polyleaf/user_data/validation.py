@@ -26,7 +26,8 @@ def to_canonical_csr(
     """Convert a matrix to canonical CSR: columns ascend, no duplicates, no zeros, all finite.
 
     Raises a ValueError for other shapes and dtypes, values that float32 cannot hold, column indices
-    out of bounds, and repeated entries if `repeated` is "raise".
+    out of bounds, and repeated entries if `repeated` is "raise". Returns csr_matrix, float32: it
+    may share its arrays with `values`.
 
     Parameters
     ----------
@@ -40,11 +41,6 @@ def to_canonical_csr(
         Whether a matrix without rows is valid.
     nan_hint : str
         End of the error message about NaN.
-
-    Returns
-    -------
-    csr_matrix, float32
-        It may share its arrays with `values`.
     """
     values = check_data(values, name)
     values = values if sp.issparse(values) else np.asarray(values)
