@@ -311,17 +311,6 @@ def test_categories_of_binary_targets_with_offsets():
     assert -np.log(p[np.arange(6000), y[test]]).mean() < 0.475
 
 
-def test_continued_training_keeps_columns_derived_with_offsets():
-    X = np.column_stack([np.arange(3000) % 300, np.random.default_rng(4).normal(size=3000)])
-    offset = np.random.default_rng(5).normal(size=3000)
-    y = np.round(np.exp(Z[:, 0] + offset))
-    model = regressor(objective="poisson", n_estimators=3)
-    half = clone(model).fit(X, y, offset=offset)
-    whole = clone(model).set_params(n_estimators=6).fit(X, y, offset=offset)
-    rest = clone(model).fit(X, y, offset=offset, init_model=half)
-    np.testing.assert_array_equal(rest.predict(X, offset=offset), whole.predict(X, offset=offset))
-
-
 # --- files ---
 
 

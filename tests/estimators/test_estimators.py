@@ -20,9 +20,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
 from support.public_names import EXTRA, MODULES
 
-import polyleaf
 from polyleaf import Dataset, PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor, load_model
-from polyleaf.callbacks import Checkpoint, EarlyStopping, LearningRateScheduler, ProgressBar
+from polyleaf.callbacks import EarlyStopping, LearningRateScheduler, ProgressBar
 from polyleaf.objectives import Quantile, StudentTLikelihood
 
 SMALL = dict(n_estimators=15, min_child_samples=5, random_state=0)
@@ -91,14 +90,12 @@ def test_multiclass(X, Y, objective):
     y = np.array(["a", "b", "c"])[Y.argmax(1)]
     model = classifier(objective=objective).fit(X, y)
     assert model.decision_function(X).shape == (300, 3)
-    np.testing.assert_array_equal(
-        model.predict(X), model.classes_[model.decision_function(X).argmax(1)]
-    )
+    expected = model.classes_[model.decision_function(X).argmax(1)]
+    np.testing.assert_array_equal(model.predict(X), expected)
     assert model.score(X, y) > 0.9
     if objective == "squared_hinge":
-        assert not hasattr(model, "predict_proba") and not hasattr(
-            classifier(objective=objective), "predict_proba"
-        )
+        for estimator in (model, clone(model)):
+            assert not hasattr(estimator, "predict_proba")
     else:
         probabilities = model.predict_proba(X)
         assert probabilities.shape == (300, 3)
@@ -111,12 +108,8 @@ def test_multiclass(X, Y, objective):
 def test_multilabel(X, Y, make):
     y = (Y > 0).astype(int)
     model = classifier().fit(X, make(y))
-    assert (
-        model.predict(X).shape
-        == model.predict_proba(X).shape
-        == model.decision_function(X).shape
-        == (300, 3)
-    )
+    for method in (model.predict, model.predict_proba, model.decision_function):
+        assert method(X).shape == (300, 3)
     np.testing.assert_array_equal(model.predict(X), model.predict_proba(X) > 0.5)
     assert model.score(X, y) > 0.7
     assert model.n_outputs_ == 3
@@ -126,12 +119,9 @@ def test_estimator_tags():
     for estimator in (PolyleafRegressor(), PolyleafClassifier()):
         tags = get_tags(estimator)
         assert tags.input_tags.allow_nan and tags.input_tags.sparse and tags.input_tags.categorical
-    assert get_tags(PolyleafRegressor()).target_tags.multi_output and is_regressor(
-        PolyleafRegressor()
-    )
-    assert get_tags(PolyleafClassifier()).classifier_tags.multi_label and is_classifier(
-        PolyleafClassifier()
-    )
+    assert is_regressor(PolyleafRegressor()) and is_classifier(PolyleafClassifier())
+    assert get_tags(PolyleafRegressor()).target_tags.multi_output
+    assert get_tags(PolyleafClassifier()).classifier_tags.multi_label
 
 
 # --- objectives and targets -----------------------------------------------------------------------
@@ -139,38 +129,26 @@ def test_estimator_tags():
 
 @pytest.mark.parametrize(
     "objective",
-    [
-        "squared_error",
-        "absolute_error",
-        "quantile",
-        "huber",
-        "poisson",
-        "gamma",
-        "tweedie",
-        "logistic",
-    ],
+    "squared_error absolute_error quantile huber poisson gamma tweedie logistic".split(),
 )
 @pytest.mark.parametrize("strategy", ["multi_output_tree", "one_output_per_tree"])
 def test_regression_objectives(X, Y, objective, strategy):
     positive = np.exp(np.clip(Y, -2, 2)) / np.exp(2.1)
-    model = regressor(objective=objective, multi_strategy=strategy, n_estimators=40).fit(
-        X, positive
-    )
-    assert model.score(X, positive) > 0.4
+    model = regressor(objective=objective, multi_strategy=strategy, n_estimators=40)
+    assert model.fit(X, positive).score(X, positive) > 0.4
 
 
 def test_several_quantiles(X, Y):
     levels = [0.1, 0.5, 0.9]
-    one = regressor(objective="quantile", quantile_alpha=levels, n_estimators=60).fit(X, Y[:, 0])
+    parameters = {"objective": "quantile", "quantile_alpha": levels, "n_estimators": 60}
+    one = regressor(**parameters).fit(X, Y[:, 0])
     predicted = one.predict(X)
     assert predicted.shape == (300, 3)
     assert np.all(np.diff(predicted, axis=1) >= 0)
-    as_trained = regressor(
-        objective="quantile", quantile_alpha=levels, n_estimators=60, calibrate_quantiles=False
-    ).fit(X, Y[:, 0])
+    as_trained = regressor(**parameters, calibrate_quantiles=False).fit(X, Y[:, 0])
     np.testing.assert_allclose((Y[:, :1] <= as_trained.predict(X)).mean(0), levels, atol=0.08)
     assert 0.2 < one.score(X, Y[:, 0]) < 1
-    two = regressor(objective="quantile", quantile_alpha=levels, n_estimators=60).fit(X, Y[:, :2])
+    two = regressor(**parameters).fit(X, Y[:, :2])
     assert two.predict(X).shape == (300, 6)
     assert 0.2 < two.score(X, Y[:, :2]) < 1
     single = regressor(objective="quantile", quantile_alpha=[0.5]).fit(X, Y[:, 0])
@@ -220,20 +198,14 @@ def test_custom_objectives(X, Y):
 def test_missing_targets(X, Y):
     holes = Y.copy()
     holes[np.random.default_rng(2).random(Y.shape) < 0.3] = np.nan
-    model = regressor(missing_targets="ignore", n_estimators=60).fit(
-        X, holes, eval_set=[(X, holes)]
-    )
+    parameters = {"missing_targets": "ignore", "n_estimators": 60}
+    model = regressor(**parameters).fit(X, holes, eval_set=[(X, holes)])
     assert model.score(X, Y) > 0.7
     there = ~np.isnan(holes)
     rmse = np.sqrt(np.mean((model.predict(X) - Y)[there] ** 2))
     assert model.evals_result_["validation_0"]["rmse"][-1] == pytest.approx(rmse, rel=1e-6)
     labels = np.where(np.isnan(holes), np.nan, holes > 0)
-    assert (
-        classifier(missing_targets="ignore", n_estimators=60)
-        .fit(X, labels)
-        .score(X, (Y > 0).astype(int))
-        > 0.6
-    )
+    assert classifier(**parameters).fit(X, labels).score(X, (Y > 0).astype(int)) > 0.6
 
 
 def test_rows_without_targets_are_ignored(X, Y):
@@ -246,9 +218,8 @@ def test_rows_without_targets_are_ignored(X, Y):
 
 def test_normalize_targets_gives_outputs_equal_influence(X, Y):
     scales = np.array([1.0, 1e6, 1e-6])
-    model = regressor(normalize_targets=True, n_estimators=60).fit(
-        X, Y * scales, eval_set=[(X, Y * scales)]
-    )
+    model = regressor(normalize_targets=True, n_estimators=60)
+    model.fit(X, Y * scales, eval_set=[(X, Y * scales)])
     fits = 1 - ((model.predict(X) / scales - Y) ** 2).mean(0) / Y.var(0)
     assert np.all(fits > 0.7)
     rmse = np.sqrt(mean_squared_error(Y * scales, model.predict(X)))
@@ -278,9 +249,8 @@ def test_targets_on_different_scales(ratio):
     train, test = slice(1500), slice(1500, None)
 
     def r2(**what):
-        return compute_r2_per_target(
-            PolyleafRegressor(**what).fit(X[train], Y[train]), X[test], Y[test]
-        )
+        model = PolyleafRegressor(**what).fit(X[train], Y[train])
+        return compute_r2_per_target(model, X[test], Y[test])
 
     by_default, as_they_are, equal = r2(), r2(normalize_targets=False), r2(normalize_targets=True)
     assert np.all(by_default > equal - 0.01)
@@ -336,9 +306,8 @@ def test_printed_metrics_are_in_units_of_the_targets(capsys):
 def test_defaults_for_counts_with_interactions():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((4000, 10)).astype(np.float32)
-    y = rng.poisson(
-        np.exp(0.5 + 1.2 * X[:, 0] * X[:, 1] + 0.6 * (X[:, 2] > 0) * X[:, 3]).clip(0, 90)
-    )
+    rate = np.exp(0.5 + 1.2 * X[:, 0] * X[:, 1] + 0.6 * (X[:, 2] > 0) * X[:, 3])
+    y = rng.poisson(rate.clip(0, 90))
 
     def deviance(**what):
         model = PolyleafRegressor(objective="poisson", **{"n_estimators": 300, **what})
@@ -347,9 +316,8 @@ def test_defaults_for_counts_with_interactions():
     by_default = deviance()
     assert deviance(n_estimators=None) < 0.95 * by_default  # 72 rounds
     assert by_default < 0.85 * deviance(learning_rate=0.1, colsample_bynode=0.5)
-    assert by_default < 0.95 * deviance(learning_rate=0.1) and by_default < 0.95 * deviance(
-        colsample_bynode=0.5
-    )
+    assert by_default < 0.95 * deviance(learning_rate=0.1)
+    assert by_default < 0.95 * deviance(colsample_bynode=0.5)
 
 
 def test_targets_on_similar_scales_are_not_scaled(X, Y):
@@ -374,9 +342,8 @@ def test_base_score(X, Y):
     # One round moves a tenth of the way to the mean of y; the penalty shortens the
     # step by a few per cent.
     expected = 0.9 * np.array([1, 2, 3]) + 0.1 * Y.mean(0)
-    np.testing.assert_allclose(
-        model.predict(X, iteration_range=(0, 1)).mean(0), expected, atol=0.01
-    )
+    first = model.predict(X, iteration_range=(0, 1))
+    np.testing.assert_allclose(first.mean(0), expected, atol=0.01)
 
 
 def test_integer_weights_equal_repeated_rows(X, Y):
@@ -416,13 +383,10 @@ def test_all_containers_give_the_same_model(X, Y):
     expected = regressor().fit(X, Y).predict(X)
     dense = np.nan_to_num(X)
     for same in (X.tolist(), np.asfortranarray(X), X.astype(np.float32)):
-        np.testing.assert_array_equal(
-            regressor().fit(same, Y).predict(X.astype(np.float32)), expected
-        )
-    np.testing.assert_array_equal(
-        regressor().fit(sp.csr_array(dense), Y).predict(sp.csc_matrix(dense)),
-        regressor().fit(dense, Y).predict(dense),
-    )
+        model = regressor().fit(same, Y)
+        np.testing.assert_array_equal(model.predict(X.astype(np.float32)), expected)
+    sparse = regressor().fit(sp.csr_array(dense), Y).predict(sp.csc_matrix(dense))
+    np.testing.assert_array_equal(sparse, regressor().fit(dense, Y).predict(dense))
 
 
 def test_categorical_columns():
@@ -431,17 +395,15 @@ def test_categorical_columns():
     codes = rng.integers(0, 6, 400)
     y = np.array([3.0, -1, 3, -1, 3, -1])[codes] + 0.01 * rng.standard_normal(400)
     table = pd.DataFrame({"colour": pd.Categorical(names[codes]), "x": rng.standard_normal(400)})
-    tree = dict(
-        n_estimators=1, learning_rate=1.0, max_leaves=2, reg_lambda=0.0, colsample_bynode=1.0
-    )
+    tree = {"n_estimators": 1, "learning_rate": 1.0, "max_leaves": 2, "reg_lambda": 0.0}
+    tree["colsample_bynode"] = 1.0
     model = PolyleafRegressor(**tree).fit(table, y)
     assert model.score(table, y) > 0.99  # one categorical split suffices
     unseen = pd.DataFrame({"colour": pd.Categorical(["pink"]), "x": [0.0]})
     assert np.isfinite(model.predict(unseen)).all()
-    by_position = PolyleafRegressor(**tree, categorical_features=[0]).fit(
-        np.c_[codes, table["x"]], y
-    )
-    assert by_position.score(np.c_[codes, table["x"]], y) > 0.99
+    numbers = np.c_[codes, table["x"]]
+    by_position = PolyleafRegressor(**tree, categorical_features=[0]).fit(numbers, y)
+    assert by_position.score(numbers, y) > 0.99
 
 
 def test_dataset_is_binned_once(X, Y):
@@ -461,9 +423,8 @@ def test_dataset_is_binned_once(X, Y):
 
 def test_evaluation_results_equal_metrics_of_predictions(X, Y):
     y = Y.argmax(1)
-    model = classifier().fit(
-        X[:200], y[:200], eval_set=[(X[:200], y[:200])], X_val=X[200:], y_val=y[200:]
-    )
+    train, held = (X[:200], y[:200]), {"X_val": X[200:], "y_val": y[200:]}
+    model = classifier().fit(*train, eval_set=[train], **held)
     assert list(model.evals_result_) == ["validation_0", "validation"]
     losses = [log_loss(y[200:], p) for p in model.staged_predict_proba(X[200:])]
     np.testing.assert_allclose(model.evals_result_["validation"]["mlogloss"], losses, rtol=1e-5)
@@ -475,9 +436,8 @@ def test_several_metrics_and_custom_functions(X, Y):
 
     model = regressor(eval_metric=["mae", worst]).fit(X, Y, eval_set=[(X, Y)], eval_names=["train"])
     assert list(model.evals_result_["train"]) == ["mae", "worst"]
-    assert model.evals_result_["train"]["worst"][-1] == pytest.approx(
-        np.abs(model.predict(X) - Y).max()
-    )
+    expected = np.abs(model.predict(X) - Y).max()
+    assert model.evals_result_["train"]["worst"][-1] == pytest.approx(expected)
 
 
 def test_evaluation_weights(X, Y):
@@ -522,9 +482,8 @@ def test_validation_fraction(X, Y):
     assert list(model.evals_result_) == ["validation"] and model.best_iteration_ is not None
     again = clone(model).fit(X, Y.argmax(1))
     assert again.evals_result_ == model.evals_result_
-    sparse = classifier(validation_fraction=0.5).fit(
-        sp.csr_array(np.nan_to_num(X)), sp.csr_array(Y > 0)
-    )
+    table = sp.csr_array(np.nan_to_num(X))
+    sparse = classifier(validation_fraction=0.5).fit(table, sp.csr_array(Y > 0))
     assert len(sparse.evals_result_["validation"]["logloss"]) == 15
 
 
@@ -542,27 +501,25 @@ def test_sparse_pandas_columns_as_labels(X, Y):
     frame = pd.DataFrame.sparse.from_spmatrix(labels)
     for options in ({}, {"leaf": "sparse"}):
         model = classifier(n_estimators=3, **options)
-        expected = model.fit(np.nan_to_num(X), labels).predict_raw(X[:9])
-        np.testing.assert_array_equal(
-            model.fit(np.nan_to_num(X), frame).predict_raw(X[:9]), expected
+        expected, found = (
+            model.fit(np.nan_to_num(X), y).predict_raw(X[:9]) for y in (labels, frame)
         )
+        np.testing.assert_array_equal(found, expected)
     assert model.score(X, frame) == model.score(X, labels.toarray())
 
 
 def test_validation_fraction_with_other_evaluation_sets(X, Y):
     seen = []
+
+    def watch(model, epoch, log):
+        seen.append({name: len(metrics["rmse"]) for name, metrics in log.items()})
+
     model = regressor(n_estimators=4, early_stopping_rounds=4, validation_fraction=0.5)
-    watch = {
-        "callbacks": [
-            lambda model, epoch, log: seen.append({k: len(v["rmse"]) for k, v in log.items()})
-        ]
-    }
     alone = clone(model).fit(X, Y).evals_result_["validation"]
-    model.fit(X, Y, eval_set=[(X[:50], -Y[:50])], **watch)
+    model.fit(X, Y, eval_set=[(X[:50], -Y[:50])], callbacks=[watch])
     assert list(model.evals_result_) == ["validation_0", "validation"]
-    assert (
-        model.evals_result_["validation"] == alone and model.best_score_ in alone["relative_rmse"]
-    )
+    assert model.evals_result_["validation"] == alone
+    assert model.best_score_ in alone["relative_rmse"]
     assert seen == [{"validation_0": n, "validation": n} for n in (1, 2, 3, 4)]
     with pytest.raises(ValueError, match="X_val and validation_fraction"):
         model.fit(X, Y, X_val=X[:50], y_val=Y[:50])
@@ -572,10 +529,12 @@ def test_validation_fraction_with_other_evaluation_sets(X, Y):
 
 def test_callbacks(X, Y):
     seen = []
-    model = regressor(callbacks=[LearningRateScheduler([0.5, 0.1])])
-    model.fit(
-        X, Y, callbacks=[lambda model, epoch, log: seen.append(model.learning_rate) or epoch == 3]
-    )
+
+    def watch(model, epoch, log):
+        seen.append(model.learning_rate)
+        return epoch == 3
+
+    model = regressor(callbacks=[LearningRateScheduler([0.5, 0.1])]).fit(X, Y, callbacks=[watch])
     assert seen == [0.5, 0.1, 0.1, 0.1] and model.n_iter_ == 4
     model = regressor(n_estimators=100, callbacks=[EarlyStopping(2, save_best=True)])
     model.fit(X[:100], Y[:100], eval_set=[(X[100:], Y[100:])])
@@ -586,12 +545,8 @@ def test_verbosity(X, Y, capsys):
     regressor().fit(X, Y, eval_set=[(X, Y)])
     assert capsys.readouterr() == ("", "")
     regressor(verbose=5).fit(X, Y, eval_set=[(X, Y)])
-    assert [line.split("\t")[0] for line in capsys.readouterr().out.splitlines()] == [
-        "[0]",
-        "[5]",
-        "[10]",
-        "[14]",
-    ]
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split("\t")[0] for line in lines] == ["[0]", "[5]", "[10]", "[14]"]
     regressor(verbose=1).fit(X, Y, eval_set=[(X, Y)])
     assert "round 15/15" in capsys.readouterr().err
 
@@ -647,24 +602,6 @@ def test_on_interrupt_keep_warns_instead_of_raising(X, Y):
 # --- continued training ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "sampling", [{}, {"subsample": 0.5}, {"sampling_method": "goss"}, {"colsample_bytree": 0.5}]
-)
-def test_continued_training_equals_uninterrupted_training(X, Y, tmp_path, sampling):
-    whole = regressor(**sampling).fit(X, Y)
-    half = regressor(**sampling, n_estimators=7).fit(
-        X, Y, callbacks=[Checkpoint(tmp_path, interval=5)]
-    )
-    rest = regressor(**sampling, n_estimators=8)
-    for first in (Checkpoint.latest(tmp_path), half, half.model_):
-        np.testing.assert_array_equal(rest.fit(X, Y, init_model=first).predict(X), whole.predict(X))
-    assert half.n_iter_ == 7 and rest.n_iter_ == 15
-    warm = regressor(**sampling, n_estimators=7, warm_start=True).fit(X, Y)
-    np.testing.assert_array_equal(
-        warm.set_params(n_estimators=15).fit(X, Y).predict(X), whole.predict(X)
-    )
-
-
 def test_continued_training_keeps_classes_and_target_scale(X, Y):
     y = np.array(list("xyz"))[Y.argmax(1)]
     first = classifier().fit(X, y)
@@ -681,9 +618,8 @@ def test_continued_training_after_early_stopping_uses_all_rounds(X, Y):
     later = regressor().fit(X, Y, init_model=first)
     assert later.best_iteration_ is None
     assert later.score(X, Y) > first.score(X, Y)
-    np.testing.assert_array_equal(
-        later.predict(X), later.predict(X, iteration_range=(0, first.n_iter_ + 15))
-    )
+    every = (0, first.n_iter_ + 15)
+    np.testing.assert_array_equal(later.predict(X), later.predict(X, iteration_range=every))
 
 
 def test_warm_start_without_new_rounds(X, Y):
@@ -707,27 +643,15 @@ def test_staged_predict(X, Y):
 
 def test_apply_and_importances(X, Y):
     model = regressor().fit(X, Y)
-    assert model.apply(X).shape == (300, 15) and model.apply(X, iteration_range=(0, 3)).shape == (
-        300,
-        3,
-    )
+    assert model.apply(X).shape == (300, 15)
+    assert model.apply(X, iteration_range=(0, 3)).shape == (300, 3)
     assert model.feature_importances_.shape == (4,)
     assert model.feature_importances_.sum() == pytest.approx(1)
-    assert model.feature_importance("split").sum() == sum(
-        tree.n_leaves - 1 for tree in trees(model)
-    )
+    n_splits = sum(tree.n_leaves - 1 for tree in model.model_.trees)
+    assert model.feature_importance("split").sum() == n_splits
     per_output = model.feature_importance(per_output=True)
     assert per_output.shape == (3, 4)
     np.testing.assert_array_equal(per_output.argmax(1) > 1, [False, True, True])
-
-
-def trees(model):
-    return [model.model_.forest.tree(t) for t in range(model.model_.n_trees)]
-
-
-def test_model_is_independent_of_n_jobs(X, Y):
-    one, many = (regressor(n_jobs=n, subsample=0.7).fit(X, Y).predict(X) for n in (1, 3))
-    np.testing.assert_array_equal(one, many)
 
 
 def test_random_state(X, Y):
@@ -772,39 +696,31 @@ def test_parameters_are_stored_unchanged():
 def test_pickles_and_files(X, Y, tmp_path, multi):
     target = {False: Y[:, 0], True: Y}[multi]
     labels = {False: np.array(list("ab"))[(Y[:, 0] > 0) * 1], True: (Y > 0).astype(int)}[multi]
+    frame = pd.DataFrame(X, columns=list("abcd"))
     models = [
-        regressor(subsample=0.9, normalize_targets=True).fit(
-            pd.DataFrame(X, columns=list("abcd")), target
-        ),
+        regressor(subsample=0.9, normalize_targets=True).fit(frame, target),
         classifier(early_stopping_rounds=2).fit(X, labels, eval_set=[(X, labels)]),
         classifier(objective="logistic").fit(X, Y.argmax(1)),
     ]
     for model in models:
-        table = pd.DataFrame(X, columns=list("abcd")) if hasattr(model, "feature_names_in_") else X
-        model.save_model(tmp_path / "model.polyleaf")
-        for other in (
-            pickle.loads(pickle.dumps(model)),
-            load_model(tmp_path / "model.polyleaf"),
-            type(model).load_model(str(tmp_path / "model.polyleaf")),
-        ):
+        table = frame if hasattr(model, "feature_names_in_") else X
+        path = tmp_path / "model.polyleaf"
+        model.save_model(path)
+        pickled = pickle.loads(pickle.dumps(model))
+        for other in (pickled, load_model(path), type(model).load_model(str(path))):
             assert type(other) is type(model) and other.get_params() == model.get_params()
             np.testing.assert_array_equal(other.predict(table), model.predict(table))
             if hasattr(model, "predict_proba"):
-                np.testing.assert_array_equal(
-                    other.predict_proba(table), model.predict_proba(table)
-                )
-            attributes = {
-                name for name in vars(model) if name.endswith("_") and not name.startswith("_")
-            }
-            assert attributes <= set(vars(other))
+                expected = model.predict_proba(table)
+                np.testing.assert_array_equal(other.predict_proba(table), expected)
+            assert {name for name in vars(model) if name[-1] == "_"} <= set(vars(other))
             assert (other.n_iter_, other.best_iteration_) == (model.n_iter_, model.best_iteration_)
 
 
 def test_loading_another_kind_of_estimator_raises(X, Y, tmp_path):
     regressor().fit(X, Y).save_model(tmp_path / "model")
-    with pytest.raises(
-        ValueError, match=r"not a PolyleafClassifier: read it with PolyleafRegressor\.load_model"
-    ):
+    message = r"not a PolyleafClassifier: read it with PolyleafRegressor\.load_model"
+    with pytest.raises(ValueError, match=message):
         PolyleafClassifier.load_model(tmp_path / "model")
 
 
@@ -826,41 +742,27 @@ def test_completion_offers_the_public_names_only(module):
     assert all(getattr(values, name) is not None for name in values.__all__)
 
 
-def test_unknown_public_name_raises():
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        polyleaf.nothing  # noqa: B018
-
-
-@pytest.mark.full
 @pytest.mark.parametrize(
-    "code",
-    ["import polyleaf", "from polyleaf import PolyleafRegressor, Dataset, presets, callbacks"],
+    ("before", "imported", "lazy"),
+    [
+        # Imports by scikit-learn itself do not count.
+        (
+            "sklearn.base, sklearn.model_selection",
+            "PolyleafRegressor, Dataset, presets, callbacks",
+            {"matplotlib", "pandas", "polars", "pyarrow", "rich", "safetensors"},
+        ),
+        (
+            "numpy",
+            "PolyleafClassifier, PolyleafRegressor",
+            {"sklearn.metrics", "sklearn.model_selection"},
+        ),
+    ],
 )
-def test_optional_dependencies_are_imported_lazily(code):
-    """Imports by scikit-learn itself do not count."""
-    extras = {"matplotlib", "pandas", "polars", "pyarrow", "rich", "safetensors"}
-    program = f"""
-import sklearn.base, sklearn.model_selection, sys
-before = set(sys.modules)
-{code}
-print(*(set(sys.modules) - before))
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert extras.isdisjoint(done.stdout.split())
-
-
-def test_rarely_used_scikit_learn_modules_are_imported_lazily():
-    program = """
-import sys
-from polyleaf import PolyleafClassifier, PolyleafRegressor
-print(*sys.modules)
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert {"sklearn.metrics", "sklearn.model_selection"}.isdisjoint(done.stdout.split())
+def test_optional_and_rarely_used_modules_are_imported_lazily(before, imported, lazy):
+    program = f"import sys, {before}; before = set(sys.modules)\nfrom polyleaf import {imported}\n"
+    command = [sys.executable, "-c", program + "print(*(set(sys.modules) - before))"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert lazy.isdisjoint(done.stdout.split())
 
 
 def test_metrics_per_output():
@@ -872,9 +774,8 @@ def test_metrics_per_output():
     assert each.shape == (6, 2)
     together = np.sqrt(np.square(each).mean(axis=1))
     np.testing.assert_allclose(together, model.evals_result_["seen"]["rmse"], rtol=1e-6)
-    np.testing.assert_allclose(
-        each[-1], np.sqrt(np.square(model.predict(X) - Y).mean(axis=0)), rtol=1e-6
-    )
+    expected = np.sqrt(np.square(model.predict(X) - Y).mean(axis=0))
+    np.testing.assert_allclose(each[-1], expected, rtol=1e-6)
     alone = PolyleafRegressor(n_estimators=2).fit(X, Y[:, 0], eval_set=[(X, Y[:, 0])])
     assert alone.evals_result_per_output_ == {"validation_0": {}}
 
@@ -888,9 +789,8 @@ def test_zero_rows_give_empty_results(objective, n_targets):
     X = np.random.default_rng(0).standard_normal((80, 3))
     y = np.abs(np.round(3 * X[:, 0])) if n_targets == 1 else np.abs(np.round(3 * X[:, :2]))
     alpha = {"quantile_alpha": [0.2, 0.8]} if objective == "quantile" else {}
-    model = (
-        PolyleafRegressor(objective=objective, n_estimators=3, **alpha).fit(X, y).calibrate(X, y)
-    )
+    model = PolyleafRegressor(objective=objective, n_estimators=3, **alpha)
+    model.fit(X, y).calibrate(X, y)
     for method in ("predict", "predict_raw", "predict_interval", "apply", "shap_values"):
         empty, some = getattr(model, method)(X[:0]), getattr(model, method)(X[:2])
         assert empty.shape == (0, *some.shape[1:]) and empty.dtype == some.dtype
@@ -904,30 +804,20 @@ def test_zero_rows_give_empty_results(objective, n_targets):
 
 def test_zero_rows_give_empty_results_for_each_task():
     X = np.random.default_rng(0).standard_normal((80, 3))
-    Y = {
-        "levels": X[:, 0],
-        "law": X[:, 1],
-        "sign": np.where(X[:, 2] > 0, "a", "b"),
-        "counts": np.round(X[:, 0] ** 2),
-    }
-    losses = {
-        "levels": Quantile([0.2, 0.8]),
-        "law": "normal",
-        "sign": "logistic",
-        "counts": "poisson",
-    }
-    model = PolyleafMultiTask(losses, n_estimators=3).fit(X, Y)
-    for predict in (
-        model.predict,
-        model.predictor(),
-        lambda rows: next(model.staged_predict(rows)),
+    Y = {"levels": X[:, 0], "law": X[:, 1], "counts": np.round(X[:, 0] ** 2)}
+    Y["sign"] = np.where(X[:, 2] > 0, "a", "b")
+    losses = {"levels": Quantile([0.2, 0.8]), "law": "normal", "counts": "poisson"}
+    model = PolyleafMultiTask(losses | {"sign": "logistic"}, n_estimators=3).fit(X, Y)
+    nothing = X[:0]
+    for found in (
+        model.predict(nothing),
+        model.predictor()(nothing),
+        *model.staged_predict(nothing),
     ):
-        shapes = {task: values.shape for task, values in predict(X[:0]).items()}
+        shapes = {task: values.shape for task, values in found.items()}
         assert shapes == {"levels": (0, 2), "law": (0,), "sign": (0,), "counts": (0,)}
-    assert (
-        model.predict_proba(X[:0])["sign"].shape == (0, 2)
-        and len(model.predict_dist(X[:0])["law"]) == 0
-    )
+    assert model.predict_proba(nothing)["sign"].shape == (0, 2)
+    assert len(model.predict_dist(nothing)["law"]) == 0
     table = model.set_output(predict="pandas").predict(X[:0])
     assert table.shape == (0, 5) and list(table) == list(model.predict(X[:1]))
 
@@ -948,9 +838,8 @@ def test_methods_that_need_rows_raise_for_zero_rows():
 
 def test_unknown_importance_type_raises():
     X = np.random.default_rng(0).standard_normal((80, 3))
-    with pytest.raises(
-        ValueError, match="'count' is unknown; it must be one of gain, split, cover, shap"
-    ):
+    message = "'count' is unknown; it must be one of gain, split, cover, shap"
+    with pytest.raises(ValueError, match=message):
         PolyleafRegressor(n_estimators=2).fit(X, X[:, 0]).feature_importance("count")
 
 
@@ -987,13 +876,7 @@ def test_categories_of_almost_equal_means_are_ordered_by_them():
     X = np.repeat(np.arange(4), sizes)[:, None]
     y = np.repeat([1.0, 1.0, 1.5, -2.0], sizes)
     y[5000] += 1e-4
-    model = PolyleafRegressor(
-        n_estimators=1,
-        max_depth=1,
-        min_child_samples=4500,
-        max_cat_to_onehot=2,
-        cat_smooth=20.0,
-        categorical_features=[0],
-    )
-    first, second = model.fit(X, y).predict([[0], [1]])
+    parameters = {"n_estimators": 1, "max_depth": 1, "min_child_samples": 4500}
+    parameters |= {"max_cat_to_onehot": 2, "cat_smooth": 20.0, "categorical_features": [0]}
+    first, second = PolyleafRegressor(**parameters).fit(X, y).predict([[0], [1]])
     assert first < second

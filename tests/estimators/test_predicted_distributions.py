@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
-from sklearn.base import clone
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor, load_model
 from polyleaf.distributions import Gamma, LogNormal, NegativeBinomial, Normal, StudentT
@@ -85,13 +84,6 @@ def test_saved_model_predicts_the_same_distributions(fitted, tmp_path):
     scores = model.model_.objective.score_names
     expected = tuple(f"{target}_{score}" for target in (0, 1) for score in scores)
     assert loaded.model_.output_names == model.model_.output_names == expected
-
-
-def test_model_is_independent_of_n_jobs(fitted):
-    name, model, X, _, _ = fitted
-    data, targets, _ = make_data(name)
-    again = clone(model).set_params(n_jobs=3).fit(data[:2000], targets[:2000])
-    assert (again.predict_raw(X) == model.predict_raw(X)).all()
 
 
 def test_contributions_add_up_to_raw_scores(fitted):
@@ -193,16 +185,6 @@ def test_metrics_by_name():
     assert last["rmse"] == pytest.approx(
         np.sqrt(np.average((Y - law.mean()) ** 2, weights=weight)), rel=1e-6
     )
-
-
-def test_continued_training():
-    X, Y, _ = make_data("normal")
-    whole = PolyleafRegressor(objective="normal", **QUICK).fit(X, Y)
-    half = PolyleafRegressor(objective="normal", **{**QUICK, "n_estimators": 30}).fit(X, Y)
-    on = PolyleafRegressor(objective="normal", **{**QUICK, "n_estimators": 30}).fit(
-        X, Y, init_model=half
-    )
-    assert (on.predict_raw(X) == whole.predict_raw(X)).all()
 
 
 @pytest.mark.parametrize(

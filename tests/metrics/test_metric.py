@@ -33,143 +33,74 @@ def softmax(z):
     return e / e.sum(1, keepdims=True)
 
 
-def repeat_per_output(weight):
-    return None if weight is None else np.repeat(weight, K)
+def by_rows(score, y, prediction, **options):
+    """Return a function of weights: a score of scikit-learn."""
+    return lambda w: score(y, prediction, sample_weight=w, **options)
 
 
-# name -> (y, prediction, the metric by scikit-learn)
+def by_elements(score, y, prediction, **options):
+    """Return the score of all elements, which have the weight of their row."""
+    flat = y.ravel(), prediction.ravel()
+    return lambda w: score(*flat, sample_weight=None if w is None else np.repeat(w, K), **options)
+
+
+def by_class(score, **options):
+    return IDS, CLASS_RAW, by_rows(score, IDS, CLASS_RAW.argmax(1), **options)
+
+
+def by_label(score, **options):
+    return LABELS, RAW, by_rows(score, LABELS > 0, RAW > 0, **options)
+
+
+def complement(score):
+    return lambda y, prediction, sample_weight: (
+        1 - score(y, prediction, sample_weight=sample_weight)
+    )
+
+
+def kl_divergence(w):
+    divergence = scipy.special.rel_entr(CLASS_SHARES, softmax(CLASS_RAW)).sum(axis=1)
+    return np.average(divergence, weights=w)
+
+
+P = sigmoid(RAW)
 CASES = {
-    "mse": (REAL, RAW, lambda w: sk.mean_squared_error(REAL, RAW, sample_weight=w)),
+    "mse": (REAL, RAW, by_rows(sk.mean_squared_error, REAL, RAW)),
     "rmse": (REAL, RAW, lambda w: sk.mean_squared_error(REAL, RAW, sample_weight=w) ** 0.5),
-    "armse": (REAL, RAW, lambda w: sk.root_mean_squared_error(REAL, RAW, sample_weight=w)),
-    "mae": (REAL, RAW, lambda w: sk.mean_absolute_error(REAL, RAW, sample_weight=w)),
-    "mape": (REAL, RAW, lambda w: sk.mean_absolute_percentage_error(REAL, RAW, sample_weight=w)),
-    "rmsle": (
-        COUNT,
-        POSITIVE,
-        lambda w: sk.root_mean_squared_log_error(
-            COUNT.ravel(), POSITIVE.ravel(), sample_weight=repeat_per_output(w)
-        ),
-    ),
-    "balanced_accuracy": (
-        IDS,
-        CLASS_RAW,
-        lambda w: sk.balanced_accuracy_score(IDS, CLASS_RAW.argmax(1), sample_weight=w),
-    ),
-    "mcc": (
-        IDS,
-        CLASS_RAW,
-        lambda w: sk.matthews_corrcoef(IDS, CLASS_RAW.argmax(1), sample_weight=w),
-    ),
-    "kappa": (
-        IDS,
-        CLASS_RAW,
-        lambda w: sk.cohen_kappa_score(IDS, CLASS_RAW.argmax(1), sample_weight=w),
-    ),
-    "linear_kappa": (
-        IDS,
-        CLASS_RAW,
-        lambda w: sk.cohen_kappa_score(IDS, CLASS_RAW.argmax(1), sample_weight=w, weights="linear"),
-    ),
-    "quadratic_kappa": (
-        IDS,
-        CLASS_RAW,
-        lambda w: sk.cohen_kappa_score(
-            IDS, CLASS_RAW.argmax(1), sample_weight=w, weights="quadratic"
-        ),
-    ),
-    "r2": (REAL, RAW, lambda w: sk.r2_score(REAL, RAW, sample_weight=w)),
-    "quantile": (REAL, RAW, lambda w: sk.mean_pinball_loss(REAL, RAW, sample_weight=w, alpha=0.5)),
+    "armse": (REAL, RAW, by_rows(sk.root_mean_squared_error, REAL, RAW)),
+    "mae": (REAL, RAW, by_rows(sk.mean_absolute_error, REAL, RAW)),
+    "mape": (REAL, RAW, by_rows(sk.mean_absolute_percentage_error, REAL, RAW)),
+    "rmsle": (COUNT, POSITIVE, by_elements(sk.root_mean_squared_log_error, COUNT, POSITIVE)),
+    "balanced_accuracy": by_class(sk.balanced_accuracy_score),
+    "mcc": by_class(sk.matthews_corrcoef),
+    "kappa": by_class(sk.cohen_kappa_score),
+    "linear_kappa": by_class(sk.cohen_kappa_score, weights="linear"),
+    "quadratic_kappa": by_class(sk.cohen_kappa_score, weights="quadratic"),
+    "r2": (REAL, RAW, by_rows(sk.r2_score, REAL, RAW)),
+    "quantile": (REAL, RAW, by_rows(sk.mean_pinball_loss, REAL, RAW, alpha=0.5)),
     "poisson_deviance": (
-        COUNT,
-        POSITIVE,
-        lambda w: sk.mean_poisson_deviance(
-            COUNT.ravel(), POSITIVE.ravel(), sample_weight=repeat_per_output(w)
-        ),
+        COUNT, POSITIVE, by_elements(sk.mean_poisson_deviance, COUNT, POSITIVE),
     ),
     "gamma_deviance": (
-        POSITIVE,
-        np.exp(RAW),
-        lambda w: sk.mean_gamma_deviance(
-            POSITIVE.ravel(), np.exp(RAW).ravel(), sample_weight=repeat_per_output(w)
-        ),
+        POSITIVE, np.exp(RAW), by_elements(sk.mean_gamma_deviance, POSITIVE, np.exp(RAW)),
     ),
     "tweedie_deviance": (
-        COUNT,
-        POSITIVE,
-        lambda w: sk.mean_tweedie_deviance(
-            COUNT.ravel(), POSITIVE.ravel(), sample_weight=repeat_per_output(w), power=1.5
-        ),
+        COUNT, POSITIVE, by_elements(sk.mean_tweedie_deviance, COUNT, POSITIVE, power=1.5),
     ),
-    "logloss": (
-        LABELS,
-        RAW,
-        lambda w: sk.log_loss(
-            LABELS.ravel(), sigmoid(RAW).ravel(), sample_weight=repeat_per_output(w)
-        ),
-    ),
-    "kl_divergence": (
-        CLASS_SHARES,
-        CLASS_RAW,
-        lambda w: np.average(
-            scipy.special.rel_entr(CLASS_SHARES, softmax(CLASS_RAW)).sum(axis=1), weights=w
-        ),
-    ),
-    "mlogloss": (IDS, CLASS_RAW, lambda w: sk.log_loss(IDS, softmax(CLASS_RAW), sample_weight=w)),
-    "error": (
-        LABELS,
-        RAW,
-        lambda w: (
-            1
-            - sk.accuracy_score(
-                LABELS.ravel() > 0, RAW.ravel() > 0, sample_weight=repeat_per_output(w)
-            )
-        ),
-    ),
-    "hamming_loss": (LABELS, RAW, lambda w: sk.hamming_loss(LABELS > 0, RAW > 0, sample_weight=w)),
-    "merror": (
-        IDS,
-        CLASS_RAW,
-        lambda w: 1 - sk.accuracy_score(IDS, CLASS_RAW.argmax(1), sample_weight=w),
-    ),
-    "accuracy": (
-        IDS,
-        CLASS_RAW,
-        lambda w: sk.accuracy_score(IDS, CLASS_RAW.argmax(1), sample_weight=w),
-    ),
-    "subset_accuracy": (
-        LABELS,
-        RAW,
-        lambda w: sk.accuracy_score(LABELS > 0, RAW > 0, sample_weight=w),
-    ),
-    "f1_micro": (
-        LABELS,
-        RAW,
-        lambda w: sk.f1_score(LABELS > 0, RAW > 0, sample_weight=w, average="micro"),
-    ),
-    "f1_macro": (
-        LABELS,
-        RAW,
-        lambda w: sk.f1_score(LABELS > 0, RAW > 0, sample_weight=w, average="macro"),
-    ),
-    "brier": (
-        LABELS,
-        sigmoid(RAW),
-        lambda w: sk.brier_score_loss(
-            LABELS.ravel(), sigmoid(RAW).ravel(), sample_weight=repeat_per_output(w)
-        ),
-    ),
-    "auc": (
-        LABELS,
-        sigmoid(RAW),
-        lambda w: sk.roc_auc_score(LABELS, sigmoid(RAW), sample_weight=w),
-    ),
-    "average_precision": (
-        LABELS,
-        sigmoid(RAW),
-        lambda w: sk.average_precision_score(LABELS, sigmoid(RAW), sample_weight=w),
-    ),
-}
+    "logloss": (LABELS, RAW, by_elements(sk.log_loss, LABELS, P)),
+    "kl_divergence": (CLASS_SHARES, CLASS_RAW, kl_divergence),
+    "mlogloss": (IDS, CLASS_RAW, by_rows(sk.log_loss, IDS, softmax(CLASS_RAW))),
+    "error": (LABELS, RAW, by_elements(complement(sk.accuracy_score), LABELS > 0, RAW > 0)),
+    "hamming_loss": by_label(sk.hamming_loss),
+    "merror": by_class(complement(sk.accuracy_score)),
+    "accuracy": by_class(sk.accuracy_score),
+    "subset_accuracy": by_label(sk.accuracy_score),
+    "f1_micro": by_label(sk.f1_score, average="micro"),
+    "f1_macro": by_label(sk.f1_score, average="macro"),
+    "brier": (LABELS, P, by_elements(sk.brier_score_loss, LABELS, P)),
+    "auc": (LABELS, P, by_rows(sk.roc_auc_score, LABELS, P)),
+    "average_precision": (LABELS, P, by_rows(sk.average_precision_score, LABELS, P)),
+}  # fmt: skip
 
 
 def test_all_metrics_are_compared():
@@ -181,9 +112,8 @@ def test_all_metrics_are_compared():
 def test_equals_scikit_learn(name, weighted):
     y, prediction, theirs = CASES[name]
     weight = WEIGHT if weighted else None
-    assert get_metric(name)(RowData(y, weight), prediction) == pytest.approx(
-        theirs(weight), rel=2e-6
-    )
+    found = get_metric(name)(RowData(y, weight), prediction)
+    assert found == pytest.approx(theirs(weight), rel=2e-6)
 
 
 NO_MISSING = "mlogloss", "merror", "kl_divergence"
@@ -196,9 +126,8 @@ def test_row_weights_equal_constant_weights_per_output(name):
         pytest.skip("classes have one weight per row")
     metric = get_metric(name)
     full = np.repeat(WEIGHT[:, None], K, axis=1)
-    assert metric(RowData(y, full), prediction) == pytest.approx(
-        metric(RowData(y, WEIGHT), prediction), rel=1e-9
-    )
+    expected = metric(RowData(y, WEIGHT), prediction)
+    assert metric(RowData(y, full), prediction) == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name not in NO_MISSING])
@@ -214,10 +143,8 @@ def test_missing_targets_are_ignored(name):
     filled[::4, 1] = 0
     other = y.copy()
     other[::4, 1] = 1
-    assert metric(RowData(filled, weight), prediction) == pytest.approx(
-        metric(RowData(other, weight), prediction), rel=1e-12
-    )
-    assert np.isfinite(metric(RowData(filled, weight), prediction))
+    values = [metric(RowData(each, weight), prediction) for each in (filled, other)]
+    assert np.isfinite(values[0]) and values[0] == pytest.approx(values[1], rel=1e-12)
     per_output = metric.per_output(RowData(filled, weight), prediction)
     if per_output is not None:
         kept = np.arange(N) % 4 != 0
@@ -235,32 +162,27 @@ def test_per_output(name):
         return
     assert values.shape == (K,)
     for k in range(K):
-        alone = metric(
-            RowData(np.ascontiguousarray(y[:, k]), WEIGHT), np.ascontiguousarray(prediction[:, k])
-        )
+        alone = metric(RowData(y[:, k].copy(), WEIGHT), prediction[:, k].copy())
         assert values[k] == pytest.approx(alone, rel=1e-9)
 
 
 def test_multiclass_forms():
     proba, truth = softmax(CLASS_RAW), IDS[:, None] == np.arange(4)
-    expected = sk.roc_auc_score(IDS, proba, multi_class="ovr", sample_weight=None)
-    assert get_metric("auc")(RowData(IDS), proba) == pytest.approx(expected)
-    assert get_metric("average_precision")(RowData(IDS), proba) == pytest.approx(
-        sk.average_precision_score(truth, proba)
-    )
-    assert get_metric("brier")(RowData(IDS), proba) == pytest.approx(
-        np.square(proba - truth).sum(1).mean()
-    )
-    f1 = sk.f1_score(IDS, CLASS_RAW.argmax(1), average="macro")
-    assert get_metric("f1_macro")(RowData(IDS), CLASS_RAW) == pytest.approx(f1)
+    for name, expected in {
+        "auc": sk.roc_auc_score(IDS, proba, multi_class="ovr", sample_weight=None),
+        "average_precision": sk.average_precision_score(truth, proba),
+        "brier": np.square(proba - truth).sum(1).mean(),
+        "f1_macro": sk.f1_score(IDS, proba.argmax(1), average="macro"),
+    }.items():
+        prediction = CLASS_RAW if name == "f1_macro" else proba
+        assert get_metric(name)(RowData(IDS), prediction) == pytest.approx(expected)
 
 
 def test_logloss_does_not_clip():
     raw = np.array([[300.0], [-300.0]])
     assert get_metric("logloss")(RowData(np.array([0.0, 1.0])), raw) == pytest.approx(300)
-    assert get_metric("mlogloss")(
-        RowData(np.array([1])), np.array([[300.0, 0.0]])
-    ) == pytest.approx(300)
+    one = get_metric("mlogloss")(RowData(np.array([1])), np.array([[300.0, 0.0]]))
+    assert one == pytest.approx(300)
     certain = get_metric("logloss")(RowData(np.array([1.0])), np.array([[30.0]]))
     assert certain == pytest.approx(np.exp(-30), rel=1e-6)
 
@@ -289,9 +211,8 @@ def test_pinball_by_level():
     objective = {"objective": "quantile", "quantile_alpha": levels, "calibrate_quantiles": False}
     names = ["pinball@0.1", "pinball@.9", "pinball@0.25"]
     y = X[:, :2] + rng.normal(size=(400, 2))
-    one = PolyleafRegressor(**objective, n_estimators=5, eval_metric=names[:2]).fit(
-        X, y, eval_set=[(X, y)]
-    )
+    one = PolyleafRegressor(**objective, n_estimators=5, eval_metric=names[:2])
+    one.fit(X, y, eval_set=[(X, y)])
     found = one.evals_result_["validation_0"]
     predicted = one.predict(X)
     for name, level, column in ((names[0], 0.1, 0), (names[1], 0.9, 2)):
@@ -304,9 +225,8 @@ def test_auc_of_one_class_is_ignored():
     labels = LABELS.copy()
     labels[:, 0] = 1
     proba = sigmoid(RAW)
-    assert get_metric("auc")(RowData(labels), proba) == pytest.approx(
-        sk.roc_auc_score(labels[:, 1:], proba[:, 1:])
-    )
+    expected = sk.roc_auc_score(labels[:, 1:], proba[:, 1:])
+    assert get_metric("auc")(RowData(labels), proba) == pytest.approx(expected)
     assert np.isnan(get_metric("auc")(RowData(np.ones(5)), np.linspace(0, 1, 5)))
 
 

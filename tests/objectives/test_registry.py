@@ -160,12 +160,9 @@ def test_parameters_are_stored_and_training_continues_from_a_file(tmp_path):
     assert part.objective == part.model_.objective == objective
     part.set_params(n_estimators=3).fit(X, Y, init_model=part.model_)
     np.testing.assert_array_equal(part.predict(X), whole.predict(X))
-    loss = (
-        PolyleafRegressor(objective=objective, **SMALL).fit(X, Y, eval_set=[(X, Y)]).evals_result_
-    )
-    assert list(loss["validation_0"]) == ["loss"] and np.all(
-        np.diff(loss["validation_0"]["loss"]) < 0
-    )
+    watched = PolyleafRegressor(objective=objective, **SMALL).fit(X, Y, eval_set=[(X, Y)])
+    log = watched.evals_result_["validation_0"]
+    assert list(log) == ["loss"] and np.all(np.diff(log["loss"]) < 0)
 
 
 def test_custom_multiclass_loss(tmp_path):
@@ -241,11 +238,9 @@ def test_loading_an_unregistered_objective_raises(tmp_path, monkeypatch):
     model = PolyleafRegressor(objective=OwnExpectile(0.9), **SMALL).fit(X, Y)
     model.save_model(tmp_path / "own.model")
     monkeypatch.delitem(registry._BY_NAME, "own expectile")
-    with pytest.raises(
-        ModelFileError, match=r"class OwnExpectile of the module .*test_registry"
-    ) as error:
+    message = r"class OwnExpectile of the module .*test_registry(?s:.*)register\(OwnExpectile\)"
+    with pytest.raises(ModelFileError, match=message):
         load_model(tmp_path / "own.model")
-    assert "polyleaf.objectives.register(OwnExpectile)" in str(error.value)
 
 
 def test_loading_a_file_imports_no_modules():

@@ -410,12 +410,3 @@ def test_importance_per_output_with_sketch_raises():
     assert model.feature_importance().shape == (6,)
     with pytest.raises(ValueError, match="grown on a sketch"):
         model.feature_importance(per_output=True)
-
-
-def test_continued_training_equals_uninterrupted_training():
-    X, Y = labels()
-    settings_ = dict(sketch="auto", random_state=3, n_jobs=1)
-    whole = PolyleafClassifier(n_estimators=4, **settings_).fit(X, Y)
-    half = PolyleafClassifier(n_estimators=2, **settings_).fit(X, Y)
-    rest = PolyleafClassifier(n_estimators=2, **settings_).fit(X, Y, init_model=half)
-    np.testing.assert_array_equal(whole.predict_proba(X), rest.predict_proba(X))

@@ -2,7 +2,30 @@
 
 import numpy as np
 
+from polyleaf.objectives import get_objective
 from polyleaf.objectives._utils import packed_size
+
+# Objective, its parameters in the tests, and its kind of target.
+ELEMENTWISE = {
+    "squared_error": ("squared_error", {}, "real"),
+    "absolute_error": ("absolute_error", {}, "real"),
+    "quantile": ("quantile", {"alpha": 0.3}, "real"),
+    "huber": ("huber", {"delta": 0.7}, "real"),
+    "poisson": ("poisson", {}, "count"),
+    "poisson exact": ("poisson", {"hessian": "exact"}, "count"),
+    "gamma": ("gamma", {}, "positive"),
+    "gamma exact": ("gamma", {"hessian": "exact"}, "positive"),
+    "tweedie": ("tweedie", {"variance_power": 1.3}, "count"),
+    "tweedie exact": ("tweedie", {"variance_power": 1.3, "hessian": "exact"}, "count"),
+    "logistic": ("logistic", {}, "binary"),
+    "logistic soft": ("logistic", {"scale_pos_weight": 2.5}, "share"),
+    "squared_hinge": ("squared_hinge", {}, "binary"),
+}
+
+
+def elementwise(case):
+    name, parameters, kind = ELEMENTWISE[case]
+    return get_objective(name, **parameters), kind
 
 
 def draw_target(kind, n, k, seed=0):
@@ -38,10 +61,14 @@ def hessians(problem, raw, n_threads=1):
     return g, h
 
 
+def softmax(z):
+    p = np.exp(z - z.max(1, keepdims=True))
+    return p / p.sum(1, keepdims=True)
+
+
 def softmax_hessians(y, z):
     """Return gradient (n, K) and Hessians (n, K, K) as a user would write them."""
-    p = np.exp(z - z.max(1, keepdims=True))
-    p /= p.sum(1, keepdims=True)
+    p = softmax(z)
     g = p.copy()
     g[np.arange(len(y)), y] -= 1
     return g, np.einsum("ni,ij->nij", p, np.eye(p.shape[1])) - p[:, :, None] * p[:, None, :]

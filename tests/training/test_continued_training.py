@@ -244,6 +244,7 @@ FRAME = pd.DataFrame(X, columns=[*"abcd"]).assign(
 )
 COUNTS = np.random.default_rng(2).poisson(np.exp(0.5 * X[:, 0])).astype(float)
 LABELS = scipy.sparse.csr_matrix((np.random.default_rng(3).random((300, 40)) < 0.08).astype(float))
+SKETCH = {"sketch": "random_projection", "sketch_dim": 2}
 INTERVAL = {"objective": "quantile", "quantile_alpha": [0.1, 0.9]}
 LEML = {"projection": "leml", "projection_dim": 3}
 HELD_OUT = {"validation_fraction": 0.3, "early_stopping_rounds": 4}
@@ -262,6 +263,8 @@ def tasks(**parameters):
         (PolyleafRegressor, FRAME, Y, INTERVAL, {}),
         (PolyleafRegressor, FRAME, Y, HELD_OUT, {}),
         (PolyleafRegressor, X, Y, INTERVAL | LEML, {}),
+        (PolyleafRegressor, X, np.stack([Y] * 3, axis=1), {"objective": "normal"}, {}),
+        (PolyleafRegressor, X, np.stack([Y] * 3, axis=1), SKETCH, {"offset": X[:, :3]}),
         (PolyleafClassifier, X, (Y > 0).astype(int), LEML | {"threshold": "f1"}, {}),
         (PolyleafRegressor, X, Y, INTERVAL | HELD_OUT | LAYERS, {"time": np.arange(300)}),
         (PolyleafRegressor, X, COUNTS, {"objective": "poisson"}, {"offset": 0.3 * X[:, 2]}),

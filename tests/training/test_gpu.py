@@ -50,17 +50,77 @@ def assert_same_bytes(kind, y, fit=None, **parameters):
     return there
 
 
-def test_offsets():
-    assert_same(
-        PolyleafRegressor, np.abs(Y), {"offset": RNG.normal(size=Y.shape)}, objective="poisson"
-    )
-    assert_same(PolyleafClassifier, Y[:, 0] > 0, {"offset": RNG.normal(size=300)})
+OFFSET = {"offset": RNG.normal(size=Y.shape)}
+ROWS, OUTPUTS = {"sample_weight": RNG.random(300)}, {"sample_weight": RNG.random(Y.shape)}
+COUNTED = {"sample_weight": RNG.integers(0, 3, 300)}
+LABELS = RNG.random((300, 70)) < 0.3
+MANY = np.tile(Y, 7)
+NONE = {"hessian": "none", "leaf_hessian": "none"}
+EACH = {"multi_strategy": "one_output_per_tree"}
+GOSS = {"sampling_method": "goss", "top_rate": 0.3, "other_rate": 0.3}
+LAYERS = {"boosting_step": "layer", "grow_policy": "depthwise", "max_depth": 3, "max_leaves": None}
+SKETCH = {"sketch": "random_projection", "sketch_dim": 2}
+FULL = {"hessian": "full"}
 
 
-def test_unsupported_losses_are_computed_on_the_host():
-    assert_same(PolyleafRegressor, Y[:, 0], objective="normal")
-    assert_same(PolyleafRegressor, Y, objective=lambda y, z: (z - y, np.full_like(y, 2.0)))
-    assert_same(PolyleafClassifier, Y[:, 0] > 0, objective="exponential")
+@pytest.mark.parametrize(
+    ("y", "fit", "parameters"),
+    [
+        (np.abs(Y), OFFSET, {"objective": "poisson"}),
+        (Y[:, 0], {}, {"objective": "normal"}),  # computed on the host
+        (Y, {}, {"objective": lambda y, z: (z - y, np.full_like(y, 2.0))}),
+        (Y, COUNTED, {}),
+        (Y, OUTPUTS, EACH),
+        (Y, OUTPUTS, NONE),
+        (Y, OUTPUTS, NONE | EACH),
+        (Y, {}, EACH | {"objective": "absolute_error"}),
+        (Y, OFFSET, EACH | {"objective": "absolute_error"}),
+        (np.ones((300, 2)), {}, {"base_score": 0.0, "learning_rate": 1.0, "n_estimators": 20}),
+        (Y, {}, LAYERS | {"objective": "absolute_error"}),
+        (Y[:, 0], {}, LAYERS | {"objective": "normal"}),
+        (np.abs(Y), OFFSET, LAYERS | {"objective": "poisson"}),
+        (MANY, {}, LAYERS | SKETCH),
+        (Y, COUNTED, LAYERS),
+        (MANY, {}, {"sketch": "count_sketch", "sketch_dim": 5}),
+        (np.abs(MANY), {}, SKETCH | {"objective": "poisson"}),
+        (np.abs(MANY), ROWS, SKETCH | {"objective": "poisson", "hessian": "none"}),
+        (MANY, {"sample_weight": RNG.random(MANY.shape)}, SKETCH),
+        (Y, {}, FULL | {"leaf_hessian": "full"}),
+        (Y, OUTPUTS, FULL),
+        (Y[:, 0], {}, FULL),
+        (np.abs(Y), {}, {"objective": "poisson", "leaf_hessian": "block", "block_size": 2}),
+    ],
+    ids=str,
+)
+def test_regressors(y, fit, parameters):
+    assert_same(PolyleafRegressor, y, fit, **parameters)
+
+
+@pytest.mark.parametrize(
+    ("y", "fit", "parameters"),
+    [
+        (Y[:, 0] > 0, {"offset": OFFSET["offset"][:, 0]}, {}),
+        (Y[:, 0] > 0, {}, {"objective": "exponential"}),  # computed on the host
+        (LABELS, {}, {"max_leaves": 4, "n_estimators": 2}),
+        (LABELS[:, :5], {}, {"leaf_hessian": "shared"}),
+        (LABELS, ROWS, SKETCH | {"leaf_hessian": "shared"}),
+        (CLASSES, ROWS, SKETCH | {"leaf_hessian": "shared"}),
+        (Y > 0, {}, NONE | {"scale_pos_weight": 9.0}),
+        (Y > 0, {}, NONE | EACH | {"scale_pos_weight": 9.0}),
+        (CLASSES, {}, FULL | {"min_child_weight": 3.0, "reg_lambda": 0.0}),
+        (CLASSES, ROWS, FULL | {"leaf_hessian": "full", "categorical_features": [4]}),
+        (CLASSES, ROWS, SKETCH | {"leaf_hessian": "full"}),
+        (CLASSES, {}, {"hessian": "block", "block_size": 2, "subsample": 0.5}),
+        (CLASSES, {}, GOSS | {"leaf_hessian": "block", "block_size": 2}),
+        (CLASSES, {}, LAYERS | {"hessian": "block", "block_size": 2, "leaf_hessian": "none"}),
+        (CLASSES, {}, LAYERS | FULL | {"leaf_hessian": "block", "rows_per_layer": [0.5, 0.8]}),
+    ],
+    ids=str,
+)
+def test_classifiers(y, fit, parameters):
+    model = assert_same(PolyleafClassifier, np.asarray(y, int), fit, **parameters)
+    more = {"init_model": model.model_} | fit
+    assert_same(PolyleafClassifier, np.asarray(y, int), more, **parameters)
 
 
 def test_tasks_with_scaled_gains():
@@ -68,72 +128,25 @@ def test_tasks_with_scaled_gains():
     assert_same(PolyleafMultiTask, {"value": Y[:, 0], "sign": Y[:, 1] > 0}, objective=objective)
 
 
-def test_hessians_of_many_outputs():
-    labels = RNG.random((300, 70)) < 0.3
-    assert_same(PolyleafClassifier, labels.astype(int), max_leaves=4, n_estimators=2)
-    assert_same(PolyleafClassifier, labels[:, :5].astype(int), leaf_hessian="shared")
-
-
-def test_weights_per_row_and_per_output():
-    assert_same(PolyleafRegressor, Y, {"sample_weight": RNG.integers(0, 3, 300)})
-    assert_same(
-        PolyleafRegressor,
-        Y,
-        {"sample_weight": RNG.random(Y.shape)},
-        multi_strategy="one_output_per_tree",
-    )
-
-
-@pytest.mark.parametrize("strategy", ["multi_output_tree", "one_output_per_tree"])
-def test_weights_instead_of_hessians(strategy):
-    none = {"hessian": "none", "leaf_hessian": "none", "multi_strategy": strategy}
-    assert_same(PolyleafRegressor, Y, {"sample_weight": RNG.random(Y.shape)}, **none)
-    assert_same(PolyleafClassifier, (Y > 0).astype(int), scale_pos_weight=9.0, **none)
-
-
 @pytest.mark.parametrize("heaviest", [1e4, 1e9])
 def test_heavy_rows(heaviest):
     """Check weights that are limited and rounded at random."""
     weight = np.ones(300)
     weight[5] = heaviest
-    given = {"sample_weight": weight}
-    assert_same(PolyleafRegressor, Y, given)
-    assert_same(PolyleafRegressor, Y, given, objective="absolute_error")
-    assert_same(PolyleafClassifier, CLASSES, given, subsample=0.7)
-    assert_same(PolyleafRegressor, Y, given, hessian="none", leaf_hessian="shared")
-    exposure = {"offset": np.log(heaviest) * RNG.normal(size=Y.shape)}
+    heavy = {"sample_weight": weight}
+    assert_same(PolyleafRegressor, Y, heavy)
+    assert_same(PolyleafRegressor, Y, heavy, objective="absolute_error")
+    assert_same(PolyleafClassifier, CLASSES, heavy, subsample=0.7)
+    assert_same(PolyleafRegressor, Y, heavy, hessian="none", leaf_hessian="shared")
+    exposure = {"offset": np.log(heaviest) * OFFSET["offset"]}
     assert_same(PolyleafRegressor, np.abs(Y), exposure, objective="poisson")
 
 
-def test_medians_with_one_output_per_tree():
-    one = {"multi_strategy": "one_output_per_tree", "objective": "absolute_error"}
-    assert_same(PolyleafRegressor, Y, **one)
-    assert_same(PolyleafRegressor, Y, {"offset": RNG.normal(size=Y.shape)}, **one)
-
-
-def test_continued_training_and_evaluation_sets():
-    model = assert_same(
-        PolyleafRegressor,
-        Y,
-        {"eval_set": [(X[:50], Y[:50])]},
-        early_stopping_rounds=2,
-        n_estimators=6,
-    )
-    more = {"init_model": model.model_}
-    assert_same(PolyleafRegressor, Y, more)
-
-
-def test_end_of_growth():
-    assert_same(
-        PolyleafRegressor,
-        np.ones((300, 2)),
-        base_score=[0.0, 0.0],
-        learning_rate=1.0,
-        n_estimators=20,
-    )
-
-
-LAYERS = {"boosting_step": "layer", "grow_policy": "depthwise", "max_depth": 3, "max_leaves": None}
+@pytest.mark.parametrize("parameters", [{"n_estimators": 6}, LAYERS], ids=str)
+def test_evaluation_sets_and_continued_training(parameters):
+    watched = {"eval_set": [(X[:50], Y[:50])]}
+    model = assert_same(PolyleafRegressor, Y, watched, early_stopping_rounds=2, **parameters)
+    assert_same(PolyleafRegressor, Y, {"init_model": model.model_}, **parameters)
 
 
 @pytest.mark.parametrize(
@@ -143,15 +156,15 @@ LAYERS = {"boosting_step": "layer", "grow_policy": "depthwise", "max_depth": 3, 
         {"rows_per_layer": [0.25, 0.5, 1.0]},
         {"rows_per_layer": [1.0, 150, 80]},
         {"subsample": 0.5},
-        {"sampling_method": "goss", "top_rate": 0.3, "other_rate": 0.3},
+        GOSS,
         {"pruning": "post", "min_split_gain": 0.5},
         {"pruning": "post", "rows_per_layer": [0.3, 0.6], "min_split_gain": 0.2},
         {"max_leaves": 5},
         {"max_depth": None, "max_leaves": 9},
         {"colsample_bynode": 0.5, "colsample_bytree": 0.7},
         {"hessian": "shared", "min_child_weight": 3.0},
-        {"hessian": "none", "leaf_hessian": "none"},
-        {"multi_strategy": "one_output_per_tree"},
+        NONE,
+        EACH,
         {"categorical_features": [4], "max_cat_to_onehot": 2},
         {"min_split_gain": 1e9},
         {"histogram_memory": 1},
@@ -162,61 +175,16 @@ def test_layer_wise_boosting(parameters):
     assert_same(PolyleafClassifier, CLASSES, **LAYERS | parameters)
 
 
-def test_layers_with_other_losses_and_offsets():
-    assert_same(PolyleafRegressor, Y, objective="absolute_error", **LAYERS)
-    assert_same(PolyleafRegressor, Y[:, 0], objective="normal", **LAYERS)
-    assert_same(
-        PolyleafRegressor,
-        np.abs(Y),
-        {"offset": RNG.normal(size=Y.shape)},
-        objective="poisson",
-        **LAYERS,
-    )
-    assert_same(
-        PolyleafRegressor, np.tile(Y, 8), sketch="random_projection", sketch_dim=4, **LAYERS
-    )
-    assert_same(PolyleafRegressor, Y, {"sample_weight": RNG.integers(0, 3, 300)}, **LAYERS)
-
-
-def test_layers_with_callbacks_and_continued_training():
-    watched = {"eval_set": [(X[:50], Y[:50])]}
-    model = assert_same(PolyleafRegressor, Y, watched, early_stopping_rounds=2, **LAYERS)
-    assert_same(PolyleafRegressor, Y, {"init_model": model.model_}, **LAYERS)
-
-
-@pytest.mark.parametrize("weights", [None, "rows", "outputs"])
-@pytest.mark.parametrize(
-    ("kind", "y", "parameters"),
-    [
-        (PolyleafRegressor, np.tile(Y, 7), {}),
-        (PolyleafRegressor, np.tile(Y, 7), {"sketch": "count_sketch"}),
-        (PolyleafRegressor, np.tile(np.abs(Y), 7), {"objective": "poisson"}),
-        (PolyleafRegressor, np.tile(np.abs(Y), 7), {"objective": "poisson", "hessian": "none"}),
-        (PolyleafClassifier, CLASSES, {"leaf_hessian": "shared"}),
-        (PolyleafClassifier, np.tile(Y > 0, 7), {"leaf_hessian": "shared"}),
-    ],
-    ids=str,
-)
-def test_sketches(kind, y, parameters, weights):
-    rng = np.random.default_rng(1)
-    fit = None
-    if weights == "rows" or (weights == "outputs" and y.ndim == 1):
-        fit = {"sample_weight": rng.random(300)}
-    elif weights == "outputs":
-        fit = {"sample_weight": rng.random(y.shape)}
-    assert_same(kind, y, fit, **{"sketch": "random_projection", "sketch_dim": 5} | parameters)
-
-
 @pytest.mark.parametrize(
     "parameters",
     [
         {},
         {"leaf_output_set": "shared"},
         {"subsample": 0.5},
-        {"sampling_method": "goss", "top_rate": 0.3, "other_rate": 0.3},
+        GOSS,
         {"reg_alpha": 0.5, "max_delta_step": 0.2},
         {"boosting_step": "tree", "hessian": "shared", "leaf_hessian": "none"},
-        {"sketch": "random_projection", "sketch_dim": 2},
+        SKETCH,
         {"categorical_features": [4]},
     ],
     ids=str,
@@ -228,54 +196,11 @@ def test_sparse_leaves(parameters):
     assert_same(PolyleafClassifier, CLASSES, more, leaf="sparse", leaf_k=1, **parameters)
 
 
-@pytest.mark.parametrize(
-    "parameters",
-    [
-        {"hessian": "full"},
-        {"hessian": "full", "leaf_hessian": "full"},
-        {"leaf_hessian": "full", "sketch": "random_projection", "sketch_dim": 2},
-        {"hessian": "block", "block_size": 2, "subsample": 0.5},
-        {"leaf_hessian": "block", "block_size": 2, "sampling_method": "goss"},
-        {"hessian": "full", "min_child_weight": 3.0, "reg_lambda": 0.0},
-        {"hessian": "full", "leaf_hessian": "full", "categorical_features": [4]},
-        {
-            "hessian": "full",
-            "leaf_hessian": "block",
-            "block_size": 2,
-            "rows_per_layer": [0.5, 0.8],
-            **LAYERS,
-        },
-        {"hessian": "block", "block_size": 2, "leaf_hessian": "none", **LAYERS},
-    ],
-    ids=str,
-)
-def test_full_hessians(parameters):
-    model = assert_same(PolyleafClassifier, CLASSES, **parameters)
-    assert_same(
-        PolyleafClassifier,
-        CLASSES,
-        {"init_model": model.model_, "sample_weight": RNG.random(300)},
-        **parameters,
-    )
+RULES = {"monotone_constraints": [[1, -1, 0], [0, 1, 1], [0, 0, 0], [-1, 1, 0], [0, 0, 0]]}
+PENALTIES = {"feature_penalties": [0.0, 0.5, 0.9, 0.2, 0.0]}
 
 
-def test_full_hessians_of_separable_losses():
-    assert_same(PolyleafRegressor, Y, hessian="full", leaf_hessian="full")
-    assert_same(PolyleafRegressor, Y, {"sample_weight": RNG.random(Y.shape)}, hessian="full")
-    assert_same(
-        PolyleafRegressor, np.abs(Y), objective="poisson", leaf_hessian="block", block_size=2
-    )
-    assert_same(PolyleafRegressor, Y[:, 0], hessian="full")
-
-
-OWN = np.array([[1, -1, 0], [0, 1, 1], [0, 0, 0], [-1, 1, 0], [0, 0, 0]])
-PENALTIES = [0.0, 0.5, 0.9, 0.2, 0.0]
-
-
-@pytest.mark.parametrize(
-    "rules",
-    [{"monotone_constraints": OWN}, {"monotone_constraints": OWN, "feature_penalties": PENALTIES}],
-)
+@pytest.mark.parametrize("rules", [RULES, RULES | PENALTIES])
 @pytest.mark.parametrize(
     "parameters",
     [
@@ -283,9 +208,9 @@ PENALTIES = [0.0, 0.5, 0.9, 0.2, 0.0]
         {"max_leaves": None, "max_depth": 3, "grow_policy": "depthwise"},
         {"categorical_features": [4]},
         {"hessian": "none", "leaf_hessian": "shared"},
-        {"multi_strategy": "one_output_per_tree"},
+        EACH,
         {"subsample": 0.5, "colsample_bynode": 0.6},
-        {"sampling_method": "goss", "top_rate": 0.3, "other_rate": 0.3},
+        GOSS,
         {"pruning": "post", "min_split_gain": 0.2},
         {"reg_alpha": 0.3, "max_delta_step": 0.5},
         LAYERS,
@@ -301,26 +226,17 @@ def test_monotone_constraints(rules, parameters):
 
 @pytest.mark.parametrize("objective", ["absolute_error", "huber", "poisson", "gamma", "tweedie"])
 def test_monotone_constraints_with_other_losses(objective):
-    assert_same_bytes(PolyleafRegressor, np.exp(Y), objective=objective, monotone_constraints=OWN)
-    assert_same_bytes(
-        PolyleafRegressor, np.exp(Y), objective=objective, monotone_constraints=OWN, **LAYERS
-    )
+    for parameters in (RULES, RULES | LAYERS):
+        assert_same_bytes(PolyleafRegressor, np.exp(Y), objective=objective, **parameters)
 
 
 def test_monotone_constraints_with_weights_offsets_quantiles_and_init_model():
     rule = {"monotone_constraints": [1, 0, -1, 0, 0]}
-    assert_same_bytes(PolyleafRegressor, Y, {"sample_weight": RNG.random(300)}, **rule)
-    assert_same_bytes(PolyleafRegressor, Y, {"sample_weight": RNG.random(Y.shape)}, **rule)
-    assert_same_bytes(
-        PolyleafRegressor,
-        np.abs(Y),
-        {"offset": RNG.normal(size=Y.shape)},
-        objective="poisson",
-        **rule,
-    )
-    assert_same_bytes(
-        PolyleafRegressor, Y[:, :2], objective="quantile", quantile_alpha=[0.1, 0.9], **rule
-    )
+    assert_same_bytes(PolyleafRegressor, Y, ROWS, **rule)
+    assert_same_bytes(PolyleafRegressor, Y, OUTPUTS, **rule)
+    assert_same_bytes(PolyleafRegressor, np.abs(Y), OFFSET, objective="poisson", **rule)
+    levels = {"objective": "quantile", "quantile_alpha": [0.1, 0.9]}
+    assert_same_bytes(PolyleafRegressor, Y[:, :2], **levels, **rule)
     model = assert_same_bytes(PolyleafClassifier, CLASSES, **rule)
     assert_same_bytes(PolyleafClassifier, CLASSES, {"init_model": model.model_}, **rule)
 
@@ -330,10 +246,10 @@ def test_monotone_constraints_with_weights_offsets_quantiles_and_init_model():
     [
         {},
         {"categorical_features": [4]},
-        {"sketch": "random_projection", "sketch_dim": 2},
+        SKETCH,
         {"leaf": "sparse", "leaf_k": 2},
-        {"hessian": "full"},
-        {"multi_strategy": "one_output_per_tree"},
+        FULL,
+        EACH,
         {"pruning": "post"},
         LAYERS,
     ],
@@ -341,11 +257,9 @@ def test_monotone_constraints_with_weights_offsets_quantiles_and_init_model():
 )
 def test_feature_penalties(parameters):
     free = scores(PolyleafClassifier, CLASSES, **parameters)[0][0]
-    model = assert_same_bytes(
-        PolyleafClassifier, CLASSES, feature_penalties=PENALTIES, **parameters
-    )
+    model = assert_same_bytes(PolyleafClassifier, CLASSES, **PENALTIES, **parameters)
     assert not np.array_equal(model.model_.predict_raw(X), free)
-    assert_same_bytes(PolyleafRegressor, Y, feature_penalties=PENALTIES, **parameters)
+    assert_same_bytes(PolyleafRegressor, Y, **PENALTIES, **parameters)
 
 
 class Interrupt(Callback):
@@ -368,16 +282,9 @@ def test_estimators_can_be_pickled():
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(X), model.predict(X))
 
 
-@pytest.mark.parametrize(
-    ("parameters", "message"), [({"leaf": "linear"}, 'leaf="linear"')], ids=str
-)
-def test_unsupported_parameters_raise(parameters, message):
-    with pytest.raises(ValueError, match='device="cuda"') as error:
-        PolyleafRegressor(**SMALL, **parameters, device="cuda").fit(X, Y)
-    assert message in str(error.value)
-
-
-def test_sparse_targets_raise():
+def test_unsupported_parameters_and_sparse_targets_raise():
+    with pytest.raises(ValueError, match=r'(?s)(leaf="linear".*device|device="cuda".*leaf)'):
+        PolyleafRegressor(**SMALL, leaf="linear", device="cuda").fit(X, Y)
     few = csr_matrix(RNG.random((300, 20)) < 0.1).astype(float)
     with pytest.raises(ValueError, match="split_search"):
         PolyleafClassifier(**SMALL, leaf="sparse", leaf_k=2, device="cuda").fit(X, few)

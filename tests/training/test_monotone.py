@@ -167,16 +167,6 @@ def test_parameters_of_a_file_train_the_same_model(tmp_path):
     np.testing.assert_array_equal(again.predict_raw(X), model.predict_raw(X))
 
 
-def test_model_is_independent_of_n_jobs():
-    one, three = (
-        PolyleafRegressor(n_estimators=5, monotone_constraints=OWN, n_jobs=jobs)
-        .fit(X, Y)
-        .predict_raw(X)
-        for jobs in (1, 3)
-    )
-    np.testing.assert_array_equal(one, three)
-
-
 def build_model(seed):
     """Return a model of random targets and settings, and its constraints (F, K)."""
     rng = np.random.default_rng(seed)

@@ -56,14 +56,6 @@ def test_labels_are_learned(data, search):
     assert (np.diff(scores, axis=1) <= 0).all()
 
 
-@pytest.mark.parametrize("search", ["count_sketch", "exact"])
-def test_model_is_independent_of_n_jobs(data, search):
-    one, three = (fit_model(data, n_jobs=n, split_search=search) for n in (1, 3))
-    mine, theirs = (storage.to_arrays(model.model_.forest) for model in (one, three))
-    for name in mine:
-        np.testing.assert_array_equal(mine[name], theirs[name])
-
-
 def test_model_is_independent_of_the_order_of_indices(data):
     X, Y = data
     shuffled = Y.copy()
