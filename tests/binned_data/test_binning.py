@@ -78,9 +78,8 @@ def test_all_table_sizes(n_distinct, wide):
     assert mapper.n_bins_[0] == n_distinct and mapper.float64_bins_[0] == (wide and n_distinct > 1)
     np.testing.assert_array_equal(codes[0], [*np.repeat(np.arange(n_distinct), 3), 255])
     thresholds = mapper.thresholds_[0]
-    np.testing.assert_array_equal(
-        mapper.transform(read_features(column([*thresholds, 1e30])))[0], np.arange(n_distinct)
-    )
+    ends = read_features(column([*thresholds, 1e30]))
+    np.testing.assert_array_equal(mapper.transform(ends)[0], np.arange(n_distinct))
 
 
 @parametrize_pairs(
@@ -99,9 +98,8 @@ def test_values_at_a_threshold_belong_to_the_lower_bin():
     X = column(np.random.default_rng(0).normal(size=1000))
     mapper, codes = fit_mapper(X, 16)
     for code in range(16):
-        np.testing.assert_array_equal(
-            codes[0] <= code, X[:, 0].astype(np.float32) <= mapper.threshold_value(0, code)
-        )
+        is_below = X[:, 0].astype(np.float32) <= mapper.threshold_value(0, code)
+        np.testing.assert_array_equal(codes[0] <= code, is_below)
     assert mapper.threshold_value(0, 15) == np.inf
 
 
@@ -109,11 +107,7 @@ def test_values_at_a_threshold_belong_to_the_lower_bin():
 
 
 @settings(max_examples=100, deadline=None)
-@given(
-    values=st.lists(
-        st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=200
-    )
-)
+@given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1))
 def test_few_distinct_values_have_float32_thresholds(values):
     mapper, codes = fit_mapper(column(values))
     distinct, index = np.unique(np.float32(values) + np.float32(0), return_inverse=True)
@@ -166,9 +160,8 @@ def test_bins_of_several_values_have_equal_weights(draw, max_bins):
 
 def test_float32_and_float64_give_the_same_bins():
     rng = np.random.default_rng(0)
-    X = np.column_stack(
-        [rng.normal(size=5000), rng.integers(0, 1000, 5000), rng.lognormal(size=5000) / 3]
-    )
+    a, b, c = rng.normal(size=5000), rng.integers(0, 1000, 5000), rng.lognormal(size=5000)
+    X = np.column_stack([a, b, c / 3])
     narrow, wide = fit_mapper(X.astype(np.float32)), fit_mapper(X)
     assert_same_bins(narrow[0], wide[0])
     np.testing.assert_array_equal(narrow[1], wide[1])
@@ -211,9 +204,8 @@ def test_integer_weights_equal_repeated_rows(max_bins, scale):
     weights = rng.integers(0, 5, 400)
     table, repeated = read_features(X, categorical_features=[1]), np.repeat(X, weights, axis=0)
     weighted = BinMapper(max_bins).fit(table, weights * scale)
-    assert_same_bins(
-        weighted, BinMapper(max_bins).fit(read_features(repeated, categorical_features=[1]))
-    )
+    longer = read_features(repeated, categorical_features=[1])
+    assert_same_bins(weighted, BinMapper(max_bins).fit(longer))
 
 
 def test_sparse_weights_equal_dense_weights():
@@ -291,9 +283,8 @@ def test_numbers_sort_before_text_and_compare_by_value():
     X = np.array([["b"], [2], ["a"], [True], [10]], dtype=object)
     mapper = BinMapper().fit(read_features(X, categorical_features=[0]))
     assert mapper.categories_ == [[True, 2, 10, "a", "b"]]
-    assert mapper.transform(read_features(np.array([[1.0], [2.0]]), reference=mapper)).tolist() == [
-        [0, 1]
-    ]
+    numbers = read_features(np.array([[1.0], [2.0]]), reference=mapper)
+    assert mapper.transform(numbers).tolist() == [[0, 1]]
 
 
 def test_all_categories_missing():
@@ -361,9 +352,8 @@ def test_instruction_sets_and_threads_give_the_same_bits():
 
 def example():
     rng = np.random.default_rng(0)
-    X = np.column_stack(
-        [rng.normal(size=400), 1.7e9 + np.arange(400), rng.integers(0, 9, 400), np.ones(400)]
-    )
+    numbers = rng.normal(size=400), 1.7e9 + np.arange(400)
+    X = np.column_stack([*numbers, rng.integers(0, 9, 400), np.ones(400)])
     table = read_features(X, categorical_features=[2], feature_names=list("abcd"))
     return BinMapper(8).fit(table), table
 
@@ -374,14 +364,9 @@ def test_state_round_trip_through_json():
     again = BinMapper.from_state(json.loads(json.dumps(meta)), arrays)
     assert again.has_same_bins(mapper) and again.feature_names_ == mapper.feature_names_
     np.testing.assert_array_equal(again.n_bins_, mapper.n_bins_)
-    np.testing.assert_array_equal(again.transform(table), mapper.transform(table))
     assert again.to_state()[0] == meta
-
-
-def test_pickle_round_trip():
-    mapper, table = example()
-    again = pickle.loads(pickle.dumps(mapper))
-    np.testing.assert_array_equal(again.transform(table), mapper.transform(table))
+    for other in (again, pickle.loads(pickle.dumps(mapper))):
+        np.testing.assert_array_equal(other.transform(table), mapper.transform(table))
     assert isinstance(copy.deepcopy(BinMapper()), BinMapper)
 
 
@@ -462,24 +447,17 @@ def test_hostile_arrays_raise(name, change, words):
 def test_core_checks_for_memory_safety():
     X, features, codes = np.ones((3, 2)), np.arange(2), np.empty((2, 3), np.uint8)
     bins = _core.BinTable(np.empty(0), np.zeros(3, np.int64), np.zeros(2, bool))
-    for dense in (
-        [(X, features + 1)],
-        [(X, features - 1)],
-        [(X[:2], features)],
-        [(X, features)] * 2,
-        [(X, features[:1])],
-    ):
+    wrong = [(X, features + 1), (X, features - 1), (X[:2], features), (X, features[:1])]
+    wrong.append((X.astype(complex), features))
+    for dense in (*([block] for block in wrong), [(X, features)] * 2):
         with pytest.raises(ValueError):
             bins.transform(dense, [], [], codes, 1)
-    with pytest.raises(ValueError):
-        bins.transform([(X.astype(complex), features)], [], [], codes, 1)
     for indptr in ([0, 2, 1], [0, 1, 9], [-1, 0, 1], [0, 1]):
         with pytest.raises(ValueError):
             sparse = (np.ones(3), np.zeros(3, np.int32), np.array(indptr, dtype=np.int64), features)
             bins.transform([], [sparse], [], codes, 1)
-    with pytest.raises(ValueError):
-        _core.find_thresholds([(X, features)], [], 3, 2, np.array([3]), None, 255, 1)
-    with pytest.raises(ValueError):
-        _core.find_thresholds([(X, features)], [], 3, 2, None, np.ones(2, np.int64), 255, 1)
+    for sample in ((np.array([3]), None), (None, np.ones(2, np.int64))):
+        with pytest.raises(ValueError):
+            _core.find_thresholds([(X, features)], [], 3, 2, *sample, 255, 1)
     with pytest.raises(ValueError):
         _core.BinTable(np.arange(255.0), np.array([0, 255]), np.zeros(1, bool))

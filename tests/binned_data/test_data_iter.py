@@ -23,10 +23,8 @@ def split_batches(size, *arrays):
     def batches():
         n = len(arrays[0])
         for begin in range(0, n, size):
-            parts = tuple(
-                a.iloc[begin : begin + size] if hasattr(a, "iloc") else a[begin : begin + size]
-                for a in arrays
-            )
+            rows = slice(begin, begin + size)
+            parts = tuple(a.iloc[rows] if hasattr(a, "iloc") else a[rows] for a in arrays)
             yield parts[0] if len(parts) == 1 else parts
 
     return batches
@@ -43,18 +41,16 @@ def assert_same_bins_and_codes(found, expected):
 def mixed(n, seed=0):
     """Return a table with all kinds of columns, a target and weights."""
     rng = np.random.default_rng(seed)
-    X = pd.DataFrame(
-        {
-            "wide": 1e9 + np.arange(n) * 0.25,
-            "few": rng.integers(0, 3, n),
-            "number": np.where(rng.random(n) < 0.2, np.nan, rng.normal(size=n)),
-            "text": rng.choice(["a", "b", None], n),
-            "rare_text": np.where(np.arange(n) == n - 1, "only here", None),
-            "category": pd.Categorical(rng.choice(list("xyz"), n)),
-            "single": rng.normal(size=n).astype(np.float32),
-        }
-    )
-    X["text"] = X["text"].astype(object)
+    columns = {
+        "wide": 1e9 + np.arange(n) * 0.25,
+        "few": rng.integers(0, 3, n),
+        "number": np.where(rng.random(n) < 0.2, np.nan, rng.normal(size=n)),
+        "text": rng.choice(["a", "b", None], n).astype(object),
+        "rare_text": np.where(np.arange(n) == n - 1, "only here", None),
+        "category": pd.Categorical(rng.choice(list("xyz"), n)),
+        "single": rng.normal(size=n).astype(np.float32),
+    }
+    X = pd.DataFrame(columns)
     y = X["number"].fillna(0).to_numpy() + (X["text"] == "a")
     return X, y.to_numpy(), np.where(rng.random(n) < 0.2, 0.0, rng.random(n))
 
@@ -85,10 +81,9 @@ def test_all_batch_shapes(n, size, seed, weighted):
     X, y, weight = mixed(n, seed)
     weight[0] = 1.0
     arrays = (X, y, weight) if weighted else (X, y)
-    assert_same_bins_and_codes(
-        Dataset.from_batches(split_batches(size, *arrays), max_bins=5),
-        Dataset(X, sample_weight=weight if weighted else None, max_bins=5),
-    )
+    found = Dataset.from_batches(split_batches(size, *arrays), max_bins=5)
+    expected = Dataset(X, sample_weight=weight if weighted else None, max_bins=5)
+    assert_same_bins_and_codes(found, expected)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -101,19 +96,14 @@ def test_thresholds_are_chosen_from_the_same_rows(size, weighted, monkeypatch):
     monkeypatch.setattr(BinMapper.__init__, "__kwdefaults__", {"subsample": 100, "random_state": 0})
     expected = Dataset(X, sample_weight=weight if weighted else None)
     assert max(map(len, expected.mapper.thresholds_)) < 100
-    assert_same_bins_and_codes(
-        Dataset.from_batches(split_batches(size, X, *[np.zeros(3000), weight][: 2 * weighted])),
-        expected,
-    )
+    arrays = (X, np.zeros(3000), weight) if weighted else (X,)
+    assert_same_bins_and_codes(Dataset.from_batches(split_batches(size, *arrays)), expected)
 
 
 def test_dtypes_may_differ_between_batches():
     rng = np.random.default_rng(0)
-    parts = [
-        rng.integers(0, 9, (20, 2)),
-        rng.normal(size=(20, 2)).astype(np.float32),
-        rng.normal(size=(5, 2)),
-    ]
+    numbers = rng.normal(size=(25, 2))
+    parts = [rng.integers(0, 9, (20, 2)), numbers[:20].astype(np.float32), numbers[20:]]
     assert_same_bins_and_codes(Dataset.from_batches(parts), Dataset(np.concatenate(parts)))
 
 
@@ -173,33 +163,21 @@ def test_one_shot_iterators_and_changing_batches_raise():
     ("batches", "message"),
     [
         ([np.zeros((2, 2)), np.zeros((2, 3))], "Batch 1: X has 3 features"),
-        (
-            [pd.DataFrame({"a": [1]}), pd.DataFrame({"b": [1]})],
-            "Batch 1: The feature names should match",
-        ),
+        ([pd.DataFrame({name: [1]}) for name in "ab"], "Batch 1: The feature names should match"),
         ([np.zeros((2, 2)), np.full((2, 2), np.inf)], "Batch 1: Input X contains infinity"),
         ([(np.zeros((2, 2)), [1])], "Batch 0: y has 1 rows, but X has 2"),
         ([(np.zeros((2, 2)), [1, 2]), np.zeros((2, 2))], "Batch 1: y is in some batches"),
         ([np.zeros((2, 2)), (np.zeros((2, 2)), [1, 2])], "Batch 1: y is in some batches"),
         ([scipy.sparse.eye(2)], "Batch 0 is a sparse matrix"),
         ([(1, 2, 3, 4)], "Batch 0 is a tuple of 4"),
-        (
-            [{"X": np.ones((20, 2)), "y": np.ones(20)}],
-            r"Batch 0 is a dict, but must be X, \(X, y\)",
-        ),
-        (
-            [(np.zeros((2, 1)), [1, 2]), (np.zeros((2, 1)), ["a", "b"])],
-            "y holds text in some batches",
-        ),
+        ([{"X": np.ones((20, 2))}], r"Batch 0 is a dict, but must be X, \(X, y\)"),
+        ([(np.zeros((2, 1)), list(y)) for y in ([1, 2], "ab")], "y holds text in some batches"),
         (
             [pd.DataFrame({"a": [1.0]}), pd.DataFrame({"a": ["x"]})],
             "Batch 1: column 'a' of X holds numbers in some batches and text in others",
         ),
         (
-            [
-                pd.DataFrame({"a": list("123456789012345")}),
-                pd.DataFrame({"a": ["16", "17", "none here"]}),
-            ],
+            [pd.DataFrame({"a": a}) for a in (list("123456789012345"), ["16", "17", "none here"])],
             "row 17 holds the text 'none here'",
         ),
     ],

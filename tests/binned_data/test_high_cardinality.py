@@ -74,18 +74,20 @@ def test_new_missing_values_equal_unseen_categories(data, model):
     """With the dtype of training, a frame has NaN for unseen categories."""
     unseen, missing = (np.array([[value, 0.0, 0.0]]) for value in (12345.0, np.nan))
     assert not model.model_.mapper.derived_columns_.features[0].missing_seen
-    assert (
-        model.predict(missing)
-        == model.predict(unseen)
-        != model.predict([[data[0][0, 0], 0.0, 0.0]])
-    )
+    known = model.predict([[data[0][0, 0], 0.0, 0.0]])
+    assert model.predict(missing) == model.predict(unseen) != known
     again = Model.from_bytes(model.model_.to_bytes())
     assert again.mapper.derived_columns_.equals(model.model_.mapper.derived_columns_)
 
 
-def test_missing_seen_must_be_a_flag(model):
-    meta, arrays = model.model_.mapper.to_state()
+def test_state_round_trip_through_json(model):
+    mapper = model.model_.mapper
+    meta, arrays = mapper.to_state()
     meta = json.loads(json.dumps(meta))
+    assert BinMapper.from_state(meta, arrays).has_same_bins(mapper)
+    assert BinMapper.from_state(meta, arrays).to_state()[0] == meta
+    names = [name for name in load(model.model_.to_bytes()) if ".derived_columns." in name]
+    assert names == ["mapper.derived_columns.0.values"]
     meta["derived_columns"][0]["missing_seen"] = 1
     with pytest.raises(ValueError, match="flag for missing values"):
         BinMapper.from_state(meta, arrays)
@@ -155,9 +157,8 @@ def test_unseen_categories_have_the_mean_and_missing_values_are_separate(data):
 def test_predictions_are_independent_of_other_rows(data, model):
     X, _ = data
     whole = model.predict(X)
-    np.testing.assert_array_equal(
-        np.concatenate([model.predict(X[i : i + 1]) for i in range(50)]), whole[:50]
-    )
+    one_by_one = np.concatenate([model.predict(X[i : i + 1]) for i in range(50)])
+    np.testing.assert_array_equal(one_by_one, whole[:50])
     order = np.random.default_rng(0).permutation(N)
     np.testing.assert_array_equal(model.predict(X[order]), whole[order])
 
@@ -167,9 +168,9 @@ def test_all_containers_give_the_same_model(data, model):
     names = ["c", "x", "z"]
     text = [f"v{int(c):04}" for c in X[:, 0]]
     frame = pd.DataFrame({"c": pd.Categorical(text), "x": X[:, 1], "z": X[:, 2]})
-    from_pandas = regressor(categorical_features="from_dtype").fit(frame, y)
-    from_polars = regressor(categorical_features="from_dtype").fit(
-        pl.from_pandas(frame.astype({"c": str})), y
+    from_pandas, from_polars = (
+        regressor(categorical_features="from_dtype").fit(table, y)
+        for table in (frame, pl.from_pandas(frame.astype({"c": str})))
     )
     whole = model.predict(X)
     np.testing.assert_array_equal(from_pandas.predict(frame), whole)
@@ -277,11 +278,8 @@ def test_categories_of_tasks_with_offsets():
     losses = {"count": "poisson", "level": "absolute_error", "class": "softmax"}
     model = PolyleafMultiTask(objective=losses, n_estimators=2, categorical_features=[0])
     found = derived_feature(clone(model).fit(X, y, offset={"count": offset}))
-    assert found.labels == (
-        "mean of count",
-        "mean of level",
-        *(f"mean of class {k}" for k in "012"),
-    )
+    labels = ["count", "level", *(f"class {k}" for k in "012")]
+    assert found.labels == tuple(f"mean of {label}" for label in labels)
     alone = PolyleafRegressor(objective="poisson", n_estimators=2, categorical_features=[0])
     alone = derived_feature(alone.fit(X, y["count"], offset=offset))
     np.testing.assert_allclose(found.values[:, 0], alone.values[:, 0], atol=1e-5)
@@ -295,8 +293,7 @@ def test_derived_columns_use_the_target_minus_the_offset(data):
 
 
 def test_categories_of_binary_targets_with_offsets():
-    """The log loss is .475 with the offset as a feature, .501 without categories, .417 for the true
-    model."""
+    """The log loss is .475 with the offset as a feature, .501 without categories, .417 at best."""
     rng = np.random.default_rng(0)
     category = rng.integers(0, 1500, 18_000)
     effect = rng.normal(size=1500)
@@ -321,9 +318,8 @@ def test_files_hold_derived_columns(data, model, tmp_path):
     loaded = PolyleafRegressor.load_model(tmp_path / "m")
     np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
     assert loaded.n_features_in_ == 3 and not hasattr(loaded, "feature_names_in_")
-    assert loaded.model_.to_bytes() == file and pickle.loads(pickle.dumps(model)).model_.equals(
-        model.model_
-    )
+    assert loaded.model_.to_bytes() == file
+    assert pickle.loads(pickle.dumps(model)).model_.equals(model.model_)
     assert loaded.model_.mapper.has_same_bins(model.model_.mapper)
 
 
@@ -348,6 +344,13 @@ def _entry(**fields):
     return change
 
 
+def _columns(value):
+    def change(header, arrays):
+        header["mapper"]["derived_columns"] = value(header["mapper"]["derived_columns"])
+
+    return change
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -361,25 +364,14 @@ def _entry(**fields):
         _entry(categories=[1] * C),
         _entry(labels=[1]),
         _entry(other=1),
-        lambda header, arrays: header["mapper"].update(derived_columns=[]),
-        lambda header, arrays: header["mapper"].update(derived_columns=None),
-        lambda header, arrays: header["mapper"].update(
-            derived_columns=header["mapper"]["derived_columns"] * 2
-        ),
+        _columns(lambda columns: []),
+        _columns(lambda columns: None),
+        _columns(lambda columns: columns * 2),
     ],
 )
 def test_damaged_columns_raise(model, change):
     with pytest.raises(ModelFileError):
         Model.from_bytes(reseal(model.model_.to_bytes(), change))
-
-
-def test_state_round_trip_through_json(model):
-    mapper = model.model_.mapper
-    meta, arrays = mapper.to_state()
-    again = BinMapper.from_state(json.loads(json.dumps(meta)), arrays)
-    assert again.has_same_bins(mapper) and again.to_state()[0] == meta
-    names = [name for name in load(model.model_.to_bytes()) if ".derived_columns." in name]
-    assert names == ["mapper.derived_columns.0.values"]
 
 
 # --- datasets, continued training, evaluation ---
@@ -391,13 +383,11 @@ def test_dataset_without_target_derives_columns_in_fit(data, model):
     assert dataset.mapper.derived_columns_ is None and dataset.shape == (N, 3)
     trained = regressor().fit(dataset, y)
     assert trained.model_.equals(model.model_)
-    np.testing.assert_array_equal(
-        trained.predict(Dataset(X[:50], reference=dataset)), model.predict(X[:50])
-    )
+    some = trained.predict(Dataset(X[:50], reference=dataset))
+    np.testing.assert_array_equal(some, model.predict(X[:50]))
     np.testing.assert_array_equal(trained.predict(dataset), model.predict(X))
-    other = regressor().fit(
-        pickle.loads(pickle.dumps(dataset)), -y
-    )  # another target gives other columns
+    # Another target gives other columns.
+    other = regressor().fit(pickle.loads(pickle.dumps(dataset)), -y)
     assert not other.model_.mapper.has_same_bins(trained.model_.mapper)
     as_model = Dataset(X, reference=model.model_.mapper)
     np.testing.assert_array_equal(trained.predict(as_model), model.predict(X))
@@ -435,11 +425,8 @@ def test_evaluation_sets_are_encoded_as_in_prediction(data):
     X, y = data
     train, rest = slice(0, 3000), slice(3000, None)
     dataset = Dataset(X[train], categorical_features=[0])
-    watched = [
-        (X[rest], y[rest]),
-        (Dataset(X[rest], reference=dataset), y[rest]),
-        (dataset, y[train]),
-    ]
+    same = Dataset(X[rest], reference=dataset)
+    watched = [(X[rest], y[rest]), (same, y[rest]), (dataset, y[train])]
     model = regressor().fit(dataset, y[train], eval_set=watched)
     logs = [model.evals_result_[f"validation_{i}"]["rmse"] for i in range(3)]
     assert logs[0] == logs[1]
@@ -452,9 +439,8 @@ def test_cross_validation_derives_columns_per_fold():
     rng = np.random.default_rng(0)
     X, y = rng.integers(0, 1000, (3000, 1)), rng.normal(size=3000)
     scores = cross_val_score(clone(regressor()), X, y, cv=4, scoring="r2")
-    assert (
-        np.mean(scores) < 0.02
-    )  # categories are uninformative, and no fold sees targets of the others
+    # Categories are uninformative, and no fold sees targets of the others.
+    assert np.mean(scores) < 0.02
 
 
 # --- targets and leaves ---
@@ -491,12 +477,9 @@ def test_predictions_equal_training_scores_for_all_settings(data, parameters):
     assert model.evals_result_["validation_0"]["rmse"][-1] == pytest.approx(rmse, rel=1e-5)
     assert r2(y, model.predict(X)) > 0.6
     again = Model.from_bytes(model.model_.to_bytes())
-    np.testing.assert_array_equal(
-        again.predict(model._features(X)), model.model_.predict(model._features(X))
-    )
-    from_dataset = regressor(**parameters).fit(
-        Dataset(X, categorical_features=[0], keep_features=parameters.get("leaf") == "linear"), y
-    )
+    np.testing.assert_array_equal(again.predict(X), model.model_.predict(X))
+    dataset = Dataset(X, categorical_features=[0], keep_features="leaf" in parameters)
+    from_dataset = regressor(**parameters).fit(dataset, y)
     np.testing.assert_array_equal(from_dataset.predict(X), model.predict(X))
 
 
@@ -506,15 +489,9 @@ def test_two_high_cardinality_features_and_a_low_one():
     y = rng.normal(size=300)[X[:, 0]] + rng.normal(size=9)[X[:, 1]] + rng.normal(size=500)[X[:, 2]]
     model = regressor(categorical_features=[0, 1, 2], n_estimators=60).fit(X, y)
     mapper = model.model_.mapper
-    assert [wide.feature for wide in mapper.derived_columns_.features] == [
-        0,
-        2,
-    ] and mapper.is_categorical_[1]
-    assert set(mapper.column_to_feature_.tolist()) == {
-        0,
-        1,
-        2,
-    } and model.feature_importances_.shape == (3,)
+    assert [wide.feature for wide in mapper.derived_columns_.features] == [0, 2]
+    assert mapper.is_categorical_[1] and set(mapper.column_to_feature_.tolist()) == {0, 1, 2}
+    assert model.feature_importances_.shape == (3,)
     assert r2(y, model.predict(X)) > 0.8
 
 

@@ -28,10 +28,16 @@ def write_csv(path, names, columns):
     with open(path, "w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream)
         writer.writerow(names)
-        writer.writerows(
-            zip(*(np.asarray(column).astype(str).tolist() for column in columns), strict=True)
-        )
+        cells = (np.asarray(column).astype(str).tolist() for column in columns)
+        writer.writerows(zip(*cells, strict=True))
     return path
+
+
+def evaluate(capsys, file, model):
+    """Return the scores that `evaluate --json` prints."""
+    capsys.readouterr()
+    polyleaf(f"evaluate {file} -m {model} --json")
+    return json.loads(capsys.readouterr().out)
 
 
 @pytest.fixture(scope="module")
@@ -63,20 +69,15 @@ def test_regression_equals_the_estimator(folder, capsys):
     X, X_test, y, y_test = energy.split()
     # The numbers as written in the file.
     y, y_test = (numbers.astype(str).astype(float) for numbers in (y, y_test))
-    expected = (
-        PolyleafRegressor(n_estimators=20, learning_rate=0.3, random_state=0)
-        .fit(X, y)
-        .predict(X_test)
-    )
+    model = PolyleafRegressor(n_estimators=20, learning_rate=0.3, random_state=0)
+    expected = model.fit(X, y).predict(X_test)
 
     polyleaf(f"predict {folder}/energy_test.csv -m {folder}/energy.polyleaf -o {folder}/p.csv")
     predicted = pd.read_csv(folder / "p.csv", float_precision="round_trip")
     assert tuple(predicted) == energy.output_names
     np.testing.assert_array_equal(predicted.to_numpy(), expected)
 
-    capsys.readouterr()
-    polyleaf(f"evaluate {folder}/energy_test.csv -m {folder}/energy.polyleaf --json")
-    scores = json.loads(capsys.readouterr().out)
+    scores = evaluate(capsys, f"{folder}/energy_test.csv", f"{folder}/energy.polyleaf")
     assert scores["RMSE"] == pytest.approx(np.sqrt(((expected - y_test) ** 2).mean()))
     assert scores["R2"] > 0.9
 
@@ -85,8 +86,7 @@ def test_undefined_score_is_null_in_json(folder, tmp_path, capsys):
     with open(folder / "energy_test.csv", encoding="utf-8") as stream:
         header, row = list(csv.reader(stream))[:2]
     write_csv(tmp_path / "one.csv", header, [[cell] for cell in row])
-    polyleaf(f"evaluate {tmp_path}/one.csv -m {folder}/energy.polyleaf --json")
-    assert json.loads(capsys.readouterr().out)["R2"] is None
+    assert evaluate(capsys, f"{tmp_path}/one.csv", f"{folder}/energy.polyleaf")["R2"] is None
 
 
 def test_predicted_classes_have_names(folder, capsys):
@@ -125,9 +125,8 @@ def test_time_limit_stops_training(folder, tmp_path, capsys):
     polyleaf(f"{train} --time-limit 1e-9")  # too short for a round, but one is always trained
     assert load_model(tmp_path / "m").n_iter_ == 1
     assert "--time-limit must be" in fails(capsys, f"{train} --time-limit 0")
-    assert "--time-limit cannot be combined with --search" in fails(
-        capsys, f"{train} --time-limit 1 --search 1"
-    )
+    message = fails(capsys, f"{train} --time-limit 1 --search 1")
+    assert "--time-limit cannot be combined with --search" in message
 
 
 def test_parquet_input_and_output(folder, tmp_path):
@@ -159,23 +158,19 @@ def test_arff_labels(tmp_path, capsys):
         lines += ["@data", *map(",".join, zip(*cells, strict=True))]
         (tmp_path / f"{part}.arff").write_text("\n".join(lines))
     polyleaf(f"train {tmp_path}/train.arff -t last:6 -m {tmp_path}/m {FAST}")
-    polyleaf(f"evaluate {tmp_path}/test.arff -m {tmp_path}/m --json")
-    assert json.loads(capsys.readouterr().out)["micro F1"] > 0.5
+    assert evaluate(capsys, f"{tmp_path}/test.arff", f"{tmp_path}/m")["micro F1"] > 0.5
     polyleaf(f"predict {tmp_path}/test.arff -m {tmp_path}/m --proba -o {tmp_path}/p.csv")
     predicted = pd.read_csv(tmp_path / "p.csv", float_precision="round_trip")
-    assert tuple(predicted) == (
-        *emotions.output_names,
-        *(f"proba_{name}" for name in emotions.output_names),
-    )
+    names = emotions.output_names
+    assert list(predicted) == [*names, *(f"proba_{name}" for name in names)]
     np.testing.assert_array_equal(predicted.to_numpy()[:, :6], predicted.to_numpy()[:, 6:] > 0.5)
 
 
 def libsvm(path, X, label_of_row):
     lines = []
     for row, label in zip(X, label_of_row, strict=True):
-        lines.append(
-            f"{label} " + " ".join(f"{i + 1}:{value:.9g}" for i, value in enumerate(row) if value)
-        )
+        entries = (f"{i + 1}:{value:.9g}" for i, value in enumerate(row) if value)
+        lines.append(" ".join([str(label), *entries]))
     path.write_text("\n".join(lines) + "\n")
     return path
 
@@ -186,23 +181,19 @@ def test_libsvm(tmp_path, capsys):
     libsvm(tmp_path / "train.svm", X[:1500], numbers)
     libsvm(tmp_path / "test.svm", X_test, numbers_test)
     polyleaf(f"train {tmp_path}/train.svm -m {tmp_path}/m --task classification {FAST}")
-    polyleaf(f"evaluate {tmp_path}/test.svm -m {tmp_path}/m --json")
-    scores = json.loads(capsys.readouterr().out)["accuracy"]
-    model = PolyleafClassifier(n_estimators=20, learning_rate=0.3, random_state=0).fit(
-        X[:1500], y[:1500]
-    )
-    assert scores == pytest.approx(model.score(X_test, y_test))
+    accuracy = evaluate(capsys, f"{tmp_path}/test.svm", f"{tmp_path}/m")["accuracy"]
+    model = PolyleafClassifier(n_estimators=20, learning_rate=0.3, random_state=0)
+    expected = model.fit(X[:1500], y[:1500]).score(X_test, y_test)
+    assert accuracy == pytest.approx(expected)
 
 
 def test_libsvm_labels(tmp_path, capsys):
     X, X_test, Y, Y_test = datasets.load("emotions").split()
     for name, features, labels in (("train.svm", X, Y), ("test.svm", X_test, Y_test)):
-        libsvm(
-            tmp_path / name, features, [",".join(map(str, np.flatnonzero(row))) for row in labels]
-        )
+        of_rows = [",".join(map(str, np.flatnonzero(row))) for row in labels]
+        libsvm(tmp_path / name, features, of_rows)
     polyleaf(f"train {tmp_path}/train.svm -m {tmp_path}/m {FAST}")
-    polyleaf(f"evaluate {tmp_path}/test.svm -m {tmp_path}/m --json")
-    assert json.loads(capsys.readouterr().out)["micro F1"] > 0.5
+    assert evaluate(capsys, f"{tmp_path}/test.svm", f"{tmp_path}/m")["micro F1"] > 0.5
 
 
 def test_categories_weights_dropped_columns_and_missing_values(tmp_path, capsys):
@@ -220,15 +211,11 @@ def test_categories_weights_dropped_columns_and_missing_values(tmp_path, capsys)
     write_csv(tmp_path / "t.csv", columns, columns.values())
     options = "--drop id --weight w --categorical shape --set min_child_samples=5"
     polyleaf(f"train {tmp_path}/t.csv -t price -m {tmp_path}/m {options} {FAST}")
-    write_csv(
-        tmp_path / "new.csv",
-        ["shape", "x", "colour"],
-        [[10, 10, 11], ["", 1, 2], ["red", "green", "unseen"]],
-    )
+    columns = [[10, 10, 11], ["", 1, 2], ["red", "green", "unseen"]]
+    write_csv(tmp_path / "new.csv", ["shape", "x", "colour"], columns)
     polyleaf(f"predict {tmp_path}/new.csv -m {tmp_path}/m")
-    red, green, _ = (
-        float(row["price"]) for row in csv.DictReader(capsys.readouterr().out.splitlines())
-    )
+    rows = csv.DictReader(capsys.readouterr().out.splitlines())
+    red, green, _ = (float(row["price"]) for row in rows)
     # 20 rounds of rate 0.3 leave a share of 0.7^20, some thousandths; penalties a little more.
     assert red == pytest.approx(0.5, abs=0.02) and green == pytest.approx(3.5, abs=0.02)
     polyleaf(f"inspect {tmp_path}/m")
@@ -335,19 +322,15 @@ def test_offset_columns_are_stored_in_the_model(tmp_path, capsys):
     polyleaf(f"predict {train} -m {tmp_path}/m -o {tmp_path}/p.csv")
     expected = model.predict(columns[0][:, None], offset=columns[1])
     np.testing.assert_allclose(pd.read_csv(tmp_path / "p.csv")["claims"], expected)
-    capsys.readouterr()
-    polyleaf(f"evaluate {train} -m {tmp_path}/m --json")
-    error = json.loads(capsys.readouterr().out)["RMSE"]
+    error = evaluate(capsys, train, f"{tmp_path}/m")["RMSE"]
     assert error == pytest.approx(np.sqrt(np.mean((expected - columns[2]) ** 2)))
 
     without = write_csv(tmp_path / "without.csv", ["x"], [x])
     assert "has no column 'log_exposure'" in fails(capsys, f"predict {without} -m {tmp_path}/m")
-    gap = write_csv(
-        tmp_path / "gap.csv", ["x", "log_exposure"], [x, ["", *columns[1][1:].astype(str)]]
-    )
-    assert "'log_exposure' has no offset in row 0" in fails(
-        capsys, f"predict {gap} -m {tmp_path}/m"
-    )
+    offsets = ["", *columns[1][1:].astype(str)]
+    gap = write_csv(tmp_path / "gap.csv", ["x", "log_exposure"], [x, offsets])
+    message = fails(capsys, f"predict {gap} -m {tmp_path}/m")
+    assert "'log_exposure' has no offset in row 0" in message
     polyleaf(f"explain {without} -m {tmp_path}/m -o {tmp_path}/c.csv")
     wide = write_csv(tmp_path / "wide.csv", ["z", *names], [x, *columns])
     message = fails(capsys, f"train {wide} {options} --offset x,log_exposure")
@@ -383,8 +366,7 @@ def test_quantiles(folder, tmp_path, capsys):
     polyleaf(f"predict {folder}/energy_test.csv -m {tmp_path}/m -o {tmp_path}/p.csv")
     names = ("heating_load_q0.1", "heating_load_q0.9", "cooling_load_q0.1", "cooling_load_q0.9")
     assert tuple(pd.read_csv(tmp_path / "p.csv")) == names
-    polyleaf(f"evaluate {folder}/energy_test.csv -m {tmp_path}/m --json")
-    scores = json.loads(capsys.readouterr().out)
+    scores = evaluate(capsys, f"{folder}/energy_test.csv", f"{tmp_path}/m")
     assert 0 < scores["share below q0.1"] < 0.4 < scores["share below q0.9"] <= 1
 
 
@@ -395,30 +377,23 @@ def test_distributions(folder, tmp_path, capsys):
     polyleaf(f"predict {energy} -m {model} -o {tmp_path}/p.csv --levels 0.05,0.95")
     table = pd.read_csv(tmp_path / "p.csv", float_precision="round_trip")
     targets = ("heating_load", "cooling_load")
-    assert tuple(table) == (
-        *targets,
-        *(f"{target}_q{level}" for target in targets for level in (0.05, 0.95)),
-    )
+    quantiles = (f"{target}_q{level}" for target in targets for level in (0.05, 0.95))
+    assert tuple(table) == (*targets, *quantiles)
     _, X_test, _, y = datasets.load("energy").split()
     distribution = load_model(model).predict_dist(X_test)
     np.testing.assert_allclose(table["cooling_load_q0.95"], distribution.ppf(0.95)[:, 1], rtol=1e-6)
-    capsys.readouterr()
-    polyleaf(f"evaluate {energy} -m {model} --json")
-    scores = json.loads(capsys.readouterr().out)
+    scores = evaluate(capsys, energy, model)
     assert scores["NLL"] == pytest.approx(-distribution.logpdf(y).mean(), rel=1e-5)
     assert scores["CRPS"] == pytest.approx(distribution.crps(y).mean(), rel=1e-5)
-    each = scores["targets"]
-    assert each["heating_load"]["NLL"] == pytest.approx(
-        -distribution.logpdf(y)[:, 0].mean(), rel=1e-5
-    )
+    expected = -distribution.logpdf(y)[:, 0].mean()
+    assert scores["targets"]["heating_load"]["NLL"] == pytest.approx(expected, rel=1e-5)
     assert 0.5 < scores["share in 90 %"] <= 1
 
 
 def test_levels_need_distributions(folder, tmp_path, capsys):
     energy, model = folder / "energy_test.csv", tmp_path / "m"
-    assert "--levels needs a model that predicts distributions" in fails(
-        capsys, f"predict {energy} -m {folder}/energy.polyleaf --levels 0.5"
-    )
+    message = fails(capsys, f"predict {energy} -m {folder}/energy.polyleaf --levels 0.5")
+    assert "--levels needs a model that predicts distributions" in message
     train = f"train {folder}/energy_train.csv -t heating_load -m {model} --rounds 2"
     polyleaf(f"{train} --objective normal --drop cooling_load")
     for levels in ("0", "0.5,x", "1.5", ""):
@@ -429,11 +404,9 @@ def test_levels_need_distributions(folder, tmp_path, capsys):
 def test_model_without_probabilities(folder, tmp_path, capsys):
     train = f"train {folder}/letter_train.csv -t letter -m {tmp_path}/m {FAST}"
     polyleaf(f"{train} --objective squared_hinge")
-    assert "no probabilities" in fails(
-        capsys, f"predict {folder}/letter_test.csv -m {tmp_path}/m --proba"
-    )
-    polyleaf(f"evaluate {folder}/letter_test.csv -m {tmp_path}/m --json")
-    assert set(json.loads(capsys.readouterr().out)) == {"accuracy", "macro F1"}
+    test = f"{folder}/letter_test.csv"
+    assert "no probabilities" in fails(capsys, f"predict {test} -m {tmp_path}/m --proba")
+    assert set(evaluate(capsys, test, f"{tmp_path}/m")) == {"accuracy", "macro F1"}
 
 
 def test_inspect_json(folder, capsys):
@@ -534,11 +507,9 @@ def test_search_trains_the_best_and_reports_trials(folder, tmp_path, capsys):
     assert "mlogloss" in printed and "learning_rate=0.05" in printed
     letter = datasets.load("letter")
     X, y = letter.X[letter.train[:1500]], letter.y[letter.train[:1500]]
-    again = PolyleafClassifierCV(n_candidates=3, n_estimators=12, n_jobs=1, random_state=0).fit(
-        X, y
-    )
-    trained = load_model(tmp_path / "m").model_
-    np.testing.assert_array_equal(trained.predict_raw(X), again.model_.predict_raw(X))
+    again = PolyleafClassifierCV(n_candidates=3, n_estimators=12, n_jobs=1, random_state=0)
+    expected = again.fit(X, y).predict_raw(X)
+    np.testing.assert_array_equal(load_model(tmp_path / "m").predict_raw(X), expected)
 
 
 def test_search_on_validation_data(folder, tmp_path, capsys):
@@ -553,17 +524,11 @@ def test_linear_leaves(folder, tmp_path, capsys):
     arguments = "-t *_load --rounds 20 --validation 0.2"
     polyleaf(f"train {file} {arguments} -m {tmp_path}/m --preset gbdt_pl")
     model = load_model(tmp_path / "m")
-    assert (
-        model.leaf == "linear" and model.model_.trees[0].leaf_linear(0).coefficients.shape[1] == 2
-    )
+    assert model.leaf == "linear"
+    assert model.model_.trees[0].leaf_linear(0).coefficients.shape[1] == 2
     polyleaf(f"predict {test} -m {tmp_path}/m --out {tmp_path}/predicted.csv")
-    assert "--linear-fit" in fails(
-        capsys, f"train {file} {arguments} -m {tmp_path}/n --linear-fit line"
-    )
-
-
-def test_presets_for_regression(folder, tmp_path, capsys):
-    file = folder / "energy_train.csv"
+    message = fails(capsys, f"train {file} {arguments} -m {tmp_path}/n --linear-fit line")
+    assert "--linear-fit" in message
     polyleaf(f"train {file} -t *_load -m {tmp_path}/m --preset tfbt --rounds 5")
     assert load_model(tmp_path / "m").boosting_step == "layer"
 
@@ -593,15 +558,8 @@ def test_missing_targets_have_zero_weight_in_bins(where, tmp_path):
         write_csv(path, ["a", "b", "y", "z"], [*X.T, *named])
     else:
         pa, path = pytest.importorskip("pyarrow"), tmp_path
-        table = pa.table(
-            dict(
-                zip(
-                    ["a", "b", "y", "z"],
-                    [*X.T, *(pa.array(y, from_pandas=True) for y in Y.T)],
-                    strict=True,
-                )
-            )
-        )
+        columns = [*X.T, *(pa.array(y, from_pandas=True) for y in Y.T)]
+        table = pa.table([pa.array(column) for column in columns], names=["a", "b", "y", "z"])
         pytest.importorskip("pyarrow.parquet").write_table(table, tmp_path / "rows.parquet")
     model = tmp_path / "m.polyleaf"
     chosen = {"missing_targets": "ignore", "max_bins": 16, "n_estimators": 3}

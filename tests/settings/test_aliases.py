@@ -66,19 +66,15 @@ def test_foreign_parameters_suggest_polyleaf_names(estimator, foreign, own_name)
     message = rf"{estimator.__name__}\(\) takes no '{foreign}': did you mean {own_name}\?"
     with pytest.raises(TypeError, match=message):
         estimator(**{foreign: 1})
-    with pytest.raises(
-        ValueError, match=rf"set_params\(\) takes no '{foreign}': did you mean {own_name}\?"
-    ):
+    message = rf"set_params\(\) takes no '{foreign}': did you mean {own_name}\?"
+    with pytest.raises(ValueError, match=message):
         estimator().set_params(**{foreign: 1})
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (
-            lambda m: PolyleafRegressor(enable_categorical=True),
-            "categorical columns of a data frame",
-        ),
+        (lambda m: PolyleafRegressor(enable_categorical=True), "categorical columns of a data"),
         (lambda m: PolyleafRegressor(base_margin=1), "it is offset of fit"),
         (lambda m: PolyleafRegressor(baseline="zero"), "it is offset of fit"),
         (lambda m: PolyleafClassifier(eval_set=[(X, Y)]), "it is eval_set of fit"),
@@ -90,6 +86,7 @@ def test_foreign_parameters_suggest_polyleaf_names(estimator, foreign, own_name)
         (lambda m: m.fit(X, Y, xgb_model=None), r"did you mean init_model\?"),
         (lambda m: m.fit(X, Y, feature_name=list("abc")), "columns of a data frame"),
         (lambda m: m.fit(X, Y, zzz=1), "it takes X, y, sample_weight, offset, groups"),
+        (lambda m: m.fit(X, Y, exposure=np.ones(80)), r"offset=np.log\(exposure\)"),
     ],
 )
 def test_foreign_arguments_have_hints(call, message):
@@ -99,11 +96,7 @@ def test_foreign_arguments_have_hints(call, message):
 
 def test_suggested_names_exist():
     own_names = {p.name for estimator in ESTIMATORS for p in get_param_specs(estimator)}
-    own_names |= {
-        name
-        for method in (PolyleafRegressor.fit, PolyleafRegressor.predict)
-        for name in _names(method)
-    }
+    own_names |= {*_names(PolyleafRegressor.fit), *_names(PolyleafRegressor.predict)}
     table = read_foreign_names("parameters")
     assert set(table) - own_names <= {"offset"}
     for method, names in read_foreign_names("method_arguments").items():
@@ -150,9 +143,8 @@ def test_binary_objective_name_warns_once_with_more_classes(name):
 
 def test_search_warns_once_about_a_binary_objective_name():
     with pytest.warns(UserWarning, match='each of the 3 classes .*objective="softmax"') as caught:
-        fitted = PolyleafClassifierCV(
-            objective="binary:logistic", n_candidates=3, cv=2, **SMALL
-        ).fit(X, THREE)
+        search = PolyleafClassifierCV(objective="binary:logistic", n_candidates=3, cv=2, **SMALL)
+        fitted = search.fit(X, THREE)
     assert len(caught) == 1 and caught[0].filename == __file__
     assert fitted.best_params_["objective"] == "logistic"
 
@@ -178,11 +170,6 @@ def test_each_task_warns_once_about_a_binary_objective_name():
 def test_hints_keep_the_meaning_of_the_value(name, words):
     with pytest.raises(TypeError, match=f"takes no '{name}': .*{words}"):
         PolyleafRegressor(**{name: 1})
-
-
-def test_exposure_is_an_offset_on_the_scale_of_scores():
-    with pytest.raises(TypeError, match=r"offset=np.log\(exposure\)"):
-        regressor().fit(X, Y, exposure=np.ones(len(Y)))
 
 
 def test_other_invalid_values_have_no_hint():
@@ -240,9 +227,8 @@ def test_foreign_functions_have_hints_and_hide_no_functions():
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_positional_parameters_raise(estimator):
     assert estimator("squared_hinge").objective == "squared_hinge"
-    with pytest.raises(
-        TypeError, match=rf"{estimator.__name__}\(\) takes 1 .* given 2: pass the others by name"
-    ):
+    message = rf"{estimator.__name__}\(\) takes 1 .* given 2: pass the others by name"
+    with pytest.raises(TypeError, match=message):
         estimator(100, 0.1)
 
 
@@ -276,18 +262,12 @@ def test_raw_scores_of_both_estimators():
     model = regressor(objective="poisson").fit(X, counts)
     np.testing.assert_array_equal(np.exp(model.predict_raw(X)), model.predict(X))
     assert regressor().fit(X, Y[:, 0]).predict_raw(X).shape == (80,)
-    np.testing.assert_array_equal(
-        model.predict_raw(X, iteration_range=(0, 1)), model.model_.predict_raw(X, 0, 1)
-    )
+    first = model.predict_raw(X, iteration_range=(0, 1))
+    np.testing.assert_array_equal(first, model.model_.predict_raw(X, 0, 1))
     for y in (TWO, THREE, LABELS):
         fitted = classifier().fit(X, y)
         np.testing.assert_array_equal(fitted.predict_raw(X), fitted.decision_function(X))
-
-
-@pytest.mark.parametrize("y", [TWO, THREE, LABELS])
-def test_predict_log_proba(y):
-    model = classifier().fit(X, y)
-    np.testing.assert_array_equal(model.predict_log_proba(X), np.log(model.predict_proba(X)))
+        np.testing.assert_array_equal(fitted.predict_log_proba(X), np.log(fitted.predict_proba(X)))
 
 
 @pytest.mark.parametrize("objective", ["softmax", "multi:softprob", "multiclass"])
@@ -326,13 +306,11 @@ def test_missing_predict_proba_has_a_reason(objective, why):
     for estimator in (model, clone(model).fit(X, TWO)):
         assert not hasattr(estimator, "predict_proba")
         for name in ("predict_proba", "predict_log_proba", "staged_predict_proba"):
-            with pytest.raises(
-                AttributeError, match=f"PolyleafClassifier has no '{name}': .*{why}"
-            ):
+            message = f"PolyleafClassifier has no '{name}': .*{why}"
+            with pytest.raises(AttributeError, match=message):
                 getattr(estimator, name)
-    assert hasattr(classifier(), "predict_proba") and hasattr(
-        classifier(objective="x"), "predict_proba"
-    )
+    for estimator in (classifier(), classifier(objective="x")):
+        assert hasattr(estimator, "predict_proba")
 
 
 # --- models ---
@@ -355,33 +333,27 @@ def test_load_model_on_an_instance_warns(is_fitted):
 
 @pytest.mark.parametrize("cls", [*ESTIMATORS, PolyleafMultiTask, PolyleafClassifierCV])
 def test_load_model_on_a_class_has_its_docstring(cls):
-    assert (
-        list(inspect.signature(cls.load_model).parameters) == ["path"]
-        and cls.load_model.__self__ is cls
-    )
-    assert (
-        "Read a fitted estimator"
-        in inspect.getdoc(cls.load_model)
-        == inspect.getdoc(cls().load_model)
-    )
+    assert _names(cls.load_model) == ["path"] and cls.load_model.__self__ is cls
+    text = inspect.getdoc(cls.load_model)
+    assert "Read a fitted estimator" in text == inspect.getdoc(cls().load_model)
 
 
 def test_load_model_on_a_class_does_not_warn():
     data = regressor().fit(X, Y).save_model()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        loaded = PolyleafRegressor.load_model(data)
-    np.testing.assert_array_equal(loaded.predict(X), regressor().fit(X, Y).predict(X))
+        PolyleafRegressor.load_model(data)
 
 
 @pytest.mark.parametrize(
     "changes", [{}, {"leaf": "linear"}, {"projection": "gaussian", "projection_dim": 2}]
 )
 def test_model_accepts_input_of_estimators(changes):
-    estimator = regressor(**changes).fit(pd.DataFrame(X, columns=list("abc")), Y)
+    frame = pd.DataFrame(X, columns=list("abc"))
+    estimator = regressor(**changes).fit(frame, Y)
     model = Model.from_bytes(estimator.model_.to_bytes())
-    expected = estimator.predict(pd.DataFrame(X, columns=list("abc")))
-    for data in (X, X.tolist(), sp.csr_matrix(X), pd.DataFrame(X, columns=list("abc"))):
+    expected = estimator.predict(frame)
+    for data in (X, X.tolist(), sp.csr_matrix(X), frame):
         np.testing.assert_array_equal(model.predict(data), expected)
     np.testing.assert_array_equal(model.apply(X), estimator.apply(X))
     *_, last = model.staged_predict_raw(X)
@@ -421,20 +393,15 @@ def test_zero_rows_give_empty_results(kind, changes):
     Z = EMPTY[kind]
     model = regressor(**changes).fit(X, Y)
     assert model.predict(Z).shape == model.predict_raw(Z).shape == (0, 2)
-    assert (
-        model.apply(Z).shape == (0, 3)
-        and [s.shape for s in model.staged_predict(Z)] == [(0, 2)] * 3
-    )
+    assert model.apply(Z).shape == (0, 3)
+    assert [scores.shape for scores in model.staged_predict(Z)] == [(0, 2)] * 3
     assert regressor(**changes).fit(X, Y[:, 0]).predict(Z).shape == (0,)
     for y, columns in ((TWO, 2), (THREE, 3), (LABELS, 2)):
         fitted = classifier(**changes).fit(X, y)
         assert fitted.predict_proba(Z).shape == (0, columns)
         assert len(fitted.predict(Z)) == 0 and fitted.predict(Z).dtype == fitted.predict(X).dtype
-
-
-def test_fit_on_zero_rows_raises():
     with pytest.raises(ValueError, match="0 sample"):
-        regressor().fit(X[:0], Y[:0])
+        model.fit(X[:0], Y[:0])
 
 
 # --- data frames of predictions ---
@@ -445,10 +412,8 @@ def test_data_frames_of_predictions_have_target_names():
     model = regressor().fit(X, named)
     plain, rows = model.predict(X), pd.DataFrame(X, index=np.arange(80) + 7)
     predicted = model.set_output(predict="pandas").predict(rows)
-    assert (
-        predicted.columns.tolist() == ["heat", "cold"]
-        and predicted.index.tolist() == rows.index.tolist()
-    )
+    assert predicted.columns.tolist() == ["heat", "cold"]
+    assert predicted.index.tolist() == rows.index.tolist()
     np.testing.assert_array_equal(predicted.to_numpy(), plain)
     assert model.predict_raw(X).columns.tolist() == ["heat", "cold"]
     for library, kind in (("polars", pl.DataFrame), ("pyarrow", pa.Table)):
@@ -493,11 +458,8 @@ def test_k_of_topk_beyond_the_number_of_classes(leaf):
     y = np.array(["a", "b", "c"])[np.arange(len(X)) % 3]
     model = PolyleafClassifier(n_estimators=2, **leaf).fit(X, y)
     labels, scores = model.predict_topk(X, 5)
-    assert (np.equal(labels, None) == np.isneginf(scores)).all() and set(labels[0, :2]) <= {
-        "a",
-        "b",
-        "c",
-    }
+    assert (np.equal(labels, None) == np.isneginf(scores)).all()
+    assert set(labels[0, :2]) <= set("abc")
     assert (labels[:, 3:] == None).all()  # noqa: E711
     if leaf == "constant":
         assert model.predict_topk(X, 3)[0].dtype.kind == "U"

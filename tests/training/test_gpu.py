@@ -90,7 +90,6 @@ FULL = {"hessian": "full"}
         (Y[:, 0], {}, FULL),
         (np.abs(Y), {}, {"objective": "poisson", "leaf_hessian": "block", "block_size": 2}),
     ],
-    ids=str,
 )
 def test_regressors(y, fit, parameters):
     assert_same(PolyleafRegressor, y, fit, **parameters)
@@ -115,7 +114,6 @@ def test_regressors(y, fit, parameters):
         (CLASSES, {}, LAYERS | {"hessian": "block", "block_size": 2, "leaf_hessian": "none"}),
         (CLASSES, {}, LAYERS | FULL | {"leaf_hessian": "block", "rows_per_layer": [0.5, 0.8]}),
     ],
-    ids=str,
 )
 def test_classifiers(y, fit, parameters):
     model = assert_same(PolyleafClassifier, np.asarray(y, int), fit, **parameters)

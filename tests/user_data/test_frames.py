@@ -2,6 +2,7 @@
 
 import cProfile
 import decimal
+import itertools
 import pstats
 
 import numpy as np
@@ -25,10 +26,8 @@ def columns(k):
 
 def mixed(k=12):
     """Return a frame of float32, float64, integers beyond 2^53 and booleans, with NaN."""
-    dtypes = [np.float64, np.float32, np.int64, np.int8, bool, np.uint16]
-    data = {
-        name: values.astype(dtypes[i % 6]) for i, (name, values) in enumerate(columns(k).items())
-    }
+    dtypes = itertools.cycle([np.float64, np.float32, np.int64, np.int8, bool, np.uint16])
+    data = {name: values.astype(next(dtypes)) for name, values in columns(k).items()}
     data["c0"][3] = data["c1"][4] = np.nan
     data["c2"][:] = 2**53 + np.arange(N)
     return data
@@ -46,16 +45,16 @@ def add_nulls():
     }
 
 
+def chunk(table):
+    return pa.concat_tables([table.slice(0, 7), table.slice(7)])
+
+
 KINDS = {
     "pandas": pd.DataFrame,
-    "pandas by column": lambda data: pd.concat(
-        [pd.Series(v, name=k) for k, v in data.items()], axis=1
-    ),
+    "pandas by column": lambda data: pd.concat(map(pd.Series, data.values()), axis=1, keys=data),
     "polars": pl.DataFrame,
     "arrow": pa.table,
-    "arrow chunks": lambda data: pa.concat_tables(
-        [pa.table(data).slice(0, 7), pa.table(data).slice(7)]
-    ),
+    "arrow chunks": lambda data: chunk(pa.table(data)),
 }
 
 
@@ -106,17 +105,14 @@ def test_frames_of_other_libraries_are_converted(method):
         np.testing.assert_array_equal(found[i], values.astype(np.float64))
 
 
-NUMBERS = [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)] + [
-    "float32",
-    "float64",
-]
+NUMBERS = [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
+NUMBERS += ["float32", "float64"]
 
 
-@pytest.mark.parametrize(
-    "n_rows", [1, 2, 3, 40]
-)  # one row, few rows and many rows have separate code paths
+@pytest.mark.parametrize("n_rows", [1, 2, 3, 40])
 @pytest.mark.parametrize("seed", range(25))
 def test_mixed_numeric_types_and_nulls_keep_their_values(seed, n_rows):
+    """One row, few rows and many rows have separate code paths."""
     rng = np.random.default_rng(seed)
     types = rng.choice(NUMBERS, rng.integers(1, 6)).tolist()
     bits = [rng.integers(0, 256, (n_rows, np.dtype(kind).itemsize), np.uint8) for kind in types]
@@ -124,21 +120,16 @@ def test_mixed_numeric_types_and_nulls_keep_their_values(seed, n_rows):
               else b.view(kind)[:, 0] for b, kind in zip(bits, types, strict=True)]  # fmt: skip
     rows = [[None if rng.random() < 0.2 else x for x in column.tolist()] for column in values]
     expected = np.array([[np.nan if x is None else float(x) for x in column] for column in rows]).T
-    table = pa.table(
-        {
-            f"c{i}": pa.array(column, kind)
-            for i, (column, kind) in enumerate(zip(rows, types, strict=True))
-        }
-    )
+    names = [f"c{i}" for i in range(len(types))]
+    table = pa.table(list(map(pa.array, rows, types)), names=names)
     for X in (table, pl.from_arrow(table)):
         ((block, features),) = frames.as_frame(X).blocks()
         np.testing.assert_array_equal(block.astype(np.float64), expected)
         assert features.tolist() == list(range(len(types)))
-    X = pd.DataFrame({f"c{i}": column for i, column in enumerate(values)})
+    X = pd.DataFrame(dict(zip(names, values, strict=True)))
     ((block, _),) = frames.as_frame(X).blocks()
-    np.testing.assert_array_equal(
-        block.astype(np.float64), np.array(values, dtype=object).T.astype(np.float64)
-    )
+    expected = np.array(values, dtype=object).T.astype(np.float64)
+    np.testing.assert_array_equal(block.astype(np.float64), expected)
 
 
 def test_arrow_float16_columns():
@@ -192,11 +183,8 @@ def category_columns():
     arrays = {"text": texts, "integers": numbers, "floats": floats, "booleans": booleans}
     for name, values in arrays.items():
         yield f"arrow {name}", pa.table({"c": values}), values
-        yield (
-            f"arrow dictionary {name}",
-            pa.table({"c": pa.array(values).dictionary_encode()}),
-            values,
-        )
+        encoded = pa.array(values).dictionary_encode()
+        yield f"arrow dictionary {name}", pa.table({"c": encoded}), values
         yield f"polars {name}", pl.DataFrame({"c": values}), values
         yield f"pandas object {name}", pd.DataFrame({"c": pd.Series(values, dtype=object)}), values
         yield f"pandas category {name}", pd.DataFrame({"c": pd.Categorical(values)}), values
@@ -204,22 +192,15 @@ def category_columns():
         yield f"pandas {dtype}", pd.DataFrame({"c": pd.Series(texts, dtype=dtype)}), texts
     yield "pandas Int64", pd.DataFrame({"c": pd.array(numbers, "Int64")}), numbers
     yield "pandas boolean", pd.DataFrame({"c": pd.array(booleans, "boolean")}), booleans
-    yield (
-        "pandas mixed",
-        pd.DataFrame({"c": pd.Series(mixed, dtype=object)}),
-        [None if value != value else value for value in mixed],
-    )
+    known = [None if value != value else value for value in mixed]
+    yield "pandas mixed", pd.DataFrame({"c": pd.Series(mixed, dtype=object)}), known
     sparse = pd.arrays.SparseArray([0.0, 0, 5, 0, np.nan], fill_value=0)
     yield "pandas Sparse", pd.DataFrame({"c": sparse}), [0, 0, 5, 0, None]
     for dtype in (pl.Categorical, pl.Enum(["z", "", "b", "a", "é"])):
         yield f"polars {dtype}", pl.DataFrame({"c": pl.Series(texts).cast(dtype)}), texts
     views = pa.array(texts).cast(pa.string_view())
     yield "arrow string_view", pa.table({"c": views}), texts
-    yield (
-        "arrow chunks",
-        pa.concat_tables([pa.table({"c": texts[:7]}), pa.table({"c": texts[7:]})]),
-        texts,
-    )
+    yield "arrow chunks", chunk(pa.table({"c": texts})), texts
     repeated = pa.chunked_array([dictionary, dictionary])
     yield "arrow repeated", pa.table({"c": repeated}), ["x", "x", "y", None, None] * 2
 
@@ -239,17 +220,17 @@ def test_sparse_pandas_columns_are_read_as_a_matrix():
     rng = np.random.default_rng(0)
     values = np.where(rng.random((60, 4)) < 0.2, rng.normal(size=(60, 4)), 0)
     values[3, 1] = np.nan
-    frame = pd.DataFrame(
-        {
-            "a": pd.arrays.SparseArray(values[:, 0], fill_value=0),
-            "dense": values[:, 0],
-            "b": pd.arrays.SparseArray(values[:, 1], fill_value=0),
-            "flag": pd.arrays.SparseArray(values[:, 2] != 0, fill_value=False),
-            "count": pd.arrays.SparseArray((values[:, 3] * 9).astype(np.int64), fill_value=0),
-            "filled": pd.arrays.SparseArray(np.where(values[:, 0] == 0, 7.0, 1.0), fill_value=7.0),
-            "gaps": pd.arrays.SparseArray(np.where(values[:, 0] == 0, np.nan, 1.0)),
-        }
-    )
+    sparse, is_zero = pd.arrays.SparseArray, values[:, 0] == 0
+    columns = {
+        "a": sparse(values[:, 0], fill_value=0),
+        "dense": values[:, 0],
+        "b": sparse(values[:, 1], fill_value=0),
+        "flag": sparse(values[:, 2] != 0, fill_value=False),
+        "count": sparse((values[:, 3] * 9).astype(np.int64), fill_value=0),
+        "filled": sparse(np.where(is_zero, 7.0, 1.0), fill_value=7.0),
+        "gaps": sparse(np.where(is_zero, np.nan, 1.0)),
+    }
+    frame = pd.DataFrame(columns)
     table = read_features(frame)
     (block,) = table.sparse
     assert block.features.tolist() == [0, 2, 3, 4]

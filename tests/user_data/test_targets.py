@@ -2,6 +2,7 @@
 
 import json
 from decimal import Decimal
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -26,11 +27,9 @@ NAN = np.nan
 
 def save_and_load(target):
     encoding = target.encoding
-    return (
-        target.values
-        if encoding.scale is None
-        else target.values * encoding.scale + encoding.offset
-    )
+    if encoding.scale is None:
+        return target.values
+    return target.values * encoding.scale + encoding.offset
 
 
 # --- regression ---
@@ -47,9 +46,6 @@ def test_one_dimension():
 def test_two_dimensions():
     target = encode_regression(RowData(np.arange(6.0).reshape(3, 2)))
     assert target.values.shape == (3, 2) and not target.encoding.one_dimensional
-
-
-def test_column_vector_warns_and_ravels():
     with pytest.warns(DataConversionWarning, match="column-vector"):
         target = encode_regression(RowData(np.arange(3.0)[:, None]))
     assert target.encoding.one_dimensional
@@ -70,9 +66,8 @@ def test_normalization_is_weighted_and_ignores_missing_values():
     np.testing.assert_allclose(target.values[:2, 0], [-1, 1])
     assert target.values[1, 1] == 0 and target.weight[1, 1] == 0
     np.testing.assert_allclose(target.encoding.offset, [2, 10])
-    np.testing.assert_allclose(
-        target.encoding.scale, [1, 1]
-    )  # a single value of positive weight has no scale
+    # A single value of positive weight has no scale.
+    np.testing.assert_allclose(target.encoding.scale, [1, 1])
     np.testing.assert_allclose(save_and_load(target)[0], y[0])
 
 
@@ -81,6 +76,10 @@ def test_normalization_gives_unit_scale():
     target = encode_regression(RowData(y), normalize=True)
     np.testing.assert_allclose(target.values.std(0), 1, rtol=1e-3)
     np.testing.assert_allclose(save_and_load(target)[:, 0], y[:, 0], atol=0.1)
+    target = encode_regression(RowData([0.0, 1e30]), normalize=True)
+    np.testing.assert_allclose(target.values[:, 0], [-1, 1], rtol=1e-6)
+    with pytest.warns(UserWarning, match="normalize_targets"):
+        encode_regression(RowData([1e-20, 2e-20]))
 
 
 def test_missing_values_have_weight_zero():
@@ -95,9 +94,8 @@ def test_missing_values_have_weight_zero():
 
 
 def test_take():
-    target = encode_regression(RowData([[1.0, NAN], [2, 3], [4, 4]]), missing="ignore").take(
-        np.array([2, 0])
-    )
+    whole = encode_regression(RowData([[1.0, NAN], [2, 3], [4, 4]]), missing="ignore")
+    target = whole.take(np.array([2, 0]))
     np.testing.assert_array_equal(target.values, [[4, 4], [1, 0]])
     np.testing.assert_array_equal(target.weight, [[1, 1], [1, 0]])
 
@@ -153,11 +151,7 @@ def test_series_with_missing_values():
         (np.ones((3, 0)), {}, r"\(3, 0\)"),
         (np.ones((3, 2, 2)), {}, "dim"),
         ([[1.0, NAN], [2.0, NAN]], {"missing": "ignore"}, "Output 1 of y"),
-        (
-            pd.DataFrame({"a": [1.0, 2.0], "b": [NAN, NAN]}),
-            {"missing": "ignore"},
-            "Output 'b' of y",
-        ),
+        (pd.DataFrame({"a": [1.0], "b": [NAN]}), {"missing": "ignore"}, "Output 'b' of y"),
         ([[1.0], [1.0, 2.0]], {}, "different lengths"),
     ],
 )
@@ -166,30 +160,15 @@ def test_invalid_regression_targets_raise(y, options, match):
         encode_regression(RowData(y), **options)
 
 
-def test_tiny_targets_warn():
-    with pytest.warns(UserWarning, match="normalize_targets"):
-        encode_regression(RowData([1e-20, 2e-20]))
-
-
-def test_large_targets_can_be_normalized():
-    target = encode_regression(RowData([0.0, 1e30]), normalize=True)
-    np.testing.assert_allclose(target.values[:, 0], [-1, 1], rtol=1e-6)
-
-
 # --- weights ---
 
 
 def test_weights():
-    y = np.ones((3, 2))
-    np.testing.assert_array_equal(
-        encode_regression(RowData(y, [1, 2, 3])).weight, np.float32([1, 2, 3])
-    )
-    np.testing.assert_array_equal(encode_regression(RowData(y, 2)).weight, [2, 2, 2])
     matrix = np.arange(6.0).reshape(3, 2)
-    np.testing.assert_array_equal(encode_regression(RowData(y, matrix)).weight, matrix)
-    np.testing.assert_array_equal(
-        encode_regression(RowData(y, pd.DataFrame(matrix))).weight, matrix
-    )
+    for weight in ([1, 2, 3], matrix, pd.DataFrame(matrix)):
+        target = encode_regression(RowData(np.ones((3, 2)), weight))
+        np.testing.assert_array_equal(target.weight, weight)
+    np.testing.assert_array_equal(encode_regression(RowData(np.ones(3), 2)).weight, [2, 2, 2])
 
 
 @pytest.mark.parametrize(
@@ -250,9 +229,8 @@ def test_binary_labels_of_any_type(y, classes):
     assert target.encoding.classes.tolist() == classes
     assert list(map(type, target.encoding.classes.tolist())) == list(map(type, classes))
     assert target.values.dtype == np.float32 and target.values.shape == (3, 1)
-    np.testing.assert_array_equal(
-        target.encoding.classes[target.values[:, 0].astype(int)], np.asarray(y)
-    )
+    labels = target.encoding.classes[target.values[:, 0].astype(int)]
+    np.testing.assert_array_equal(labels, np.asarray(y))
 
 
 @pytest.mark.parametrize(
@@ -277,14 +255,11 @@ def test_integers_are_sorted_like_unique(labels):
     np.testing.assert_array_equal(ids, expected_ids)
 
 
-def test_multiclass():
+def test_multiclass_and_one_vs_rest():
     target = encode_classification(RowData(["c", "a", "b", "a"]))
     assert target.encoding.kind == "multiclass" and target.encoding.n_outputs == 3
     assert target.values.dtype == np.int32
     np.testing.assert_array_equal(target.values, [2, 0, 1, 0])
-
-
-def test_one_vs_rest():
     target = encode_classification(RowData(["c", "a", "b"]), one_vs_rest=True)
     np.testing.assert_array_equal(target.values, np.eye(3, dtype=np.float32)[[2, 0, 1]])
     np.testing.assert_array_equal(target.encoding.encode(RowData(["b"])).values, [[0, 1, 0]])
@@ -319,9 +294,8 @@ def test_multilabel_containers(make):
     assert target.encoding.kind == "multilabel"
     np.testing.assert_array_equal(target.values, INDICATOR.astype(np.float32))
     np.testing.assert_array_equal(target.encoding.classes, [0, 1, 2])
-    assert target.encoding.output_names == (
-        ("a", "b", "c") if hasattr(make(INDICATOR), "columns") else None
-    )
+    named = hasattr(make(INDICATOR), "columns")
+    assert target.encoding.output_names == (("a", "b", "c") if named else None)
 
 
 def test_multilabel_with_missing_values():
@@ -363,17 +337,14 @@ def test_invalid_labels_raise(y, options, match):
 
 
 def test_class_weights():
-    y = ["a", "b", "b", "c"]
-    np.testing.assert_allclose(
-        encode_classification(RowData(y), class_weight={"a": 3}).weight, [3, 1, 1, 1]
-    )
-    np.testing.assert_allclose(
-        encode_classification(RowData(y), class_weight="balanced").weight,
-        [4 / 3, 2 / 3, 2 / 3, 4 / 3],
-    )
-    np.testing.assert_allclose(
-        encode_classification(RowData(y, [1, 2, 3, 4]), class_weight={"b": 2}).weight, [1, 4, 6, 4]
-    )
+    for weight, class_weight, expected in (
+        (None, {"a": 3}, [3, 1, 1, 1]),
+        (None, "balanced", [4 / 3, 2 / 3, 2 / 3, 4 / 3]),
+        ([1, 2, 3, 4], {"b": 2}, [1, 4, 6, 4]),
+    ):
+        rows = RowData(["a", "b", "b", "c"], weight)
+        target = encode_classification(rows, class_weight=class_weight)
+        np.testing.assert_allclose(target.weight, expected)
 
 
 def test_balanced_class_weights_count_rows_by_their_weight():
@@ -417,12 +388,9 @@ def test_validation_data_are_encoded_as_training_data():
     with pytest.raises(ValueError, match=r"y_val has the label 'z'.*'a', 'b', 'c'"):
         encoding.encode(RowData(["a", "z"]), name="y_val")
     encoding = encode_regression(RowData([1.0, 2.0, 9.0]), normalize=True).encoding
-    np.testing.assert_allclose(
-        save_and_load(encoding.encode(RowData([4.0, 7.0])))[:, 0], [4, 7], rtol=1e-6
-    )
-    np.testing.assert_array_equal(
-        encoding.encode(RowData([4.0, 7.0]), normalized=False).values[:, 0], [4, 7]
-    )
+    rows = RowData([4.0, 7.0])
+    np.testing.assert_allclose(save_and_load(encoding.encode(rows))[:, 0], [4, 7], rtol=1e-6)
+    np.testing.assert_array_equal(encoding.encode(rows, normalized=False).values[:, 0], [4, 7])
     with pytest.raises(ValueError, match="y_val has 2 column"):
         encoding.encode(RowData(np.ones((3, 2))), name="y_val")
     encoding = encode_classification(RowData(INDICATOR)).encoding
@@ -471,9 +439,8 @@ DAYS = np.array(["2020-01-01", "2020-01-02", "2020-01-03"], dtype="datetime64[D]
     ],
 )
 def test_dates_and_unusual_numbers_as_labels_raise(y):
-    with pytest.raises(
-        ValueError, match="labels are text, numbers or booleans: convert them to text"
-    ):
+    message = "labels are text, numbers or booleans: convert them to text"
+    with pytest.raises(ValueError, match=message):
         encode_classification(RowData(y))
 
 
@@ -491,11 +458,8 @@ def test_sparse_pandas_columns_stay_sparse(kind):
     assert is_sparse(frame) and sp.issparse(target.values)
     np.testing.assert_array_equal(target.values.toarray(), INDICATOR)
     assert target.encoding.output_names == ("a", "b", "c")
-    assert (
-        not is_sparse(frame.astype({"a": int}))
-        and not is_sparse(INDICATOR)
-        and not is_sparse(frame["a"])
-    )
+    for dense in (frame.astype({"a": int}), INDICATOR, frame["a"]):
+        assert not is_sparse(dense)
     with pytest.raises(ValueError, match="several columns named 'a'"):
         encode_sparse(RowData(frame.rename(columns={"b": "a"})), kind=kind)
 
@@ -506,41 +470,32 @@ NAMED = pd.DataFrame({"a": [1.0, 2.0, 4.0], "b": [0.0, 8.0, 3.0]})
 FLAGS = pd.DataFrame({"a": [1, 0, 1], "b": [0, 0, 1]})
 
 
-@pytest.mark.parametrize("encode", [encode_regression, encode_classification, "sparse"])
+@pytest.mark.parametrize("encode", [encode_regression, encode_classification, encode_sparse])
 @pytest.mark.parametrize("frame", [lambda y: y, pl.DataFrame, pa.Table.from_pandas])
 def test_columns_of_further_targets_must_match(encode, frame):
-    if encode == "sparse":
-        data, encoding = FLAGS, encode_sparse(RowData(frame(FLAGS)), kind="multilabel").encoding
+    data = NAMED if encode is encode_regression else FLAGS
+    kind = {"kind": "multilabel"} if encode is encode_sparse else {}
+    encoding = encode(RowData(frame(data)), **kind).encoding
 
-        def again(y):
-            return encode_sparse(
-                RowData(frame(y)), kind="multilabel", name="y of 'test'", like=encoding
-            )
-    else:
-        data = NAMED if encode is encode_regression else FLAGS
-        encoding = encode(RowData(frame(data))).encoding
-
-        def again(y):
-            return encoding.encode(RowData(frame(y)), name="y of 'test'")
+    def again(y):
+        rows, name = RowData(frame(y)), "y of 'test'"
+        if encode is encode_sparse:
+            return encode_sparse(rows, **kind, name=name, like=encoding)
+        return encoding.encode(rows, name=name)
 
     again(data)
     with pytest.raises(ValueError, match=r"y of 'test' .* another order"):
         again(data[["b", "a"]])
-    with pytest.raises(
-        ValueError, match="y of 'test' has a column 'c', which the training y does not have"
-    ):
+    message = "y of 'test' has a column 'c', which the training y does not have"
+    with pytest.raises(ValueError, match=message):
         again(data.rename(columns={"b": "c"}))
 
 
 def test_unnamed_columns_are_matched_by_position():
-    named, nameless = (
-        encode_regression(RowData(NAMED)).encoding,
-        encode_regression(RowData(NAMED.to_numpy())).encoding,
-    )
-    numbered = encode_regression(RowData(pd.DataFrame(NAMED.to_numpy()))).encoding
-    for encoding in (named, nameless, numbered):
-        for y in (NAMED.to_numpy(), pd.DataFrame(NAMED.to_numpy()), NAMED):
-            np.testing.assert_array_equal(encoding.encode(RowData(y)).values, NAMED.to_numpy())
+    values = NAMED.to_numpy()
+    for first, other in product((NAMED, values, pd.DataFrame(values)), repeat=2):
+        encoding = encode_regression(RowData(first)).encoding
+        np.testing.assert_array_equal(encoding.encode(RowData(other)).values, values)
 
 
 @pytest.mark.parametrize("data", [NAMED, FLAGS])
