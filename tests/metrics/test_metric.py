@@ -33,23 +33,23 @@ def softmax(z):
     return e / e.sum(1, keepdims=True)
 
 
-def by_rows(score, y, prediction, **options):
+def compare_rows(score, y, prediction, **options):
     """Return a function of weights: a score of scikit-learn."""
     return lambda w: score(y, prediction, sample_weight=w, **options)
 
 
-def by_elements(score, y, prediction, **options):
+def compare_elements(score, y, prediction, **options):
     """Return the score of all elements, which have the weight of their row."""
     flat = y.ravel(), prediction.ravel()
     return lambda w: score(*flat, sample_weight=None if w is None else np.repeat(w, K), **options)
 
 
-def by_class(score, **options):
-    return IDS, CLASS_RAW, by_rows(score, IDS, CLASS_RAW.argmax(1), **options)
+def compare_classes(score, **options):
+    return IDS, CLASS_RAW, compare_rows(score, IDS, CLASS_RAW.argmax(1), **options)
 
 
-def by_label(score, **options):
-    return LABELS, RAW, by_rows(score, LABELS > 0, RAW > 0, **options)
+def compare_labels(score, **options):
+    return LABELS, RAW, compare_rows(score, LABELS > 0, RAW > 0, **options)
 
 
 def complement(score):
@@ -65,41 +65,41 @@ def kl_divergence(w):
 
 P = sigmoid(RAW)
 CASES = {
-    "mse": (REAL, RAW, by_rows(sk.mean_squared_error, REAL, RAW)),
+    "mse": (REAL, RAW, compare_rows(sk.mean_squared_error, REAL, RAW)),
     "rmse": (REAL, RAW, lambda w: sk.mean_squared_error(REAL, RAW, sample_weight=w) ** 0.5),
-    "armse": (REAL, RAW, by_rows(sk.root_mean_squared_error, REAL, RAW)),
-    "mae": (REAL, RAW, by_rows(sk.mean_absolute_error, REAL, RAW)),
-    "mape": (REAL, RAW, by_rows(sk.mean_absolute_percentage_error, REAL, RAW)),
-    "rmsle": (COUNT, POSITIVE, by_elements(sk.root_mean_squared_log_error, COUNT, POSITIVE)),
-    "balanced_accuracy": by_class(sk.balanced_accuracy_score),
-    "mcc": by_class(sk.matthews_corrcoef),
-    "kappa": by_class(sk.cohen_kappa_score),
-    "linear_kappa": by_class(sk.cohen_kappa_score, weights="linear"),
-    "quadratic_kappa": by_class(sk.cohen_kappa_score, weights="quadratic"),
-    "r2": (REAL, RAW, by_rows(sk.r2_score, REAL, RAW)),
-    "quantile": (REAL, RAW, by_rows(sk.mean_pinball_loss, REAL, RAW, alpha=0.5)),
+    "armse": (REAL, RAW, compare_rows(sk.root_mean_squared_error, REAL, RAW)),
+    "mae": (REAL, RAW, compare_rows(sk.mean_absolute_error, REAL, RAW)),
+    "mape": (REAL, RAW, compare_rows(sk.mean_absolute_percentage_error, REAL, RAW)),
+    "rmsle": (COUNT, POSITIVE, compare_elements(sk.root_mean_squared_log_error, COUNT, POSITIVE)),
+    "balanced_accuracy": compare_classes(sk.balanced_accuracy_score),
+    "mcc": compare_classes(sk.matthews_corrcoef),
+    "kappa": compare_classes(sk.cohen_kappa_score),
+    "linear_kappa": compare_classes(sk.cohen_kappa_score, weights="linear"),
+    "quadratic_kappa": compare_classes(sk.cohen_kappa_score, weights="quadratic"),
+    "r2": (REAL, RAW, compare_rows(sk.r2_score, REAL, RAW)),
+    "quantile": (REAL, RAW, compare_rows(sk.mean_pinball_loss, REAL, RAW, alpha=0.5)),
     "poisson_deviance": (
-        COUNT, POSITIVE, by_elements(sk.mean_poisson_deviance, COUNT, POSITIVE),
+        COUNT, POSITIVE, compare_elements(sk.mean_poisson_deviance, COUNT, POSITIVE),
     ),
     "gamma_deviance": (
-        POSITIVE, np.exp(RAW), by_elements(sk.mean_gamma_deviance, POSITIVE, np.exp(RAW)),
+        POSITIVE, np.exp(RAW), compare_elements(sk.mean_gamma_deviance, POSITIVE, np.exp(RAW)),
     ),
     "tweedie_deviance": (
-        COUNT, POSITIVE, by_elements(sk.mean_tweedie_deviance, COUNT, POSITIVE, power=1.5),
+        COUNT, POSITIVE, compare_elements(sk.mean_tweedie_deviance, COUNT, POSITIVE, power=1.5),
     ),
-    "logloss": (LABELS, RAW, by_elements(sk.log_loss, LABELS, P)),
+    "logloss": (LABELS, RAW, compare_elements(sk.log_loss, LABELS, P)),
     "kl_divergence": (CLASS_SHARES, CLASS_RAW, kl_divergence),
-    "mlogloss": (IDS, CLASS_RAW, by_rows(sk.log_loss, IDS, softmax(CLASS_RAW))),
-    "error": (LABELS, RAW, by_elements(complement(sk.accuracy_score), LABELS > 0, RAW > 0)),
-    "hamming_loss": by_label(sk.hamming_loss),
-    "merror": by_class(complement(sk.accuracy_score)),
-    "accuracy": by_class(sk.accuracy_score),
-    "subset_accuracy": by_label(sk.accuracy_score),
-    "f1_micro": by_label(sk.f1_score, average="micro"),
-    "f1_macro": by_label(sk.f1_score, average="macro"),
-    "brier": (LABELS, P, by_elements(sk.brier_score_loss, LABELS, P)),
-    "auc": (LABELS, P, by_rows(sk.roc_auc_score, LABELS, P)),
-    "average_precision": (LABELS, P, by_rows(sk.average_precision_score, LABELS, P)),
+    "mlogloss": (IDS, CLASS_RAW, compare_rows(sk.log_loss, IDS, softmax(CLASS_RAW))),
+    "error": (LABELS, RAW, compare_elements(complement(sk.accuracy_score), LABELS > 0, RAW > 0)),
+    "hamming_loss": compare_labels(sk.hamming_loss),
+    "merror": compare_classes(complement(sk.accuracy_score)),
+    "accuracy": compare_classes(sk.accuracy_score),
+    "subset_accuracy": compare_labels(sk.accuracy_score),
+    "f1_micro": compare_labels(sk.f1_score, average="micro"),
+    "f1_macro": compare_labels(sk.f1_score, average="macro"),
+    "brier": (LABELS, P, compare_elements(sk.brier_score_loss, LABELS, P)),
+    "auc": (LABELS, P, compare_rows(sk.roc_auc_score, LABELS, P)),
+    "average_precision": (LABELS, P, compare_rows(sk.average_precision_score, LABELS, P)),
 }  # fmt: skip
 
 
