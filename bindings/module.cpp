@@ -18,6 +18,7 @@ void bind_leaf_blocks(nb::module_& m);
 void bind_linear(nb::module_& m);
 void bind_explainer(nb::module_& m);
 void bind_predict(nb::module_& m);
+void bind_query_losses(nb::module_& m);
 void bind_row_predictor(nb::module_& m);
 void bind_searches(nb::module_& m);
 void bind_settings(nb::module_& m);
@@ -56,6 +57,7 @@ NB_MODULE(_core, m) {
   polyleaf::bind_binning(m);
   polyleaf::bind_objectives(m);
   polyleaf::bind_likelihoods(m);
+  polyleaf::bind_query_losses(m);
   polyleaf::bind_settings(m);
   polyleaf::bind_device(m);
   polyleaf::bind_grower(m);

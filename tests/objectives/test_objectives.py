@@ -536,7 +536,8 @@ def test_only_absolute_error_and_quantile_update_leaves():
         objective = get_objective(name)
         ids = (np.arange(8) % 2).astype(np.int32)
         of_classes = "classes" in objective.target_kinds
-        problem = objective.bind(RowData(ids if of_classes else np.ones((8, 1), np.float32)))
+        target = ids if of_classes else np.ones((8, 1), np.float32)
+        problem = objective.bind(RowData(target, query=np.zeros(8, np.int64)))
         assert objective.updates_leaves == (name in ("absolute_error", "quantile"))
         if objective.updates_leaves:
             renewed = problem.update_leaves(np.zeros((8, problem.n_outputs), np.float32), leaf, 1)

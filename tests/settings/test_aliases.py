@@ -180,8 +180,7 @@ def test_other_invalid_values_have_no_hint():
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("rank:ndcg", "no ranking objectives"),
-        ("lambdarank", "no ranking objectives"),
+        ("YetiRank", "'xendcg', 'lambdarank' and 'pairwise' rank"),
         ("survival:cox", "polyleaf.distributions.survival"),
         ("reg:pseudohubererror", "'huber' is closest"),
         ("reg:squaredlogerror", r"np.log1p\(y\)"),

@@ -36,6 +36,7 @@ from polyleaf.metrics._regression import (
     as_matrix,
 )
 from polyleaf.metrics._sklearn import SCORER_ALIASES, CallableMetric, is_scorer
+from polyleaf.metrics.queries import QueryMetric, parse_query_metric
 from polyleaf.metrics.ranking import parse_ranking_metric
 from polyleaf.objectives import Objective, distribution_names
 from polyleaf.runtime.row_data import RowData, protect
@@ -172,10 +173,19 @@ class BoundMetric:
         value : float
         per_output : ndarray of shape (K,), float64, or None
         """
-        compute = getattr(self.metric.function, "value_and_per_output", None)
+        compute = self._get_joint_function()
         if compute is not None:
-            return compute(self.rows, protect(prediction))
+            return compute(protect(prediction))
         return self(prediction), self.per_output(prediction)
+
+    def _get_joint_function(self) -> Callable[[Array], Any] | None:
+        """Return the function that computes the metric and `per_output` together, if there is
+        one."""
+        compute = getattr(self.function, "value_and_per_output", None)
+        if compute is not None:
+            return compute
+        compute = getattr(self.metric.function, "value_and_per_output", None)
+        return None if compute is None else partial(compute, self.rows)
 
     def per_output(self, prediction: Array) -> NDArray[np.float64] | None:
         """Return the metric of each output.
@@ -191,9 +201,9 @@ class BoundMetric:
             None if it is not defined for a single output.
         """
         metric = self.metric
-        compute = getattr(metric.function, "value_and_per_output", None)
+        compute = self._get_joint_function()
         if compute is not None:
-            return compute(self.rows, protect(prediction))[1]
+            return compute(protect(prediction))[1]
         if metric.has_classes or not metric.per_output_defined:
             return None
         y = self.rows.target
@@ -363,6 +373,10 @@ def get_metric(
         return _from_callable(metric)
     if not isinstance(metric, str):
         raise ValueError(f"A metric must be a name or a callable; got {type(metric).__name__}.")
+    if objective is not None and "relevance" in objective.target_kinds:
+        of_queries = parse_query_metric(metric.lower(), **objective.metric_parameters())
+        if of_queries is not None:
+            return query_metric(of_queries)
     name = METRIC_ALIASES.get(metric.lower(), metric.lower())
     if name in ("log_loss", "logloss"):
         is_multiclass = objective is not None and objective.target_kinds == ("classes",)
@@ -378,6 +392,17 @@ def get_metric(
     if objective is not None and objective.default_metric == name and name in _PARAMETRISED:
         return replace(by_name, function=_PARAMETRISED[name](**objective.metric_parameters()))
     return by_name
+
+
+def query_metric(function: QueryMetric) -> Metric:
+    """Return a metric of the rows of queries as `eval_metric` takes it.
+
+    Parameters
+    ----------
+    function : QueryMetric
+        Metric with options that its name does not have.
+    """
+    return Metric(function.name, function, greater_is_better=True, prediction_type="raw")
 
 
 def _get_composed_metric(name: str, objective: Objective | None) -> Metric | None:

@@ -26,6 +26,7 @@ from polyleaf.objectives.elementwise import (
     Tweedie,
 )
 from polyleaf.objectives.multiclass import Exponential, ExponentialMargin, Softmax
+from polyleaf.objectives.ranking import LambdaRank, PairwiseRank, XeNdcg
 from polyleaf.objectives.registry import (
     UnregisteredObjectiveError,
     auto_objective_name,
@@ -46,11 +47,13 @@ __all__ = [
     "Gamma",
     "GammaLikelihood",
     "Huber",
+    "LambdaRank",
     "LogNormalLikelihood",
     "Logistic",
     "NegativeBinomialLikelihood",
     "NormalLikelihood",
     "Objective",
+    "PairwiseRank",
     "Poisson",
     "Quantile",
     "Softmax",
@@ -59,6 +62,7 @@ __all__ = [
     "StudentTLikelihood",
     "Tweedie",
     "UnregisteredObjectiveError",
+    "XeNdcg",
     "auto_objective_name",
     "distribution_names",
     "get_objective",

@@ -1,0 +1,144 @@
+"""Queries of a ranking: the rows that are ordered together, and the gains of their relevances."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+import polyleaf._core as _core
+
+Gains: TypeAlias = str | tuple[float, ...]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Queries:
+    """The queries of some rows, for K goals.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (n_rows,), int32
+        Rows of the queries one after the other.
+    begin : ndarray of shape (n_queries + 1,), int64
+        Query q has ``rows[begin[q] : begin[q + 1]]``.
+    number : ndarray of shape (n_rows,), int32
+        Query of each row.
+    is_rated : ndarray of shape (n_rows, K), bool
+        Whether the row has a weight for the goal; others are not part of the query.
+    row_weight : ndarray of shape (n_rows, K), float64
+    weight : ndarray of shape (n_queries, K), float64
+        Mean weight of the rated rows; 0 without any.
+    """
+
+    rows: NDArray[np.int32]
+    begin: NDArray[np.int64]
+    number: NDArray[np.int32]
+    is_rated: NDArray[np.bool_]
+    row_weight: Floats
+    weight: Floats
+
+    @classmethod
+    def make(cls, query: np.ndarray, n_goals: int, weight: np.ndarray | None) -> Queries:
+        """Make the queries of rows.
+
+        Parameters
+        ----------
+        query : ndarray of shape (n_rows,), int64
+            Number of the query of each row, in any order.
+        weight : ndarray of shape (n_rows,), (n_rows, 1) or (n_rows, K), or None
+        """
+        _, inverse, counts = np.unique(query, return_inverse=True, return_counts=True)
+        number = inverse.astype(np.int32)
+        begin = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        rows = np.argsort(number, kind="stable").astype(np.int32)
+        row_weight = np.ones((len(query), n_goals))
+        if weight is not None:
+            row_weight *= np.asarray(weight).reshape(len(query), -1)
+        is_rated = row_weight > 0
+        n_rated = _sum_groups(is_rated.astype(np.float64), number, len(counts))
+        total = _sum_groups(row_weight, number, len(counts))
+        mean = np.divide(total, n_rated, out=np.zeros_like(total), where=n_rated > 0)
+        return cls(rows, begin, number, is_rated, row_weight, mean)
+
+    @property
+    def n(self) -> int:
+        """Number of queries."""
+        return len(self.begin) - 1
+
+    @property
+    def n_longest(self) -> int:
+        """Number of rows of the largest query."""
+        return int(np.diff(self.begin).max(initial=0))
+
+    def sum(self, values: Floats) -> Floats:
+        """Return the sums over the rows of each query, (n_queries, K), whatever their order is."""
+        return _sum_groups(values, self.number, self.n)
+
+    def find_varied(self, values: np.ndarray) -> NDArray[np.bool_]:
+        """Return whether the rated rows of a query have different `values` (n_rows, K)."""
+        ordered = values[self.rows].astype(np.float64)
+        rated = self.is_rated[self.rows]
+        starts = self.begin[:-1]
+        least = np.minimum.reduceat(np.where(rated, ordered, np.inf), starts, axis=0)
+        largest = np.maximum.reduceat(np.where(rated, ordered, -np.inf), starts, axis=0)
+        return least < largest
+
+    def rank(self, values: np.ndarray) -> NDArray[np.int64]:
+        """Return the rank, from 0, of each value (n_rows,) in its query, the greatest first."""
+        order = np.lexsort((-values, self.number))
+        ranks = np.empty(len(order), np.int64)
+        ranks[order] = np.arange(len(order)) - self.begin[:-1][self.number[order]]
+        return ranks
+
+    def compute_ideal_dcg(self, gains: Floats, k: int | None = None) -> Floats:
+        """Return the largest possible DCG of the first `k` ranks of each query, (n_queries, K)."""
+        discounts = make_discounts(self.n_longest)[0]
+        discounted = np.zeros(gains.shape)
+        for goal in range(gains.shape[1]):
+            ranks = self.rank(np.where(self.is_rated[:, goal], gains[:, goal], -1.0))
+            counts = self.is_rated[:, goal] & (True if k is None else ranks < k)
+            discounted[counts, goal] = (gains[:, goal] * discounts[ranks])[counts]
+        return self.sum(discounted)
+
+
+def _sum_groups(values: Floats, number: NDArray[np.int32], n: int) -> Floats:
+    """Return the sums of the rows (n_rows, K) of each group, whatever their order is."""
+    return _core.exact_totals(np.ascontiguousarray(values), None, number, n, 1)[0]
+
+
+def make_discounts(n: int) -> tuple[Floats, Floats]:
+    """Return 1 / log2(rank + 1) of the first `n` ranks, and the sums before each rank, (n + 1,)."""
+    ranks = np.arange(1.0, n + 1.0)
+    discounts = _core.log(2.0) / _core.log(ranks + 1.0)
+    return discounts, np.concatenate([[0.0], np.cumsum(discounts)])
+
+
+def check_gains(gains: str | Sequence[float]) -> Gains:
+    """Return gains as "exponential", "linear" or a tuple; raise ValueError for anything else."""
+    if isinstance(gains, str):
+        if gains in ("exponential", "linear"):
+            return gains
+    else:
+        table = np.asarray(gains, dtype=np.float64)
+        is_valid = table.ndim == 1 and len(table) > 1 and np.isfinite(table).all()
+        if is_valid and (np.diff(table) >= 0).all() and table[0] >= 0:
+            return tuple(table.tolist())
+    raise ValueError(
+        'gains must be "exponential", "linear", or the gains of relevance 0, 1, 2 and so on, which '
+        f"must not be negative or decrease; got {gains!r}."
+    )
+
+
+def compute_gains(relevance: Any, gains: Gains) -> Floats:
+    """Return the gain of each relevance; those outside of a table have that of its ends."""
+    values = np.asarray(relevance, dtype=np.float64)
+    if gains == "linear":
+        return values
+    if gains == "exponential":
+        return np.ldexp(1.0, values.astype(np.int32)) - 1.0
+    table = np.asarray(gains)
+    return table[np.clip(values.astype(np.int64), 0, len(table) - 1)]

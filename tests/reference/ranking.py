@@ -1,0 +1,183 @@
+"""Losses of rankings, for cpp/losses/query_losses.cpp: the derivatives of one query.
+
+Documents of equal score and gain form a group; groups of equal score form a run, whose documents
+have no order.
+"""
+
+from itertools import pairwise
+
+import numpy as np
+
+from polyleaf import _core
+
+F32 = np.float32
+LANES = 16
+SCORE_MARGIN = F32(0.01)
+LEAST_HESSIAN = F32(1e-16)
+
+
+def exp(x):
+    """Return e^x in float32 as the kernels compute it."""
+    return _core._exp(np.asarray(x, F32).reshape(-1)).reshape(np.shape(x))
+
+
+def derivatives(raw, query, target, weight, scale, goal_weights, compute):
+    """Return g and h, float32 (n, m), of all queries.
+
+    `compute(score, target, weight, scale)` returns those of the rated documents of one query;
+    `weight` is (n, K), `scale` (n_queries, K), `goal_weights` (m, K).
+    """
+    g, h = np.zeros(raw.shape, F32), np.zeros(raw.shape, F32)
+    for number, q in enumerate(np.unique(query)):
+        rows = np.flatnonzero(query == q)
+        for output in range(raw.shape[1]):
+            for goal, factor in enumerate(np.asarray(goal_weights, F32)[output]):
+                rated = rows[weight[rows, goal] > 0]
+                if factor == 0 or scale[number, goal] == 0:
+                    continue
+                own_g, own_h = compute(
+                    raw[rated, output],
+                    target[rated, goal].astype(F32),
+                    weight[rated, goal].astype(F32),
+                    scale[number, goal],
+                )
+                g[rated, output] += factor * own_g
+                h[rated, output] += factor * own_h
+    return g, h
+
+
+def listwise(score, target, weight, scale):
+    """Cross entropy of the target, which has the weights, and the softmax of the scores."""
+    e = exp(score - score.max())
+    total = np.sum(np.rint(e.astype(np.float64) * 2.0**32)) / 2.0**32  # exact
+    share = e * F32(1.0 / total)
+    g = F32(scale) * share - target
+    return g, np.maximum(F32(scale) * (share * (F32(1) - share)), LEAST_HESSIAN)
+
+
+def discounts(n):
+    """Return 1 / log2(rank + 1) of n ranks."""
+    return _core.log(2.0) / _core.log(np.arange(1.0, n + 1.0) + 1.0)
+
+
+def ndcg_terms(begin, end, truncation, discount):
+    """Return what an exchange changes for the run at ranks `begin` to `end`, from 0.
+
+    above_better, above_worse, share, below: the change for a document of the run and one of a run
+    below is above - share * below of the other run, with `above_better` if the upper document has
+    the greater gain; and the mean change within the run.
+    """
+    n, inside = end - begin, min(end, max(begin, truncation))
+    sums = np.concatenate([[0.0], np.cumsum(discount)])
+    above = (sums[inside] - sums[begin]) / n
+    within = 0.0
+    for rank in range(begin, min(inside, end - 1)):
+        within += discount[rank] * (end - 1 - rank) - (sums[end] - sums[rank + 1])
+    within = within / (0.5 * n * (n - 1.0)) if n > 1 else within
+    return above, above, (inside - begin) / n, (sums[end] - sums[begin]) / n, within
+
+
+def map_terms(begin, end, truncation, n_relevant, above):
+    """As `ndcg_terms`; `above`: relevant documents above the run, and the sum of 1 / rank."""
+    n, inside, density = end - begin, min(end, max(begin, truncation)), n_relevant / (end - begin)
+    relevant, divided = above
+    better = worse = below = upper = lower = 0.0
+    for rank in range(begin, end):
+        number = rank + 1.0
+        term = (relevant + density) / number - divided
+        below += term
+        lower += term * (min(rank, inside) - begin)
+        relevant += density
+        divided += density / number
+        if rank < inside:
+            if_better = relevant / number - divided
+            if_worse = (relevant + 1.0) / number - divided
+            better += if_better
+            worse += if_worse
+            upper += 0.5 * (if_better + if_worse) * (end - 1 - rank)
+    within = (upper - lower) / (0.5 * n * (n - 1.0)) if n > 1 else 0.0
+    terms = better / n, worse / n, (inside - begin) / n, below / n, within
+    return terms, (relevant, divided)
+
+
+def pairs(score, target, weight, scale, measure, truncation, largest_difference, normalise):
+    """Sum of w_ij ln(1 + e^(s_j - s_i)) over pairs, i with the greater gain."""
+    order = np.lexsort((-weight, -target, -score))
+    score, target, weight = score[order] + F32(0), target[order], weight[order]
+    n = len(order)
+    is_new_run = np.concatenate([[True], score[1:] != score[:-1]])
+    is_new_group = is_new_run | np.concatenate([[True], target[1:] != target[:-1]])
+    group = np.cumsum(is_new_group) - 1
+    first = np.flatnonzero(is_new_group)
+    n_groups = len(first)
+    s, gain = score[first], target[first]
+    count = np.bincount(group).astype(F32)
+    total = np.bincount(group, weight.astype(np.float64)).astype(F32)
+
+    run_begin = [*np.flatnonzero(is_new_run), n]
+    run_of_group = (np.cumsum(is_new_run) - 1)[first]
+    terms, above = [], (0.0, 0.0)
+    for begin, end in pairwise(run_begin):
+        if measure == "ndcg":
+            terms.append(ndcg_terms(begin, end, truncation, discounts(n)))
+        elif measure == "map":
+            n_relevant = np.count_nonzero(target[begin:end] > 0)
+            run_terms, above = map_terms(begin, end, truncation, n_relevant, above)
+            terms.append(run_terms)
+        else:
+            terms.append((1.0, 1.0, 0.0, 0.0, 1.0))
+    below = np.array([terms[r][3] for r in run_of_group])
+
+    divides = normalise and len(terms) > 1
+    margin, slope = (SCORE_MARGIN, F32(1)) if divides else (F32(1), F32(0))
+    better, worse = np.zeros(n_groups), np.zeros(n_groups)
+    better_h, worse_h = np.zeros(n_groups), np.zeros(n_groups)
+    all_sizes = 0.0
+
+    def add(i, lower, above_better, above_worse, share):
+        """Add the pairs of group i with the groups `lower`, in the order of the kernel."""
+        nonlocal all_sizes
+        is_better = gain[i] > gain[lower]
+        change = np.where(is_better, above_better, above_worse) - share * below[lower]
+        difference = s[i] - s[lower]
+        e = exp(-difference)
+        inverse = F32(1) / (F32(1) + e)
+        gained = np.minimum(np.abs(gain[i] - gain[lower]), F32(largest_difference))
+        size = gained * (change.astype(F32) * F32(scale)) / (margin + slope * difference)
+        g = size * (np.where(is_better, e, F32(1)) * inverse)
+        h = size * ((e * inverse) * inverse)
+        for x, to_better, to_worse in ((g, better, worse), (h, better_h, worse_h)):
+            to_better[lower] += np.where(is_better, 0.0, (x * count[i]).astype(np.float64))
+            to_worse[lower] += np.where(is_better, (x * total[i]).astype(np.float64), 0.0)
+            to_better[i] += sum_lanes(np.where(is_better, x * count[lower], F32(0)))
+            to_worse[i] += sum_lanes(np.where(is_better, F32(0), x * total[lower]))
+        all_sizes += sum_lanes((g * count[i]) * count[lower])
+
+    for i in range(n_groups):
+        r = run_of_group[i]
+        if run_begin[r] >= truncation:
+            break
+        in_run, others = np.flatnonzero(run_of_group == r), np.flatnonzero(run_of_group > r)
+        within = terms[r][4]
+        add(i, in_run[in_run > i], within, within, 0.0)
+        add(i, others, terms[r][0], terms[r][1], terms[r][2])
+
+    factor = 1.0
+    if normalise and all_sizes > 0:
+        factor = _core.log1p(2.0 * all_sizes) / (_core.log(2.0) * (2.0 * all_sizes))
+    own = weight.astype(np.float64)
+    g, h = np.zeros(n, F32), np.zeros(n, F32)
+    g[order] = factor * (worse[group] - own * better[group])
+    h[order] = factor * (worse_h[group] + own * better_h[group])
+    return g, np.maximum(h, LEAST_HESSIAN)
+
+
+def sum_lanes(values):
+    """Sum in 16 partial sums, then these in order."""
+    lanes = np.zeros(LANES)
+    for i, value in enumerate(values):
+        lanes[i % LANES] += float(value)
+    total = 0.0
+    for part in lanes:
+        total += part
+    return total
