@@ -547,8 +547,9 @@ class BinMapper:
     def _build_lookups(self) -> None:
         """Build the search table and the dicts from category to code, which are not saved."""
         values = np.concatenate([np.empty(0), *self.thresholds_])
+        offsets = np.cumsum(np.append(0, _get_lengths(self.thresholds_)))
         is_float64 = np.ascontiguousarray(self.float64_bins_)
-        self._bin_table = _core.BinTable(values, self._get_offsets(), is_float64)
+        self._bin_table = _core.BinTable(values, offsets, is_float64)
         self._code_of: dict[int, dict[Category, int]] = {}
         pairs = zip(self.categories_, self.rare_categories_, strict=True)
         for feature, (kept, rare) in enumerate(pairs):
@@ -563,9 +564,6 @@ class BinMapper:
         self.__dict__.update(state)
         if "spec_" in state:
             self._build_lookups()
-
-    def _get_offsets(self) -> NDArray[np.int64]:
-        return np.cumsum(np.append(0, _get_lengths(self.thresholds_)))
 
     # ---- tables
 

@@ -27,7 +27,6 @@ from polyleaf.binned_data.high_cardinality import Category, sum_category_weights
 from polyleaf.binned_data.random_rows import hash_ids
 from polyleaf.runtime.capabilities import refuse
 from polyleaf.runtime.row_data import ARGUMENTS, RowData
-from polyleaf.runtime.types import DataLike
 from polyleaf.user_data.feature_table import (
     CategoryColumn,
     DenseBlock,
@@ -261,7 +260,10 @@ class DataSummary:
         weight = batch.rows.weight
         if known is not None and not known.all():
             self._has_missing_targets, weight = True, mask_weights(known, weight)
-        return None if weight is None else _sum_outputs(weight)
+        if weight is None:
+            return None
+        weight = np.asarray(weight, np.float64)
+        return np.cumsum(weight, axis=1)[:, -1] if weight.ndim == 2 else weight
 
     def add_features(self, spec: FeatureSpec, has_numbers: NDArray[np.bool_], where: str) -> None:
         """Check that the features of further rows (see `summarise_features`) match the others."""
@@ -507,12 +509,6 @@ def count_values(values: Any) -> int:
         return min(map(count_values, values.values()), default=0)
     shape = getattr(values, "shape", None)
     return int(shape[0]) if shape else len(values)
-
-
-def _sum_outputs(weight: DataLike | None) -> NDArray[np.float64]:
-    """Return one weight per row."""
-    values = np.asarray(weight, dtype=np.float64)
-    return np.cumsum(values, axis=1)[:, -1] if values.ndim == 2 else values
 
 
 def concatenate_rows(parts: Mapping[str, Sequence[object]]) -> RowData:

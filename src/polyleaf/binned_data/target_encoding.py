@@ -378,17 +378,14 @@ class _Outputs:
                 for k in range(n_outputs)
             ]
         else:
-            self._many = self._standardise_columns(_hash_outputs(values))
+            self._many = _hash_outputs(values)
+            for column in self._many.T:
+                column[:] = _standardise(column.astype(np.float64), self.row_weight)[0]
 
     def _get_weight(self, weight: Any, k: int) -> Array | None:
         if weight is None or weight.ndim == 1:
             return self.row_weight
         return _normalise_weights(weight[:, k].astype(np.float64))
-
-    def _standardise_columns(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
-        for k in range(values.shape[1]):
-            values[:, k] = _standardise(values[:, k].astype(np.float64), self.row_weight)[0]
-        return values
 
     def iter_outputs(
         self, codes: NDArray[np.int64], rows: NDArray[np.int64], n: int

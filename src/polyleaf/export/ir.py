@@ -80,6 +80,7 @@ class ModelIR:
 
     def _iter_trees(self) -> Iterator[TreeIR]:
         thresholds = [np.append(values, np.inf) for values in self.model.mapper.thresholds_]
+        n_bins = self.model.mapper.n_bins_.tolist()
         for view in self.model.trees:
             if view.round >= self.n_rounds:
                 return
@@ -89,7 +90,9 @@ class ModelIR:
             for node in np.flatnonzero(tree.feature >= 0).tolist():
                 feature, row = int(tree.feature[node]), int(tree.category_set[node])
                 if row >= 0:
-                    codes_left[node] = self._decode_category_set(feature, tree.categories[row])
+                    words = tree.categories[row].astype("<u8").view(np.uint8)
+                    bits = np.unpackbits(words, bitorder="little")
+                    codes_left[node] = np.flatnonzero(bits[: n_bins[feature]])
                 else:
                     threshold[node] = thresholds[feature][tree.threshold[node]]
             yield TreeIR(
@@ -107,10 +110,6 @@ class ModelIR:
                 output=output,
                 round=view.round,
             )
-
-    def _decode_category_set(self, feature: int, words: np.ndarray) -> np.ndarray:
-        bits = np.unpackbits(words.astype("<u8").view(np.uint8), bitorder="little")
-        return np.flatnonzero(bits[: int(self.model.mapper.n_bins_[feature])])
 
     @property
     def is_float64(self) -> np.ndarray:

@@ -182,7 +182,10 @@ class _GraphBuilder:
                 'input="matrix", or name it.'.format(names.index(""))
             )
         self._graph, self._is_columns = _Graph(self._onnx, names), columns
-        rows = self._add_column_inputs() if columns else self._add_matrix_input()
+        if columns:
+            rows = self._add_column_inputs()
+        else:
+            rows = self._add_input(_INPUT, self._ir.dtype, self._ir.model.n_features)
         self._add_outputs(self._add_scores(rows))
         graph = helper.make_graph(
             self._graph.nodes, "polyleaf", self._inputs, self._outputs, self._graph.constants
@@ -230,9 +233,6 @@ class _GraphBuilder:
         elem_type = self._onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
         self._inputs.append(self._onnx.helper.make_tensor_value_info(name, elem_type, ["n", width]))
         return name
-
-    def _add_matrix_input(self) -> str:
-        return self._add_input(_INPUT, self._ir.dtype, self._ir.model.n_features)
 
     def _add_column_inputs(self) -> str:
         parts = []

@@ -107,7 +107,9 @@ def _read_csv(path: Path, options: CsvOptions) -> Table:
     import pyarrow.csv as pa_csv
 
     content = read_bytes(path)
-    sample = _decode_sample(content[:_SAMPLE_BYTES].tobytes(), options.encoding)
+    encoding = "utf-8-sig" if _is_utf_8(options.encoding) else options.encoding
+    decoder = codecs.getincrementaldecoder(encoding)()
+    sample = decoder.decode(content[:_SAMPLE_BYTES].tobytes())
     first = re.match("sep=(.)\r?\n", sample)  # Excel names the separator
     separator = options.separator or (first[1] if first else _detect_separator(sample, options))
     records = csv.reader(io.StringIO(sample[first.end() :] if first else sample, newline=""),
@@ -166,11 +168,6 @@ def _read_csv(path: Path, options: CsvOptions) -> Table:
 
 def _is_utf_8(encoding: str) -> bool:
     return codecs.lookup(encoding).name in ("utf-8", "utf-8-sig")
-
-
-def _decode_sample(content: bytes, encoding: str) -> str:
-    decoder = codecs.getincrementaldecoder("utf-8-sig" if _is_utf_8(encoding) else encoding)()
-    return decoder.decode(content)
 
 
 def _detect_separator(sample: str, options: CsvOptions) -> str:

@@ -87,7 +87,8 @@ class MLForecast(mlforecast.MLForecast):
                 _check_changing(changing[0], options, all(is_ours))
             horizon = options["max_horizon"]
             df = _add_later_values(df, changing, horizon, id_col, time_col)
-            self._later_columns = _name_later_columns(changing, horizon)
+            steps = range(2, horizon + 1)
+            self._later_columns = [f"{name}_h{step}" for name in changing for step in steps]
         try:
             super().fit(df, id_col, time_col, target_col, static_features, **options)
         finally:
@@ -216,10 +217,6 @@ def _check_levels(models: Iterable[object], max_horizon: int | None) -> None:
                 "model of all steps; without it each step is predicted from one forecast of the "
                 "step before. Pass max_horizon to fit, or one level."
             )
-
-
-def _name_later_columns(columns: list[str], n_steps: int) -> list[str]:
-    return [f"{name}_h{step}" for name in columns for step in range(2, n_steps + 1)]
 
 
 def _add_later_values(

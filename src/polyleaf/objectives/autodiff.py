@@ -92,7 +92,8 @@ def as_row_loss(function: Callable[..., object], target: Array, n_outputs: int) 
             except (
                 Exception
             ) as error:  # a function that is not meant for one row may raise anything
-                reason = _first_line(error)
+                text = str(error).strip() or "no message"
+                reason = f"{type(error).__name__}: {text.splitlines()[0]}"
             if reason is None:
                 _check_not_constant(traced.jaxpr)
                 return loss
@@ -124,10 +125,6 @@ def _describe_non_loss(result: object) -> str | None:
     if not np.issubdtype(dtype, np.floating):
         return f"it returns {dtype}, which has no derivative"
     return None
-
-
-def _first_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {(str(error).strip() or 'no message').splitlines()[0]}"
 
 
 class BoundLoss(BoundObjective):

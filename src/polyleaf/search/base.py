@@ -195,7 +195,9 @@ class SearchMixin(_Base):
         base = self._make_candidate({"objective": self.objective})
         data = TrainingData("training", X, RowData(y, sample_weight, offset, groups, time))
         data = data.fill_from_dataset()
-        target = self._encode_for_search(base, data.rows)
+        check("search", parameters=self, has_sparse_y=is_sparse(data.rows.target))
+        # For the classes and the metric: each fold encodes its own rows again.
+        target = base._encode_target(data.rows, None, base._resolve_objective())
         data = data.replace_rows(
             target=indexable(data.rows.target)[0],
             weight=_to_array(data.rows.weight),
@@ -212,6 +214,8 @@ class SearchMixin(_Base):
         )
         rates = self._learning_rates()
         n_parallel = self._choose_n_parallel(dataset, target)
+        is_interactive = hasattr(sys, "ps1") or sys.flags.interactive
+        is_verbose = is_interactive if self.verbose is None else self.verbose
         search = SuccessiveHalving(
             self._make_trainer(metric, rates, n_parallel),
             folds,
@@ -219,7 +223,7 @@ class SearchMixin(_Base):
             self.n_candidates,
             log,
             self.ensemble or 1,
-            self._make_reporter(),
+            print if is_verbose else lambda line: None,
             rates,
             dataset.n_rows,
             n_parallel,
@@ -310,11 +314,6 @@ class SearchMixin(_Base):
 
     # --- data ------------------------------------------------------------------------------------
 
-    def _encode_for_search(self, base: PolyleafEstimator, rows: RowData) -> Target:
-        """Encode y for its classes and the metric. Each fold encodes its own rows again."""
-        check("search", parameters=self, has_sparse_y=is_sparse(rows.target))
-        return base._encode_target(rows, None, base._resolve_objective())
-
     def _make_dataset(self, data: TrainingData) -> Dataset:
         """Bin all rows once: thresholds depend on X and weights, never on y."""
         if isinstance(data.X, Dataset):
@@ -343,18 +342,13 @@ class SearchMixin(_Base):
         rules = read_split_rules(self, data.rows, target.n_rows)
         repeated = find_repeated_rows(dataset.hash_rows(), target.values, data.rows.offset)
         if self.cv is None and eval_data:
-            valid = self._bin_eval_set(eval_data[-1], dataset)
-            fold = Fold(data._replace(X=dataset), valid)
+            X, keeps = eval_data[-1].X, dataset.features is not None
+            if not isinstance(X, Dataset):
+                X = Dataset(X, reference=dataset, keep_features=keeps, n_jobs=self.n_jobs)
+            fold = Fold(data._replace(X=dataset), eval_data[-1]._replace(name=VALIDATION, X=X))
             return Folds(1, lambda i: fold)
         rows = split_rows(self.cv, data, target, seed, rules.join(repeated))
         return make_folds(dataset, data, rows, _weigh_held_out(data.rows, target, objective))
-
-    def _bin_eval_set(self, eval_data: TrainingData, dataset: Dataset) -> TrainingData:
-        """Bin an evaluation set once for all candidates."""
-        X, keeps = eval_data.X, dataset.features is not None
-        if not isinstance(X, Dataset):
-            X = Dataset(X, reference=dataset, keep_features=keeps, n_jobs=self.n_jobs)
-        return eval_data._replace(name=VALIDATION, X=X)
 
     def _log_settings(self, target: Target, folds: Folds, metric: Metric, seed: int) -> JsonObject:
         """Return what trials depend on, besides their parameters; see `ResumeLog`."""
@@ -419,7 +413,10 @@ class SearchMixin(_Base):
                 return iter(portfolio)
             if self.time_limit is None and self.n_candidates is None:
                 return iter(())
-            parents = [_drop_n_estimators(c.proposed) for c in ranked[:N_PARENTS]]
+            parents = [
+                {name: value for name, value in c.proposed.items() if name != "n_estimators"}
+                for c in ranked[:N_PARENTS]
+            ]
             variations = generate_variations(parents, defaults, fixed, seed + generation - 1)
             # The portfolio comes first: there may have been no time for all of it.
             return chain(self._extend_rounds(ranked[0]), portfolio, variations)
@@ -541,11 +538,6 @@ class SearchMixin(_Base):
 
     # --- messages --------------------------------------------------------------------------------
 
-    def _make_reporter(self) -> Callable[[str], object]:
-        is_interactive = hasattr(sys, "ps1") or sys.flags.interactive
-        is_verbose = is_interactive if self.verbose is None else bool(self.verbose)
-        return print if is_verbose else lambda line: None
-
     def _warn_time_limit(self, what: str) -> None:
         warn_user(f"time_limit={self.time_limit} was too short: {what}. Increase time_limit.")
 
@@ -557,10 +549,6 @@ class SearchMixin(_Base):
         if self.on_interrupt == "raise":
             raise KeyboardInterrupt(f'{message} (on_interrupt="keep" returns it).')
         warn_user(f"{message}.")
-
-
-def _drop_n_estimators(parameters: Parameters) -> Parameters:
-    return {name: value for name, value in parameters.items() if name != "n_estimators"}
 
 
 def _is_default(value: object, default: object) -> bool:

@@ -122,7 +122,8 @@ def split_rows(
             folds = list(_draw_folds(number, n_rows, classes, rules.groups, seed))
     else:
         folds = list(_read_folds(cv, data, n_rows))
-    folds = [(train, _drop_unseen_classes(train, valid, classes)) for train, valid in folds]
+    if classes is not None:  # no model scores classes without training rows
+        folds = [(train, valid[np.isin(classes[valid], classes[train])]) for train, valid in folds]
     if not folds or any(len(train) < 2 or not len(valid) for train, valid in folds):
         raise ValueError(
             f"cv leaves a fold of the {n_rows} rows with fewer than two training rows, or without "
@@ -243,10 +244,3 @@ def _read_indices(given: object, n_rows: int, name: str) -> np.ndarray:
     if len(outside):
         raise ValueError(f"{name} has row {outside[0]}, but X has {n_rows} rows.")
     return np.arange(n_rows)[chosen]
-
-
-def _drop_unseen_classes(
-    train: np.ndarray, valid: np.ndarray, classes: np.ndarray | None
-) -> np.ndarray:
-    """Drop validation rows of classes without training rows: no model scores these classes."""
-    return valid if classes is None else valid[np.isin(classes[valid], classes[train])]

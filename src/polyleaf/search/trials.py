@@ -70,17 +70,13 @@ class Candidate:
     def _summarise(self) -> tuple[int, list[float], float]:
         """Return rounds, losses and mean loss, cached until the next fold is evaluated."""
         if self._summarised_folds != self.n_folds:
-            last = int(np.argmin(self._mean_curve()))
+            longest = max(map(len, self.curves))  # shorter ones are extended by their last loss
+            padded = [curve + curve[-1:] * (longest - len(curve)) for curve in self.curves]
+            last = int(np.argmin(np.mean(padded, axis=0)))
             losses = [curve[min(last, len(curve) - 1)] for curve in self.curves]
             self._summarised_folds = self.n_folds
             self._summary = (1 + last, losses, float(np.mean(losses)))
         return self._summary
-
-    def _mean_curve(self) -> np.ndarray:
-        """Return the mean loss after each round; shorter curves are extended by their last loss."""
-        longest = max(map(len, self.curves))
-        padded = [curve + curve[-1:] * (longest - len(curve)) for curve in self.curves]
-        return np.mean(padded, axis=0)
 
 
 def rank_candidates(candidates: list[Candidate]) -> list[Candidate]:

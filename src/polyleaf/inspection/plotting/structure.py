@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
-from polyleaf.inspection.model_summary import tree_nodes
+from polyleaf.inspection.model_summary import Scorer, tree_nodes
 from polyleaf.inspection.plotting.display import (
     Display,
     get_evaluation_offset,
@@ -21,7 +21,6 @@ from polyleaf.inspection.plotting.display import (
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import LEAF_KINDS
 from polyleaf.model.metadata import HAS_OFFSETS, OUTPUT_GROUPS
-from polyleaf.model.statistics import Scorer
 from polyleaf.runtime.types import DataLike, JsonObject
 from polyleaf.user_data.multitask import decode_target_encoding
 from polyleaf.user_data.offsets import OffsetReader
