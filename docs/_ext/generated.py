@@ -15,6 +15,8 @@ from polyleaf import (
     PolyleafClassifier,
     PolyleafClassifierCV,
     PolyleafMultiTask,
+    PolyleafRanker,
+    PolyleafRankerCV,
     PolyleafRegressor,
     PolyleafRegressorCV,
 )
@@ -29,8 +31,10 @@ ESTIMATORS = (
     PolyleafRegressor,
     PolyleafClassifier,
     PolyleafMultiTask,
+    PolyleafRanker,
     PolyleafRegressorCV,
     PolyleafClassifierCV,
+    PolyleafRankerCV,
 )
 MARKER = re.compile(r"<!-- generated: (\w+) -->")
 

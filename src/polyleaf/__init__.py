@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from polyleaf.estimators import (
         PolyleafClassifier,
         PolyleafMultiTask,
+        PolyleafRanker,
         PolyleafRegressor,
         blend,
         concatenate,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from polyleaf.estimators.memory_estimate import memory_estimate
     from polyleaf.model import Model
     from polyleaf.runtime.row_data import RowData
-    from polyleaf.search.base import PolyleafClassifierCV, PolyleafRegressorCV
+    from polyleaf.search.base import PolyleafClassifierCV, PolyleafRankerCV, PolyleafRegressorCV
     from polyleaf.settings import presets
 
     __version__: str
@@ -48,6 +49,8 @@ _HOME = {
     "PolyleafClassifier": "estimators",
     "PolyleafClassifierCV": "search.base",
     "PolyleafMultiTask": "estimators",
+    "PolyleafRanker": "estimators",
+    "PolyleafRankerCV": "search.base",
     "PolyleafRegressor": "estimators",
     "PolyleafRegressorCV": "search.base",
     "RowData": "runtime.row_data",
@@ -78,6 +81,8 @@ __all__ = [
     "PolyleafClassifier",
     "PolyleafClassifierCV",
     "PolyleafMultiTask",
+    "PolyleafRanker",
+    "PolyleafRankerCV",
     "PolyleafRegressor",
     "PolyleafRegressorCV",
     "RowData",

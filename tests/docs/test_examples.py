@@ -72,6 +72,7 @@ SHOWS = {
         and found["alone"] > 0.3
         and abs(found["inside"] - 0.9) < 0.065
     ),
+    "ranking": lambda found: found["loss of relevance"] < 0.04 and found["gain of margin"] > 0.02,
     "quantiles": lambda found: (
         0.75 < found["inside"] < 0.85 and found["error"] < 0.25 * found["baseline"]
     ),

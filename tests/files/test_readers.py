@@ -318,6 +318,12 @@ def test_libsvm_one_target(tmp_path):
     assert values(table, "target", as_category=True) == ("integer", [-1, 1])
 
 
+def test_libsvm_queries(tmp_path):
+    table = read_table(write(tmp_path, "t.svm", "2 qid:7 1:0.5\n0 qid:3 2:1\n1 qid:7 1:2\n"))
+    assert table.names == ("1", "2", "target", "qid") and table.query == "qid"
+    np.testing.assert_array_equal(table.data.toarray()[:, 3], [7, 3, 7])
+
+
 def test_libsvm_multilabel(tmp_path):
     table = read_table(write(tmp_path, "t.svm", "3,1 1:1\n 2:1\n1,1 1:2\n"))
     assert table.targets == ("label_1", "label_3")
@@ -330,7 +336,7 @@ def test_libsvm_multilabel(tmp_path):
     ("text", "message"),
     [
         ("1 a:b\n", "not a readable LIBSVM file"),
-        ("1 qid:3 1:2\n2 qid:3 1:1\n", "qid"),
+        ("1 qid:9007199254740993 1:2\n2 qid:3 1:1\n", "qid that is too large"),
         ("1:2 1:2\n2 1:1\n", "weights of rows"),
         ("1 99999999999999999999:1\n", "not a readable LIBSVM file"),
     ],

@@ -187,7 +187,8 @@ def test_targets_by_task():
         ({"y": ["a", "b", "b"]}, "regression", "holds 'a' in row 0, which is not a number"),
         ({"y": [0, 1, 2], "z": [0, 1, 0]}, "multilabel", "0 or 1"),
         ({"y": [0, 1, 1], "z": [0, 1, 0]}, "classification", "one target, not 2"),
-        ({"y": [0, 1, 1]}, "ranking", "task 'ranking'"),
+        ({"y": [0, 1, 1]}, "sorting", "task 'sorting'"),
+        ({"y": ["a", "b", "b"]}, "ranking", "holds 'a' in row 0, which is not a number"),
     ],
 )
 def test_targets_that_do_not_fit_the_task_raise(columns, task, message):

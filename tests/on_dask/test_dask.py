@@ -16,8 +16,9 @@ dd = pytest.importorskip("dask.dataframe", reason="dask[dataframe] is not instal
 import dask  # noqa: E402
 from distributed import Client, LocalCluster  # noqa: E402
 
-from polyleaf import PolyleafClassifier, PolyleafRegressor  # noqa: E402
+from polyleaf import PolyleafClassifier, PolyleafRanker, PolyleafRegressor  # noqa: E402
 from polyleaf.dask import DaskPolyleafClassifier, DaskPolyleafRegressor  # noqa: E402
+from polyleaf.dask import DaskPolyleafRanker as DaskRanker  # noqa: E402
 
 pytestmark = pytest.mark.full
 
@@ -68,6 +69,40 @@ def test_arrays(client):
     np.testing.assert_array_equal(model.apply(lazy).compute(), local.apply(X))
     np.testing.assert_array_equal(model.predict(X), local.predict(X))
     assert model.n_iter_ == 3 and model.get_params()["max_depth"] == 2
+
+
+@pytest.mark.parametrize("is_sorted", [True, False])
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"goal_weights": [(1, 0), (0.5, 0.5)], "subsample": 0.5},
+        {"n_estimators": None, "learning_rate": 0.5},
+        {"leaf": "linear"},
+    ],
+)
+def test_ranking(client, is_sorted, parameters):
+    """Chunks cut queries, which are put together."""
+    rng = np.random.default_rng(7)
+    X, Y = make_data()
+    Y = np.floor(np.clip(Y, 0, 4))
+    Y[rng.random(Y.shape) < 0.2] = np.nan
+    qid = rng.integers(0, 25, N)
+    qid = np.sort(qid) if is_sorted else qid
+    weight = 1.0 + (qid % 3)
+    weight[qid == 4] = 0
+    evaluated = {"eval_metric": "ndcg@5"}
+    local = PolyleafRanker(**SMALL | evaluated | parameters)
+    local.fit(X, Y, qid=qid, sample_weight=weight, eval_set=[(X, Y)], eval_qid=[qid])
+    model = DaskRanker(client=client, **SMALL | evaluated | parameters)
+    parts = [da.from_array(values, chunks=(37, -1)) for values in (X, Y)]
+    ids, weights = (da.from_array(values, chunks=37) for values in (qid, weight))
+    model.fit(*parts, weights, qid=ids, eval_set=[tuple(parts)], eval_qid=[ids])
+    assert model.model_.to_bytes() == local.model_.to_bytes()
+    assert model.evals_result_ == local.evals_result_
+    np.testing.assert_array_equal(model.predict(parts[0]).compute(), local.predict(X))
+    model.refit(*parts, weights, qid=ids)
+    local.refit(X, Y, weight, qid=qid)
+    assert model.model_.to_bytes() == local.model_.to_bytes()
 
 
 def test_shares_of_classes(client):

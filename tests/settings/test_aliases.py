@@ -18,6 +18,7 @@ from polyleaf import (
     PolyleafClassifier,
     PolyleafClassifierCV,
     PolyleafMultiTask,
+    PolyleafRanker,
     PolyleafRegressor,
 )
 from polyleaf.settings.aliases import read_foreign_names
@@ -95,8 +96,13 @@ def test_foreign_arguments_have_hints(call, message):
 
 
 def test_suggested_names_exist():
-    own_names = {p.name for estimator in ESTIMATORS for p in get_param_specs(estimator)}
-    own_names |= {*_names(PolyleafRegressor.fit), *_names(PolyleafRegressor.predict)}
+    estimators = (*ESTIMATORS, PolyleafRanker)
+    own_names = {p.name for estimator in estimators for p in get_param_specs(estimator)}
+    own_names |= {
+        name
+        for method in (PolyleafRegressor.fit, PolyleafRanker.fit, PolyleafRegressor.predict)
+        for name in _names(method)
+    }
     table = read_foreign_names("parameters")
     assert set(table) - own_names <= {"offset"}
     for method, names in read_foreign_names("method_arguments").items():

@@ -11,18 +11,22 @@ import pytest
 from sklearn.base import clone
 
 import polyleaf
-from polyleaf import PolyleafClassifier, PolyleafRegressor, _core
+from polyleaf import PolyleafClassifier, PolyleafRanker, PolyleafRegressor, _core
 from polyleaf.objectives.base import is_built_in
 from polyleaf.objectives.registry import registered_objectives
 from polyleaf.settings import param_spec, parameters, train_config
 from polyleaf.settings.param_spec import get_param_specs, make_constraints
-from polyleaf.settings.parameters import ClassifierParameters, RegressorParameters
+from polyleaf.settings.parameters import ClassifierParameters, RankerParameters, RegressorParameters
 from polyleaf.sketching.projections import Projector
 from polyleaf.sketching.sketches import DEFAULT_DIM
 from polyleaf.training import auto_rounds
 from polyleaf.training.tree_builder import LABEL_SKETCH_DIM, MAX_DIAGONAL_OUTPUTS
 
-ESTIMATORS = [(PolyleafRegressor, RegressorParameters), (PolyleafClassifier, ClassifierParameters)]
+ESTIMATORS = [
+    (PolyleafRegressor, RegressorParameters),
+    (PolyleafClassifier, ClassifierParameters),
+    (PolyleafRanker, RankerParameters),
+]
 SOURCE = Path(polyleaf.__file__).parent
 REFERENCE = Path(__file__).parents[1] / "reference"
 EVERY = {p.name: p for _, declared in ESTIMATORS for p in get_param_specs(declared)}
@@ -50,11 +54,12 @@ PREPARATION = OF_OBJECTIVES | {
 
 # Equal names with another meaning: the rows that thresholds are chosen from, the
 # seed of that sample, Hessian kinds of single losses, the value of a preset, and values that
-# disable a part.
+# disable a part; gains of metrics without an objective, and the normalisation of two losses.
 OTHER_MEANING = {
     ("binning.py", "subsample"), ("binning.py", "random_state"), ("custom.py", "hessian"),
     ("elementwise.py", "hessian"), ("elementwise.py", "scale_pos_weight"), ("presets.py", "leaf_k"),
     ("leaf_fitters.py", "learning_rate"), ("leaf_fitters.py", "block_size"),
+    ("queries.py", "gains"), ("ranking.py", "lambda_normalization"),
 }  # fmt: skip
 
 

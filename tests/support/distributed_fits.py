@@ -35,9 +35,11 @@ def fit_on_threads(
     wrap=None,
     offset=None,
     init_model=None,
+    qid=None,
 ):
-    """Return the fitted estimators of all ranks."""
-    shared, shard = plan_shared_fit(estimator, RowData(y, sample_weight, offset), init_model)
+    """Return the fitted estimators of all ranks; the rows of a query, if any, are on one rank."""
+    row_data = RowData(y, sample_weight, offset, query=qid)
+    shared, shard = plan_shared_fit(estimator, row_data, init_model)
     start, target = shared.run.init_model, shard.target
     mapper = None if start is None else start.mapper
     dataset = X
@@ -51,6 +53,10 @@ def fit_on_threads(
             keep_features=shared.run.reads_features,
             n_jobs=1,
         )
+    if qid is not None:
+        query = target.rows.query
+        rank = np.random.default_rng(seed).integers(0, size, query.max() + 1)[query]
+        rows = [np.flatnonzero(rank == r) for r in range(size)]
     rows = cuts(dataset.n_rows, size, seed) if rows is None else rows
     sets = []
     for name, (X_val, y_val, *start) in (eval_set or {}).items():

@@ -25,6 +25,8 @@ from polyleaf import (
     PolyleafClassifier,
     PolyleafClassifierCV,
     PolyleafMultiTask,
+    PolyleafRanker,
+    PolyleafRankerCV,
     PolyleafRegressor,
     PolyleafRegressorCV,
     blend,
@@ -123,6 +125,7 @@ CLOSE = np.where(np.arange(4) == 3, 1 + 1e-12 * X, X)
 CITIES = pd.DataFrame(rng.random((900, 3))).assign(city=[f"c{i % 300}" for i in range(900)])
 CITIES.columns = ["a", "b", "c", "city"]
 CITY_Y = rng.random((900, 3))
+RELEVANCE = np.digitize(Y, [-0.5, 0.5]).astype(float)
 WITH_GAPS = np.where(Y > 1, np.nan, Y)
 SHARES = LABELS / np.maximum(LABELS.sum(axis=1, keepdims=True), 1)
 SHARES[LABELS.sum(axis=1) == 0] = 1 / 3
@@ -153,6 +156,8 @@ RECIPES = {
     "output_groups": Recipe({"output_groups": 2}),
     "auto_output_groups": Recipe({"output_groups": "auto"}),
     "tasks": Recipe(estimator=PolyleafMultiTask),
+    "ranking": Recipe(estimator=PolyleafRanker, y=RELEVANCE, fit={"qid": np.arange(60) // 6}),
+    "intervals": Recipe(),
     "blend": Recipe(),
     "sketch": Recipe({"sketch": "random_projection"}, {"sketch_dim": 2}),
     "sketch_of_all_rows": Recipe({"sketch": TruncatedSVD(2)}),
@@ -214,15 +219,19 @@ def fit(recipe: Recipe) -> None:
     assert np.isfinite(raw).all()
 
 
+def get_queries(recipe: Recipe) -> dict[str, Any]:
+    return {name: value for name, value in recipe.fit.items() if name == "qid"}
+
+
 def search(recipe: Recipe) -> None:
-    classes = {PolyleafClassifier: PolyleafClassifierCV, None: PolyleafRegressorCV}
+    classes = {PolyleafClassifier: PolyleafClassifierCV, PolyleafRanker: PolyleafRankerCV}
     estimator = classes.get(recipe.estimator, PolyleafRegressorCV)
     searching = replace(recipe, estimator=estimator).make(n_candidates=1, cv=2)
-    searching.fit(*recipe.data())
+    searching.fit(*recipe.data(), **get_queries(recipe))
 
 
 def train_on_ranks(recipe: Recipe) -> None:
-    fit_on_threads(recipe.make(), *recipe.data(), 2)
+    fit_on_threads(recipe.make(), *recipe.data(), 2, **get_queries(recipe))
 
 
 def fit_model(recipe: Recipe) -> Any:
@@ -240,7 +249,7 @@ def refit(recipe: Recipe) -> None:
     if isinstance(recipe.X, ArrayOnGpu):
         PolyleafRegressor(**SMALL).fit(X, Y).refit(recipe.X, Y)
         return
-    fitted, keys = fit_model(recipe), ("sample_weight", "offset")
+    fitted, keys = fit_model(recipe), ("sample_weight", "offset", "qid")
     if recipe is RECIPES["blend"]:
         fitted = blend([fitted, fitted])
     fitted.refit(*recipe.data(), **{k: v for k, v in recipe.fit.items() if k in keys})
@@ -307,8 +316,9 @@ def export_shap(recipe: Recipe) -> None:
 
 def report(recipe: Recipe) -> None:
     rows, y = recipe.data()
-    if recipe.estimator is None or scipy.sparse.issparse(y):
-        make_report(fit_model(recipe), X if isinstance(rows, Dataset) else rows, y)
+    if recipe.estimator in (None, PolyleafRanker) or scipy.sparse.issparse(y):
+        rows = X if isinstance(rows, Dataset) else rows
+        make_report(fit_model(recipe), rows, y, **get_queries(recipe))
 
 
 ACTIONS: dict[str, Callable[[Recipe], object]] = {
@@ -333,6 +343,8 @@ ACTIONS: dict[str, Callable[[Recipe], object]] = {
 PAIRS = [*itertools.combinations(FEATURES, 2)]
 CELLS = [(name, place) for place in PLACES for name in FEATURES]
 UNTRIED = {
+    # These are methods, which tests/estimators/test_ranker.py calls.
+    ("ranking", "intervals"),
     # A search has no multi-task models.
     ("tasks", "search"),
     ("joint_rows", "search"),

@@ -74,7 +74,8 @@ class Batch(NamedTuple):
 class BatchReader:
     """Batches that can be read repeatedly."""
 
-    source: Iterable[object] | Callable[[], Iterable[object]]  # batches X, (X, y) or (X, y, weight)
+    # batches X, (X, y), (X, y, weight) or (X, y, weight, qid)
+    source: Iterable[object] | Callable[[], Iterable[object]]
     options: dict[str, object]  # options of `read_features` in the first pass
     n_threads: int
 
@@ -495,10 +496,14 @@ def _encode(
 
 def _unpack_batch(batch: object, number: int) -> tuple[object, RowData]:
     parts = batch if isinstance(batch, tuple) else (batch,)
-    if isinstance(batch, dict) or not 1 <= len(parts) <= 3:
+    if isinstance(batch, dict) or not 1 <= len(parts) <= 4:
         kind = "a dict" if isinstance(batch, dict) else f"a tuple of {len(parts)}"
-        raise ValueError(f"Batch {number} is {kind}, but must be X, (X, y) or (X, y, weight).")
-    return parts[0], RowData(*parts[1:])
+        raise ValueError(
+            f"Batch {number} is {kind}, but must be X, (X, y), (X, y, weight) or (X, y, weight, "
+            "qid)."
+        )
+    rows = dict(zip(("target", "weight", "query"), parts[1:], strict=False))
+    return parts[0], RowData(**rows)
 
 
 def count_values(values: Any) -> int:

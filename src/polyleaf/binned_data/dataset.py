@@ -51,6 +51,8 @@ class Dataset:
         (`class_weight`, `scale_pos_weight`) do not change the bins, which exist before.
     offset : array-like of shape (n_rows,) or (n_rows, n_outputs), optional
         Raw scores that rows start from, for training and prediction; the estimator reads them.
+    qid : array-like of shape (n_rows,), optional
+        Query of each row, for :class:`polyleaf.PolyleafRanker`.
     max_bins : int, default 255
         Bins per numeric feature, not counting the one for missing values. Ignored if
         ``reference`` is given.
@@ -76,7 +78,7 @@ class Dataset:
     features : ndarray of float32, shape (n_features, n_rows), or None
         NaN for missing values and categorical features.
     row_data : RowData
-        Targets, weights and offsets, as given; also as `y`, `sample_weight` and `offset`.
+        Targets, weights, offsets and queries, as given; also as `y`, `sample_weight` and `offset`.
     memory : MemoryBudget
         Memory that trainings may use, and the folder of files.
 
@@ -98,6 +100,7 @@ class Dataset:
         *,
         sample_weight: Any = None,
         offset: Any = None,
+        qid: Any = None,
         max_bins: int = MAX_BINS,
         categorical_features: object = FROM_DTYPE,
         feature_names: Sequence[str] | None = None,
@@ -122,7 +125,7 @@ class Dataset:
             raise ValueError(
                 "A Dataset holds one weight per row: pass sample_weight of single tasks to fit."
             )
-        rows = RowData(*map(_copy, (y, sample_weight, offset)))
+        rows = RowData(_copy(y), _copy(sample_weight), _copy(offset), query=_copy(qid))
         for name, values in rows.to_dict().items():
             check_same_rows(table.n_rows, count_values(values), ARGUMENTS[name])
         if mapper is None:
@@ -173,8 +176,9 @@ class Dataset:
         Parameters
         ----------
         batches : iterable, or function without arguments that returns one
-            Batches X, (X, y) or (X, y, sample_weight), arrays or data frames, in the order of the
-            rows. They are read twice and must be the same both times, so instead of an iterator
+            Batches X, (X, y), (X, y, sample_weight) or (X, y, sample_weight, qid), arrays or data
+            frames, in the order of the rows; None for what there is not. A query may lie in several
+            batches. They are read twice and must be the same both times, so instead of an iterator
             pass a function that makes one. Empty batches are skipped.
         max_bins, categorical_features, feature_names, reference, keep_features
             See ``Dataset``. With ``categorical_features="from_dtype"``, a column is categorical if
@@ -194,7 +198,7 @@ class Dataset:
         Returns
         -------
         Dataset
-            With ``y`` and ``sample_weight`` if batches have them.
+            With ``y``, ``sample_weight`` and ``qid`` if batches have them.
 
         Raises
         ------
@@ -230,6 +234,7 @@ class Dataset:
         target: str | Sequence[str] | None = None,
         *,
         sample_weight: str | None = None,
+        qid: str | None = None,
         drop: Sequence[str] = (),
         batch_rows: int = 65_536,
         **options: Any,
@@ -245,6 +250,8 @@ class Dataset:
             Column of ``y``, or columns: a sequence gives a table of outputs, even of one.
         sample_weight : str, optional
             Column of weights.
+        qid : str, optional
+            Column of the query of each row, for :class:`polyleaf.PolyleafRanker`.
         drop : sequence of str
             Columns that are not features.
         batch_rows : int, default 65536
@@ -266,7 +273,7 @@ class Dataset:
         ImportError
             Without PyArrow.
         """
-        rows = ParquetRows(path, target, sample_weight, tuple(drop), batch_rows)
+        rows = ParquetRows(path, target, sample_weight, qid, tuple(drop), batch_rows)
         return cls.from_batches(rows, **options)
 
     @classmethod

@@ -141,6 +141,15 @@ class SplitRules(NamedTuple):
         component = connected_components(graph, directed=False)[1]
         return self._replace(groups=component[self.groups].astype(np.int64))
 
+    def keep_queries(self, query: Rows) -> SplitRules:
+        """Return rules that keep queries whole; the time of a query is that of its last row."""
+        time = self.time
+        if time is not None:
+            last = np.zeros(int(query.max()) + 1, np.int64)
+            np.maximum.at(last, query, time)
+            time = last[query]
+        return SplitRules(self.groups, time).join(query)
+
     def split(
         self, n_rows: int, fraction: float, seed: int, classes: np.ndarray | None
     ) -> tuple[Rows, Rows]:
@@ -230,11 +239,12 @@ def split_validation(
     n_rows: int,
     seed: int,
     find_groups: Callable[[], Rows | None] = lambda: None,
+    query: Rows | None = None,
 ) -> tuple[Rows, Rows] | None:
     """Return the parts for the option ``--validation``; None if it names a file.
 
     `order` is `validation_order`. `find_groups()` returns groups of rows that are kept together,
-    if there are any.
+    if there are any. `query` is the number of the query of each row: queries are kept whole.
 
     Raises a ValueError if a part has no rows.
     """
@@ -248,7 +258,8 @@ def split_validation(
             f"--validation {validation} leaves no rows for training, or none for validation: pass "
             "a fraction between 0 and 1."
         )
-    rules = SplitRules(find_groups(), np.arange(n_rows) if order == "time" else None)
+    rules = SplitRules(None, np.arange(n_rows) if order == "time" else None)
+    rules = rules.join(find_groups()) if query is None else rules.keep_queries(query)
     if any(values is not None for values in rules):
         return rules.split(n_rows, fraction, seed, None)
     return split_rows(n_rows, n_validation, seed)

@@ -16,11 +16,12 @@ from polyleaf.cli.model_file import (
     check_writable,
     load_table_model,
     load_xmc_model,
+    name_ranking_scores,
     open_rows,
     read_weight_column,
 )
 from polyleaf.files.io import require
-from polyleaf.files.schema import Schema
+from polyleaf.files.schema import RANKING, Schema
 from polyleaf.metrics._multitask import compute_scores_per_target
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
@@ -41,6 +42,10 @@ def evaluate(options: Namespace) -> None:
     estimator, schema = load_table_model(options)
     table, X = open_rows(options, options.file, schema, estimator)
     weights, y = read_weight_column(options, table)[1], schema.read_targets(table)
+    if schema.task == RANKING:
+        rows = RowData(y, weights, query=schema.read_query(table))
+        _print(options, *_compute_ranking_scores(estimator, schema, rows, X))
+        return
     if not schema.task_columns:
         _warn_of_unknown_labels(estimator, schema, y)
         _print(options, *_compute_scores(estimator, schema, RowData(y, weights), X))
@@ -74,9 +79,10 @@ def report(options: Namespace) -> None:
     table, X = open_rows(options, options.file, schema, estimator)
     y = schema.read_targets(table)
     check_writable(options.out)
-    make_report(estimator, X, y, title=options.title or f"Report: {options.model.name}").save(
-        options.out
-    )
+    query = schema.read_query(table)
+    queries = {} if query is None else {"qid": query}
+    title = options.title or f"Report: {options.model.name}"
+    make_report(estimator, X, y, title=title, **queries).save(options.out)
     print_hint(
         f"report on {pluralise(table.n_rows, 'row')} written to {options.out}", options.quiet
     )
@@ -103,6 +109,21 @@ def _compute_scores(
         levels=objective.quantile_levels,
         distribution=estimator.predict_dist(X) if objective.has_distribution else None,
     )
+
+
+def _compute_ranking_scores(
+    estimator: PolyleafEstimator, schema: Schema, rows: RowData, X: DataLike
+) -> tuple[Scores, Mapping[str, Scores]]:
+    """Compute metrics of queries, and those of each score if there are several."""
+    metrics = estimator._evaluate(X, rows)
+    scores = {name: value for name, (value, _) in metrics.items()}
+    names = name_ranking_scores(estimator, schema, estimator.predict(X))
+    if len(names) == 1:
+        return scores, {}
+    return scores, {
+        output: {name: float(values[j]) for name, (_, values) in metrics.items()}
+        for j, output in enumerate(names)
+    }
 
 
 def _warn_of_unknown_labels(estimator: PolyleafEstimator, schema: Schema, y: np.ndarray) -> None:

@@ -62,14 +62,16 @@ _TRAIN: list[_Option] = [
     ("--target -t", f"Target columns: {_COLUMNS} LIBSVM files mark their own.", _LIST),
     (
         "--task",
-        "regression, classification or multilabel. Default: inferred. One column of text, or of at "
-        "most 20 distinct integers, is classification; several 0/1 columns are multilabel; others "
-        "are regression. For a multi-task model, give --task once per task instead of --target: "
+        "regression, classification, multilabel or ranking. Default: inferred. With --query it is "
+        "ranking. One column of text, or of at most 20 distinct integers, is classification; "
+        "several 0/1 columns are multilabel; others are regression. For a multi-task model, give "
+        "--task once per task instead of --target: "
         "NAME=LOSS (price=squared_error, demand=quantile:0.1,0.9), or NAME to infer the loss.",
         _LIST,
     ),
     ("--drop", f"Columns to ignore: {_COLUMNS}", _LIST),
     ("--weight", "Column of sample weights.", {}),
+    ("--query", "Column of the query of each row, for ranking. LIBSVM files have qid.", {}),
     ("--offset", "Columns of offsets (base margins) that boosting starts from.", _LIST),
     ("--categorical", "Columns of numbers to treat as categories. Text always is.", _LIST),
     ("--validation", "Evaluation data: a file, or the fraction of rows to hold out.", {}),
@@ -144,6 +146,7 @@ polyleaf train houses.csv --target price --model houses.polyleaf
 polyleaf train energy.csv -t heating,cooling --validation 0.2 --early-stopping 20 -m m
 polyleaf train energy.csv -t heating -t cooling -m m --search 60 --set subsample=0.8
 polyleaf train claims.csv -t claims -m m --objective poisson --offset log_exposure
+polyleaf train clicks.csv -t relevance,bought --query session -m m
 polyleaf train visits/ -t visits -m m --validation later.parquet --drop id,date
 polyleaf train houses.csv --task price=squared_error --task sold=logistic --task segment -m m
 polyleaf train tags.txt --format xmc --leaf sparse --label-names tags.names -m m""",

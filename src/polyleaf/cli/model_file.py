@@ -14,7 +14,7 @@ from polyleaf.cli import xmc
 from polyleaf.files.cells import CellFormat
 from polyleaf.files.io import ReadError, require
 from polyleaf.files.readers import CsvOptions, read_table
-from polyleaf.files.schema import Schema, read_weights, select_columns
+from polyleaf.files.schema import RANKING, Schema, read_weights, select_columns
 from polyleaf.files.table import Table
 
 if TYPE_CHECKING:
@@ -77,6 +77,8 @@ def load_table_model(options: Namespace) -> tuple[PolyleafEstimator, Schema]:
     schema = Schema.from_dict(fields)
     kind = estimator.model_.metadata["kind"]
     kind = kind if kind in ("regression", "multilabel", "tasks") else "classification"
+    if "relevance" in estimator.model_.objective.target_kinds:
+        kind = RANKING
     places, task_schemas = estimator.model_.objective.tasks, schema.task_schemas
     matches = (
         len(schema.features) == len(estimator.model_.input_names)
@@ -127,6 +129,15 @@ def open_rows(
         n_jobs=estimator.n_jobs,
     )
     return table, X
+
+
+def name_ranking_scores(
+    estimator: PolyleafEstimator, schema: Schema, predicted: np.ndarray
+) -> list[str]:
+    """Return the names of predicted scores: the targets, unless `goal_weights` mix them."""
+    if estimator.get_params(deep=False)["goal_weights"] is None:
+        return list(schema.targets)
+    return [f"score_{j}" for j in range(predicted[0].size)]
 
 
 def read_weight_column(

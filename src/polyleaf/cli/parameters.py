@@ -11,13 +11,19 @@ from polyleaf.settings.param_spec import ParamSpec, get_param_specs
 from polyleaf.settings.parameters import (
     ClassifierSearchParameters,
     MultiTaskParameters,
+    RankerSearchParameters,
     RegressorSearchParameters,
     SearchParameters,
 )
 
 PARAMETERS: dict[str, ParamSpec] = {
     spec.name: spec
-    for group in (MultiTaskParameters, RegressorSearchParameters, ClassifierSearchParameters)
+    for group in (
+        RankerSearchParameters,
+        MultiTaskParameters,
+        RegressorSearchParameters,
+        ClassifierSearchParameters,
+    )
     for spec in get_param_specs(group)
 }
 """Parameters of all estimators by name."""
@@ -42,7 +48,7 @@ OPTION_NAMES |= {"n_jobs": "--threads", "random_state": "--seed"}
 # Options by their name in the namespace, and why they do not go with some data or models.
 _LIMITS = {
     "xmc": dict.fromkeys(
-        ("target", "task", "drop", "weight", "offset", "categorical", "time_limit"),
+        ("target", "task", "drop", "weight", "query", "offset", "categorical", "time_limit"),
         "does not support --format xmc, without columns",
     ),
     "table": {"label_names": "needs --format xmc; tables have column names"},
@@ -53,6 +59,8 @@ _LIMITS = {
         "objective": "does not support multi-task models: give each task its loss: "
         "--task NAME=LOSS",
         "offset": "does not support multi-task models: give offsets of single tasks in Python",
+        "query": "does not support multi-task models: several goals of a ranking are several "
+        "--target",
         "time_limit": "does not support multi-task models: a search is for single-task models only",
         "intervals": "does not support multi-task models: calibrate one of the tasks in Python, as "
         "task_estimator returns it",
@@ -108,7 +116,8 @@ def get_estimator_class(task: str, params: dict[str, object]) -> Any:
     """Return the class of the estimator, after a check of the parameters."""
     import polyleaf  # estimators are slow to import
 
-    name = {"tasks": "MultiTask", "regression": "Regressor"}.get(task, "Classifier")
+    kinds = {"tasks": "MultiTask", "regression": "Regressor", "ranking": "Ranker"}
+    name = kinds.get(task, "Classifier")
     search = "CV" if "time_limit" in params else ""
     cls = getattr(polyleaf, f"Polyleaf{name}{search}")
     names = [spec.name for spec in get_param_specs(cls)]

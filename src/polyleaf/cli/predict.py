@@ -12,12 +12,18 @@ import numpy as np
 from polyleaf.binned_data.dataset import Dataset
 from polyleaf.cli import xmc
 from polyleaf.cli.messages import pluralise, print_hint
-from polyleaf.cli.model_file import check_writable, load_table_model, load_xmc_model, open_rows
+from polyleaf.cli.model_file import (
+    check_writable,
+    load_table_model,
+    load_xmc_model,
+    name_ranking_scores,
+    open_rows,
+)
 from polyleaf.cli.parameters import check_options
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.files.cells import drop_missing_text
 from polyleaf.files.io import ReadError, open_writer, require, write_columns
-from polyleaf.files.schema import Schema, select_columns
+from polyleaf.files.schema import RANKING, Schema, select_columns
 
 Columns = dict[str, Any]
 
@@ -55,6 +61,11 @@ def _predict_columns(
     )
     has_proba = any(hasattr(single, "predict_proba") for _, single, _ in tasks)
     require(not options.proba or has_proba, "--proba: this model predicts no probabilities.")
+    has_intervals = schema.task != RANKING
+    require(
+        not options.intervals or has_intervals,
+        "--intervals: the scores of a ranking have no intervals.",
+    )
     if schema.task_columns:
         check_options(options, "tasks")
     columns: Columns = {}
@@ -63,7 +74,10 @@ def _predict_columns(
             f"_q{level:g}" for level in task_estimator.model_.objective.quantile_levels
         ] or [""]
         names = [f"{target}{suffix}" for target in task_schema.targets for suffix in suffixes]
-        columns |= _name_columns(names, task_estimator.predict(X))
+        predicted = task_estimator.predict(X)
+        if task_schema.task == RANKING:
+            names = name_ranking_scores(task_estimator, task_schema, predicted)
+        columns |= _name_columns(names, predicted)
     for prefix, task_estimator, task_schema in tasks:
         is_multilabel = task_schema.task == "multilabel"
         if levels and task_estimator.model_.objective.has_distribution:

@@ -29,14 +29,14 @@ from polyleaf.cli.model_file import (
 from polyleaf.cli.parameters import PARAMETERS, check_options, get_estimator_class, read_parameters
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.files.io import ReadError, require
-from polyleaf.files.schema import Schema, infer_task, select_columns
+from polyleaf.files.schema import RANKING, SINGLE_TASKS, Schema, infer_task, select_columns
 from polyleaf.files.table import Table, abbreviate
-from polyleaf.metrics._multitask import TASKS
 from polyleaf.objectives import auto_objective_name, get_objective, objective_class
 from polyleaf.runtime.row_data import RowData
 from polyleaf.settings import presets
 from polyleaf.settings.parameters import SearchParameters
 from polyleaf.settings.train_config import LEAVES
+from polyleaf.user_data.queries import number_queries
 from polyleaf.user_data.weights import weight_known_targets
 
 if TYPE_CHECKING:
@@ -105,6 +105,7 @@ def _train_table(options: Namespace, params: dict[str, object]) -> int | None:
         limits = {"cache_dir": options.cache, "memory_limit": options.memory_limit}
     reads_features = LEAVES[estimator.leaf].kind.reads_features
     is_search = isinstance(estimator, SearchParameters)
+    query = schema.read_query(training)
     X = make_dataset(
         training,
         schema,
@@ -117,13 +118,16 @@ def _train_table(options: Namespace, params: dict[str, object]) -> int | None:
 
     def fit() -> None:
         eval_set = None
+        queries: dict[str, object] = {} if query is None else {"qid": query}
         if held is not None:
             keep = X.features is not None
             rows = make_dataset(
                 held, schema, reference=X, keep_features=keep, n_jobs=options.n_jobs
             )
             eval_set = [(rows, schema.read_targets(held))]
-        estimator.fit(X, y, sample_weight=weights, eval_set=eval_set)
+            if query is not None:
+                queries["eval_qid"] = [schema.read_query(held)]
+        estimator.fit(X, y, sample_weight=weights, eval_set=eval_set, **queries)
 
     names = schema.targets if len(schema.targets) < 6 else [f"{len(schema.targets)} targets"]
     note = "" if options.task else " (inferred; set it with --task)"
@@ -146,7 +150,7 @@ def _make_schema(
     drop = (*select_columns(table, options.drop, "--drop"), *weight)
     offset = select_columns(table, options.offset, "--offset")
     categorical = select_columns(table, options.categorical, "--categorical")
-    is_single = not options.task or (len(options.task) == 1 and options.task[0] in TASKS)
+    is_single = not options.task or (len(options.task) == 1 and options.task[0] in SINGLE_TASKS)
     if is_single:
         targets = select_columns(table, options.target, "--target") or table.targets
         require(targets, "--target is required: name the column or columns to predict.")
@@ -154,17 +158,35 @@ def _make_schema(
         is_free = learned is None
         require(is_free, f"--offset: column {learned!r} is a target; name another column.")
         kind = options.task[0] if options.task else None
-        return Schema.from_table(table, targets, kind, drop, offset, categorical), []
+        query = _select_query(options, table)
+        if kind is None and query is not None:
+            kind = RANKING
+        if kind == RANKING:
+            require(query, "--task ranking needs --query: name the column of queries.")
+        elif query is not None:  # marked by the file
+            is_marked = options.query is None
+            require(is_marked, f"--query is for --task ranking, not for --task {kind}.")
+            drop, query = (*drop, query), None
+        schema = Schema.from_table(table, targets, kind, drop, offset, categorical, query=query)
+        return schema, []
     require(
         not options.target,
         f"--task {options.task[0]} cannot be combined with --target. With --target, --task is "
-        f"one of {', '.join(TASKS)}; for a multi-task model, leave --target out.",
+        f"one of {', '.join(SINGLE_TASKS)}; for a multi-task model, leave --target out.",
     )
     check_options(options, "tasks")
     tasks = [_parse_task(table, text) for text in options.task]
     targets = tuple(name for task in tasks for name in task.columns)
     columns = [(task.kind, task.columns) for task in tasks]
     return Schema.from_table(table, targets, None, drop, (), categorical, columns), tasks
+
+
+def _select_query(options: Namespace, table: Table) -> str | None:
+    """Return the column that `--query` names, or that the file marks."""
+    chosen = select_columns(table, options.query, "--query")
+    n_chosen = len(chosen)
+    require(n_chosen < 2, f"--query takes one column, but {options.query!r} selects {n_chosen}.")
+    return chosen[0] if chosen else table.query
 
 
 def _replace_target_names(params: dict[str, object], schema: Schema) -> dict[str, object]:
@@ -188,12 +210,14 @@ def _split(
     """Return the training rows and the evaluation rows, if there are any."""
     if options.validation is None:
         return table, None
+    ids = schema.read_query(table)
     parts = split_validation(
         options.validation,
         order,
         table.n_rows,
         options.seed,
         lambda: _find_repeated_rows(table, schema),
+        None if ids is None else number_queries(ids),
     )
     if parts is None:
         return table, open_table(options, Path(options.validation), schema)

@@ -9,9 +9,13 @@ from importlib.util import find_spec
 if find_spec("dask") is None or find_spec("distributed") is None:
     raise ImportError('polyleaf.dask needs Dask: pip install "polyleaf[dask]".')
 
-from polyleaf.dask.estimators import DaskPolyleafClassifier, DaskPolyleafRegressor
+from polyleaf.dask.estimators import (
+    DaskPolyleafClassifier,
+    DaskPolyleafRanker,
+    DaskPolyleafRegressor,
+)
 
-__all__ = ["DaskPolyleafClassifier", "DaskPolyleafRegressor"]
+__all__ = ["DaskPolyleafClassifier", "DaskPolyleafRanker", "DaskPolyleafRegressor"]
 
 
 def __dir__() -> list[str]:

@@ -31,7 +31,9 @@ from polyleaf.dask.worker import (
     InterruptedFit,
     bin_partition,
     find_n_estimators,
+    gather_rows,
     get_partition,
+    list_sources,
     make_eval_set,
     plan_fit,
     run_rank,
@@ -338,6 +340,11 @@ def _prepare(
         column = str(names[feature] if names else feature)
         refuse("high_cardinality", "dask", column=column)
     codes = [submit(bin_partition, X, mapper, shared.run.reads_features) for X in data.X]
+    if "query" in data.rows:  # rows move to the partition where their query begins
+        sources = fetch(submit(list_sources, planned))
+        kept = [i for i, parts in enumerate(sources) if parts]
+        codes = [submit(gather_rows, planned, i, [codes[j] for j in sources[i]]) for i in kept]
+        partitions = [partitions[i] for i in kept]
     if shared.auto_rounds_metric is not None:
         shared = fetch(submit(find_n_estimators, estimator, shared, mapper, codes, partitions))
     binned_sets = []

@@ -21,12 +21,14 @@ from polyleaf.dask.driver import LazyData, LazyEvalSet, Restart, align, fit, is_
 from polyleaf.estimators._fitting import replace_refitted_model, store_result
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.estimators.classifier import PolyleafClassifier
+from polyleaf.estimators.ranker import PolyleafRanker
 from polyleaf.estimators.regressor import PolyleafRegressor
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
 from polyleaf.training.fit import as_callbacks
 from polyleaf.training.prepare import collect_eval_sets, set_feature_names
 from polyleaf.training.refit import KnownTrees, check_decay_rate
+from polyleaf.training.training_run import TrainingData
 from polyleaf.user_data.offsets import check_all_or_none
 from polyleaf.user_data.target import TargetEncoding
 
@@ -125,7 +127,22 @@ class _DaskEstimator(BaseEstimator):
             If workers were lost more often than `max_restarts`.
         """
         eval_data = collect_eval_sets(eval_set, eval_names, eval_sample_weight, eval_offset)
-        have = [each is not None for each in (offset, *(data.rows.offset for data in eval_data))]
+        rows = RowData(y, sample_weight, offset)
+        restarts = max_restarts, wait_for_workers
+        return self._fit_lazily(X, rows, eval_data, callbacks, init_model, *restarts)
+
+    def _fit_lazily(
+        self,
+        X: Any,
+        rows: RowData,
+        eval_data: list[TrainingData],
+        callbacks: object,
+        init_model: object,
+        max_restarts: int,
+        wait_for_workers: float,
+    ) -> Self:
+        """Train on collections as the user passed them."""
+        have = [each.offset is not None for each in (rows, *(data.rows for data in eval_data))]
         check_all_or_none(["training", *(data.name for data in eval_data)], have, False)
         eval_sets = [
             LazyEvalSet(d.name, LazyData(d.X, d.rows, f"X of {d.name!r}")) for d in eval_data
@@ -135,7 +152,7 @@ class _DaskEstimator(BaseEstimator):
             result, self.restarts_ = fit(
                 client,
                 self._local,
-                LazyData(X, RowData(y, sample_weight, offset)),
+                LazyData(X, rows),
                 max_restarts,
                 wait_for_workers,
                 eval_sets=eval_sets,
@@ -179,13 +196,20 @@ class _DaskEstimator(BaseEstimator):
         ValueError
             If data do not match the model, or parameters are not supported with several workers.
         """
+        rows = RowData(y, sample_weight, offset)
+        return self._refit_lazily(X, rows, decay_rate, max_restarts, wait_for_workers)
+
+    def _refit_lazily(
+        self, X: Any, rows: RowData, decay_rate: float, max_restarts: int, wait_for_workers: float
+    ) -> Self:
+        """Refit the leaves to collections as the user passed them."""
         local = copy.copy(self.to_local())
         check_decay_rate(decay_rate)
         with _use_client(self.client) as client:
             result, self.restarts_ = fit(
                 client,
                 local,
-                LazyData(X, RowData(y, sample_weight, offset)),
+                LazyData(X, rows),
                 max_restarts,
                 wait_for_workers,
                 init_model=KnownTrees(local.model_, float(decay_rate)),
@@ -375,6 +399,102 @@ class DaskPolyleafClassifier(_DaskEstimator):
             Its shape is (n_rows, n_classes or n_labels), or (n_rows,) for two classes.
         """
         return self._call_lazily("decision_function", X, offset=offset)
+
+
+class DaskPolyleafRanker(_DaskEstimator):
+    """`PolyleafRanker` on a Dask cluster.
+
+    The rows of a query may lie in several partitions: they are moved to the first of them.
+
+    Parameters
+    ----------
+    client : distributed.Client, optional
+        Default: the current client.
+    **parameters
+        Parameters of :class:`polyleaf.PolyleafRanker`, except that `n_jobs` is always the number of
+        threads of the worker.
+
+    Attributes
+    ----------
+    restarts_ : list of polyleaf.dask.driver.Restart
+        Restarts after the loss of workers.
+    model_, evals_result_, ...
+        Attributes of the fitted local estimator.
+    """
+
+    _local_class = PolyleafRanker
+
+    def fit(  # type: ignore[override]
+        self,
+        X: DataLike | None,
+        y: DataLike | None,
+        sample_weight: DataLike | None = None,
+        *,
+        qid: Any,
+        offset: DataLike | None = None,
+        eval_set: Sequence[tuple[object, object]] | None = None,
+        eval_names: Sequence[str] | None = None,
+        eval_qid: Sequence[object] | None = None,
+        eval_sample_weight: Sequence[object] | None = None,
+        eval_offset: Sequence[object] | None = None,
+        callbacks: object = None,
+        init_model: object = None,
+        max_restarts: int = 3,
+        wait_for_workers: float = 10.0,
+    ) -> Self:
+        """Train on the workers of a cluster. The call blocks until training ends.
+
+        Parameters
+        ----------
+        X, y, offset, eval_set, eval_names, eval_sample_weight, eval_offset, callbacks, \
+        init_model, max_restarts, wait_for_workers
+            See :meth:`DaskPolyleafRegressor.fit`.
+        sample_weight : like y, optional
+            Weights of rows.
+        qid : dask Series or Array, or list of delayed
+            Query of each row, numbers or text, with the partitions of X. It is balanced best if
+            rows are sorted by query.
+        eval_qid : list, optional
+            Queries of the evaluation sets.
+
+        Returns
+        -------
+        self
+        """
+        eval_data = collect_eval_sets(
+            eval_set, eval_names, eval_sample_weight, eval_offset, qids=eval_qid
+        )
+        rows = RowData(y, sample_weight, offset, query=qid)
+        restarts = max_restarts, wait_for_workers
+        return self._fit_lazily(X, rows, eval_data, callbacks, init_model, *restarts)
+
+    def refit(  # type: ignore[override]
+        self,
+        X: DataLike | None,
+        y: DataLike | None,
+        sample_weight: DataLike | None = None,
+        *,
+        qid: Any,
+        offset: DataLike | None = None,
+        decay_rate: float = 0.0,
+        max_restarts: int = 3,
+        wait_for_workers: float = 10.0,
+    ) -> Self:
+        """Fit the leaf values anew on other queries, on the workers of a cluster.
+
+        Parameters
+        ----------
+        X, y, sample_weight, qid, offset, max_restarts, wait_for_workers
+            As in `fit`.
+        decay_rate : float, default 0
+            Share of the old values, from 0 to 1.
+
+        Returns
+        -------
+        self
+        """
+        rows = RowData(y, sample_weight, offset, query=qid)
+        return self._refit_lazily(X, rows, decay_rate, max_restarts, wait_for_workers)
 
 
 @contextmanager

@@ -30,6 +30,7 @@ from polyleaf.runtime.context import Context
 from polyleaf.runtime.types import DataLike
 from polyleaf.training.evaluation import EvalSet, name_eval_set
 from polyleaf.user_data.features import read_features
+from polyleaf.user_data.queries import read_queries
 from polyleaf.user_data.target import TargetEncoding, encode_evaluation_target
 from polyleaf.user_data.weights import quantise_weights
 
@@ -39,9 +40,16 @@ COPY_SECONDS = 5.0  # between copies of the model, which survive the loss of all
 class Partition(NamedTuple):
     """Targets and weights of a partition, after those of all rows have been read."""
 
-    shard: Shard
+    shard: Shard  # targets of the rows that it has in training
     weights: np.ndarray | None  # weights for binning, as `quantise_weights` returns them
     sampled: np.ndarray | None  # rows that thresholds are chosen from; None means all
+
+
+class RowSources(NamedTuple):
+    """The rows that a partition has in training: in a ranking, of the queries that begin in it."""
+
+    rows: np.ndarray  # indices among all rows, ascending
+    parts: dict[int, np.ndarray]  # partitions that they come from, and their indices there
 
 
 class BinnedRows(NamedTuple):
@@ -49,6 +57,11 @@ class BinnedRows(NamedTuple):
 
     codes: np.ndarray  # (n_columns, n_rows)
     features: np.ndarray | None  # (n_columns, n_rows), raw features, for linear leaves
+
+    def take(self, rows: np.ndarray) -> BinnedRows:
+        """Return some rows."""
+        features = None if self.features is None else self.features.take(rows, axis=1)
+        return BinnedRows(self.codes.take(rows, axis=1), features)
 
     @staticmethod
     def concatenate(parts: Sequence[BinnedRows]) -> BinnedRows:
@@ -63,6 +76,7 @@ class PlannedFit(NamedTuple):
 
     shared: SharedFit
     partitions: list[Partition]
+    row_sources: list[RowSources] | None  # rows of each partition in a ranking
     sample_weights: np.ndarray | None  # weights of all rows that thresholds are chosen from
 
 
@@ -94,17 +108,49 @@ def plan_fit(
     weights = shard.target.weight
     weights = None if weights is None else quantise_weights(weights, shard.target.n_rows)
     chosen = mapper.sample_rows(shard.target.n_rows, weights)
+    row_sources = _gather_queries(shard.target.rows.query, sizes)
     partitions, first = [], 0
-    for size in sizes:
+    for number, size in enumerate(sizes):
         indices = np.arange(first, first + size)
+        rows_here = indices if row_sources is None else row_sources[number].rows
         sampled = (
             None if chosen is None else chosen[(chosen >= first) & (chosen < first + size)] - first
         )
         partition_weights = None if weights is None else weights[indices]
-        partitions.append(Partition(shard.take(indices), partition_weights, sampled))
+        partitions.append(Partition(shard.take(rows_here), partition_weights, sampled))
         first += size
     sample_weights = weights if weights is None or chosen is None else weights[chosen]
-    return PlannedFit(shared, partitions, sample_weights)
+    return PlannedFit(shared, partitions, row_sources, sample_weights)
+
+
+def _gather_queries(query: np.ndarray | None, sizes: Sequence[int]) -> list[RowSources] | None:
+    """Return the rows of each partition such that no query is in two: each is where it begins."""
+    if query is None:
+        return None
+    partition_of_row = np.repeat(np.arange(len(sizes)), sizes)
+    starts = np.cumsum([0, *sizes])
+    first = np.full(int(query.max()) + 1, len(sizes))
+    np.minimum.at(first, query, partition_of_row)
+    row_sources = []
+    for number in range(len(sizes)):
+        rows = np.flatnonzero(first[query] == number)
+        of_rows = partition_of_row[rows]
+        parts = {int(j): rows[of_rows == j] - starts[j] for j in np.unique(of_rows)}
+        row_sources.append(RowSources(rows, parts))
+    return row_sources
+
+
+def list_sources(planned: PlannedFit) -> list[list[int]]:
+    """Return the partitions that the rows of each partition come from, in a ranking."""
+    assert planned.row_sources is not None
+    return [list(sources.parts) for sources in planned.row_sources]
+
+
+def gather_rows(planned: PlannedFit, i: int, parts: Sequence[BinnedRows]) -> BinnedRows:
+    """Return the rows of partition i, from the partitions that `list_sources` names."""
+    assert planned.row_sources is not None
+    chosen = zip(parts, planned.row_sources[i].parts.values(), strict=True)
+    return BinnedRows.concatenate([part.take(rows) for part, rows in chosen])
 
 
 def get_partition(planned: PlannedFit, i: int) -> Partition:
@@ -156,6 +202,8 @@ def make_eval_set(
             [bin_partition(part, mapper, shared.run.reads_features) for part in X]
         )
         row_data, is_sparse = concatenate_rows(rows), shared.run.settings.has_sparse_targets
+        if row_data.query is not None:
+            row_data = read_queries(row_data, codes.shape[1])
         target = encode_evaluation_target(
             row_data, name=f"y of {name!r}", like=encoding, is_sparse=is_sparse
         )

@@ -12,6 +12,7 @@ from polyleaf.estimators._persistence import make_estimator, read_estimator
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.estimators.classifier import PolyleafClassifier
 from polyleaf.estimators.multitask import PolyleafMultiTask
+from polyleaf.estimators.ranker import PolyleafRanker
 from polyleaf.estimators.regressor import PolyleafRegressor
 from polyleaf.model import Model
 from polyleaf.model.combine import blend_models, concatenate_models
@@ -22,6 +23,7 @@ from polyleaf.runtime.types import DataLike
 __all__ = [
     "PolyleafClassifier",
     "PolyleafMultiTask",
+    "PolyleafRanker",
     "PolyleafRegressor",
     "blend",
     "concatenate",
@@ -30,7 +32,8 @@ __all__ = [
 ]
 
 _ESTIMATORS: dict[str, type[PolyleafEstimator]] = {
-    cls.__name__: cls for cls in (PolyleafRegressor, PolyleafClassifier, PolyleafMultiTask)
+    cls.__name__: cls
+    for cls in (PolyleafRegressor, PolyleafClassifier, PolyleafMultiTask, PolyleafRanker)
 }
 
 
@@ -43,7 +46,7 @@ def load_model(path: Source) -> Any:
 
     Returns
     -------
-    PolyleafRegressor, PolyleafClassifier or PolyleafMultiTask
+    PolyleafRegressor, PolyleafClassifier, PolyleafMultiTask or PolyleafRanker
         An estimator of the class that was saved.
 
     Raises

@@ -7,7 +7,7 @@ import functools
 import os
 from collections.abc import Callable, Mapping
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -178,8 +178,8 @@ def replace_refitted_model(
         if not recalibrate:
             remedy = "Pass recalibrate=True to compute anew what fit computes, and call"
         warn_user(
-            f"refit has dropped the {', '.join(dropped)} of the old rows. {remedy} calibrate or "
-            "choose_threshold for the rest."
+            f"refit has dropped the {', '.join(dropped)} of the old rows. {remedy} calibrate, "
+            "choose_threshold or choose_goal_weights for the rest."
         )
 
 
@@ -240,6 +240,16 @@ def get_single_class(resolved: ResolvedObjective) -> type[Objective] | None:
     if isinstance(resolved, Mapping):
         (resolved,) = resolved.values() if len(resolved) == 1 else (None,)
     return None if resolved is None else resolved.cls
+
+
+def refuse_objective(cls: type[Objective]) -> NoReturn:
+    """Raise a ValueError for an objective of another estimator."""
+    kind, estimator = "classes", "PolyleafClassifier"
+    if "values" in cls.target_kinds:
+        kind, estimator = "numbers", "PolyleafRegressor"
+    elif "relevance" in cls.target_kinds:
+        kind, estimator = "the order of rows", "PolyleafRanker"
+    raise ValueError(f"objective={cls.name!r} is for {kind}: use {estimator}.")
 
 
 def make_objective(

@@ -58,6 +58,7 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
 
     _sparse_kind: ClassVar[Literal["multilabel", "regression"]]
     _kinds: ClassVar[tuple[str, ...]]  # kinds of targets
+    _learned_numbers: ClassVar[str] = "values"  # what objectives call targets that are numbers
 
     if TYPE_CHECKING:  # each subclass has its own
         objective: Any
@@ -113,7 +114,7 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
         """Check that target kind, objective and scores of a file belong to this class."""
         objective = model.objective
         learns = "classes" if encoding.has_class_ids else "labels"
-        learns = "values" if encoding.kind == "regression" else learns
+        learns = cls._learned_numbers if encoding.kind == "regression" else learns
         if encoding.kind not in cls._kinds or learns not in objective.target_kinds:
             raise ValueError(
                 f"A {cls.__name__} does not learn a target of kind {encoding.kind!r} with "
@@ -209,17 +210,33 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
         KeyboardInterrupt
             After Ctrl-C, depending on `on_interrupt`; the estimator has the complete rounds.
         """
-        device = get_device(self.device)
         data = TrainingData("training", X, RowData(y, sample_weight, offset, groups, time))
-        data = data.fill_from_dataset()
         val = TrainingData(VALIDATION, X_val, RowData(y_val, sample_weight_val, offset_val))
         is_held_out = self.validation_fraction is not None
         eval_data = collect_eval_sets(
             eval_set, eval_names, eval_sample_weight, eval_offset, val, is_held_out
         )
+        return self._fit_data(data, eval_data, callbacks, init_model, init_scores)
+
+    def _fit_data(
+        self,
+        data: TrainingData,
+        eval_data: list[TrainingData],
+        callbacks: object,
+        init_model: object,
+        init_scores: DataLike | None = None,
+    ) -> Self:
+        """Fit the model to data as the user passed them."""
+        data = data.fill_from_dataset()
+        device = get_device(self.device)
         if device is not None:
             data, *eval_data = [d.copy_to_host(device) for d in (data, *eval_data)]
+        data, *eval_data = [self._read_rows(d) for d in (data, *eval_data)]
         return fit_estimator(self, data, eval_data, callbacks, init_model, init_scores)
+
+    def _read_rows(self, data: TrainingData) -> TrainingData:
+        """Read what belongs to rows before y is read; only a ranking has queries."""
+        return data if data.rows.query is None else data.replace_rows(query=None)
 
     @suggest_on_unknown_kwargs
     def refit(
@@ -260,17 +277,21 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
         ValueError
             If data do not match the model, or `decay_rate` is out of range.
         """
+        rows = RowData(y, sample_weight, offset, groups, time)
+        return self._refit_data(TrainingData("training", X, rows), decay_rate, recalibrate)
+
+    def _refit_data(self, data: TrainingData, decay_rate: float, recalibrate: bool = False) -> Self:
+        """Refit the leaves to data as the user passed them."""
         check_is_fitted(self)
         check_decay_rate(decay_rate)
         self._validate_params()
-        rows = RowData(y, sample_weight, offset, groups, time)
-        data = TrainingData("training", X, rows).fill_from_dataset()
-        if is_device_array(X):
+        data = data.fill_from_dataset()
+        if is_device_array(data.X):
             refuse("device_array", "refit")
         device = get_device(self.device)
         if device is not None:
             data = data.copy_to_host(device)
-        return refit_estimator(self, data, float(decay_rate), recalibrate)
+        return refit_estimator(self, self._read_rows(data), float(decay_rate), recalibrate)
 
     def _set_model(self, model: Model, encoding: TargetEncoding) -> None:
         """Set fitted attributes from a model."""

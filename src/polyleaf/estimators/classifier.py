@@ -12,7 +12,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.binned_data.dataset import Dataset
-from polyleaf.estimators._fitting import get_single_class
+from polyleaf.estimators._fitting import get_single_class, refuse_objective
 from polyleaf.estimators._prediction import resolve_offset, suggest_on_unknown_kwargs
 from polyleaf.estimators.calibration import (
     DecisionThresholdMixin,
@@ -153,7 +153,7 @@ class PolyleafClassifier(
         assert isinstance(spec, ObjectiveSpec)
         cls = spec.cls
         if not {"labels", "classes"} & set(cls.target_kinds):
-            raise ValueError(f"objective={cls.name!r} is for numbers: use PolyleafRegressor.")
+            refuse_objective(cls)
         if encoding.kind != "multiclass" and "labels" not in cls.target_kinds:
             raise ValueError(
                 f"objective={cls.name!r} is for one of several classes, but a multi-label y has "

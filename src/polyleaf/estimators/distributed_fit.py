@@ -10,7 +10,6 @@ from typing import NamedTuple
 import numpy as np
 
 from polyleaf.binned_data.dataset import Dataset
-from polyleaf.binned_data.random_rows import find_repeated_rows
 from polyleaf.callbacks import Callback
 from polyleaf.estimators._fitting import describe_model, read_initial_scores, start_run
 from polyleaf.estimators.base import PolyleafEstimator
@@ -24,7 +23,7 @@ from polyleaf.training.boosting import compute_base_score
 from polyleaf.training.evaluation import EvalSet
 from polyleaf.training.factory import bind_objective
 from polyleaf.training.fit import as_callbacks, scale_base_score, train
-from polyleaf.training.prepare import make_hold_out_run, read_split_rules
+from polyleaf.training.prepare import join_copies, make_hold_out_run, read_split_rules
 from polyleaf.training.sampling import GlobalRowIds
 from polyleaf.training.training_run import TrainingData, TrainingRun
 from polyleaf.user_data.target import Target
@@ -76,7 +75,8 @@ def plan_shared_fit(
     Raises a ValueError if parameters are not available in distributed training, or do not match y.
     """
     check("dask", parameters=estimator)
-    run = start_run(estimator, TrainingData("training", None, rows), init_model)
+    data = estimator._read_rows(TrainingData("training", None, rows))
+    run = start_run(estimator, data, init_model)
     check(
         "dask",
         parameters=estimator,
@@ -113,8 +113,10 @@ def find_shared_n_estimators(
     """
     assert shared.auto_rounds_metric is not None
     target = shard.target
-    repeated = find_repeated_rows(dataset.hash_rows(), target.values, target.rows.offset)
-    rules = read_split_rules(estimator, RowData(), target.n_rows).join(repeated)
+    rules = read_split_rules(estimator, RowData(), target.n_rows)
+    if target.rows.query is not None:
+        rules = rules.keep_queries(target.rows.query)
+    rules = join_copies(rules, dataset.hash_rows, target)
     run = shared.run.replace(
         target=target,
         rules=rules,

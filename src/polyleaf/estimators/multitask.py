@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.distributions import Distribution
+from polyleaf.estimators._fitting import refuse_objective
 from polyleaf.estimators._persistence import make_estimator
 from polyleaf.estimators._prediction import make_table, suggest_on_unknown_kwargs
 from polyleaf.estimators.base import PolyleafEstimator
@@ -102,6 +103,8 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
             if not isinstance(objective, str) or objective != "auto":
                 with _name_task(get_task_name(key)):
                     resolved[key] = resolve_objective(objective)
+                    if "relevance" in resolved[key].cls.target_kinds:
+                        refuse_objective(resolved[key].cls)
         return resolved
 
     def _encode_target(

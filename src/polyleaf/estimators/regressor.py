@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from polyleaf.distributions import Distribution
+from polyleaf.estimators._fitting import refuse_objective
 from polyleaf.estimators.calibration import calibrate_intervals, predict_bounds
 from polyleaf.estimators.uncertainty import UncertaintyMixin
 from polyleaf.metrics._sklearn import mean_d2_pinball, mean_r2
@@ -69,9 +70,7 @@ class PolyleafRegressor(RegressorMixin, UncertaintyMixin, RegressorParameters):
     ) -> Objective:
         assert isinstance(resolved, ObjectiveSpec)
         if "values" not in resolved.cls.target_kinds:
-            raise ValueError(
-                f"objective={resolved.cls.name!r} is for classes: use PolyleafClassifier."
-            )
+            refuse_objective(resolved.cls)
         return complete_objective(self, resolved, None)
 
     def _is_calibrated(self, objective: Objective) -> bool:

@@ -81,7 +81,8 @@ def read_table(
     -------
     Table
         The columns of a CSV file without names are ``c0``, ``c1``, ... Those of a LIBSVM file are
-        named by their index, and its target ``target``, or ``label_<l>`` for each label l.
+        named by their index, its target ``target``, or ``label_<l>`` for each label l, and the
+        query of each row ``qid``.
     """
     path = Path(path)
     has_arrow = find_spec("pyarrow") is not None
@@ -311,8 +312,6 @@ def _read_libsvm(path: Path, options: CsvOptions) -> Table:
         )
     except (ValueError, OverflowError) as error:
         raise ReadError(f"it is not a readable LIBSVM file: {error}.") from error
-    is_ranking = len(queries) > 0
-    require(not is_ranking, "it has qid, groups of rows for ranking, which are not supported.")
     X = sp.csr_matrix(X)
     if X.shape[1] > max(_MAX_COLUMNS, X.nnz):
         indices, position = np.unique(X.indices, return_inverse=True)
@@ -328,8 +327,14 @@ def _read_libsvm(path: Path, options: CsvOptions) -> Table:
         targets = tuple(f"label_{int(l) if l == int(l) else l}" for l in labels)
     else:
         targets, Y = ("target",), sp.csr_matrix(np.reshape(y, (-1, 1)))
-    data = sp.hstack([X, Y], format="csr")
-    return Table(data, (*names, *targets), format=options.format, targets=targets)
+    columns, query = [X, Y], None
+    if len(queries):
+        is_exact = np.abs(queries).max() <= 2**53  # in float64, the type of all columns
+        require(is_exact, "it has a qid that is too large: use numbers of at most 2^53.")
+        columns, query = [*columns, sp.csr_matrix(queries.reshape(-1, 1), dtype=np.float64)], "qid"
+    data = sp.hstack(columns, format="csr")
+    names = (*names, *targets, *([] if query is None else [query]))
+    return Table(data, names, format=options.format, targets=targets, query=query)
 
 
 _READERS: dict[str, Callable[[Path, CsvOptions], Table]] = {

@@ -32,6 +32,11 @@ from polyleaf.user_data.numeric_text import find_text_problem
 MAX_INFERRED_CLASSES = 20
 """A target of at most this many distinct integers is inferred to be classification."""
 
+RANKING = "ranking"
+SINGLE_TASKS = (*TASKS, RANKING)
+"""`Schema.task` of a model of a single task."""
+_NUMERIC_TASKS = ("regression", RANKING)
+
 _COLUMN_FIELDS = ("features", "targets", "categorical", "offset")
 _MULTITASK = "tasks"
 """`Schema.task` of a multi-task model."""
@@ -46,7 +51,7 @@ _WORDS = {"0": 0, "false": 0, "no": 0, "n": 0, "f": 0, "1": 1, "true": 1, "yes":
 class Schema:
     """Columns that a model reads from a table."""
 
-    # {"regression", "classification", "multilabel", "tasks"}: "tasks" stands for a multi-task model
+    # one of `SINGLE_TASKS`, or "tasks", which stands for a multi-task model
     task: str
     # features, targets: column names, in the order of the columns of `X` and `y`
     features: tuple[str, ...]
@@ -62,6 +67,7 @@ class Schema:
     format: CellFormat = field(default_factory=CellFormat)
     # (str, tuple of str), kind and targets of each task of a multi-task model
     task_columns: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    query: str | None = None  # column of the query of each row, for a ranking
 
     @property
     def task_schemas(self) -> dict[str, Schema]:
@@ -83,18 +89,19 @@ class Schema:
         offset: Sequence[str] = (),
         categorical: Sequence[str] = (),
         task_columns: Sequence[tuple[str, tuple[str, ...]]] = (),
+        query: str | None = None,
     ) -> Schema:
         """Make the schema of a model from its training data.
 
-        Every column that is not a target, an offset or dropped is a feature. Raises a ReadError if
-        no column is left, a column cannot be read, or the targets do not fit the task.
+        Every column that is not a target, an offset, the query or dropped is a feature. Raises a
+        ReadError if no column is left, a column cannot be read, or the targets do not fit the task.
         """
-        is_known = task is None or task in TASKS
-        require(is_known, f"Unknown task {task!r}; choose one of {', '.join(TASKS)}.")
+        is_known = task is None or task in SINGLE_TASKS
+        require(is_known, f"Unknown task {task!r}; choose one of {', '.join(SINGLE_TASKS)}.")
         if len(set(targets)) < len(targets):
             repeated = next(name for name in targets if list(targets).count(name) > 1)
             raise ReadError(f"Column {repeated!r} is the target of two tasks; remove one of them.")
-        excluded = {*targets, *drop, *offset}
+        excluded = {*targets, *drop, *offset, query}
         features = tuple(name for name in table.names if name not in excluded)
         require(features, "No feature is left: every column is a target, an offset or dropped.")
         declared = table.category_columns.union(categorical)
@@ -128,6 +135,7 @@ class Schema:
             {name: values for name, values in kept.items() if values},
             table.format,
             tuple(task_columns),
+            query,
         )
 
     @property
@@ -144,8 +152,9 @@ class Schema:
         Returns
         -------
         ndarray or dict of str to ndarray
-            Regression: float64 (n,) or (n, K). Classification: labels (n,). Multi-label: int64
-            indicators (n, K). Multi-task: the columns by name, where labels may be None (missing).
+            Regression and ranking: float64 (n,) or (n, K). Classification: labels (n,).
+            Multi-label: int64 indicators (n, K). Multi-task: the columns by name, where labels may
+            be None (missing).
         """
         table.check_columns(self.targets)
         if self.task == _MULTITASK:
@@ -164,7 +173,7 @@ class Schema:
 
     def _read_target(self, table: Table, name: str, allow_missing: bool = False) -> np.ndarray:
         found = table.read(name, self.kinds[name], self.kept_values.get(name, ()))
-        if self.task == "regression":
+        if self.task in _NUMERIC_TASKS:
             return found.to_numpy()
         if self.task == "multilabel":
             return _to_indicators(found, name)
@@ -186,11 +195,24 @@ class Schema:
         columns = [read_finite(table, name, "offset", "no offset") for name in self.offset]
         return columns[0] if len(columns) == 1 else np.column_stack(columns)
 
+    def read_query(self, table: Table) -> np.ndarray | None:
+        """Return the id of the query of each row, numbers or text; None without queries."""
+        if self.query is None:
+            return None
+        table.check_columns([self.query])
+        kind = table.infer_kind(self.query, as_category=True)
+        ids = table.read(self.query, kind)
+        missing = np.flatnonzero(ids.is_null().to_numpy())
+        if missing.size:
+            raise ReadError(f"Column {self.query!r} has no query in {_describe_rows(missing)}.")
+        return np.array(ids.to_pylist())
+
     def to_dict(self) -> dict[str, Any]:
         """Return the schema in JSON types; `from_dict` is the inverse."""
         fields: dict[str, object] = {name: list(getattr(self, name)) for name in _COLUMN_FIELDS}
         return fields | {
             "task": self.task,
+            "query": self.query,
             "kinds": dict(self.kinds),
             "kept_values": {name: list(values) for name, values in self.kept_values.items()},
             "format": [self.format.decimal, self.format.thousands, list(self.format.na_values)],
@@ -210,11 +232,13 @@ class Schema:
                 kept_values=kept,
                 format=CellFormat(decimal, thousands, _to_names(na_values)),
                 task_columns=tuple((task, _to_names(c)) for task, c in fields[_TASKS_KEY]),
+                query=fields.get("query"),
             )
             tasks = [task for task, columns in schema.task_columns if columns]
             targets = tuple(name for _, columns in schema.task_columns for name in columns)
             is_valid = (
-                schema.task in (*TASKS, _MULTITASK)
+                schema.task in (*SINGLE_TASKS, _MULTITASK)
+                and isinstance(schema.query, str) == (schema.task == RANKING)
                 and targets == (schema.targets if schema.task == _MULTITASK else ())
                 and set(tasks) <= set(TASKS)
                 and len(tasks) == len(schema.task_columns)
@@ -294,9 +318,9 @@ def _infer_target_kind(table: Table, name: str, task: str) -> str:
         raise ReadError(
             f"Column {name!r} is a multi-label target, so every row must hold 0 or 1 there."
         )
-    if task == "regression" and kind == TEXT:
+    if task in _NUMERIC_TASKS and kind == TEXT:
         table.read(name, NUMBER)  # raises if a cell is not a number
-    if task == "regression":
+    if task in _NUMERIC_TASKS:
         return NUMBER
     is_fraction = kind == NUMBER or (kind == TEXT and table.infer_kind(name) == NUMBER)
     if task == "classification" and is_fraction:

@@ -42,6 +42,7 @@ class Table:
     # how text cells stand for numbers and missing values
     format: CellFormat = field(default_factory=CellFormat)
     targets: tuple[str, ...] = ()  # columns that the file marks as targets, as LIBSVM files do
+    query: str | None = None  # column that the file marks as the query of each row
 
     def __post_init__(self) -> None:
         if len(self._name_set) < len(self.names):

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         LearningCurvesDisplay,
         OutputGroupsDisplay,
         OutputsDisplay,
+        ParetoDisplay,
         ThresholdDisplay,
         TreeDisplay,
     )
@@ -39,6 +40,7 @@ __all__ = [
     "LearningCurvesDisplay",
     "OutputGroupsDisplay",
     "OutputsDisplay",
+    "ParetoDisplay",
     "Report",
     "ThresholdDisplay",
     "TreeDisplay",

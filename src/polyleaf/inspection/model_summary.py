@@ -379,13 +379,15 @@ def summary(model: Any, n_features: int = 10) -> str:
     model = _get_model(model)
     size = size_report(model)
     depth, leaves = size["depth"], size["leaves_per_tree"]
+    is_ranking = "relevance" in model.objective.target_kinds
+    kind = "ranking" if is_ranking else model.metadata.get("kind", "model")
     others = ", ".join(
         f"{dtype} {'does not fit' if number is None else _format_mib(number)}"
         for dtype, number in size["bytes_by_leaf_dtype"].items()
         if dtype != "float32"
     )
     lines = [
-        f"{model.metadata.get('kind', 'model')} with {size['outputs']} output(s), "
+        f"{kind} with {size['outputs']} output(s), "
         f"objective {model.objective.to_dict().get('name', 'unknown')}",
         f"{size['trees']} trees in {size['rounds']} rounds, {size['nodes']:,} nodes, "
         f"{size['leaves']:,} leaves, {_format_mib(size['bytes'])} in a file (leaf values "

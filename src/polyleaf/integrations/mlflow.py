@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sklearn.utils.validation import check_is_fitted
 
-from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor
+from polyleaf.estimators import PolyleafClassifier, PolyleafRanker, PolyleafRegressor
 from polyleaf.estimators import load_model as load_estimator
 from polyleaf.runtime.compatibility import polyleaf_version
 from polyleaf.runtime.optional_packages import optional_package
@@ -46,7 +46,7 @@ def save_model(
 
     Parameters
     ----------
-    model : fitted PolyleafRegressor or PolyleafClassifier
+    model : fitted PolyleafRegressor, PolyleafClassifier or PolyleafRanker
     path : str or path
         A folder that does not exist yet, or is empty.
     method : {"predict", "predict_proba", "predict_raw", "predict_interval"}
@@ -107,7 +107,7 @@ def log_model(model: ModelLike, name: str = "model", **options: Any) -> Any:
 
     Parameters
     ----------
-    model : fitted PolyleafRegressor or PolyleafClassifier
+    model : fitted PolyleafRegressor, PolyleafClassifier or PolyleafRanker
     name : str
         The name of the model.
     **options
@@ -132,7 +132,7 @@ def log_model(model: ModelLike, name: str = "model", **options: Any) -> Any:
 
 def load_model(
     model_uri: str, dst_path: str | None = None
-) -> PolyleafRegressor | PolyleafClassifier:
+) -> PolyleafRegressor | PolyleafClassifier | PolyleafRanker:
     """Load the estimator of an MLflow model that was saved or logged by this module.
 
     Parameters
@@ -182,9 +182,9 @@ def _load_pyfunc(path: str, model_config: Mapping[str, Any] | None = None) -> _P
 
 
 def _check(model: object, method: str) -> None:
-    if not isinstance(model, PolyleafRegressor | PolyleafClassifier):
+    if not isinstance(model, PolyleafRegressor | PolyleafClassifier | PolyleafRanker):
         raise TypeError(
-            "model must be a fitted PolyleafRegressor or PolyleafClassifier; got "
+            "model must be a fitted PolyleafRegressor, PolyleafClassifier or PolyleafRanker; got "
             f"{type(model).__name__}."
         )
     check_is_fitted(model)

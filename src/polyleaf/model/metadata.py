@@ -20,6 +20,8 @@ SLICE = "slice"  # of a model with a best round: its first round, and the best w
 INPUT_NAMES = "input_names"  # names of features before a projection
 BLEND = "blend"  # weights and parameters of the models of a blend
 HAS_OFFSETS = "has_offsets"  # True for a model trained with offsets
+QUERY_COLUMN = "query_column"  # name of the column of X that holds the query of each row
+CHOSEN_SCORE = "chosen_score"  # number of the score that the `predict` of a ranker returns
 
 CalibrationKind = Literal["intervals", "prediction_sets"]
 
@@ -66,7 +68,7 @@ def get_learning_rates(model: Model) -> list[float]:
 
 
 _KEY = "thresholds"  # in the metadata, unless all thresholds are 0.5
-CALIBRATIONS = (*get_args(CalibrationKind), _KEY)
+CALIBRATIONS = (*get_args(CalibrationKind), _KEY, CHOSEN_SCORE)
 
 
 def set_decision_thresholds(model: Model, thresholds: DataLike) -> None:
@@ -107,6 +109,11 @@ def check_metadata(metadata: Mapping[str, Any], n_outputs: int) -> None:
     _require(isinstance(entries(ESTIMATOR, ""), str), ESTIMATOR, "must be the name of a class")
     _require(isinstance(entries(PARAMETERS, {}), dict), PARAMETERS, "must be given by name")
     _require(isinstance(entries(HAS_OFFSETS, True), bool), HAS_OFFSETS, "must be true or false")
+    is_text = isinstance(entries(QUERY_COLUMN, ""), str)
+    _require(is_text, QUERY_COLUMN, "must be the name of a column")
+    chosen = entries(CHOSEN_SCORE, 0)
+    is_valid = type(chosen) is int and 0 <= chosen < n_outputs
+    _require(is_valid, CHOSEN_SCORE, f"must be an integer from 0 to {n_outputs - 1}")
     names = entries(INPUT_NAMES)
     is_list = isinstance(names, list) and all(isinstance(name, str) for name in names)
     _require(names is None or is_list, INPUT_NAMES, "must be a list of texts")

@@ -169,6 +169,12 @@ def _find_tasks(use: Use) -> str | None:
     return "objective" if is_multitask and (objective is None or len(objective) != 1) else None
 
 
+def _find_ranking(use: Use) -> str | None:
+    kinds = getattr(use.objective or getattr(use.model, "objective", None), "target_kinds", ())
+    is_ranker = hasattr(use.parameters, "goal_weights")
+    return "ranking" if is_ranker or "relevance" in kinds else None
+
+
 @_of("leaf", "split_search")
 def _find_sparse_targets(use: Use) -> str | None:
     """Find targets, scores and gradients that are kept sparse."""
@@ -349,7 +355,9 @@ def _find_local_leaves(use: Use) -> str | None:
 
 
 def _find_joint_rows(use: Use) -> str | None:
+    """Find losses of all rows together; the rows of a query are on one rank."""
     is_joint = use.objective is not None and not use.objective.is_row_separable
+    is_joint = is_joint and "relevance" not in use.objective.target_kinds
     return f"objective {use.objective.name!r}" if is_joint else None
 
 
@@ -570,6 +578,28 @@ FEATURES = {
             "topk": "predict_topk ranks outputs, but the scores of different tasks cannot be "
             "compared."
         },
+    ),
+    "ranking": Feature(
+        "Ranking (`PolyleafRanker`)",
+        _find_ranking,
+        {
+            "topk": "predict_topk ranks the outputs of a row, but a ranking orders the rows of a "
+            "query: sort the rows by predict.",
+            **_each(
+                ("goss", "rows_per_layer"),
+                "{other} draws single rows, which would cut queries; use subsample, which draws "
+                "whole queries.",
+            ),
+            "sparse_targets": "Relevance cannot be kept sparse: 0 is a judgement as well; use "
+            'split_search="histogram".',
+            "intervals": "A ranking has no {method!r}: its scores have no unit, and only their "
+            "order within a query means something. PolyleafRegressor predicts the values of y.",
+        },
+    ),
+    "intervals": Feature(
+        "Intervals, sets, distributions and probabilities (`predict_interval` and the like)",
+        _never,
+        {},
     ),
     "blend": Feature(
         "Blends of models (`blend`)",

@@ -1,4 +1,4 @@
-"""PolyleafClassifierCV and PolyleafRegressorCV: estimators that search their own parameters."""
+"""Estimators that search their own parameters: `PolyleafRegressorCV` and the like."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.binned_data.dataset import Dataset
-from polyleaf.binned_data.random_rows import find_repeated_rows
-from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor
+from polyleaf.estimators import PolyleafClassifier, PolyleafRanker, PolyleafRegressor
 from polyleaf.estimators._fitting import draw_seed, make_objective, restore_if_fit_fails
 from polyleaf.estimators._prediction import suggest_on_unknown_kwargs
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.metrics import Metric
 from polyleaf.model.combine import blend_models
-from polyleaf.model.metadata import BLEND
+from polyleaf.model.metadata import BLEND, QUERY_COLUMN
 from polyleaf.objectives import Objective, objective_class
 from polyleaf.runtime.capabilities import check
 from polyleaf.runtime.context import effective_threads
@@ -57,6 +56,7 @@ from polyleaf.settings.param_spec import (
 from polyleaf.settings.parameters import (
     DEFAULTS,
     ClassifierSearchParameters,
+    RankerSearchParameters,
     RegressorSearchParameters,
     RuntimeParameters,
     SearchParameters,
@@ -67,10 +67,12 @@ from polyleaf.training.prepare import (
     FeatureReader,
     check_rows,
     collect_eval_sets,
+    join_copies,
     read_split_rules,
     set_feature_names,
 )
 from polyleaf.training.training_run import TrainingData
+from polyleaf.user_data.queries import get_query_ids
 from polyleaf.user_data.read_target import is_sparse
 from polyleaf.user_data.target import Target
 
@@ -117,8 +119,7 @@ class FinalFitData(NamedTuple):
     """Data and limits of the final fits."""
 
     data: TrainingData  # binned
-    # Evaluation sets and their offsets, as passed to `fit`.
-    eval_sets: tuple[object, Sequence[object] | None]
+    eval_arguments: dict[str, Any]  # evaluation sets, and what belongs to them, of `fit`
     budget: Budget
     metric: Metric
 
@@ -189,12 +190,24 @@ class SearchMixin(_Base):
             After Ctrl-C, as `on_interrupt` says; the best candidate so far is trained on all rows
             first.
         """
+        data = TrainingData("training", X, RowData(y, sample_weight, offset, groups, time))
+        eval_data = collect_eval_sets(eval_set, offsets=eval_offset)
+        eval_arguments = {"eval_set": eval_set, "eval_offset": eval_offset}
+        return self._search(data, eval_data, eval_arguments, resume)
+
+    def _search(
+        self,
+        data: TrainingData,
+        eval_data: list[TrainingData],
+        eval_arguments: dict[str, Any],
+        resume: StrPath | None,
+    ) -> Self:
+        """Search on data as the user passed them; the final fit takes `eval_arguments`."""
         budget = Budget(self.time_limit)
         check("search", parameters=self)
         # Only this estimator warns about the objective's name.
         base = self._make_candidate({"objective": self.objective})
-        data = TrainingData("training", X, RowData(y, sample_weight, offset, groups, time))
-        data = data.fill_from_dataset()
+        data, *eval_data = [self._read_rows(d) for d in (data.fill_from_dataset(), *eval_data)]
         check("search", parameters=self, has_sparse_y=is_sparse(data.rows.target))
         # For the classes and the metric: each fold encodes its own rows again.
         target = base._encode_target(data.rows, None, base._resolve_objective())
@@ -203,11 +216,10 @@ class SearchMixin(_Base):
             weight=_to_array(data.rows.weight),
             offset=_to_array(data.rows.offset),
         )
-        check_rows(base, X, target)
+        check_rows(base, data.X, target)
         dataset = self._make_dataset(data)
         objective = make_objective(base, target, base._resolve_objective())
         metric, seed = self._search_metric(base, target, objective), draw_seed(base)
-        eval_data = collect_eval_sets(eval_set, offsets=eval_offset)
         folds = self._make_folds(dataset, data, target, objective, eval_data, seed)
         log = ResumeLog(
             resume, {} if resume is None else self._log_settings(target, folds, metric, seed)
@@ -230,7 +242,7 @@ class SearchMixin(_Base):
         )
         propose = self._make_proposer(target, dataset.features is not None, seed)
         was_interrupted = self._run_search(search, propose)
-        final = FinalFitData(data._replace(X=dataset), (eval_set, eval_offset), budget, metric)
+        final = FinalFitData(data._replace(X=dataset), eval_arguments, budget, metric)
         if self.ensemble is None or was_interrupted or search.ranking()[0].timed_out:
             if self.ensemble is not None and not was_interrupted:
                 self._warn_time_limit("no blend was made, since no trial on a fold was completed")
@@ -340,14 +352,16 @@ class SearchMixin(_Base):
         seed: int,
     ) -> Folds:
         rules = read_split_rules(self, data.rows, target.n_rows)
-        repeated = find_repeated_rows(dataset.hash_rows(), target.values, data.rows.offset)
+        if data.rows.query is not None:
+            rules = rules.keep_queries(data.rows.query)
+        rules = join_copies(rules, dataset.hash_rows, target.replace_rows(offset=data.rows.offset))
         if self.cv is None and eval_data:
             X, keeps = eval_data[-1].X, dataset.features is not None
             if not isinstance(X, Dataset):
                 X = Dataset(X, reference=dataset, keep_features=keeps, n_jobs=self.n_jobs)
             fold = Fold(data._replace(X=dataset), eval_data[-1]._replace(name=VALIDATION, X=X))
             return Folds(1, lambda i: fold)
-        rows = split_rows(self.cv, data, target, seed, rules.join(repeated))
+        rows = split_rows(self.cv, data, target, seed, rules)
         return make_folds(dataset, data, rows, _weigh_held_out(data.rows, target, objective))
 
     def _log_settings(self, target: Target, folds: Folds, metric: Metric, seed: int) -> JsonObject:
@@ -389,11 +403,11 @@ class SearchMixin(_Base):
             )
             if hasattr(candidate, "calibrate_quantiles"):  # it does not change the scores of rounds
                 candidate.set_params(calibrate_quantiles=False)
-            names = "X", "y", "sample_weight", "offset"
+            names = ("X", "y", "sample_weight", "offset", "qid")
             train, valid = fold.train.to_arguments(), fold.valid.to_arguments()
             candidate.fit(
-                **{name: train[name] for name in names},
-                **{f"{name}_val": valid[name] for name in names},
+                **{name: train[name] for name in names if name in train},
+                **{f"{name}_val": valid[name] for name in names if name in valid},
             )
             stopper.fitted = None if self.ensemble is None else candidate
             return stopper
@@ -523,8 +537,7 @@ class SearchMixin(_Base):
         estimator.fit(
             **final.data.to_arguments(),
             callbacks=None if rounds is None else [timeout],
-            eval_set=final.eval_sets[0],
-            eval_offset=final.eval_sets[1],
+            **final.eval_arguments,
         )
         if timeout.timed_out and rounds is not None and timeout.rounds < rounds:
             self._warn_time_limit(f"the final fit ended after {timeout.rounds} of {rounds} rounds")
@@ -634,3 +647,84 @@ class PolyleafRegressorCV(SearchMixin, PolyleafRegressor, RegressorSearchParamet
 
     _parameter_constraints: ClassVar[Constraints] = make_constraints(RegressorSearchParameters)
     _base_class = PolyleafRegressor
+
+
+@add_search_docs
+class PolyleafRankerCV(SearchMixin, PolyleafRanker, RankerSearchParameters):
+    """`PolyleafRanker` that chooses its parameters by cross-validation on the training data.
+
+    Folds have whole queries. Parameters that are set to other than their defaults are the same for
+    all candidates.
+
+    {parameters}
+
+    Attributes
+    ----------
+    {search_attributes}
+    {attributes}
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from polyleaf import PolyleafRankerCV
+    >>> X, qid = np.random.default_rng(0).random((200, 3)), np.repeat(np.arange(20), 10)
+    >>> y = (4 * X[:, 0]).astype(int)
+    >>> model = PolyleafRankerCV(n_candidates=3, n_estimators=30).fit(X, y, qid=qid)
+    >>> model.predict(X).shape, len(model.leaderboard_)
+    ((200,), 3)
+    """
+
+    _parameter_constraints: ClassVar[Constraints] = make_constraints(RankerSearchParameters)
+    _base_class = PolyleafRanker
+
+    @suggest_on_unknown_kwargs
+    @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
+    @restore_if_fit_fails
+    def fit(
+        self,
+        X: DataLike,
+        y: DataLike | None = None,
+        sample_weight: DataLike | None = None,
+        *,
+        qid: Any = None,
+        group: Any = None,
+        offset: DataLike | None = None,
+        groups: Any = None,
+        time: Any = None,
+        eval_set: object = None,
+        eval_qid: Sequence[object] | None = None,
+        eval_group: Sequence[object] | None = None,
+        eval_offset: Sequence[object] | None = None,
+        resume: StrPath | None = None,
+    ) -> Self:
+        """Search for the best parameters, then train with them on all rows.
+
+        Parameters
+        ----------
+        X, y, sample_weight, qid, group, offset, groups, time, eval_set, eval_qid, eval_group, \
+        eval_offset
+            See :meth:`polyleaf.PolyleafRanker.fit`.
+        resume : path, optional
+            Log file of completed trials: see :meth:`polyleaf.PolyleafRegressorCV.fit`.
+
+        Returns
+        -------
+        self
+        """
+        self._query_column = qid if isinstance(qid, str) else None
+        query = get_query_ids(X, qid, group)
+        rows = RowData(y, sample_weight, offset, groups, time, query=query)
+        eval_data = collect_eval_sets(
+            eval_set, offsets=eval_offset, qids=eval_qid, groups=eval_group
+        )
+        read = [self._read_rows(data.fill_from_dataset()) for data in eval_data]
+        eval_arguments = {
+            "eval_set": [(data.X, data.rows.target) for data in read],
+            "eval_qid": [data.rows.query for data in read],
+            "eval_offset": eval_offset,
+        }
+        column = self._query_column
+        self._search(TrainingData("training", X, rows), eval_data, eval_arguments, resume)
+        if column is not None:
+            self.model_.metadata[QUERY_COLUMN] = self._query_column = column
+        return self

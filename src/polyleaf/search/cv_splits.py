@@ -88,10 +88,12 @@ def make_folds(
 def hash_data(target: Target, folds: Folds) -> str:
     """Hash bin codes, raw features, targets, weights and offsets of all folds."""
     parts = [part for fold in folds for part in (fold.train, fold.valid)]
-    values = [
+    values: list[object] = [
         (part.X.codes, part.X.features, part.rows.target, part.rows.weight, part.rows.offset)
         for part in parts
     ]
+    queries = [part.rows.query for part in parts if part.rows.query is not None]
+    values = [*values, *queries] if queries else values
     return str(joblib.hash((target.values, target.weight, values)))
 
 
@@ -138,7 +140,8 @@ def _read_folds(cv: object, data: TrainingData, n_rows: int) -> Iterator[Rows]:
     """Yield the folds of a splitter, or of pairs of rows."""
     if hasattr(cv, "split") and not isinstance(cv, str):
         X = np.zeros((n_rows, 1)) if isinstance(data.X, Dataset) else data.X
-        pairs = list(cv.split(X, data.rows.target, data.rows.groups))
+        groups = data.rows.query if data.rows.groups is None else data.rows.groups
+        pairs = list(cv.split(X, data.rows.target, groups))
     elif isinstance(cv, Iterable) and not isinstance(cv, str):
         pairs = list(cv)
     else:
@@ -154,6 +157,12 @@ def _read_folds(cv: object, data: TrainingData, n_rows: int) -> Iterator[Rows]:
             raise ValueError(
                 f"cv[{i}] trains on {len(common)} of its validation rows, the first is row "
                 f"{common[0]}: scores on training rows are meaningless."
+            )
+        query = data.rows.query
+        if query is not None and len(np.intersect1d(query[train], query[valid])):
+            raise ValueError(
+                f"cv[{i}] cuts a query: pass a number of folds, or GroupKFold(), whose groups are "
+                "the queries."
             )
         yield train, valid
 

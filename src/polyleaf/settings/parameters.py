@@ -13,7 +13,16 @@ from typing import Any, Literal
 import numpy as np
 
 from polyleaf.binned_data.binning import MAX_BINS
-from polyleaf.objectives import Huber, Objective, Quantile, Softmax, StudentTLikelihood, Tweedie
+from polyleaf.objectives import (
+    Huber,
+    LambdaRank,
+    Objective,
+    Quantile,
+    Softmax,
+    StudentTLikelihood,
+    Tweedie,
+    XeNdcg,
+)
 from polyleaf.objectives.multiclass import SOFTMAX_HESSIANS as SOFTMAX_HESSIANS
 from polyleaf.settings.param_spec import estimator_parameters, parameter, parameter_group
 from polyleaf.sketching.projections import Kind as ProjectionKind
@@ -572,6 +581,49 @@ class MultiTaskParameters(SharedParameters):
 
 
 @estimator_parameters
+class RankerParameters(SharedParameters):
+    """Ranking."""
+
+    objective: str | Objective = parameter(default="xendcg", kw_only=False, common=True)
+    """Loss function: "xendcg", "lambdarank" or "pairwise", or the name of one of these in XGBoost,
+    LightGBM or CatBoost."""
+
+    goal_weights: Sequence[Sequence[float]] | np.ndarray | None = parameter(
+        default=None, common=True
+    )
+    """Trade-offs between the goals, which are the columns of y: weights of shape (n_scores,
+    n_goals), such as `[(1, 0), (0.5, 0.5), (0, 1)]`. Score j is trained on the sum of the gradients
+    of the goals times weights j, so that one model holds all trade-offs. None: a score for each
+    goal."""
+
+    gains: str | Sequence[float] | np.ndarray = parameter(
+        default=XeNdcg.gains, choices=("exponential", "linear")
+    )
+    """Gain of a row of relevance r in the objective and in NDCG: "exponential", 2^r - 1; "linear",
+    r; or the gains of relevance 0, 1, 2, ... (LightGBM: label_gain)."""
+
+    truncation: int | None = parameter(
+        default=LambdaRank.truncation, interval="[1, inf)", requires={"objective": "lambdarank"}
+    )
+    """Rank down to which pairs of rows count (LightGBM: lambdarank_truncation_level). None: all."""
+
+    lambda_metric: str = parameter(
+        default=LambdaRank.lambda_metric,
+        choices=("ndcg", "map"),
+        requires={"objective": "lambdarank"},
+    )
+    """Metric whose change weighs a pair of rows."""
+
+    lambda_normalization: bool = parameter(default=LambdaRank.lambda_normalization)
+    """Objectives "lambdarank" and "pairwise": whether the gradients of a query are divided by their
+    sum, so that queries of many pairs count less (LightGBM: lambdarank_norm)."""
+
+    missing_targets: Literal["error", "ignore"] = parameter(default="ignore")
+    """How NaN in y is handled: "ignore" takes it as no judgement of this row for the goal, "error"
+    raises."""
+
+
+@estimator_parameters
 class SearchParameters:
     """Hyperparameter search."""
 
@@ -603,6 +655,11 @@ class SearchParameters:
 @estimator_parameters
 class RegressorSearchParameters(SearchParameters, RegressorParameters):
     """Regression with a search."""
+
+
+@estimator_parameters
+class RankerSearchParameters(SearchParameters, RankerParameters):
+    """Ranking with a search."""
 
 
 @estimator_parameters

@@ -83,6 +83,7 @@ def plan_rounds(
         or settings.workers.device is not None
         or run.target.is_sparse
         or not finds_rounds(n_rows)
+        or not _has_enough_queries(run)
     ):
         return None
     if params.eval_metric is None and not run.objective.has_default_metric:
@@ -93,6 +94,12 @@ def plan_rounds(
         )
         return None
     return get_default_metric(run)
+
+
+def _has_enough_queries(run: TrainingRun) -> bool:
+    """Return whether queries can be held out, if the rows have queries."""
+    query = run.target.rows.query
+    return query is None or len(np.unique(query)) >= MIN_ROWS
 
 
 def find_n_estimators(
@@ -177,7 +184,8 @@ def _count_hold_outs(run: TrainingRun) -> int:
 
     The effective number of rows is (sum of l)^2 / sum of l^2, where l is the squared length of the
     gradient of a row at the base score: for squared errors, the loss of the row. Outputs have equal
-    shares in l if the metric is relative to their variances.
+    shares in l if the metric is relative to their variances. In a ranking, queries take the place
+    of rows.
     """
     bound = bind_objective(run.objective, run.rows, run.settings)
     n_rows, n_outputs = bound.n_rows, bound.n_outputs
@@ -197,6 +205,8 @@ def _count_hold_outs(run: TrainingRun) -> int:
         total = squares.sum(axis=0)
         squares /= np.where(total > 0, total, 1.0)
     losses = squares.sum(axis=1)
+    if run.rows.query is not None:
+        losses = np.bincount(run.rows.query, losses)
     fourth = float(np.sum(losses**2))
     n_effective = float(losses.sum()) ** 2 / fourth if fourth > 0 else float(n_rows)
     if n_effective >= MANY_EFFECTIVE_ROWS:

@@ -122,6 +122,7 @@ def make_components(
         rows.weight,
         growth.colsample_bynode < 1,
         run.row_ids,
+        rows.query,
     )
     evaluation = None
     if run.eval_sets or layer_hooks or boosts_layers:

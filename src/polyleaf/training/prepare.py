@@ -3,7 +3,7 @@ evaluation sets."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -28,9 +28,10 @@ from polyleaf.training.evaluation import EvalSet, name_eval_set
 from polyleaf.training.training_run import MakeFoldData, TrainingData, TrainingRun
 from polyleaf.user_data.feature_table import FeatureTable
 from polyleaf.user_data.features import read_features, resolve_categorical_mask
+from polyleaf.user_data.queries import get_query_ids
 from polyleaf.user_data.read_target import check_same_rows
 from polyleaf.user_data.target import Target, encode_evaluation_target
-from polyleaf.user_data.validation import check_in_memory, count_rows, is_missing
+from polyleaf.user_data.validation import check_in_memory, count_rows, read_row_values
 from polyleaf.user_data.weights import average_weights
 
 VALIDATION = "validation"  # name of `X_val`, or of the rows of `validation_fraction`
@@ -92,6 +93,11 @@ def prepare(
     if rows.groups is not None or rows.time is not None or params.validation_order == "time":
         run.rules = read_split_rules(params, rows, run.target.n_rows)
         run.target = run.target.replace_rows(groups=run.rules.groups, time=run.rules.time)
+    query = run.target.rows.query
+    if query is not None:
+        run.rules = run.rules.keep_queries(query)
+        if params.validation_fraction is not None and query.min() == query.max():
+            raise ValueError("validation_fraction holds out whole queries, but there is only one.")
     # Rows are held out first, so that nothing is learned from them.
     if params.validation_fraction is not None:
         X, held_out, held_target = _hold_out(params, run, params.validation_fraction)
@@ -106,9 +112,7 @@ def prepare(
     # columns that are derived from it are learned again from the rows that are trained on.
     finds_groups = isinstance(params.output_groups, str)
     if is_cross_fitted or has_hold_outs or finds_groups:
-        run.rules = run.rules.join(
-            find_repeated_rows(binned.hash_rows(), run.target.values, run.target.rows.offset)
-        )
+        run.rules = join_copies(run.rules, binned.hash_rows, run.target)
     if is_cross_fitted:
         run.make_fold_data = _get_fold_maker(reader, unprojected, binned, run)
     run.dataset = binned
@@ -158,14 +162,26 @@ def _hold_out(
     """Split off a fraction of the rows: return X to train on, and the rows held out, as the user
     passed them and with the encoded target."""
     X, target = run.data.X, run.target
-    hashes = hash_rows(params, X)
-    rules = run.rules.join(find_repeated_rows(hashes, target.values, target.rows.offset))
+    rules = join_copies(run.rules, lambda: hash_rows(params, X), target)
     train, held = rules.split(target.n_rows, fraction, run.seeds.hold_out, target.get_row_classes())
     check_parts(train, held)
     groups, time = (select_rows(ranks, held) for ranks in (target.rows.groups, target.rows.time))
     held_out = run.data.take(held)._replace(name=VALIDATION).replace_rows(groups=groups, time=time)
     run.target, run.rules = target.take(train), rules.take(train)
     return select_rows(X, train), held_out, target.take(held)
+
+
+def join_copies(
+    rules: SplitRules, hash_features: Callable[[], np.ndarray | None], target: Target
+) -> SplitRules:
+    """Return rules that keep copies of a row together.
+
+    A ranking learns the order within queries: a row of another query tells nothing about it.
+    """
+    rows = target.rows
+    if rows.query is not None:
+        return rules
+    return rules.join(find_repeated_rows(hash_features(), target.values, rows.offset))
 
 
 def check_rows(p: SharedParameters, X: DataLike, target: Target) -> int:
@@ -201,13 +217,7 @@ def _rank(values: Any, name: str, n_rows: int) -> np.ndarray | None:
     """Return the rank of each value, int64 (n_rows,), from 0."""
     if values is None:
         return None
-    if len(values) != n_rows:
-        raise ValueError(f"{name} has {len(values)} entries, but X has {n_rows} rows.")
-    if any(map(is_missing, values)):
-        raise ValueError(f"{name} has missing values: give every row one.")
-    array = np.asarray(values)
-    if array.ndim != 1:
-        raise ValueError(f"{name} must have one value per row, got shape {array.shape}.")
+    array = read_row_values(values, name, n_rows)
     if array.dtype.kind == "O" and name == "groups":  # values of several types cannot be sorted
         numbers = {value: i for i, value in enumerate(dict.fromkeys(array.tolist()))}
         array = np.array([numbers[value] for value in array.tolist()])
@@ -473,6 +483,8 @@ def collect_eval_sets(
     offsets: Sequence[object] | None = None,
     val: TrainingData | None = None,
     holds_out: bool = False,
+    qids: Sequence[object] | None = None,
+    groups: Sequence[object] | None = None,
 ) -> list[TrainingData]:
     """Return all evaluation data of `fit`: those of eval_set, then `X_val` if given.
 
@@ -488,21 +500,29 @@ def collect_eval_sets(
     names = [f"validation_{i}" for i in range(len(sets))] if names is None else list(names)
     weights = [None] * len(sets) if weights is None else list(weights)
     offsets = [None] * len(sets) if offsets is None else list(offsets)
-    lists = (("eval_names", names), ("eval_sample_weight", weights), ("eval_offset", offsets))
+    qids = [None] * len(sets) if qids is None else list(qids)
+    groups = [None] * len(sets) if groups is None else list(groups)
+    lists = (
+        ("eval_names", names),
+        ("eval_sample_weight", weights),
+        ("eval_offset", offsets),
+        ("eval_qid", qids),
+        ("eval_group", groups),
+    )
     for parameter, entries in lists:
         if len(entries) != len(sets):
             raise ValueError(
                 f"{parameter} has {len(entries)} entries, but eval_set has {len(sets)}."
             )
-    columns = zip(names, sets, weights, offsets, strict=True)
-    found = [
-        TrainingData(name, X, RowData(y, weight, offset))
-        for name, (X, y), weight, offset in columns
-    ]
+    found = []
+    for i, (X, y) in enumerate(sets):
+        query = get_query_ids(X, qids[i], groups[i], (f"eval_qid[{i}]", f"eval_group[{i}]"))
+        rows = RowData(y, weights[i], offsets[i], query=query)
+        found.append(TrainingData(names[i], X, rows))
     if val is not None and val.X is not None:
         found.append(val)
     elif val is not None and val.rows.to_dict():
-        raise ValueError("y_val, sample_weight_val and offset_val require X_val.")
+        raise ValueError("y_val, sample_weight_val, offset_val and qid_val require X_val.")
     if holds_out and val is not None and val.X is not None:
         raise ValueError(
             "X_val and validation_fraction cannot be combined: pass only one of them, or pass "

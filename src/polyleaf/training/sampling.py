@@ -46,6 +46,48 @@ class GlobalRowIds(NamedTuple):
         return draw_ids(self.ids, count, seed, round, stream, self.communicator)
 
 
+class QuerySampler(NamedTuple):
+    """Draws whole queries of a ranking instead of rows.
+
+    Attributes
+    ----------
+    query : ndarray of shape (n_usable,), int64
+        For each row of positive weight the position of its query in `ids`.
+    ids : GlobalRowIds
+        Ids of the queries of this rank among the queries of all ranks that have such rows.
+    """
+
+    query: np.ndarray
+    ids: GlobalRowIds
+
+    @staticmethod
+    def make(
+        query: np.ndarray, usable: np.ndarray | None, communicator: Communicator
+    ) -> QuerySampler:
+        """Make the sampler of the rows of this rank.
+
+        Parameters
+        ----------
+        query : ndarray of shape (n_rows,), int64
+            Number of the query of each row, the same on all ranks. No query is on two ranks.
+        """
+        numbers, positions = np.unique(
+            query if usable is None else query[usable], return_inverse=True
+        )
+        n_numbers = np.array([numbers.max(initial=-1) + 1])
+        communicator.allreduce_max(n_numbers)
+        is_used = np.zeros(int(n_numbers[0]), np.int64)
+        is_used[numbers] = 1
+        communicator.allreduce_sum(is_used)
+        ids = (np.cumsum(is_used) - 1)[numbers]
+        return QuerySampler(positions, GlobalRowIds(ids, int(is_used.sum()), communicator))
+
+    def draw(self, settings: SamplingConfig, round: int) -> np.ndarray:
+        """Return the mask of the rows of positive weight whose queries are drawn."""
+        count = _count_share(settings.subsample, self.ids.n)
+        return self.ids.draw(count, settings.seed, round, ROWS)[self.query]
+
+
 class Sampler:
     """Draws the sample of each round.
 
@@ -61,6 +103,8 @@ class Sampler:
         Whether each node draws from the features of its tree.
     row_ids : GlobalRowIds, optional
         Ids of the rows in distributed training.
+    query : ndarray of shape (n_rows,), int64, optional
+        Number of the query of each row, in a ranking.
     """
 
     def __init__(
@@ -71,12 +115,17 @@ class Sampler:
         weight: np.ndarray | None,
         samples_nodes: bool,
         row_ids: GlobalRowIds | None = None,
+        query: np.ndarray | None = None,
     ) -> None:
         self._settings, self._usable, self._n_rows = settings, _find_usable_rows(weight), n_rows
         self._columns = (
             informative_columns if informative_columns.any() else np.ones_like(informative_columns)
         )
         self._row_ids = row_ids
+        self._queries = None
+        if query is not None and settings.subsample < 1.0:
+            communicator = SINGLE_PROCESS if row_ids is None else row_ids.communicator
+            self._queries = QuerySampler.make(query, self._usable, communicator)
         n = _count_usable(n_rows, self._usable) if row_ids is None else row_ids.n
         samples_features = samples_nodes or settings.colsample_bytree < 1.0
         self.is_random = samples_features or not _takes_all(settings, n, layer=0)
@@ -95,9 +144,19 @@ class Sampler:
             return TreeSample(round, self._usable, None, self._fixed_features)
         uses_gradients = self._settings.sampling_method == "goss"
         g = gradients() if uses_gradients else np.broadcast_to(np.float32(0.0), (self._n_rows, 1))
-        rows, multiplier = sample_rows(self._settings, g, round, self._usable, layer, self._row_ids)
+        if self._queries is None:
+            rows, multiplier = sample_rows(
+                self._settings, g, round, self._usable, layer, self._row_ids
+            )
+        else:
+            rows, multiplier = self._draw_queries(self._queries, round), None
         features = sample_features(self._settings, self._columns, round)
         return TreeSample(round, rows, multiplier, features)
+
+    def _draw_queries(self, queries: QuerySampler, round: int) -> np.ndarray:
+        """Return the rows of the queries that are drawn, uint32 ascending."""
+        chosen = np.flatnonzero(queries.draw(self._settings, round)).astype(np.uint32)
+        return chosen if self._usable is None else self._usable[chosen]
 
 
 def _find_usable_rows(weight: np.ndarray | None) -> np.ndarray | None:

@@ -132,11 +132,12 @@ def unreadable(name: str, error: BaseException) -> ValueError:
 
 @dataclass(frozen=True)
 class ParquetRows:
-    """A callable that returns an iterator of (X, y, weight), as `Dataset.from_batches` takes it."""
+    """A callable that returns an iterator of batches, as `Dataset.from_batches` takes it."""
 
     path: Any  # see `find_data_files`
     target: str | Sequence[str] | None  # A column gives a vector, a sequence a table
     weight: str | None  # column of weights
+    qid: str | None  # column of queries
     drop: Sequence[str]  # columns that are not features
     batch_rows: int  # largest number of rows of a batch
 
@@ -146,7 +147,8 @@ class ParquetRows:
         dataset, partitions = open_dataset(self.path)
         numeric = [name for name in partitions if _holds_integers(dataset, name)]
         targets = [self.target] if isinstance(self.target, str) else list(self.target or ())
-        others = {*targets, *self.drop} | ({self.weight} if self.weight is not None else set())
+        single = (name for name in (self.weight, self.qid) if name is not None)
+        others = {*targets, *self.drop, *single}
         names = dataset.schema.names
         missing = [name for name in others if name not in names]
         if missing:
@@ -164,7 +166,8 @@ class ParquetRows:
             if isinstance(self.target, str):
                 y = _to_vector(pa, table.column(self.target))
             weight = None if self.weight is None else _to_vector(pa, table.column(self.weight))
-            yield table.select(features), y, weight
+            qid = None if self.qid is None else _to_vector(pa, table.column(self.qid))
+            yield table.select(features), y, weight, qid
 
 
 def _holds_integers(dataset: ds.Dataset, partition: str) -> bool:

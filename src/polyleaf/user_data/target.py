@@ -52,6 +52,7 @@ _KIND_NOUNS = {
     "multilabel": "several labels per row",
 }
 
+MAX_GOALS = 1 << 16
 _BLOCK_ROWS = 1 << 16
 
 
@@ -196,12 +197,15 @@ class TargetEncoding:
         """Invert :meth:`to_dict`, for fields from untrusted files.
 
         Raises a ValueError if the fields do not describe an encoding. `fields`: output of
-        `to_dict`. `n_scores`: raw scores of the model, an upper bound of its outputs.
+        `to_dict`. `n_scores`: raw scores of the model, an upper bound of its outputs except in a
+        ranking.
         """
         kind: Any = fields.get("kind")
         n_outputs: Any = fields.get("n_outputs")
         _require(kind in get_args(Kind), "kind", f"must be one of {', '.join(get_args(Kind))}")
-        is_valid = type(n_outputs) is int and 1 <= n_outputs <= n_scores
+        # Goals of a ranking may be more than its scores.
+        limit = MAX_GOALS if kind == "regression" else n_scores
+        is_valid = type(n_outputs) is int and 1 <= n_outputs <= max(limit, n_scores)
         _require(is_valid, "n_outputs", f"must be an integer from 1 to {n_scores}")
         for name in ("one_dimensional", "one_vs_rest"):
             _require(type(fields.get(name)) is bool, name, "must be true or false")

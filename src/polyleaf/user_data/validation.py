@@ -264,6 +264,24 @@ def is_missing(value: object) -> bool:
     )
 
 
+def read_row_values(values: Any, name: str, n_rows: int) -> np.ndarray:
+    """Return an argument with one value per row, such as `groups`, as an array (n_rows,).
+
+    Raises
+    ------
+    ValueError
+        For another number of values, missing values, or several columns.
+    """
+    if len(values) != n_rows:
+        raise ValueError(f"{name} has {len(values)} entries, but X has {n_rows} rows.")
+    array = np.asarray(values)
+    if array.dtype.kind not in "iub" and any(map(is_missing, values)):
+        raise ValueError(f"{name} has missing values: give every row one.")
+    if array.ndim != 1:
+        raise ValueError(f"{name} must have one value per row, got shape {array.shape}.")
+    return array
+
+
 def get_missing_mask(values: np.ndarray) -> NDArray[np.bool_]:
     """Return `is_missing` of each value of an array of any dtype, in its shape."""
     if values.dtype.kind in "fmM":

@@ -18,6 +18,7 @@ from polyleaf.inspection.plotting.structure import (
     OutputsDisplay,
     TreeDisplay,
 )
+from polyleaf.inspection.plotting.trade_offs import ParetoDisplay
 
 __all__ = [
     "CalibrationDisplay",
@@ -26,6 +27,7 @@ __all__ = [
     "LearningCurvesDisplay",
     "OutputGroupsDisplay",
     "OutputsDisplay",
+    "ParetoDisplay",
     "ThresholdDisplay",
     "TreeDisplay",
 ]

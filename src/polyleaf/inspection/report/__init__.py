@@ -5,14 +5,25 @@ from __future__ import annotations
 import os
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sklearn.utils.validation import check_is_fitted
 
+from polyleaf.estimators.ranker import PolyleafRanker
 from polyleaf.inspection.plotting.display import get_evaluation_offset
-from polyleaf.inspection.report.report_data import MultiTaskReportData, SingleTaskReportData
-from polyleaf.inspection.report.sections import make_multitask_sections, make_sections, render_page
+from polyleaf.inspection.report.report_data import (
+    MultiTaskReportData,
+    RankingReportData,
+    SingleTaskReportData,
+)
+from polyleaf.inspection.report.sections import (
+    make_multitask_sections,
+    make_ranking_sections,
+    make_sections,
+    render_page,
+)
 from polyleaf.runtime.compatibility import polyleaf_version
+from polyleaf.user_data.queries import get_query_ids
 
 if TYPE_CHECKING:
     from polyleaf.estimators.base import PolyleafEstimator
@@ -49,6 +60,8 @@ def make_report(
     X: DataLike,
     y: DataLike,
     *,
+    qid: Any = None,
+    group: Any = None,
     offset: DataLike | None = None,
     title: str | None = None,
 ) -> Report:
@@ -56,10 +69,12 @@ def make_report(
 
     Parameters
     ----------
-    estimator : fitted PolyleafRegressor, PolyleafClassifier or PolyleafMultiTask
+    estimator : fitted PolyleafRegressor, PolyleafClassifier, PolyleafMultiTask or PolyleafRanker
     X, y
         Rows that are not in the training data. For several tasks the page has a section for each,
         on the rows whose class is known.
+    qid, group : optional
+        Queries of the rows, for a ranker: see :meth:`polyleaf.PolyleafRanker.fit`.
     offset : optional
         See `predict`: for a model that was trained with offsets.
     title : str, optional
@@ -89,8 +104,11 @@ def make_report(
     """
     check_is_fitted(estimator)
     offset = get_evaluation_offset(estimator, X, y, offset)
-    data: SingleTaskReportData | MultiTaskReportData
-    if estimator.model_.objective.tasks:
+    data: SingleTaskReportData | MultiTaskReportData | RankingReportData
+    if isinstance(estimator, PolyleafRanker):
+        data = RankingReportData(estimator, X, y, get_query_ids(X, qid, group), offset)
+        content = make_ranking_sections(data)
+    elif estimator.model_.objective.tasks:
         data = MultiTaskReportData(estimator, X, y, offset)
         content = make_multitask_sections(data)
     else:

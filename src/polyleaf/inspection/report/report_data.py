@@ -14,6 +14,7 @@ from polyleaf.binned_data.dataset import Dataset
 from polyleaf.distributions import Distribution
 from polyleaf.estimators._prediction import mean_abs_shap
 from polyleaf.estimators.base import PolyleafEstimator
+from polyleaf.estimators.ranker import PolyleafRanker
 from polyleaf.inspection.plotting.display import (
     get_model,
     get_output_names,
@@ -254,6 +255,40 @@ class SingleTaskReportData(ReportData):
             levels=self.model.objective.quantile_levels,
             distribution=self.distribution,
         )
+
+
+class RankingReportData(ReportData):
+    """A fitted ranker, and queries to evaluate it on.
+
+    Attributes
+    ----------
+    metrics : dict of str to (float, ndarray of shape (n_scores,))
+        Mean over scores, and of each score.
+    front : ndarray of shape (n_scores, n_goals)
+        NDCG of each score by each goal.
+    goal_names : list of str
+    """
+
+    def __init__(
+        self,
+        estimator: PolyleafRanker,
+        X: DataLike,
+        y: DataLike,
+        query: Any,
+        offset: DataLike | None,
+    ) -> None:
+        super().__init__(estimator, X)
+        self.metrics = estimator._evaluate(X, RowData(y, None, offset, query=query))
+        self.front = estimator.score_goals(X, y, qid=query, offset=offset)
+        names = estimator._encoding.output_names
+        self.goal_names = list(names or map(str, range(self.front.shape[1])))
+
+    @property
+    def description(self) -> str:
+        n_goals = len(self.goal_names)
+        goals = "one goal" if n_goals == 1 else f"{n_goals} goals"
+        content = f"rank by {goals} from {len(self.model.input_names)} features"
+        return f"{self.model.n_trees} trees that {content}"
 
 
 class MultiTaskReportData(ReportData):

@@ -24,6 +24,7 @@ from polyleaf.inspection.plotting import (
     LearningCurvesDisplay,
     OutputGroupsDisplay,
     OutputsDisplay,
+    ParetoDisplay,
     TreeDisplay,
 )
 from polyleaf.inspection.plotting.display import (
@@ -34,6 +35,7 @@ from polyleaf.inspection.plotting.display import (
 )
 from polyleaf.inspection.report.report_data import (
     MultiTaskReportData,
+    RankingReportData,
     ReportData,
     SingleTaskReportData,
     compute_coverage_table,
@@ -257,6 +259,20 @@ def make_multitask_sections(data: MultiTaskReportData) -> list[Section]:
     return [section for section in sections if section is not None and section.content]
 
 
+def make_ranking_sections(data: RankingReportData) -> list[Section]:
+    """Make the sections for a ranking."""
+    sections = [
+        _model(data),
+        Section("data", "Data", _missing_values(data)),
+        _ranking_scores(data),
+        _trade_offs(data),
+        _curves(data),
+        _features(data),
+        _trees(data),
+    ]
+    return [section for section in sections if section is not None]
+
+
 def _format(value: float) -> str:
     return "" if np.isnan(value) else f"{value:.4g}"
 
@@ -364,6 +380,39 @@ def _class_scores(data: SingleTaskReportData) -> str:
         rows.append([*counts, _format(right / true.sum()), _format(precision)])
     header = ["class", "rows", "recall", "precision"]
     return f"<h3>By class</h3>{_long_table(header, rows, 'classes')}"
+
+
+def _ranking_scores(data: RankingReportData) -> Section:
+    """Show metrics of the queries over all scores, and of each."""
+    rows = [["all", *(_format(value) for value, _ in data.metrics.values())]]
+    if len(data.front) > 1:
+        each = zip(*(values for _, values in data.metrics.values()), strict=True)
+        rows += [[name, *map(_format, v)] for name, v in zip(data.output_names, each, strict=False)]
+    note = render_note("Mean over the queries; with goal_weights, over goals by their weights.")
+    return Section("scores", "Scores", note + _long_table(["", *data.metrics], rows, "scores"))
+
+
+def _trade_offs(data: RankingReportData) -> Section | None:
+    """Show the NDCG of each score by each goal."""
+    n_goals = len(data.goal_names)
+    if n_goals < 2:
+        return None
+    ranker: Any = data.estimator
+    weights, chosen = ranker.goal_weights_, ranker.chosen_score_
+    display = ParetoDisplay(data.front, weights, data.goal_names, chosen=chosen)
+    rows = [
+        [
+            ", ".join(f"{weight:g}" for weight in weights[j]) + (" (chosen)" * (j == chosen)),
+            *map(_format, data.front[j]),
+            "yes" if display.is_optimal[j] else "",
+        ]
+        for j in range(len(weights))
+    ]
+    header = ["weights of the goals", *(f"NDCG of {name}" for name in data.goal_names), "on front"]
+    content = _long_table(header, rows, "trade-offs")
+    caption = "A point is the score with these weights of the two goals."
+    content += _draw_figure(data, "front", "Trade-offs between goals", caption, display.plot)
+    return Section("front", "Trade-offs", content)
 
 
 def _outputs(data: SingleTaskReportData) -> Section | None:

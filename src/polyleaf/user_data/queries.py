@@ -1,0 +1,124 @@
+"""Queries: the rows that a ranking orders together, in the forms in which users pass them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyleaf.runtime.row_data import RowData, select_rows
+from polyleaf.runtime.types import DataLike
+from polyleaf.user_data.frames import as_frame
+from polyleaf.user_data.read_target import abbreviate_names
+from polyleaf.user_data.validation import count_rows, read_row_values
+
+
+def read_queries(rows: RowData, n_rows: int) -> RowData:
+    """Return rows as the user passed them with the number of the query and the weight of each row.
+
+    Raises
+    ------
+    ValueError
+        If there are no ids, or some are missing.
+    """
+    if rows.query is None:
+        raise ValueError(
+            "Ranking needs the query of each row: pass qid, an id for each row or the name of a "
+            "column of X, or group, the numbers of consecutive rows of the queries."
+        )
+    query = number_queries(read_row_values(rows.query, "qid", n_rows))
+    return rows.replace(query=query, weight=_spread_weights(rows.weight, query))
+
+
+def number_queries(ids: np.ndarray) -> NDArray[np.int64]:
+    """Return the number of the query of each row, in the order of the ids.
+
+    The order of the rows then does not matter. Ids without order, such as text and numbers
+    together, are numbered as they occur first.
+    """
+    try:
+        return np.unique(ids, return_inverse=True)[1].astype(np.int64)
+    except TypeError:
+        known = {value: i for i, value in enumerate(dict.fromkeys(ids.tolist()))}
+        return np.array([known[value] for value in ids.tolist()], np.int64)
+
+
+def get_query_ids(X: Any, qid: Any, group: Any, names: tuple[str, str] = ("qid", "group")) -> Any:
+    """Return the ids of the queries as the user passed them, or numbers made of sizes; else None.
+
+    Parameters
+    ----------
+    X : array or table of n_rows, or None
+    qid : array-like of shape (n_rows,), or name of a column, or None
+    group : array-like of shape (n_queries,), or None
+        Numbers of consecutive rows of the queries.
+    names : (str, str)
+        Names of the two arguments in messages.
+
+    Raises
+    ------
+    ValueError
+        If both are given, or sizes do not add up to the rows.
+    """
+    if group is None:
+        return qid
+    if qid is not None:
+        raise ValueError(f"{names[0]} and {names[1]} are given: pass only one of them.")
+    sizes = np.asarray(group)
+    if sizes.ndim != 1 or sizes.dtype.kind not in "iu" or (sizes < 1).any():
+        raise ValueError(
+            f"{names[1]} must hold the number of rows of each query, integers of at least 1; an id "
+            f"for each row is {names[0]}."
+        )
+    n_rows, total = count_rows(X), int(sizes.sum())
+    if total != n_rows:
+        hint = f"; an id for each row is {names[0]}" if len(sizes) == n_rows else ""
+        raise ValueError(f"{names[1]} adds up to {total} rows, but X has {n_rows}{hint}.")
+    return np.repeat(np.arange(len(sizes)), sizes)
+
+
+def separate_column(X: Any, name: object, argument: str) -> tuple[Any, Any]:
+    """Return a table without a column, and the values of the column.
+
+    Raises
+    ------
+    ValueError
+        If X is no table, or has no such column.
+    """
+    frame = as_frame(X)
+    if frame is None:
+        raise ValueError(
+            f"{argument}={name!r} names a column, but X is not a table: pass an id for each row."
+        )
+    if name not in frame.names:
+        raise ValueError(
+            f"{argument}={name!r}: X has no such column; its columns are "
+            f"{abbreviate_names(frame.names)}."
+        )
+    column = frame.names.index(name)
+    is_number = frame.get_kind(column) == "number"
+    values = frame.to_numpy(column) if is_number else frame.to_list(column)
+    others = [other for other in frame.names if other != name]
+    native = frame.native
+    return native.select(others) if hasattr(native, "select") else native[others], values
+
+
+def _spread_weights(weight: DataLike | None, query: NDArray[np.int64]) -> Any:
+    """Return the weight of each row, where weights may be those of the queries.
+
+    Parameters
+    ----------
+    weight : array-like of shape (n_rows,) or (n_rows, n_goals), or of (n_queries,) or
+        (n_queries, n_goals), or None
+        Weights of queries are in the order in which the queries occur first.
+    query : ndarray of shape (n_rows,)
+    """
+    if weight is None:
+        return None
+    values = weight if hasattr(weight, "shape") else np.asarray(weight)
+    _, first, inverse = np.unique(query, return_index=True, return_inverse=True)
+    if not values.shape or values.shape[0] != len(first):
+        return weight
+    position = np.argsort(np.argsort(first))
+    return select_rows(values, position[inverse])
