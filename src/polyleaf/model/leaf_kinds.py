@@ -266,6 +266,11 @@ class TopkLeaves(_EntryLeaves[_core.TopkLeaves]):
         values = leaves.values * factor[leaves.outputs]
         return _core.TopkLeaves(leaves.indptr, leaves.outputs, values, leaves.n_outputs)
 
+    def shift(self, leaves: _core.TopkLeaves, shift: np.ndarray) -> _core.TopkLeaves:
+        """Return leaves with a constant, float32 (n_columns,), added where they have a value."""
+        values = leaves.values + shift[leaves.outputs]
+        return _core.TopkLeaves(leaves.indptr, leaves.outputs, values, leaves.n_outputs)
+
     def blend(
         self, old: _core.TopkLeaves, new: _core.TopkLeaves, share: np.ndarray
     ) -> _core.TopkLeaves:

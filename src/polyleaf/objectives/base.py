@@ -101,6 +101,9 @@ class Objective(ABC):
     balances_totals : bool
         `BoundObjective.find_balance` gives a constant for each tree, with which predictions of the
         training rows add up to their targets.
+    balances_probabilities : bool
+        Gradients are probabilities less targets, times weights, and trees whose sum is not near 0
+        get a constant: see `BoundObjective.sum_probabilities`.
     is_row_separable : bool
         The derivatives of a row depend on that row only.
     probabilities : bool
@@ -133,6 +136,7 @@ class Objective(ABC):
     updates_leaves: ClassVar[bool] = False
     updates_leaves_distributed: ClassVar[bool] = False
     balances_totals: ClassVar[bool] = False
+    balances_probabilities: ClassVar[bool] = False
     is_row_separable: ClassVar[bool] = True
     probabilities: ClassVar[bool] = False
     takes_shares: ClassVar[bool] = False
@@ -473,6 +477,24 @@ class BoundObjective(ABC):
         n_threads : int
         """
 
+    def compute_gradients(self, raw: Array, outputs: Array, n_threads: int = 1) -> FloatArray:
+        """Return the gradient of some outputs; only if the objective `balances_probabilities` and
+        is separable.
+
+        Parameters
+        ----------
+        raw : float32 (n, m), C order
+            Raw scores of these outputs.
+        outputs : int32 (m,)
+            Ascending.
+        n_threads : int
+
+        Returns
+        -------
+        float32 (n, m)
+        """
+        raise NotImplementedError(f"Outputs of {self.objective.name!r} have no own gradients.")
+
     def expected_derivatives(self, raw: Array, n_threads: int = 1) -> tuple[FloatArray, FloatArray]:
         """Return the gradient and the Hessian's diagonal, times the weights; the expectation of the
         Hessian over targets where it is known.
@@ -579,8 +601,29 @@ class BoundObjective(ABC):
         """
         raise NotImplementedError(f"Leaves of {self.objective.name!r} are Newton steps.")
 
+    def sum_probabilities(self, workers: Context) -> Floats | None:
+        """Return what probabilities of all rows, of all ranks, times weights, have to add up to.
+
+        Parameters
+        ----------
+        workers : Context
+
+        Returns
+        -------
+        ndarray of shape (2, K), float64, or None
+            The weighted sums of the targets and of their complements; infinity for complements
+            that are other outputs, and for outputs of another loss. None if there are no
+            probabilities that trees keep in balance.
+        """
+        return None
+
     def find_balance(
-        self, scores: Array, outputs: Array | None, workers: Context
+        self,
+        scores: Array,
+        outputs: Array | None,
+        workers: Context,
+        leaf_of_row: Array,
+        listing: NDArray[np.bool_] | None = None,
     ) -> NDArray[np.float64]:
         """Return constants that make the weighted predictions of all rows, of all ranks, add up to
         the weighted targets; only if `balances_totals`.
@@ -592,6 +635,9 @@ class BoundObjective(ABC):
         outputs : int32 (m,), or None for all
             Outputs that the scores are of, ascending.
         workers : Context
+        leaf_of_row : int32 (n,)
+        listing : bool (n_leaves, K), or (n_leaves, m) for `outputs`, optional
+            Which outputs the constants are added to in each leaf. Default: all.
 
         Returns
         -------

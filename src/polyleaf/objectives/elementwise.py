@@ -165,8 +165,27 @@ class BoundElementwiseObjective(BoundObjective):
             self._parameter,
         )
 
+    def _select_kernel_data(
+        self, outputs: Array | None
+    ) -> tuple[Array, Array | None, Array, Array]:
+        """Return target, weight, base score and parameter of some outputs."""
+        target, weight, base, parameter = self._kernel_data
+        if outputs is None:
+            return target, weight, base, parameter
+        if weight is not None and weight.shape[1] > 1:
+            weight = np.take(weight, outputs, axis=1)
+        return np.take(target, outputs, axis=1), weight, base[outputs], parameter[outputs]
+
     def derivatives(self, raw: Array, g: Array, h: Array | None, n_threads: int = 1) -> None:
         _core.loss_derivatives(self._loss, raw, *self._kernel_data, g, h, n_threads)
+
+    def compute_gradients(self, raw: Array, outputs: Array, n_threads: int = 1) -> FloatArray:
+        g, h = np.empty_like(raw), None
+        if not self.objective.has_constant_hessian:
+            h = np.empty_like(raw)
+        data = self._select_kernel_data(outputs)
+        _core.loss_derivatives(self._loss, raw, *data, g, h, n_threads)
+        return g
 
     def make_device_loss(self, device: _core.Device) -> _core.DeviceLoss | None:
         if type(self).derivatives is not BoundElementwiseObjective.derivatives:
@@ -197,6 +216,13 @@ class BoundElementwiseObjective(BoundObjective):
         return _core.fit_quantile_leaves(
             residual, weight, leaf_of_row, n_leaves, rows, level, n_threads
         )
+
+    def sum_probabilities(self, workers: Context) -> NDArray[np.float64] | None:
+        if not self.objective.balances_probabilities:
+            return None
+        target, weight = self._kernel_target, self.output_weight
+        positive, total = _core.exact_totals(target, weight, None, 1, workers)[:, 0]
+        return np.stack([positive, total - positive])
 
     def mean_target(self, n_threads: int) -> Floats:
         """Return the weighted mean of each output ``(K,)``; NaN for outputs without weight."""
@@ -451,22 +477,32 @@ class BoundLogLinkObjective(BoundElementwiseObjective):
         return g, without_data.expected_derivatives(raw, n_threads)[0]
 
     def find_balance(
-        self, scores: Array, outputs: Array | None, workers: Context
+        self,
+        scores: Array,
+        outputs: Array | None,
+        workers: Context,
+        leaf_of_row: Array,
+        listing: NDArray[np.bool_] | None = None,
     ) -> NDArray[np.float64]:
         if self._target_sums is None:
             totals = _core.exact_totals(self._kernel_target, self.weight, None, 1, workers)
             self._target_sums = totals[0, 0]
-        sums, target, weight, base, parameter = self._target_sums, *self._kernel_data
-        if outputs is not None:
-            sums, base, parameter = sums[outputs], base[outputs], parameter[outputs]
-            target = np.take(target, outputs, axis=1)
-            if weight is not None and weight.shape[1] > 1:
-                weight = np.take(weight, outputs, axis=1)
+        sums = self._target_sums if outputs is None else self._target_sums[outputs]
         gradient, prediction = np.empty_like(scores), np.empty_like(scores)
-        numbers = scores, target, weight, base, parameter, gradient, prediction
-        _core.loss_derivatives(_WEIGHTED_MEAN, *numbers, workers.n_threads)
-        all_rows = np.zeros(len(scores), np.int32)
-        predicted = _core.sum_leaf_hessians(prediction, all_rows, 1, None, None, workers)[0]
+        data = self._select_kernel_data(outputs)
+        _core.loss_derivatives(
+            _WEIGHTED_MEAN, scores, *data, gradient, prediction, workers.n_threads
+        )
+        if listing is None:
+            all_rows = np.zeros(len(scores), np.int32)
+            predicted = _core.sum_leaf_hessians(prediction, all_rows, 1, None, None, workers)[0]
+        else:
+            n_leaves = len(listing)
+            by_leaf = _core.sum_leaf_hessians(
+                prediction, leaf_of_row, n_leaves, None, None, workers
+            )
+            predicted = np.cumsum(np.where(listing, by_leaf, 0.0), axis=0)[-1]
+            sums = sums - np.cumsum(np.where(listing, 0.0, by_leaf), axis=0)[-1]
         usable = (sums > 0) & (predicted > 0) & np.isfinite(sums) & np.isfinite(predicted)
         ratio = np.divide(sums, predicted, out=np.ones(len(sums)), where=usable)
         return np.clip(_core.log(ratio), -_MAX_SHIFT, _MAX_SHIFT)
@@ -570,6 +606,7 @@ class Logistic(ElementwiseObjective):
     parameters: ClassVar[Mapping[str, str]] = {"scale_pos_weight": "scale_pos_weight"}
     default_metric: ClassVar[str] = "logloss"
     probabilities: ClassVar[bool] = True
+    balances_probabilities: ClassVar[bool] = True
 
     scale_pos_weight: float | tuple[float, ...] = 1.0
 

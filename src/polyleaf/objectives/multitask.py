@@ -13,7 +13,7 @@ depend on each task alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Literal, NamedTuple
@@ -153,6 +153,10 @@ class MultiTask(Objective):
     @property
     def balances_totals(self) -> bool:  # type: ignore[override]
         return any(part.objective.balances_totals for part in self.parts)
+
+    @property
+    def balances_probabilities(self) -> bool:  # type: ignore[override]
+        return any(part.objective.balances_probabilities for part in self.parts)
 
     @property
     def link(self) -> None:
@@ -352,33 +356,68 @@ class BoundMultiTask(BoundObjective):
         n_threads: int | Context = 1,
         outputs: Array | None = None,
     ) -> NDArray[np.float32]:
-        used = np.arange(self.n_outputs) if outputs is None else outputs
-        values = np.zeros((n_leaves, len(used)), np.float32)
-        for place, bound in self._slices:
-            begin, end = np.searchsorted(used, (place.scores.start, place.scores.stop)).tolist()
-            if begin < end and bound.objective.updates_leaves:
-                values[:, begin:end] = bound.update_leaves(
-                    copy_columns(raw, slice(begin, end)),
+        n_used = self.n_outputs if outputs is None else len(outputs)
+        values = np.zeros((n_leaves, n_used), np.float32)
+        for columns, bound, task_outputs in self._find_tasks(outputs):
+            if bound.objective.updates_leaves:
+                values[:, columns] = bound.update_leaves(
+                    copy_columns(raw, columns),
                     leaf_of_row,
                     n_leaves,
                     rows,
                     multiplier,
                     n_threads,
-                    used[begin:end] - place.scores.start,
+                    task_outputs,
                 )
         return values
 
-    def find_balance(
-        self, scores: Array, outputs: Array | None, workers: Context
-    ) -> NDArray[np.float64]:
+    def _find_tasks(
+        self, outputs: Array | None
+    ) -> Iterator[tuple[slice, BoundObjective, NDArray[np.intp]]]:
+        """Yield the tasks of some outputs, ascending: their columns among these outputs, and their
+        outputs within the task."""
         used = np.arange(self.n_outputs) if outputs is None else outputs
-        shift = np.zeros(len(used))
         for place, bound in self._slices:
             begin, end = np.searchsorted(used, (place.scores.start, place.scores.stop)).tolist()
-            if begin < end and bound.objective.balances_totals:
-                task_outputs = used[begin:end] - place.scores.start
-                task_scores = copy_columns(scores, slice(begin, end))
-                shift[begin:end] = bound.find_balance(task_scores, task_outputs, workers)
+            if begin < end:
+                yield slice(begin, end), bound, used[begin:end] - place.scores.start
+
+    def compute_gradients(self, raw: Array, outputs: Array, n_threads: int = 1) -> FloatArray:
+        g = np.zeros_like(raw)
+        for columns, bound, task_outputs in self._find_tasks(outputs):
+            if bound.objective.balances_probabilities:
+                task_raw = copy_columns(raw, columns)
+                g[:, columns] = bound.compute_gradients(task_raw, task_outputs, n_threads)
+        return g
+
+    def sum_probabilities(self, workers: Context) -> NDArray[np.float64] | None:
+        if not self.objective.balances_probabilities:
+            return None
+        totals = np.full((2, self.n_outputs), np.inf)
+        for place, bound in self._slices:
+            task_totals = bound.sum_probabilities(workers)
+            if task_totals is not None:
+                totals[:, place.scores] = task_totals
+        return totals
+
+    def find_balance(
+        self,
+        scores: Array,
+        outputs: Array | None,
+        workers: Context,
+        leaf_of_row: Array,
+        listing: NDArray[np.bool_] | None = None,
+    ) -> NDArray[np.float64]:
+        shift = np.zeros(scores.shape[1])
+        for columns, bound, task_outputs in self._find_tasks(outputs):
+            if bound.objective.balances_totals:
+                shift[columns] = bound.find_balance(
+                    copy_columns(scores, columns),
+                    task_outputs,
+                    workers,
+                    leaf_of_row,
+                    None if listing is None else listing[:, columns],
+                )
         return shift
 
 

@@ -106,10 +106,10 @@ def make_components(
         fitter = constrained = leaf_fitters.MonotoneFitter(
             fitter, monotone, mapper.n_bins_, settings
         )
-    balance = None
-    if bound.objective.balances_totals and not isinstance(settings.leaf, TopkLeaf):
-        assert isinstance(state, DenseState)
-        balance = Balance(state, settings.workers)
+    balance, objective = None, bound.objective
+    is_balanced = objective.balances_totals or objective.balances_probabilities
+    if is_balanced and isinstance(state, DenseState):
+        balance = Balance(state, settings)
     step_fitter = fitter  # of single layers, too
     if balance is not None:
         fitter = BalancedFitter(fitter, balance)

@@ -6,7 +6,7 @@ With `boosting_step="layer"`, every layer of a tree is a step of boosting (TFBT,
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 
@@ -371,7 +371,7 @@ class LayerBooster:
         if len(sums) == 1:  # no split was found: one step for all rows, as for a tree of one leaf
             fitted = self._fitter.fit(grown, sample, outputs, self._model.learning_rate)
             if self._balance is not None:
-                fitted = self._balance.apply(grown, fitted, outputs)
+                fitted = self._balance.apply(grown, fitted, outputs, sample)
             return grown, fitted
         return grown, self._complete_sums(sums, grown, sample, outputs)
 
@@ -381,11 +381,14 @@ class LayerBooster:
         """Project the sums of the current leaves to monotone constraints and balance them, in
         place, and return them."""
         nodes = self._builder.node_of_leaf
+        leaves = sums[nodes]
         if self._monotone is not None:
-            sums[nodes] = self._monotone.project(sums[nodes], grown, sample, outputs)
+            leaves = self._monotone.project(leaves, grown, sample, outputs)
         if self._balance is not None:
-            sums[nodes] = self._balance.apply(grown, sums[nodes], outputs)
-        return sums[nodes]
+            balanced = self._balance.apply(grown, leaves, outputs, sample)
+            leaves = cast(np.ndarray, balanced)
+        sums[nodes] = leaves
+        return leaves
 
 
 def _add_steps(sums: np.ndarray, tree: _core.Tree, steps: Any) -> np.ndarray:
