@@ -25,50 +25,63 @@ double exponentials(const float* score, float largest, float* out, int64_t n) {
   return sum;
 }
 
-double add_pairs(const PairRow& row, const DocumentGroups& groups, int64_t begin, int64_t end) {
-  const float* __restrict scores = groups.score, * __restrict gains = groups.gain;
-  const float* __restrict counts = groups.count, * __restrict weights = groups.weight;
-  const double* __restrict below = groups.below;
-  double* __restrict better = groups.better, * __restrict worse = groups.worse;
-  double* __restrict better_hessian = groups.better_hessian;
-  double* __restrict worse_hessian = groups.worse_hessian;
-  const float score = scores[row.group], gain = gains[row.group];
-  const float count = counts[row.group], weight = weights[row.group];
-  // Sums of the upper group, and of all magnitudes.
-  double sums[5][kLanes] = {};
-  for (int64_t first = begin; first < end; first += kLanes) {
-    const int64_t n = end - first < kLanes ? end - first : kLanes;
-    for (int64_t lane = 0; lane < n; ++lane) {
-      const int64_t j = first + lane;
-      const bool is_better = gain > gains[j];  // the upper group
-      const double change = (is_better ? row.above_better : row.above_worse) - row.share * below[j];
-      const float difference = score - scores[j];
-      const float e = exp_saturating(-difference), inverse = 1.0f / (1.0f + e);
-      const float gained = min(magnitude(gain - gains[j]), row.largest_difference);
-      const float size =
-          gained * (static_cast<float>(change) * row.scale) / (row.margin + row.slope * difference);
-      const float g = size * ((is_better ? e : 1.0f) * inverse);
-      const float h = size * ((e * inverse) * inverse);
-      const float other_count = counts[j], other_weight = weights[j];
-      // The weight of a pair is that of the better document.
-      better[j] += is_better ? 0.0 : static_cast<double>(g * count);
-      worse[j] += is_better ? static_cast<double>(g * weight) : 0.0;
-      better_hessian[j] += is_better ? 0.0 : static_cast<double>(h * count);
-      worse_hessian[j] += is_better ? static_cast<double>(h * weight) : 0.0;
-      sums[0][lane] += is_better ? static_cast<double>(g * other_count) : 0.0;
-      sums[1][lane] += is_better ? 0.0 : static_cast<double>(g * other_weight);
-      sums[2][lane] += is_better ? static_cast<double>(h * other_count) : 0.0;
-      sums[3][lane] += is_better ? 0.0 : static_cast<double>(h * other_weight);
-      sums[4][lane] += static_cast<double>((g * count) * other_count);
-    }
+// Add the pairs of a group with n groups from `first`. kLanes is a constant n, whose loop is
+// vectors.
+template <class N>
+inline __attribute__((always_inline)) void add_block(const PairRow row,
+                                                     const DocumentGroups& groups, int64_t first,
+                                                     N n, double* __restrict sums) {
+  const float* __restrict scores = groups.score + first;
+  const float* __restrict gains = groups.gain + first;
+  const float* __restrict counts = groups.count + first;
+  const float* __restrict weights = groups.weight + first;
+  const double* __restrict below = groups.below + first;
+  double* __restrict better = groups.better + first;
+  double* __restrict worse = groups.worse + first;
+  double* __restrict better_hessian = groups.better_hessian + first;
+  double* __restrict worse_hessian = groups.worse_hessian + first;
+  const float score = groups.score[row.group], gain = groups.gain[row.group];
+  const float count = groups.count[row.group], weight = groups.weight[row.group];
+  for (int j = 0; j < n; ++j) {
+    const bool is_better = gain > gains[j];  // the upper group
+    const double change = (is_better ? row.above_better : row.above_worse) - row.share * below[j];
+    const float difference = score - scores[j];
+    const float e = exp_saturating(-difference), inverse = 1.0f / (1.0f + e);
+    const float gained = min(magnitude(gain - gains[j]), row.largest_difference);
+    const float size =
+        gained * (static_cast<float>(change) * row.scale) / (row.margin + row.slope * difference);
+    const float g = size * ((is_better ? e : 1.0f) * inverse);
+    const float h = size * ((e * inverse) * inverse);
+    // The weight of a pair is that of the better document.
+    const float other_count = counts[j], other_weight = weights[j];
+    better[j] += static_cast<double>(is_better ? 0.0f : g * count);
+    worse[j] += static_cast<double>(is_better ? g * weight : 0.0f);
+    better_hessian[j] += static_cast<double>(is_better ? 0.0f : h * count);
+    worse_hessian[j] += static_cast<double>(is_better ? h * weight : 0.0f);
+    sums[0 * kLanes + j] += static_cast<double>(is_better ? g * other_count : 0.0f);
+    sums[1 * kLanes + j] += static_cast<double>(is_better ? 0.0f : g * other_weight);
+    sums[2 * kLanes + j] += static_cast<double>(is_better ? h * other_count : 0.0f);
+    sums[3 * kLanes + j] += static_cast<double>(is_better ? 0.0f : h * other_weight);
+    sums[4 * kLanes + j] += static_cast<double>((g * count) * other_count);
   }
+}
+
+struct AllLanes {
+  constexpr operator int() const { return kLanes; }
+};
+
+double add_pairs(const PairRow& row, const DocumentGroups& groups, int64_t begin, int64_t end) {
+  double sums[5][kLanes] = {};  // of the upper group, and of all magnitudes
+  int64_t first = begin;
+  for (; first + kLanes <= end; first += kLanes) add_block(row, groups, first, AllLanes(), sums[0]);
+  add_block(row, groups, first, static_cast<int>(end - first), sums[0]);
   double totals[5] = {};
   for (int k = 0; k < 5; ++k)
     for (const double part : sums[k]) totals[k] += part;
-  better[row.group] += totals[0];
-  worse[row.group] += totals[1];
-  better_hessian[row.group] += totals[2];
-  worse_hessian[row.group] += totals[3];
+  groups.better[row.group] += totals[0];
+  groups.worse[row.group] += totals[1];
+  groups.better_hessian[row.group] += totals[2];
+  groups.worse_hessian[row.group] += totals[3];
   return totals[4];
 }
 
