@@ -29,7 +29,8 @@ FALLING = np.column_stack(
 )  # unless monotone constraints are set
 LEVELS = [0.1, 0.5, 0.9]
 GROUPS = np.repeat(np.arange(N_ROWS // 20), 20)
-GRADES = np.clip(np.round(Y[:, 0]), 0, 3).astype(np.int64)
+GOALS = np.clip(np.round(Y), 0, 3).astype(np.int64)
+GRADES = GOALS[:, 0]
 HAS_WORD = _RNG.random(N_ROWS) < 0.5
 
 
@@ -125,7 +126,7 @@ def _sparse_labels() -> Any:
 
 
 def _polyleaf() -> dict[str, Attempt]:
-    from polyleaf import PolyleafClassifier, PolyleafRegressor
+    from polyleaf import PolyleafClassifier, PolyleafRanker, PolyleafRegressor
 
     def fit(X: Any = X, y: Any = Y, weight: Any = None, **params: Any) -> Any:
         return (
@@ -134,6 +135,9 @@ def _polyleaf() -> dict[str, Attempt]:
 
     def labels(y: Any, **params: Any) -> Any:
         return PolyleafClassifier(n_estimators=5, **params).fit(X, y).predict(X)
+
+    def rank(y: Any, **params: Any) -> Any:
+        return PolyleafRanker(n_estimators=5, **params).fit(X, y, qid=GROUPS).predict(X)
 
     def shap(y: Any = Y, **params: Any) -> None:
         model = PolyleafRegressor(n_estimators=5, **params).fit(X, y)
@@ -160,7 +164,10 @@ def _polyleaf() -> dict[str, Attempt]:
         "SHAP values": shap,
         "SHAP values of linear leaves": lambda: shap(leaf="linear"),
         "SHAP values of sparse leaves": lambda: shap(leaf="sparse", leaf_k=2),
-        "ranking": lambda: fit(y=GRADES, objective="rank:ndcg"),
+        "ranking": lambda: rank(GRADES),
+        "ranking of several goals": lambda: _shape(
+            rank(GOALS, goal_weights=[(1, 0, 0), (0.5, 0.5, 0)]), (N_ROWS, 2)
+        ),
         "text as a feature": lambda: _reads_words(PolyleafRegressor(n_estimators=50).fit),
         "embeddings as a feature": lambda: fit(_make_embeddings()),
     }
@@ -198,6 +205,7 @@ def _xgboost() -> dict[str, Attempt]:
         "400 categories": lambda: model(_many_categories(), enable_categorical=True),
         "SHAP values": shap,
         "ranking": lambda: xgboost.XGBRanker(n_estimators=5).fit(X, GRADES, qid=GROUPS),
+        "ranking of several goals": lambda: xgboost.XGBRanker(**vectors).fit(X, GOALS, qid=GROUPS),
         "text as a feature": lambda: _reads_words(
             xgboost.XGBRegressor(enable_categorical=True).fit
         ),
@@ -229,6 +237,9 @@ def _lightgbm() -> dict[str, Attempt]:
         "SHAP values": lambda: _adds_up(model().predict(X, pred_contrib=True), model().predict(X)),
         "ranking": lambda: lightgbm.LGBMRanker(verbose=-1).fit(
             X, GRADES, group=np.bincount(GROUPS)
+        ),
+        "ranking of several goals": lambda: lightgbm.LGBMRanker(verbose=-1).fit(
+            X, GOALS, group=np.bincount(GROUPS)
         ),
         "text as a feature": lambda: _reads_words(lightgbm.LGBMRegressor(verbose=-1).fit),
         "embeddings as a feature": lambda: model(_make_embeddings()),
@@ -262,9 +273,9 @@ def _catboost() -> dict[str, Attempt]:
         )
         return fresh.fit(frame, y, **kinds)
 
-    def ranking() -> Any:
+    def rank(y: Any) -> Any:
         fresh = catboost.CatBoostRanker(iterations=5, verbose=0, allow_writing_files=False)
-        return fresh.fit(X, GRADES, group_id=GROUPS)
+        return fresh.fit(X, y, group_id=GROUPS)
 
     quantiles = f"MultiQuantile:alpha={','.join(map(str, LEVELS))}"
     return {
@@ -284,7 +295,8 @@ def _catboost() -> dict[str, Attempt]:
         "embeddings as a feature": lambda: fit_kinds(
             _make_embeddings(), embedding_features=["kind"]
         ),
-        "ranking": ranking,
+        "ranking": lambda: rank(GRADES),
+        "ranking of several goals": lambda: rank(GOALS),
         "monotone constraints": lambda: _rises(
             model(FALLING[:, 1], "RMSE", monotone_constraints=RISING).predict
         ),

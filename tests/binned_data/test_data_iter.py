@@ -169,7 +169,7 @@ def test_one_shot_iterators_and_changing_batches_raise():
         ([(np.zeros((2, 2)), [1, 2]), np.zeros((2, 2))], "Batch 1: y is in some batches"),
         ([np.zeros((2, 2)), (np.zeros((2, 2)), [1, 2])], "Batch 1: y is in some batches"),
         ([scipy.sparse.eye(2)], "Batch 0 is a sparse matrix"),
-        ([(1, 2, 3, 4)], "Batch 0 is a tuple of 4"),
+        ([(1, 2, 3, 4, 5)], "Batch 0 is a tuple of 5"),
         ([{"X": np.ones((20, 2))}], r"Batch 0 is a dict, but must be X, \(X, y\)"),
         ([(np.zeros((2, 1)), list(y)) for y in ([1, 2], "ab")], "y holds text in some batches"),
         (
