@@ -78,12 +78,8 @@ def test_arrays_round_trip(kind):
 
 
 def sparse(indptr=(0, 2, 3), outputs=(0, 2, 1), values=(1, 2, 3), n_outputs=3):
-    return _core.TopkLeaves(
-        np.array(indptr, np.int64),
-        np.array(outputs, np.int32),
-        np.array(values, np.float32),
-        n_outputs,
-    )
+    arrays = np.array(indptr, np.int64), np.array(outputs, np.int32), np.array(values, np.float32)
+    return _core.TopkLeaves(*arrays, n_outputs)
 
 
 def linear(indptr=(0, 2, 3), features=(0, 2, 1), **changes):
@@ -114,24 +110,15 @@ def linear(indptr=(0, 2, 3), features=(0, 2, 1), **changes):
         (lambda: sparse(values=(1, np.nan, 1)), "values holds a number that is not finite"),
         (lambda: sparse(values=(1, 2)), "differ in length"),
         (lambda: sparse(n_outputs=0), "for 0 outputs"),
-        (
-            lambda: linear(features=(2, 0, 1)),
-            "leaf 0 does not have its features in ascending order",
-        ),
+        (lambda: linear(features=(2, 0, 1)), "leaf 0 does not have its features in ascending"),
         (lambda: linear(features=(0, 2, -1)), "leaf 1 has the feature -1"),
         (lambda: linear(features=(0, 2)), "one entry for each regressor"),
         (lambda: linear(weights=np.ones((3, 1))), "one column for each of the 2 outputs"),
-        (
-            lambda: linear(weights=np.full((3, 2), np.inf)),
-            "weights holds a number that is not finite",
-        ),
+        (lambda: linear(weights=[[np.inf] * 2] * 3), "weights holds a number that is not finite"),
         (lambda: linear(centre=[0, np.nan, 0]), "centre holds"),
         (lambda: linear(intercept=np.full((2, 2), np.nan)), "intercept holds"),
         (lambda: linear(lower=np.zeros((1, 2))), "one row a leaf and one column an output"),
-        (
-            lambda: linear(lower=np.ones((2, 2)), upper=np.zeros((2, 2))),
-            "lower must not be above upper",
-        ),
+        (lambda: linear(lower=[[1] * 2] * 2, upper=[[0] * 2] * 2), "lower must not be above upper"),
         (lambda: linear(upper=np.full((2, 2), np.nan)), "lower must not be above upper"),
         (lambda: linear(lower=np.full((2, 2), np.inf)), "only lower may be -inf"),
         (lambda: linear(k=0), "for 0 outputs"),
@@ -157,16 +144,10 @@ def test_invalid_calls_raise():
         (lambda: forest.append(tree, linear(), 1), "for 2 outputs where 1"),
         (lambda: with_linear.predict(codes, raw), "Linear leaves read the raw features"),
         (lambda: with_linear.scores(codes, np.zeros(3)), "Linear leaves read the raw features"),
-        (
-            lambda: with_linear.predict(codes, raw, features=x[:2].copy()),
-            "read 3 features of 5 rows",
-        ),
+        (lambda: with_linear.predict(codes, raw, features=x[:2].copy()), "read 3 features of 5"),
         (lambda: with_linear.predict(codes, raw, features=x[:, :4].copy()), r"shape \(4, 4\)"),
         (lambda: _core.add_leaf_values(raw, leaf_of_row, linear(k=3)), "Linear leaves read"),
-        (
-            lambda: _core.add_leaf_values(raw, leaf_of_row, linear(k=2), features=x),
-            "for 2 outputs where 3",
-        ),
+        (lambda: _core.add_leaf_values(raw, leaf_of_row, linear(k=2), features=x), "for 2 outputs"),
         (lambda: _core.add_leaf_values(raw, leaf_of_row, sparse(), 1), "which its tree is not for"),
         (lambda: _core.add_leaf_values(raw, leaf_of_row, sparse(), 3), "output 3, but there are 3"),
         (lambda: _core.add_leaf_values(raw, leaf_of_row + 2, sparse()), "leaf id is out of range"),

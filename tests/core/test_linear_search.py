@@ -43,41 +43,35 @@ def grow_reference(p, features, linear):
 HALF_ADDITIVE = LinearConfig()
 
 
-def assert_same(p, linear=HALF_ADDITIVE, draw=0, n_threads=1):
+def assert_same_growth(ours, theirs):
+    for name, value in vars(theirs[0]).items():
+        np.testing.assert_array_equal(getattr(ours[0], name), value, err_msg=name)
+    np.testing.assert_array_equal(ours[1], theirs[1])
+
+
+def assert_same(p, linear=HALF_ADDITIVE, draw=0):
     features = raw_features(p, draw)
-    (ours, our_leaves), (theirs, their_leaves) = (
-        grow_in_core(p, features, linear, n_threads),
-        grow_reference(p, features, linear),
-    )
-    for name, value in vars(theirs).items():
-        np.testing.assert_array_equal(getattr(ours, name), value, err_msg=name)
-    np.testing.assert_array_equal(our_leaves, their_leaves)
-    return ours
+    ours = grow_in_core(p, features, linear)
+    assert_same_growth(ours, grow_reference(p, features, linear))
+    return ours[0]
+
+
+MIXED = {"n": 600, "categorical": (3,), "max_leaves": 9}
 
 
 @pytest.mark.parametrize("n_outputs", [1, 2, 7, 8, 9, 16, 20])
 @pytest.mark.parametrize("kind", ["unit", "shared", "diagonal"])
 def test_half_additive_trees_equal_the_reference(kind, n_outputs):
     kind = kind if n_outputs > 1 or kind == "unit" else "shared"
-    p = make_problem(
-        n_outputs, n=600, n_outputs=n_outputs, kind=kind,
-        categorical=(3,), max_leaves=9, n_bins=(40, 8, 30, 6),
-    )  # fmt: skip
+    bins = (40, 8, 30, 6)
+    p = make_problem(n_outputs, n_outputs=n_outputs, kind=kind, n_bins=bins, **MIXED)
     assert assert_same(p).n_leaves == 9
 
 
 @pytest.mark.parametrize("n_outputs", [1, 9])
 @pytest.mark.parametrize("fit", ["half_additive", "full"])
 def test_gain_factors(fit, n_outputs):
-    p = make_problem(
-        6,
-        n=600,
-        n_outputs=n_outputs,
-        kind="unit",
-        categorical=(3,),
-        max_leaves=9,
-        n_bins=(40, 8, 30, 20),
-    )
+    p = make_problem(6, n_outputs=n_outputs, kind="unit", n_bins=(40, 8, 30, 20), **MIXED)
     factors = np.array([1, 0.1, 0.05, 1], np.float32)
     tree = assert_same(p.replace_config(factors=factors), LinearConfig(fit, 2))
     plain = assert_same(p, LinearConfig(fit, 2))
@@ -110,10 +104,7 @@ def test_trees_are_independent_of_the_number_of_threads(n_outputs, kind):
     features = raw_features(p)
     expected = grow_in_core(p, features, LinearConfig())
     for n_threads in (2, 3):
-        found = grow_in_core(p, features, LinearConfig(), n_threads)
-        for name, value in vars(expected[0]).items():
-            np.testing.assert_array_equal(getattr(found[0], name), value, err_msg=name)
-        np.testing.assert_array_equal(found[1], expected[1])
+        assert_same_growth(grow_in_core(p, features, LinearConfig(), n_threads), expected)
 
 
 @given(
@@ -134,14 +125,8 @@ def test_random_trees_equal_the_reference(
     if kind == "diagonal" and (n_outputs == 1 or fit == "full"):
         kind = "shared"
     options = dict(min_child_samples=1, max_leaves=12, reg_lambda=0.3)
-    p = make_problem(
-        draw,
-        n=n,
-        n_outputs=n_outputs,
-        kind=kind,
-        categorical=(3,) if categorical else (),
-        **options,
-    )
+    options["categorical"] = (3,) if categorical else ()
+    p = make_problem(draw, n=n, n_outputs=n_outputs, kind=kind, **options)
     p = replace(p, g=(p.g * scale).astype(np.float32))
     assert_same(p, LinearConfig(fit, d, linear_lambda), draw)
 

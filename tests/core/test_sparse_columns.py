@@ -69,66 +69,47 @@ def assert_same_as_dense(p, held=None):
 
 def get_smaller_child_fractions(tree):
     inner = np.flatnonzero(tree.left >= 0)
-    return (
-        np.minimum(tree.count[tree.left[inner]], tree.count[tree.right[inner]]) / tree.count[inner]
-    )
+    children = tree.count[tree.left[inner]], tree.count[tree.right[inner]]
+    return np.minimum(*children) / tree.count[inner]
 
 
 @parametrize_pairs(leaf_k=[0, 2], n_outputs=[1, 17], kind=KINDS)
 def test_gain_factors(kind, n_outputs, leaf_k):
     """Gain bounds are not valid with gain factors, which must not change results."""
     factors = np.random.default_rng(2).choice([1.0, 0.7, 0.2], FEATURES).astype(np.float32)
-    tree = assert_same_as_dense(
-        make_sparse_codes(1, n_outputs, kind, factors=factors, leaf_k=leaf_k)
-    )
-    plain = assert_same_as_dense(make_sparse_codes(1, n_outputs, kind, leaf_k=leaf_k))
+    p = make_sparse_codes(1, n_outputs, kind, leaf_k=leaf_k)
+    tree, plain = map(assert_same_as_dense, (p.replace_config(factors=factors), p))
     assert not np.array_equal(tree.feature, plain.feature)
 
 
 @pytest.mark.parametrize("n_outputs", [1, 3, 17])
 @pytest.mark.parametrize("kind", KINDS)
 def test_unbalanced_trees(kind, n_outputs):
-    shares = get_smaller_child_fractions(
-        assert_same_as_dense(make_sparse_codes(1, n_outputs, kind))
-    )
+    tree = assert_same_as_dense(make_sparse_codes(1, n_outputs, kind))
+    shares = get_smaller_child_fractions(tree)
     assert (shares < 1 / 16).sum() > 10  # lists are kept
     assert (shares > 1 / 8).any()  # non-zeros are moved, or lists are filtered
 
 
-@pytest.mark.parametrize(
-    "config",
-    [
-        {"max_leaves": 400},
-        {"min_child_samples": 30},
-        {"min_child_weight": 5.0},
-        {"reg_lambda": 0.0},
-        {"reg_alpha": 0.5},
-        {"max_delta_step": 0.1},
-        {"min_split_gain": 1.0},
-        {"colsample_bynode": 0.5},
-        {"colsample_bynode": 0.05},
-        {"level_wise": True, "max_leaves": 64},
-        {"max_depth": 5},
-        {"post_prune": True},
-    ],
-    ids=str,
-)
+SPLIT_SETTINGS = [
+    *({"max_leaves": 400}, {"max_depth": 5}, {"level_wise": True, "max_leaves": 64}),
+    *({"min_child_samples": 30}, {"min_child_weight": 5.0}, {"min_split_gain": 1.0}),
+    *({"reg_lambda": 0.0}, {"reg_alpha": 0.5}, {"max_delta_step": 0.1}),
+    *({"colsample_bynode": 0.5}, {"colsample_bynode": 0.05}, {"post_prune": True}),
+]
+
+
+@pytest.mark.parametrize("config", SPLIT_SETTINGS, ids=str)
 @pytest.mark.parametrize("kind", KINDS)
 def test_split_settings(kind, config):
     assert_same_as_dense(make_sparse_codes(2, 2, kind, **config))
 
 
-@parametrize_pairs(
-    config=[
-        {},
-        {"min_child_samples": 30},
-        {"min_child_weight": 5.0},
-        {"reg_alpha": 0.5},
-        {"leaf_k": 2},
-    ],
-    n_outputs=[1, 3, 17],
-    kind=KINDS,
-)
+BINARY_SETTINGS = [{}, {"min_child_samples": 30}, {"min_child_weight": 5.0}]
+BINARY_SETTINGS += [{"reg_alpha": 0.5}, {"leaf_k": 2}]
+
+
+@parametrize_pairs(config=BINARY_SETTINGS, n_outputs=[1, 3, 17], kind=KINDS)
 def test_binary_features(kind, n_outputs, config):
     p = make_single_value_codes(9, n_outputs, kind, **config)
     assert_same_as_dense(p)

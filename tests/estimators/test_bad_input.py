@@ -64,11 +64,8 @@ def test_invalid_features_raise(make, features, match):
     "features", [np.zeros((60, 2)), np.full((60, 2), NAN), sp.csr_array((60, 2))]
 )
 def test_constant_and_missing_columns_are_accepted(features):
-    np.testing.assert_allclose(
-        regressor().fit(features, Y).predict(features),
-        np.broadcast_to(Y.mean(0), (60, 2)),
-        atol=1e-6,
-    )
+    predicted = regressor().fit(features, Y).predict(features)
+    np.testing.assert_allclose(predicted, np.broadcast_to(Y.mean(0), (60, 2)), atol=1e-6)
     assert set(classifier().fit(features, C).predict(features)) == {np.bincount(C).argmax()}
 
 
@@ -216,12 +213,8 @@ def test_invalid_hessians_raise(function, match, hessian):
     if "two things" in match:
         pytest.importorskip("jax")  # a loss needs it
     for boosting_step in ("round", "layer"):
-        estimator = regressor(
-            objective=function,
-            hessian=hessian,
-            boosting_step=boosting_step,
-            grow_policy="depthwise",
-        )
+        steps = {"boosting_step": boosting_step, "grow_policy": "depthwise"}
+        estimator = regressor(objective=function, hessian=hessian, **steps)
         with pytest.raises(ValueError, match=match):
             estimator.fit(X, Y)
         assert not hasattr(estimator, "model_")
@@ -229,10 +222,8 @@ def test_invalid_hessians_raise(function, match, hessian):
 
 def test_indefinite_row_hessians_are_accepted():
     """Leaves solve with sums of Hessians; directions in which a sum is not positive are skipped."""
-    estimator = regressor(
-        objective=lambda y, z: (z - y, np.tile([[1.0, 9.0], [9.0, 1.0]], (60, 1, 1))),
-        hessian="full",
-    )
+    hessians = np.tile([[1.0, 9.0], [9.0, 1.0]], (60, 1, 1))
+    estimator = regressor(objective=lambda y, z: (z - y, hessians), hessian="full")
     assert np.isfinite(estimator.fit(X, Y).predict(X)).all()
 
 
@@ -260,11 +251,7 @@ class WithoutHessian(SquaredError):
         (classifier(objective="exponential_margin"), L, "multi-label y has several labels"),
         (regressor(objective="exponential"), Y, "PolyleafClassifier"),
         (regressor(objective=Custom(two_score_derivatives, n_outputs=5)), Y, r"expected \(60, 5\)"),
-        (
-            classifier(objective=Custom(lambda y, z: (z, None), n_outputs=2)),
-            C,
-            "2 scores, but y needs 3",
-        ),
+        (classifier(objective=Custom(lambda y, z: (z, None), n_outputs=2)), C, "y needs 3"),
         (classifier(base_score=[0.0, 0.0]), C, "3 of them"),
     ],
 )
@@ -431,16 +418,6 @@ def test_invalid_use_of_a_dataset_raises():
         regressor().fit(data, Y[:5])
 
 
-def test_invalid_model_files_raise(tmp_path):
-    with pytest.raises(OSError, match="nothing"):
-        load_model(tmp_path / "nothing")
-    (tmp_path / "text").write_text("hello")
-    with pytest.raises(ValueError, match="text"):
-        load_model(tmp_path / "text")
-    with pytest.raises(OSError, match="folder"):
-        regressor().fit(X, Y).save_model(tmp_path / "no folder" / "model")
-
-
 @pytest.mark.parametrize("rounds", [(0, 2.7), "a", "ab", (0,), (None, 2), (0, 1, 2), 3, ("0", 2)])
 def test_invalid_iteration_range_raises(rounds):
     X = np.arange(60.0)[:, None]
@@ -455,3 +432,9 @@ def test_model_file_open_in_text_mode_raises(tmp_path):
     PolyleafRegressor(n_estimators=3).fit(X, Y).save_model(tmp_path / "m")
     with open(tmp_path / "m") as text, pytest.raises(TypeError, match="mode 'rb'"):
         load_model(text)
+    (tmp_path / "text").write_text("hello")
+    with pytest.raises(ValueError, match="text"):
+        load_model(tmp_path / "text")
+    for act in (load_model, regressor().fit(X, Y).save_model):
+        with pytest.raises(OSError, match="no folder"):
+            act(tmp_path / "no folder" / "m")

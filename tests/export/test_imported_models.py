@@ -39,10 +39,12 @@ def read(library, name):
 
 
 def prepare_features(model):
+    return read_features(make_rows(model.metadata["origin"].lower()), reference=model.mapper)
+
+
+def make_rows(library):
     X = get_rows_with_edge_cases()
-    return read_features(
-        X if model.metadata["origin"] == "XGBoost" else X.astype(np.float64), reference=model.mapper
-    )
+    return X if library == "xgboost" else X.astype(np.float64)
 
 
 @pytest.mark.parametrize(("library", "name"), SUPPORTED)
@@ -63,26 +65,18 @@ def test_saved_model_loads_as_an_estimator(library, name, tmp_path):
     model = read(library, name)
     model.save(tmp_path / "m.polyleaf")
     est = load_model(tmp_path / "m.polyleaf")
-    X = (
-        get_rows_with_edge_cases().astype(np.float64)
-        if library == "lightgbm"
-        else get_rows_with_edge_cases()
-    )
+    X, predicted = make_rows(library), EXPECTED[f"{library}/{name}"][1]
     raw = model.predict_raw(prepare_features(model))
     np.testing.assert_array_equal(est._raw(X, None), raw)
     if hasattr(est, "predict_proba"):
-        predicted = EXPECTED[f"{library}/{name}"][1]
         found = est.predict_proba(X)
         found = found[:, 1:] if found.shape[1] != predicted.shape[1] else found
         np.testing.assert_allclose(found, predicted, rtol=2e-6, atol=2e-6)
     classes = est.predict(X)
     if name in HINGES:
-        assert est.get_params()["objective"] == "squared_hinge" and not hasattr(
-            est, "predict_proba"
-        )
-        np.testing.assert_array_equal(
-            classes, EXPECTED[f"{library}/{name}"][1].reshape(classes.shape)
-        )
+        assert est.get_params()["objective"] == "squared_hinge"
+        assert not hasattr(est, "predict_proba")
+        np.testing.assert_array_equal(classes, predicted.reshape(classes.shape))
     assert est.feature_importance("split").sum() == sum(t.n_leaves - 1 for t in model.trees)
 
 
@@ -132,59 +126,63 @@ def test_boosters_and_estimators():
     assert from_lightgbm(Wrapper()).equals(read("lightgbm", "one"))
 
 
-def test_unknown_objective_raises(tmp_path):
-    content = json.loads(path_to_model("xgboost", "one").read_text())
-    content["learner"]["objective"]["name"] = "survival:cox"
-    (tmp_path / "m.json").write_text(json.dumps(content))
-    with pytest.raises(ValueError, match="'survival:cox' is not supported"):
-        from_xgboost(tmp_path / "m.json")
+def use_unknown_objective(learner):
+    learner["objective"]["name"] = "survival:cox"
 
 
-def test_too_many_thresholds_raise(tmp_path):
-    content = json.loads(path_to_model("xgboost", "one").read_text())
-    trees = content["learner"]["gradient_booster"]["model"]["trees"]
+def use_too_many_thresholds(learner):
+    model = learner["gradient_booster"]["model"]
+    trees = model["trees"]
     for i in range(300):
-        tree = json.loads(json.dumps(trees[0]))
-        tree["split_conditions"] = [i + 0.5] * len(tree["split_conditions"])
-        trees.append(tree)
-    model = content["learner"]["gradient_booster"]["model"]
-    model["tree_info"], model["iteration_indptr"] = [0] * len(trees), list(range(len(trees) + 1))
+        conditions = [i + 0.5] * len(trees[0]["split_conditions"])
+        trees.append({**trees[0], "split_conditions": conditions})
+    model["tree_info"] = [0] * len(trees)
+    model["iteration_indptr"] = list(range(len(trees) + 1))
+
+
+def use_nodes_that_form_no_tree(learner):
+    learner["gradient_booster"]["model"]["trees"][0]["left_children"][1] = 0
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (use_unknown_objective, "'survival:cox' is not supported"),
+        (use_too_many_thresholds, "bins of thresholds"),
+        (use_nodes_that_form_no_tree, "do not form a tree"),
+    ],
+)
+def test_invalid_models_raise(change, message, tmp_path):
+    content = json.loads(path_to_model("xgboost", "one").read_text())
+    change(content["learner"])
     (tmp_path / "m.json").write_text(json.dumps(content))
-    with pytest.raises(ValueError, match="bins of thresholds"):
+    with pytest.raises(ValueError, match=message):
         from_xgboost(tmp_path / "m.json")
 
 
 def test_imported_model_can_be_exported(tmp_path):
     to_c(read("xgboost", "vectors"), tmp_path / "model.h")
-    assert FOLDER.is_dir() and (tmp_path / "model.h").read_text().startswith(
-        "/* Model exported by Polyleaf"
-    )
+    text = (tmp_path / "model.h").read_text()
+    assert FOLDER.is_dir() and text.startswith("/* Model exported by Polyleaf")
 
 
 def test_files_of_older_versions(tmp_path):
     content = json.loads(path_to_model("xgboost", "dart").read_text())
     learner = content["learner"]
     model = learner["gradient_booster"]["model"]
-    learner["learner_model_param"]["base_score"] = learner["learner_model_param"][
-        "base_score"
-    ].strip("[]")
+    about = learner["learner_model_param"]
+    about["base_score"] = about["base_score"].strip("[]")
     weights, _ = model.pop("weight_drop"), model.pop("iteration_indptr")
-    learner["gradient_booster"] = {
-        "name": "dart",
-        "gbtree": {"model": model},
-        "weight_drop": weights,
-    }
+    booster = {"name": "dart", "gbtree": {"model": model}, "weight_drop": weights}
+    learner["gradient_booster"] = booster
     (tmp_path / "m.json").write_text(json.dumps(content))
     assert from_xgboost(tmp_path / "m.json").equals(read("xgboost", "dart"))
 
 
 def test_mutated_file_loads_or_raises(tmp_path):
     rng = np.random.default_rng(0)
-    for library, name in (
-        ("xgboost", "two"),
-        ("xgboost", "vectors"),
-        ("lightgbm", "categories"),
-    ) * 60:
+    cases = [("xgboost", "two"), ("xgboost", "vectors"), ("lightgbm", "categories")]
+    for library, name in cases * 60:
         data = bytearray(path_to_model(library, name).read_bytes())
         for at in rng.integers(0, len(data), 3):
             data[at] = rng.choice(list(b"0123456789-.[]{} \n\xff"))
@@ -196,34 +194,23 @@ def test_mutated_file_loads_or_raises(tmp_path):
         model.predict_raw(prepare_features(model))
 
 
-def test_nodes_that_form_no_tree_raise(tmp_path):
-    content = json.loads(path_to_model("xgboost", "one").read_text())
-    content["learner"]["gradient_booster"]["model"]["trees"][0]["left_children"][1] = 0
-    (tmp_path / "m.json").write_text(json.dumps(content))
-    with pytest.raises(ValueError, match="do not form a tree"):
-        from_xgboost(tmp_path / "m.json")
-
-
 def test_estimator_settings():
     """Rounds up to the best iteration are imported, and `missing` gives a warning."""
     xgboost = pytest.importorskip("xgboost")
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 3)).astype(np.float32)
     y = X[:, 0] + 3 * rng.normal(size=200)
-    theirs = xgboost.XGBRegressor(
-        n_estimators=50, early_stopping_rounds=5, max_bin=100, learning_rate=0.5
-    )
+    stopping = {"n_estimators": 50, "early_stopping_rounds": 5, "learning_rate": 0.5}
+    theirs = xgboost.XGBRegressor(**stopping, max_bin=100)
     theirs.fit(X, y, eval_set=[(X[:60], y[60:120])], verbose=False)
     ours = from_xgboost(theirs)
     assert ours.n_rounds == theirs.best_iteration + 1 < theirs.get_booster().num_boosted_rounds()
-    np.testing.assert_allclose(ours.predict(X)[:, 0], theirs.predict(X), rtol=2e-6, atol=2e-6)
     booster = theirs.get_booster()
-    np.testing.assert_allclose(
-        from_xgboost(booster).predict(X)[:, 0],
-        booster.predict(xgboost.DMatrix(X)),
-        rtol=2e-6,
-        atol=2e-6,
-    )
+    for found, wanted in (
+        (ours, theirs.predict(X)),
+        (from_xgboost(booster), booster.predict(xgboost.DMatrix(X))),
+    ):
+        np.testing.assert_allclose(found.predict(X)[:, 0], wanted, rtol=2e-6, atol=2e-6)
     with pytest.warns(UserWarning, match="missing=-999.0"):
         from_xgboost(xgboost.XGBRegressor(n_estimators=2, missing=-999.0).fit(X, y))
 

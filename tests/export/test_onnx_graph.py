@@ -33,9 +33,8 @@ pytestmark = pytest.mark.full
 def run(proto, inputs):
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(
-        proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
+    graph, providers = proto.SerializeToString(), ["CPUExecutionProvider"]
+    session = onnxruntime.InferenceSession(graph, options, providers=providers)
     names = [output.name for output in session.get_outputs()]
     given = inputs if isinstance(inputs, dict) else {"X": inputs}
     return dict(zip(names, session.run(None, given), strict=True))
@@ -72,12 +71,11 @@ def clip_rows(name, X):
 def test_links_and_labels(name):
     est, X = estimator(name), hard_rows(estimator(name), seed=1)
     found, raw = run(to_onnx(est), X), raw_scores(est, X)
+    expected = predictions(est, raw)
     if not hasattr(est, "classes_"):
-        return np.testing.assert_allclose(
-            found["predictions"], predictions(est, raw), rtol=1e-5, atol=1e-6
-        )
+        return np.testing.assert_allclose(found["predictions"], expected, rtol=1e-5, atol=1e-6)
     if est.model_.objective.probabilities:
-        np.testing.assert_allclose(found["probabilities"], predictions(est, raw), rtol=0, atol=1e-6)
+        np.testing.assert_allclose(found["probabilities"], expected, rtol=0, atol=1e-6)
     else:
         assert "probabilities" not in found
     np.testing.assert_array_equal(found["label"], est._prediction(raw))
@@ -96,16 +94,10 @@ def test_text_labels():
 def test_random_forests(model, seed):
     X = hard_rows(model, seed)
     X[:, :3] = np.clip(X[:, :3], -1e3, 1e3)  # linear leaves of any slope: sums stay within float32
-    found, expected = (
-        run(to_onnx(model, opset_ml=5), X)["scores"],
-        model.predict_raw(prepare_features(model, X)),
-    )
+    found = run(to_onnx(model, opset_ml=5), X)["scores"]
+    expected = model.predict_raw(prepare_features(model, X))
     # Linear leaves are summed in float32, so the error grows with the terms, not with the sum.
-    terms = (
-        np.abs(np.nan_to_num(X[:, :3])).sum(axis=1, keepdims=True)
-        if model.has_linear_leaves
-        else 0.0
-    )
+    terms = np.abs(np.nan_to_num(X[:, :3])).sum(axis=1, keepdims=True) * model.has_linear_leaves
     largest = np.maximum(1.0, np.abs(expected).max(axis=1, keepdims=True))
     assert (np.abs(found - expected) <= 1e-6 * largest + 2.0**-21 * terms).all()
 
@@ -249,13 +241,12 @@ def test_export_compares_the_graph_with_the_model(name, monkeypatch):
     for layout in ("matrix", "columns"):
         to_onnx(estimator(name), input=layout)
     plain = _GraphBuilder._add_scores
-    monkeypatch.setattr(
-        _GraphBuilder,
-        "_add_scores",
-        lambda self, rows: self._graph.add(
-            "Add", plain(self, rows), self._graph.add_constant(np.array([[0.5]]))
-        ),
-    )
+
+    def shifted(self, rows):
+        half = self._graph.add_constant(np.array([[0.5]]))
+        return self._graph.add("Add", plain(self, rows), half)
+
+    monkeypatch.setattr(_GraphBuilder, "_add_scores", shifted)
     with pytest.raises(RuntimeError, match=r"ONNX export gives other raw scores .* by up to 0\.5"):
         to_onnx(estimator(name))
     to_onnx(estimator(name), check=False)

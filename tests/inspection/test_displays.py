@@ -50,25 +50,21 @@ def model():
 @pytest.fixture(scope="module")
 def labeller():
     X, _, Y, _ = EMOTIONS.split()
-    return PolyleafClassifier(n_estimators=15).fit(
-        X, pd.DataFrame(Y, columns=EMOTIONS.output_names)
-    )
+    labels = pd.DataFrame(Y, columns=EMOTIONS.output_names)
+    return PolyleafClassifier(n_estimators=15).fit(X, labels)
 
 
 def test_learning_curves_equal_evals_result(model, tmp_path):
     drawn = LearningCurvesDisplay.from_estimator(model)
     assert drawn.metric == "rmse" and list(drawn.curves) == ["validation"]
-    np.testing.assert_array_equal(
-        drawn.lines_[0].get_ydata(), model.evals_result_["validation"]["rmse"]
-    )
+    curve = model.evals_result_["validation"]["rmse"]
+    np.testing.assert_array_equal(drawn.lines_[0].get_ydata(), curve)
     assert drawn.best_line_.get_xdata()[0] == model.best_iteration_ + 1
     each = LearningCurvesDisplay.from_estimator(model, per_output=True)
-    assert [line.get_label() for line in each.lines_] == [
-        f"validation, {k}" for k in ENERGY.output_names
-    ]
-    np.testing.assert_array_equal(
-        each.lines_[1].get_ydata(), model.evals_result_per_output_["validation"]["rmse"][:, 1]
-    )
+    labels = [f"validation, {name}" for name in ENERGY.output_names]
+    assert [line.get_label() for line in each.lines_] == labels
+    curves = model.evals_result_per_output_["validation"]["rmse"]
+    np.testing.assert_array_equal(each.lines_[1].get_ydata(), curves[:, 1])
     with pytest.raises(ValueError, match="metric='mae'"):
         LearningCurvesDisplay.from_estimator(model, "mae")
     model.save_model(tmp_path / "m")
@@ -96,9 +92,8 @@ def test_importances_as_bars_or_heat_map(model):
 
 def test_outputs_are_compared_with_baselines(model):
     test = pd.DataFrame(X_TEST, columns=ENERGY.feature_names)
-    single = PolyleafRegressor(n_estimators=10, multi_strategy="one_output_per_tree").fit(
-        FRAME, TARGETS
-    )
+    single = PolyleafRegressor(n_estimators=10, multi_strategy="one_output_per_tree")
+    single.fit(FRAME, TARGETS)
     drawn = OutputsDisplay.from_estimator(model, test, Y_TEST, others={"one tree each": single})
     assert list(drawn.scores) == ["constant", "model", "one tree each"]
     for label, predicted in (
@@ -108,9 +103,8 @@ def test_outputs_are_compared_with_baselines(model):
     ):
         rmse = np.sqrt(((Y_TEST - predicted) ** 2).mean(axis=0))
         np.testing.assert_allclose(drawn.scores[label], rmse, rtol=1e-5)
-        np.testing.assert_allclose(
-            [bar.get_height() for bar in drawn.bars_[label]], rmse, rtol=1e-5
-        )
+        heights = [bar.get_height() for bar in drawn.bars_[label]]
+        np.testing.assert_allclose(heights, rmse, rtol=1e-5)
     r2 = OutputsDisplay.from_estimator(model, test, Y_TEST, metric="r2")
     assert r2.metric == "r2" and (r2.scores["model"] > 0.9).all()
 
@@ -129,10 +123,8 @@ def test_calibration_of_probabilities(labeller):
     assert drawn.names == list(EMOTIONS.output_names) and len(drawn.lines_) == 6
     p = labeller.predict_proba(X_test)[:, 2]
     lowest = np.array_split(np.argsort(p, kind="stable"), 4)[0]
-    assert (
-        drawn.predicted[2][0] == p[lowest].mean()
-        and drawn.observed[2][0] == Y_test[lowest, 2].mean()
-    )
+    assert drawn.predicted[2][0] == p[lowest].mean()
+    assert drawn.observed[2][0] == Y_test[lowest, 2].mean()
     with pytest.raises(ValueError, match="same shape"):
         CalibrationDisplay.from_predictions(np.ones((3, 1)), np.ones((3, 2)), ["a"])
     with pytest.raises(ValueError, match="predict_proba"):
@@ -184,9 +176,8 @@ def test_calibration_of_quantiles():
     drawn = CalibrationDisplay.from_estimator(model, X_TEST, Y_TEST)
     predicted = model.predict(X_TEST).reshape(len(X_TEST), 2, 3)
     np.testing.assert_array_equal(drawn.predicted[0], levels)
-    np.testing.assert_allclose(
-        drawn.observed[1], (Y_TEST[:, 1, None] <= predicted[:, 1]).mean(axis=0)
-    )
+    below = Y_TEST[:, 1, None] <= predicted[:, 1]
+    np.testing.assert_allclose(drawn.observed[1], below.mean(axis=0))
     assert drawn.ax_.get_xlabel() == "level of the quantile"
 
 

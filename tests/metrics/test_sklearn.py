@@ -45,13 +45,8 @@ def test_missing_targets_are_ignored():
 
 def test_per_output_weights():
     model = regressor().fit(X, Y, sample_weight=W)
-    repeated = [
-        r2_score(
-            np.repeat(Y[:, j], W[:, j].astype(int)),
-            np.repeat(model.predict(X)[:, j], W[:, j].astype(int)),
-        )
-        for j in range(2)
-    ]
+    rows = [np.repeat(np.arange(len(X)), w.astype(int)) for w in W.T]
+    repeated = [r2_score(Y[rows[j], j], model.predict(X)[rows[j], j]) for j in range(2)]
     assert model.score(X, Y, sample_weight=W) == pytest.approx(np.mean(repeated), abs=1e-12)
     flat = model.score(X, Y, sample_weight=W[:, 0])
     assert flat == pytest.approx(r2_score(Y, model.predict(X), sample_weight=W[:, 0]), abs=1e-12)
@@ -81,18 +76,15 @@ def test_missing_labels_are_ignored():
     rows = ~np.isnan(unknown).all(axis=1)
     assert model.score(X, unknown) == pytest.approx(accuracy_score(filled[rows], predicted[rows]))
     w = W[:, 0]
-    assert model.score(X, LABELS, w) == pytest.approx(
-        accuracy_score(LABELS, predicted, sample_weight=w)
-    )
+    weighted = accuracy_score(LABELS, predicted, sample_weight=w)
+    assert model.score(X, LABELS, w) == pytest.approx(weighted)
     assert 0 < model.score(X, unknown, sample_weight=W) < 1
 
 
 def test_row_weight_is_the_mean_of_its_known_labels():
     y, predicted = np.array([[1, 1], [0, 1], [0, 0]]), np.array([[1, 0], [0, 1], [1, 0]])
-    assert (
-        known_subset_accuracy(RowData(y, np.array([[3.0, 0.0], [1.0, 3.0], [5.0, 0.0]])), predicted)
-        == 0.5
-    )
+    weight = np.array([[3.0, 0.0], [1.0, 3.0], [5.0, 0.0]])
+    assert known_subset_accuracy(RowData(y, weight), predicted) == 0.5
     assert np.isnan(known_subset_accuracy(RowData(y, np.zeros((3, 2))), predicted))
 
 
@@ -106,26 +98,16 @@ def test_outputs_with_fewer_than_two_values_are_ignored():
 def test_cross_validation_and_grid_search_with_missing_targets():
     scores = cross_val_score(regressor(), X, MISSING, cv=3, error_score="raise")
     assert np.isfinite(scores).all()
-    search = GridSearchCV(regressor(), {"n_estimators": [1, 6]}, cv=3, error_score="raise").fit(
-        X, MISSING
-    )
-    assert search.best_params_ == {"n_estimators": 6}
+    search = GridSearchCV(regressor(), {"n_estimators": [1, 6]}, cv=3, error_score="raise")
+    assert search.fit(X, MISSING).best_params_ == {"n_estimators": 6}
 
 
 def test_per_output_weights_are_routed_to_fit_and_score():
     with sklearn.config_context(enable_metadata_routing=True):
-        model = (
-            regressor().set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
-        )
-        routed = cross_validate(
-            model,
-            X,
-            MISSING,
-            cv=3,
-            params={"sample_weight": W},
-            error_score="raise",
-            return_estimator=True,
-        )
+        model = regressor().set_fit_request(sample_weight=True)
+        model.set_score_request(sample_weight=True)
+        options = {"params": {"sample_weight": W}, "error_score": "raise"}
+        routed = cross_validate(model, X, MISSING, cv=3, return_estimator=True, **options)
     test = np.arange(30)
     expected = routed["estimator"][0].score(X[test], MISSING[test], W[test])
     assert routed["test_score"][0] == expected
@@ -146,6 +128,8 @@ RNG2 = np.random.default_rng(0)
 X2 = RNG2.normal(size=(400, 5))
 CLASSES = (X2[:, 0] * 2 + RNG2.normal(size=400)).round().clip(-1, 1).astype(int)
 TWO = (X2[:, 0] + RNG2.normal(size=400) > 0).astype(int)
+STOPPING = {"n_estimators": 200, "early_stopping_rounds": 15, "validation_fraction": 0.4}
+STOPPING["random_state"] = 0
 
 
 @pytest.mark.parametrize(
@@ -182,15 +166,9 @@ def test_best_first_round_warns():
     def upside_down(y_true, y_pred):
         return -np.mean((y_true - y_pred) ** 2)
 
-    settings = {
-        "n_estimators": 50,
-        "early_stopping_rounds": 4,
-        "validation_fraction": 0.4,
-        "random_state": 0,
-    }
-    with pytest.warns(
-        UserWarning, match=r"'upside_down' was best at round 0.*smaller is better.*maximize="
-    ):
+    settings = STOPPING | {"n_estimators": 50, "early_stopping_rounds": 4}
+    message = r"'upside_down' was best at round 0.*smaller is better.*maximize="
+    with pytest.warns(UserWarning, match=message):
         PolyleafRegressor(eval_metric=upside_down, **settings).fit(X2, X2[:, 0])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -201,13 +179,7 @@ def test_best_first_round_warns():
     "metric", [sk.roc_auc_score, sk.accuracy_score, sk.balanced_accuracy_score]
 )
 def test_early_stopping_with_scikit_learn_functions(metric):
-    settings = {
-        "n_estimators": 200,
-        "early_stopping_rounds": 15,
-        "validation_fraction": 0.4,
-        "random_state": 0,
-    }
-    fitted = PolyleafClassifier(eval_metric=metric, **settings).fit(X2, TWO)
+    fitted = PolyleafClassifier(eval_metric=metric, **STOPPING).fit(X2, TWO)
     values = fitted.evals_result_["validation"][metric.__name__]
     assert fitted.best_iteration_ == int(np.argmax(values)) and 0.5 < fitted.best_score_ <= 1
 
@@ -219,9 +191,8 @@ def test_scikit_learn_functions_receive_decisions():
     watched.fit(X2, CLASSES, eval_set=[(X2, CLASSES)])
     values = watched.evals_result_["validation_0"]
     assert values["f1_score"][-1] == pytest.approx(macro(CLASSES, fitted.predict(X2)))
-    assert values["cohen_kappa_score"][-1] == pytest.approx(
-        sk.cohen_kappa_score(CLASSES, fitted.predict(X2))
-    )
+    kappa = sk.cohen_kappa_score(CLASSES, fitted.predict(X2))
+    assert values["cohen_kappa_score"][-1] == pytest.approx(kappa)
 
 
 @pytest.mark.parametrize(

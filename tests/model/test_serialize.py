@@ -8,6 +8,7 @@ import signal
 import stat
 import threading
 import warnings
+from itertools import product
 
 import numpy as np
 import pytest
@@ -36,10 +37,8 @@ def replace_entries(data, **entries):
     scope="module", params=[("dense",), ("sparse", "linear", "dense")], ids=["dense", "all kinds"]
 )
 def model(request):
-    names = ["a", "b", "c"]
-    model = random_model(
-        n_rounds=3, kinds=request.param, output_names=names, metadata={"kind": "regression"}
-    )
+    about = {"output_names": ["a", "b", "c"], "metadata": {"kind": "regression"}}
+    model = random_model(n_rounds=3, kinds=request.param, **about)
     model.best_iteration, model.best_score = 2, float(np.float32(0.1))
     return model
 
@@ -52,19 +51,16 @@ def data(model):
 @pytest.mark.parametrize(
     ("scalar", "kinds"),
     [
-        (scalar, kinds)
-        for scalar in (False, True)
-        for kinds in (("dense",), ("linear",), ("linear", "dense"))
-    ]
-    + [(False, ("sparse",)), (False, ("linear", "dense", "sparse"))],
+        *product((False, True), (("dense",), ("linear",), ("linear", "dense"))),
+        *((False, kinds) for kinds in (("sparse",), ("linear", "dense", "sparse"))),
+    ],
 )
 @pytest.mark.parametrize("n_rounds", [0, 4])
 @pytest.mark.parametrize("objective", ["squared_error", "softmax"])
 def test_round_trip(tmp_path, kinds, scalar, n_rounds, objective):
     scale = {"target_scale": np.ones(3), "target_offset": np.arange(3.0)} if scalar else {}
-    model = random_model(
-        scalar=scalar, n_rounds=n_rounds, objective=objective, kinds=kinds, **scale
-    )
+    size = {"scalar": scalar, "n_rounds": n_rounds}
+    model = random_model(objective=objective, kinds=kinds, **size, **scale)
     model.metadata["classes"] = np.array(["x", "y"])
     model.save(tmp_path / "m.polyleaf")
     loaded = Model.load(tmp_path / "m.polyleaf")
@@ -72,10 +68,7 @@ def test_round_trip(tmp_path, kinds, scalar, n_rounds, objective):
     table = example_table(model)
     assert loaded.predict(table).tobytes() == model.predict(table).tobytes()
     assert loaded.to_bytes() == model.to_bytes()
-
-
-def test_trees_are_stored_as_flat_arrays(data):
-    assert len(load(data)) < 40
+    assert len(load(model.to_bytes())) < 40  # trees are stored as flat arrays
 
 
 @pytest.mark.parametrize("leaf_dtype", ["float16", "int8"])
@@ -86,16 +79,15 @@ def test_leaf_values_of_all_kinds_are_rounded_once(leaf_dtype, kinds):
     loaded = Model.from_bytes(data)
     assert loaded.to_bytes(leaf_dtype) == data
     table, step = example_table(model), {"float16": 2.0**-10, "int8": 1 / 50}[leaf_dtype]
-    np.testing.assert_allclose(
-        loaded.predict_raw(table), model.predict_raw(table), atol=3 * 4 * step
-    )
+    expected = model.predict_raw(table)
+    np.testing.assert_allclose(loaded.predict_raw(table), expected, atol=3 * 4 * step)
 
 
 def test_size_of_sparse_leaves_depends_on_their_entries():
-    dense, sparse = (
+    models = (
         random_model(n_outputs=500, n_rounds=2, kinds=(kind,)) for kind in ("dense", "sparse")
     )
-    values = [load(model.to_bytes())["forest.values"] for model in (dense, sparse)]
+    values = [load(model.to_bytes())["forest.values"] for model in models]
     assert values[0].size == 2 * 8 * 500 and values[1].size <= 2 * 8 * 5
 
 
@@ -106,17 +98,11 @@ def test_files_use_the_names_of_the_api():
     """The header, the metadata and the arrays of a model with many parts."""
     rng = np.random.default_rng(0)
     X, y = effects(2000, 400, n_outputs=2)
-    estimator = PolyleafRegressor(
-        n_estimators=2,
-        categorical_features=[0],
-        boosting_step="tree",
-        hessian="shared",
-        leaf="linear",
-        leaf_hessian="diagonal",
-        linear_extrapolation="none",
-        validation_fraction=0.2,
-        eval_metric="d2",
-    )
+    given = {"boosting_step": "tree", "linear_extrapolation": "none"}
+    given |= {"hessian": "shared", "leaf_hessian": "diagonal"}
+    options = {"n_estimators": 2, "categorical_features": [0], "leaf": "linear"}
+    options |= {"validation_fraction": 0.2, "eval_metric": "d2"}
+    estimator = PolyleafRegressor(**options, **given)
     estimator.fit(X, y).calibrate(X[:50], y[:50] + rng.normal(size=(50, 2)))
     data = estimator.model_.to_bytes(evals_log=estimator.evals_result_)
     content, arrays = read_header(data), load(data)
@@ -124,8 +110,7 @@ def test_files_use_the_names_of_the_api():
     assert content["format_version"] == FORMAT_VERSION == 1
     parameters = content["model"]["metadata"]["parameters"]
     assert parameters.keys() <= estimator.get_params().keys()
-    assert parameters["boosting_step"] == "tree" and parameters["linear_extrapolation"] == "none"
-    assert parameters["hessian"] == "shared" and parameters["leaf_hessian"] == "diagonal"
+    assert given.items() <= parameters.items()
     words = set(re.findall(r"\w+", json.dumps(content))) | set(re.findall(r"\w+", str([*arrays])))
     assert {"derived_columns", "float64_bins", "d2"} <= words
     assert words.isdisjoint(FORMER_WORDS)
@@ -142,9 +127,8 @@ def test_stored_models_of_all_releases_predict_the_same(path, tmp_path):
     X = make_table(stored["numbers"], stored["codes"])[list(model.feature_names_in_)]
     np.testing.assert_array_equal(model.predict_raw(X), stored[path.stem])
     model.save_model(tmp_path / "again.polyleaf")
-    np.testing.assert_array_equal(
-        load_model(tmp_path / "again.polyleaf").predict_raw(X), stored[path.stem]
-    )
+    again = load_model(tmp_path / "again.polyleaf")
+    np.testing.assert_array_equal(again.predict_raw(X), stored[path.stem])
 
 
 def test_newer_versions_raise(data, tmp_path):
@@ -159,7 +143,10 @@ def test_newer_versions_raise(data, tmp_path):
             Model.from_bytes(replace_entries(data, format_version=version))
 
 
-def test_other_files_raise(tmp_path):
+def test_other_and_truncated_files_raise(data, tmp_path):
+    for size in {*range(0, len(data), 97), len(data) - 1}:
+        with pytest.raises(ModelFileError):
+            Model.from_bytes(data[:size])
     for content in (b"", b"PK", b"\x00" * 100, os.urandom(1000), b"\xff" * 8 + b"{}"):
         with pytest.raises(ModelFileError, match=r"not a model file|not a Polyleaf model"):
             Model.from_bytes(content)
@@ -167,12 +154,6 @@ def test_other_files_raise(tmp_path):
         Model.from_bytes(save({"a": np.zeros(3)}))
     with pytest.raises(FileNotFoundError):
         Model.load(tmp_path / "absent")
-
-
-def test_truncated_files_raise(data):
-    for size in {*range(0, len(data), 97), len(data) - 1}:
-        with pytest.raises(ModelFileError):
-            Model.from_bytes(data[:size])
 
 
 @settings(max_examples=300, deadline=None)
@@ -340,12 +321,8 @@ def test_pickles_of_another_version_warn(make, monkeypatch):
     X, y = effects(60, 5)
     estimator = PolyleafRegressor(n_estimators=1)
     fitted = PolyleafRegressor(n_estimators=1).fit(X, y)
-    pickled = {
-        "unfitted": estimator,
-        "estimator": fitted,
-        "model": fitted.model_,
-        "dataset": Dataset(X, y),
-    }[make]
+    pickled = {"unfitted": estimator, "estimator": fitted, "model": fitted.model_}
+    pickled = {**pickled, "dataset": Dataset(X, y)}[make]
     written = {}
     for version in ("1.2.0", "1.2.3", "1.3.0"):
         monkeypatch.setattr(polyleaf.runtime.compatibility, "polyleaf_version", lambda v=version: v)

@@ -4,7 +4,6 @@ Most of the time is spent compiling losses, so there is one case per loss.
 """
 
 import json
-import os
 import subprocess
 import sys
 
@@ -67,9 +66,8 @@ def test_cross_entropy_equals_the_built_in_loss(loss, weighted):
     problem = get_objective(loss).bind(RowData(label, weight))
     assert isinstance(problem, BoundLoss)
     base = problem.base_score()
-    np.testing.assert_allclose(
-        base - base.mean(), (b := built_in.base_score()) - b.mean(), atol=1e-3
-    )
+    expected = built_in.base_score()
+    np.testing.assert_allclose(base - base.mean(), expected - expected.mean(), atol=1e-3)
     for each in (problem, built_in):
         each.set_base_score(base)
     for derive in (run, hessians):
@@ -92,9 +90,7 @@ def test_separable_losses_equal_the_built_in_losses(loss, name, kind, k):
         each.set_base_score(base)
     for mine, theirs in zip(hessians(problem, raw), hessians(built_in, raw), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
-    assert problem.loss(raw) == pytest.approx(
-        built_in.loss(raw) * k, rel=1e-6
-    )  # weights are per row
+    assert problem.loss(raw) == pytest.approx(built_in.loss(raw) * k, rel=1e-6)  # weights: per row
 
 
 def test_coupled_losses_equal_analytical_derivatives():
@@ -210,9 +206,7 @@ except ImportError as error:
 @pytest.mark.parametrize("blocked", [False, True])
 def test_jax_is_imported_for_losses_only(blocked):
     code = IN_A_FRESH_PYTHON.format(blocked=blocked)
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     message = done.stdout.splitlines()
     if blocked:
@@ -234,17 +228,13 @@ def test_weights_of_single_outputs_raise():
     [
         (lambda y, z: jnp.abs(z - y).sum(), hessians),
         (lambda y, z: jax.nn.relu(1 - (2 * y - 1) * z).sum(), run),
-        (
-            lambda y, z: (z[0] - y[0]) ** 2 + jnp.maximum(0.3 * (y[1] - z[1]), 0.7 * (z[1] - y[1])),
-            run,
-        ),
+        (lambda y, z: (z[0] - y[0]) ** 2 + jnp.maximum(0.3 * (y - z), 0.7 * (z - y))[1], run),
     ],
 )
 def test_piecewise_linear_losses_raise(loss, derive):
     y, raw = draw_target("binary", 50, 2), draw_raw(50, 2)
-    with pytest.raises(
-        ValueError, match=r'no second derivative.*hessian="none" and leaf_hessian="none"'
-    ):
+    message = r'no second derivative.*hessian="none" and leaf_hessian="none"'
+    with pytest.raises(ValueError, match=message):
         derive(get_objective(loss).bind(RowData(y)), raw)
     first_order = get_objective(loss, hessian="none").bind(RowData(y))
     assert first_order.hessian_shape() is None
@@ -256,9 +246,7 @@ def test_piecewise_linear_losses_raise(loss, derive):
 @pytest.mark.parametrize(
     "loss",
     [
-        lambda y, z: jnp.where(
-            jnp.abs(z - y) < 1, (z - y) ** 2 / 2, jnp.abs(z - y) - 0.5
-        ).sum(),  # Huber
+        lambda y, z: jnp.where((a := jnp.abs(z - y)) < 1, a**2 / 2, a - 0.5).sum(),  # Huber
         lambda y, z: (jax.nn.relu(1 - (2 * y - 1) * z) ** 2).sum(),
         lambda y, z: (jax.nn.softplus(50 * (z - y)) / 50).sum(),
     ],
@@ -277,44 +265,34 @@ _wrong.defjvp(lambda z, dz: (z[0] ** 2, 3 * z[0] * dz[0]))
 
 
 @pytest.mark.parametrize(
-    "loss, what",
+    "loss",
     [
-        (lambda y, z: _wrong(z - y).sum(), "gradient"),
-        (lambda y, z: jax.lax.stop_gradient(z - y) @ (z - y), "gradient"),
-        (
-            lambda y, z: (z.astype(np.float32).astype(np.float16) ** 2).sum().astype(np.float64),
-            "gradient",
-        ),
+        lambda y, z: _wrong(z - y).sum(),
+        lambda y, z: jax.lax.stop_gradient(z - y) @ (z - y),
+        lambda y, z: (z.astype(np.float32).astype(np.float16) ** 2).sum().astype(np.float64),
     ],
 )
-def test_derivatives_that_differ_from_finite_differences_raise(loss, what):
+def test_derivatives_that_differ_from_finite_differences_raise(loss):
     problem = get_objective(loss).bind(RowData(draw_target("real", 20, 2)))
-    with pytest.raises(
-        ValueError, match=f"{what} of the loss is .* finite differences.*custom_jvp"
-    ):
+    message = "gradient of the loss is .* finite differences.*custom_jvp"
+    with pytest.raises(ValueError, match=message):
         run(problem, draw_raw(20, 2))
 
 
 @pytest.mark.filterwarnings("error")
 def test_non_finite_losses_raise_with_the_row():
     y, raw = np.array([[1.0], [2.0], [3.0]]), np.array([[1.0], [-2.0], [3.0]], np.float32)
-    problem = get_objective(lambda y, z: z - y * jnp.log(z)).bind(RowData(y))
-    with pytest.raises(
-        ValueError, match=r"loss is nan at row 1 \(y = 2\., raw scores = \[-2\.\]\).*softplus"
+    by_row = r"loss is nan at row 1 \(y = 2\., raw scores = \[-2\.\]\).*softplus"
+    roots = lambda y, z: jnp.where(z > 0, jnp.sqrt(z), z**2) + z**2  # noqa: E731
+    for loss, scores, message in (
+        (lambda y, z: z - y * jnp.log(z), raw, by_row),
+        (roots, raw, r"loss is 8 at row 1 .* derivatives are not finite.*jnp\.where"),
+        (lambda y, z: jnp.exp(z), raw + 200, "beyond the range of float32"),
     ):
-        run(problem, raw)
+        with pytest.raises(ValueError, match=message):
+            run(get_objective(loss).bind(RowData(y)), scores)
     defined = get_objective(lambda y, z: z - y * jnp.log(z)).bind(RowData(y))
     np.testing.assert_allclose(run(defined, np.abs(raw))[0], 1 - y / np.abs(raw), rtol=1e-6)
-    problem = get_objective(lambda y, z: jnp.where(z > 0, jnp.sqrt(z), z**2) + z**2).bind(
-        RowData(y)
-    )
-    with pytest.raises(
-        ValueError, match=r"loss is 8 at row 1 .* derivatives are not finite.*jnp\.where"
-    ):
-        run(problem, raw)
-    problem = get_objective(lambda y, z: jnp.exp(z)).bind(RowData(y))
-    with pytest.raises(ValueError, match="beyond the range of float32"):
-        run(problem, raw + 200)
 
 
 def test_hessian_parameter_treats_negative_eigenvalues():
@@ -330,16 +308,15 @@ def test_hessian_parameter_treats_negative_eigenvalues():
 
 
 def test_negative_second_derivative():
-    problem = Custom(lambda y, z: jnp.sin(z)).bind(RowData(np.zeros((3, 1))))
-    raw = np.array([[-1.0], [1.0], [-1.0]], np.float32)
-    with pytest.raises(
-        ValueError, match=r"negative Hessian, -0\.841471, at row 1 \(y = 0\., raw scores = \[1"
-    ):
-        run(problem, raw)
+    def derive(**options):
+        problem = Custom(lambda y, z: jnp.sin(z), **options).bind(RowData(np.zeros((3, 1))))
+        return run(problem, np.array([[-1.0], [1.0], [-1.0]], np.float32))
+
+    message = r"negative Hessian, -0\.841471, at row 1 \(y = 0\., raw scores = \[1"
+    with pytest.raises(ValueError, match=message):
+        derive()
     for choice, expected in (("absolute", 0.841471), ("clip", 0.0)):
-        _, h = run(
-            Custom(lambda y, z: jnp.sin(z), hessian=choice).bind(RowData(np.zeros((3, 1)))), raw
-        )
+        _, h = derive(hessian=choice)
         assert h[1, 0] == pytest.approx(expected, rel=1e-5)
     with pytest.raises(ValueError, match="hessian must be one of exact"):
         Custom(squares, hessian="eigen")
@@ -360,13 +337,12 @@ def test_classifiers_train_on_a_loss(data):
     y = np.array(["a", "b", "c"])[Y.argmax(1)]
     few = {"n_estimators": 15, "max_depth": 3}
     built_in = PolyleafClassifier(softmax_hessian="diagonal", **few).fit(X, y)
-    model = PolyleafClassifier(objective=cross_entropy, **few).fit(
-        X, y, eval_set=[(X, y)], eval_names=["t"]
-    )
+    watching = {"eval_set": [(X, y)], "eval_names": ["t"]}
+    model = PolyleafClassifier(objective=cross_entropy, **few).fit(X, y, **watching)
     assert model.score(X, y) == pytest.approx(built_in.score(X, y), abs=0.02)
     assert model.evals_result_["t"]["merror"][-1] == pytest.approx(1 - model.score(X, y))
     watched = PolyleafClassifier(objective=cross_entropy, eval_metric="loss", **few)
-    watched.fit(X, y, eval_set=[(X, y)], eval_names=["t"])
+    watched.fit(X, y, **watching)
     p = jax.nn.softmax(watched.decision_function(X), axis=1)
     expected = -np.log(np.asarray(p)[np.arange(400), Y.argmax(1)]).mean()
     assert watched.evals_result_["t"]["loss"][-1] == pytest.approx(expected, rel=1e-4)
@@ -381,19 +357,12 @@ def test_classifiers_train_on_a_loss(data):
 @pytest.mark.parametrize("boosting_step", ["round", "layer"])
 def test_full_hessian_gives_the_trees_of_the_built_in_loss(boosting_step, data):
     X, Y = data
-    settings = {
-        "hessian": "full",
-        "boosting_step": boosting_step,
-        "grow_policy": "depthwise",
-        "max_depth": 3,
-    }
-    settings |= {"n_estimators": 5, "base_score": 0.0}
-    built_in = PolyleafClassifier(**settings).fit(X, Y.argmax(1))
+    settings = {"hessian": "full", "boosting_step": boosting_step, "grow_policy": "depthwise"}
+    settings |= {"n_estimators": 5, "base_score": 0.0, "max_depth": 3}
+    expected = PolyleafClassifier(**settings).fit(X, Y.argmax(1)).decision_function(X)
     for objective in (cross_entropy, softmax_hessians):
         model = PolyleafClassifier(objective=objective, **settings).fit(X, Y.argmax(1))
-        np.testing.assert_allclose(
-            model.decision_function(X), built_in.decision_function(X), atol=1e-4
-        )
+        np.testing.assert_allclose(model.decision_function(X), expected, atol=1e-4)
     with pytest.raises(ValueError, match='only hessian="full"'):
         PolyleafClassifier(objective=softmax_hessians).fit(X, Y.argmax(1))
 
@@ -418,12 +387,8 @@ def test_regressors_train_on_a_loss(data):
 
 def test_hessian_none_needs_no_second_derivative(data):
     X, Y = data
-    model = PolyleafRegressor(
-        objective=lambda y, z: jnp.abs(z - y).sum(),
-        hessian="none",
-        leaf_hessian="none",
-        n_estimators=50,
-    )
+    options = {"hessian": "none", "leaf_hessian": "none", "n_estimators": 50}
+    model = PolyleafRegressor(lambda y, z: jnp.abs(z - y).sum(), **options)
     error = np.abs(model.fit(X, Y).predict(X) - Y).mean()
     assert error < 0.7 * np.abs(Y - np.median(Y, axis=0)).mean()
     with pytest.raises(ValueError, match="no second derivative"):
@@ -438,17 +403,12 @@ def test_saved_models_predict_but_do_not_train_without_the_function(data, tmp_pa
     model.save_model(tmp_path / "m")
     loaded = load_model(tmp_path / "m")
     np.testing.assert_array_equal(loaded.decision_function(X), model.decision_function(X))
-    assert json.loads(json.dumps(loaded.model_.objective.to_dict())) == {
-        "name": "custom",
-        "n_outputs": 3,
-        "hessian": "clip",
-    }
+    stored = json.loads(json.dumps(loaded.model_.objective.to_dict()))
+    assert stored == {"name": "custom", "n_outputs": 3, "hessian": "clip"}
     with pytest.raises(ValueError, match="function"):
         PolyleafClassifier(objective=Model.load(tmp_path / "m").objective).fit(X, Y.argmax(1))
-    on = PolyleafClassifier(objective=objective, **few).fit(
-        X, Y.argmax(1), init_model=tmp_path / "m"
-    )
-    assert on.n_iter_ == 8
+    on = PolyleafClassifier(objective=objective, **few)
+    assert on.fit(X, Y.argmax(1), init_model=tmp_path / "m").n_iter_ == 8
 
 
 def test_loss_metric_equals_that_of_built_in_objectives(data):
@@ -477,7 +437,6 @@ def test_loss_independent_of_the_scores_raises(data, function):
 )
 def test_loss_of_another_signature_raises(data, function):
     X, Y = data
-    with pytest.raises(
-        ValueError, match=r"two arguments, \(y_true, y_pred\).*<lambda>\(y.*functools.partial"
-    ):
+    message = r"two arguments, \(y_true, y_pred\).*<lambda>\(y.*functools.partial"
+    with pytest.raises(ValueError, match=message):
         PolyleafRegressor(objective=function, n_estimators=1).fit(X, Y)

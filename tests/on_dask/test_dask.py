@@ -40,6 +40,15 @@ def make_data():
     return X, np.nan_to_num(X[:, :2]) * 2 + rng.integers(-4, 4, (N, 2)) / 8.0
 
 
+def chunked(*arrays, rows=60):
+    return tuple(da.from_array(values, chunks=(rows, *values.shape[1:])) for values in arrays)
+
+
+def assert_same_model(model, local):
+    """Compare the model of a cluster with one of this process."""
+    assert model.to_local().save_model() == local.save_model()
+
+
 def make_frame():
     """Return data with a category and a class that occur in the last rows only."""
     X, Y = make_data()
@@ -62,7 +71,8 @@ def test_arrays(client):
     lazy = da.from_array(X, chunks=(70, 3))
     assert model.fit(lazy, da.from_array(Y, chunks=(100, 1))) is model
     local = PolyleafRegressor(**SMALL).fit(X, Y)
-    assert model.to_local().save_model() == local.save_model() and model.restarts_ == []
+    assert_same_model(model, local)
+    assert model.restarts_ == []
     predicted = model.predict(lazy)
     assert isinstance(predicted, da.Array) and predicted.chunks == ((70, 70, 70, 30), (2,))
     np.testing.assert_array_equal(predicted.compute(), local.predict(X))
@@ -112,8 +122,7 @@ def test_shares_of_classes(client):
     ids = shares.argmax(axis=1)
     local = PolyleafClassifier(**SMALL).fit(X, shares, eval_set=[(X, shares), (X, ids)])
     model = DaskPolyleafClassifier(client=client, **SMALL)
-    parts = [da.from_array(values, chunks=(90, -1)) for values in (X, shares)]
-    labels = da.from_array(ids, chunks=90)
+    *parts, labels = chunked(X, shares, ids, rows=90)
     model.fit(*parts, eval_set=[tuple(parts), (parts[0], labels)])
     assert model.model_.to_bytes() == local.model_.to_bytes()
     assert model.evals_result_ == local.evals_result_
@@ -123,15 +132,12 @@ def test_shares_of_classes(client):
 def test_frames_with_values_in_some_partitions_only(client, n_partitions):
     df, y = make_frame()
     weight = pd.Series(np.arange(N) % 4 / 2, index=df.index)
-    lazy = dd.from_pandas(df, npartitions=n_partitions, sort=False)
-    model = DaskPolyleafClassifier(client=client, **SMALL)
-    model.fit(
-        lazy,
-        dd.from_pandas(y, npartitions=n_partitions, sort=False),
-        dd.from_pandas(weight, npartitions=n_partitions, sort=False),
+    lazy, *others = (
+        dd.from_pandas(part, npartitions=n_partitions, sort=False) for part in (df, y, weight)
     )
+    model = DaskPolyleafClassifier(client=client, **SMALL).fit(lazy, *others)
     local = PolyleafClassifier(**SMALL).fit(df, y, weight)
-    assert model.to_local().save_model() == local.save_model()
+    assert_same_model(model, local)
     assert model.classes_.tolist() == ["high", "low", "odd"]
     predicted = model.predict(lazy).compute()
     assert predicted.index.equals(df.index) and (predicted == local.predict(df)).all()
@@ -150,7 +156,7 @@ def test_delayed_partitions_some_empty(client):
     parts = split_delayed(df, bounds)
     model.fit(parts, split_delayed(y, bounds))
     local = PolyleafClassifier(subsample=0.5, **SMALL).fit(df, y)
-    assert model.to_local().save_model() == local.save_model()
+    assert_same_model(model, local)
     predicted = dask.compute(*model.predict(parts))
     np.testing.assert_array_equal(np.concatenate(predicted), local.predict(df))
 
@@ -160,16 +166,12 @@ def test_early_stopping(client):
     chosen = SMALL | {"n_estimators": 30, "learning_rate": 1.0, "early_stopping_rounds": 2}
     model = DaskPolyleafRegressor(client=client, **chosen)
     train, held = slice(0, 150), slice(150, None)
-    lazy = [
-        da.from_array(values, chunks=(60, -1)) for values in (X[train], Y[train], X[held], Y[held])
-    ]
-    model.fit(
-        *lazy[:2], eval_set=[(lazy[2], lazy[3]), (X[held], Y[held])], eval_names=["lazy", "memory"]
-    )
-    local = PolyleafRegressor(**chosen).fit(
-        X[train], Y[train], eval_set=[(X[held], Y[held])] * 2, eval_names=["lazy", "memory"]
-    )
-    assert model.to_local().save_model() == local.save_model()
+    in_memory, names = (X[held], Y[held]), {"eval_names": ["lazy", "memory"]}
+    watched = [chunked(*in_memory), in_memory]
+    model.fit(*chunked(X[train], Y[train]), eval_set=watched, **names)
+    local = PolyleafRegressor(**chosen)
+    local.fit(X[train], Y[train], eval_set=[in_memory] * 2, **names)
+    assert_same_model(model, local)
     assert model.evals_result_ == local.evals_result_ and model.n_iter_ < 30
     assert model.best_iteration_ == local.best_iteration_
 
@@ -183,10 +185,8 @@ def test_automatic_n_estimators_equal_those_of_one_machine(client, which):
     chosen = {"max_depth": 2, "max_leaves": None, "learning_rate": 0.2, "n_jobs": 1}
     kinds, options = (DaskPolyleafRegressor, PolyleafRegressor), {}
     if which == "classes":
-        y, kinds = (
-            np.where(y > 3, "a", np.where(y > -3, "b", "c")),
-            (DaskPolyleafClassifier, PolyleafClassifier),
-        )
+        y = np.where(y > 3, "a", np.where(y > -3, "b", "c"))
+        kinds = DaskPolyleafClassifier, PolyleafClassifier
     elif which == "offset":
         y, options = np.round(np.abs(y)), {"offset": X[:, 1] / 8}
         chosen |= {"objective": "poisson", "base_score": 2.0}
@@ -199,7 +199,8 @@ def test_automatic_n_estimators_equal_those_of_one_machine(client, which):
     lazy = [split_delayed(values, bounds) for values in (X, y, weight)]
     options = {name: split_delayed(values, bounds) for name, values in options.items()}
     model = kinds[0](client=client, **chosen).fit(*lazy, **options)
-    assert model.to_local().save_model() == local.save_model() and model.n_iter_ != 300
+    assert_same_model(model, local)
+    assert model.n_iter_ != 300
 
 
 def test_evaluation_sets_do_not_change_the_number_of_rounds(client):
@@ -209,31 +210,20 @@ def test_evaluation_sets_do_not_change_the_number_of_rounds(client):
     bounds = [0, 100, N]
     model = DaskPolyleafRegressor(client=client, **chosen)
     model.fit(split_delayed(X, bounds), split_delayed(Y, bounds), eval_set=[(X, Y)])
-    assert model.to_local().save_model() == local.save_model()
+    assert_same_model(model, local)
     assert model.n_iter_ == PolyleafRegressor(**chosen).fit(X, Y).n_iter_ != 300
-
-
-def test_init_model(client):
-    X, Y = make_data()
-    first = PolyleafRegressor(**SMALL).fit(X, Y)
-    parts = da.from_array(X, chunks=(60, -1)), da.from_array(Y, chunks=(60, -1))
-    model = DaskPolyleafRegressor(client=client, **SMALL).fit(*parts, init_model=first)
-    local = PolyleafRegressor(**SMALL).fit(X, Y, init_model=first)
-    assert model.to_local().save_model() == local.save_model() and model.n_iter_ == 6
 
 
 def test_refit(client):
     X, Y = make_data()
     rows = slice(60, None)
-    local = PolyleafRegressor(**SMALL).fit(X, Y)
-    parts = da.from_array(X, chunks=(60, -1)), da.from_array(Y, chunks=(60, -1))
+    local, parts = PolyleafRegressor(**SMALL).fit(X, Y), chunked(X, Y)
     model = DaskPolyleafRegressor(client=client, **SMALL).fit(*parts)
     before = model.to_local().save_model()
     assert model.refit(*parts).to_local().save_model() == before
-    lazy = da.from_array(X[rows], chunks=(50, -1)), da.from_array(Y[rows], chunks=(50, -1))
-    model.refit(*lazy, decay_rate=0.5)
+    model.refit(*chunked(X[rows], Y[rows], rows=50), decay_rate=0.5)
     local.refit(X[rows], Y[rows], decay_rate=0.5)
-    assert model.to_local().save_model() == local.save_model()
+    assert_same_model(model, local)
 
 
 @pytest.mark.parametrize("linear_fit", ["half_additive", "full", "post"])
@@ -242,14 +232,14 @@ def test_linear_leaves(client, linear_fit):
     X, Y = make_data()
     chosen = SMALL | {"leaf": "linear", "linear_fit": linear_fit}
     train, held = slice(0, 180), slice(180, None)
-    lazy = [da.from_array(values, chunks=(50, -1)) for values in (X[train], Y[train])]
+    lazy = chunked(X[train], Y[train], rows=50)
     model = DaskPolyleafRegressor(client=client, **chosen).fit(*lazy, eval_set=[(X[held], Y[held])])
     local = PolyleafRegressor(**chosen).fit(X[train], Y[train], eval_set=[(X[held], Y[held])])
-    assert model.to_local().save_model() == local.save_model()
+    assert_same_model(model, local)
     assert model.evals_result_ == local.evals_result_ and local.model_.has_linear_leaves
     model = DaskPolyleafRegressor(client=client, **SMALL).fit(*lazy, init_model=local)
-    on = PolyleafRegressor(**SMALL).fit(X[train], Y[train], init_model=local)
-    assert model.to_local().save_model() == on.save_model()
+    assert_same_model(model, PolyleafRegressor(**SMALL).fit(X[train], Y[train], init_model=local))
+    assert model.n_iter_ == 6
 
 
 @pytest.mark.parametrize(
@@ -263,9 +253,8 @@ def test_linear_leaves(client, linear_fit):
 def test_quantiles_and_goss(client, parameters):
     X, Y = make_data()
     chosen = SMALL | parameters
-    lazy = da.from_array(X, chunks=(70, -1)), da.from_array(Y, chunks=(70, -1))
-    model = DaskPolyleafRegressor(client=client, **chosen).fit(*lazy)
-    assert model.to_local().save_model() == PolyleafRegressor(**chosen).fit(X, Y).save_model()
+    model = DaskPolyleafRegressor(client=client, **chosen).fit(*chunked(X, Y, rows=70))
+    assert_same_model(model, PolyleafRegressor(**chosen).fit(X, Y))
 
 
 def few_labels():
@@ -273,23 +262,15 @@ def few_labels():
     X, _ = make_data()
     rng = np.random.default_rng(2)
     chance = np.where(np.sin(np.nan_to_num(X) @ rng.normal(size=(4, 30))) > 0.7, 0.6, 0.02)
-    return (
-        X,
-        sp.csr_matrix((rng.random((N, 30)) < chance).astype(np.float32)),
-        rng.integers(0, 3, N) / 2.0,
-    )
+    Y = sp.csr_matrix((rng.random((N, 30)) < chance).astype(np.float32))
+    return X, Y, rng.integers(0, 3, N) / 2.0
 
 
 @pytest.mark.parametrize("split_search", ["count_sketch", "exact"])
 def test_extreme_multilabel(client, split_search):
     X, Y, weight = few_labels()
-    chosen = SMALL | {
-        "leaf": "sparse",
-        "leaf_k": 4,
-        "objective": "squared_hinge",
-        "min_child_samples": 5,
-    }
-    chosen |= {"split_search": split_search}
+    chosen = SMALL | {"leaf": "sparse", "leaf_k": 4, "objective": "squared_hinge"}
+    chosen |= {"min_child_samples": 5, "split_search": split_search}
     train, held, bounds = slice(0, 180), slice(180, None), [0, 0, 50, 51, 120, 120, 180]
     parts = [split_delayed(values[train], bounds) for values in (X, Y, weight)]
     lazy_held = split_delayed(X[held], [0, 30, 60]), split_delayed(Y[held], [0, 30, 60])
@@ -297,21 +278,16 @@ def test_extreme_multilabel(client, split_search):
     local.fit(X[train], Y[train], weight[train], eval_set=[(X[held], Y[held])] * 2)
     model = DaskPolyleafClassifier(client=client, **chosen)
     model.fit(*parts, eval_set=[lazy_held, (X[held], Y[held])])
-    assert model.to_local().save_model() == local.save_model()
+    assert_same_model(model, local)
     assert model.evals_result_ == local.evals_result_ and local.model_.forest.tree(0).n_leaves > 2
-    rows = da.from_array(
-        X[train], chunks=((50, 1, 69, 60), 4)
-    )  # labels in partitions, features as an array
-    without_empty = [
-        part for part, (a, b) in zip(parts[1], itertools.pairwise(bounds), strict=True) if a < b
-    ]
+    # Labels in partitions, features as an array.
+    rows = da.from_array(X[train], chunks=((50, 1, 69, 60), 4))
+    without_empty = split_delayed(Y[train], sorted(set(bounds)))
     again = DaskPolyleafClassifier(client=client, **chosen).fit(rows, without_empty)
-    unweighted = PolyleafClassifier(**chosen).fit(X[train], Y[train])
-    assert again.to_local().save_model() == unweighted.save_model()
+    assert_same_model(again, PolyleafClassifier(**chosen).fit(X[train], Y[train]))
 
-    for lazily, whole in zip(
-        model.predict_topk(rows, 2), local.predict_topk(X[train], 2), strict=True
-    ):
+    lazy_best, best = model.predict_topk(rows, 2), local.predict_topk(X[train], 2)
+    for lazily, whole in zip(lazy_best, best, strict=True):
         np.testing.assert_array_equal(lazily.compute(), whole)
     predicted = sp.vstack(dask.compute(*model.predict(split_delayed(X, [0, 100, N]), sparse=True)))
     np.testing.assert_array_equal(predicted.toarray(), local.predict(X))
@@ -331,38 +307,22 @@ def test_offsets_of_arrays(client):
     X, y, offset = make_counts()
     chosen = SMALL | {"objective": "poisson"}
     held, train = slice(150, None), slice(0, 150)
-    lazy = [
-        da.from_array(values, chunks=60)
-        for values in (y[train], offset[train], y[held], offset[held])
-    ]
+    lazy = chunked(y[train], offset[train], y[held], offset[held])
     rows = da.from_array(X, chunks=(60, 3))
     model = DaskPolyleafRegressor(client=client, **chosen)
-    model.fit(
-        rows[train],
-        lazy[0],
-        offset=lazy[1],
-        eval_set=[(rows[held], lazy[2])],
-        eval_offset=[lazy[3]],
-    )
+    watched = {"eval_set": [(rows[held], lazy[2])], "eval_offset": [lazy[3]]}
+    model.fit(rows[train], lazy[0], offset=lazy[1], **watched)
     local = PolyleafRegressor(**chosen)
-    local.fit(
-        X[train],
-        y[train],
-        offset=offset[train],
-        eval_set=[(X[held], y[held])],
-        eval_offset=[offset[held]],
-    )
-    assert model.to_local().save_model() == local.save_model()
+    watched = {"eval_set": [(X[held], y[held])], "eval_offset": [offset[held]]}
+    local.fit(X[train], y[train], offset=offset[train], **watched)
+    assert_same_model(model, local)
     assert model.evals_result_ == local.evals_result_
-    assert (
-        model.to_local().save_model()
-        != PolyleafRegressor(**chosen).fit(X[train], y[train]).save_model()
-    )
+    plain = PolyleafRegressor(**chosen).fit(X[train], y[train])
+    assert model.to_local().save_model() != plain.save_model()
     whole = da.from_array(offset, chunks=100)  # other partitions
-    np.testing.assert_array_equal(
-        model.predict(rows, offset=whole), local.predict(X, offset=offset)
-    )
-    np.testing.assert_array_equal(model.predict(X, offset=offset), local.predict(X, offset=offset))
+    expected = local.predict(X, offset=offset)
+    np.testing.assert_array_equal(model.predict(rows, offset=whole), expected)
+    np.testing.assert_array_equal(model.predict(X, offset=offset), expected)
     with pytest.raises(ValueError, match="validation_0"):
         model.fit(rows[train], lazy[0], offset=lazy[1], eval_set=[(rows[held], lazy[2])])
     again = DaskPolyleafRegressor(client=client, **chosen)
@@ -370,7 +330,7 @@ def test_offsets_of_arrays(client):
         again.fit(rows[train], lazy[0], init_model=local)
     again.fit(rows[train], lazy[0], init_model=local, offset=lazy[1])
     on = PolyleafRegressor(**chosen).fit(X[train], y[train], init_model=local, offset=offset[train])
-    assert again.to_local().save_model() == on.save_model()
+    assert_same_model(again, on)
 
 
 def test_offsets_of_frames_and_of_delayed_parts(client):
@@ -381,21 +341,19 @@ def test_offsets_of_frames_and_of_delayed_parts(client):
     local = PolyleafClassifier(**SMALL).fit(df, y, offset=offset)
     lazy = [dd.from_pandas(values, npartitions=4, sort=False) for values in (df, y, offset)]
     model = DaskPolyleafClassifier(client=client, **SMALL).fit(lazy[0], lazy[1], offset=lazy[2])
-    assert model.to_local().save_model() == local.save_model()
+    assert_same_model(model, local)
     probabilities = model.predict_proba(lazy[0], offset=lazy[2]).compute()
     assert probabilities.index.equals(df.index)
     np.testing.assert_array_equal(probabilities, local.predict_proba(df, offset=offset))
     bounds = [0, 0, 100, 101, N]
     parts = [split_delayed(values, bounds) for values in (df, y, offset)]
     again = DaskPolyleafClassifier(client=client, **SMALL).fit(parts[0], parts[1], offset=parts[2])
-    assert again.to_local().save_model() == local.save_model()
+    assert_same_model(again, local)
     scores = np.concatenate(dask.compute(*again.decision_function(parts[0], offset=parts[2])))
     np.testing.assert_array_equal(scores, local.decision_function(df, offset=offset))
+    array = da.from_array(offset.to_numpy())
     for other, message in (
-        (
-            da.from_array(offset.to_numpy()),
-            "X is a dask DataFrame or Series, but offset is a dask Array",
-        ),
+        (array, "X is a dask DataFrame or Series, but offset is a dask Array"),
         (offset, "offset is in memory"),
         (dd.from_pandas(offset, npartitions=3, sort=False), "X has 4 partitions, but offset has 3"),
     ):
@@ -413,10 +371,9 @@ def test_thresholds_equal_those_of_one_machine(client, labels, threshold):
     local = PolyleafClassifier(threshold=threshold, **SMALL).fit(X, y)
     model = DaskPolyleafClassifier(client=client, threshold=threshold, **SMALL).fit(*parts)
     np.testing.assert_array_equal(model.thresholds_, local.thresholds_)
-    np.testing.assert_array_equal(
-        np.concatenate(dask.compute(*model.predict(parts[0]))), local.predict(X)
-    )
-    assert model.to_local().save_model() == local.save_model()
+    predicted = np.concatenate(dask.compute(*model.predict(parts[0])))
+    np.testing.assert_array_equal(predicted, local.predict(X))
+    assert_same_model(model, local)
     assert (local.predict(X) != PolyleafClassifier(**SMALL).fit(X, y).predict(X)).any()
 
 
@@ -429,7 +386,7 @@ def test_concurrent_fits_and_a_fit_within_a_task(client):
 
     for seed, model in enumerate(client.gather(client.map(one, [0, 1], pure=False))):
         local = PolyleafRegressor(**SMALL | {"random_state": seed}, subsample=0.5).fit(X, Y)
-        assert model.to_local().save_model() == local.save_model()
+        assert_same_model(model, local)
 
 
 @pytest.mark.parametrize(
@@ -455,10 +412,8 @@ def test_mismatched_partitions(client, X, y, message):
     ],
 )
 def test_unsupported_parameters_name_the_alternative(client, parameters, message):
-    X, Y = make_data()
-    lazy = da.from_array(X, chunks=(60, -1)), da.from_array(Y, chunks=(60, -1))
     with pytest.raises(ValueError, match=message):
-        DaskPolyleafRegressor(client=client, **SMALL | parameters).fit(*lazy)
+        DaskPolyleafRegressor(client=client, **SMALL | parameters).fit(*chunked(*make_data()))
 
 
 def test_error_names_a_column_of_mixed_types(client):
@@ -472,7 +427,6 @@ def test_error_of_a_rank_reaches_the_caller(client):
     def fail(y_true, y_pred):
         raise ZeroDivisionError("mine")
 
-    X, Y = make_data()
-    lazy = da.from_array(X, chunks=(60, -1)), da.from_array(Y, chunks=(60, -1))
+    model = DaskPolyleafRegressor(client=client, objective=fail, base_score=0.0, **SMALL)
     with pytest.raises(ZeroDivisionError, match="mine"):
-        DaskPolyleafRegressor(client=client, objective=fail, base_score=0.0, **SMALL).fit(*lazy)
+        model.fit(*chunked(*make_data()))

@@ -57,9 +57,8 @@ def test_results_are_independent_of_n_jobs():
         model.model_.metadata.clear()  # it holds n_jobs
     assert first.model_.equals(second.model_)
     assert first.cv_results_["params"] == second.cv_results_["params"]
-    np.testing.assert_array_equal(
-        first.cv_results_["mean_test_score"], second.cv_results_["mean_test_score"]
-    )
+    scores = (model.cv_results_["mean_test_score"] for model in (first, second))
+    np.testing.assert_array_equal(*scores)
     assert first.cv_results_["origin"][-1] == "variation"
 
 
@@ -67,18 +66,13 @@ def test_scores_equal_those_of_held_out_rows():
     X, Y = REGRESSION
     train, valid = np.arange(100), np.arange(100, 150)
     weight = np.random.default_rng(0).random(150)
-    model = PolyleafRegressorCV(cv=[(train, valid)], n_candidates=1, n_estimators=12).fit(
-        X, Y, weight
-    )
+    model = PolyleafRegressorCV(cv=[(train, valid)], n_candidates=1, n_estimators=12)
+    model.fit(X, Y, weight)
     bins = Dataset(X, sample_weight=weight)
-    alone = PolyleafRegressor(n_estimators=12).fit(
-        Dataset(X[train], reference=bins),
-        Y[train],
-        weight[train],
-        X_val=Dataset(X[valid], reference=bins),
-        y_val=Y[valid],
-        sample_weight_val=weight[valid],
-    )
+    held = {"X_val": Dataset(X[valid], reference=bins), "y_val": Y[valid]}
+    held["sample_weight_val"] = weight[valid]
+    alone = PolyleafRegressor(n_estimators=12)
+    alone.fit(Dataset(X[train], reference=bins), Y[train], weight[train], **held)
     assert model.best_score_ == min(alone.evals_result_["validation"]["relative_rmse"])
 
 
@@ -135,11 +129,8 @@ def test_interrupted_search_fits_the_best_candidate(on_interrupt, n_jobs, monkey
     record = base.SuccessiveHalving._record
     monkeypatch.setattr(base.SuccessiveHalving, "_record", interrupt)
     model = PolyleafRegressorCV(**QUICK | {"n_jobs": n_jobs}, on_interrupt=on_interrupt)
-    raises, warns = (
-        pytest.raises(KeyboardInterrupt, match="was interrupted"),
-        pytest.warns(UserWarning),
-    )
-    with raises if on_interrupt == "raise" else warns:
+    raises = pytest.raises(KeyboardInterrupt, match="was interrupted")
+    with raises if on_interrupt == "raise" else pytest.warns(UserWarning):
         model.fit(*REGRESSION)
     assert len(model.leaderboard_) == 2
     assert model.predict(REGRESSION[0]).shape == (150, 2)
@@ -150,9 +141,8 @@ def test_parallel_trials_give_the_results_of_sequential_ones(tmp_path):
     found, logs = [], []
     for n_jobs in (1, 3, 16):
         log = tmp_path / str(n_jobs)
-        parameters = (
-            QUICK | LONGER | {"n_jobs": n_jobs, "n_candidates": 14, "early_stopping_rounds": 3}
-        )
+        parameters = QUICK | LONGER | {"n_candidates": 14, "early_stopping_rounds": 3}
+        parameters["n_jobs"] = n_jobs
         found.append(PolyleafClassifierCV(**parameters, ensemble=3).fit(X, y, resume=log))
         lines = [json.loads(line) for line in log.read_text().splitlines()[1:]]
         logs.append([{**line, "seconds": 0} for line in lines])
@@ -193,11 +183,12 @@ def test_trials_on_large_data_run_one_at_a_time(monkeypatch):
     model, n_jobs = PolyleafRegressorCV(n_jobs=2), []
     monkeypatch.setattr(base, "MAX_PARALLEL_CELLS", 150 * 5 * 2)
     fits = PolyleafRegressor.fit
-    monkeypatch.setattr(
-        PolyleafRegressor,
-        "fit",
-        lambda self, *a, **k: n_jobs.append(self.n_jobs) or fits(self, *a, **k),
-    )
+
+    def fit(self, *arguments, **options):
+        n_jobs.append(self.n_jobs)
+        return fits(self, *arguments, **options)
+
+    monkeypatch.setattr(PolyleafRegressor, "fit", fit)
     model.set_params(n_candidates=2, n_estimators=4).fit(*REGRESSION)
     assert set(n_jobs) == {2}
     monkeypatch.setattr(base, "MAX_PARALLEL_CELLS", 150 * 5 * 2 + 1)
@@ -216,19 +207,15 @@ def test_blend_is_one_model_with_no_higher_loss_on_folds(search, data):
     assert model.leaderboard_[0]["params"] == alone.leaderboard_[0]["params"]
     assert model.best_score_ < alone.best_score_  # both losses
     weights = [member["weight"] for member in model.ensemble_]
-    assert (
-        sum(weights) == pytest.approx(1)
-        and 1 < len(weights) <= 3
-        and weights == sorted(weights)[::-1]
+    assert sum(weights) == pytest.approx(1) and weights == sorted(weights)[::-1]
+    assert 1 < len(weights) <= 3
+    expected = sum(
+        member["weight"]
+        * get_base_class(model)(**member["params"] | {"n_jobs": 1}).fit(X, y).predict_raw(X)
+        for member in model.ensemble_
     )
-    members = [
-        get_base_class(model)(**m["params"] | {"n_jobs": 1}).fit(X, y).model_
-        for m in model.ensemble_
-    ]
-    expected = sum(w * member.predict_raw(X) for w, member in zip(weights, members, strict=True))
-    np.testing.assert_allclose(
-        model.model_.predict_raw(X), expected, rtol=1e-4, atol=1e-4 * abs(expected).max()
-    )
+    close = {"rtol": 1e-4, "atol": 1e-4 * abs(expected).max()}
+    np.testing.assert_allclose(model.predict_raw(X), expected, **close)
     restored = load_model(model.save_model())
     assert type(restored) is get_base_class(model)
     np.testing.assert_array_equal(restored.predict(X), model.predict(X))
@@ -248,9 +235,8 @@ def test_resumed_search_does_not_repeat_trials(tmp_path, monkeypatch):
         return record(self, candidate, fold, found)
 
     monkeypatch.setattr(base.SuccessiveHalving, "_record", record_and_note)
-    resumed = PolyleafClassifierCV(**QUICK | {"n_candidates": 14}, ensemble=2).fit(
-        X, y, resume=tmp_path / "log"
-    )
+    resumed = PolyleafClassifierCV(**QUICK | {"n_candidates": 14}, ensemble=2)
+    resumed.fit(X, y, resume=tmp_path / "log")
     assert resumed.model_.equals(whole.model_) and resumed.ensemble_ == whole.ensemble_
     again = {(repr(candidate.parameters), fold) for candidate, fold in trained}
     # The first four were already evaluated on the first fold.
@@ -297,9 +283,8 @@ def test_error_names_a_fold_with_a_nan_metric():
     X, y = CLASSIFICATION[0], (CLASSIFICATION[1] > 0).astype(int)
     y[100:] = 1
     folds = [(np.arange(50, 150), np.arange(50)), (np.arange(100), np.arange(100, 150))]
-    with pytest.raises(
-        ValueError, match="NaN after every round of the default parameters on fold 2 of 2"
-    ):
+    message = "NaN after every round of the default parameters on fold 2 of 2"
+    with pytest.raises(ValueError, match=message):
         PolyleafClassifierCV(metric="roc_auc", cv=folds, **QUICK).fit(X, y)
 
 
@@ -350,23 +335,15 @@ def test_offsets():
     model = PolyleafRegressorCV(**options).fit(X, y, offset=offset)
     binned = PolyleafRegressorCV(**options).fit(Dataset(X, y, offset=offset, keep_features=True))
     alone = {**model.best_params_, "n_estimators": 12, "n_jobs": 1}
-    one = PolyleafRegressor(**alone).fit(
-        Dataset(X).rows(train),
-        y[train],
-        offset=offset[train],
-        eval_set=[(Dataset(X).rows(valid), y[valid])],
-        eval_offset=[offset[valid]],
-    )
-    assert (
-        min(one.evals_result_["validation_0"]["poisson_deviance"])
-        == model.best_score_
-        == binned.best_score_
-    )
+    held = {"eval_set": [(Dataset(X).rows(valid), y[valid])], "eval_offset": [offset[valid]]}
+    one = PolyleafRegressor(**alone)
+    one.fit(Dataset(X).rows(train), y[train], offset=offset[train], **held)
+    loss = min(one.evals_result_["validation_0"]["poisson_deviance"])
+    assert loss == model.best_score_ == binned.best_score_
     winner = PolyleafRegressor(**model.best_params_, n_jobs=1).fit(X, y, offset=offset)
     assert winner.model_.equals(model.model_)
-    blend = PolyleafRegressorCV(**{**options, "n_candidates": 4, "ensemble": 2}).fit(
-        X, y, offset=offset
-    )
+    blend = PolyleafRegressorCV(**{**options, "n_candidates": 4, "ensemble": 2})
+    blend.fit(X, y, offset=offset)
     assert blend.best_score_ <= blend.leaderboard_[0]["score"]
     with pytest.raises(ValueError, match="validation_0"):
         PolyleafRegressorCV(**options).fit(X, y, offset=offset, eval_set=[(X, y)])
@@ -385,8 +362,8 @@ def test_dataset():
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @parametrize_with_checks(
     [
-        PolyleafRegressorCV(n_estimators=20, n_candidates=2, n_jobs=1),
-        PolyleafClassifierCV(n_estimators=20, n_candidates=2, n_jobs=1),
+        search(n_estimators=20, n_candidates=2, n_jobs=1)
+        for search in (PolyleafRegressorCV, PolyleafClassifierCV)
     ]
 )
 def test_sklearn(estimator, check):
@@ -395,9 +372,8 @@ def test_sklearn(estimator, check):
 
 @pytest.mark.parametrize("own", [{"learning_rate": 0.07}, {"n_estimators": 20}], ids=str)
 def test_user_parameters_apply_to_the_final_fit(own):
-    search = PolyleafRegressorCV(time_limit=10_000, n_candidates=3, n_jobs=1, cv=2, **own).fit(
-        *REGRESSION
-    )
+    search = PolyleafRegressorCV(time_limit=10_000, n_candidates=3, n_jobs=1, cv=2, **own)
+    search.fit(*REGRESSION)
     assert search.best_params_["n_estimators"] == search.leaderboard_[0]["n_estimators"]
     assert search.best_params_["n_estimators"] <= own.get("n_estimators", np.inf)
     assert search.best_params_.get("learning_rate", 0.1) in (0.05, 0.1, own.get("learning_rate"))
@@ -426,12 +402,10 @@ def test_blend_of_both_multi_strategies(monkeypatch):
     X, Y = (REGRESSION[0], REGRESSION[1] * [1.0, 100.0])  # multi-output trees scale the targets
     each = {"multi_strategy": "one_output_per_tree"}
     monkeypatch.setattr(base, "get_portfolio", lambda *data: [{}, each])
-    monkeypatch.setattr(
-        ensemble, "compute_weights", lambda raws, *rest: (np.array([0.5, 0.5]), 0.0)
-    )
-    search = PolyleafRegressorCV(n_candidates=2, n_estimators=8, n_jobs=1, cv=2, ensemble=2).fit(
-        X, Y
-    )
+    equal = np.array([0.5, 0.5]), 0.0
+    monkeypatch.setattr(ensemble, "compute_weights", lambda raws, *rest: equal)
+    search = PolyleafRegressorCV(n_candidates=2, n_estimators=8, n_jobs=1, cv=2, ensemble=2)
+    search.fit(X, Y)
     members = [PolyleafRegressor(**m["params"], n_jobs=1).fit(X, Y) for m in search.ensemble_]
     assert {m.model_.target_scale is None for m in members} == {True, False}
     expected = np.mean([m.predict(X) for m in members], axis=0)

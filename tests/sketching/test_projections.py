@@ -37,10 +37,9 @@ def csr_arrays(X):
 @pytest.mark.parametrize("d", [1, 3, 4, 16, 17, 33, 100, 131, 260])
 def test_product_equals_the_reference(d):
     rng = np.random.default_rng(d)
-    X = sp.random(70, 400, 0.05, "csr", dtype=np.float32, random_state=rng)
-    X = sp.vstack(
-        [X, sp.random(2, 400, 0.9, "csr", dtype=np.float32, random_state=rng)], "csr"
-    )  # longer than a run
+    parts = ((70, 0.05), (2, 0.9))  # few rows that are longer than a run
+    parts = [sp.random(n, 400, share, "csr", np.float32, random_state=rng) for n, share in parts]
+    X = sp.vstack(parts, "csr")
     matrix = rng.standard_normal((400, d)).astype(np.float32)
     expected = reference.csr_product(*csr_arrays(X), matrix)
     for n_threads in (1, 2, 5):
@@ -58,16 +57,16 @@ def test_product_equals_the_reference(d):
     ],
 )
 def test_core_checks_for_memory_safety(indptr, indices, message):
-    arrays = (
-        np.array(indptr, np.int64),
-        np.array(indices, np.int32),
-        np.ones(len(indices), np.float32),
-    )
+    values, matrix = np.ones(len(indices), np.float32), np.ones((4, 3), np.float32)
     with pytest.raises(ValueError, match=message):
-        core.csr_product(*arrays, np.ones((4, 3), np.float32), 1)
+        core.csr_product(np.array(indptr), np.array(indices, np.int32), values, matrix, 1)
 
 
 # --- all kinds ---
+
+
+def dense(features):
+    return features.toarray() if sp.issparse(features) else features
 
 
 @pytest.mark.parametrize("kind", PROJECTIONS)
@@ -79,19 +78,16 @@ def test_shapes_forms_and_threads(kind, tfidf):
     assert features.shape == (300, fitted.dim) == (300, len(fitted.feature_names))
     assert features.dtype == np.float32
     assert fitted.dim == (len(fitted.columns) if kind == "columns" else 7)
-    dense = lambda a: a.toarray() if sp.issparse(a) else a  # noqa: E731
+
     again, twice = projector.fit_transform(X.toarray(), Y.toarray(), seed=3, n_threads=3)
     np.testing.assert_array_equal(dense(features), dense(twice))
     for other in (again, projector.fit(X.tocsc(), Y, seed=3)):
-        np.testing.assert_array_equal(
-            dense(fitted.transform(X)), dense(other.transform(X.toarray(), 2))
-        )
-    rows = [5, 17, 200]
-    np.testing.assert_array_equal(
-        dense(fitted.transform(X[rows])), dense(fitted.transform(X))[rows]
-    )
+        found = other.transform(X.toarray(), 2)
+        np.testing.assert_array_equal(dense(fitted.transform(X)), dense(found))
+    rows, found = [5, 17, 200], dense(fitted.transform(X))
+    np.testing.assert_array_equal(dense(fitted.transform(X[rows])), found[rows])
     if kind != "leml":
-        np.testing.assert_array_equal(dense(fitted.transform(X)), dense(features))
+        np.testing.assert_array_equal(found, dense(features))
 
 
 @pytest.mark.parametrize("kind", PROJECTIONS)
@@ -101,10 +97,7 @@ def test_files(kind, tfidf):
     fitted = Projector(kind, dim=5, tfidf=tfidf, min_rows=2).fit(X, Y)
     plain = json.loads(json.dumps(fitted.to_dict()))
     read = Projection.from_dict(plain, {name: a.copy() for name, a in fitted.arrays().items()})
-    a, b = fitted.transform(X), read.transform(X)
-    np.testing.assert_array_equal(
-        a.toarray() if sp.issparse(a) else a, b.toarray() if sp.issparse(b) else b
-    )
+    np.testing.assert_array_equal(dense(fitted.transform(X)), dense(read.transform(X)))
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "pca", "leml"])
@@ -182,10 +175,8 @@ def test_default_pca_keeps_nearly_the_optimal_variance():
 
 def leml(X, Y, dim=4, **settings):
     settings = Projector("leml", dim=dim, **settings)
-    rng = np.random.default_rng(0)
-    return projections._Leml(
-        to_canonical_csr(X, "X"), to_canonical_csr(Y, "Y"), dim, settings, rng, 1
-    )
+    tables = to_canonical_csr(X, "X"), to_canonical_csr(Y, "Y")
+    return projections._Leml(*tables, dim, settings, np.random.default_rng(0), 1)
 
 
 def test_leml_loss_decreases():
@@ -197,12 +188,9 @@ def test_leml_loss_decreases():
         size = np.square(problem.W).sum() + np.square(problem.H).sum()
         return np.square(residual).sum() + 2.0 * size
 
-    problem.improve_w()
-    values = [loss()]
-    for _ in range(5):
-        problem.improve_h()
-        values.append(loss())
-        problem.improve_w()
+    values = []
+    for improve in [problem.improve_w, *[problem.improve_h, problem.improve_w] * 5]:
+        improve()
         values.append(loss())
     assert np.all(np.diff(values) < 1e-3 * values[0])
     assert values[-1] < 0.9 * values[0]
@@ -398,8 +386,7 @@ def test_rows_of_weight_0_are_left_out(kind):
     alone, expected = projector.fit_transform(X[:200], Y[:200])
     for name, array in alone.arrays().items():
         np.testing.assert_array_equal(fitted.arrays()[name], array)
-    as_dense = [f.toarray() if sp.issparse(f) else f for f in (features[:200], expected)]
-    np.testing.assert_array_equal(*as_dense)
+    np.testing.assert_array_equal(dense(features[:200]), dense(expected))
     assert features.shape[0] == 300
 
 

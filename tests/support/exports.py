@@ -38,47 +38,23 @@ def coded_days():
     return X
 
 
+def fit_days(X, **parameters):
+    return PolyleafRegressor(**golden.SMALL, **parameters).fit(X, golden.values())
+
+
+GOLDEN = """defaults; defaults, one output; defaults, two classes; defaults, classes;
+defaults, labels; one tree an output; groups; groups, linear; groups, sparse leaves;
+frame with categories; categories one by one; sparse X; sparse leaves; sparse Y; linear;
+linear, one output; linear, one tree an output; linear, categories; squared hinge; samme;
+absolute error; quantiles; poisson; normalized targets; validation""".replace("\n", " ")
 CASES = {
-    **{
-        name: lambda name=name: golden.fitted(name)
-        for name in (
-            "defaults",
-            "defaults, one output",
-            "one tree an output",
-            "groups",
-            "groups, linear",
-            "groups, sparse leaves",
-            "frame with categories",
-            "categories one by one",
-            "sparse X",
-            "sparse leaves",
-            "sparse Y",
-            "linear",
-            "linear, one output",
-            "linear, one tree an output",
-            "linear, categories",
-            "defaults, two classes",
-            "defaults, classes",
-            "defaults, labels",
-            "squared hinge",
-            "samme",
-            "absolute error",
-            "quantiles",
-            "poisson",
-            "normalized targets",
-            "validation",
-        )
-    },
+    **{name: lambda name=name: golden.fitted(name) for name in GOLDEN.split("; ")},
     "one class against the rest": lambda: golden.classifier(golden.classes)[0](
         **golden.SMALL, objective="logistic"
     ).fit(golden.numbers(), golden.classes()),
-    "time stamps": lambda: PolyleafRegressor(**golden.SMALL).fit(days(), golden.values()),
-    "time stamps, linear": lambda: PolyleafRegressor(**golden.SMALL, leaf="linear").fit(
-        days(), golden.values()
-    ),
-    "time stamps and codes, linear": lambda: PolyleafRegressor(**golden.SMALL, leaf="linear").fit(
-        coded_days(), golden.values()
-    ),
+    "time stamps": lambda: fit_days(days()),
+    "time stamps, linear": lambda: fit_days(days(), leaf="linear"),
+    "time stamps and codes, linear": lambda: fit_days(coded_days(), leaf="linear"),
 }
 
 
@@ -92,15 +68,13 @@ def many_labels(n_labels):
     """Return five of many labels per row, determined by its first numbers."""
     X, rng = golden.numbers(3000), np.random.default_rng(4)
     kind = 37 * (X[:, 0] * 4 + 16).astype(int) + 1009 * (X[:, 2] > 0)
-    labels = (
-        kind[:, None] + np.array([1, 3, 5, 11, 17]) + rng.integers(0, 2, (len(X), 1))
-    ) % n_labels
+    labels = kind[:, None] + np.array([1, 3, 5, 11, 17]) + rng.integers(0, 2, (len(X), 1))
+    labels %= n_labels
     given = np.ones(labels.size, np.float32), labels.ravel(), np.arange(0, labels.size + 1, 5)
     Y = csr_matrix(given, shape=(len(X), n_labels))
-    sparse = {"leaf": "sparse", "leaf_k": 20, "objective": "squared_hinge"}
-    return PolyleafClassifier(
-        **golden.SMALL | sparse | {"n_estimators": 60, "learning_rate": 1.0}
-    ).fit(X, Y)
+    chosen = {"leaf": "sparse", "leaf_k": 20, "objective": "squared_hinge"}
+    chosen |= {"n_estimators": 60, "learning_rate": 1.0}
+    return PolyleafClassifier(**golden.SMALL | chosen).fit(X, Y)
 
 
 def training_rows(name):

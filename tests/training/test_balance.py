@@ -71,9 +71,8 @@ def test_totals_of_training_rows(name, objective):
 @pytest.mark.parametrize("name", ["plain", "sampled", "linear", "layers", "monotone"])
 def test_refits_and_continued_trainings_add_up_too(name):
     X, Y, weight, _ = make_rows(600)
-    model = PolyleafRegressor(
-        objective="poisson", n_estimators=6, random_state=0, **SETTINGS[name]
-    ).fit(X, Y, weight)
+    model = PolyleafRegressor("poisson", n_estimators=6, random_state=0, **SETTINGS[name])
+    model.fit(X, Y, weight)
     before, other = model.model_.to_bytes(), Y[::-1].copy()
     model.refit(X, Y, weight)
     assert model.model_.to_bytes() == before
@@ -93,37 +92,20 @@ def test_tasks_are_balanced_on_their_own():
 
 def test_constants_equal_the_reference():
     X, Y, *_ = make_rows()
-    estimator = PolyleafRegressor(
-        objective="poisson",
-        n_estimators=4,
-        max_leaves=8,
-        min_child_samples=5,
-        learning_rate=0.3,
-        reg_lambda=1.0,
-        colsample_bynode=1.0,
-        hessian="diagonal",
-        leaf_hessian="diagonal",
-        n_jobs=1,
-    ).fit(X, Y)
-    model = estimator.model_
-    mapper = model.mapper
+    parameters = {"max_leaves": 8, "min_child_samples": 5, "reg_lambda": 1.0}
+    options = {"hessian": "diagonal", "leaf_hessian": "diagonal", "colsample_bynode": 1.0}
+    options |= {"n_estimators": 4, "learning_rate": 0.3, "n_jobs": 1}
+    estimator = PolyleafRegressor("poisson", **parameters, **options).fit(X, Y)
+    mapper = estimator.model_.mapper
     data = (
         mapper.transform(estimator._features(X), 1),
         np.asarray(mapper.n_bins_, np.uint16),
         np.asarray(mapper.is_categorical_),
     )
-    config = GrowConfig(max_leaves=8, min_child_samples=5, min_child_weight=1e-3, reg_lambda=1.0)
-    scores, _ = reference.boost(
-        data,
-        Y,
-        reference.poisson,
-        "diagonal",
-        config,
-        4,
-        learning_rate=0.3,
-        base=model.base_score,
-        balance=reference.balance_totals,
-    )
+    config = GrowConfig(min_child_weight=1e-3, **parameters)
+    growth = data, Y, reference.poisson, "diagonal", config, 4
+    options = {"base": estimator.model_.base_score, "balance": reference.balance_totals}
+    scores, _ = reference.boost(*growth, learning_rate=0.3, **options)
     np.testing.assert_allclose(estimator.predict_raw(X), scores[-1], atol=1e-5)
 
 

@@ -20,9 +20,8 @@ def make_data(n=400, missing=0.1):
     """Return features and non-monotone targets, so that constraints have an effect."""
     rng = np.random.default_rng(1)
     X = rng.normal(size=(n, F)).astype(np.float32)
-    Y = np.column_stack(
-        [np.sin(3 * X[:, 0]) - X[:, 1], X[:, 0] * X[:, 3], np.cos(2 * X[:, 1]) + X[:, 4]]
-    )
+    a, b, _, d, e = X.T
+    Y = np.column_stack([np.sin(3 * a) - b, a * d, np.cos(2 * b) + e])
     X[rng.random((n, F)) < missing] = np.nan
     return X, (Y + 0.3 * rng.normal(size=Y.shape)).astype(np.float32)
 
@@ -37,26 +36,22 @@ def count_violations(model, directions, n_pairs=2000, seed=0, moved=2):
     rng, n_bad = np.random.default_rng(seed), 0
     for k in range(directions.shape[1]):
         rows = X[rng.integers(len(X), size=n_pairs)]
-        step = np.where(
-            rng.random((n_pairs, F)) < moved / F, np.abs(rng.normal(size=(n_pairs, F))), 0
-        )
+        is_moved = rng.random((n_pairs, F)) < moved / F
+        step = np.where(is_moved, np.abs(rng.normal(size=(n_pairs, F))), 0)
         above = (rows + step * directions[:, k]).astype(np.float32)
-        n_bad += int(
-            np.sum(
-                model.predict_raw(above).reshape(n_pairs, -1)[:, k]
-                < model.predict_raw(rows).reshape(n_pairs, -1)[:, k]
-            )
-        )
+        above, below = (model.predict_raw(x).reshape(n_pairs, -1)[:, k] for x in (above, rows))
+        n_bad += int(np.sum(above < below))
     return n_bad
 
 
+BY_LAYER = {"boosting_step": "layer", "grow_policy": "depthwise", "max_depth": 4}
 MORE = [
     {},
     {"max_leaves": 4},
     {"multi_strategy": "one_output_per_tree"},
     {"multi_strategy": "one_output_per_tree", "boosting_step": "tree"},
-    {"boosting_step": "layer", "grow_policy": "depthwise", "max_depth": 4},
-    {"boosting_step": "layer", "grow_policy": "depthwise", "max_depth": 4, "pruning": "post"},
+    BY_LAYER,
+    BY_LAYER | {"pruning": "post"},
     {"pruning": "post"},
     {"subsample": 0.5},
     {"sampling_method": "goss"},
@@ -76,30 +71,23 @@ def test_constraints_are_satisfied(more, directions):
     assert count_violations(model, directions) == 0
 
 
-@pytest.mark.parametrize(
-    "more", [{}, {"boosting_step": "layer", "grow_policy": "depthwise", "max_depth": 4}], ids=str
-)
+@pytest.mark.parametrize("more", [{}, BY_LAYER], ids=str)
 @pytest.mark.parametrize("objective", ["absolute_error", "huber", "poisson", "gamma", "tweedie"])
 def test_constraints_with_regression_objectives(objective, more):
-    model = PolyleafRegressor(
-        n_estimators=20, objective=objective, monotone_constraints=OWN, **more
-    )
+    model = PolyleafRegressor(objective, n_estimators=20, monotone_constraints=OWN, **more)
     assert count_violations(model.fit(X, np.exp(Y)), OWN) == 0
 
 
 @pytest.mark.parametrize("objective", ["logistic", "squared_hinge"])
 def test_constraints_with_label_objectives(objective):
-    model = PolyleafClassifier(n_estimators=20, objective=objective, monotone_constraints=OWN).fit(
-        X, LABELS
-    )
-    assert count_violations(model, OWN) == 0
+    model = PolyleafClassifier(objective, n_estimators=20, monotone_constraints=OWN)
+    assert count_violations(model.fit(X, LABELS), OWN) == 0
 
 
 def test_scores_of_classes_satisfy_constraints_but_probabilities_may_not():
+    model = PolyleafClassifier(n_estimators=20, monotone_constraints=OWN)
     with pytest.warns(UserWarning, match="Probabilities may violate"):
-        model = PolyleafClassifier(n_estimators=20, monotone_constraints=OWN).fit(
-            X, Y.argmax(axis=1)
-        )
+        model.fit(X, Y.argmax(axis=1))
     assert count_violations(model, OWN) == 0
 
 
@@ -107,12 +95,9 @@ def test_scores_of_classes_satisfy_constraints_but_probabilities_may_not():
 def test_constraints_with_quantiles(columns):
     frame = pd.DataFrame(Y[:, :columns], columns=["x", "y"][:columns])
     given = {0: 1, 1: {1: -1}} if columns == 2 else {0: 1}
-    model = PolyleafRegressor(
-        n_estimators=20,
-        objective="quantile",
-        quantile_alpha=[0.1, 0.5, 0.9],
-        monotone_constraints=given,
-    ).fit(X, frame)
+    quantiles = {"objective": "quantile", "quantile_alpha": [0.1, 0.5, 0.9]}
+    model = PolyleafRegressor(n_estimators=20, monotone_constraints=given, **quantiles)
+    model.fit(X, frame)
     directions = np.zeros((F, columns), int)
     directions[0], directions[1, 1:] = 1, -1
     assert count_violations(model, np.repeat(directions, 3, axis=1)) == 0
@@ -141,9 +126,8 @@ def test_init_model_that_violates_constraints_warns():
     model = PolyleafRegressor(n_estimators=5, monotone_constraints=OWN).fit(X, Y)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        further = PolyleafRegressor(n_estimators=5, monotone_constraints=OWN).fit(
-            X, Y, init_model=model
-        )
+        further = PolyleafRegressor(n_estimators=5, monotone_constraints=OWN)
+        further.fit(X, Y, init_model=model)
     assert count_violations(further, OWN) == 0
     whole = PolyleafRegressor(n_estimators=10, monotone_constraints=OWN).fit(X, Y)
     np.testing.assert_array_equal(further.predict_raw(X), whole.predict_raw(X))
@@ -172,20 +156,10 @@ def build_model(seed):
     rng = np.random.default_rng(seed)
     directions = rng.integers(-1, 2, (F, K))
     more = MORE[rng.integers(len(MORE))] | {"learning_rate": float(rng.choice([0.1, 1.0]))}
-    given = {
-        "n_estimators": 10,
-        "monotone_constraints": directions,
-        "random_state": int(rng.integers(99)),
-    }
-    objectives = [
-        "squared_error",
-        "absolute_error",
-        "huber",
-        "poisson",
-        "gamma",
-        "tweedie",
-        "logistic",
-    ]
+    given = {"monotone_constraints": directions, "random_state": int(rng.integers(99))}
+    given["n_estimators"] = 10
+    objectives = ["squared_error", "absolute_error", "huber"]
+    objectives += ["poisson", "gamma", "tweedie", "logistic"]
     objective = objectives[rng.integers(len(objectives))]
     if objective == "logistic":
         return PolyleafClassifier(**given | more).fit(X, LABELS), directions

@@ -134,9 +134,8 @@ def test_forms_of_the_same_groups(groups, same):
 
 def test_labels_and_classes_in_groups():
     labels = classifier(output_groups=GROUPS).fit(X, LABELS)
-    for group in ([0, 2],):
-        alone = classifier().fit(X, LABELS[:, group])
-        np.testing.assert_array_equal(labels.predict_raw(X)[:, group], alone.predict_raw(X))
+    alone = classifier().fit(X, LABELS[:, [0, 2]])
+    np.testing.assert_array_equal(labels.predict_raw(X)[:, [0, 2]], alone.predict_raw(X))
     options = {"boosting_step": "tree", "n_estimators": 20}
     classes = classifier(output_groups=GROUPS, **options).fit(X, CLASSES)
     assert classes.score(X, CLASSES) > 0.7
@@ -144,57 +143,45 @@ def test_labels_and_classes_in_groups():
 
 
 @pytest.mark.parametrize("groups", [GROUPS, TURNS], ids=str)
-@pytest.mark.parametrize("options", [{}, LAYERS, {"leaf": "linear"}, {"subsample": 0.5}], ids=str)
-def test_training_that_goes_on_equals_one_training(options, groups):
+@pytest.mark.parametrize(
+    "options",
+    [{}, LAYERS, {"leaf": "linear"}, {"leaf": "sparse", "leaf_k": 1}, {"subsample": 0.5}],
+    ids=str,
+)
+def test_continued_and_repeated_training(options, groups):
+    """Training that goes on equals one training; a refit on the same rows gives the same leaves."""
     whole = regressor(output_groups=groups, **options).fit(X, Y)
     begun = regressor(output_groups=groups, **options | {"n_estimators": 2}).fit(X, Y)
     more = regressor(output_groups=groups, **options | {"n_estimators": 1})
     assert whole.output_groups_ == begun.output_groups_ == groups
     assert bits(more.fit(X, Y, init_model=begun)) == bits(whole)
-
-
-@pytest.mark.parametrize(
-    ("groups", "message"),
-    [
-        ([[0, 1]], "output 2 is in no group"),
-        ([[0, 1], [1, 2]], "output 1 is there 2 times"),
-        ([[0, 1, 2], [0], [1]], "output 2 is in no group"),
-        ([[0, 1], [2], [2], [1, 0]], "same groups twice"),
-        ([[0, 1], [3]], "numbered from 0 to 2"),
-        ([[0, 1], ["c"]], "outputs have no names"),
-        ([0, 1, 2], "list of lists"),
-        ([[0, 1, 2], []], "empty group"),
-        (4, "more groups than there are outputs"),
-    ],
-    ids=str,
-)
-def test_groups_that_are_no_partition_raise(groups, message):
-    with pytest.raises(ValueError, match=message):
-        regressor(output_groups=groups).fit(X, Y)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"multi_strategy": "one_output_per_tree"}, "leave multi_strategy"),
-        ({"hessian": "full"}, "couples all outputs"),
-        ({"sketch": "top_outputs", "sketch_dim": 2}, "set sketch=None"),
-    ],
-    ids=str,
-)
-def test_what_groups_cannot_do_raises(options, message):
-    with pytest.raises(ValueError, match=message):
-        regressor(output_groups=GROUPS, **options).fit(X, Y)
-
-
-@pytest.mark.parametrize("groups", [GROUPS, TURNS], ids=str)
-@pytest.mark.parametrize("options", [{}, LAYERS, {"leaf": "sparse", "leaf_k": 1}], ids=str)
-def test_refit_keeps_groups(options, groups):
-    """Refitting on the same rows gives the same leaves."""
-    model = regressor(output_groups=groups, **options).fit(X, Y)
-    again = model.refit(X, Y, decay_rate=0.0)
-    np.testing.assert_array_equal(again.predict_raw(X), model.predict_raw(X))
+    expected = whole.predict_raw(X)
+    again = whole.refit(X, Y, decay_rate=0.0)
+    np.testing.assert_array_equal(again.predict_raw(X), expected)
     assert again.output_groups_ == groups
+
+
+@pytest.mark.parametrize(
+    ("groups", "options", "message"),
+    [
+        ([[0, 1]], {}, "output 2 is in no group"),
+        ([[0, 1], [1, 2]], {}, "output 1 is there 2 times"),
+        ([[0, 1, 2], [0], [1]], {}, "output 2 is in no group"),
+        ([[0, 1], [2], [2], [1, 0]], {}, "same groups twice"),
+        ([[0, 1], [3]], {}, "numbered from 0 to 2"),
+        ([[0, 1], ["c"]], {}, "outputs have no names"),
+        ([0, 1, 2], {}, "list of lists"),
+        ([[0, 1, 2], []], {}, "empty group"),
+        (4, {}, "more groups than there are outputs"),
+        (GROUPS, {"multi_strategy": "one_output_per_tree"}, "leave multi_strategy"),
+        (GROUPS, {"hessian": "full"}, "couples all outputs"),
+        (GROUPS, {"sketch": "top_outputs", "sketch_dim": 2}, "set sketch=None"),
+    ],
+    ids=str,
+)
+def test_invalid_groups_and_options_raise(groups, options, message):
+    with pytest.raises(ValueError, match=message):
+        regressor(output_groups=groups, **options).fit(X, Y)
 
 
 # --- output_groups="auto" ---
