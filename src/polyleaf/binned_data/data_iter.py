@@ -167,8 +167,8 @@ def summarise_features(
         unknown = np.flatnonzero(~has_numbers[block.features])
         if len(unknown):
             values = block.values[:, unknown]
-            found = ~np.isnan(values).all(axis=0) if values.dtype.kind == "f" else True
-            has_numbers[block.features[unknown]] |= found
+            holds_numbers = ~np.isnan(values).all(axis=0) if values.dtype.kind == "f" else True
+            has_numbers[block.features[unknown]] |= holds_numbers
     return FeatureSpec(table.n_features, table.feature_names, table.is_categorical), has_numbers
 
 
@@ -218,14 +218,14 @@ class DataSummary:
         """Add a batch; with a fitted mapper only its target and weights."""
         table = batch.table
         self.n_rows += table.n_rows
-        given = batch.rows.to_dict()
-        differs = [name for name in ARGUMENTS if (name in given) != (name in self.parts)]
+        attributes = batch.rows.to_dict()
+        differs = [name for name in ARGUMENTS if (name in attributes) != (name in self.parts)]
         if batch.first > 0 and differs:
             raise ValueError(
                 f"Batch {batch.number}: {ARGUMENTS[differs[0]]} is in some batches and missing in "
                 "others."
             )
-        for name, part in given.items():
+        for name, part in attributes.items():
             self.parts.setdefault(name, []).append(part)
         if has_mapper:
             return
@@ -235,7 +235,7 @@ class DataSummary:
                 "it is compact already."
             )
         self.add_features(*summarise_features(table, self.has_numbers), f"Batch {batch.number}")
-        weight, keep_rows = self._get_weight(batch), self._keeps_rows or "weight" in given
+        weight, keep_rows = self._get_weight(batch), self._keeps_rows or "weight" in attributes
         for column in table.categories:
             summary = self.categories.setdefault(column.feature, CategorySummary())
             summary.add(column, batch.first, keep_rows=keep_rows)

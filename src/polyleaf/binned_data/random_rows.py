@@ -162,8 +162,8 @@ class SplitRules(NamedTuple):
         if groups is None:
             return split_rows_stratified(n_rows, fraction, seed, classes)
         names, first_rows = np.unique(groups, return_index=True)
-        own = None if classes is None else classes[first_rows]
-        _, chosen = split_rows_stratified(len(names), fraction, seed, own)
+        group_classes = None if classes is None else classes[first_rows]
+        _, chosen = split_rows_stratified(len(names), fraction, seed, group_classes)
         is_validation = np.isin(groups, names[chosen])
         return np.flatnonzero(~is_validation), np.flatnonzero(is_validation)
 

@@ -236,7 +236,7 @@ class _StatisticFitter:
     ) -> list[tuple[int, FeatureCodes]]:
         """Return the few outputs and numeric features whose slopes differ most by category."""
         max_outputs = _MAX_SCREENED[2]
-        codes, rows, found = self._codes[self._screened], self._rows[self._screened], []
+        codes, rows, candidates = self._codes[self._screened], self._rows[self._screened], []
         for j, feature in enumerate(others):
             if not feature.is_numeric:
                 continue
@@ -245,8 +245,8 @@ class _StatisticFitter:
                 moments = _Moments.compute(codes, values, ranks, weight, self._n)
                 _, share, sigmas = moments.centre().spread()
                 if sigmas >= _MIN_SLOPE_SIGMAS and share >= _MIN_SLOPE_SHARE:
-                    found.append((-share, j, k))
-        return [(k, others[j]) for _, j, k in sorted(found)[:_MAX_SLOPES]]
+                    candidates.append((-share, j, k))
+        return [(k, others[j]) for _, j, k in sorted(candidates)[:_MAX_SLOPES]]
 
     def _encode_training_rows(self, n_rows: int) -> NDArray[np.float32]:
         training = np.full((n_rows, len(self._statistics)), np.nan, np.float32)

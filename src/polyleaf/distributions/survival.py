@@ -225,9 +225,9 @@ def _check_events(time: ArrayLike, event: ArrayLike) -> tuple[Floats, NDArray[np
 
 
 def _check_ends(ends: ArrayLike) -> Floats:
-    found = np.asarray(ends, np.float64)
-    if found.ndim != 1 or not len(found) or not (np.diff(found, prepend=0.0) > 0).all():
+    numbers = np.asarray(ends, np.float64)
+    if numbers.ndim != 1 or not len(numbers) or not (np.diff(numbers, prepend=0.0) > 0).all():
         raise ValueError(
             "ends must be one or more ascending numbers above 0; make_intervals returns such ends."
         )
-    return found
+    return numbers

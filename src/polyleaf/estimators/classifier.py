@@ -157,8 +157,7 @@ class PolyleafClassifier(
         if encoding.kind != "multiclass" and "labels" not in cls.target_kinds:
             raise ValueError(
                 f"objective={cls.name!r} is for one of several classes, but a multi-label y has "
-                "several labels per row: use "
-                f'"{auto_objective_name(encoding.kind, sparse=False)}".'
+                f'several labels per row: use "{auto_objective_name(encoding.kind, sparse=False)}".'
             )
         if self.scale_pos_weight is not None and (
             "scale_pos_weight" not in cls.parameters or encoding.kind == "multiclass"

@@ -186,12 +186,12 @@ def _convert_typed(column: ArrowColumn, kind: str, name: str) -> ArrowColumn:
     """Convert a column of numbers or booleans."""
     import pyarrow as pa
 
-    own = infer_kind(column.type, as_category=True)
-    if own is None:
+    column_kind = infer_kind(column.type, as_category=True)
+    if column_kind is None:
         raise ReadError(
             f"Column {name!r} has type {column.type}, neither numbers nor text; drop or convert it."
         )
-    if own == kind and own != NUMBER:
+    if column_kind == kind and column_kind != NUMBER:
         return column
     # safe=False: integers above 2^53 are rounded, as in any float column
     numbers = column.cast(pa.float64(), safe=False)
@@ -204,7 +204,7 @@ def _convert_typed(column: ArrowColumn, kind: str, name: str) -> ArrowColumn:
         and (known == np.round(known)).all()
         and np.abs(known).max(initial=0) < 2**53
     )
-    if own != BOOLEAN and (fits or (kind == BOOLEAN and np.isin(known, (0, 1)).all())):
+    if column_kind != BOOLEAN and (fits or (kind == BOOLEAN and np.isin(known, (0, 1)).all())):
         values = pa.chunked_array([pa.array(numbers.to_numpy(), from_pandas=True)])
         return values.cast(pa.bool_() if kind == BOOLEAN else pa.int64())
     raise ReadError(
@@ -265,9 +265,9 @@ def _to_booleans(cells: ArrowColumn, format: CellFormat) -> tuple[ArrowColumn, i
     import pyarrow.compute as pc
 
     words = pa.array(list(_BOOLEANS))
-    found = pc.index_in(pc.utf8_lower(pc.utf8_trim_whitespace(cells)).cast(pa.string()), words)
-    bad = _find_false(pc.or_kleene(pc.is_valid(found), pc.is_null(cells)))
-    return (None, bad) if bad is not None else (pc.less(found, 3), None)
+    word = pc.index_in(pc.utf8_lower(pc.utf8_trim_whitespace(cells)).cast(pa.string()), words)
+    bad = _find_false(pc.or_kleene(pc.is_valid(word), pc.is_null(cells)))
+    return (None, bad) if bad is not None else (pc.less(word, 3), None)
 
 
 def _find_false(mask: ArrowColumn) -> int | None:

@@ -262,12 +262,12 @@ def _read_arff(path: Path, options: CsvOptions) -> Table:
     text = read_text(path)
     is_sparse = re.search(r"^\s*@data[^\n]*\s+(%[^\n]*\s+)*\{", text, re.M | re.I) is not None
     try:
-        found = arff.loads(text, return_type=arff.LOD if is_sparse else arff.DENSE)
+        content = arff.loads(text, return_type=arff.LOD if is_sparse else arff.DENSE)
     except arff.ArffException as error:
         raise ReadError(str(error)) from error
-    names, rows = tuple(name for name, _ in found["attributes"]), found["data"]
+    names, rows = tuple(name for name, _ in content["attributes"]), content["data"]
     if is_sparse:
-        for name, kind in found["attributes"]:
+        for name, kind in content["attributes"]:
             if kind == "STRING" or (not isinstance(kind, str) and list(kind) != ["0", "1"]):
                 raise ReadError(
                     f"attribute {name!r} is not numeric, which sparse files must be: convert the "
@@ -278,7 +278,7 @@ def _read_arff(path: Path, options: CsvOptions) -> Table:
         matrix = sp.csr_matrix((values, entries), (len(rows), len(names)))
         return Table(matrix, names, format=options.format)
     columns = {}
-    for (name, kind), cells in zip(found["attributes"], zip(*rows, strict=True), strict=True):
+    for (name, kind), cells in zip(content["attributes"], zip(*rows, strict=True), strict=True):
         if isinstance(kind, str):
             columns[name] = pa.array(cells, pa.string() if kind == "STRING" else pa.float64())
         elif list(kind) == ["0", "1"]:

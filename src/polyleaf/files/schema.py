@@ -113,7 +113,7 @@ class Schema:
         kinds = {name: table.infer_kind(name, name in categorical) for name in features}
         if task_columns:
             task = _MULTITASK
-            tasks = {name: own for own, columns in task_columns for name in columns}
+            tasks = {name: kind for kind, columns in task_columns for name in columns}
         else:
             task = task or infer_task(table, targets)
             require(
@@ -122,7 +122,7 @@ class Schema:
                 "use multilabel.",
             )
             tasks = dict.fromkeys(targets, task)
-        kinds |= {name: _infer_target_kind(table, name, own) for name, own in tasks.items()}
+        kinds |= {name: _infer_target_kind(table, name, kind) for name, kind in tasks.items()}
         texts = [name for name, kind in kinds.items() if kind == TEXT and name not in table.written]
         kept = {name: find_kept_values(table.column(name), table.format) for name in texts}
         return cls(
@@ -159,9 +159,9 @@ class Schema:
         table.check_columns(self.targets)
         if self.task == _MULTITASK:
             return {
-                name: own._read_target(table, name, allow_missing=True)
-                for own in self.task_schemas.values()
-                for name in own.targets
+                name: task_schema._read_target(table, name, allow_missing=True)
+                for task_schema in self.task_schemas.values()
+                for name in task_schema.targets
             }
         columns = [self._read_target(table, name) for name in self.targets]
         return columns[0] if self.is_vector else np.column_stack(columns)
@@ -172,12 +172,12 @@ class Schema:
         return len(self.targets) == 1 and self.task != "multilabel"
 
     def _read_target(self, table: Table, name: str, allow_missing: bool = False) -> np.ndarray:
-        found = table.read(name, self.kinds[name], self.kept_values.get(name, ()))
+        column = table.read(name, self.kinds[name], self.kept_values.get(name, ()))
         if self.task in _NUMERIC_TASKS:
-            return found.to_numpy()
+            return column.to_numpy()
         if self.task == "multilabel":
-            return _to_indicators(found, name)
-        labels = np.array(found.to_pylist(), dtype=object)
+            return _to_indicators(column, name)
+        labels = np.array(column.to_pylist(), dtype=object)
         missing = np.flatnonzero(labels == None)  # noqa: E711
         if not missing.size:
             return np.array(labels.tolist())
@@ -401,14 +401,14 @@ def select_columns(table: Table, given: Sequence[str] | str | None, option: str)
     for part in filter(None, parts):
         side, _, count = part.partition(":")
         if part in table.names:
-            found: tuple[str, ...] = (part,)
+            names: tuple[str, ...] = (part,)
         elif side in ("first", "last") and count.isdigit() and int(count) > 0:
-            found = table.names[: int(count)] if side == "first" else table.names[-int(count) :]
+            names = table.names[: int(count)] if side == "first" else table.names[-int(count) :]
         else:
-            found = tuple(fnmatch.filter(table.names, part))
-        if not found:
+            names = tuple(fnmatch.filter(table.names, part))
+        if not names:
             raise ReadError(
                 f"{option}: there is no column {part!r}; the columns are {abbreviate(table.names)}."
             )
-        chosen.update(dict.fromkeys(found))
+        chosen.update(dict.fromkeys(names))
     return tuple(chosen)

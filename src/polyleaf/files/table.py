@@ -138,10 +138,10 @@ class Table:
         columns = {}
         for name in schema.features:
             kind, kept = schema.kinds[name], schema.kept_values.get(name, ())
-            found = convert(data.column(name), kind, name, self.format, kept, start)
+            column = convert(data.column(name), kind, name, self.format, kept, start)
             if name in schema.categorical:
-                found = found.dictionary_encode()
-            columns[name] = found
+                column = column.dictionary_encode()
+            columns[name] = column
         return pa.table(columns)
 
     def _take_columns(self, names: Sequence[str]) -> sp.csr_matrix:

@@ -227,8 +227,10 @@ def _parse_header(text: np.ndarray, nouns: Sequence[str]) -> tuple[list[int], np
 
 def _check_rows(indptr: np.ndarray, n: int) -> int:
     """Return the number of rows, which may be followed by blank lines."""
-    found = max(n, int(np.searchsorted(indptr, indptr[-1]))) if len(indptr) > n else len(indptr) - 1
-    require(found == n, f"line 1 declares {n} rows, but the file has {found}.")
+    n_lines = len(indptr) - 1
+    if n_lines >= n:
+        n_lines = max(n, int(np.searchsorted(indptr, indptr[-1])))
+    require(n_lines == n, f"line 1 declares {n} rows, but the file has {n_lines}.")
     require(n > 0, "there are no rows.")
     return n
 
@@ -257,6 +259,6 @@ def _check_column_count(count: int, n_stored: int, nouns: str) -> None:
 def _write_rows(stream: IO[bytes], rows: sp.csr_matrix, labels: sp.csr_matrix | None) -> None:
     for begin in range(0, rows.shape[0], _BATCH_ROWS):
         part = slice(begin, begin + _BATCH_ROWS)
-        own = (None, None) if labels is None else get_csr_arrays(labels[part])[:2]
+        label_arrays = (None, None) if labels is None else get_csr_arrays(labels[part])[:2]
         arrays = get_csr_arrays(rows[part])
-        stream.write(_core.write_xmc_text(own[0], own[1], *arrays, 0))
+        stream.write(_core.write_xmc_text(label_arrays[0], label_arrays[1], *arrays, 0))

@@ -172,20 +172,20 @@ def compute_scores_per_target(
     """
 
     def score(columns: slice) -> dict[str, float]:
-        own, y, own_distribution = rows, rows.target, distribution
+        target_rows, y, own_distribution = rows, rows.target, distribution
         own_predicted, own_probabilities = predicted, probabilities
         if y.ndim > 1:
             own_distribution = None if distribution is None else distribution[:, columns]
             width = max(1, len(levels))
-            own = rows.replace(target=y[:, columns])
+            target_rows = rows.replace(target=y[:, columns])
             own_predicted = predicted[:, columns.start * width : columns.stop * width]
             own_probabilities = None if probabilities is None else probabilities[:, columns]
         if len(levels):
-            return quantile_scores(own, own_predicted, np.array(levels))
-        found = compute_scores(task, own, own_predicted, own_probabilities, classes)
+            return quantile_scores(target_rows, own_predicted, np.array(levels))
+        scores = compute_scores(task, target_rows, own_predicted, own_probabilities, classes)
         if own_distribution is not None:
-            found |= distribution_scores(own, own_distribution)
-        return found
+            scores |= distribution_scores(target_rows, own_distribution)
+        return scores
 
     each = {name: score(slice(k, k + 1)) for k, name in enumerate(names)} if len(names) > 1 else {}
     return score(slice(0, len(names))), each

@@ -402,8 +402,7 @@ def _check_derivatives(bound: BoundLoss, raw: Array, kind: str) -> None:
 def _check_not_flat(outputs: Array, n_points: int) -> None:
     if len(outputs):
         raise ValueError(
-            f"The loss has no second derivative: it is 0 for output {outputs[0]} at all "
-            f"{n_points} points tried, as for |x|, relu, hinges and other piecewise linear "
-            f'functions. {FIRST_ORDER_HINT} (that is Custom(loss, hessian="none")), or smooth the '
-            "loss."
+            f"The loss has no second derivative: it is 0 for output {outputs[0]} at all {n_points} "
+            "points tried, as for |x|, relu, hinges and other piecewise linear functions. "
+            f'{FIRST_ORDER_HINT} (that is Custom(loss, hessian="none")), or smooth the loss.'
         )

@@ -197,7 +197,9 @@ class MultiTask(Objective):
         if not isinstance(rows, TaskRows):
             return rows
         tasks = zip(self.parts, rows.tasks, strict=True)
-        return rows.replace(tasks=tuple(part.objective.weigh_held_out(own) for part, own in tasks))
+        return rows.replace(
+            tasks=tuple(part.objective.weigh_held_out(task) for part, task in tasks)
+        )
 
     def bind(self, rows: RowData) -> BoundMultiTask:
         bound = []

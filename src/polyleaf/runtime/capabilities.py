@@ -751,9 +751,8 @@ FEATURES = {
         _find_updated_leaves,
         _each(
             ("sparse_leaves", "linear_leaves"),
-            "{this} fits its leaves by quantiles of residuals, which leaf="
-            "{use.parameters.leaf!r} does not support; use "
-            'leaf="constant", or objective="huber".',
+            "{this} fits its leaves by quantiles of residuals, which leaf={use.parameters.leaf!r} "
+            'does not support; use leaf="constant", or objective="huber".',
         ),
     ),
     "local_leaf_updates": Feature(

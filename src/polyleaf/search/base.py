@@ -276,12 +276,12 @@ class SearchMixin(_Base):
 
     def _fixed_parameters(self) -> Parameters:
         """Return the parameters that the user has set, which no candidate changes."""
-        own = {p.name for p in get_param_specs(SearchParameters)}
+        of_search = {p.name for p in get_param_specs(SearchParameters)}
         values = {p.name: (getattr(self, p.name), p.default) for p in get_param_specs(type(self))}
         fixed = {
             name: value
             for name, (value, default) in values.items()
-            if name not in own and not _is_default(value, default)
+            if name not in of_search and not _is_default(value, default)
         }
         if isinstance(fixed.get("objective"), str):
             fixed["objective"] = objective_class(fixed["objective"]).name
@@ -490,7 +490,7 @@ class SearchMixin(_Base):
         total = sum(member.weight for member, _, _ in fitted)
         weights = [member.weight / total for member, _, _ in fitted]
         first, models = fitted[0][1], [estimator.model_ for _, estimator, _ in fitted]
-        parameters = [own for *_, own in fitted]
+        parameters = [member_parameters for *_, member_parameters in fitted]
         self.ensemble_ = [
             {
                 "weight": w,

@@ -114,8 +114,8 @@ def split_rows(
         elif data.rows.groups is None and rules.groups is not None:
             # Copies of a row are drawn as one row.
             _, first = np.unique(rules.groups, return_index=True)
-            own = None if classes is None else classes[first]
-            drawn = _draw_folds(number, len(first), own, None, seed)
+            group_classes = None if classes is None else classes[first]
+            drawn = _draw_folds(number, len(first), group_classes, None, seed)
             folds = [
                 (np.flatnonzero(np.isin(rules.groups, a)), np.flatnonzero(np.isin(rules.groups, b)))
                 for a, b in drawn
@@ -179,9 +179,8 @@ def _check_class_counts(folds: list[Rows], classes: np.ndarray) -> None:
     if found is not None:
         raise ValueError(
             f"Fold {found[0] + 1} of {len(folds)} has training rows of {found[1]} of the "
-            f"{n_classes} "
-            f"classes only, but needs at least {min(3, n_classes)}. Use a stratified cv "
-            "(StratifiedKFold, StratifiedGroupKFold), or fewer folds."
+            f"{n_classes} classes only, but needs at least {min(3, n_classes)}. Use a stratified "
+            "cv (StratifiedKFold, StratifiedGroupKFold), or fewer folds."
         )
 
 

@@ -105,15 +105,15 @@ def compute_weights(
         choices = np.flatnonzero(counts) if is_full else np.arange(len(raw_scores))
         if is_spent() or len(raw_scores) == 1:
             break
-        found = [
+        losses_with = [
             mean_loss([(t + r) / n for t, r in zip(total, raw_scores[c], strict=True)])
             for c in choices.tolist()
         ]
-        added = int(choices[np.argmin(found)])
+        added = int(choices[np.argmin(losses_with)])
         total = [t + r for t, r in zip(total, raw_scores[added], strict=True)]
         counts[added] += 1
-        if min(found) < lowest:
-            best_counts, lowest = counts.copy(), min(found)
+        if min(losses_with) < lowest:
+            best_counts, lowest = counts.copy(), min(losses_with)
     return best_counts / best_counts.sum(), lowest
 
 

@@ -197,8 +197,7 @@ def format_blend(
     ]
     cost = (
         f"{blend.bytes:,} bytes, {blend.microseconds:.1f} microseconds per row; the first member "
-        "alone: "
-        f"{first.bytes:,} bytes, {first.microseconds:.1f} microseconds"
+        f"alone: {first.bytes:,} bytes, {first.microseconds:.1f} microseconds"
     )
     return "\n".join([*lines, cost])
 

@@ -18,8 +18,7 @@ from polyleaf.user_data.validation import get_feature_index
 
 _MONOTONE_FORMS = (
     "one direction per feature, such as [1, 0, -1]; an array with one row per feature and one "
-    "column per "
-    'output; or a dict, such as {"age": 1, "price": {"demand": -1}}'
+    'column per output; or a dict, such as {"age": 1, "price": {"demand": -1}}'
 )
 
 
@@ -94,8 +93,7 @@ def encode_feature_penalties(
         if isinstance(penalties, str) or len(penalties) != mapper.n_features_:
             raise ValueError(
                 f"feature_penalties must be one number for each of the {mapper.n_features_} "
-                "features, or a "
-                f"dict of some of them by name or number; got {penalties!r}."
+                f"features, or a dict of some of them by name or number; got {penalties!r}."
             )
         shares[:] = [_check_penalty(share) for share in penalties]
     if not shares.any():
@@ -113,8 +111,7 @@ def _check_penalty(share: object) -> float:
     if not 0 <= share < 1:
         raise ValueError(
             f"feature_penalties must be from 0 to below 1; one of them is {share!r}. Leave a "
-            "feature out of X "
-            "if it must not be used at all."
+            "feature out of X if it must not be used at all."
         )
     return float(share)
 
@@ -165,9 +162,8 @@ def check_monotone_constraints(directions: np.ndarray, objective: Objective, mod
     if objective.link == "softmax" or any(directions[:, s].any() for s in softmax_scores):
         warn_user(
             "monotone_constraints apply to the scores of classes. Probabilities may violate them, "
-            "since the "
-            "probability of a class falls if the score of another class rises more. For monotone "
-            "probabilities, give y as one column of 0 and 1 per class: labels are learned "
+            "since the probability of a class falls if the score of another class rises more. For "
+            "monotone probabilities, give y as one column of 0 and 1 per class: labels are learned "
             "independently."
         )
     if model.initial is not None and not _is_monotone(model.initial, directions):
@@ -178,8 +174,7 @@ def check_monotone_constraints(directions: np.ndarray, objective: Objective, mod
     if not satisfies_constraints(model, directions):
         warn_user(
             "Trees of init_model violate monotone_constraints, so predictions may violate them, "
-            "too; new "
-            "trees do not."
+            "too; new trees do not."
         )
 
 
@@ -206,9 +201,9 @@ def satisfies_constraints(model: Model, directions: np.ndarray) -> bool:
     for tree, values, outputs in storage.iter_trees(model.forest):
         if not isinstance(values, np.ndarray):
             return False
-        own = directions if outputs is None else np.take(directions, outputs, axis=1)
+        signs = directions if outputs is None else np.take(directions, outputs, axis=1)
         weights = np.ones((tree.n_leaves, 1))
-        projected = _core.enforce_monotone_constraints(values, own, n_bins, tree, weights, 1)
+        projected = _core.enforce_monotone_constraints(values, signs, n_bins, tree, weights, 1)
         if not np.array_equal(projected, values):
             return False
     return True
@@ -312,6 +307,5 @@ def _check_not_categorical(directions: np.ndarray, mapper: BinMapper) -> None:
             name = f if mapper.feature_names_ is None else repr(mapper.feature_names_[f])
             raise ValueError(
                 f"monotone_constraints has a direction for feature {name}, which is categorical "
-                "and has no "
-                "order; set it to 0, or make the feature numeric."
+                "and has no order; set it to 0, or make the feature numeric."
             )

@@ -55,8 +55,8 @@ def _compute_newton_steps(target: Target, objective: Objective, n_threads: int) 
     weight = np.ones_like(g)
     if target.weight is not None:
         columns = objective.score_columns(raw.shape[1])[mask]
-        own = target.weight[:, None] if target.weight.ndim == 1 else target.weight[:, columns]
-        weight = np.broadcast_to(own, g.shape).astype(np.float64)
+        weights = target.weight[:, None] if target.weight.ndim == 1 else target.weight[:, columns]
+        weight = np.broadcast_to(weights, g.shape).astype(np.float64)
     # Sums in order: those of NumPy depend on the processor.
     if g.shape[1] > _MAX_SEPARATE_OUTPUTS:
         h = np.broadcast_to(np.cumsum(h, axis=1)[:, -1:] / h.shape[1], h.shape)

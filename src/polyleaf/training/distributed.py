@@ -31,8 +31,7 @@ def sync_ranks(communicator: Communicator, model: Model, ends: bool) -> bool:
         if tree != first_tree:
             raise RuntimeError(
                 f"Rank {rank} has grown another tree than rank 0 in round {model.n_rounds - 1}. "
-                "Check that all "
-                "workers have the same version of Polyleaf."
+                "Check that all workers have the same version of Polyleaf."
             )
     return bool(ends)
 

@@ -137,8 +137,8 @@ class Evaluation:
         values: dict[str, dict[str, float]] = {}
         for (e, _), metrics, added in zip(self.sets, self._metrics, scores, strict=True):
             added.add_trees(forest, 0, e.codes, e.features)
-            found = added.iter_metrics(e.rows, metrics, self._model)
-            values[e.name] = {metric.metric.name: metric(predicted) for metric, predicted in found}
+            pairs = added.iter_metrics(e.rows, metrics, self._model)
+            values[e.name] = {metric.metric.name: metric(predicted) for metric, predicted in pairs}
         return values
 
     def discard_incomplete_round(self) -> None:

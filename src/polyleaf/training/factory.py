@@ -278,6 +278,5 @@ def _check_sparse_leaves(bound: BoundObjective, leaf: TopkLeaf) -> None:
     if leaf.leaf_k > bound.n_outputs:
         raise ValueError(
             f"leaf_k={leaf.leaf_k} is more than the number of outputs, {bound.n_outputs}; set it "
-            "to fewer, or "
-            'leaf="constant" for all of them.'
+            'to fewer, or leaf="constant" for all of them.'
         )

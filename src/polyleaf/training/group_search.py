@@ -140,13 +140,13 @@ def find_output_groups(
     candidates = propose_groups(join_outputs(gains))
     folds = _iter_folds(dataset, rows, rules, objective, settings, metric, train)
     ratios, chosen = compare_groups(candidates, folds)
-    own = math.fsum(gains.max(axis=0))
+    separate_gain = math.fsum(gains.max(axis=0))
     trials: list[dict[str, object]] = []
     for groups, ratio in zip(candidates, ratios, strict=True):
         kept = sum(float(np.cumsum(gains[:, group], axis=1)[:, -1].max()) for group in groups)
-        lost = 1.0 - kept / _count_turns(groups) / own if own > 0 else 0.0
-        found = {"groups": groups, "cost": _compute_cost(groups), "loss": _compute_mean(ratio)}
-        trials.append(found | {"loss_of_sharing": lost})
+        lost = 1.0 - kept / _count_turns(groups) / separate_gain if separate_gain > 0 else 0.0
+        trial = {"groups": groups, "cost": _compute_cost(groups), "loss": _compute_mean(ratio)}
+        trials.append(trial | {"loss_of_sharing": lost})
     return GroupSearch(candidates[chosen], trials)
 
 
@@ -157,10 +157,10 @@ def propose_groups(levels: dict[int, Groups]) -> list[Groups]:
     """
     n = len(levels)
     one, each = levels[1], levels[n]
-    found = [one, one + each, each]
+    candidates = [one, one + each, each]
     if n > 2:
-        found += [one + levels[max(2, round(math.sqrt(n)))], levels[max(2, n // 8)]]
-    return sorted((g for g in found if _compute_cost(g) <= MAX_COST), key=_compute_cost)
+        candidates += [one + levels[max(2, round(math.sqrt(n)))], levels[max(2, n // 8)]]
+    return sorted((g for g in candidates if _compute_cost(g) <= MAX_COST), key=_compute_cost)
 
 
 def _count_turns(groups: Groups) -> int:
@@ -222,11 +222,11 @@ def _iter_folds(
     )
     settings = replace(settings, boosting=boosting)
     n_folds = FOLDS if rows.n_rows < FEW_ROWS else FEW_FOLDS
-    for own, held in rules.iter_folds(rows.n_rows, n_folds, settings.sampling.seed):
-        part, held_part = dataset.rows(own), dataset.rows(held)
+    for kept, held in rules.iter_folds(rows.n_rows, n_folds, settings.sampling.seed):
+        part, held_part = dataset.rows(kept), dataset.rows(held)
         held_rows = objective.weigh_held_out(rows.take(held))
         held_out = EvalSet(_HELD_OUT, held_part.codes, held_rows, [metric], held_part.features)
-        loss, part_rows = _HeldOutLoss(), rows.take(own)
+        loss, part_rows = _HeldOutLoss(), rows.take(kept)
 
         def measure(
             groups: Groups,
@@ -314,7 +314,7 @@ def measure_candidate_gains(
         Least number of rows of a side.
     """
     n, n_outputs = g.shape
-    own = np.concatenate([g, np.ones((n, 1), np.float32) if h is None else h], axis=1)
+    channels = np.concatenate([g, np.ones((n, 1), np.float32) if h is None else h], axis=1)
 
     def score(sums: np.ndarray) -> np.ndarray:
         return sums[:, :n_outputs] ** 2 / (sums[:, n_outputs:] + reg_lambda + 1e-12)
@@ -329,7 +329,7 @@ def measure_candidate_gains(
         n_cells = int(cell_of_code.max()) + 1
         cells = cell_of_code[column]
         one_hot = scipy.sparse.csc_matrix((np.ones(n), cells, np.arange(n + 1)), (n_cells, n))
-        left = np.cumsum(one_hot @ own, axis=0)
+        left = np.cumsum(one_hot @ channels, axis=0)
         n_left = np.cumsum(np.bincount(cells, minlength=n_cells))[:-1]
         gains = score(left[:-1]) + score(left[-1:] - left[:-1]) - score(left[-1:])
         is_large = np.minimum(n_left, n - n_left) >= min_rows

@@ -313,11 +313,11 @@ def _make_model(estimator: Any, data: _Data) -> tuple[InitialModel, np.ndarray]:
         linear = replace(
             linear, intercept=intercept, mean=linear.feature_means(data.X, data.weight)
         )
-        found = linear.scores(data.X)
-        if _is_same(found, scores, data.reader):
+        linear_scores = linear.scores(data.X)
+        if _is_same(linear_scores, scores, data.reader):
             single = replace(linear, coef=linear.coef.astype(np.float32))
-            error = np.abs(single.scores(data.X) - found).max(initial=0.0)
-            return (single if error <= 1e-5 * found.std() else linear), scores
+            error = np.abs(single.scores(data.X) - linear_scores).max(initial=0.0)
+            return (single if error <= 1e-5 * linear_scores.std() else linear), scores
     return EstimatorInitialModel(estimator=estimator, reader=data.reader, constant=constant), scores
 
 

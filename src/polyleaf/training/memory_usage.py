@@ -127,14 +127,11 @@ def make_row_allocator(
     if needed > limit:
         raise ValueError(
             f"memory_limit is {_format_size(limit)}, but with bins, scores and derivatives in "
-            "files this "
-            f"training still needs {_format_size(needed)}: {_format_size(n_rows * row.others)} for "
-            "targets, "
-            f"quantised gradients and the partition of {n_rows} rows, {_format_size(histograms)} "
-            "for "
-            "histograms (histogram_memory), and the rest for trees. Raise memory_limit, or train "
-            "on fewer rows "
-            "or outputs."
+            f"files this training still needs {_format_size(needed)}: "
+            f"{_format_size(n_rows * row.others)} for targets, quantised gradients and the "
+            f"partition of {n_rows} rows, {_format_size(histograms)} for histograms "
+            "(histogram_memory), and the rest for trees. Raise memory_limit, or train on fewer "
+            "rows or outputs."
         )
     bins = n_rows * (row.bins + n_features)  # the data set also stores bin codes by feature
     if needed + bins > limit:

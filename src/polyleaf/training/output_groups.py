@@ -56,11 +56,11 @@ def _check_turn(
     groups: list[list[int]], n_outputs: int, names: Sequence[str] | None
 ) -> list[TreeOutputs]:
     """Return the groups of a round if they have every output once."""
-    found = np.bincount([k for group in groups for k in group], minlength=n_outputs)
-    if (found != 1).any():
-        k = int(np.argmax(found != 1))
+    counts = np.bincount([k for group in groups for k in group], minlength=n_outputs)
+    if (counts != 1).any():
+        k = int(np.argmax(counts != 1))
         name = f" ({names[k]!r})" if names is not None else ""
-        where = "in no group" if found[k] == 0 else f"there {found[k]} times"
+        where = "in no group" if counts[k] == 0 else f"there {counts[k]} times"
         raise ValueError(
             f"output_groups must have every output once, but output {k}{name} is {where}; a group "
             "of its own is [[...], [output]]."
@@ -125,9 +125,9 @@ def _find_outputs(member: Any, n_outputs: int, names: Sequence[str] | None) -> l
     if member in names:
         return [list(names).index(member)]
     # The scores of a target with several, such as its quantiles, are named after it.
-    found = [k for k, name in enumerate(names) if name.startswith(f"{member}_")]
-    if not found:
+    members = [k for k, name in enumerate(names) if name.startswith(f"{member}_")]
+    if not members:
         raise ValueError(
             f"output_groups names the output {member!r}; the outputs are {list(names)}."
         )
-    return found
+    return members

@@ -190,8 +190,7 @@ def check_rows(p: SharedParameters, X: DataLike, target: Target) -> int:
     if target.n_rows != n_rows:
         raise ValueError(
             f"Found input variables with inconsistent numbers of samples: X has {n_rows} rows, y "
-            "has "
-            f"{target.n_rows}."
+            f"has {target.n_rows}."
         )
     if n_rows == 1:
         raise ValueError(
@@ -386,8 +385,7 @@ def _warn_ignored_parameters(p: SharedParameters, X: Dataset) -> None:
         if is_ignored:
             warn_user(
                 f"{name}={getattr(p, name)!r} has no effect: the Dataset is binned already. Make "
-                "it with this "
-                "parameter."
+                "it with this parameter."
             )
 
 
@@ -514,23 +512,22 @@ def collect_eval_sets(
             raise ValueError(
                 f"{parameter} has {len(entries)} entries, but eval_set has {len(sets)}."
             )
-    found = []
+    eval_data = []
     for i, (X, y) in enumerate(sets):
         query = get_query_ids(X, qids[i], groups[i], (f"eval_qid[{i}]", f"eval_group[{i}]"))
         rows = RowData(y, weights[i], offsets[i], query=query)
-        found.append(TrainingData(names[i], X, rows))
+        eval_data.append(TrainingData(names[i], X, rows))
     if val is not None and val.X is not None:
-        found.append(val)
+        eval_data.append(val)
     elif val is not None and val.rows.to_dict():
         raise ValueError("y_val, sample_weight_val, offset_val and qid_val require X_val.")
     if holds_out and val is not None and val.X is not None:
         raise ValueError(
             "X_val and validation_fraction cannot be combined: pass only one of them, or pass "
-            "additional "
-            "evaluation data as eval_set."
+            "additional evaluation data as eval_set."
         )
-    set_names = [data.name for data in found] + [VALIDATION] * holds_out
+    set_names = [data.name for data in eval_data] + [VALIDATION] * holds_out
     if len(set(set_names)) < len(set_names):
         held_out = f" ({VALIDATION!r} is the name of the rows of validation_fraction)"
         raise ValueError(f"eval_names must be different, got {set_names}{held_out * holds_out}.")
-    return [data.fill_from_dataset() for data in found]
+    return [data.fill_from_dataset() for data in eval_data]

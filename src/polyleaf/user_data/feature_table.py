@@ -217,9 +217,9 @@ class FeatureTable:
                 stored = slice(part.indptr[column], part.indptr[column + 1])
                 feature = part.features[column : column + 1]
                 numbers = np.append(part.data[stored], 0.0)[:, None]  # and that of absent entries
-                own = _to_float32(_transform(numbers, feature, transform))[:, 0]
-                values[feature[0]] = own[-1]
-                values[feature[0], part.indices[stored]] = own[:-1]
+                entries = _to_float32(_transform(numbers, feature, transform))[:, 0]
+                values[feature[0]] = entries[-1]
+                values[feature[0], part.indices[stored]] = entries[:-1]
         for category in self.categories:
             if needed[category.feature]:
                 values[category.feature] = np.nan

@@ -215,10 +215,10 @@ class _Reader:
 
     def convert(self, X: Any, dtype: object) -> np.ndarray:
         """Apply scikit-learn's checks; name row and column of an object that is not a number."""
-        given = np.asarray(X)
-        is_objects = given.dtype == object and given.ndim == 2
+        array = np.asarray(X)
+        is_objects = array.dtype == object and array.ndim == 2
         if is_objects:
-            X = replace_nulls_with_nan(given)
+            X = replace_nulls_with_nan(array)
         try:
             return check_array(
                 X,

@@ -97,9 +97,10 @@ def check_task_names(names: Iterable[object], tasks: Iterable[object], argument:
 
 def check_task_weights(rows: RowData, keys: Sequence[TaskKey], columns: TaskColumns) -> None:
     """Raise a ValueError for weights of what is no task; columns of no task may have some."""
-    given = rows.weight
-    has_names = getattr(given, "ndim", 1) == 2 and hasattr(given, "columns")
-    names = list(given) if isinstance(given, Mapping) else list(given.columns) if has_names else []
+    weight = rows.weight
+    names = list(weight) if isinstance(weight, Mapping) else []
+    if getattr(weight, "ndim", 1) == 2 and hasattr(weight, "columns"):
+        names = list(weight.columns)
     parts = {part for key in keys for part in (key if isinstance(key, tuple) else [key])}
     ignored = set(columns.names or ()) - parts
     check_task_names([name for name in names if name not in ignored], keys, "sample_weight")
@@ -207,12 +208,12 @@ class TaskEncodings(TargetEncoding):
         for key, encoding in zip(self.keys, self.encodings, strict=True):
             task_name = f"{get_task_name(key)!r} of {name}"
             encode = partial(encoding.encode, name=task_name, normalized=normalized)
-            own = RowData(columns.select(key), get_task_weight(rows, key))
+            task_rows = RowData(columns.select(key), get_task_weight(rows, key))
             if encoding.kind in ("binary", "multiclass"):
-                own, missing = _drop_new_labels(own, encoding, self.missing, task_name)
-                targets.append(encode_labelled_rows(encode, own, missing, task_name))
+                task_rows, missing = _drop_new_labels(task_rows, encoding, self.missing, task_name)
+                targets.append(encode_labelled_rows(encode, task_rows, missing, task_name))
             else:
-                targets.append(encode(own))
+                targets.append(encode(task_rows))
         return join_task_targets(self.keys, targets, self.missing)
 
     def check_names(self, rows: RowData, name: str) -> None:
@@ -253,8 +254,8 @@ class TaskTarget(Target):
 
     def subtract_offset(self, outputs_per_target: int) -> TaskTarget:
         (target,) = self.split_tasks()  # the offsets of several tasks are added to the scores
-        own = target.replace_rows(offset=self.rows.offset).subtract_offset(outputs_per_target)
-        return self.replace_rows(tasks=(own.rows.replace(offset=None),))
+        shifted = target.replace_rows(offset=self.rows.offset).subtract_offset(outputs_per_target)
+        return self.replace_rows(tasks=(shifted.rows.replace(offset=None),))
 
     def to_target_rows(self) -> TaskRows:
         return self.rows.replace(tasks=tuple(t.to_target_rows() for t in self.split_tasks()))

@@ -104,9 +104,9 @@ def _to_finite_float64(values: DataLike, name: str) -> NDArray[np.float64]:
             f"{name} holds {describe_type(value)} in row {place[0]}, which is not a number."
         )
 
-    given = np.asarray(values)
-    is_plain = given.dtype.kind in "biuf"
-    numbers = given.astype(np.float64) if is_plain else convert_objects(given, describe)
+    array = np.asarray(values)
+    is_plain = array.dtype.kind in "biuf"
+    numbers = array.astype(np.float64) if is_plain else convert_objects(array, describe)
     with np.errstate(over="ignore"):
         finite = np.isfinite(numbers.astype(np.float32))  # the dtype that scores are summed in
     if not finite.all():

@@ -40,10 +40,10 @@ def find_data_files(path: str | os.PathLike[str] | Sequence[str | os.PathLike[st
         return files
     name = os.fspath(path)
     if os.path.isdir(name):
-        found = sorted(glob.glob("**/*", root_dir=name, recursive=True))
+        paths = sorted(glob.glob("**/*", root_dir=name, recursive=True))
         files = [
             os.path.join(name, one)
-            for one in found
+            for one in paths
             if os.path.splitext(one)[1].lower() in _EXTENSIONS
             and not any(part.startswith(("_", ".")) for part in Path(one).parts)
             and os.path.isfile(os.path.join(name, one))
@@ -79,7 +79,7 @@ def open_dataset(path: StrPath, format: str | None = None) -> tuple[ds.Dataset, 
     is_folder = isinstance(path, str | os.PathLike) and os.path.isdir(path)
     base = os.path.abspath(path) if is_folder else os.path.dirname(os.path.commonpath(files))
     parts = [Path(file).relative_to(base).parts[:-1] for file in files] if is_folder else []
-    names = dict.fromkeys(part.partition("=")[0] for own in parts for part in own if "=" in part)
+    names = dict.fromkeys(part.partition("=")[0] for dirs in parts for part in dirs if "=" in part)
     partitioning = ds.HivePartitioning(pa.schema([(name, pa.string()) for name in names]))
     options = ds.FileSystemFactoryOptions(partition_base_dir=base, partitioning=partitioning)
     kind = {"parquet": ds.ParquetFileFormat, "feather": ds.IpcFileFormat}[
@@ -102,10 +102,10 @@ def get_category_columns(schema: pa.Schema) -> set[str]:
     """
     import pyarrow.types as kinds
 
-    found = {field.name for field in schema if kinds.is_dictionary(field.type)}
+    dictionaries = {field.name for field in schema if kinds.is_dictionary(field.type)}
     columns = json.loads((schema.metadata or {}).get(b"pandas", b"{}")).get("columns", [])
     is_category = {c["name"]: c.get("pandas_type") == "categorical" for c in columns}
-    return found | {name for name in schema.names if is_category.get(name, False)}
+    return dictionaries | {name for name in schema.names if is_category.get(name, False)}
 
 
 def _check_files(files: Sequence[str], kind: ds.FileFormat) -> None:

@@ -174,9 +174,8 @@ def _check_finite(y: DataLike | None, name: str, missing: str, dtype: object) ->
     except ValueError as error:
         if missing == "error" and f"Input {name} contains NaN" in str(error):
             raise ValueError(
-                f"Input {name} contains NaN. Remove those rows, or set "
-                'missing_targets="ignore" (regression and multi-label) to learn from the other '
-                "values."
+                f'Input {name} contains NaN. Remove those rows, or set missing_targets="ignore" '
+                "(regression and multi-label) to learn from the other values."
             ) from None
         raise
 
@@ -365,12 +364,12 @@ def read_labels(y: DataLike, name: str = "y", warn: bool = False) -> np.ndarray:
 
     Raises a ValueError if there is not one label per row.
     """
-    given = to_numpy(y, name)
-    values = np.asarray(given)
+    typed = to_numpy(y, name)
+    values = np.asarray(typed)
     _check_labels(values, name)
     values = _unbox_numbers(values)
     # Numbers and booleans keep their dtype, also those of pandas' own dtypes.
-    labels = _check_finite(values if values.dtype.kind in "iubf" else given, name, "error", None)
+    labels = _check_finite(values if values.dtype.kind in "iubf" else typed, name, "error", None)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = ravel_column(labels)[0] if warn else labels[:, 0]
     if labels.ndim != 1:
