@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from polyleaf.runtime.file_checks import require_bins
 from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.user_data.feature_table import (
     CATEGORY_TYPES,
@@ -178,13 +179,13 @@ class DerivedColumns:
 
         Raises a ValueError if they do not describe derived columns.
         """
-        _require(isinstance(plain, list) and len(plain) > 0, "names no feature")
+        require_bins(isinstance(plain, list) and len(plain) > 0, "names no feature")
         features = tuple(
             _read_feature(entry, arrays.get(f"derived_columns.{i}.values"), n_features)
             for i, entry in enumerate(plain)
         )
         indices = [feature.feature for feature in features]
-        _require(sorted(set(indices)) == indices, "has features that do not ascend")
+        require_bins(sorted(set(indices)) == indices, "has features that do not ascend")
         return cls(n_features, features)
 
 
@@ -245,25 +246,20 @@ def _convert_type(category: Category) -> Category | None:
     return int(number) if number.is_integer() else number
 
 
-def _require(condition: bool, problem: str) -> None:
-    if not condition:
-        raise ValueError(f"The derived columns cannot be read: the file {problem}.")
-
-
 def _read_feature(entry: JsonObject, values: Any, n_features: int) -> HighCardinalityFeature:
     names = {"feature", "categories", "labels", "missing_seen"}
-    _require(isinstance(entry, Mapping) and set(entry) == names, "has a malformed feature")
+    require_bins(isinstance(entry, Mapping) and set(entry) == names, "has a malformed feature")
     feature, categories, labels = entry["feature"], entry["categories"], entry["labels"]
     is_valid = type(feature) is int and 0 <= feature < n_features
-    _require(is_valid, "has a feature that does not exist")
-    _require(type(entry["missing_seen"]) is bool, "has no flag for missing values")
+    require_bins(is_valid, "has a feature that does not exist")
+    require_bins(type(entry["missing_seen"]) is bool, "has no flag for missing values")
     is_valid = isinstance(categories, list) and all(map(is_category, categories))
-    _require(is_valid and len(set(categories)) == len(categories), "has invalid categories")
+    require_bins(is_valid and len(set(categories)) == len(categories), "has invalid categories")
     is_valid = isinstance(labels, list) and all(isinstance(label, str) for label in labels)
-    _require(is_valid and 0 < len(labels) < 2**16, "has invalid labels")
+    require_bins(is_valid and 0 < len(labels) < 2**16, "has invalid labels")
     is_valid = isinstance(values, np.ndarray) and values.dtype == np.float32
     is_valid = is_valid and values.shape == (len(categories), len(labels))
-    _require(is_valid and bool(np.isfinite(values).all()), "has invalid statistics")
+    require_bins(is_valid and bool(np.isfinite(values).all()), "has invalid statistics")
     values = np.ascontiguousarray(values)
     return HighCardinalityFeature(
         feature, tuple(categories), tuple(labels), values, entry["missing_seen"]

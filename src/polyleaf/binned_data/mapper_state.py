@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyleaf.binned_data.high_cardinality import Category, DerivedColumns, is_category
+from polyleaf.runtime.file_checks import require_bins
 from polyleaf.user_data.feature_table import FeatureSpec
 
 if TYPE_CHECKING:
@@ -69,13 +70,13 @@ def read_state(
     Raises a ValueError if `meta` and `arrays` are not the state of a mapper.
     """
     is_valid = isinstance(meta, Mapping) and isinstance(arrays, Mapping)
-    _require(is_valid, "is not a pair of mappings")
+    require_bins(is_valid, "is not a pair of mappings")
     n_features: Any = meta.get("n_features")
     max_bins: Any = meta.get("max_bins")
     is_valid = _is_int(n_features) and 1 <= n_features < 2**31
-    _require(is_valid, "has no valid number of features")
+    require_bins(is_valid, "has no valid number of features")
     is_valid = _is_int(max_bins) and 2 <= max_bins <= limit
-    _require(is_valid, f"has a max_bins outside 2..{limit}")
+    require_bins(is_valid, f"has a max_bins outside 2..{limit}")
     names = _read_names(meta.get("feature_names"), n_features)
     derived, n_columns = None, n_features
     if "derived_columns" in meta:
@@ -83,7 +84,7 @@ def read_state(
         n_columns = derived.n_columns
     # Before arrays of this length are made, which a damaged number may let fill the memory.
     n_stored = len(_read_array(arrays, "float64_bins", np.uint8))
-    _require(n_stored == n_columns, "has arrays of the wrong length")
+    require_bins(n_stored == n_columns, "has arrays of the wrong length")
     n_bins = np.full(n_columns, max_bins)
     for _, columns in () if derived is None else derived.iter_columns():
         n_bins[columns] = limit
@@ -92,23 +93,14 @@ def read_state(
     is_categorical = np.array([kept is not None for kept in categories])
     pairs = zip(thresholds, is_categorical, strict=True)
     is_valid = not any(len(t) for t, has_categories in pairs if has_categories)
-    _require(is_valid, "gives thresholds to a categorical feature")
+    require_bins(is_valid, "gives thresholds to a categorical feature")
     for feature, columns in () if derived is None else derived.iter_columns():
-        _require(not is_categorical[columns].any(), "has categories in a numeric column")
+        require_bins(not is_categorical[columns].any(), "has categories in a numeric column")
         is_categorical[feature.feature] = True
     spec = FeatureSpec(n_features, names, is_categorical[:n_features])
     transforms: Any = meta.get("transforms_regressors")
-    _require(isinstance(transforms, bool), "does not tell whether regressors are transformed")
+    require_bins(isinstance(transforms, bool), "does not tell whether regressors are transformed")
     return max_bins, (spec, thresholds, is_float64, categories, rare, derived, transforms)
-
-
-def _require(condition: bool, problem: str) -> None:
-    """Raise a ValueError unless a saved state satisfies a condition."""
-    if not condition:
-        raise ValueError(
-            f"The saved bins cannot be read: the file {problem}. It is damaged or was not written "
-            "by Polyleaf."
-        )
 
 
 def _is_int(value: object) -> bool:
@@ -121,8 +113,10 @@ def _read_names(names: Any, n_features: int) -> tuple[str, ...] | None:
     if names is None:
         return None
     is_valid = isinstance(names, list) and all(isinstance(name, str) for name in names)
-    _require(is_valid, "has feature names that are not text")
-    _require(len(names) == n_features, f"has {len(names)} feature names for {n_features} features")
+    require_bins(is_valid, "has feature names that are not text")
+    require_bins(
+        len(names) == n_features, f"has {len(names)} feature names for {n_features} features"
+    )
     return tuple(names)
 
 
@@ -133,30 +127,30 @@ def _read_thresholds(
     values = _read_array(arrays, "thresholds", np.float64)
     offsets = _read_array(arrays, "offsets", np.int64)
     is_float64 = _read_array(arrays, "float64_bins", np.uint8)
-    _require(len(offsets) == len(max_bins) + 1, "has arrays of the wrong length")
+    require_bins(len(offsets) == len(max_bins) + 1, "has arrays of the wrong length")
     is_valid = offsets[0] == 0 and offsets[-1] == len(values)
-    _require(is_valid, "has thresholds that belong to no feature")
+    require_bins(is_valid, "has thresholds that belong to no feature")
     is_valid = bool(np.all((offsets >= 0) & (offsets <= len(values))))
-    _require(is_valid, "has offsets outside its thresholds")
+    require_bins(is_valid, "has offsets outside its thresholds")
     counts = np.diff(offsets)
     is_valid = bool(np.all((counts >= 0) & (counts < max_bins)))
-    _require(is_valid, "has a feature with too many thresholds")
-    _require(bool(np.isfinite(values).all()), "has thresholds that are not finite")
-    _require(bool(np.all(is_float64 <= 1)), "has flags other than 0 and 1")
+    require_bins(is_valid, "has a feature with too many thresholds")
+    require_bins(bool(np.isfinite(values).all()), "has thresholds that are not finite")
+    require_bins(bool(np.all(is_float64 <= 1)), "has flags other than 0 and 1")
     thresholds = [values[begin:end].copy() for begin, end in pairwise(offsets)]
     for feature, t in enumerate(thresholds):
         is_valid = bool(np.all(np.diff(t) > 0))
-        _require(is_valid, f"has thresholds of feature {feature} that do not ascend")
+        require_bins(is_valid, f"has thresholds of feature {feature} that do not ascend")
         with np.errstate(over="ignore"):
             is_valid = bool(is_float64[feature]) or np.array_equal(t.astype(np.float32), t)
-        _require(is_valid, f"has thresholds of feature {feature} that are not float32 numbers")
+        require_bins(is_valid, f"has thresholds of feature {feature} that are not float32 numbers")
     return thresholds, is_float64.astype(bool)
 
 
 def _read_array(arrays: Mapping[str, object], name: str, dtype: type) -> np.ndarray:
     array = arrays.get(name)
     is_valid = isinstance(array, np.ndarray) and array.ndim == 1 and array.dtype == dtype
-    _require(is_valid, f"has no {name!r} that is a one-dimensional {np.dtype(dtype)} array")
+    require_bins(is_valid, f"has no {name!r} that is a one-dimensional {np.dtype(dtype)} array")
     return np.ascontiguousarray(array)
 
 
@@ -166,24 +160,26 @@ def _read_categories(
     """Return the categories with bins of their own, and the rare ones, of each feature."""
     kept: CategoryLists = [None] * n_features
     rare: CategoryLists = [None] * n_features
-    _require(isinstance(entries, list), "has no list of categories")
+    require_bins(isinstance(entries, list), "has no list of categories")
     for entry in entries:
         is_valid = isinstance(entry, Mapping) and set(entry) == {"feature", "kept", "rare"}
-        _require(is_valid, "has malformed categories")
+        require_bins(is_valid, "has malformed categories")
         feature = entry["feature"]
         is_valid = _is_int(feature) and 0 <= feature < n_features
-        _require(is_valid, "has categories of a feature that does not exist")
-        _require(kept[feature] is None, f"has the categories of feature {feature} twice")
+        require_bins(is_valid, "has categories of a feature that does not exist")
+        require_bins(kept[feature] is None, f"has the categories of feature {feature} twice")
         for group in (entry["kept"], entry["rare"]):
             is_valid = isinstance(group, list) and all(is_category(c) for c in group)
-            _require(
+            require_bins(
                 is_valid,
                 f"has categories of feature {feature} that are not text, finite numbers or "
                 "booleans",
             )
         together = entry["kept"] + entry["rare"]
-        _require(len(set(together)) == len(together), f"repeats a category of feature {feature}")
+        require_bins(
+            len(set(together)) == len(together), f"repeats a category of feature {feature}"
+        )
         is_valid = len(entry["kept"]) + bool(entry["rare"]) <= limit
-        _require(is_valid, f"has too many categories for feature {feature}")
+        require_bins(is_valid, f"has too many categories for feature {feature}")
         kept[feature], rare[feature] = list(entry["kept"]), list(entry["rare"])
     return kept, rare

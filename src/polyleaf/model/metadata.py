@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from polyleaf.model.initial import logit
+from polyleaf.runtime.file_checks import require_entry
 from polyleaf.runtime.types import DataLike, JsonObject
 from polyleaf.user_data.multitask import decode_target_encoding
 
@@ -106,43 +107,45 @@ def check_metadata(metadata: Mapping[str, Any], n_outputs: int) -> None:
     Raises a ValueError if an entry is not what an estimator of `n_outputs` raw scores writes.
     """
     entries = metadata.get
-    _require(isinstance(entries(ESTIMATOR, ""), str), ESTIMATOR, "must be the name of a class")
-    _require(isinstance(entries(PARAMETERS, {}), dict), PARAMETERS, "must be given by name")
-    _require(isinstance(entries(HAS_OFFSETS, True), bool), HAS_OFFSETS, "must be true or false")
+    require_entry(isinstance(entries(ESTIMATOR, ""), str), ESTIMATOR, "must be the name of a class")
+    require_entry(isinstance(entries(PARAMETERS, {}), dict), PARAMETERS, "must be given by name")
+    require_entry(
+        isinstance(entries(HAS_OFFSETS, True), bool), HAS_OFFSETS, "must be true or false"
+    )
     is_text = isinstance(entries(QUERY_COLUMN, ""), str)
-    _require(is_text, QUERY_COLUMN, "must be the name of a column")
+    require_entry(is_text, QUERY_COLUMN, "must be the name of a column")
     chosen = entries(CHOSEN_SCORE, 0)
     is_valid = type(chosen) is int and 0 <= chosen < n_outputs
-    _require(is_valid, CHOSEN_SCORE, f"must be an integer from 0 to {n_outputs - 1}")
+    require_entry(is_valid, CHOSEN_SCORE, f"must be an integer from 0 to {n_outputs - 1}")
     names = entries(INPUT_NAMES)
     is_list = isinstance(names, list) and all(isinstance(name, str) for name in names)
-    _require(names is None or is_list, INPUT_NAMES, "must be a list of texts")
-    _require(isinstance(entries("kind", ""), str), "kind", "must be a text")
+    require_entry(names is None or is_list, INPUT_NAMES, "must be a list of texts")
+    require_entry(isinstance(entries("kind", ""), str), "kind", "must be a text")
     n_targets = None
     if ESTIMATOR in metadata or "one_dimensional" in metadata or entries("kind") == "tasks":
         n_targets = decode_target_encoding(metadata, n_outputs).n_outputs
     if _KEY in metadata:
         is_valid = _is_list_of_numbers(metadata[_KEY], n_outputs)
         is_valid = is_valid and all(0 < threshold < 1 for threshold in metadata[_KEY])
-        _require(is_valid, _KEY, f"must be {n_outputs} probabilities, one per output")
+        require_entry(is_valid, _KEY, f"must be {n_outputs} probabilities, one per output")
     for kind in get_args(CalibrationKind):
         if kind in metadata:
             _check_calibration(kind, metadata[kind], n_targets)
 
 
 def _check_calibration(kind: CalibrationKind, values: Any, n_targets: int | None) -> None:
-    _require(isinstance(values, dict), kind, "must have a coverage")
+    require_entry(isinstance(values, dict), kind, "must have a coverage")
     coverage = values.get("coverage")
     is_valid = _is_number(coverage) and 0 < coverage < 1
-    _require(is_valid, kind, "must have a coverage between 0 and 1")
+    require_entry(is_valid, kind, "must have a coverage between 0 and 1")
     if kind == "prediction_sets":
-        _require(_is_number(values.get("depth")), kind, "must have a number as depth")
+        require_entry(_is_number(values.get("depth")), kind, "must have a number as depth")
         return
-    _require(isinstance(values.get("joint"), bool), kind, "must be joint or not")
-    _require(isinstance(values.get("scaled", False), bool), kind, "must be scaled or not")
+    require_entry(isinstance(values.get("joint"), bool), kind, "must be joint or not")
+    require_entry(isinstance(values.get("scaled", False), bool), kind, "must be scaled or not")
     widths = values.get("widths")
     is_valid = n_targets is not None and _is_list_of_numbers(widths, n_targets)
-    _require(is_valid, kind, "must have one width per target")
+    require_entry(is_valid, kind, "must have one width per target")
 
 
 def _is_number(value: object) -> bool:
@@ -151,8 +154,3 @@ def _is_number(value: object) -> bool:
 
 def _is_list_of_numbers(values: DataLike, length: int) -> bool:
     return isinstance(values, list) and len(values) == length and all(map(_is_number, values))
-
-
-def _require(condition: bool, name: str, rule: str) -> None:
-    if not condition:
-        raise ValueError(f"The metadata entry {name!r} of the model {rule}.")

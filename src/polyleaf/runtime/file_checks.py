@@ -7,3 +7,17 @@ def require(condition: object, problem: str) -> None:
     """Raise a ValueError with the problem unless the condition holds."""
     if not condition:
         raise ValueError(problem)
+
+
+def require_entry(condition: object, name: str, rule: str) -> None:
+    """Raise a ValueError unless an entry of a model's metadata follows a rule."""
+    require(condition, f"The metadata entry {name!r} of the model {rule}.")
+
+
+def require_bins(condition: object, problem: str) -> None:
+    """Raise a ValueError with what is wrong with the saved bins unless the condition holds."""
+    require(
+        condition,
+        f"The saved bins cannot be read: the file {problem}. It is damaged or was not written by "
+        "Polyleaf.",
+    )

@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse
 
 from polyleaf.runtime.capabilities import refuse
+from polyleaf.runtime.file_checks import require_entry
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike, JsonObject
 from polyleaf.user_data.read_target import (
@@ -202,15 +203,15 @@ class TargetEncoding:
         """
         kind: Any = fields.get("kind")
         n_outputs: Any = fields.get("n_outputs")
-        _require(kind in get_args(Kind), "kind", f"must be one of {', '.join(get_args(Kind))}")
+        require_entry(kind in get_args(Kind), "kind", f"must be one of {', '.join(get_args(Kind))}")
         # Goals of a ranking may be more than its scores.
         limit = MAX_GOALS if kind == "regression" else n_scores
         is_valid = type(n_outputs) is int and 1 <= n_outputs <= max(limit, n_scores)
-        _require(is_valid, "n_outputs", f"must be an integer from 1 to {n_scores}")
+        require_entry(is_valid, "n_outputs", f"must be an integer from 1 to {n_scores}")
         for name in ("one_dimensional", "one_vs_rest"):
-            _require(type(fields.get(name)) is bool, name, "must be true or false")
+            require_entry(type(fields.get(name)) is bool, name, "must be true or false")
         is_valid = fields.get("missing") in ("error", "ignore")
-        _require(is_valid, "missing", 'must be "error" or "ignore"')
+        require_entry(is_valid, "missing", 'must be "error" or "ignore"')
         encoding = cls(
             kind=kind,
             n_outputs=n_outputs,
@@ -228,13 +229,15 @@ class TargetEncoding:
     def _check_consistency(self) -> None:
         """Check fields that were read from a file against each other."""
         flat = {"multilabel": False, "regression": self.one_dimensional}.get(self.kind, True)
-        _require(self.one_dimensional == flat, "one_dimensional", f"must be {flat} for {self.kind}")
+        require_entry(
+            self.one_dimensional == flat, "one_dimensional", f"must be {flat} for {self.kind}"
+        )
         is_valid = self.kind == "multiclass" or not self.one_dimensional or self.n_outputs == 1
-        _require(is_valid, "n_outputs", "must be 1 if y has one dimension")
+        require_entry(is_valid, "n_outputs", "must be 1 if y has one dimension")
         is_valid = (self.offset is None) == (self.scale is None)
-        _require(is_valid, "offset", "must come with a scale")
+        require_entry(is_valid, "offset", "must come with a scale")
         is_valid = self.scale is None or bool((self.scale > 0).all())
-        _require(is_valid, "scale", "must be positive")
+        require_entry(is_valid, "scale", "must be positive")
 
 
 @dataclass(frozen=True)
@@ -564,22 +567,17 @@ def _labels_to_json(classes: np.ndarray) -> dict[str, object]:
     )
 
 
-def _require(condition: bool, name: str, rule: str) -> None:
-    if not condition:
-        raise ValueError(f"The model has no valid target encoding: {name!r} {rule}.")
-
-
 def _read_classes(kind: Kind, n_outputs: int, fields: Any) -> np.ndarray | None:
     if kind == "regression":
-        _require(fields is None, "classes", "is for classification only")
+        require_entry(fields is None, "classes", "is for classification only")
         return None
     if kind == "multilabel":  # label indices, which are not stored
         return np.arange(n_outputs)
-    _require(isinstance(fields, Mapping), "classes", "must have a dtype and labels")
+    require_entry(isinstance(fields, Mapping), "classes", "must have a dtype and labels")
     classes = _labels_from_json(fields)
     n_classes = 2 if kind == "binary" else n_outputs
     is_valid = len(set(classes.tolist())) == len(classes) == n_classes
-    _require(is_valid, "classes", f"must have {n_classes} different labels")
+    require_entry(is_valid, "classes", f"must have {n_classes} different labels")
     return classes
 
 
@@ -587,28 +585,28 @@ def _labels_from_json(fields: Mapping[str, object]) -> np.ndarray:
     name: Any = fields.get("dtype")
     labels: Any = fields.get("labels")
     is_valid = isinstance(labels, list) and isinstance(name, str)
-    _require(is_valid, "classes", "must have a dtype and labels")
+    require_entry(is_valid, "classes", "must have a dtype and labels")
     try:
         dtype = np.dtype(name)
     except (TypeError, ValueError):
         dtype = np.dtype(np.void)
     is_text = dtype.kind in "OU"
-    _require(is_text or dtype.kind in "iufb", "classes", "must be text, numbers or booleans")
+    require_entry(is_text or dtype.kind in "iufb", "classes", "must be text, numbers or booleans")
     is_valid = all(isinstance(label, (str, bool, int, float)) for label in labels) and all(
         isinstance(label, str) == is_text for label in labels
     )
-    _require(is_valid, "classes", "must have labels of its dtype")
+    require_entry(is_valid, "classes", "must have labels of its dtype")
     n_characters = sum(len(label) + 1 for label in labels) if is_text else 0
     max_bytes = _SPARE_BYTES + _MAX_BYTES_PER_CHARACTER * n_characters
     is_valid = dtype.kind != "U" or 0 <= dtype.itemsize * len(labels) <= max_bytes  # NumPy 1 wraps
-    _require(is_valid, "classes", "has a text dtype that is too wide")
+    require_entry(is_valid, "classes", "has a text dtype that is too wide")
     try:
         with np.errstate(invalid="ignore"):  # labels that do not fit become others
             classes = np.array(labels).astype(dtype)
         is_valid = classes.tolist() == labels
     except (OverflowError, ValueError):
         is_valid = False
-    _require(is_valid, "classes", "must have labels that its dtype can hold")
+    require_entry(is_valid, "classes", "must have labels that its dtype can hold")
     return classes
 
 
@@ -617,7 +615,7 @@ def _read_names(names: Any, n_outputs: int) -> tuple[str, ...] | None:
         return None
     is_valid = isinstance(names, list) and len(names) == n_outputs
     is_valid = is_valid and all(isinstance(name, str) for name in names)
-    _require(is_valid, "output_names", f"must be {n_outputs} texts")
+    require_entry(is_valid, "output_names", f"must be {n_outputs} texts")
     return tuple(names)
 
 
@@ -629,5 +627,5 @@ def _read_numbers(fields: Mapping[str, object], name: str, n_outputs: int) -> np
     is_valid = is_valid and all(
         isinstance(v, (int, float)) and bool(np.isfinite(v)) for v in values
     )
-    _require(is_valid, name, f"must be {n_outputs} finite numbers")
+    require_entry(is_valid, name, f"must be {n_outputs} finite numbers")
     return np.array(values, np.float64)

@@ -169,14 +169,14 @@ class ThresholdDisplay(Display):
         if output is None:
             name = names[0] if len(names) == 1 else "all labels"
             return cls.from_predictions(truth, probabilities, name, ax=ax)
-        if isinstance(output, str):
-            if output not in names:
-                raise ValueError(f"output={output!r} must be one of {', '.join(names[:20])}.")
-            output = names.index(output)
-        if not 0 <= output < len(names):
-            raise ValueError(f"output={output} must be below {len(names)}, the number of outputs.")
-        truth, probabilities = truth[:, output], probabilities[:, output]
-        return cls.from_predictions(truth, probabilities, names[output], ax=ax)
+        number = names.index(output) if output in names else output
+        if not isinstance(number, int | np.integer) or not 0 <= number < len(names):
+            raise ValueError(
+                f"output={output!r} must be below {len(names)}, the number of outputs, or one of "
+                f"{', '.join(names[:20])}."
+            )
+        truth, probabilities = truth[:, number], probabilities[:, number]
+        return cls.from_predictions(truth, probabilities, names[number], ax=ax)
 
     @classmethod
     def from_predictions(
