@@ -468,6 +468,8 @@ def test_chosen_goal_weights(front, tmp_path):
         np.testing.assert_allclose(chosen.score(X, Y, qid=QID), expected)
         chosen.save_model(tmp_path / "m.polyleaf")
         assert same(load_model(tmp_path / "m.polyleaf").predict(X), chosen.predict(X))
+        refitted = polyleaf.refit(chosen, X, Y, qid=QID)
+        assert same(refitted.predict(X), chosen.predict(X))
     assert chosen.fit(X, Y, qid=QID).predict(X).shape == (N, 5)
 
 

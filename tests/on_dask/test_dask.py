@@ -115,6 +115,21 @@ def test_ranking(client, is_sorted, parameters):
     assert model.model_.to_bytes() == local.model_.to_bytes()
 
 
+def test_column_of_queries(client):
+    X, Y = make_data()
+    table = pd.DataFrame(X, columns=list("abcd")).assign(query=np.arange(N) // 7)
+    y = pd.Series(np.floor(np.clip(Y[:, 0], 0, 4)))
+    lazy, lazy_y = (dd.from_pandas(each, npartitions=5) for each in (table, y))
+    model = DaskRanker(client=client, **SMALL)
+    model.fit(lazy, lazy_y, qid="query", eval_set=[(lazy, lazy_y)])
+    local = PolyleafRanker(**SMALL).fit(table, y, qid="query", eval_set=[(table, y)])
+    assert model.to_local().save_model() == local.save_model()
+    np.testing.assert_array_equal(model.predict(lazy).compute(), local.predict(table))
+    assert model.to_local().score(table, y) == local.score(table, y)
+    with pytest.raises(ValueError, match="no DataFrame with such a column"):
+        model.fit(lazy, lazy_y, qid="session")
+
+
 def test_shares_of_classes(client):
     """An evaluation set has labels, another set shares."""
     rng = np.random.default_rng(6)

@@ -451,11 +451,11 @@ class DaskPolyleafRanker(_DaskEstimator):
             See :meth:`DaskPolyleafRegressor.fit`.
         sample_weight : like y, optional
             Weights of rows.
-        qid : dask Series or Array, or list of delayed
-            Query of each row, numbers or text, with the partitions of X. It is balanced best if
-            rows are sorted by query.
+        qid : dask Series or Array, list of delayed, or str
+            Query of each row, numbers or text, with the partitions of X; or the name of the column
+            of the DataFrame X that holds it. Partitions stay balanced if rows are sorted by query.
         eval_qid : list, optional
-            Queries of the evaluation sets.
+            Queries of the evaluation sets. They may be left out if `qid` is the name of a column.
 
         Returns
         -------
@@ -464,6 +464,13 @@ class DaskPolyleafRanker(_DaskEstimator):
         eval_data = collect_eval_sets(
             eval_set, eval_names, eval_sample_weight, eval_offset, qids=eval_qid
         )
+        self._local._query_column = qid if isinstance(qid, str) else None
+        if isinstance(qid, str):
+            eval_data = [
+                data if data.rows.query is not None else _separate_queries(data, qid)
+                for data in eval_data
+            ]
+        X, qid = _separate_column(X, qid)
         rows = RowData(y, sample_weight, offset, query=qid)
         restarts = max_restarts, wait_for_workers
         return self._fit_lazily(X, rows, eval_data, callbacks, init_model, *restarts)
@@ -493,8 +500,24 @@ class DaskPolyleafRanker(_DaskEstimator):
         -------
         self
         """
+        X, qid = _separate_column(X, qid)
         rows = RowData(y, sample_weight, offset, query=qid)
         return self._refit_lazily(X, rows, decay_rate, max_restarts, wait_for_workers)
+
+
+def _separate_column(X: Any, qid: Any) -> tuple[Any, Any]:
+    """Return X without a column of queries, and the queries."""
+    if not isinstance(qid, str):
+        return X, qid
+    if qid not in getattr(X, "columns", ()):
+        raise ValueError(f"qid={qid!r}: X is no DataFrame with such a column; pass a collection.")
+    return X.drop(columns=[qid]), X[qid]
+
+
+def _separate_queries(data: TrainingData, column: str) -> TrainingData:
+    """Return data with the queries taken from a column of X."""
+    X, query = _separate_column(data.X, column)
+    return data._replace(X=X).replace_rows(query=query)
 
 
 @contextmanager

@@ -201,6 +201,8 @@ class PolyleafRanker(PolyleafEstimator, RankerParameters):
     ) -> Self:
         """Fit the leaf values anew on other queries; the splits of the trees stay.
 
+        So does the choice of `choose_goal_weights`.
+
         Parameters
         ----------
         X, y, sample_weight, qid, group, offset
@@ -218,8 +220,16 @@ class PolyleafRanker(PolyleafEstimator, RankerParameters):
             If data do not match the model, or `decay_rate` is out of range.
         """
         query = get_query_ids(X, qid, group)
-        rows = RowData(y, sample_weight, offset, query=query)
-        return self._refit_data(TrainingData("training", X, rows), decay_rate)
+        data = TrainingData("training", X, RowData(y, sample_weight, offset, query=query))
+        check_is_fitted(self)
+        old_model = self.model_
+        chosen = old_model.metadata.pop(CHOSEN_SCORE, None)  # it is kept, so no warning is due
+        try:
+            return self._refit_data(data, decay_rate)
+        finally:
+            if chosen is not None:
+                for model in (old_model, self.model_):
+                    model.metadata[CHOSEN_SCORE] = chosen
 
     def _read_rows(self, data: TrainingData) -> TrainingData:
         return self._read_queries(data, self._query_column)
