@@ -238,12 +238,8 @@ class PolyleafRanker(PolyleafEstimator, RankerParameters):
     def _read_queries(data: TrainingData, column: str | None) -> TrainingData:
         """Return data with the number of the query of each row, and X without the column of ids.
 
-        Parameters
-        ----------
-        data : TrainingData
-            As the user passed them.
-        column : str or None
-            Name of the column of ids, for data without others.
+        `data`: as the user passed them. `column`: name of the column of ids, for data without
+        others.
         """
         X, rows = data.X, data.rows
         ids = column if rows.query is None else rows.query

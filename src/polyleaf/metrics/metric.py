@@ -397,10 +397,7 @@ def get_metric(
 def query_metric(function: QueryMetric) -> Metric:
     """Return a metric of the rows of queries as `eval_metric` takes it.
 
-    Parameters
-    ----------
-    function : QueryMetric
-        Metric with options that its name does not have.
+    `function`: metric with options that its name does not have.
     """
     return Metric(function.name, function, greater_is_better=True, prediction_type="raw")
 

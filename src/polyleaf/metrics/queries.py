@@ -78,10 +78,7 @@ class QueryMetric:
     ) -> BoundQueryMetric:
         """Return the metric as a function of the scores of these rows.
 
-        Raises
-        ------
-        ValueError
-            If the rows have no queries.
+        Raises a ValueError if the rows have no queries.
         """
         return BoundQueryMetric(self, rows, training)
 
@@ -95,10 +92,7 @@ def parse_query_metric(
 
     A trailing "-", as in XGBoost: queries without relevant rows count 0.
 
-    Returns
-    -------
-    QueryMetric or None
-        None if it is no metric of a ranking.
+    Returns QueryMetric or None if it is no metric of a ranking.
     """
     match = _NAME.fullmatch(name)
     if match is None:
@@ -110,22 +104,12 @@ def parse_query_metric(
 
 @dataclass(frozen=True, eq=False)
 class _Goal:
-    """The rated rows of one goal.
+    """The rated rows of one goal."""
 
-    Attributes
-    ----------
-    rows : ndarray of shape (n,), int
-    queries : Queries
-        Of these rows.
-    relevant : ndarray of shape (n,), float64
-        Gain, or 1 and 0, by which ranks are evaluated.
-    best : ndarray of shape (n_queries,), float64
-        What the sum over ranks is divided by; 0 for queries without relevant rows.
-    """
-
-    rows: NDArray[np.intp]
-    queries: Queries
-    relevant: Floats
+    rows: NDArray[np.intp]  # (n,)
+    queries: Queries  # of these rows
+    relevant: Floats  # (n,), gain, or 1 and 0, by which ranks are evaluated
+    # (n_queries,), what the sum over ranks is divided by; 0 for queries without relevant rows
     best: Floats
 
 
@@ -215,28 +199,15 @@ def _find_largest_gain(gains: Gains, parts: tuple[RowData | None, ...]) -> float
 
 @dataclass(frozen=True, eq=False)
 class _Ranking:
-    """Rows in the order of their queries and descending scores; rows of equal score are a run.
+    """Rows in the order of their queries and descending scores; rows of equal score are a run."""
 
-    Attributes
-    ----------
-    number : ndarray of shape (n,), int
-        Query of each row.
-    n_queries : int
-    rank : ndarray of shape (n,), int
-        From 0.
-    relevant : ndarray of shape (n,), float64
-    mean : ndarray of shape (n,), float64
-        Mean of `relevant` in the run.
-    run : ndarray of shape (n,), int
-    run_begin, run_size : ndarray of shape (n_runs,), int
-    """
-
-    number: NDArray[np.int32]
+    number: NDArray[np.int32]  # (n,), query of each row
     n_queries: int
-    rank: NDArray[np.intp]
-    relevant: Floats
-    mean: Floats
-    run: NDArray[np.intp]
+    rank: NDArray[np.intp]  # (n,), from 0
+    relevant: Floats  # (n,)
+    mean: Floats  # (n,), mean of `relevant` in the run
+    run: NDArray[np.intp]  # (n,)
+    # run_begin, run_size: (n_runs,)
     run_begin: NDArray[np.intp]
     run_size: NDArray[np.intp]
 

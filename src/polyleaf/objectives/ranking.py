@@ -176,10 +176,8 @@ class BoundRankingObjective(BoundObjective):
     ) -> _core.QueryLoss:
         """Return the core's loss of targets (n, K).
 
-        Parameters
-        ----------
-        scale : ndarray of shape (n_queries, K), float64
-            See cpp/losses/query_losses.h; queries whose relevances are all the same are left out.
+        `scale` (n_queries, K): see cpp/losses/query_losses.h; queries whose relevances are all the
+        same are left out.
         """
         goal_weights = self.objective.goal_weights
         self._used = self.queries.find_varied(self.target) & (scale > 0)

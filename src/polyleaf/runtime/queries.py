@@ -17,29 +17,15 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Queries:
-    """The queries of some rows, for K goals.
+    """The queries of some rows, for K goals."""
 
-    Attributes
-    ----------
-    rows : ndarray of shape (n_rows,), int32
-        Rows of the queries one after the other.
-    begin : ndarray of shape (n_queries + 1,), int64
-        Query q has ``rows[begin[q] : begin[q + 1]]``.
-    number : ndarray of shape (n_rows,), int32
-        Query of each row.
-    is_rated : ndarray of shape (n_rows, K), bool
-        Whether the row has a weight for the goal; others are not part of the query.
-    row_weight : ndarray of shape (n_rows, K), float64
-    weight : ndarray of shape (n_queries, K), float64
-        Mean weight of the rated rows; 0 without any.
-    """
-
-    rows: NDArray[np.int32]
-    begin: NDArray[np.int64]
-    number: NDArray[np.int32]
+    rows: NDArray[np.int32]  # (n_rows,), rows of the queries one after the other
+    begin: NDArray[np.int64]  # (n_queries + 1,), query q has ``rows[begin[q] : begin[q + 1]]``
+    number: NDArray[np.int32]  # (n_rows,), query of each row
+    # (n_rows, K), whether the row has a weight for the goal; others are not part of the query
     is_rated: NDArray[np.bool_]
-    row_weight: Floats
-    weight: Floats
+    row_weight: Floats  # (n_rows, K)
+    weight: Floats  # (n_queries, K), mean weight of the rated rows; 0 without any
 
     @classmethod
     def make(cls, query: np.ndarray, n_goals: int, weight: np.ndarray | None) -> Queries:

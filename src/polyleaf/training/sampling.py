@@ -47,17 +47,11 @@ class GlobalRowIds(NamedTuple):
 
 
 class QuerySampler(NamedTuple):
-    """Draws whole queries of a ranking instead of rows.
+    """Draws whole queries of a ranking instead of rows."""
 
-    Attributes
-    ----------
-    query : ndarray of shape (n_usable,), int64
-        For each row of positive weight the position of its query in `ids`.
-    ids : GlobalRowIds
-        Ids of the queries of this rank among the queries of all ranks that have such rows.
-    """
-
+    # (n_usable,), for each row of positive weight the position of its query in `ids`
     query: np.ndarray
+    # ids of the queries of this rank among the queries of all ranks that have such rows
     ids: GlobalRowIds
 
     @staticmethod
@@ -66,10 +60,8 @@ class QuerySampler(NamedTuple):
     ) -> QuerySampler:
         """Make the sampler of the rows of this rank.
 
-        Parameters
-        ----------
-        query : ndarray of shape (n_rows,), int64
-            Number of the query of each row, the same on all ranks. No query is on two ranks.
+        `query` (n_rows,): number of the query of each row, the same on all ranks. No query is on
+        two ranks.
         """
         numbers, positions = np.unique(
             query if usable is None else query[usable], return_inverse=True

@@ -17,10 +17,7 @@ from polyleaf.user_data.validation import count_rows, read_row_values
 def read_queries(rows: RowData, n_rows: int) -> RowData:
     """Return rows as the user passed them with the number of the query and the weight of each row.
 
-    Raises
-    ------
-    ValueError
-        If there are no ids, or some are missing.
+    Raises a ValueError if there are no ids, or some are missing.
     """
     if rows.query is None:
         raise ValueError(
@@ -47,19 +44,15 @@ def number_queries(ids: np.ndarray) -> NDArray[np.int64]:
 def get_query_ids(X: Any, qid: Any, group: Any, names: tuple[str, str] = ("qid", "group")) -> Any:
     """Return the ids of the queries as the user passed them, or numbers made of sizes; else None.
 
+    Raises a ValueError if both are given, or sizes do not add up to the rows.
+
     Parameters
     ----------
-    X : array or table of n_rows, or None
     qid : array-like of shape (n_rows,), or name of a column, or None
     group : array-like of shape (n_queries,), or None
         Numbers of consecutive rows of the queries.
     names : (str, str)
         Names of the two arguments in messages.
-
-    Raises
-    ------
-    ValueError
-        If both are given, or sizes do not add up to the rows.
     """
     if group is None:
         return qid
@@ -81,10 +74,7 @@ def get_query_ids(X: Any, qid: Any, group: Any, names: tuple[str, str] = ("qid",
 def separate_column(X: Any, name: object, argument: str) -> tuple[Any, Any]:
     """Return a table without a column, and the values of the column.
 
-    Raises
-    ------
-    ValueError
-        If X is no table, or has no such column.
+    Raises a ValueError if X is no table, or has no such column.
     """
     frame = as_frame(X)
     if frame is None:

@@ -267,10 +267,7 @@ def is_missing(value: object) -> bool:
 def read_row_values(values: Any, name: str, n_rows: int) -> np.ndarray:
     """Return an argument with one value per row, such as `groups`, as an array (n_rows,).
 
-    Raises
-    ------
-    ValueError
-        For another number of values, missing values, or several columns.
+    Raises a ValueError for another number of values, missing values, or several columns.
     """
     if len(values) != n_rows:
         raise ValueError(f"{name} has {len(values)} entries, but X has {n_rows} rows.")
