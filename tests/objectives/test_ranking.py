@@ -8,6 +8,7 @@ import pytest
 from reference import ranking as reference
 from support.isa import run_on_each_isa
 
+from polyleaf import PolyleafRanker
 from polyleaf.objectives import LambdaRank, PairwiseRank, XeNdcg, get_objective, objective_from_dict
 from polyleaf.runtime.row_data import RowData
 
@@ -283,3 +284,50 @@ def test_names_of_other_libraries_and_stored_parameters():
     objective = LambdaRank(goal_weights=((1, 0), (0.5, 0.5)), gains=(0, 1, 3))
     stored = json.loads(json.dumps(objective.to_dict()))
     assert objective_from_dict(stored) == objective
+
+
+# --- models ---
+
+OBJECTIVES = ["xendcg", "lambdarank", "pairwise"]
+
+
+def make_rows():
+    rng = np.random.default_rng(0)
+    X, query = rng.normal(size=(900, 6)), np.repeat(np.arange(45), 20)
+    return X, np.clip(np.round(X[:, 0] + X[:, 1] * X[:, 2] + 1), 0, 4), query
+
+
+def fit(objective, X, y, query, **options):
+    arguments = {"sample_weight": options.pop("sample_weight", None)}
+    model = PolyleafRanker(objective=objective, n_estimators=12, max_leaves=8, **options)
+    return model.fit(X, y, qid=query, **arguments)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_models_have_the_same_bytes(objective):
+    """For any order of rows and queries, and any number of threads."""
+    X, y, query = make_rows()
+    model = fit(objective, X, y, query, n_jobs=1).model_.to_bytes()
+    order = np.random.default_rng(1).permutation(len(X))
+    moved = fit(objective, X[order], y[order], 7 - query[order], n_jobs=1)
+    assert moved.model_.to_bytes() == model
+    scores = [fit(objective, X, y, query, n_jobs=n).predict(X) for n in (1, 2, 4)]
+    assert all(np.array_equal(scores[0], other) for other in scores)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_model_of_queries_twice_and_of_weight_two(objective):
+    X, y, query = make_rows()
+    twice = fit(objective, np.tile(X, (2, 1)), np.tile(y, 2), np.concatenate([query, query + 99]))
+    heavy = fit(objective, X, y, query, sample_weight=np.full(len(X), 2.0))
+    np.testing.assert_array_equal(twice.predict(X), heavy.predict(X))
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_model_of_equal_goals_is_the_model_of_one(objective):
+    X, y, query = make_rows()
+    one = fit(objective, X, y, query).predict(X)
+    goals = np.column_stack([y, y])
+    for options in ({}, {"goal_weights": [(1, 0), (0.5, 0.5)]}):
+        scores = fit(objective, X, goals, query, **options).predict(X)
+        np.testing.assert_array_equal(scores, np.column_stack([one, one]))

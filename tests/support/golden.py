@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import csr_matrix
 
-from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor
+from polyleaf import Dataset, PolyleafClassifier, PolyleafRanker, PolyleafRegressor
 from polyleaf.settings import presets
 from polyleaf.user_data.features import read_features
 
@@ -107,6 +107,17 @@ def make_missing_targets():
     return Y
 
 
+def relevances():
+    """Return float64 (N, 2): relevances 0 to 4; of the second goal some are missing."""
+    Y = np.clip(np.round(values(n_outputs=2) / 4.0) + 1.0, 0.0, 4.0)
+    Y[np.random.default_rng(8).random(N) < 0.3, 1] = np.nan
+    return Y
+
+
+def queries():
+    return {"qid": np.random.default_rng(9).integers(0, 20, N)}
+
+
 def few_labels():
     """Return CSR (N, 50): about five labels per row."""
     drawn = np.random.default_rng(5).random((N, 50)) < 0.04
@@ -135,6 +146,10 @@ def regressor(y, X=numbers, fit=None, **parameters):
 
 def classifier(y, X=numbers, fit=None, **parameters):
     return PolyleafClassifier, X, y, fit, parameters
+
+
+def ranker(y, X=numbers, fit=queries, **parameters):
+    return PolyleafRanker, X, y, fit, parameters
 
 
 def large():
@@ -173,6 +188,17 @@ CONFIGURATIONS = {
     "tweedie": regressor(counts, objective="tweedie"),
     "custom": regressor(values, objective=squared_error_derivatives),
     "squared hinge": classifier(labels, objective="squared_hinge"),
+    "xendcg": ranker(relevances),
+    "lambdarank": ranker(
+        relevances,
+        objective="lambdarank",
+        goal_weights=[(1, 0), (0.5, 0.5)],
+        fit=lambda: queries() | {"sample_weight": weight() + 0.25},
+    ),
+    "lambdarank of average precision": ranker(
+        relevances, objective="lambdarank", lambda_metric="map", truncation=5
+    ),
+    "pairwise": ranker(lambda: relevances()[:, 0], objective="pairwise"),
     # Presets.
     "gbdt_mo": regressor(values, **presets.gbdt_mo()),
     "gbdt_mo, classes": classifier(classes, **presets.gbdt_mo()),
