@@ -49,6 +49,7 @@ FAST = [
     "sparse Y, exact",
     "sparse Y, values",
     "sparse Y, weights",
+    "lambdarank",
 ]
 
 
