@@ -286,6 +286,15 @@ def test_groups_of_queries(monkeypatch):
     assert not set(users[training]) & set(users[held])
 
 
+def test_copies_of_queries_are_held_out_together(monkeypatch):
+    splits = watch_hold_outs(monkeypatch)
+    order = rng.permutation(2 * N)
+    rows, queries = np.tile(np.arange(N), 2)[order], np.append(QID, QID + N_QUERIES)[order]
+    fit(validation_fraction=0.3).fit(X[rows], y[rows], qid=queries)
+    ((training, held),) = splits
+    assert not set(rows[training]) & set(rows[held])
+
+
 def test_samples_have_whole_queries(monkeypatch):
     drawn = []
     original = sampling.Sampler.draw

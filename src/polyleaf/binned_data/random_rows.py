@@ -303,6 +303,33 @@ def find_repeated_rows(
     return rank[groups] if len(first) >= _MIN_GROUPS else None
 
 
+def find_repeated_queries(hashes: Any, values: DataLike, query: Rows) -> Rows | None:
+    """Find queries that are copies of others: their rows have equal features and targets.
+
+    A row alone tells nothing about the order of another query, so copies of rows do not matter.
+
+    Parameters
+    ----------
+    hashes, values
+        As in `find_repeated_rows`.
+    query : ndarray of shape (n_rows,), int64
+        Number of the query of each row.
+
+    Returns
+    -------
+    ndarray of shape (n_rows,), int64, or None
+        Number of the distinct query of each row; None if no query is a copy.
+    """
+    if hashes is None:
+        return None
+    positions = np.unique(query, return_inverse=True)[1]
+    features, targets = np.zeros((2, int(positions.max()) + 1), np.uint64)
+    np.add.at(features, positions, hash64(hashes))  # in any order of the rows
+    np.add.at(targets, positions, hash64(hashes + hash64(hash_values(values))))
+    distinct = find_repeated_rows(features, targets)
+    return None if distinct is None else distinct[positions]
+
+
 def _count_pairs(numbers: np.ndarray) -> float:
     """Return the number of pairs of equal numbers."""
     counts = np.unique(numbers, return_counts=True)[1].astype(np.float64)

@@ -13,7 +13,7 @@ import scipy.sparse
 
 from polyleaf.binned_data.binning import MAX_BINS, BinMapper
 from polyleaf.binned_data.dataset import Dataset
-from polyleaf.binned_data.random_rows import SplitRules, find_repeated_rows
+from polyleaf.binned_data.random_rows import SplitRules, find_repeated_queries, find_repeated_rows
 from polyleaf.metrics import Metric
 from polyleaf.model.prediction import read_rows
 from polyleaf.runtime.context import effective_threads
@@ -174,14 +174,11 @@ def _hold_out(
 def join_copies(
     rules: SplitRules, hash_features: Callable[[], np.ndarray | None], target: Target
 ) -> SplitRules:
-    """Return rules that keep copies of a row together.
-
-    A ranking learns the order within queries: a row of another query tells nothing about it.
-    """
-    rows = target.rows
+    """Return rules that keep copies of a row together, or of a query in a ranking."""
+    rows, hashes = target.rows, hash_features()
     if rows.query is not None:
-        return rules
-    return rules.join(find_repeated_rows(hash_features(), target.values, rows.offset))
+        return rules.join(find_repeated_queries(hashes, target.values, rows.query))
+    return rules.join(find_repeated_rows(hashes, target.values, rows.offset))
 
 
 def check_rows(p: SharedParameters, X: DataLike, target: Target) -> int:
