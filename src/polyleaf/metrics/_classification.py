@@ -260,7 +260,7 @@ def average_precision(rows: RowData, proba: Array) -> float:
 def binary_roc_auc(rows: RowData, score: Array) -> float:
     """Return the probability that a positive row has the larger score; ties count one half.
 
-    Returns float: NaN where all rows are of one class.
+    Returns NaN where all rows are of one class.
 
     Parameters
     ----------
@@ -331,7 +331,7 @@ def best_f1_threshold(
 ) -> float:
     """Return the decision threshold, shared by all labels, with the largest F1.
 
-    Returns float: the midpoint between two probabilities that occur, the highest one on ties; 0.5
+    Returns the midpoint between two probabilities that occur, the highest one on ties; 0.5
     where no label is true.
 
     Parameters

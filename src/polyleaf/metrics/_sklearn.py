@@ -111,7 +111,7 @@ def _squeeze(values: Array) -> Array:
 def mean_r2(rows: RowData, predicted: np.ndarray) -> float:
     """Return the coefficient of determination R2, averaged over outputs.
 
-    Returns float: outputs with fewer than two values of positive weight are left out; NaN if none
+    Outputs with fewer than two values of positive weight are left out; NaN if none
     is left.
 
     Parameters

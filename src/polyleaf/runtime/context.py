@@ -51,8 +51,8 @@ def _count_cores() -> int:
 def effective_threads(n_jobs: int | None = None) -> int:
     """Return the number of threads for ``n_jobs``.
 
-    Raises a TypeError if ``n_jobs`` is not an integer, and a ValueError if ``n_jobs`` is 0. Returns
-    int: at least 1.
+    Raises a TypeError if ``n_jobs`` is not an integer, and a ValueError if it is 0. The result is
+    at least 1.
 
     Parameters
     ----------

@@ -30,7 +30,7 @@ def conformal_quantile(
 ) -> float:
     """Return the residual of rank ``level * (n + 1)``, rounded away from the median.
 
-    Returns float: the outermost residual if there is none of that rank; 0 if no residual has
+    Returns the outermost residual if there is none of that rank; 0 if no residual has
     weight, and for the level 0.5, since medians are not shifted.
 
     Parameters

@@ -115,7 +115,7 @@ def find_output_groups(
 ) -> GroupSearch:
     """Choose groups of outputs by their held-out loss.
 
-    Returns GroupSearch: one group if the loss is no sum over outputs, or if there are few rows or
+    Returns one group if the loss is no sum over outputs, or if there are few rows or
     many outputs.
 
     Parameters

@@ -504,8 +504,8 @@ def encode_sparse(
 ) -> Target:
     """Encode a sparse target without making it dense.
 
-    Raises a ValueError for invalid y or weights. Returns Target: its values are a canonical
-    csr_matrix, float32.
+    Raises a ValueError for invalid y or weights. The values of the target are a
+    canonical csr_matrix, float32.
 
     Parameters
     ----------

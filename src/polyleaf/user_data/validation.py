@@ -26,8 +26,8 @@ def to_canonical_csr(
     """Convert a matrix to canonical CSR: columns ascend, no duplicates, no zeros, all finite.
 
     Raises a ValueError for other shapes and dtypes, values that float32 cannot hold, column indices
-    out of bounds, and repeated entries if `repeated` is "raise". Returns csr_matrix, float32: it
-    may share its arrays with `values`.
+    out of bounds, and repeated entries if `repeated` is "raise". The
+    float32 csr_matrix may share its arrays with `values`.
 
     Parameters
     ----------

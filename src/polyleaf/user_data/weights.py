@@ -80,7 +80,7 @@ def weight_known_targets(rows: RowData) -> Any:
     """Return the weights of rows in the quantiles of bins: per target, 0 where it is missing.
 
     `rows`: as given to a `Dataset`. NaN is missing; values other than numbers are all known.
-    Returns array-like or None: the weights themselves if all targets are known, or none is.
+    Returns the weights themselves if all targets are known, or none is.
     """
     known = find_known_targets(rows.target)
     if known is None or known.all() or not known.any():
