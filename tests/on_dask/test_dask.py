@@ -445,3 +445,13 @@ def test_error_of_a_rank_reaches_the_caller(client):
     model = DaskPolyleafRegressor(client=client, objective=fail, base_score=0.0, **SMALL)
     with pytest.raises(ZeroDivisionError, match="mine"):
         model.fit(*chunked(*make_data()))
+
+
+def test_labels_of_columns_in_another_order_are_refused(client):
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(120, 3)))
+    y = 3 * frame[0] + frame[1]
+    model = DaskPolyleafRegressor(n_estimators=3)
+    model.fit(dd.from_pandas(frame, npartitions=2), dd.from_pandas(y, npartitions=2))
+    changed = dd.from_pandas(frame[[2, 1, 0]], npartitions=2)
+    with pytest.raises(ValueError, match="another order"):
+        model.predict(changed).compute()

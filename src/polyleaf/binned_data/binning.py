@@ -193,7 +193,7 @@ class BinMapper:
             column.feature: (column.categories, sum_category_weights(column, weights))
             for column in table.categories
         }
-        spec = FeatureSpec(table.n_features, table.feature_names, table.is_categorical)
+        spec = FeatureSpec.describe(table)
         self._set_fitted(spec, thresholds, is_float64, counted)
         return self
 

@@ -7,7 +7,7 @@ summary is in memory: the rows that thresholds are chosen from, categories, targ
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -169,7 +169,7 @@ def summarise_features(
             values = block.values[:, unknown]
             holds_numbers = ~np.isnan(values).all(axis=0) if values.dtype.kind == "f" else True
             has_numbers[block.features[unknown]] |= holds_numbers
-    return FeatureSpec(table.n_features, table.feature_names, table.is_categorical), has_numbers
+    return FeatureSpec.describe(table), has_numbers
 
 
 def _summarise(
@@ -269,10 +269,13 @@ class DataSummary:
     def add_features(self, spec: FeatureSpec, has_numbers: NDArray[np.bool_], where: str) -> None:
         """Check that the features of further rows (see `summarise_features`) match the others."""
         if self.spec is None:
-            self.spec = FeatureSpec(spec.n_features, spec.feature_names, spec.is_categorical.copy())
+            self.spec = replace(spec, is_categorical=spec.is_categorical.copy())
             self.has_numbers = np.zeros(spec.n_features, bool)
         try:
-            read_features(FeatureTable(0, spec.n_features, spec.feature_names), reference=self.spec)
+            table = FeatureTable(
+                0, spec.n_features, spec.feature_names, column_labels=spec.column_labels
+            )
+            read_features(table, reference=self.spec)
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from None
         self.has_numbers |= has_numbers

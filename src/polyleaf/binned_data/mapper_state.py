@@ -35,7 +35,8 @@ def write_state(mapper: BinMapper) -> tuple[JsonObject, dict[str, np.ndarray]]:
     meta : dict
         ``max_bins``, ``n_features``, ``feature_names`` (or None), ``categories``: one entry
         ``{"feature", "kept", "rare"}`` per categorical column; ``transforms_regressors``,
-        whether `regressor_transform_` is not None; ``derived_columns`` if there are any.
+        whether `regressor_transform_` is not None; ``derived_columns`` if there are any;
+        ``column_labels`` if X was a frame whose columns had labels other than text.
     arrays : dict
         ``thresholds`` float64 (all columns concatenated), ``offsets`` int64 (n_columns + 1,),
         ``float64_bins`` uint8 (n_columns,), 1 for float64 bins, and arrays of derived columns.
@@ -56,6 +57,8 @@ def write_state(mapper: BinMapper) -> tuple[JsonObject, dict[str, np.ndarray]]:
         "offsets": np.cumsum([0, *map(len, mapper.thresholds_)]),
         "float64_bins": mapper.float64_bins_.astype(np.uint8),
     }
+    if mapper.spec_.column_labels is not None:
+        meta["column_labels"] = list(mapper.spec_.column_labels)
     if mapper.derived_columns_ is not None:
         meta["derived_columns"], derived_arrays = mapper.derived_columns_.to_state()
         arrays |= derived_arrays
@@ -78,6 +81,7 @@ def read_state(
     is_valid = _is_int(max_bins) and 2 <= max_bins <= limit
     require_bins(is_valid, f"has a max_bins outside 2..{limit}")
     names = _read_names(meta.get("feature_names"), n_features)
+    labels = _read_names(meta.get("column_labels"), n_features)
     derived, n_columns = None, n_features
     if "derived_columns" in meta:
         derived = DerivedColumns.from_state(meta["derived_columns"], arrays, n_features)
@@ -97,7 +101,7 @@ def read_state(
     for feature, columns in () if derived is None else derived.iter_columns():
         require_bins(not is_categorical[columns].any(), "has categories in a numeric column")
         is_categorical[feature.feature] = True
-    spec = FeatureSpec(n_features, names, is_categorical[:n_features])
+    spec = FeatureSpec(n_features, names, is_categorical[:n_features], labels)
     transforms: Any = meta.get("transforms_regressors")
     require_bins(isinstance(transforms, bool), "does not tell whether regressors are transformed")
     return max_bins, (spec, thresholds, is_float64, categories, rare, derived, transforms)

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from polyleaf.model import Model, serialize
-from polyleaf.model.metadata import ESTIMATOR, HAS_OFFSETS, INPUT_NAMES, PARAMETERS
+from polyleaf.model.metadata import (
+    ESTIMATOR,
+    HAS_OFFSETS,
+    INPUT_LABELS,
+    INPUT_NAMES,
+    PARAMETERS,
+    get_input_names,
+)
 from polyleaf.model.serialize import ModelFileError, Source
 from polyleaf.runtime.context import effective_threads
 from polyleaf.training.prepare import set_feature_names
@@ -29,6 +36,8 @@ def make_metadata(
     if is_projected:  # the model's own feature names are those of projected features
         names = getattr(estimator, "feature_names_in_", None)
         metadata[INPUT_NAMES] = None if names is None else [str(name) for name in names]
+        if estimator._column_labels is not None:
+            metadata[INPUT_LABELS] = list(estimator._column_labels)
     return metadata | {
         ESTIMATOR: type(estimator).__name__,
         PARAMETERS: _select_plain(estimator.get_params(deep=False)),
@@ -55,11 +64,11 @@ def make_estimator(cls: type[_Estimator], model: Model) -> _Estimator:
     if model.projection is None:
         set_feature_names(estimator, model.mapper.n_features_, model.mapper.feature_names_)
     else:
-        input_names = model.metadata.get(INPUT_NAMES)
-        n_features = model.projection.n_features
-        if input_names is not None and len(input_names) != n_features:
-            raise ValueError(f"The metadata must name {n_features} features of X, or none.")
-        set_feature_names(estimator, n_features, input_names)
+        n_features, known = model.projection.n_features, get_input_names(model)
+        for columns in known:
+            if columns is not None and len(columns) != n_features:
+                raise ValueError(f"The metadata must name {n_features} features of X, or none.")
+        set_feature_names(estimator, n_features, *known)
     estimator._set_model(model, encoding)
     estimator.evals_result_, estimator.evals_result_per_output_ = model.evals_log, {}
     return estimator

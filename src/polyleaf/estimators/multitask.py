@@ -21,7 +21,7 @@ from polyleaf.estimators.regressor import PolyleafRegressor, get_auto_scaling
 from polyleaf.metrics import get_metrics
 from polyleaf.model import Model
 from polyleaf.model.combine import select_outputs
-from polyleaf.model.metadata import ESTIMATOR, HAS_OFFSETS, INPUT_NAMES, PARAMETERS
+from polyleaf.model.metadata import ESTIMATOR, HAS_OFFSETS, INPUT_LABELS, INPUT_NAMES, PARAMETERS
 from polyleaf.objectives import Objective, SquaredError, auto_objective_name
 from polyleaf.objectives.multitask import MultiTask, Task, TaskSlice
 from polyleaf.objectives.registry import ObjectiveSpec, ResolvedObjective, resolve_objective
@@ -531,7 +531,9 @@ def _make_task_estimator(
 ) -> PolyleafRegressor | PolyleafClassifier:
     cls = PolyleafRegressor if encoding.kind == "regression" else PolyleafClassifier
     metadata = {
-        name: model.metadata[name] for name in (HAS_OFFSETS, INPUT_NAMES) if name in model.metadata
+        name: model.metadata[name]
+        for name in (HAS_OFFSETS, INPUT_NAMES, INPUT_LABELS)
+        if name in model.metadata
     }
     parameters = {
         name: value

@@ -19,6 +19,7 @@ ESTIMATOR = "estimator"  # name of the class
 PARAMETERS = "parameters"  # of the estimator
 SLICE = "slice"  # of a model with a best round: its first round, and the best with its score
 INPUT_NAMES = "input_names"  # names of features before a projection
+INPUT_LABELS = "input_labels"  # labels that are not all text, as text, instead of names
 BLEND = "blend"  # weights and parameters of the models of a blend
 HAS_OFFSETS = "has_offsets"  # True for a model trained with offsets
 QUERY_COLUMN = "query_column"  # name of the column of X that holds the query of each row
@@ -98,6 +99,15 @@ def get_raw_decision_thresholds(model: Model) -> np.ndarray | float:
     return np.where(thresholds == 0.5, 0.0, logit(thresholds))
 
 
+# ---- columns of X --------------------------------------------------------------------------------
+
+
+def get_input_names(model: Model) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
+    """Return names, and labels other than text, of the columns before the model's projection."""
+    names, labels = (model.metadata.get(key) for key in (INPUT_NAMES, INPUT_LABELS))
+    return None if names is None else tuple(names), None if labels is None else tuple(labels)
+
+
 # ---- metadata of files ---------------------------------------------------------------------------
 
 
@@ -117,9 +127,10 @@ def check_metadata(metadata: Mapping[str, Any], n_outputs: int) -> None:
     chosen = entries(CHOSEN_SCORE, 0)
     is_valid = type(chosen) is int and 0 <= chosen < n_outputs
     require_entry(is_valid, CHOSEN_SCORE, f"must be an integer from 0 to {n_outputs - 1}")
-    names = entries(INPUT_NAMES)
-    is_list = isinstance(names, list) and all(isinstance(name, str) for name in names)
-    require_entry(names is None or is_list, INPUT_NAMES, "must be a list of texts")
+    for key in (INPUT_NAMES, INPUT_LABELS):
+        names = entries(key)
+        is_list = isinstance(names, list) and all(isinstance(name, str) for name in names)
+        require_entry(names is None or is_list, key, "must be a list of texts")
     require_entry(isinstance(entries("kind", ""), str), "kind", "must be a text")
     n_targets = None
     if ESTIMATOR in metadata or "one_dimensional" in metadata or entries("kind") == "tasks":

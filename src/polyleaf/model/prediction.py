@@ -17,8 +17,8 @@ from polyleaf.runtime.cuda import as_device_array, get_device, is_device_array
 from polyleaf.runtime.types import DataLike
 from polyleaf.sketching.projections import Projection, read_numbers
 from polyleaf.user_data.feature_table import FeatureTable
-from polyleaf.user_data.features import read_features
-from polyleaf.user_data.read_target import abbreviate_names, get_given_names
+from polyleaf.user_data.features import make_infinity_error, read_features
+from polyleaf.user_data.read_target import abbreviate_names, get_column_names, get_given_names
 from polyleaf.user_data.validation import replace_nulls_with_nan
 
 if TYPE_CHECKING:
@@ -252,8 +252,9 @@ class Predictor:
 
     It may be called by several threads at a time, and does not change when its model is trained
     further. A row has a number for each feature: float32 or float64, NaN for missing values.
-    Infinities are not checked; they belong to the first and the last bin. Numeric categories are
-    given as they are, text categories by their code (`categories`).
+    Calls refuse infinities, except in GPU memory; there and in `predict_raw` they belong to the
+    first and the last bin. Numeric categories are given as they are, text categories by their code
+    (`categories`).
 
     `categories`: for the number of each categorical feature: category -> its number in a row.
 
@@ -345,12 +346,23 @@ class Predictor:
         if is_device_array(rows):
             scores = self._predict_raw_on_device(rows)
             return scores if self._is_identity else self._finish(scores.read())
+        if type(rows) is not np.ndarray or rows.dtype.char not in "fd":
+            rows = self._read_rows(rows)
+        self._check_finite(rows)
         predictions = self._finish(self.predict_raw(rows))
         if np.ndim(rows) > 1:
             return predictions
         if isinstance(predictions, dict):
             return {task: values[0] for task, values in predictions.items()}
         return predictions[0]
+
+    def _check_finite(self, rows: np.ndarray) -> None:
+        if not np.vdot(rows, rows) < np.inf:  # infinite, NaN, or so large that its square is
+            is_infinite = np.isinf(rows)
+            if is_infinite.any():
+                row, column = np.argwhere(np.atleast_2d(is_infinite))[0].tolist()
+                names = self._model.mapper.feature_names_
+                raise make_infinity_error(row, repr(names[column]) if names else f"number {column}")
 
     def _read_rows(self, rows: Any) -> np.ndarray:
         """Convert rows to float64; columns must have the names of the training data."""
@@ -364,6 +376,8 @@ class Predictor:
                 f"rows have the columns {abbreviate_names(names)}, but the model was fitted to "
                 f"{abbreviate_names(expected)}, in this order."
             )
+        if expected is None:
+            self._model.mapper.spec_.check_labels(get_column_names(rows))
         array = np.asarray(rows)
         if array.dtype.kind in "biuf":
             return array.astype(np.float64)

@@ -32,7 +32,8 @@ import polyleaf._core as _core
 from polyleaf.binned_data.random_rows import find_repeated_rows, hash_values, split_folds
 from polyleaf.runtime.file_checks import require
 from polyleaf.runtime.types import DataLike
-from polyleaf.user_data.features import check_column_labels
+from polyleaf.user_data.feature_table import FeatureSpec
+from polyleaf.user_data.features import check_column_labels, check_columns
 from polyleaf.user_data.frames import as_frame
 from polyleaf.user_data.read_target import check_same_rows
 from polyleaf.user_data.validation import (
@@ -427,7 +428,13 @@ def _vector(
 # --- input ---
 
 
-def read_numbers(X: Any, kind: str, estimator: Any = None, reset: bool = False) -> Any:
+def read_numbers(
+    X: Any,
+    kind: str,
+    estimator: Any = None,
+    reset: bool = False,
+    reference: FeatureSpec | None = None,
+) -> Any:
     """Return X as numbers, dense or CSR, for a projection of a kind.
 
     Parameters
@@ -439,11 +446,15 @@ def read_numbers(X: Any, kind: str, estimator: Any = None, reset: bool = False) 
         scikit-learn compares X with its `n_features_in_` and `feature_names_in_`, or sets them.
     reset : bool
         Whether to set them.
+    reference : FeatureSpec, optional
+        Columns of the training data.
     """
     X = check_data(X, "X")
     frame = None if sp.issparse(X) else as_frame(X)
     names = None if frame is None else frame.names
     check_unique_names(names, "X")
+    if reference is not None:
+        check_columns(names, reference)
     if estimator is not None:
         check_column_labels(estimator, names, reset)
     _check_cells(X, names, kind)

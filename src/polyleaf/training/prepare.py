@@ -15,6 +15,7 @@ from polyleaf.binned_data.binning import MAX_BINS, BinMapper
 from polyleaf.binned_data.dataset import Dataset
 from polyleaf.binned_data.random_rows import SplitRules, find_repeated_queries, find_repeated_rows
 from polyleaf.metrics import Metric
+from polyleaf.model.metadata import get_input_names
 from polyleaf.model.prediction import read_rows
 from polyleaf.runtime.context import effective_threads
 from polyleaf.runtime.row_data import RowData, select_rows
@@ -26,7 +27,7 @@ from polyleaf.sketching.projections import Projection, Projector, read_numbers
 from polyleaf.training.derived_columns import derive_columns
 from polyleaf.training.evaluation import EvalSet, name_eval_set
 from polyleaf.training.training_run import MakeFoldData, TrainingData, TrainingRun
-from polyleaf.user_data.feature_table import FeatureTable
+from polyleaf.user_data.feature_table import FeatureSpec, FeatureTable
 from polyleaf.user_data.features import read_features, resolve_categorical_mask
 from polyleaf.user_data.queries import get_query_ids
 from polyleaf.user_data.read_target import check_same_rows
@@ -143,9 +144,15 @@ def free_codes(run: TrainingRun) -> None:
         run.dataset = run.dataset.to_training_bins()
 
 
-def set_feature_names(estimator: Any, n_features: int, names: Sequence[str] | None) -> None:
-    """Set scikit-learn's attributes of features that were read before."""
-    estimator._column_labels = None
+def set_feature_names(
+    estimator: Any,
+    n_features: int,
+    names: Sequence[str] | None,
+    labels: tuple[str, ...] | None = None,
+) -> None:
+    """Set scikit-learn's attributes of features that were read before, and labels other than text
+    that a projection takes."""
+    estimator._column_labels = labels
     estimator.n_features_in_ = n_features
     if names is not None:
         estimator.feature_names_in_ = np.asarray(names, dtype=object)
@@ -275,7 +282,10 @@ def _project(
     n_threads = run.settings.workers.n_threads
     if run.init_model is not None and run.init_model.projection is not None:
         run.projection = run.init_model.projection
-        numeric = read_numbers(X, run.projection.kind, params, reset=True)
+        names, labels = get_input_names(run.init_model)
+        n_features = run.projection.n_features
+        columns = FeatureSpec(n_features, names, np.zeros(n_features, bool), labels)
+        numeric = read_numbers(X, run.projection.kind, params, True, columns)
         return run.projection.transform(numeric, n_threads)
     assert projector is not None
     numeric = read_numbers(X, projector.kind, params, reset=True)

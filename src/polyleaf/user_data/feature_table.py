@@ -38,6 +38,30 @@ class FeatureSpec:
     n_features: int  # number of features
     feature_names: tuple[str, ...] | None  # names, if the training data had any
     is_categorical: NDArray[np.bool_]  # (n_features,), which features are categorical
+    # labels of the columns of a frame that are not all text, as text
+    column_labels: tuple[str, ...] | None = None
+
+    @classmethod
+    def describe(cls, table: FeatureTable) -> FeatureSpec:
+        """Return the features of a table."""
+        labels = table.column_labels
+        return cls(table.n_features, table.feature_names, table.is_categorical, labels)
+
+    def check_labels(self, labels: tuple[str, ...] | None) -> None:
+        """Raise a ValueError for the labels of the training data in another order.
+
+        Other labels do not raise: numbers often are mere positions.
+        """
+        known = self.column_labels
+        if labels is None or known is None:
+            return
+        if labels == known or sorted(labels) != sorted(known) or len(set(labels)) < len(labels):
+            return
+        position = next(i for i, label in enumerate(labels) if label != known[i])
+        raise ValueError(
+            "X has the columns of the training data in another order: column number "
+            f"{position} is {labels[position]}, but was {known[position]}. Reorder them."
+        )
 
 
 @dataclass(frozen=True)
@@ -158,6 +182,8 @@ class FeatureTable:
     # all features, if they are numbers in GPU memory; then there are no blocks
     device_array: _core.DeviceArray | None = None
     source: object = None  # X as it was passed, for models with an initial model
+    # labels of the columns of a frame that are not all text, as text
+    column_labels: tuple[str, ...] | None = None
 
     def copy_to_host(self, rows: NDArray[np.int64] | None) -> FeatureTable:
         """Return some rows, or all, of a table in GPU memory as a table on the CPU."""

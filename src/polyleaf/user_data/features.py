@@ -97,7 +97,7 @@ def read_features(
     if type(X) is np.ndarray:
         return reader.read_array(X)
     if isinstance(X, FeatureTable):
-        reader.check_names(X.feature_names, X.n_features)
+        reader.check_names(X)
         return X
     if is_device_array(X):
         device = get_device(getattr(estimator, "device", None))
@@ -135,12 +135,12 @@ class _Reader:
             names = _check_given_names(self.given_names, n_features)
         elif names is not None:
             check_unique_names(names, "X")
-        table = FeatureTable(n_rows, n_features, None if names is None else _to_text(names))
+        text = None if names is None else _to_text(names)
+        labels = None if names is None or text is not None else tuple(map(str, names))
+        table = FeatureTable(n_rows, n_features, text, column_labels=labels)
         if self.estimator is not None and not self.matches_training(X, names, table):
             validate_data(self.estimator, X, skip_check_array=True, reset=self.reset)
-        if self.estimator is not None and self.given_names is None:
-            check_column_labels(self.estimator, names, self.reset)
-        self.check_names(table.feature_names, n_features)
+        self.check_names(table)
         return table
 
     @property
@@ -161,10 +161,11 @@ class _Reader:
         same_number = table.n_features == fitted.get("n_features_in_") == self.spec.n_features
         return has_no_names and same_number and "feature_names_in_" not in fitted
 
-    def check_names(self, names: tuple[str, ...] | None, n_features: int) -> None:
+    def check_names(self, table: FeatureTable) -> None:
         """Compare with the reference; data without names is taken in its order."""
         if self.spec is None:
             return
+        names, n_features = table.feature_names, table.n_features
         expected = self.spec.feature_names
         if names is not None and expected is not None and names != expected:
             raise ValueError(_describe_name_mismatch(names, expected))
@@ -174,6 +175,7 @@ class _Reader:
                 f"X has {n_features} features, but {reader} is expecting {self.spec.n_features} "
                 "features as input."
             )
+        self.spec.check_labels(table.column_labels)
 
     def get_mask(self, table: FeatureTable) -> NDArray[np.bool_] | None:
         """Return the mask of categorical columns; None: each column's dtype decides."""
@@ -186,7 +188,7 @@ class _Reader:
         values = _to_core_dtype(values)
         if values.dtype.kind == "f" and _core.has_infinite(values, self.n_threads):
             row, column = (int(i) for i in np.argwhere(np.isinf(values))[0])
-            raise _infinity(row, table.describe_feature(int(features[column])))
+            raise make_infinity_error(row, table.describe_feature(int(features[column])))
         table.dense.append(DenseBlock(values, features))
 
     # ---- arrays
@@ -258,7 +260,7 @@ class _Reader:
             )
         infinity = X.find_infinity()
         if infinity is not None:
-            raise _infinity(infinity[0], table.describe_feature(infinity[1]))
+            raise make_infinity_error(infinity[0], table.describe_feature(infinity[1]))
         return table
 
     # ---- SciPy
@@ -396,22 +398,24 @@ def _describe_name_mismatch(names: tuple[str, ...], expected: tuple[str, ...]) -
 
 
 def check_column_labels(estimator: Any, names: Sequence[object] | None, reset: bool) -> None:
-    """Store (`reset`) or compare column names other than text, which scikit-learn ignores.
-
-    Only the same names in another order raise: numbers often are mere positions.
-    """
-    labels = None if names is None or _to_text(names) is not None else tuple(names)
+    """Store (`reset`) or compare labels of columns that are not all text, which scikit-learn
+    ignores, of a model with a projection; other models have them in their bins."""
+    has_labels = names is not None and _to_text(names) is None
+    labels = tuple(map(str, names or ())) if has_labels else None
     if reset:
         estimator._column_labels = labels
-        return
-    known = None if labels is None else getattr(estimator, "_column_labels", None)
-    if labels is None or known is None or labels == known or set(labels) != set(known):
-        return
-    position = next(i for i, label in enumerate(labels) if label != known[i])
-    raise ValueError(
-        "X has the columns of the training data in another order: column number "
-        f"{position} is {labels[position]!r}, but was {known[position]!r}. Reorder them."
-    )
+    elif labels is not None and not hasattr(estimator, "feature_names_in_"):
+        known = getattr(estimator, "_column_labels", None)
+        FeatureSpec(len(labels), None, np.zeros(0, bool), known).check_labels(labels)
+
+
+def check_columns(names: Sequence[object] | None, spec: FeatureSpec) -> None:
+    """Compare the columns of a frame with the columns of the training data."""
+    text = None if names is None else _to_text(names)
+    if text is not None and spec.feature_names is not None and text != spec.feature_names:
+        raise ValueError(_describe_name_mismatch(text, spec.feature_names))
+    if names is not None and text is None:
+        spec.check_labels(tuple(map(str, names)))
 
 
 def resolve_categorical_mask(requested: Any, table: FeatureTable) -> NDArray[np.bool_] | None:
@@ -446,7 +450,8 @@ def resolve_categorical_mask(requested: Any, table: FeatureTable) -> NDArray[np.
 # ---- numbers -----------------------------------------------------------------------------------
 
 
-def _infinity(row: int, column: str) -> ValueError:
+def make_infinity_error(row: int, column: str) -> ValueError:
+    """Return the error of an infinity in this row and described column."""
     return ValueError(
         "Input X contains infinity or a value too large for dtype('float64'): the first is in row "
         f"{row}, column {column}. Replace it by a finite number, or by NaN if it is missing."
@@ -465,7 +470,7 @@ def _check_no_infinity(matrix: Any, features: NDArray[np.int64], table: FeatureT
         minor = int(matrix.indices[entries[0]])
         major = int(np.searchsorted(matrix.indptr, entries[0], side="right")) - 1
         row, column = (major, minor) if matrix.format == "csr" else (minor, major)
-        raise _infinity(row, table.describe_feature(int(features[column])))
+        raise make_infinity_error(row, table.describe_feature(int(features[column])))
 
 
 def _find_runs(mask: NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
@@ -602,7 +607,7 @@ def _make_category_column(
                     "categories must be text, numbers or booleans: convert the column to text."
                 )
             if isinstance(value, float) and np.isinf(value):
-                raise _infinity(int(np.flatnonzero(index == i)[0]), name)
+                raise make_infinity_error(int(np.flatnonzero(index == i)[0]), name)
             new_index[i] = categories.setdefault(_unify_equal_numbers(value), len(categories))
     if not np.array_equal(new_index[:-1], np.arange(len(distinct))):
         index = new_index[index]
