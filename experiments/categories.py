@@ -68,9 +68,8 @@ def predict(rows: Rows, method: str, threads: int) -> np.ndarray:
     X, y = rows.frame(text=method == "CatBoost"), rows.target
     data = {"X": X.iloc[rows.train], "y": y[rows.train]}
     data |= {"X_val": X.iloc[rows.watched], "y_val": y[rows.watched]}
-    settings = Settings(
-        ROUNDS, learning_rate=RATE, max_bins=None, patience=PATIENCE, threads=threads, own=own
-    )
+    common = {"learning_rate": RATE, "max_bins": None, "patience": PATIENCE}
+    settings = Settings(ROUNDS, **common, threads=threads, own=own)
     model = train(library, rows.task, data, settings)
     return np.asarray(model.predict(X.iloc[rows.test]), np.float64)
 
@@ -198,9 +197,8 @@ def made(context: Context, method: str, problem: str) -> Figures:
 
 def real(context: Context, method: str, problem: str) -> Figures:
     """Return R2, or log loss, on a real set."""
-    return _figures(
-        method, context, (REAL[problem].rows(context, seed) for seed in context.seeds(1))
-    )
+    draws = (REAL[problem].rows(context, seed) for seed in context.seeds(1))
+    return _figures(method, context, draws)
 
 
 def _figures(method: str, context: Context, draws: Iterator[Rows]) -> Figures:
@@ -249,10 +247,8 @@ def _real(name: str, sets: Sequence[str], figure: str, unit: str, better: Better
 
 def _tables() -> Iterator[Table]:
     yield _made()
-    for words, sets in (
-        ("confirmed on", CONFIRMED_ON),
-        ("20 to 255 categories, confirmed on", MANY_CONFIRMED_ON),
-    ):
+    named = {"confirmed on": CONFIRMED_ON, "20 to 255 categories, confirmed on": MANY_CONFIRMED_ON}
+    for words, sets in named.items():
         numbers, classes = (
             [name for name in sets if (sets[name].file in _CLASSES) == is_classification]
             for is_classification in (False, True)

@@ -108,9 +108,8 @@ class Job:
     def train(self, library: str, **own: Any) -> Predict:
         """Train a library with its defaults but for `own`; return its predictions."""
         settings = Settings(None, learning_rate=None, max_bins=None, threads=self.threads, own=own)
-        return train(
-            library, self.task, {"X": self.X, "y": self.y}, settings, self.deadline.passed
-        ).predict
+        data = {"X": self.X, "y": self.y}
+        return train(library, self.task, data, settings, self.deadline.passed).predict
 
 
 def polyleaf(job: Job, **own: Any) -> Predict:
@@ -255,11 +254,8 @@ def row_losses(task: str, y: np.ndarray, predicted: np.ndarray) -> np.ndarray:
 
 def f1(truth: np.ndarray, predicted: np.ndarray) -> tuple[float, float]:
     """Return F1 over all cells, and the mean over the labels that occur."""
-    right, both = (
-        np.sum((truth == 1) & predicted, axis=0),
-        np.sum(truth == 1, axis=0) + predicted.sum(axis=0),
-    )
-    there = np.sum(truth == 1, axis=0) > 0
+    right, positive = (np.sum(part, axis=0) for part in ((truth == 1) & predicted, truth == 1))
+    both, there = positive + predicted.sum(axis=0), positive > 0
     each = 2 * right[there] / both[there]
     return float(2 * right.sum() / both.sum()), float(each.mean())
 
@@ -278,18 +274,12 @@ _PROTOCOL = (
     "training rows, by the library's model of the other three; what is judged by it is the model "
     "of all training rows, whose seconds these are."
 )
+_RMSE = "RMSE / standard deviation, mean over targets"
+_F1 = "F1 over all cells above one threshold, chosen for each library by the same rule"
 _TASKS = {
-    "regression": (
-        REGRESSION,
-        "RMSE / standard deviation, mean over targets",
-        "R2, mean over targets",
-    ),
+    "regression": (REGRESSION, _RMSE, "R2, mean over targets"),
     "multi-class": (MULTICLASS + BINARY, "log loss", "accuracy"),
-    "multi-label": (
-        MULTILABEL,
-        "log loss, mean over labels",
-        "F1 over all cells above one threshold, chosen for each library by the same rule",
-    ),
+    "multi-label": (MULTILABEL, "log loss, mean over labels", _F1),
 }
 EVERYTHING = REGRESSION + MULTICLASS + BINARY + MULTILABEL
 _MEASURES: dict[str, tuple[str, Better, int]] = {
@@ -322,16 +312,12 @@ def _chosen(table: Table) -> Table:
     return replace(table, subjects=tuple(subjects))
 
 
+GOLDEN = ("defaults", "defaults, one output", "defaults, classes", "defaults, two classes")
+GOLDEN += ("defaults, labels",)
 PAPER = Paper(
     __name__,
     "Default settings",
     "Polyleaf's defaults beside those of XGBoost, LightGBM and CatBoost, on all data sets.",
     tuple(_tables()),
-    golden=(
-        "defaults",
-        "defaults, one output",
-        "defaults, classes",
-        "defaults, two classes",
-        "defaults, labels",
-    ),
+    golden=GOLDEN,
 )

@@ -69,14 +69,9 @@ def refit(library: Library, X: np.ndarray, y: np.ndarray, decay: float) -> None:
         library.model.refit(X, y, decay_rate=decay)
 
 
-UPDATES = (
-    "no update",
-    "refit on the last year",
-    "refit on all rows",
-    f"refit on the last month, decay {DECAY}",
-    "retrain on the last year",
-    "retrain on all rows",
-)
+UPDATES = ("no update", "refit on the last year", "refit on all rows")
+UPDATES += (f"refit on the last month, decay {DECAY}", "retrain on the last year")
+UPDATES += ("retrain on all rows",)
 
 
 def drift(context: Context, method: str, problem: str) -> Figures:

@@ -67,17 +67,12 @@ def mlforecast(folder: Path, parameters: dict[str, Any] | None, quick: bool) -> 
     test = pd.concat([part[-STEPS:] for part in parts], ignore_index=True)
     if parameters is not None:
         from polyleaf.integrations.mlforecast import MLForecast
-    forecast = MLForecast(
-        {"model": _make(parameters)},
-        freq=1,
-        lags=[*range(1, LAGS + 1), 168],
-        target_transforms=[Differences([24]), LocalStandardScaler()],
-    )
+    changes = {"target_transforms": [Differences([24]), LocalStandardScaler()]}
+    lags = [*range(1, LAGS + 1), 168]
+    forecast = MLForecast({"model": _make(parameters)}, freq=1, lags=lags, **changes)
     found = forecast.fit(train, max_horizon=STEPS).predict(STEPS).merge(test)
-    scores = {
-        "MASE": mase(found, ["model"], seasonality=24, train_df=train),
-        "sMAPE": smape(found, ["model"]),
-    }
+    scaled = mase(found, ["model"], seasonality=24, train_df=train)
+    scores = {"MASE": scaled, "sMAPE": smape(found, ["model"])}
     return {name: float(score["model"].mean()) for name, score in scores.items()}
 
 
@@ -97,16 +92,9 @@ def darts(folder: Path, parameters: dict[str, Any] | None, quick: bool) -> Score
         options |= {"likelihood": "multiquantile", "calibrate_quantiles": False, "max_leaves": 31}
         model = PolyleafForecastingModel(**options | parameters)
     model.fit(series[: -24 * N_TEST_DAYS])
-    forecasts = model.historical_forecasts(
-        series,
-        start=-24 * N_TEST_DAYS,
-        start_format="position",
-        forecast_horizon=STEPS,
-        stride=STEPS,
-        retrain=False,
-        last_points_only=False,
-        predict_likelihood_parameters=True,
-    )
+    days = {"start": -24 * N_TEST_DAYS, "start_format": "position", "stride": STEPS}
+    days |= {"forecast_horizon": STEPS, "retrain": False, "last_points_only": False}
+    forecasts = model.historical_forecasts(series, **days, predict_likelihood_parameters=True)
     medians = [mae(series, forecast, q=0.5) for forecast in forecasts]
     losses = [mql(series, forecast, q=QUANTILES) for forecast in forecasts]
     return {"MAE": float(np.mean(medians)), "quantile loss": float(np.mean(losses))}
@@ -123,9 +111,8 @@ def skforecast(folder: Path, parameters: dict[str, Any] | None, quick: bool) -> 
         from polyleaf.integrations.skforecast import ForecasterDirect
     fold = TimeSeriesFold(steps=STEPS, initial_train_size=len(y) - 24 * N_TEST_DAYS, refit=False)
     forecaster = ForecasterDirect(_make(parameters), steps=STEPS, lags=LAGS)
-    scores, _ = backtesting_forecaster(
-        forecaster, y, fold, ["mean_absolute_error"], n_jobs=1, show_progress=False
-    )
+    options = {"metric": ["mean_absolute_error"], "n_jobs": 1, "show_progress": False}
+    scores, _ = backtesting_forecaster(forecaster, y, fold, **options)
     return {"MAE": float(scores["mean_absolute_error"].iloc[0])}
 
 

@@ -200,11 +200,7 @@ def make_prediction_rows(done: dict[str, Any]) -> tuple[list[str], list[list[str
 
 def has_failed(done: Sequence[dict[str, Any]], predicted: dict[str, Any]) -> bool:
     """Return whether Polyleaf raised an error, or its bits differ between GPU and CPU."""
-    ours = [
-        taken["error"]
-        for case in done
-        for name, taken in case["libraries"].items()
-        if name.startswith("polyleaf")
-    ]
+    fits = [fit for case in done for fit in case["libraries"].items()]
+    ours = [taken["error"] for name, taken in fits if name.startswith("polyleaf")]
     is_different = any(case["same_bytes"] is False for case in done)
     return any(ours) or is_different or not all(predicted["same"].values())

@@ -46,30 +46,19 @@ def _same_hours(n: int) -> list[list[int]]:
 
 
 _ABSOLUTE = {"objective": "absolute_error", "learning_rate": 0.1, "max_bins": 63}
+_EACH, _THREE = {"multi_strategy": "one_output_per_tree"}, {"output_groups": _same_hours(3)}
+_CHANGE = {"objective": "absolute_error", **_THREE}
 M4: dict[str, dict[str, Any]] = {
     "one group": {"n_estimators": 300},
-    "a tree per output": {"n_estimators": 150, "multi_strategy": "one_output_per_tree"},
+    "a tree per output": {"n_estimators": 150, **_EACH},
     "auto": {"n_estimators": 300, "output_groups": "auto"},
-    "groups of 3 hours on both days": {"n_estimators": 300, "output_groups": _same_hours(3)},
-    "the same, absolute error of the change since yesterday": {
-        "n_estimators": 300,
-        "objective": "absolute_error",
-        "output_groups": _same_hours(3),
-    },
+    "groups of 3 hours on both days": {"n_estimators": 300, **_THREE},
+    "the same, absolute error of the change since yesterday": {"n_estimators": 300, **_CHANGE},
     # Chosen on the 48 hours before the test.
-    "groups of 2 hours on both days, absolute error": {
-        **_ABSOLUTE,
-        "n_estimators": 150,
-        "output_groups": _same_hours(2),
-    },
-    "a tree per output, absolute error": {
-        **_ABSOLUTE,
-        "n_estimators": 100,
-        "multi_strategy": "one_output_per_tree",
-    },
+    "groups of 2 hours on both days, absolute error": _ABSOLUTE
+    | {"n_estimators": 150, "output_groups": _same_hours(2)},
+    "a tree per output, absolute error": {**_ABSOLUTE, "n_estimators": 100, **_EACH},
 }
-
-
 Parts = dict[str, np.ndarray]
 
 
@@ -86,16 +75,9 @@ def _fit(context: Context, method: str, kind: str, parts: Parts, seed: int) -> t
         own = {"output_groups": [np.flatnonzero(hours == h).tolist() for h in range(8)]}
     if name == "polyleaf":
         own = own | {"random_state": seed}
-    settings = Settings(
-        rounds=context.rounds(100 if is_wide else 300),
-        max_leaves=31,
-        reg_lambda=1.0,
-        min_rows=5,
-        patience=20,
-        threads=context.threads,
-        own=own,
-    )
-    library = LIBRARIES[name](kind, settings)
+    shape = {"max_leaves": 31, "reg_lambda": 1.0, "min_rows": 5, "patience": 20}
+    rounds = context.rounds(100 if is_wide else 300)
+    library = LIBRARIES[name](kind, Settings(rounds, **shape, threads=context.threads, own=own))
     began = time.process_time()
     library.fit(parts)
     return library, time.process_time() - began
@@ -117,9 +99,8 @@ def compare_methods(context: Context, method: str, problem: str) -> Figures:
         else:
             y = (y - y[train].mean(axis=0)) / np.maximum(y[train].std(axis=0), 1e-9)
         parts = {"X": data.X[fitted], "y": y[fitted], "X_val": data.X[val], "y_val": y[val]}
-        library, seconds = _fit(
-            context, method, "multilabel" if is_labels else "regression", parts, seed
-        )
+        kind = "multilabel" if is_labels else "regression"
+        library, seconds = _fit(context, method, kind, parts, seed)
         predicted = library.predict(data.X[test])
         if is_labels:
             p = np.clip(predicted, 1e-6, 1 - 1e-6)
@@ -159,13 +140,9 @@ def forecast_hours(context: Context, method: str, problem: str) -> Figures:
     """Return `sMAPE`, `MASE` and `seconds` on M4 hourly."""
     file = np.load(context.data / "m4_hourly.npz")
     series = np.split(file["values"].astype(float), file["indptr"][1:-1])
-    series, test = (
-        series[:: 40 if context.quick else 1],
-        file["test"][:: 40 if context.quick else 1],
-    )
-    windows = [
-        v[e - LAGS : e + HORIZON] for v in series for e in range(len(v) - HORIZON, LAGS - 1, -24)
-    ]
+    series, test = (all_of[:: 40 if context.quick else 1] for all_of in (series, file["test"]))
+    steps = (range(len(v) - HORIZON, LAGS - 1, -24) for v in series)
+    windows = [v[e - LAGS : e + HORIZON] for v, at in zip(series, steps, strict=True) for e in at]
     ends = np.array([v[-LAGS:] for v in series])
 
     def divide(rows: np.ndarray) -> np.ndarray:
@@ -176,13 +153,11 @@ def forecast_hours(context: Context, method: str, problem: str) -> Figures:
     unit, last_unit = divide(rows), divide(ends)
     X, Y = rows[:, :LAGS] / unit, rows[:, LAGS:] / unit
     X_test = ends / last_unit
-    how = {"learning_rate": 0.05} | M4[method]
+    how = {"learning_rate": 0.05, "max_leaves": 31, "min_child_samples": 20} | M4[method]
     how["n_estimators"] = context.rounds(how["n_estimators"])
     changes = "change" in method
     offset, offset_test = ((np.tile(part[:, -24:], 2) if changes else None) for part in (X, X_test))
-    model = PolyleafRegressor(
-        max_leaves=31, min_child_samples=20, n_jobs=context.threads, random_state=0, **how
-    )
+    model = PolyleafRegressor(n_jobs=context.threads, random_state=0, **how)
     began = time.process_time()
     model.fit(X.astype(np.float32), Y, offset=offset)
     seconds = time.process_time() - began
@@ -214,6 +189,11 @@ def _subjects(problems: tuple[str, ...], unit: str, needs: str = "") -> tuple[Su
     )
 
 
+_M4_FIGURES = (("sMAPE", "sMAPE", 2), ("MASE", "MASE", 2), ("seconds", "s", 1))
+_SETS = {
+    "Chosen": ("sets that the method was chosen on", _subjects(CHOSEN_ON, "loss")),
+    "Confirmed": ("other sets", _subjects(CONFIRMED_ON, "loss")),
+}
 PAPER = Paper(
     __name__,
     "Groups of outputs",
@@ -224,11 +204,7 @@ PAPER = Paper(
             "M4 hourly, one model for 48 horizons",
             tuple(
                 Subject(figure, unit, "lower", digits, "M4", figure, ("m4_hourly",))
-                for figure, unit, digits in (
-                    ("sMAPE", "sMAPE", 2),
-                    ("MASE", "MASE", 2),
-                    ("seconds", "s", 1),
-                )
+                for figure, unit, digits in _M4_FIGURES
             ),
             forecast_hours,
             "Learning rate 0.05, 31 leaves, at least 20 rows; 150 rounds of a tree per output, 300 "
@@ -250,19 +226,8 @@ PAPER = Paper(
             tuple(HOURLY),
         ),
         *(
-            make_table(
-                name,
-                title,
-                _subjects(names, "loss"),
-                compare_methods,
-                PROTOCOL,
-                METHODS,
-                tuple(METHODS),
-            )
-            for name, title, names in (
-                ("Chosen", "sets that the method was chosen on", CHOSEN_ON),
-                ("Confirmed", "other sets", CONFIRMED_ON),
-            )
+            make_table(name, *about, compare_methods, PROTOCOL, METHODS, tuple(METHODS))
+            for name, about in _SETS.items()
         ),
     ),
     golden=("defaults", "groups"),

@@ -44,13 +44,8 @@ BY_HAND: tuple[Parameters, ...] = (
 )
 # The defaults with one change each.
 ONE_CHANGE: tuple[Parameters, ...] = (
-    {"leaf": "linear"},
-    {"max_leaves": 15},
-    {"reg_lambda": 4.0},
-    {"colsample_bynode": 0.25},
-    {"colsample_bynode": 1.0},
-    {"min_child_samples": 10},
-    {"subsample": 0.7},
+    *({"leaf": "linear"}, {"max_leaves": 15}, {"reg_lambda": 4.0}, {"colsample_bynode": 0.25}),
+    *({"colsample_bynode": 1.0}, {"min_child_samples": 10}, {"subsample": 0.7}),
     {"hessian": "none"},
 )
 # Values of random compositions. A repeated value is drawn twice as often; None keeps the default.
@@ -91,9 +86,7 @@ def compositions() -> list[Parameters]:
 def confirmed_on() -> list[str]:
     """Return a random third of the sets of every task, which were not used for choosing."""
     rng = np.random.default_rng(17)
-    return [
-        name for names in TASKS.values() for name in sorted(rng.permutation(names)[::3].tolist())
-    ]
+    return [name for sets in TASKS.values() for name in sorted(rng.permutation(sets)[::3].tolist())]
 
 
 # --- runs ---

@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from .defaults import EVERYTHING, Deadline, compute_scores, row_losses, splits
+from .defaults import EVERYTHING, GOLDEN, Deadline, compute_scores, row_losses, splits
 from .harness.context import Context, Unavailable
 from .harness.paper import Better, Figures, Paper, Table, make_subjects, make_table
 from .libraries import is_installed
@@ -36,10 +36,8 @@ def searched(part: Part, seconds: float, **chosen: Any) -> tuple[Any, Any]:
 
     kind = PolyleafRegressorCV if part.task == "regression" else PolyleafClassifierCV
     model = kind(time_limit=seconds, n_jobs=1, random_state=0, verbose=0, **chosen)
-    clock = patch.object(
-        successive_halving, "time", SimpleNamespace(perf_counter=time.process_time)
-    )
-    with clock:
+    clock = SimpleNamespace(perf_counter=time.process_time)
+    with patch.object(successive_halving, "time", clock):
         model.fit(part.X, part.y, groups=part.people)
     chosen = {"parameters": model.best_params_, "candidates": len(model.leaderboard_)}
     if model.ensemble_ is not None:
@@ -235,11 +233,5 @@ PAPER = Paper(
     "Hyperparameter search with a time budget",
     "Polyleaf's search beside XGBoost, LightGBM and CatBoost tuned by Optuna, in equal seconds.",
     (*_tables(), *_noise_tables(), *_blend_tables()),
-    golden=(
-        "defaults",
-        "defaults, one output",
-        "defaults, classes",
-        "defaults, two classes",
-        "defaults, labels",
-    ),
+    golden=GOLDEN,
 )

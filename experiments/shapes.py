@@ -84,35 +84,23 @@ _MODELS = {
     "one target": Shape("targets", 10_000, 20, 1, 100, 2.0, peers=BOTH),
     "16 targets": Shape("targets", 10_000, 20, 16, 100, 2.0, peers=(VECTOR,)),
 }
-LAYERS = {"boosting_step": "layer", "grow_policy": "depthwise"}
+LAYERS, LINEAR = {"boosting_step": "layer", "grow_policy": "depthwise"}, {"leaf": "linear"}
+_NARROW = Shape("targets", 40_000, 28, 1, 50, 0.0)
+_WIDE = Shape("targets", 10_000, 50, 16, 50, 0.0)
 # Data, parameters, and the goal of the time in that of whole trees with constant leaves.
 EXTENSIONS: dict[str, tuple[Shape | str, dict[str, Any], float]] = {
     "layers, letter (26 classes)": ("letter", LAYERS, 1.6),
-    "linear leaves, 40,000 x 28": (
-        Shape("targets", 40_000, 28, 1, 50, 0.0),
-        {"leaf": "linear"},
-        1.7,
-    ),
-    "linear leaves, 10,000 x 50 -> 16": (
-        Shape("targets", 10_000, 50, 16, 50, 0.0),
-        {"leaf": "linear"},
-        2.0,
-    ),
+    "linear leaves, 40,000 x 28": (_NARROW, LINEAR, 1.7),
+    "linear leaves, 10,000 x 50 -> 16": (_WIDE, LINEAR, 2.0),
 }
 SCALING = {
     "40,000 x 50 -> 16": Shape("targets", 40_000, 50, 16, 50, 1.85, peers=(VECTOR, "LightGBM")),
     "1,000,000 x 28, 2 classes": Shape("classes", 1_000_000, 28, 2, 50, 1.85, peers=BOTH),
-    **{
-        name: SHAPES[name]
-        for name in (
-            "1,000 x 10",
-            "500 x 2,000",
-            "10,000 x 20, 10 classes",
-            "100,000 x 100",
-            "100,000 x 100 -> 8",
-        )
-    },
 }
+for _name in ("1,000 x 10", "500 x 2,000", "10,000 x 20, 10 classes"):
+    SCALING[_name] = SHAPES[_name]
+for _name in ("100,000 x 100", "100,000 x 100 -> 8"):
+    SCALING[_name] = SHAPES[_name]
 
 
 def make_data(shape: Shape, n: int) -> tuple[Any, np.ndarray]:
@@ -154,43 +142,33 @@ def _squeeze(Y: np.ndarray) -> np.ndarray:
 Predict = Callable[[Any], Any]
 
 
+def _make(shape: Shape, kinds: tuple[Any, Any], threads: int, own: dict[str, Any]) -> Any:
+    """Return an estimator of one of the kinds, for classes and labels or for targets."""
+    kind = kinds[shape.kind not in ("classes", "labels")]
+    common = {"n_estimators": shape.rounds, "learning_rate": 0.1, "max_depth": 6}
+    return kind(n_jobs=threads, **common, **own)
+
+
 def _polyleaf(shape: Shape, X: Any, y: np.ndarray, threads: int, **own: Any) -> Predict:
     from polyleaf import PolyleafClassifier, PolyleafRegressor
 
-    kind = PolyleafClassifier if shape.kind in ("classes", "labels") else PolyleafRegressor
+    own |= {"max_leaves": 64, "max_bins": 255, "colsample_bynode": 1.0}
     if shape.linear:
         own["leaf"] = "linear"
     if shape.kind == "categories":
         own["categorical_features"] = list(range(shape.features))
-    model = kind(
-        n_estimators=shape.rounds,
-        learning_rate=0.1,
-        max_depth=6,
-        max_leaves=64,
-        max_bins=255,
-        colsample_bynode=1.0,
-        n_jobs=threads,
-        **own,
-    )
-    return model.fit(X, y).predict
+    return _make(shape, (PolyleafClassifier, PolyleafRegressor), threads, own).fit(X, y).predict
 
 
 def _xgboost(shape: Shape, X: Any, y: np.ndarray, threads: int, **own: Any) -> Predict:
     import xgboost
 
-    kind = xgboost.XGBClassifier if shape.kind in ("classes", "labels") else xgboost.XGBRegressor
+    own["max_bin"] = 255
     if shape.kind == "categories":
         own["enable_categorical"] = True
         X = _to_frame(X)
-    model = kind(
-        n_estimators=shape.rounds,
-        learning_rate=0.1,
-        max_depth=6,
-        max_bin=255,
-        n_jobs=threads,
-        **own,
-    )
-    return model.fit(X, y).predict
+    kinds = xgboost.XGBClassifier, xgboost.XGBRegressor
+    return _make(shape, kinds, threads, own).fit(X, y).predict
 
 
 def _xgboost_vector(shape: Shape, X: Any, y: np.ndarray, threads: int) -> Predict:
@@ -200,21 +178,11 @@ def _xgboost_vector(shape: Shape, X: Any, y: np.ndarray, threads: int) -> Predic
 def _lightgbm(shape: Shape, X: Any, y: np.ndarray, threads: int) -> Predict:
     import lightgbm
 
-    kind = (
-        lightgbm.LGBMClassifier if shape.kind in ("classes", "labels") else lightgbm.LGBMRegressor
-    )
-    own: dict[str, Any] = {"linear_tree": True} if shape.linear else {}
+    own = {"num_leaves": 64, "verbose": -1} | ({"linear_tree": True} if shape.linear else {})
     categories = list(range(shape.features)) if shape.kind == "categories" else "auto"
+    kinds = lightgbm.LGBMClassifier, lightgbm.LGBMRegressor
     models = [
-        kind(
-            n_estimators=shape.rounds,
-            learning_rate=0.1,
-            max_depth=6,
-            num_leaves=64,
-            n_jobs=threads,
-            verbose=-1,
-            **own,
-        ).fit(X, column, categorical_feature=categories)
+        _make(shape, kinds, threads, own).fit(X, column, categorical_feature=categories)
         for column in ([y] if y.ndim == 1 else y.T)
     ]
     return lambda X: [model.predict(X) for model in models]
@@ -287,10 +255,8 @@ def training(context: Context, method: str, problem: str) -> Figures:
     def fit(name: str) -> Callable[[], Any]:
         return lambda: _FIT[name](shape, X, y, context.threads)
 
-    turns = 1 if context.quick else TURNS
-    return _compare(
-        _take_turns({name: fit(name) for name in ("Polyleaf", *shape.peers)}, turns)
-    ) | {"goal": shape.goal}
+    fits = {name: fit(name) for name in ("Polyleaf", *shape.peers)}
+    return _compare(_take_turns(fits, 1 if context.quick else TURNS)) | {"goal": shape.goal}
 
 
 def prediction(context: Context, method: str, problem: str) -> Figures:
@@ -319,13 +285,11 @@ def extensions(context: Context, method: str, problem: str) -> Figures:
     else:
         shape = _reduce(source, context)
         X, y = make_data(shape, shape.rows)
-    seconds = _take_turns(
-        {
-            "Polyleaf": lambda: _polyleaf(shape, X, y, context.threads),
-            "extended": lambda: _polyleaf(shape, X, y, context.threads, **own),
-        },
-        1 if context.quick else TURNS,
-    )
+    calls = {
+        "Polyleaf": lambda: _polyleaf(shape, X, y, context.threads),
+        "extended": lambda: _polyleaf(shape, X, y, context.threads, **own),
+    }
+    seconds = _take_turns(calls, 1 if context.quick else TURNS)
     ratios = [e / c for e, c in zip(seconds["extended"], seconds["Polyleaf"], strict=True)]
     return {"constant leaves": seconds["Polyleaf"], "ratio": ratios, "goal": goal}
 
@@ -348,9 +312,12 @@ def _subject(figure: str, digits: int, unit: str = "ratio") -> Subject:
     return Subject(figure, unit, better, digits, problem="shapes", figure=figure)
 
 
+def _peers() -> tuple[Subject, ...]:
+    return tuple(_subject(name, 1) for name in PEERS)
+
+
 def _subjects(unit: str) -> tuple[Subject, ...]:
-    peers = (_subject(name, 1) for name in PEERS)
-    return (_subject("Polyleaf", 3, unit), *peers, _subject("fastest", 2), _subject("goal", 1))
+    return (_subject("Polyleaf", 3, unit), *_peers(), _subject("fastest", 2), _subject("goal", 1))
 
 
 def _draw(canvas: Any, found: dict[tuple[str, str], Figures]) -> None:
@@ -387,27 +354,16 @@ PAPER = Paper(
     "Where Polyleaf is fast and where it is not, beside the fastest library on each shape.",
     (
         Table(
-            "shapes",
-            "training by shape of the data",
-            _subjects("s"),
-            training,
-            _PROTOCOL,
+            "shapes", "training by shape of the data", _subjects("s"), training, _PROTOCOL,
             also=tuple(SHAPES),
         ),
         Figure(
-            "ratios",
-            "Time of the fastest other library over Polyleaf's",
-            (Subject("ratio", "ratio", None, 2, problem="shapes"),),
-            training,
-            _PROTOCOL,
-            lines=tuple(SHAPES),
-            draw=_draw,
+            "ratios", "Time of the fastest other library over Polyleaf's",
+            (Subject("ratio", "ratio", None, 2, problem="shapes"),), training, _PROTOCOL,
+            lines=tuple(SHAPES), draw=_draw,
         ),
         Table(
-            "predicting",
-            "prediction by number of rows",
-            _subjects("ms"),
-            prediction,
+            "predicting", "prediction by number of rows", _subjects("ms"), prediction,
             "As above, with models of 100 rounds on 10,000 rows of 20 features.",
             also=tuple(f"{model}: {n} rows" for model in _MODELS for n in PREDICTED),
         ),
@@ -422,11 +378,7 @@ PAPER = Paper(
         Table(
             "scaling",
             "training on two threads",
-            (
-                _subject("Polyleaf", 3, "s"),
-                _subject("one thread", 2),
-                *(_subject(name, 1) for name in PEERS),
-            ),
+            (_subject("Polyleaf", 3, "s"), _subject("one thread", 2), *_peers()),
             scaling,
             "Wall time on two threads, in turns with one thread and other libraries on two; ratios "
             "to it.",
@@ -434,4 +386,4 @@ PAPER = Paper(
         ),
     ),
     golden=("defaults", "defaults, one output", "defaults, classes"),
-)
+)  # fmt: skip

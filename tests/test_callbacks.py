@@ -84,9 +84,8 @@ def test_early_stopping_on_nan_warns_and_does_not_stop():
 
 
 def test_nan_is_no_improvement_for_early_stopping():
-    model, done = drive(
-        EarlyStopping(3, maximize=False), [math.nan] * 5 + [2.0, math.nan, 1.0] + [math.nan] * 9
-    )
+    values = [math.nan] * 5 + [2.0, math.nan, 1.0] + [math.nan] * 9
+    model, done = drive(EarlyStopping(3, maximize=False), values)
     assert (model.best_iteration, done) == (7, 11)
 
 
@@ -128,11 +127,8 @@ def test_early_stopping_uses_the_direction_of_metrics(metric, sign):
 def test_monitor_prints_each_period_and_the_last_round():
     lines = []
     drive(EvaluationMonitor(period=2, logger=lines.append), [3.0, 2.0, 1.0, 0.5])
-    assert lines == [
-        "[0]\tvalid-loss:3.00000",
-        "[2]\tvalid-loss:1.00000",
-        "[3]\tvalid-loss:0.50000",
-    ]
+    shown = {0: "3.00000", 2: "1.00000", 3: "0.50000"}
+    assert lines == [f"[{epoch}]\tvalid-loss:{value}" for epoch, value in shown.items()]
 
 
 def test_learning_rate_schedules():
@@ -156,10 +152,8 @@ def test_invalid_learning_rates_raise(rate):
 def test_number_of_checkpoints_is_limited(tmp_path):
     folder = tmp_path / "new" / "folder"
     drive(Checkpoint(folder, interval=4, keep=2), [0] * 11)
-    assert sorted(path.name for path in folder.iterdir()) == [
-        "checkpoint_11.polyleaf",
-        "checkpoint_8.polyleaf",
-    ]
+    names = sorted(path.name for path in folder.iterdir())
+    assert names == ["checkpoint_11.polyleaf", "checkpoint_8.polyleaf"]
     assert Checkpoint.latest(folder).name == "checkpoint_11.polyleaf"
     drive(Checkpoint(folder, interval=100, keep=None), [0] * 90, first=11)
     assert Checkpoint.latest(folder).name == "checkpoint_101.polyleaf"
@@ -190,18 +184,12 @@ def test_forced_progress_bar_writes_lines(capsys):
     assert lines[-1] == "round 20/20  valid-loss:1.00000"
 
 
-def test_progress_bar_on_a_terminal(monkeypatch, capsys):
+@pytest.mark.parametrize(("options", "is_shown"), [({}, True), ({"delay": 3600}, False)])
+def test_progress_bar_of_long_training_on_a_terminal(options, is_shown, monkeypatch, capsys):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    bar = ProgressBar(total=3)
+    bar = ProgressBar(total=3, **options)
     drive(bar, [1.0, 2.0, 3.0])
-    assert bar._task is not None and bar._bar is None
-
-
-def test_short_training_has_no_progress_bar(monkeypatch, capsys):
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    bar = ProgressBar(total=3, delay=3600)
-    drive(bar, [1.0, 2.0, 3.0])
-    assert bar._task is None
+    assert (bar._task is not None) == is_shown and bar._bar is None
 
 
 def test_functions_are_callbacks():
@@ -216,10 +204,8 @@ def test_functions_are_callbacks():
 def test_functions_of_other_signatures_raise(function):
     with pytest.raises(TypeError, match=r"\(model, epoch, evals_log\), and ends .* <lambda>"):
         as_callbacks([function])
-    assert (
-        len(as_callbacks([lambda *arguments: None, lambda model, epoch, log, more=1: None, print]))
-        == 3
-    )
+    functions = [lambda *arguments: None, lambda model, epoch, log, more=1: None, print]
+    assert len(as_callbacks(functions)) == 3
 
 
 def test_objects_with_the_four_hooks_are_callbacks():

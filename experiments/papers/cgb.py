@@ -57,12 +57,8 @@ class Choice(NamedTuple):
 
 
 _SUBSAMPLES, _ONE_OUTPUT = (0.75, 0.5, 1.0), {"multi_strategy": "one_output_per_tree"}
-_CGB_GRID: dict[str, Any] = {
-    "depths": (NO_LIMIT, 2, 5, 10, 20),
-    "subsamples": _SUBSAMPLES,
-    "features": ("sqrt", "all"),
-    "most_leaves": None,
-}
+_CGB_GRID: dict[str, Any] = {"depths": (NO_LIMIT, 2, 5, 10, 20), "features": ("sqrt", "all")}
+_CGB_GRID |= {"subsamples": _SUBSAMPLES, "most_leaves": None}
 METHODS = {
     "C-GB": Tuned(Method("polyleaf", recipe="cgb"), **_CGB_GRID),
     "GB": Tuned(Method("polyleaf", _ONE_OUTPUT, "cgb"), **_CGB_GRID),
@@ -178,17 +174,9 @@ def evaluate(
 
 # --- the tables ---
 
-_SETS = {
-    "Cover Type": "covtype20k",
-    "Digits": "digits",
-    "Iris": "iris",
-    "Letter-26": "letter",
-    "MNIST": "mnist",
-    "Poker Hand": "poker25k",
-    "Vehicle": "vehicle",
-    "Waveform": "waveform",
-    "Wine": "wine",
-}
+_SETS = {"Cover Type": "covtype20k", "Digits": "digits", "Iris": "iris", "Letter-26": "letter"}
+_SETS |= {"MNIST": "mnist", "Poker Hand": "poker25k", "Vehicle": "vehicle"}
+_SETS |= {"Waveform": "waveform", "Wine": "wine"}
 _TARGETS = {"ATP1d": ("atp1d", 6), "Energy": ("enb", 2)}
 
 

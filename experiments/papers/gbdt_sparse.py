@@ -197,12 +197,8 @@ def scaler(problem: str) -> Any:
     return StandardScaler() if problem in DENSE else TfidfTransformer()
 
 
-PEERS = {
-    "omikuji": omikuji,
-    "napkinXC": napkinxc,
-    "PECOS": pecos,
-    "one-versus-rest, linear": linear_svc,
-}
+PEERS = {"omikuji": omikuji, "napkinXC": napkinxc, "PECOS": pecos}
+PEERS["one-versus-rest, linear"] = linear_svc
 
 
 def library(name: str) -> Any:
@@ -262,16 +258,10 @@ def made(context: Context, method: str, problem: str) -> Figures:
 
 # --- the tables ---
 
-FIGURES: dict[str, tuple[str, Better, int]] = {
-    "P@1": ("%", "higher", 2),
-    "P@3": ("%", "higher", 2),
-    "P@5": ("%", "higher", 2),
-    "training": ("s", None, 1),
-    "prediction": ("s", None, 3),
-    "us a row": ("µs", None, 1),
-    "MB": ("MB", None, 2),
-}
 PRECISIONS = ("P@1", "P@3", "P@5")
+FIGURES: dict[str, tuple[str, Better, int]] = dict.fromkeys(PRECISIONS, ("%", "higher", 2))
+FIGURES |= {"training": ("s", None, 1), "prediction": ("s", None, 3)}
+FIGURES |= {"us a row": ("µs", None, 1), "MB": ("MB", None, 2)}
 
 
 def subjects(problem: str, *figures: str, title: str = "") -> tuple[Subject, ...]:

@@ -70,9 +70,8 @@ def ensembles(context: Context, method: str, problem: str) -> Figures:
             evaluate_sizes(measured(context, method, thin_out(data, seed), largest), largest)
             for seed in context.seeds(REPEATS)
         ]
-        figures["errors"] = {
-            name: float(np.std([f[name] for f in others], ddof=1)) for name in figures
-        }
+        spread = {name: float(np.std([f[name] for f in others], ddof=1)) for name in figures}
+        figures["errors"] = spread
     return figures
 
 
@@ -133,9 +132,8 @@ def polyleaf_scores(
     """
     # TFBT's own MNIST example starts from scores of 0 (center_bias=False); the paper is silent.
     settings = {**presets.tfbt(), "base_score": 0.0, **METHODS[method], **changes}
-    per_round = (
-        count_classes(data) if settings.get("multi_strategy") == "one_output_per_tree" else 1
-    )
+    is_one_each = settings.get("multi_strategy") == "one_output_per_tree"
+    per_round = count_classes(data) if is_one_each else 1
     rounds = math.ceil(n_trees / per_round)
     train = Dataset(data["X"], max_bins=settings.get("max_bins", 255), n_jobs=context.threads)
     estimator = PolyleafClassifier(**settings, n_estimators=rounds, n_jobs=context.threads)
@@ -170,10 +168,8 @@ def xgboost_scores(
         warnings.simplefilter("ignore")
         booster = xgboost.train(parameters, train, rounds)
     for r in range(1, rounds + 1):
-        yield (
-            r * count_classes(data),
-            booster.predict(test, output_margin=True, iteration_range=(0, r)),
-        )
+        margins = booster.predict(test, output_margin=True, iteration_range=(0, r))
+        yield r * count_classes(data), margins
 
 
 # --- tables ---
@@ -181,60 +177,35 @@ def xgboost_scores(
 
 def get_sizes(problem: str, needs: str) -> tuple[Subject, ...]:
     """Return the columns of Table II: accuracy and cross-entropy at each size."""
-    shown: tuple[tuple[str, str, Better], ...] = (
-        ("accuracy", "acc.", "higher"),
-        ("cross-entropy", "c.-e.", "lower"),
-    )
-    unit = "trees: accuracy, cross-entropy"
+    shown: dict[str, tuple[str, Better]] = {"accuracy": ("acc.", "higher")}
+    shown["cross-entropy"] = ("c.-e.", "lower")
+    unit, needed = "trees: accuracy, cross-entropy", (needs,)
     return tuple(
-        Subject(
-            f"{size}: {short}", unit, better, 4, problem,
-            f"{figure} {size}", (needs,),
-        )
+        Subject(f"{size}: {short}", unit, better, 4, problem, f"{figure} {size}", needed)
         for size in SIZES
-        for figure, short, better in shown
-    )  # fmt: skip
+        for figure, (short, better) in shown.items()
+    )
 
 
 PROTOCOL = (
     "Depth 4, rate 0.3, L2 of 1, no other limit on leaves, softmax with the exact p (1 - p) "
-    "(section "
-    "VII-B); boosting starts from scores of 0, as in TFBT's own example. TFBT divides derivatives "
-    "by the "
-    "batch, so its L2 of 1 / n is 1 here. The first n trees of one ensemble are scored: "
-    "tree-per-class "
-    "counts single trees, whose predictions are renewed after each. Nothing in these runs is "
-    "random. ↘ "
-    f"compares with the standard deviation over {REPEATS} runs that each leave out one training "
-    "row in a "
-    "thousand: how far a figure moves for no reason. XGBoost: the installed version, `hist`, one "
-    "tree per"
-    " class, ceil(trees / classes) rounds (the paper: the XGBoost of 2017; its tuned rows are "
-    "left out). "
-    '"Full + LBL" is not in the paper.'
+    "(section VII-B); boosting starts from scores of 0, as in TFBT's own example. TFBT divides "
+    "derivatives by the batch, so its L2 of 1 / n is 1 here. The first n trees of one ensemble are "
+    "scored: tree-per-class counts single trees, whose predictions are renewed after each. Nothing "
+    f"in these runs is random. ↘ compares with the standard deviation over {REPEATS} runs that "
+    "each leave out one training row in a thousand: how far a figure moves for no reason. XGBoost: "
+    "the installed version, `hist`, one tree per class, ceil(trees / classes) rounds (the paper: "
+    'the XGBoost of 2017; its tuned rows are left out). "Full + LBL" is not in the paper.'
 )
 HEAD = "  ".join(f"{size}: acc.  {size}: c.-e." for size in SIZES) + "\n"
 
 
 def table(
-    name: str,
-    title: str,
-    problem: str,
-    printed: str,
-    *notes: str,
-    needs: str = "",
-    explained: Any = (),
+    name: str, title: str, problem: str, printed: str, *notes: str, needs: str = "", **more: Any
 ) -> Table:
-    return Table(
-        f"Table II, {name}",
-        title,
-        get_sizes(problem, needs or problem),
-        ensembles,
-        " ".join((*notes, PROTOCOL)),
-        paper=HEAD + printed,
-        ours=tuple(METHODS),
-        explained=dict(explained),
-    )
+    subjects, protocol = get_sizes(problem, needs or problem), " ".join((*notes, PROTOCOL))
+    more |= {"paper": HEAD + printed, "ours": tuple(METHODS)}
+    return Table(f"Table II, {name}", title, subjects, ensembles, protocol, **more)
 
 
 TABLE_2 = (

@@ -43,17 +43,16 @@ class Problem:
 
     def weighted(self):
         weight = self.rng.uniform(0.2, 3, len(self.gradients.g)).astype(np.float32)
-        self.gradients = replace(
-            self.gradients, g=self.gradients.g * weight[:, None], weight=weight
-        )
+        g = self.gradients.g * weight[:, None]
+        self.gradients = replace(self.gradients, g=g, weight=weight)
         return self
 
     def sampled(self, multiplied=True):
         n = len(self.gradients.g)
         rows = np.flatnonzero(self.rng.random(n) < 0.7).astype(np.uint32)
-        multiplier = (
-            np.where(self.rng.random(n) < 0.5, 1, 3.7).astype(np.float32) if multiplied else None
-        )
+        multiplier = None
+        if multiplied:
+            multiplier = np.where(self.rng.random(n) < 0.5, 1, 3.7).astype(np.float32)
         self.gradients = replace(self.gradients, rows=rows, multiplier=multiplier)
         return self
 
@@ -83,19 +82,11 @@ def make_sketch(problem, d=8):
     return "shared", g, weight[:, None]
 
 
-def core_tree(
-    problem,
-    search,
-    config,
-    leaf_k,
-    step,
-    threshold_step=0.05,
-    n_threads=1,
-    features=None,
-    sparse_features=(),
-):
-    p = problem.gradients
-    bins = core_bins(*problem.data, sparse_features, n_threads)
+def core_tree(problem, search, config, leaf_k, step, stored=(), n_threads=1, **options):
+    """Grow a tree; `stored` features are stored by their non-zeros."""
+    p, features = problem.gradients, options.get("features")
+    threshold_step = options.get("threshold_step", 0.05)
+    bins = core_bins(*problem.data, stored, n_threads)
     gradients, settings = core_gradients(p.g, n_threads), grow_config(config)
     step = leaf_config(step)
     if search == "exact":
@@ -123,28 +114,26 @@ def reference_tree(problem, search, config, leaf_k, step, threshold_step=0.05, f
         n = len(p.g)
         numbers = np.arange(n) if problem.numbers is None else problem.numbers
         numbers = numbers if p.rows is None else numbers[p.rows]
-        chosen = extreme_multilabel.VerifiedSearch(
-            data, p, step, leaf_k, config, channels, numbers, SEED
-        )
+        given = data, p, step, leaf_k, config, channels, numbers, SEED
+        chosen = extreme_multilabel.VerifiedSearch(*given)
     tree = reference.grow(*problem.data, chosen, config, p.rows, features)
     return tree, reference.leaf_of_row(tree, codes)
 
 
-def assert_same_growth(problem, search, config, leaf_k=4, step=None, sparse_features=(), **options):
+def assert_same_growth(problem, search, config, leaf_k=4, step=None, stored=(), **options):
     step = extreme_multilabel.Step(reg_lambda=config.reg_lambda) if step is None else step
-    expected = reference_tree(problem, search, config, leaf_k, step, **options)
+    growth = problem, search, config, leaf_k, step
+    expected = reference_tree(*growth, **options)
     for n_threads in (1, 2, 3):
-        held = {"n_threads": n_threads, "sparse_features": sparse_features}
-        tree, leaf_of_row = core_tree(problem, search, config, leaf_k, step, **held, **options)
+        tree, leaf_of_row = core_tree(*growth, stored, n_threads, **options)
         assert_same_tree(tree, expected[0])
         np.testing.assert_array_equal(leaf_of_row, expected[1])
     return expected[0]
 
 
 def make_config(**changes):
-    return reference.GrowConfig(
-        **{"max_leaves": 9, "min_child_samples": 12, "level_wise": True} | changes
-    )
+    usual = {"max_leaves": 9, "min_child_samples": 12, "level_wise": True}
+    return reference.GrowConfig(**usual | changes)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -159,11 +148,8 @@ def test_trees_equal_the_reference(search, variant):
 @pytest.mark.parametrize("search", ["count_sketch", "exact"])
 def test_sparse_features(search, variant):
     problem = VARIANTS[variant](Problem(3))
-    for sparse_features in ((1, 3, 4), range(5)):
-        tree = assert_same_growth(
-            problem, search, make_config(), sparse_features=tuple(sparse_features)
-        )
-        assert tree.n_leaves > 3
+    for stored in ((1, 3, 4), (0, 1, 2, 3, 4)):
+        assert assert_same_growth(problem, search, make_config(), stored=stored).n_leaves > 3
 
 
 @pytest.mark.parametrize("search", ["count_sketch", "exact"])
@@ -202,12 +188,8 @@ def test_thresholds_of_the_exact_search(threshold_step):
 
 def test_coarser_thresholds_change_trees():
     """Otherwise the test above would not detect an ignored step."""
-    fine, coarse = (
-        reference_tree(
-            Problem(7), "exact", make_config(), 4, extreme_multilabel.Step(), threshold_step=s
-        )
-        for s in (0.0, 0.3)
-    )
+    growth = Problem(7), "exact", make_config(), 4, extreme_multilabel.Step()
+    fine, coarse = (reference_tree(*growth, threshold_step=s) for s in (0.0, 0.3))
     assert not np.array_equal(fine[0].threshold, coarse[0].threshold)
 
 
@@ -240,13 +222,8 @@ def test_large_nodes_are_sampled(variant, monkeypatch):
     problem = VARIANTS[variant](Problem(12, n=9000))
     tree = assert_same_growth(problem, "count_sketch", make_config(max_leaves=6))
     monkeypatch.setattr(extreme_multilabel, "SAMPLED_ROWS", 10**9)
-    by_all, _ = reference_tree(
-        problem,
-        "count_sketch",
-        make_config(max_leaves=6),
-        4,
-        extreme_multilabel.Step(reg_lambda=1.0),
-    )
+    step = extreme_multilabel.Step(reg_lambda=1.0)
+    by_all, _ = reference_tree(problem, "count_sketch", make_config(max_leaves=6), 4, step)
     assert tree.gain[0] != by_all.gain[0]
     # A sample of 4,096 of 9,000 rows changes the gain by 2 to 11 per cent in these problems.
     np.testing.assert_allclose(tree.gain[0], by_all.gain[0], rtol=0.15)
@@ -255,19 +232,17 @@ def test_large_nodes_are_sampled(variant, monkeypatch):
 
 def test_samples_depend_on_row_ids():
     """Permuted rows with the same IDs give the same trees."""
-    problem = Problem(12, n=9000)
-    tree = assert_same_growth(problem, "count_sketch", make_config(max_leaves=6))
+    problem, growth = Problem(12, n=9000), ("count_sketch", make_config(max_leaves=6))
+    tree = assert_same_growth(problem, *growth)
     order = problem.rng.permutation(9000)
     codes, *about = problem.data
     moved = Problem(12, n=9000)
     moved.data = codes[:, order], *about
     moved.gradients = replace(problem.gradients, g=problem.gradients.g[order])
     moved.numbers = order
-    assert_same_tree(assert_same_growth(moved, "count_sketch", make_config(max_leaves=6)), tree)
+    assert_same_tree(assert_same_growth(moved, *growth), tree)
     moved.numbers = None
-    assert (
-        assert_same_growth(moved, "count_sketch", make_config(max_leaves=6)).gain[0] != tree.gain[0]
-    )
+    assert assert_same_growth(moved, *growth).gain[0] != tree.gain[0]
 
 
 def test_categorical_features():
@@ -278,17 +253,15 @@ def test_categorical_features():
 
 def test_more_tiles_than_candidates():
     """Ninety features make twelve tiles; the splits of six are verified."""
-    assert_same_growth(
-        Problem(11, n=300, n_bins=(5,) * 90), "count_sketch", make_config(max_leaves=4)
-    )
+    problem = Problem(11, n=300, n_bins=(5,) * 90)
+    assert_same_growth(problem, "count_sketch", make_config(max_leaves=4))
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("search", ["count_sketch", "exact"])
 def test_nodes_of_several_row_blocks(search):
-    assert_same_growth(
-        Problem(12, n=9000, n_bins=(5, 30)).sampled(), search, make_config(max_leaves=4)
-    )
+    problem = Problem(12, n=9000, n_bins=(5, 30)).sampled()
+    assert_same_growth(problem, search, make_config(max_leaves=4))
 
 
 @settings(max_examples=60, deadline=None)
@@ -303,9 +276,8 @@ def test_nodes_of_several_row_blocks(search):
     least=st.sampled_from([1, 4]),
 )
 def test_random_problems(draw, search, variant, n, n_outputs, leaf_k, missing, least):
-    problem = VARIANTS[variant](
-        Problem(draw, n=n, n_bins=(5, 2), n_outputs=n_outputs, missing=missing)
-    )
+    problem = Problem(draw, n=n, n_bins=(5, 2), n_outputs=n_outputs, missing=missing)
+    problem = VARIANTS[variant](problem)
     rows = problem.gradients.rows
     if rows is not None and len(rows) == 0:
         return
@@ -349,15 +321,11 @@ def test_leaves_equal_the_reference(variant, leaf_k, step):
 def test_ties_of_leaf_sums_keep_the_first_outputs():
     g = np.full((10, 6), -1, np.float32)
     p = extreme_multilabel.Gradients(g)
-    leaves = _core.fit_topk_leaves_sparse(
-        core_gradients(g), None, np.zeros(10, np.int32), 1, 2, leaf_config(), None, None, 1
-    )
-    assert_same_leaves(
-        leaves,
-        extreme_multilabel.fit_topk_leaves(
-            p, np.zeros(10, np.int32), 1, 2, extreme_multilabel.Step()
-        ),
-    )
+    given = np.zeros(10, np.int32), 1, 2
+    options = leaf_config(), None, None, 1
+    leaves = _core.fit_topk_leaves_sparse(core_gradients(g), None, *given, *options)
+    expected = extreme_multilabel.fit_topk_leaves(p, *given, extreme_multilabel.Step())
+    assert_same_leaves(leaves, expected)
     assert list(leaves.outputs) == [0, 1]
 
 
@@ -391,9 +359,8 @@ def test_sparse_derivatives_equal_dense_ones(objective, weighted):
         indptr, outputs, values = gradients.csr()
         np.testing.assert_array_equal(gradients.dense(n_threads), expected)
         assert len(values) < expected.size
-        np.testing.assert_array_equal(
-            sp.csr_matrix((values, outputs, indptr), (n, K)).toarray(), expected
-        )
+        found = sp.csr_matrix((values, outputs, indptr), (n, K))
+        np.testing.assert_array_equal(found.toarray(), expected)
 
 
 @pytest.mark.parametrize("name", ["squared_hinge", "squared_error"])
@@ -405,9 +372,8 @@ def test_derivatives_equal_the_reference(name):
     dense, g = objective.bind(RowData(y)), np.empty_like(y)
     dense.set_base_score(np.full(9, objective.sparse_base_score))
     dense.derivatives(raw, g, None)
-    np.testing.assert_array_equal(
-        getattr(extreme_multilabel, name)(y, raw + np.float32(objective.sparse_base_score)), g
-    )
+    scores = raw + np.float32(objective.sparse_base_score)
+    np.testing.assert_array_equal(getattr(extreme_multilabel, name)(y, scores), g)
 
 
 # --- whole models ---
@@ -420,9 +386,8 @@ def data():
     X = rng.normal(size=(500, 7)) + 3.0 * rng.normal(size=(6, 7))[group]
     X[rng.random(X.shape) < 0.3] = 0  # sparse input has zeros
     chance = np.where(rng.random((6, 40)) < 0.15, 0.8, 0.02)
-    return X.astype(np.float32), sp.csr_matrix(
-        (rng.random((500, 40)) < chance[group]).astype(np.float32)
-    )
+    Y = (rng.random((500, 40)) < chance[group]).astype(np.float32)
+    return X.astype(np.float32), sp.csr_matrix(Y)
 
 
 SMALL = {"n_estimators": 8, "min_child_samples": 15, "leaf_k": 4}
@@ -446,9 +411,8 @@ def fit_model(X, Y, estimator=PolyleafClassifier, weight=None, **parameters):
 def test_training_equals_the_reference(data, estimator, loss, base, weighted):
     """Exact search: derivatives and trees of all rounds are compared."""
     X, Y = data
-    weight = (
-        np.random.default_rng(3).uniform(0.5, 2, len(X)).astype(np.float32) if weighted else None
-    )
+    weight = np.random.default_rng(3).uniform(0.5, 2, len(X)).astype(np.float32)
+    weight = weight if weighted else None
     options = {"split_search": "exact", "threshold_step": 0.05, "max_depth": 3}
     model = fit_model(X, Y, estimator, weight, **options).model_
     codes = model.mapper.transform(read_features(X))
@@ -511,21 +475,14 @@ def test_model_is_independent_of_n_jobs(data, search, sampling):
 def test_all_outputs_in_a_leaf(data, search):
     """With k = K leaves omit zeros only, and a larger k has no effect."""
     X, Y = data
-    assert_same_models(
-        fit_model(X, Y, split_search=search, leaf_k=40),
-        fit_model(X, Y, split_search=search, leaf_k=400),
-    )
+    assert_same_models(*(fit_model(X, Y, split_search=search, leaf_k=k) for k in (40, 400)))
 
 
 def test_weight_two_equals_two_rows(data):
     """For leaf values and gains; min_child_samples is 0."""
     X, Y = data
-    options = {
-        "split_search": "exact",
-        "threshold_step": 0.0,
-        "min_child_samples": 1,
-        "max_depth": 3,
-    }
+    options = {"split_search": "exact", "threshold_step": 0.0}
+    options |= {"min_child_samples": 1, "max_depth": 3}
     weight = np.ones(len(X))
     weight[:100] = 2
     twice = fit_model(np.vstack([X, X[:100]]), sp.vstack([Y, Y[:100]]).tocsr(), **options)

@@ -164,10 +164,7 @@ def test_invalid_calls_raise():
     for call, message in [
         (lambda: forest.topk(codes, None, 0), "k must be at least 1, but is 0"),
         (lambda: forest.topk(codes, None, -3), "k must be at least 1, but is -3"),
-        (
-            lambda: forest.topk(codes, np.zeros(3), 2),
-            "`base` must have one value for each of the 4",
-        ),
+        (lambda: forest.topk(codes, np.zeros(3), 2), "`base` must have one value for each of the"),
         (lambda: forest.topk(codes, None, 2, scale=np.ones(4), offset=np.ones(4)), "need a `base`"),
         (lambda: forest.topk(codes, np.zeros(4), 2, scale=np.ones(4)), "give both or neither"),
         (lambda: forest.topk(codes, None, 2, last=3), "the forest has 2 trees"),

@@ -19,87 +19,62 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 # What each example shows, as a condition on the value of its main().
 SHOWS = {
-    "data_iterator": lambda found: found["same"] and found["share"] == 1 / 8,
-    "cgb": lambda found: found["accuracy"] > 0.75,
-    "custom_objective": lambda found: found["asymmetric"] < found["squared"] - 0.1,
-    "dask_cluster": lambda found: found["same"] and found["workers"] == 2,
-    "distributions": lambda found: (
-        found["gain in nats"] > 2
-        and found["sure"] < 0.8 * found["unsure"]
-        and found["predicted right"] > 0.95
+    "data_iterator": lambda f: f["same"] and f["share"] == 1 / 8,
+    "cgb": lambda f: f["accuracy"] > 0.75,
+    "custom_objective": lambda f: f["asymmetric"] < f["squared"] - 0.1,
+    "dask_cluster": lambda f: f["same"] and f["workers"] == 2,
+    "distributions": lambda f: (
+        f["gain in nats"] > 2 and f["sure"] < 0.8 * f["unsure"] and f["predicted right"] > 0.95
     ),
-    "early_stopping": lambda found: found["best"] + 20 < found["rounds"] + 1 <= 1000,
-    "shap_values": lambda found: (
-        found["error"] < 1e-4 and found["for cooling"] < found["glazing for heating"]
+    "early_stopping": lambda f: f["best"] + 20 < f["rounds"] + 1 <= 1000,
+    "shap_values": lambda f: f["error"] < 1e-4 and f["for cooling"] < f["glazing for heating"],
+    "extreme_multilabel": lambda f: (
+        f["P@1"] > f["P@1 of the most frequent"] + 0.15 and f["nDCG@3"] > 0.7
     ),
-    "extreme_multilabel": lambda found: (
-        found["P@1"] > found["P@1 of the most frequent"] + 0.15 and found["nDCG@3"] > 0.7
+    "gbdt_mo": lambda f: f["rmse"] < 0.25 * f["baseline"],
+    "autogluon_model": lambda f: max(v for name, v in f.items() if name.startswith("Polyleaf")) < 1,
+    "openml_flow": lambda f: f["accuracy"] == f["again"] > 0.8 and f["parameters"] > 30,
+    "tabarena_experiment": lambda f: len(f) == 2 and max(f.values()) < 1,
+    "jax_objective": lambda f: f["own"] < f["one for all"] - 0.3 and 0.8 < f["inside"] < 0.98,
+    "layerwise_boosting": lambda f: (
+        f["and layers boosted"] > f["vectors in the leaves"] + 0.01 > f["a tree per class"] + 0.1
     ),
-    "gbdt_mo": lambda found: found["rmse"] < 0.25 * found["baseline"],
-    "autogluon_model": lambda found: (
-        max(v for name, v in found.items() if name.startswith("Polyleaf")) < 1
+    "linear_leaves": lambda f: f["linear"] < f["lines afterwards"] < f["constant"],
+    "visualisation": lambda f: f["least gained"] > 0.05 and f["outputs in the map"] == 6,
+    "missing_targets": lambda f: f["ignored"] < min(f["rows dropped"], f["filled"]),
+    "monotone": lambda f: (
+        f["constrained falls"] == 0 < f["free falls"] and f["constrained"] < 1.1 * f["free"]
     ),
-    "openml_flow": lambda found: (
-        found["accuracy"] == found["again"] > 0.8 and found["parameters"] > 30
+    "multilabel": lambda f: f["hamming"] < f["hamming of the majority"],
+    "offsets": lambda f: (
+        2 * f["both"] < f["trees"] < f["line"]
+        and 1.5 * f["exposure"] < f["feature"]
+        and 0.25 < f["rate"] < 0.4
     ),
-    "tabarena_experiment": lambda found: len(found) == 2 and max(found.values()) < 1,
-    "jax_objective": lambda found: (
-        found["own"] < found["one for all"] - 0.3 and 0.8 < found["inside"] < 0.98
+    "one_output_per_tree": lambda f: max(f.values()) < 3,
+    "prediction_sets": lambda f: (
+        abs(f["held"] - 0.95) < 0.015 and f["alone"] > 0.3 and abs(f["inside"] - 0.9) < 0.065
     ),
-    "layerwise_boosting": lambda found: (
-        found["and layers boosted"]
-        > found["vectors in the leaves"] + 0.01
-        > found["a tree per class"] + 0.1
+    "ranking": lambda f: f["loss of relevance"] < 0.04 and f["gain of margin"] > 0.02,
+    "quantiles": lambda f: 0.75 < f["inside"] < 0.85 and f["error"] < 0.25 * f["baseline"],
+    "registered_objective": lambda f: f["too low at 0.9"] < f["too low at 0.5"] - 0.1,
+    "report": lambda f: f["sections"] == 3 and 0.1 < f["megabytes"] < 1,
+    "hyperparameter_search": lambda f: max(f["best"], f["blend"]) < f["defaults"],
+    "sparse_features": lambda f: f["accuracy"] > 0.9 and 20 * f["megabytes"] < f["dense megabytes"],
+    "sparse_leaves": lambda f: f["four of each leaf's own"] > f["all classes"] > 0.85,
+    "multitask": lambda f: (
+        f["with help"] < f["without"] - 0.5 < f["deviation"] and f["right"] > 0.85
     ),
-    "linear_leaves": lambda found: found["linear"] < found["lines afterwards"] < found["constant"],
-    "visualisation": lambda found: (
-        found["least gained"] > 0.05 and found["outputs in the map"] == 6
+    "decision_threshold": lambda f: (
+        min(f["chosen"], f["without labels"]) > f["one half"] and f["threshold"] < 0.45
     ),
-    "missing_targets": lambda found: found["ignored"] < min(found["rows dropped"], found["filled"]),
-    "monotone": lambda found: (
-        found["constrained falls"] == 0 < found["free falls"]
-        and found["constrained"] < 1.1 * found["free"]
+    "http_service": lambda f: (
+        f["same"] == 1 and f["error status"] == 400 and f["answers a second"] > 0
     ),
-    "multilabel": lambda found: found["hamming"] < found["hamming of the majority"],
-    "offsets": lambda found: (
-        2 * found["both"] < found["trees"] < found["line"]
-        and 1.5 * found["exposure"] < found["feature"]
-        and 0.25 < found["rate"] < 0.4
+    "small_models": lambda f: (
+        abs(f["rounded"] - f["accuracy"]) < 0.01 and f["accuracy"] > f["first"] + 0.3
     ),
-    "one_output_per_tree": lambda found: max(found.values()) < 3,
-    "prediction_sets": lambda found: (
-        abs(found["held"] - 0.95) < 0.015
-        and found["alone"] > 0.3
-        and abs(found["inside"] - 0.9) < 0.065
-    ),
-    "ranking": lambda found: found["loss of relevance"] < 0.04 and found["gain of margin"] > 0.02,
-    "quantiles": lambda found: (
-        0.75 < found["inside"] < 0.85 and found["error"] < 0.25 * found["baseline"]
-    ),
-    "registered_objective": lambda found: found["too low at 0.9"] < found["too low at 0.5"] - 0.1,
-    "report": lambda found: found["sections"] == 3 and 0.1 < found["megabytes"] < 1,
-    "hyperparameter_search": lambda found: max(found["best"], found["blend"]) < found["defaults"],
-    "sparse_features": lambda found: (
-        found["accuracy"] > 0.9 and 20 * found["megabytes"] < found["dense megabytes"]
-    ),
-    "sparse_leaves": lambda found: found["four of each leaf's own"] > found["all classes"] > 0.85,
-    "multitask": lambda found: (
-        found["with help"] < found["without"] - 0.5 < found["deviation"] and found["right"] > 0.85
-    ),
-    "decision_threshold": lambda found: (
-        min(found["chosen"], found["without labels"]) > found["one half"]
-        and found["threshold"] < 0.45
-    ),
-    "http_service": lambda found: (
-        found["same"] == 1 and found["error status"] == 400 and found["answers a second"] > 0
-    ),
-    "small_models": lambda found: (
-        abs(found["rounded"] - found["accuracy"]) < 0.01
-        and found["accuracy"] > found["first"] + 0.3
-    ),
-    "survival": lambda found: (
-        found["error"] < 0.5 * found["of one curve"] and found["correlation"] > 0.7
-    ),
+    "survival": lambda f: f["error"] < 0.5 * f["of one curve"] and f["correlation"] > 0.7,
 }
 
 

@@ -9,14 +9,13 @@ from polyleaf import PolyleafClassifier, PolyleafRegressor, load_model
 from polyleaf.distributions import Gamma, LogNormal, NegativeBinomial, Normal, StudentT
 from polyleaf.objectives import get_objective
 
-FAMILIES = {
-    "normal": Normal,
-    "lognormal": LogNormal,
-    "student_t": StudentT,
-    "gamma_distribution": Gamma,
-    "negative_binomial": NegativeBinomial,
-}
+FAMILIES = {"normal": Normal, "lognormal": LogNormal, "student_t": StudentT}
+FAMILIES |= {"gamma_distribution": Gamma, "negative_binomial": NegativeBinomial}
 QUICK = dict(n_estimators=60, max_leaves=8, min_child_samples=20, n_jobs=1)
+
+
+def make_model(objective="normal", **parameters):
+    return PolyleafRegressor(objective=objective, **QUICK | parameters)
 
 
 def make_data(name, n=3000, n_targets=2, seed=0):
@@ -44,16 +43,14 @@ def test_scale_parameter_is_learned(fitted):
     best, ours, worst = (-d.logpdf(Y).mean() for d in (law, distribution, constant))
     assert best < ours < best + 0.35 * (worst - best)
     second = model.predict_raw(X)[:, 1]
-    assert np.corrcoef(second, np.tanh(X[:, 2]))[0, 1] > (
-        0.5 if name == "negative_binomial" else 0.75
-    )
+    least = 0.5 if name == "negative_binomial" else 0.75
+    assert np.corrcoef(second, np.tanh(X[:, 2]))[0, 1] > least
 
 
 def get_base_scores(model):
-    scale, offset = model.model_.target_scale, model.model_.target_offset
-    return model.model_.base_score * (1 if scale is None else scale) + (
-        0 if offset is None else offset
-    )
+    inner = model.model_
+    scale, base = inner.target_scale, inner.base_score
+    return base if scale is None else base * scale + inner.target_offset
 
 
 def test_predictions_equal_distribution_means(fitted):
@@ -90,46 +87,32 @@ def test_contributions_add_up_to_raw_scores(fitted):
     _, model, X, _, _ = fitted
     values = model.shap_values(X[:50])
     assert values.shape == (50, 4, 4)
-    np.testing.assert_allclose(
-        values.sum(axis=1) + model.shap_base_values(), model.predict_raw(X[:50]), atol=1e-4
-    )
+    total = values.sum(axis=1) + model.shap_base_values()
+    np.testing.assert_allclose(total, model.predict_raw(X[:50]), atol=1e-4)
 
 
 def test_distributions_scale_with_the_target():
     """Scaled targets give scaled distributions."""
     X, Y, _ = make_data("normal")
+    unit = np.array([1024.0, 2.0**-10])
     for name in ("normal", "student_t"):
-        plain = PolyleafRegressor(objective=name, **QUICK).fit(X, Y).predict_dist(X)
-        moved = (
-            PolyleafRegressor(objective=name, **QUICK)
-            .fit(X, Y * [1024.0, 2.0**-10] + 7)
-            .predict_dist(X)
-        )
-        np.testing.assert_allclose(moved.scale, plain.scale * [1024.0, 2.0**-10], rtol=1e-2)
-        np.testing.assert_allclose(
-            np.median(np.abs(moved.cdf(Y * [1024.0, 2.0**-10] + 7) - plain.cdf(Y))), 0, atol=1e-4
-        )
+        plain, moved = (make_model(name).fit(X, y).predict_dist(X) for y in (Y, Y * unit + 7))
+        np.testing.assert_allclose(moved.scale, plain.scale * unit, rtol=1e-2)
+        assert np.median(np.abs(moved.cdf(Y * unit + 7) - plain.cdf(Y))) <= 1e-4
 
 
 def test_lognormal_is_normal_of_the_logarithm():
     X, Y, _ = make_data("lognormal", n_targets=1)
-    amounts = PolyleafRegressor(objective="lognormal", **QUICK).fit(X, Y[:, 0])
-    logarithms = PolyleafRegressor(objective="normal", normalize_targets=False, **QUICK).fit(
-        X, np.log(Y[:, 0])
-    )
-    np.testing.assert_allclose(
-        amounts.predict_raw(X), logarithms.predict_raw(X), rtol=1e-5, atol=1e-5
-    )
+    amounts = make_model("lognormal").fit(X, Y[:, 0]).predict_raw(X)
+    logarithms = make_model(normalize_targets=False).fit(X, np.log(Y[:, 0])).predict_raw(X)
+    np.testing.assert_allclose(amounts, logarithms, rtol=1e-5, atol=1e-5)
 
 
 def test_1d_target_gives_1d_distributions():
     X, Y, _ = make_data("normal", n_targets=1)
     model = PolyleafRegressor(objective="normal", **QUICK).fit(X, Y[:, 0])
     assert model.predict(X).shape == model.predict_dist(X).shape == (3000,)
-    assert model.predict_dist(X).interval().shape == (3000, 2) and model.predict_raw(X).shape == (
-        3000,
-        2,
-    )
+    assert model.predict_dist(X).interval().shape == model.predict_raw(X).shape == (3000, 2)
     assert model.model_.output_names == ("mean", "log_std")
     assert model.score(X, Y[:, 0]) > 0.5
 
@@ -156,9 +139,8 @@ def test_rows_with_missing_targets_train_other_targets(name):
 
 def test_early_stopping_uses_the_likelihood():
     X, Y, _ = make_data("normal", n=600)
-    model = PolyleafRegressor(
-        objective="normal", n_estimators=200, early_stopping_rounds=10, n_jobs=1
-    )
+    options = {"n_estimators": 200, "early_stopping_rounds": 10, "n_jobs": 1}
+    model = PolyleafRegressor("normal", **options)
     model.fit(X[:300], Y[:300], X_val=X[300:], y_val=Y[300:])
     curve = model.evals_result_["validation"]["nll"]
     assert model.best_iteration_ == int(np.argmin(curve)) < len(curve) - 1 < 199
@@ -171,20 +153,16 @@ def test_early_stopping_uses_the_likelihood():
 def test_metrics_by_name():
     X, Y, _ = make_data("gamma_distribution", n=500)
     weight = np.random.default_rng(0).random((500, 2))
-    model = PolyleafRegressor(
-        objective="gamma_distribution",
-        eval_metric=["nll", "crps", "rmse", "loss", "relative_crps"],
-        **QUICK,
-    )
+    names = ["nll", "crps", "rmse", "loss", "relative_crps"]
+    model = make_model("gamma_distribution", eval_metric=names)
     model.fit(X, Y, eval_set=[(X, Y)], eval_sample_weight=[weight])
     last = {name: values[-1] for name, values in model.evals_result_["validation_0"].items()}
     law = model.predict_dist(X)
     assert last["nll"] == pytest.approx(np.average(-law.logpdf(Y), weights=weight), rel=1e-6)
     assert last["loss"] == pytest.approx(last["nll"], rel=1e-5)
     assert last["crps"] == pytest.approx(np.average(law.crps(Y), weights=weight), rel=1e-6)
-    assert last["rmse"] == pytest.approx(
-        np.sqrt(np.average((Y - law.mean()) ** 2, weights=weight)), rel=1e-6
-    )
+    squared_error = np.average((Y - law.mean()) ** 2, weights=weight)
+    assert last["rmse"] == pytest.approx(np.sqrt(squared_error), rel=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -200,9 +178,7 @@ def test_metrics_by_name():
 )
 def test_compatible_and_incompatible_parameters(settings):
     X, Y, law = make_data("normal")
-    distribution = (
-        PolyleafRegressor(objective="normal", **{**QUICK, **settings}).fit(X, Y).predict_dist(X)
-    )
+    distribution = make_model(**settings).fit(X, Y).predict_dist(X)
     nothing = Normal(Y.mean(axis=0), Y.std(axis=0)).logpdf(Y).mean()
     assert distribution.logpdf(Y).mean() > nothing + 0.4 * (law.logpdf(Y).mean() - nothing)
 
@@ -210,14 +186,11 @@ def test_compatible_and_incompatible_parameters(settings):
 def test_offset_changes_the_mean_only():
     X, Y, _ = make_data("normal")
     offset = np.linspace(-3, 3, 6000).reshape(3000, 2)
-    plain = PolyleafRegressor(objective="normal", normalize_targets=False, **QUICK).fit(X, Y)
-    moved = PolyleafRegressor(objective="normal", normalize_targets=False, **QUICK).fit(
-        X, Y + offset, offset=offset
-    )
+    plain, moved = (make_model(normalize_targets=False) for _ in range(2))
+    plain.fit(X, Y)
+    moved.fit(X, Y + offset, offset=offset)
     distribution, expected = moved.predict_dist(X, offset=offset), plain.predict_dist(X)
-    np.testing.assert_allclose(
-        np.median(np.abs(distribution.loc - offset - expected.loc)), 0, atol=1e-5
-    )
+    assert np.median(np.abs(distribution.loc - offset - expected.loc)) <= 1e-5
     np.testing.assert_allclose(np.median(distribution.scale / expected.scale), 1, rtol=1e-5)
     moved.calibrate(X, Y + offset, offset=offset)
     assert (moved.predict_interval(X, offset=offset)[..., 0] < distribution.loc).all()
@@ -228,9 +201,7 @@ def test_log_exposure_of_counts():
     rng = np.random.default_rng(0)
     exposure = rng.uniform(0.5, 20, 3000)
     counts = rng.poisson(exposure * np.exp(np.sin(X[:, 0])) * rng.gamma(2, 0.5, 3000))
-    model = PolyleafRegressor(objective="negative_binomial", **QUICK).fit(
-        X, counts, offset=np.log(exposure)
-    )
+    model = make_model("negative_binomial").fit(X, counts, offset=np.log(exposure))
     distribution = model.predict_dist(X, offset=np.log(exposure))
     assert np.corrcoef(np.log(distribution.mu / exposure), np.sin(X[:, 0]))[0, 1] > 0.9
     assert abs(np.log(np.median(distribution.alpha) / 0.5)) < 0.4
@@ -256,10 +227,8 @@ def test_calibrated_intervals_have_their_coverage(fitted, joint):
 def test_calibration_keeps_intervals_of_correct_distributions():
     rng = np.random.default_rng(0)
     X, Y = rng.standard_normal((20_000, 1)), rng.standard_normal((20_000, 2))
-    model = PolyleafRegressor(objective="normal", n_estimators=1, learning_rate=1e-6, n_jobs=1).fit(
-        X, Y
-    )
-    model.calibrate(X, Y, coverage=0.9)
+    model = PolyleafRegressor("normal", n_estimators=1, learning_rate=1e-6, n_jobs=1)
+    model.fit(X, Y).calibrate(X, Y, coverage=0.9)
     expected = model.predict_dist(X[:5]).interval(0.9)
     np.testing.assert_allclose(model.predict_interval(X[:5]), expected, atol=0.03)
 

@@ -134,14 +134,14 @@ def test_decimal_marks_thousands_and_missing_values(tmp_path):
 
 
 def test_csv_errors_name_the_position_and_the_separator(tmp_path):
-    with pytest.raises(ReadError, match=r"t\.csv: record 3 has 3 cells, .* 2 .* separator ','"):
-        read_table(write(tmp_path, "t.csv", "a,b\n1,2\n1,2,3\n"))
-    with pytest.raises(ReadError, match="same name 'a'"):
-        read_table(write(tmp_path, "u.csv", "a,a\n1,2\n"))
-    with pytest.raises(ReadError, match="has no rows"):
-        read_table(write(tmp_path, "v.csv", "a,b\n"))
-    with pytest.raises(ReadError, match="is empty"):
-        read_table(write(tmp_path, "w.csv", ""))
+    for text, message in {
+        "a,b\n1,2\n1,2,3\n": r"t\.csv: record 3 has 3 cells, .* 2 .* separator ','",
+        "a,a\n1,2\n": "same name 'a'",
+        "a,b\n": "has no rows",
+        "": "is empty",
+    }.items():
+        with pytest.raises(ReadError, match=message):
+            read_table(write(tmp_path, "t.csv", text))
     table = read_table(write(tmp_path, "x.csv", "a,b\n1,2\n1,10%\n"))
     with pytest.raises(ReadError, match=r"'b' holds '10%' in row 1, .* remove the per cent"):
         table.read("b", "number")
@@ -175,16 +175,10 @@ def test_parquet_and_arrow(tmp_path, extension):
     dictionary = pa.chunked_array(
         [pa.array(["u", "v"]).dictionary_encode(), pa.array(["w", None]).dictionary_encode()]
     )
-    table = pa.table(
-        {
-            "i": pa.array([1, None, 3, 4], pa.int32()),
-            "x": pa.array([0.5, nan, None, 2.0], pa.float32()),
-            "flag": pa.array([True, False, None, True]),
-            "text": pa.array(["b", "a", None, "b"], pa.large_string()),
-            "dictionary": dictionary,
-            "list": [[1], [2], [3], []],
-        }
-    )
+    columns = {"i": pa.array([1, None, 3, 4], pa.int32()), "flag": [True, False, None, True]}
+    columns["x"] = pa.array([0.5, nan, None, 2.0], pa.float32())
+    columns["text"] = pa.array(["b", "a", None, "b"], pa.large_string())
+    table = pa.table(columns | {"dictionary": dictionary, "list": [[1], [2], [3], []]})
     path = tmp_path / f"t{extension}"
     if extension == ".parquet":
         pq.write_table(table, path)
@@ -221,9 +215,8 @@ def test_categories_of_pandas(tmp_path, extension):
 
 
 def test_hive_folders(tmp_path):
-    frame = pd.DataFrame(
-        {"x": range(6), "country": list("FFDDFF"), "zip": ["01", "2", "2", "01", "2", "2"]}
-    )
+    columns = {"country": list("FFDDFF"), "zip": ["01", "2", "2", "01", "2", "2"]}
+    frame = pd.DataFrame({"x": range(6), **columns})
     frame.to_parquet(tmp_path / "data", partition_cols=["country", "zip"])
     for name in ("_temporary", "_delta_log", ".hidden"):
         (tmp_path / "data" / name).mkdir()

@@ -90,17 +90,7 @@ def test_formats_give_equal_predictions_or_raise(kind, training, tmp_path, capsy
     rows = np.arange(N) % 6
     frame = make_frame(kind, rows).assign(y=10.0 * rows)
     file = write(frame, training, tmp_path / "train")
-    options = [
-        "--set",
-        "min_child_samples=1",
-        "-r",
-        "0.5",
-        "-n",
-        "40",
-        "-q",
-        "--task",
-        "regression",
-    ]
+    options = "--set min_child_samples=1 -r 0.5 -n 40 -q --task regression".split()
     options += ["--categorical", "c"] if kind in CATEGORIES else []
     model = tmp_path / "m"
     command = ["train", str(file), "-t", "y", "-m", str(model), *options]
@@ -155,20 +145,9 @@ CELLS = {
     "number": ["1", "-2.5", "+3", "4e3", ".5", "7.", "1E-2", "0", "-0", "007", " 8 ", "1e400"],
     "integer": ["1", "-2", "+3", "40", "0", "5.0", "123456789"],
     "boolean": ["True", "False", "TRUE", "FALSE", "true", "false"],
-    "text": [
-        "a",
-        "007",
-        "1.10",
-        "x y",
-        "é",
-        'say "yes"',
-        "two\nlines",
-        "a,b;c",
-        "'q'",
-        " pad",
-        "1e5",
-    ],
+    "text": ["a", "007", "1.10", "x y", "é", 'say "yes"', "two\nlines", "a,b;c", "'q'", " pad"],
 }
+CELLS["text"].append("1e5")
 ODD = ["NA", "", "nan", "-", "n/a", "None", "inf", "abc", "1,5", "1.5", "#N/A", "?", "0x1F", "1_0"]
 DTYPES = {"number": "float64", "integer": "Int64", "boolean": "boolean", "text": "str"}
 

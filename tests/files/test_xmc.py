@@ -39,9 +39,8 @@ def assert_equal(matrix, dense):
 def test_xmc_file(tmp_path):
     text = "4 5 3\n0,2 0:0.5 4:1e-3\n 1:2\n1\n\n"
     found = read_multilabel(file(tmp_path, text))
-    assert_equal(
-        found.X, np.array([[0.5, 0, 0, 0, 1e-3], [0, 2, 0, 0, 0], [0] * 5, [0] * 5], np.float32)
-    )
+    X = np.array([[0.5, 0, 0, 0, 1e-3], [0, 2, 0, 0, 0], [0] * 5, [0] * 5], np.float32)
+    assert_equal(found.X, X)
     assert_equal(found.Y, np.array([[1, 0, 1], [0, 0, 0], [0, 1, 0], [0, 0, 0]]))
     assert found.label_names is None
 
@@ -122,18 +121,10 @@ def test_line_numbers_in_large_files(tmp_path):
     assert one.X.shape == (300_000, 50) and one.X[299_999, 49] == 299_999.25
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "0.1",
-        "123456.789",
-        "3.4028235e38",
-        "1e-45",
-        "1e-400",
-        "0." + 400 * "0" + "1",
-        "0.1" + 30 * "0" + "1",
-    ],
-)
+NUMBERS = ["0.1", "123456.789", "3.4028235e38", "1e-45", "1e-400"]
+
+
+@pytest.mark.parametrize("text", [*NUMBERS, "0." + 400 * "0" + "1", "0.1" + 30 * "0" + "1"])
 def test_numbers_are_rounded_correctly(tmp_path, text):
     found = read_multilabel(file(tmp_path, f"1 1 1\n0 0:{text}\n"))
     assert found.X.toarray()[0, 0] == np.float32(text)
@@ -149,12 +140,7 @@ def test_numbers_round_trip(x):
 
 
 @settings(max_examples=30, deadline=None)
-@given(
-    n=st.integers(1, 30),
-    d=st.integers(1, 20),
-    n_labels=st.integers(1, 20),
-    density=st.sampled_from([0, 0.1, 0.7]),
-)
+@given(*[st.integers(1, 30)] * 3, st.sampled_from([0, 0.1, 0.7]))
 def test_round_trip(tmp_path_factory, n, d, n_labels, density):
     rng = np.random.default_rng(n * 1000 + d * 30 + n_labels)
     X = sp.random(n, d, density, "csr", dtype=np.float32, random_state=rng)

@@ -29,6 +29,10 @@ def problem(n=20, n_labels=12, seed=0, density=0.25, ties=False):
     return y, scores
 
 
+def best_labels(scores, k):
+    return np.argsort(-scores, axis=1, kind="stable")[:, :k]
+
+
 def order(scores):
     """Return the labels of one row, best first, ties by index."""
     return sorted(range(len(scores)), key=lambda l: (-scores[l], l))
@@ -68,10 +72,7 @@ FORMS = {
     "dense": lambda y, s: (y, s),
     "csr truth": lambda y, s: (sp.csr_matrix(y), s),
     "csr both": lambda y, s: (sp.csr_matrix(y), sp.csr_matrix(s - s.min() + 1)),
-    "pairs": lambda y, s: (
-        y,
-        (np.argsort(-s, axis=1, kind="stable")[:, :8], -np.sort(-s, axis=1)[:, :8]),
-    ),
+    "pairs": lambda y, s: (y, (best_labels(s, 8), -np.sort(-s, axis=1)[:, :8])),
     "pairs in any order": lambda y, s: (
         sp.csr_matrix(y),
         (np.tile(np.arange(s.shape[1]), (len(s), 1)), s),
@@ -100,10 +101,9 @@ def test_values_equal_the_definition(form, ties, k):
 )
 def test_random_shapes(n, n_labels, k, seed, density):
     y, scores = problem(n, n_labels, seed, density, ties=seed % 2 == 0)
+    expected = pytest.approx(slow_precision(y, scores, min(k, 8)))
     for form in FORMS.values():
-        assert precision_at(*form(y, scores), min(k, 8)) == pytest.approx(
-            slow_precision(y, scores, min(k, 8))
-        )
+        assert precision_at(*form(y, scores), min(k, 8)) == expected
     p = propensities(y)
     assert ndcg_at(y, scores, k) == pytest.approx(slow_ndcg(y, scores, k))
     if y.any():
@@ -142,12 +142,8 @@ def test_top_labels():
     assert top_labels(sparse, 3).tolist() == [[3, 1, -1], [-1, -1, -1]]
     pairs = np.array([[4, -1, 2], [-1, -1, -1]]), np.array([[0.5, 9, 1], [0, 0, 0]])
     assert top_labels(pairs, 2).tolist() == [[2, 4], [-1, -1]]
-    long = (
-        np.random.default_rng(0).standard_normal((5000, 1000)).astype(np.float32)
-    )  # several blocks
-    np.testing.assert_array_equal(
-        top_labels(long, 2), np.argsort(-long, axis=1, kind="stable")[:, :2]
-    )
+    blocks = np.random.default_rng(0).standard_normal((5000, 1000)).astype(np.float32)
+    np.testing.assert_array_equal(top_labels(blocks, 2), best_labels(blocks, 2))
 
 
 def test_padded_labels_never_hit():
@@ -167,10 +163,8 @@ def test_propensities_equal_the_paper():
     assert p[0] > p[1] > p[2] > 0
     np.testing.assert_allclose(propensities(sp.csr_matrix(y)), p)
     np.testing.assert_allclose(propensities(np.array([0, 0, 1, 3]), n_labels=5).shape, (5,))
-    assert propensities(np.ones((1, 2))).tolist() == [
-        1,
-        1,
-    ]  # the formula leaves (0, 1] below three rows
+    # The formula leaves (0, 1] below three rows.
+    assert propensities(np.ones((1, 2))).tolist() == [1, 1]
 
 
 def test_weights():
@@ -178,14 +172,11 @@ def test_weights():
     weight = np.random.default_rng(1).integers(0, 3, len(y)).astype(float)
     repeated = np.repeat(np.arange(len(y)), weight.astype(int))
     p = propensities(y)
+    rows = y[repeated], scores[repeated], 3
     for metric in (precision_at, ndcg_at):
-        assert metric(y, scores, 3, weight) == pytest.approx(
-            metric(y[repeated], scores[repeated], 3)
-        )
+        assert metric(y, scores, 3, weight) == pytest.approx(metric(*rows))
         assert metric(y, scores, 3, weight[:, None]) == metric(y, scores, 3, weight)
-    assert psp_at(y, scores, 3, p, weight) == pytest.approx(
-        psp_at(y[repeated], scores[repeated], 3, p)
-    )
+    assert psp_at(y, scores, 3, p, weight) == pytest.approx(psp_at(*rows, p))
     assert math.isnan(precision_at(y, scores, 1, np.zeros(len(y))))
 
 
@@ -194,9 +185,8 @@ def test_missing_labels_are_ignored():
     known = np.ones(y.shape)
     known[:, 4] = 0
     rest = [l for l in range(y.shape[1]) if l != 4]
-    assert precision_at(y, scores, 3, known) == pytest.approx(
-        precision_at(y[:, rest], scores[:, rest], 3)
-    )
+    expected = precision_at(y[:, rest], scores[:, rest], 3)
+    assert precision_at(y, scores, 3, known) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -220,19 +210,12 @@ def test_invalid_input_raises(call, message):
 
 
 def test_names():
-    for name, canonical in {
-        "P@1": "p@1",
-        "precision@3": "p@3",
-        "nDCG@5": "ndcg@5",
-        "PSP@3": "psp@3",
-    }.items():
+    y, scores = problem()
+    names = {"P@1": "p@1", "precision@3": "p@3", "nDCG@5": "ndcg@5", "PSP@3": "psp@3"}
+    for name, canonical in names.items():
         metric = get_metric(name)
-        assert (metric.name, metric.greater_is_better, metric.prediction_type) == (
-            canonical,
-            True,
-            "raw",
-        )
-        y, scores = problem()
+        assert (metric.name, metric.prediction_type) == (canonical, "raw")
+        assert metric.greater_is_better is True
         assert metric.bind(RowData(y), RowData(y)).per_output(scores) is None
     assert get_metric("psndcg@10").name == "psndcg@10"
 
@@ -253,9 +236,8 @@ def test_ranking_metrics_in_training():
     X = rng.standard_normal((300, 4))
     Y = (X @ rng.standard_normal((4, 9)) > 1).astype(int)
     names = ["p@1", "ndcg@3", "psp@3", "psndcg@2"]
-    model = PolyleafClassifier(
-        n_estimators=15, eval_metric=names, early_stopping_rounds=5, n_jobs=1
-    )
+    options = {"n_estimators": 15, "early_stopping_rounds": 5, "n_jobs": 1}
+    model = PolyleafClassifier(eval_metric=names, **options)
     model.fit(X[:200], Y[:200], eval_set=[(X[200:], Y[200:])])
     log = model.evals_result_["validation_0"]
     scores = model.decision_function(X[200:])
@@ -272,7 +254,7 @@ def test_narrow_integer_matrix_holds_labels():
     rng = np.random.default_rng(0)
     y = (rng.random((30, 12)) < 0.3).astype(int)
     y[:, 0] = 1
-    labels = np.argsort(-y, axis=1, kind="stable")[:, :3]
+    labels = best_labels(y, 3)
     ranks = np.broadcast_to(-np.arange(3.0), labels.shape)
     for truth in (y, sp.csr_matrix(y)):
         found = ranking_scores(truth, labels, (1, 3), propensities(y))

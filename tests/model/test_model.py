@@ -21,17 +21,14 @@ N_ROWS = 200
 
 def split_rows(model, first=0, last=None):
     forest = model.forest
-    return [
-        (forest.tree(t), forest.values(t), forest.outputs(t))
-        for t in range(first, len(forest) if last is None else last)
-    ]
+    trees = range(first, len(forest) if last is None else last)
+    return [(forest.tree(t), forest.values(t), forest.outputs(t)) for t in trees]
 
 
 def slow_raw(model, table):
     parts, codes = split_rows(model), model.mapper.transform(table, 1)
-    return model.base_score + raw_scores_at(
-        parts, leaves_at(parts, codes), model.n_outputs, table.get_raw_values()
-    )
+    leaves, features = leaves_at(parts, codes), table.get_raw_values()
+    return model.base_score + raw_scores_at(parts, leaves, model.n_outputs, features)
 
 
 ALL_KINDS = ("sparse", "linear", "dense")
@@ -62,9 +59,8 @@ def test_target_scale_and_offset():
 def test_link_is_applied():
     model = random_model(objective="logistic")
     table = example_table(model)
-    np.testing.assert_allclose(
-        model.predict(table), 1 / (1 + np.exp(-model.predict_raw(table))), rtol=1e-12
-    )
+    expected = 1 / (1 + np.exp(-model.predict_raw(table)))
+    np.testing.assert_allclose(model.predict(table), expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize(("scalar", "kinds"), [(False, ALL_KINDS), (True, ("dense",))])
@@ -79,9 +75,8 @@ def test_rounds(scalar, kinds):
     for n, stage in enumerate(stages, 1):
         np.testing.assert_array_equal(stage, model.predict_raw(table, last_round=n))
     assert model.apply(table, 1, 3).shape == (N_ROWS, 2 * per_round)
-    np.testing.assert_array_equal(
-        model.predict_raw(table, 2, 2), np.tile(model.base_score, (N_ROWS, 1))
-    )
+    base = np.tile(model.base_score, (N_ROWS, 1))
+    np.testing.assert_array_equal(model.predict_raw(table, 2, 2), base)
     with pytest.raises(ValueError, match="Rounds 2 to 6"):
         model.predict_raw(table, 2, 6)
     with pytest.raises(ValueError, match="Rounds 3 to 2"):
@@ -130,9 +125,8 @@ def test_predict_topk_sorts_raw_scores(kinds, unit):
     if kinds == ("sparse",) and unit == "raw":  # only sparse leaves omit outputs without votes
         held = raw != 0
     expected = reference.top_outputs(raw, held, 2)
-    for found, expected_scores in zip(
-        model.predict_topk(table, 2, n_threads=2), expected, strict=True
-    ):
+    best = model.predict_topk(table, 2, n_threads=2)
+    for found, expected_scores in zip(best, expected, strict=True):
         assert found.dtype == expected_scores.dtype
         np.testing.assert_array_equal(found, expected_scores)
     with pytest.raises(ValueError, match="k must be at least 1, but is -1"):
@@ -143,16 +137,14 @@ def test_predict_topk_sorts_raw_scores(kinds, unit):
 def test_predict_sparse_stores_entries_of_leaves(unit):
     scale = {"target_scale": np.full(40, 2.0), "target_offset": np.arange(40.0)}
     base = {} if unit == "based" else {"base_score": np.zeros(40)}
-    model = random_model(
-        kinds=("sparse",), n_outputs=40, n_rounds=3, **base, **(scale if unit == "scaled" else {})
-    )
+    base |= scale if unit == "scaled" else {}
+    model = random_model(kinds=("sparse",), n_outputs=40, n_rounds=3, **base)
     table = example_table(model)
     sparse, raw = model.predict_sparse(table), model.predict_raw(table)
     assert sparse.shape == raw.shape and sparse.dtype == np.float64 and sparse.has_canonical_format
     rows, outputs = sparse.nonzero()
-    np.testing.assert_array_equal(
-        sparse.data, raw[np.repeat(np.arange(N_ROWS), np.diff(sparse.indptr)), sparse.indices]
-    )
+    stored = np.repeat(np.arange(N_ROWS), np.diff(sparse.indptr)), sparse.indices
+    np.testing.assert_array_equal(sparse.data, raw[stored])
     absent = np.ones(raw.shape, bool)
     absent[rows, outputs] = False
     nothing = np.tile(model.to_target_scale(np.zeros((1, 40), np.float32)), (N_ROWS, 1))

@@ -40,10 +40,8 @@ def run_stopper(values, metric="rmse", patience=10**6, leader=np.inf, is_spent=l
 
 def make_halving(train, n_folds=3, limit=None, most=None, n_rows=10_000):
     folds = Folds(n_folds, lambda j: Fold(None, None, 1.5 + j))
-    budget, log = Budget(limit), ResumeLog(None, {})
-    return SuccessiveHalving(
-        train, folds, budget, most, log, 1, lambda line: None, LearningRates(0.1), n_rows
-    )
+    about = Budget(limit), most, ResumeLog(None, {}), 1, lambda line: None, LearningRates(0.1)
+    return SuccessiveHalving(train, folds, *about, n_rows)
 
 
 def make_search(losses, n_folds=3, most=None):
@@ -243,9 +241,8 @@ def test_defaults_alone_are_trained_if_a_trial_takes_too_long(monkeypatch):
 
 def test_one_job_at_a_time_runs_in_the_calling_thread():
     ran = []
-    found = run_parallel(
-        (lambda i=i: ran.append(i) or threading.current_thread() for i in range(3)), 1, None
-    )
+    jobs = (lambda i=i: ran.append(i) or threading.current_thread() for i in range(3))
+    found = run_parallel(jobs, 1, None)
     assert ran == [] and next(found) is threading.main_thread() and ran == [0]
     assert list(found) == [threading.main_thread()] * 2
 

@@ -73,9 +73,8 @@ def literal_defaults(path):
         if isinstance(node, ast.FunctionDef):
             positional = [*node.args.posonlyargs, *node.args.args][::-1]
             defaults += zip((a.arg for a in positional), node.args.defaults[::-1], strict=False)
-            defaults += zip(
-                (a.arg for a in node.args.kwonlyargs), node.args.kw_defaults, strict=True
-            )
+            names = (a.arg for a in node.args.kwonlyargs)
+            defaults += zip(names, node.args.kw_defaults, strict=True)
         elif isinstance(node, ast.ClassDef):
             defaults += ((s.target.id, s.value) for s in node.body if isinstance(s, ast.AnnAssign))
         for name, value in defaults:
@@ -97,31 +96,21 @@ def test_defaults_are_declared_once():
     literals = [default for path in SOURCE.rglob("*.py") for default in literal_defaults(path)]
     others = [(file, name) for file, name, _ in literals if (file, name) not in OTHER_MEANING]
     assert [(file, name) for file, name in others if name in declared] == []
-    assert len(others) == len(
-        {name for _, name in others}
-    )  # other defaults have a single place, too
+    assert len(others) == len({name for _, name in others})  # the others have one place, too
     assert {"leaf_k", "objective"} <= declared and "huber_delta" not in declared
 
 
 def test_reference_does_not_repeat_defaults():
     """Defaults of the specification are values that disable a part."""
-    found_in_reference = [
-        default for path in REFERENCE.glob("*.py") for default in literal_defaults(path)
-    ]
-    assert [
-        default for default in found_in_reference if default[2] == EVERY[default[1]].default
-    ] == []
-    assert (
-        all(value in (0, 1) for _, _, value in found_in_reference) and len(found_in_reference) > 3
-    )
+    found = [default for path in REFERENCE.glob("*.py") for default in literal_defaults(path)]
+    assert [default for default in found if default[2] == EVERY[default[1]].default] == []
+    assert all(value in (0, 1) for _, _, value in found) and len(found) > 3
 
 
 def test_repeated_defaults_are_found(tmp_path):
     path = tmp_path / "second.py"
-    path.write_text(
-        "def f(a, reg_lambda=1.0, *, leaf='linear', max_depth=None): ...\nclass C:\n    top_rate: "
-        "float = 2\n"
-    )
+    function = "def f(a, reg_lambda=1.0, *, leaf='linear', max_depth=None): ..."
+    path.write_text(f"{function}\nclass C:\n    top_rate: float = 2\n")
     names = [name for _, name, _ in literal_defaults(path)]
     assert names == ["reg_lambda", "leaf", "top_rate"]
 
@@ -142,11 +131,9 @@ def test_core_bindings_have_no_defaults(name, parameter):
 @pytest.mark.parametrize(("estimator", "declared"), ESTIMATORS)
 def test_constructor_follows_from_declarations(estimator, declared):
     signature = inspect.signature(estimator)
-    specs = get_param_specs(declared)
-    assert {p.name: p.default for p in specs} == {
-        n: p.default for n, p in signature.parameters.items()
-    }
-    assert estimator().get_params() == {p.name: p.default for p in specs}
+    defaults = {p.name: p.default for p in get_param_specs(declared)}
+    assert defaults == {n: p.default for n, p in signature.parameters.items()}
+    assert estimator().get_params() == defaults
     positional = [n for n, p in signature.parameters.items() if p.kind is not p.KEYWORD_ONLY]
     assert positional == ["objective"]
     with pytest.raises(TypeError, match="leafs"):
@@ -156,11 +143,8 @@ def test_constructor_follows_from_declarations(estimator, declared):
 @pytest.mark.parametrize(("estimator", "declared"), ESTIMATORS)
 def test_defaults_are_valid_and_checks_follow_from_declarations(estimator, declared):
     estimator()._validate_params()
-    assert (
-        set(make_constraints(declared))
-        == set(estimator().get_params())
-        == set(estimator._parameter_constraints)
-    )
+    names = set(estimator().get_params())
+    assert set(make_constraints(declared)) == names == set(estimator._parameter_constraints)
     for name, value, words in (
         ("subsample", 0.0, r"float in the range \(0.0, 1.0\]"),
         ("max_bins", 256, r"int in the range \[2, 255\]"),
@@ -214,10 +198,8 @@ def test_descriptions_of_None_are_correct():
     assert auto_rounds.MAX_ROWS == 10**6 and "more than a million rows" in rounds
     assert f"None: {DEFAULT_DIM}, and {LABEL_SKETCH_DIM} for" in EVERY["sketch_dim"].text
     assert f"None: {Projector.dim}." in EVERY["projection_dim"].text
-    assert (
-        train_config.DEFAULT_HISTOGRAM_MEMORY == 2**30
-        and "None: 1 GiB." in EVERY["histogram_memory"].text
-    )
+    assert train_config.DEFAULT_HISTOGRAM_MEMORY == 2**30
+    assert "None: 1 GiB." in EVERY["histogram_memory"].text
     assert f"up to {MAX_DIAGONAL_OUTPUTS} outputs" in EVERY["hessian"].text
 
 
@@ -230,9 +212,8 @@ def test_missing_source_affects_documentation_only(monkeypatch):
     for kept in ("_read_texts", "_get_param_specs"):
         monkeypatch.setattr(param_spec, kept, getattr(param_spec, kept).__wrapped__)
     assert get_param_specs(RegressorParameters) == tuple(p._replace(text="") for p in before)
-    assert "max_depth : int in [1, 2147483647] or None" in param_spec.format_parameters(
-        RegressorParameters
-    )
+    documented = param_spec.format_parameters(RegressorParameters)
+    assert "max_depth : int in [1, 2147483647] or None" in documented
 
 
 @pytest.mark.parametrize(
@@ -265,9 +246,8 @@ def test_text_for_a_number_raises():
 
 def test_copies_and_representations():
     estimator = PolyleafRegressor("huber", max_depth=3, eval_metric=["mae"])
-    assert (
-        repr(estimator) == "PolyleafRegressor(eval_metric=['mae'], max_depth=3, objective='huber')"
-    )
+    shown = "PolyleafRegressor(eval_metric=['mae'], max_depth=3, objective='huber')"
+    assert repr(estimator) == shown
     for other in (clone(estimator), pickle.loads(pickle.dumps(estimator))):
         assert other.get_params() == estimator.get_params() and other != estimator
     assert estimator.set_params(max_depth=4).max_depth == 4 and PolyleafRegressor.max_depth is None
@@ -279,35 +259,24 @@ def test_copies_and_representations():
 
 
 def test_each_parameter_has_one_part_or_is_for_preparation():
-    of_parts = [
-        field.name for part in PARTS for field in fields(part) if field.name not in RESOLVED
-    ]
-    assert sorted([*of_parts, *PREPARATION]) == sorted(EVERY)
+    names = [field.name for part in PARTS for field in fields(part)]
+    assert sorted([*(n for n in names if n not in RESOLVED), *PREPARATION]) == sorted(EVERY)
 
 
 def make_config(**parameters):
-    p = RegressorParameters(**parameters)
-    return train_config.make_train_config(
-        p, n_rounds=7, has_sparse_targets=False, seed=3, n_threads=2
-    )
+    options = {"n_rounds": 7, "has_sparse_targets": False, "seed": 3, "n_threads": 2}
+    return train_config.make_train_config(RegressorParameters(**parameters), **options)
 
 
 def test_parts_are_frozen_and_have_the_given_values():
-    config = make_config(reg_lambda=2.0, max_leaves=9, subsample=0.5, leaf="linear")
-    assert (
-        config.regularisation.reg_lambda,
-        config.growth.max_leaves,
-        config.sampling.subsample,
-    ) == (2.0, 9, 0.5)
+    given = {"reg_lambda": 2.0, "max_leaves": 9, "subsample": 0.5, "leaf": "linear"}
+    config = make_config(**given)
+    assert (config.regularisation.reg_lambda, config.growth.max_leaves) == (2.0, 9)
+    assert config.sampling.subsample == 0.5
     assert (config.boosting.n_estimators, config.growth.seed, config.sampling.seed) == (7, 3, 3)
-    assert config.workers.n_threads == 2 and config == make_config(
-        reg_lambda=2.0, max_leaves=9, subsample=0.5, leaf="linear"
-    )
-    for part, name in (
-        (config, "boosting"),
-        (config.regularisation, "reg_lambda"),
-        (config.leaf, "linear_fit"),
-    ):
+    assert config.workers.n_threads == 2 and config == make_config(**given)
+    fixed = (config, "boosting"), (config.regularisation, "reg_lambda"), (config.leaf, "linear_fit")
+    for part, name in fixed:
         with pytest.raises(FrozenInstanceError):
             setattr(part, name, None)
 

@@ -18,37 +18,18 @@ from polyleaf.settings import train_config
         ({"pruning": "both"}, "pruning"),
         ({"hessian": "pairs"}, "hessian"),
         ({"block_size": 0}, "block_size"),
-        (
-            {"boosting_step": "layer", "grow_policy": "depthwise", "rows_per_layer": []},
-            "fractions in",
-        ),
-        (
-            {"boosting_step": "layer", "grow_policy": "depthwise", "rows_per_layer": [0.5, 0.0]},
-            "fractions in",
-        ),
-        (
-            {"boosting_step": "layer", "grow_policy": "depthwise", "rows_per_layer": [1.5]},
-            r"got \[1.5\]",
-        ),
-        (
-            {"boosting_step": "layer", "grow_policy": "depthwise", "rows_per_layer": [-3]},
-            r"got \[-3\]",
-        ),
-        (
-            {"boosting_step": "layer", "grow_policy": "depthwise", "rows_per_layer": [np.nan]},
-            r"got \[nan\]",
-        ),
-        (
-            {"boosting_step": "layer", "grow_policy": "depthwise", "rows_per_layer": ["half"]},
-            "rows_per_layer",
-        ),
-        (
-            {"boosting_step": "layer", "grow_policy": "depthwise", "rows_per_layer": 0.5},
-            "rows_per_layer",
-        ),
+        ({"rows_per_layer": []}, "fractions in"),
+        ({"rows_per_layer": [0.5, 0.0]}, "fractions in"),
+        ({"rows_per_layer": [1.5]}, r"got \[1.5\]"),
+        ({"rows_per_layer": [-3]}, r"got \[-3\]"),
+        ({"rows_per_layer": [np.nan]}, r"got \[nan\]"),
+        ({"rows_per_layer": ["half"]}, "rows_per_layer"),
+        ({"rows_per_layer": 0.5}, "rows_per_layer"),
     ],
 )
 def test_invalid_layer_and_hessian_parameters_raise(parameters, match):
+    if "rows_per_layer" in parameters:
+        parameters |= {"boosting_step": "layer", "grow_policy": "depthwise"}
     with pytest.raises(ValueError, match=match):
         PolyleafClassifier(n_estimators=1, **parameters).fit(X, CLASSES)
 
@@ -58,9 +39,8 @@ def test_hessians_that_exceed_memory_raise_before_training(parameters):
     y = np.arange(400) % 200
     features = np.random.default_rng(0).standard_normal((400, 3))
     limit = {"histogram_memory": 30_000_000}
-    with pytest.raises(
-        ValueError, match=r'400 rows and 200 outputs.*28\.6 MiB.*histogram_memory.*"diagonal"'
-    ):
+    message = r'400 rows and 200 outputs.*28\.6 MiB.*histogram_memory.*"diagonal"'
+    with pytest.raises(ValueError, match=message):
         PolyleafClassifier(n_estimators=1, **parameters, **limit).fit(features, y)
     PolyleafClassifier(n_estimators=1, **parameters, **limit).fit(features, y % 5)
 
@@ -76,14 +56,9 @@ def test_full_hessian_of_a_thousand_outputs_exceeds_memory():
 
 
 def get_rates(estimator):
-    config = train_config.make_train_config(
-        estimator,
-        n_rounds=1,
-        has_sparse_targets=False,
-        seed=0,
-        n_threads=1,
-        objective=get_single_class(estimator._resolve_objective()),
-    )
+    objective = get_single_class(estimator._resolve_objective())
+    options = {"n_rounds": 1, "has_sparse_targets": False, "seed": 0, "n_threads": 1}
+    config = train_config.make_train_config(estimator, **options, objective=objective)
     return config.boosting.learning_rate, config.growth.colsample_bynode
 
 

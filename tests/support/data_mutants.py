@@ -39,45 +39,10 @@ MATRIX = "4 6\n0:0.5 5:1\n\n2:-1\n3:1e-3\n"
 
 # Text that may or may not be valid in text files.
 WORDS = (
-    *(
-        b"",
-        b"?",
-        b"nan",
-        b"inf",
-        b"-1",
-        b"1e999",
-        b"99999999999999999999",
-        b"2147483647",
-        b"2147483648",
-    ),
-    *(
-        b"4294967296",
-        b"0x10",
-        b":",
-        b"::",
-        b",",
-        b"{",
-        b"}",
-        b"'",
-        b'"',
-        b"%",
-        b"#",
-        b"\n",
-        b"\r",
-        b"\r\n",
-    ),
-    *(
-        b"\x00",
-        b"\xff\xfe",
-        b"\xef\xbb\xbf",
-        b"@data",
-        b"@attribute",
-        b" ",
-        b"\t",
-        b"1" * 400,
-        "é".encode(),
-    ),
+    b"|?|nan|inf|-1|1e999|99999999999999999999|2147483647|2147483648|4294967296|0x10|:|::|,|{|}|'"
 )
+WORDS = *WORDS.split(b"|"), *b'"|%|#|\n|\r|\r\n|\x00|\xff\xfe|\xef\xbb\xbf|@data'.split(b"|")
+WORDS = *WORDS, b"@attribute", b" ", b"\t", b"1" * 400, "é".encode()
 
 
 @cache
@@ -99,37 +64,17 @@ def seeds():
 
 
 def _arrow_seeds():
-    table = pa.table(
-        {
-            "x": pa.array([1.5, None, 3.0, 4.0]),
-            "i": pa.array([1, 2, 3, 2**40]),
-            "text": pa.array(["a", None, "ccc", "dd"]),
-            "large": pa.array(["a", "bb", "", None], pa.large_string()),
-            "kind": pa.array(["u", "v", "u", None]).dictionary_encode(),
-            "flag": pa.array([True, False, None, True]),
-        }
-    )
-    found = {}
-    for name, write in (
-        ("t.parquet", pq.write_table),
-        ("t.feather", feather.write_feather),
-        ("t.arrow", _write_stream),
-        ("f.arrow", _write_file),
-    ):
-        out = io.BytesIO()
-        write(table, out)
-        found[name] = out.getvalue(), read_table
-    return found
-
-
-def _write_stream(table, out):
-    with pa.ipc.new_stream(out, table.schema) as writer:
-        writer.write_table(table)
-
-
-def _write_file(table, out):
-    with pa.ipc.new_file(out, table.schema) as writer:
-        writer.write_table(table)
+    columns = {"x": [1.5, None, 3.0, 4.0], "i": [1, 2, 3, 2**40], "text": ["a", None, "ccc", "dd"]}
+    columns["large"] = pa.array(["a", "bb", "", None], pa.large_string())
+    columns["kind"] = pa.array(["u", "v", "u", None]).dictionary_encode()
+    table = pa.table(columns | {"flag": [True, False, None, True]})
+    outs = {name: io.BytesIO() for name in ("t.parquet", "t.feather", "t.arrow", "f.arrow")}
+    pq.write_table(table, outs["t.parquet"])
+    feather.write_feather(table, outs["t.feather"])
+    for name, make in (("t.arrow", pa.ipc.new_stream), ("f.arrow", pa.ipc.new_file)):
+        with make(outs[name], table.schema) as writer:
+            writer.write_table(table)
+    return {name: (out.getvalue(), read_table) for name, out in outs.items()}
 
 
 def mutant(rng):
@@ -139,9 +84,7 @@ def mutant(rng):
     changed = bytearray(content)
     for _ in range(rng.choice([1, 1, 2, 3])):
         changed = _changed(changed, rng)
-    if (
-        name.endswith((".gz", ".bz2")) and rng.random() < 0.7
-    ):  # the inner content is damaged, the rest is valid
+    if name.endswith((".gz", ".bz2")) and rng.random() < 0.7:  # only the inner content is damaged
         inner = bytes(_changed(bytearray(CSV.encode()), rng))
         changed = gzip.compress(inner, mtime=0) if name.endswith("gz") else bz2.compress(inner)
     return name, bytes(changed), read

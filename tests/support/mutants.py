@@ -19,49 +19,11 @@ ESTIMATORS = {cls.__name__: cls for cls in (PolyleafRegressor, PolyleafClassifie
 SMALL = {"n_estimators": 2, "max_leaves": 4, "min_child_samples": 5, "random_state": 0, "n_jobs": 1}
 N_ROWS = 60
 
-# Replacement values for entries.
 ODD = (
-    *(
-        None,
-        True,
-        False,
-        0,
-        -1,
-        1,
-        2,
-        3,
-        255,
-        256,
-        2**31 - 1,
-        2**31,
-        2**53,
-        2**63,
-        -(2**63),
-        10**30,
-    ),
-    *(
-        1e308,
-        -1e308,
-        1e-308,
-        float("nan"),
-        float("inf"),
-        0.5,
-        "",
-        "x",
-        "softmax",
-        "regression",
-        "multilabel",
-    ),
-    *(
-        [],
-        {},
-        [[]],
-        [None] * 3,
-        [0, 1, 2],
-        ["a", "b"],
-        {"name": "softmax", "n_classes": 7},
-        {"name": "quantile"},
-    ),
+    *(None, True, False, 0, -1, 1, 2, 3, 255, 256, 2**31 - 1, 2**31, 2**53, 2**63, -(2**63)),
+    *(10**30, 1e308, -1e308, 1e-308, float("nan"), float("inf"), 0.5, "", "x", "softmax"),
+    *("regression", "multilabel", [], {}, [[]], [None] * 3, [0, 1, 2], ["a", "b"]),
+    *({"name": "softmax", "n_classes": 7}, {"name": "quantile"}),
     *({"dtype": "<U1000000000", "labels": ["a"]}, {"dtype": "O", "labels": []}),
 )
 
@@ -83,9 +45,9 @@ def seeds():
     """Return {name: (content of a valid file, X that its model accepts)}."""
     X, frame, Y = data()
     classes, labels = Y.argmax(axis=1), (Y > 0).astype(int)
-    wide = sp.csr_matrix((np.random.default_rng(1).random((N_ROWS, 40)) < 0.2).astype(np.float32))
-    many = sp.csr_matrix(
-        (np.random.default_rng(2).random((N_ROWS, 1100)) < 0.01).astype(np.float32)
+    wide, many = (
+        sp.csr_matrix((np.random.default_rng(seed).random((N_ROWS, k)) < p).astype(np.float32))
+        for seed, k, p in ((1, 40, 0.2), (2, 1100, 0.01))
     )
     few = SMALL | {"leaf": "sparse", "leaf_k": 2}
     town = np.arange(810) % 270
@@ -107,11 +69,7 @@ def seeds():
         "early stopping": (PolyleafRegressor(**stopped), X, Y),
         "two classes": (PolyleafClassifier(**SMALL), X, words),
         "classes": (PolyleafClassifier(**SMALL), frame, np.array(["a", "b", "c"], object)[classes]),
-        "each against the rest": (
-            PolyleafClassifier(objective="logistic", **SMALL),
-            X,
-            classes * 2,
-        ),
+        "each against the rest": (PolyleafClassifier("logistic", **SMALL), X, classes * 2),
         "labels": (PolyleafClassifier(**SMALL), X, labels),
         "sparse labels": (PolyleafClassifier(**few), X, many),
         "projected": (PolyleafClassifier(**pca), wide, many),

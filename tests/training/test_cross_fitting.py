@@ -31,9 +31,8 @@ def fit_model(X, y, calibrate=True, sample_weight=None, **parameters):
 def compute_shifts(model, plain, X):
     """Return the difference of raw scores, which must be equal in all rows."""
     difference = model._raw(X, None) - plain._raw(X, None)
-    np.testing.assert_allclose(
-        difference, np.tile(difference[0], (len(X), 1)), rtol=1e-6, atol=1e-6
-    )
+    expected = np.tile(difference[0], (len(X), 1))
+    np.testing.assert_allclose(difference, expected, rtol=1e-6, atol=1e-6)
     return difference[0]
 
 
@@ -69,10 +68,8 @@ def test_shifts_are_from_models_without_the_rows(how, monkeypatch):
 
     def predict_without(rows):
         rest = np.setdiff1d(np.arange(len(X)), rows)
-        part = Dataset(X[rest], reference=data)
-        return fit_model(
-            part, y[rest], False, None if given is None else given[rest], **options
-        )._raw(X, None)
+        part, weight = Dataset(X[rest], reference=data), None if given is None else given[rest]
+        return fit_model(part, y[rest], False, weight, **options)._raw(X, None)
 
     counts = known * (1 if given is None else given.reshape(len(given), -1))
     expected = by_definition(Y, LEVELS, counts, fold, n_used, predict_without)
@@ -80,9 +77,8 @@ def test_shifts_are_from_models_without_the_rows(how, monkeypatch):
 
 
 def fit_rows(X, y, rows=slice(None), calibrate=False, **parameters):
-    return fit_model(
-        X.iloc[rows] if hasattr(X, "iloc") else X[rows], y[rows], calibrate, **parameters
-    )
+    X = X.iloc[rows] if hasattr(X, "iloc") else X[rows]
+    return fit_model(X, y[rows], calibrate, **parameters)
 
 
 @pytest.mark.parametrize("what", ["categories", "projection", "both folds and init_model"])
@@ -96,9 +92,8 @@ def test_models_of_folds_derive_features_again(what, monkeypatch):
     else:
         rng = np.random.default_rng(0)
         category = rng.integers(0, 400, 1200)
-        data = pd.DataFrame(X, columns=[*"abcde"]).assign(
-            c=pd.Categorical([f"c{i:03}" for i in category])
-        )
+        names = pd.Categorical([f"c{i:03}" for i in category])
+        data = pd.DataFrame(X, columns=[*"abcde"]).assign(c=names)
         y = y + 3 * rng.standard_normal(400)[category]
     plain, model = (fit_rows(data, y, calibrate=on, **parameters) for on in (False, True))
     if what == "both folds and init_model":
@@ -130,12 +125,8 @@ def test_thresholds_are_independent_of_row_copies():
     rng = np.random.default_rng(0)
     X, noise = rng.standard_normal((2, 400, 8))
     y = (X[:, 0] + 2 * noise[:, 0] > 1.2).astype(int)
-    single, twice = (
-        PolyleafClassifier(threshold="f1", n_estimators=40, n_jobs=1).fit(
-            np.tile(X, (k, 1)), np.tile(y, k)
-        )
-        for k in (1, 2)
-    )
+    models = [PolyleafClassifier(threshold="f1", n_estimators=40, n_jobs=1) for _ in range(2)]
+    single, twice = (m.fit(np.tile(X, (k, 1)), np.tile(y, k)) for k, m in enumerate(models, 1))
     assert abs(single.thresholds_[0] - twice.thresholds_[0]) < 0.12
 
 
@@ -179,10 +170,7 @@ def test_number_of_folds(n, n_folds, n_used):
 def test_folds_use_the_settings_of_the_model():
     X, Y = make_data()
     rounds = {"n_estimators": 60, "validation_fraction": 0.25, "early_stopping_rounds": 3}
-    model, plain = (
-        fit_model(X, Y, learning_rate=0.3, **rounds),
-        fit_model(X, Y, False, learning_rate=0.3, **rounds),
-    )
+    model, plain = (fit_model(X, Y, on, learning_rate=0.3, **rounds) for on in (True, False))
     assert model.best_iteration_ == plain.best_iteration_ < 55
     assert np.all(np.abs(compute_shifts(model, plain, X)[[0, 2]]) > 0.01)
     scheduled = {"callbacks": [LearningRateScheduler(lambda round: 0.3 if round < 5 else 0.01)]}

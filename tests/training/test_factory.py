@@ -33,14 +33,14 @@ from polyleaf.training.tree_builder import (
 from polyleaf.user_data.target import Target, TargetEncoding
 
 SPARSE = {"leaf": "sparse", "leaf_k": 2}
+SPARSE_TARGETS, EXACT = {**SPARSE, "sparse_targets": True}, {"split_search": "exact"}
 LAYERS = {"boosting_step": "layer", "grow_policy": "depthwise"}
+DENSE = DenseState, HistogramSplitFinder
 
 
 def settings(sparse_targets=False, **parameters):
-    estimator = PolyleafRegressor(**parameters)
-    return make_train_config(
-        estimator, n_rounds=2, has_sparse_targets=sparse_targets, seed=0, n_threads=1
-    )
+    options = {"n_rounds": 2, "has_sparse_targets": sparse_targets, "seed": 0, "n_threads": 1}
+    return make_train_config(PolyleafRegressor(**parameters), **options)
 
 
 def components(objective="squared_error", model=None, **parameters):
@@ -57,24 +57,14 @@ def components(objective="squared_error", model=None, **parameters):
 @pytest.mark.parametrize(
     ("parameters", "state", "finder", "fitter"),
     [
-        ({}, DenseState, HistogramSplitFinder, ConstantFitter),
-        (
-            {"sketch": "top_outputs", "sketch_dim": 2},
-            DenseState,
-            HistogramSplitFinder,
-            ConstantFitter,
-        ),
-        ({"objective": "absolute_error"}, DenseState, HistogramSplitFinder, QuantileFitter),
-        (SPARSE, DenseState, HistogramSplitFinder, TopkFitter),
-        ({"leaf": "linear"}, DenseState, HistogramSplitFinder, LinearFitter),
-        ({"leaf": "linear", "linear_fit": "post"}, DenseState, HistogramSplitFinder, LinearFitter),
-        ({**SPARSE, "sparse_targets": True}, SparseState, VerifiedSplitFinder, SparseTargetFitter),
-        (
-            {**SPARSE, "sparse_targets": True, "split_search": "exact"},
-            SparseState,
-            ExactSplitFinder,
-            SparseTargetFitter,
-        ),
+        ({}, *DENSE, ConstantFitter),
+        ({"sketch": "top_outputs", "sketch_dim": 2}, *DENSE, ConstantFitter),
+        ({"objective": "absolute_error"}, *DENSE, QuantileFitter),
+        (SPARSE, *DENSE, TopkFitter),
+        ({"leaf": "linear"}, *DENSE, LinearFitter),
+        ({"leaf": "linear", "linear_fit": "post"}, *DENSE, LinearFitter),
+        (SPARSE_TARGETS, SparseState, VerifiedSplitFinder, SparseTargetFitter),
+        (SPARSE_TARGETS | EXACT, SparseState, ExactSplitFinder, SparseTargetFitter),
     ],
 )
 def test_settings_choose_components(parameters, state, finder, fitter):
@@ -99,9 +89,7 @@ def test_layers_use_the_same_fitter(objective):
     assert components(objective=objective).layers is None
 
 
-@pytest.mark.parametrize(
-    "parameters", [{}, LAYERS, SPARSE, {"leaf": "linear"}, {**SPARSE, "sparse_targets": True}]
-)
+@pytest.mark.parametrize("parameters", [{}, LAYERS, SPARSE, {"leaf": "linear"}, SPARSE_TARGETS])
 def test_raw_scores_of_training_equal_sums_of_trees(parameters):
     chosen = components(**parameters)
     run = boosting.BoostingLoop(settings(**parameters), chosen)
@@ -148,13 +136,8 @@ def test_single_output_trees_read_one_output(objective, boosting_step, monkeypat
     monkeypatch.setattr(Derivatives, "compute", count_updates)
     monkeypatch.setattr(BoundElementwiseObjective, "update_leaves", record_shape)
     X = np.random.default_rng(0).standard_normal((80, 2))
-    model = PolyleafRegressor(
-        objective=objective,
-        multi_strategy="one_output_per_tree",
-        boosting_step=boosting_step,
-        n_estimators=3,
-        n_jobs=1,
-    )
+    options = {"multi_strategy": "one_output_per_tree", "boosting_step": boosting_step}
+    model = PolyleafRegressor(objective, n_estimators=3, n_jobs=1, **options)
     model.fit(X, np.column_stack([X, X[:, 0] * X[:, 1]]))
     assert len(n_updates) == 3
     assert shapes == ([] if objective == "squared_error" else [1] * 9)
