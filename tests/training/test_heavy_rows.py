@@ -81,15 +81,27 @@ def test_exposures_over_many_orders_of_magnitude(spread):
     assert r2(np.log(model.predict(X_TEST, offset=np.zeros(N))), truth(X_TEST)) > 0.75
 
 
+def test_a_warning_says_that_rows_lose_weight():
+    with pytest.warns(UserWarning, match="1 rows have so much of the weight"):
+        fit(make_weights(1e10), n_estimators=2)
+    labels = csr_matrix(np.eye(5)[np.arange(N) % 5])
+    model = PolyleafClassifier(leaf="sparse", objective="squared_hinge", n_estimators=2)
+    with pytest.warns(UserWarning, match="1 rows have so much of the weight"):
+        model.fit(X, labels, sample_weight=make_weights(1e10))
+
+
 def test_heavy_tails_of_weights():
     weight = np.exp(6 * np.random.default_rng(3).standard_normal(N))
     assert r2(fit(weight).predict(X_TEST), truth(X_TEST)) > 0.7
 
 
-def test_weights_that_halve_every_month_give_weighted_means():
+@pytest.mark.parametrize("half_life", [30, 17, 10, 7, 3])
+@pytest.mark.filterwarnings("error")
+def test_weights_with_a_half_life_give_weighted_means(half_life):
     age = np.arange(3 * 365)[::-1]
-    weight, x = 0.5 ** (age / 30), np.arange(len(age)) % 2
-    y = np.where(age < 180, 1.0, -1.0) * x
+    weight, x = 0.5 ** (age / half_life), np.arange(len(age)) % 2
+    weight /= weight.mean()
+    y = np.where(age < 6 * half_life, 1.0, -1.0) * x
     model = PolyleafRegressor(n_estimators=100, n_jobs=1).fit(x[:, None], y, sample_weight=weight)
     means = [np.average(y[x == value], weights=weight[x == value]) for value in (0, 1)]
     np.testing.assert_allclose(model.predict([[0], [1]]), means, atol=0.01)

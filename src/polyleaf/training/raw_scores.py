@@ -47,6 +47,7 @@ from polyleaf.objectives.sparse_multilabel import BoundSparseObjective
 from polyleaf.runtime.collective import SINGLE_PROCESS, Communicator
 from polyleaf.runtime.context import Context
 from polyleaf.runtime.row_data import RowData
+from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.settings.train_config import COUPLED, HessianConfig
 from polyleaf.sketching.sketches import Sketch, mean_over_outputs
 from polyleaf.training.sampling import TreeSample, count_usable_rows
@@ -56,7 +57,7 @@ MAX_RATIO = 2.0**16
 ROUNDING_RATIO = 2.0**11
 LIGHT_QUANTILE = 0.1
 # Effective rows from which there is no limit: so many, or that share of the rows.
-MIN_EFFECTIVE_ROWS, MIN_EFFECTIVE_SHARE = 50, 0.125
+MIN_EFFECTIVE_ROWS, MIN_EFFECTIVE_SHARE = 8, 0.125
 
 # As in the split search of the core: relative gains below it are indistinguishable from rounding.
 _MIN_RELATIVE_GAIN = 2.0**-20
@@ -108,6 +109,7 @@ class HeavyRows:
         if ((ratio > MAX_RATIO) & np.isfinite(limit)).any():
             positive = np.maximum(size, np.finfo(np.float32).tiny)
             factor = np.minimum(limit / positive, 1.0).astype(np.float32)
+            _warn_of_limit(int((factor < 1).any(axis=1).sum()))
         return HeavyRows(factor, row_ids, seed, workers)
 
     def round(
@@ -132,7 +134,19 @@ def limit_weights(
     if weight is None:
         return None
     _, limit = _measure_column(weight, communicator)
-    return np.minimum(weight, np.float32(limit * (ROUNDING_RATIO / MAX_RATIO)))
+    limited = np.minimum(weight, np.float32(limit * (ROUNDING_RATIO / MAX_RATIO)))
+    if (limited < weight).any():
+        _warn_of_limit(int((limited < weight).sum()))
+    return limited
+
+
+def _warn_of_limit(n_rows: int) -> None:
+    warn_user(
+        f"{n_rows} rows have so much of the weight (sample_weight, or exposure in offset) that "
+        "trees could not learn from the others: each of these rows counts as at most "
+        f"{MAX_RATIO:.0f} light ones, the row at the tenth percentile of the weights. To have "
+        "the weights as they are, leave out the rows that hardly count."
+    )
 
 
 def _measure_column(size: np.ndarray, communicator: Communicator) -> tuple[float, float]:
