@@ -81,7 +81,7 @@ def test_exposures_over_many_orders_of_magnitude(spread):
     assert r2(np.log(model.predict(X_TEST, offset=np.zeros(N))), truth(X_TEST)) > 0.75
 
 
-def test_a_warning_says_that_rows_lose_weight():
+def test_limited_weights_are_reported():
     with pytest.warns(UserWarning, match="1 rows have so much of the weight"):
         fit(make_weights(1e10), n_estimators=2)
     labels = csr_matrix(np.eye(5)[np.arange(N) % 5])

@@ -601,6 +601,19 @@ class BoundObjective(ABC):
         """
         raise NotImplementedError(f"Leaves of {self.objective.name!r} are Newton steps.")
 
+    def find_unit_problem(self, max_steps: float, penalty: float, workers: Context) -> str | None:
+        """Return what is wrong with the unit of the targets, for a warning; None: nothing.
+
+        Parameters
+        ----------
+        max_steps : float
+            The sum of the learning rates of all rounds.
+        penalty : float
+            What the sum of the Hessians of a leaf is compared with.
+        workers : Context
+        """
+        return None
+
     def sum_probabilities(self, workers: Context) -> Floats | None:
         """Return what probabilities of all rows, of all ranks, times weights, have to add up to.
 

@@ -224,12 +224,12 @@ class BoundElementwiseObjective(BoundObjective):
         positive, total = _core.exact_totals(target, weight, None, 1, workers)[:, 0]
         return np.stack([positive, total - positive])
 
-    def mean_target(self, n_threads: int) -> Floats:
+    def mean_target(self, n_threads: int | Context) -> Floats:
         """Return the weighted mean of each output ``(K,)``; NaN for outputs without weight."""
         total, weight = _core.exact_totals(self.target, self.weight, None, 1, n_threads)[:, 0]
         return np.divide(total, weight, out=np.full(self.n_outputs, np.nan), where=weight > 0)
 
-    def target_quantile(self, level: Floats, n_threads: int) -> Floats:
+    def target_quantile(self, level: Floats, n_threads: int | Context) -> Floats:
         """Return the lower weighted quantile of each output at `level` ``(K,)``; 0 without
         weight."""
         quantiles = _core.fit_quantile_leaves(
@@ -317,6 +317,30 @@ class Huber(LocationObjective):
     def __post_init__(self) -> None:
         delta = read_between(self.name, "delta", self.delta, 0, np.inf)
         object.__setattr__(self, "delta", delta)
+
+    def bind(self, rows: RowData) -> BoundElementwiseObjective:
+        return BoundHuber(self, super().bind(rows).rows)
+
+
+class BoundHuber(BoundElementwiseObjective):
+    """A `Huber` loss bound to data."""
+
+    objective: Huber
+
+    def find_unit_problem(self, max_steps: float, penalty: float, workers: Context) -> str | None:
+        # A gradient is at most delta, so no score moves further than this.
+        reach = max_steps * self.objective.delta
+        low, high = (
+            self.target_quantile(np.full(self.n_outputs, level), workers) for level in (0.1, 0.9)
+        )
+        half = float(np.max(high - low)) / 2
+        if half <= reach:
+            return None
+        return (
+            f"huber_delta={self.objective.delta:g} is small for a y that spreads over "
+            f"{2 * half:.2g}: predictions move by at most {reach:.2g} from the median. Set "
+            "huber_delta to about the size of the usual errors of y, or normalize_targets=True."
+        )
 
 
 @register
@@ -460,13 +484,32 @@ class LogLinkObjective(ElementwiseObjective):
 _WEIGHTED_MEAN = _core.Loss(
     "log_link", {"variance_power": 1.0, "model_hessian": 1.0, "data_hessian": 0.0}
 )
+_MIN_PENALTIES = 8.0  # sum of the Hessians, in penalties, from which trees learn
 _MAX_SHIFT = 50.0  # of scores, of which float32 has exponentials
 
 
 class BoundLogLinkObjective(BoundElementwiseObjective):
     """A `LogLinkObjective` bound to data."""
 
+    objective: LogLinkObjective
     _target_sums: NDArray[np.float64] | None = None  # of each output, times weights
+
+    def find_unit_problem(self, max_steps: float, penalty: float, workers: Context) -> str | None:
+        target = self._kernel_target
+        sums, weight = _core.exact_totals(target, self.weight, None, 1, workers)[:, 0]
+        mean = np.divide(sums, weight, out=np.ones_like(sums), where=weight > 0)
+        hessians = weight * mean ** (2 - self.objective.power)
+        is_small = (hessians < _MIN_PENALTIES * penalty) & (weight >= len(target) / 2)
+        # Few counts are no matter of units.
+        is_count = (target == np.rint(target)).all(axis=0)
+        if not (is_small & ~is_count).any():
+            return None
+        return (
+            f"y is so small that the Hessians of {self.objective.name!r} sum to "
+            f"{hessians.min():.2g}, few times the penalties that leaves compare them with "
+            "(reg_lambda, min_child_weight), so that predictions are nearly constant. Multiply y "
+            "by a constant, or lower both."
+        )
 
     def expected_derivatives(self, raw: Array, n_threads: int = 1) -> tuple[FloatArray, FloatArray]:
         g, _ = super().expected_derivatives(raw, n_threads)

@@ -392,6 +392,13 @@ class BoundMultiTask(BoundObjective):
                 g[:, columns] = bound.compute_gradients(task_raw, task_outputs, n_threads)
         return g
 
+    def find_unit_problem(self, max_steps: float, penalty: float, workers: Context) -> str | None:
+        for place, bound in self._slices:
+            problem = bound.find_unit_problem(max_steps, penalty, workers)
+            if problem is not None:
+                return f"Task {place.task.name!r}: {problem}"
+        return None
+
     def sum_probabilities(self, workers: Context) -> NDArray[np.float64] | None:
         if not self.objective.balances_probabilities:
             return None

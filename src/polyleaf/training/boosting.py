@@ -17,6 +17,7 @@ from polyleaf.model.leaf_kinds import Leaves, TreeOutputs
 from polyleaf.model.metadata import get_learning_rates, set_learning_rates
 from polyleaf.objectives._utils import minimise_base_score
 from polyleaf.runtime.timing import TREES, measure_phase
+from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.settings.train_config import TrainConfig
 from polyleaf.training.continuation import (
     BestRound,
@@ -53,6 +54,7 @@ def boost(
         trained again, since callbacks may have received the layers, which a tree does not store.
     """
     bound = bind_objective(run.objective, run.rows, run.settings)
+    _warn_of_units(run, bound)
     hooks = [c.after_layer for c in callbacks if getattr(c, "watches_layers", False)]
     if run.init_model is None:
         components = make_components(run, bound, make_model(run, bound), hooks)
@@ -65,6 +67,21 @@ def boost(
     run.outputs_log = loop.log_by_output
     run.learning_rates = loop.learning_rates
     run.was_interrupted = loop.was_interrupted
+
+
+def _warn_of_units(run: TrainingRun, bound: Any) -> None:
+    """Warn if the unit of the targets does not suit parameters of a fixed unit."""
+    settings = run.settings
+    if settings.has_sparse_targets or run.rows.offset is not None:
+        return
+    boosting, penalties = settings.boosting, settings.regularisation
+    problem = bound.find_unit_problem(
+        boosting.n_estimators * boosting.learning_rate,
+        max(penalties.reg_lambda, settings.growth.min_child_weight),
+        settings.workers,
+    )
+    if problem is not None:
+        warn_user(problem)
 
 
 def refit(run: TrainingRun) -> None:
