@@ -224,6 +224,12 @@ def test_column_of_evaluation_sets():
     half = QID < 30
     fitted = fit().fit(table[half], y[half], qid="query", eval_set=[(table[~half], y[~half])])
     assert len(fitted.evals_result_["validation_0"]) == 1
+    ids = QID[~half]
+    for features in (table[~half], table[~half].drop(columns="query")):
+        again = fit().fit(
+            table[half], y[half], qid="query", eval_set=[(features, y[~half])], eval_qid=[ids]
+        )
+        assert again.evals_result_ == fitted.evals_result_
 
 
 def test_early_stopping():

@@ -245,6 +245,8 @@ class PolyleafRanker(PolyleafEstimator, RankerParameters):
         ids = column if rows.query is None else rows.query
         if isinstance(ids, str):
             X, ids = separate_column(X, ids, "qid")
+        elif _has_column(X, column):
+            X, _ = separate_column(X, column, "qid")
         n_rows = len(rows.target) if X is None else count_rows(X)  # None: Dask keeps X elsewhere
         return data._replace(X=X, rows=read_queries(rows.replace(query=ids), n_rows))
 
@@ -287,10 +289,7 @@ class PolyleafRanker(PolyleafEstimator, RankerParameters):
     def _drop_queries(self, X: DataLike) -> Any:
         """Return X without the column of queries, if it is a table with that column."""
         column = self.model_.metadata.get(QUERY_COLUMN)
-        frame = None if column is None else as_frame(X)
-        if frame is None or column not in frame.names:
-            return X
-        return separate_column(X, column, "qid")[0]
+        return separate_column(X, column, "qid")[0] if _has_column(X, column) else X
 
     def _prediction_of_scores(self, scores: np.ndarray) -> np.ndarray:
         return scores
@@ -499,3 +498,9 @@ class PolyleafRanker(PolyleafEstimator, RankerParameters):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
+
+
+def _has_column(X: Any, column: str | None) -> bool:
+    """Return whether X is a table with a column of this name."""
+    frame = None if column is None else as_frame(X)
+    return frame is not None and column in frame.names
