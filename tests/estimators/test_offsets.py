@@ -107,10 +107,11 @@ def test_derivatives_with_offset_equal_the_reference(library):
 def test_predictions_on_training_rows_equal_raw_scores_of_training(options):
     with runs() as begun:
         model = regressor(objective="poisson", **options).fit(X, COUNTS, offset=KNOWN)
-    expected = begun[0].state.raw.astype(np.float64) + model.model_.base_score + KNOWN
+    expected = begun[0].members[0].state.raw.astype(np.float64) + model.model_.base_score + KNOWN
     np.testing.assert_allclose(model.predict_raw(X, offset=KNOWN), expected, rtol=1e-12, atol=1e-12)
     np.testing.assert_array_equal(
-        begun[0].state.seen_scores(), begun[0].state.raw + KNOWN.astype(np.float32)
+        begun[0].members[0].state.seen_scores(),
+        begun[0].members[0].state.raw + KNOWN.astype(np.float32),
     )
 
 

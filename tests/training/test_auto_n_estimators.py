@@ -48,7 +48,7 @@ def find_manually(X, Y, n_hold_outs):
 @pytest.mark.parametrize(("n_rows", "n_hold_outs"), [(400, 5), (4_000, 3), (12_000, 1)])
 def test_rounds_are_the_median_of_hold_outs_with_doubled_learning_rate(n_rows, n_hold_outs):
     X, Y = noise(n_rows)
-    model = PolyleafRegressor(random_state=0).fit(X, Y)
+    model = PolyleafRegressor(quality="fast", random_state=0).fit(X, Y)
     assert model.n_iter_ == find_manually(X, Y, n_hold_outs) < DEFAULT_N_ESTIMATORS / 2
     given = PolyleafRegressor(random_state=0, n_estimators=model.n_iter_).fit(X, Y)
     np.testing.assert_array_equal(model.predict(X), given.predict(X))
@@ -221,7 +221,7 @@ def test_held_out_rows_weigh_as_training_rows(kind, n_labels, monkeypatch):
         "boost",
         lambda run, *a: weights.append(run.eval_sets[0].rows.weight) or boost(run, *a),
     )
-    PolyleafClassifier(random_state=0, **parameters).fit(X, y, **fit)
+    PolyleafClassifier(quality="fast", random_state=0, **parameters).fit(X, y, **fit)
     classes = y if n_labels == 1 else None
     held = [rows for _, rows in SplitRules().iter_cross_fits(400, 5, 0, classes)]
     for found, rows in zip(weights, held, strict=True):

@@ -68,7 +68,7 @@ def components(objective="squared_error", model=None, **parameters):
     ],
 )
 def test_settings_choose_components(parameters, state, finder, fitter):
-    chosen = components(**parameters)
+    (chosen,) = components(**parameters).members
     assert type(chosen.state) is state
     assert type(chosen.builder._finder) is finder
     assert type(chosen.fitter) is fitter
@@ -78,15 +78,17 @@ def test_settings_choose_components(parameters, state, finder, fitter):
     ("fit", "quantised"), [("full", _core.LinearGradients), ("post", _core.QuantisedGradients)]
 )
 def test_split_search_of_linear_leaves(fit, quantised):
-    assert type(components(leaf="linear", linear_fit=fit).builder._finder._quantised) is quantised
+    (member,) = components(leaf="linear", linear_fit=fit).members
+    assert type(member.builder._finder._quantised) is quantised
 
 
 @pytest.mark.parametrize("objective", ["squared_error", "absolute_error"])
 def test_layers_use_the_same_fitter(objective):
-    chosen = components(objective=objective, **LAYERS)
-    assert type(chosen.layers) is LayerBooster
-    assert type(chosen.layers._fitter) is type(components(objective=objective).fitter)
-    assert components(objective=objective).layers is None
+    (by_layer,) = components(objective=objective, **LAYERS).members
+    (by_round,) = components(objective=objective).members
+    assert type(by_layer.layers) is LayerBooster
+    assert type(by_layer.layers._fitter) is type(by_round.fitter)
+    assert by_round.layers is None
 
 
 @pytest.mark.parametrize("parameters", [{}, LAYERS, SPARSE, {"leaf": "linear"}, SPARSE_TARGETS])
@@ -95,12 +97,13 @@ def test_raw_scores_of_training_equal_sums_of_trees(parameters):
     run = boosting.BoostingLoop(settings(**parameters), chosen)
     assert run.step(0) and run.step(1)
     again = components(**parameters, model=chosen.model)
-    if isinstance(chosen.state, SparseState):
-        chosen.state.update_derivatives()
-        again.state.update_derivatives()
-        mine, theirs = (state.gradients.csr() for state in (chosen.state, again.state))
+    states = [parts.members[0].state for parts in (chosen, again)]
+    if isinstance(states[0], SparseState):
+        for state in states:
+            state.update_derivatives()
+        mine, theirs = (state.gradients.csr() for state in states)
     else:
-        mine, theirs = [chosen.state.raw], [again.state.raw]
+        mine, theirs = ([state.raw] for state in states)
     for a, b in zip(mine, theirs, strict=True):
         np.testing.assert_array_equal(a, b)
 
@@ -147,7 +150,8 @@ def test_single_output_trees_read_one_output(objective, boosting_step, monkeypat
 def test_objective_sees_a_change_of_the_raw_scores(objective):
     """Leave the first tree out, as DART does, and train on: raw scores do not change."""
     chosen = components(objective=objective, colsample_bynode=1.0)
-    run, state = boosting.BoostingLoop(settings(colsample_bynode=1.0), chosen), chosen.state
+    run = boosting.BoostingLoop(settings(colsample_bynode=1.0), chosen)
+    state = chosen.members[0].state
     state.update_derivatives()
     start = state.derivatives.g.copy()
     assert run.step(0)

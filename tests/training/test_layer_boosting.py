@@ -74,10 +74,10 @@ def test_predictions_on_training_rows_equal_raw_scores_of_training(make_part):
         estimator = make(**LAYERS | parameters).fit(X, y)
     model, run = estimator.model_, begun[0]
     codes = model.mapper.transform(estimator._features(X), 1)
-    raw = np.zeros_like(run.state.raw)
+    raw = np.zeros_like(run.members[0].state.raw)
     model.forest.predict(codes, raw, 0, len(model.forest), 1)
     assert raw.any()
-    np.testing.assert_array_equal(raw, run.state.raw)
+    np.testing.assert_array_equal(raw, run.members[0].state.raw)
 
 
 # --- the loop of the reference ---
@@ -114,7 +114,7 @@ def test_training_equals_the_reference(kind, options, post_prune):
         np.testing.assert_array_equal(tree.structure.gain, grown.gain)
         np.testing.assert_array_equal(tree.leaves, values)
         raw = raw + values[leaves]
-    np.testing.assert_array_equal(begun[0].state.raw, raw)
+    np.testing.assert_array_equal(begun[0].members[0].state.raw, raw)
     # The base score is not optimal: trees of one leaf change scores, too.
     assert estimator.model_.n_trees == 3
 
@@ -335,8 +335,8 @@ def test_random_layer_wise_trainings_predict_their_raw_scores(data):
     with runs() as begun:
         y = rng.standard_normal((n, n_outputs))
         estimator = PolyleafRegressor(**parameters).fit(features, y if n_outputs > 1 else y[:, 0])
-    assert np.isfinite(begun[0].state.raw).all()
+    assert np.isfinite(begun[0].members[0].state.raw).all()
     np.testing.assert_array_equal(
         estimator.predict(features).reshape(n, -1),
-        begun[0].model.to_target_scale(begun[0].state.raw),
+        begun[0].model.to_target_scale(begun[0].members[0].state.raw),
     )

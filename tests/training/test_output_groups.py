@@ -74,7 +74,7 @@ def test_groups_are_models_of_their_own(y, options):
     for group in GROUPS:
         alone = regressor(**options).fit(X, y[:, group] if len(group) > 1 else y[:, group[0]])
         np.testing.assert_array_equal(found[:, group], alone.predict_raw(X).reshape(len(X), -1))
-    raw = begun[0].state.raw.astype(np.float64) + model.model_.base_score
+    raw = begun[0].members[0].state.raw.astype(np.float64) + model.model_.base_score
     np.testing.assert_array_equal(raw, found)
     again = Model.from_bytes(model.model_.to_bytes())
     assert again.equals(model.model_)

@@ -41,6 +41,7 @@ from polyleaf.runtime import capabilities
 from polyleaf.runtime.capabilities import FEATURES, PLACES, WITHIN
 from polyleaf.settings.train_config import make_train_config
 from polyleaf.sketching import TruncatedSVD
+from polyleaf.training import auto_rounds
 
 rng = np.random.default_rng(0)
 X = rng.standard_normal((60, 4))
@@ -137,11 +138,23 @@ def regressor(
     return Recipe(parameters, needs or {}, PolyleafRegressor, **data)
 
 
+def fit_members() -> PolyleafRegressor:
+    """Return a model of two members."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            auto_rounds,
+            "choose_members",
+            lambda candidates, *_: [replace(m, weight=0.5, n_rounds=2) for m in candidates[:2]],
+        )
+        return PolyleafRegressor(n_jobs=1).fit(X, Y)
+
+
 RECIPES = {
     "monotone_constraints": Recipe({"monotone_constraints": [1, 0, 0, 0]}),
     "interaction_constraints": Recipe({"interaction_constraints": "pairwise"}),
     "feature_penalties": Recipe({"feature_penalties": [0.5, 0, 0, 0]}),
     "layers": Recipe({"boosting_step": "layer"}, DEPTHWISE),
+    "members": regressor({}, fit={"init_model": fit_members()}),
     "best_first": Recipe({"grow_policy": "lossguide"}),
     "whole_trees": Recipe({"boosting_step": "tree"}),
     "rows_per_layer": Recipe({"rows_per_layer": [0.5, 1]}, {"boosting_step": "layer", **DEPTHWISE}),
@@ -212,6 +225,8 @@ RECIPES = {
 def fit(recipe: Recipe) -> None:
     X, y = recipe.data()
     if recipe.parameters.get("device") == "cuda":  # the table comes before the device
+        model = getattr(recipe.fit.get("init_model"), "model_", None)
+        capabilities.check(parameters=recipe.make(), model=model)
         make_train_config(recipe.make(), 1, scipy.sparse.issparse(y), 0, 1)
         return
     rows = X if isinstance(X, pd.DataFrame) else globals()["X"]

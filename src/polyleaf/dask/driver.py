@@ -47,6 +47,7 @@ from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
 from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.training.distributed import can_replay
+from polyleaf.training.quality import drop_linear
 
 if TYPE_CHECKING:
     from polyleaf.callbacks import Callback
@@ -339,6 +340,8 @@ def _prepare(
         names = fitted_mapper.feature_names_
         column = str(names[feature] if names else feature)
         refuse("high_cardinality", "dask", column=column)
+    n_cells = sum(sizes) * fitted_mapper.n_features_
+    shared.run.candidates = drop_linear(shared.run.candidates, n_cells)
     codes = [submit(bin_partition, X, mapper, shared.run.reads_features) for X in data.X]
     if "query" in data.rows:  # rows move to the partition where their query begins
         sources = fetch(submit(list_sources, planned))

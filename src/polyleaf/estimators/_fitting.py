@@ -6,6 +6,7 @@ import copy
 import functools
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
@@ -17,16 +18,17 @@ from polyleaf.estimators._persistence import make_metadata
 from polyleaf.estimators._prediction import PredictionMixin
 from polyleaf.metrics.metric import EvalsLog, OutputsLog
 from polyleaf.model import Model
-from polyleaf.model.metadata import CALIBRATIONS, ESTIMATOR, HAS_OFFSETS
+from polyleaf.model.metadata import CALIBRATIONS, ESTIMATOR, HAS_OFFSETS, MEMBERS
 from polyleaf.objectives import Objective
 from polyleaf.objectives.registry import ResolvedObjective
-from polyleaf.runtime.capabilities import check
+from polyleaf.runtime.capabilities import Use, check, find_refusal
 from polyleaf.runtime.context import effective_threads
 from polyleaf.runtime.cuda import get_device
+from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.timing import measure_phase, record_times
 from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS
-from polyleaf.settings.train_config import make_train_config
+from polyleaf.settings.train_config import TrainConfig, make_train_config
 from polyleaf.training.auto_rounds import find_n_estimators, has_ended_too_early, plan_rounds
 from polyleaf.training.fit import (
     MIN_INIT_ROWS,
@@ -41,10 +43,12 @@ from polyleaf.training.fit import (
     train,
 )
 from polyleaf.training.initial_scores import compute_initial_scores
+from polyleaf.training.members import Changes, Member, read_changes
 from polyleaf.training.prepare import free_codes, prepare
+from polyleaf.training.quality import RUNGS, apply_changes, drop_linear, has_defaults
 from polyleaf.training.refit import KnownTrees
 from polyleaf.training.training_run import Seeds, TrainingData, TrainingRun
-from polyleaf.user_data.read_target import is_sparse
+from polyleaf.user_data.read_target import count_columns, is_sparse
 from polyleaf.user_data.target import Target, TargetEncoding
 from polyleaf.user_data.target_scaling import warn_small_weights
 
@@ -111,6 +115,10 @@ def _fit_estimator(
     all_callbacks = as_callbacks(estimator.callbacks) + callbacks
     # X is read once, so it has to be known which trainings on some of the rows will follow.
     auto_rounds_metric = plan_rounds(estimator, run, all_callbacks)
+    if auto_rounds_metric is not None:
+        plan_candidates(estimator, run)
+        n_cells = run.target.n_rows * count_columns(data.X)
+        run.candidates = drop_linear(run.candidates, n_cells)
     shrinks_scores = _shrinks_initial_scores(run)
     has_evaluation = bool(eval_data) or estimator.validation_fraction is not None
     prepare(
@@ -200,15 +208,7 @@ def start_run(estimator: PolyleafEstimator, data: TrainingData, init_model: obje
     seeds = _draw_seeds(estimator, old_model)
     resolved = estimator._resolve_objective()
     rows = data.rows
-    settings = make_train_config(
-        estimator,
-        n_rounds,
-        is_sparse(rows.target),
-        seeds.training,
-        effective_threads(estimator.n_jobs),
-        get_single_class(resolved),
-        get_device(estimator.device),
-    )
+    settings = _make_settings(estimator, n_rounds, rows, resolved, seeds)
     if settings.has_sparse_targets:
         target = estimator._encode_sparse_target(rows, old_model)
     else:
@@ -229,10 +229,68 @@ def start_run(estimator: PolyleafEstimator, data: TrainingData, init_model: obje
     run = TrainingRun(settings, objective, target, seeds)
     run.data = data
     run.init_model = old_model
+    # A model that goes on, or is refitted, keeps its members.
+    if old_model is not None:
+        run.members = [
+            replace(
+                _make_member(estimator, settings, read_changes(described), rows, seeds),
+                weight=described["weight"],
+                n_rounds=described["n_estimators"],
+            )
+            for described in old_model.metadata.get(MEMBERS, ())
+        ]
     run.decay_rate = decay_rate
     run.metrics = make_metrics(estimator.eval_metric, objective, target)
     run.base_score = scale_base_score(estimator.base_score, target.encoding, objective)
     return run
+
+
+def _make_settings(
+    estimator: PolyleafEstimator,
+    n_rounds: int,
+    rows: RowData,
+    resolved: ResolvedObjective,
+    seeds: Seeds,
+) -> TrainConfig:
+    """Return the settings of a run with the parameters of an estimator."""
+    return make_train_config(
+        estimator,
+        n_rounds,
+        is_sparse(rows.target),
+        seeds.training,
+        effective_threads(estimator.n_jobs),
+        get_single_class(resolved),
+        get_device(estimator.device),
+    )
+
+
+def plan_candidates(estimator: PolyleafEstimator, run: TrainingRun) -> None:
+    """Set what `quality` stands for: the candidates that hold-out fits compare."""
+    rung, data = RUNGS[estimator.quality], run.data
+    if len(rung.candidates) == 1 or isinstance(estimator.output_groups, str):
+        return
+    facts = {"objective": run.objective, "X": data.X, "rows": data.rows}
+    members = [
+        _make_member(estimator, run.settings, changes, data.rows, run.seeds)
+        for changes in rung.candidates
+        if has_defaults(estimator, changes)
+        and find_refusal(None, Use(parameters=apply_changes(estimator, changes), **facts)) is None
+    ]
+    members = [member for member in members if member.settings.hessian == run.settings.hessian]
+    if find_refusal(None, Use(parameters=estimator, members=members)) is None:
+        run.candidates, run.rung = members, rung
+
+
+def _make_member(
+    estimator: PolyleafEstimator,
+    settings: TrainConfig,
+    changes: Changes,
+    rows: RowData,
+    seeds: Seeds,
+) -> Member:
+    changed = cast("PolyleafEstimator", apply_changes(estimator, changes))
+    resolved, n_rounds = changed._resolve_objective(), settings.boosting.n_estimators
+    return Member(_make_settings(changed, n_rounds, rows, resolved, seeds), changes)
 
 
 def get_single_class(resolved: ResolvedObjective) -> type[Objective] | None:
@@ -381,6 +439,8 @@ def describe_model(estimator: PolyleafEstimator, run: TrainingRun) -> None:
     metadata |= estimator._calibration_metadata(encoding)
     run.target_scale, run.target_offset = get_score_scale(encoding, run.objective)
     run.output_names = estimator._score_names(encoding, run.objective)
+    if run.members:
+        metadata[MEMBERS] = [member.describe() for member in run.members]
     run.metadata = metadata
 
 

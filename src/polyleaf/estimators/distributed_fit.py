@@ -11,7 +11,12 @@ import numpy as np
 
 from polyleaf.binned_data.dataset import Dataset
 from polyleaf.callbacks import Callback
-from polyleaf.estimators._fitting import describe_model, read_initial_scores, start_run
+from polyleaf.estimators._fitting import (
+    describe_model,
+    plan_candidates,
+    read_initial_scores,
+    start_run,
+)
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.metrics import Metric
 from polyleaf.model import Model
@@ -89,6 +94,8 @@ def plan_shared_fit(
         bound = bind_objective(run.objective, run.rows, run.settings)
         run.base_score = compute_base_score(bound, run.settings)
     metric = plan_rounds(estimator, run, [*as_callbacks(estimator.callbacks), *callbacks])
+    if metric is not None:
+        plan_candidates(estimator, run)
     shard = Shard(run.target, np.arange(np.count_nonzero(_is_usable(run.target))))
     run.data = run.data._replace(rows=RowData())
     run.target = run.target.take(np.arange(0))
@@ -127,7 +134,8 @@ def find_shared_n_estimators(
     describe_model(estimator, run)
     find_n_estimators(run, shared.auto_rounds_metric)
     settings = shared.run.settings.replace_n_estimators(run.settings.boosting.n_estimators)
-    return SharedFit(shared.run.replace(settings=settings), shared.n_usable)
+    found = shared.run.replace(settings=settings, members=run.members, candidates=())
+    return SharedFit(found, shared.n_usable)
 
 
 def fit_rank(

@@ -18,6 +18,7 @@ from polyleaf.model.metadata import (
     BLEND,
     HAS_OFFSETS,
     LEARNING_RATES,
+    MEMBERS,
     PARAMETERS,
     SLICE,
     clear_calibrations,
@@ -157,6 +158,7 @@ def _make_empty(model: Model, **changes: object) -> Model:
     metadata = clear_calibrations(model.metadata)
     metadata.pop(LEARNING_RATES, None)
     metadata.pop(SLICE, None)
+    metadata.pop(MEMBERS, None)  # rounds no longer tell which trees are those of a member
     fields: dict[str, Any] = {
         "mapper": model.mapper,
         "objective": model.objective,

@@ -482,3 +482,15 @@ DENSE, SPARSE, LINEAR = DenseLeaves(), TopkLeaves(), LinearLeaves()
 
 LEAF_KINDS: dict[str, AnyLeafKind] = {kind.name: kind for kind in (DENSE, SPARSE, LINEAR)}
 """All leaf kinds by name."""
+
+
+def scale_leaves(leaves: Leaves, factor: float) -> Leaves:
+    """Return leaves of any kind multiplied by a positive factor."""
+    if factor == 1:
+        return leaves
+    if isinstance(leaves, _core.TopkLeaves):
+        return SPARSE.scale(leaves, np.full(leaves.n_outputs, factor, np.float32))
+    if isinstance(leaves, _core.LinearLeaves):
+        return LINEAR.scale(leaves, np.array([factor], np.float32))
+    assert isinstance(leaves, np.ndarray)
+    return DENSE.scale(leaves, np.array([factor], np.float32))

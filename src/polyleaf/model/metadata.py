@@ -21,6 +21,7 @@ SLICE = "slice"  # of a model with a best round: its first round, and the best w
 INPUT_NAMES = "input_names"  # names of features before a projection
 INPUT_LABELS = "input_labels"  # labels that are not all text, as text, instead of names
 BLEND = "blend"  # weights and parameters of the models of a blend
+MEMBERS = "members"  # weight, rounds and parameters of each member, see training/members.py
 HAS_OFFSETS = "has_offsets"  # True for a model trained with offsets
 QUERY_COLUMN = "query_column"  # name of the column of X that holds the query of each row
 CHOSEN_SCORE = "chosen_score"  # number of the score that the `predict` of a ranker returns

@@ -58,6 +58,7 @@ class Use:
     rows: Any = None  # what else the user passed for the rows of X
     target: Any = None  # encoded y
     has_sparse_y: bool = False
+    members: Any = ()  # members of the model in training
 
     @property
     def estimator(self) -> str:
@@ -208,6 +209,12 @@ def _find_leaf_limits(use: Use) -> str | None:
 @_of("warm_start")
 def _find_warm_start(use: Use) -> str | None:
     return "warm_start" if use.get("warm_start") else None
+
+
+@_of("members", "model")
+def _find_members(use: Use) -> str | None:
+    members = use.members or getattr(use.model, "metadata", {}).get("members", ())
+    return "a model of several members (quality)" if len(members) > 1 else None
 
 
 @_of("subsample")
@@ -444,6 +451,16 @@ FEATURES = {
             'sparse; use leaf="constant" or boosting_step="round".',
             "linear_leaves": "{this} sums the linear functions of all layers in a leaf, which "
             'would exceed linear_features; use boosting_step="round", or leaf="constant".',
+        },
+    ),
+    "members": Feature(
+        "Several members (`quality`)",
+        _find_members,
+        {
+            "cuda": _NOT_ON_GPU,
+            "layers": '{this} needs whole trees; use boosting_step="round".',
+            "sparse_targets": "{this} needs the scores of all outputs, of which sparse targets "
+            "keep the largest; use a dense y.",
         },
     ),
     "best_first": Feature(

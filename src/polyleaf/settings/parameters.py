@@ -71,6 +71,20 @@ class BoostingParameters:
 
 
 @parameter_group
+class QualityParameters:
+    """Automatic choices."""
+
+    quality: Literal["fast", "standard", "high", "best"] = parameter(
+        default="standard", common=True
+    )
+    """Time to spend on accuracy, with `n_estimators=None`. "fast" finds the number of rounds.
+    "standard" also compares trees of 31 and 8 leaves and linear leaves on held-out rows; the model
+    is the weighted mean of up to three of them, its members. "high" and "best" compare more
+    candidates and train more members. Only parameters at their defaults change. The members are
+    in the model's metadata, `"members"`."""
+
+
+@parameter_group
 class TreeParameters:
     """Tree growth."""
 
@@ -446,6 +460,7 @@ class SharedParameters(
     SamplingParameters,
     RegularisationParameters,
     TreeParameters,
+    QualityParameters,
     BoostingParameters,
 ):
     """Parameters of all estimators."""

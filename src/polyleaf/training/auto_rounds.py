@@ -21,13 +21,16 @@ from polyleaf.metrics import Metric
 from polyleaf.metrics.metric import EvalsLog
 from polyleaf.metrics.patience import Patience
 from polyleaf.model import Model
-from polyleaf.model.metadata import OUTPUT_GROUPS
+from polyleaf.model.metadata import MEMBERS, OUTPUT_GROUPS
 from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS, SharedParameters
 from polyleaf.training.boosting import boost, compute_base_score
 from polyleaf.training.factory import bind_objective
 from polyleaf.training.group_search import resolve_output_groups
+from polyleaf.training.members import Member
 from polyleaf.training.prepare import check_parts
+from polyleaf.training.quality import choose_members, get_cost, repeat_members
+from polyleaf.training.raw_scores import DenseScores
 from polyleaf.training.training_run import TrainingRun, get_default_metric
 
 HELD_OUT = 0.2  # fraction of the rows that a hold-out fit is evaluated on
@@ -105,7 +108,7 @@ def _has_enough_queries(run: TrainingRun) -> bool:
 def find_n_estimators(
     run: TrainingRun, metric: Metric, callbacks: Sequence[object] = ()
 ) -> tuple[TrainingRun, bool]:
-    """Set the number of rounds of a run by hold-out fits.
+    """Set the number of rounds of a run by hold-out fits, and the best of its candidates.
 
     Parameters
     ----------
@@ -124,31 +127,111 @@ def find_n_estimators(
     is_complete : bool
         False if Ctrl-C or a time limit has ended the search.
     """
+    assert run.make_hold_out_run is not None
     limits = [callback for callback in callbacks if isinstance(callback, TimeLimit)]
     for limit in limits:
         limit.start()
-    numbers: list[float] = []
-    first: TrainingRun | None = None
     n_hold_outs = 1 if run.rules.time is not None else _count_hold_outs(run)
+    trials = [_Trial(member) for member in run.candidates or [Member(run.settings)]]
+    max_rounds, n_rounds = run.rung.limit_rounds(_count_cells(run)), 0.0
+    first: TrainingRun | None = None
     for rows, held in iter_hold_outs(run, n_hold_outs):
-        assert run.make_hold_out_run is not None
-        hold_out = run.make_hold_out_run(rows, held, metric)
-        best_round = _train(hold_out, limits)
-        first = hold_out if first is None else first
-        if hold_out.was_interrupted or any(limit.was_reached for limit in limits):
-            return first, False
-        # The first hold-out fit has found the groups.
-        if isinstance(run.settings.boosting.output_groups, str):
-            run.metadata = run.metadata | {OUTPUT_GROUPS: hold_out.metadata[OUTPUT_GROUPS]}
-            run.settings = run.settings.replace_output_groups(hold_out.model.output_groups)
-        if best_round is not None:
-            speedup = hold_out.settings.boosting.learning_rate / run.settings.boosting.learning_rate
-            numbers.append(speedup * (best_round + 1) * run.target.n_rows / len(rows))
-    if numbers:
-        median = sorted(numbers)[len(numbers) // 2]
-        run.settings = run.settings.replace_n_estimators(round(median))
+        split = run.make_hold_out_run(rows, held, metric)
+        # The first split has as many candidates as time allows, and the others have the same ones.
+        is_first = first is None
+        if not is_first and len(trials) > 1 and n_rounds > max_rounds:
+            break
+        for i, trial in enumerate(trials):
+            if is_first and i > 0 and n_rounds > max_rounds:
+                del trials[i:]
+                break
+            hold_out = split.replace(settings=trial.member.apply(run.settings))
+            stopper = _train(hold_out, limits)
+            first = hold_out if first is None else first
+            if hold_out.was_interrupted or any(limit.was_reached for limit in limits):
+                return first, False
+            # The first hold-out fit has found the groups.
+            if isinstance(run.settings.boosting.output_groups, str):
+                run.metadata = run.metadata | {OUTPUT_GROUPS: hold_out.metadata[OUTPUT_GROUPS]}
+                run.settings = run.settings.replace_output_groups(hold_out.model.output_groups)
+            n_rounds += get_cost(trial.member) * stopper.n_trained
+            rates = [r.settings.boosting.learning_rate for r in (hold_out, run)]
+            trial.add(hold_out, stopper, rates[0] / rates[1] * run.target.n_rows / len(rows))
+    _choose(run, trials, max_rounds)
     assert first is not None
     return run.take_result(first), True
+
+
+class _Trial:
+    """Hold-out fits of one candidate.
+
+    Attributes
+    ----------
+    scored : list of (TrainingRun, ndarray)
+        Each hold-out fit with the sums of leaf values of its held-out rows.
+    """
+
+    def __init__(self, member: Member) -> None:
+        self.member = member
+        self.scored: list[tuple[TrainingRun, np.ndarray]] = []
+        self._numbers: list[float] = []
+
+    def add(self, hold_out: TrainingRun, stopper: _HoldOutStopper, factor: float) -> None:
+        """Note the result of a hold-out fit; `factor` makes its rounds those of all rows."""
+        if stopper.patience.best_round is not None:
+            self._numbers.append(factor * (stopper.patience.best_round + 1))
+        (evaluated,) = hold_out.eval_sets
+        scores = np.zeros((evaluated.rows.n_rows, hold_out.model.n_outputs), np.float32)
+        hold_out.model.forest.predict(
+            evaluated.codes, scores, 0, None, hold_out.settings.workers, evaluated.features
+        )
+        self.scored.append((hold_out, scores))
+
+    def get_member(self) -> Member | None:
+        """Return the candidate with its number of rounds, the median; None if there is none."""
+        if not self._numbers:
+            return None
+        n_rounds = round(sorted(self._numbers)[len(self._numbers) // 2])
+        return replace(self.member, n_rounds=max(1, n_rounds))
+
+
+def _choose(run: TrainingRun, trials: Sequence[_Trial], max_rounds: float) -> None:
+    """Set the members of the run by the losses of candidates, and its number of rounds."""
+    measured = [(trial, member) for trial in trials if (member := trial.get_member()) is not None]
+    run.candidates = ()
+    if not measured:
+        return
+    candidates = [member for _, member in measured]
+
+    def compute_loss(weights: dict[int, float]) -> float:
+        losses = []
+        for scored in zip(*[measured[i][0].scored for i in weights], strict=True):
+            scores = [raw for _, raw in scored]
+            mean = np.average(scores, axis=0, weights=list(weights.values()))
+            losses.append(_compute_held_out_loss(scored[0][0], mean.astype(np.float32)))
+        return float(np.mean(losses))
+
+    if run.objective.balances_totals:  # the mean of several members would be too low in sum
+        max_rounds = 0.0
+    members = choose_members(candidates, compute_loss, max_rounds)
+    if not run.objective.balances_totals:
+        members = repeat_members(members, run.rung, max_rounds)
+    run.settings = run.settings.replace_n_estimators(max(member.n_rounds for member in members))
+    if len(members) > 1 or members[0].changes:
+        run.members = members
+        run.metadata = run.metadata | {MEMBERS: [member.describe() for member in members]}
+
+
+def _compute_held_out_loss(hold_out: TrainingRun, raw: np.ndarray) -> float:
+    """Return the loss of the held-out rows, given the sums of their leaf values."""
+    (evaluated,) = hold_out.eval_sets
+    (metric,) = evaluated.metrics
+    bound = metric.bind(
+        evaluated.weighed or evaluated.rows, hold_out.rows, hold_out.model.n_outputs
+    )
+    scores = DenseScores(raw, hold_out.settings.workers)
+    ((_, predicted),) = scores.iter_metrics(evaluated.rows, [bound], hold_out.model)
+    return metric.to_loss(bound(predicted))
 
 
 def has_ended_too_early(
@@ -219,8 +302,8 @@ def _count_cells(run: TrainingRun) -> int:
     return run.target.n_rows * run.dataset.mapper.n_columns_ * n_outputs
 
 
-def _train(hold_out: TrainingRun, limits: Sequence[TimeLimit]) -> int | None:
-    """Train a hold-out fit; return its best round, if the metric of some round is finite."""
+def _train(hold_out: TrainingRun, limits: Sequence[TimeLimit]) -> _HoldOutStopper:
+    """Train a hold-out fit; return the callback that has stopped it."""
     if hold_out.objective.is_translation_invariant:  # offsets are subtracted from the target
         rows = hold_out.eval_sets[0].rows.replace(offset=None)
         hold_out.eval_sets = [replace(hold_out.eval_sets[0], rows=rows)]
@@ -236,7 +319,7 @@ def _train(hold_out: TrainingRun, limits: Sequence[TimeLimit]) -> int | None:
     patience = max(10, round(PATIENCE / boosting.learning_rate))
     stopper = _HoldOutStopper(hold_out.eval_sets[0].metrics[0], patience, limits)
     boost(hold_out, [stopper])
-    return stopper.patience.best_round
+    return stopper
 
 
 class _HoldOutStopper(Callback):
@@ -245,9 +328,11 @@ class _HoldOutStopper(Callback):
     def __init__(self, metric: Metric, rounds: int, limits: Sequence[TimeLimit]) -> None:
         self._metric, self._limits = metric, limits
         self.patience = Patience(rounds)
+        self.n_trained = 0
 
     def after_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool:
         ((values,),) = (metrics.values() for metrics in evals_log.values())
+        self.n_trained += 1
         self.patience.update(self._metric.to_loss(values[-1]), epoch)
         return self.patience.is_over(epoch) or any([limit.is_over() for limit in self._limits])
 

@@ -10,10 +10,11 @@ from typing import Any, cast
 
 import numpy as np
 
+import polyleaf._core as _core
 from polyleaf.callbacks import Callback
 from polyleaf.metrics.metric import EvalsLog, OutputsLog
 from polyleaf.model import Model
-from polyleaf.model.leaf_kinds import Leaves, TreeOutputs
+from polyleaf.model.leaf_kinds import Leaves, TreeOutputs, scale_leaves
 from polyleaf.model.metadata import get_learning_rates, set_learning_rates
 from polyleaf.objectives._utils import minimise_base_score
 from polyleaf.runtime.timing import TREES, measure_phase
@@ -28,6 +29,7 @@ from polyleaf.training.continuation import (
 )
 from polyleaf.training.distributed import can_replay, sync_ranks
 from polyleaf.training.factory import Components, bind_objective, make_components
+from polyleaf.training.members import iter_member_trees, select_active
 from polyleaf.training.output_groups import make_output_groups
 from polyleaf.training.training_run import TrainingRun
 
@@ -95,9 +97,10 @@ def refit(run: TrainingRun) -> None:
     bound = bind_objective(run.objective, run.rows, run.settings)
     model = make_model(run, bound)
     loop = BoostingLoop(run.settings, make_components(run, bound, model))
-    groups_of_round: dict[int, list[TreeOutputs]] = {}
-    for t, round in enumerate(old.round_of_tree.tolist()):
-        groups_of_round.setdefault(round, []).append(old.forest.outputs(t))
+    # All members have trees of the same outputs in a round.
+    groups_of_round = {
+        round: [old.forest.outputs(t) for t in trees] for round, _, trees in iter_member_trees(old)
+    }
     rates = get_learning_rates(old)
     run.learning_rates = {}
     for round, groups in groups_of_round.items():
@@ -226,11 +229,7 @@ class BoostingLoop:
         self, settings: TrainConfig, components: Components, learning_rates: Sequence[float] = ()
     ) -> None:
         self.settings = settings
-        self.state = components.state
-        self.builder = components.builder
-        self.fitter = components.fitter
-        self.layers = components.layers
-        self.sampler = components.sampler
+        self.members = components.members
         self.model = components.model
         self.evaluation = components.evaluation
         self.log: EvalsLog = {}
@@ -247,7 +246,8 @@ class BoostingLoop:
         self.updates_per_tree = boosting.boosting_step != "round" and not is_separable
         self.communicator = settings.workers.communicator
         self.rounds_without_split = 0  # in a row
-        self.max_failed_rounds = MAX_FAILED_ROUNDS if self.sampler.is_random else 1
+        is_random = any(m.sampler.is_random for m in self.members)
+        self.max_failed_rounds = MAX_FAILED_ROUNDS if is_random else 1
         self.was_interrupted = False
         self.learning_rates: dict[int, float] = dict(enumerate(learning_rates))
 
@@ -321,31 +321,44 @@ class BoostingLoop:
         return sync_ranks(self.communicator, self.model, stops)
 
     def step(self, round: int, groups: Sequence[TreeOutputs] | None = None) -> bool:
-        """Train one round: a tree for each group of outputs. Return whether to continue.
+        """Train one round: a tree of each member for each group of outputs. Return whether to
+        continue.
 
         Parameters
         ----------
         groups : sequence of ndarray or None, optional
-            Outputs of each tree; default: those whose turn it is.
+            Outputs of the trees of a member; default: those whose turn it is.
         """
-        state, has_split = self.state, False
         if groups is None:
             groups = self.turns[round % len(self.turns)]
+        has_split = [self._train_member(i, round, groups) for i in self._select_active(round)]
+        return self._should_continue(any(has_split))
+
+    def _select_active(self, round: int) -> list[int]:
+        return select_active([m.member.n_rounds for m in self.members], round)
+
+    def _train_member(self, number: int, round: int, groups: Sequence[TreeOutputs]) -> bool:
+        """Train the trees of one member in a round; return whether its scores have changed."""
+        member, state, builder, fitter, sampler, layers = self.members[number]
+        has_split = False
         with measure_phase("derivatives"):
             state.update_derivatives()
-        sample = self.sampler.draw(state.sampling_gradients, round)
+        # Members with the same parameters differ by their samples.
+        same = [i for i, m in enumerate(self.members) if m.member.changes == member.changes]
+        draw = round * len(same) + same.index(number)
+        sample = sampler.draw(state.sampling_gradients, draw)
         for outputs in groups:
             if self.updates_per_tree:
                 with measure_phase("derivatives"):
                     state.update_derivatives()
-            if self.layers is None:
+            if layers is None:
                 with measure_phase(TREES):
-                    grown = self.builder.grow(sample, outputs)
+                    grown = builder.grow(sample, outputs)
                 with measure_phase("leaf values"):
-                    leaves = self.fitter.fit(grown, sample, outputs, self.model.learning_rate)
+                    leaves = fitter.fit(grown, sample, outputs, self.model.learning_rate)
             else:
                 with measure_phase(TREES):
-                    grown, leaves = self.layers.build_tree(sample, outputs)
+                    grown, leaves = layers.build_tree(sample, outputs)
                 if grown.tree.n_leaves == 1:
                     with measure_phase("derivatives"):
                         state.update_derivatives()  # layers have changed them
@@ -353,23 +366,40 @@ class BoostingLoop:
             has_split |= grown.tree.n_leaves > 1 or state.moves_all_rows(leaves, outputs)
             with measure_phase("score updates"):
                 state.add_tree(grown, leaves, outputs)
-                self.model.append(grown.tree, leaves, round, outputs)
-        return self._should_continue(has_split)
+                weighted = scale_leaves(leaves, member.weight)
+                self.model.append(grown.tree, weighted, round, outputs)
+        return has_split
 
     def replay_round(self, trained: Model, round: int) -> bool:
         """Repeat one round with the trees of a model; return what `step` returned."""
-        has_split, trees = False, np.flatnonzero(trained.round_of_tree == round).tolist()
+        has_split, active = False, self._select_active(round)
+        trees = np.flatnonzero(trained.round_of_tree == round)
+        for number, numbers in zip(active, np.split(trees, len(active)), strict=True):
+            has_split |= self._replay_member(number, trained, round, numbers.tolist())
+        return self._should_continue(has_split)
+
+    def _replay_member(self, number: int, trained: Model, round: int, trees: Sequence[int]) -> bool:
+        member, state = self.members[number].member, self.members[number].state
+        has_split = False
         if any(trained.forest.tree(i).n_leaves == 1 for i in trees):
-            self.state.update_derivatives()
+            state.update_derivatives()
         for i in trees:
             tree, outputs = trained.forest.tree(i), trained.forest.outputs(i)
             if tree.n_leaves == 1 and self.updates_per_tree:
-                self.state.update_derivatives()
-            leaves = cast(Leaves, trained.forest.values(i))
-            has_split |= tree.n_leaves > 1 or self.state.moves_all_rows(leaves, outputs)
-            self.model.append(tree, leaves, round, outputs)
-            self.state.add_last_tree(self.model.forest)
-        return self._should_continue(has_split)
+                state.update_derivatives()
+            weighted = cast(Leaves, trained.forest.values(i))
+            leaves = scale_leaves(weighted, 1 / member.weight)
+            has_split |= tree.n_leaves > 1 or state.moves_all_rows(leaves, outputs)
+            self.model.append(tree, weighted, round, outputs)
+            added = _core.Forest(self.model.n_outputs)
+            added.append(tree, leaves, outputs)
+            state.add_last_tree(added)
+        return has_split
+
+    def compute_raw_scores(self) -> np.ndarray:
+        """Return the raw scores of all training rows, without the base score."""
+        terms = [np.float32(m.member.weight) * cast(Any, m.state).raw for m in self.members]
+        return np.sum(terms, axis=0)
 
     def _should_continue(self, has_split: bool) -> bool:
         """Return whether the next round may find splits, with another sample if sampling is

@@ -17,7 +17,6 @@ from polyleaf.binned_data.dataset import Dataset, TrainingBins
 from polyleaf.runtime.row_data import RowData
 from polyleaf.training.boosting import BoostingLoop, make_model
 from polyleaf.training.factory import bind_objective, make_components
-from polyleaf.training.raw_scores import DenseState
 from polyleaf.training.training_run import TrainingRun
 from polyleaf.user_data.target_scaling import sum_columns
 
@@ -197,8 +196,7 @@ def cross_fit_scores(run: TrainingRun, rows: np.ndarray, held: np.ndarray) -> np
         loop = _repeat_training(run, run.dataset, run.rows.keep_weights(rows))
         if loop is None:
             return None
-        assert isinstance(loop.state, DenseState)
-        scores = loop.model.base_score + loop.state.raw[held]
+        scores = loop.model.base_score + loop.compute_raw_scores()[held]
     else:
         dataset, others = run.make_fold_data(rows, held)
         loop = _repeat_training(run, dataset, run.rows.take(rows))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,13 +20,19 @@ from polyleaf.sketching.sketches import Sketch, get_sketch
 from polyleaf.training import constraints, gpu, leaf_fitters
 from polyleaf.training.balance import Balance, BalancedFitter
 from polyleaf.training.evaluation import Evaluation
+from polyleaf.training.members import Member, make_member_forest
 from polyleaf.training.memory_usage import make_row_allocator
-from polyleaf.training.raw_scores import DenseState, Derivatives, SparseState, limit_weights
+from polyleaf.training.raw_scores import (
+    DenseState,
+    Derivatives,
+    SparseState,
+    limit_weights,
+    make_scores,
+)
 from polyleaf.training.refit import (
     BlendingFitter,
     BlendingLayers,
     KnownTreeBuilder,
-    KnownTrees,
     check_leaf_kinds,
 )
 from polyleaf.training.sampling import Sampler, global_row_ids
@@ -40,16 +47,23 @@ from polyleaf.training.tree_builder import (
 )
 
 
-class Components(NamedTuple):
-    """The components of a training; `layers` builds trees layer by layer, if that is wanted."""
+class MemberComponents(NamedTuple):
+    """The components of one member; `layers` builds trees layer by layer, if that is wanted."""
 
+    member: Member
     state: DenseState | SparseState
     builder: TreeBuilder
     fitter: leaf_fitters.LeafFitter
-    model: Model
     sampler: Sampler
-    evaluation: Evaluation | None
     layers: LayerBooster | BlendingLayers | None = None
+
+
+class Components(NamedTuple):
+    """The components of a training."""
+
+    members: list[MemberComponents]
+    model: Model
+    evaluation: Evaluation | None
 
 
 def bind_objective(objective: Objective, rows: RowData, settings: TrainConfig) -> Any:
@@ -75,13 +89,34 @@ def make_components(
         Methods `after_layer` of callbacks.
     """
     bound.set_base_score(model.base_score)
+    evaluation = None
+    if run.eval_sets or layer_hooks or run.settings.boosting.boosting_step == "layer":
+        evaluation = Evaluation(
+            run.eval_sets,
+            model,
+            partial(make_scores, bound, run.settings.workers),
+            layer_hooks,
+            run.rows,
+        )
+    members = [
+        _make_member(run, bound, model, i, evaluation) for i in range(max(1, len(run.members)))
+    ]
+    return Components(members, model, evaluation)
+
+
+def _make_member(
+    run: TrainingRun, bound: Any, model: Model, number: int, evaluation: Evaluation | None
+) -> MemberComponents:
+    member = run.members[number] if run.members else Member(run.settings)
+    run = run.replace(settings=member.apply(run.settings))
+    forest = make_member_forest(model, number, member.weight)
     settings, dataset, rows = run.settings, run.dataset, run.rows
     make: Callable[..., _Parts] = _make_dense
     if settings.has_sparse_targets:
         make = _make_sparse
     elif settings.workers.device is not None:
         make = _make_gpu
-    state, grower, finder, fitter, limits, monotone = make(run, bound, model)
+    state, grower, finder, fitter, limits, monotone = make(run, bound, model, forest)
     growth, mapper = settings.growth, dataset.mapper
     boosts_layers = settings.boosting.boosting_step == "layer"
     if growth.interaction_constraints is not None:
@@ -95,11 +130,11 @@ def make_components(
     builder = TreeBuilder(grower, finder, limits, factors, settings)
     if run.decay_rate is not None:
         assert run.init_model is not None
-        check_leaf_kinds(run.init_model, settings)
+        known = make_member_forest(run.init_model, number, member.weight)
+        check_leaf_kinds(known, settings)
         output_weight = None if settings.has_sparse_targets else bound.output_weight
-        trees = KnownTrees(run.init_model, run.decay_rate)
         builder = KnownTreeBuilder(
-            trees, run.coded_dataset, finder, output_weight, settings.workers
+            known, run.decay_rate, run.coded_dataset, finder, output_weight, settings.workers
         )
     constrained = None
     if monotone is not None:
@@ -124,10 +159,7 @@ def make_components(
         run.row_ids,
         rows.query,
     )
-    evaluation = None
-    if run.eval_sets or layer_hooks or boosts_layers:
-        evaluation = Evaluation(run.eval_sets, model, state.new_scores, layer_hooks, rows)
-    components = Components(state, builder, fitter, model, sampler, evaluation)
+    components = MemberComponents(member, state, builder, fitter, sampler)
     if not boosts_layers:
         return components
     assert isinstance(state, DenseState) and evaluation is not None
@@ -150,7 +182,9 @@ class _Parts(NamedTuple):
     monotone: np.ndarray | None = None  # (n_columns, K), monotone constraints
 
 
-def _make_sparse(run: TrainingRun, bound: BoundSparseObjective, model: Model) -> _Parts:
+def _make_sparse(
+    run: TrainingRun, bound: BoundSparseObjective, model: Model, forest: _core.Forest
+) -> _Parts:
     """Make components for sparse targets: sparse leaves, and splits by exact gains."""
     settings, dataset, rows = run.settings, run.dataset, run.rows
     leaf, bins = settings.leaf, dataset.bins
@@ -161,7 +195,7 @@ def _make_sparse(run: TrainingRun, bound: BoundSparseObjective, model: Model) ->
             'split_search="exact" requires numeric features; use "count_sketch" for categorical '
             "ones."
         )
-    state = SparseState(bound, dataset, model, settings.workers, rows.offset)
+    state = SparseState(bound, dataset, forest, settings.workers, rows.offset)
     finder: SplitFinder
     if is_exact:
         finder = ExactSplitFinder(bins, state, leaf, settings)
@@ -173,7 +207,9 @@ def _make_sparse(run: TrainingRun, bound: BoundSparseObjective, model: Model) ->
     return _Parts(state, grower, finder, fitter, _NO_LIMITS)
 
 
-def _make_dense(run: TrainingRun, bound: BoundObjective, model: Model) -> _Parts:
+def _make_dense(
+    run: TrainingRun, bound: BoundObjective, model: Model, forest: _core.Forest
+) -> _Parts:
     """Make components for dense targets: splits by histograms, and a fitter for each kind of
     leaf."""
     settings, dataset, rows = run.settings, run.dataset, run.rows
@@ -186,7 +222,7 @@ def _make_dense(run: TrainingRun, bound: BoundObjective, model: Model) -> _Parts
     )
     ids, seed = global_row_ids(rows.weight, run.row_ids), settings.sampling.seed
     state = DenseState(
-        bound, derivatives, dataset, model, workers, rows.offset, ids, seed, allocate
+        bound, derivatives, dataset, forest, workers, rows.offset, ids, seed, allocate
     )
     monotone = None
     if settings.growth.monotone_constraints is not None:
@@ -213,7 +249,9 @@ def _make_dense(run: TrainingRun, bound: BoundObjective, model: Model) -> _Parts
     return _Parts(state, _core.Grower(bins, workers), finder, fitter, limits, monotone)
 
 
-def _make_gpu(run: TrainingRun, bound: BoundObjective, model: Model) -> _Parts:
+def _make_gpu(
+    run: TrainingRun, bound: BoundObjective, model: Model, forest: _core.Forest
+) -> _Parts:
     """Make components for dense targets on a GPU: splits by histograms, and constant leaves."""
     settings, dataset, rows = run.settings, run.coded_dataset, run.rows
     workers, device, leaf = settings.workers, settings.workers.device, settings.leaf
@@ -222,7 +260,7 @@ def _make_gpu(run: TrainingRun, bound: BoundObjective, model: Model) -> _Parts:
     grower = _core.Grower(bins, workers)
     derivatives = gpu.DeviceDerivatives(device, bound, settings)
     ids = global_row_ids(rows.weight, run.row_ids)
-    state = gpu.DeviceState(bound, derivatives, dataset, model, grower, settings, rows.offset, ids)
+    state = gpu.DeviceState(bound, derivatives, dataset, forest, grower, settings, rows.offset, ids)
     monotone = None
     if settings.growth.monotone_constraints is not None:
         monotone = _encode_monotone(settings.growth.monotone_constraints, bound, model)

@@ -14,7 +14,6 @@ import numpy as np
 
 import polyleaf._core as _core
 from polyleaf.binned_data.dataset import Dataset
-from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import Leaves, TreeOutputs
 from polyleaf.objectives.base import BoundObjective
 from polyleaf.settings.train_config import TopkLeaf, TrainConfig
@@ -132,7 +131,7 @@ class DeviceState(DenseState):
         bound: BoundObjective,
         derivatives: DeviceDerivatives,
         dataset: Dataset,
-        model: Model,
+        forest: _core.Forest,
         grower: _core.Grower,
         settings: TrainConfig,
         offset: np.ndarray | None = None,
@@ -140,7 +139,7 @@ class DeviceState(DenseState):
     ) -> None:
         seed = settings.sampling.seed
         super().__init__(
-            bound, derivatives.host, dataset, model, settings.workers, offset, row_ids, seed
+            bound, derivatives.host, dataset, forest, settings.workers, offset, row_ids, seed
         )
         self.device_derivatives, self._grower = derivatives, grower
         self._device_scores = copy_to_device(derivatives.device, self._raw)

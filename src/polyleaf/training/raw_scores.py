@@ -460,7 +460,7 @@ class DenseState:
         bound: BoundObjective,
         derivatives: Derivatives,
         dataset: Dataset | TrainingBins,
-        model: Model,
+        forest: _core.Forest,
         workers: Context,
         offset: np.ndarray | None = None,
         row_ids: np.ndarray | None = None,
@@ -471,23 +471,19 @@ class DenseState:
         self._offset = None if offset is None else offset.astype(np.float32)
         self._dataset, self._features, self._workers = dataset, dataset.features, workers
         self._raw = allocate((bound.n_rows, bound.n_outputs), np.float32)
-        if model.n_trees > 0:
+        if len(forest) > 0:
             assert isinstance(dataset, Dataset)
-            features = dataset.raw_features() if model.has_linear_leaves else None
-            DenseScores(self._raw, workers).add_trees(model.forest, 0, dataset.codes, features)
+            features = dataset.raw_features() if len(forest.regressors()) > 0 else None
+            DenseScores(self._raw, workers).add_trees(forest, 0, dataset.codes, features)
         self._is_stale = True  # raw scores have changed since the derivatives were computed
         if derivatives.h is not None and (bound.weight is not None or offset is not None):
             start = np.zeros_like(self._raw) if self._offset is None else self._offset
             derivatives.find_heavy_rows(start, row_ids, seed)
-            self._is_stale = model.n_trees > 0
+            self._is_stale = len(forest) > 0
         self._adds_trees = bound.adds_trees and derivatives.full is None and offset is None
         self._shown: Any = None  # the raw scores after a change; None: the raw scores
         self._computed_leaves: Leaves | None = None  # of the unfinished tree of the derivatives
         self._buffer: Any = None
-
-    def new_scores(self, n_rows: int, offset: np.ndarray | None = None) -> DenseScores:
-        """Return scores of 0 of other rows; their offset is added when metrics are computed."""
-        return DenseScores(np.zeros((n_rows, self.bound.n_outputs), np.float32), self._workers)
 
     @property
     def raw(self) -> np.ndarray:
@@ -744,6 +740,20 @@ class SparseScores:
             yield metric, best
 
 
+def make_scores(
+    bound: BoundObjective | BoundSparseObjective, workers: Context, n_rows: int, offset: Any
+) -> DenseScores | SparseScores:
+    """Return raw scores of rows that are not trained on, without trees.
+
+    They are 0 for dense targets, whose offset is added when metrics are computed, and the offset
+    for sparse ones.
+    """
+    if isinstance(bound, BoundSparseObjective):
+        scores = _core.SparseRawScores(n_rows, bound.n_outputs)
+        return SparseScores(scores, workers, offset)
+    return DenseScores(np.zeros((n_rows, bound.n_outputs), np.float32), workers)
+
+
 class SparseState:
     """Raw scores and gradients of all training rows, for the labels that a row has or was
     predicted.
@@ -761,22 +771,17 @@ class SparseState:
         self,
         bound: BoundSparseObjective,
         dataset: Dataset | TrainingBins,
-        model: Model,
+        forest: _core.Forest,
         workers: Context,
         offset: object = None,
     ) -> None:
         self._bound, self._dataset, self._workers = bound, dataset, workers
         self.weight = bound.weight
         self._scores = SparseScores(bound.make_raw_scores(workers.n_threads), workers, offset)
-        if model.n_trees > 0:
+        if len(forest) > 0:
             assert isinstance(dataset, Dataset)
-            self._scores.add_trees(model.forest, 0, dataset.codes, None)
+            self._scores.add_trees(forest, 0, dataset.codes, None)
         self.gradients: Any = None
-
-    def new_scores(self, n_rows: int, offset: object = None) -> SparseScores:
-        """Return scores of other rows, which are their offset, or 0."""
-        scores = _core.SparseRawScores(n_rows, self._bound.n_outputs)
-        return SparseScores(scores, self._workers, offset)
 
     def update_derivatives(self) -> None:
         """Compute gradients at the raw scores, unless they are up to date."""

@@ -48,13 +48,13 @@ def check_decay_rate(decay_rate: object) -> None:
         raise ValueError(f"decay_rate must be a number from 0 to 1, got {decay_rate!r}.")
 
 
-def check_leaf_kinds(model: Model, settings: TrainConfig) -> None:
+def check_leaf_kinds(forest: _core.Forest, settings: TrainConfig) -> None:
     """Raise a ValueError for trees with another kind of leaves than the settings."""
     kind = settings.leaf.kind.name
-    for t in range(model.n_trees):
-        if model.forest.kind(t) != kind:
+    for t in range(len(forest)):
+        if forest.kind(t) != kind:
             old, new = (
-                "constant" if name == DENSE.name else name for name in (model.forest.kind(t), kind)
+                "constant" if name == DENSE.name else name for name in (forest.kind(t), kind)
             )
             raise ValueError(
                 f"leaf={new!r} cannot refit tree {t}, which has leaf={old!r}: set leaf={old!r}, as "
@@ -148,20 +148,22 @@ def _select_codes(dataset: Dataset, forest: _core.Forest) -> tuple[np.ndarray, _
 class KnownTreeBuilder(TreeBuilder):
     """Sends rows down the trees of a model, one tree after another, at once or layer by layer.
 
+    `forest`: the trees, with their old leaf values, whose share in the new ones is `decay_rate`.
     `finder`: source of the Hessians that the nodes count. `output_weight` (n_rows, 1): weights of
     the outputs of each row. `leaf_of_row` (n_rows,): leaf of every row in the last tree or layer.
     """
 
     def __init__(
         self,
-        known: KnownTrees,
+        forest: _core.Forest,
+        decay_rate: float,
         dataset: Dataset,
         finder: SplitFinder,
         output_weight: np.ndarray | None,
         workers: Context,
     ) -> None:
-        self._forest, self._decay_rate = known.model.forest, known.decay_rate
-        self._codes, self._splits = _select_codes(dataset, known.model.forest)
+        self._forest, self._decay_rate = forest, decay_rate
+        self._codes, self._splits = _select_codes(dataset, forest)
         self._finder, self._workers = finder, workers
         has_columns = output_weight is not None and output_weight.shape[1] > 1
         self._weight = output_weight if has_columns else None

@@ -22,6 +22,8 @@ from polyleaf.runtime.row_data import ARGUMENTS, RowData, select_rows
 from polyleaf.settings.train_config import TrainConfig
 from polyleaf.sketching.projections import Projection
 from polyleaf.training.evaluation import EvalSet
+from polyleaf.training.members import Member
+from polyleaf.training.quality import RUNGS, Rung
 from polyleaf.training.sampling import GlobalRowIds
 from polyleaf.user_data.target import Target
 
@@ -110,6 +112,9 @@ class TrainingRun:
     # `make_hold_out_run(rows, held, metric)` returns a training on some of the rows, evaluated on
     # others, to choose something for the training on all rows
     make_hold_out_run: Callable[[np.ndarray, np.ndarray, Metric], TrainingRun] | None = None
+    members: Sequence[Member] = ()  # if there are several, or `quality` has changed parameters
+    candidates: Sequence[Member] = ()  # compared by hold-out fits, which choose the members
+    rung: Rung = RUNGS["fast"]  # how long the choice and the training may take
     frees_codes: bool = False  # whether the codes of `dataset` are not read in training
     # Ids of the rows in distributed training (`settings.workers`). `base_score` is then that of all
     # rows, or that of `init_model`, and only rank 0 has evaluation sets and callbacks.
@@ -158,7 +163,7 @@ class TrainingRun:
             base_score=self.base_score,
             output_names=self.output_names,
         )
-        other.dataset = dataset
+        other.dataset, other.members = dataset, self.members
         return other
 
     @property
@@ -179,8 +184,11 @@ class TrainingRun:
     def reads_features(self) -> bool:
         """Whether raw feature values are needed besides bins, for linear leaves."""
         init_model = self.init_model
-        return self.settings.leaf.kind.reads_features or (
-            init_model is not None and init_model.has_linear_leaves
+        members = *self.members, *self.candidates
+        return (
+            any(member.settings.leaf.kind.reads_features for member in members)
+            or self.settings.leaf.kind.reads_features
+            or (init_model is not None and init_model.has_linear_leaves)
         )
 
     @property

@@ -1,0 +1,155 @@
+"""What `quality` chooses besides the number of rounds: the members of a model.
+
+Candidates differ by a few parameters. The hold-out fits that find the number of rounds are made
+with each of them, and the weighted mean of up to three candidates that has the lowest loss on the
+held-out rows becomes the model (ensemble selection: Caruana, Niculescu-Mizil, Crew & Ksikes, ICML
+2004, with weights that are powers of two).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+from polyleaf.settings.parameters import SharedParameters
+from polyleaf.training.members import Changes, Member
+
+
+@dataclass(frozen=True)
+class Rung:
+    """What a value of `quality` stands for.
+
+    Attributes
+    ----------
+    candidates : tuple of dict
+        Changes of parameters; the first is none.
+    n_repeats : int
+        Number of members with the parameters of a candidate, each on its own samples of rows.
+    max_rounds : float
+        Rounds with default parameters that the hold-out fits may take together, and those that the
+        training on all rows may take for more than one member.
+    max_work : float
+        The same in rounds times cells (rows * columns * outputs).
+    """
+
+    candidates: tuple[Changes, ...]
+    n_repeats: int
+    max_rounds: float
+    max_work: float
+
+    def limit_rounds(self, n_cells: int) -> float:
+        """Return how many rounds with default parameters there may be for so many cells."""
+        return min(self.max_rounds, self.max_work / n_cells)
+
+
+_SMALL: Changes = {"max_leaves": 8}
+_LINEAR: Changes = {"leaf": "linear", "max_leaves": 8}
+_SAMPLED: Changes = {"colsample_bytree": 0.5}
+_SAMPLED_LINEAR: Changes = {**_LINEAR, **_SAMPLED}
+
+RUNGS = {
+    "fast": Rung(({},), 1, 0, 0),
+    "standard": Rung(({}, _SMALL, _LINEAR), 1, 3_000, 1e10),
+    "high": Rung(({}, _SMALL, _LINEAR, _SAMPLED, _SAMPLED_LINEAR), 1, 8_000, 3e10),
+    "best": Rung(({}, _SMALL, _LINEAR, _SAMPLED, _SAMPLED_LINEAR), 4, 20_000, 1e11),
+}
+
+REPEAT_SUBSAMPLE = 0.8  # rows of a tree where members differ by nothing else
+# Linear leaves keep the features of the training rows as float32; with more, there are none.
+MAX_FEATURE_CELLS = 2**22
+
+# Time of a round beside that with default parameters.
+_SMALL_COST, _LINEAR_COST = 0.5, 3.0
+
+# Weights of the members of a model.
+_MIXES = ((1.0,), (0.5, 0.5), (0.5, 0.25, 0.25), (0.25, 0.25, 0.25, 0.25))
+
+
+def apply_changes(params: SharedParameters, changes: Changes) -> SharedParameters:
+    """Return parameters with other values in place of defaults; explicit values stay."""
+    changed = copy.copy(params)
+    for name, value in changes.items():
+        if getattr(params, name) == getattr(type(params), name):
+            setattr(changed, name, value)
+    return changed
+
+
+def has_defaults(params: SharedParameters, changes: Changes) -> bool:
+    """Return whether all parameters that would change are at their defaults."""
+    return all(getattr(params, name) == getattr(type(params), name) for name in changes)
+
+
+def drop_linear(candidates: Sequence[Member], n_cells: int) -> list[Member]:
+    """Return candidates without linear leaves, unless features have few cells (rows * columns)."""
+    has_few = n_cells <= MAX_FEATURE_CELLS
+    return [member for member in candidates if has_few or "leaf" not in member.changes]
+
+
+def get_cost(member: Member) -> float:
+    """Return the time of a round of a member, in rounds with default parameters."""
+    cost = _SMALL_COST if "max_leaves" in member.changes else 1.0
+    return cost * (_LINEAR_COST if "leaf" in member.changes else 1.0)
+
+
+def choose_members(
+    candidates: Sequence[Member],
+    compute_loss: Callable[[dict[int, float]], float],
+    max_rounds: float,
+) -> list[Member]:
+    """Return the members, with weights, of the model with the lowest loss.
+
+    Parameters
+    ----------
+    candidates : sequence of Member
+        With their numbers of rounds.
+    compute_loss : callable
+        Returns the loss of the weighted mean of some candidates, `{number: weight}`.
+    max_rounds : float
+        Limit for the rounds of several members; see `Rung`.
+    """
+    costs = [get_cost(member) * member.n_rounds for member in candidates]
+    mixes = [
+        mix
+        for mix in _iter_mixes(len(candidates))
+        if len(mix) == 1 or sum(costs[i] for i in mix) <= max_rounds
+    ]
+    best = min(mixes, key=compute_loss)
+    return [replace(candidates[i], weight=weight) for i, weight in best.items()]
+
+
+def _iter_mixes(n_candidates: int) -> Iterator[dict[int, float]]:
+    """Yield the weights of all mixes, each once."""
+    for weights in _MIXES:
+        for chosen in combinations(range(n_candidates), len(weights)):
+            # Any of them may have the largest weight.
+            n_orders = len(chosen) if len(set(weights)) > 1 else 1
+            for first in range(n_orders):
+                yield dict(zip((*chosen[first:], *chosen[:first]), weights, strict=True))
+
+
+def repeat_members(members: Sequence[Member], rung: Rung, max_rounds: float) -> list[Member]:
+    """Return members that are repeated on samples of the rows, as often as time allows."""
+    work = sum(get_cost(member) * member.n_rounds for member in members)
+    n_repeats = rung.n_repeats
+    while n_repeats > 1 and n_repeats * work > max_rounds:
+        n_repeats //= 2
+    if n_repeats == 1:
+        return list(members)
+    return [
+        replace(_sample_rows(member), weight=member.weight / n_repeats)
+        for member in members
+        for _ in range(n_repeats)
+    ]
+
+
+def _sample_rows(member: Member) -> Member:
+    """Return a member with `REPEAT_SUBSAMPLE`, unless it samples rows already."""
+    sampling = member.settings.sampling
+    if sampling.sampling_method != "uniform" or sampling.subsample < 1:
+        return member
+    settings = replace(member.settings, sampling=replace(sampling, subsample=REPEAT_SUBSAMPLE))
+    return replace(
+        member, settings=settings, changes=member.changes | {"subsample": REPEAT_SUBSAMPLE}
+    )
