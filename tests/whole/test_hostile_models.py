@@ -213,10 +213,9 @@ def many_trees(header, arrays):
     arrays["forest.leaf"], arrays["forest.missing_left"] = np.zeros(n, np.int32), np.zeros(n, bool)
     for name in ("gain", "count", "cover", "gain_outputs", "output_gain"):
         del arrays["forest." + name]
-    arrays["forest.node_offsets"], arrays["forest.set_offsets"] = (
-        np.arange(n + 1),
-        np.zeros(n + 1, np.int64),
-    )
+    arrays["forest.node_offsets"] = np.arange(n + 1)
+    arrays["forest.set_offsets"] = np.zeros(n + 1, np.int64)
+    arrays["forest.leaf_kind"] = np.zeros(n, np.uint8)
     arrays["forest.output"], arrays["round_of_tree"] = np.zeros(n, np.int32), np.zeros(n, np.int32)
     arrays["forest.values"] = np.zeros(n, np.float16)
 
