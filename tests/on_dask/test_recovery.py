@@ -13,9 +13,9 @@ da = pytest.importorskip("dask.array")
 from distributed import Client, LocalCluster, Status, get_worker, wait  # noqa: E402
 from distributed.comm import CommClosedError  # noqa: E402
 
-from polyleaf import PolyleafRegressor  # noqa: E402
+from polyleaf import PolyleafRanker, PolyleafRegressor  # noqa: E402
 from polyleaf.callbacks import Callback  # noqa: E402
-from polyleaf.dask import DaskPolyleafRegressor, driver, worker  # noqa: E402
+from polyleaf.dask import DaskPolyleafRanker, DaskPolyleafRegressor, driver, worker  # noqa: E402
 from polyleaf.dask.communicator import CommunicatorPlugin  # noqa: E402
 from polyleaf.runtime.collective import WorkerLostError  # noqa: E402
 
@@ -88,6 +88,19 @@ def test_lost_workers_do_not_change_the_model(client, local, which):
     assert {address for restart in model.restarts_ for address in restart.lost} <= lost
     assert len(lost) >= len(model.restarts_) >= 1 and model.restarts_[0].round >= 2
     assert not any(client.processing().values())
+
+
+@pytest.mark.filterwarnings("ignore:Lost")
+def test_a_ranking_keeps_its_queries_whole(client):
+    X, Y = make_data()
+    y, qid = np.minimum(np.floor(2 * Y[:, 0]), 4), np.arange(len(X)) // 7  # chunks cut queries
+    AfterRound.act = staticmethod(lambda address: close_workers(client, {address}))
+    model = DaskPolyleafRanker(client=client, subsample=0.5, **SMALL)
+    lazy = [da.from_array(X, chunks=(30, -1)), *(da.from_array(v, chunks=30) for v in (y, qid))]
+    model.fit(lazy[0], lazy[1], qid=lazy[2], callbacks=[AfterRound()])
+    assert len(model.restarts_) == 1
+    local = PolyleafRanker(subsample=0.5, **SMALL).fit(X, y, qid=qid)
+    assert model.to_local().save_model() == local.save_model()
 
 
 @pytest.mark.filterwarnings("ignore:Lost")
