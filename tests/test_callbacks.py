@@ -314,3 +314,18 @@ def test_invalid_time_limit_raises():
     for seconds in (0, -1, math.nan):
         with pytest.raises(ValueError, match="TimeLimit needs seconds > 0"):
             TimeLimit(seconds)
+
+
+@pytest.mark.parametrize(
+    "name, arguments, words",
+    [
+        ("EarlyStopping", {"rounds": 2}, "early_stopping_rounds"),
+        ("LearningRateScheduler", {"learning_rates": [0.1]}, "callbacks.LearningRateScheduler"),
+        ("TrainingCheckPoint", {"directory": "."}, "callbacks.Checkpoint"),
+    ],
+)
+def test_callbacks_of_xgboost_that_need_its_booster_name_ours(name, arguments, words):
+    xgboost = pytest.importorskip("xgboost")
+    callback = getattr(xgboost.callback, name)(**arguments)
+    with pytest.raises(TypeError, match=words):
+        as_callbacks([callback])

@@ -242,6 +242,12 @@ def test_monotone_constraints_by_column_names(folder, tmp_path):
     assert np.all(scores[::2, 1] >= scores[1::2, 1]) and np.any(scores[::2, 0] < scores[1::2, 0])
 
 
+def test_output_groups_by_names_of_targets(folder, tmp_path):
+    train = f"train {folder}/energy_train.csv -t *_load -m {tmp_path}/m {FAST}"
+    polyleaf(train, "--set", 'output_groups=[["cooling_load"],["heating_load"]]')
+    assert load_model(tmp_path / "m").output_groups_ == [[0], [1]]
+
+
 def test_numbers_with_separators_and_units_raise(tmp_path, capsys):
     x = np.random.default_rng(0).random(60).round(4) + 1
     columns = {"x": x, "y": (2 * x).round(4), "z": np.arange(60)}

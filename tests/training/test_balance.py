@@ -140,7 +140,8 @@ def test_totals_of_a_rare_class_after_every_round():
 def test_totals_of_probabilities(name):
     X, y, weight = make_classes()
     model = PolyleafClassifier(n_estimators=40, **FEW[name])
-    rtol = 0.015  # a constant is one step towards the solution
+    # A constant is one step towards the solution, and trees of one leaf have none.
+    rtol = 0.025 if name == "pruned layers" else 0.015
     check_probabilities(np.eye(3)[y], model.fit(X, y), X, rtol=rtol)
     check_probabilities(np.eye(3)[y], model.fit(X, y, weight), X, weight[:, None], rtol)
     labels = np.eye(3, dtype=int)[y]

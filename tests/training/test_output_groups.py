@@ -1,6 +1,7 @@
 """Groups of outputs share trees: a round grows a tree for each group."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import reference
 from support.models import random_model
@@ -291,3 +292,21 @@ def test_damaged_groups_of_a_file_raise(name, values, message):
     damaged = arrays | {name: np.array(values, np.int32)}
     with pytest.raises(ValueError, match=message):
         from_arrays(damaged, 3, model.n_features)
+
+
+def test_a_name_that_begins_another_name_is_its_own_target():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3))
+    frame = pd.DataFrame({"c": X[:, 0], "c_d": X[:, 1]})
+    model = PolyleafRegressor(objective="quantile", quantile_alpha=[0.1, 0.9], n_estimators=2)
+    for groups in ([["c"], ["c_d"]], [["c_d"], ["c"]]):
+        assert model.set_params(output_groups=groups).fit(X, frame).output_groups_ == [
+            [0, 1],
+            [2, 3],
+        ]
+    tasks = PolyleafMultiTask(
+        {"c": "squared_error", "c_d": "squared_error"},
+        n_estimators=2,
+        output_groups=[["c"], ["c_d"]],
+    )
+    assert tasks.fit(X, {"c": X[:, :2], "c_d": X[:, 2]}).output_groups_ == [[0, 1], [2]]

@@ -376,3 +376,36 @@ def test_models_do_not_change_if_a_refit_fails():
         model.refit(X, y)
     assert model.model_.to_bytes() == before
     assert model.n_features_in_ == 6
+
+
+@pytest.mark.parametrize("objective", ["poisson", "logistic", "softmax"])
+def test_pruned_layers_keep_their_predictions(objective):
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(300, 4))
+        y = np.exp(X[:, 0]) + 0.1 * rng.random(300)
+        layers = {"boosting_step": "layer", "grow_policy": "depthwise", "max_depth": 4}
+        settings = {"n_estimators": 4, "random_state": 0, "pruning": "post", **layers}
+        if objective == "poisson":
+            model = PolyleafRegressor(objective=objective, min_split_gain=0.5, **settings)
+        else:
+            y = (y > 1).astype(int) + (objective == "softmax") * (y > 2)
+            model = PolyleafClassifier(min_split_gain=0.02, **settings)
+        before = model.fit(X, y).predict_raw(X)
+        np.testing.assert_array_equal(model.refit(X, y).predict_raw(X), before)
+
+
+@pytest.mark.parametrize("is_missing", [False, True])
+def test_linear_leaves_of_outputs_without_rows_keep_their_bits(is_missing):
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(300, 4))
+        Y = X[:, :2] + 0.1 * rng.normal(size=(300, 2))
+        is_out = rng.random(Y.shape) < 0.4
+        weight = None if is_missing else rng.exponential(size=Y.shape) * ~is_out
+        Y = np.where(is_out, np.nan, Y) if is_missing else Y
+        model = PolyleafRegressor(
+            leaf="linear", n_estimators=4, random_state=0, missing_targets="ignore"
+        )
+        before = model.fit(X, Y, weight).model_.to_bytes()
+        assert model.refit(X, Y, weight).model_.to_bytes() == before

@@ -190,11 +190,23 @@ def _select_query(options: Namespace, table: Table) -> str | None:
 
 
 def _replace_target_names(params: dict[str, object], schema: Schema) -> dict[str, object]:
-    """Replace names of targets in monotone constraints by numbers, which estimators take."""
-    constraints = params.get("monotone_constraints")
-    if not isinstance(constraints, dict) or len(schema.targets) == 1:
+    """Replace names of targets in monotone constraints and groups of outputs by numbers, which
+    estimators take: y is an array."""
+    if len(schema.targets) == 1:
         return params
     numbers = {name: number for number, name in enumerate(schema.targets)}
+    groups = params.get("output_groups")
+    if schema.task != "tasks" and isinstance(groups, list):
+        numbered = [
+            [numbers.get(member, member) if isinstance(member, str) else member for member in group]
+            if isinstance(group, list)
+            else group
+            for group in groups
+        ]
+        params = params | {"output_groups": numbered}
+    constraints = params.get("monotone_constraints")
+    if not isinstance(constraints, dict):
+        return params
     replaced = {
         feature: {numbers.get(name, name): sign for name, sign in signs.items()}
         if isinstance(signs, dict)

@@ -411,7 +411,8 @@ class LinearLeaves(_EntryLeaves[_core.LinearLeaves]):
         moved = np.where(before >= 0, centre.astype(np.float64) - old_centre, 0.0)
         shift = np.zeros(new.intercept.shape)
         np.add.at(shift, leaf, old_weights * moved[:, None])
-        intercept = (old.intercept + shift).astype(np.float32)
+        moved_intercept = (old.intercept + shift).astype(np.float32)
+        intercept = np.where(shift == 0, old.intercept, moved_intercept)  # keeps -0.0
         return _core.LinearLeaves(
             np.cumsum([0, *np.bincount(leaf, minlength=len(share))]),
             features,

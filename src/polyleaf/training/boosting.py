@@ -240,7 +240,8 @@ class BoostingLoop:
         boosting, n_outputs = settings.boosting, self.model.n_outputs
         self.turns: list[list[TreeOutputs]] = [[None]]
         if boosting.output_groups is not None or boosting.multi_strategy != "multi_output_tree":
-            self.turns = make_output_groups(boosting, n_outputs, self.model.output_names)
+            names, objective = self.model.output_names, self.model.objective
+            self.turns = make_output_groups(boosting, n_outputs, names, objective)
         # The trees of other outputs do not change the derivatives of a separable loss.
         is_separable = boosting.boosting_step == "tree" and self.model.objective.separable
         self.updates_per_tree = boosting.boosting_step != "round" and not is_separable

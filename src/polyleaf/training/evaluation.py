@@ -115,10 +115,11 @@ class Evaluation:
                 if per_output is not None:
                     self.log_by_output[e.name].setdefault(name, []).append(per_output)
 
-    def report_layer(self, round: int, tree: _core.Tree, leaves: Leaves) -> None:
+    def report_layer(self, round: int, tree: _core.Tree, make_leaves: Callable[[], Leaves]) -> None:
         """Call the layer hooks with the metrics of an unfinished tree of all outputs."""
         if not self._layer_hooks:
             return
+        leaves = make_leaves()
         unfinished = _core.Forest(self._model.n_outputs)
         unfinished.append(tree, leaves)
         values = self._compute_metrics(unfinished, [scores.copy() for _, scores in self.sets])

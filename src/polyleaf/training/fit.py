@@ -296,6 +296,7 @@ def _as_callback(callback: object) -> object:
         name = callback.__name__
         raise TypeError(f"callbacks needs an instance, got the class {name}: write {name}(...).")
     if _has_hooks(callback):
+        _check_xgboost_callback(callback)
         return callback
     if callable(callback):
         _check_callback(callback)
@@ -304,6 +305,23 @@ def _as_callback(callback: object) -> object:
         f"A callback is a polyleaf.callbacks.Callback or a function (model, epoch, evals_log), "
         f"got {type(callback).__name__}."
     )
+
+
+# Callbacks of XGBoost that use its Booster, and what takes their place.
+_XGBOOST_CALLBACKS = {
+    "EarlyStopping": "early_stopping_rounds=, or polyleaf.callbacks.EarlyStopping",
+    "LearningRateScheduler": "polyleaf.callbacks.LearningRateScheduler",
+    "TrainingCheckPoint": "polyleaf.callbacks.Checkpoint",
+}
+
+
+def _check_xgboost_callback(callback: object) -> None:
+    for cls in type(callback).__mro__:
+        if cls.__module__.startswith("xgboost.") and cls.__name__ in _XGBOOST_CALLBACKS:
+            raise TypeError(
+                f"XGBoost's {cls.__name__} works on its Booster only: use "
+                f"{_XGBOOST_CALLBACKS[cls.__name__]}."
+            )
 
 
 def _check_callback(function: Callable[..., object]) -> None:

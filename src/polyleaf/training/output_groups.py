@@ -12,16 +12,20 @@ from typing import Any
 import numpy as np
 
 from polyleaf.model.leaf_kinds import TreeOutputs
+from polyleaf.objectives import Objective
 from polyleaf.settings.parameters import OutputParameters
 
 
 def make_output_groups(
-    p: OutputParameters, n_outputs: int, names: Sequence[str] | None = None
+    p: OutputParameters,
+    n_outputs: int,
+    names: Sequence[str] | None = None,
+    objective: Objective | None = None,
 ) -> list[list[TreeOutputs]]:
     """Return, for the rounds that alternate, the outputs of each tree, by their first output.
 
-    `names`: names of outputs. Raises a ValueError unless `p.output_groups` has every output once,
-    or every output in each turn.
+    `names`: names of outputs. `objective`: says which outputs are one target or task. Raises a
+    ValueError unless `p.output_groups` has every output once, or every output in each turn.
     """
     spec: Any = _get_spec(p)
     if n_outputs == 1 or isinstance(spec, str):  # "auto" has been replaced where it is searched
@@ -37,7 +41,7 @@ def make_output_groups(
             )
         groups = [part.tolist() for part in np.array_split(np.arange(n_outputs), spec)]
     else:
-        groups = [_read_group(group, n_outputs, names) for group in spec]
+        groups = [_read_group(group, n_outputs, names, objective) for group in spec]
     turns: list[list[list[int]]] = [[]]
     for group in groups:
         if sum(map(len, turns[-1])) >= n_outputs:
@@ -95,20 +99,24 @@ def _get_spec(p: OutputParameters) -> Any:
     return spec.tolist() if isinstance(spec, np.ndarray) else spec
 
 
-def _read_group(group: object, n_outputs: int, names: Sequence[str] | None) -> list[int]:
+def _read_group(
+    group: object, n_outputs: int, names: Sequence[str] | None, objective: Objective | None
+) -> list[int]:
     """Return the numbers of the outputs of one group of the parameter."""
     if isinstance(group, str) or not np.iterable(group):
         raise ValueError(
             "output_groups must be a list of lists of outputs, such as [[0, 1], [2]]; got the "
             f"group {group!r}."
         )
-    outputs = [k for member in group for k in _find_outputs(member, n_outputs, names)]
+    outputs = [k for member in group for k in _find_outputs(member, n_outputs, names, objective)]
     if not outputs:
         raise ValueError("output_groups has an empty group; leave it out.")
     return outputs
 
 
-def _find_outputs(member: Any, n_outputs: int, names: Sequence[str] | None) -> list[int]:
+def _find_outputs(
+    member: Any, n_outputs: int, names: Sequence[str] | None, objective: Objective | None
+) -> list[int]:
     """Return the output of a number or name, or all outputs of the name of a target."""
     if isinstance(member, int | np.integer) and not isinstance(member, bool):
         if not 0 <= member < n_outputs:
@@ -124,10 +132,23 @@ def _find_outputs(member: Any, n_outputs: int, names: Sequence[str] | None) -> l
         )
     if member in names:
         return [list(names).index(member)]
-    # The scores of a target with several, such as its quantiles, are named after it.
-    members = [k for k, name in enumerate(names) if name.startswith(f"{member}_")]
-    if not members:
+    outputs = [] if objective is None else _find_target(member, names, objective)
+    if not outputs:
         raise ValueError(
             f"output_groups names the output {member!r}; the outputs are {list(names)}."
         )
-    return members
+    return outputs
+
+
+def _find_target(member: Any, names: Sequence[str], objective: Objective) -> list[int]:
+    """Return the outputs of a task, or of a target with several outputs, which are named after
+    it; none if there is no such target."""
+    for place in objective.tasks:
+        if place.task.name == member:
+            return list(range(len(names)))[place.scores]
+    columns = objective.score_columns(len(names))
+    targets = [np.flatnonzero(columns == c).tolist() for c in np.unique(columns).tolist()]
+    prefix = f"{member}_"
+    named = [outputs for outputs in targets if all(names[k].startswith(prefix) for k in outputs)]
+    # The outputs of the target "a_b" begin with the name of the target "a", too.
+    return min(named, key=lambda outputs: sum(len(names[k]) for k in outputs), default=[])

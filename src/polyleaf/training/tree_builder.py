@@ -6,7 +6,8 @@ With `boosting_step="layer"`, every layer of a tree is a step of boosting (TFBT,
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, cast
+from functools import partial
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -334,7 +335,7 @@ class LayerBooster:
         fitter: LeafFitter,
         sampler: Sampler,
         model: Model,
-        report_layer: Callable[[int, _core.Tree, Leaves], object],
+        report_layer: Callable[[int, _core.Tree, Callable[[], Leaves]], object],
         balance: Balance | None = None,
     ) -> None:
         self._balance = balance
@@ -361,7 +362,8 @@ class LayerBooster:
             if not builder.can_split_further:
                 break
             if outputs is None:
-                self._report_layer(sample.round, grown.tree, leaves)
+                make_leaves = partial(self._add_balance, grown, leaves, outputs, sample)
+                self._report_layer(sample.round, grown.tree, make_leaves)
             with measure_phase("derivatives"):
                 state.compute_with_tree(grown, leaves, outputs)
             layer_sample = self._sampler.draw(state.sampling_gradients, sample.round, layer)
@@ -369,26 +371,29 @@ class LayerBooster:
         grown = builder.finish()
         state.show(None)
         if len(sums) == 1:  # no split was found: one step for all rows, as for a tree of one leaf
-            fitted = self._fitter.fit(grown, sample, outputs, self._model.learning_rate)
-            if self._balance is not None:
-                fitted = self._balance.apply(grown, fitted, outputs, sample)
-            return grown, fitted
-        return grown, self._complete_sums(sums, grown, sample, outputs)
+            step = self._fitter.fit(grown, sample, outputs, self._model.learning_rate)
+            return grown, self._add_balance(grown, step, outputs, sample)
+        leaves = self._complete_sums(sums, grown, sample, outputs)
+        return grown, self._add_balance(grown, leaves, outputs, sample)
 
     def _complete_sums(
         self, sums: np.ndarray, grown: GrownTree, sample: TreeSample, outputs: TreeOutputs
     ) -> np.ndarray:
-        """Project the sums of the current leaves to monotone constraints and balance them, in
-        place, and return them."""
+        """Project the sums of the current leaves to monotone constraints, in place, and return
+        them."""
         nodes = self._builder.node_of_leaf
-        leaves = sums[nodes]
         if self._monotone is not None:
-            leaves = self._monotone.project(leaves, grown, sample, outputs)
-        if self._balance is not None:
-            balanced = self._balance.apply(grown, leaves, outputs, sample)
-            leaves = cast(np.ndarray, balanced)
-        sums[nodes] = leaves
-        return leaves
+            sums[nodes] = self._monotone.project(sums[nodes], grown, sample, outputs)
+        return sums[nodes]
+
+    def _add_balance(
+        self, grown: GrownTree, leaves: Leaves, outputs: TreeOutputs, sample: TreeSample
+    ) -> Leaves:
+        """Return balanced leaves of a whole tree: the next layer goes on from its steps alone, so
+        that the layers do not depend on nodes that are pruned at the end."""
+        if self._balance is None:
+            return leaves
+        return self._balance.apply(grown, leaves, outputs, sample)
 
 
 def _add_steps(sums: np.ndarray, tree: _core.Tree, steps: Any) -> np.ndarray:

@@ -477,7 +477,7 @@ class CoverageDisplay(Display):
         colours = ["C0"] * len(heights)
         if len(self.shares) > 1:  # a bar for all targets at once
             heights.append(self.joint)
-            errors.append(0.0)
+            errors.append(np.nan)  # no bar
             labels.append("all targets")
             colours.append("lightgrey")
         self.bars_ = ax.bar(range(len(heights)), heights, color=colours, yerr=errors, capsize=3)
