@@ -193,7 +193,7 @@ def _ndcg(part: Part, scores: np.ndarray, k: int, goal: int = 0) -> float:
 
     y = part.y.reshape(len(part.y), -1)[:, [goal]]
     rows = RowData(y, query=part.query)
-    return QueryMetric("ndcg", k).bind(rows, None, None)(np.asarray(scores).reshape(-1, 1))
+    return QueryMetric("ndcg", k).bind(rows)(np.asarray(scores).reshape(-1, 1))
 
 
 def ranking(context: Context, method: str, problem: str) -> Figures:

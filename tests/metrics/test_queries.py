@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import ndcg_score
 
-from polyleaf.metrics.metric import get_metric, get_metrics, query_metric
+from polyleaf import PolyleafRanker
+from polyleaf.metrics.metric import get_metric, get_metrics
 from polyleaf.metrics.queries import KINDS, QueryMetric, parse_query_metric
 from polyleaf.objectives import LambdaRank, XeNdcg
 from polyleaf.runtime.row_data import RowData
@@ -154,12 +155,12 @@ def test_queries_without_relevant_rows(kind):
     scores = np.array([1.0, 0.0, 0.5, 0.0])
     whole = 0.5 if kind == "precision" else 0.75 if kind == "err" else 1.0
     for empty, expected in (("one", (whole + 1) / 2), ("zero", whole / 2), ("skip", whole)):
-        metric = query_metric(QueryMetric(kind, empty=empty))
+        metric = get_metric(QueryMetric(kind, empty=empty))
         assert metric(rows, scores) == pytest.approx(expected), empty
-    default = query_metric(QueryMetric(kind))(rows, scores)
+    default = QueryMetric(kind)(rows, scores)
     assert default == pytest.approx((whole + (kind in ("ndcg", "map"))) / 2)
     none = rows.replace(target=np.zeros((4, 1)))
-    assert np.isnan(query_metric(QueryMetric(kind, empty="skip"))(none, scores))
+    assert np.isnan(QueryMetric(kind, empty="skip")(none, scores))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -222,3 +223,15 @@ def test_names():
     for options in ({"kind": "dcg"}, {"kind": "map", "empty": "two"}):
         with pytest.raises(ValueError, match="must be"):
             QueryMetric(**options)
+
+
+def test_options_in_a_fit():
+    rows, _ = make_rows(empty=True)
+    X = np.random.default_rng(0).normal(size=(rows.n_rows, 3))
+    metrics = [QueryMetric("ndcg", 5, empty="skip"), "ndcg@5-", "mrr"]
+    model = PolyleafRanker(n_estimators=3, eval_metric=metrics)
+    y = rows.target[:, 0]
+    model.fit(X, y, qid=rows.query, eval_set=[(X, y)], eval_qid=[rows.query])
+    log = model.evals_result_["validation_0"]
+    assert list(log) == ["ndcg@5", "ndcg@5-", "mrr"]
+    assert log["ndcg@5"][-1] == metrics[0](rows, model.predict(X))

@@ -11,10 +11,12 @@ from polyleaf.metrics.metric import (
     get_metrics,
     metric_names,
 )
+from polyleaf.metrics.queries import QueryMetric
 
 __all__ = [
     "BoundMetric",
     "Metric",
+    "QueryMetric",
     "default_metric",
     "default_metrics",
     "get_metric",

@@ -349,7 +349,7 @@ def get_metric(
 
     Parameters
     ----------
-    metric : str, callable or Metric
+    metric : str, callable, QueryMetric or Metric
         A canonical name (`metric_names`), a name of XGBoost, LightGBM or a scorer of scikit-learn;
         "p@1", "ndcg@5", "psp@3", "psndcg@3" (any k; see :mod:`polyleaf.metrics.ranking`);
         "pinball@0.9" (any level); "nll" and "crps" of objectives that predict distributions; "d2";
@@ -358,9 +358,10 @@ def get_metric(
         scikit-learn) or ``(name, value, greater_is_better)``. The function receives predictions
         (probabilities if the objective has them; decisions if it is a metric of scikit-learn that
         compares these) as ``(n,)`` for one output, else ``(n, K)``, and is logged under its own
-        name.
+        name. For a ranking objective "ndcg", "map", "mrr", "err" and "precision", with or without
+        "@k", are metrics of queries; a `QueryMetric` has more options.
     objective : Objective, optional
-        Provides quantile levels and the Tweedie power to metrics with parameters.
+        Provides quantile levels, the Tweedie power, and gains to metrics with parameters.
 
     Raises
     ------
@@ -369,6 +370,8 @@ def get_metric(
     """
     if isinstance(metric, Metric):
         return metric
+    if isinstance(metric, QueryMetric):
+        return _query_metric(metric)
     if callable(metric):
         return _from_callable(metric)
     if not isinstance(metric, str):
@@ -376,7 +379,7 @@ def get_metric(
     if objective is not None and "relevance" in objective.target_kinds:
         of_queries = parse_query_metric(metric.lower(), **objective.metric_parameters())
         if of_queries is not None:
-            return query_metric(of_queries)
+            return _query_metric(of_queries)
     name = METRIC_ALIASES.get(metric.lower(), metric.lower())
     if name in ("log_loss", "logloss"):
         is_multiclass = objective is not None and objective.target_kinds == ("classes",)
@@ -394,11 +397,7 @@ def get_metric(
     return by_name
 
 
-def query_metric(function: QueryMetric) -> Metric:
-    """Return a metric of the rows of queries as `eval_metric` takes it.
-
-    `function`: metric with options that its name does not have.
-    """
+def _query_metric(function: QueryMetric) -> Metric:
     return Metric(function.name, function, greater_is_better=True, prediction_type="raw")
 
 

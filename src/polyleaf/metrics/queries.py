@@ -28,7 +28,9 @@ _NAME = re.compile(r"(ndcg|map|mrr|err|precision|p|pre)(?:@([1-9][0-9]*))?(-?)")
 
 @dataclass(frozen=True)
 class QueryMetric:
-    """A metric of a ranking, the weighted mean over queries.
+    """A metric of a ranking, the weighted mean over queries, as `eval_metric` takes it.
+
+    Call it with rows that have queries, and their scores (n,), (n, K) or (n, m).
 
     Parameters
     ----------
@@ -61,6 +63,9 @@ class QueryMetric:
         if self.empty not in (None, "one", "zero", "skip"):
             raise ValueError(f'empty must be "one", "zero" or "skip"; got {self.empty!r}.')
 
+    def __call__(self, rows: RowData, scores: np.ndarray) -> float:
+        return self.bind(rows)(scores)
+
     @property
     def name(self) -> str:
         """Name of the metric, such as "ndcg@10"."""
@@ -74,9 +79,14 @@ class QueryMetric:
         return {"one": 1.0, "zero": 0.0, "skip": np.nan}[empty]
 
     def bind(
-        self, rows: RowData, training: RowData | None, n_outputs: int | None
+        self, rows: RowData, training: RowData | None = None, n_outputs: int | None = None
     ) -> BoundQueryMetric:
         """Return the metric as a function of the scores of these rows.
+
+        Parameters
+        ----------
+        rows, training, n_outputs
+            See :meth:`polyleaf.metrics.Metric.bind`.
 
         Raises a ValueError if the rows have no queries.
         """

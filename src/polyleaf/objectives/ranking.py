@@ -339,12 +339,13 @@ class LambdaRank(_PairObjective):
 @dataclass(frozen=True)
 class PairwiseRank(_PairObjective):
     """RankNet (Burges et al., "Learning to rank using gradient descent", ICML 2005): all pairs of
-    different relevance weigh alike, ``w_ij = weight_i``; see `LambdaRank`.
+    different relevance weigh alike, ``w_ij = weight_i``, before the normalisation; see
+    `LambdaRank`.
 
     Parameters
     ----------
     lambda_normalization : bool, default True
-        Divide the derivatives of a query by s / log2(1 + s), s the sum of their magnitudes.
+        As for `LambdaRank`. False: the loss itself.
     """
 
     name: ClassVar[str] = "pairwise"
