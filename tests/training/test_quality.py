@@ -137,7 +137,7 @@ def test_refit_on_the_training_rows_gives_the_model(fitted, tmp_path):
 
 def test_contributions_add_up(fitted):
     model, X, _ = fitted
-    total = model.shap_values(X[:20]).sum(axis=1) + model.shap_base_values
+    total = model.shap_values(X[:20]).sum(axis=1) + model.shap_base_values()
     np.testing.assert_allclose(total, model.predict_raw(X[:20]), rtol=1e-4, atol=1e-4)
 
 
