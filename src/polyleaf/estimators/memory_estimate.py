@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from sklearn.utils import check_scalar
 
+from polyleaf.binned_data.binning import BinMapper
 from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor
 from polyleaf.estimators._fitting import get_single_class, make_objective
 from polyleaf.runtime.capabilities import refuse
@@ -19,6 +20,9 @@ from polyleaf.training.auto_rounds import finds_rounds, max_rounds
 from polyleaf.training.memory_usage import count_columns, histogram_bytes, row_bytes, tree_bytes
 
 _FLOAT, _DOUBLE = 4, 8  # bytes of a number
+
+
+_BINNING_BYTES = 1 << 22  # of thresholds and sums while bins are found
 
 
 def memory_estimate(
@@ -58,7 +62,9 @@ def memory_estimate(
 
     Notes
     -----
-    Counted are bins (one byte per feature and row, twice more while rows are partitioned); targets,
+    The larger of two is returned: what training takes, and what finding bins takes before, which is
+    a copy of up to 200,000 rows. Counted in training are bins (one byte per feature and row, twice
+    more while rows are partitioned); targets,
     raw scores, gradients and Hessians (4 bytes per output and row); quantised gradients (2 bytes);
     histograms, up to `histogram_memory`; and trees. Not counted are projections, the calibration of
     quantiles (its folds are trained one after another on fewer rows) and sparse X.
@@ -95,12 +101,20 @@ def memory_estimate(
     )
     row = row_bytes(n_features, columns, settings)
     validation_row = n_features + _FLOAT * columns.targets + (_FLOAT + 3 * _DOUBLE) * columns.scores
-    return (
-        n_rows * sum(row)
+    objective = problem.objective
+    copies = 3 if objective.balances_totals else 1 if objective.balances_probabilities else 0
+    training = (
+        n_rows * (sum(row) + copies * _FLOAT * columns.scores)
         + histogram_bytes(n_rows, n_features, columns, settings)
         + tree_bytes(columns, settings)
-        + n_validation_rows * validation_row
     )
+    sample = min(n_rows, BinMapper().subsample or n_rows)
+    binning = (
+        n_rows * (n_features + _DOUBLE * (columns.targets + 1))
+        + _DOUBLE * sample * n_features
+        + _BINNING_BYTES
+    )
+    return max(training, binning) + n_validation_rows * validation_row
 
 
 def _make_targets(task: str, n_outputs: int) -> np.ndarray:
