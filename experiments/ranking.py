@@ -291,7 +291,7 @@ PAPER = Paper(
             "front",
             f"{N_TRADE_OFFS} trade-offs of two goals: area below the front, processor seconds",
             tuple(
-                Subject(f"{problem}, {unit}", unit, better, digits, problem, figure, (DATA,))
+                Subject(f"{problem}, {figure}", unit, better, digits, problem, figure, (DATA,))
                 for problem in ("two goals, own split", "two goals, five folds")
                 for figure, unit, better, digits in _FRONT_FIGURES
             ),
