@@ -7,6 +7,7 @@ import pytest
 from tests.support.small_fits import bits
 
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, load_model
+from polyleaf.inspection.report.sections import describe_members
 from polyleaf.model.leaf_kinds import LEAF_KINDS, scale_leaves
 from polyleaf.training.members import Member, iter_member_trees, select_active
 from polyleaf.training.quality import RUNGS, choose_members
@@ -133,6 +134,13 @@ def test_refit_on_the_training_rows_gives_the_model(fitted, tmp_path):
     for trained in (copy.deepcopy(model), load_model(tmp_path / "model")):
         assert bits(trained.refit(X, Y)) == bits(model)
         assert get_members(trained) == get_members(model)
+
+
+def test_members_are_shown(fitted):
+    model, _, _ = fitted
+    members = get_members(model)
+    assert f"rounds of {len(members)} members" in repr(model.model_)
+    assert describe_members(model.model_)[0].startswith(f"weight={members[0]['weight']}, n_est")
 
 
 def test_contributions_add_up(fitted):

@@ -19,6 +19,7 @@ from polyleaf.model import combine, serialize, statistics, storage
 from polyleaf.model.html import render_model
 from polyleaf.model.initial import InitialModel, top_scores
 from polyleaf.model.leaf_kinds import Leaves, TreeOutputs
+from polyleaf.model.metadata import MEMBERS
 from polyleaf.model.prediction import (
     Predictor,
     compute_scores,
@@ -658,4 +659,6 @@ class Model(ModelData):
 
     def __repr__(self) -> str:
         size = f"{self.n_trees} trees in {self.n_rounds} rounds"
+        if len(members := self.metadata.get(MEMBERS, ())) > 1:
+            size += f" of {len(members)} members"
         return f"<polyleaf.Model: {size}, {self.n_features} features, {self.n_outputs} outputs>"

@@ -42,7 +42,7 @@ from polyleaf.inspection.report.report_data import (
     compute_pit_histogram,
 )
 from polyleaf.model import Model
-from polyleaf.model.metadata import OUTPUT_GROUPS
+from polyleaf.model.metadata import MEMBERS, OUTPUT_GROUPS
 from polyleaf.settings.param_spec import get_param_specs
 
 if TYPE_CHECKING:
@@ -316,8 +316,17 @@ def _model(data: ReportData) -> Section:
         ("features used", f"{size['features_used']} of {size['features']}"),
         ("file", f"{len(file):,} bytes, SHA-256 {hashlib.sha256(file).hexdigest()}"),
         ("parameters", ", ".join(f"{name}={values[name]!r}" for name in changed) or "defaults"),
+        *((f"member {i}", text) for i, text in enumerate(describe_members(model), 1)),
     ]
     return Section("model", "Model", render_facts(pairs))
+
+
+def describe_members(model: Model) -> list[str]:
+    """Return the weight, the rounds and the parameters of each member that `quality` has chosen."""
+    return [
+        ", ".join(f"{name}={value!r}" for name, value in member.items())
+        for member in model.metadata.get(MEMBERS, ())
+    ]
 
 
 def _objective_name(model: Model) -> str:
