@@ -228,7 +228,6 @@ class Softmax(MulticlassObjective):
 
     name: ClassVar[str] = "softmax"
     takes_shares: ClassVar[bool] = True
-    balances_probabilities: ClassVar[bool] = True
     aliases: ClassVar[tuple[str, ...]] = (
         "multi:softprob",
         "multi:softmax",
@@ -247,6 +246,11 @@ class Softmax(MulticlassObjective):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice(self.name, "softmax_hessian", self.softmax_hessian, SOFTMAX_HESSIANS)
+
+    @property
+    def balances_probabilities(self) -> bool:  # type: ignore[override]
+        """Whether leaves may have a constant: not with the steps of Friedman's paper."""
+        return self.softmax_hessian != "friedman"
 
     def use_expected_hessian(self) -> Softmax:
         return replace(self, softmax_hessian="diagonal")

@@ -202,7 +202,7 @@ class BoundRankingObjective(BoundObjective):
         losses = self._loss.losses(raw, n_threads)
         weight = np.where(self._used, self.queries.weight, 0.0)
         if self.objective.goal_weights is not None:
-            weight = weight @ np.transpose(self.objective.goal_weights)
+            weight = _weigh_outputs(weight, np.asarray(self.objective.goal_weights))
         total = math.fsum(weight.ravel())
         return math.fsum(losses.ravel()) / total if total > 0 else 0.0
 

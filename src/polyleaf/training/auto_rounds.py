@@ -9,6 +9,7 @@ single row decides.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -207,9 +208,9 @@ def _choose(run: TrainingRun, trials: Sequence[_Trial], max_rounds: float) -> No
         losses = []
         for scored in zip(*[measured[i][0].scored for i in weights], strict=True):
             scores = [raw for _, raw in scored]
-            mean = np.average(scores, axis=0, weights=list(weights.values()))
-            losses.append(_compute_held_out_loss(scored[0][0], mean.astype(np.float32)))
-        return float(np.mean(losses))
+            mean = sum(w * raw for w, raw in zip(weights.values(), scores, strict=True))
+            losses.append(_compute_held_out_loss(scored[0][0], np.asarray(mean)))
+        return math.fsum(losses) / len(losses)
 
     if run.objective.balances_totals:  # the mean of several members would be too low in sum
         max_rounds = 0.0

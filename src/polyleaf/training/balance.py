@@ -40,15 +40,15 @@ class Balance:
         self._state, self._workers = state, settings.workers
         self._is_exact = state.bound.objective.balances_totals
         self._totals: np.ndarray | None = None
-        # The gradients of heavy rows are not the gradients of the loss.
-        if not state.derivatives.limits_rows:
-            self._totals = state.bound.sum_probabilities(settings.workers)
         penalties = settings.regularisation
+        # The gradients of heavy rows are not the gradients of the loss, and a limit of leaf values
+        # holds for their sum with the constant.
+        if not state.derivatives.limits_rows and penalties.max_delta_step == 0:
+            self._totals = state.bound.sum_probabilities(settings.workers)
         self._is_rough = (
             isinstance(settings.leaf, TopkLeaf)
             or settings.boosting.boosting_step == "layer"
             or penalties.reg_alpha > 0
-            or penalties.max_delta_step > 0
         )
 
     def apply(
