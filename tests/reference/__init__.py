@@ -18,7 +18,6 @@ diagonal), C candidate splits. Sums are int64 and exact; gains are float32: scal
 """
 
 from reference.boosting import (
-    balance_classes,
     balance_totals,
     boost,
     fit_tree,

@@ -42,15 +42,6 @@ def balance_totals(y, score, weight=None):
     return np.log((weight * y).sum(axis=0) / (weight * np.exp(score)).sum(axis=0))
 
 
-def balance_classes(y, score, tolerance=2.0**-7):
-    """Return the constants (K,) for scores of classes whose probabilities do not add up to their
-    shares y (n, K) within the tolerance."""
-    p = np.exp(score - score.max(axis=1, keepdims=True))
-    predicted, target = (p / p.sum(axis=1, keepdims=True)).sum(axis=0), y.sum(axis=0)
-    is_off = np.abs(predicted - target) > tolerance * target
-    return np.where(is_off, np.log(target / predicted), 0.0)
-
-
 def fit_tree(codes, n_bins, is_categorical, g, h, kind, config, learning_rate):
     """Fit one tree: structure from `kind` channels, leaf values from all of g and h.
 

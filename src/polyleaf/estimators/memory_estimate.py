@@ -102,7 +102,7 @@ def memory_estimate(
     row = row_bytes(n_features, columns, settings)
     validation_row = n_features + _FLOAT * columns.targets + (_FLOAT + 3 * _DOUBLE) * columns.scores
     objective = problem.objective
-    copies = 3 if objective.balances_totals else 1 if objective.balances_probabilities else 0
+    copies = 3 if objective.balances_totals else 0
     training = (
         n_rows * (sum(row) + copies * _FLOAT * columns.scores)
         + histogram_bytes(n_rows, n_features, columns, settings)

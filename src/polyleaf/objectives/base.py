@@ -101,9 +101,6 @@ class Objective(ABC):
     balances_totals : bool
         `BoundObjective.find_balance` gives a constant for each tree, with which predictions of the
         training rows add up to their targets.
-    balances_probabilities : bool
-        Gradients are probabilities less targets, times weights, and trees whose sum is not near 0
-        get a constant: see `BoundObjective.sum_probabilities`.
     is_row_separable : bool
         The derivatives of a row depend on that row only.
     probabilities : bool
@@ -136,7 +133,6 @@ class Objective(ABC):
     updates_leaves: ClassVar[bool] = False
     updates_leaves_distributed: ClassVar[bool] = False
     balances_totals: ClassVar[bool] = False
-    balances_probabilities: ClassVar[bool] = False
     is_row_separable: ClassVar[bool] = True
     probabilities: ClassVar[bool] = False
     takes_shares: ClassVar[bool] = False
@@ -477,24 +473,6 @@ class BoundObjective(ABC):
         n_threads : int
         """
 
-    def compute_gradients(self, raw: Array, outputs: Array, n_threads: int = 1) -> FloatArray:
-        """Return the gradient of some outputs; only if the objective `balances_probabilities` and
-        is separable.
-
-        Parameters
-        ----------
-        raw : float32 (n, m), C order
-            Raw scores of these outputs.
-        outputs : int32 (m,)
-            Ascending.
-        n_threads : int
-
-        Returns
-        -------
-        float32 (n, m)
-        """
-        raise NotImplementedError(f"Outputs of {self.objective.name!r} have no own gradients.")
-
     def expected_derivatives(self, raw: Array, n_threads: int = 1) -> tuple[FloatArray, FloatArray]:
         """Return the gradient and the Hessian's diagonal, times the weights; the expectation of the
         Hessian over targets where it is known.
@@ -611,22 +589,6 @@ class BoundObjective(ABC):
         penalty : float
             What the sum of the Hessians of a leaf is compared with.
         workers : Context
-        """
-        return None
-
-    def sum_probabilities(self, workers: Context) -> Floats | None:
-        """Return what probabilities of all rows, of all ranks, times weights, have to add up to.
-
-        Parameters
-        ----------
-        workers : Context
-
-        Returns
-        -------
-        ndarray of shape (2, K), float64, or None
-            The weighted sums of the targets and of their complements; infinity for complements
-            that are other outputs, and for outputs of another loss. None if there are no
-            probabilities that trees keep in balance.
         """
         return None
 

@@ -179,14 +179,6 @@ class BoundElementwiseObjective(BoundObjective):
     def derivatives(self, raw: Array, g: Array, h: Array | None, n_threads: int = 1) -> None:
         _core.loss_derivatives(self._loss, raw, *self._kernel_data, g, h, n_threads)
 
-    def compute_gradients(self, raw: Array, outputs: Array, n_threads: int = 1) -> FloatArray:
-        g, h = np.empty_like(raw), None
-        if not self.objective.has_constant_hessian:
-            h = np.empty_like(raw)
-        data = self._select_kernel_data(outputs)
-        _core.loss_derivatives(self._loss, raw, *data, g, h, n_threads)
-        return g
-
     def make_device_loss(self, device: _core.Device) -> _core.DeviceLoss | None:
         if type(self).derivatives is not BoundElementwiseObjective.derivatives:
             return None
@@ -216,13 +208,6 @@ class BoundElementwiseObjective(BoundObjective):
         return _core.fit_quantile_leaves(
             residual, weight, leaf_of_row, n_leaves, rows, level, n_threads
         )
-
-    def sum_probabilities(self, workers: Context) -> NDArray[np.float64] | None:
-        if not self.objective.balances_probabilities:
-            return None
-        target, weight = self._kernel_target, self.output_weight
-        positive, total = _core.exact_totals(target, weight, None, 1, workers)[:, 0]
-        return np.stack([positive, total - positive])
 
     def mean_target(self, n_threads: int | Context) -> Floats:
         """Return the weighted mean of each output ``(K,)``; NaN for outputs without weight."""
@@ -649,7 +634,6 @@ class Logistic(ElementwiseObjective):
     parameters: ClassVar[Mapping[str, str]] = {"scale_pos_weight": "scale_pos_weight"}
     default_metric: ClassVar[str] = "logloss"
     probabilities: ClassVar[bool] = True
-    balances_probabilities: ClassVar[bool] = True
 
     scale_pos_weight: float | tuple[float, ...] = 1.0
 

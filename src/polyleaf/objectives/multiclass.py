@@ -49,7 +49,6 @@ from polyleaf.objectives.base import (
     find_core_name,
 )
 from polyleaf.objectives.registry import register
-from polyleaf.runtime.context import Context
 from polyleaf.runtime.row_data import RowData
 from polyleaf.user_data.read_target import check_shares
 
@@ -154,26 +153,17 @@ class BoundMulticlassObjective(BoundObjective):
     def base_score(self, n_threads: int = 1) -> Floats:
         """Return the best constant for the classes' shares of the weight; a class without rows
         counts as half a row."""
-        count = self._sum_targets(n_threads)
+        weight = np.ones((self.n_rows, 1), np.float32) if self.weight is None else self.weight
+        count = (
+            _core.exact_totals(weight, None, self.target, self.n_outputs, n_threads)[0, :, 0]
+            if self.target.ndim == 1
+            else _core.exact_totals(self.target, weight, None, 1, n_threads)[0, 0]
+        )
         if not count.any():
             return np.zeros(self.n_outputs)
         share = count / math.fsum(count)
         absent = 0.5 / (self.count_rows() + 1.0)
         return self.objective.best_constant(np.where(share > 0, share, absent))
-
-    def _sum_targets(self, n_threads: int | Context) -> Floats:
-        """Return the weight of the rows of each class (K,)."""
-        weight = np.ones((self.n_rows, 1), np.float32) if self.weight is None else self.weight
-        if self.target.ndim == 1:
-            ids, k = self.target, self.n_outputs
-            return _core.exact_totals(weight, None, ids, k, n_threads)[0, :, 0]
-        return _core.exact_totals(self.target, weight, None, 1, n_threads)[0, 0]
-
-    def sum_probabilities(self, workers: Context) -> Floats | None:
-        if not self.objective.balances_probabilities:
-            return None
-        targets = self._sum_targets(workers)
-        return np.stack([targets, np.full(self.n_outputs, np.inf)])
 
     @property
     def adds_trees(self) -> bool:
@@ -246,11 +236,6 @@ class Softmax(MulticlassObjective):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice(self.name, "softmax_hessian", self.softmax_hessian, SOFTMAX_HESSIANS)
-
-    @property
-    def balances_probabilities(self) -> bool:  # type: ignore[override]
-        """Whether leaves may have a constant: not with the steps of Friedman's paper."""
-        return self.softmax_hessian != "friedman"
 
     def use_expected_hessian(self) -> Softmax:
         return replace(self, softmax_hessian="diagonal")

@@ -155,10 +155,6 @@ class MultiTask(Objective):
         return any(part.objective.balances_totals for part in self.parts)
 
     @property
-    def balances_probabilities(self) -> bool:  # type: ignore[override]
-        return any(part.objective.balances_probabilities for part in self.parts)
-
-    @property
     def link(self) -> None:
         """None: each task has its own link, and exported models return raw scores."""
 
@@ -384,30 +380,12 @@ class BoundMultiTask(BoundObjective):
             if begin < end:
                 yield slice(begin, end), bound, used[begin:end] - place.scores.start
 
-    def compute_gradients(self, raw: Array, outputs: Array, n_threads: int = 1) -> FloatArray:
-        g = np.zeros_like(raw)
-        for columns, bound, task_outputs in self._find_tasks(outputs):
-            if bound.objective.balances_probabilities:
-                task_raw = copy_columns(raw, columns)
-                g[:, columns] = bound.compute_gradients(task_raw, task_outputs, n_threads)
-        return g
-
     def find_unit_problem(self, max_steps: float, penalty: float, workers: Context) -> str | None:
         for place, bound in self._slices:
             problem = bound.find_unit_problem(max_steps, penalty, workers)
             if problem is not None:
                 return f"Task {place.task.name!r}: {problem}"
         return None
-
-    def sum_probabilities(self, workers: Context) -> NDArray[np.float64] | None:
-        if not self.objective.balances_probabilities:
-            return None
-        totals = np.full((2, self.n_outputs), np.inf)
-        for place, bound in self._slices:
-            task_totals = bound.sum_probabilities(workers)
-            if task_totals is not None:
-                totals[:, place.scores] = task_totals
-        return totals
 
     def find_balance(
         self,

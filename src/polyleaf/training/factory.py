@@ -141,10 +141,9 @@ def _make_member(
         fitter = constrained = leaf_fitters.MonotoneFitter(
             fitter, monotone, mapper.n_bins_, settings
         )
-    balance, objective = None, bound.objective
-    is_balanced = objective.balances_totals or objective.balances_probabilities
-    if is_balanced and isinstance(state, DenseState):
-        balance = Balance(state, settings)
+    balance = None
+    if bound.objective.balances_totals and isinstance(state, DenseState):
+        balance = Balance(state, settings.workers)
     step_fitter = fitter  # of single layers, too
     if balance is not None:
         fitter = BalancedFitter(fitter, balance)

@@ -164,9 +164,6 @@ class DeviceState(DenseState):
         self._buffer.copy(self._device_scores)
         return self._buffer
 
-    def _take_shown(self) -> None:
-        self._device_scores, self._buffer = self._shown, self._device_scores
-
     def _read_columns(self, scores: _core.DeviceMatrix, outputs: TreeOutputs) -> np.ndarray:
         return scores.read() if outputs is None else scores.column(int(outputs[0])).read()
 
@@ -182,16 +179,6 @@ class DeviceState(DenseState):
 
     def _gradients_cancel_out(self, outputs: TreeOutputs) -> bool:
         return self.device_derivatives.host.gradients_cancel_out(outputs)
-
-    def sum_gradients(self, grown: GrownTree, outputs: TreeOutputs) -> np.ndarray:
-        g, _ = self.device_derivatives.select(outputs)
-        return np.cumsum(self._sum_on_device(g, grown), axis=0)[-1]
-
-    def sum_hessians(self, grown: GrownTree, outputs: TreeOutputs) -> np.ndarray:
-        return self._sum_on_device(self.device_derivatives.select(outputs)[1], grown)
-
-    def _sum_on_device(self, values: _core.DeviceMatrix | None, grown: GrownTree) -> np.ndarray:
-        return self._leaves.sum_hessians(values, self._grower, grown.tree.n_leaves, None, None)
 
     def _add_leaves(
         self, scores: Any, grown: GrownTree, leaves: Leaves, outputs: TreeOutputs

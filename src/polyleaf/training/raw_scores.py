@@ -308,11 +308,6 @@ class Derivatives(DerivativeMatrices):
         factor = None if self.heavy_rows is None else self.heavy_rows.factor
         return weight if weight is None or factor is None else weight * factor
 
-    @property
-    def limits_rows(self) -> bool:
-        """Whether the derivatives of some rows are less than those of the loss."""
-        return self.heavy_rows is not None and self.heavy_rows.factor is not None
-
     def find_heavy_rows(self, raw: np.ndarray, row_ids: np.ndarray | None, seed: int) -> None:
         """Measure the Hessians at raw scores before training.
 
@@ -327,7 +322,7 @@ class Derivatives(DerivativeMatrices):
         if size.shape[1] > MAX_DIAGONAL_OUTPUTS:
             size = average_weights(size)
         self.heavy_rows = HeavyRows.find(size, row_ids, seed, self._workers)
-        if self.limits_rows:
+        if self.heavy_rows is not None and self.heavy_rows.factor is not None:
             self.compute(raw)
 
     def compute(self, raw: np.ndarray, *tree: Any) -> None:
@@ -482,7 +477,6 @@ class DenseState:
             self._is_stale = len(forest) > 0
         self._adds_trees = bound.adds_trees and derivatives.full is None and offset is None
         self._shown: Any = None  # the raw scores after a change; None: the raw scores
-        self._computed_leaves: Leaves | None = None  # of the unfinished tree of the derivatives
         self._buffer: Any = None
 
     @property
@@ -509,7 +503,7 @@ class DenseState:
             `change(scores)` changes a copy of the raw scores (n_rows, K) in place: an ndarray, or
             the matrix of a device. None: no change.
         """
-        self._shown, self._is_stale, self._computed_leaves = None, True, None
+        self._shown, self._is_stale = None, True
         if change is not None:
             self._shown = self._copy_scores()
             change(self._shown)
@@ -546,63 +540,17 @@ class DenseState:
 
     def add_tree(self, grown: GrownTree, leaves: Leaves, outputs: TreeOutputs) -> None:
         """Add a tree to the raw scores."""
-        is_computed = leaves is self._computed_leaves
-        if is_computed and self._shown is not None:
-            self._take_shown()
-        else:
-            self._add_leaves(self._scores, grown, leaves, outputs)
-        self._shown, self._is_stale, self._computed_leaves = None, not is_computed, None
-
-    def _take_shown(self) -> None:
-        """Make the shown scores the raw scores."""
-        self._raw, self._buffer = self._shown, self._raw
+        self._add_leaves(self._scores, grown, leaves, outputs)
+        self._is_stale = True
 
     def compute_with_tree(self, grown: GrownTree, leaves: Leaves, outputs: TreeOutputs) -> None:
         """Compute derivatives with an unfinished tree, which the raw scores do not contain."""
-        if leaves is self._computed_leaves:
-            return
-        if self._adds_trees and outputs is None and isinstance(leaves, np.ndarray):
+        if self._adds_trees and outputs is None:
             self.derivatives.compute(self._raw, grown.grower.leaf_of_row, leaves)
             self._shown, self._is_stale = None, False
         else:
             self.show(lambda scores: self._add_leaves(scores, grown, leaves, outputs))
             self.update_derivatives()
-        self._computed_leaves = leaves
-
-    def sum_gradients_with_tree(
-        self, grown: GrownTree, leaves: Leaves, outputs: TreeOutputs
-    ) -> np.ndarray:
-        """Return the sums of the gradients of the outputs of a tree, over all rows of all ranks, at
-        scores that contain it.
-
-        With a tree for all outputs the derivatives are these afterwards; otherwise they stay.
-        """
-        bound = self.bound
-        if outputs is None:
-            self.compute_with_tree(grown, leaves, outputs)
-            return self.sum_gradients(grown, outputs)
-        if bound.objective.separable:
-            scores = self.scores_with_tree(grown, leaves, outputs)
-            gradients = bound.compute_gradients(scores, outputs, self._workers.n_threads)
-        else:
-            scores = self._see_columns(self._copy_with_tree(grown, leaves, outputs), None)
-            gradients, hessians = np.empty_like(scores), np.empty_like(scores)
-            bound.derivatives(scores, gradients, hessians, self._workers.n_threads)
-            gradients = extract_columns(gradients, outputs)
-        return np.cumsum(self._sum_rows(gradients, grown), axis=0)[-1]
-
-    def sum_gradients(self, grown: GrownTree, outputs: TreeOutputs) -> np.ndarray:
-        """Return the sums over all rows of the current gradients."""
-        sums = self._sum_rows(self.derivatives.select(outputs)[0], grown)
-        return np.cumsum(sums, axis=0)[-1]
-
-    def sum_hessians(self, grown: GrownTree, outputs: TreeOutputs) -> np.ndarray:
-        """Return the sums of the current Hessians over the rows of each leaf."""
-        return self._sum_rows(self.derivatives.select(outputs)[1], grown)
-
-    def _sum_rows(self, values: np.ndarray | None, grown: GrownTree) -> np.ndarray:
-        rows, n_leaves = grown.grower.leaf_of_row, grown.tree.n_leaves
-        return _core.sum_leaf_hessians(values, rows, n_leaves, None, None, self._workers)
 
     def scores_with_tree(
         self, grown: GrownTree, leaves: Leaves, outputs: TreeOutputs
@@ -612,12 +560,9 @@ class DenseState:
 
         They are a copy, in memory that the next copy uses again.
         """
-        return self._see_columns(self._copy_with_tree(grown, leaves, outputs), outputs)
-
-    def _copy_with_tree(self, grown: GrownTree, leaves: Leaves, outputs: TreeOutputs) -> Any:
         scores = self._copy_scores()
         self._add_leaves(scores, grown, leaves, outputs)
-        return scores
+        return self._see_columns(scores, outputs)
 
     def _see_columns(self, scores: Any, outputs: TreeOutputs) -> np.ndarray:
         """Return changed scores of some outputs with their offsets."""

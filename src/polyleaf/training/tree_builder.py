@@ -362,7 +362,7 @@ class LayerBooster:
             if not builder.can_split_further:
                 break
             if outputs is None:
-                make_leaves = partial(self._add_balance, grown, leaves, outputs, sample)
+                make_leaves = partial(self._add_balance, grown, leaves, outputs)
                 self._report_layer(sample.round, grown.tree, make_leaves)
             with measure_phase("derivatives"):
                 state.compute_with_tree(grown, leaves, outputs)
@@ -372,9 +372,9 @@ class LayerBooster:
         state.show(None)
         if len(sums) == 1:  # no split was found: one step for all rows, as for a tree of one leaf
             step = self._fitter.fit(grown, sample, outputs, self._model.learning_rate)
-            return grown, self._add_balance(grown, step, outputs, sample)
+            return grown, self._add_balance(grown, step, outputs)
         leaves = self._complete_sums(sums, grown, sample, outputs)
-        return grown, self._add_balance(grown, leaves, outputs, sample)
+        return grown, self._add_balance(grown, leaves, outputs)
 
     def _complete_sums(
         self, sums: np.ndarray, grown: GrownTree, sample: TreeSample, outputs: TreeOutputs
@@ -386,14 +386,12 @@ class LayerBooster:
             sums[nodes] = self._monotone.project(sums[nodes], grown, sample, outputs)
         return sums[nodes]
 
-    def _add_balance(
-        self, grown: GrownTree, leaves: Leaves, outputs: TreeOutputs, sample: TreeSample
-    ) -> Leaves:
+    def _add_balance(self, grown: GrownTree, leaves: Leaves, outputs: TreeOutputs) -> Leaves:
         """Return balanced leaves of a whole tree: the next layer goes on from its steps alone, so
         that the layers do not depend on nodes that are pruned at the end."""
         if self._balance is None:
             return leaves
-        return self._balance.apply(grown, leaves, outputs, sample)
+        return self._balance.apply(grown, leaves, outputs)
 
 
 def _add_steps(sums: np.ndarray, tree: _core.Tree, steps: Any) -> np.ndarray:
