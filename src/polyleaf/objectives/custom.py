@@ -21,7 +21,6 @@ from polyleaf.objectives._utils import (
 )
 from polyleaf.objectives.autodiff import BoundLoss, NotALoss, as_row_loss
 from polyleaf.objectives.base import (
-    TARGET_KINDS,
     Array,
     BoundObjective,
     Objective,
@@ -70,7 +69,7 @@ class Custom(Objective):
     """
 
     name: ClassVar[str] = "custom"
-    target_kinds: ClassVar[tuple[str, ...]] = TARGET_KINDS
+    target_kinds: ClassVar[tuple[str, ...]] = ("values", "labels", "classes")
     parameters: ClassVar[Mapping[str, str]] = {"n_outputs": "n_outputs"}
     default_metric: ClassVar[str] = "rmse"
     has_default_metric: ClassVar[bool] = False  # which is of scores, not of the loss
