@@ -154,6 +154,7 @@ RECIPES = {
     "interaction_constraints": Recipe({"interaction_constraints": "pairwise"}),
     "feature_penalties": Recipe({"feature_penalties": [0.5, 0, 0, 0]}),
     "layers": Recipe({"boosting_step": "layer"}, DEPTHWISE),
+    "quality": Recipe({"quality": "fast"}),
     "members": regressor({}, fit={"init_model": fit_members()}),
     "best_first": Recipe({"grow_policy": "lossguide"}),
     "whole_trees": Recipe({"boosting_step": "tree"}),
@@ -380,6 +381,13 @@ UNTRIED = {
     ("sparse_y", "output_weights"),
     ("sparse_numbers", "output_weights"),
     ("offset", "evaluated_dataset"),
+    # A model to continue has its encoding of y, objective, initial model and features.
+    ("members", "missing_values_in_y"),
+    ("members", "coupled_splits"),
+    ("members", "coupled_leaves"),
+    ("members", "init"),
+    ("members", "opaque_init"),
+    ("members", "projection"),
     # The bins differ from those of the other Dataset.
     ("categories", "evaluated_dataset"),
     ("float64_features", "evaluated_dataset"),

@@ -453,6 +453,14 @@ FEATURES = {
             'would exceed linear_features; use boosting_step="round", or leaf="constant".',
         },
     ),
+    "quality": Feature(
+        "Quality other than the default (`quality`)",
+        _argument("quality", "fast", "high", "best"),
+        {
+            "search": "{use.estimator} does not support {this}: it chooses parameters itself, for "
+            "as long as time_limit or n_candidates say."
+        },
+    ),
     "members": Feature(
         "Several members (`quality`)",
         _find_members,
