@@ -191,7 +191,7 @@ def test_early_stopping(client):
     assert model.best_iteration_ == local.best_iteration_
 
 
-@pytest.mark.parametrize("which", ["plain", "time", "classes", "offset", "linear"])
+@pytest.mark.parametrize("which", ["plain", "time", "classes", "offset", "linear", "members"])
 def test_automatic_n_estimators_equal_those_of_one_machine(client, which):
     """With few rows, the number of rounds is chosen on the same hold-out rows."""
     rng = np.random.default_rng(1)
@@ -209,6 +209,8 @@ def test_automatic_n_estimators_equal_those_of_one_machine(client, which):
         chosen |= {"leaf": "linear"}
     elif which == "time":
         chosen |= {"validation_order": "time"}
+    elif which == "members":
+        chosen = {"n_jobs": 1}
     local = kinds[1](**chosen).fit(X, y, weight, **options)
     bounds = [0, 0, 101, 180, N]
     lazy = [split_delayed(values, bounds) for values in (X, y, weight)]
@@ -216,6 +218,7 @@ def test_automatic_n_estimators_equal_those_of_one_machine(client, which):
     model = kinds[0](client=client, **chosen).fit(*lazy, **options)
     assert_same_model(model, local)
     assert model.n_iter_ != 300
+    assert ("members" in local.model_.metadata) == (which == "members")
 
 
 def test_evaluation_sets_do_not_change_the_number_of_rounds(client):
