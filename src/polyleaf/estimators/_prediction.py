@@ -386,11 +386,13 @@ class PredictionMixin:
         """Functions from raw scores to the result of each method."""
         return {"predict": self._prediction}
 
-    def _score_inputs(self, X: DataLike, rows: RowData) -> tuple[Target, np.ndarray]:
-        """Encode y in its own unit and predict X, (n_rows, n_outputs)."""
+    def _score_inputs(
+        self, X: DataLike, rows: RowData, predict: Callable[[np.ndarray], np.ndarray] | None = None
+    ) -> tuple[Target, np.ndarray]:
+        """Encode y in its own unit and predict X, (n_rows, n_outputs), from raw scores."""
         check_is_fitted(self)
         target = self._encoding.encode(rows, normalized=False)
-        predicted = self._prediction(self._raw(X, None, rows.offset))
+        predicted = (predict or self._prediction)(self._raw(X, None, rows.offset))
         check_same_rows(len(predicted), target.n_rows)
         return target, predicted.reshape(target.n_rows, -1)
 

@@ -121,8 +121,6 @@ def find_shared_n_estimators(
     assert shared.auto_rounds_metric is not None
     target = shard.target
     rules = read_split_rules(estimator, RowData(), target.n_rows)
-    if target.rows.query is not None:
-        rules = rules.keep_queries(target.rows.query)
     rules = join_copies(rules, dataset.hash_rows, target)
     run = shared.run.replace(
         target=target,

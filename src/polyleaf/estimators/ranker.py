@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
@@ -28,7 +28,7 @@ from polyleaf.training.prepare import VALIDATION, collect_eval_sets
 from polyleaf.training.training_run import TrainingData
 from polyleaf.user_data.frames import as_frame
 from polyleaf.user_data.queries import get_query_ids, read_queries, separate_column
-from polyleaf.user_data.read_target import abbreviate_names, check_same_rows
+from polyleaf.user_data.read_target import abbreviate_names
 from polyleaf.user_data.target import Target, TargetEncoding, encode_regression
 from polyleaf.user_data.validation import count_rows
 
@@ -245,8 +245,8 @@ class PolyleafRanker(PolyleafEstimator, RankerParameters):
         ids = column if rows.query is None else rows.query
         if isinstance(ids, str):
             X, ids = separate_column(X, ids, "qid")
-        elif _has_column(X, column):
-            X, _ = separate_column(X, column, "qid")
+        else:
+            X = _drop_column(X, column)
         n_rows = len(rows.target) if X is None else count_rows(X)  # None: Dask keeps X elsewhere
         return data._replace(X=X, rows=read_queries(rows.replace(query=ids), n_rows))
 
@@ -288,8 +288,7 @@ class PolyleafRanker(PolyleafEstimator, RankerParameters):
 
     def _drop_queries(self, X: DataLike) -> Any:
         """Return X without the column of queries, if it is a table with that column."""
-        column = self.model_.metadata.get(QUERY_COLUMN)
-        return separate_column(X, column, "qid")[0] if _has_column(X, column) else X
+        return _drop_column(X, self.model_.metadata.get(QUERY_COLUMN))
 
     def _prediction_of_scores(self, scores: np.ndarray) -> np.ndarray:
         return scores
@@ -409,11 +408,8 @@ class PolyleafRanker(PolyleafEstimator, RankerParameters):
         ndarray of shape (n_scores, n_goals), float64
         """
         rows = RowData(y, sample_weight, offset, query=get_query_ids(X, qid, group))
-        data = self._read_queries(TrainingData("X", X, rows), self._query_column)
         check_is_fitted(self)
-        target = self._encoding.encode(data.rows, normalized=False)
-        scores = self.model_.objective.transform(self._raw(data.X, None, offset))
-        check_same_rows(len(scores), target.n_rows)
+        target, scores = self._score_inputs(X, rows, self.model_.objective.transform)
         single = get_metric(metric, replace(cast(Any, self.model_.objective), goal_weights=None))
         values = np.empty((scores.shape[1], self._encoding.n_outputs))
         for goal in range(values.shape[1]):
@@ -489,10 +485,12 @@ class PolyleafRanker(PolyleafEstimator, RankerParameters):
                 raise AttributeError(sentence.format(method=name))
             return super().__getattr__(name)
 
-    def _score_inputs(self, X: DataLike, rows: RowData) -> tuple[Target, np.ndarray]:
+    def _score_inputs(
+        self, X: DataLike, rows: RowData, predict: Callable[[np.ndarray], np.ndarray] | None = None
+    ) -> tuple[Target, np.ndarray]:
         check_is_fitted(self)
         data = self._read_queries(TrainingData("X", X, rows), self._query_column)
-        return super()._score_inputs(data.X, data.rows)
+        return super()._score_inputs(data.X, data.rows, predict)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -500,7 +498,8 @@ class PolyleafRanker(PolyleafEstimator, RankerParameters):
         return tags
 
 
-def _has_column(X: Any, column: str | None) -> bool:
-    """Return whether X is a table with a column of this name."""
+def _drop_column(X: Any, column: str | None) -> Any:
+    """Return X without this column, if it is a table that has it."""
     frame = None if column is None else as_frame(X)
-    return frame is not None and column in frame.names
+    has_column = frame is not None and column in frame.names
+    return separate_column(X, column, "qid")[0] if has_column else X

@@ -352,8 +352,6 @@ class SearchMixin(_Base):
         seed: int,
     ) -> Folds:
         rules = read_split_rules(self, data.rows, target.n_rows)
-        if data.rows.query is not None:
-            rules = rules.keep_queries(data.rows.query)
         rules = join_copies(rules, dataset.hash_rows, target.replace_rows(offset=data.rows.offset))
         if self.cv is None and eval_data:
             X, keeps = eval_data[-1].X, dataset.features is not None

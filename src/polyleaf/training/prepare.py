@@ -95,10 +95,8 @@ def prepare(
         run.rules = read_split_rules(params, rows, run.target.n_rows)
         run.target = run.target.replace_rows(groups=run.rules.groups, time=run.rules.time)
     query = run.target.rows.query
-    if query is not None:
-        run.rules = run.rules.keep_queries(query)
-        if params.validation_fraction is not None and query.min() == query.max():
-            raise ValueError("validation_fraction holds out whole queries, but there is only one.")
+    if query is not None and params.validation_fraction is not None and query.min() == query.max():
+        raise ValueError("validation_fraction holds out whole queries, but there is only one.")
     # Rows are held out first, so that nothing is learned from them.
     if params.validation_fraction is not None:
         X, held_out, held_target = _hold_out(params, run, params.validation_fraction)
@@ -181,9 +179,10 @@ def _hold_out(
 def join_copies(
     rules: SplitRules, hash_features: Callable[[], np.ndarray | None], target: Target
 ) -> SplitRules:
-    """Return rules that keep copies of a row together, or of a query in a ranking."""
+    """Return rules that keep copies of a row together; in a ranking, queries and their copies."""
     rows, hashes = target.rows, hash_features()
     if rows.query is not None:
+        rules = rules.keep_queries(rows.query)
         return rules.join(find_repeated_queries(hashes, target.values, rows.query))
     return rules.join(find_repeated_rows(hashes, target.values, rows.offset))
 
