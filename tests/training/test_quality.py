@@ -9,7 +9,7 @@ from tests.support.small_fits import bits
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, load_model
 from polyleaf.inspection.report.sections import describe_members
 from polyleaf.model.leaf_kinds import LEAF_KINDS, scale_leaves
-from polyleaf.training.members import Member, iter_member_trees, select_active
+from polyleaf.training.members import Member, get_member_trees, select_active
 from polyleaf.training.quality import RUNGS, choose_members
 
 SETTINGS = {"colsample_bynode": 1.0, "random_state": 0, "n_jobs": 1}
@@ -46,8 +46,9 @@ def describe_leaves(model, t, factor=1.0):
 def assert_members_equal_models(model, fit):
     """Every member has the trees of a model with its parameters, times its weight."""
     trees_of_member = {}
-    for _, number, trees in iter_member_trees(model.model_):
-        trees_of_member.setdefault(number, []).extend(trees)
+    for round in range(model.model_.n_rounds):
+        for number, trees in get_member_trees(model.model_, round).items():
+            trees_of_member.setdefault(number, []).extend(trees)
     for number, described in enumerate(get_members(model)):
         weight = described.pop("weight")
         alone = fit(**described)

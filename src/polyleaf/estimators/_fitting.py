@@ -233,7 +233,7 @@ def start_run(estimator: PolyleafEstimator, data: TrainingData, init_model: obje
     if old_model is not None:
         run.members = [
             replace(
-                _make_member(estimator, settings, read_changes(described), rows, seeds),
+                _make_member(estimator, run, read_changes(described), resolved),
                 weight=described["weight"],
                 n_rounds=described["n_estimators"],
             )
@@ -270,8 +270,9 @@ def plan_candidates(estimator: PolyleafEstimator, run: TrainingRun) -> None:
     if len(rung.candidates) == 1 or isinstance(estimator.output_groups, str):
         return
     facts = {"objective": run.objective, "X": data.X, "rows": data.rows}
+    resolved = estimator._resolve_objective()
     members = [
-        _make_member(estimator, run.settings, changes, data.rows, run.seeds)
+        _make_member(estimator, run, changes, resolved)
         for changes in rung.candidates
         if has_defaults(estimator, changes)
         and find_refusal(None, Use(parameters=apply_changes(estimator, changes), **facts)) is None
@@ -282,15 +283,10 @@ def plan_candidates(estimator: PolyleafEstimator, run: TrainingRun) -> None:
 
 
 def _make_member(
-    estimator: PolyleafEstimator,
-    settings: TrainConfig,
-    changes: Changes,
-    rows: RowData,
-    seeds: Seeds,
+    estimator: PolyleafEstimator, run: TrainingRun, changes: Changes, resolved: ResolvedObjective
 ) -> Member:
-    changed = cast("PolyleafEstimator", apply_changes(estimator, changes))
-    resolved, n_rounds = changed._resolve_objective(), settings.boosting.n_estimators
-    return Member(_make_settings(changed, n_rounds, rows, resolved, seeds), changes)
+    changed, n_rounds = apply_changes(estimator, changes), run.settings.boosting.n_estimators
+    return Member(_make_settings(changed, n_rounds, run.data.rows, resolved, run.seeds), changes)
 
 
 def get_single_class(resolved: ResolvedObjective) -> type[Objective] | None:
@@ -439,8 +435,6 @@ def describe_model(estimator: PolyleafEstimator, run: TrainingRun) -> None:
     metadata |= estimator._calibration_metadata(encoding)
     run.target_scale, run.target_offset = get_score_scale(encoding, run.objective)
     run.output_names = estimator._score_names(encoding, run.objective)
-    if run.members:
-        metadata[MEMBERS] = [member.describe() for member in run.members]
     run.metadata = metadata
 
 

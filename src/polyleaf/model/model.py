@@ -159,7 +159,8 @@ class ModelData:
             trees = np.flatnonzero(self.round_of_tree == round).tolist()
             outputs = [self.forest.outputs(t) for t in trees]
             groups = [everything if group is None else group.tolist() for group in outputs]
-            groups = groups[: groups.index(groups[0], 1)] if groups[0] in groups[1:] else groups
+            # The members of a model have trees of the same outputs.
+            groups = [group for i, group in enumerate(groups) if group not in groups[:i]]
             if groups in turns:
                 break
             turns.insert(0, groups)

@@ -22,7 +22,7 @@ from polyleaf.metrics import Metric
 from polyleaf.metrics.metric import EvalsLog
 from polyleaf.metrics.patience import Patience
 from polyleaf.model import Model
-from polyleaf.model.metadata import MEMBERS, OUTPUT_GROUPS
+from polyleaf.model.metadata import OUTPUT_GROUPS
 from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS, SharedParameters
 from polyleaf.training.boosting import boost, compute_base_score
@@ -215,12 +215,10 @@ def _choose(run: TrainingRun, trials: Sequence[_Trial], max_rounds: float) -> No
     if run.objective.balances_totals:  # the mean of several members would be too low in sum
         max_rounds = 0.0
     members = choose_members(candidates, compute_loss, max_rounds)
-    if not run.objective.balances_totals:
-        members = repeat_members(members, run.rung, max_rounds)
+    members = repeat_members(members, run.rung, max_rounds)
     run.settings = run.settings.replace_n_estimators(max(member.n_rounds for member in members))
     if len(members) > 1 or members[0].changes:
         run.members = members
-        run.metadata = run.metadata | {MEMBERS: [member.describe() for member in members]}
 
 
 def _compute_held_out_loss(hold_out: TrainingRun, raw: np.ndarray) -> float:

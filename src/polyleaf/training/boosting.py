@@ -15,7 +15,7 @@ from polyleaf.callbacks import Callback
 from polyleaf.metrics.metric import EvalsLog, OutputsLog
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import Leaves, TreeOutputs, scale_leaves
-from polyleaf.model.metadata import get_learning_rates, set_learning_rates
+from polyleaf.model.metadata import MEMBERS, get_learning_rates, set_learning_rates
 from polyleaf.objectives._utils import minimise_base_score
 from polyleaf.runtime.timing import TREES, measure_phase
 from polyleaf.runtime.user_warnings import warn_user
@@ -29,7 +29,7 @@ from polyleaf.training.continuation import (
 )
 from polyleaf.training.distributed import can_replay, sync_ranks
 from polyleaf.training.factory import Components, bind_objective, make_components
-from polyleaf.training.members import iter_member_trees, select_active
+from polyleaf.training.members import get_member_trees, select_active
 from polyleaf.training.output_groups import make_output_groups
 from polyleaf.training.training_run import TrainingRun
 
@@ -99,7 +99,8 @@ def refit(run: TrainingRun) -> None:
     loop = BoostingLoop(run.settings, make_components(run, bound, model))
     # All members have trees of the same outputs in a round.
     groups_of_round = {
-        round: [old.forest.outputs(t) for t in trees] for round, _, trees in iter_member_trees(old)
+        round: [old.forest.outputs(t) for t in next(iter(get_member_trees(old, round).values()))]
+        for round in range(old.n_rounds)
     }
     rates = get_learning_rates(old)
     run.learning_rates = {}
@@ -127,6 +128,9 @@ def make_model(run: TrainingRun, bound: Any) -> Model:
     if run.init_model is not None and run.decay_rate:  # a refit
         old, share = run.init_model.base_score, run.decay_rate
         base_score = old if share == 1 else share * old + (1.0 - share) * base_score
+    metadata = run.metadata
+    if run.members:
+        metadata = metadata | {MEMBERS: [member.describe() for member in run.members]}
     return Model(
         mapper=run.dataset.mapper,
         objective=run.objective,
@@ -137,7 +141,7 @@ def make_model(run: TrainingRun, bound: Any) -> Model:
         target_offset=run.target_offset,
         output_names=run.output_names,
         projection=run.projection,
-        metadata=run.metadata,
+        metadata=metadata,
         initial=run.initial,
     )
 
@@ -247,6 +251,9 @@ class BoostingLoop:
         self.updates_per_tree = boosting.boosting_step != "round" and not is_separable
         self.communicator = settings.workers.communicator
         self.rounds_without_split = 0  # in a row
+        # Members with the same parameters differ by their samples.
+        changes = [m.member.changes for m in self.members]
+        self.repeats = [(changes.count(c), changes[:i].count(c)) for i, c in enumerate(changes)]
         is_random = any(m.sampler.is_random for m in self.members)
         self.max_failed_rounds = MAX_FAILED_ROUNDS if is_random else 1
         self.was_interrupted = False
@@ -332,11 +339,9 @@ class BoostingLoop:
         """
         if groups is None:
             groups = self.turns[round % len(self.turns)]
-        has_split = [self._train_member(i, round, groups) for i in self._select_active(round)]
+        active = select_active([m.member.n_rounds for m in self.members], round)
+        has_split = [self._train_member(i, round, groups) for i in active]
         return self._should_continue(any(has_split))
-
-    def _select_active(self, round: int) -> list[int]:
-        return select_active([m.member.n_rounds for m in self.members], round)
 
     def _train_member(self, number: int, round: int, groups: Sequence[TreeOutputs]) -> bool:
         """Train the trees of one member in a round; return whether its scores have changed."""
@@ -344,10 +349,8 @@ class BoostingLoop:
         has_split = False
         with measure_phase("derivatives"):
             state.update_derivatives()
-        # Members with the same parameters differ by their samples.
-        same = [i for i, m in enumerate(self.members) if m.member.changes == member.changes]
-        draw = round * len(same) + same.index(number)
-        sample = sampler.draw(state.sampling_gradients, draw)
+        n_repeats, repeat = self.repeats[number]
+        sample = sampler.draw(state.sampling_gradients, round * n_repeats + repeat)
         for outputs in groups:
             if self.updates_per_tree:
                 with measure_phase("derivatives"):
@@ -373,10 +376,9 @@ class BoostingLoop:
 
     def replay_round(self, trained: Model, round: int) -> bool:
         """Repeat one round with the trees of a model; return what `step` returned."""
-        has_split, active = False, self._select_active(round)
-        trees = np.flatnonzero(trained.round_of_tree == round)
-        for number, numbers in zip(active, np.split(trees, len(active)), strict=True):
-            has_split |= self._replay_member(number, trained, round, numbers.tolist())
+        has_split = False
+        for number, trees in get_member_trees(trained, round).items():
+            has_split |= self._replay_member(number, trained, round, trees)
         return self._should_continue(has_split)
 
     def _replay_member(self, number: int, trained: Model, round: int, trees: Sequence[int]) -> bool:

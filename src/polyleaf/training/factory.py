@@ -99,15 +99,20 @@ def make_components(
             run.rows,
         )
     members = [
-        _make_member(run, bound, model, i, evaluation) for i in range(max(1, len(run.members)))
+        _make_member(run, bound, model, i, member, evaluation)
+        for i, member in enumerate(run.members or [Member(run.settings)])
     ]
     return Components(members, model, evaluation)
 
 
 def _make_member(
-    run: TrainingRun, bound: Any, model: Model, number: int, evaluation: Evaluation | None
+    run: TrainingRun,
+    bound: Any,
+    model: Model,
+    number: int,
+    member: Member,
+    evaluation: Evaluation | None,
 ) -> MemberComponents:
-    member = run.members[number] if run.members else Member(run.settings)
     run = run.replace(settings=member.apply(run.settings))
     forest = make_member_forest(model, number, member.weight)
     settings, dataset, rows = run.settings, run.dataset, run.rows

@@ -8,7 +8,7 @@ leaf values of the member, bit for bit: training can go on from the model.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -71,16 +71,13 @@ def select_active(n_rounds: Sequence[int], round: int) -> list[int]:
     return [i for i, n in enumerate(n_rounds) if is_continued or round < n]
 
 
-def iter_member_trees(model: Model) -> Iterator[tuple[int, int, list[int]]]:
-    """Yield the round, the member and the numbers of its trees, in the order of the trees."""
+def get_member_trees(model: Model, round: int) -> dict[int, list[int]]:
+    """Return the numbers of the trees of a round, by member, in the order of the trees."""
     n_rounds = [member["n_estimators"] for member in model.metadata.get(MEMBERS, ())] or [0]
-    trees = np.split(
-        np.arange(model.n_trees), np.searchsorted(model.round_of_tree, range(1, model.n_rounds))
-    )
-    for round, numbers in enumerate(trees if model.n_rounds else ()):
-        active = select_active(n_rounds, round)
-        for member, part in zip(active, np.split(numbers, len(active)), strict=True):
-            yield round, member, part.tolist()
+    active = select_active(n_rounds, round)
+    # All members have trees of the same outputs.
+    trees = np.split(np.arange(*model.find_trees(round, round + 1)), len(active))
+    return {member: numbers.tolist() for member, numbers in zip(active, trees, strict=True)}
 
 
 def make_member_forest(model: Model, member: int, weight: float) -> _core.Forest:
@@ -88,8 +85,8 @@ def make_member_forest(model: Model, member: int, weight: float) -> _core.Forest
     if weight == 1:
         return model.forest
     forest = _core.Forest(model.n_outputs)
-    for _, owner, trees in iter_member_trees(model):
-        for t in trees if owner == member else ():
+    for round in range(model.n_rounds):
+        for t in get_member_trees(model, round).get(member, ()):
             leaves = scale_leaves(cast(Leaves, model.forest.values(t)), 1 / weight)
             forest.append(model.forest.tree(t), leaves, model.forest.outputs(t))
     return forest

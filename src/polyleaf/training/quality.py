@@ -9,12 +9,15 @@ held-out rows becomes the model (ensemble selection: Caruana, Niculescu-Mizil, C
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from typing import TypeVar
 
 from polyleaf.settings.parameters import SharedParameters
 from polyleaf.training.members import Changes, Member
+
+_Parameters = TypeVar("_Parameters", bound=SharedParameters)
 
 
 @dataclass(frozen=True)
@@ -67,18 +70,18 @@ _SMALL_COST, _LINEAR_COST = 0.5, 3.0
 _MIXES = ((1.0,), (0.5, 0.5), (0.5, 0.25, 0.25), (0.25, 0.25, 0.25, 0.25))
 
 
-def apply_changes(params: SharedParameters, changes: Changes) -> SharedParameters:
+def apply_changes(params: _Parameters, changes: Changes) -> _Parameters:
     """Return parameters with other values in place of defaults; explicit values stay."""
     changed = copy.copy(params)
     for name, value in changes.items():
-        if getattr(params, name) == getattr(type(params), name):
+        if has_defaults(params, [name]):
             setattr(changed, name, value)
     return changed
 
 
-def has_defaults(params: SharedParameters, changes: Changes) -> bool:
-    """Return whether all parameters that would change are at their defaults."""
-    return all(getattr(params, name) == getattr(type(params), name) for name in changes)
+def has_defaults(params: SharedParameters, names: Iterable[str]) -> bool:
+    """Return whether parameters are at their defaults."""
+    return all(getattr(params, name) == getattr(type(params), name) for name in names)
 
 
 def drop_linear(candidates: Sequence[Member], n_cells: int) -> list[Member]:
