@@ -79,7 +79,7 @@ class Buffer {
     void* data = nullptr;
     return posix_memalign(&data, kAlign, bytes) == 0 ? data : nullptr;
   }
-  static void deallocate(void* data, size_t bytes) {
+  static void deallocate(void* data, [[maybe_unused]] size_t bytes) {
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
     if (bytes >= kHuge) {
       munmap(data, round_to_pages(bytes));

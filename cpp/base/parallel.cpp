@@ -71,10 +71,10 @@ class alignas(64) TaskRange {
 
 // One call of run_tasks. It lives on the caller's stack; workers hold it only while they work.
 struct Job {
-  TaskFunction function;
-  void* closure;
-  int n_threads;
-  TaskRange* ranges;  // of each thread
+  TaskFunction function = nullptr;
+  void* closure = nullptr;
+  int n_threads = 0;
+  TaskRange* ranges = nullptr;  // of each thread
   std::atomic<bool> has_failed{false};
   std::mutex error_mutex;
   std::exception_ptr error;
@@ -180,7 +180,10 @@ class ThreadPool {
     }
     std::unique_lock<std::mutex> lock(mutex_);
     ++n_sleeping_;
-    wake_.wait(lock, [&] { return state_.load() >> 32 != seen; });
+    // `wait` without a limit would bind the wheel to the C++ library of GCC 12 or newer.
+    const auto has_job = [&] { return state_.load() >> 32 != seen; };
+    while (!wake_.wait_for(lock, std::chrono::hours(1), has_job)) {
+    }
     --n_sleeping_;
     return state_.load();
   }
@@ -224,7 +227,9 @@ void run_tasks(const Context& context, int64_t n_tasks, TaskFunction function, v
     for (int64_t task = 0; task < n_tasks; ++task) function(closure, task, 0);
     return;
   }
-  Job job{function, closure};
+  Job job;
+  job.function = function;
+  job.closure = closure;
   pool().run(limited, n_tasks, job);
   if (job.error) std::rethrow_exception(job.error);
 }

@@ -1,7 +1,6 @@
 // Radix sort of numbers by keys: unsigned integers of the same order.
 #pragma once
 #include <algorithm>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -18,7 +17,7 @@ template <class T>
 KeyOf<T> to_key(T value) {
   using Key = KeyOf<T>;
   constexpr Key sign = Key{1} << (8 * sizeof(Key) - 1);
-  const Key bits = std::bit_cast<Key>(value + T{0});
+  const Key bits = __builtin_bit_cast(Key, value + T{0});
   return bits & sign ? ~bits : bits | sign;
 }
 
@@ -26,7 +25,7 @@ template <class T>
 T from_key(KeyOf<T> key) {
   using Key = KeyOf<T>;
   constexpr Key sign = Key{1} << (8 * sizeof(Key) - 1);
-  return std::bit_cast<T>(key & sign ? key & ~sign : ~key);
+  return __builtin_bit_cast(T, key & sign ? key & ~sign : ~key);
 }
 
 template <class Key>

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "base/parallel.h"
 
@@ -82,6 +84,17 @@ std::from_chars_result parse_double(const char* first, const char* last, double&
                                      : std::isinf(value) && is_digit(rest[-1]);
   return {first + (rest - text.c_str()), is_outside ? std::errc::result_out_of_range : std::errc()};
 #endif
+}
+
+// As std::to_chars, which libc++ has for floating point since LLVM 14 only.
+template <class T>
+char* write_number(char* first, char* last, T x) {
+#if defined(_LIBCPP_VERSION) && _LIBCPP_VERSION < 14000
+  if constexpr (std::is_floating_point_v<T>)
+    return first + std::snprintf(first, static_cast<size_t>(last - first), "%.9g", double{x});
+  else
+#endif
+    return std::to_chars(first, last, x).ptr;
 }
 
 // Return whether a number outside the range of double is too small rather than too large.
@@ -323,7 +336,7 @@ std::string write_xmc_text(const RowsToWrite& rows) {
   std::string text;
   char number[32];
   const auto add = [&](auto x) {
-    text.append(number, std::to_chars(number, number + sizeof(number), x).ptr);
+    text.append(number, write_number(number, number + sizeof(number), x));
   };
   for (int64_t i = 0; i < rows.n_rows; ++i) {
     if (rows.labels != nullptr) {

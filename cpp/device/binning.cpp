@@ -20,7 +20,7 @@ DeviceArray::DeviceArray(std::shared_ptr<const Device> device, int64_t n_rows, i
            ValueType::f64,
            n_rows,
            n_columns,
-           n_columns * kSize,
+           static_cast<ptrdiff_t>(n_columns) * kSize,
            kSize};
 }
 

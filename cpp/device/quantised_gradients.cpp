@@ -1,6 +1,5 @@
 #include "device/quantised_gradients.h"
 
-#include <bit>
 #include <cmath>
 
 #include "quantised_gradients/quantised_gradients.h"
@@ -33,7 +32,7 @@ std::vector<float> DeviceSample::compute_max_magnitudes(const float* values, int
   std::vector<float> largest((n_columns + 15) / 16 * 16 + 16, 0.0f);
   const std::vector<int32_t> bits = largest_.read(n_columns);
   for (int j = 0; j < n_columns; ++j) {
-    largest[j] = std::bit_cast<float>(bits[j]);
+    largest[j] = __builtin_bit_cast(float, bits[j]);
     check_finite(largest[j]);
   }
   return largest;

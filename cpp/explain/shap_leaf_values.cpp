@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cfloat>
 #include <cmath>
+#include <limits>
 
 #include "base/check.h"
 
@@ -15,7 +15,8 @@ double get_scale(const OutputChunk& chunk, int32_t position) {
 }
 
 float clip_to_float(double value) {
-  return static_cast<float>(std::min(std::max(value, -double{FLT_MAX}), double{FLT_MAX}));
+  constexpr double largest = std::numeric_limits<float>::max();
+  return static_cast<float>(std::min(std::max(value, -largest), largest));
 }
 
 }  // namespace

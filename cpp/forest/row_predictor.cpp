@@ -1,7 +1,7 @@
 #include "forest/row_predictor.h"
 
 #include <algorithm>
-#include <cfloat>
+#include <limits>
 #include <numeric>
 #include <stdexcept>
 #include <string>
@@ -93,6 +93,7 @@ void RowPredictor::find_codes(const NumberRows& rows, uint8_t* codes,
 // As FeatureTable.get_raw_values: a double that float cannot hold becomes the largest float of its
 // sign.
 void RowPredictor::copy_features(const NumberRows& rows, float* features) const {
+  constexpr float largest = std::numeric_limits<float>::max();
   const RegressorTransform& transform = regressor_transform_;
   const bool transforms = !transform.centre.empty();
   const bool clips = transforms || rows.type == ValueType::f64;
@@ -104,8 +105,8 @@ void RowPredictor::copy_features(const NumberRows& rows, float* features) const 
         value = (value < low ? low : value > high ? high : value) - transform.centre[feature];
       }
       features[feature * rows.n_rows + r] =
-          static_cast<float>(clips && value > FLT_MAX    ? FLT_MAX
-                             : clips && value < -FLT_MAX ? -FLT_MAX
+          static_cast<float>(clips && value > largest    ? largest
+                             : clips && value < -largest ? -largest
                                                          : value);
     }
 }

@@ -124,7 +124,7 @@ class SparseAccumulator {
   // operand, so no sum is -0.
   static constexpr float kNone = -0.0f;
   static bool is_sum(float x) {
-    return std::bit_cast<uint32_t>(x) != std::bit_cast<uint32_t>(kNone);
+    return __builtin_bit_cast(uint32_t, x) != __builtin_bit_cast(uint32_t, kNone);
   }
 
   struct Slot {

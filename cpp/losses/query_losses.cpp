@@ -1,7 +1,6 @@
 #include "losses/query_losses.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <stdexcept>
@@ -44,7 +43,7 @@ int64_t largest_query(const QueryInput& input) {
 
 // Numbers whose order is that of the floats, for floats that are not NaN; 0 and -0 are equal.
 uint32_t order_bits(float x) {
-  const uint32_t bits = std::bit_cast<uint32_t>(x + 0.0f);
+  const uint32_t bits = __builtin_bit_cast(uint32_t, x + 0.0f);
   return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
@@ -361,7 +360,7 @@ class Pairs {
   }
 
   static float from_order_bits(uint32_t bits) {
-    return std::bit_cast<float>(bits & 0x80000000u ? bits & 0x7fffffffu : ~bits);
+    return __builtin_bit_cast(float, bits & 0x80000000u ? bits & 0x7fffffffu : ~bits);
   }
 
   void make_groups(const Documents& documents) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -20,7 +19,7 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 // Unlike std::isfinite, several at once: all bits of the exponent are set.
 uint32_t is_infinite_or_nan(float x) {
   constexpr uint32_t kExponent = 0x7f800000;
-  return (std::bit_cast<uint32_t>(x) & kExponent) == kExponent;
+  return (__builtin_bit_cast(uint32_t, x) & kExponent) == kExponent;
 }
 
 }  // namespace

@@ -36,20 +36,32 @@ struct ElementOf {
 template <class Half>
 using Element = typename ElementOf<Half>::type;
 
+// Join two halves. Where long has 32 bits (Windows, WebAssembly), Clang compares lanes of 32 bits
+// into vectors of long, which here become vectors of int32_t.
+template <class Half>
+POLYLEAF_INLINE auto join_halves(const Half& low, const Half& high) {
+  if constexpr (sizeof(long) == sizeof(int32_t) && std::is_same_v<Element<Half>, long>) {
+    typedef int32_t Ints __attribute__((vector_size(sizeof(Half))));
+    return VectorPair<Ints>{(Ints)low, (Ints)high};
+  } else {
+    return VectorPair<Half>{low, high};
+  }
+}
+
 #define POLYLEAF_OPERATOR(op)                                                              \
   template <class Half>                                                                    \
   POLYLEAF_INLINE auto operator op(const VectorPair<Half>& a, const VectorPair<Half>& b) { \
-    return VectorPair<decltype(a.low op b.low)>{a.low op b.low, a.high op b.high};         \
+    return join_halves(a.low op b.low, a.high op b.high);                                  \
   }                                                                                        \
   template <class Half>                                                                    \
   POLYLEAF_INLINE auto operator op(const VectorPair<Half>& a,                              \
                                    std::type_identity_t<Element<Half>> b) {                \
-    return VectorPair<decltype(a.low op b)>{a.low op b, a.high op b};                      \
+    return join_halves(a.low op b, a.high op b);                                           \
   }                                                                                        \
   template <class Half>                                                                    \
   POLYLEAF_INLINE auto operator op(std::type_identity_t<Element<Half>> a,                  \
                                    const VectorPair<Half>& b) {                            \
-    return VectorPair<decltype(a op b.low)>{a op b.low, a op b.high};                      \
+    return join_halves(a op b.low, a op b.high);                                           \
   }
 POLYLEAF_OPERATOR(+)
 POLYLEAF_OPERATOR(-)

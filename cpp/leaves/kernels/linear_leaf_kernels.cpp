@@ -1,8 +1,6 @@
 // Kernels that sum over rows for linear leaves (linear.h).
 #include "leaves/kernels/linear_leaf_kernels.h"
 
-#include <cfloat>
-
 #include "base/kernels/lanes.h"
 
 namespace polyleaf {
@@ -124,7 +122,8 @@ void outer(const double* z, int64_t z_step, int p, const float* values, const do
 }
 
 void evaluate_column(const LeafView& leaf, const float* x, int64_t step, int64_t n, float* scores) {
-  const f32x16 constant = broadcast(leaf.values[0]), largest = broadcast(FLT_MAX);
+  // FLT_MAX: <cfloat> does not define the name on every macOS.
+  const f32x16 constant = broadcast(leaf.values[0]), largest = broadcast(__FLT_MAX__);
   for (int64_t i = 0; i < n; i += 16) {
     f32x16 sum = constant;
     for (int64_t e = leaf.begin[0]; e < leaf.begin[1]; ++e) {
