@@ -8,6 +8,7 @@
 
 #include "check.h"
 #include "data/bins.h"
+#include "digest.h"
 #include "forest/forest.h"
 #include "grower/grower.h"
 #include "grower/host_row_partitioner.h"
@@ -59,6 +60,15 @@ void test_grow(const Problem& p, HessianKind hessian, const GrowConfig& config, 
     if (n_threads == 1) {
       first = values;
       first_leaves = leaves;
+      note("tree feature", tree.feature);
+      note("tree threshold", tree.threshold);
+      note("tree missing_left", tree.missing_left);
+      note("tree gain", tree.gain);
+      note("tree count", tree.count);
+      note("tree cover", tree.cover);
+      note("tree output_gain", tree.output_gain);
+      note("tree leaves", leaves);
+      note("leaf values", values);
     }
     CHECK(values == first && leaves == first_leaves);
 
@@ -84,6 +94,7 @@ void test_grow(const Problem& p, HessianKind hessian, const GrowConfig& config, 
     add_leaf_values({expected.data(), p.n, p.n_outputs}, {}, leaves.data(), block->view(), {},
                     n_threads);
     CHECK(raw == expected);
+    note("raw scores", raw);
     std::vector<int32_t> applied(p.n);
     forest.apply({p.codes.data(), p.n_features, p.n}, applied.data(), {0, 1}, n_threads);
     CHECK(applied == leaves);

@@ -8,6 +8,7 @@
 
 #include "check.h"
 #include "data/binning.h"
+#include "digest.h"
 #include "forest/forest.h"
 #include "leaves/leaf_kinds.h"
 #include "problem.h"
@@ -19,7 +20,7 @@ namespace {
 std::shared_ptr<const LeafBlock> random_leaves(const LeafKind* kind, std::mt19937& random,
                                                int32_t n_leaves, int32_t n_columns,
                                                int32_t n_features) {
-  std::normal_distribution<float> normal;
+  const Normal normal;
   const auto numbers = [&](size_t n) {
     std::vector<float> values(n);
     for (float& v : values) v = normal(random);
@@ -118,10 +119,16 @@ void test_leaf_blocks(int32_t n_outputs, const std::vector<const LeafKind*>& kin
       if (outputs[i] >= 0) CHECK(scores[i] == 0.5 + double{raw[i / k * n_outputs + outputs[i]]});
       if (i % k > 0) CHECK(scores[i] <= scores[i - 1]);
     }
-    if (n_threads == 1) first_outputs = outputs;
+    if (n_threads == 1) {
+      first_outputs = outputs;
+      note("raw scores of every leaf kind", raw);
+      note("topk outputs", outputs);
+      note("topk scores", scores);
+    }
     CHECK(outputs == first_outputs);
     if (!sparse) continue;
     const SparseScores rows = forest.sparse_scores(matrix, x, all, n_threads);
+    note("sparse scores", rows.values);
     for (int64_t i = 0; i < n; ++i)
       for (int64_t e = rows.begin[i]; e < rows.begin[i + 1]; ++e) {
         CHECK(rows.values[e] == raw[i * n_outputs + rows.outputs[e]]);

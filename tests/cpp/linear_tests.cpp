@@ -4,6 +4,7 @@
 
 #include "check.h"
 #include "data/bins.h"
+#include "digest.h"
 #include "grower/grower.h"
 #include "leaves/linear.h"
 #include "problem.h"
@@ -46,7 +47,11 @@ void test_linear() {
         std::vector<float> raw(p.n * n_outputs, 0.0f);
         add_leaf_values({raw.data(), p.n, n_outputs}, {}, grower.leaf_of_row(), leaves->view(), x,
                         n_threads);
-        if (n_threads == 1) first = raw;
+        if (n_threads == 1) {
+          first = raw;
+          note("linear gain", tree.gain);
+          note("linear raw scores", raw);
+        }
         CHECK(raw == first);
       }
     }

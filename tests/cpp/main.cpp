@@ -1,11 +1,17 @@
-// C++ tests of the core for the sanitizers (scripts/sanitize): they exercise the memory and threads
-// of every part. Correctness is tested in Python against tests/reference/; here results are only
-// compared between thread counts.
+// C++ tests of the core: they exercise the memory and threads of every part, for the sanitizers
+// (scripts/sanitize), and show that other systems compute the same bits (scripts/foreign).
+// Correctness is tested in Python against tests/reference/; here results are only compared between
+// thread counts.
+//
+//   polyleaf_core_tests             prints that all have passed
+//   polyleaf_core_tests --digest    prints digests of the results: digest.txt holds them
 #include <cstdio>
+#include <cstring>
 
+#include "digest.h"
 #include "tests.h"
 
-int main() {
+int main(int n_arguments, char** arguments) {
   using namespace polyleaf::tests;
   test_parallel();
   test_growing();
@@ -21,5 +27,10 @@ int main() {
   test_linear();
   test_sparse();
   test_label_text();
-  std::puts("core tests passed");
+  test_model();
+  if (n_arguments == 2 && std::strcmp(arguments[1], "--digest") == 0)
+    for (const auto& [name, digest] : digests())
+      std::printf("%s %016llx\n", name.c_str(), static_cast<unsigned long long>(digest.value()));
+  else
+    std::puts("core tests passed");
 }

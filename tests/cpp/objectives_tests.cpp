@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "check.h"
+#include "digest.h"
 #include "losses/objectives.h"
+#include "problem.h"
 #include "tests.h"
 
 namespace polyleaf::tests {
@@ -44,6 +46,7 @@ void test_hessians(const LossInput& given) {
       hessians(loss, input, g.data(), three.get(), 3);
       for (size_t i = 0; i < size; ++i) CHECK(std::isfinite(one[i]) && one[i] == three[i]);
       CHECK(mean_loss(loss, input, 1) == mean_loss(loss, input, 3));
+      note("class Hessians", std::vector<float>(one.get(), one.get() + size));
     }
   }
 }
@@ -53,7 +56,7 @@ void test_hessians(const LossInput& given) {
 void test_objectives() {
   const int64_t n = 1003, k = 5;
   std::mt19937 random(3);
-  std::normal_distribution<float> normal;
+  const Normal normal;
   std::vector<float> raw(n * k), target(n * k), g(n * k), h(n * k), offset(k, 0.1f),
       parameter(k, 0.5f);
   std::vector<int32_t> label(n);
@@ -71,6 +74,9 @@ void test_objectives() {
   for (const Loss& loss : every_loss<Loss>()) {
     derivatives(loss, input, g.data(), loss.kernels().unit_hessian ? nullptr : h.data(), k, 3);
     for (float x : g) CHECK(std::isfinite(x));
+    note("loss gradients", g);
+    if (!loss.kernels().unit_hessian) note("loss Hessians", h);
+    note("mean losses", std::vector<double>{mean_loss(loss, input, 1)});
     CHECK(mean_loss(loss, input, 1) == mean_loss(loss, input, 3));
   }
   derivatives(ClassLoss("softmax", {{"factor", 1.0f}}), input, g.data(), h.data(), 2);

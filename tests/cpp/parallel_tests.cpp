@@ -2,6 +2,7 @@
 #include <atomic>
 #include <cstring>
 #include <stdexcept>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -10,6 +11,19 @@
 #include "tests.h"
 
 namespace polyleaf::tests {
+namespace {
+
+// WebAssembly has no threads.
+bool has_threads() {
+  try {
+    std::thread([] {}).join();
+  } catch (const std::system_error&) {
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
 
 void test_parallel() {
   for (int n_threads : {1, 2, 3, 8}) {
@@ -38,6 +52,7 @@ void test_parallel() {
   // A thread that is done takes what others have left: the tasks after the first one of a share do
   // not wait for it.
   for (int n_tasks : {2, 3, 10, 1000}) {
+    if (!has_threads()) break;
     std::atomic<int> n_done{0};
     parallel_for(2, n_tasks, [&](int64_t task, int) {
       while (task == 0 && n_done < n_tasks - 1) std::this_thread::yield();

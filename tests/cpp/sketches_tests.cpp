@@ -5,6 +5,8 @@
 
 #include "check.h"
 #include "data/sparse_rows.h"
+#include "digest.h"
+#include "problem.h"
 #include "sketch/sketch.h"
 #include "tests.h"
 
@@ -13,7 +15,7 @@ namespace polyleaf::tests {
 // Odd sizes test the ends of rows, of blocks of rows, and of vectors.
 void test_sketches() {
   std::mt19937 random(7);
-  std::normal_distribution<float> normal;
+  const Normal normal;
   for (const auto& [n, k, d] : {std::array{1, 1, 1}, {531, 37, 5}, {2100, 19, 33}, {70, 130, 16}}) {
     std::vector<float> values(static_cast<size_t>(n) * k), matrix(static_cast<size_t>(k) * d);
     for (auto& x : values) x = random() % 3 == 0 ? normal(random) : 0.0f;
@@ -58,7 +60,10 @@ void test_sketches() {
       all.insert(all.end(), means.begin(), means.end());
       column_energy(rows, energy, n_threads);
       for (double e : energy) all.push_back(static_cast<float>(e));
-      if (n_threads == 1) first = all;
+      if (n_threads == 1) {
+        first = all;
+        note("sketches", all);
+      }
       CHECK(all == first);
     }
   }

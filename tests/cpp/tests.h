@@ -17,5 +17,6 @@ void test_sketches();
 void test_linear();
 void test_sparse();
 void test_label_text();
+void test_model();
 
 }  // namespace polyleaf::tests
