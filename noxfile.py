@@ -6,6 +6,7 @@ own environment; with `--no-venv` it uses the active one, where the package is i
 
 from __future__ import annotations
 
+import os
 import re
 
 import nox
@@ -13,6 +14,7 @@ from nox.virtualenv import PassthroughEnv
 
 PROJECT = nox.project.load_toml("pyproject.toml")["project"]
 
+os.environ.setdefault("POLYLEAF_ISAS", "all")  # tests compare the instruction sets
 nox.needs_version = ">=2024.4.15"
 nox.options.default_venv_backend = "venv"
 nox.options.reuse_venv = "yes"
@@ -135,6 +137,13 @@ def sanitize(session: nox.Session) -> None:
     """Run the core's own tests under the address, undefined-behaviour and thread sanitizers."""
     pip_install(session, "cmake", "ninja")
     session.run("scripts/sanitize", *session.posargs, external=True)
+
+
+@nox.session
+def foreign(session: nox.Session) -> None:
+    """Run the core's tests for other systems: emulated, or only built. Arguments: systems."""
+    pip_install(session, "cmake", "ninja", "ziglang")
+    session.run("scripts/foreign", *session.posargs, external=True)
 
 
 @nox.session
