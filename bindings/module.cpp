@@ -34,7 +34,7 @@ NB_MODULE(_core, m) {
       "isa", [] { return std::string(polyleaf::isa_name(polyleaf::active_isa())); },
       "Return the name of the instruction set in use: baseline, avx2 or avx512.");
   m.def("available_isas", &polyleaf::available_isas,
-        "Return the instruction sets that this CPU supports.");
+        "Return the instruction sets that this CPU and this build have.");
   m.def(
       "start_timing",
       [] {

@@ -23,23 +23,30 @@ constexpr bool kSpecialised = true;
 #endif
 
 // The instruction sets, each better than the one before it: a name, and the namespace of its
-// kernels. Another one needs its kernels in cpp/CMakeLists.txt, a case in isa.cpp, and its vectors
-// in kernels/lanes.h. POLYLEAF_ISAS(X, ...) is X(isa, ...) for each of them.
-#ifdef POLYLEAF_X86
-#define POLYLEAF_ISAS(X, ...)            \
-  X(baseline __VA_OPT__(, ) __VA_ARGS__) \
-  X(avx2 __VA_OPT__(, ) __VA_ARGS__)     \
-  X(avx512 __VA_OPT__(, ) __VA_ARGS__)
+// kernels. Another one needs its kernels in cpp/CMakeLists.txt, a function in isa.cpp, and its
+// vectors in kernels/lanes.h. POLYLEAF_ISAS(X, ...) is X(isa, ...) for each that the build has
+// (option POLYLEAF_ISAS of CMake).
+#ifdef POLYLEAF_HAS_AVX2
+#define POLYLEAF_IF_AVX2(X, ...) X(avx2 __VA_OPT__(, ) __VA_ARGS__)
 #else
-#define POLYLEAF_ISAS(X, ...) X(baseline __VA_OPT__(, ) __VA_ARGS__)
+#define POLYLEAF_IF_AVX2(X, ...)
 #endif
+#ifdef POLYLEAF_HAS_AVX512
+#define POLYLEAF_IF_AVX512(X, ...) X(avx512 __VA_OPT__(, ) __VA_ARGS__)
+#else
+#define POLYLEAF_IF_AVX512(X, ...)
+#endif
+#define POLYLEAF_ISAS(X, ...)                    \
+  X(baseline __VA_OPT__(, ) __VA_ARGS__)         \
+  POLYLEAF_IF_AVX2(X __VA_OPT__(, ) __VA_ARGS__) \
+  POLYLEAF_IF_AVX512(X __VA_OPT__(, ) __VA_ARGS__)
 
 #define POLYLEAF_NAME_ISA(isa) isa,
 enum class Isa { POLYLEAF_ISAS(POLYLEAF_NAME_ISA) };
 
 // Return the best instruction set of this machine, or the one that POLYLEAF_ISA names. Read once,
-// at first use. Throws std::invalid_argument if POLYLEAF_ISA names one that is unknown or that this
-// CPU lacks.
+// at first use. Throws std::invalid_argument if POLYLEAF_ISA names one that is unknown, or that
+// this CPU or this build lacks.
 Isa active_isa();
 const char* isa_name(Isa isa);
 std::vector<std::string> available_isas();
