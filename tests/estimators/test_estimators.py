@@ -749,7 +749,7 @@ def test_completion_offers_the_public_names_only(module):
         (
             "sklearn.base, sklearn.model_selection",
             "PolyleafRegressor, Dataset, presets, callbacks",
-            {"matplotlib", "pandas", "polars", "pyarrow", "rich", "safetensors"},
+            {"matplotlib", "pandas", "polars", "pyarrow", "rich"},
         ),
         (
             "numpy",

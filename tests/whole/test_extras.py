@@ -31,7 +31,7 @@ def run(names, program, *arguments):
 def test_dependencies_and_extras():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     needed = {line.split(">=")[0] for line in project["dependencies"]}
-    assert needed == {"numpy", "scipy", "scikit-learn", "threadpoolctl", "safetensors"}
+    assert needed == {"numpy", "scipy", "scikit-learn", "threadpoolctl"}
     extras = project["optional-dependencies"]
     for extra in ("cli", "plot"):
         for group in ("test-full", "docs"):

@@ -20,6 +20,7 @@ import numpy as np
 from polyleaf.binned_data.binning import BinMapper
 from polyleaf.metrics.metric import EvalsLog
 from polyleaf.model import storage
+from polyleaf.model.container import read_arrays, write_arrays
 from polyleaf.model.initial import LinearInitialModel
 from polyleaf.model.metadata import check_metadata
 from polyleaf.objectives import Objective, UnregisteredObjectiveError, objective_from_dict
@@ -247,23 +248,19 @@ def to_bytes(header: Header, arrays: Arrays) -> bytes:
 
     Raises a ValueError if the header contains a value that JSON cannot represent.
     """
-    from safetensors.numpy import save
-
     try:
         header = json.loads(json.dumps(header, default=_to_json))
     except TypeError as error:
         raise ValueError(
             f"The model cannot be saved, because JSON cannot represent its metadata: {error}."
         ) from error
-    arrays = {name: np.require(array, requirements="C") for name, array in sorted(arrays.items())}
     content = {
         "format_version": FORMAT_VERSION,
         "polyleaf_version": polyleaf_version(),
         "checksum": _checksum(header, arrays),
         "model": header,
     }
-    # A single metadata entry, as safetensors does not keep the order of several.
-    return save(arrays, {FORMAT: json.dumps(content)})
+    return write_arrays(arrays, {FORMAT: json.dumps(content)})
 
 
 def from_bytes(data: bytes, build: Callable[[Header, Arrays], _T]) -> _T:
@@ -310,17 +307,12 @@ def _to_json(value: object) -> object:
 
 def _read_container(data: bytes) -> tuple[Header, Arrays]:
     """Return the metadata of a model file of this format, and its arrays."""
-    from safetensors.numpy import load
-
     try:
-        arrays = load(data)
-        # The file begins with the length of safetensors' own JSON header.
-        size = int.from_bytes(data[:8], "little")
-        metadata = json.loads(data[8 : 8 + size]).get("__metadata__", {})
+        arrays, metadata = read_arrays(data)
         content = json.loads(metadata[FORMAT]) if FORMAT in metadata else None
     except MemoryError:
         raise
-    except Exception as error:  # SafetensorError, and whatever a malformed header raises
+    except Exception as error:  # whatever a malformed header raises
         raise ModelFileError(f"it is truncated, damaged or not a model file ({error}).") from error
     if not isinstance(content, dict):
         raise ModelFileError("it is a safetensors file, but not a Polyleaf model.")
