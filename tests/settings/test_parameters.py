@@ -287,7 +287,7 @@ def test_dependent_parameters_are_resolved():
     assert make_config(hessian="block").hessian.leaf_hessian == "block"
     assert make_config(hessian="block").hessian.leaf_block_size == 2
     assert make_config(leaf="linear", linear_fit="full").hessian.hessian == "shared"
-    assert make_config().growth.histogram_memory_bytes == 2**30
+    assert make_config().growth.histogram_memory == 2**30
     sparse = {"leaf": "sparse", "split_search": "auto"}
     assert (
         make_config(**sparse).leaf.split_search == "histogram"

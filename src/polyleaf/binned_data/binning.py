@@ -23,7 +23,6 @@ from polyleaf.binned_data.mapper_state import CategoryLists, read_state, write_s
 from polyleaf.binned_data.random_rows import BINNED_ROWS, draw
 from polyleaf.runtime.types import JsonObject, RandomState
 from polyleaf.user_data.feature_table import (
-    CategoryColumn,
     FeatureSpec,
     FeatureTable,
     RegressorTransform,
@@ -125,8 +124,8 @@ class BinMapper:
     @property
     def column_names_(self) -> tuple[str, ...] | None:
         """Names of the columns; None if features have no names and there are no derived columns."""
-        derived = self.derived_columns_
-        return self.feature_names_ if derived is None else derived.names(self.feature_names_)
+        derived, names = self.derived_columns_, self.spec_.feature_names
+        return names if derived is None else derived.names(names)
 
     @property
     def column_to_feature_(self) -> NDArray[np.int64]:
@@ -151,7 +150,7 @@ class BinMapper:
     @property
     def informative_columns_(self) -> NDArray[np.bool_]:
         """Columns that are not constant by construction, bool (n_columns,)."""
-        mask = np.ones(self.n_columns_, bool)
+        mask = np.ones(len(self.n_bins_), bool)
         if self.derived_columns_ is not None:
             for feature, columns in self.derived_columns_.iter_columns():
                 mask[columns] = feature.is_informative
@@ -374,9 +373,9 @@ class BinMapper:
             codes = _core.encode_device_array(self._bin_table, table.device_array)
             return codes[only] if compact else codes
         kept = only if compact else None
-        n_kept = self.n_columns_ if kept is None else int(np.count_nonzero(kept))
+        n_kept = len(self.n_bins_) if kept is None else int(np.count_nonzero(kept))
         codes = empty_codes(n_kept, table.n_rows, partly_used=only is not None and kept is None)
-        blocks = *_get_numeric_blocks(table, only), self._get_category_blocks(table)
+        blocks = *_get_numeric_blocks(table, only), self._encode_categories(table)
         self._bin_table.transform(*blocks, codes, n_threads, only, compact=kept is not None)
         return codes
 
@@ -440,13 +439,13 @@ class BinMapper:
             dense, rare = _split_sparse_columns(table)
             if len(rare.features) > 0:
                 return self._encode_sparse(self._to_columns(dense), rare, n_threads)
-        return Codes(table.n_rows, self.n_columns_, self.transform(table, n_threads))
+        return Codes(table.n_rows, len(self.n_bins_), self.transform(table, n_threads))
 
     def _encode_sparse(self, dense: FeatureTable, rare: SparseBlock, n_threads: int) -> Codes:
         n_rows, is_dense = dense.n_rows, np.ones(dense.n_features, bool)
         is_dense[rare.features] = False
         codes = empty_codes(int(is_dense.sum()), n_rows)
-        blocks = *_get_numeric_blocks(dense), self._get_category_blocks(dense)
+        blocks = *_get_numeric_blocks(dense), self._encode_categories(dense)
         self._bin_table.transform(*blocks, codes, n_threads, is_dense, compact=True)
         stored, common = self._bin_table.transform_stored(_get_arrays(rare), n_rows, n_threads)
         features = rare.features.astype(np.int32)
@@ -535,7 +534,7 @@ class BinMapper:
         self.spec_, self.thresholds_, self.float64_bins_ = spec, thresholds, is_float64
         self.categories_, self.rare_categories_ = categories, rare
         self.derived_columns_ = derived
-        n_bins = _get_lengths(thresholds) + 1
+        n_bins = np.array([len(each) + 1 for each in thresholds], np.int64)
         for feature, (kept, others) in enumerate(zip(categories, rare, strict=True)):
             if kept is not None:
                 n_bins[feature] = max(1, len(kept) + bool(others))
@@ -547,7 +546,7 @@ class BinMapper:
     def _build_lookups(self) -> None:
         """Build the search table and the dicts from category to code, which are not saved."""
         values = np.concatenate([np.empty(0), *self.thresholds_])
-        offsets = np.cumsum(np.append(0, _get_lengths(self.thresholds_)))
+        offsets = np.cumsum([0, *map(len, self.thresholds_)])
         is_float64 = np.ascontiguousarray(self.float64_bins_)
         self._bin_table = _core.BinTable(values, offsets, is_float64)
         self._code_of: dict[int, dict[Category, int]] = {}
@@ -580,12 +579,12 @@ class BinMapper:
         return self.derived_columns_.expand(table)
 
     def _check_table(self, table: FeatureTable) -> None:
-        if table.n_features != self.n_features_:
+        expected = self.spec_.is_categorical
+        if table.n_features != len(expected):
             raise ValueError(
-                f"X has {table.n_features} features, but BinMapper is expecting {self.n_features_} "
+                f"X has {table.n_features} features, but BinMapper is expecting {len(expected)} "
                 "features as input."
             )
-        expected = self.spec_.is_categorical
         if not table.categories and not expected.any():
             return
         different = table.is_categorical != expected
@@ -598,20 +597,17 @@ class BinMapper:
                 "read_features."
             )
 
-    def _get_category_blocks(self, table: FeatureTable) -> list[tuple[object, ...]]:
-        return [(c.index, self._encode_categories(c, table), c.feature) for c in table.categories]
-
-    def _encode_categories(self, column: CategoryColumn, table: FeatureTable) -> NDArray[np.uint8]:
-        """Return the code of each category of a column, uint8; 255 for unseen ones."""
-        code_of = self._code_of[column.feature]
-        codes = np.array([code_of.get(c, MISSING_CODE) for c in column.categories], dtype=np.uint8)
-        if (codes == MISSING_CODE).any():
-            check_unseen_categories(code_of, column, table.describe_feature(column.feature))
-        return codes
-
-
-def _get_lengths(arrays: list[NDArray[np.float64]]) -> NDArray[np.int64]:
-    return np.fromiter(map(len, arrays), np.int64, len(arrays))
+    def _encode_categories(self, table: FeatureTable) -> list[tuple[object, ...]]:
+        """Return, for each categorical column, what the core reads: the category of each row, the
+        code of each category, 255 for unseen ones, and the feature."""
+        blocks: list[tuple[object, ...]] = []
+        for column in table.categories:
+            code_of = self._code_of[column.feature]
+            codes = [code_of.get(c, MISSING_CODE) for c in column.categories]
+            if MISSING_CODE in codes:
+                check_unseen_categories(code_of, column, table.describe_feature(column.feature))
+            blocks.append((column.index, np.array(codes, np.uint8), column.feature))
+        return blocks
 
 
 def _get_numeric_blocks(

@@ -130,7 +130,8 @@ class Dataset:
             check_same_rows(table.n_rows, count_values(values), ARGUMENTS[name])
         if mapper is None:
             mapper = BinMapper(max_bins, random_state=0 if random_state is None else random_state)
-            mapper.fit(table, weight_known_targets(rows), n_threads)
+            weight = None if y is None and sample_weight is None else weight_known_targets(rows)
+            mapper.fit(table, weight, n_threads)
         # Linear leaves read the codes of every row.
         codes = mapper.encode(table, n_threads, sparse=not keep_features)
         features = mapper.get_raw_values(table) if keep_features else None

@@ -250,7 +250,7 @@ def run_rank(
     rows: Sequence[BinnedRows],
     partitions: Sequence[Partition],
     eval_sets: Sequence[EvalSet],
-    callbacks: Sequence[object],
+    callbacks: Sequence[Callback],
     resume_from: Model | None,
     fit_id: str,
     rank: int,

@@ -30,12 +30,12 @@ from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS
 from polyleaf.settings.train_config import TrainConfig, make_train_config
 from polyleaf.training.auto_rounds import find_n_estimators, has_ended_too_early, plan_rounds
+from polyleaf.training.evaluation import make_metrics
 from polyleaf.training.fit import (
     MIN_INIT_ROWS,
     as_callbacks,
     check_metric_is_known,
     get_score_scale,
-    make_metrics,
     read_offsets,
     scale_base_score,
     set_offset,
@@ -90,67 +90,63 @@ def fit_estimator(
     init_model: object,
     init_scores: DataLike | None = None,
 ) -> _Estimator:
-    """Fit an estimator whose parameters are valid one by one, and record the times of phases."""
+    """Fit an estimator whose parameters are valid one by one, and record the times of phases.
+
+    Its optional steps run only if a parameter or argument asks for them.
+    """
     with record_times() as times:
         if times is not None:
             estimator.fit_times_ = times
-        return _fit_estimator(estimator, data, eval_data, callbacks, init_model, init_scores)
-
-
-def _fit_estimator(
-    estimator: _Estimator,
-    data: TrainingData,
-    eval_data: list[TrainingData],
-    callbacks: object,
-    init_model: object,
-    init_scores: DataLike | None,
-) -> _Estimator:
-    # Parameters and y come first: most mistakes are found before X is read, which may be large.
-    with measure_phase("reading"):
-        run = start_run(estimator, data, init_model)
-    run.eval_data = eval_data
-    # Offsets come next: columns derived from y are learned from what is left of y.
-    read_initial_scores(estimator, run, init_scores)
-    callbacks = as_callbacks(callbacks)
-    all_callbacks = as_callbacks(estimator.callbacks) + callbacks
-    # X is read once, so it has to be known which trainings on some of the rows will follow.
-    auto_rounds_metric = plan_rounds(estimator, run, all_callbacks)
-    if auto_rounds_metric is not None:
-        plan_candidates(estimator, run)
-        n_cells = run.target.n_rows * count_columns(data.X)
-        run.candidates = drop_linear(run.candidates, n_cells)
-    shrinks_scores = _shrinks_initial_scores(run)
-    has_evaluation = bool(eval_data) or estimator.validation_fraction is not None
-    prepare(
-        estimator,
-        run,
-        has_hold_outs=shrinks_scores or auto_rounds_metric is not None,
-        is_cross_fitted=estimator._is_cross_fitted(run.objective, has_evaluation),
-    )
-    describe_model(estimator, run)
-    # The trees of all other trainings start from the scores of `init`.
-    if shrinks_scores:
-        with measure_phase("initial model"):
-            shrink_initial_scores(run)
-    hold_out, has_time = None, True
-    if auto_rounds_metric is not None:
-        hold_out, has_time = find_n_estimators(run, auto_rounds_metric, all_callbacks)
-    free_codes(run)
-    if has_time:
-        train(estimator, run, callbacks)
-    # Without the time to train on all rows, the model of the search is the better one.
-    if hold_out is not None:
-        if not has_time:
-            run = hold_out
-        elif has_ended_too_early(run, hold_out, all_callbacks):
-            run = run.take_result(hold_out)
-    # Calibration reads the fitted attributes.
-    store_result(estimator, run.model, run.target.encoding, run.evals_log, run.outputs_log)
-    with measure_phase("calibration"):
-        estimator._after_training(run)
-    if run.was_interrupted:
-        report_interrupt(estimator)
-    return estimator
+        # Parameters and y come first: most mistakes are found before X is read, which may be
+        # large.
+        with measure_phase("reading"):
+            run = start_run(estimator, data, init_model)
+        run.eval_data = eval_data
+        # Offsets come next: columns derived from y are learned from what is left of y.
+        read_initial_scores(estimator, run, init_scores)
+        callbacks = as_callbacks(callbacks)
+        all_callbacks = as_callbacks(estimator.callbacks) + callbacks
+        # X is read once, so it has to be known which trainings on some of the rows will follow.
+        auto_rounds_metric = None
+        if estimator.n_estimators is None:
+            auto_rounds_metric = plan_rounds(estimator, run, all_callbacks)
+        if auto_rounds_metric is not None:
+            plan_candidates(estimator, run)
+            n_cells = run.target.n_rows * count_columns(data.X)
+            run.candidates = drop_linear(run.candidates, n_cells)
+        shrinks_scores = run.initial is not None and _shrinks_initial_scores(run)
+        has_evaluation = bool(eval_data) or estimator.validation_fraction is not None
+        prepare(
+            estimator,
+            run,
+            has_hold_outs=shrinks_scores or auto_rounds_metric is not None,
+            is_cross_fitted=estimator._is_cross_fitted(run.objective, has_evaluation),
+        )
+        describe_model(estimator, run)
+        # The trees of all other trainings start from the scores of `init`.
+        if shrinks_scores:
+            with measure_phase("initial model"):
+                shrink_initial_scores(run)
+        hold_out, has_time = None, True
+        if auto_rounds_metric is not None:
+            hold_out, has_time = find_n_estimators(run, auto_rounds_metric, all_callbacks)
+        # The training on all rows is the last to read the data, and the largest.
+        free_codes(run)
+        if has_time:
+            train(estimator, run, callbacks)
+        # Without the time to train on all rows, the model of the search is the better one.
+        if hold_out is not None:
+            if not has_time:
+                run = hold_out
+            elif has_ended_too_early(run, hold_out, all_callbacks):
+                run = run.take_result(hold_out)
+        # Calibration reads the fitted attributes.
+        store_result(estimator, run.model, run.target.encoding, run.evals_log, run.outputs_log)
+        with measure_phase("calibration"):
+            estimator._after_training(run)
+        if run.was_interrupted:
+            report_interrupt(estimator)
+        return estimator
 
 
 def refit_estimator(
@@ -203,8 +199,12 @@ def start_run(estimator: PolyleafEstimator, data: TrainingData, init_model: obje
     if isinstance(init_model, KnownTrees):
         init_model, decay_rate = init_model
         check("refit", model=init_model)
-    old_model = _get_init_model(estimator, init_model)
-    n_rounds = _get_n_rounds(estimator, old_model, init_model)
+    old_model = None
+    if init_model is not None or estimator.warm_start:
+        old_model = _get_init_model(estimator, init_model)
+    n_rounds = DEFAULT_N_ESTIMATORS if estimator.n_estimators is None else estimator.n_estimators
+    if old_model is not None and init_model is None:
+        n_rounds = _count_further_rounds(n_rounds, old_model)
     seeds = _draw_seeds(estimator, old_model)
     resolved = estimator._resolve_objective()
     rows = data.rows
@@ -223,7 +223,8 @@ def start_run(estimator: PolyleafEstimator, data: TrainingData, init_model: obje
         model=old_model,
         objective=objective,
         X=data.X,
-        rows=rows,
+        weight=rows.weight,
+        offset=rows.offset,
         has_sparse_y=is_sparse(rows.target),
     )
     run = TrainingRun(settings, objective, target, seeds)
@@ -240,8 +241,10 @@ def start_run(estimator: PolyleafEstimator, data: TrainingData, init_model: obje
             for described in old_model.metadata.get(MEMBERS, ())
         ]
     run.decay_rate = decay_rate
-    run.metrics = make_metrics(estimator.eval_metric, objective, target)
-    run.base_score = scale_base_score(estimator.base_score, target.encoding, objective)
+    if estimator.eval_metric is not None:
+        run.metrics = make_metrics(estimator.eval_metric, objective, target)
+    if estimator.base_score is not None:
+        run.base_score = scale_base_score(estimator.base_score, target.encoding, objective)
     return run
 
 
@@ -269,7 +272,8 @@ def plan_candidates(estimator: PolyleafEstimator, run: TrainingRun) -> None:
     rung, data = RUNGS[estimator.quality], run.data
     if len(rung.candidates) == 1 or isinstance(estimator.output_groups, str):
         return
-    facts = {"objective": run.objective, "X": data.X, "rows": data.rows}
+    rows = data.rows
+    facts = {"objective": run.objective, "X": data.X, "weight": rows.weight, "offset": rows.offset}
     resolved = estimator._resolve_objective()
     members = [
         _make_member(estimator, run, changes, resolved)
@@ -314,7 +318,8 @@ def make_objective(
 ) -> Objective:
     """Make the objective for a target and check it against the model to continue."""
     objective = estimator._make_objective(target, old_model, resolved)
-    estimator._check_scaling(target.encoding, objective)
+    if target.encoding.scale is not None:
+        estimator._check_scaling(target.encoding, objective)
     if old_model is not None and old_model.objective.to_dict() != objective.to_dict():
         _check_same_scores(old_model, objective, target.encoding.n_outputs)
     return objective
@@ -335,7 +340,7 @@ def _check_same_scores(old_model: Model, objective: Objective, n_outputs: int) -
 def _get_init_model(estimator: PolyleafEstimator, init_model: Any) -> Model | None:
     """Return the model that training continues."""
     if init_model is None:
-        return estimator.model_ if estimator.warm_start and hasattr(estimator, "model_") else None
+        return getattr(estimator, "model_", None)
     if isinstance(init_model, PredictionMixin):
         check_is_fitted(init_model)
         init_model = init_model.model_
@@ -354,11 +359,8 @@ def _get_init_model(estimator: PolyleafEstimator, init_model: Any) -> Model | No
     return init_model
 
 
-def _get_n_rounds(estimator: PolyleafEstimator, old_model: Model | None, init_model: object) -> int:
-    """Return the number of rounds of this run."""
-    n = DEFAULT_N_ESTIMATORS if estimator.n_estimators is None else estimator.n_estimators
-    if old_model is None or init_model is not None:
-        return n
+def _count_further_rounds(n: int, old_model: Model) -> int:
+    """Return the rounds that a warm start trains of n."""
     if n < old_model.n_rounds:
         raise ValueError(
             f"warm_start: n_estimators={n} is less than the "
@@ -417,8 +419,7 @@ def read_initial_scores(
 def _shrinks_initial_scores(run: TrainingRun) -> bool:
     """Return whether the scores of `init` are multiplied by a factor that held-out rows choose."""
     return (
-        run.initial is not None
-        and run.init_model is None
+        run.init_model is None
         and run.target.encoding.kind != "regression"
         and run.objective.has_default_metric
         and not run.target.is_sparse
@@ -433,7 +434,8 @@ def describe_model(estimator: PolyleafEstimator, run: TrainingRun) -> None:
     has_offsets = run.target.rows.offset is not None and run.initial is None
     metadata = make_metadata(estimator, encoding, has_offsets, run.projection is not None)
     metadata |= estimator._calibration_metadata(encoding)
-    run.target_scale, run.target_offset = get_score_scale(encoding, run.objective)
+    if encoding.scale is not None:
+        run.target_scale, run.target_offset = get_score_scale(encoding, run.objective)
     run.output_names = estimator._score_names(encoding, run.objective)
     run.metadata = metadata
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import copy
-import functools
-import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import index
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeAlias
 
 import numpy as np
 import scipy.sparse
@@ -25,7 +23,7 @@ from polyleaf.runtime.context import effective_threads
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
 from polyleaf.runtime.user_warnings import warn_user
-from polyleaf.settings.aliases import raise_unknown_parameters
+from polyleaf.settings.param_spec import suggest_on_unknown_kwargs
 from polyleaf.user_data.feature_table import FeatureTable
 from polyleaf.user_data.offsets import OffsetReader
 from polyleaf.user_data.read_target import check_same_rows
@@ -33,22 +31,6 @@ from polyleaf.user_data.target import Target, TargetEncoding
 
 TableLibrary: TypeAlias = Literal["default", "pandas", "polars", "pyarrow"]
 _LIBRARIES = ("default", "pandas", "polars", "pyarrow")
-
-_Method = TypeVar("_Method", bound=Callable[..., object])
-
-
-def suggest_on_unknown_kwargs(method: _Method) -> _Method:
-    """Decorate a method of an estimator: unknown keywords raise an error with a suggestion."""
-    parameters = [name for name in inspect.signature(method).parameters if name != "self"]
-
-    @functools.wraps(method)
-    def wrapper(self: Any, *args: object, **kwargs: Any) -> object:
-        if kwargs and not kwargs.keys() <= set(parameters):
-            where = f"{type(self).__name__}.{method.__name__}"
-            raise_unknown_parameters(where, kwargs, parameters, self._get_param_names())
-        return method(self, *args, **kwargs)
-
-    return wrapper  # type: ignore[return-value]
 
 
 class RowOffsetReader(Protocol):
@@ -79,7 +61,6 @@ class PredictionMixin:
         n_jobs: int | None
         _encoding: TargetEncoding
 
-        def _prediction(self, raw: np.ndarray) -> Any: ...
         def _prediction_of_scores(self, scores: np.ndarray) -> np.ndarray: ...
 
     # --- raw scores ----------------------------------------------------------------------------
@@ -166,11 +147,19 @@ class PredictionMixin:
             "poisson", "gamma" and "tweedie", log-odds for "logistic", in the unit of y without a
             link.
         """
-        raw = self._raw(X, iteration_range, offset)
-        flat = self._encoding.one_dimensional and raw.shape[1] == 1
-        return raw[:, 0] if flat else self._wrap_output(raw, self._get_score_names, X)
+        raw = self._flatten(self._raw(X, iteration_range, offset))
+        return raw if raw.ndim == 1 else self._wrap_output(raw, self._get_score_names, X)
 
     # --- predictions ---------------------------------------------------------------------------
+
+    def _prediction(self, raw: np.ndarray) -> Any:
+        """Return the prediction of raw scores."""
+        return self._flatten(self.model_.objective.transform(raw))
+
+    def _flatten(self, columns: np.ndarray) -> np.ndarray:
+        """Return a single column in one dimension if y had one."""
+        is_flat = self._encoding.one_dimensional and columns.shape[1] == 1
+        return columns[:, 0] if is_flat else columns
 
     @suggest_on_unknown_kwargs
     def predict(

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.estimators._fitting import fit_estimator, refit_estimator
 from polyleaf.estimators._persistence import find_unsaved, read_estimator
-from polyleaf.estimators._prediction import ShapMixin, suggest_on_unknown_kwargs
+from polyleaf.estimators._prediction import ShapMixin
 from polyleaf.model import Model, serialize
 from polyleaf.model.html import render_model
 from polyleaf.model.serialize import Destination, Source
@@ -28,11 +28,12 @@ from polyleaf.runtime.cuda import get_device, is_device_array
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.settings.aliases import (
-    get_foreign_hint,
     get_foreign_value_hint,
     raise_unknown_parameters,
+    read_foreign_names,
     warn_if_called_on_instance,
 )
+from polyleaf.settings.param_spec import suggest_on_unknown_kwargs
 from polyleaf.settings.parameters import SharedParameters
 from polyleaf.training.cross_fitting import quantile_shifts
 from polyleaf.training.fit import check_scaling
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from sklearn.utils import Tags
 
     from polyleaf.runtime.types import DataLike
+
 
 _Method = TypeVar("_Method", bound=Callable[..., object])
 
@@ -465,10 +467,10 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
     if not TYPE_CHECKING:  # type checkers would accept any name
 
         def __getattr__(self, name: str) -> Any:
-            hint = get_foreign_hint("attributes", name)
-            if hint:
+            hint = read_foreign_names("attributes").get(name)
+            if hint is not None:
                 raise AttributeError(
-                    f"{type(self).__name__!r} object has no attribute {name!r}{hint}"
+                    f"{type(self).__name__!r} object has no attribute {name!r}: {hint}"
                 )
             return object.__getattribute__(self, name)  # raises the usual AttributeError
 

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.binned_data.dataset import Dataset
 from polyleaf.estimators._fitting import get_single_class, refuse_objective
-from polyleaf.estimators._prediction import resolve_offset, suggest_on_unknown_kwargs
+from polyleaf.estimators._prediction import resolve_offset
 from polyleaf.estimators.calibration import (
     DecisionThresholdMixin,
     calibrate_sets,
@@ -31,7 +31,11 @@ from polyleaf.objectives.registry import ObjectiveSpec, ResolvedObjective, resol
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
 from polyleaf.settings.aliases import warn_one_vs_rest
-from polyleaf.settings.param_spec import add_parameter_docs, make_constraints
+from polyleaf.settings.param_spec import (
+    add_parameter_docs,
+    make_constraints,
+    suggest_on_unknown_kwargs,
+)
 from polyleaf.settings.parameters import ClassifierParameters
 from polyleaf.training.fit import complete_objective
 from polyleaf.training.training_run import TrainingRun

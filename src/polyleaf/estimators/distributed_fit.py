@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -144,7 +144,7 @@ def fit_rank(
     workers: Context,
     *,
     eval_sets: Sequence[EvalSet] = (),
-    callbacks: object = None,
+    callbacks: Iterable[Callback] = (),
     resume_from: Model | None = None,
 ) -> TrainingRun:
     """Train on one rank. All ranks get the same model, and rank 0 the metrics of evaluation sets.

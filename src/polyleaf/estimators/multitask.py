@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from polyleaf.distributions import Distribution
 from polyleaf.estimators._fitting import refuse_objective
 from polyleaf.estimators._persistence import make_estimator
-from polyleaf.estimators._prediction import make_table, suggest_on_unknown_kwargs
+from polyleaf.estimators._prediction import make_table
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.estimators.calibration import compute_probabilities, decide
 from polyleaf.estimators.classifier import PolyleafClassifier
@@ -29,7 +29,11 @@ from polyleaf.runtime.capabilities import refuse
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
 from polyleaf.settings.aliases import warn_one_vs_rest
-from polyleaf.settings.param_spec import add_parameter_docs, make_constraints
+from polyleaf.settings.param_spec import (
+    add_parameter_docs,
+    make_constraints,
+    suggest_on_unknown_kwargs,
+)
 from polyleaf.settings.parameters import MultiTaskParameters
 from polyleaf.training.fit import complete_objective, has_quantiles
 from polyleaf.training.output_groups import has_shared_trees
@@ -204,7 +208,8 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         return TaskOffsetReader(encoding, objective.tasks)
 
     def _is_calibrated(self, objective: Objective) -> bool:
-        return self.calibrate_quantiles and has_quantiles(objective)
+        parts = [place.task.objective for place in objective.tasks]
+        return self.calibrate_quantiles and any(map(has_quantiles, parts))
 
     def _score_names(self, encoding: TargetEncoding, objective: Objective) -> list[str]:
         assert isinstance(encoding, TaskEncodings)

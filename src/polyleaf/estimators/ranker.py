@@ -11,7 +11,6 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.estimators._fitting import refuse_objective
-from polyleaf.estimators._prediction import suggest_on_unknown_kwargs
 from polyleaf.estimators.base import PolyleafEstimator, _checks_parameters
 from polyleaf.metrics.metric import get_metric
 from polyleaf.model import Model
@@ -21,7 +20,11 @@ from polyleaf.objectives.registry import ObjectiveSpec, ResolvedObjective
 from polyleaf.runtime.capabilities import FEATURES, refuse
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
-from polyleaf.settings.param_spec import add_parameter_docs, make_constraints
+from polyleaf.settings.param_spec import (
+    add_parameter_docs,
+    make_constraints,
+    suggest_on_unknown_kwargs,
+)
 from polyleaf.settings.parameters import RankerParameters
 from polyleaf.training.fit import complete_objective
 from polyleaf.training.prepare import VALIDATION, collect_eval_sets
@@ -296,10 +299,7 @@ class PolyleafRanker(PolyleafEstimator, RankerParameters):
     def _prediction(self, raw: np.ndarray) -> np.ndarray:
         scores = self.model_.objective.transform(raw)
         chosen = self.model_.metadata.get(CHOSEN_SCORE)
-        if chosen is not None:
-            return scores[:, chosen]
-        flat = self._encoding.one_dimensional and scores.shape[1] == 1
-        return scores[:, 0] if flat else scores
+        return self._flatten(scores) if chosen is None else scores[:, chosen]
 
     def predict_topk(
         self,

@@ -61,8 +61,10 @@ class PolyleafRegressor(RegressorMixin, UncertaintyMixin, RegressorParameters):
         assert isinstance(resolved, ObjectiveSpec)
         normalize = self.normalize_targets
         if normalize == "auto":
-            n_targets = count_columns(rows.target)
-            normalize = get_auto_scaling(resolved.cls, has_shared_trees(self, n_targets))
+            shares_trees = self.multi_strategy == "multi_output_tree"
+            if self.output_groups is not None:
+                shares_trees = has_shared_trees(self, count_columns(rows.target))
+            normalize = get_auto_scaling(resolved.cls, shares_trees)
         return encode_regression(rows, missing=self.missing_targets, normalize=normalize)
 
     def _make_objective(
@@ -97,11 +99,6 @@ class PolyleafRegressor(RegressorMixin, UncertaintyMixin, RegressorParameters):
 
     def _predicts_scores(self) -> bool:
         return self.model_.objective.link == "identity"
-
-    def _prediction(self, raw: np.ndarray) -> np.ndarray:
-        prediction = self.model_.objective.transform(raw)
-        flat = self._encoding.one_dimensional and prediction.shape[1] == 1
-        return prediction[:, 0] if flat else prediction
 
     def predict_dist(
         self,

@@ -639,7 +639,8 @@ def as_matrix(target: Array) -> FloatArray:
 def as_matrices(rows: RowData) -> RowData:
     """Return rows with a float target, C-ordered ``(n, K)``, and weights as `as_weight` does."""
     target = as_matrix(rows.target)
-    return rows.replace(target=target, weight=as_weight(rows, target.shape[1]))
+    weight = None if rows.weight is None else as_weight(rows, target.shape[1])
+    return rows.replace(target=target, weight=weight)
 
 
 def as_weight(rows: RowData, n_outputs: int = 1) -> NDArray[np.float32] | None:

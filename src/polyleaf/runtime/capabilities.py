@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NoReturn, TypeAlias
 
 from polyleaf.runtime.cuda import is_device_array
@@ -52,13 +53,14 @@ class Use:
     parameters: Any = None  # parameters of a fit
     model: Any = None  # model to continue if there are parameters, otherwise the model that is used
     objective: Any = None
-    metrics: Any = ()
+    metrics: Any = None
     X: Any = None  # features as the user passed them
-    evaluated: Any = ()  # the same of the evaluation sets
-    rows: Any = None  # what else the user passed for the rows of X
+    evaluated: Any = None  # the same of the evaluation sets
+    weight: Any = None  # weights of the rows of X as the user passed them
+    offset: Any = None
     target: Any = None  # encoded y
     has_sparse_y: bool = False
-    members: Any = ()  # members of the model in training
+    members: Any = None  # members of the model in training
 
     @property
     def estimator(self) -> str:
@@ -67,13 +69,17 @@ class Use:
 
     def get(self, name: str) -> Any:
         """Return the value of a parameter; None also if there is no such parameter."""
-        return getattr(self.parameters, name, None)
+        return None if self.parameters is None else vars(self.parameters).get(name)
 
-    def is_set(self, name: str) -> bool:
-        """Whether an attribute is known, or a parameter has another value than its default."""
-        if hasattr(self, name):
-            return getattr(self, name) not in (None, (), False)
-        return self.get(name) is not getattr(type(self.parameters), name, None)
+    @cached_property
+    def names(self) -> set[str]:
+        """Attributes that are known, and parameters of other values than their defaults."""
+        facts = {
+            name for name, fact in vars(self).items() if fact is not None and fact is not False
+        }
+        cls, values = type(self.parameters), getattr(self.parameters, "__dict__", {})
+        changed = {name for name, v in values.items() if v is not getattr(cls, name, None)}
+        return facts | changed
 
 
 Find: TypeAlias = Callable[[Use], "str | None"]
@@ -145,7 +151,7 @@ def _of(*names: str) -> Callable[[Find], Find]:
 
     def decorate(find: Find) -> Find:
         def find_if_set(use: Use) -> str | None:
-            return find(use) if any(use.is_set(name) for name in names) else None
+            return None if use.names.isdisjoint(names) else find(use)
 
         return find_if_set
 
@@ -166,13 +172,13 @@ def _argument(name: str, *values: str) -> Find:
 
 def _find_tasks(use: Use) -> str | None:
     objective = use.get("objective")
-    is_multitask = hasattr(use.parameters, "task_weight")
+    is_multitask = hasattr(type(use.parameters), "task_weight")
     return "objective" if is_multitask and (objective is None or len(objective) != 1) else None
 
 
 def _find_ranking(use: Use) -> str | None:
     kinds = getattr(use.objective or getattr(use.model, "objective", None), "target_kinds", ())
-    is_ranker = hasattr(use.parameters, "goal_weights")
+    is_ranker = hasattr(type(use.parameters), "goal_weights")
     return "ranking" if is_ranker or "relevance" in kinds else None
 
 
@@ -290,10 +296,12 @@ def _find_projection(use: Use) -> str | None:
     return "projection" if is_used else None
 
 
+@_of("X")
 def _find_dataset(use: Use) -> str | None:
     return "a Dataset" if getattr(type(use.X), "is_binned", False) else None
 
 
+@_of("X")
 def _find_bins(use: Use) -> str | None:
     has_bins_only = _find_dataset(use) and use.X.features is None
     return "a Dataset of bins" if has_bins_only else None
@@ -312,12 +320,14 @@ def _find_listed_categories(use: Use) -> str | None:
     return "categorical_features" if is_listed else None
 
 
+@_of("offset")
 def _find_offset(use: Use) -> str | None:
-    return "offset" if use.rows is not None and use.rows.offset is not None else None
+    return "offset"
 
 
+@_of("weight")
 def _find_output_weights(use: Use) -> str | None:
-    shape: tuple[int, ...] = getattr(getattr(use.rows, "weight", None), "shape", ())
+    shape: tuple[int, ...] = getattr(use.weight, "shape", ())
     return "sample_weight" if len(shape) > 1 and shape[1] > 1 else None
 
 
@@ -342,10 +352,12 @@ def _find_normalised_targets(use: Use) -> str | None:
     return "normalize_targets=True" if is_used else None
 
 
+@_of("X")
 def _find_device_array(use: Use) -> str | None:
     return "an array on a GPU" if is_device_array(use.X) else None
 
 
+@_of("objective")
 def _find_updated_leaves(use: Use) -> str | None:
     """Find an objective whose leaf values are quantiles of residuals."""
     if use.objective is None or not use.objective.updates_leaves:
@@ -374,6 +386,7 @@ def _find_calibrated_quantiles(use: Use) -> str | None:
     return "calibrate_quantiles=True" if is_used else None
 
 
+@_of("metrics")
 def _find_label_frequencies(use: Use) -> str | None:
     for metric in use.metrics:
         if getattr(metric.function, "needs_label_frequencies", False):
@@ -980,7 +993,10 @@ FEATURES = {
 _IN_PAIRS = [
     name
     for name, feature in FEATURES.items()
-    if feature.refused.keys() & FEATURES.keys()
-    or any(name in other.refused for other in FEATURES.values())
+    if feature.find is not _never
+    and (
+        feature.refused.keys() & FEATURES.keys()
+        or any(name in other.refused for other in FEATURES.values())
+    )
 ]
 """The features that some other feature excludes."""

@@ -16,7 +16,6 @@ from sklearn.utils.validation import check_is_fitted
 from polyleaf.binned_data.dataset import Dataset
 from polyleaf.estimators import PolyleafClassifier, PolyleafRanker, PolyleafRegressor
 from polyleaf.estimators._fitting import draw_seed, make_objective, restore_if_fit_fails
-from polyleaf.estimators._prediction import suggest_on_unknown_kwargs
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.metrics import Metric
 from polyleaf.model.combine import blend_models
@@ -52,6 +51,7 @@ from polyleaf.settings.param_spec import (
     fill_docstring,
     get_param_specs,
     make_constraints,
+    suggest_on_unknown_kwargs,
 )
 from polyleaf.settings.parameters import (
     DEFAULTS,
@@ -61,7 +61,8 @@ from polyleaf.settings.parameters import (
     RuntimeParameters,
     SearchParameters,
 )
-from polyleaf.training.fit import check_metric_is_known, make_metrics
+from polyleaf.training.evaluation import make_metrics
+from polyleaf.training.fit import check_metric_is_known
 from polyleaf.training.prepare import (
     VALIDATION,
     FeatureReader,

@@ -39,6 +39,7 @@ import numpy as np
 from polyleaf.settings.aliases import raise_unknown_parameters
 
 T = TypeVar("T")
+Method = TypeVar("Method", bound=Callable[..., object])
 
 
 def parameter(
@@ -109,6 +110,20 @@ def estimator_parameters(cls: type[T]) -> type[T]:
 
     made.__init__ = __init__
     return made
+
+
+def suggest_on_unknown_kwargs(method: Method) -> Method:
+    """Decorate a method of an estimator: unknown keywords raise an error with a suggestion."""
+    parameters = [name for name in inspect.signature(method).parameters if name != "self"]
+
+    @functools.wraps(method)
+    def wrapper(self: Any, *args: object, **kwargs: Any) -> object:
+        if kwargs and not kwargs.keys() <= set(parameters):
+            where = f"{type(self).__name__}.{method.__name__}"
+            raise_unknown_parameters(where, kwargs, parameters, self._get_param_names())
+        return method(self, *args, **kwargs)
+
+    return wrapper  # type: ignore[return-value]
 
 
 def _merge_groups(cls: Any) -> Any:

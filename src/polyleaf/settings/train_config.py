@@ -51,10 +51,7 @@ class GrowthConfig(TreeParameters):
 
     colsample_bynode: float
     seed: int  # seed of the features that are sampled at each node
-
-    @property
-    def histogram_memory_bytes(self) -> int:
-        return self.histogram_memory or DEFAULT_HISTOGRAM_MEMORY
+    histogram_memory: int  # bytes
 
 
 @frozen_config
@@ -108,11 +105,6 @@ class LeafSettings:
         return _group(cls, values)
 
     @property
-    def has_sparse_targets(self) -> bool:
-        """Whether targets, scores and gradients are kept sparse."""
-        return False
-
-    @property
     def gain_regressors(self) -> int:
         """Most regressors of a node in split gains; -1: gains are those of constant leaves."""
         return -1
@@ -144,10 +136,6 @@ class TopkLeaf(LeafSettings, TopkLeafParameters):
     """
 
     kind = SPARSE
-
-    @property
-    def has_sparse_targets(self) -> bool:
-        return self.split_search != "histogram"
 
     @property
     def gain_limits(self) -> dict[str, object]:
@@ -196,11 +184,7 @@ class TrainConfig:
     sampling: SamplingConfig
     leaf: Leaf
     workers: Context
-
-    @property
-    def has_sparse_targets(self) -> bool:
-        """Whether targets, scores and gradients are kept sparse."""
-        return self.leaf.has_sparse_targets
+    has_sparse_targets: bool  # whether targets, scores and gradients are kept sparse
 
     def replace_output_groups(self, groups: list[list[int]]) -> TrainConfig:
         """Return the same configuration with other groups of outputs."""
@@ -245,6 +229,7 @@ def make_train_config(
     """
     capabilities.check(parameters=params, has_sparse_y=has_sparse_targets)
     values = {**vars(params), "n_estimators": n_rounds, "seed": seed}
+    values["histogram_memory"] = params.histogram_memory or DEFAULT_HISTOGRAM_MEMORY
     rates = _get_default_rates(objective)
     values |= {name: rate for name, rate in rates.items() if values[name] is None}
     if params.leaf == "sparse" and params.split_search == "auto":
@@ -265,6 +250,7 @@ def make_train_config(
         _group(SamplingConfig, values),
         leaf,
         Context(n_threads, device=device),
+        isinstance(leaf, TopkLeaf) and leaf.split_search != "histogram",
     )
 
 
@@ -333,8 +319,9 @@ def _check_effects(params: SharedParameters, objective: type[Objective] | None) 
         values["objective"], taken = objective.name, frozenset(objective.parameters)
     for spec in get_param_specs(type(params)):
         value = values[spec.name]
-        has_effect = spec.has_effect(values) or spec.name in taken
-        if not has_effect and not spec.is_default(value):
+        if not spec.requires or spec.name in taken or spec.is_default(value):
+            continue
+        if not spec.has_effect(values):
             required = " or ".join(f'{name}="{choice}"' for name, choice in spec.requires.items())
             place = ", by its name" if "objective" in spec.requires else ""
             raise ValueError(

@@ -339,7 +339,9 @@ class BoostingLoop:
         """
         if groups is None:
             groups = self.turns[round % len(self.turns)]
-        active = select_active([m.member.n_rounds for m in self.members], round)
+        active = [0]
+        if len(self.members) > 1:
+            active = select_active([m.member.n_rounds for m in self.members], round)
         has_split = [self._train_member(i, round, groups) for i in active]
         return self._should_continue(any(has_split))
 
@@ -370,7 +372,7 @@ class BoostingLoop:
             has_split |= grown.tree.n_leaves > 1 or state.moves_all_rows(leaves, outputs)
             with measure_phase("score updates"):
                 state.add_tree(grown, leaves, outputs)
-                weighted = scale_leaves(leaves, member.weight)
+                weighted = leaves if member.weight == 1 else scale_leaves(leaves, member.weight)
                 self.model.append(grown.tree, weighted, round, outputs)
         return has_split
 

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 import polyleaf._core as _core
-from polyleaf.metrics import Metric
+from polyleaf.metrics import Metric, default_metrics, get_metrics
 from polyleaf.metrics.metric import EvalsLog, OutputsLog
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import Leaves
+from polyleaf.objectives import Objective
+from polyleaf.runtime.capabilities import refuse
 from polyleaf.runtime.row_data import RowData
 from polyleaf.user_data.read_target import check_same_rows
+from polyleaf.user_data.target import Target
+
+SPARSE_METRICS = ("p@1", "p@3", "p@5")  # default metrics of sparse targets
 
 
 @contextmanager
@@ -27,6 +32,23 @@ def name_eval_set(name: str) -> Iterator[None]:
         if repr(name) not in str(error):
             error.args = (f"Evaluation set {name!r}: {error}",)
         raise
+
+
+def make_metrics(eval_metric: object, objective: Objective, target: Target) -> list[Metric]:
+    """Make the metrics of evaluation sets; None stands for those of the objective."""
+    if not target.is_sparse:
+        found = (
+            default_metrics(objective, target.encoding.kind, target.encoding.n_outputs)
+            if eval_metric is None
+            else get_metrics(eval_metric, objective)
+        )
+        has_classes = target.encoding.has_class_ids
+        return [replace(m, has_classes=True) for m in found] if has_classes else found
+    metrics = get_metrics(SPARSE_METRICS if eval_metric is None else eval_metric, objective)
+    for metric in metrics:
+        if not hasattr(metric.function, "k"):
+            refuse("sparse_targets", "metrics_of_outputs", metric=metric.name)
+    return metrics
 
 
 @dataclass

@@ -99,9 +99,11 @@ def make_components(
             run.rows,
         )
     members = [
-        _make_member(run, bound, model, i, member, evaluation)
-        for i, member in enumerate(run.members or [Member(run.settings)])
+        _make_member(run.replace(settings=m.apply(run.settings)), bound, model, i, m, evaluation)
+        for i, m in enumerate(run.members)
     ]
+    if not members:
+        members = [_make_member(run, bound, model, 0, Member(run.settings), evaluation)]
     return Components(members, model, evaluation)
 
 
@@ -113,8 +115,9 @@ def _make_member(
     member: Member,
     evaluation: Evaluation | None,
 ) -> MemberComponents:
-    run = run.replace(settings=member.apply(run.settings))
-    forest = make_member_forest(model, number, member.weight)
+    forest = model.forest
+    if member.weight != 1:
+        forest = make_member_forest(model, number, member.weight)
     settings, dataset, rows = run.settings, run.dataset, run.rows
     make: Callable[..., _Parts] = _make_dense
     if settings.has_sparse_targets:
@@ -222,7 +225,7 @@ def _make_dense(
         allocate = make_row_allocator(bound, settings, dataset)
     leaf, workers, bins = settings.leaf, settings.workers, dataset.bins
     derivatives = Derivatives(
-        bound, settings.hessian, settings.growth.histogram_memory_bytes, workers, allocate
+        bound, settings.hessian, settings.growth.histogram_memory, workers, allocate
     )
     ids, seed = global_row_ids(rows.weight, run.row_ids), settings.sampling.seed
     state = DenseState(

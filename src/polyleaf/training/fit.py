@@ -10,13 +10,11 @@ from typing import Any
 import numpy as np
 
 from polyleaf.callbacks import Callback, EarlyStopping, EvaluationMonitor, ProgressBar
-from polyleaf.metrics import Metric, default_metrics, get_metrics
 from polyleaf.metrics.metric import EvalsLog
 from polyleaf.model import Model
 from polyleaf.model.metadata import HAS_OFFSETS
 from polyleaf.objectives import Objective, objective_class, objective_names
 from polyleaf.objectives.registry import ObjectiveSpec
-from polyleaf.runtime.capabilities import refuse
 from polyleaf.runtime.types import DataLike
 from polyleaf.settings.parameters import SharedParameters
 from polyleaf.training.auto_rounds import iter_hold_outs
@@ -24,7 +22,7 @@ from polyleaf.training.boosting import boost, refit
 from polyleaf.training.group_search import resolve_output_groups
 from polyleaf.training.training_run import TrainingRun, get_default_metric
 from polyleaf.user_data.offsets import check_all_or_none
-from polyleaf.user_data.target import Target, TargetEncoding
+from polyleaf.user_data.target import TargetEncoding
 from polyleaf.user_data.validation import describe_signature_mismatch
 
 # Factors of the scores of `init` that are tried, and the boosting rounds and their rate.
@@ -72,9 +70,6 @@ def _scale_offsets(run: TrainingRun, factor: float) -> None:
     ]
 
 
-SPARSE_METRICS = ("p@1", "p@3", "p@5")
-
-
 # --- before features are read -------------------------------------------------------------------
 
 
@@ -99,23 +94,6 @@ def complete_objective(
     return spec.make(**parameters).bind_outputs(n_outputs, first_order)
 
 
-def make_metrics(eval_metric: object, objective: Objective, target: Target) -> list[Metric]:
-    """Make the metrics of evaluation sets; None stands for those of the objective."""
-    if not target.is_sparse:
-        found = (
-            default_metrics(objective, target.encoding.kind, target.encoding.n_outputs)
-            if eval_metric is None
-            else get_metrics(eval_metric, objective)
-        )
-        has_classes = target.encoding.has_class_ids
-        return [replace(m, has_classes=True) for m in found] if has_classes else found
-    metrics = get_metrics(SPARSE_METRICS if eval_metric is None else eval_metric, objective)
-    for metric in metrics:
-        if not hasattr(metric.function, "k"):
-            refuse("sparse_targets", "metrics_of_outputs", metric=metric.name)
-    return metrics
-
-
 def check_scaling(encoding: TargetEncoding, objective: Objective) -> None:
     """Raise if targets are standardised and the objective does not allow that."""
     if encoding.scale is not None and not objective.is_translation_invariant:
@@ -130,8 +108,7 @@ def check_scaling(encoding: TargetEncoding, objective: Objective) -> None:
 
 def has_quantiles(objective: Objective) -> bool:
     """Whether some scores are quantiles other than medians, which calibration shifts."""
-    levels = objective.score_quantile_levels(objective.n_scores(1))
-    return bool((np.abs(levels - 0.5) > 0).any())
+    return any(level != 0.5 for level in objective.quantile_levels)
 
 
 def get_score_scale(
@@ -207,7 +184,7 @@ def check_metric_is_known(objective: Objective, eval_metric: object, use: str) -
 def train(
     params: SharedParameters,
     run: TrainingRun,
-    callbacks: object = None,
+    callbacks: Iterable[Callback] = (),
     resume_from: Model | None = None,
 ) -> None:
     """Run the boosting loop with all callbacks, and fill in the result of the run.
@@ -219,7 +196,7 @@ def train(
     if run.decay_rate is not None:
         refit(run)
         return
-    all_callbacks = as_callbacks(callbacks)
+    all_callbacks = list(callbacks)
     if run.settings.workers.communicator.rank == 0:  # the estimator's own run on rank 0 only
         all_callbacks = _make_callbacks(params, run, all_callbacks)
     try:

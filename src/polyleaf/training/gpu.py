@@ -46,7 +46,7 @@ class DeviceDerivatives(DerivativeMatrices):
     """
 
     def __init__(self, device: _core.Device, bound: BoundObjective, settings: TrainConfig) -> None:
-        memory_limit, config = settings.growth.histogram_memory_bytes, settings.hessian
+        memory_limit, config = settings.growth.histogram_memory, settings.hessian
         host = Derivatives(bound, config, memory_limit, settings.workers)
         self._host, self.leaf_hessian = host, config.leaf_hessian
         self._weights: dict[tuple[str, int], _core.DeviceMatrix] = {}
@@ -142,34 +142,30 @@ class DeviceState(DenseState):
             bound, derivatives.host, dataset, forest, settings.workers, offset, row_ids, seed
         )
         self.device_derivatives, self._grower = derivatives, grower
-        self._device_scores = copy_to_device(derivatives.device, self._raw)
+        self._scores = copy_to_device(derivatives.device, self._scores)
         self._leaves = _core.DeviceLeaves(derivatives.device)
-        del self._raw  # the device has the scores
         self._adds_trees = False
         self._is_stale = True  # derivatives may be on the host only
 
     @property
     def raw(self) -> np.ndarray:
         """A copy in host memory."""
-        return self._device_scores.read()
-
-    @property
-    def _scores(self) -> _core.DeviceMatrix:
-        return self._device_scores
+        return self._scores.read()
 
     def _copy_scores(self) -> _core.DeviceMatrix:
         if self._buffer is None:
             device = self.device_derivatives.device
-            self._buffer = _core.DeviceMatrix(device, *self._device_scores.shape)
-        self._buffer.copy(self._device_scores)
+            self._buffer = _core.DeviceMatrix(device, *self._scores.shape)
+        self._buffer.copy(self._scores)
         return self._buffer
 
-    def _read_columns(self, scores: _core.DeviceMatrix, outputs: TreeOutputs) -> np.ndarray:
-        return scores.read() if outputs is None else scores.column(int(outputs[0])).read()
+    def _see_columns(self, scores: _core.DeviceMatrix, outputs: TreeOutputs) -> np.ndarray:
+        columns = scores.read() if outputs is None else scores.column(int(outputs[0])).read()
+        return columns if self._offset is None else columns + extract_columns(self._offset, outputs)
 
     def update_derivatives(self) -> None:
         if self._is_stale:
-            seen = self._device_scores if self._shown is None else self._shown
+            seen = self._scores if self._shown is None else self._shown
             on_device = seen if self._offset is None else None
             self.device_derivatives.compute(on_device, self.seen_scores)
         self._is_stale = False
@@ -190,7 +186,7 @@ class DeviceState(DenseState):
         scores = DenseScores(self.raw, self._workers)
         assert isinstance(self._dataset, Dataset)
         scores.add_trees(forest, len(forest) - 1, self._dataset.codes, self._features)
-        self._device_scores.write(scores.raw)
+        self._scores.write(scores.raw)
         self._is_stale = True
 
 

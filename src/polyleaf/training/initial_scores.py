@@ -96,7 +96,8 @@ def compute_initial_scores(
         model=start,
         X=data[0].X,
         evaluated=[each.X for each in data[1:]],
-        rows=next((each.rows for each in data if each.rows.offset is not None), data[0].rows),
+        weight=data[0].rows.weight,
+        offset=next((d.rows.offset for d in data if d.rows.offset is not None), None),
         target=target,
     )
     _check_no_missing_targets(data[0].rows.weight, target)

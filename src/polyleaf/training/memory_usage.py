@@ -95,7 +95,7 @@ def histogram_bytes(
         return threads * per_thread  # gradients of linear leaves differ between nodes
     min_rows = _core.count_unkept_rows(_BINS, columns.lanes)
     kept = min(leaves, n_rows // min_rows) + 1  # open nodes, which share no rows
-    return min(growth.histogram_memory_bytes, kept * per_node) + threads * per_thread
+    return min(growth.histogram_memory, kept * per_node) + threads * per_thread
 
 
 def tree_bytes(columns: ColumnCounts, settings: TrainConfig) -> int:

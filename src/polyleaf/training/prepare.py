@@ -102,7 +102,9 @@ def prepare(
         X, held_out, held_target = _hold_out(params, run, params.validation_fraction)
         eval_data = [*eval_data, held_out]
     unprojected = X
-    projector = _make_projector(params)
+    projector = None
+    if params.projection is not None or params.projection_dim is not None or params.tfidf:
+        projector = _make_projector(params)
     if projector is not None or (run.init_model is not None and run.init_model.projection):
         X = _project(params, run, X, projector)
     reader = FeatureReader(params, run.projection, n_threads)

@@ -291,7 +291,6 @@ class Derivatives(DerivativeMatrices):
     ) -> None:
         n, k = bound.n_rows, bound.n_outputs
         self._bound, self.leaf_hessian, self._workers = bound, config.leaf_hessian, workers
-        self._n_usable = count_usable_rows(n, bound.weight)
         h_columns, full_columns = hessian_columns(bound, config)
         if full_columns > 0:
             _check_memory(n, k, config, memory_limit)
@@ -399,7 +398,8 @@ class Derivatives(DerivativeMatrices):
         """Return whether one step for all rows would gain almost nothing."""
         g = self.scaled_gradients(outputs)
         squares, sums = _core.exact_totals(g, g, None, 1, self._workers)[:, 0]
-        return gradients_cancel_out(sums, squares, self._workers.sum_over_ranks(self._n_usable))
+        n_usable = count_usable_rows(self._bound.n_rows, self._bound.weight)
+        return gradients_cancel_out(sums, squares, self._workers.sum_over_ranks(n_usable))
 
 
 class DenseScores:
@@ -465,14 +465,14 @@ class DenseState:
         self.bound, self.derivatives, self._allocate = bound, derivatives, allocate
         self._offset = None if offset is None else offset.astype(np.float32)
         self._dataset, self._features, self._workers = dataset, dataset.features, workers
-        self._raw = allocate((bound.n_rows, bound.n_outputs), np.float32)
+        self._scores: Any = allocate((bound.n_rows, bound.n_outputs), np.float32)
         if len(forest) > 0:
             assert isinstance(dataset, Dataset)
             features = dataset.raw_features() if len(forest.regressors()) > 0 else None
-            DenseScores(self._raw, workers).add_trees(forest, 0, dataset.codes, features)
+            DenseScores(self._scores, workers).add_trees(forest, 0, dataset.codes, features)
         self._is_stale = True  # raw scores have changed since the derivatives were computed
         if derivatives.h is not None and (bound.weight is not None or offset is not None):
-            start = np.zeros_like(self._raw) if self._offset is None else self._offset
+            start = np.zeros_like(self._scores) if self._offset is None else self._offset
             derivatives.find_heavy_rows(start, row_ids, seed)
             self._is_stale = len(forest) > 0
         self._adds_trees = bound.adds_trees and derivatives.full is None and offset is None
@@ -482,7 +482,7 @@ class DenseState:
     @property
     def raw(self) -> np.ndarray:
         """Sums of leaf values (n_rows, K), float32: the same bits that prediction computes."""
-        return self._raw
+        return self._scores
 
     def update_derivatives(self) -> None:
         """Compute derivatives at the scores that the objective sees, unless they are up to date."""
@@ -508,20 +508,12 @@ class DenseState:
             self._shown = self._copy_scores()
             change(self._shown)
 
-    @property
-    def _scores(self) -> Any:
-        """The raw scores, where they are kept."""
-        return self._raw
-
     def _copy_scores(self) -> Any:
         """Return a copy of the raw scores, in memory that the next copy uses again."""
         if self._buffer is None:
-            self._buffer = self._allocate(self._raw.shape, np.float32)
-        np.copyto(self._buffer, self._raw)
+            self._buffer = self._allocate(self._scores.shape, np.float32)
+        np.copyto(self._buffer, self._scores)
         return self._buffer
-
-    def _read_columns(self, scores: Any, outputs: TreeOutputs) -> np.ndarray:
-        return extract_columns(scores, outputs)
 
     def sampling_gradients(self) -> np.ndarray:
         """Return the gradients (n_rows, K) that GOSS samples by."""
@@ -546,7 +538,7 @@ class DenseState:
     def compute_with_tree(self, grown: GrownTree, leaves: Leaves, outputs: TreeOutputs) -> None:
         """Compute derivatives with an unfinished tree, which the raw scores do not contain."""
         if self._adds_trees and outputs is None:
-            self.derivatives.compute(self._raw, grown.grower.leaf_of_row, leaves)
+            self.derivatives.compute(self._scores, grown.grower.leaf_of_row, leaves)
             self._shown, self._is_stale = None, False
         else:
             self.show(lambda scores: self._add_leaves(scores, grown, leaves, outputs))
@@ -565,8 +557,8 @@ class DenseState:
         return self._see_columns(scores, outputs)
 
     def _see_columns(self, scores: Any, outputs: TreeOutputs) -> np.ndarray:
-        """Return changed scores of some outputs with their offsets."""
-        columns = self._read_columns(scores, outputs)
+        """Return scores of some outputs with their offsets, in host memory."""
+        columns = extract_columns(scores, outputs)
         return columns if self._offset is None else columns + extract_columns(self._offset, outputs)
 
     def _add_leaves(

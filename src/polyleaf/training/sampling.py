@@ -109,7 +109,8 @@ class Sampler:
         row_ids: GlobalRowIds | None = None,
         query: np.ndarray | None = None,
     ) -> None:
-        self._settings, self._usable, self._n_rows = settings, _find_usable_rows(weight), n_rows
+        self._settings, self._n_rows = settings, n_rows
+        self._usable = None if weight is None else _find_usable_rows(weight)
         self._columns = (
             informative_columns if informative_columns.any() else np.ones_like(informative_columns)
         )
@@ -118,7 +119,8 @@ class Sampler:
         if query is not None and settings.subsample < 1.0:
             communicator = SINGLE_PROCESS if row_ids is None else row_ids.communicator
             self._queries = QuerySampler.make(query, self._usable, communicator)
-        n = _count_usable(n_rows, self._usable) if row_ids is None else row_ids.n
+        n = n_rows if self._usable is None else len(self._usable)
+        n = n if row_ids is None else row_ids.n
         samples_features = samples_nodes or settings.colsample_bytree < 1.0
         self.is_random = samples_features or not _takes_all(settings, n, layer=0)
         self._is_fixed = not self.is_random and settings.rows_per_layer is None
@@ -151,17 +153,16 @@ class Sampler:
         return chosen if self._usable is None else self._usable[chosen]
 
 
-def _find_usable_rows(weight: np.ndarray | None) -> np.ndarray | None:
+def _find_usable_rows(weight: np.ndarray) -> np.ndarray | None:
     """Return the rows of positive weight, uint32 ascending; None: all."""
-    if weight is None:
-        return None
     used = weight > 0 if weight.ndim == 1 else (weight > 0).any(axis=1)
     return None if used.all() else np.flatnonzero(used).astype(np.uint32)
 
 
 def count_usable_rows(n_rows: int, weight: np.ndarray | None) -> int:
     """Return the number of rows of positive weight."""
-    return _count_usable(n_rows, _find_usable_rows(weight))
+    usable = None if weight is None else _find_usable_rows(weight)
+    return n_rows if usable is None else len(usable)
 
 
 def global_row_ids(weight: np.ndarray | None, row_ids: GlobalRowIds | None) -> np.ndarray | None:
@@ -178,7 +179,7 @@ def global_row_ids(weight: np.ndarray | None, row_ids: GlobalRowIds | None) -> n
     ndarray of shape (n_rows,), int64, or None
         None: the position of each row.
     """
-    usable = _find_usable_rows(weight)
+    usable = None if weight is None else _find_usable_rows(weight)
     if weight is None or usable is None:
         return None if row_ids is None else row_ids.ids
     ids = np.zeros(len(weight), np.int64)
@@ -225,7 +226,8 @@ def sample_rows(
     Euclidean norm over outputs, the first on ties, are kept; `other_rate * n` of the rest are
     drawn and multiplied by `(1 - top_rate) / other_rate`.
     """
-    n = _count_usable(len(g), usable) if row_ids is None else row_ids.n
+    n = len(g) if usable is None else len(usable)
+    n = n if row_ids is None else row_ids.n
     if _takes_all(settings, n, layer):
         return usable, None
     row_ids = GlobalRowIds.single_process(n) if row_ids is None else row_ids
@@ -234,10 +236,6 @@ def sample_rows(
     count = _count_rows(settings, n, layer)
     chosen = np.flatnonzero(row_ids.draw(count, settings.seed, round, ROWS))
     return (chosen.astype(np.uint32) if usable is None else usable[chosen]), None
-
-
-def _count_usable(n_rows: int, usable: np.ndarray | None) -> int:
-    return n_rows if usable is None else len(usable)
 
 
 def _takes_all(settings: SamplingConfig, n: int, layer: int) -> bool:

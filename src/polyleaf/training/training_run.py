@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -21,7 +22,7 @@ from polyleaf.runtime.cuda import as_device_array, is_device_array
 from polyleaf.runtime.row_data import ARGUMENTS, RowData, select_rows
 from polyleaf.settings.train_config import TrainConfig
 from polyleaf.sketching.projections import Projection
-from polyleaf.training.evaluation import EvalSet
+from polyleaf.training.evaluation import EvalSet, make_metrics
 from polyleaf.training.members import Member
 from polyleaf.training.quality import RUNGS, Rung
 from polyleaf.training.sampling import GlobalRowIds
@@ -92,7 +93,6 @@ class TrainingRun:
     # only
     target: Target
     seeds: Seeds
-    metrics: list[Metric] = field(default_factory=list)  # metrics of evaluation sets
     # data, eval_data: data as the user passed them
     data: TrainingData = field(init=False)
     eval_data: list[TrainingData] = field(default_factory=list)
@@ -165,6 +165,11 @@ class TrainingRun:
         )
         other.dataset, other.members = dataset, self.members
         return other
+
+    @cached_property
+    def metrics(self) -> list[Metric]:
+        """Metrics of evaluation sets, by default those of the objective."""
+        return make_metrics(None, self.objective, self.target)
 
     @property
     def coded_dataset(self) -> Dataset:

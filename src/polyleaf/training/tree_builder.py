@@ -79,7 +79,7 @@ class TreeBuilder:
             "level_wise": growth.grow_policy == "depthwise",
             "post_prune": growth.pruning == "post",
             "colsample_bynode": growth.colsample_bynode,
-            "histogram_memory": growth.histogram_memory_bytes,
+            "histogram_memory": growth.histogram_memory,
             "factors": gain_factors,
         }
         self._config = _core.GrowConfig(seed=0, **self._config_fields)
@@ -151,7 +151,7 @@ class SplitGradients:
         """Return the kind of Hessian, gradients and Hessians of the outputs of a tree."""
         derivatives, sketch = self._derivatives, self._sketch
         g, h = derivatives.select(outputs)
-        kind = self._resolve_kind(g, h)
+        kind = resolve_hessian_kind(self._hessian, None if h is None else h.shape[1], g.shape[1])
         if derivatives.gain_scale is not None:
             shares_hessian = kind in ("none", "shared") or sketch is not None
             weight = self._select_weight(outputs) if kind == "none" else None
@@ -159,7 +159,9 @@ class SplitGradients:
         if sketch is not None:
             h = None if self._hessian == "none" else h
             g, h = derivatives.sketch(sketch, g, h, sample.round, self._seed)
-            kind = self._resolve_kind(g, h)
+            kind = resolve_hessian_kind(
+                self._hessian, None if h is None else h.shape[1], g.shape[1]
+            )
         if kind == "full":
             h = derivatives.full
         elif kind == "none" or h is None:
@@ -173,9 +175,6 @@ class SplitGradients:
             g = derivatives.heavy_rows.round(g, sample, outputs, stream=0)
             h = None if h is None else derivatives.heavy_rows.round(h, sample, outputs, stream=1)
         return kind, g, h
-
-    def _resolve_kind(self, g: Any, h: Any) -> str:
-        return resolve_hessian_kind(self._hessian, None if h is None else h.shape[1], g.shape[1])
 
     def _select_weight(self, outputs: TreeOutputs) -> np.ndarray | None:
         weight = self._derivatives.select_weight(outputs)

@@ -138,7 +138,9 @@ class _Reader:
         text = None if names is None else _to_text(names)
         labels = None if names is None or text is not None else tuple(map(str, names))
         table = FeatureTable(n_rows, n_features, text, column_labels=labels)
-        if self.estimator is not None and not self.matches_training(X, names, table):
+        if self.estimator is not None and (
+            self.reset or not self.matches_training(X, names, table)
+        ):
             validate_data(self.estimator, X, skip_check_array=True, reset=self.reset)
         self.check_names(table)
         return table
@@ -152,7 +154,7 @@ class _Reader:
         self, X: DataLike | None, names: Sequence[object] | None, table: FeatureTable
     ) -> bool:
         """Whether names, or their number, equal those of training."""
-        if self.reset or self.spec is None:
+        if self.spec is None:
             return False
         if self.spec.feature_names is not None:
             return table.feature_names == self.spec.feature_names
@@ -175,11 +177,8 @@ class _Reader:
                 f"X has {n_features} features, but {reader} is expecting {self.spec.n_features} "
                 "features as input."
             )
-        self.spec.check_labels(table.column_labels)
-
-    def get_mask(self, table: FeatureTable) -> NDArray[np.bool_] | None:
-        """Return the mask of categorical columns; None: each column's dtype decides."""
-        return resolve_categorical_mask(self.categorical_features, table)
+        if table.column_labels is not None:
+            self.spec.check_labels(table.column_labels)
 
     def add_numbers(
         self, table: FeatureTable, values: np.ndarray, features: NDArray[np.int64]
@@ -203,7 +202,7 @@ class _Reader:
         )
         values = X if is_plain else self.convert(X, None if has_text else "numeric")
         table = self.make_table(values, values.shape, None)
-        mask = self.get_mask(table)
+        mask = resolve_categorical_mask(self.categorical_features, table)
         if mask is None:
             mask = np.zeros(table.n_features, dtype=bool)
         for feature in np.flatnonzero(mask).tolist() if mask.any() else ():
@@ -251,7 +250,7 @@ class _Reader:
         """Read numbers in GPU memory without a copy."""
         check_two_dimensions(X.shape)
         table = replace(self.make_table(X, X.shape, None), device_array=X)
-        mask = self.get_mask(table)
+        mask = resolve_categorical_mask(self.categorical_features, table)
         if mask is not None and mask.any():
             name = table.describe_feature(int(np.flatnonzero(mask)[0]))
             raise ValueError(
@@ -276,7 +275,7 @@ class _Reader:
             ensure_min_samples=self.min_rows,
         )
         table = self.make_table(X, matrix.shape, None)
-        mask = self.get_mask(table)
+        mask = resolve_categorical_mask(self.categorical_features, table)
         has_categories = mask is not None and mask.any()
         if matrix.format == "csr" and (has_categories or not matrix.has_canonical_format):
             matrix = matrix.tocsc()
@@ -308,7 +307,7 @@ class _Reader:
     def read_frame(self, X: DataLike | None, frame: Frame) -> FeatureTable:
         """Read blocks of numbers, then the other columns one by one."""
         table = self.make_table(X, frame.shape, frame.names)
-        mask = self.get_mask(table)
+        mask = resolve_categorical_mask(self.categorical_features, table)
         is_unread = np.ones(table.n_features, bool)
         for values, features in frame.blocks():
             if mask is not None and mask[features].any():

@@ -362,9 +362,12 @@ def encode_regression(
     values, one_dimensional = ravel_column(read_regression_values(y, "y", missing))
     names = None if one_dimensional else get_column_names(y)
     columns = values[:, None] if values.ndim == 1 else values
-    read = read_weight(rows, columns, 0 if one_dimensional else columns.shape[1], "y")
-    check_related_names(rows.weight, names, "sample_weight of y")
-    check_outputs_have_weight(read, names)
+    read = RowData(columns, query=rows.query)
+    if rows.weight is not None:
+        read = read_weight(rows, columns, 0 if one_dimensional else columns.shape[1], "y")
+        check_related_names(rows.weight, names, "sample_weight of y")
+    if rows.weight is not None or missing == "ignore":
+        check_outputs_have_weight(read, names)
     offset, scale = compute_target_scale(read, normalize)
     encoding = TargetEncoding(
         kind="regression",
@@ -375,7 +378,7 @@ def encode_regression(
         scale=scale,
         missing=missing,
     )
-    return encoding._scale_values(read)
+    return _make_target(read, encoding) if scale is None else encoding._scale_values(read)
 
 
 def encode_classification(

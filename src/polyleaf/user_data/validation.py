@@ -147,6 +147,8 @@ def check_is_table(X: object) -> None:
 
 def count_rows(X: Any) -> int:
     """Return the number of rows of X before it is read."""
+    if type(X) is np.ndarray and X.ndim == 2:
+        return len(X)
     if not is_device_array(X):
         check_in_memory(X, "X")
         check_is_table(X)
