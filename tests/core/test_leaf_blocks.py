@@ -27,7 +27,7 @@ KINDS = tuple(LEAF_KINDS)
     n_features=st.integers(1, 8),
     n_outputs=st.sampled_from([1, 2, 3, 5, 8, 9, 16, 17, 40, 70, 130]),
     sizes=st.lists(st.sampled_from([1, 2, 3, 7, 30, 64]), max_size=6),
-    n_rows=st.sampled_from([0, 1, 2, 12, 13, 40, 64, 90]),
+    n_rows=st.sampled_from([0, 1, 2, 12, 13, 40, 64, 90, 200]),
     scalar=st.sampled_from([0.0, 0.5, 1.0]),
     n_threads=st.integers(1, 3),
 )

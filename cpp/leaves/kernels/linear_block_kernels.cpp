@@ -1,5 +1,7 @@
 // Kernel of linear leaves: no sum runs over outputs, and a leaf adds its regressors in order, so
 // all instruction sets give the same bits.
+#include <algorithm>
+
 #include "base/kernels/lanes.h"
 #include "leaves/kernels/leaf_block_kernels.h"
 
@@ -24,6 +26,14 @@ POLYLEAF_INLINE V clip(V v, V lower, V upper) {
   return v > upper ? upper : v;
 }
 
+// Return the value of a leaf, given its linear function.
+template <class V>
+POLYLEAF_INLINE V limit(V sum, V constant, V lower, V upper) {
+  // The sum is NaN (infinities of both signs): use the leaf's constant.
+  const V clipped = clip(sum == sum ? sum : constant, lower, upper);
+  return clip(clipped, V{} - kLargest, V{} + kLargest);
+}
+
 // Add columns [column, column + kWidth) of the linear leaf values of all rows.
 template <int kWidth>
 void add_columns(const LeafView& view, const uint32_t* leaves, int64_t n_rows, RowFeatures features,
@@ -45,10 +55,8 @@ void add_columns(const LeafView& view, const uint32_t* leaves, int64_t n_rows, R
     float value[kWidth];
     for (int v = 0; v < kVectors; ++v) {
       const int64_t here = at + v * kFloats;
-      // The sum is NaN (infinities of both signs): use the leaf's constant.
-      const V sum = sums[v] == sums[v] ? sums[v] : load<V>(view.values + here);
-      const V clipped = clip(sum, load<V>(view.lower + here), load<V>(view.upper + here));
-      store(value + v * kFloats, clip(clipped, V{} - kLargest, V{} + kLargest));
+      store(value + v * kFloats, limit(sums[v], load<V>(view.values + here),
+                                       load<V>(view.lower + here), load<V>(view.upper + here)));
     }
     float* out = scores + r * row_step + column;
     if (n_columns == kWidth)
@@ -58,8 +66,57 @@ void add_columns(const LeafView& view, const uint32_t* leaves, int64_t n_rows, R
   }
 }
 
+// Trees with one output and at most as many regressors in all leaves: computing all leaves of
+// each row in registers takes less time than a loop over the regressors of its leaf.
+constexpr int kMostRegressors = 4 * kRegister;
+constexpr int kRowVectors = 4, kStep = kRowVectors * kRegister;  // rows at once
+
+// Add the leaf values of such a tree; the largest leaf of the rows is `last`, and n_rows is a
+// multiple of kStep.
+void add_small_tree(const LeafView& view, uint32_t last, const uint32_t* leaves, int64_t n_rows,
+                    RowFeatures features, float* scores) {
+  using V = typename Floats<kRegister>::type;
+  typedef uint32_t Ids __attribute__((vector_size(kRegister * 4)));
+  for (int64_t row = 0; row < n_rows; row += kStep) {
+    V values[kRowVectors] = {};
+    Ids ids[kRowVectors];
+    for (int v = 0; v < kRowVectors; ++v) ids[v] = load<Ids>(leaves + row + v * kRegister);
+    for (uint32_t leaf = 0; leaf <= last; ++leaf) {
+      const V constant = V{} + view.values[leaf];
+      V sums[kRowVectors];
+      for (int v = 0; v < kRowVectors; ++v) sums[v] = constant;
+      for (int64_t e = view.begin[leaf]; e < view.begin[leaf + 1]; ++e) {
+        const float* feature = features.data + view.index[e] * features.step + row;
+        const V centre = V{} + view.centre[e], weight = V{} + view.weights[e];
+        for (int v = 0; v < kRowVectors; ++v) {
+          const V x = load<V>(feature + v * kRegister);
+          sums[v] += weight * (x == x ? x - centre : V{});
+        }
+      }
+      const V lower = V{} + view.lower[leaf], upper = V{} + view.upper[leaf];
+      for (int v = 0; v < kRowVectors; ++v)
+        values[v] = ids[v] == leaf ? limit(sums[v], constant, lower, upper) : values[v];
+    }
+    for (int v = 0; v < kRowVectors; ++v) {
+      float* to = scores + row + v * kRegister;
+      store(to, load<V>(to) + values[v]);
+    }
+  }
+}
+
 void add(const LeafView& view, const uint32_t* leaves, int64_t n_rows, RowFeatures features,
          float* scores, int64_t row_step) {
+  if (view.stride == 1 && row_step == 1 && n_rows >= kStep) {
+    const uint32_t last = *std::max_element(leaves, leaves + n_rows);
+    if (view.begin[last + 1] <= kMostRegressors) {
+      const int64_t n = n_rows / kStep * kStep;
+      add_small_tree(view, last, leaves, n, features, scores);
+      leaves += n;
+      n_rows -= n;
+      scores += n;
+      if (features.data != nullptr) features.data += n;
+    }
+  }
   const auto each = [&](auto* columns, int64_t column) {
     columns(view, leaves, n_rows, features, column, scores, row_step);
   };
