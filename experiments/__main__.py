@@ -22,7 +22,7 @@ STUDIES: dict[str, Paper] = {
     name: import_module(f"{__package__}.{name}").PAPER
     for name in (
         "categories", "defaults", "groups", "initial", "intervals", "distributions", "drift",
-        "portfolio", "ranking", "search", "softmax", "estimates", "shapes",
+        "portfolio", "quality", "ranking", "search", "softmax", "estimates", "shapes",
     )
 }  # fmt: skip
 

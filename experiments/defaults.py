@@ -186,7 +186,7 @@ def parts(context: Context, data: DataSet) -> Iterator[tuple[Any, np.ndarray, An
         yield split[:4]
 
 
-def splits(context: Context, data: DataSet) -> Iterator[Split]:
+def splits(context: Context, data: DataSet, most_rows: int | None = MOST_ROWS) -> Iterator[Split]:
     """Yield the source's own split first, then random ones; small sets get more splits.
 
     Rows of one person are similar, so the Parkinson's data are split by person, and the person is
@@ -205,8 +205,8 @@ def splits(context: Context, data: DataSet) -> Iterator[Split]:
             train, test = np.flatnonzero(~tested), np.flatnonzero(tested)
         else:
             train, test = data.parts if data.parts is not None and seed == 0 else data.split(seed)
-        train = rng.permutation(train)[: context.rows(MOST_ROWS)]
-        test = rng.permutation(test)[: context.rows(MOST_ROWS)]
+        n_rows = context.rows(most_rows or n)
+        train, test = rng.permutation(train)[:n_rows], rng.permutation(test)[:n_rows]
         y, y_test = data.y[train], data.y[test]
         if data.task in ("multiclass", "binary"):
             classes = np.unique(y)

@@ -134,7 +134,8 @@ def find_n_estimators(
         limit.start()
     n_hold_outs = 1 if run.rules.time is not None else _count_hold_outs(run)
     trials = [_Trial(member) for member in run.candidates or [Member(run.settings)]]
-    max_rounds, n_rounds = run.rung.limit_rounds(_count_cells(run)), 0.0
+    n_cells, n_rounds = _count_cells(run), 0.0
+    max_rounds = run.rung.hold_outs.limit_rounds(n_cells)
     first: TrainingRun | None = None
     for rows, held in iter_hold_outs(run, n_hold_outs):
         split = run.make_hold_out_run(rows, held, metric)
@@ -158,7 +159,7 @@ def find_n_estimators(
             n_rounds += get_cost(trial.member) * stopper.n_trained
             rates = [r.settings.boosting.learning_rate for r in (hold_out, run)]
             trial.add(hold_out, stopper, rates[0] / rates[1] * run.target.n_rows / len(rows))
-    _choose(run, trials, max_rounds)
+    _choose(run, trials, run.rung.final.limit_rounds(n_cells))
     assert first is not None
     return run.take_result(first), True
 

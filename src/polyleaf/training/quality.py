@@ -21,6 +21,26 @@ _Parameters = TypeVar("_Parameters", bound=SharedParameters)
 
 
 @dataclass(frozen=True)
+class Budget:
+    """Limit of the time of some trainings, in rounds so that no clock decides.
+
+    Attributes
+    ----------
+    n_rounds : float
+        Rounds with default parameters.
+    n_cell_rounds : float
+        The same times cells (rows * columns * outputs).
+    """
+
+    n_rounds: float
+    n_cell_rounds: float
+
+    def limit_rounds(self, n_cells: int) -> float:
+        """Return how many rounds with default parameters there may be for so many cells."""
+        return min(self.n_rounds, self.n_cell_rounds / n_cells)
+
+
+@dataclass(frozen=True)
 class Rung:
     """What a value of `quality` stands for.
 
@@ -30,21 +50,16 @@ class Rung:
         Changes of parameters; the first is none.
     n_repeats : int
         Number of members with the parameters of a candidate, each on its own samples of rows.
-    max_rounds : float
-        Rounds with default parameters that the hold-out fits may take together, and those that the
-        training on all rows may take for more than one member.
-    max_work : float
-        The same in rounds times cells (rows * columns * outputs).
+    hold_outs : Budget
+        A candidate has no hold-out fit if the hold-out fits before have taken as much.
+    final : Budget
+        Limit for the training on all rows, if there is more than one member.
     """
 
     candidates: tuple[Changes, ...]
     n_repeats: int
-    max_rounds: float
-    max_work: float
-
-    def limit_rounds(self, n_cells: int) -> float:
-        """Return how many rounds with default parameters there may be for so many cells."""
-        return min(self.max_rounds, self.max_work / n_cells)
+    hold_outs: Budget
+    final: Budget
 
 
 _SMALL: Changes = {"max_leaves": 8}
@@ -52,11 +67,12 @@ _LINEAR: Changes = {"leaf": "linear", "max_leaves": 8}
 _SAMPLED: Changes = {"colsample_bytree": 0.5}
 _SAMPLED_LINEAR: Changes = {**_LINEAR, **_SAMPLED}
 
+_MANY_CANDIDATES: tuple[Changes, ...] = {}, _SMALL, _LINEAR, _SAMPLED, _SAMPLED_LINEAR
 RUNGS = {
-    "fast": Rung(({},), 1, 0, 0),
-    "standard": Rung(({}, _SMALL, _LINEAR), 1, 3_000, 1e10),
-    "high": Rung(({}, _SMALL, _LINEAR, _SAMPLED, _SAMPLED_LINEAR), 1, 8_000, 3e10),
-    "best": Rung(({}, _SMALL, _LINEAR, _SAMPLED, _SAMPLED_LINEAR), 4, 20_000, 1e11),
+    "fast": Rung(({},), 1, Budget(0, 0), Budget(0, 0)),
+    "standard": Rung(({}, _SMALL, _LINEAR), 1, Budget(3_000, 1e10), Budget(8_000, 2.5e10)),
+    "high": Rung(_MANY_CANDIDATES, 1, Budget(8_000, 3e10), Budget(12_000, 4e10)),
+    "best": Rung(_MANY_CANDIDATES, 4, Budget(20_000, 1e11), Budget(20_000, 1e11)),
 }
 
 REPEAT_SUBSAMPLE = 0.8  # rows of a tree where members differ by nothing else
@@ -110,7 +126,7 @@ def choose_members(
     compute_loss : callable
         Returns the loss of the weighted mean of some candidates, `{number: weight}`.
     max_rounds : float
-        Limit for the rounds of several members; see `Rung`.
+        Limit for the rounds of several members, in rounds with default parameters.
     """
     costs = [get_cost(member) * member.n_rounds for member in candidates]
     mixes = [

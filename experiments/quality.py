@@ -1,0 +1,103 @@
+"""Rungs of `quality` beside other libraries' defaults: loss, time of a fit and of a prediction.
+
+The first tables have at most 10,000 training rows, the others whole sets of 11,000 to 37,000.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from . import defaults
+from .defaults import Deadline, Job, Predict
+from .harness.context import Context
+from .harness.paper import Figures, Paper, make_subjects, make_table
+
+SMALL = (
+    "slump edm enb student_por wq california_housing casp "
+    "vehicle yeast dna satimage waveform pendigits poker25k emotions scene yeast_ml"
+).split()
+LARGE = "bike_hour california_housing casp gas_turbine covtype20k letter poker25k".split()
+RUNGS = ("fast", "standard", "high", "best")
+LIMIT = 300.0  # seconds of processor time: longer than any library takes
+
+
+def _polyleaf(**parameters: Any) -> Callable[[Job], Predict]:
+    return lambda job: job.train("polyleaf", random_state=0, **parameters)
+
+
+METHODS: dict[str, Callable[[Job], Predict]] = {
+    **{rung: _polyleaf(quality=rung) for rung in RUNGS},
+    "300 rounds": _polyleaf(n_estimators=300),
+    **{name: defaults.LIBRARIES[name] for name in ("XGBoost", "LightGBM", "CatBoost")},
+}
+PEERS = ("XGBoost", "LightGBM", "CatBoost")
+
+
+def small(context: Context, method: str, problem: str) -> Figures:
+    """Return the loss, and seconds of a fit and of a prediction, with at most 10,000 rows."""
+    return _measure(context, method, problem, defaults.MOST_ROWS)
+
+
+def whole(context: Context, method: str, problem: str) -> Figures:
+    """Return the same with all training rows."""
+    return _measure(context, method, problem, None)
+
+
+def _measure(context: Context, method: str, problem: str, most_rows: int | None) -> Figures:
+    data = context.load(problem)
+    figures: dict[str, list[float]] = {"loss": [], "seconds": [], "predict": []}
+    for split in defaults.splits(context, data, most_rows):
+        job = Job(data.task, split.X, split.y, context.threads, Deadline(LIMIT))
+        clock = [time.process_time()]
+        predict = METHODS[method](job)
+        clock.append(time.process_time())
+        predicted = np.asarray(predict(split.X_test), np.float64)
+        clock.append(time.process_time())
+        figures["loss"].append(defaults.compute_scores(data.task, split.y_test, predicted)[0])
+        figures["seconds"].append(clock[1] - clock[0])
+        figures["predict"].append(1e6 * (clock[2] - clock[1]) / len(split.y_test))
+    return {**figures}
+
+
+_PROTOCOL = (
+    "Default settings of every library, and of Polyleaf with each value of `quality`; splits and "
+    "losses of the study of default settings (RMSE over the standard deviation, or log loss). "
+    "Seconds of processor time; one prediction of the whole test part."
+)
+_FIGURES: dict[str, tuple[str, Any, int]] = {
+    "loss": ("test loss", "lower", 4),
+    "seconds": ("s", None, 2),
+    "predict": ("µs", None, 2),
+}
+_TITLES = {
+    "loss": "test loss",
+    "seconds": "processor time of a fit",
+    "predict": "time of a prediction, per row",
+}
+PAPER = Paper(
+    __name__,
+    "Quality",
+    "What more time buys: the values of `quality` beside the defaults of other libraries.",
+    tuple(
+        make_table(
+            f"{title.capitalize()}, {rows}",
+            title,
+            make_subjects(names, *_FIGURES[figure], figure),
+            run,
+            _PROTOCOL,
+            (*methods, *PEERS),
+            methods,
+            ranks=figure == "loss",
+        )
+        for rows, names, run, methods in (
+            ("at most 10,000 rows", SMALL, small, RUNGS),
+            ("all rows", LARGE, whole, ("300 rounds", "fast", "standard")),
+        )
+        for figure, title in _TITLES.items()
+    ),
+    golden=defaults.GOLDEN,
+)
