@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from polyleaf.model import Model
     from polyleaf.runtime.row_data import RowData
     from polyleaf.search.base import PolyleafClassifierCV, PolyleafRankerCV, PolyleafRegressorCV
+    from polyleaf.search.cross_validation import cv
     from polyleaf.settings import presets
 
     __version__: str
@@ -56,6 +57,7 @@ _HOME = {
     "RowData": "runtime.row_data",
     "blend": "estimators",
     "concatenate": "estimators",
+    "cv": "search.cross_validation",
     "load_model": "estimators",
     "refit": "estimators",
     "memory_estimate": "estimators.memory_estimate",
@@ -89,6 +91,7 @@ __all__ = [
     "blend",
     "callbacks",
     "concatenate",
+    "cv",
     "datasets",
     "distributions",
     "export",

@@ -443,11 +443,11 @@ class Checkpoint(Callback):
     """Save the model periodically, so that an interrupted training can be continued.
 
     Files are written atomically; incomplete files of a killed training are removed when the next
-    one begins, so a directory and name must be used by one training at a time. To continue, pass
-    `init_model=Checkpoint.latest(directory)` and the number of remaining rounds to `fit`, with the
-    same data, parameters and callbacks: the result equals the model of an uninterrupted training,
-    bit for bit, also under early stopping. A file that cannot be written, for example because the
-    disk is full, is a warning and does not end the training.
+    one begins, so a directory and name must be used by one training at a time. To continue, run the
+    same program again with `resume=True`: with the same data, parameters and callbacks the result
+    equals the model of an uninterrupted training, bit for bit, also under early stopping. A file
+    that cannot be written, for example because the disk is full, is a warning and does not end the
+    training.
 
     Parameters
     ----------
@@ -459,6 +459,9 @@ class Checkpoint(Callback):
         Number of most recent files to keep; None: all.
     name : str, default="checkpoint"
         Files are named `<name>_<rounds>.polyleaf`.
+    resume : bool, default=False
+        Whether `fit` continues from the file with the most rounds, if there is one, until the model
+        has `n_estimators` rounds. The file must come from a training with the same parameters.
     """
 
     saves_model = True
@@ -469,6 +472,7 @@ class Checkpoint(Callback):
         interval: int = 100,
         keep: int | None = 1,
         name: str = "checkpoint",
+        resume: bool = False,
     ):
         if interval < 1:
             raise ValueError(f"Checkpoint needs interval >= 1, got {interval}.")
@@ -478,6 +482,7 @@ class Checkpoint(Callback):
         self.interval = interval
         self.keep = keep
         self.name = name
+        self.resume = resume
 
     def before_training(self, model: Model) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)

@@ -129,7 +129,8 @@ def test_estimator_tags():
 
 @pytest.mark.parametrize(
     "objective",
-    "squared_error absolute_error quantile huber poisson gamma tweedie logistic".split(),
+    "squared_error absolute_error mape quantile expectile huber log_cosh poisson gamma tweedie "
+    "logistic".split(),
 )
 @pytest.mark.parametrize("strategy", ["multi_output_tree", "one_output_per_tree"])
 def test_regression_objectives(X, Y, objective, strategy):

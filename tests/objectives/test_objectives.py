@@ -47,6 +47,11 @@ def reference_loss(objective: Objective, z, y):
     if name == "huber":
         d = objective.delta
         return np.where(np.abs(r) <= d, r**2 / 2, d * (np.abs(r) - d / 2))
+    if name == "log_cosh":
+        d = objective.delta
+        return d**2 * (np.logaddexp(r / d, -r / d) - np.log(2))
+    if name == "expectile":
+        return np.where(r < 0, objective.alpha, 1 - objective.alpha) * r**2
     if name == "poisson":
         return np.exp(z) - y * z
     if name == "gamma":
@@ -56,9 +61,21 @@ def reference_loss(objective: Objective, z, y):
         return np.exp((2 - p) * z) / (2 - p) - y * np.exp((1 - p) * z) / (1 - p)
     if name == "logistic":
         return objective.scale_pos_weight * y * np.logaddexp(0, -z) + (1 - y) * np.logaddexp(0, z)
+    if name == "focal":
+        margin = (2 * y - 1) * z
+        log_p, log_q = -np.logaddexp(0, -margin), -np.logaddexp(0, margin)
+        weight = np.where(y == 1, objective.scale_pos_weight, 1)
+        return -weight * np.exp(objective.gamma * log_q) * log_p
     if name == "squared_hinge":
         return np.maximum(0, 1 - (2 * y - 1) * z) ** 2 / 2
     raise AssertionError(name)
+
+
+def focal_gradient(objective, z, y):
+    margin = (2 * y - 1) * z
+    p, q, log_p = 1 / (1 + np.exp(-margin)), 1 / (1 + np.exp(margin)), -np.logaddexp(0, -margin)
+    size = q**objective.gamma * (q - objective.gamma * p * log_p)
+    return -(2 * y - 1) * np.where(y == 1, objective.scale_pos_weight, 1) * size
 
 
 def symmetric_hessian(objective, z, y):
@@ -86,6 +103,8 @@ def test_gradient_and_hessian_are_differences_of_the_loss(case):
         smooth = np.abs(z - y) > 2 * step
     if objective.name == "huber":
         smooth = np.abs(np.abs(z - y) - objective.delta) > 2 * step
+    if objective.name == "expectile":
+        smooth = np.abs(z - y) > 2 * step
     if objective.name == "squared_hinge":
         smooth = np.abs(1 - (2 * y - 1) * z) > 2 * step
     slope, second = (above - below) / (2 * step), (above - 2 * here + below) / step**2
@@ -95,8 +114,12 @@ def test_gradient_and_hessian_are_differences_of_the_loss(case):
         assert h is None
         # Where the loss has a second derivative, the Hessian is an upper bound of it.
         assert (second[smooth] <= 1 + 1e-5).all()
+    elif objective.name == "focal":
+        # The derivative of the cross-entropy's gradient, times its factor as a constant.
+        right = 1 / (1 + np.exp(-(2 * y - 1) * z))
+        np.testing.assert_allclose(h, np.abs(g) * right, rtol=1e-6)
     elif getattr(objective, "hessian", "exact") == "exact":
-        np.testing.assert_allclose(h / scale, second / scale, atol=2e-6)
+        np.testing.assert_allclose((h / scale)[smooth], (second / scale)[smooth], atol=2e-6)
     else:
         np.testing.assert_allclose(h, symmetric_hessian(objective, z, y), rtol=1e-6)
 
@@ -113,6 +136,9 @@ def test_kernels_are_within_a_few_ulp_of_float64(case):
         "absolute_error": lambda: np.sign(z - y),
         "quantile": lambda: np.where(z > y, 0.7, -0.3),
         "huber": lambda: np.clip(z - y, -0.7, 0.7),
+        "log_cosh": lambda: 0.7 * np.tanh((z - y) / 0.7),
+        "expectile": lambda: np.where(z < y, 0.6, 1.4) * (z - y),
+        "focal": lambda: focal_gradient(objective, z, y.astype(float)),
         "squared_hinge": lambda: -(2 * y - 1) * np.maximum(0, 1 - (2 * y - 1) * z),
         "logistic": lambda: (
             (1 - y.astype(float)) / (1 + np.exp(-z))
@@ -122,6 +148,8 @@ def test_kernels_are_within_a_few_ulp_of_float64(case):
     if objective.name in expected:
         parts = expected[objective.name](), np.zeros_like(z)
         magnitude = np.abs(parts[0]) + np.abs(y) * (objective.name in ("squared_hinge", "logistic"))
+        if objective.name == "focal":  # gamma times a logarithm is rounded before the exponential
+            magnitude *= 4 * (1 + objective.gamma * np.abs(z))
     else:
         p = objective.power
         parts = np.exp((2 - p) * z), y * np.exp((1 - p) * z)
@@ -405,10 +433,43 @@ def test_placeholders_of_missing_targets_have_no_effect(case):
     assert np.isfinite(nothing.base_score()).all() and nothing.loss(draw_raw(50, 2)) == 0
 
 
+def test_losses_that_contain_others_equal_them():
+    y, raw = draw_target("binary", 99, 2), draw_raw(99, 2, scale=5.0)
+    weight = np.random.default_rng(4).random((99, 2)).astype(np.float32)
+    focal = get_objective("focal", gamma=0.0, scale_pos_weight=2.5).bind(RowData(y, weight))
+    logistic = get_objective("logistic", scale_pos_weight=2.5).bind(RowData(y, weight))
+    for a, b in zip(run(focal, raw), run(logistic, raw), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+    np.testing.assert_allclose(focal.base_score(), logistic.base_score(), atol=1e-6)
+    y = draw_target("real", 99, 2)
+    expectile, squared = (get_objective(n).bind(RowData(y)) for n in ("expectile", "squared_error"))
+    assert run(expectile, raw)[0].tobytes() == run(squared, raw)[0].tobytes()
+    assert (run(expectile, raw)[1] == 1).all()
+    assert expectile.base_score().tobytes() == squared.base_score().tobytes()
+
+
+def test_percentage_error_is_an_absolute_error_with_weights():
+    y = np.random.default_rng(2).lognormal(size=(200, 2)) - 0.5
+    weight = np.random.default_rng(4).random((200, 1)).astype(np.float32)
+    factor = (1 / np.maximum(np.abs(y), 0.3)).astype(np.float32)
+    relative = get_objective("mape", floor=0.3).bind(RowData(y, weight))
+    absolute = get_objective("mae").bind(RowData(y, weight * factor))
+    base, raw = relative.base_score(), draw_raw(200, 2)
+    assert base.tobytes() == absolute.base_score().tobytes()
+    for problem in (relative, absolute):
+        problem.set_base_score(base)
+    for a, b in zip(run(relative, raw), run(absolute, raw), strict=True):
+        assert a.tobytes() == b.tobytes()
+    leaves = np.arange(200, dtype=np.int32) % 5
+    updates = [problem.update_leaves(raw, leaves, 5) for problem in (relative, absolute)]
+    assert updates[0].tobytes() == updates[1].tobytes()
+    assert relative.loss(raw) == absolute.loss(raw)
+
+
 # --- base scores ---
 
 
-@pytest.mark.parametrize("case", [case for case in ELEMENTWISE if case != "huber"])
+@pytest.mark.parametrize("case", sorted(ELEMENTWISE.keys() - {"huber", "log_cosh"}))
 def test_base_score_is_the_best_constant(case):
     objective, kind = elementwise(case)
     y = draw_target(kind, 301, 2)
@@ -530,7 +591,7 @@ def test_rounded_levels_select_the_correct_row():
             assert problem.base_score() == [percent - 1]
 
 
-def test_only_absolute_error_and_quantile_update_leaves():
+def test_only_absolute_errors_and_quantiles_update_leaves():
     leaf = np.zeros(8, np.int32)
     for name in objective_names():
         objective = get_objective(name)
@@ -538,7 +599,8 @@ def test_only_absolute_error_and_quantile_update_leaves():
         of_classes = "classes" in objective.target_kinds
         target = ids if of_classes else np.ones((8, 1), np.float32)
         problem = objective.bind(RowData(target, query=np.zeros(8, np.int64)))
-        assert objective.updates_leaves == (name in ("absolute_error", "quantile"))
+        updating = ("absolute_error", "absolute_percentage_error", "quantile")
+        assert objective.updates_leaves == (name in updating)
         if objective.updates_leaves:
             renewed = problem.update_leaves(np.zeros((8, problem.n_outputs), np.float32), leaf, 1)
             assert renewed.shape == (1, problem.n_outputs)
@@ -601,7 +663,7 @@ def test_links():
     np.testing.assert_allclose(get_objective("logistic").transform(z), sigmoid, rtol=1e-15)
     for name in ("poisson", "gamma", "tweedie"):
         np.testing.assert_array_equal(get_objective(name).transform(z), exponential)
-    for name in ("squared_error", "absolute_error", "huber", "squared_hinge"):
+    for name in ("squared_error", "absolute_error", "huber", "expectile", "squared_hinge"):
         np.testing.assert_array_equal(get_objective(name).transform(z), z)
     huge = get_objective("softmax").transform(np.array([[1e300, 0.0], [-1e300, -1e300]]))
     np.testing.assert_array_equal(huge, [[1, 0], [0.5, 0.5]])
@@ -650,6 +712,11 @@ def test_names_and_aliases():
         ("quantile", {"alpha": "a"}),
         ("huber", {"delta": 0}),
         ("huber", {"delta": float("nan")}),
+        ("log_cosh", {"delta": -1.0}),
+        ("expectile", {"alpha": 1.0}),
+        ("focal", {"gamma": -1.0}),
+        ("focal", {"scale_pos_weight": 0}),
+        ("mape", {"floor": 0}),
         ("poisson", {"hessian": "none"}),
         ("tweedie", {"variance_power": 2.0}),
         ("tweedie", {"variance_power": "x"}),
@@ -673,6 +740,8 @@ def test_parameters_out_of_range_raise(name, parameters):
         ("tweedie", -0.5, "targets >= 0"),
         ("logistic", 1.5, r"\[0, 1\]"),
         ("squared_hinge", 0.5, "0 or 1"),
+        ("focal", 0.5, "0 or 1"),
+        ("mape", np.inf, "finite"),
     ],
 )
 def test_targets_outside_the_domain_raise(name, bad, message):

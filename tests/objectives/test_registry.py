@@ -305,7 +305,15 @@ def test_register_raises(cls, kind, message):
 
 def test_losses_with_unit_hessian():
     constant = {name for name in objective_names() if get_objective(name).has_constant_hessian}
-    assert constant == {"squared_error", "absolute_error", "quantile", "huber", "squared_hinge"}
+    assert constant == {
+        "squared_error",
+        "absolute_error",
+        "absolute_percentage_error",
+        "quantile",
+        "huber",
+        "log_cosh",
+        "squared_hinge",
+    }
 
 
 def test_losses_of_the_core_require_exactly_their_parameters():

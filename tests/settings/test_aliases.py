@@ -190,7 +190,6 @@ def test_other_invalid_values_have_no_hint():
         ("survival:cox", "polyleaf.distributions.survival"),
         ("reg:pseudohubererror", "'huber' is closest"),
         ("reg:squaredlogerror", r"np.log1p\(y\)"),
-        ("mape", "sample_weight"),
         ("Quantile:alpha=0.5", "quantile_alpha"),
         ("multiclassova", "'logistic' learns each class"),
         ("squared_eror", "Did you mean 'squared_error'"),

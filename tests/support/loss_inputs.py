@@ -11,6 +11,8 @@ ELEMENTWISE = {
     "absolute_error": ("absolute_error", {}, "real"),
     "quantile": ("quantile", {"alpha": 0.3}, "real"),
     "huber": ("huber", {"delta": 0.7}, "real"),
+    "log_cosh": ("log_cosh", {"delta": 0.7}, "real"),
+    "expectile": ("expectile", {"alpha": 0.3}, "real"),
     "poisson": ("poisson", {}, "count"),
     "poisson exact": ("poisson", {"hessian": "exact"}, "count"),
     "gamma": ("gamma", {}, "positive"),
@@ -19,6 +21,7 @@ ELEMENTWISE = {
     "tweedie exact": ("tweedie", {"variance_power": 1.3, "hessian": "exact"}, "count"),
     "logistic": ("logistic", {}, "binary"),
     "logistic soft": ("logistic", {"scale_pos_weight": 2.5}, "share"),
+    "focal": ("focal", {"gamma": 1.7, "scale_pos_weight": 2.5}, "binary"),
     "squared_hinge": ("squared_hinge", {}, "binary"),
 }
 

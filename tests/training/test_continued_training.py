@@ -73,6 +73,44 @@ def test_early_stopping_continues(layers, tmp_path):
         assert_same(warm.set_params(n_estimators=100).fit(X, Y, **VALID), whole)
 
 
+class Crash(Exception):
+    pass
+
+
+def crash(model, epoch, evals_log):
+    if epoch == 17:
+        raise Crash
+
+
+@pytest.mark.parametrize("stopping", [{}, {"early_stopping_rounds": 7}])
+def test_the_same_call_resumes_a_training_that_crashed(stopping, tmp_path):
+    parameters = {"n_estimators": 60, "subsample": 0.7} | stopping
+    saved = Checkpoint(tmp_path, interval=5, resume=True)
+    with pytest.raises(Crash):
+        regressor(**parameters).fit(X, Y, **VALID, callbacks=[saved, crash])
+    assert Checkpoint.latest(tmp_path).name == "checkpoint_15.polyleaf"
+    whole = regressor(**parameters).fit(X, Y, **VALID)
+    resumed = regressor(**parameters).fit(X, Y, **VALID, callbacks=[saved])
+    assert resumed.model_.to_bytes() == whole.model_.to_bytes()
+    n = resumed.n_iter_
+    again = regressor(**parameters).fit(X, Y, **VALID, callbacks=[saved])
+    assert again.n_iter_ == n and again.model_.to_bytes() == whole.model_.to_bytes()
+
+
+def test_what_a_checkpoint_cannot_resume_is_refused(tmp_path):
+    saved = Checkpoint(tmp_path, resume=True)
+    regressor(20).fit(X, Y, callbacks=[saved])
+    for other, message in (
+        ({"learning_rate": 0.3, "max_leaves": 9}, "another learning_rate, max_leaves.*delete it"),
+        ({"n_estimators": 10}, "n_estimators=10 is less than the 20 rounds"),
+        ({"n_estimators": None}, "needs n_estimators"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            regressor(**other).fit(X, Y, callbacks=[saved])
+    with pytest.raises(ValueError, match="leave init_model out"):
+        regressor().fit(X, Y, callbacks=[saved], init_model=regressor(3).fit(X, Y))
+
+
 def test_best_layer_is_found_again(tmp_path):
     """Check a training whose best metric is inside a tree, which its model does not store."""
     saved = Checkpoint(tmp_path, interval=1, keep=None)

@@ -69,6 +69,50 @@ struct Huber {
   }
 };
 
+// l = delta^2 ln cosh(r / delta), like r^2 / 2 near 0 and like delta |r| far away. The Hessian 1 is
+// an upper bound.
+struct LogCosh {
+  static constexpr const char* kName = "log_cosh";
+  static constexpr const char* kParameters[] = {"delta"};
+  static constexpr float kSmallRatio = 0.25f;
+  float delta;
+  explicit LogCosh(const LossParams& params) : delta(params[0]) {}
+  float gradient(float z, float y, float) const {
+    const float ratio = (z - y) / delta, size = magnitude(ratio);
+    // 1 - e^-2s has few digits near 0, where the tangent is a series.
+    const float x = size * size, e = exp_saturating(-2.0f * size);
+    float series = 0.0218694885f * x - 0.0539682540f;
+    series = (series * x + 0.133333333f) * x - 0.333333333f;
+    const float tangent = size < kSmallRatio ? size + size * (x * series) : (1.0f - e) / (1.0f + e);
+    return ratio < 0 ? -(delta * tangent) : delta * tangent;
+  }
+  double loss(float z, float y, float) const {
+    const float ratio = (z - y) / delta, size = magnitude(ratio);
+    // ln cosh s = s - ln 2 + ln(1 + e^-2s), and s^2 / 2 - s^4 / 12 + s^6 / 45 - ... near 0
+    const double s = double(size), x = s * s;
+    const double near = x * (0.5 - x * (1.0 / 12.0 - x * (1.0 / 45.0 - x * (17.0 / 2520.0))));
+    const double far = s - 0.69314718055994531 + double(log1p_unit(exp_saturating(-2.0f * size)));
+    return double(delta) * double(delta) * (size < kSmallRatio ? near : far);
+  }
+};
+
+// l = w (z - y)^2 / 2 with w = 2 level where y > z, and 2 (1 - level) elsewhere; level 1/2 is the
+// squared error.
+struct Expectile {
+  static constexpr const char* kName = "expectile";
+  static float weight(float z, float y, float level) {
+    return z < y ? 2.0f * level : 2.0f - 2.0f * level;
+  }
+  Derivative derivative(float z, float y, float level) const {
+    const float w = weight(z, y, level);
+    return {w * (z - y), w};
+  }
+  double loss(float z, float y, float level) const {
+    const double r = double(z) - double(y);
+    return 0.5 * double(weight(z, y, level)) * r * r;
+  }
+};
+
 // Deviances with a log link, variance = mean^p, p in [1, 2]. With the model part b = e^((2-p) z)
 // and the data part s = y e^((1-p) z) the gradient is b - s, and the Hessian a weighted sum of b
 // and s. kPower 1: Poisson (s = y), 2: Gamma (b = 1), 0: Tweedie.
@@ -130,6 +174,37 @@ struct Logistic {
   }
 };
 
+// l = -s y (1 - p)^gamma ln p - (1 - y) p^gamma ln(1 - p), y in {0, 1}. With q the probability of
+// the wrong label the gradient is that of the cross-entropy, q, times q^gamma - gamma (1 - q)
+// q^(gamma - 1) ln(1 - q). The Hessian takes this factor for a constant, so that it is positive.
+struct Focal {
+  static constexpr const char* kName = "focal";
+  static constexpr const char* kParameters[] = {"gamma"};
+  float gamma;
+  explicit Focal(const LossParams& params) : gamma(params[0]) {}
+  Derivative derivative(float z, float y, float positive) const {
+    const float margin = y > 0.5f ? z : -z;
+    const float e = exp_saturating(-magnitude(z));
+    const float larger = 1.0f / (1.0f + e), smaller = e * larger, rest = log1p_unit(e);
+    const float q = margin < 0 ? larger : smaller;
+    const float minus_log_q = margin < 0 ? rest : rest + margin;
+    // -(1 - q) / q * ln(1 - q)
+    const float ratio = margin < 0 ? e * (rest - margin) : rest / e;
+    const float factor = exp_saturating(-gamma * minus_log_q) * (1.0f + gamma * ratio);
+    const float weighted = y > 0.5f ? positive * factor : factor;
+    const float g = weighted * q;
+    return {y > 0.5f ? -g : g, max(weighted * (larger * smaller), kMinHessian)};
+  }
+  double loss(float z, float y, float positive) const {
+    const float margin = y > 0.5f ? z : -z;
+    const double rest = double(log1p_unit(exp_saturating(-magnitude(z))));
+    const double minus_log_p = (margin < 0 ? -double(margin) : 0.0) + rest;
+    const double minus_log_q = (margin < 0 ? 0.0 : double(margin)) + rest;
+    const double factor = double(exp_saturating(-gamma * float(minus_log_q)));
+    return (y > 0.5f ? double(positive) : 1.0) * factor * minus_log_p;
+  }
+};
+
 // l = max(0, 1 - t z)^2 / 2 with t = 2 y - 1 in {-1, +1}. The Hessian 1 is an upper bound, reached
 // inside the margin.
 struct SquaredHinge {
@@ -161,7 +236,7 @@ void dispatch_loss(const LossParams& params, F&& f) {
 // The losses in the order of the registry.
 template <class... L>
 struct Losses {};
-using ElementwiseLosses =
-    Losses<SquaredError, AbsoluteError, Quantile, Huber, LogLink, Logistic, SquaredHinge>;
+using ElementwiseLosses = Losses<SquaredError, AbsoluteError, Quantile, Huber, LogLink, Logistic,
+                                 SquaredHinge, LogCosh, Expectile, Focal>;
 
 }  // namespace polyleaf::POLYLEAF_ISA_NAMESPACE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
@@ -30,6 +30,7 @@ from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS
 from polyleaf.settings.train_config import TrainConfig, make_train_config
 from polyleaf.training.auto_rounds import find_n_estimators, has_ended_too_early, plan_rounds
+from polyleaf.training.continuation import check_resumed_parameters, find_checkpoint
 from polyleaf.training.evaluation import make_metrics
 from polyleaf.training.fit import (
     MIN_INIT_ROWS,
@@ -99,13 +100,13 @@ def fit_estimator(
             estimator.fit_times_ = times
         # Parameters and y come first: most mistakes are found before X is read, which may be
         # large.
+        callbacks = as_callbacks(callbacks)
+        all_callbacks = as_callbacks(estimator.callbacks) + callbacks
         with measure_phase("reading"):
-            run = start_run(estimator, data, init_model)
+            run = start_run(estimator, data, init_model, all_callbacks)
         run.eval_data = eval_data
         # Offsets come next: columns derived from y are learned from what is left of y.
         read_initial_scores(estimator, run, init_scores)
-        callbacks = as_callbacks(callbacks)
-        all_callbacks = as_callbacks(estimator.callbacks) + callbacks
         # X is read once, so it has to be known which trainings on some of the rows will follow.
         auto_rounds_metric = None
         if estimator.n_estimators is None:
@@ -187,21 +188,30 @@ def replace_refitted_model(
         )
 
 
-def start_run(estimator: PolyleafEstimator, data: TrainingData, init_model: object) -> TrainingRun:
+def start_run(
+    estimator: PolyleafEstimator,
+    data: TrainingData,
+    init_model: object,
+    callbacks: Sequence[object] = (),
+) -> TrainingRun:
     """Return the run of a fit with what parameters and y determine.
 
     Parameters
     ----------
     init_model
         As in `fit`; a KnownTrees for a refit.
+    callbacks : sequence of callback
+        Callbacks of the estimator and of the fit, of which a Checkpoint may resume a training.
     """
-    decay_rate = None
+    decay_rate, checkpoint = None, None
     if isinstance(init_model, KnownTrees):
         init_model, decay_rate = init_model
         check("refit", model=init_model)
+    elif callbacks:
+        checkpoint = find_checkpoint(callbacks, estimator.n_estimators, init_model)
     old_model = None
-    if init_model is not None or estimator.warm_start:
-        old_model = _get_init_model(estimator, init_model)
+    if checkpoint is not None or init_model is not None or estimator.warm_start:
+        old_model = _get_init_model(estimator, checkpoint or init_model)
     n_rounds = DEFAULT_N_ESTIMATORS if estimator.n_estimators is None else estimator.n_estimators
     if old_model is not None and init_model is None:
         n_rounds = _count_further_rounds(n_rounds, old_model)
@@ -229,7 +239,7 @@ def start_run(estimator: PolyleafEstimator, data: TrainingData, init_model: obje
     )
     run = TrainingRun(settings, objective, target, seeds)
     run.data = data
-    run.init_model = old_model
+    run.init_model, run.resumed_file = old_model, checkpoint
     # A model that goes on, or is refitted, keeps its members.
     if old_model is not None:
         run.members = [
@@ -363,8 +373,8 @@ def _count_further_rounds(n: int, old_model: Model) -> int:
     """Return the rounds that a warm start trains of n."""
     if n < old_model.n_rounds:
         raise ValueError(
-            f"warm_start: n_estimators={n} is less than the "
-            f"{old_model.n_rounds} rounds of the model."
+            f"n_estimators={n} is less than the {old_model.n_rounds} rounds of the model: with "
+            "warm_start, or a Checkpoint that resumes, it is the total number of rounds."
         )
     return n - old_model.n_rounds
 
@@ -438,6 +448,7 @@ def describe_model(estimator: PolyleafEstimator, run: TrainingRun) -> None:
         run.target_scale, run.target_offset = get_score_scale(encoding, run.objective)
     run.output_names = estimator._score_names(encoding, run.objective)
     run.metadata = metadata
+    check_resumed_parameters(run)
 
 
 def store_result(

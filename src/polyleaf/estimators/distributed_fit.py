@@ -81,7 +81,8 @@ def plan_shared_fit(
     """
     check("dask", parameters=estimator)
     data = estimator._read_rows(TrainingData("training", None, rows))
-    run = start_run(estimator, data, init_model)
+    all_callbacks = [*as_callbacks(estimator.callbacks), *callbacks]
+    run = start_run(estimator, data, init_model, all_callbacks)
     check(
         "dask",
         parameters=estimator,
@@ -93,7 +94,7 @@ def plan_shared_fit(
     if run.base_score is None and (run.init_model is None or run.decay_rate is not None):
         bound = bind_objective(run.objective, run.rows, run.settings)
         run.base_score = compute_base_score(bound, run.settings)
-    metric = plan_rounds(estimator, run, [*as_callbacks(estimator.callbacks), *callbacks])
+    metric = plan_rounds(estimator, run, all_callbacks)
     if metric is not None:
         plan_candidates(estimator, run)
     shard = Shard(run.target, np.arange(np.count_nonzero(_is_usable(run.target))))

@@ -115,10 +115,10 @@ def mae(rows: RowData, prediction: Array) -> float:
     return weighted_means(np.abs(prediction - y), rows.weight)[0]
 
 
-def mape(rows: RowData, prediction: Array) -> float:
-    """Return the mean of ``|prediction - y| / max(|y|, 2.2e-16)``, as scikit-learn defines it."""
+def mape(rows: RowData, prediction: Array, floor: float = float(np.finfo(np.float64).eps)) -> float:
+    """Return the mean of ``|prediction - y| / max(|y|, floor)``, as scikit-learn defines it."""
     y, prediction = as_matrices(rows.target, prediction)
-    scale = np.maximum(np.abs(y).astype(np.float64), np.finfo(np.float64).eps)
+    scale = np.maximum(np.abs(y).astype(np.float64), floor)
     return weighted_means(np.abs(prediction - y) / scale, rows.weight)[0]
 
 

@@ -292,9 +292,10 @@ _METRICS: dict[str, Metric] = {
 }
 
 # Metrics that take their parameters from the objective.
-_PARAMETRISED: dict[str, Callable[..., object]] = {
+_PARAMETRISED: dict[str, Callable[..., Callable[..., Any]]] = {
     "quantile": PinballLoss,
     "tweedie_deviance": TweedieDeviance,
+    "mape": partial(partial, regression.mape),
 }
 
 # Names in XGBoost, LightGBM and scikit-learn.

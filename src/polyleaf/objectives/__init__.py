@@ -16,8 +16,12 @@ from polyleaf.objectives.distributional import (
 )
 from polyleaf.objectives.elementwise import (
     AbsoluteError,
+    AbsolutePercentageError,
+    Expectile,
+    Focal,
     Gamma,
     Huber,
+    LogCosh,
     Logistic,
     Poisson,
     Quantile,
@@ -40,14 +44,18 @@ from polyleaf.objectives.registry import (
 
 __all__ = [
     "AbsoluteError",
+    "AbsolutePercentageError",
     "BoundObjective",
     "Custom",
+    "Expectile",
     "Exponential",
     "ExponentialMargin",
+    "Focal",
     "Gamma",
     "GammaLikelihood",
     "Huber",
     "LambdaRank",
+    "LogCosh",
     "LogNormalLikelihood",
     "Logistic",
     "NegativeBinomialLikelihood",

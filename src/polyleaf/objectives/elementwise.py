@@ -129,6 +129,11 @@ class BoundElementwiseObjective(BoundObjective):
 
     objective: ElementwiseObjective
 
+    @property
+    def _is_relative_to_base(self) -> bool:
+        """Whether the base score is subtracted from the target, in float64."""
+        return self.objective.is_translation_invariant
+
     def __init__(self, objective: ElementwiseObjective, rows: RowData) -> None:
         super().__init__(objective, rows, rows.target.shape[1])
         self._loss = objective.core_loss()
@@ -141,7 +146,7 @@ class BoundElementwiseObjective(BoundObjective):
 
     @property
     def kernel_base_score(self) -> NDArray[np.float32]:
-        if self.objective.is_translation_invariant:
+        if self._is_relative_to_base:
             return np.zeros(self.n_outputs, np.float32)
         return super().kernel_base_score
 
@@ -154,8 +159,7 @@ class BoundElementwiseObjective(BoundObjective):
 
     def _set_kernel_data(self) -> None:
         target: Array = self.target
-        # Losses of a difference subtract the base score from the target, in float64.
-        if self.objective.is_translation_invariant and self.base.any():
+        if self._is_relative_to_base and self.base.any():
             target = target.astype(np.float64) - self.base
         self._kernel_target = np.ascontiguousarray(target, dtype=np.float32)
         self._kernel_data = (
@@ -284,6 +288,53 @@ class AbsoluteError(LocationObjective):
 
 @register
 @dataclass(frozen=True)
+class AbsolutePercentageError(AbsoluteError):
+    """Absolute error relative to the target, ``|score - y| / max(|y|, floor)``.
+
+    Leaf values are medians of residuals, in which rows have these weights.
+
+    Parameters
+    ----------
+    floor : float, default 1.0
+        Targets nearer to 0 than this count as this far away, as in LightGBM and CatBoost.
+    """
+
+    name: ClassVar[str] = "absolute_percentage_error"
+    aliases: ClassVar[tuple[str, ...]] = ("mape", "mean_absolute_percentage_error")
+    is_translation_invariant: ClassVar[bool] = False
+    default_metric: ClassVar[str] = "mape"
+
+    floor: float = 1.0
+
+    def __post_init__(self) -> None:
+        floor = read_between(self.name, "floor", self.floor, 0, np.inf)
+        object.__setattr__(self, "floor", floor)
+
+    def bind(self, rows: RowData) -> BoundElementwiseObjective:
+        rows = as_matrices(rows)
+        self.check_target(rows)
+        factor = (1.0 / np.maximum(np.abs(rows.target), self.floor)).astype(np.float32)
+        return BoundAbsolutePercentageError(
+            self, rows.replace(weight=multiply_weights(rows.weight, factor))
+        )
+
+    def deviation(self, prediction: FloatArray) -> FloatArray:
+        return np.maximum(np.abs(prediction), self.floor)
+
+    def metric_parameters(self) -> dict[str, Any]:
+        return {"floor": self.floor}
+
+
+class BoundAbsolutePercentageError(BoundElementwiseObjective):
+    """An `AbsolutePercentageError` bound to data; with its weights it is an absolute error."""
+
+    @property
+    def _is_relative_to_base(self) -> bool:
+        return True
+
+
+@register
+@dataclass(frozen=True)
 class Huber(LocationObjective):
     """Huber loss: ``r^2 / 2`` for residuals up to `delta`, ``delta * (|r| - delta / 2)`` beyond.
 
@@ -321,11 +372,74 @@ class BoundHuber(BoundElementwiseObjective):
         half = float(np.max(high - low)) / 2
         if half <= reach:
             return None
+        name = "delta" if isinstance(self.objective, LogCosh) else "huber_delta"
         return (
-            f"huber_delta={self.objective.delta:g} is small for a y that spreads over "
+            f"{name}={self.objective.delta:g} is small for a y that spreads over "
             f"{2 * half:.2g}: predictions move by at most {reach:.2g} from the median. Set "
-            "huber_delta to about the size of the usual errors of y, or normalize_targets=True."
+            f"{name} to about the size of the usual errors of y, or normalize_targets=True."
         )
+
+
+@register
+@dataclass(frozen=True)
+class LogCosh(Huber):
+    """Logarithm of the hyperbolic cosine ``delta^2 ln cosh(r / delta)`` of a residual r.
+
+    A smooth `Huber`: like ``r^2 / 2`` for small residuals and like ``delta |r|`` for large ones.
+
+    Parameters
+    ----------
+    delta : float, default 1.0
+        In units of the target. The base score is the median.
+    """
+
+    name: ClassVar[str] = "log_cosh"
+    aliases: ClassVar[tuple[str, ...]] = ("logcosh",)
+    parameters: ClassVar[Mapping[str, str]] = {}
+
+
+@register
+@dataclass(frozen=True)
+class Expectile(LocationObjective):
+    """Asymmetric squared error (Newey and Powell, 1987): ``alpha (y - score)^2`` if y is above the
+    score, ``(1 - alpha) (y - score)^2`` if it is below; ``alpha=0.5`` is the squared error.
+
+    Parameters
+    ----------
+    alpha : float in (0, 1), default 0.5
+        Level of the expectile: the share of the absolute residuals that lies above it.
+    """
+
+    name: ClassVar[str] = "expectile"
+    aliases: ClassVar[tuple[str, ...]] = ("reg:expectileerror",)
+    is_scale_dependent: ClassVar[bool] = True
+
+    alpha: float = 0.5
+
+    def __post_init__(self) -> None:
+        alpha = read_between(self.name, "alpha", self.alpha, 0, 1)
+        object.__setattr__(self, "alpha", alpha)
+
+    def output_parameter(self, n_outputs: int) -> Floats:
+        return np.full(n_outputs, self.alpha)
+
+    def best_constant(self, bound: BoundElementwiseObjective, n_threads: int) -> Floats:
+        # Means of the targets above and below the last mean: Newton's method on parabolas.
+        base = np.nan_to_num(bound.mean_target(n_threads))
+        weight = np.ones((1, 1), np.float32) if bound.weight is None else bound.weight
+        for _ in range(_MAX_EXPECTILE_STEPS):
+            sums, weights = np.zeros((2, bound.n_outputs))
+            above = bound.target > base
+            for level, rows in ((self.alpha, above), (1.0 - self.alpha, ~above)):
+                totals = _core.exact_totals(bound.target, weight * rows, None, 1, n_threads)[:, 0]
+                sums, weights = sums + level * totals[0], weights + level * totals[1]
+            last, base = base, np.divide(sums, weights, out=base.copy(), where=weights > 0)
+            if (base == last).all():
+                break
+        return base
+
+
+_MAX_EXPECTILE_STEPS = 50
 
 
 @register
@@ -600,6 +714,15 @@ class Tweedie(LogLinkObjective):
 # --- labels: targets are 0 or 1 ---
 
 
+def _limit_shares(bound: BoundElementwiseObjective, n_threads: int) -> Floats:
+    """Return the share of positives of each label, which is neither 0 nor 1."""
+    mean = bound.mean_target(n_threads)
+    # A label that no row or every row has gets the share of half a row more.
+    lowest = 0.5 / (bound.count_rows() + 1.0)
+    mean = np.where(mean <= 0, lowest, np.where(mean >= 1, 1 - lowest, mean))
+    return np.where(np.isnan(mean), 0.5, mean)
+
+
 @register
 @dataclass(frozen=True)
 class Logistic(ElementwiseObjective):
@@ -641,8 +764,8 @@ class Logistic(ElementwiseObjective):
         values = np.asarray(self.scale_pos_weight, dtype=np.float64)
         if values.ndim > 1 or values.size == 0 or not (np.isfinite(values) & (values > 0)).all():
             raise ValueError(
-                "Objective 'logistic': scale_pos_weight must be a finite number > 0, or one for "
-                f"each label; got {self.scale_pos_weight!r}."
+                f"Objective {self.name!r}: scale_pos_weight must be a finite number > 0, or one "
+                f"for each label; got {self.scale_pos_weight!r}."
             )
         object.__setattr__(
             self, "scale_pos_weight", values.item() if values.ndim == 0 else tuple(values.tolist())
@@ -667,11 +790,7 @@ class Logistic(ElementwiseObjective):
         check_domain(valid, rows, self.name, "targets in [0, 1]")
 
     def best_constant(self, bound: BoundElementwiseObjective, n_threads: int) -> Floats:
-        mean = bound.mean_target(n_threads)
-        # A label that no row or every row has gets the share of half a row more.
-        lowest = 0.5 / (bound.count_rows() + 1.0)
-        mean = np.where(mean <= 0, lowest, np.where(mean >= 1, 1 - lowest, mean))
-        mean = np.where(np.isnan(mean), 0.5, mean)
+        mean = _limit_shares(bound, n_threads)
         return _core.log(self.output_parameter(bound.n_outputs) * mean) - _core.log1p(-mean)
 
     @property
@@ -681,6 +800,65 @@ class Logistic(ElementwiseObjective):
     def transform(self, scores: FloatArray) -> FloatArray:
         small = np.exp(-np.abs(scores))
         return np.where(scores >= 0, 1.0, small) / (1.0 + small)
+
+
+@register
+@dataclass(frozen=True)
+class Focal(Logistic):
+    """Focal loss ``-s (1 - p)^gamma ln p`` of a positive and ``-p^gamma ln(1 - p)`` of a negative
+    label (Lin, Goyal, Girshick, He and Dollár, 2017): rows that are right already count less.
+
+    Parameters
+    ----------
+    scale_pos_weight : float or sequence of float, default 1.0
+        The weight ``s`` of positives, as for `Logistic`.
+    gamma : float, default 2.0
+        The larger, the less such rows count; 0 is the cross-entropy.
+
+    Notes
+    -----
+    Probabilities are ``p = 1 / (1 + e^-score)``, which the loss pulls towards 1/2: rank by them,
+    or calibrate them, before they are read as frequencies. The Hessian takes the factor of the
+    cross-entropy's gradient for a constant, since the second derivative may be negative.
+    """
+
+    name: ClassVar[str] = "focal"
+    aliases: ClassVar[tuple[str, ...]] = ("binary:focal",)
+    target_kinds: ClassVar[tuple[str, ...]] = ("labels",)
+    default_metric: ClassVar[str] = "loss"
+
+    gamma: float = 2.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (isinstance(self.gamma, int | float) and 0 <= self.gamma < np.inf):
+            raise ValueError(
+                f"Objective 'focal': gamma must be a finite number >= 0; got {self.gamma!r}."
+            )
+        object.__setattr__(self, "gamma", float(self.gamma))
+
+    def check_target(self, rows: RowData) -> None:
+        valid = (rows.target == 0) | (rows.target == 1)
+        check_domain(valid, rows, self.name, "targets 0 or 1")
+
+    def best_constant(self, bound: BoundElementwiseObjective, n_threads: int) -> Floats:
+        # The sum of the gradients of a negative and a positive, weighted by their shares, rises.
+        share = _limit_shares(bound, n_threads)
+        target = np.repeat(np.array([[0.0], [1.0]], np.float32), bound.n_outputs, axis=1)
+        pair = BoundElementwiseObjective(self, RowData(target))
+        low, high = np.full(bound.n_outputs, -30.0), np.full(bound.n_outputs, 30.0)
+        gradient, hessian = np.empty((2, *target.shape), np.float32)
+        for _ in range(_N_BISECTIONS):
+            middle = (low + high) / 2
+            raw = np.repeat(middle[None].astype(np.float32), 2, axis=0)
+            pair.derivatives(raw, gradient, hessian)
+            negative, positive = gradient.astype(np.float64)
+            rises = (1.0 - share) * negative + share * positive > 0
+            low, high = np.where(rises, low, middle), np.where(rises, middle, high)
+        return (low + high) / 2
+
+
+_N_BISECTIONS = 40
 
 
 @register

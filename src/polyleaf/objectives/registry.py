@@ -108,7 +108,6 @@ _ALTERNATIVES = {
     "survival: cox": "For survival analysis, classify intervals: polyleaf.distributions.survival.",
     "reg:pseudohubererror fair": "'huber' is closest.",
     "reg:squaredlogerror": "Train 'squared_error' on np.log1p(y).",
-    "mape": "Train 'absolute_error' with sample_weight=1 / np.maximum(1, np.abs(y)).",
     "binary:hinge": "'squared_hinge' is closest.",
     "multiclassova ovr softmaxova": "'logistic' learns each class against the others.",
     "quantile: multiquantile:": "Set the levels with quantile_alpha=[...] and "

@@ -486,11 +486,11 @@ class RegressorParameters(InitialModelParameters, SharedParameters):
     objective: str | Callable[..., object] | Objective = parameter(
         default="squared_error", kw_only=False, common=True
     )
-    """Loss function. "squared_error", "absolute_error", "quantile", "huber", "poisson", "gamma",
-    "tweedie" or "logistic" (y in [0, 1]); "normal", "lognormal", "student_t", "gamma_distribution"
-    or "negative_binomial", which learn a distribution; the name of one of these in XGBoost or
-    LightGBM; a loss written with JAX; or a function that returns `(gradient, hessian)`: see
-    :class:`polyleaf.objectives.Custom`."""
+    """Loss function. "squared_error", "absolute_error", "absolute_percentage_error", "quantile",
+    "expectile", "huber", "log_cosh", "poisson", "gamma", "tweedie" or "logistic" (y in [0, 1]);
+    "normal", "lognormal", "student_t", "gamma_distribution" or "negative_binomial", which learn a
+    distribution; the name of one of these in XGBoost or LightGBM; a loss written with JAX; or a
+    function that returns `(gradient, hessian)`: see :class:`polyleaf.objectives.Custom`."""
 
     quantile_alpha: float | Sequence[float] | np.ndarray = parameter(
         default=Quantile.alpha, interval="(0, 1)", requires={"objective": "quantile"}
@@ -536,12 +536,12 @@ class ClassifierParameters(InitialModelParameters, SharedParameters):
     )
     """Loss function. "auto": "logistic" for two classes and multi-label targets, "softmax" for more
     classes. "softmax", "exponential" and "exponential_margin" are for classes; for two classes they
-    have one score per class. "logistic" and "squared_hinge" (no probabilities) learn more than two
-    classes one-vs-rest. A matrix y holds several labels per row; with "softmax", and where it has
-    fractions, it holds shares of the classes. The name of one of these in XGBoost or LightGBM
-    (names for binary targets warn if there are more than two classes); a loss written with JAX; or
-    a function that returns `(gradient, hessian)`: see :class:`polyleaf.objectives.Custom`, which
-    receives class indices, or 0 and 1."""
+    have one score per class. "logistic", "focal" and "squared_hinge" (no probabilities) learn more
+    than two classes one-vs-rest. A matrix y holds several labels per row; with "softmax", and where
+    it has fractions, it holds shares of the classes. The name of one of these in XGBoost or
+    LightGBM (names for binary targets warn if there are more than two classes); a loss written with
+    JAX; or a function that returns `(gradient, hessian)`: see :class:`polyleaf.objectives.Custom`,
+    which receives class indices, or 0 and 1."""
 
     class_weight: dict[Any, object] | list[object] | Literal["balanced"] | None = parameter(
         default=None

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import polyleaf._core as _core
+from polyleaf.callbacks import Checkpoint
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import Leaves
 from polyleaf.model.metadata import PARAMETERS, clear_calibrations
 from polyleaf.training.training_run import TrainingRun
 
 # Parameters that may differ between the parts of one training.
-_RUN_PARAMETERS = {"n_estimators", "warm_start", "n_jobs", "verbose", "on_interrupt"}
+_RUN_PARAMETERS = {"callbacks", "n_estimators", "n_jobs", "on_interrupt", "verbose", "warm_start"}
 
 
 class BestRound(NamedTuple):
@@ -47,15 +50,52 @@ def is_same_training(run: TrainingRun) -> bool:
     Rounds without a split, and the best round if the evaluation sets are the same, then count as if
     the training had not been cut.
     """
+    return not _find_changed_parameters(run)
+
+
+def _find_changed_parameters(run: TrainingRun) -> list[str]:
+    """Return the names of the parameters that differ from those of the model to continue."""
     assert run.init_model is not None
-    parameters = [m.get(PARAMETERS) for m in (run.init_model.metadata, run.metadata)]
     first, second = (
-        {name: value for name, value in p.items() if name not in _RUN_PARAMETERS}
-        if isinstance(p, dict)
-        else None
-        for p in parameters
+        p if isinstance(p := m.get(PARAMETERS), dict) else {}
+        for m in (run.init_model.metadata, run.metadata)
     )
-    return first == second
+    names = sorted((first.keys() | second.keys()) - _RUN_PARAMETERS)
+    return [n for n in names if (n in first, first.get(n)) != (n in second, second.get(n))]
+
+
+def find_checkpoint(
+    callbacks: Sequence[object], n_estimators: int | None, init_model: object
+) -> Path | None:
+    """Return the file that a `Checkpoint` with `resume=True` continues from; None without a file.
+
+    Raises a ValueError if other arguments of the fit do not say how many rounds remain.
+    """
+    resuming = [c for c in callbacks if isinstance(c, Checkpoint) and c.resume]
+    if not resuming:
+        return None
+    if init_model is not None:
+        raise ValueError(
+            "Checkpoint(resume=True) continues from its own file: leave init_model out."
+        )
+    if n_estimators is None:
+        raise ValueError(
+            "Checkpoint(resume=True) needs n_estimators, the number of rounds of the whole model."
+        )
+    return Checkpoint.latest(resuming[-1].directory, resuming[-1].name)
+
+
+def check_resumed_parameters(run: TrainingRun) -> None:
+    """Raise a ValueError if a checkpoint is that of a training with other parameters."""
+    if run.resumed_file is None:
+        return
+    changed = _find_changed_parameters(run)
+    if changed:
+        raise ValueError(
+            f"The checkpoint {str(run.resumed_file)!r} is from a training with another "
+            f"{', '.join(changed)}, which resume=True cannot continue: delete it, or give the "
+            "Checkpoint another directory or name."
+        )
 
 
 def count_last_stumps(model: Model, n_rounds: int) -> int:

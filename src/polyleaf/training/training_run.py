@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -97,6 +98,7 @@ class TrainingRun:
     data: TrainingData = field(init=False)
     eval_data: list[TrainingData] = field(default_factory=list)
     init_model: Model | None = None  # model that training continues, or whose leaves are refitted
+    resumed_file: Path | None = None  # file of `init_model`, if it is a checkpoint of this training
     # share of the old values if the leaves of `init_model` are refitted; None: training goes on
     decay_rate: float | None = None
     base_score: np.ndarray | None = None  # (n_scores,), replaces the objective's own
