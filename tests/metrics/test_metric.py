@@ -252,7 +252,7 @@ def test_shape_mismatch_raises():
 @pytest.mark.parametrize("name", objective_names())
 def test_all_objectives_have_a_default_metric(name):
     metric = default_metric(get_objective(name))
-    assert metric.name in (*metric_names(), "nll", "ndcg@10")
+    assert metric.name in (*metric_names(), "nll", "ndcg@10", "loss")
     assert metric.greater_is_better == (metric.name == "ndcg@10")
     assert pickle.loads(pickle.dumps(metric)) == metric
 

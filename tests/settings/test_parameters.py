@@ -47,8 +47,8 @@ PREPARATION = OF_OBJECTIVES | {
     "base_score", "calibrate_quantiles", "callbacks", "categorical_features", "class_weight",
     "device", "early_stopping_rounds", "eval_metric", "init", "leaf", "max_bins", "missing_targets",
     "n_jobs", "normalize_targets", "objective", "on_interrupt", "projection", "projection_dim",
-    "quality", "random_state", "tfidf", "threshold", "validation_fraction", "validation_order",
-    "verbose", "warm_start",
+    "quality", "random_state", "target_weight", "tfidf", "threshold", "validation_fraction",
+    "validation_order", "verbose", "warm_start",
 }  # fmt: skip
 """Parameters of objectives, estimators and data preparation, which no part of TrainConfig has."""
 

@@ -18,6 +18,7 @@ PAGES = {
     "integrations": [
         "polyleaf.integrations.autogluon",
         "polyleaf.integrations.darts",
+        "polyleaf.integrations.loggers",
         "polyleaf.integrations.mlflow",
         "polyleaf.integrations.mlforecast",
         "polyleaf.integrations.optuna",

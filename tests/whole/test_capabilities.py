@@ -189,6 +189,7 @@ RECIPES = {
     "sparse_numbers": regressor(SPARSE, y=scipy.sparse.csr_matrix(Y)),
     "shares": Recipe({"objective": "softmax"}, {}, PolyleafClassifier, y=SHARES),
     "normalised_targets": regressor({"normalize_targets": True}),
+    "target_weight": Recipe({"target_weight": {0: 2.0}}),
     "class_weight": Recipe({"class_weight": {0: 1, 1: 2}}, {}, PolyleafClassifier),
     "output_weights": regressor({}, fit={"sample_weight": np.ones((60, 3))}),
     "offset": regressor({}, fit={"offset": np.zeros((60, 3))}),

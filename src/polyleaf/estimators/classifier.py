@@ -40,7 +40,7 @@ from polyleaf.settings.parameters import ClassifierParameters
 from polyleaf.training.fit import complete_objective
 from polyleaf.training.training_run import TrainingRun
 from polyleaf.user_data.read_target import check_same_rows, has_columns, read_labels
-from polyleaf.user_data.target import Target, TargetEncoding, encode_classification
+from polyleaf.user_data.target import Target, TargetEncoding, encode_classification, weigh_targets
 from polyleaf.user_data.weights import negatives_per_positive
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class PolyleafClassifier(
             if old_model is None
             else TargetEncoding.from_dict(old_model.metadata, old_model.n_outputs)
         )
-        return encode_classification(
+        target = encode_classification(
             rows,
             class_weight=self.class_weight,
             missing=self.missing_targets,
@@ -146,6 +146,7 @@ class PolyleafClassifier(
             shares="fractions" if cls is None else "always" if cls.takes_shares else "never",
             like=like,
         )
+        return weigh_targets(target, self.target_weight)
 
     def _make_objective(
         self, target: Target, old_model: Model | None, resolved: ResolvedObjective

@@ -22,7 +22,7 @@ from polyleaf.settings.parameters import RegressorParameters
 from polyleaf.training.fit import complete_objective, has_quantiles
 from polyleaf.training.output_groups import has_shared_trees
 from polyleaf.user_data.read_target import count_columns
-from polyleaf.user_data.target import Target, TargetEncoding, encode_regression
+from polyleaf.user_data.target import Target, TargetEncoding, encode_regression, weigh_targets
 from polyleaf.user_data.target_scaling import Normalize
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class PolyleafRegressor(RegressorMixin, UncertaintyMixin, RegressorParameters):
     ) -> Target:
         if old_model is not None:
             encoding = TargetEncoding.from_dict(old_model.metadata, old_model.n_outputs)
-            return encoding.encode(rows)
+            return weigh_targets(encoding.encode(rows), self.target_weight)
         assert isinstance(resolved, ObjectiveSpec)
         normalize = self.normalize_targets
         if normalize == "auto":
@@ -65,7 +65,8 @@ class PolyleafRegressor(RegressorMixin, UncertaintyMixin, RegressorParameters):
             if self.output_groups is not None:
                 shares_trees = has_shared_trees(self, count_columns(rows.target))
             normalize = get_auto_scaling(resolved.cls, shares_trees)
-        return encode_regression(rows, missing=self.missing_targets, normalize=normalize)
+        target = encode_regression(rows, missing=self.missing_targets, normalize=normalize)
+        return weigh_targets(target, self.target_weight)
 
     def _make_objective(
         self, target: Target, old_model: Model | None, resolved: ResolvedObjective

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import tempfile
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -13,15 +15,18 @@ from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.estimators import PolyleafClassifier, PolyleafRanker, PolyleafRegressor
 from polyleaf.estimators import load_model as load_estimator
+from polyleaf.estimators.base import PolyleafEstimator
+from polyleaf.integrations.loggers import MlflowLogger
 from polyleaf.runtime.compatibility import polyleaf_version
 from polyleaf.runtime.optional_packages import optional_package
 from polyleaf.runtime.types import DataLike
+from polyleaf.search.base import SearchMixin
+from polyleaf.training.fit import as_callbacks
 
 if TYPE_CHECKING:
-    from polyleaf.estimators.base import PolyleafEstimator
     from polyleaf.runtime.types import ModelLike
 
-__all__ = ["load_model", "log_model", "save_model"]
+__all__ = ["autolog", "load_model", "log_model", "save_model"]
 
 
 def __dir__() -> list[str]:
@@ -30,6 +35,7 @@ def __dir__() -> list[str]:
 
 FLAVOR = "polyleaf"
 _FILE = "model.polyleaf"
+_LOGGED = (PolyleafRegressor, PolyleafClassifier, PolyleafRanker)
 _METHODS = ("predict", "predict_proba", "predict_raw", "predict_interval")
 
 
@@ -161,6 +167,75 @@ def load_model(
     return load_estimator(folder / flavors[FLAVOR]["data"])
 
 
+def autolog(*, log_models: bool = True, per_output: bool = False, disable: bool = False) -> None:
+    """Log every fit to MLflow from now on: parameters, metrics of each round, and the model.
+
+    A fit uses the active run, or a run of its own. Fits within a search, a cross-validation or
+    other threads are not logged.
+
+    Parameters
+    ----------
+    log_models : bool, default True
+        Whether fitted models are logged, those that :func:`log_model` takes.
+    per_output : bool, default False
+        Whether metrics of each output are logged as well.
+    disable : bool, default False
+        Log no more fits.
+    """
+    _autolog.options = None if disable else {"log_models": log_models, "per_output": per_output}
+    if not disable:
+        _pyfunc()
+        for cls, name in ((PolyleafEstimator, "_fit_data"), (SearchMixin, "_search")):
+            method = getattr(cls, name)
+            if not hasattr(method, "is_logged"):
+                setattr(cls, name, _log_calls(method))
+
+
+class _Autolog(threading.local):
+    options: dict[str, bool] | None = None  # of the thread that called `autolog`
+    is_fitting = False
+
+
+_autolog = _Autolog()
+
+
+def _log_calls(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method of an estimator that logs its outermost calls."""
+    takes_callbacks = method.__name__ == "_fit_data"
+
+    @functools.wraps(method)
+    def fit(self: Any, *args: Any) -> Any:
+        options = _autolog.options
+        if options is None or _autolog.is_fitting:
+            return method(self, *args)
+        import mlflow
+
+        is_new = mlflow.active_run() is None
+        if is_new:
+            mlflow.start_run()
+        _autolog.is_fitting, status = True, "FAILED"
+        try:
+            if takes_callbacks:
+                data, eval_data, callbacks, *rest = args
+                logger = MlflowLogger(options["per_output"])
+                args = (data, eval_data, [*as_callbacks(callbacks), logger], *rest)
+            fitted = method(self, *args)
+            if not takes_callbacks:
+                mlflow.log_params(fitted.best_params_)
+                mlflow.log_metric("best_score", fitted.best_score_)
+            if options["log_models"] and isinstance(fitted, _LOGGED):
+                log_model(fitted)
+            status = "FINISHED"
+            return fitted
+        finally:
+            _autolog.is_fitting = False
+            if is_new:
+                mlflow.end_run(status)
+
+    fit.is_logged = True  # type: ignore[attr-defined]
+    return fit
+
+
 class _PyfuncModel:
     """The model that `mlflow.pyfunc` calls."""
 
@@ -182,7 +257,7 @@ def _load_pyfunc(path: str, model_config: Mapping[str, Any] | None = None) -> _P
 
 
 def _check(model: object, method: str) -> None:
-    if not isinstance(model, PolyleafRegressor | PolyleafClassifier | PolyleafRanker):
+    if not isinstance(model, _LOGGED):
         raise TypeError(
             "model must be a fitted PolyleafRegressor, PolyleafClassifier or PolyleafRanker; got "
             f"{type(model).__name__}."

@@ -115,13 +115,6 @@ def mae(rows: RowData, prediction: Array) -> float:
     return weighted_means(np.abs(prediction - y), rows.weight)[0]
 
 
-def mape(rows: RowData, prediction: Array, floor: float = float(np.finfo(np.float64).eps)) -> float:
-    """Return the mean of ``|prediction - y| / max(|y|, floor)``, as scikit-learn defines it."""
-    y, prediction = as_matrices(rows.target, prediction)
-    scale = np.maximum(np.abs(y).astype(np.float64), floor)
-    return weighted_means(np.abs(prediction - y) / scale, rows.weight)[0]
-
-
 def rmsle(rows: RowData, prediction: Array) -> float:
     """Return the root mean squared difference of log(1 + y), negative predictions clipped to 0."""
     y, prediction = as_matrices(_mask_missing(rows), prediction)
@@ -148,6 +141,18 @@ def _mask_missing(rows: RowData) -> Array:
     """Return y with 1 for targets of weight 0, as their deviance may not exist."""
     y = as_matrix(rows.target)
     return y if rows.weight is None else np.where(as_matrix(rows.weight) > 0, y, 1.0)
+
+
+@dataclass(frozen=True)
+class PercentageError:
+    """Mean of ``|prediction - y| / max(|y|, floor)``; the default floor is scikit-learn's."""
+
+    floor: float = float(np.finfo(np.float64).eps)
+
+    def __call__(self, rows: RowData, prediction: Array) -> float:
+        y, prediction = as_matrices(rows.target, prediction)
+        scale = np.maximum(np.abs(y).astype(np.float64), self.floor)
+        return weighted_means(np.abs(prediction - y) / scale, rows.weight)[0]
 
 
 @dataclass(frozen=True)

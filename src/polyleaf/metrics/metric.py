@@ -28,6 +28,7 @@ from polyleaf.metrics._multitask import D2, MeanD2, TaskMetric
 from polyleaf.metrics._regression import (
     DISTRIBUTION_SCORES,
     DistributionScore,
+    PercentageError,
     PinballLoss,
     PinballLossAtLevel,
     RelativeError,
@@ -252,7 +253,7 @@ _METRICS: dict[str, Metric] = {
         Metric("armse", regression.armse),
         Metric("mse", regression.mse),
         Metric("mae", regression.mae, is_scale_dependent=True),
-        Metric("mape", regression.mape),
+        Metric("mape", PercentageError()),
         Metric("rmsle", regression.rmsle),
         Metric("r2", regression.r2, greater_is_better=True),
         Metric("quantile", PinballLoss(), is_scale_dependent=True),
@@ -292,10 +293,10 @@ _METRICS: dict[str, Metric] = {
 }
 
 # Metrics that take their parameters from the objective.
-_PARAMETRISED: dict[str, Callable[..., Callable[..., Any]]] = {
+_PARAMETRISED: dict[str, Callable[..., object]] = {
     "quantile": PinballLoss,
     "tweedie_deviance": TweedieDeviance,
-    "mape": partial(partial, regression.mape),
+    "mape": PercentageError,
 }
 
 # Names in XGBoost, LightGBM and scikit-learn.

@@ -708,6 +708,8 @@ FEATURES = {
             "missing_targets": "{other} needs a dense y; sparse targets have no missing values.",
             "class_weight": "class_weight needs a dense y, because it also weights absent labels; "
             "use sample_weight.",
+            "target_weight": "target_weight needs a dense y, because it also weights absent "
+            "labels.",
             "normalised_targets": "{other} needs a dense y, because sparse targets keep their "
             "zeros; set it to False.",
             "offset": "offset needs a dense y: with sparse y raw scores are kept for few outputs "
@@ -754,6 +756,9 @@ FEATURES = {
         "Normalised targets (`normalize_targets=True`)", _find_normalised_targets, {}
     ),
     "class_weight": Feature("Class weights (`class_weight`)", _argument("class_weight"), {}),
+    "target_weight": Feature(
+        "Weights of targets (`target_weight`)", _argument("target_weight"), {}
+    ),
     "output_weights": Feature("Weights of single outputs", _find_output_weights, {}),
     "offset": Feature(
         "Offsets (`offset`)",

@@ -27,7 +27,7 @@ from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike, JsonObject, Parameters, StrPath
 from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.search.candidates import N_PARENTS, LearningRates, generate_variations, get_portfolio
-from polyleaf.search.cv_splits import Fold, Folds, hash_data, make_folds, split_rows
+from polyleaf.search.cv_splits import Fold, Folds, hash_data, make_folds, split_rows, weigh_held_out
 from polyleaf.search.ensemble import Member, select_members
 from polyleaf.search.resume_log import ResumeLog, describe
 from polyleaf.search.successive_halving import (
@@ -361,7 +361,8 @@ class SearchMixin(_Base):
             fold = Fold(data._replace(X=dataset), eval_data[-1]._replace(name=VALIDATION, X=X))
             return Folds(1, lambda i: fold)
         rows = split_rows(self.cv, data, target, seed, rules)
-        return make_folds(dataset, data, rows, _weigh_held_out(data.rows, target, objective))
+        weighed = weigh_held_out(data.rows, target, objective)
+        return make_folds(dataset, data, rows, weighed)
 
     def _log_settings(self, target: Target, folds: Folds, metric: Metric, seed: int) -> JsonObject:
         """Return what trials depend on, besides their parameters; see `ResumeLog`."""
@@ -571,21 +572,6 @@ def _is_default(value: object, default: object) -> bool:
     if all(isinstance(v, int | float) and not isinstance(v, bool) for v in both):
         return bool(value == default)
     return type(value) is type(default) and not hasattr(value, "shape") and value == default
-
-
-def _weigh_held_out(rows: RowData, target: Target, objective: Objective) -> RowData:
-    """Return the rows as folds evaluate them: with the weights that they have in training.
-
-    `target`: the encoded rows, with class weights.
-    """
-    if target.encoding.kind == "regression" or target.is_sparse:
-        return rows
-    weight = objective.weigh_held_out(target.rows).weight
-    if target.encoding.kind == "multiclass":  # rows have one weight each
-        weight = target.weight
-    if target.encoding.has_class_ids and target.values.ndim == 2:  # shares of classes
-        rows = rows.replace(target=target.values)
-    return rows.replace(weight=weight)
 
 
 def _to_array(values: DataLike) -> np.ndarray | None:

@@ -19,7 +19,7 @@ from polyleaf.metrics.metric import EvalsLog
 from polyleaf.metrics.patience import Patience
 from polyleaf.runtime.context import effective_threads
 from polyleaf.runtime.row_data import RowData
-from polyleaf.search.cv_splits import split_rows
+from polyleaf.search.cv_splits import split_rows, weigh_held_out
 from polyleaf.training.auto_rounds import PATIENCE, max_rounds
 from polyleaf.training.fit import check_metric_is_known, make_metrics
 from polyleaf.training.prepare import VALIDATION, check_rows, read_split_rules
@@ -168,6 +168,7 @@ def cv(
     objective = make_objective(base, target, resolved)
     check_metric_is_known(objective, base.eval_metric, "cv")
     metrics = make_metrics(base.eval_metric, objective, target)
+    held_out = data._replace(rows=weigh_held_out(data.rows, target, objective))
     rules = read_split_rules(base, data.rows, target.n_rows)
     folds = split_rows(cv, data, target, draw_seed(base), rules)
     n_rounds, patience = _plan_rounds(base)
@@ -178,7 +179,8 @@ def cv(
         base.set_params(calibrate_quantiles=False)
 
     def train(i: int) -> PolyleafEstimator:
-        training, held = (data.take(part).to_arguments() for part in folds[i])
+        training = data.take(folds[i][0]).to_arguments()
+        held = held_out.take(folds[i][1]).to_arguments()
         evaluated = {name: held[name] for name in ("X", "y", "sample_weight", "offset")}
         validation = {f"{name}_val": value for name, value in evaluated.items()}
         if "qid" in held:

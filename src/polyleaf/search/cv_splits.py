@@ -24,6 +24,7 @@ from sklearn.model_selection import (
 
 from polyleaf.binned_data.dataset import Dataset
 from polyleaf.binned_data.random_rows import SplitRules, split_rows_stratified
+from polyleaf.objectives import Objective
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
 from polyleaf.training.prepare import VALIDATION
@@ -83,6 +84,22 @@ def make_folds(
         return fold
 
     return Folds(len(rows), make)
+
+
+def weigh_held_out(rows: RowData, target: Target, objective: Objective) -> RowData:
+    """Return the rows as folds evaluate them: with the weights that they have in training.
+
+    `target`: the encoded rows, with weights of classes and targets.
+    """
+    is_matrix = target.weight is not None and target.weight.ndim == 2
+    if target.is_sparse or (target.encoding.kind == "regression" and not is_matrix):
+        return rows
+    weight = objective.weigh_held_out(target.rows).weight
+    if target.encoding.kind == "multiclass":  # rows have one weight each
+        weight = target.weight
+    if target.encoding.has_class_ids and target.values.ndim == 2:  # shares of classes
+        rows = rows.replace(target=target.values)
+    return rows.replace(weight=weight)
 
 
 def hash_data(target: Target, folds: Folds) -> str:

@@ -479,8 +479,21 @@ class InitialModelParameters:
     are kept by pickles only. With sparse y only the largest scores of each row are used."""
 
 
+@parameter_group
+class TargetWeightParameters:
+    """Weights of targets."""
+
+    target_weight: Mapping[Any, float] | Sequence[float] | np.ndarray | None = parameter(
+        default=None
+    )
+    """Weight of each target or label in training, where some count more than others: one number for
+    each, or a dict from names or numbers to weights, 1 for the others. The same as a matrix
+    `sample_weight` with these numbers in each row. For classes, one per row, use `class_weight`.
+    None: all count equally."""
+
+
 @estimator_parameters
-class RegressorParameters(InitialModelParameters, SharedParameters):
+class RegressorParameters(InitialModelParameters, TargetWeightParameters, SharedParameters):
     """Regression."""
 
     objective: str | Callable[..., object] | Objective = parameter(
@@ -528,7 +541,7 @@ class RegressorParameters(InitialModelParameters, SharedParameters):
 
 
 @estimator_parameters
-class ClassifierParameters(InitialModelParameters, SharedParameters):
+class ClassifierParameters(InitialModelParameters, TargetWeightParameters, SharedParameters):
     """Classification."""
 
     objective: str | Callable[..., object] | Objective = parameter(

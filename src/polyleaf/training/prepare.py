@@ -475,10 +475,12 @@ def _weigh_held_out(run: TrainingRun, rows: RowData, target: Target) -> RowData:
     """Return the rows of `validation_fraction` with the weights that they would have in training.
 
     `rows`: as an evaluation set has them: the target is in the unit of y. `target`: encoded as the
-    training rows, with class weights.
+    training rows, with weights of classes and targets.
     """
     if target.encoding.kind in ("binary", "multiclass", "multilabel"):
         rows = rows.replace(target=target.values, weight=target.weight)
+    elif target.encoding.kind == "regression":
+        rows = rows.replace(weight=target.weight)
     return run.objective.weigh_held_out(rows)
 
 

@@ -41,6 +41,7 @@ from polyleaf.user_data.weights import (
     compute_class_factors,
     compute_label_factors,
     multiply_weights,
+    read_target_weight,
     read_weight,
     weight_shares,
 )
@@ -324,6 +325,28 @@ class Target:
         if encoding.classes is not None:
             return [str(label) for label in encoding.classes]
         return [str(k) for k in range(encoding.n_outputs)]
+
+
+def weigh_targets(target: Target, target_weight: object) -> Target:
+    """Multiply the weights of each target by a number; see `read_target_weight`.
+
+    Raises a ValueError for y with one target, or with classes.
+    """
+    if target_weight is None:
+        return target
+    encoding = target.encoding
+    if encoding.one_dimensional:
+        what = "target" if encoding.kind == "regression" else "label per row"
+        hint = "leave it out" if encoding.kind == "regression" else "use class_weight for classes"
+        raise ValueError(
+            f"target_weight weighs several targets or labels against each other, but y has one "
+            f"{what}: {hint}."
+        )
+    factors = read_target_weight(target_weight, encoding.n_outputs, encoding.output_names)
+    weight = target.weight
+    if weight is None:
+        weight = np.ones((target.n_rows, 1), np.float32)
+    return target.replace_rows(weight=np.ascontiguousarray(multiply_weights(weight, factors[None])))
 
 
 def _make_target(rows: RowData, encoding: TargetEncoding) -> Target:

@@ -138,6 +138,41 @@ def check_two_classes(classes: np.ndarray, rows: RowData) -> None:
     raise ValueError(f"{problem}: a classifier needs at least two classes.")
 
 
+# ---- target weights ----------------------------------------------------------------------------
+
+
+def read_target_weight(
+    target_weight: object, n_outputs: int, names: tuple[str, ...] | None
+) -> NDArray[np.float32]:
+    """Return the weight of each target, (n_outputs,).
+
+    `target_weight`: a number for each target, or a mapping from names or numbers of targets to
+    weights; 1 for the others.
+    """
+    if isinstance(target_weight, Mapping):
+        values = np.ones(n_outputs)
+        for target, value in target_weight.items():
+            index = names.index(target) if names and target in names else target
+            if not isinstance(index, int | np.integer) or not 0 <= index < n_outputs:
+                known = abbreviate_names(names) if names else f"0 to {n_outputs - 1}"
+                raise ValueError(
+                    f"target_weight names the target {target!r}, which is not in y: its targets "
+                    f"are {known}."
+                )
+            values[index] = value
+    else:
+        values = np.asarray(target_weight, np.float64)
+    if values.shape != (n_outputs,):
+        raise ValueError(
+            f"target_weight must have {n_outputs} numbers, one for each target of y; got "
+            f"{target_weight!r}."
+        )
+    weight = values.astype(np.float32)
+    if not (np.isfinite(weight) & (weight > 0)).all():
+        raise ValueError(f"target_weight must be positive and finite, got {target_weight!r}.")
+    return weight
+
+
 # ---- class weights -----------------------------------------------------------------------------
 
 
