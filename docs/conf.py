@@ -11,10 +11,12 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parent / "_ext"))
+
+from api import EXTRAS
+
 ROOT = Path(__file__).resolve().parents[1]
 STAGED = ROOT / "build" / "docs" / "examples"  # the gallery reads them from here, with titles
-
-sys.path.insert(0, str(ROOT / "docs" / "_ext"))
 
 project = "Polyleaf"
 author = "The maintainers of Polyleaf"
@@ -43,14 +45,7 @@ suppress_warnings = ["myst.header"]
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the docstrings say them, with shapes
-autodoc_mock_imports = [
-    "dask",
-    "distributed",
-    "autogluon",
-    "darts",
-    "mlforecast",
-    "skforecast",
-]  # extras, which pages about them do not need
+autodoc_mock_imports = EXTRAS
 numpydoc_show_class_members = False
 
 html_math_renderer = "mathml"

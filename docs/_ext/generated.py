@@ -1,15 +1,22 @@
-"""Sphinx extension: tables of the reference, generated from the declarations in the package.
+"""Generated text of the pages: tables, the API and lists of pages; and a Sphinx extension.
 
-A page has a comment such as `<!-- generated: parameters -->` where the table stands.
+The text stands in the pages, so that they are whole in the repository: run this file after a change
+of declarations or docstrings. It lies between comments: `<!-- generated: parameters -->`, or
+`<!-- site`, with the directive that the site shows instead, and `<!-- end -->`.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import api
 
 from polyleaf import (
     PolyleafClassifier,
@@ -36,24 +43,77 @@ ESTIMATORS = (
     PolyleafClassifierCV,
     PolyleafRankerCV,
 )
-MARKER = re.compile(r"<!-- generated: (\w+) -->")
+DOCS = Path(__file__).resolve().parents[1]
+_TEXT = r"(?:(?!<!-- end -->).)*"
+MARKER = re.compile(rf"<!-- generated: (\w+) -->\n{_TEXT}<!-- end -->", re.DOTALL)
+# What the site shows instead of the text that follows.
+SITE = re.compile(rf"<!-- site\n(.*?)\n-->\n{_TEXT}<!-- end -->", re.DOTALL)
 
 
 def setup(app: Any) -> dict[str, bool]:
     """Called by Sphinx."""
-    app.connect("env-get-outdated", _find_pages)
-    app.connect("source-read", _expand_markers)
+    app.connect("source-read", lambda app, name, source: _select_for_site(source))
     return {"parallel_read_safe": True}
 
 
-def _find_pages(app: Any, env: Any, *changed: Any) -> list[str]:
-    """Return the pages with generated tables, which are read anew in every build."""
-    pages = {name: Path(env.doc2path(name)) for name in env.found_docs}
-    return [name for name, path in pages.items() if MARKER.search(path.read_text("utf-8"))]
+def _select_for_site(source: list[str]) -> None:
+    source[0] = SITE.sub(lambda found: found[1], source[0])
 
 
-def _expand_markers(app: Any, docname: str, source: list[str]) -> None:
-    source[0] = MARKER.sub(lambda found: "\n".join(TABLES[found[1]]()), source[0])
+def expand(text: str, page: Path) -> str:
+    """Return the text of a page with what is generated."""
+
+    def expand_site(found: re.Match[str]) -> str:
+        directive = found[1]
+        if directive.startswith("```{eval-rst}"):
+            lines = api.describe(directive, page)
+        elif directive.startswith("```{toctree}"):
+            lines = _list_pages(directive, page)
+        else:
+            return found[0]
+        generated = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip("\n")
+        return f"<!-- site\n{directive}\n-->\n\n{generated}\n\n<!-- end -->"
+
+    def expand_table(found: re.Match[str]) -> str:
+        lines = "\n".join(TABLES[found[1]]()).strip("\n")
+        return f"<!-- generated: {found[1]} -->\n\n{lines}\n\n<!-- end -->"
+
+    return SITE.sub(expand_site, MARKER.sub(expand_table, text))
+
+
+def find_pages() -> list[Path]:
+    """Return the pages with generated text."""
+    pages = (page for page in sorted(DOCS.rglob("*.md")) if "gallery" not in page.parts)
+    return [page for page in pages if "<!-- end -->" in page.read_text("utf-8")]
+
+
+def write_pages(writes: bool = True) -> list[str]:
+    """Write what is generated into the pages, and return the pages that change."""
+    changed = []
+    for page in find_pages():
+        old = page.read_text("utf-8")
+        new = expand(old, page)
+        if new != old:
+            changed.append(page.relative_to(DOCS).as_posix())
+            if writes:
+                page.write_text(new, "utf-8")
+    return changed
+
+
+def _list_pages(directive: str, page: Path) -> Iterator[str]:
+    """Yield the pages of a table of contents as links."""
+    for line in directive.splitlines()[1:-1]:
+        if line.startswith(":caption:"):
+            yield f"**{line.removeprefix(':caption:').strip()}**\n"
+        elif line and not line.startswith(":"):
+            path = page.parent / f"{line}.md"
+            if path.is_file():  # the gallery is made when the site is built
+                yield f"- [{_get_title(path)}]({line}.md)"
+
+
+def _get_title(path: Path) -> str:
+    title = re.search(r"^# (.+)", path.read_text("utf-8"), re.MULTILINE)
+    return path.stem.capitalize() if title is None else title[1]
 
 
 # --- parameters -----------------------------------------------------------------------------------
@@ -112,7 +172,7 @@ def _join(names: Iterable[str]) -> str:
 
 def _link(text: str, names: set[str]) -> str:
     """Return a text with roles in MyST, and links from the first mention of each parameter."""
-    text = re.sub(r":(class|mod|func):`([^`]+)`", r"{py:\1}`\2`", text)
+    text = api.resolve_roles(text, DOCS / "reference" / "parameters.md")
     linked: set[str] = set()
 
     def replace(found: re.Match[str]) -> str:
@@ -122,7 +182,7 @@ def _link(text: str, names: set[str]) -> str:
         linked.add(name)
         return f"[`{name}`](#{name})"
 
-    return re.sub(r"(?<!\})`(\w+)`", replace, text)
+    return re.sub(r"(?<!\[)`(\w+)`", replace, text)
 
 
 def make_common_parameters() -> Iterator[str]:
@@ -176,7 +236,7 @@ def make_objectives() -> Iterator[str]:
         cls = objective_class(name)
         objective = cls(n_classes=3) if "n_classes" in cls.__dataclass_fields__ else cls()
         yield (
-            f"| {{py:class}}`{name} <polyleaf.objectives.{cls.__name__}>` | "
+            f"| [`{name}`](#{cls.__name__.lower()}) | "
             f"{', '.join(cls.target_kinds)} | `{default_metric(objective).name}` | "
             f"{_join(cls.aliases)} |"
         )
@@ -235,3 +295,10 @@ TABLES: dict[str, Callable[[], Iterator[str]]] = {
     "capabilities": make_capabilities,
     "refusals": make_refusals,
 }
+
+
+if __name__ == "__main__":
+    is_check = "--check" in sys.argv
+    changed = write_pages(writes=not is_check)
+    if is_check and changed:
+        sys.exit(f"Run docs/_ext/generated.py: {', '.join(changed)} must be written again.")

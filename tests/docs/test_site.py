@@ -85,7 +85,21 @@ def test_each_public_module_has_a_page():
     }
 
 
+def test_generated_text_is_current():
+    """The pages are whole without a build: run docs/_ext/generated.py after a change."""
+    for module in ("numpydoc", "sphinx"):
+        pytest.importorskip(module)
+    command = [sys.executable, str(DOCS / "_ext" / "generated.py"), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for page in pages():  # nothing else has to be built to be read
+        text = re.sub(r"<!-- site\n.*?-->", "", page.read_text("utf-8"), flags=re.DOTALL)
+        assert "```{" not in text and "{py:" not in text, page.name
+
+
 def test_generated_tables_have_all_names():
+    pytest.importorskip("numpydoc")
+    pytest.importorskip("sphinx")
     spec = importlib.util.spec_from_file_location("generated", DOCS / "_ext" / "generated.py")
     generated = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(generated)
@@ -100,7 +114,9 @@ def test_generated_tables_have_all_names():
     for name, others in read_foreign_names("parameters").items():
         assert f"`{name}`" in text or f"### {name}" in text, name
         assert all(f"`{other}`" in text for other in others.split()), name
-    assert all(f"`{name} <" in "\n".join(generated.make_objectives()) for name in objective_names())
+    assert all(
+        f"[`{name}`](#" in "\n".join(generated.make_objectives()) for name in objective_names()
+    )
     assert all(f"`{name}`" in "\n".join(generated.make_metrics()) for name in metric_names())
 
 

@@ -188,7 +188,7 @@ def search_space(task: Task = "regression", *, linear: bool = True) -> dict[str,
     Returns
     -------
     dict
-        For `hyperparameters={PolyleafModel: search_space()}` with `hyperparameter_tune_kwargs`,
+        For `{PolyleafModel: search_space()}` as `hyperparameters`, with `hyperparameter_tune_kwargs`,
         and for TabArena's `ConfigGenerator`.
     """
     return suggest_params(

@@ -199,8 +199,8 @@ class SoftmaxParameters:
 
     softmax_hessian: str = parameter(default=Softmax.softmax_hessian, choices=SOFTMAX_HESSIANS)
     """Diagonal Hessian of the softmax objective of classifiers: see
-    :mod:`polyleaf.objectives.softmax`. Accepted and ignored by regressors, so that one preset works
-    for both estimators."""
+    :class:`polyleaf.objectives.Softmax`. Accepted and ignored by regressors, so that one preset
+    works for both estimators."""
 
 
 @parameter_group

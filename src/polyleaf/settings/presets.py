@@ -359,7 +359,7 @@ def gd_mcboost(**changes: object) -> Parameters:
     Saberian and Vasconcelos, "Multiclass boosting: theory and algorithms", NIPS 2011, in the form
     that TFBT (section IV; see :func:`tfbt`) gives it: first order. Raw scores are the products of
     the paper's predictor with the codewords, one for each class (see
-    :mod:`polyleaf.objectives.exponential`); the learning rate replaces the paper's line search.
+    :class:`polyleaf.objectives.Exponential`); the learning rate replaces the paper's line search.
 
     Parameters
     ----------
