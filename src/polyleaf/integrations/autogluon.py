@@ -188,8 +188,8 @@ def search_space(task: Task = "regression", *, linear: bool = True) -> dict[str,
     Returns
     -------
     dict
-        For `{PolyleafModel: search_space()}` as `hyperparameters`, with `hyperparameter_tune_kwargs`,
-        and for TabArena's `ConfigGenerator`.
+        For `{PolyleafModel: search_space()}` as `hyperparameters`, with
+        `hyperparameter_tune_kwargs`, and for TabArena's `ConfigGenerator`.
     """
     return suggest_params(
         _SearchSpaceTrial(), task, n_outputs=None if task == "multiclass" else 1, linear=linear

@@ -21,7 +21,8 @@ from polyleaf.runtime.context import effective_threads
 from polyleaf.runtime.row_data import RowData
 from polyleaf.search.cv_splits import split_rows, weigh_held_out
 from polyleaf.training.auto_rounds import PATIENCE, max_rounds
-from polyleaf.training.fit import check_metric_is_known, make_metrics
+from polyleaf.training.evaluation import make_metrics
+from polyleaf.training.fit import check_metric_is_known
 from polyleaf.training.prepare import VALIDATION, check_rows, read_split_rules
 from polyleaf.training.training_run import TrainingData
 from polyleaf.user_data.queries import get_query_ids
