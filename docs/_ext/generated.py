@@ -7,7 +7,6 @@ of declarations or docstrings. It lies between comments: `<!-- generated: parame
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -147,10 +146,9 @@ def make_parameters() -> Iterator[str]:
 def _make_section(
     spec: ParamSpec, title: str, estimators: list[str], names: set[str]
 ) -> Iterator[str]:
-    default = json.dumps(spec.default) if isinstance(spec.default, str) else repr(spec.default)
+    default = spec.none or f"`{spec.shown_default}`"
     yield f"### {title}\n"
-    kind = re.sub(r"\d{10,}\]", "inf)", spec.kind)  # limits of the core's integers
-    yield f"{_escape(kind)}; default `{default}`\n"
+    yield f"{_escape(spec.kind)}; default {default}\n"
     yield f"{_link(spec.text, names - {spec.name})}\n"
     facts = []
     if len(estimators) < len(ESTIMATORS):
@@ -191,7 +189,7 @@ def make_common_parameters() -> Iterator[str]:
     yield "|---|---|---|"
     for spec in get_param_specs(PolyleafRegressor):
         if spec.common:
-            default = f"`{spec.default!r}`".replace("'", '"')
+            default = spec.none or f"`{spec.shown_default}`"
             yield f"| [`{spec.name}`](#{spec.name}) | {spec.summary} | {default} |"
 
 

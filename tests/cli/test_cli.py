@@ -116,7 +116,7 @@ def test_columns_are_matched_by_name(folder, tmp_path):
 def test_quiet(folder, tmp_path, capfd):
     train = f"train {folder}/energy_train.csv -t *_load -m {tmp_path}/m --rounds 3"
     polyleaf(f"{train} --quiet")
-    polyleaf(f"predict {folder}/energy_test.csv -m {tmp_path}/m -o {tmp_path}/p.csv")
+    polyleaf(f"predict {folder}/energy_test.csv -m {tmp_path}/m -o {tmp_path}/p.csv --quiet")
     assert capfd.readouterr() == ("", "")
 
 
@@ -609,6 +609,7 @@ def test_warnings_are_one_line(tmp_path, capsys):
     assert capsys.readouterr().err == (
         "polyleaf: warning: All values of column 'c' of X are categories that the training data "
         "did not have, such as 'd': the model cannot use them.\n"
+        f"60 predictions written to {tmp_path}/p.csv\n"
     )
     polyleaf(f"{predict} --quiet")
     assert capsys.readouterr().err == ""

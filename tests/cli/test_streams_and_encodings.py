@@ -57,13 +57,14 @@ def test_train_prints_a_summary(houses, tmp_path, capsys):
     assert printed.out == ""
     lines = printed.err.splitlines()
     assert lines[0] == "regression of price (inferred; set it with --task), 90 rows, 5 features"
-    assert lines[1] == "text columns read as categories: town"
-    assert lines[2].startswith("8 rounds, validation rmse ")
-    assert lines[2].endswith(f"saved to {tmp_path / 'm'}")
+    assert lines[1] == "features: width, town, size, rooms, weight"
+    assert lines[2] == "text columns read as categories: town"
+    assert lines[3].startswith("8 rounds, validation rmse ")
+    assert lines[3].endswith(f"saved to {tmp_path / 'm'}")
     polyleaf(f"train {houses} -t rooms --task classification -m {tmp_path}/m {FAST}")
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "classification of rooms, 120 rows, 5 features"
-    assert lines[2] == f"8 rounds, saved to {tmp_path / 'm'}"
+    assert lines[3] == f"8 rounds, saved to {tmp_path / 'm'}"
 
 
 def test_train_prints_the_best_round(houses, tmp_path, capsys):
@@ -138,9 +139,9 @@ def test_invalid_csv_options(houses, model, capsys):
 def test_evaluate_prints_a_line_per_target(houses, model, capsys):
     polyleaf(f"evaluate {houses} -m {model}")
     lines = capsys.readouterr().out.splitlines()
-    blank = lines.index("")
-    assert lines[blank + 1].split() == ["target", "RMSE", "MAE", "R2"]
-    assert [line.split()[0] for line in lines[blank + 2 :]] == ["price", "size"]
+    assert lines[0].split() == ["target", "RMSE", "MAE", "R2"]
+    assert [line.split()[0] for line in lines[1:3]] == ["price", "size"]
+    assert lines[3:5] == ["", "all targets"] and lines[5].startswith("RMSE")
     polyleaf(f"evaluate {houses} -m {model} --json")
     scores = json.loads(capsys.readouterr().out)
     each = scores["targets"]

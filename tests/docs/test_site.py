@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import inspect
 import json
@@ -67,6 +68,17 @@ def test_each_section_is_about_a_public_name(page):
             pytest.importorskip(EXTRA[module], reason="an extra is not installed")
     names = {name for module in PAGES[page] for name in public_names(module)}
     assert set(sections_by_heading(DOCS / "reference" / f"{page}.md")) == names
+
+
+def test_the_tab_key_offers_public_names_only():
+    modules = [
+        polyleaf,
+        *(m for name in polyleaf.__all__ if inspect.ismodule(m := getattr(polyleaf, name))),
+        *(importlib.import_module(name) for name in MODULES if name not in EXTRA),
+    ]
+    for module in modules:
+        assert sorted(dir(module)) == sorted(module.__all__), module.__name__
+    assert "TreeDisplay" in dir(polyleaf.inspection) and "loggers" in dir(polyleaf.integrations)
 
 
 def test_each_public_module_has_a_page():

@@ -24,6 +24,13 @@ PolyleafRegressor("huber", huber_delta=2, reg_lambda=1, max_depth=None, sketch="
 PolyleafClassifier(**presets.cgb())
 reveal_type(PolyleafRegressor().learning_rate)
 reveal_type(PolyleafClassifier().fit(X, y).predict_proba(X))
+fitted = PolyleafRegressor().fit(X, y)
+fitted.set_params(n_estimators=fitted.best_iteration_ + 1)
+reveal_type(fitted.n_features_in_)
+reveal_type(fitted.evals_result_["validation"]["rmse"])
+reveal_type(fitted.evals_result_per_output_["validation"]["rmse"].shape)
+reveal_type(fitted.fit_times_)
+fitted.feature_names_in_.tolist()
 PolyleafRegressor(n_estimatorz=5)
 PolyleafRegressor(n_estimators="five")
 PolyleafRegressor(class_weight="balanced")
@@ -67,6 +74,10 @@ def test_type_checkers_infer_public_types(checker, tmp_path):
         r"list\[\S*str\]",
         r"float \| None",
         r"ndarray\b",
+        r"\bint\b",
+        r"list\[\S*float\]",
+        r"tuple\[",
+        r"dict\[\S*str, \S*float\]",
         "n_estimatorz",
         "n_estimators",
         "class_weight",

@@ -213,7 +213,7 @@ def test_missing_source_affects_documentation_only(monkeypatch):
         monkeypatch.setattr(param_spec, kept, getattr(param_spec, kept).__wrapped__)
     assert get_param_specs(RegressorParameters) == tuple(p._replace(text="") for p in before)
     documented = param_spec.format_parameters(RegressorParameters)
-    assert "max_depth : int in [1, 2147483647] or None" in documented
+    assert "max_depth : int in [1, inf) or None" in documented
 
 
 @pytest.mark.parametrize(

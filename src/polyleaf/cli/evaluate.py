@@ -141,15 +141,23 @@ def _warn_of_unknown_labels(estimator: PolyleafEstimator, schema: Schema, y: np.
 def _print(
     options: Namespace, scores: Scores, targets: Mapping[str, Scores], indent: str = ""
 ) -> None:
-    """Print the scores over all targets, and those of each target if there are several."""
+    """Print the scores of each target if there are several, and those over all targets."""
     if options.json:
         print(json.dumps(_nest(scores, targets)))
         return
+    if targets:
+        _print_table(targets, indent)
+        print(f"\n{indent}all targets")
     width = max(map(len, scores))
     for name, value in scores.items():
-        print(f"{indent}{name:{width}}  {value:.6g}")
-    if not targets:
-        return
+        note = f"  ({_NOTES[name]})" if name in _NOTES else ""
+        print(f"{indent}{name:{width}}  {value:.6g}{note}")
+
+
+_NOTES = {"aRMSE": "the mean RMSE of the targets"}
+
+
+def _print_table(targets: Mapping[str, Scores], indent: str) -> None:
     names = list(next(iter(targets.values())))
     lines = [
         [target, *(f"{target_scores[n]:.6g}" for n in names)]
@@ -157,7 +165,6 @@ def _print(
     ]
     lines = [["target", *names], *lines]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    print() if not indent else None
     for line in lines:
         cells = (f"{cell:{width}}" for cell, width in zip(line, widths, strict=True))
         print(f"{indent}{'  '.join(cells)}".rstrip())

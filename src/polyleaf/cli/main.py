@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import difflib
+import inspect
 import os
 import sys
 import warnings
@@ -11,9 +13,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from polyleaf.cli import evaluate, model_file, predict, train, xmc
+from polyleaf.cli import evaluate, model_file, predict, train, update, xmc
 from polyleaf.cli.messages import INTERRUPT_EXIT_CODE, print_error, translate_message
-from polyleaf.cli.parameters import OPTIONS, describe, list_parameters
+from polyleaf.cli.parameters import (
+    OPTION_NAMES,
+    OPTIONS,
+    PARAMETERS,
+    describe,
+    find_parameter,
+    get_metavar,
+)
 from polyleaf.files.io import FORMATS, ReadError
 from polyleaf.runtime.compatibility import polyleaf_version
 from polyleaf.settings import presets
@@ -29,12 +38,15 @@ _LIST = {"action": "append"}
 _PATH = {"type": Path}
 _INT = {"type": int}
 
-# Flags, help, and further arguments of `add_argument`.
+# Flags, help, and further arguments of `add_argument`; by the heading of their group.
 _Option = tuple[str, str, dict[str, Any]]
+_Groups = dict[str, list[_Option]]
 
-_DATA: list[_Option] = [
+_FILES: list[_Option] = [
     ("file", f"A file, - for standard input, or a folder of Parquet files. {_EXTENSIONS}", _PATH),
     ("--model -m", "The model file.", {"type": Path, "required": True}),
+]
+_TABLE: list[_Option] = [
     ("--format", f"Format of FILE: {', '.join(FORMATS)}, {xmc.FORMAT}. Default: by extension.", {}),
     ("--no-header", "CSV: there is no header; columns are named c0, c1, ...", _FLAG),
     ("--sep", "CSV: separator, a character or tab. Default: detected.", {}),
@@ -46,19 +58,22 @@ _DATA: list[_Option] = [
         f"A cell that is missing, beside those of pandas; repeatable. {_DEFAULT}",
         _LIST,
     ),
+]
+_RUN: list[_Option] = [
     (
         "--threads -j",
         "Number of threads; it does not change the result.",
-        {**_INT, "dest": "n_jobs"},
+        {**_INT, "dest": "n_jobs", "metavar": "NUMBER"},
     ),
     ("--quiet -q", "Print errors only.", _FLAG),
 ]
 _OUT: _Option = (
-    "--out -o",
+    "--out --output -o",
     "CSV, Parquet or JSON lines (.jsonl). Default: standard output.",
     _PATH,
 )
-_TRAIN: list[_Option] = [
+_NEW_MODEL: _Option = ("--out --output -o", "Model file to write. Default: the same file.", _PATH)
+_COLUMNS_TO_LEARN: list[_Option] = [
     ("--target -t", f"Target columns: {_COLUMNS} LIBSVM files mark their own.", _LIST),
     (
         "--task",
@@ -74,12 +89,24 @@ _TRAIN: list[_Option] = [
     ("--query", "Column of the query of each row, for ranking. LIBSVM files have qid.", {}),
     ("--offset", "Columns of offsets (base margins) that boosting starts from.", _LIST),
     ("--categorical", "Columns of numbers to treat as categories. Text always is.", _LIST),
+    ("--label-names", f"Format {xmc.FORMAT}: file with one label name per line.", _PATH),
+]
+_TRAINING: list[_Option] = [
     ("--validation", "Evaluation data: a file, or the fraction of rows to hold out.", {}),
     ("--time-limit", "Seconds for all rounds.", {"type": float, "dest": "seconds"}),
     ("--preset", f"Parameters of a paper: {', '.join(sorted(presets.__all__))}.", {}),
-    *((flags, describe(name), {"dest": name}) for name, (flags, _) in OPTIONS.items()),
-    ("--seed", "Random seed.", {**_INT, "default": 0}),
-    ("--label-names", f"Format {xmc.FORMAT}: file with one label name per line.", _PATH),
+    *(
+        (flags, describe(name), {"dest": name, "metavar": get_metavar(name)})
+        for name, (flags, _) in OPTIONS.items()
+    ),
+    (
+        "--set",
+        "NAME=VALUE: any other parameter of the page of parameters; repeatable.",
+        {"action": "append", "dest": "settings", "default": [], "metavar": "NAME=VALUE"},
+    ),
+    ("--seed --random-state", "Random seed.", {**_INT, "default": 0}),
+]
+_MODEL_FILE: list[_Option] = [
     ("--leaf-dtype", "Type of stored leaf values: float32, float16, int8.", {"default": "float32"}),
     (
         "--statistics",
@@ -88,16 +115,11 @@ _TRAIN: list[_Option] = [
     ),
     ("--cache", "Folders: directory for binned data that does not fit in memory.", _PATH),
     ("--memory-limit", 'Folders: memory for training, such as "4GiB".', {}),
-    (
-        "--set",
-        f"NAME=VALUE: any other parameter; repeatable. {list_parameters()}",
-        {"action": "append", "dest": "settings", "default": []},
-    ),
 ]
 _PREDICT: list[_Option] = [
     _OUT,
     ("--proba", "Add the probability of each class or label.", _FLAG),
-    ("--intervals", "Add intervals or sets of a model that was calibrated in Python.", _FLAG),
+    ("--intervals", "Add intervals or sets, after `polyleaf calibrate`.", _FLAG),
     ("--levels", "Add quantiles of predicted distributions, such as 0.05,0.5,0.95.", {}),
     ("--top", f"Format {xmc.FORMAT}: labels per row.", {**_INT, "default": 5}),
     ("--keep", f"Columns of FILE to copy: {_COLUMNS}", _LIST),
@@ -114,8 +136,24 @@ _EVALUATE: list[_Option] = [
     ("--json", 'Print JSON; scores of single targets are under "targets".', _FLAG),
 ]
 _REPORT: list[_Option] = [
-    ("--out -o", "HTML file to write.", {"type": Path, "default": Path("report.html")}),
+    ("--out --output -o", "HTML file to write.", {"type": Path, "default": Path("report.html")}),
     ("--title", "Title. Default: name of the model file.", {}),
+]
+_EXPORT: list[_Option] = [
+    ("model", "The model file.", _PATH),
+    ("out", "File to write: .onnx, .h (C), .json (XGBoost) or .treelite.", _PATH),
+    ("--name", "C: prefix of the functions.", {"default": "model"}),
+]
+_CALIBRATE: list[_Option] = [
+    _NEW_MODEL,
+    ("--coverage", "Share of the rows that intervals or sets contain.", {"type": float}),
+    ("--joint", "Regression: cover all targets of a row at once.", _FLAG),
+    ("--weight", "Column of sample weights.", {}),
+]
+_REFIT: list[_Option] = [
+    _NEW_MODEL,
+    ("--decay-rate", "Share of the old leaf values in the new ones.", {"type": float}),
+    ("--weight", "Column of sample weights.", {}),
 ]
 _INSPECT: list[_Option] = [
     ("model", "The model file.", _PATH),
@@ -126,7 +164,7 @@ _INSPECT: list[_Option] = [
 _DEMO: list[_Option] = [
     ("--out", "Folder to write to.", {"type": Path, "default": Path("polyleaf_demo")}),
     ("--quick", "Train only a few rounds.", _FLAG),
-    ("--threads -j", "Number of threads.", {**_INT, "dest": "n_jobs"}),
+    ("--threads -j", "Number of threads.", {**_INT, "dest": "n_jobs", "metavar": "NUMBER"}),
 ]
 
 
@@ -137,10 +175,22 @@ def _demo(options: Namespace) -> None:
     run(options.out, quick=options.quick, n_jobs=options.n_jobs)
 
 
+def _with_rows(title: str, options: list[_Option]) -> _Groups:
+    """Return the groups of a command that reads rows and a model."""
+    return {"files": _FILES, title: options, "format of the data": _TABLE, "running": _RUN}
+
+
 # Function, options, examples.
-_COMMANDS: dict[Callable[[Namespace], int | None], tuple[list[_Option], str]] = {
+_COMMANDS: dict[Callable[[Namespace], int | None], tuple[_Groups, str]] = {
     train.train: (
-        _DATA + _TRAIN,
+        {
+            "files": _FILES,
+            "columns": _COLUMNS_TO_LEARN,
+            "training": _TRAINING,
+            "model file": _MODEL_FILE,
+            "format of the data": _TABLE,
+            "running": _RUN,
+        },
         """
 polyleaf train houses.csv --target price --model houses.polyleaf
 polyleaf train energy.csv -t heating,cooling --validation 0.2 --early-stopping 20 -m m
@@ -152,23 +202,41 @@ polyleaf train houses.csv --task price=squared_error --task sold=logistic --task
 polyleaf train tags.txt --format xmc --leaf sparse --label-names tags.names -m m""",
     ),
     predict.predict: (
-        _DATA + _PREDICT,
+        _with_rows("output", _PREDICT),
         """
 polyleaf predict new.csv --model m --out predictions.csv
 polyleaf predict new.csv --model m --proba --keep id | head
 cat new.csv | polyleaf predict - --model m --json
 polyleaf predict new.txt --format xmc --model m --top 5 --out best.csv""",
     ),
-    evaluate.evaluate: (_DATA + _EVALUATE, "\npolyleaf evaluate test.csv --model m --json"),
+    evaluate.evaluate: (
+        _with_rows("scores", _EVALUATE),
+        "\npolyleaf evaluate test.csv --model m --json",
+    ),
     predict.explain: (
-        _DATA + _EXPLAIN,
+        _with_rows("output", _EXPLAIN),
         """
 polyleaf explain new.csv --model m --out shap.parquet
 polyleaf explain new.csv --model m --background houses.csv --outputs price""",
     ),
-    evaluate.report: (_DATA + _REPORT, "\npolyleaf report test.csv --model m --out report.html"),
-    model_file.inspect: (_INSPECT, "\npolyleaf inspect m --tree 0"),
-    _demo: (_DEMO, "\npolyleaf demo --quick --out /tmp/demo"),
+    evaluate.report: (
+        _with_rows("output", _REPORT),
+        "\npolyleaf report test.csv --model m --out report.html",
+    ),
+    update.calibrate: (
+        _with_rows("calibration", _CALIBRATE),
+        "\npolyleaf calibrate held_out.csv --model m --coverage 0.9",
+    ),
+    update.refit: (
+        _with_rows("new leaf values", _REFIT),
+        "\npolyleaf refit new.csv --model m --decay-rate 0.5 --out m2",
+    ),
+    update.export: (
+        {"files": _EXPORT, "running": _RUN[1:]},
+        "\npolyleaf export m model.onnx\npolyleaf export m model.h --name houses",
+    ),
+    model_file.inspect: ({"model": _INSPECT}, "\npolyleaf inspect m --tree 0"),
+    _demo: ({"demo": _DEMO}, "\npolyleaf demo --quick --out /tmp/demo"),
 }
 
 
@@ -183,20 +251,44 @@ def make_parser() -> argparse.ArgumentParser:
     parser.epilog = "Examples: polyleaf train houses.csv --target price --model houses.polyleaf"
     parser.add_argument("--version", action="version", version=polyleaf_version())
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command, (options, examples) in _COMMANDS.items():
+    for command, (groups, examples) in _COMMANDS.items():
         summary = (command.__doc__ or "").splitlines()[0]
         command_parser = commands.add_parser(
             command.__name__.strip("_"),
             help=summary,
-            description=command.__doc__,
+            description=inspect.getdoc(command),
             epilog=f"Examples{examples}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
         command_parser.set_defaults(command=command)
-        for flags, text, arguments in options:
-            command_parser.add_argument(*flags.split(), help=text.replace("%", "%%"), **arguments)
+        for title, options in groups.items():
+            group = command_parser.add_argument_group(title)
+            for flags, text, arguments in options:
+                group.add_argument(*flags.split(), help=text.replace("%", "%%"), **arguments)
     return parser
+
+
+def _check_flags(arguments: Sequence[str]) -> None:
+    """Raise a `ReadError` for an option that the command does not have, with a suggestion."""
+    commands = {command.__name__.strip("_"): groups for command, (groups, _) in _COMMANDS.items()}
+    if not arguments or arguments[0] not in commands:
+        return
+    options = [option for group in commands[arguments[0]].values() for option in group]
+    known = {flag for flags, _, _ in options for flag in flags.split() if flag[0] == "-"}
+    known |= {f"--no-{flag[2:]}" for flag in ("--statistics",) if flag in known} | {"--help", "--"}
+    for flag in (argument.partition("=")[0] for argument in arguments[1:]):
+        if flag.startswith("--") and flag not in known:
+            raise ReadError(f"{flag} is not an option of {arguments[0]}{_suggest(flag, known)}")
+
+
+def _suggest(flag: str, known: set[str]) -> str:
+    name = flag[2:].replace("-", "_")
+    name = find_parameter(name) or name
+    if name in PARAMETERS and "--set" in known:
+        return f": use {OPTION_NAMES.get(name) or f'--set {name}=VALUE'}."
+    close = difflib.get_close_matches(flag, sorted(known), n=1)
+    return f": did you mean {close[0]}?" if close else "; --help lists the options."
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -212,6 +304,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code; errors are printed, not raised."""
     try:
         with warnings.catch_warnings():
+            _check_flags(arguments)
             options = make_parser().parse_args(arguments or ["--help"])
             warnings.simplefilter(
                 "ignore" if getattr(options, "quiet", False) else "default", UserWarning

@@ -28,13 +28,24 @@ def pluralise(number: int, noun: str) -> str:
 
 
 def print_hint(message: str, quiet: bool) -> None:
-    """Print a line where the error stream is a terminal, so not in scripts."""
-    if sys.stderr.isatty() and not quiet:
+    """Say on the error stream what a command has written."""
+    if not quiet:
         print(message, file=sys.stderr)
+
+
+# Estimators in messages, and what the command line has in their place.
+_TASKS = {
+    "PolyleafRegressor": "--task regression",
+    "PolyleafClassifier": "--task classification",
+    "PolyleafRanker": "--task ranking",
+}
 
 
 def translate_message(message: str) -> str:
     """Replace the parameters in an estimator's message by the options that set them."""
+    for estimator, option in _TASKS.items():
+        message = message.replace(f"use {estimator}", f"use {option}")
+    message = re.sub(r"call calibrate\([^)]*\)", "run polyleaf calibrate", message)
     message = re.sub(r"^The '(\w+)' parameter of \w+ must be", r"\1=... must be", message)
     value = r"(\.\.\.|\"[\w@ ]*\"|'[\w@ ]*'|\w+(?:\.\d+)?)"
     message = re.sub(rf"(?<!--set )(?<![-\w.])(\w+)={value}", _to_option, message)

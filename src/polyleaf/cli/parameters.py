@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from argparse import Namespace
 from typing import Any
 
 from polyleaf.files.io import ReadError, require
-from polyleaf.settings.aliases import suggest
+from polyleaf.settings.aliases import read_foreign_names, suggest
 from polyleaf.settings.param_spec import ParamSpec, get_param_specs
 from polyleaf.settings.parameters import (
     ClassifierSearchParameters,
@@ -29,14 +30,14 @@ PARAMETERS: dict[str, ParamSpec] = {
 """Parameters of all estimators by name."""
 
 OPTIONS = {
-    "n_estimators": ("--rounds -n", ""),
+    "n_estimators": ("--rounds --n-estimators -n", ""),
     "learning_rate": ("--learning-rate -r", ""),
-    "max_leaves": ("--leaves", ""),
-    "max_depth": ("--depth", ""),
+    "max_leaves": ("--leaves --max-leaves", ""),
+    "max_depth": ("--depth --max-depth", ""),
     "leaf": ("--leaf", "Kind of leaf."),
     "linear_fit": ("--linear-fit", "How split gains account for linear leaves."),
     "objective": ("--objective", "Loss to minimise."),
-    "early_stopping_rounds": ("--early-stopping", ""),
+    "early_stopping_rounds": ("--early-stopping --early-stopping-rounds", ""),
     "time_limit": ("--search", "Seconds for a hyperparameter search."),
 }
 """Parameters that have an option of their own: flags and help. `--set` takes the others."""
@@ -76,18 +77,37 @@ def check_options(options: Namespace, kind: str) -> None:
             raise ReadError(f"{flag} {reason}.")
 
 
+_WORDS = {"int": "a whole number", "float": "a number", "bool": "True or False"}
+
+
 def describe(name: str) -> str:
     """Return the help of the option of a parameter."""
     spec = PARAMETERS[name]
-    return f"{OPTIONS[name][1] or spec.summary} {spec.kind}; default {spec.default}."
+    return f"{OPTIONS[name][1] or spec.summary} {describe_values(spec)}"
 
 
-def list_parameters() -> str:
-    """Return the names of all parameters, grouped by topic."""
-    topics: dict[str, list[str]] = {}
-    for spec in PARAMETERS.values():
-        topics.setdefault(spec.topic, []).append(spec.name)
-    return " ".join(f"{topic}: {', '.join(names)}." for topic, names in topics.items())
+def describe_values(spec: ParamSpec) -> str:
+    """Return the values that a parameter takes, and its default, in words."""
+    kinds = spec.kind.removesuffix(" or None")
+    words = re.sub(r"\b(int|float|bool)\b", lambda m: _WORDS[m[1]], kinds)
+    words = re.sub(r" in \[([^,]+), inf\)", r" from \1", words)
+    words = re.sub(r" in \(0, inf\)", " above 0", words)
+    words = re.sub(r"[{}\"]", "", words)
+    return f"{words[0].upper()}{words[1:]}. Default: {spec.none or spec.default}."
+
+
+def get_metavar(name: str) -> str:
+    """Return what stands for the value of an option in its help."""
+    kind = PARAMETERS[name].kind
+    return "NUMBER" if kind.startswith(("int", "float")) else "NAME"
+
+
+def find_parameter(name: str) -> str | None:
+    """Return the parameter that has this name here or in another library."""
+    if name in PARAMETERS:
+        return name
+    foreign = read_foreign_names("parameters")
+    return next((own for own, others in foreign.items() if name in others.split()), None)
 
 
 def read_parameters(options: Namespace) -> dict[str, object]:

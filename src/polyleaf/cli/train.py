@@ -133,6 +133,7 @@ def _train_table(options: Namespace, params: dict[str, object]) -> int | None:
     note = "" if options.task else " (inferred; set it with --task)"
     task = _describe_tasks(tasks) if tasks else f"{schema.task} of {', '.join(names)}{note}"
     lines = [_describe_data(task, training.n_rows, len(schema.features))]
+    lines += [f"features: {', '.join(schema.features)}"]
     if schema.text_features:
         lines += [f"text columns read as categories: {abbreviate(schema.text_features)}"]
     metadata = {SCHEMA_KEY: schema.to_dict()}

@@ -43,8 +43,10 @@ from polyleaf.training.training_run import TrainingData, TrainingRun
 from polyleaf.user_data.target import Target, TargetEncoding, encode_sparse
 
 if TYPE_CHECKING:
+    import numpy as np
     from sklearn.utils import Tags
 
+    from polyleaf.metrics.metric import EvalsLog
     from polyleaf.runtime.types import DataLike
 
 
@@ -62,7 +64,17 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
     _kinds: ClassVar[tuple[str, ...]]  # kinds of targets
     _learned_numbers: ClassVar[str] = "values"  # what objectives call targets that are numbers
 
-    if TYPE_CHECKING:  # each subclass has its own
+    if TYPE_CHECKING:
+        n_features_in_: int
+        feature_names_in_: np.ndarray
+        evals_result_: EvalsLog
+        evals_result_per_output_: dict[str, dict[str, np.ndarray]]
+        fit_times_: dict[str, float]
+        # An int and a float after early stopping, else None: so that they need no check.
+        best_iteration_: Any
+        best_score_: Any
+
+        # Each subclass has its own.
         objective: Any
 
         def _encode_target(

@@ -29,6 +29,7 @@ FORMATS = {
     "arrow": (".arrow", ".feather", ".ipc"),
     "arff": (".arff",),
     "libsvm": (".libsvm", ".svmlight", ".svm"),
+    "excel": (".xlsx", ".xlsm", ".xls", ".ods"),
 }
 """Format of a table -> its file extensions, which ``.gz`` or ``.bz2`` may follow."""
 

@@ -7,7 +7,7 @@ import csv
 import io
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -72,7 +72,7 @@ def read_table(
     path : str or Path
         A file, which may be compressed (``.gz``, ``.bz2``) if it is text; "-", standard input; or a
         folder of Parquet or Arrow files.
-    format : {"csv", "parquet", "arrow", "arff", "libsvm"}, optional
+    format : {"csv", "parquet", "arrow", "arff", "libsvm", "excel"}, optional
         By default the format of the file's extension; CSV for standard input.
     options : CsvOptions
         The cell format applies to text in all formats.
@@ -104,10 +104,31 @@ def read_table(
 
 def _read_csv(path: Path, options: CsvOptions) -> Table:
     """Read all cells as text; the first record may hold the names."""
+    return _read_csv_content(read_bytes(path), options)
+
+
+def _read_excel(path: Path, options: CsvOptions) -> Table:
+    """Read the first sheet as CSV text, so that a column means the same in both."""
+    try:
+        import pandas as pd
+
+        sheet = pd.read_excel(path, header=None, dtype=object, keep_default_na=False)
+    except ImportError as error:
+        raise ReadError(
+            f"Reading {path} needs pandas and a reader of Excel files (pip install pandas "
+            "openpyxl); or save the sheet as CSV."
+        ) from error
+    content = sheet.to_csv(header=False, index=False).encode()
+    # Numbers of cells have a point, whatever the sheet shows.
+    plain = CellFormat(na_values=options.format.na_values)
+    csv_options = replace(options, separator=",", encoding="utf-8", format=plain)
+    return _read_csv_content(np.frombuffer(content, np.uint8), csv_options)
+
+
+def _read_csv_content(content: np.ndarray, options: CsvOptions) -> Table:
     import pyarrow as pa
     import pyarrow.csv as pa_csv
 
-    content = read_bytes(path)
     encoding = "utf-8-sig" if _is_utf_8(options.encoding) else options.encoding
     decoder = codecs.getincrementaldecoder(encoding)()
     sample = decoder.decode(content[:_SAMPLE_BYTES].tobytes())
@@ -339,6 +360,7 @@ def _read_libsvm(path: Path, options: CsvOptions) -> Table:
 
 _READERS: dict[str, Callable[[Path, CsvOptions], Table]] = {
     "csv": _read_csv,
+    "excel": _read_excel,
     "parquet": _read_parquet,
     "arrow": _read_arrow,
     "arff": _read_arff,

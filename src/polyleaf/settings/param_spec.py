@@ -14,6 +14,7 @@ import dataclasses
 import functools
 import inspect
 import json
+import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -50,6 +51,7 @@ def parameter(
     common: bool = False,
     kw_only: bool = True,
     requires: Mapping[str, str] | None = None,
+    none: str = "",
 ) -> T:
     """Declare a parameter. The first sentence of the string below it is its summary.
 
@@ -63,8 +65,11 @@ def parameter(
         Whether it is listed among the first, most common parameters of the docstring.
     requires : dict, optional
         Other parameters and their values, one of which it has no effect without.
+    none : str
+        What the default None stands for.
     """
     metadata = {
+        "none": none,
         "interval": interval,
         "choices": tuple(choices),
         "common": common,
@@ -181,6 +186,13 @@ class ParamSpec(NamedTuple):
     choices: tuple[str, ...]
     common: bool
     requires: Mapping[str, str]
+    none: str
+
+    @property
+    def shown_default(self) -> str:
+        """The default, or what None stands for."""
+        default = json.dumps(self.default) if isinstance(self.default, str) else repr(self.default)
+        return self.none or default
 
     def is_default(self, value: object) -> bool:
         """Return whether a value equals the default."""
@@ -202,7 +214,8 @@ class ParamSpec(NamedTuple):
             return f"{{{', '.join(map(json.dumps, texts))}}}"
         kind = get_origin(t) or t
         words = _KINDS[kind][0] if kind in _KINDS else kind.__name__
-        return f"{words} in {self.interval}" if self.interval and kind in (int, float) else words
+        interval = re.sub(r"\d{10,}\]", "inf)", self.interval)  # limits of the core's integers
+        return f"{words} in {interval}" if interval and kind in (int, float) else words
 
     @property
     def summary(self) -> str:
@@ -350,7 +363,9 @@ def format_parameters(cls: type) -> str:
 def _format_entry(spec: ParamSpec) -> str:
     default = json.dumps(spec.default) if isinstance(spec.default, str) else repr(spec.default)
     text = textwrap.fill(spec.text, 96, break_long_words=False, break_on_hyphens=False)
-    return f"{spec.name} : {spec.kind}, default={default}\n{textwrap.indent(text, '    ')}"
+    stands_for = f" ({spec.none})" if spec.none else ""
+    head = f"{spec.name} : {spec.kind}, default={default}{stands_for}"
+    return f"{head}\n{textwrap.indent(text, '    ')}"
 
 
 _Class = TypeVar("_Class", bound=type)

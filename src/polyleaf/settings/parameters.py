@@ -49,7 +49,12 @@ DISTRIBUTION_DEFAULTS = {"learning_rate": 0.05, "colsample_bynode": 0.5}
 class BoostingParameters:
     """Boosting."""
 
-    n_estimators: int | None = parameter(default=None, interval="[1, inf)", common=True)
+    n_estimators: int | None = parameter(
+        default=None,
+        interval="[1, inf)",
+        common=True,
+        none="found by early stopping, at most 3,000; 300 above a million rows",
+    )
     """Number of boosting rounds. Each round adds one tree, or one tree per output (see
     `multi_strategy`). With `warm_start` it is the total number, with `init_model` the number of
     rounds to add. None: found by early stopping on 20 % of the rows, and the model is then fitted
@@ -58,7 +63,12 @@ class BoostingParameters:
     `learning_rate`. 300 with more than a million rows, `warm_start`, `init_model`, `projection`,
     sparse `y`, `device="cuda"`, and for a custom objective without `eval_metric`."""
 
-    learning_rate: float | None = parameter(default=None, interval="(0, inf)", common=True)
+    learning_rate: float | None = parameter(
+        default=None,
+        interval="(0, inf)",
+        common=True,
+        none="0.1; 0.05 for counts and distributions",
+    )
     """Step size shrinkage: factor of every leaf value (XGBoost: eta). None: 0.1; 0.05 for counts
     ("poisson") and for objectives that learn a distribution ("normal"), except in multi-task
     models of several tasks."""
@@ -88,7 +98,9 @@ class QualityParameters:
 class TreeParameters:
     """Tree growth."""
 
-    max_depth: int | None = parameter(default=None, interval=f"[1, {_MAX_INT}]", common=True)
+    max_depth: int | None = parameter(
+        default=None, interval=f"[1, {_MAX_INT}]", common=True, none="no limit"
+    )
     """Maximum depth of a tree. None: no limit (LightGBM: -1, XGBoost: 0)."""
 
     max_leaves: int | None = parameter(default=31, interval=f"[2, {_MAX_INT}]", common=True)
@@ -113,7 +125,9 @@ class TreeParameters:
     gain and then removes subtrees whose gains, each less `min_split_gain`, do not sum to more than
     0 (TFBT, section III)."""
 
-    colsample_bynode: float | None = parameter(default=None, interval="(0, 1]")
+    colsample_bynode: float | None = parameter(
+        default=None, interval="(0, 1]", none="0.5; 1 for counts"
+    )
     """Fraction of the tree's features (see `colsample_bytree`) that are sampled at each node,
     rounded up. None: 0.5; all for counts ("poisson")."""
 
@@ -149,7 +163,9 @@ class TreeParameters:
     cat_smooth: float = parameter(default=10.0, interval="[0, inf)")
     """Smoothing of the statistics by which categories are sorted."""
 
-    histogram_memory: int | None = parameter(default=None, interval=f"[1, {_MAX_BYTES}]")
+    histogram_memory: int | None = parameter(
+        default=None, interval=f"[1, {_MAX_BYTES}]", none="1 GiB"
+    )
     """Maximum memory in bytes of histograms that are kept for subtraction. None: 1 GiB. A smaller
     value makes training slower; the model is the same."""
 
@@ -234,7 +250,9 @@ class OutputParameters:
     outputs, else the best method in benchmarks. Splits then use one Hessian value per row, and
     `reg_alpha` and `max_delta_step` apply to leaf values only."""
 
-    sketch_dim: int | None = parameter(default=None, interval="[1, 4096]")
+    sketch_dim: int | None = parameter(
+        default=None, interval="[1, 4096]", none="14; 32 for count-sketches"
+    )
     """Number of columns of the sketch. None: 14, and 32 for `split_search="count_sketch"`."""
 
 
@@ -422,7 +440,7 @@ class RuntimeParameters:
     """Random seed. With an int, the same call gives the same model, bit for bit, for any number of
     threads. None: a different seed each time."""
 
-    n_jobs: int | None = parameter(default=None, common=True)
+    n_jobs: int | None = parameter(default=None, common=True, none="all cores")
     """Number of threads. None: all cores, or OMP_NUM_THREADS if set; -1: all cores."""
 
     device: Literal["cpu", "cuda", "auto"] = parameter(default="cpu")

@@ -1,0 +1,90 @@
+"""The commands `calibrate`, `refit` and `export`: from a model file to another file."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from polyleaf.cli import xmc
+from polyleaf.cli.messages import pluralise, print_hint
+from polyleaf.cli.model_file import (
+    check_writable,
+    load_estimator,
+    load_table_model,
+    open_rows,
+    read_weight_column,
+)
+from polyleaf.files.io import ReadError, require
+
+_DEFAULT_COVERAGE = 0.9
+
+
+def calibrate(options: Namespace) -> None:
+    """Calibrate prediction intervals, or sets of classes, on held-out rows.
+
+    `predict --intervals` then adds them.
+    """
+    estimator, X, y, weight, _ = _read_rows(options, "calibrate")
+    coverage = _DEFAULT_COVERAGE if options.coverage is None else options.coverage
+    arguments: dict[str, Any] = {"coverage": coverage}
+    if options.joint:
+        arguments["joint"] = True
+    require(hasattr(estimator, "calibrate"), "calibrate: this kind of model has no intervals.")
+    estimator.calibrate(X, y, weight, **arguments)
+    out = _save(options, estimator)
+    print_hint(
+        f"calibrated on {pluralise(X.n_rows, 'row')} for a coverage of {coverage:g}; the model is "
+        f"written to {out}",
+        options.quiet,
+    )
+
+
+def refit(options: Namespace) -> None:
+    """Fit the leaf values of a model again on other rows; its splits stay."""
+    estimator, X, y, weight, query = _read_rows(options, "refit")
+    arguments: dict[str, Any] = {} if query is None else {"qid": query}
+    estimator.refit(X, y, weight, decay_rate=options.decay_rate or 0.0, **arguments)
+    out = _save(options, estimator)
+    rows = pluralise(X.n_rows, "row")
+    print_hint(f"refitted on {rows}; the model is written to {out}", options.quiet)
+
+
+def export(options: Namespace) -> None:
+    """Write a model in another format, by the extension of the file."""
+    from polyleaf.export import to_c, to_onnx, to_treelite, to_xgboost
+
+    check_writable(options.out)
+    estimator: Any = load_estimator(options.model)
+    out = options.out
+    writers: dict[str, Callable[[], object]] = {
+        ".onnx": lambda: to_onnx(estimator, out),
+        ".h": lambda: to_c(estimator, out, name=options.name),
+        ".json": lambda: to_xgboost(estimator, out),
+        ".treelite": lambda: to_treelite(estimator).serialize(str(out)),
+    }
+    if out.suffix not in writers:
+        raise ReadError(
+            f"{out} must end in {', '.join(writers)}, which are ONNX, C, XGBoost and Treelite."
+        )
+    writers[out.suffix]()
+    size = out.stat().st_size
+    print_hint(f"{out} written, {size:,} bytes", options.quiet)
+
+
+def _read_rows(options: Namespace, command: str) -> tuple[Any, Any, Any, Any, Any]:
+    """Return the model, and the features, targets, weights and queries of rows."""
+    is_xmc = xmc.is_xmc(options.file, options.format)
+    require(not is_xmc, f"{command} does not support --format {xmc.FORMAT}.")
+    estimator, schema = load_table_model(options)
+    check_writable(options.out)
+    table, X = open_rows(options, options.file, schema, estimator)
+    weight = read_weight_column(options, table)[1]
+    return estimator, X, schema.read_targets(table), weight, schema.read_query(table)
+
+
+def _save(options: Namespace, estimator: Any) -> Path:
+    out: Path = options.out or options.model
+    estimator.save_model(out)
+    return out
