@@ -1,7 +1,9 @@
-"""The Python code of README.md and of the pages in docs/ runs from top to bottom."""
+"""The Python code of README.md and of the pages in docs/ runs from top to bottom, and prints what
+the pages show."""
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from pathlib import Path
 
@@ -9,6 +11,13 @@ import pytest
 from support import ROOT
 
 PAGES = ROOT / "docs"
+_SPEC = importlib.util.spec_from_file_location("outputs", PAGES / "_ext" / "outputs.py")
+outputs = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(outputs)
+# Pages whose code needs an extra, a cluster, a GPU or many minutes.
+SHOWN_ELSEWHERE = {
+    f"how_to/{name}" for name in ("dask", "forecasting_frameworks", "gpu", "optuna", "out_of_core")
+} | {"tutorials/extreme_multi_label"}
 NEEDS = {"how_to/gpu": "cupy", "user_guide/custom_objectives": "jax", "how_to/optuna": "optuna"}
 
 
@@ -42,9 +51,36 @@ def test_code_runs(page, tmp_path, monkeypatch):
     if name in NEEDS:
         pytest.importorskip(NEEDS[name])
     monkeypatch.chdir(tmp_path)
-    exec(
-        compile(extract_code(page), str(page), "exec", dont_inherit=True), {"__name__": "__main__"}
-    )
+    shows_outputs = "<!-- output" in page.read_text("utf-8")
+    for block, printed in outputs.run_page(page):
+        if not shows_outputs or block["varies"]:
+            continue
+        shown = (block["output"] or "").rstrip("\n")
+        difference = outputs.find_difference(shown, printed)
+        assert difference is None, f"{difference}: run docs/_ext/outputs.py on the page."
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed", "is_same"),
+    [
+        ("rmse 0.655 in 20 rounds", "rmse 0.656 in  20 rounds", True),
+        ("rmse 0.655", "rmse 0.755", False),
+        ("rmse 0.655", "mae 0.655", False),
+        ("rmse 0.655", "rmse 0.655 and more", False),
+        ("[1.  2.5]", "[1. 2.5]", True),
+        ("", "7", False),
+    ],
+)
+def test_outputs_are_compared(shown, printed, is_same):
+    assert (outputs.find_difference(shown, printed) is None) == is_same
+
+
+def test_tutorials_and_guides_show_what_their_code_prints():
+    for page in WITH_CODE:
+        folder = page_name(page).partition("/")[0]
+        text = page.read_text("utf-8")
+        if folder in ("tutorials", "how_to") and page_name(page) not in SHOWN_ELSEWHERE:
+            assert "print(" not in text or "<!-- output" in text, page.name
 
 
 def test_pages_with_code_are_found():
