@@ -60,6 +60,8 @@ def test_learning_curves_equal_evals_result(model, tmp_path):
     curve = model.evals_result_["validation"]["rmse"]
     np.testing.assert_array_equal(drawn.lines_[0].get_ydata(), curve)
     assert drawn.best_line_.get_xdata()[0] == model.best_iteration_ + 1
+    few = LearningCurvesDisplay({"a": [3.0, 2.0, 1.0]}, "rmse").plot()
+    assert all(float(tick).is_integer() for tick in few.ax_.get_xticks())
     each = LearningCurvesDisplay.from_estimator(model, per_output=True)
     labels = [f"validation, {name}" for name in ENERGY.output_names]
     assert [line.get_label() for line in each.lines_] == labels
@@ -80,7 +82,9 @@ def test_learning_curves_equal_evals_result(model, tmp_path):
 def test_importances_as_bars_or_heat_map(model):
     bars = ImportanceDisplay.from_estimator(model, max_features=3)
     gains = np.sort(model.feature_importance())[::-1]
-    np.testing.assert_allclose([bar.get_width() for bar in bars.bars_], gains[:3])
+    np.testing.assert_allclose([bar.get_width() for bar in bars.bars_], gains[:3] / gains.sum())
+    assert bars.ax_.get_title() == "3 of 8 features"
+    assert bars.ax_.texts[0].get_text() == f"{gains[0] / gains.sum():.3g}"
     names = [label.get_text() for label in bars.ax_.get_yticklabels()]
     assert names[0] == ENERGY.feature_names[int(np.argmax(model.feature_importance()))]
     drawn = ImportanceDisplay.from_estimator(model, "shap", X=FRAME, per_output=True)
@@ -194,6 +198,10 @@ def test_interval_coverage_per_target_and_joint():
     assert [bar.get_height() for bar in drawn.bars_] == [*drawn.shares, drawn.joint]
     assert drawn.line_.get_ydata()[0] == 0.8
     np.testing.assert_allclose(drawn.widths, (high - low).mean(axis=0))
+    joint = drawn.joint
+    assert drawn.joint_error == pytest.approx(np.sqrt(joint * (1 - joint) / len(Y_TEST[80:])))
+    ends = [segment[:, 1] for segment in drawn.bars_.errorbar.lines[2][0].get_segments()]
+    np.testing.assert_allclose(np.diff(ends[-1]), 4 * drawn.joint_error)
     one = CoverageDisplay.from_predictions(
         [0.0, np.nan, 5.0], [[-1, 1], [0, 1], [0, 1]], 0.9, ["y"]
     )
@@ -252,6 +260,22 @@ def test_trees_are_drawn_with_their_leaves(parameters):
         TreeDisplay.from_estimator(model, row=FRAME.iloc[:2])
 
 
+def test_trees_say_answers_values_and_outputs(model):
+    drawn = TreeDisplay.from_estimator(model, 0)
+    assert drawn.ax_.get_title() == "tree 0: cells are heating_load, cooling_load"
+    texts = [text.get_text() for text in drawn.ax_.texts]
+    n_splits = sum("leaf" not in node for node in drawn.nodes)
+    assert texts.count("yes") == texts.count("no") == n_splits > 0
+    leaf = next(node for node in drawn.nodes if "leaf" in node)
+    assert any(text.endswith(", ".join(f"{v:.3g}" for v in leaf["value"])) for text in texts)
+    assert any(f"gain {drawn.nodes[0]['gain']:.3g}" in text for text in texts)
+    letters = load("letter")
+    many = PolyleafClassifier(n_estimators=1, max_leaves=3).fit(letters.X[:900], letters.y[:900])
+    drawn = TreeDisplay.from_estimator(many)
+    assert drawn.ax_.get_title() == "tree 0: cells are 26 outputs, A to Z"
+    assert any("and 23 others" in text.get_text() for text in drawn.texts_)
+
+
 def test_tree_nodes_do_not_overlap(model):
     drawn = TreeDisplay.from_estimator(model.model_, -1)
     assert drawn.tree == model.model_.n_trees - 1
@@ -265,7 +289,7 @@ def test_long_names_are_shortened_in_the_middle():
     )
     drawn = TreeDisplay.from_estimator(PolyleafRegressor(n_estimators=1).fit(long, TARGETS))
     rules = [text.get_text().split("\n")[0] for text in drawn.texts_ if "<=" in text.get_text()]
-    assert rules and all(len(rule) <= 19 and rule.endswith(" in 2009") for rule in rules)
+    assert rules and all(len(rule) <= 23 and rule.endswith(" in 2009") for rule in rules)
 
 
 def test_dollar_signs_in_names_are_kept():
@@ -370,10 +394,11 @@ def test_output_groups_are_drawn_with_their_trials():
     auto = PolyleafRegressor(n_estimators=10, output_groups="auto", random_state=0).fit(X, y)
     drawn = OutputGroupsDisplay.from_estimator(auto)
     labels = [label.get_text() for label in drawn.ax_.get_yticklabels()]
-    counts = [label.removeprefix("* ").split(":")[0] for label in labels]
+    counts = [label.split(" group")[0] for label in labels]
     assert counts == ["1", "1 and 2", "1 and 3", "2", "3"]
-    assert all("error" in label and "cost" in label and "% lost" in label for label in labels)
-    (chosen,) = [i for i, label in enumerate(labels) if label.startswith("*")]
+    assert all("error x" in label and "time x" in label for label in labels)
+    assert all("% of the gain lost" in label for label in labels)
+    (chosen,) = [i for i, label in enumerate(labels) if "chosen" in label]
     assert drawn.trials[chosen]["groups"] == auto.output_groups_ == drawn.groups
     assert np.asarray(drawn.image_.get_array()).shape == (5, 3)
     again = Model.from_bytes(auto.model_.to_bytes())

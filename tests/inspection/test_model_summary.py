@@ -8,6 +8,7 @@ import pytest
 from support.models import example_frame, random_model
 
 from polyleaf import PolyleafRegressor
+from polyleaf.datasets import load
 from polyleaf.inspection.model_summary import (
     dump_json,
     leaf_dtype_report,
@@ -15,6 +16,7 @@ from polyleaf.inspection.model_summary import (
     size_report,
     summary,
     tree_nodes,
+    tree_to_dot,
 )
 from polyleaf.user_data.features import read_features
 
@@ -166,3 +168,22 @@ def test_estimators_are_accepted_as_models():
     assert leaf_dtype_report(fitted, X, X[:, 0]) == leaf_dtype_report(model, X, X[:, 0])
     with pytest.raises(TypeError, match="PolyleafRegressor"):
         summary(PolyleafRegressor())
+
+
+def test_trees_in_the_dot_language():
+    X, _, y, _ = load("energy").split()
+    frame = pd.DataFrame(X, columns=[f'"{name}"' for name in load("energy").feature_names])
+    model = PolyleafRegressor(n_estimators=2, max_leaves=4).fit(frame, y)
+    text = tree_to_dot(model, 1)
+    nodes = tree_nodes(model, 1)
+    assert text.startswith("digraph tree_1 {") and text.endswith("}")
+    assert text.count("[label=yes]") == text.count("style=dashed") == 3
+    for number, node in enumerate(nodes):
+        (line,) = [line for line in text.splitlines() if line.startswith(f"  {number} [")]
+        if "leaf" in node:
+            assert ", ".join(f"{value:.4g}" for value in node["value"]) in line
+        else:
+            assert f"  {number} -> {node['left']} [label=yes];" in text
+            assert f"{node['feature']} <= ".replace('"', '\\"') in line
+    graphviz = pytest.importorskip("graphviz")
+    assert graphviz.Source(text).source.startswith("digraph")

@@ -16,6 +16,7 @@ from polyleaf.inspection.model_summary import (
     size_report,
     summary,
     tree_nodes,
+    tree_to_dot,
 )
 from polyleaf.inspection.shap_interop import export_shap_trees, make_shap_explanation
 
@@ -55,6 +56,7 @@ __all__ = [
     "size_report",
     "summary",
     "tree_nodes",
+    "tree_to_dot",
 ]
 
 

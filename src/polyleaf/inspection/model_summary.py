@@ -184,6 +184,44 @@ def format_tree(model: ModelLike, tree: int) -> str:
     return "\n".join(lines)
 
 
+def tree_to_dot(model: ModelLike, tree: int = 0) -> str:
+    """Return a tree as text in the DOT language, which Graphviz draws.
+
+    Parameters
+    ----------
+    model : Model or fitted estimator
+    tree : int
+        Its index, from 0.
+
+    Returns
+    -------
+    str
+        For `graphviz.Source`, or a file for the program `dot`. Solid lines are answers "yes".
+    """
+    lines = [f"digraph tree_{tree} {{", "  node [shape=box, fontname=Helvetica];"]
+    for number, node in enumerate(tree_nodes(model, tree)):
+        rows = f"\n{node['count']:,} rows" if "count" in node else ""
+        if "leaf" in node:
+            shown = [f"{value:.4g}" for value in node["value"][:_MAX_DOT_VALUES]]
+            more = len(node["value"]) - len(shown)
+            text = ", ".join(shown) + (f", and {more} more" if more else "")
+            lines.append(f"  {number} [label={_quote(text + rows)}, style=rounded];")
+            continue
+        gain = f", gain {node['gain']:.4g}" if "gain" in node else ""
+        lines.append(f"  {number} [label={_quote(_format_condition(node) + rows + gain)}];")
+        lines.append(f"  {number} -> {node['left']} [label=yes];")
+        lines.append(f"  {number} -> {node['right']} [label=no, style=dashed];")
+    return "\n".join([*lines, "}"])
+
+
+_MAX_DOT_VALUES = 8  # of a leaf
+
+
+def _quote(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
 def _format_condition(node: JsonObject) -> str:
     if "categories" in node:
         condition = f"{node['feature']} in {{{', '.join(map(str, node['categories']))}}}"

@@ -14,6 +14,7 @@ from polyleaf.inspection.plotting.display import (
     get_model,
     get_output_names,
     get_single_task_model,
+    label_outputs,
     predict_probabilities,
 )
 from polyleaf.runtime.types import DataLike
@@ -108,6 +109,7 @@ class LearningCurvesDisplay(Display):
         if self.best_round is not None:
             self.best_line_ = ax.axvline(self.best_round + 1, label="best round", **REFERENCE_LINE)
         ax.set(xlabel="rounds", ylabel=self.metric)
+        ax.locator_params(axis="x", integer=True)
         if len(self.lines_) <= 12:
             ax.legend()
         return self._finish()
@@ -222,7 +224,8 @@ class ThresholdDisplay(Display):
         curves = {"precision": self.precision, "recall": self.recall, "F1": self.f1}
         for label, values in curves.items():
             self.lines_ += ax.plot(self.thresholds, values, label=label)
-        ax.axvline(self.best_threshold, **REFERENCE_LINE)
+        label = f"best F1, at {self.best_threshold:.2f}"
+        ax.axvline(self.best_threshold, label=label, **REFERENCE_LINE)
         label = f"threshold, {self.name}" if self.name else "threshold"
         ax.set(xlabel=label, xlim=(0, 1), ylim=(0, 1))
         ax.legend()
@@ -373,6 +376,8 @@ class CoverageDisplay(Display):
     coverage : float
         The requested coverage.
     names : sequence of str
+    joint_error : float, optional
+        Standard error of `joint`.
 
     Attributes
     ----------
@@ -389,7 +394,9 @@ class CoverageDisplay(Display):
         widths: object,
         coverage: float,
         names: Sequence[str],
+        joint_error: float = float("nan"),
     ):
+        self.joint_error = joint_error
         self.shares, self.errors = np.asarray(shares, np.float64), np.asarray(errors, np.float64)
         self.widths, self.joint = np.asarray(widths, np.float64), joint
         self.coverage, self.names = coverage, names
@@ -469,7 +476,9 @@ class CoverageDisplay(Display):
         shares = np.where(known, inside, 0).sum(axis=0) / np.maximum(1, known.sum(axis=0))
         errors = np.sqrt(shares * (1 - shares) / np.maximum(1, known.sum(axis=0)))
         joint = float((inside | ~known).all(axis=1).mean())
-        return cls(shares, joint, errors, (high - low).mean(axis=0), coverage, names).plot(ax)
+        joint_error = float(np.sqrt(joint * (1 - joint) / len(Y)))
+        widths = (high - low).mean(axis=0)
+        return cls(shares, joint, errors, widths, coverage, names, joint_error).plot(ax)
 
     def plot(self, ax: Axes | None = None) -> Self:
         ax = self._set_axes(ax)
@@ -477,12 +486,12 @@ class CoverageDisplay(Display):
         colours = ["C0"] * len(heights)
         if len(self.shares) > 1:  # a bar for all targets at once
             heights.append(self.joint)
-            errors.append(np.nan)  # no bar
+            errors.append(2 * self.joint_error)
             labels.append("all targets")
             colours.append("lightgrey")
         self.bars_ = ax.bar(range(len(heights)), heights, color=colours, yerr=errors, capsize=3)
         self.line_ = ax.axhline(self.coverage, label="requested", **REFERENCE_LINE)
-        ax.set_xticks(range(len(heights)), labels, rotation=45, ha="right")
+        label_outputs(ax, labels)
         ax.set(ylabel="share of rows inside", ylim=(0, 1))
         ax.legend(loc="lower right")
         return self._finish()

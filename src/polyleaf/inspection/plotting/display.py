@@ -85,10 +85,17 @@ def import_pyplot() -> ModuleType:
 REFERENCE_LINE: dict[str, Any] = {"color": "grey", "linewidth": 0.8, "linestyle": "--"}
 
 
+_MAX_LEVEL_LETTERS = 50  # of labels that fit side by side
+
+
 def label_outputs(ax: Axes, names: Sequence[str]) -> list[int]:
     """Name up to about 20 positions of the x axis; return these positions."""
     shown = list(range(0, len(names), max(1, len(names) // 20)))
-    ax.set_xticks(shown, [names[k] for k in shown], rotation=45, ha="right")
+    labels = [names[k] for k in shown]
+    if sum(map(len, labels)) + 2 * len(labels) <= _MAX_LEVEL_LETTERS:
+        ax.set_xticks(shown, labels)
+    else:
+        ax.set_xticks(shown, labels, rotation=45, ha="right")
     return shown
 
 

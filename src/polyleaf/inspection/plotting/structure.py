@@ -34,15 +34,15 @@ if TYPE_CHECKING:
     from polyleaf.estimators.base import PolyleafEstimator
 
 _UNITS = {
-    "gain": "gain",
-    "split": "splits",
-    "cover": "sum of Hessians",
+    "gain": "share of the gain",
+    "split": "share of the splits",
+    "cover": "share of the sum of Hessians",
     "shap": "mean |SHAP value|",
 }
 
 
 class ImportanceDisplay(Display):
-    """Importances as bars, or as a map of features and outputs.
+    """Importances as bars, or as a map of features and outputs; gains, splits and covers as shares.
 
     Parameters
     ----------
@@ -102,12 +102,17 @@ class ImportanceDisplay(Display):
 
     def plot(self, ax: Axes | None = None) -> Self:
         ax = self._set_axes(ax)
-        by_output = np.atleast_2d(self.importance)
+        values, total = self.importance, self.importance.sum()
+        if self.kind in ("gain", "split", "cover") and total > 0:
+            values = values / total
+        by_output = np.atleast_2d(values)
         order = np.argsort(-by_output.mean(axis=0), kind="stable")[: self.max_features]
         names, unit = [self.feature_names[f] for f in order], _UNITS.get(self.kind, self.kind)
         self.bars_ = self.image_ = None
         if self.importance.ndim == 1:
-            self.bars_ = ax.barh(np.arange(len(order)), self.importance[order])
+            self.bars_ = ax.barh(np.arange(len(order)), values[order])
+            ax.bar_label(self.bars_, fmt="%.3g", padding=2, fontsize=8)
+            ax.margins(x=0.12)
             ax.set(xlabel=unit)
             ax.invert_yaxis()
         else:
@@ -115,14 +120,16 @@ class ImportanceDisplay(Display):
             label_outputs(ax, self.output_names[: len(by_output)])
             self.figure_.colorbar(self.image_, ax=ax, label=unit)
         ax.set_yticks(np.arange(len(order)), names)
+        if len(order) < len(self.feature_names):
+            ax.set_title(f"{len(order)} of {len(self.feature_names)} features")
         return self._finish()
 
 
 class OutputGroupsDisplay(Display):
     """The outputs that share trees, and what `output_groups="auto"` compared them with.
 
-    A row has the outputs of one group in one colour, of the last groups if rounds alternate. Its
-    label has the numbers of groups, the error on held-out rows and the cost of a round, both
+    A row is a choice of groups, and the outputs of one group have one colour; of the last groups if
+    rounds alternate. The label has the error on held-out rows and the time of a round, both
     relative to one group, and the share of the gains of separate splits that sharing loses.
 
     Parameters
@@ -174,15 +181,17 @@ class OutputGroupsDisplay(Display):
                 n_left -= len(group)
                 colours[row, group] = number
             is_chosen = [list(g) for g in trial["groups"]] == [list(g) for g in self.groups]
-            label = ("* " if is_chosen else "") + " and ".join(map(str, counts))
+            label = f"{' and '.join(map(str, counts))} group{'s' * (counts != [1])}"
+            if is_chosen and len(trials) > 1:
+                label += ", chosen"
             if "loss" in trial:
-                lost = f"{trial['loss_of_sharing']:.0%} lost"
-                label += f": error {trial['loss']:.3f}, cost {trial['cost']:.1f}, {lost}"
+                lost = f"{trial['loss_of_sharing']:.0%} of the gain lost"
+                label += f"\nerror x {trial['loss']:.3f}, time x {trial['cost']:.1f}, {lost}"
             labels.append(label)
         self.image_ = ax.imshow(colours % 20, aspect="auto", cmap="tab20", vmin=0, vmax=19)
         label_outputs(ax, self.output_names)
         ax.set_yticks(np.arange(len(trials)), labels)
-        ax.set(ylabel="number of groups (*: of the model)")
+        ax.set_title("outputs of one colour share trees")
         return self._finish()
 
 
@@ -269,7 +278,7 @@ class OutputsDisplay(Display):
             self.bars_[label] = ax.bar(at, scores, width, label=label, color=colour)
         label_outputs(ax, self.output_names)
         ax.set(ylabel=self.metric)
-        ax.legend()
+        ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(self.scores))
         return self._finish()
 
 
@@ -281,15 +290,16 @@ def _read_offset(model: Model, offset: DataLike | None) -> np.ndarray | float:
     return OffsetReader(encoding, model.n_outputs, model.objective.offset_mask).read(offset)
 
 
+_MAX_TITLE_NAMES = 4  # outputs in a title
 _MAX_NAMES = 3  # outputs or regressors of a leaf
-_MAX_NAME_LENGTH = 18  # longer names are shortened in the middle
+_MAX_NAME_LENGTH = 22  # longer names are shortened in the middle
 
 
 class TreeDisplay(Display):
     """A tree whose leaves are strips: a coloured cell per output, on one scale for all leaves.
 
-    Sparse leaves are labelled with their outputs, linear ones with their regressors; the strip of a
-    linear leaf has its values at the centre.
+    Rows go left where the answer is yes. Below a strip are its values, or the largest of many.
+    Linear leaves are labelled with their regressors, and have their values at the centre.
 
     Parameters
     ----------
@@ -355,8 +365,8 @@ class TreeDisplay(Display):
     def plot(self, ax: Axes | None = None) -> Self:
         """Draw on `ax`; by default on new axes as wide as the tree."""
         if ax is None:
-            width = max(4.0, 0.9 * (self.position[:, 0].max() + 1))
-            height = 1.1 * (2 - self.position[:, 1].min())
+            width = max(4.0, 1.25 * (self.position[:, 0].max() + 1))
+            height = 1.25 * (2 - self.position[:, 1].min())
             ax = import_pyplot().subplots(figsize=(width, height), layout="constrained")[1]
         self._set_axes(ax)
         self.strips_: list[AxesImage] = []
@@ -372,16 +382,33 @@ class TreeDisplay(Display):
             else:
                 self._write(node, _describe_split(self.nodes[node]), 0.0, "center")
         ax.set_xlim(-0.6, self.position[:, 0].max() + 0.6)
-        ax.set_ylim(self.position[:, 1].min() - 0.7, 0.4)
+        ax.set_ylim(self.position[:, 1].min() - 0.8, 0.4)
         ax.set_axis_off()
-        ax.set_title(f"tree {self.tree}")
+        ax.set_title(f"tree {self.tree}: {self._describe_cells()}")
         self.figure_.colorbar(self.strips_[0], ax=ax, label="value of an output", shrink=0.6)
         return self._finish()
+
+    def _get_cell_names(self) -> list[str]:
+        """Return the names of the outputs that the leaves of the tree have."""
+        outputs = self.model.trees[self.tree].outputs
+        numbers = range(self.model.n_outputs) if outputs is None else outputs
+        return [self.model.output_name(int(k)) for k in numbers]
+
+    def _describe_cells(self) -> str:
+        names = self._get_cell_names()
+        if len(names) > _MAX_TITLE_NAMES:
+            return f"cells are {len(names)} outputs, {_shorten(names[0])} to {_shorten(names[-1])}"
+        return f"cells are {', '.join(map(_shorten, names))}"
 
     def _draw_branches(self) -> None:
         on_path = set(self.path)
         for node, entry in enumerate(self.nodes):
-            for child in (entry[side] for side in ("left", "right") if "leaf" not in entry):
+            for side in ("left", "right") if "leaf" not in entry else ():
+                child = entry[side]
+                x, y = self.position[[node, child]].mean(axis=0)
+                box = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
+                answer = "yes" if side == "left" else "no"
+                self.ax_.text(x, y, answer, ha="center", va="center", fontsize=6, bbox=box)
                 is_bold = node in on_path and child in on_path
                 x, y = self.position[[node, child]].T
                 colour, width = ("black", 2.5) if is_bold else ("grey", 0.8)
@@ -395,10 +422,21 @@ class TreeDisplay(Display):
         self.strips_.append(strip)
         entry, kind = self.nodes[node], self.model.trees[self.tree].kind
         lines = [f"{entry['count']:,} rows"] if "count" in entry else []
+        lines += self._describe_values(values)
         named = LEAF_KINDS[kind].label_column
-        if named is not None and entry[named]:
-            lines.append(_join_names(entry[named]))
+        if named == "regressors" and entry[named]:
+            lines.append(f"slopes: {_join_names(entry[named])}")
         self._write(node, "\n".join(lines), -0.17, "top")
+
+    def _describe_values(self, values: np.ndarray) -> list[str]:
+        """Return the values of a leaf, the largest ones first if there are many."""
+        names = self._get_cell_names()
+        if len(values) <= _MAX_TITLE_NAMES:  # in the order of the title
+            return [", ".join(f"{value:.3g}" for value in values)]
+        order = np.argsort(-np.abs(values), kind="stable")[:_MAX_NAMES]
+        lines = [f"{_shorten(names[k])} {values[k]:.3g}" for k in order if values[k] != 0]
+        n_others = int(np.count_nonzero(values)) - len(lines)
+        return [*lines, f"and {n_others} others"] if n_others else lines
 
     def _write(self, node: int, text: str, below: float, at: str) -> None:
         x, y = self.position[node]
@@ -423,7 +461,9 @@ def _describe_split(entry: JsonObject) -> str:
         rule = f"{name}\nis not missing"
     else:
         rule = f"{name}\n<= {entry['threshold']:.4g}{missing}"
-    return rule + (f"\n{entry['count']:,} rows" if "count" in entry else "")
+    if "count" in entry:
+        rule += f"\n{entry['count']:,} rows, gain {entry['gain']:.3g}"
+    return rule
 
 
 def _join_names(names: list[str]) -> str:
