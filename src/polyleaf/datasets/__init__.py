@@ -56,7 +56,7 @@ def load(name: str) -> SmallData:
     Parameters
     ----------
     name : {"energy", "letter", "emotions"}
-        Multi-output regression (768 x 8 -> 2), multi-class (20000 x 16, 26 classes), multi-label
+        Multi-output regression (768 x 8 -> 2), multiclass (20000 x 16, 26 classes), multi-label
         (593 x 72, 6 labels).
 
     Returns

@@ -248,7 +248,7 @@ class PredictionMixin:
         Returns
         -------
         labels : ndarray of shape (n_rows, k)
-            Outputs by decreasing score, ties by index. Multi-class: classes; multi-label and
+            Outputs by decreasing score, ties by index. Multiclass: classes; multi-label and
             regression: int64 indices of outputs. -1 (None for classes, "" for names) if fewer than
             k outputs have a score.
         scores : ndarray of shape (n_rows, k), float64

@@ -177,7 +177,7 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
             fractions or `objective="softmax"`. One column counts as one dimension: predictions have
             shape (n_rows,). Optional if X is a Dataset with y.
         sample_weight : array-like of shape (n_rows,) or (n_rows, n_outputs), optional
-            Weights of rows, or of each output of each row (not for multi-class).
+            Weights of rows, or of each output of each row (not for multiclass).
         offset : array-like of shape (n_rows,) or (n_rows, n_outputs), optional
             Initial raw scores of the rows (XGBoost: base_margin), such as the logarithm of exposure
             for "poisson". In the unit of `predict_raw`; one column applies to all outputs. To be

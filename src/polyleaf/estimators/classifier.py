@@ -1,4 +1,4 @@
-"""Binary, multi-class and multi-label classification."""
+"""Binary, multiclass and multi-label classification."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _available_with_probabilities(method: _Method) -> _Method:
 class PolyleafClassifier(
     ClassifierMixin, DecisionThresholdMixin, UncertaintyMixin, ClassifierParameters
 ):
-    """Gradient boosted trees for binary, multi-class and multi-label classification.
+    """Gradient boosted trees for binary, multiclass and multi-label classification.
 
     {parameters}
 

@@ -445,7 +445,7 @@ class PolyleafRanker(PolyleafEstimator, RankerParameters):
         goal : int or str
             Number or name of the goal that may lose little.
         max_loss : float in [0, 1)
-            Share of the best value of this goal over all scores, 0.01 for 1 %.
+            Share of the best value of this goal over all scores, 0.01 for 1%.
         metric : str
             Metric of the queries, such as "ndcg@10".
 

@@ -251,7 +251,7 @@ def distribution_scores(rows: RowData, distribution: Distribution) -> dict[str, 
     dict of str to float
         Means over all known targets: the negative log-likelihood (NLL, in nats), the continuous
         ranked probability score (CRPS, in the unit of y), and the coverage of central intervals of
-        90 %.
+        90%.
     """
     y, weight, weights = rows.target, rows.weight, None
     known = ~np.isnan(y)

@@ -262,7 +262,7 @@ class _ExponentialLoss(MulticlassObjective):
 @register
 @dataclass(frozen=True)
 class Exponential(_ExponentialLoss):
-    """Multi-class exponential loss ``e^(mean of the scores - score_y)``.
+    """Multiclass exponential loss ``e^(mean of the scores - score_y)``.
 
     It is ``exp(-<code, scores> / K)`` of Zhu, Zou, Rosset and Hastie, "Multi-class AdaBoost",
     Statistics and Its Interface 2, 2009 (SAMME, first order), and of Huang, Ertekin, Song, Zha and

@@ -57,7 +57,7 @@ class BoostingParameters:
     )
     """Number of boosting rounds. Each round adds one tree, or one tree per output (see
     `multi_strategy`). With `warm_start` it is the total number, with `init_model` the number of
-    rounds to add. None: found by early stopping on 20 % of the rows, and the model is then fitted
+    rounds to add. None: found by early stopping on 20% of the rows, and the model is then fitted
     on all rows. It is at most 300 / `learning_rate`, or 25 billion / (rows * features * outputs) if
     that is less, but not below 300. With early stopping by the user the limit is 300 /
     `learning_rate`. 300 with more than a million rows, `warm_start`, `init_model`, `projection`,
@@ -373,7 +373,7 @@ class DataParameters:
 
     missing_targets: Literal["error", "ignore"] = parameter(default="error")
     """How NaN in y is handled: "error" raises; "ignore" leaves these targets out, and the row still
-    contributes to its other outputs. Not for multi-class targets."""
+    contributes to its other outputs. Not for multiclass targets."""
 
     base_score: float | Sequence[float] | np.ndarray | None = parameter(default=None)
     """Initial raw score, one number or one per output: in the unit of y without a link function,

@@ -161,7 +161,7 @@ def gbdt_sparse(*, exact: bool = False, **changes: object) -> Parameters:
     Parameters
     ----------
     exact : bool
-        Exact search as published: all features, thresholds at every 5 % of a node's rows (Algorithm
+        Exact search as published: all features, thresholds at every 5% of a node's rows (Algorithm
         1). Otherwise a sketch of the gradients proposes splits and their gains are computed
         exactly, which is as accurate and faster.
     **changes
@@ -299,7 +299,7 @@ def tfbt_full(**changes: object) -> Parameters:
 
 
 def samme(**changes: object) -> Parameters:
-    """SAMME by gradient steps: the multi-class exponential loss, first order, scores that sum to
+    """SAMME by gradient steps: the multiclass exponential loss, first order, scores that sum to
     zero.
 
     Zhu, Zou, Rosset and Hastie, "Multi-class AdaBoost", Statistics and Its Interface 2, 2009, in
@@ -354,7 +354,7 @@ def gamble(**changes: object) -> Parameters:
 
 
 def gd_mcboost(**changes: object) -> Parameters:
-    """GD-MCBoost: gradient descent on exponentials of multi-class margins, with simplex codewords.
+    """GD-MCBoost: gradient descent on exponentials of multiclass margins, with simplex codewords.
 
     Saberian and Vasconcelos, "Multiclass boosting: theory and algorithms", NIPS 2011, in the form
     that TFBT (section IV; see :func:`tfbt`) gives it: first order. Raw scores are the products of

@@ -270,7 +270,7 @@ def is_multilabel(y: Any, missing: str) -> bool:
         raise ValueError(
             "y has several columns with other values than 0 and 1. Several labels per row go into "
             "an indicator matrix of 0 and 1 (sklearn.preprocessing.MultiLabelBinarizer makes one); "
-            "several multi-class targets need one model each "
+            "several multiclass targets need one model each "
             "(sklearn.multioutput.MultiOutputClassifier)."
         )
     check_classification_targets(values)

@@ -74,7 +74,7 @@ class TargetEncoding:
     # outputs are not scaled
     offset: np.ndarray | None = None
     scale: np.ndarray | None = None
-    # whether multi-class labels are an indicator matrix instead of class ids
+    # whether multiclass labels are an indicator matrix instead of class ids
     one_vs_rest: bool = False
     # {"error", "ignore"}: whether NaN is an error or a value of weight 0
     missing: Literal["error", "ignore"] = "error"
@@ -246,7 +246,7 @@ class Target:
     """The encoded target, and what else belongs to its rows."""
 
     # The target is `(n_rows, n_outputs)`, float32 or (regression) float64; int32 class ids
-    # `(n_rows,)` for multi-class, or shares of the classes `(n_rows, n_outputs)`; a canonical
+    # `(n_rows,)` for multiclass, or shares of the classes `(n_rows, n_outputs)`; a canonical
     # float32 csr_matrix from `encode_sparse`. Missing values are 0. Weights are float32 `(n_rows,)`
     # or `(n_rows, n_outputs)`, zero where a value is missing; None: 1 everywhere.
     rows: RowData
@@ -429,7 +429,7 @@ def encode_classification(
     missing : {"error", "ignore"}
         Whether NaN in a multi-label y is an error or a value of weight 0.
     one_vs_rest : bool
-        Whether to encode multi-class labels as an indicator matrix instead of class ids.
+        Whether to encode multiclass labels as an indicator matrix instead of class ids.
     two_scores : bool
         Whether to encode two classes as class ids, like several classes.
     shares : {"never", "fractions", "always"}
