@@ -20,6 +20,7 @@ from polyleaf import (
     datasets,
     load_model,
 )
+from polyleaf.datasets import load
 from polyleaf.distributions import NegativeBinomial, Normal
 from polyleaf.inspection.plotting import OutputsDisplay
 from polyleaf.inspection.report import make_report
@@ -383,3 +384,14 @@ def test_pit_of_extreme_values_is_in_the_first_and_last_bin():
     np.testing.assert_array_equal(
         compute_pit_histogram(np.array([1e6, -1e6]), predicted, 5), [2.5, 0, 0, 0, 2.5]
     )
+
+
+def test_confusion_matrix_of_classes():
+    X, X_test, y, y_test = load("letter").split()
+    model = PolyleafClassifier(n_estimators=3, max_leaves=8).fit(X[:900], y[:900])
+    page = make_report(model, X_test[:300], y_test[:300]).html
+    assert "Confusion matrix: the share of the rows" in page
+    few = np.isin(y, ["A"])[:900]
+    one = PolyleafClassifier(n_estimators=3).fit(X[:900], few)
+    page = make_report(one, X[:40], np.zeros(40, bool)).html  # rows of one class
+    assert "Confusion matrix" not in page

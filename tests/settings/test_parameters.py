@@ -191,7 +191,7 @@ def test_descriptions_of_None_are_correct():
     assert spreads["colsample_bynode"] == usual["colsample_bynode"]
     assert all(EVERY[name].default is None for name in (*usual, "n_estimators"))
     rounds = " ".join(EVERY["n_estimators"].text.split())
-    assert f"early stopping on {auto_rounds.HELD_OUT:.0%} of the rows".replace("%", " %") in rounds
+    assert f"early stopping on {auto_rounds.HELD_OUT:.0%} of the rows" in rounds
     assert f"at most {auto_rounds.MAX_ROUNDS:.0f} / `learning_rate`" in rounds
     assert f"{auto_rounds.MAX_CELL_ROUNDS / 1e9:.0f} billion / (rows" in rounds
     assert f"not below {parameters.DEFAULT_N_ESTIMATORS}." in rounds
@@ -201,6 +201,13 @@ def test_descriptions_of_None_are_correct():
     assert train_config.DEFAULT_HISTOGRAM_MEMORY == 2**30
     assert "None: 1 GiB." in EVERY["histogram_memory"].text
     assert f"up to {MAX_DIAGONAL_OUTPUTS} outputs" in EVERY["hessian"].text
+    rate = f"{usual['learning_rate']}; {counts['learning_rate']} for counts and distributions"
+    assert EVERY["learning_rate"].none == rate
+    assert EVERY["colsample_bynode"].none == f"{usual['colsample_bynode']}; 1 for counts"
+    most = auto_rounds.max_rounds(usual["learning_rate"])
+    assert (
+        f"at most {most:,}; {parameters.DEFAULT_N_ESTIMATORS} above" in EVERY["n_estimators"].none
+    )
 
 
 def test_missing_source_affects_documentation_only(monkeypatch):

@@ -823,7 +823,7 @@ class Focal(Logistic):
     """
 
     name: ClassVar[str] = "focal"
-    aliases: ClassVar[tuple[str, ...]] = ("binary:focal",)
+    aliases: ClassVar[tuple[str, ...]] = ("focal_loss",)
     target_kinds: ClassVar[tuple[str, ...]] = ("labels",)
     default_metric: ClassVar[str] = "loss"
 

@@ -108,7 +108,7 @@ _ALTERNATIVES = {
     "survival: cox": "For survival analysis, classify intervals: polyleaf.distributions.survival.",
     "reg:pseudohubererror fair": "'huber' is closest.",
     "reg:squaredlogerror": "Train 'squared_error' on np.log1p(y).",
-    "binary:hinge": "'squared_hinge' is closest.",
+    "binary:hinge hinge": "'squared_hinge' is closest.",
     "multiclassova ovr softmaxova": "'logistic' learns each class against the others.",
     "quantile: multiquantile:": "Set the levels with quantile_alpha=[...] and "
     "objective='quantile'.",

@@ -14,6 +14,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from sklearn.metrics import ConfusionMatrixDisplay
 
 from polyleaf.binned_data.binning import MISSING_CODE
 from polyleaf.inspection.model_summary import size_report
@@ -197,11 +198,13 @@ def render_svg(
     import_pyplot()
     import matplotlib
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     stream = io.StringIO()
     parameters: Any = {**matplotlib.rcParamsDefault, **_RC_PARAMS, "svg.hashsalt": name}
     with matplotlib.rc_context(parameters):
-        figure = Figure(figsize=size, layout="constrained")
+        # The page's font may be wider than the one that texts are measured with.
+        figure = Figure(figsize=size, layout=ConstrainedLayoutEngine(w_pad=0.15))
         draw(figure.subplots())
         figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})
     return _make_inline(stream.getvalue(), label)
@@ -224,6 +227,7 @@ def _make_inline(svg: str, label: str) -> str:
 _MAX_TABLE_ROWS = 40
 _MAX_FEATURES = 15
 _MAX_CURVES = 12
+_MAX_CONFUSED, _MAX_WRITTEN = 30, 8  # classes of a confusion matrix, and of one with numbers
 _MAX_POINTS = 3000
 _MAX_LEAVES = 32  # of a tree that is drawn
 _MAX_TARGET_FIGURES = 4  # targets with a figure of their own
@@ -386,9 +390,33 @@ def _class_scores(data: SingleTaskReportData) -> str:
         right = float((true & predicted).sum())
         precision = right / predicted.sum() if predicted.any() else np.nan
         counts = [str(name), f"{int(true.sum()):,}"]
-        rows.append([*counts, _format(right / true.sum()), _format(precision)])
+        shown = "" if np.isnan(precision) else f"{precision:.3f}"
+        rows.append([*counts, f"{right / true.sum():.3f}", shown])
     header = ["class", "rows", "recall", "precision"]
-    return f"<h3>By class</h3>{_long_table(header, rows, 'classes')}"
+    table = f"<h3>By class</h3>{_long_table(header, rows, 'classes')}"
+    return table + _confusion_matrix(data, len(rows))
+
+
+def _confusion_matrix(data: SingleTaskReportData, n_classes: int) -> str:
+    if not 2 <= n_classes <= _MAX_CONFUSED:
+        return ""
+
+    def draw(ax: Axes) -> None:
+        ConfusionMatrixDisplay.from_predictions(
+            data.y,
+            data.predicted,
+            normalize="true",
+            values_format=".2f",
+            include_values=n_classes <= _MAX_WRITTEN,
+            xticks_rotation="horizontal" if n_classes <= _MAX_WRITTEN else "vertical",
+            cmap="Blues",
+            ax=ax,
+            colorbar=False,
+        )
+
+    caption = "Confusion matrix: the share of the rows of a class that is predicted as each class."
+    side = 3.4 + 0.1 * n_classes
+    return _draw_figure(data, "confusion", "Confusion matrix", caption, draw, (side, side))
 
 
 def _ranking_scores(data: RankingReportData) -> Section:
