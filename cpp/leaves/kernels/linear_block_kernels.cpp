@@ -1,6 +1,5 @@
 // Kernel of linear leaves: no sum runs over outputs, and a leaf adds its regressors in order, so
 // all instruction sets give the same bits.
-#include <algorithm>
 
 #include "base/kernels/lanes.h"
 #include "leaves/kernels/leaf_block_kernels.h"
@@ -107,7 +106,8 @@ void add_small_tree(const LeafView& view, uint32_t last, const uint32_t* leaves,
 void add(const LeafView& view, const uint32_t* leaves, int64_t n_rows, RowFeatures features,
          float* scores, int64_t row_step) {
   if (view.stride == 1 && row_step == 1 && n_rows >= kStep) {
-    const uint32_t last = *std::max_element(leaves, leaves + n_rows);
+    uint32_t last = 0;
+    for (int64_t i = 0; i < n_rows; ++i) last = leaves[i] > last ? leaves[i] : last;
     if (view.begin[last + 1] <= kMostRegressors) {
       const int64_t n = n_rows / kStep * kStep;
       add_small_tree(view, last, leaves, n, features, scores);
