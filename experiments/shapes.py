@@ -328,9 +328,7 @@ def _draw(canvas: Any, found: dict[tuple[str, str], Figures]) -> None:
     panel = canvas.subplots()
     names = [name for name in SHAPES if (name, "ratio") in found][::-1]
     ratios = [float(np.median(found[name, "ratio"]["fastest"])) for name in names]
-    goals = [found[name, "ratio"]["goal"] for name in names]
     panel.barh(names, ratios, color="C0", height=0.6)
-    panel.scatter(goals, names, marker="|", s=120, color="C3", label="goal", zorder=3)
     for i, ratio in enumerate(ratios):
         panel.text(ratio * 1.03, i, f"{ratio:.1f}", va="center", fontsize=7)
     panel.axvline(1, color="black", lw=1)
@@ -338,7 +336,6 @@ def _draw(canvas: Any, found: dict[tuple[str, str], Figures]) -> None:
     panel.set_xticks([1, 2, 5, 10, 20])
     panel.xaxis.set_major_formatter(ScalarFormatter())
     panel.tick_params(axis="y", labelsize=7)
-    panel.legend(fontsize=7)
 
 
 _PROTOCOL = (

@@ -505,7 +505,9 @@ def write(name: str, theme: Theme, folder: Path) -> Path:
     with pyplot.rc_context(settings):
         figure = pyplot.figure(figsize=size, layout="constrained")
         draw(figure, theme)
-        figure.savefig(path, metadata={"Date": None}, transparent=True)
+        # White behind black text, as code hosts show the light picture on dark pages too.
+        background = "white" if theme.name == "light" else "none"
+        figure.savefig(path, metadata={"Date": None}, facecolor=background)
         pyplot.close(figure)
     return path
 

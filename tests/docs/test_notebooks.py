@@ -1,7 +1,8 @@
-"""The notebooks run from top to bottom, without network, and are stored without outputs."""
+"""The notebooks run from top to bottom, without network, and are stored with their outputs."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 import socket
@@ -9,6 +10,10 @@ from pathlib import Path
 
 import pytest
 from support import ROOT
+
+_SPEC = importlib.util.spec_from_file_location("notebooks", ROOT / "docs" / "_ext" / "notebooks.py")
+notebooks = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(notebooks)
 
 NOTEBOOKS = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))
 
@@ -31,24 +36,35 @@ def no_network(monkeypatch):
 
 @pytest.mark.full
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_notebook_runs(path, tmp_path, monkeypatch, no_network):
+def test_notebook_prints_and_draws_what_it_stores(path, tmp_path, monkeypatch, no_network):
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
     monkeypatch.chdir(tmp_path)
-    names = {"__name__": "__main__"}
-    try:
-        for number, code in enumerate(read_code(path)):
-            exec(compile(code, f"{path.name}[{number}]", "exec", dont_inherit=True), names)
-    finally:
-        matplotlib.pyplot.close("all")
+    cells = notebooks.run_notebook(path)["cells"]
+    for cell, stored in zip(cells, read_cells(path), strict=True):
+        shown, printed = stored.get("outputs", []), cell.get("outputs", [])
+        hint = f"run docs/_ext/notebooks.py: {cell['id']}"
+        assert [find_kinds(o) for o in shown] == [find_kinds(o) for o in printed], hint
+        for a, b in zip(shown, printed, strict=True):
+            words = [re.sub(r"[\d.,\s+-]+", " ", "".join(o.get("text", ""))) for o in (a, b)]
+            assert words[0] == words[1], hint
+
+
+def find_kinds(output: dict) -> list[str]:
+    return [output["output_type"], *output.get("data", {})]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_notebook_has_no_outputs(path):
+def test_notebook_has_outputs_and_pictures(path):
     cells = read_cells(path)
-    assert [cell["id"] for cell in cells if cell.get("outputs")] == []
     assert len({cell["id"] for cell in cells}) == len(cells)
     assert not [code for code in read_code(path) if re.search(r"^[%!]", code, re.MULTILINE)]
+    outputs = [output for cell in cells for output in cell.get("outputs", [])]
+    assert any("image/png" in output.get("data", {}) for output in outputs)
+    for cell in cells:
+        if "print(" in "".join(cell["source"]) and cell["cell_type"] == "code":
+            assert cell["outputs"], cell["id"]
+    assert path.stat().st_size < 400_000
 
 
 def test_notebooks_are_found():
