@@ -15,6 +15,7 @@ import polyleaf._core as _core
 from polyleaf.binned_data.binned import Codes, DeviceCodes, MemmapCodes, MemoryBudget, create_memmap
 from polyleaf.binned_data.binning import MAX_BINS, BinMapper
 from polyleaf.binned_data.data_iter import BatchReader, BinnedData, count_values, read_batches
+from polyleaf.binned_data.dataset_file import read_dataset, write_dataset
 from polyleaf.binned_data.random_rows import find_repeated_rows, hash64
 from polyleaf.binned_data.target_encoding import EncodedOutputs, FeatureCodes, fit_target_statistics
 from polyleaf.runtime.capabilities import refuse
@@ -306,6 +307,56 @@ class Dataset:
         held = Codes(n_rows, len(codes), codes)
         shape = n_rows, mapper.n_features_
         dataset._set_data(BinnedData(mapper, held, features, [], *shape), n_jobs)
+        return dataset
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the data set to a file, so that a later program need not bin again.
+
+        The file is an `.npz` file of NumPy, and reading it runs no code. Models that are trained on
+        the data set that `load` returns are the same.
+
+        Parameters
+        ----------
+        path : str or path
+            The file, which is replaced as a whole.
+
+        Raises
+        ------
+        ValueError
+            If y or weights are neither numbers nor text.
+        OSError
+            If the file cannot be written.
+        """
+        codes = self._codes
+        if isinstance(codes, DeviceCodes):
+            codes = Codes(self.n_rows, self.mapper.n_columns_, self.codes)
+        data = BinnedData(
+            self.mapper, codes, self.features, self._high_cardinality, *self._shape, self.row_data
+        )
+        write_dataset(path, data)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, n_jobs: int | None = None) -> Dataset:
+        """Read a data set that `save` wrote.
+
+        Parameters
+        ----------
+        path : str or path
+        n_jobs : int, optional
+            Threads; see ``Dataset``.
+
+        Returns
+        -------
+        Dataset
+            Tables of y are pandas data frames.
+
+        Raises
+        ------
+        ValueError
+            If the file holds no data set, or is damaged.
+        """
+        dataset = cls.__new__(cls)
+        dataset._set_data(read_dataset(path), n_jobs)
         return dataset
 
     @property
