@@ -4,6 +4,10 @@
 #include <cstdlib>
 #include <stdexcept>
 
+#ifdef POLYLEAF_X86
+#include <cpuid.h>
+#endif
+
 namespace polyleaf {
 namespace {
 
@@ -15,15 +19,33 @@ bool has_baseline() {
   return true;
 }
 #ifdef POLYLEAF_X86
+// __builtin_cpu_supports is always false with the run-time library of zig: this reads the same
+// bits. The registers that the operating system saves (xcr0), and the features of leaves 1 and 7.
+struct Features {
+  unsigned saved = 0, c1 = 0, b7 = 0;
+};
+__attribute__((target("xsave"))) Features read_features() {
+  Features features;
+  unsigned a, b, c, d;
+  if (!__get_cpuid(1, &a, &b, &c, &d)) return features;
+  features.c1 = c;
+  if (c & bit_OSXSAVE) features.saved = static_cast<unsigned>(__builtin_ia32_xgetbv(0));
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d)) features.b7 = b;
+  return features;
+}
+constexpr bool has_all(unsigned features, unsigned needed) {
+  return (features & needed) == needed;
+}
 [[maybe_unused]] bool has_avx2() {
-  __builtin_cpu_init();
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
-         __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt");
+  const Features features = read_features();
+  return has_all(features.saved, 0x6) && has_all(features.c1, bit_AVX | bit_POPCNT) &&
+         has_all(features.b7, bit_AVX2 | bit_BMI | bit_BMI2);
 }
 [[maybe_unused]] bool has_avx512() {
-  return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-         __builtin_cpu_supports("avx512cd");
+  const Features features = read_features();
+  return has_avx2() && has_all(features.saved, 0xe6) &&
+         has_all(features.b7,
+                 bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL | bit_AVX512CD);
 }
 #endif
 #define POLYLEAF_CPU_HAS(isa) &has_##isa,
