@@ -3,6 +3,8 @@
 #include <cmath>
 #include <memory>
 #include <random>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "check.h"
@@ -14,14 +16,14 @@
 namespace polyleaf::tests {
 namespace {
 
-// All losses of a table; all parameters are 1.
+// All losses of a table by name; all parameters are 1.
 template <class AnyLoss>
-std::vector<AnyLoss> every_loss() {
-  std::vector<AnyLoss> losses;
+std::vector<std::pair<std::string, AnyLoss>> every_loss() {
+  std::vector<std::pair<std::string, AnyLoss>> losses;
   for (const auto& [name, parameters] : AnyLoss::available()) {
     typename AnyLoss::Parameters ones;
     for (const std::string& parameter : parameters) ones[parameter] = 1.0f;
-    losses.emplace_back(name, ones);
+    losses.emplace_back(name, AnyLoss(name, ones));
   }
   return losses;
 }
@@ -39,14 +41,14 @@ void test_hessians(const LossInput& given) {
     input.offset = offset.data();
     const size_t size = input.n_rows * packed_size(k);
     std::vector<float> g(input.n_rows * k);
-    for (const ClassLoss& loss : every_loss<ClassLoss>()) {
+    for (const auto& [name, loss] : every_loss<ClassLoss>()) {
       auto one = std::make_unique<float[]>(size), three = std::make_unique<float[]>(size);
       std::fill_n(one.get(), size, NAN);
       hessians(loss, input, g.data(), one.get(), 1);
       hessians(loss, input, g.data(), three.get(), 3);
       for (size_t i = 0; i < size; ++i) CHECK(std::isfinite(one[i]) && one[i] == three[i]);
       CHECK(mean_loss(loss, input, 1) == mean_loss(loss, input, 3));
-      note("class Hessians", std::vector<float>(one.get(), one.get() + size));
+      note("loss " + name, std::vector<float>(one.get(), one.get() + size));
     }
   }
 }
@@ -71,12 +73,12 @@ void test_objectives() {
   input.label = label.data();
   input.offset = offset.data();
   input.parameter = parameter.data();
-  for (const Loss& loss : every_loss<Loss>()) {
+  for (const auto& [name, loss] : every_loss<Loss>()) {
     derivatives(loss, input, g.data(), loss.kernels().unit_hessian ? nullptr : h.data(), k, 3);
     for (float x : g) CHECK(std::isfinite(x));
-    note("loss gradients", g);
-    if (!loss.kernels().unit_hessian) note("loss Hessians", h);
-    note("mean losses", std::vector<double>{mean_loss(loss, input, 1)});
+    note("loss " + name, g);
+    if (!loss.kernels().unit_hessian) note("loss " + name, h);
+    note("loss " + name, std::vector<double>{mean_loss(loss, input, 1)});
     CHECK(mean_loss(loss, input, 1) == mean_loss(loss, input, 3));
   }
   derivatives(ClassLoss("softmax", {{"factor", 1.0f}}), input, g.data(), h.data(), 2);
