@@ -142,7 +142,7 @@ def test_invalid_weights_raise(weight, match):
         ({"callbacks": [3]}, "callback"),
         ({"n_jobs": 0}, "n_jobs"),
         ({"categorical_features": ["a"]}, "X has no names"),
-        ({"categorical_features": [7]}, "names feature 7, but X has"),
+        ({"categorical_features": [7]}, "names feature 7, but features are numbered"),
         ({"categorical_features": "auto"}, "categorical_features"),
         ({"missing_targets": "drop"}, "missing_targets"),
         ({"histogram_memory": 0}, "histogram_memory"),

@@ -93,8 +93,8 @@ def test_names_with_a_dataset_and_numbers_with_an_array():
 @pytest.mark.parametrize(
     "constraints, error, sentence",
     [
-        ([["a", "z"]], ValueError, "names 'z'"),
-        ([[0, 9]], ValueError, "feature 9, but X has 5"),
+        ([["a", "z"]], ValueError, "names the feature 'z'"),
+        ([[0, 9]], ValueError, "feature 9, but features are numbered from 0 to 4"),
         ([[]], ValueError, "empty group"),
         (["ab"], TypeError, "must hold groups"),
         ([[0.5]], TypeError, "interaction_constraints must name features"),

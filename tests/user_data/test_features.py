@@ -279,8 +279,8 @@ def test_too_many_rows_raise():
     ("given", "error", "words"),
     [
         ("all", ValueError, "unknown"),
-        (["x"], ValueError, "not a feature of X"),
-        ([5], ValueError, "names feature 5, but X has 4"),
+        (["x"], ValueError, "names the feature 'x'; the features are"),
+        ([5], ValueError, "names feature 5, but features are numbered from 0 to 3"),
         ([-1], ValueError, "names feature -1"),
         ([True], ValueError, "mask of 1 entries"),
         ([1.5], TypeError, "got 1.5"),

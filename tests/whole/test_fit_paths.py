@@ -39,7 +39,7 @@ def case(request):
 def list_attributes(estimator):
     names = [n for n in dir(estimator) if n.endswith("_") and not n.endswith("__")]
     found = {name: getattr(estimator, name, None) for name in names if not name.startswith("_")}
-    drop = ("model_", "projection_", "feature_importances_")
+    drop = ("model_", "feature_importances_")
     return {name: value for name, value in found.items() if name not in drop}
 
 

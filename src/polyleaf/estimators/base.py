@@ -310,7 +310,6 @@ class PolyleafEstimator(ShapMixin, BaseEstimator, SharedParameters):
     def _set_model(self, model: Model, encoding: TargetEncoding) -> None:
         """Set fitted attributes from a model."""
         self.model_ = model
-        self.projection_ = model.projection
         self._encoding = encoding
         self.n_iter_ = model.n_rounds
         self.n_outputs_ = 1 if encoding.kind in ("binary", "multiclass") else model.n_outputs

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_array
 
 import polyleaf._core as _core
+from polyleaf.metrics.ranking import top_labels
 from polyleaf.runtime.types import DataLike, JsonObject
 
 Scores: TypeAlias = Any
@@ -451,15 +452,7 @@ def top_scores(scores: Any, k: int) -> tuple[NDArray[np.int32], NDArray[np.float
 
     Ties are ordered by output; -1 and -inf where a row has fewer.
     """
-    n, n_outputs = scores.shape
-    if scipy.sparse.issparse(scores):
-        rows = np.repeat(np.arange(n), np.diff(scores.indptr))
-        order = np.lexsort((scores.indices, -scores.data, rows))
-        rank = np.arange(len(rows)) - scores.indptr[rows]
-        is_kept, shape = rank < k, (n, min(k, n_outputs))
-        best, values = np.full(shape, -1, np.int32), np.full(shape, -np.inf)
-        place = rows[is_kept], rank[is_kept]
-        best[place], values[place] = scores.indices[order][is_kept], scores.data[order][is_kept]
-        return best, values
-    best = np.argsort(-scores, axis=1, kind="stable")[:, :k].astype(np.int32)
-    return best, np.take_along_axis(scores, best.astype(np.int64), axis=1)
+    best = top_labels(scores, min(k, scores.shape[1]))
+    values = scores[np.arange(len(best))[:, None], best]
+    values = values.toarray() if scipy.sparse.issparse(values) else np.asarray(values)
+    return best.astype(np.int32), np.where(best < 0, -np.inf, values)

@@ -372,8 +372,7 @@ _Class = TypeVar("_Class", bound=type)
 
 _ATTRIBUTES = """
 model_ : polyleaf.Model
-    Trees and bins.
-projection_ : polyleaf.sketching.projections.Projection or None
+    Trees and bins, and the projection of the features if there is one.
 n_features_in_ : int
 feature_names_in_ : ndarray of str
     Names of features, if X had names.

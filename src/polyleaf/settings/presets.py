@@ -7,6 +7,8 @@ and work with both estimators; regressors reject those whose loss is for classes
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -31,6 +33,27 @@ def __dir__() -> list[str]:
     return __all__
 
 
+_SECTIONS = """
+
+Parameters
+----------
+**changes
+    Parameters of the estimator that replace or extend those of the preset.
+
+Returns
+-------
+dict
+    Parameters of an estimator.
+"""
+
+
+def _preset(function: Callable[..., Parameters]) -> Callable[..., Parameters]:
+    """Decorate a preset that takes changes only: add the sections of its docstring."""
+    function.__doc__ = inspect.cleandoc(function.__doc__ or "") + _SECTIONS
+    return function
+
+
+@_preset
 def gbdt_mo(**changes: object) -> Parameters:
     """GBDT-MO: one tree for all outputs, second-order, a vector in each leaf.
 
@@ -39,16 +62,6 @@ def gbdt_mo(**changes: object) -> Parameters:
     leaves (eq. 15 and 16, algorithm 2), best-first growth (algorithm 5), L2 regularisation of 1
     (appendix on hyper-parameters). The paper sets the minimum number of rows in a leaf for each
     data set; here it is 20.
-
-    Parameters
-    ----------
-    **changes
-        Parameters of the estimator that replace or extend those of the preset.
-
-    Returns
-    -------
-    dict
-        Parameters of `PolyleafRegressor` and `PolyleafClassifier`.
     """
     return {
         "multi_strategy": "multi_output_tree",
@@ -91,6 +104,7 @@ def gbdt_mo_sparse(leaf_k: int = 4, *, restricted: bool = True, **changes: objec
     } | changes
 
 
+@_preset
 def gbdt_pl(**changes: object) -> Parameters:
     """GBDT-PL: leaves that are linear in a few features, with splits that account for them.
 
@@ -101,16 +115,6 @@ def gbdt_pl(**changes: object) -> Parameters:
     is for millions of rows and left out (`min_child_weight=100`). Leaves are refitted by least
     squares on raw feature values instead of bin means, and penalties are per standard deviation of
     a feature.
-
-    Parameters
-    ----------
-    **changes
-        Parameters of the estimator that replace or extend those of the preset.
-
-    Returns
-    -------
-    dict
-        Parameters of `PolyleafRegressor` and `PolyleafClassifier`.
     """
     return {
         "leaf": "linear",
@@ -127,21 +131,12 @@ def gbdt_pl(**changes: object) -> Parameters:
     } | changes
 
 
+@_preset
 def gbdt_so(**changes: object) -> Parameters:
     """GBDT-SO: the trees of GBDT-MO, one per output and round.
 
     The baseline of Zhang and Jung, 2021 (see :func:`gbdt_mo`), and the default of XGBoost (Chen and
     Guestrin, KDD 2016) and LightGBM (Ke et al., NeurIPS 2017).
-
-    Parameters
-    ----------
-    **changes
-        Parameters of the estimator that replace or extend those of the preset.
-
-    Returns
-    -------
-    dict
-        Parameters of `PolyleafRegressor` and `PolyleafClassifier`.
     """
     return {**gbdt_mo(), "multi_strategy": "one_output_per_tree"} | changes
 
@@ -200,6 +195,7 @@ def gbdt_sparse(*, exact: bool = False, **changes: object) -> Parameters:
     } | changes
 
 
+@_preset
 def cgb(**changes: object) -> Parameters:
     """C-GB: a tree fitted to the residuals of all outputs by least squares, then a Newton step in
     each leaf.
@@ -212,16 +208,6 @@ def cgb(**changes: object) -> Parameters:
     the depth, not the number of leaves. Learning rate 0.1 and 100 rounds are those of the paper's
     timings and depth 5 is the middle of its grid (section 4.2, table 2), which also searches
     `subsample` in 0.5, 0.75 and 1.
-
-    Parameters
-    ----------
-    **changes
-        Parameters of the estimator that replace or extend those of the preset.
-
-    Returns
-    -------
-    dict
-        Parameters of `PolyleafRegressor` and `PolyleafClassifier`.
     """
     return {
         "softmax_hessian": "friedman",
@@ -240,6 +226,7 @@ def cgb(**changes: object) -> Parameters:
     } | changes
 
 
+@_preset
 def tfbt(**changes: object) -> Parameters:
     """TFBT: vector leaves with the diagonal Hessian, boosted layer by layer.
 
@@ -250,16 +237,6 @@ def tfbt(**changes: object) -> Parameters:
     learning rate 0.3, L2 of 1. (TFBT's own L2 is per instance; the paper chose it to match
     XGBoost's 1, which is `reg_lambda` here.) The paper states no minimum leaf size. It is about
     ensembles of 10 to 100 trees: set `n_estimators`.
-
-    Parameters
-    ----------
-    **changes
-        Parameters of the estimator that replace or extend those of the preset.
-
-    Returns
-    -------
-    dict
-        Parameters of `PolyleafClassifier` and `PolyleafRegressor`.
     """
     return {
         "softmax_hessian": "diagonal",
@@ -278,26 +255,18 @@ def tfbt(**changes: object) -> Parameters:
     } | changes
 
 
+@_preset
 def tfbt_full(**changes: object) -> Parameters:
     """TFBT with the full Hessian in splits and leaves, one tree per boosting step.
 
     "Full Hessian" in the tables of Ponomareva et al., 2017 (see :func:`tfbt`): eq. 6 for the
     leaves, eq. 7 and 8 for the gain.
-
-    Parameters
-    ----------
-    **changes
-        Parameters of the estimator that replace or extend those of the preset.
-
-    Returns
-    -------
-    dict
-        Parameters of `PolyleafClassifier` and `PolyleafRegressor`.
     """
     full = {"boosting_step": "round", "hessian": "full", "leaf_hessian": "full"}
     return {**tfbt(), **full} | changes
 
 
+@_preset
 def samme(**changes: object) -> Parameters:
     """SAMME by gradient steps: the multiclass exponential loss, first order, scores that sum to
     zero.
@@ -308,15 +277,7 @@ def samme(**changes: object) -> Parameters:
     Real-valued leaves and a learning rate replace the paper's votes and their weights in closed
     form.
 
-    Parameters
-    ----------
-    **changes
-        Parameters of the estimator that replace or extend those of the preset.
-
-    Returns
-    -------
-    dict
-        Parameters of `PolyleafClassifier`, for two classes or more.
+    For two classes or more.
     """
     return {
         "objective": "exponential",
@@ -330,6 +291,7 @@ def samme(**changes: object) -> Parameters:
     } | changes
 
 
+@_preset
 def gamble(**changes: object) -> Parameters:
     """GAMBLE: SAMME's loss by quasi-Newton steps.
 
@@ -339,20 +301,13 @@ def gamble(**changes: object) -> Parameters:
     row has rank one, and its diagonal underestimates it up to K times along a leaf's step; the
     learning rate of 0.1 allows for that.
 
-    Parameters
-    ----------
-    **changes
-        Parameters of the estimator that replace or extend those of the preset.
-
-    Returns
-    -------
-    dict
-        Parameters of `PolyleafClassifier`, for two classes or more.
+    For two classes or more.
     """
     second_order = {"hessian": "diagonal", "leaf_hessian": "diagonal", "learning_rate": 0.1}
     return {**samme(), **second_order, "min_child_weight": 0.0} | changes
 
 
+@_preset
 def gd_mcboost(**changes: object) -> Parameters:
     """GD-MCBoost: gradient descent on exponentials of multiclass margins, with simplex codewords.
 
@@ -361,14 +316,6 @@ def gd_mcboost(**changes: object) -> Parameters:
     the paper's predictor with the codewords, one for each class (see
     :class:`polyleaf.objectives.Exponential`); the learning rate replaces the paper's line search.
 
-    Parameters
-    ----------
-    **changes
-        Parameters of the estimator that replace or extend those of the preset.
-
-    Returns
-    -------
-    dict
-        Parameters of `PolyleafClassifier`, for two classes or more.
+    For two classes or more.
     """
     return {**samme(), "objective": "exponential_margin", "learning_rate": 0.3} | changes

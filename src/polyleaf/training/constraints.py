@@ -14,7 +14,7 @@ from polyleaf.model import Model, storage
 from polyleaf.model.initial import InitialModel, LinearInitialModel
 from polyleaf.objectives import Objective
 from polyleaf.runtime.user_warnings import warn_user
-from polyleaf.user_data.validation import get_feature_index
+from polyleaf.user_data.validation import get_index
 
 _MONOTONE_FORMS = (
     "one direction per feature, such as [1, 0, -1]; an array with one row per feature and one "
@@ -67,7 +67,7 @@ def _find_group_features(group: object, mapper: BinMapper) -> list[int]:
 
 
 def _find_feature(feature: object, mapper: BinMapper, parameter: str) -> int:
-    return get_feature_index(feature, mapper.feature_names_, mapper.n_features_, parameter)
+    return get_index(feature, mapper.feature_names_, mapper.n_features_, parameter)
 
 
 # --- feature penalties ---
@@ -257,7 +257,8 @@ def _read_mapping(
             row[:] = _check_direction(value, feature)
             continue
         for output, direction in value.items():
-            index = _find_output(output, n_outputs, output_names)
+            parameter = "monotone_constraints"
+            index = get_index(output, output_names, n_outputs, parameter, "output")
             row[index] = _check_direction(direction, feature)
     return directions
 
@@ -270,32 +271,6 @@ def _check_direction(direction: object, feature: object) -> int:
             f"{direction!r}."
         )
     return int(direction)
-
-
-def _find_output(output: object, n_outputs: int, names: Sequence[str] | None) -> int:
-    if isinstance(output, str) and output.isdecimal() and output not in (names or ()):
-        output = int(output)  # keys of JSON are strings
-    if isinstance(output, str):
-        if names is None:
-            raise ValueError(
-                f"monotone_constraints names the output {output!r}, but outputs have no names; use "
-                "numbers."
-            )
-        if output not in names:
-            raise ValueError(
-                f"monotone_constraints names the output {output!r}; the outputs are {list(names)}."
-            )
-        return list(names).index(output)
-    if isinstance(output, bool | np.bool_) or not isinstance(output, int | np.integer):
-        raise TypeError(
-            f"monotone_constraints must name outputs by text or whole number; got {output!r}."
-        )
-    if not 0 <= output < n_outputs:
-        raise ValueError(
-            f"monotone_constraints names output {output}, but outputs are numbered from 0 to "
-            f"{n_outputs - 1}."
-        )
-    return int(output)
 
 
 def _check_not_categorical(directions: np.ndarray, mapper: BinMapper) -> None:

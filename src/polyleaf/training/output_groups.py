@@ -14,6 +14,7 @@ import numpy as np
 from polyleaf.model.leaf_kinds import TreeOutputs
 from polyleaf.objectives import Objective
 from polyleaf.settings.parameters import OutputParameters
+from polyleaf.user_data.validation import get_index
 
 
 def make_output_groups(
@@ -118,26 +119,11 @@ def _find_outputs(
     member: Any, n_outputs: int, names: Sequence[str] | None, objective: Objective | None
 ) -> list[int]:
     """Return the output of a number or name, or all outputs of the name of a target."""
-    if isinstance(member, int | np.integer) and not isinstance(member, bool):
-        if not 0 <= member < n_outputs:
-            raise ValueError(
-                f"output_groups has output {member}, but outputs are numbered from 0 to "
-                f"{n_outputs - 1}."
-            )
-        return [int(member)]
-    if names is None:
-        raise ValueError(
-            f"output_groups names the output {member!r}, but outputs have no names; use their "
-            f"numbers, 0 to {n_outputs - 1}."
-        )
-    if member in names:
-        return [list(names).index(member)]
-    outputs = [] if objective is None else _find_target(member, names, objective)
-    if not outputs:
-        raise ValueError(
-            f"output_groups names the output {member!r}; the outputs are {list(names)}."
-        )
-    return outputs
+    outputs = []
+    is_number = isinstance(member, int | np.integer)
+    if names is not None and objective is not None and not is_number and member not in names:
+        outputs = _find_target(member, names, objective)
+    return outputs or [get_index(member, names, n_outputs, "output_groups", "output")]
 
 
 def _find_target(member: Any, names: Sequence[str], objective: Objective) -> list[int]:

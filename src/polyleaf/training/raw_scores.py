@@ -18,6 +18,7 @@ not affected.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
@@ -194,7 +195,7 @@ class GrownTree(NamedTuple):
     grower: LeafAssignment
 
 
-class DerivativeMatrices:
+class DerivativeMatrices(ABC):
     """Gradients and Hessians at the raw scores: arrays, or matrices of a device.
 
     What is decided from settings is decided here and in `SplitGradients`, once for the host and
@@ -222,30 +223,30 @@ class DerivativeMatrices:
     gain_scale: np.ndarray | None = None
     heavy_rows: HeavyRows | None = None
 
+    @abstractmethod
     def select(self, outputs: TreeOutputs) -> tuple[Any, Any]:
         """Return gradients and Hessians of the outputs of a tree."""
-        raise NotImplementedError
 
+    @abstractmethod
     def select_weight(self, outputs: TreeOutputs) -> np.ndarray | None:
         """Return what rows count where Hessians are not used, (n_rows, 1) or (n_rows, m); None:
         1."""
-        raise NotImplementedError
 
     def hold_weight(self, weight: np.ndarray | None, name: str, outputs: TreeOutputs) -> Any:
         """Return weights as a matrix like `g`, which never change for a name and tree."""
         return weight
 
+    @abstractmethod
     def average_outputs(self, h: Any) -> Any:
         """Return one Hessian per row, (n_rows, 1)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def repeat_column(self, h: Any, n: int) -> Any:
         """Return one Hessian per row n times, (n_rows, n)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def sketch(self, sketch: Sketch, g: Any, h: Any, round: int, seed: int) -> tuple[Any, Any]:
         """Return the sketch of gradients and Hessians."""
-        raise NotImplementedError
 
     def scaled_gradients(
         self, outputs: TreeOutputs, shares_hessian: bool = False, weight: np.ndarray | None = None
@@ -260,7 +261,7 @@ class DerivativeMatrices:
         weight : ndarray of shape (n_rows, 1) or (n_rows, K), optional
             What rows count in that Hessian, if it differs between outputs.
         """
-        raise NotImplementedError
+        raise NotImplementedError  # not on a device, which does not serve such gains
 
     def select_for_leaves(self, outputs: TreeOutputs) -> tuple[Any, Any]:
         """Return g, and h of 1, K or K (K + 1) / 2 columns or None (1 per row), for leaf values."""

@@ -38,7 +38,7 @@ from polyleaf.user_data.validation import (
     convert_objects,
     describe_type,
     find_non_number,
-    get_feature_index,
+    get_index,
     is_missing,
     number_values,
     replace_nulls_with_nan,
@@ -442,7 +442,7 @@ def resolve_categorical_mask(requested: Any, table: FeatureTable) -> NDArray[np.
         return entries.astype(bool)
     for entry in entries:
         parameter = "categorical_features"
-        mask[get_feature_index(entry, table.feature_names, table.n_features, parameter)] = True
+        mask[get_index(entry, table.feature_names, table.n_features, parameter)] = True
     return mask
 
 

@@ -336,34 +336,34 @@ def describe_type(value: object) -> str:
 # ---- parameters --------------------------------------------------------------------------------
 
 
-def get_feature_index(
-    feature: object, names: Sequence[str] | None, n_features: int, parameter: str
+def get_index(
+    entry: object, names: Sequence[str] | None, n: int, parameter: str, noun: str = "feature"
 ) -> int:
-    """Return the index of a feature that a parameter names by text or number.
+    """Return the index of one of n features, or outputs, that a parameter names by text or number.
 
     Digits that are not a name are a number, because keys of JSON are text.
 
-    Raises a TypeError if it is neither text nor an integer, and a ValueError if there is no such
-    feature.
+    Raises a TypeError if it is neither text nor an integer, and a ValueError if there is none.
     """
-    if isinstance(feature, str) and feature.isdecimal() and feature not in (names or ()):
-        feature = int(feature)
-    if isinstance(feature, str):
+    if isinstance(entry, str) and entry.isdecimal() and entry not in (names or ()):
+        entry = int(entry)
+    if isinstance(entry, str):
         if names is None:
+            owner = "X has" if noun == "feature" else f"{noun}s have"
             raise ValueError(
-                f"{parameter} names the feature {feature!r}, but X has no names: use indices."
+                f"{parameter} names the {noun} {entry!r}, but {owner} no names: use numbers."
             )
-        if feature not in names:
-            raise ValueError(f"{parameter} names {feature!r}, which is not a feature of X.")
-        return names.index(feature)
-    if isinstance(feature, bool | np.bool_) or not isinstance(feature, int | np.integer):
-        raise TypeError(f"{parameter} must name features by text or integer, got {feature!r}.")
-    if not 0 <= feature < n_features:
+        if entry not in names:
+            shown = ", ".join(map(repr, names[:5])) + ", ..." * (len(names) > 5)
+            raise ValueError(f"{parameter} names the {noun} {entry!r}; the {noun}s are {shown}.")
+        return list(names).index(entry)
+    if isinstance(entry, bool | np.bool_) or not isinstance(entry, int | np.integer):
+        raise TypeError(f"{parameter} must name {noun}s by text or whole number; got {entry!r}.")
+    if not 0 <= entry < n:
         raise ValueError(
-            f"{parameter} names feature {feature}, but X has {n_features} features, 0 to "
-            f"{n_features - 1}."
+            f"{parameter} names {noun} {entry}, but {noun}s are numbered from 0 to {n - 1}."
         )
-    return int(feature)
+    return int(entry)
 
 
 def describe_signature_mismatch(
