@@ -57,7 +57,7 @@ def test_equivalent_forms():
 @pytest.mark.parametrize(
     "wrong, sentence",
     [
-        ({"e": 0.5}, "feature of X"),
+        ({"e": 0.5}, "names the feature 'e'"),
         ([0.5, 0.5], "one number for each of the 4 features"),
         ({"a": 1.0}, "from 0 to below 1"),
         ({"a": -0.1}, "from 0 to below 1"),

@@ -146,7 +146,9 @@ def fit_estimator(
         with measure_phase("calibration"):
             estimator._after_training(run)
         if run.was_interrupted:
-            report_interrupt(estimator)
+            n = run.model.n_rounds
+            message = f"Training was interrupted; the {n} complete rounds are kept"
+            report_interrupt(estimator, message)
         return estimator
 
 
@@ -467,10 +469,8 @@ def store_result(
     }
 
 
-def report_interrupt(estimator: PolyleafEstimator) -> None:
+def report_interrupt(estimator: PolyleafEstimator, message: str) -> None:
     """Raise KeyboardInterrupt, or warn, for a fitted estimator whose training Ctrl-C ended."""
-    n = estimator.model_.n_rounds
-    message = f"Training was interrupted; the {n} complete rounds are kept"
     if estimator.on_interrupt == "raise":
-        raise KeyboardInterrupt(f'{message} by the estimator (on_interrupt="keep" returns them).')
+        raise KeyboardInterrupt(f'{message} (on_interrupt="keep" returns the estimator).')
     warn_user(f"{message}.")

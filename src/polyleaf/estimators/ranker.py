@@ -124,41 +124,22 @@ class PolyleafRanker(PolyleafEstimator, RankerParameters):
 
         Parameters
         ----------
-        X : array, sparse matrix, pandas/polars/Arrow table or polyleaf.Dataset
-            Features of shape (n_rows, n_features). NaN (null) is a missing value.
         y : array-like of shape (n_rows,) or (n_rows, n_goals)
             Relevance, 0 or greater. NaN: no judgement.
-        sample_weight : array-like of shape (n_rows,) or (n_queries,), or with n_goals columns,
-        optional
+        sample_weight : array-like of shape (n_rows,) or (n_queries,), or with n_goals columns
             Weights of rows, or of queries in the order in which they occur first; or of each goal.
         qid : array-like of shape (n_rows,), or str
             Query of each row, numbers or text in any order; or the name of the column of X that
             holds it, which is then no feature, and is read by predictions and `score` as well.
         group : array-like of shape (n_queries,)
             Instead of `qid`: the number of rows of each query, if these are consecutive.
-        offset : array-like of shape (n_rows,) or (n_rows, n_scores), optional
-            Initial raw scores of the rows. To be passed to predictions and evaluation sets as well.
-        groups : array-like of shape (n_rows,), optional
-            Groups of rows, such as users, that splits of this fit keep together, beside the
-            queries.
-        time : array-like of shape (n_rows,), optional
-            Time of the rows, as numbers or dates: splits then train on earlier queries than they
-            evaluate on.
-        eval_set : list of (X, y), optional
-            Evaluation sets, on which metrics are computed after every round.
-        eval_names : list of str, optional
-            Names of the evaluation sets in `evals_result_`. Default: "validation_0", ...
         eval_qid, eval_group : list of array-like, optional
             Queries of the evaluation sets. They may be left out if `qid` is the name of a column.
-        eval_sample_weight, eval_offset : list of array-like, optional
-            Weights and offsets of the evaluation sets.
-        X_val, y_val, qid_val, group_val, sample_weight_val, offset_val : optional
-            Another evaluation set, named "validation" and last; cannot be combined with
-            `validation_fraction`.
-        callbacks : list, optional
-            Callbacks in addition to those of the constructor.
-        init_model : polyleaf.Model, fitted estimator, or path or content of a model file, optional
-            Model to continue with `n_estimators` more rounds.
+        qid_val, group_val : optional
+            Queries of `X_val`.
+        X, offset, groups, time, eval_set, eval_names, eval_sample_weight, eval_offset, X_val, \
+        y_val, sample_weight_val, offset_val, callbacks, init_model
+            See :meth:`PolyleafRegressor.fit`. Splits of a fit keep queries together as well.
 
         Returns
         -------

@@ -15,7 +15,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.binned_data.dataset import Dataset
 from polyleaf.estimators import PolyleafClassifier, PolyleafRanker, PolyleafRegressor
-from polyleaf.estimators._fitting import draw_seed, make_objective, restore_if_fit_fails
+from polyleaf.estimators._fitting import (
+    draw_seed,
+    make_objective,
+    report_interrupt,
+    restore_if_fit_fails,
+)
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.metrics import Metric
 from polyleaf.model.combine import blend_models
@@ -251,7 +256,11 @@ class SearchMixin(_Base):
         else:
             self._fit_blend(search, final)
         if was_interrupted:
-            self._report_interrupt(search)
+            n = len(search.candidates)
+            report_interrupt(
+                self,
+                f"The search was interrupted; the best of {n} candidates was trained on all rows",
+            )
         return self
 
     def report(self) -> str:
@@ -553,15 +562,6 @@ class SearchMixin(_Base):
 
     def _warn_time_limit(self, what: str) -> None:
         warn_user(f"time_limit={self.time_limit} was too short: {what}. Increase time_limit.")
-
-    def _report_interrupt(self, search: SuccessiveHalving) -> None:
-        message = (
-            f"The search was interrupted; the best of {len(search.candidates)} candidates was "
-            "trained on all rows"
-        )
-        if self.on_interrupt == "raise":
-            raise KeyboardInterrupt(f'{message} (on_interrupt="keep" returns it).')
-        warn_user(f"{message}.")
 
 
 def _is_default(value: object, default: object) -> bool:

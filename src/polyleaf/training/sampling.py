@@ -122,8 +122,10 @@ class Sampler:
         n = n_rows if self._usable is None else len(self._usable)
         n = n if row_ids is None else row_ids.n
         samples_features = samples_nodes or settings.colsample_bytree < 1.0
-        self.is_random = samples_features or not _takes_all(settings, n, layer=0)
-        self._is_fixed = not self.is_random and settings.rows_per_layer is None
+        takes_all = _takes_all(settings, n, layer=0)
+        self.is_random = samples_features or not takes_all
+        self._takes_all = takes_all and settings.rows_per_layer is None
+        self._is_fixed = not samples_features and self._takes_all
         self._fixed_features = (
             sample_features(settings, self._columns, 0) if self._is_fixed else None
         )
@@ -136,14 +138,15 @@ class Sampler:
         """
         if self._is_fixed:
             return TreeSample(round, self._usable, None, self._fixed_features)
-        uses_gradients = self._settings.sampling_method == "goss"
-        g = gradients() if uses_gradients else np.broadcast_to(np.float32(0.0), (self._n_rows, 1))
-        if self._queries is None:
+        rows, multiplier = self._usable, None
+        if self._queries is not None:
+            rows = self._draw_queries(self._queries, round)
+        elif not self._takes_all:
+            is_goss = self._settings.sampling_method == "goss"
+            g = gradients() if is_goss else np.broadcast_to(np.float32(0.0), (self._n_rows, 1))
             rows, multiplier = sample_rows(
                 self._settings, g, round, self._usable, layer, self._row_ids
             )
-        else:
-            rows, multiplier = self._draw_queries(self._queries, round), None
         features = sample_features(self._settings, self._columns, round)
         return TreeSample(round, rows, multiplier, features)
 
