@@ -125,22 +125,9 @@ class Callback:
         return False
 
     def after_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool | None:
-        """Called after a round.
+        """Called after a round, with the model that has this round.
 
-        Parameters
-        ----------
-        model : Model
-            Model with this round.
-        epoch : int
-            Boosting round, from 0, counting the rounds of a model that training continues.
-        evals_log : dict
-            Metrics so far, `{data name: {metric name: [value of each round]}}`; empty without
-            evaluation sets.
-
-        Returns
-        -------
-        bool or None
-            True ends the training.
+        Parameters and result are those of `before_iteration`: `model`, `epoch` and `evals_log`.
         """
         return False
 

@@ -43,7 +43,7 @@ from polyleaf.training.fit import (
     shrink_initial_scores,
     train,
 )
-from polyleaf.training.initial_scores import compute_initial_scores
+from polyleaf.training.initial_scores import start_from_initial_model
 from polyleaf.training.members import Changes, Member, read_changes
 from polyleaf.training.prepare import free_codes, prepare
 from polyleaf.training.quality import RUNGS, apply_changes, drop_linear, has_defaults
@@ -407,19 +407,12 @@ def read_initial_scores(
     encoding, objective = run.target.encoding, run.objective
     if has_initial or (init_model is not None and init_model.initial is not None):
         with measure_phase("initial model"):
-            initial = compute_initial_scores(
+            start_from_initial_model(
                 estimator,
-                [run.data, *run.eval_data],
-                run.target,
-                objective,
-                init_model,
+                run,
                 init_scores,
                 lambda *values: estimator._offset_reader(encoding, objective).read(*values),
-                run.seeds.training,
             )
-        assert initial is not None
-        run.initial = initial.model
-        run.data, *run.eval_data = initial.data
     elif (init_model is not None and init_model.metadata.get(HAS_OFFSETS)) or any(
         d.rows.offset is not None for d in (run.data, *run.eval_data)
     ):

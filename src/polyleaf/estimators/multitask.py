@@ -279,11 +279,8 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
 
         Parameters
         ----------
-        X : array, sparse matrix or table of shape (n_rows, n_features)
-        iteration_range : (int, int), optional
-            Use rounds `begin .. end - 1`. An end of 0 stands for the last round, as in XGBoost:
-            (0, 0) is all rounds. Default: all rounds, or those up to the best one after early
-            stopping.
+        X, iteration_range
+            See :meth:`PolyleafRegressor.predict`.
         offset : dict of arrays, optional
             Initial raw scores by task, as in `fit`.
 

@@ -9,9 +9,9 @@ shifted to the mean of the model of all rows.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse
@@ -20,7 +20,6 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_array, check_is_fitted, has_fit_parameter
 
 from polyleaf.binned_data.random_rows import find_repeated_rows, hash64, hash_values
-from polyleaf.model import Model
 from polyleaf.model.initial import (
     EstimatorInitialModel,
     InitialModel,
@@ -33,14 +32,14 @@ from polyleaf.objectives import Objective
 from polyleaf.objectives._utils import minimise_base_score
 from polyleaf.runtime.capabilities import check, refuse
 from polyleaf.runtime.row_data import select_rows
+from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.training.prepare import check_parts, check_rows, hash_rows, read_split_rules
-from polyleaf.training.training_run import TrainingData
+from polyleaf.training.training_run import TrainingData, TrainingRun
 from polyleaf.user_data.target import Target
 from polyleaf.user_data.target_scaling import sum_columns
 
 if TYPE_CHECKING:
     from polyleaf.runtime.types import DataLike
-from polyleaf.runtime.user_warnings import warn_user
 
 N_FOLDS = 5
 _MAX_FACTOR_CELLS = 1 << 22  # rows times scores that the factor is fitted to
@@ -53,35 +52,19 @@ _PROBE_CELLS = 1 << 22  # numbers in the rows that an estimator scores at a time
 _N_OUTER_ROWS = 256  # rows that are moved outside the range of X, where scores are compared
 
 
-class InitialScores(NamedTuple):
-    """An initial model, and the data with the scores from which rows start, as offsets."""
+def start_from_initial_model(
+    p: Any, run: TrainingRun, init_scores: Any, read_scores: Callable[..., np.ndarray]
+) -> None:
+    """Fit `init`, and set its scores of all rows as offsets: cross-fitted on the training rows.
 
-    model: InitialModel
-    data: list[TrainingData]
-
-
-def compute_initial_scores(
-    p: Any,
-    data: Sequence[TrainingData],
-    target: Target,
-    objective: Objective,
-    start: Model | None,
-    init_scores: Any,
-    read_scores: Callable[..., np.ndarray],
-    seed: int,
-) -> InitialScores | None:
-    """Fit `init`, and compute the scores of the training rows by cross-fitting.
-
-    `data` are the rows to train on and to evaluate on, and `target` is the encoded y of the former.
-    The initial model of `start`, a model that training continues, is kept. `init_scores` are
-    out-of-fold scores for an `init` that is fitted already; `read_scores(values, n_rows, name)`
-    reads them as it reads an offset. Returns None without an initial model.
+    The initial model of the model that training continues is kept. `init_scores` are out-of-fold
+    scores for an `init` that is fitted already; `read_scores(values, n_rows, name)` reads them as
+    it reads an offset.
     """
+    start, target, objective, data = run.init_model, run.target, run.objective, run.data
     init, previous = getattr(p, "init", None), None if start is None else start.initial
     if init is None and init_scores is not None:
         raise ValueError("init_scores are the out-of-fold scores of init, which is None.")
-    if init is None and previous is None:
-        return None
     if start is not None and previous is None:
         raise ValueError(
             "The model to continue has no initial model, and cannot be given one: leave init=None."
@@ -94,22 +77,25 @@ def compute_initial_scores(
     check(
         parameters=p,
         model=start,
-        X=data[0].X,
-        evaluated=[each.X for each in data[1:]],
-        weight=data[0].rows.weight,
-        offset=next((d.rows.offset for d in data if d.rows.offset is not None), None),
+        X=data.X,
+        evaluated=[each.X for each in run.eval_data],
+        weight=data.rows.weight,
+        offset=next(
+            (d.rows.offset for d in (data, *run.eval_data) if d.rows.offset is not None), None
+        ),
         target=target,
     )
-    _check_no_missing_targets(data[0].rows.weight, target)
+    _check_no_missing_targets(data.rows.weight, target)
     rows_id = _identify(target)
     if previous is not None and previous.rows_id != rows_id and init_scores is None:
-        return InitialScores(previous, _set_offsets(data, [previous.scores(d.X) for d in data]))
+        _set_scores(run, previous, previous.scores(data.X))
+        return
     if init is None:
         raise ValueError(
             "The initial model of the model to continue was fitted to these rows, so its scores "
             "are too good there: set init, or pass init_scores."
         )
-    fit_data = _Data(init, data[0], target, objective)
+    fit_data = _Data(init, data, target, objective)
     if init_scores is not None:
         check_is_fitted(init)
         model = _make_model(init, fit_data)[0]
@@ -120,8 +106,8 @@ def compute_initial_scores(
     elif _is_frozen(init):
         model, scores = _make_model(init, fit_data)
     else:
-        check_rows(p, data[0].X, target)
-        model, scores = _cross_fit(p, init, fit_data, data[0], target, seed)
+        check_rows(p, data.X, target)
+        model, scores = _cross_fit(p, init, fit_data, data, target, run.seeds.training)
     if previous is None:
         _warn_interactions(p, model)
         is_classifier = target.encoding.kind != "regression"
@@ -130,9 +116,7 @@ def compute_initial_scores(
     else:
         model = previous
     scores = model.factor * scores
-    offset = scores if model.sparse is None else model.sparse.select(scores)
-    offsets = [offset, *(model.scores(each.X) for each in data[1:])]
-    return InitialScores(model, _set_offsets(data, offsets))
+    _set_scores(run, model, scores if model.sparse is None else model.sparse.select(scores))
 
 
 def _warn_interactions(p: Any, model: InitialModel) -> None:
@@ -144,8 +128,11 @@ def _warn_interactions(p: Any, model: InitialModel) -> None:
         )
 
 
-def _set_offsets(data: Sequence[TrainingData], offsets: list[Any]) -> list[TrainingData]:
-    return [each.replace_rows(offset=offset) for each, offset in zip(data, offsets, strict=True)]
+def _set_scores(run: TrainingRun, model: InitialModel, scores: Any) -> None:
+    """Set the initial model of a run, and the scores of all rows; `scores`: of its own rows."""
+    run.initial = model
+    run.data = run.data.replace_rows(offset=scores)
+    run.eval_data = [each.replace_rows(offset=model.scores(each.X)) for each in run.eval_data]
 
 
 def _identify(target: Target) -> str:
@@ -261,7 +248,7 @@ def _decode_target(target: Target, init: object) -> Any:
         return values[:, 0] if encoding.one_dimensional else values
     if encoding.kind == "multilabel":
         labels = target.values.astype(np.int64)
-        if not target.is_sparse or type(_get_last_step(init)).__name__ == "OneVsRestClassifier":
+        if not target.is_sparse or type(_find_last_step(init)[0]).__name__ == "OneVsRestClassifier":
             return labels
         return labels.toarray()  # other estimators do not take sparse labels
     classes, ids = encoding.classes, target.get_row_classes()
@@ -276,18 +263,19 @@ def _read_weight(weight: DataLike) -> NDArray[np.float64] | None:
     return values[:, 0] if values.ndim == 2 else values
 
 
-def _get_last_step(estimator: object) -> Any:
+def _find_last_step(estimator: Any) -> tuple[Any, str]:
+    """Return the last step of a pipeline, which may hold another, and the prefix of its
+    parameters."""
+    prefix = ""
     while hasattr(estimator, "steps"):
-        estimator = estimator.steps[-1][1]
-    return estimator
-
-
-def _find_weight_parameter(init: object) -> str:
-    """Return the name under which `fit` takes weights, `step__sample_weight` in a pipeline."""
-    inner, prefix = getattr(init, "estimator", init) if _is_frozen(init) else init, ""
-    while hasattr(inner, "steps"):
-        name, inner = inner.steps[-1]
+        name, estimator = estimator.steps[-1]
         prefix += f"{name}__"
+    return estimator, prefix
+
+
+def _find_weight_parameter(init: Any) -> str:
+    """Return the name under which `fit` takes weights, `step__sample_weight` in a pipeline."""
+    inner, prefix = _find_last_step(init.estimator if _is_frozen(init) else init)
     if not has_fit_parameter(inner, "sample_weight"):
         raise ValueError(
             f"init={describe_estimator(init)} takes no sample_weight: leave it out, or use an "
