@@ -1,5 +1,7 @@
 """All ways to train give the fitted attributes and predictions of a plain call of `fit`."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -139,3 +141,27 @@ def test_continued_model_stores_parameters_of_the_last_fit():
     after.fit(X, Y, init_model=start)
     loaded = PolyleafRegressor.load_model(after.save_model())
     assert loaded.learning_rate == 0.3 and loaded.n_estimators == 1
+
+
+OPTIONAL = (
+    "binned_data.target_encoding callbacks metrics.metric model.initial sketching.projections "
+    "training.auto_rounds training.derived_columns training.evaluation training.initial_scores "
+    "training.members training.output_groups training.quality user_data.offsets user_data.weights"
+).split()
+
+
+def test_plain_fit_enters_no_optional_step():
+    entered = set()
+
+    def note(frame, event, argument):
+        if event == "call" and frame.f_code.co_filename.endswith(".py"):  # written, not generated
+            entered.add(frame.f_globals.get("__name__", "").removeprefix("polyleaf."))
+
+    PolyleafRegressor(n_estimators=1).fit(X, Y)  # imports what is imported late
+    sys.setprofile(note)
+    try:
+        PolyleafRegressor(n_estimators=2).fit(X, Y)
+    finally:
+        sys.setprofile(None)
+    assert "training.boosting" in entered
+    assert entered & set(OPTIONAL) == set()

@@ -70,11 +70,11 @@ from polyleaf.training.evaluation import make_metrics
 from polyleaf.training.fit import check_metric_is_known
 from polyleaf.training.prepare import (
     VALIDATION,
-    FeatureReader,
     check_rows,
     collect_eval_sets,
     join_copies,
     read_split_rules,
+    read_training_features,
     set_feature_names,
 )
 from polyleaf.training.training_run import TrainingData
@@ -341,9 +341,7 @@ class SearchMixin(_Base):
         if isinstance(data.X, Dataset):
             set_feature_names(self, data.X.n_features, data.X.feature_names)
             return data.X
-        n_threads = effective_threads(self.n_jobs)
-        reader = FeatureReader(self, None, n_threads)
-        table = reader.read_training(data.X, None)
+        table = read_training_features(self, data.X, effective_threads(self.n_jobs))
         return Dataset(
             table,
             sample_weight=data.rows.weight,

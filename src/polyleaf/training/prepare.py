@@ -4,7 +4,7 @@ evaluation sets."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -38,35 +38,30 @@ from polyleaf.user_data.weights import average_weights
 VALIDATION = "validation"  # name of `X_val`, or of the rows of `validation_fraction`
 
 
-@dataclass(frozen=True)
-class FeatureReader:
-    """Reads the features to train a model on; `read_rows` reads other data."""
+def read_training_features(
+    estimator: SharedParameters,
+    X: DataLike,
+    n_threads: int,
+    mapper: BinMapper | None = None,
+    projection: Projection | None = None,
+) -> FeatureTable:
+    """Return X to train on as a table.
 
-    estimator: SharedParameters  # its `n_features_in_` and `feature_names_in_` are set
-    projection: Projection | None
-    n_threads: int
-
-    def read_training(self, X: DataLike, mapper: BinMapper | None) -> FeatureTable:
-        """Return X to train on as a table; it is projected already, and `mapper` is that of
-        init_model."""
-        if self.projection is not None:
-            return self._read_projected(X, mapper)
-        return read_features(
-            X,
-            categorical_features=self.estimator.categorical_features,
-            reference=mapper,
-            estimator=self.estimator,
-            reset=True,
-            n_threads=self.n_threads,
-        )
-
-    def _read_projected(self, values: DataLike, mapper: BinMapper | None) -> FeatureTable:
-        """Return projected features as a table."""
-        assert self.projection is not None
-        names = self.projection.feature_names
-        return read_features(
-            values, feature_names=names, reference=mapper, n_threads=self.n_threads
-        )
+    `mapper`: bins of the model to continue. `projection`: X is projected by it already; otherwise
+    `n_features_in_` and `feature_names_in_` of the estimator are set. `read_rows` of the models
+    reads other data.
+    """
+    if projection is not None:
+        names = projection.feature_names
+        return read_features(X, feature_names=names, reference=mapper, n_threads=n_threads)
+    return read_features(
+        X,
+        categorical_features=estimator.categorical_features,
+        reference=mapper,
+        estimator=estimator,
+        reset=True,
+        n_threads=n_threads,
+    )
 
 
 def prepare(
@@ -107,15 +102,14 @@ def prepare(
         projector = _make_projector(params)
     if projector is not None or (run.init_model is not None and run.init_model.projection):
         X = _project(params, run, X, projector)
-    reader = FeatureReader(params, run.projection, n_threads)
-    binned = _make_dataset(reader, X, run)
+    binned = _make_dataset(params, X, run)
     # Trials and folds divide rows whose bins are complete: thresholds do not depend on y, but
     # columns that are derived from it are learned again from the rows that are trained on.
     finds_groups = isinstance(params.output_groups, str)
     if is_cross_fitted or has_hold_outs or finds_groups:
         run.rules = join_copies(run.rules, binned.hash_rows, run.target)
     if is_cross_fitted:
-        run.make_fold_data = _get_fold_maker(reader, unprojected, binned, run)
+        run.make_fold_data = _get_fold_maker(params, unprojected, binned, run)
     run.dataset = binned
     if has_hold_outs:
         run.make_hold_out_run = partial(make_hold_out_run, run, binned)
@@ -132,7 +126,7 @@ def prepare(
     # Evaluation sets have the bins and derived columns of the training.
     for data in eval_data:
         with name_eval_set(data.name):
-            run.eval_sets = [*run.eval_sets, _make_eval_set(reader, data, run)]
+            run.eval_sets = [*run.eval_sets, _make_eval_set(params, data, run)]
     if params.validation_fraction is not None:
         run.eval_sets[-1].weighed = _weigh_held_out(run, run.eval_sets[-1].rows, held_target)
 
@@ -242,14 +236,14 @@ def check_parts(training: np.ndarray, validation: np.ndarray) -> None:
 
 def hash_rows(p: SharedParameters, X: DataLike) -> np.ndarray | None:
     """Return hashes of the features of X in bins, to find repeated rows before it is split."""
-    reader = FeatureReader(p, None, effective_threads(p.n_jobs))
+    n_threads = effective_threads(p.n_jobs)
     projector = _make_projector(p)
     if projector is not None:
         numbers = read_numbers(X, projector.kind, p, reset=True)
-        table = read_features(numbers, n_threads=reader.n_threads)
+        table = read_features(numbers, n_threads=n_threads)
     else:
-        table = reader.read_training(X, None)
-    return Dataset(table, n_jobs=reader.n_threads).hash_rows()
+        table = read_training_features(p, X, n_threads)
+    return Dataset(table, n_jobs=n_threads).hash_rows()
 
 
 # --- features ---
@@ -304,13 +298,13 @@ def _project(
     return projected
 
 
-def _make_dataset(reader: FeatureReader, X: Any, run: TrainingRun) -> Dataset:
+def _make_dataset(params: SharedParameters, X: Any, run: TrainingRun) -> Dataset:
     """Return X in bins, without columns derived from y."""
     init_model = run.init_model
     if isinstance(X, Dataset):
-        set_feature_names(reader.estimator, X.n_features, X.feature_names)
+        set_feature_names(params, X.n_features, X.feature_names)
         if init_model is None:
-            _warn_ignored_parameters(reader.estimator, X)
+            _warn_ignored_parameters(params, X)
             return X
         old = init_model.mapper
         if not X.mapper.has_same_bins(old) and not old.is_extension_of(X.mapper):
@@ -320,29 +314,30 @@ def _make_dataset(reader: FeatureReader, X: Any, run: TrainingRun) -> Dataset:
             )
         return X.rebinned_to(old)
     return _bin_features(
-        reader, X, run, run.target, None if init_model is None else init_model.mapper
+        params, X, run, run.target, None if init_model is None else init_model.mapper
     )
 
 
 def _bin_features(
-    reader: FeatureReader, X: Any, run: TrainingRun, target: Target, mapper: BinMapper | None
+    params: SharedParameters, X: Any, run: TrainingRun, target: Target, mapper: BinMapper | None
 ) -> Dataset:
     """Read X and bin it; `mapper` has the bins of the model to continue."""
     with measure_phase("reading"):
-        table = reader.read_training(X, mapper)
+        n_threads = run.settings.workers.n_threads
+        table = read_training_features(params, X, n_threads, mapper, run.projection)
     with measure_phase("binning"):
         return Dataset(
             table,
             sample_weight=target.weight,
-            max_bins=reader.estimator.max_bins,
+            max_bins=params.max_bins,
             reference=mapper,
             keep_features=run.reads_features,
-            n_jobs=reader.estimator.n_jobs,
+            n_jobs=params.n_jobs,
         )
 
 
 def _get_fold_maker(
-    reader: FeatureReader, X: DataLike, binned: Dataset, run: TrainingRun
+    params: SharedParameters, X: DataLike, binned: Dataset, run: TrainingRun
 ) -> MakeFoldData | None:
     """Return the function `TrainingRun.make_fold_data`; None if no feature is learned from y.
 
@@ -350,24 +345,21 @@ def _get_fold_maker(
     unless training continues a model.
     """
     target, objective, keeps_features = run.target, run.objective, run.reads_features
-    projector = _make_projector(reader.estimator)
+    n_threads = run.settings.workers.n_threads
+    projector = _make_projector(params)
     if projector is not None and projector.kind == "leml":
-        numeric = read_numbers(X, projector.kind, reader.estimator)
+        numeric = read_numbers(X, projector.kind, params)
         numeric = numeric.tocsr() if scipy.sparse.issparse(numeric) else numeric
 
         def project_again(rows: np.ndarray, held: np.ndarray) -> tuple[Dataset, Dataset]:
             part = target.take(rows)
             projection, projected = projector.fit_transform(
-                numeric[rows],
-                part.to_indicators(),
-                seed=run.seeds.training,
-                n_threads=reader.n_threads,
+                numeric[rows], part.to_indicators(), seed=run.seeds.training, n_threads=n_threads
             )
-            fold_reader = replace(reader, projection=projection)
-            dataset = _bin_features(fold_reader, projected, run, part, None)
-            others = fold_reader._read_projected(
-                projection.transform(numeric[held], reader.n_threads), dataset.mapper
-            )
+            fold_run = run.replace(projection=projection)
+            dataset = _bin_features(params, projected, fold_run, part, None)
+            rest = projection.transform(numeric[held], n_threads)
+            others = read_training_features(params, rest, n_threads, dataset.mapper, projection)
             return dataset, Dataset(others, reference=dataset, keep_features=keeps_features)
 
         return project_again
@@ -375,10 +367,10 @@ def _get_fold_maker(
         return None
     base = binned
     if run.init_model is not None:  # whose bins have derived columns
-        base = X if isinstance(X, Dataset) else _bin_features(reader, X, run, target, None)
+        base = X if isinstance(X, Dataset) else _bin_features(params, X, run, target, None)
 
     def derive_again(rows: np.ndarray, held: np.ndarray) -> tuple[Dataset, Dataset]:
-        dataset = derive_columns(base.rows(rows), target.take(rows), objective, reader.n_threads)
+        dataset = derive_columns(base.rows(rows), target.take(rows), objective, n_threads)
         return dataset, base.rows(held).rebinned_to(dataset.mapper)
 
     return derive_again
@@ -450,7 +442,7 @@ def make_hold_out_run(
 # --- evaluation sets ---
 
 
-def _make_eval_set(reader: FeatureReader, data: TrainingData, run: TrainingRun) -> EvalSet:
+def _make_eval_set(params: SharedParameters, data: TrainingData, run: TrainingRun) -> EvalSet:
     """Return evaluation data, binned as the training data; its target is on the scale of y."""
     name, X, rows = data
     mapper = run.dataset.mapper
@@ -458,8 +450,9 @@ def _make_eval_set(reader: FeatureReader, data: TrainingData, run: TrainingRun) 
         X = X.rebinned_to(mapper)
         codes, features = X.codes, X.raw_features() if run.reads_features else None
     else:
-        table = read_rows(X, mapper, run.projection, reader.estimator, reader.n_threads)
-        codes = mapper.transform(table, reader.n_threads)
+        n_threads = run.settings.workers.n_threads
+        table = read_rows(X, mapper, run.projection, params, n_threads)
+        codes = mapper.transform(table, n_threads)
         features = mapper.get_raw_values(table) if run.reads_features else None
     target = encode_evaluation_target(
         rows,
