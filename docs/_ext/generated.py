@@ -219,7 +219,9 @@ def make_foreign_parameters() -> Iterator[str]:
 
 def _mark_code(text: str) -> str:
     """Put identifiers and assignments in backquotes."""
-    code = r'\w+=(?:"\w+"|\w+)|[\w.]*_[\w.]*(?:\([^)]*\))?|Dataset\([^)]*\)|polyleaf\.[\w.]+'
+    code = (
+        r'\w+=(?:"\w+"|\d*\.\d+|\w+)|[\w.]*_[\w.]*(?:\([^)]*\))?|Dataset\([^)]*\)|polyleaf\.[\w.]+'
+    )
     return re.sub(code, r"`\g<0>`", text)
 
 

@@ -396,9 +396,9 @@ def test_dataset_without_target_derives_columns_in_fit(data, model):
 
 def test_dataset_with_other_bins_raises(data, model):
     X, y = data
-    with pytest.raises(ValueError, match="other bins than the training data"):
+    with pytest.raises(ValueError, match="binned differently from the training data"):
         model.predict(Dataset(X[:500] * 2, categorical_features=[0]))
-    with pytest.raises(ValueError, match="other bins"):
+    with pytest.raises(ValueError, match="binned differently"):
         regressor().fit(Dataset(X[:1000] * 2, categorical_features=[0]), y[:1000], init_model=model)
 
 

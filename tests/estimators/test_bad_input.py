@@ -288,7 +288,7 @@ def test_unknown_parameters_raise():
         ({"eval_set": [(X, None)]}, "y"),
         ({"X_val": X, "y_val": replace_value(C, NAN)}, "contains NaN"),
         ({"y_val": C}, "X_val"),
-        ({"eval_set": [(Dataset(X[:30]), C[:30])]}, "other bins"),
+        ({"eval_set": [(Dataset(X[:30]), C[:30])]}, "binned differently"),
         ({"callbacks": EarlyStopping}, "instance"),
         ({"init_model": 3}, "init_model"),
         ({"init_model": "no such file"}, "no such file"),
@@ -386,7 +386,7 @@ def test_invalid_prediction_input_raises():
         named.predict(X)
     with pytest.raises(ValueError, match="Rounds 0 to 9"):
         model.predict(X, iteration_range=(0, 9))
-    with pytest.raises(ValueError, match="other bins"):
+    with pytest.raises(ValueError, match="binned differently"):
         model.predict(Dataset(X[:20]))
 
 
@@ -404,7 +404,7 @@ def test_incompatible_init_model_raises():
         regressor(objective="poisson").fit(X, Y**2, init_model=regressor().fit(X, Y))
     with pytest.raises(ValueError, match="2 column"):
         regressor().fit(X, Y, init_model=regressor().fit(X, Y[:, 0]))
-    with pytest.raises(ValueError, match="other bins"):
+    with pytest.raises(ValueError, match="binned differently"):
         classifier().fit(Dataset(X[:40]), C[:40], init_model=first)
 
 

@@ -269,7 +269,7 @@ def test_importance_is_the_mean_absolute_value():
 def test_invalid_input_raises():
     model = MODELS["many targets"]()
     for outputs, message in (
-        ("a", "has no output 'a'; its outputs have numbers only"),
+        ("a", "has no output 'a'; its outputs are unnamed, so use their numbers"),
         (3, "outputs contains 3"),
         (-1, "outputs contains -1"),
         ([], "outputs must be"),

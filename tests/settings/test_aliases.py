@@ -369,7 +369,7 @@ def test_model_accepts_datasets_and_rejects_other_features():
     data = Dataset(X, Y)
     estimator = regressor().fit(data)
     np.testing.assert_array_equal(estimator.model_.predict(data), estimator.predict(X))
-    with pytest.raises(ValueError, match="other bins"):
+    with pytest.raises(ValueError, match="binned differently"):
         estimator.model_.predict(Dataset(X[:40]))
     with pytest.raises(ValueError, match="X has 2 features"):
         estimator.model_.predict(X[:, :2])

@@ -578,8 +578,8 @@ class Dataset:
             return self
         if not mapper.is_extension_of(self.mapper):
             raise ValueError(
-                "This Dataset has other bins than the training data: make it with reference=, or "
-                "pass the raw X."
+                "This Dataset was binned differently from the training data: make it with "
+                "reference=, or pass the raw X."
             )
         assert mapper.derived_columns_ is not None
         table = self._make_category_table(self.feature_names)

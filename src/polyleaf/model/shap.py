@@ -94,7 +94,11 @@ def _resolve_output(name: object, names: tuple[str, ...]) -> int:
     if isinstance(name, int | np.integer) and not isinstance(name, bool):
         return int(name)
     if name not in names:
-        hint = f"there are {', '.join(names[:20])}" if names else "its outputs have numbers only"
+        hint = (
+            f"there are {', '.join(names[:20])}"
+            if names
+            else "its outputs are unnamed, so use their numbers, from 0"
+        )
         raise ValueError(f"outputs: the model has no output {str(name)!r}; {hint}.")
     return names.index(name)
 

@@ -309,8 +309,8 @@ def _make_dataset(params: SharedParameters, X: Any, run: TrainingRun) -> Dataset
         old = init_model.mapper
         if not X.mapper.has_same_bins(old) and not old.is_extension_of(X.mapper):
             raise ValueError(
-                "This Dataset has other bins than the model: make it with reference=model.mapper, "
-                "or pass the raw X."
+                "This Dataset was binned differently from the model: make it with "
+                "reference=model.mapper, or pass the raw X."
             )
         return X.rebinned_to(old)
     return _bin_features(

@@ -229,7 +229,7 @@ def compute_class_factors(
     labels = classes.tolist()
     unknown = [label for label in class_weight if label not in labels]
     if unknown:
-        raise ValueError(f"class_weight has the label {unknown[0]!r}, which y does not hold.")
+        raise ValueError(f"class_weight has the label {unknown[0]!r}, which is not in y.")
     return _check_factors([class_weight.get(label, 1.0) for label in labels])
 
 
