@@ -25,6 +25,7 @@ PolyleafClassifier(**presets.cgb())
 reveal_type(PolyleafRegressor().learning_rate)
 reveal_type(PolyleafClassifier().fit(X, y).predict_proba(X))
 fitted = PolyleafRegressor().fit(X, y)
+reveal_type(fitted.predict(X))
 fitted.set_params(n_estimators=fitted.best_iteration_ + 1)
 reveal_type(fitted.n_features_in_)
 reveal_type(fitted.evals_result_["validation"]["rmse"])
@@ -74,6 +75,7 @@ def test_type_checkers_infer_public_types(checker, tmp_path):
         r"list\[\S*str\]",
         r"float \| None",
         r"ndarray\b",
+        r"\"\S*ndarray\[[^|]*$",
         r"\bint\b",
         r"list\[\S*float\]",
         r"tuple\[",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import index
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeAlias, overload
 
 import numpy as np
 import scipy.sparse
@@ -160,6 +160,26 @@ class PredictionMixin:
         """Return a single column in one dimension if y had one."""
         is_flat = self._encoding.one_dimensional and columns.shape[1] == 1
         return columns[:, 0] if is_flat else columns
+
+    @overload
+    def predict(
+        self,
+        X: DataLike,
+        *,
+        iteration_range: tuple[int, int] | None = ...,
+        offset: DataLike | None = ...,
+        sparse: Literal[False] = ...,
+    ) -> np.ndarray: ...
+
+    @overload
+    def predict(
+        self,
+        X: DataLike,
+        *,
+        iteration_range: tuple[int, int] | None = ...,
+        offset: DataLike | None = ...,
+        sparse: bool,
+    ) -> np.ndarray | scipy.sparse.csr_matrix: ...
 
     @suggest_on_unknown_kwargs
     def predict(
