@@ -14,6 +14,8 @@ from polyleaf import PolyleafClassifier, PolyleafRegressor, load_model, refit
 
 LAYERS = {"boosting_step": "layer", "grow_policy": "depthwise", "max_depth": 3}
 GOSS = {"sampling_method": "goss"}
+EXACT = {"leaf": "sparse", "leaf_k": 1, "split_search": "exact"}
+STOPPED = {"early_stopping_rounds": 2, "validation_fraction": 0.3}
 VALUES = [
     {"learning_rate": 0.3},
     {"max_leaves": 5},
@@ -56,37 +58,74 @@ VALUES = [
     {"base_score": 0.5},
     {"normalize_targets": True},
     {"missing_targets": "ignore"},
+    {"leaf": "linear", "linear_features": 1},
+    {"leaf": "linear", "linear_extrapolation": "none"},
+    {**EXACT, "threshold_step": 0.3},
+    {"projection": "gaussian", "projection_dim": 2, "tfidf": True},
+    {"objective": "student_t", "student_t_df": 3.0},
+    {"objective": "tweedie", "tweedie_variance_power": 1.2},
+    {**STOPPED, "validation_order": "time"},
+    {**STOPPED, "eval_metric": "mae"},
+    {"n_estimators": None, "quality": "fast"},
+    {"n_estimators": None, "quality": "high"},
 ]
 CLASS_VALUES = [
     {"class_weight": {0: 5, 1: 1}},
     {"class_weight": "balanced"},
     {"softmax_hessian": "upper", "objective": "softmax"},
     {"scale_pos_weight": 4.0},
+    {"threshold": 0.3},
 ]
+# Parameters that change how a model is computed or reported, but not the model.
+WITHOUT_EFFECT = {
+    *("callbacks", "device", "histogram_memory", "n_jobs", "on_interrupt", "random_state"),
+    *("verbose", "warm_start"),
+}
 
 
 def make_data():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 3))
     X[:, 2] = rng.integers(0, 4, 200)
-    return X, np.column_stack([X[:, 0] + X[:, 2], X[:, 1] ** 2]) + 0.1 * rng.normal(size=(200, 2))
+    Y = np.column_stack([X[:, 0] + X[:, 2], X[:, 1] ** 2]) + 0.1 * rng.normal(size=(200, 2))
+    return X, Y - Y.min()  # not negative, for Tweedie losses
 
 
 def check_same(cls, parameters, X, y):
     if not set(parameters) <= set(inspect.signature(cls).parameters):
         pytest.fail(f"{cls.__name__} has no parameter of {parameters}.")
-    model = cls(n_estimators=4, random_state=0, n_jobs=1, **parameters).fit(X, y)
+    model = cls(**{"n_estimators": 4, "random_state": 0, "n_jobs": 1} | parameters).fit(X, y)
     loaded = load_model(model.save_model())
     assert loaded.save_model() == model.save_model()
     others = X[::-1].copy(), y[::-1].copy()
+    more = model.model_.n_rounds + 3
     assert refit(loaded, *others).save_model() == refit(model, *others).save_model()
     again = clone(model).fit(*others).save_model()
     assert clone(loaded).fit(*others).save_model() == again
     continued = [
-        known.set_params(warm_start=True, n_estimators=7).fit(X, y).predict(X)
+        known.set_params(warm_start=True, n_estimators=more).fit(X, y).predict(X)
         for known in (model, loaded)
     ]
     np.testing.assert_array_equal(*continued)
+
+
+def test_every_parameter_is_varied():
+    everything = {
+        name
+        for cls in (PolyleafRegressor, PolyleafClassifier)
+        for name in inspect.signature(cls).parameters
+    }
+    varied = set().union(*VALUES, *CLASS_VALUES)
+    assert everything == varied | WITHOUT_EFFECT | {"init"}
+    assert not varied & WITHOUT_EFFECT
+
+
+def test_a_loaded_model_names_what_its_file_does_not_hold():
+    X, Y = make_data()
+    model = PolyleafRegressor(init=LinearRegression(), n_estimators=2, n_jobs=1).fit(X, Y)
+    with pytest.warns(UserWarning, match="does not hold the values of init"):
+        loaded = load_model(model.save_model())
+    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
 
 
 @pytest.mark.full
