@@ -27,6 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "images"
 PEERS = ROOT / "experiments" / "results" / "peers.json"
 RESULTS = ROOT / "docs" / "benchmarks" / "results.md"
+QUALITY = ROOT / "experiments" / "results" / "quality.jsonl"
 ONE_THREAD = {"n_jobs": 1, "random_state": 0}
 
 
@@ -392,6 +393,49 @@ def draw_mean_ranks(figure: Any, theme: Theme) -> None:
         panel.set_yticks(range(3), names)
         panel.grid(False, axis="y")
     figure.legend(handles.values(), handles, loc="outside lower center", ncols=5, fontsize=8.5)
+
+
+RUNGS = "fast", "standard", "high", "best"
+
+
+def read_quality() -> dict[str, tuple[float, float]]:
+    """Return the time of a fit and the test loss of each method, relative to `quality="fast"`.
+
+    Both are geometric means over the data sets with at most 10,000 rows.
+    """
+    ratios: dict[str, list[np.ndarray]] = {}
+    figures = {}
+    for line in QUALITY.read_text("utf-8").splitlines():
+        record = json.loads(line)
+        if record.get("key", "").startswith("quality/small/"):
+            method, name = record["key"].split("/")[2:]
+            values = [record["figures"][figure] for figure in ("seconds", "loss")]
+            means = [value["mean"] if isinstance(value, dict) else value for value in values]
+            figures[method, name] = np.log(means)
+    for (method, name), values in figures.items():
+        ratios.setdefault(method, []).append(values - figures["fast", name])
+    return {
+        method: tuple(np.exp(np.mean(values, axis=0)).tolist())
+        for method, values in ratios.items()
+        if len(values) == len(ratios["fast"])
+    }
+
+
+@picture(6.4, 3.2)
+def draw_quality(figure: Any, theme: Theme) -> None:
+    """Draw the test loss against the time of a fit, for each quality and other libraries."""
+    panel = figure.subplots()
+    points = read_quality()
+    panel.plot(*zip(*(points[name] for name in RUNGS), strict=True), color=theme.colors[0])
+    for name, (seconds, loss) in points.items():
+        is_ours = name in RUNGS
+        color = theme.colors[0 if is_ours else RANKED[name]]
+        panel.plot(seconds, loss, "o", color=color, ms=7)
+        text = f'"{name}"' if is_ours else name
+        panel.annotate(text, (seconds, loss), (0, 7), textcoords="offset points", ha="center")
+    panel.set(xscale="log", xlabel='time of a fit, in multiples of "fast"')
+    panel.set_ylabel('test loss / loss of "fast"')
+    panel.margins(0.12, 0.2)
 
 
 # --- architecture ---------------------------------------------------------------------------------
