@@ -66,7 +66,7 @@ class Fit {
     size_t x, slot;
   };
   struct Scratch {
-    std::vector<double> weight, z, weighted;
+    Buffer<double> weight, z, weighted;
     std::vector<float> scores;
     std::vector<uint32_t> zeros;
   };
@@ -159,7 +159,7 @@ class Fit {
   // Return the float64 Hessians of a piece's rows times their multipliers, scaled for the leaf: the
   // sum of several columns, divided by the power of two that is not below their number.
   const double* weights(const Piece& piece, Scratch& s) const {
-    s.weight.resize(kSumBlock);
+    s.weight.reserve(piece.n);
     const int top = *std::max_element(h_top_.begin(), h_top_.end());
     const int shift = std::bit_width(static_cast<unsigned>(h_columns_ - 1));
     const double unit = std::ldexp(1.0, bits_[piece.leaf] - top - shift);
@@ -236,45 +236,46 @@ class Fit {
       if (!is_finite_[piece.leaf]) return;
       const int p = regressors(piece.leaf), triangle = packed_size(p), bits = bits_[piece.leaf];
       const int64_t first = regressors_.begin[piece.leaf];
-      s.z.resize(static_cast<size_t>(p + packed_size(p)) * kSumBlock);
-      s.weighted.resize(kSumBlock);
+      // Most pieces are short: with room for the longest, memory would take as long as the sums.
+      const int64_t n_columns = h_columns_ == 1 ? p : p + triangle, step = piece.n;
+      s.z.reserve(static_cast<size_t>(n_columns * step));
+      s.weighted.reserve(piece.n);
       for (int j = 0; j < p; ++j)
         kernels_.standardise(x_.data() + piece.x + static_cast<size_t>(j) * piece.n, piece.n,
                              centre_[first + j], inverse_scale(first + j),
-                             std::ldexp(1.0, -z_top_[first + j]), s.z.data() + j * kSumBlock);
+                             std::ldexp(1.0, -z_top_[first + j]), s.z.data() + j * step);
       double* out = terms_.data() + piece.slot;
       const uint32_t* ids = ids_.data() + piece.begin;
       if (h_columns_ == 1) {
         const double* w = weights(piece, s);
         for (int i = 0; i < p; ++i) {
-          const double* zi = s.z.data() + i * kSumBlock;
+          const double* zi = s.z.data() + i * step;
           for (int64_t r = 0; r < piece.n; ++r) s.weighted[r] = w[r] * zi[r];
           out[triangle + i] = kernels_.dot(w, zi, piece.n);
           for (int j = 0; j <= i; ++j)
-            out[packed(i, j)] =
-                kernels_.dot(s.weighted.data(), s.z.data() + j * kSumBlock, piece.n);
+            out[packed(i, j)] = kernels_.dot(s.weighted.data(), s.z.data() + j * step, piece.n);
         }
         out += triangle + p;
       } else {
         // Products of regressors follow them, so that one pass over the Hessians suffices.
         for (int i = 0; i < p; ++i)
           for (int j = 0; j <= i; ++j) {
-            double* product = s.z.data() + (p + packed(i, j)) * kSumBlock;
+            double* product = s.z.data() + (p + packed(i, j)) * step;
             for (int64_t r = 0; r < piece.n; ++r)
-              product[r] = s.z[i * kSumBlock + r] * s.z[j * kSumBlock + r];
+              product[r] = s.z[i * step + r] * s.z[j * step + r];
           }
-        kernels_.outer(s.z.data(), kSumBlock, p + triangle, h_.data,
-                       make_units(h_top_, bits).data(), h_columns_, ids, sample_, piece.n, out);
+        kernels_.outer(s.z.data(), step, p + triangle, h_.data, make_units(h_top_, bits).data(),
+                       h_columns_, ids, sample_, piece.n, out);
         out += static_cast<size_t>(p + triangle) * h_columns_;
       }
       if (n_outputs_ > 1)
-        return kernels_.outer(s.z.data(), kSumBlock, p, g_.data, make_units(g_top_, bits).data(),
+        return kernels_.outer(s.z.data(), step, p, g_.data, make_units(g_top_, bits).data(),
                               n_outputs_, ids, sample_, piece.n, out);
       const double unit = std::ldexp(1.0, bits - g_top_[0]);
       for (int64_t r = 0; r < piece.n; ++r)
         s.weighted[r] = static_cast<double>(g_.data[ids[r]] * sample_.factor(ids[r])) * unit;
       for (int j = 0; j < p; ++j)
-        out[j] = kernels_.dot(s.weighted.data(), s.z.data() + j * kSumBlock, piece.n);
+        out[j] = kernels_.dot(s.weighted.data(), s.z.data() + j * step, piece.n);
     });
     moments_.assign(moments_begin_.back(), 0);
     add_pieces(moments_, [&](int32_t leaf) { return moments_begin_[leaf]; });
@@ -443,7 +444,7 @@ class Fit {
       const size_t p = static_cast<size_t>(&piece - begin);
       lower[p].assign(n_outputs_, kInfinity);
       upper[p].assign(n_outputs_, -kInfinity);
-      s.zeros.assign(kSumBlock, 0);
+      s.zeros.resize(std::max(s.zeros.size(), static_cast<size_t>(piece.n)));
       for (int64_t r = 0; r < piece.n; r += step) {
         const int64_t n = std::min(step, piece.n - r);
         s.scores.assign(static_cast<size_t>(n) * n_outputs_ + kPadding, 0.0f);
