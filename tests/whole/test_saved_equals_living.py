@@ -58,6 +58,7 @@ VALUES = [
     {"base_score": 0.5},
     {"normalize_targets": True},
     {"missing_targets": "ignore"},
+    {"target_weight": [2.0, 1.0]},
     {"leaf": "linear", "linear_features": 1},
     {"leaf": "linear", "linear_extrapolation": "none"},
     {**EXACT, "threshold_step": 0.3},

@@ -85,15 +85,31 @@ def mean_over_outputs(
 # --- errors of predicted numbers ---
 
 
-def mse(rows: RowData, prediction: Array) -> float:
-    """Return the mean squared error."""
-    y, prediction = as_matrices(rows.target, prediction)
-    return weighted_means(np.square(prediction - y), rows.weight)[0]
+@dataclass(frozen=True)
+class MeanError:
+    """Mean error over all rows and outputs, and over the rows of each output.
+
+    `compute_errors`: errors of cells, given differences. `has_root`: the square root of the mean is
+    taken.
+    """
+
+    compute_errors: Callable[[Array], Array]
+    has_root: bool = False
+
+    def __call__(self, rows: RowData, prediction: Array) -> float:
+        return self.value_and_per_output(rows, prediction)[0]
+
+    def value_and_per_output(self, rows: RowData, prediction: Array) -> tuple[float, Floats]:
+        """Return the mean error and the mean error of each output."""
+        y, prediction = as_matrices(rows.target, prediction)
+        mean, means = weighted_means(self.compute_errors(prediction - y), rows.weight)
+        return (float(np.sqrt(mean)), np.sqrt(means)) if self.has_root else (mean, means)
 
 
-def rmse(rows: RowData, prediction: Array) -> float:
-    """Return the root mean squared error over all rows and outputs, as XGBoost defines it."""
-    return float(np.sqrt(mse(rows, prediction)))
+mse = MeanError(np.square)
+# over all rows and outputs, as XGBoost defines it
+rmse = MeanError(np.square, has_root=True)
+mae = MeanError(np.abs)
 
 
 def armse(rows: RowData, prediction: Array) -> float:
@@ -107,12 +123,6 @@ def armse(rows: RowData, prediction: Array) -> float:
     if rows.weight is not None:
         errors = errors[(np.broadcast_to(as_matrix(rows.weight), y.shape) > 0).any(axis=0)]
     return float(errors.mean()) if errors.size else float("nan")
-
-
-def mae(rows: RowData, prediction: Array) -> float:
-    """Return the mean absolute error."""
-    y, prediction = as_matrices(rows.target, prediction)
-    return weighted_means(np.abs(prediction - y), rows.weight)[0]
 
 
 def rmsle(rows: RowData, prediction: Array) -> float:

@@ -68,6 +68,7 @@ class EvalSet:
     # the rows with the weights and targets that metrics use if they differ from `rows`: rows that a
     # fit holds out itself count as in training (class weights)
     weighed: RowData | None = None
+    logs_outputs: bool = True  # whether the metrics of single outputs are logged
 
     def __post_init__(self) -> None:
         n_rows, offset = self.codes.shape[1], self.rows.offset
@@ -129,7 +130,7 @@ class Evaluation:
             for metric, predicted in scores.iter_metrics(e.rows, metrics, self._model):
                 value, per_output = (
                     metric.value_and_per_output(predicted)
-                    if scores.has_outputs
+                    if e.logs_outputs and scores.has_outputs
                     else (metric(predicted), None)
                 )
                 name = metric.metric.name

@@ -422,6 +422,7 @@ def make_hold_out_run(
         run.objective.weigh_held_out(run.target.take(held).to_target_rows()),
         [metric],
         evaluated.features,
+        logs_outputs=False,
     )
     make_fold_data = run.make_fold_data
 
