@@ -395,7 +395,7 @@ def draw_mean_ranks(figure: Any, theme: Theme) -> None:
     figure.legend(handles.values(), handles, loc="outside lower center", ncols=5, fontsize=8.5)
 
 
-RUNGS = "fast", "standard", "high", "best"
+RUNGS = "fast", "standard", "high"
 
 
 def read_quality() -> dict[str, tuple[float, float]]:
@@ -409,9 +409,8 @@ def read_quality() -> dict[str, tuple[float, float]]:
         record = json.loads(line)
         if record.get("key", "").startswith("quality/small/"):
             method, name = record["key"].split("/")[2:]
-            values = [record["figures"][figure] for figure in ("seconds", "loss")]
-            means = [value["mean"] if isinstance(value, dict) else value for value in values]
-            figures[method, name] = np.log(means)
+            splits = [record["figures"][figure] for figure in ("seconds", "loss")]
+            figures[method, name] = np.log([np.mean(values) for values in splits])
     for (method, name), values in figures.items():
         ratios.setdefault(method, []).append(values - figures["fast", name])
     return {
@@ -432,8 +431,11 @@ def draw_quality(figure: Any, theme: Theme) -> None:
         color = theme.colors[0 if is_ours else RANKED[name]]
         panel.plot(seconds, loss, "o", color=color, ms=7)
         text = f'"{name}"' if is_ours else name
-        panel.annotate(text, (seconds, loss), (0, 7), textcoords="offset points", ha="center")
+        place = {"xytext": (0, -15 if is_ours else 7), "textcoords": "offset points"}
+        panel.annotate(text, (seconds, loss), ha="center", **place)
     panel.set(xscale="log", xlabel='time of a fit, in multiples of "fast"')
+    panel.set_xticks([0.25, 0.5, 1, 2, 4, 8], ["0.25", "0.5", "1", "2", "4", "8"])
+    panel.minorticks_off()
     panel.set_ylabel('test loss / loss of "fast"')
     panel.margins(0.12, 0.2)
 

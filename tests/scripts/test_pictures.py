@@ -25,6 +25,7 @@ WORDS = {
     "linear-leaves": "linear leaves",
     "mean-ranks": "LightGBM",
     "output-groups": "relaxing",
+    "quality": "standard",
     "vector-leaf": "temperature",
 }
 

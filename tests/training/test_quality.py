@@ -10,7 +10,7 @@ from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, load_model
 from polyleaf.inspection.report.sections import describe_members
 from polyleaf.model.leaf_kinds import LEAF_KINDS, scale_leaves
 from polyleaf.training.members import Member, get_member_trees, select_active
-from polyleaf.training.quality import RUNGS, choose_members
+from polyleaf.training.quality import choose_members
 
 SETTINGS = {"colsample_bynode": 1.0, "random_state": 0, "n_jobs": 1}
 
@@ -177,15 +177,6 @@ def test_counts_have_one_member():
     y = np.random.default_rng(0).poisson(np.exp(X[:, 0]))
     model = PolyleafRegressor(objective="poisson", **SETTINGS).fit(X, y)
     assert len(model.model_.metadata.get("members", [0])) == 1
-
-
-def test_best_repeats_members_on_samples():
-    X, Y = make_data(200)
-    model = PolyleafRegressor(quality="best", **SETTINGS).fit(X, Y)
-    members = get_members(model)
-    assert len(members) >= RUNGS["best"].n_repeats
-    assert all(member["subsample"] == 0.8 for member in members)
-    assert sum(member["weight"] for member in members) == 1
 
 
 def test_layers_cannot_go_on_from_members(fitted):

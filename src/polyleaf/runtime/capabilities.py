@@ -468,7 +468,7 @@ FEATURES = {
     ),
     "quality": Feature(
         "Quality other than the default (`quality`)",
-        _argument("quality", "fast", "high", "best"),
+        _argument("quality", "fast", "high"),
         {
             "search": "{use.estimator} does not support {this}: it chooses parameters itself, for "
             "as long as time_limit or n_candidates say."

@@ -84,14 +84,12 @@ class BoostingParameters:
 class QualityParameters:
     """Automatic choices."""
 
-    quality: Literal["fast", "standard", "high", "best"] = parameter(
-        default="standard", common=True
-    )
+    quality: Literal["fast", "standard", "high"] = parameter(default="standard", common=True)
     """Time to spend on accuracy, with `n_estimators=None`. "fast" finds the number of rounds.
     "standard" also compares trees of 31 and 8 leaves and linear leaves on held-out rows; the model
-    is the weighted mean of up to three of them, its members. "high" and "best" compare more
-    candidates and train more members. Only parameters at their defaults change. The members are
-    in the model's metadata, `"members"`."""
+    is the weighted mean of up to three of them, its members. "high" compares
+    more candidates. Only parameters at their defaults change. The members are in the model's
+    metadata, `"members"`."""
 
 
 @parameter_group

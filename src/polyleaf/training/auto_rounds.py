@@ -30,7 +30,7 @@ from polyleaf.training.factory import bind_objective
 from polyleaf.training.group_search import resolve_output_groups
 from polyleaf.training.members import Member
 from polyleaf.training.prepare import check_parts
-from polyleaf.training.quality import choose_members, get_cost, repeat_members
+from polyleaf.training.quality import choose_members, get_cost
 from polyleaf.training.raw_scores import DenseScores
 from polyleaf.training.training_run import TrainingRun, get_default_metric
 
@@ -216,7 +216,6 @@ def _choose(run: TrainingRun, trials: Sequence[_Trial], max_rounds: float) -> No
     if run.objective.balances_totals:  # the mean of several members would be too low in sum
         max_rounds = 0.0
     members = choose_members(candidates, compute_loss, max_rounds)
-    members = repeat_members(members, run.rung, max_rounds)
     run.settings = run.settings.replace_n_estimators(max(member.n_rounds for member in members))
     if len(members) > 1 or members[0].changes:
         run.members = members

@@ -251,9 +251,6 @@ class BoostingLoop:
         self.updates_per_tree = boosting.boosting_step != "round" and not is_separable
         self.communicator = settings.workers.communicator
         self.rounds_without_split = 0  # in a row
-        # Members with the same parameters differ by their samples.
-        changes = [m.member.changes for m in self.members]
-        self.repeats = [(changes.count(c), changes[:i].count(c)) for i, c in enumerate(changes)]
         is_random = any(m.sampler.is_random for m in self.members)
         self.max_failed_rounds = MAX_FAILED_ROUNDS if is_random else 1
         self.was_interrupted = False
@@ -351,8 +348,7 @@ class BoostingLoop:
         has_split = False
         with measure_phase("derivatives"):
             state.update_derivatives()
-        n_repeats, repeat = self.repeats[number]
-        sample = sampler.draw(state.sampling_gradients, round * n_repeats + repeat)
+        sample = sampler.draw(state.sampling_gradients, round)
         for outputs in groups:
             if self.updates_per_tree:
                 with measure_phase("derivatives"):

@@ -48,8 +48,6 @@ class Rung:
     ----------
     candidates : tuple of dict
         Changes of parameters; the first is none.
-    n_repeats : int
-        Number of members with the parameters of a candidate, each on its own samples of rows.
     hold_outs : Budget
         A candidate has no hold-out fit if the hold-out fits before have taken as much.
     final : Budget
@@ -57,7 +55,6 @@ class Rung:
     """
 
     candidates: tuple[Changes, ...]
-    n_repeats: int
     hold_outs: Budget
     final: Budget
 
@@ -67,15 +64,14 @@ _LINEAR: Changes = {"leaf": "linear", "max_leaves": 8}
 _SAMPLED: Changes = {"colsample_bytree": 0.5}
 _SAMPLED_LINEAR: Changes = {**_LINEAR, **_SAMPLED}
 
-_MANY_CANDIDATES: tuple[Changes, ...] = {}, _SMALL, _LINEAR, _SAMPLED, _SAMPLED_LINEAR
 RUNGS = {
-    "fast": Rung(({},), 1, Budget(0, 0), Budget(0, 0)),
-    "standard": Rung(({}, _SMALL, _LINEAR), 1, Budget(3_000, 1e10), Budget(8_000, 2.5e10)),
-    "high": Rung(_MANY_CANDIDATES, 1, Budget(8_000, 3e10), Budget(12_000, 4e10)),
-    "best": Rung(_MANY_CANDIDATES, 4, Budget(20_000, 1e11), Budget(20_000, 1e11)),
+    "fast": Rung(({},), Budget(0, 0), Budget(0, 0)),
+    "standard": Rung(({}, _SMALL, _LINEAR), Budget(3_000, 1e10), Budget(8_000, 2.5e10)),
+    "high": Rung(
+        ({}, _SMALL, _LINEAR, _SAMPLED, _SAMPLED_LINEAR), Budget(8_000, 3e10), Budget(12_000, 4e10)
+    ),
 }
 
-REPEAT_SUBSAMPLE = 0.8  # rows of a tree where members differ by nothing else
 # Linear leaves keep the features of the training rows as float32; with more, there are none.
 MAX_FEATURE_CELLS = 2**22
 
@@ -146,29 +142,3 @@ def _iter_mixes(n_candidates: int) -> Iterator[dict[int, float]]:
             n_orders = len(chosen) if len(set(weights)) > 1 else 1
             for first in range(n_orders):
                 yield dict(zip((*chosen[first:], *chosen[:first]), weights, strict=True))
-
-
-def repeat_members(members: Sequence[Member], rung: Rung, max_rounds: float) -> list[Member]:
-    """Return members that are repeated on samples of the rows, as often as time allows."""
-    work = sum(get_cost(member) * member.n_rounds for member in members)
-    n_repeats = rung.n_repeats
-    while n_repeats > 1 and n_repeats * work > max_rounds:
-        n_repeats //= 2
-    if n_repeats == 1:
-        return list(members)
-    return [
-        replace(_sample_rows(member), weight=member.weight / n_repeats)
-        for member in members
-        for _ in range(n_repeats)
-    ]
-
-
-def _sample_rows(member: Member) -> Member:
-    """Return a member with `REPEAT_SUBSAMPLE`, unless it samples rows already."""
-    sampling = member.settings.sampling
-    if sampling.sampling_method != "uniform" or sampling.subsample < 1:
-        return member
-    settings = replace(member.settings, sampling=replace(sampling, subsample=REPEAT_SUBSAMPLE))
-    return replace(
-        member, settings=settings, changes=member.changes | {"subsample": REPEAT_SUBSAMPLE}
-    )
