@@ -25,7 +25,7 @@ KINDS = tuple(LEAF_KINDS)
     seed=st.integers(0, 2**32 - 1),
     kinds=st.lists(st.sampled_from(KINDS), min_size=1, max_size=3, unique=True),
     n_features=st.integers(1, 8),
-    n_outputs=st.sampled_from([1, 2, 3, 5, 8, 9, 16, 17, 40, 70, 130]),
+    n_outputs=st.sampled_from([1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 40, 70, 130]),
     sizes=st.lists(st.sampled_from([1, 2, 3, 7, 30, 64]), max_size=6),
     n_rows=st.sampled_from([0, 1, 2, 12, 13, 40, 64, 90, 200]),
     scalar=st.sampled_from([0.0, 0.5, 1.0]),

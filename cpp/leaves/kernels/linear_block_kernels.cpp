@@ -65,58 +65,71 @@ void add_columns(const LeafView& view, const uint32_t* leaves, int64_t n_rows, R
   }
 }
 
-// Trees with one output and at most as many regressors in all leaves: computing all leaves of
-// each row in registers takes less time than a loop over the regressors of its leaf.
-constexpr int kMostRegressors = 4 * kRegister;
-constexpr int kRowVectors = 4, kStep = kRowVectors * kRegister;  // rows at once
-
-// Add the leaf values of such a tree; the largest leaf of the rows is `last`, and n_rows is a
-// multiple of kStep.
-void add_small_tree(const LeafView& view, uint32_t last, const uint32_t* leaves, int64_t n_rows,
-                    RowFeatures features, float* scores) {
+// Add the leaf values of a tree with few regressors and few columns to whole blocks of rows;
+// return the number of rows. Computing all leaves of each row in registers takes less time than a
+// loop over the regressors of its leaf, whose length processors cannot predict.
+template <int kColumns>
+int64_t add_small_tree(const LeafView& view, const uint32_t* leaves, int64_t n_rows,
+                       RowFeatures features, float* scores, int64_t row_step) {
+  constexpr int kVectors = kColumns <= 2 ? 4 : kColumns == 4 ? 2 : 1;
+  constexpr int kStep = kVectors * kRegister;
+  // Computing a leaf takes 3 operations for each regressor and 2 more for each column.
+  constexpr int kMostRegressors = 30 * kRegister / (3 + 2 * kColumns);
   using V = typename Floats<kRegister>::type;
   typedef uint32_t Ids __attribute__((vector_size(kRegister * 4)));
-  for (int64_t row = 0; row < n_rows; row += kStep) {
-    V values[kRowVectors] = {};
-    Ids ids[kRowVectors];
-    for (int v = 0; v < kRowVectors; ++v) ids[v] = load<Ids>(leaves + row + v * kRegister);
+  uint32_t last = 0;
+  for (int64_t r = 0; r < n_rows; ++r) last = leaves[r] > last ? leaves[r] : last;
+  if (n_rows < kStep || view.begin[last + 1] > kMostRegressors) return 0;
+  const int64_t n_used = n_rows / kStep * kStep;
+  for (int64_t row = 0; row < n_used; row += kStep) {
+    V values[kColumns][kVectors] = {};
+    Ids ids[kVectors];
+    for (int v = 0; v < kVectors; ++v) ids[v] = load<Ids>(leaves + row + v * kRegister);
     for (uint32_t leaf = 0; leaf <= last; ++leaf) {
-      const V constant = V{} + view.values[leaf];
-      V sums[kRowVectors];
-      for (int v = 0; v < kRowVectors; ++v) sums[v] = constant;
+      const int64_t at = leaf * kColumns;
+      V sums[kColumns][kVectors];
+      for (int k = 0; k < kColumns; ++k)
+        for (int v = 0; v < kVectors; ++v) sums[k][v] = V{} + view.values[at + k];
       for (int64_t e = view.begin[leaf]; e < view.begin[leaf + 1]; ++e) {
         const float* feature = features.data + view.index[e] * features.step + row;
-        const V centre = V{} + view.centre[e], weight = V{} + view.weights[e];
-        for (int v = 0; v < kRowVectors; ++v) {
+        const float* weights = view.weights + e * kColumns;
+        for (int v = 0; v < kVectors; ++v) {
           const V x = load<V>(feature + v * kRegister);
-          sums[v] += weight * (x == x ? x - centre : V{});
+          const V shift = x == x ? x - view.centre[e] : V{};
+          for (int k = 0; k < kColumns; ++k) sums[k][v] += shift * weights[k];
         }
       }
-      const V lower = V{} + view.lower[leaf], upper = V{} + view.upper[leaf];
-      for (int v = 0; v < kRowVectors; ++v)
-        values[v] = ids[v] == leaf ? limit(sums[v], constant, lower, upper) : values[v];
+      for (int k = 0; k < kColumns; ++k) {
+        const V constant = V{} + view.values[at + k];
+        const V lower = V{} + view.lower[at + k], upper = V{} + view.upper[at + k];
+        for (int v = 0; v < kVectors; ++v)
+          values[k][v] = ids[v] == leaf ? limit(sums[k][v], constant, lower, upper) : values[k][v];
+      }
     }
-    for (int v = 0; v < kRowVectors; ++v) {
-      float* to = scores + row + v * kRegister;
-      store(to, load<V>(to) + values[v]);
-    }
+    float rows[kColumns][kStep];
+    for (int k = 0; k < kColumns; ++k)
+      for (int v = 0; v < kVectors; ++v) store(rows[k] + v * kRegister, values[k][v]);
+    float* to = scores + row * row_step;
+    for (int r = 0; r < kStep; ++r)
+      for (int k = 0; k < view.n_columns; ++k) to[r * row_step + k] += rows[k][r];
   }
+  return n_used;
 }
 
 void add(const LeafView& view, const uint32_t* leaves, int64_t n_rows, RowFeatures features,
          float* scores, int64_t row_step) {
-  if (view.stride == 1 && row_step == 1 && n_rows >= kStep) {
-    uint32_t last = 0;
-    for (int64_t i = 0; i < n_rows; ++i) last = leaves[i] > last ? leaves[i] : last;
-    if (view.begin[last + 1] <= kMostRegressors) {
-      const int64_t n = n_rows / kStep * kStep;
-      add_small_tree(view, last, leaves, n, features, scores);
-      leaves += n;
-      n_rows -= n;
-      scores += n;
-      if (features.data != nullptr) features.data += n;
-    }
-  }
+  const auto add_small = [&](auto* small_tree) {
+    return small_tree(view, leaves, n_rows, features, scores, row_step);
+  };
+  const int64_t n_added = view.stride == 1   ? add_small(add_small_tree<1>)
+                          : view.stride == 2 ? add_small(add_small_tree<2>)
+                          : view.stride == 4 ? add_small(add_small_tree<4>)
+                          : view.stride == 8 ? add_small(add_small_tree<8>)
+                                             : 0;
+  leaves += n_added;
+  n_rows -= n_added;
+  scores += n_added * row_step;
+  if (features.data != nullptr) features.data += n_added;
   const auto each = [&](auto* columns, int64_t column) {
     columns(view, leaves, n_rows, features, column, scores, row_step);
   };
