@@ -16,12 +16,8 @@ DeviceArray::DeviceArray(std::shared_ptr<const Device> device, int64_t n_rows, i
     : device_(device), own_(std::move(device)), view_{} {
   own_.reserve(static_cast<size_t>(n_rows * n_columns));
   constexpr ptrdiff_t kSize = sizeof(double);
-  view_ = {reinterpret_cast<DeviceAddress>(own_.data()),
-           ValueType::f64,
-           n_rows,
-           n_columns,
-           static_cast<ptrdiff_t>(n_columns) * kSize,
-           kSize};
+  view_ = {reinterpret_cast<DeviceAddress>(own_.data()), ValueType::f64, n_rows, n_columns,
+           static_cast<ptrdiff_t>(n_columns) * kSize,    kSize};
 }
 
 size_t DeviceArray::item_size() const {

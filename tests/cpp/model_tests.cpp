@@ -126,15 +126,15 @@ Results train(const NumberProblem& p, int n_threads) {
   results.scores.resize(kRows * kOutputs);
   predictor.scores(p.rows(), results.scores.data(), n_threads);
 
-  const Explainer by_counts(*forest, {0, 1});
+  const Explainer count_explainer(*forest, {0, 1});
   const int32_t outputs[] = {0, 2};
   results.expected.resize(2);
-  by_counts.expected_values({outputs, 2, nullptr}, results.expected.data());
-  results.shap = explain(by_counts, results.codes.data(), false, n_threads);
-  results.interactions = explain(by_counts, results.codes.data(), true, n_threads);
-  const Explainer by_background(*forest, {0, 1}, {results.codes.data(), kFeatures, kRows}, {},
-                                n_threads);
-  results.background = explain(by_background, results.codes.data(), false, n_threads);
+  count_explainer.expected_values({outputs, 2, nullptr}, results.expected.data());
+  results.shap = explain(count_explainer, results.codes.data(), false, n_threads);
+  results.interactions = explain(count_explainer, results.codes.data(), true, n_threads);
+  const Explainer background_explainer(*forest, {0, 1}, {results.codes.data(), kFeatures, kRows},
+                                       {}, n_threads);
+  results.background = explain(background_explainer, results.codes.data(), false, n_threads);
   return results;
 }
 

@@ -15,7 +15,7 @@ _SPEC = importlib.util.spec_from_file_location("outputs", PAGES / "_ext" / "outp
 outputs = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(outputs)
 # Pages whose code needs an extra, a cluster, a GPU or many minutes.
-SHOWN_ELSEWHERE = {
+WITHOUT_OUTPUT = {
     f"how_to/{name}" for name in ("dask", "forecasting_frameworks", "gpu", "optuna", "out_of_core")
 } | {"tutorials/extreme_multi_label"}
 NEEDS = {"how_to/gpu": "cupy", "user_guide/custom_objectives": "jax", "how_to/optuna": "optuna"}
@@ -79,7 +79,7 @@ def test_tutorials_and_guides_show_what_their_code_prints():
     for page in WITH_CODE:
         folder = page_name(page).partition("/")[0]
         text = page.read_text("utf-8")
-        if folder in ("tutorials", "how_to") and page_name(page) not in SHOWN_ELSEWHERE:
+        if folder in ("tutorials", "how_to") and page_name(page) not in WITHOUT_OUTPUT:
             assert "print(" not in text or "<!-- output" in text, page.name
 
 

@@ -185,11 +185,11 @@ def test_missing_judgements():
 
 def test_missing_judgements_cost_less_than_dropped_rows():
     """With 70 % of the judgements missing, 9 % of the rows have both of two."""
-    judged = np.random.default_rng(1).random(Y.shape) >= 0.7
-    has_both = judged.all(axis=1)
+    known = np.random.default_rng(1).random(Y.shape) >= 0.7
+    has_both = known.all(axis=1)
     scores = [
         PolyleafRanker(**SMALL).fit(X[rows], goals[rows], qid=QID[rows]).score(X, Y, qid=QID)
-        for rows, goals in ((np.full(N, True), np.where(judged, Y, np.nan)), (has_both, Y))
+        for rows, goals in ((np.full(N, True), np.where(known, Y, np.nan)), (has_both, Y))
     ]
     assert scores[0] > scores[1] + 0.02
 

@@ -260,7 +260,7 @@ def test_trees_are_drawn_with_their_leaves(parameters):
         TreeDisplay.from_estimator(model, row=FRAME.iloc[:2])
 
 
-def test_trees_say_answers_values_and_outputs(model):
+def test_trees_show_answers_values_and_outputs(model):
     drawn = TreeDisplay.from_estimator(model, 0)
     assert drawn.ax_.get_title() == "tree 0: cells are heating_load, cooling_load"
     texts = [text.get_text() for text in drawn.ax_.texts]

@@ -21,7 +21,7 @@ def random_arrays(rng):
     return arrays
 
 
-def with_header(header, data=b"\0" * 16):
+def make_file(header, data=b"\0" * 16):
     """Return a file with this header."""
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
     return len(text).to_bytes(8, "little") + text + data
@@ -54,20 +54,20 @@ ENTRY = {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16]}
     [
         (b"\0" * 7, "header is missing"),
         (b"\xff" * 8 + b"{}", "longer than the file"),
-        (with_header([], b""), "not a JSON object"),
-        (with_header({"__metadata__": [1]}, b""), "metadata"),
-        (with_header({"a": ENTRY | {"dtype": "F31"}}), "dtype of a"),
-        (with_header({"a": ENTRY | {"shape": [2, 2.0]}}), "shape of a"),
-        (with_header({"a": ENTRY | {"shape": [-2, -2]}}), "shape of a"),
-        (with_header({"a": ENTRY | {"shape": [True, 4]}}), "shape of a"),
-        (with_header({"a": ENTRY | {"shape": [2**62, 4]}}), "position of a"),
-        (with_header({"a": ENTRY | {"data_offsets": [0, 12]}}), "position of a"),
-        (with_header({"a": ENTRY | {"data_offsets": [8, 24]}}, b"\0" * 24), "position of a"),
-        (with_header({"a": ENTRY | {"data_offsets": [-8, 8]}}), "position of a"),
-        (with_header({"a": ENTRY, "b": ENTRY}), "position of b"),
-        (with_header({"a": ENTRY}, b"\0" * 15), "a ends after the file"),
-        (with_header({"a": ENTRY}, b"\0" * 17), "more bytes than its arrays"),
-        (with_header({}), "more bytes than its arrays"),
+        (make_file([], b""), "not a JSON object"),
+        (make_file({"__metadata__": [1]}, b""), "metadata"),
+        (make_file({"a": ENTRY | {"dtype": "F31"}}), "dtype of a"),
+        (make_file({"a": ENTRY | {"shape": [2, 2.0]}}), "shape of a"),
+        (make_file({"a": ENTRY | {"shape": [-2, -2]}}), "shape of a"),
+        (make_file({"a": ENTRY | {"shape": [True, 4]}}), "shape of a"),
+        (make_file({"a": ENTRY | {"shape": [2**62, 4]}}), "position of a"),
+        (make_file({"a": ENTRY | {"data_offsets": [0, 12]}}), "position of a"),
+        (make_file({"a": ENTRY | {"data_offsets": [8, 24]}}, b"\0" * 24), "position of a"),
+        (make_file({"a": ENTRY | {"data_offsets": [-8, 8]}}), "position of a"),
+        (make_file({"a": ENTRY, "b": ENTRY}), "position of b"),
+        (make_file({"a": ENTRY}, b"\0" * 15), "a ends after the file"),
+        (make_file({"a": ENTRY}, b"\0" * 17), "more bytes than its arrays"),
+        (make_file({}), "more bytes than its arrays"),
     ],
 )
 def test_malformed_files_raise(data, message):
@@ -91,4 +91,4 @@ def test_malformed_files_raise(data, message):
 )
 def test_malformed_headers_raise(header):
     with pytest.raises((ValueError, TypeError, KeyError, IndexError)):
-        read_arrays(with_header(header))
+        read_arrays(make_file(header))

@@ -262,7 +262,7 @@ class _Lockstep:
         """Wait until all folds have trained this round; return whether training ends."""
         with self._condition:
             callback.is_waiting, round = True, self._round
-            self._judge()
+            self._finish_round()
             self._condition.wait_for(lambda: self._stops or self._round > round)
             return self._stops
 
@@ -270,9 +270,9 @@ class _Lockstep:
         """Go on without a fold whose training has ended."""
         with self._condition:
             callback.has_left = True
-            self._judge()
+            self._finish_round()
 
-    def _judge(self) -> None:
+    def _finish_round(self) -> None:
         active = [c for c in self.callbacks if not c.has_left]
         if not active or not all(c.is_waiting for c in active):
             return
