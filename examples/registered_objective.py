@@ -1,7 +1,8 @@
 """A custom objective class with a name and a parameter, which model files store.
 
 Expectiles are to the mean what quantiles are to the median: at level 0.9 an error costs nine times
-as much where the prediction is too low (Newey and Powell, 1987).
+as much where the prediction is too low (Newey and Powell, 1987). `objective="expectile"` is the
+same loss in the core.
 """
 
 import tempfile
@@ -19,22 +20,22 @@ from polyleaf.objectives.base import as_matrices
 
 @register
 @dataclass(frozen=True)
-class Expectile(Objective):
+class AsymmetricSquares(Objective):
     """``c (score - y)^2 / 2`` with c = level if the score is below y, else 1 - level."""
 
-    name: ClassVar[str] = "expectile"
+    name: ClassVar[str] = "asymmetric_squares"
     is_translation_invariant: ClassVar[bool] = True
 
     level: float = 0.5
 
-    def bind(self, rows: RowData) -> "ExpectileProblem":
-        return ExpectileProblem(self, as_matrices(rows))
+    def bind(self, rows: RowData) -> "AsymmetricSquaresProblem":
+        return AsymmetricSquaresProblem(self, as_matrices(rows))
 
 
-class ExpectileProblem(BoundObjective):
-    """An `Expectile` with the targets (n, K) that it is to learn."""
+class AsymmetricSquaresProblem(BoundObjective):
+    """An `AsymmetricSquares` with the targets (n, K) that it is to learn."""
 
-    def __init__(self, objective: Expectile, rows: RowData):
+    def __init__(self, objective: AsymmetricSquares, rows: RowData):
         super().__init__(objective, rows, n_outputs=rows.target.shape[1])
         self.level = objective.level
 
@@ -64,13 +65,13 @@ def main() -> dict[str, float]:
     for level in (0.5, 0.9):
         # In a leaf with one row the error vanishes whatever its cost.
         model = PolyleafRegressor(
-            objective=Expectile(level), n_estimators=150, min_child_samples=20
+            objective=AsymmetricSquares(level), n_estimators=150, min_child_samples=20
         )
         model.fit(X, y)
         with tempfile.TemporaryDirectory() as folder:
             model.save_model(Path(folder) / "expectile.model")
             model = load_model(Path(folder) / "expectile.model")
-        assert model.objective == Expectile(level)
+        assert model.objective == AsymmetricSquares(level)
         found[f"too low at {level}"] = float(np.mean(model.predict(X_test) < y_test))
         print(f"level {level}: {found[f'too low at {level}']:.0%} of the predictions are too low")
     return found
