@@ -14,7 +14,7 @@ namespace {
 #define POLYLEAF_QUOTE_ISA(isa) #isa,
 constexpr const char* kIsaNames[] = {POLYLEAF_ISAS(POLYLEAF_QUOTE_ISA)};
 
-// Whether this CPU has an instruction set.
+// Return whether this CPU has an instruction set.
 bool has_baseline() {
   return true;
 }

@@ -45,7 +45,7 @@ ESTIMATORS = (
 DOCS = Path(__file__).resolve().parents[1]
 _TEXT = r"(?:(?!<!-- end -->).)*"
 MARKER = re.compile(rf"<!-- generated: (\w+) -->\n{_TEXT}<!-- end -->", re.DOTALL)
-# What the site shows instead of the text that follows.
+# Directives of the site, which replace the generated text after them.
 SITE = re.compile(rf"<!-- site\n(.*?)\n-->\n{_TEXT}<!-- end -->", re.DOTALL)
 
 

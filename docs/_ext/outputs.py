@@ -1,4 +1,4 @@
-"""What the code of pages prints: run a page, and write the output below each block.
+"""Outputs of the code of pages: run a page, and write the output below each block.
 
 Run this file with the pages as arguments to write their outputs again. An output stands in a block
 after the comment `<!-- output -->`; one that differs from run to run, such as seconds, after

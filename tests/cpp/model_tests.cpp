@@ -58,7 +58,7 @@ struct NumberProblem {
   }
 };
 
-// What a training and its predictions compute.
+// Results of a training and of its predictions.
 struct Results {
   std::vector<double> thresholds, scores, expected, gains;
   std::vector<uint8_t> codes;

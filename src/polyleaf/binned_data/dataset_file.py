@@ -16,6 +16,7 @@ from polyleaf.binned_data.binning import BinMapper
 from polyleaf.binned_data.data_iter import BinnedData
 from polyleaf.runtime.compatibility import polyleaf_version
 from polyleaf.runtime.row_data import ARGUMENTS, RowData
+from polyleaf.runtime.temporary_files import open_replacement
 from polyleaf.user_data.feature_table import CategoryColumn
 
 _FORMAT = "polyleaf-dataset-1"
@@ -58,14 +59,8 @@ def write_dataset(path: str | os.PathLike[str], data: BinnedData) -> None:
         "names": names,
     }
     arrays["content"] = np.frombuffer(json.dumps(content).encode(), np.uint8)
-    target = Path(path)
-    temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "wb") as stream:
-            np.savez(stream, **arrays)  # type: ignore[arg-type]
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with open_replacement(Path(path)) as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
 def read_dataset(path: str | os.PathLike[str]) -> BinnedData:

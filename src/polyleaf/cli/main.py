@@ -276,7 +276,9 @@ def _check_flags(arguments: Sequence[str]) -> None:
         return
     options = [option for group in commands[arguments[0]].values() for option in group]
     known = {flag for flags, _, _ in options for flag in flags.split() if flag[0] == "-"}
-    known |= {f"--no-{flag[2:]}" for flag in ("--statistics",) if flag in known} | {"--help", "--"}
+    switches = (f for f, _, a in options if a.get("action") is argparse.BooleanOptionalAction)
+    known |= {f"--no-{flag[2:]}" for flags in switches for flag in flags.split()}
+    known |= {"--help", "--"}
     for flag in (argument.partition("=")[0] for argument in arguments[1:]):
         if flag.startswith("--") and flag not in known:
             raise ReadError(f"{flag} is not an option of {arguments[0]}{_suggest(flag, known)}")

@@ -16,7 +16,7 @@ from polyleaf.estimators.memory_estimate import memory_estimate
 from polyleaf.integrations.optuna import Task, suggest_params
 from polyleaf.runtime.optional_packages import optional_package
 from polyleaf.search.base import TRIAL_PATIENCE
-from polyleaf.training.auto_rounds import max_rounds
+from polyleaf.training.auto_rounds import get_patience, max_rounds
 
 if TYPE_CHECKING:
     from polyleaf.runtime.types import DataLike
@@ -114,7 +114,7 @@ class PolyleafModel(AbstractModel):
         if has_validation:
             defaults = {
                 "n_estimators": max_rounds(rate),
-                "early_stopping_rounds": max(10, round(TRIAL_PATIENCE / rate)),
+                "early_stopping_rounds": get_patience(rate, TRIAL_PATIENCE),
                 "eval_metric": _EVAL_METRICS.get(self.stopping_metric.name),
             }
             parameters = defaults | parameters

@@ -118,10 +118,10 @@ def armse(rows: RowData, prediction: Array) -> float:
     This is scikit-learn's ``root_mean_squared_error`` and the aRMSE of the multi-target literature
     (Borchani et al., "A survey on multi-output regression", 2015). For one output it is `rmse`.
     """
-    y, prediction = as_matrices(rows.target, prediction)
-    errors = np.sqrt(weighted_means(np.square(prediction - y), rows.weight)[1])
+    errors = rmse.value_and_per_output(rows, prediction)[1]
     if rows.weight is not None:
-        errors = errors[(np.broadcast_to(as_matrix(rows.weight), y.shape) > 0).any(axis=0)]
+        shape = as_matrix(rows.target).shape
+        errors = errors[(np.broadcast_to(as_matrix(rows.weight), shape) > 0).any(axis=0)]
     return float(errors.mean()) if errors.size else float("nan")
 
 

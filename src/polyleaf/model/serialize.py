@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 import zlib
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, TypeAlias, TypeVar
 
@@ -27,7 +25,7 @@ from polyleaf.objectives import Objective, UnregisteredObjectiveError, objective
 from polyleaf.runtime.capabilities import check
 from polyleaf.runtime.compatibility import polyleaf_version
 from polyleaf.runtime.file_checks import require
-from polyleaf.runtime.temporary_files import make_temporary_path
+from polyleaf.runtime.temporary_files import open_replacement
 from polyleaf.runtime.types import JsonObject
 from polyleaf.sketching.projections import Projection
 
@@ -407,7 +405,8 @@ def write(target: Destination, data: bytes, load: Callable[[bytes], object]) -> 
             f"Model files are binary, but {str(path)!r} ends in '.json': choose another suffix, "
             "such as '.polyleaf'. polyleaf.inspection.dump_json writes a model as JSON."
         )
-    _replace_file(path, data)
+    with open_replacement(path) as file:
+        file.write(data)
 
 
 def write_text(target: TextDestination, text: str) -> None:
@@ -447,39 +446,3 @@ def as_path(place: object) -> Path:
             f"{type(place).__name__}."
         )
     return Path(place)
-
-
-def _replace_file(path: Path, data: bytes) -> None:
-    path = Path(os.path.realpath(path))  # so that a link is kept
-    if path.exists() and not path.is_file():  # a device or pipe, or a folder: OSError
-        with open(path, "wb") as stream:
-            stream.write(data)
-        return
-    if not path.parent.is_dir():
-        raise FileNotFoundError(
-            f"{path} cannot be written: the folder {path.parent} does not exist."
-        )
-    temporary = make_temporary_path(path)
-    try:
-        with open(temporary, "xb") as file:
-            if path.exists():
-                os.chmod(temporary, stat.S_IMODE(path.stat().st_mode))
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        with suppress(OSError):
-            temporary.unlink()
-        raise
-    _sync_directory(path.parent)
-
-
-def _sync_directory(directory: Path) -> None:
-    """Make a rename survive a power failure, where the system supports it."""
-    with suppress(OSError):
-        handle = os.open(directory, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

@@ -372,7 +372,7 @@ class BoundHuber(BoundElementwiseObjective):
         half = float(np.max(high - low)) / 2
         if half <= reach:
             return None
-        name = "delta" if isinstance(self.objective, LogCosh) else "huber_delta"
+        name = next(iter(self.objective.parameters), "delta")
         return (
             f"{name}={self.objective.delta:g} is small for a y that spreads over "
             f"{2 * half:.2g}: predictions move by at most {reach:.2g} from the median. Set "

@@ -7,7 +7,6 @@ import functools
 import hashlib
 import os
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import polyleaf._core as _core
+from polyleaf.runtime.temporary_files import open_replacement
 from polyleaf.runtime.types import DataLike
 
 if TYPE_CHECKING:
@@ -98,9 +98,8 @@ def _write_cache(path: Path, kernels: bytes) -> None:
     """Write a file atomically; without a writable folder the kernels are compiled every time."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+        with open_replacement(path) as file:
             file.write(kernels)
-        os.replace(file.name, path)
     except OSError:
         pass
 

@@ -66,6 +66,7 @@ from polyleaf.settings.parameters import (
     RuntimeParameters,
     SearchParameters,
 )
+from polyleaf.training.auto_rounds import get_patience
 from polyleaf.training.evaluation import make_metrics
 from polyleaf.training.fit import check_metric_is_known
 from polyleaf.training.prepare import (
@@ -396,8 +397,8 @@ class SearchMixin(_Base):
         def train(
             parameters: Parameters, fold: Fold, leader: float, is_spent: Callable[[], bool]
         ) -> TrialStopper:
-            n_rounds = max(10, round(TRIAL_PATIENCE / rates.get(parameters)))
-            n_rounds = self.early_stopping_rounds or n_rounds
+            patience = get_patience(rates.get(parameters), TRIAL_PATIENCE)
+            n_rounds = self.early_stopping_rounds or patience
             stopper = TrialStopper(metric, n_rounds, leader, is_spent)
             candidate = self._make_candidate(parameters)
             candidate.set_params(

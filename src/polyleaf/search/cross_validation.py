@@ -20,7 +20,7 @@ from polyleaf.metrics.patience import Patience
 from polyleaf.runtime.context import effective_threads
 from polyleaf.runtime.row_data import RowData
 from polyleaf.search.cv_splits import split_rows, weigh_held_out
-from polyleaf.training.auto_rounds import PATIENCE, max_rounds
+from polyleaf.training.auto_rounds import get_patience, max_rounds
 from polyleaf.training.evaluation import make_metrics
 from polyleaf.training.fit import check_metric_is_known
 from polyleaf.training.prepare import VALIDATION, check_rows, read_split_rules
@@ -221,7 +221,7 @@ def _plan_rounds(estimator: PolyleafEstimator) -> tuple[int, int | None]:
     if estimator.n_estimators is not None:
         return estimator.n_estimators, patience
     rate = estimator.learning_rate or 0.1
-    return max_rounds(rate), patience or max(10, round(PATIENCE / rate))
+    return max_rounds(rate), patience or get_patience(rate)
 
 
 def _pad(curves: list[list[float]]) -> Floats:

@@ -56,6 +56,14 @@ def max_rounds(learning_rate: float, n_cells: int = 1) -> int:
     return max(DEFAULT_N_ESTIMATORS, round(limit))
 
 
+def get_patience(learning_rate: float, patience: float = PATIENCE) -> int:
+    """Return after how many rounds without an improvement training stops.
+
+    `patience`: the number of rounds at a learning rate of 1.
+    """
+    return max(10, round(patience / learning_rate))
+
+
 def finds_rounds(n_rows: int) -> bool:
     """Return whether the number of rounds is found for data with this number of rows."""
     return MIN_ROWS <= n_rows <= MAX_ROWS
@@ -315,7 +323,7 @@ def _train(hold_out: TrainingRun, limits: Sequence[TimeLimit]) -> _HoldOutStoppe
         hold_out.settings.boosting, learning_rate=speedup * rate, n_estimators=n_rounds
     )
     hold_out.settings = replace(hold_out.settings, boosting=boosting)
-    patience = max(10, round(PATIENCE / boosting.learning_rate))
+    patience = get_patience(boosting.learning_rate)
     stopper = _HoldOutStopper(hold_out.eval_sets[0].metrics[0], patience, limits)
     boost(hold_out, [stopper])
     return stopper
