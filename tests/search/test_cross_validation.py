@@ -60,6 +60,12 @@ def test_rounds_are_found_without_a_number_of_rounds():
     assert result.curves["rmse"].shape[1] == result.best_iteration + 21
 
 
+def test_patience_has_the_default_learning_rate_of_the_objective():
+    counts = np.random.default_rng(1).poisson(np.exp(0.5 * X[:, 0]))
+    result = polyleaf.cv(PolyleafRegressor("poisson", max_leaves=4), X, counts, cv=3)
+    assert result.curves["poisson_deviance"].shape[1] == result.best_iteration + 1 + 10 / 0.05
+
+
 def test_a_fold_that_ends_first_keeps_its_last_value():
     folds = [(np.arange(100, 240), np.arange(100)), (np.arange(20), np.arange(20, 40))]
     y = np.where(np.arange(240) < 20, 0.0, Y[:, 0])  # constant in the second fold

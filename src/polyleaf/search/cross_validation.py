@@ -13,13 +13,15 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from polyleaf.callbacks import Callback
-from polyleaf.estimators._fitting import draw_seed, make_objective
+from polyleaf.estimators._fitting import draw_seed, get_single_class, make_objective
 from polyleaf.metrics import Metric
 from polyleaf.metrics.metric import EvalsLog
 from polyleaf.metrics.patience import Patience
+from polyleaf.objectives import Objective
 from polyleaf.runtime.context import effective_threads
 from polyleaf.runtime.row_data import RowData
 from polyleaf.search.cv_splits import split_rows, weigh_held_out
+from polyleaf.settings.train_config import get_default_rates
 from polyleaf.training.auto_rounds import get_patience, max_rounds
 from polyleaf.training.evaluation import make_metrics
 from polyleaf.training.fit import check_metric_is_known
@@ -172,7 +174,7 @@ def cv(
     held_out = data._replace(rows=weigh_held_out(data.rows, target, objective))
     rules = read_split_rules(base, data.rows, target.n_rows)
     folds = split_rows(cv, data, target, draw_seed(base), rules)
-    n_rounds, patience = _plan_rounds(base)
+    n_rounds, patience = _plan_rounds(base, get_single_class(resolved))
     lockstep = _Lockstep(len(folds), metrics[-1], patience)
     n_threads = max(1, effective_threads(base.n_jobs) // len(folds))
     base.set_params(n_estimators=n_rounds, early_stopping_rounds=None, n_jobs=n_threads)
@@ -215,12 +217,14 @@ def cv(
     )
 
 
-def _plan_rounds(estimator: PolyleafEstimator) -> tuple[int, int | None]:
+def _plan_rounds(
+    estimator: PolyleafEstimator, objective: type[Objective] | None
+) -> tuple[int, int | None]:
     """Return the limit of rounds, and after how many without an improvement training stops."""
     patience = estimator.early_stopping_rounds
     if estimator.n_estimators is not None:
         return estimator.n_estimators, patience
-    rate = estimator.learning_rate or 0.1
+    rate = estimator.learning_rate or get_default_rates(objective)["learning_rate"]
     return max_rounds(rate), patience or get_patience(rate)
 
 

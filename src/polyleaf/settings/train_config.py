@@ -230,7 +230,7 @@ def make_train_config(
     capabilities.check(parameters=params, has_sparse_y=has_sparse_targets)
     values = {**vars(params), "n_estimators": n_rounds, "seed": seed}
     values["histogram_memory"] = params.histogram_memory or DEFAULT_HISTOGRAM_MEMORY
-    rates = _get_default_rates(objective)
+    rates = get_default_rates(objective)
     values |= {name: rate for name, rate in rates.items() if values[name] is None}
     if params.leaf == "sparse" and params.split_search == "auto":
         values["split_search"] = "count_sketch" if has_sparse_targets else "histogram"
@@ -254,7 +254,7 @@ def make_train_config(
     )
 
 
-def _get_default_rates(objective: type[Objective] | None) -> dict[str, float]:
+def get_default_rates(objective: type[Objective] | None) -> dict[str, float]:
     """Return what None stands for in `learning_rate` and `colsample_bynode`.
 
     Several tasks learn more slowly in shared trees than each in its own.
