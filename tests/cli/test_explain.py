@@ -98,9 +98,9 @@ def test_importance(files, capsys):
     [
         (
             "{0}/test.csv -m {0}/both --outputs warming",
-            "no output 'warming'; there are heating, co",
+            "names the output 'warming'; the outputs are 'heating', 'co",
         ),
-        ("{0}/test.csv -m {0}/both --outputs 2", "2, but the model has 2 outputs"),
+        ("{0}/test.csv -m {0}/both --outputs 2", "output 2, but outputs are numbered from 0 to 1"),
         ("rows.xmc -m {0}/both", "explain does not support --format xmc"),
         ("{0}/test.csv -m nowhere", "no model file"),
     ],

@@ -197,7 +197,7 @@ def test_class_weights_by_label_name():
     by_name = classifier(class_weight={"b": {1: 5.0}, 2: {0: 0.5}}).fit(X, y)
     as_list = classifier(class_weight=[{}, {1: 5.0}, {0: 0.5}]).fit(X, y)
     np.testing.assert_array_equal(by_name.predict_proba(X), as_list.predict_proba(X))
-    with pytest.raises(ValueError, match=r"class_weight has 'd': .* labels of y are 'a', 'b', 'c'"):
+    with pytest.raises(ValueError, match="names the label 'd'; the labels are 'a', 'b', 'c'"):
         classifier(class_weight={"d": {1: 5.0}}).fit(X, y)
 
 

@@ -502,8 +502,8 @@ def test_chosen_goal_weights(front, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"goal": 2}, "goal=2 is not a goal of the model, which has 0 to 1"),
-        ({"goal": "margin"}, "is not a goal"),
+        ({"goal": 2}, "goal names goal 2, but goals are numbered from 0 to 1"),
+        ({"goal": "margin"}, "names the goal"),
         ({"max_loss": 1.0}, "max_loss must be"),
     ],
 )

@@ -269,17 +269,18 @@ def test_importance_is_the_mean_absolute_value():
 def test_invalid_input_raises():
     model = MODELS["many targets"]()
     for outputs, message in (
-        ("a", "has no output 'a'; its outputs are unnamed, so use their numbers"),
-        (3, "outputs contains 3"),
-        (-1, "outputs contains -1"),
+        ("a", "names the output 'a', but outputs have no names: use numbers"),
+        (3, "outputs names output 3"),
+        (-1, "outputs names output -1"),
         ([], "outputs must be"),
-        ([True], "has no output 'True'"),
-        ([0.5], "has no output '0.5'"),
         ([[[0]]], "outputs must be"),
-        ([[3]] * 2, "outputs contains 3"),
+        ([[3]] * 2, "outputs names output 3"),
         ([[0]], "outputs has 1 rows, but X has 2"),
     ):
         with pytest.raises(ValueError, match=message):
+            model.shap_values(X[:2], outputs=outputs)
+    for outputs in ([True], [0.5]):
+        with pytest.raises(TypeError, match=r"must name outputs by text .* got (True|0\.5)"):
             model.shap_values(X[:2], outputs=outputs)
     for explained, rows, options, message in (
         (model, X[:, :3], {}, "X has 3 features"),
@@ -287,7 +288,7 @@ def test_invalid_input_raises():
         (model, X, {"background": X[:0]}, "background must have"),
         (model, X, {"iteration_range": (0, 99)}, "Rounds 0 to 99"),
         (PolyleafRegressor(), X, {}, "is not fitted yet"),
-        (classify(), X, {"outputs": "huge"}, "no output 'huge'"),
+        (classify(), X, {"outputs": "huge"}, "names the output 'huge'"),
     ):
         with pytest.raises(ValueError, match=message):
             explained.shap_values(rows, **options)

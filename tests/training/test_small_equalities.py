@@ -50,7 +50,7 @@ def test_survival_times_of_zero_are_refused():
 
 def test_shap_values_of_unknown_outputs_are_refused():
     model = PolyleafRegressor(n_estimators=2).fit(X, X)
-    with pytest.raises(ValueError, match="outputs contains 3, but the model has 3 outputs"):
+    with pytest.raises(ValueError, match=r"outputs names output 3, .* numbered from 0 to 2"):
         model.shap_values(X, outputs=3)
-    with pytest.raises(ValueError, match="the model has no output 'zzz'"):
+    with pytest.raises(ValueError, match="names the output 'zzz', but outputs have no names"):
         model.shap_values(X, outputs="zzz")

@@ -68,8 +68,8 @@ def test_missing_targets_and_levels():
     ("target_weight", "y", "message"),
     [
         ([1, 2], TABLE, r"must have 3 numbers, one for each target of y; got \[1, 2\]"),
-        ({"d": 1}, TABLE, "names the target 'd', .* are 'a', 'b', 'c'"),
-        ({3: 1}, Y, "names the target 3, .* are 0 to 2"),
+        ({"d": 1}, TABLE, "names the target 'd'; .* are 'a', 'b', 'c'"),
+        ({3: 1}, Y, "names target 3, .* from 0 to 2"),
         ([1, -1, 1], TABLE, "positive and finite"),
         ([2.0], Y[:, 0], "y has one target: leave it out"),
     ],

@@ -115,14 +115,8 @@ def read_batches(
 ) -> BinnedData:
     """Read batches in two passes.
 
-    Parameters
-    ----------
-    new_mapper : BinMapper
-        Mapper to fit if `mapper` is None.
-    keep_features : bool
-        Whether to keep the raw values.
-    memory : MemoryBudget
-        Where to keep codes and raw values.
+    `new_mapper`: mapper to fit if `mapper` is None. `keep_features`: whether to keep the raw
+    values. `memory`: where to keep codes and raw values.
     """
     if mapper is None:
         new_mapper.check_params()
@@ -184,14 +178,9 @@ def _summarise(
 class DataSummary:
     """Summary of the rows read so far, from which bins are computed.
 
-    Parameters
-    ----------
-    max_rows, get_seed : see `_Sample`
-        Size and seed of the sample that thresholds are chosen from.
-    keeps_rows : bool
-        Whether to keep the categories of every row, even if no row has a weight.
-    reads_y : bool
-        Whether missing targets have no weight.
+    `max_rows`, `get_seed`: size and seed of the sample that thresholds are chosen from.
+    `keeps_rows`: whether to keep the categories of every row, even if no row has a weight.
+    `reads_y`: whether missing targets have no weight.
     """
 
     part_name = "batches"

@@ -53,18 +53,9 @@ def summarise_partition(
 
     Raises a ValueError for invalid features; the message names the partition.
 
-    Parameters
-    ----------
-    X : array-like or data frame
-        Rows of the partition.
-    number : int
-        Number of the partition.
-    first : int
-        Index of its first row among all rows.
-    weights : ndarray of shape (n_rows,), int64, or None
-        Weights of its rows, from `quantise_weights` of all rows.
-    sample_rows : ndarray of int64, or None
-        Rows of the partition that thresholds are chosen from; None: all.
+    `X`: rows of the partition. `number`: number of the partition. `first`: index of its first row
+    among all rows. `weights` (n_rows,), int64: weights of its rows, from `quantise_weights` of all
+    rows. `sample_rows` (int64): rows of the partition that thresholds are chosen from; None: all.
     """
     try:
         table = read_features(
@@ -97,14 +88,8 @@ def merge_summaries(
     Raises a ValueError if partitions differ in names, numbers or kinds of columns; the message
     names one.
 
-    Parameters
-    ----------
-    summaries : sequence of PartitionSummary
-        In the order of their rows.
-    mapper : BinMapper
-        Mapper to fit.
-    weights : ndarray of int64, or None
-        Weights of the rows that thresholds are chosen from.
+    `summaries`: in the order of their rows. `mapper`: mapper to fit. `weights` (int64): weights of
+    the rows that thresholds are chosen from.
     """
     mapper.check_params()
     merged = _MergedSummary(None, mapper.draw_seed)

@@ -146,11 +146,10 @@ def explain(options: Namespace) -> None:
     rows, reference = open_rows(options, options.file, schema, estimator)[1], None
     if options.background is not None:
         reference = open_rows(options, options.background, schema, estimator)[1]
-    model, names = estimator.model_, estimator.model_.output_names or ()
-    chosen: list[int | str] = list(range(model.n_outputs))
+    model = estimator.model_
+    chosen: list[int] | list[str] = list(range(model.n_outputs))
     if options.outputs is not None:
-        parts = [part.strip() for part in options.outputs.split(",")]
-        chosen = [int(part) if part.isdecimal() and part not in names else part for part in parts]
+        chosen = [part.strip() for part in options.outputs.split(",")]
     indices = resolve_outputs(chosen, model.n_outputs, model.output_names).indices.tolist()
     outputs = [model.output_name(k) for k in indices]
     batches = iter_shap_values(estimator, rows, reference, chosen)

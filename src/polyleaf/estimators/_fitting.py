@@ -198,12 +198,8 @@ def start_run(
 ) -> TrainingRun:
     """Return the run of a fit with what parameters and y determine.
 
-    Parameters
-    ----------
-    init_model
-        As in `fit`; a KnownTrees for a refit.
-    callbacks : sequence of callback
-        Callbacks of the estimator and of the fit, of which a Checkpoint may resume a training.
+    `init_model`: as in `fit`; a KnownTrees for a refit. `callbacks`: callbacks of the estimator and
+    of the fit, of which a Checkpoint may resume a training.
     """
     decay_rate, checkpoint = None, None
     if isinstance(init_model, KnownTrees):
@@ -443,7 +439,8 @@ def describe_model(estimator: PolyleafEstimator, run: TrainingRun) -> None:
         run.target_scale, run.target_offset = get_score_scale(encoding, run.objective)
     run.output_names = estimator._score_names(encoding, run.objective)
     run.metadata = metadata
-    check_resumed_parameters(run)
+    if run.resumed_file is not None:
+        check_resumed_parameters(run)
 
 
 def store_result(

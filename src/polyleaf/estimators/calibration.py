@@ -176,11 +176,8 @@ def decide(
 ) -> np.ndarray:
     """Return the class of each row (n_rows,), or int64 indicators of labels (n_rows, n_labels).
 
-    Parameters
-    ----------
-    raw : ndarray of shape (n_rows, n_scores)
-    raw_threshold : float or ndarray of shape (n_labels,)
-        Raw score above which a label, or the second of two classes, is predicted.
+    `raw` (n_rows, n_scores). `raw_threshold` (n_labels,): raw score above which a label, or the
+    second of two classes, is predicted.
     """
     if encoding.kind == "multilabel":
         return (raw > raw_threshold).astype(np.int64)

@@ -108,16 +108,8 @@ def find_shared_n_estimators(
 ) -> SharedFit:
     """Find the number of rounds on held-out rows, on one rank, which has all bins.
 
-    Parameters
-    ----------
-    shared : SharedFit
-        With an `auto_rounds_metric`.
-    shard : Shard
-        All rows, in their order.
-    dataset : Dataset
-        The same rows, binned.
-    n_threads : int
-        Number of threads of this rank.
+    `shared`: with an `auto_rounds_metric`. `shard`: all rows, in their order. `dataset`: the same
+    rows, binned. `n_threads`: number of threads of this rank.
     """
     assert shared.auto_rounds_metric is not None
     target = shard.target

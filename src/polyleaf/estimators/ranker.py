@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
@@ -31,9 +30,8 @@ from polyleaf.training.prepare import VALIDATION, collect_eval_sets
 from polyleaf.training.training_run import TrainingData
 from polyleaf.user_data.frames import as_frame
 from polyleaf.user_data.queries import get_query_ids, read_queries, separate_column
-from polyleaf.user_data.read_target import abbreviate_names
 from polyleaf.user_data.target import Target, TargetEncoding, encode_regression
-from polyleaf.user_data.validation import count_rows
+from polyleaf.user_data.validation import count_rows, get_index
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -440,13 +438,10 @@ class PolyleafRanker(PolyleafEstimator, RankerParameters):
             If the model has one goal, or no goal of this name.
         """
         check_is_fitted(self)
-        n_goals, names = self._encoding.n_outputs, list(self._encoding.output_names or ())
+        n_goals = self._encoding.n_outputs
         if n_goals == 1:
             raise ValueError("choose_goal_weights is for several goals, but y had one column.")
-        number = names.index(goal) if goal in names else goal
-        if not isinstance(number, Integral) or not 0 <= number < n_goals:
-            known = abbreviate_names(names) if names else f"0 to {n_goals - 1}"
-            raise ValueError(f"goal={goal!r} is not a goal of the model, which has {known}.")
+        number = get_index(goal, self._encoding.output_names, n_goals, "goal", "goal")
         if not 0 <= max_loss < 1:
             raise ValueError(f"max_loss must be at least 0 and below 1, got {max_loss!r}.")
         front = self.score_goals(

@@ -262,11 +262,8 @@ def binary_roc_auc(rows: RowData, score: Array) -> float:
 
     Returns NaN where all rows are of one class.
 
-    Parameters
-    ----------
-    rows : RowData
-        Its target is an ndarray of bool, shape (n,), and weights have the same shape.
-    score : ndarray of shape (n,)
+    `rows`: its target is an ndarray of bool, shape (n,), and weights have the same shape. `score`
+    (n,).
     """
     y, weight = rows.target, rows.weight
     n_positive = int(np.count_nonzero(y))

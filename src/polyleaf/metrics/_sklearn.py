@@ -114,11 +114,8 @@ def mean_r2(rows: RowData, predicted: np.ndarray) -> float:
     Outputs with fewer than two values of positive weight are left out; NaN if none
     is left.
 
-    Parameters
-    ----------
-    rows : RowData
-        Targets (n_rows, n_outputs), whose weight is 0 where they are missing.
-    predicted : ndarray of shape (n_rows, n_outputs)
+    `rows`: targets (n_rows, n_outputs), whose weight is 0 where they are missing. `predicted`
+    (n_rows, n_outputs).
     """
     from sklearn.metrics import r2_score
 

@@ -18,8 +18,8 @@ from polyleaf.runtime.types import DataLike
 from polyleaf.sketching.projections import Projection, read_numbers
 from polyleaf.user_data.feature_table import FeatureTable
 from polyleaf.user_data.features import make_infinity_error, read_features
-from polyleaf.user_data.read_target import abbreviate_names, get_column_names, get_given_names
-from polyleaf.user_data.validation import replace_nulls_with_nan
+from polyleaf.user_data.read_target import get_column_names, get_given_names
+from polyleaf.user_data.validation import abbreviate_names, replace_nulls_with_nan
 
 if TYPE_CHECKING:
     from polyleaf.model.model import Model, ModelData

@@ -16,6 +16,7 @@ from polyleaf.model.initial import LinearInitialModel
 from polyleaf.model.prediction import bin_features, read_regressors
 from polyleaf.user_data.feature_table import FeatureTable
 from polyleaf.user_data.read_target import check_same_rows
+from polyleaf.user_data.validation import get_index
 
 if TYPE_CHECKING:
     from polyleaf.model.model import ModelData
@@ -68,8 +69,8 @@ def resolve_outputs(
     """Return the selection of the outputs that a user lists by numbers or names; None: all.
 
     A matrix of numbers selects other outputs for each row, -1 for none, as `predict_topk` returns
-    them. Raise a ValueError for outputs that the model, which has the given number and names of
-    outputs, does not have.
+    them. Raises a ValueError for outputs that the model does not have, and a TypeError for entries
+    that are neither names nor whole numbers.
     """
     if outputs is None:
         return OutputSelection(np.arange(n_outputs), n_outputs == 1)
@@ -79,28 +80,13 @@ def resolve_outputs(
             "outputs must be the number or name of an output, a list of these, or a matrix of the "
             f"numbers of each row's outputs; got {outputs!r}."
         )
-    indices = np.array([_resolve_output(name, names or ()) for name in requested.ravel().tolist()])
-    indices = indices.reshape(requested.shape)
-    smallest = -1 if requested.ndim == 2 else 0
-    invalid = indices[(indices < smallest) | (indices >= n_outputs)]
-    if invalid.size:
-        raise ValueError(
-            f"outputs contains {invalid[0]}, but the model has {n_outputs} outputs, counted from 0."
-        )
-    return OutputSelection(np.atleast_1d(indices), indices.ndim == 0)
-
-
-def _resolve_output(name: object, names: tuple[str, ...]) -> int:
-    if isinstance(name, int | np.integer) and not isinstance(name, bool):
-        return int(name)
-    if name not in names:
-        hint = (
-            f"there are {', '.join(names[:20])}"
-            if names
-            else "its outputs are unnamed, so use their numbers, from 0"
-        )
-        raise ValueError(f"outputs: the model has no output {str(name)!r}; {hint}.")
-    return names.index(name)
+    none = -1 if requested.ndim == 2 else None
+    indices = [
+        -1 if entry == none else get_index(entry, names, n_outputs, "outputs", "output")
+        for entry in requested.ravel().tolist()
+    ]
+    shaped = np.array(indices).reshape(requested.shape)
+    return OutputSelection(np.atleast_1d(shaped), shaped.ndim == 0)
 
 
 class ShapExplainer:

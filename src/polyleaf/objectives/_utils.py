@@ -80,13 +80,8 @@ def ensure_nonnegative_hessian(
 
     Raises a ValueError with `choice` "exact", if a diagonal entry is negative beyond rounding.
 
-    Parameters
-    ----------
-    h : float64 (n, 1) or (n, K), or with `n_outputs` packed Hessians
-    choice : str
-        One of `HESSIAN_CHOICES`.
-    describe : callable
-        Names a row in an error message.
+    `h` (n, 1) or (n, K), float64. `choice`: one of `HESSIAN_CHOICES`. `describe`: names a row in an
+    error message.
     """
     if n_outputs is not None and n_outputs > 1 and choice in ("absolute", "clip"):
         values, vectors = np.linalg.eigh(unpack(h, n_outputs))
@@ -181,11 +176,7 @@ def minimise_base_score(
     slowly, where outputs are coupled or the Hessian is not the second derivative. A function that
     returns derivatives, whose loss is unknown, keeps the base score that it has without offsets.
 
-    Parameters
-    ----------
-    bound : BoundObjective
-        Its base score becomes 0.
-    offset : float32 (n, K)
+    `bound`: its base score becomes 0. `offset` (n, K), float32.
     """
 
     def raise_scores(base: Floats) -> NDArray[np.float32]:

@@ -29,11 +29,6 @@ class BoundSparseObjective:
     Raises a ValueError for objectives whose derivative at a target of 0 is not 0, and targets
     outside the domain of the loss. `rows`: the target is a csr_matrix (n, K), float32, canonical:
     columns ascend, no duplicates. Weights are float32 (n,), or None.
-
-    Attributes
-    ----------
-    rows : RowData
-    n_rows, n_outputs : int
     """
 
     def __init__(self, objective: Objective, rows: RowData) -> None:

@@ -31,11 +31,8 @@ class Queries:
     def make(cls, query: np.ndarray, n_goals: int, weight: np.ndarray | None) -> Queries:
         """Make the queries of rows.
 
-        Parameters
-        ----------
-        query : ndarray of shape (n_rows,), int64
-            Number of the query of each row, in any order.
-        weight : ndarray of shape (n_rows,), (n_rows, 1) or (n_rows, K), or None
+        `query` (n_rows,), int64: number of the query of each row, in any order. `weight` (n_rows,)
+        or (n_rows, 1) or (n_rows, K).
         """
         _, inverse, counts = np.unique(query, return_inverse=True, return_counts=True)
         number = inverse.astype(np.int32)

@@ -97,13 +97,8 @@ def get_portfolio(
 ) -> list[Parameters]:
     """Return the portfolio entries that apply to the data, without fixed parameters.
 
-    Parameters
-    ----------
-    task : {"regression", "binary", "multiclass", "multilabel"}
-    linear : bool
-        Whether raw features are available to linear leaves.
-    fixed : collection of str
-        Parameters that the user has set.
+    `task` {"regression", "binary", "multiclass", "multilabel"}. `linear`: whether raw features are
+    available to linear leaves. `fixed`: parameters that the user has set.
     """
     has_several_outputs = task != "binary" and n_outputs > 1
     applicable: list[Parameters] = []

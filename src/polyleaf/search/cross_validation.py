@@ -236,12 +236,7 @@ def _pad(curves: list[list[float]]) -> Floats:
 class _Lockstep:
     """Lets folds train one round at a time, and judges the mean of a metric after each round.
 
-    Attributes
-    ----------
-    callbacks : list of _FoldCallback
-        Callback of each fold.
-    best_round : int
-        Round of the best mean.
+    `callbacks`: callback of each fold. `best_round`: round of the best mean.
     """
 
     def __init__(self, n_folds: int, metric: Metric, patience: int | None) -> None:

@@ -39,14 +39,9 @@ def select_members(
 ) -> tuple[list[Member], float]:
     """Return the members of the blend, and its mean loss over the folds.
 
-    Parameters
-    ----------
-    candidates : sequence of Candidate
-        Best first. Candidates with fewer folds than the first are left out.
-    train : callable
-        `train(candidate, fold)`: the fitted estimator, where it was not kept.
-    is_spent : callable
-        Whether time is over: the best blend so far is returned.
+    `candidates`: best first. Candidates with fewer folds than the first are left out. `train`:
+    `train(candidate, fold)`: the fitted estimator, where it was not kept. `is_spent`: whether time
+    is over: the best blend so far is returned.
     """
     pool = [c for c in candidates if c.n_folds == candidates[0].n_folds]
     pool = pool[: POOL_SIZE * max_members]
@@ -80,17 +75,9 @@ def compute_weights(
     Each step adds the candidate, with repetition, that lowers the loss of the mean most; the best
     mean of all steps is returned.
 
-    Parameters
-    ----------
-    raw_scores : sequence of sequence of array
-        For each candidate and fold: raw scores of the held-out rows. The first candidate is the
-        start.
-    losses : sequence of callable
-        For each fold: the loss of raw scores.
-    max_members : int
-        Maximum number of candidates with a weight.
-    is_spent : callable
-        Whether to stop.
+    `raw_scores`: for each candidate and fold: raw scores of the held-out rows. The first candidate
+    is the start. `losses`: for each fold: the loss of raw scores. `max_members`: maximum number of
+    candidates with a weight. `is_spent`: whether to stop.
     """
 
     def mean_loss(scores: Sequence[np.ndarray]) -> float:

@@ -62,14 +62,8 @@ def run_parallel(
 
     Close the generator to cancel the rest.
 
-    Parameters
-    ----------
-    jobs : iterable of callable
-        Read in the calling thread, a few jobs ahead.
-    n_parallel : int
-        With 1 each job runs in the calling thread.
-    cancel : callable
-        Asks running jobs to stop, after an error or Ctrl-C.
+    `jobs`: read in the calling thread, a few jobs ahead. `n_parallel`: with 1 each job runs in the
+    calling thread. `cancel`: asks running jobs to stop, after an error or Ctrl-C.
     """
     n_parallel = _count_threads(n_parallel)
     if n_parallel <= 1:
@@ -167,23 +161,11 @@ class FinalFitTimeout(Callback):
 class TrialStopper(Callback):
     """Stops a trial that no longer improves, is hopeless, or runs out of time.
 
-    Parameters
-    ----------
-    n_rounds : int
-        Rounds without an improvement, also used by `stopping_round`.
-    leader : float
-        Lowest loss of any candidate on the fold.
-    is_spent : callable
-        Whether time is over.
+    `n_rounds`: rounds without an improvement, also used by `stopping_round`. `leader`: lowest loss
+    of any candidate on the fold. `is_spent`: whether time is over.
 
-    Attributes
-    ----------
-    curve : list of float
-        Loss after each round.
-    timed_out : bool
-        Whether time was over first.
-    fitted : estimator or None
-        The fitted estimator, if it is kept.
+    `curve`: loss after each round. `timed_out`: whether time was over first. `fitted`: the fitted
+    estimator, if it is kept.
     """
 
     def __init__(

@@ -50,14 +50,8 @@ def get_foreign_value_hint(name: str, value: object) -> str:
 def warn_one_vs_rest(label: str | None, name: str, n_classes: int, prefix: str = "") -> None:
     """Warn if a foreign name of a binary objective is used with more than two classes.
 
-    Parameters
-    ----------
-    label : str or None
-        The name that the user gave; only foreign names warn.
-    name : str
-        Name of the objective here.
-    prefix : str
-        Beginning of the message.
+    `label`: the name that the user gave; only foreign names warn. `name`: name of the objective
+    here. `prefix`: beginning of the message.
     """
     if label is not None and label.lower() != name:
         warn_user(
@@ -75,14 +69,9 @@ def raise_unknown_parameters(
 ) -> None:
     """Raise a TypeError for the first unknown name, with a suggestion.
 
-    Parameters
-    ----------
-    where : str
-        Function that was called: "PolyleafRegressor", "PolyleafRegressor.fit".
-    names, parameters : iterable of str
-        Names that were passed, and names that the function takes.
-    constructor_names : iterable of str
-        For a method: parameters of the constructor.
+    `where`: function that was called: "PolyleafRegressor", "PolyleafRegressor.fit". `names`,
+    `parameters`: names that were passed, and names that the function takes. `constructor_names`:
+    for a method: parameters of the constructor.
     """
     parameters = list(parameters)
     for name in names:

@@ -190,9 +190,8 @@ class ParamSpec(NamedTuple):
 
     @property
     def shown_default(self) -> str:
-        """The default, or what None stands for."""
-        default = json.dumps(self.default) if isinstance(self.default, str) else repr(self.default)
-        return self.none or default
+        """The default as in a docstring."""
+        return json.dumps(self.default) if isinstance(self.default, str) else repr(self.default)
 
     def is_default(self, value: object) -> bool:
         """Return whether a value equals the default."""
@@ -361,10 +360,9 @@ def format_parameters(cls: type) -> str:
 
 
 def _format_entry(spec: ParamSpec) -> str:
-    default = json.dumps(spec.default) if isinstance(spec.default, str) else repr(spec.default)
     text = textwrap.fill(spec.text, 96, break_long_words=False, break_on_hyphens=False)
     stands_for = f" ({spec.none})" if spec.none else ""
-    head = f"{spec.name} : {spec.kind}, default={default}{stands_for}"
+    head = f"{spec.name} : {spec.kind}, default={spec.shown_default}{stands_for}"
     return f"{head}\n{textwrap.indent(text, '    ')}"
 
 

@@ -437,17 +437,9 @@ def read_numbers(
 ) -> Any:
     """Return X as numbers, dense or CSR, for a projection of a kind.
 
-    Parameters
-    ----------
-    X : array-like, data frame or sparse matrix of shape (n_rows, n_features)
-    kind : str
-        Kind of the projection, for messages.
-    estimator : estimator, optional
-        scikit-learn compares X with its `n_features_in_` and `feature_names_in_`, or sets them.
-    reset : bool
-        Whether to set them.
-    reference : FeatureSpec, optional
-        Columns of the training data.
+    `X` (n_rows, n_features). `kind`: kind of the projection, for messages. `estimator`:
+    scikit-learn compares X with its `n_features_in_` and `feature_names_in_`, or sets them.
+    `reset`: whether to set them. `reference`: columns of the training data.
     """
     X = check_data(X, "X")
     frame = None if sp.issparse(X) else as_frame(X)

@@ -77,10 +77,7 @@ def plan_rounds(
     Evaluation sets and callbacks do not change the number, except for early stopping: its training
     may have as many rounds as could be found.
 
-    Parameters
-    ----------
-    callbacks : sequence of callback
-        Callbacks of the estimator and of the fit.
+    `callbacks`: callbacks of the estimator and of the fit.
     """
     n_rows, settings = run.target.n_rows, run.settings
     if params.n_estimators is not None or params.warm_start or run.init_model is not None:

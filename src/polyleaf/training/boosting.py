@@ -117,10 +117,7 @@ def refit(run: TrainingRun) -> None:
 def make_model(run: TrainingRun, bound: Any) -> Model:
     """Return a new model without trees.
 
-    Parameters
-    ----------
-    bound : BoundObjective or BoundSparseObjective
-        Result of `bind_objective`.
+    `bound`: result of `bind_objective`.
     """
     base_score = run.base_score
     if base_score is None:
@@ -216,17 +213,9 @@ def _restore_best_round(
 class BoostingLoop:
     """One training: its components, and the order in which they are called.
 
-    Parameters
-    ----------
-    settings : TrainConfig
-    components : Components
-    learning_rates : sequence of float
-        Learning rates of the rounds that the model has already.
+    `learning_rates`: learning rates of the rounds that the model has already.
 
-    Attributes
-    ----------
-    turns : list of list
-        Outputs of the trees of a round; rounds take turns.
+    `turns`: outputs of the trees of a round; rounds take turns.
     """
 
     def __init__(
@@ -329,10 +318,7 @@ class BoostingLoop:
         """Train one round: a tree of each member for each group of outputs. Return whether to
         continue.
 
-        Parameters
-        ----------
-        groups : sequence of ndarray or None, optional
-            Outputs of the trees of a member; default: those whose turn it is.
+        `groups`: outputs of the trees of a member; default: those whose turn it is.
         """
         if groups is None:
             groups = self.turns[round % len(self.turns)]

@@ -87,8 +87,6 @@ def find_checkpoint(
 
 def check_resumed_parameters(run: TrainingRun) -> None:
     """Raise a ValueError if a checkpoint is that of a training with other parameters."""
-    if run.resumed_file is None:
-        return
     changed = _find_changed_parameters(run)
     if changed:
         raise ValueError(

@@ -80,24 +80,12 @@ class EvalSet:
 class Evaluation:
     """The evaluation sets of one training with their scores and logs.
 
-    Parameters
-    ----------
-    model : Model
-        The model in training; trees that it has are scored.
-    new_scores : callable
-        `new_scores(n_rows, offset)` returns raw scores of the kind of the training.
-    layer_hooks : sequence of callable
-        Called after layers, see `callbacks.Callback.after_layer`.
-    training : RowData, optional
-        The training rows, which some metrics need.
+    `model`: the model in training; trees that it has are scored. `new_scores`: `new_scores(n_rows,
+    offset)` returns raw scores of the kind of the training. `layer_hooks`: called after layers, see
+    `callbacks.Callback.after_layer`. `training`: the training rows, which some metrics need.
 
-    Attributes
-    ----------
-    sets : list of (EvalSet, raw scores)
-    log : dict
-        `{data name: {metric name: [value of each round]}}`.
-    log_by_output : dict
-        The same per output, arrays (K,), for metrics that are defined per output.
+    `log`: `{data name: {metric name: [value of each round]}}`. `log_by_output`: the same per
+    output, arrays (K,), for metrics that are defined per output.
     """
 
     def __init__(

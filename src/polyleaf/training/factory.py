@@ -79,14 +79,8 @@ def make_components(
 ) -> Components:
     """Make the components of a training.
 
-    Parameters
-    ----------
-    bound : BoundObjective or BoundSparseObjective
-        Result of `bind_objective`.
-    model : Model
-        Its trees are added to the raw scores.
-    layer_hooks : sequence of callable
-        Methods `after_layer` of callbacks.
+    `bound`: result of `bind_objective`. `model`: its trees are added to the raw scores.
+    `layer_hooks`: methods `after_layer` of callbacks.
     """
     bound.set_base_score(model.base_score)
     evaluation = None

@@ -78,12 +78,8 @@ def complete_objective(
 ) -> Objective:
     """Make the objective with the parameters that the estimator has for it.
 
-    Parameters
-    ----------
-    n_outputs : int or None
-        Number of classes or labels.
-    **resolved
-        Values that replace parameters of the estimator.
+    `n_outputs`: number of classes or labels. `**resolved`: values that replace parameters of the
+    estimator.
     """
     parameters: dict[str, object] = {}
     if spec.instance is None:

@@ -118,14 +118,9 @@ def find_output_groups(
     Returns one group if the loss is no sum over outputs, or if there are few rows or
     many outputs.
 
-    Parameters
-    ----------
-    rules : SplitRules
-        What the split into rows to train on and held-out rows respects.
-    metric : Metric
-        Metric of held-out rows, if possible defined per output; lower is better.
-    train : callable
-        `train(dataset, rows, settings, held_out, callback)` trains a model.
+    `rules`: what the split into rows to train on and held-out rows respects. `metric`: metric of
+    held-out rows, if possible defined per output; lower is better. `train`: `train(dataset, rows,
+    settings, held_out, callback)` trains a model.
     """
     n_outputs = objective.bind(rows).n_outputs
     everything = [list(range(n_outputs))]
@@ -304,14 +299,8 @@ def measure_candidate_gains(
 
     Returns shape (n_candidates, K), float64.
 
-    Parameters
-    ----------
-    codes : ndarray of shape (n_features, n_rows), uint8
-    g : ndarray of shape (n_rows, K), float32
-    h : ndarray of shape (n_rows, K), float32, or None
-        None: 1.
-    min_rows : int
-        Least number of rows of a side.
+    `codes` (n_features, n_rows), uint8. `g` (n_rows, K), float32. `h` (n_rows, K), float32; None:
+    1. `min_rows`: least number of rows of a side.
     """
     n, n_outputs = g.shape
     channels = np.concatenate([g, np.ones((n, 1), np.float32) if h is None else h], axis=1)

@@ -139,10 +139,7 @@ class MonotoneFitter:
     The projection is the closest one in squares weighted by the Hessian of each leaf: for Newton
     steps without L1 penalty and limit it minimises the loss subject to the constraints.
 
-    Parameters
-    ----------
-    monotone : ndarray of shape (n_columns, K), int8
-    n_bins : ndarray of shape (n_columns,), uint16
+    `monotone` (n_columns, K), int8. `n_bins` (n_columns,), uint16.
     """
 
     def __init__(

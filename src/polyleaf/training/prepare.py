@@ -74,14 +74,9 @@ def prepare(
 
     Raises a ValueError if X does not match y, the parameters or init_model.
 
-    Parameters
-    ----------
-    run : TrainingRun
-        The offsets of its data have been read.
-    has_hold_outs : bool
-        Whether `run.make_hold_out_run` will be called, and `free_codes` afterwards.
-    is_cross_fitted : bool
-        Whether models of folds will be trained after the fit.
+    `run`: the offsets of its data have been read. `has_hold_outs`: whether `run.make_hold_out_run`
+    will be called, and `free_codes` afterwards. `is_cross_fitted`: whether models of folds will be
+    trained after the fit.
     """
     X, eval_data, n_threads = run.data.X, run.eval_data, run.settings.workers.n_threads
     check_rows(params, X, run.target)

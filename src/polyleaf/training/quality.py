@@ -24,12 +24,8 @@ _Parameters = TypeVar("_Parameters", bound=SharedParameters)
 class Budget:
     """Limit of the time of some trainings, in rounds so that no clock decides.
 
-    Attributes
-    ----------
-    n_rounds : float
-        Rounds with default parameters.
-    n_cell_rounds : float
-        The same times cells (rows * columns * outputs).
+    `n_rounds`: rounds with default parameters. `n_cell_rounds`: the same times cells (rows *
+    columns * outputs).
     """
 
     n_rounds: float
@@ -44,14 +40,9 @@ class Budget:
 class Rung:
     """What a value of `quality` stands for.
 
-    Attributes
-    ----------
-    candidates : tuple of dict
-        Changes of parameters; the first is none.
-    hold_outs : Budget
-        A candidate has no hold-out fit if the hold-out fits before have taken as much.
-    final : Budget
-        Limit for the training on all rows, if there is more than one member.
+    `candidates`: changes of parameters; the first is none. `hold_outs`: a candidate has no hold-out
+    fit if the hold-out fits before have taken as much. `final`: limit for the training on all rows,
+    if there is more than one member.
     """
 
     candidates: tuple[Changes, ...]
@@ -115,14 +106,9 @@ def choose_members(
 ) -> list[Member]:
     """Return the members, with weights, of the model with the lowest loss.
 
-    Parameters
-    ----------
-    candidates : sequence of Member
-        With their numbers of rounds.
-    compute_loss : callable
-        Returns the loss of the weighted mean of some candidates, `{number: weight}`.
-    max_rounds : float
-        Limit for the rounds of several members, in rounds with default parameters.
+    `candidates`: with their numbers of rounds. `compute_loss`: returns the loss of the weighted
+    mean of some candidates, `{number: weight}`. `max_rounds`: limit for the rounds of several
+    members, in rounds with default parameters.
     """
     costs = [get_cost(member) * member.n_rounds for member in candidates]
     mixes = [

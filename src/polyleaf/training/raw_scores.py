@@ -76,10 +76,7 @@ _BLOCK_BINS = 8 * 256  # bins of eight features, which a thread sums at a time
 class HeavyRows:
     """Factors of heavy rows, and unbiased rounding.
 
-    Attributes
-    ----------
-    factor : ndarray of shape (n_rows, 1) or (n_rows, K), float32, or None
-        Factor of the derivatives of each row; None: 1.
+    `factor` (n_rows, 1) or (n_rows, K), float32: factor of the derivatives of each row; None: 1.
     """
 
     def __init__(
@@ -94,12 +91,9 @@ class HeavyRows:
     ) -> HeavyRows | None:
         """Return the measures for rows of these sizes; None if they are not needed.
 
-        Parameters
-        ----------
-        size : ndarray of shape (n_rows, 1) or (n_rows, K), float32
-            Hessian of each row before training, 0 for rows without weight.
-        row_ids : ndarray of shape (n_rows,), int64, or None
-            Id of each row among those of all ranks; None: its position.
+        `size` (n_rows, 1) or (n_rows, K), float32: Hessian of each row before training, 0 for rows
+        without weight. `row_ids` (n_rows,), int64: id of each row among those of all ranks; None:
+        its position.
         """
         ratio, limit = np.zeros(size.shape[1]), np.full(size.shape[1], np.inf)
         for k in range(size.shape[1]):
@@ -185,10 +179,7 @@ class LeafAssignment(Protocol):
 class GrownTree(NamedTuple):
     """A tree whose leaves have no values yet.
 
-    Attributes
-    ----------
-    grower : LeafAssignment
-        The grower with the leaves of the rows.
+    `grower`: the grower with the leaves of the rows.
     """
 
     tree: _core.Tree
@@ -253,13 +244,9 @@ class DerivativeMatrices(ABC):
     ) -> Any:
         """Return gradients as `select` does, scaled so that gains of all outputs add up.
 
-        Parameters
-        ----------
-        shares_hessian : bool
-            Whether gains use one Hessian for all outputs: the scale then makes the gain of each
-            output on average equal to that with its own Hessian.
-        weight : ndarray of shape (n_rows, 1) or (n_rows, K), optional
-            What rows count in that Hessian, if it differs between outputs.
+        `shares_hessian`: whether gains use one Hessian for all outputs: the scale then makes the
+        gain of each output on average equal to that with its own Hessian. `weight` (n_rows, 1) or
+        (n_rows, K): what rows count in that Hessian, if it differs between outputs.
         """
         raise NotImplementedError  # not on a device, which does not serve such gains
 
@@ -276,10 +263,8 @@ class DerivativeMatrices(ABC):
 class Derivatives(DerivativeMatrices):
     """Gradients and Hessians of an objective at the raw scores, in host memory.
 
-    Attributes
-    ----------
-    weight : ndarray of shape (n_rows, 1) or (n_rows, K), float32, or None
-        What a row counts where Hessians are not used; None: 1.
+    `weight` (n_rows, 1) or (n_rows, K), float32: what a row counts where Hessians are not used;
+    None: 1.
     """
 
     def __init__(
@@ -406,12 +391,8 @@ class Derivatives(DerivativeMatrices):
 class DenseScores:
     """Sums of leaf values of some rows.
 
-    Attributes
-    ----------
-    raw : ndarray of shape (n_rows, K), float32
-        Raw scores without the base score.
-    has_outputs : bool
-        Whether metrics of single outputs differ from that of all.
+    `raw` (n_rows, K), float32: raw scores without the base score. `has_outputs`: whether metrics of
+    single outputs differ from that of all.
     """
 
     def __init__(self, raw: np.ndarray, workers: Context) -> None:
@@ -445,10 +426,7 @@ class DenseState:
     The objective sees the raw scores with the offset of the rows, plus a temporary change (set by
     `show`) that is not part of predictions, such as an unfinished tree, or trees left out.
 
-    Attributes
-    ----------
-    derivatives : Derivatives
-        Derivatives at the raw scores of the last `update_derivatives`.
+    `derivatives`: derivatives at the raw scores of the last `update_derivatives`.
     """
 
     def __init__(
@@ -498,11 +476,8 @@ class DenseState:
     def show(self, change: Callable[[Any], object] | None) -> None:
         """Let the objective see the raw scores after a change, until the next call.
 
-        Parameters
-        ----------
-        change : callable or None
-            `change(scores)` changes a copy of the raw scores (n_rows, K) in place: an ndarray, or
-            the matrix of a device. None: no change.
+        `change`: `change(scores)` changes a copy of the raw scores (n_rows, K) in place: an
+        ndarray, or the matrix of a device. None: no change.
         """
         self._shown, self._is_stale = None, True
         if change is not None:
@@ -696,13 +671,9 @@ class SparseState:
     """Raw scores and gradients of all training rows, for the labels that a row has or was
     predicted.
 
-    Attributes
-    ----------
-    weight : ndarray of shape (n_rows,), float32, or None
-        Weight, and Hessian, of each row.
-    gradients : _core.SparseGradients or None
-        Gradients at the raw scores of the last `update_derivatives`; None once the scores have
-        changed, because both are large.
+    `weight` (n_rows,), float32: weight, and Hessian, of each row. `gradients`: gradients at the raw
+    scores of the last `update_derivatives`; None once the scores have changed, because both are
+    large.
     """
 
     def __init__(

@@ -186,11 +186,7 @@ class HistogramSplitFinder:
 
     `quantised`: those of the core, which each tree overwrites.
 
-    Attributes
-    ----------
-    gradients : SplitGradients
-    quantises_nodes : bool
-        Whether gradients are quantised anew in every node.
+    `quantises_nodes`: whether gradients are quantised anew in every node.
     """
 
     def __init__(

@@ -29,14 +29,8 @@ _SMALL_ROWS = 16
 class Frame(ABC):
     """A data frame; one subclass for each library.
 
-    Attributes
-    ----------
-    native : data frame
-        The user's frame, or its conversion.
-    names : list
-        Column names.
-    shape : tuple of int
-        (n_rows, n_columns).
+    `native`: the user's frame, or its conversion. `names`: column names. `shape`: (n_rows,
+    n_columns).
     """
 
     def __init__(self, native: Any, names: Sequence[Any]) -> None:

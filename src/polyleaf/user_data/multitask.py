@@ -12,10 +12,15 @@ import scipy.sparse
 
 from polyleaf.runtime.row_data import RowData, TaskRows
 from polyleaf.runtime.user_warnings import warn_user
-from polyleaf.user_data.read_target import abbreviate_names, to_numpy
+from polyleaf.user_data.read_target import to_numpy
 from polyleaf.user_data.target import Target, TargetEncoding
 from polyleaf.user_data.target_scaling import compute_mean_and_deviation
-from polyleaf.user_data.validation import check_in_memory, describe_type, get_missing_mask
+from polyleaf.user_data.validation import (
+    abbreviate_names,
+    check_in_memory,
+    describe_type,
+    get_missing_mask,
+)
 
 if TYPE_CHECKING:
     from polyleaf.runtime.types import JsonObject
@@ -121,16 +126,9 @@ def encode_labelled_rows(
 ) -> Target:
     """Encode labels; rows without a label get class 0 with weight 0.
 
-    Parameters
-    ----------
-    encode : callable
-        `encode(rows)` for the rows with a label.
-    rows : RowData
-        Labels, and weights of rows or a number.
-    missing : {"error", "ignore"}
-        Whether a missing label is an error.
-    name : str
-        Name of y in error messages.
+    `encode`: `encode(rows)` for the rows with a label. `rows`: labels, and weights of rows or a
+    number. `missing` {"error", "ignore"}: whether a missing label is an error. `name`: name of y in
+    error messages.
     """
     labels, sample_weight = np.asarray(to_numpy(rows.target, name)), rows.weight
     known = np.ones(len(labels), bool) if missing == "error" else ~get_missing_mask(labels)

@@ -58,14 +58,8 @@ class TextProblem:
 class TextColumnError(ValueError):
     """A column of text is not read as categories.
 
-    Attributes
-    ----------
-    column, cell : str
-        Description of the column, and the first cell that shows the problem.
-    row : int
-        Row of the cell, from 0.
-    kind : str
-        See `TextProblem`.
+    `column`, `cell`: description of the column, and the first cell that shows the problem. `row`:
+    row of the cell, from 0. `kind`: see `TextProblem`.
     """
 
     def __init__(self, column: str, row: int, cell: str, kind: str):

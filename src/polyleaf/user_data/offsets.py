@@ -31,14 +31,8 @@ class OffsetReader:
 
         Raises a ValueError for other shapes, and for values that are not finite numbers.
 
-        Parameters
-        ----------
-        offset : array-like or data frame of shape (n_rows,) or (n_rows, n_columns)
-            Finite numbers.
-        n_rows : int, optional
-            Rows of X.
-        name : str
-            Name of the offsets in error messages.
+        `offset` (n_rows,) or (n_rows, n_columns): finite numbers. `n_rows`: rows of X. `name`: name
+        of the offsets in error messages.
         """
         self.encoding.check_offset_names(offset, name)
         values = _to_finite_float64(to_numpy(offset, name), name)
@@ -75,14 +69,8 @@ class OffsetReader:
 def check_all_or_none(names: Sequence[str], have: Sequence[bool], is_continued: bool) -> None:
     """Check that all data of a training have offsets, or none.
 
-    Parameters
-    ----------
-    names : sequence of str
-        Names of the data; the first is the training data.
-    have : sequence of bool
-        Whether each has offsets.
-    is_continued : bool
-        Whether the training continues a model that was trained with offsets.
+    `names`: names of the data; the first is the training data. `have`: whether each has offsets.
+    `is_continued`: whether the training continues a model that was trained with offsets.
     """
     if is_continued and not have[0]:
         raise ValueError(

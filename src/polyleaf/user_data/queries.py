@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from polyleaf.runtime.row_data import RowData, select_rows
 from polyleaf.runtime.types import DataLike
 from polyleaf.user_data.frames import as_frame
-from polyleaf.user_data.read_target import abbreviate_names
-from polyleaf.user_data.validation import count_rows, read_row_values
+from polyleaf.user_data.validation import abbreviate_names, count_rows, read_row_values
 
 
 def read_queries(rows: RowData, n_rows: int) -> RowData:

@@ -6,7 +6,6 @@ they round to float32.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,6 +19,7 @@ from polyleaf.runtime.capabilities import refuse
 from polyleaf.runtime.types import DataLike
 from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.user_data.validation import (
+    abbreviate_names,
     check_data,
     check_in_memory,
     check_unique_names,
@@ -149,11 +149,6 @@ def check_related_names(data: DataLike, known: tuple[str, ...] | None, name: str
     names = None if data is None else get_given_names(data)
     if names is not None and known is not None and set(names) & set(known):
         check_column_order(names, known, name)
-
-
-def abbreviate_names(names: Sequence[object]) -> str:
-    """Return the first five names for a message."""
-    return ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "")
 
 
 # ---- numbers -----------------------------------------------------------------------------------

@@ -15,7 +15,6 @@ from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike, JsonObject
 from polyleaf.user_data.read_target import (
     INDICATOR_RULE,
-    abbreviate_names,
     check_column_order,
     check_n_classes,
     check_related_names,
@@ -34,7 +33,7 @@ from polyleaf.user_data.read_target import (
     sort_classes,
 )
 from polyleaf.user_data.target_scaling import Normalize, compute_target_scale
-from polyleaf.user_data.validation import find_row, to_canonical_csr
+from polyleaf.user_data.validation import abbreviate_names, find_row, to_canonical_csr
 from polyleaf.user_data.weights import (
     check_outputs_have_weight,
     check_two_classes,
@@ -533,15 +532,9 @@ def encode_sparse(
     Raises a ValueError for invalid y or weights. The values of the target are a
     canonical csr_matrix, float32.
 
-    Parameters
-    ----------
-    rows : RowData
-        Labels (0 and 1) or numbers, a sparse matrix, array-like or data frame of shape (n_rows,
-        n_outputs), whose entries may have any order, but no duplicates, and weights of rows.
-    name : str
-        Name of y in error messages.
-    like : TargetEncoding, optional
-        Encoding of the training y.
+    `rows`: labels (0 and 1) or numbers, a sparse matrix, array-like or data frame of shape (n_rows,
+    n_outputs), whose entries may have any order, but no duplicates, and weights of rows. `name`:
+    name of y in error messages. `like`: encoding of the training y.
     """
     y = rows.target
     values = to_canonical_csr(read_sparse_matrix(y, name), name, repeated="raise")

@@ -187,14 +187,9 @@ def check_data(values: Any, name: str) -> Any:
 
     Raises a ValueError for a sparse matrix with inconsistent index arrays.
 
-    Parameters
-    ----------
-    values : anything
-        A masked array becomes an array with NaN (None for objects and text) in masked places.
-        The index arrays of a sparse matrix are checked, because SciPy reads out of bounds where
-        they are wrong. Anything else is returned unchanged.
-    name : str
-        Name of the data in error messages.
+    `values`: a masked array becomes an array with NaN (None for objects and text) in masked places.
+    The index arrays of a sparse matrix are checked, because SciPy reads out of bounds where they
+    are wrong. Anything else is returned unchanged. `name`: name of the data in error messages.
     """
     if type(values) is np.ndarray:
         return values
@@ -336,6 +331,11 @@ def describe_type(value: object) -> str:
 # ---- parameters --------------------------------------------------------------------------------
 
 
+def abbreviate_names(names: Sequence[object]) -> str:
+    """Return the first five names for a message."""
+    return ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "")
+
+
 def get_index(
     entry: object, names: Sequence[str] | None, n: int, parameter: str, noun: str = "feature"
 ) -> int:
@@ -354,8 +354,10 @@ def get_index(
                 f"{parameter} names the {noun} {entry!r}, but {owner} no names: use numbers."
             )
         if entry not in names:
-            shown = ", ".join(map(repr, names[:5])) + ", ..." * (len(names) > 5)
-            raise ValueError(f"{parameter} names the {noun} {entry!r}; the {noun}s are {shown}.")
+            raise ValueError(
+                f"{parameter} names the {noun} {entry!r}; the {noun}s are "
+                f"{abbreviate_names(names)}."
+            )
         return list(names).index(entry)
     if isinstance(entry, bool | np.bool_) or not isinstance(entry, int | np.integer):
         raise TypeError(f"{parameter} must name {noun}s by text or whole number; got {entry!r}.")

@@ -13,8 +13,9 @@ from sklearn.utils.validation import check_array
 import polyleaf._core as _core
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
-from polyleaf.user_data.read_target import abbreviate_names, is_sparse, to_numpy
+from polyleaf.user_data.read_target import is_sparse, to_numpy
 from polyleaf.user_data.target_scaling import check_total_weight, sum_columns
+from polyleaf.user_data.validation import get_index
 
 _BLOCK_ROWS = 1 << 10  # rows whose weights are averaged at a time
 
@@ -152,14 +153,7 @@ def read_target_weight(
     if isinstance(target_weight, Mapping):
         values = np.ones(n_outputs)
         for target, value in target_weight.items():
-            index = names.index(target) if names and target in names else target
-            if not isinstance(index, int | np.integer) or not 0 <= index < n_outputs:
-                known = abbreviate_names(names) if names else f"0 to {n_outputs - 1}"
-                raise ValueError(
-                    f"target_weight names the target {target!r}, which is not in y: its targets "
-                    f"are {known}."
-                )
-            values[index] = value
+            values[get_index(target, names, n_outputs, "target_weight", "target")] = value
     else:
         values = np.asarray(target_weight, np.float64)
     if values.shape != (n_outputs,):
@@ -280,18 +274,12 @@ def _list_label_weights(
     """Convert `{label: {0: weight, 1: weight}}` to a list with one entry per label."""
     weights: list[Mapping[object, object]] = [{}] * n_labels
     for label, entry in class_weight.items():
-        index = names.index(label) if names and label in names else label
-        if (
-            not isinstance(index, int | np.integer)
-            or not 0 <= index < n_labels
-            or not isinstance(entry, Mapping)
-        ):
-            known = abbreviate_names(names) if names else f"0 to {n_labels - 1}"
+        if not isinstance(entry, Mapping):
             raise ValueError(
                 f"class_weight has {label!r}: {entry!r}; it must be "
-                f"{{label: {{0: weight, 1: weight}}}}, and the labels of y are {known}."
+                "{label: {0: weight, 1: weight}}."
             )
-        weights[index] = entry
+        weights[get_index(label, names, n_labels, "class_weight", "label")] = entry
     return weights
 
 

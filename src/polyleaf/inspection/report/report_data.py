@@ -87,11 +87,7 @@ def compute_pit_histogram(
 class ReportData:
     """A fitted estimator and rows, without targets.
 
-    Attributes
-    ----------
-    estimator, model, X
-    prefix : str
-        The prefix of the names of its figures, which are unique on a page.
+    `prefix`: the prefix of the names of its figures, which are unique on a page.
     """
 
     def __init__(self, estimator: PolyleafEstimator, X: DataLike, prefix: str = "") -> None:
@@ -170,12 +166,7 @@ class ReportData:
 class SingleTaskReportData(ReportData):
     """A fitted estimator of a single task, and rows to evaluate it on.
 
-    Attributes
-    ----------
-    y : ndarray
-    offset
-        The offset of the rows, as for `predict`; None: no offset.
-    predicted : ndarray
+    `offset`: the offset of the rows, as for `predict`; None: no offset.
     """
 
     def __init__(
@@ -260,13 +251,8 @@ class SingleTaskReportData(ReportData):
 class RankingReportData(ReportData):
     """A fitted ranker, and queries to evaluate it on.
 
-    Attributes
-    ----------
-    metrics : dict of str to (float, ndarray of shape (n_scores,))
-        Mean over scores, and of each score.
-    front : ndarray of shape (n_scores, n_goals)
-        NDCG of each score by each goal.
-    goal_names : list of str
+    `metrics` (n_scores,): mean over scores, and of each score. `front` (n_scores, n_goals): NDCG of
+    each score by each goal.
     """
 
     def __init__(
@@ -294,11 +280,7 @@ class RankingReportData(ReportData):
 class MultiTaskReportData(ReportData):
     """A fitted estimator of several tasks, and rows to evaluate it on.
 
-    Attributes
-    ----------
-    tasks : dict of str to SingleTaskReportData
-        The data of each task: the rows whose class or labels are known; for numbers all rows.
-    d2_scores : dict of str to float
+    `tasks`: the data of each task: the rows whose class or labels are known; for numbers all rows.
     """
 
     def __init__(

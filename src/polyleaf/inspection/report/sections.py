@@ -184,16 +184,8 @@ def render_svg(
 
     Raises an ImportError if matplotlib is not installed.
 
-    Parameters
-    ----------
-    name : str
-        Unique on the page, as the ids in the SVG depend on it.
-    label : str
-        The description for screen readers.
-    draw : callable
-        `draw(ax)` draws on these axes.
-    size : (float, float)
-        Width and height in inches.
+    `name`: unique on the page, as the ids in the SVG depend on it. `label`: the description for
+    screen readers. `draw`: `draw(ax)` draws on these axes. `size`: width and height in inches.
     """
     import_pyplot()
     import matplotlib
