@@ -32,6 +32,7 @@ import numpy as np
 from polyleaf.metrics import Metric, get_metric
 from polyleaf.metrics.metric import EvalsLog, OutputsLog
 from polyleaf.metrics.patience import Patience
+from polyleaf.runtime.checks import require, require_choice
 from polyleaf.runtime.temporary_files import remove_temporary_files
 from polyleaf.runtime.user_warnings import warn_user
 
@@ -199,10 +200,8 @@ class EarlyStopping(Callback):
         min_delta: float = 0.0,
         maximize: bool | None = None,
     ):
-        if rounds < 1:
-            raise ValueError(f"EarlyStopping needs rounds >= 1, got {rounds}.")
-        if min_delta < 0:
-            raise ValueError(f"EarlyStopping needs min_delta >= 0, got {min_delta}.")
+        require(rounds >= 1, f"EarlyStopping needs rounds >= 1, got {rounds}.")
+        require(min_delta >= 0, f"EarlyStopping needs min_delta >= 0, got {min_delta}.")
         self.rounds = rounds
         self.metric_name = metric_name
         self.data_name = data_name
@@ -213,6 +212,7 @@ class EarlyStopping(Callback):
 
     def set_metrics(self, metrics: Sequence[Metric]) -> None:
         """Set `metrics`, to know whether larger is better. Called by the estimators."""
+        _require_data(metrics)
         self._metrics = metrics
 
     def before_training(self, model: Model) -> None:
@@ -313,23 +313,11 @@ class EarlyStopping(Callback):
         return self.best_iteration is not None and self._patience.is_over(epoch)
 
     def _select_metric(self, evals_log: EvalsLog) -> tuple[str, str]:
-        if not evals_log:
-            raise ValueError(
-                "Early stopping needs data to evaluate on: pass eval_set=[(X, y)] or X_val and "
-                "y_val to fit, or set validation_fraction."
-            )
+        _require_data(evals_log)
         data = self.data_name if self.data_name is not None else list(evals_log)[-1]
-        if data not in evals_log:
-            raise ValueError(
-                f"EarlyStopping(data_name={data!r}): there is no such evaluation set, only "
-                f"{list(evals_log)}."
-            )
+        require_choice(data, evals_log, "EarlyStopping(data_name=)")
         metric = self.metric_name if self.metric_name is not None else list(evals_log[data])[-1]
-        if metric not in evals_log[data]:
-            raise ValueError(
-                f"EarlyStopping(metric_name={metric!r}): there is no such metric, only "
-                f"{list(evals_log[data])}."
-            )
+        require_choice(metric, evals_log[data], "EarlyStopping(metric_name=)")
         return data, metric
 
     def _find_metric(self, name: str) -> Metric:
@@ -348,6 +336,14 @@ class EarlyStopping(Callback):
             ) from None
 
 
+def _require_data(data: object) -> None:
+    require(
+        data,
+        "Early stopping needs data to evaluate on: pass eval_set=[(X, y)] or X_val and y_val to "
+        "fit, or set validation_fraction.",
+    )
+
+
 class EvaluationMonitor(Callback):
     """Print metric values; with two to eight outputs also the values of each output.
 
@@ -362,8 +358,7 @@ class EvaluationMonitor(Callback):
     watches_outputs = True
 
     def __init__(self, period: int = 1, logger: Callable[[str], object] = print):
-        if period < 1:
-            raise ValueError(f"EvaluationMonitor needs period >= 1, got {period}.")
+        require(period >= 1, f"EvaluationMonitor needs period >= 1, got {period}.")
         self.period = period
         self.logger = logger
         self._outputs_log: OutputsLog = {}
@@ -461,10 +456,8 @@ class Checkpoint(Callback):
         name: str = "checkpoint",
         resume: bool = False,
     ):
-        if interval < 1:
-            raise ValueError(f"Checkpoint needs interval >= 1, got {interval}.")
-        if keep is not None and keep < 1:
-            raise ValueError(f"Checkpoint needs keep >= 1 or None, got {keep}.")
+        require(interval >= 1, f"Checkpoint needs interval >= 1, got {interval}.")
+        require(keep is None or keep >= 1, f"Checkpoint needs keep >= 1 or None, got {keep}.")
         self.directory = Path(directory)
         self.interval = interval
         self.keep = keep
@@ -540,8 +533,7 @@ class TimeLimit(Callback):
     """
 
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic):
-        if not seconds > 0:
-            raise ValueError(f"TimeLimit needs seconds > 0, got {seconds}.")
+        require(seconds > 0, f"TimeLimit needs seconds > 0, got {seconds}.")
         self.seconds = seconds
         self.clock = clock
         self._is_running = False

@@ -839,7 +839,7 @@ def test_methods_that_need_rows_raise_for_zero_rows():
 
 def test_unknown_importance_type_raises():
     X = np.random.default_rng(0).standard_normal((80, 3))
-    message = "'count' is unknown; it must be one of gain, split, cover, shap"
+    message = "kind must be one of 'gain', 'split', 'cover', 'shap'; got 'count'"
     with pytest.raises(ValueError, match=message):
         PolyleafRegressor(n_estimators=2).fit(X, X[:, 0]).feature_importance("count")
 

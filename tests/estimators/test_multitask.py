@@ -582,7 +582,7 @@ BAD = [
     (dict(task_weight={"prise": 2.0}), Y, "task_weight names the task 'prise'"),
     (dict(task_weight={"price": 0.0}), Y, "weight of task 'price'"),
     (dict(eval_metric="rmse", validation_fraction=0.2), Y, "eval_metric='rmse'"),
-    (dict(eval_metric={"x": "rmse"}, validation_fraction=0.2), Y, "eval_metric .*task 'x'"),
+    (dict(eval_metric={"x": "rmse"}, validation_fraction=0.2), Y, "task of eval_metric .*got 'x'"),
     (dict(leaf="sparse"), Y, "no common unit"),
     (dict(reg_alpha=1.0), Y, "reg_alpha and max_delta_step"),
     (dict(), Y.to_numpy(), "without column names"),

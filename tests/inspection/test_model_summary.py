@@ -113,7 +113,7 @@ def test_node_table_formats_are_equal(scalar, kinds):
             for found, value in zip(columns[name], expected, strict=True):
                 found = found.to_list() if hasattr(found, "to_list") else found
                 assert found == value or (value is None and pd.isna(found)), (kind, name)
-    with pytest.raises(ValueError, match="kind='csv'"):
+    with pytest.raises(ValueError, match="got 'csv'"):
         nodes_table(model, "csv")
 
 

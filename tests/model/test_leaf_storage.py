@@ -71,7 +71,7 @@ def test_values_beyond_float16_raise():
     with pytest.raises(ValueError, match=r"float16.*1e-06"):
         encode([np.array([[1e-6]], np.float32)], "float16")
     with pytest.raises(
-        ValueError, match="leaf_dtype must be one of float32, float16, int8; got 'float64'"
+        ValueError, match="leaf_dtype must be one of 'float32', 'float16', 'int8'; got 'float64'"
     ):
         encode([fits], "float64")
 
@@ -261,4 +261,4 @@ def test_command_line(tmp_path, capsys):
         message = capsys.readouterr().out
         assert all((word in message) == (word in shown) for word in ("gain ", "rows"))
     assert run([*train, str(tmp_path / "x"), "--leaf-dtype", "float64"]) == 2
-    assert "leaf_dtype must be one of float32, float16, int8" in capsys.readouterr().err
+    assert "leaf_dtype must be one of 'float32', 'float16', 'int8'" in capsys.readouterr().err

@@ -202,7 +202,7 @@ def test_importance_of_scalar_trees():
 
 
 def test_invalid_importance_raises():
-    with pytest.raises(ValueError, match="kind='weight'"):
+    with pytest.raises(ValueError, match="got 'weight'"):
         random_model().feature_importance("weight")
     with pytest.raises(ValueError, match="per_output"):
         random_model().feature_importance("split", per_output=True)

@@ -277,7 +277,7 @@ def test_leml_accepts_all_kinds_of_targets():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (dict(kind="svd"), "unknown"),
+        (dict(kind="svd"), "got 'svd'"),
         (dict(dim=0), "dim must be at least 1"),
         (dict(min_rows=0), "min_rows must be at least 1"),
         (dict(max_columns=0), "max_columns must be"),

@@ -249,7 +249,11 @@ def test_get_sketch():
 
 @pytest.mark.parametrize(
     ("sketch", "dim", "message"),
-    [("random", None, "unknown"), (TopOutputs(3), 4, "sketch_dim"), (7, None, "sketch must be")],
+    [
+        ("random", None, "got 'random'"),
+        (TopOutputs(3), 4, "sketch_dim"),
+        (7, None, "sketch must be"),
+    ],
 )
 def test_get_sketch_raises(sketch, dim, message):
     with pytest.raises(ValueError, match=message):

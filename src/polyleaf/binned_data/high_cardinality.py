@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polyleaf.runtime.file_checks import require_bins
+from polyleaf.runtime.checks import require_bins
 from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.user_data.feature_table import (
     CATEGORY_TYPES,

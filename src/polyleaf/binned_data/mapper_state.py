@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyleaf.binned_data.high_cardinality import Category, DerivedColumns, is_category
-from polyleaf.runtime.file_checks import require_bins
+from polyleaf.runtime.checks import require_bins
 from polyleaf.user_data.feature_table import FeatureSpec
 
 if TYPE_CHECKING:

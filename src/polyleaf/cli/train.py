@@ -32,6 +32,7 @@ from polyleaf.files.io import ReadError, require
 from polyleaf.files.schema import RANKING, SINGLE_TASKS, Schema, infer_task, select_columns
 from polyleaf.files.table import Table, abbreviate
 from polyleaf.objectives import auto_objective_name, get_objective, objective_class
+from polyleaf.runtime.checks import require_choice
 from polyleaf.runtime.row_data import RowData
 from polyleaf.settings import presets
 from polyleaf.settings.parameters import SearchParameters
@@ -48,9 +49,9 @@ _INTERRUPT_WARNING = "was interrupted"  # part of the warning of an estimator th
 
 def train(options: Namespace) -> int | None:
     """Train a model on a data file and save it."""
-    from polyleaf.model.storage import check_leaf_dtype
+    from polyleaf.model.storage import LEAF_DTYPES
 
-    check_leaf_dtype(options.leaf_dtype)
+    require_choice(options.leaf_dtype, LEAF_DTYPES, "leaf_dtype")
     is_xmc = xmc.is_xmc(options.file, options.format)
     preset = options.preset or ("gbdt_sparse" if is_xmc else None)
     names = ", ".join(sorted(presets.__all__))

@@ -19,6 +19,7 @@ from polyleaf.model.shap import BinnedRows, OutputSelection, ShapExplainer, reso
 from polyleaf.model.statistics import IMPORTANCE_KINDS
 from polyleaf.objectives import Objective
 from polyleaf.runtime.capabilities import refuse
+from polyleaf.runtime.checks import require_choice
 from polyleaf.runtime.context import effective_threads
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
@@ -379,11 +380,7 @@ class PredictionMixin:
         frozen.model_ = self.model_.copy()
         frozen.model_.truncate(last)
         methods = frozen._output_methods()
-        if method not in methods:
-            raise ValueError(
-                f"method={method!r} is not available for this model; it must be one of "
-                f"{', '.join(map(repr, methods))}."
-            )
+        require_choice(method, methods, "The method of this model")
         is_identity = method == "predict" and self._predicts_scores()
         return Predictor(frozen.model_, methods[method], n_threads, device, is_identity)
 
@@ -422,10 +419,7 @@ class PredictionMixin:
         -------
         self
         """
-        if predict not in _LIBRARIES:
-            raise ValueError(
-                f"set_output(predict=) must be one of {', '.join(_LIBRARIES)}; got {predict!r}."
-            )
+        require_choice(predict, _LIBRARIES, "set_output(predict=)")
         self._sklearn_output_config = {"predict": predict}  # copied by clone
         return self
 
@@ -494,10 +488,7 @@ class PredictionMixin:
                 raise ValueError("kind='shap' needs rows: pass them as X.")
             importance = mean_abs_shap(iter_shap_values(self, X))
             return importance if per_output else importance.mean(axis=0)
-        if kind not in IMPORTANCE_KINDS:
-            raise ValueError(
-                f"kind={kind!r} is unknown; it must be one of {', '.join(IMPORTANCE_KINDS)}, shap."
-            )
+        require_choice(kind, (*IMPORTANCE_KINDS, "shap"), "kind")
         importance = self.model_.feature_importance(kind, per_output)
         return self.model_.mapper.sum_by_feature(importance)
 

@@ -20,6 +20,7 @@ from polyleaf.model.metadata import (
 )
 from polyleaf.objectives import Objective
 from polyleaf.runtime.capabilities import refuse
+from polyleaf.runtime.checks import require_choice
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
 from polyleaf.training.cross_fitting import (
@@ -32,6 +33,7 @@ from polyleaf.training.cross_fitting import (
 from polyleaf.training.training_run import TrainingRun
 from polyleaf.user_data.read_target import check_same_rows
 from polyleaf.user_data.target import TargetEncoding
+from polyleaf.user_data.validation import get_index
 
 if TYPE_CHECKING:
     from polyleaf.estimators.classifier import PolyleafClassifier
@@ -254,8 +256,7 @@ class DecisionThresholdMixin(PolyleafEstimator):
         """
         check_is_fitted(self)
         _check_has_threshold(self._encoding, self.model_.objective)
-        if by not in F1_CHOICES:
-            raise ValueError(f'by must be "f1" or "f1_macro", got {by!r}.')
+        require_choice(by, F1_CHOICES, "by")
         probability = self.model_.objective.transform(self._raw(X, None, offset))
         if not len(probability):
             raise ValueError("choose_threshold needs at least one row, and X has none.")
@@ -323,14 +324,8 @@ def _read_thresholds(threshold: object, encoding: TargetEncoding) -> float | np.
     if encoding.kind == "binary":
         return _read_binary_threshold(threshold, encoding)
     thresholds = np.full(encoding.n_outputs, 0.5)
-    names = list(encoding.output_names or ())
     for label, value in threshold.items():
-        i = names.index(label) if label in names else label
-        if not isinstance(i, int | np.integer) or not 0 <= i < encoding.n_outputs:
-            labels = ", ".join(map(repr, names[:5])) if names else f"0 to {encoding.n_outputs - 1}"
-            raise ValueError(
-                f"threshold names the label {label!r}, which y does not have; it has {labels}."
-            )
+        i = get_index(label, encoding.output_names, encoding.n_outputs, "threshold", "label")
         thresholds[i] = _check_probability(value)
     return thresholds
 

@@ -26,6 +26,7 @@ from polyleaf.export.ir import (
 )
 from polyleaf.model.serialize import Destination, as_path, write_open
 from polyleaf.runtime.capabilities import refuse
+from polyleaf.runtime.checks import require_choice
 from polyleaf.runtime.compatibility import polyleaf_version
 from polyleaf.runtime.optional_packages import optional_package
 from polyleaf.runtime.types import DataLike, ModelLike
@@ -89,13 +90,11 @@ def to_onnx(
     """
     with optional_package("to_onnx needs the package onnx", "onnx"):
         import onnx
-    if input not in ("matrix", "columns"):
-        raise ValueError(f'input={input!r} must be "matrix" or "columns".')
+    require_choice(input, ("matrix", "columns"), "input")
+    require_choice(opset_ml, (None, *_IR_VERSIONS), "opset_ml")
     ir = build_ir(model)
     has_sets = any(tree.codes_left for tree in ir.trees)
     version = (5 if has_sets else 3) if opset_ml is None else opset_ml
-    if version not in _IR_VERSIONS:
-        raise ValueError(f"opset_ml={opset_ml!r} must be 3 or 5.")
     if version == 3 and has_sets:
         refuse("categories", "onnx_3")
     builder = _GraphBuilder(onnx, ir, version, category_mapping(model))

@@ -18,6 +18,7 @@ from polyleaf.model.leaf_kinds import LEAF_KINDS, NameLookup
 from polyleaf.model.serialize import TextDestination, write_text
 from polyleaf.model.storage import LEAF_DTYPES
 from polyleaf.model.trees import SplitThresholds, Tree, left_categories, node_depths
+from polyleaf.runtime.checks import require_choice
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike, JsonObject, ModelLike
 from polyleaf.user_data.multitask import decode_target_encoding
@@ -56,8 +57,7 @@ def nodes_table(
         (names of features), `centre`, `coefficients` (a list per regressor, one number per output),
         `lower` and `upper` (bounds per output; None: no bound).
     """
-    if kind not in TABLE_KINDS:
-        raise ValueError(f"kind={kind!r} must be one of {', '.join(TABLE_KINDS)}.")
+    require_choice(kind, TABLE_KINDS, "kind")
     model = _get_model(model)
     kinds = sorted(set(storage.get_leaf_kinds(model.forest)), key=lambda kind: kind.name)
     types = _COLUMNS | {name: entry for kind in kinds for name, entry in kind.columns.items()}

@@ -40,6 +40,7 @@ from polyleaf.metrics._sklearn import SCORER_ALIASES, CallableMetric, is_scorer
 from polyleaf.metrics.queries import QueryMetric, parse_query_metric
 from polyleaf.metrics.ranking import parse_ranking_metric
 from polyleaf.objectives import Objective, distribution_names
+from polyleaf.runtime.checks import require_choice
 from polyleaf.runtime.row_data import RowData, protect
 
 if TYPE_CHECKING:
@@ -575,11 +576,7 @@ def _get_task_metrics(metrics: Mapping[object, object], objective: Objective) ->
         )
     task_metrics = []
     for name, chosen in metrics.items():
-        if name not in places:
-            raise ValueError(
-                f"eval_metric has the unknown task {name!r}; tasks are "
-                f"{', '.join(map(repr, places))}."
-            )
+        require_choice(name, places, "A task of eval_metric")
         task_metrics += [
             _task_metric(metric, places[name])
             for metric in get_metrics(chosen, places[name].task.objective)

@@ -11,11 +11,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from polyleaf.runtime.checks import require_choice
 from polyleaf.runtime.queries import Gains, Queries, check_gains, compute_gains, make_discounts
 from polyleaf.runtime.row_data import RowData
 
@@ -58,10 +59,8 @@ class QueryMetric:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "gains", check_gains(self.gains))
-        if self.kind not in KINDS:
-            raise ValueError(f"kind must be one of {', '.join(KINDS)}; got {self.kind!r}.")
-        if self.empty not in (None, "one", "zero", "skip"):
-            raise ValueError(f'empty must be "one", "zero" or "skip"; got {self.empty!r}.')
+        require_choice(self.kind, KINDS, "kind")
+        require_choice(self.empty, (None, *get_args(Empty)), "empty")
 
     def __call__(self, rows: RowData, scores: np.ndarray) -> float:
         return self.bind(rows)(scores)

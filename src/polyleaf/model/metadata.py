@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from polyleaf.model.initial import logit
-from polyleaf.runtime.file_checks import require_entry
+from polyleaf.runtime.checks import require_entry
 from polyleaf.runtime.types import DataLike, JsonObject
 from polyleaf.user_data.multitask import decode_target_encoding
 

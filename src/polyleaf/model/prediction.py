@@ -13,6 +13,7 @@ from polyleaf.binned_data.binning import BinMapper
 from polyleaf.binned_data.high_cardinality import Category
 from polyleaf.model.leaf_kinds import LEAF_KINDS
 from polyleaf.runtime.capabilities import check, refuse
+from polyleaf.runtime.checks import require_choice
 from polyleaf.runtime.cuda import as_device_array, get_device, is_device_array
 from polyleaf.runtime.types import DataLike
 from polyleaf.sketching.projections import Projection, read_numbers
@@ -281,8 +282,7 @@ class Predictor:
         device: str | None = None,
         is_identity: bool = False,
     ):
-        if device not in (None, "cpu", "cuda"):
-            raise ValueError(f'device must be "cpu" or "cuda"; got {device!r}.')
+        require_choice(device, (None, "cpu", "cuda"), "device")
         check("predictor", model=model)
         self._model = model
         self._finish = finish

@@ -23,8 +23,8 @@ from polyleaf.model.initial import LinearInitialModel
 from polyleaf.model.metadata import check_metadata
 from polyleaf.objectives import Objective, UnregisteredObjectiveError, objective_from_dict
 from polyleaf.runtime.capabilities import check
+from polyleaf.runtime.checks import require
 from polyleaf.runtime.compatibility import polyleaf_version
-from polyleaf.runtime.file_checks import require
 from polyleaf.runtime.temporary_files import open_replacement
 from polyleaf.runtime.types import JsonObject
 from polyleaf.sketching.projections import Projection

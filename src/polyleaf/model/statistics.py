@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polyleaf.model import storage
+from polyleaf.runtime.checks import require_choice
 
 if TYPE_CHECKING:
     from polyleaf.model.model import Model
@@ -22,8 +23,7 @@ def feature_importance(model: Model, kind: str, per_output: bool = False) -> np.
             f"kind={kind!r} is not available, as the model was saved with statistics=False: use "
             "kind='split'."
         )
-    if kind not in IMPORTANCE_KINDS:
-        raise ValueError(f"kind={kind!r} must be one of {', '.join(IMPORTANCE_KINDS)}.")
+    require_choice(kind, IMPORTANCE_KINDS, "kind")
     if per_output and kind != "gain":
         raise ValueError(f"per_output=True requires kind='gain'; got kind={kind!r}.")
     n_outputs, n_features = model.n_outputs, model.n_features

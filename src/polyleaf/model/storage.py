@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 import polyleaf._core as _core
 from polyleaf.model.leaf_kinds import LEAF_KINDS, AnyLeafKind, Leaves, TreeOutputs
-from polyleaf.runtime.file_checks import require
+from polyleaf.runtime.checks import require, require_choice
 
 LEAF_DTYPES: dict[str, type] = {"float32": np.float32, "float16": np.float16, "int8": np.int8}
 
@@ -27,12 +27,6 @@ _MAX_FLOAT16 = 65504.0
 _MIN_FLOAT16_SCALE = 2.0**-13
 
 Values = NDArray[np.float32]
-
-
-def check_leaf_dtype(name: str) -> None:
-    """Raise ValueError unless `name` is one of `LEAF_DTYPES`."""
-    if name not in LEAF_DTYPES:
-        raise ValueError(f"leaf_dtype must be one of {', '.join(LEAF_DTYPES)}; got {name!r}.")
 
 
 def has_scales(dtype: np.dtype) -> bool:
@@ -47,7 +41,7 @@ def encode(blocks: list[Values], leaf_dtype: str) -> tuple[list[np.ndarray], lis
 
     Raises a ValueError if float16 cannot represent the largest value, or would lose precision.
     """
-    check_leaf_dtype(leaf_dtype)
+    require_choice(leaf_dtype, LEAF_DTYPES, "leaf_dtype")
     if leaf_dtype == "float32":
         return list(blocks), []
     if leaf_dtype == "float16":

@@ -26,7 +26,7 @@ Shapes: ``n`` rows, ``K`` outputs. Raw scores are float32 ``(n, K)``; the base s
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, TypeVar
@@ -684,11 +684,3 @@ def read_between(
         )
         raise ValueError(f"Objective {name!r}: {parameter} must {limits}{hint}; got {value!r}.")
     return float(value)
-
-
-def check_choice(name: str, parameter: str, value: str, choices: Sequence[str]) -> None:
-    """Raise ValueError unless `value` is one of `choices`."""
-    if value not in choices:
-        raise ValueError(
-            f"Objective {name!r}: {parameter} must be one of {', '.join(choices)}; got {value!r}."
-        )

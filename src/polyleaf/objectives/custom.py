@@ -20,14 +20,8 @@ from polyleaf.objectives._utils import (
     unpack,
 )
 from polyleaf.objectives.autodiff import BoundLoss, NotALoss, as_row_loss
-from polyleaf.objectives.base import (
-    Array,
-    BoundObjective,
-    Objective,
-    as_matrix,
-    as_weight,
-    check_choice,
-)
+from polyleaf.objectives.base import Array, BoundObjective, Objective, as_matrix, as_weight
+from polyleaf.runtime.checks import require_choice
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike
 from polyleaf.user_data.validation import describe_signature_mismatch
@@ -80,7 +74,7 @@ class Custom(Objective):
     hessian: str = "exact"
 
     def __post_init__(self) -> None:
-        check_choice(self.name, "hessian", self.hessian, HESSIAN_CHOICES)
+        require_choice(self.hessian, HESSIAN_CHOICES, "Objective 'custom': hessian")
 
     def n_scores(self, n_targets: int) -> int:
         return self.n_outputs or n_targets

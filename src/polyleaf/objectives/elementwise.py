@@ -49,12 +49,12 @@ from polyleaf.objectives.base import (
     FloatArray,
     Objective,
     as_matrices,
-    check_choice,
     check_domain,
     find_core_name,
     read_between,
 )
 from polyleaf.objectives.registry import register
+from polyleaf.runtime.checks import require_choice
 from polyleaf.runtime.context import Context
 from polyleaf.runtime.row_data import RowData
 from polyleaf.user_data.weights import multiply_weights
@@ -532,7 +532,7 @@ class LogLinkObjective(ElementwiseObjective):
     hessian: str = "symmetric"
 
     def __post_init__(self) -> None:
-        check_choice(self.name, "hessian", self.hessian, ("symmetric", "exact"))
+        require_choice(self.hessian, ("symmetric", "exact"), f"Objective {self.name!r}: hessian")
 
     @property
     @abstractmethod

@@ -45,10 +45,10 @@ from polyleaf.objectives.base import (
     FloatArray,
     Objective,
     as_weight,
-    check_choice,
     find_core_name,
 )
 from polyleaf.objectives.registry import register
+from polyleaf.runtime.checks import require_choice
 from polyleaf.runtime.row_data import RowData
 from polyleaf.user_data.read_target import check_shares
 
@@ -235,7 +235,9 @@ class Softmax(MulticlassObjective):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice(self.name, "softmax_hessian", self.softmax_hessian, SOFTMAX_HESSIANS)
+        require_choice(
+            self.softmax_hessian, SOFTMAX_HESSIANS, "Objective 'softmax': softmax_hessian"
+        )
 
     def use_expected_hessian(self) -> Softmax:
         return replace(self, softmax_hessian="diagonal")

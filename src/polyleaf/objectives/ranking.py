@@ -30,15 +30,9 @@ from numpy.typing import NDArray
 
 import polyleaf._core as _core
 from polyleaf.objectives._utils import Floats
-from polyleaf.objectives.base import (
-    Array,
-    BoundObjective,
-    Objective,
-    as_matrices,
-    check_choice,
-    check_domain,
-)
+from polyleaf.objectives.base import Array, BoundObjective, Objective, as_matrices, check_domain
 from polyleaf.objectives.registry import register
+from polyleaf.runtime.checks import require_choice
 from polyleaf.runtime.queries import Gains, Queries, check_gains, compute_gains, make_discounts
 from polyleaf.runtime.row_data import RowData
 
@@ -312,7 +306,7 @@ class LambdaRank(_PairObjective):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice(self.name, "lambda_metric", self.lambda_metric, ("ndcg", "map"))
+        require_choice(self.lambda_metric, ("ndcg", "map"), "Objective 'lambdarank': lambda_metric")
         if self.truncation is not None and self.truncation < 1:
             raise ValueError(f"truncation must be at least 1, or None; got {self.truncation!r}.")
 

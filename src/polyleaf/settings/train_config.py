@@ -16,6 +16,7 @@ from polyleaf._core import Device
 from polyleaf.model.leaf_kinds import DENSE, LINEAR, SPARSE, AnyLeafKind
 from polyleaf.objectives import Objective
 from polyleaf.runtime import capabilities
+from polyleaf.runtime.checks import require
 from polyleaf.runtime.context import Context
 from polyleaf.settings.param_spec import frozen_config, get_param_specs
 from polyleaf.settings.parameters import (
@@ -272,41 +273,35 @@ def _group(cls: Any, values: dict[str, object]) -> Any:
 # --- values that depend on each other -------------------------------------------------------------
 
 
-def _raise_if(condition: object, message: str) -> None:
-    if condition:
-        raise ValueError(message)
-
-
 def _check_values(params: SharedParameters, split_search: object) -> None:
     """Check values that depend on other values; features that do not work together are rows of
     `polyleaf.runtime.capabilities`."""
-    _raise_if(
-        params.max_leaves is None and params.max_depth is None,
+    leaves, depth, rows = params.max_leaves, params.max_depth, params.rows_per_layer
+    require(
+        leaves is not None or depth is not None,
         "max_leaves=None and max_depth=None give trees without any limit; set one of them "
         f"(max_leaves={SharedParameters.max_leaves} is the default).",
     )
-    _raise_if(
-        params.max_leaves is None and params.max_depth is not None and params.max_depth > 30,
-        f"max_depth={params.max_depth} with max_leaves=None allows more than 10^9 leaves; set "
+    require(
+        leaves is not None or depth is None or depth <= 30,
+        f"max_depth={depth} with max_leaves=None allows more than 10^9 leaves; set "
         "max_leaves as well.",
     )
-    rows = params.rows_per_layer
-    _raise_if(
-        rows is not None and (len(rows) == 0 or not all(map(_is_fraction_or_count, rows))),
-        "rows_per_layer must hold fractions in (0, 1] or whole numbers of rows, got "
-        f"{rows if rows is None else list(rows)}.",
+    require(
+        rows is None or (len(rows) > 0 and all(map(_is_fraction_or_count, rows))),
+        f"rows_per_layer must hold fractions in (0, 1] or whole numbers of rows, got {rows}.",
     )
-    _raise_if(
-        params.sampling_method == "goss" and params.top_rate + params.other_rate > 1.0,
+    require(
+        params.sampling_method != "goss" or params.top_rate + params.other_rate <= 1.0,
         f"top_rate + other_rate must be at most 1, got {params.top_rate} + {params.other_rate}.",
     )
-    _raise_if(
-        params.leaf == "linear" and params.linear_fit == "full" and params.linear_features > 8,
+    require(
+        params.leaf != "linear" or params.linear_fit != "full" or params.linear_features <= 8,
         'linear_fit="full" solves for all features of a leaf at every candidate split and supports '
         f'linear_features up to 8, got {params.linear_features}; use "half_additive".',
     )
-    _raise_if(
-        params.sketch is None and params.sketch_dim is not None and split_search != "count_sketch",
+    require(
+        params.sketch is not None or params.sketch_dim is None or split_search == "count_sketch",
         f"sketch_dim={params.sketch_dim} has no effect without a sketch; set sketch as well, such "
         'as "auto".',
     )

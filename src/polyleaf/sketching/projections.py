@@ -30,7 +30,7 @@ from threadpoolctl import threadpool_limits
 
 import polyleaf._core as _core
 from polyleaf.binned_data.random_rows import find_repeated_rows, hash_values, split_folds
-from polyleaf.runtime.file_checks import require
+from polyleaf.runtime.checks import require, require_choice
 from polyleaf.runtime.types import DataLike
 from polyleaf.user_data.feature_table import FeatureSpec
 from polyleaf.user_data.features import check_column_labels, check_columns
@@ -106,9 +106,7 @@ class Projector:
     n_inner: int = 6
 
     def __post_init__(self) -> None:
-        if self.kind not in PROJECTIONS:
-            names = ", ".join(map(repr, PROJECTIONS))
-            raise ValueError(f"projection={self.kind!r} is unknown; use one of {names}.")
+        require_choice(self.kind, PROJECTIONS, "projection")
         counts = ("dim", "min_rows", "n_iterations", "n_inner", "max_columns", "n_folds")
         for name in counts:
             count = getattr(self, name)

@@ -23,6 +23,7 @@ from typing import ClassVar, Protocol, runtime_checkable
 import numpy as np
 
 import polyleaf._core as _core
+from polyleaf.runtime.checks import require_choice
 from polyleaf.runtime.context import Context
 from polyleaf.runtime.row_data import protect
 from polyleaf.runtime.types import DataLike
@@ -328,10 +329,7 @@ def get_sketch(sketch: object, dim: int | None, n_outputs: int) -> Sketch | None
     if sketch is None:
         return None
     if isinstance(sketch, str):
-        if sketch != "auto" and sketch not in SKETCHES:
-            raise ValueError(
-                f"sketch={sketch!r} is unknown; use 'auto', {', '.join(map(repr, SKETCHES))}."
-            )
+        require_choice(sketch, ("auto", *SKETCHES), "sketch")
         if sketch == "auto" and n_outputs <= AUTO_ABOVE:
             return None
         kind = RandomProjection if sketch == "auto" else SKETCHES[sketch]

@@ -208,11 +208,6 @@ def _make_callbacks(params: SharedParameters, run: TrainingRun, callbacks: list[
     all_callbacks = as_callbacks(params.callbacks) + callbacks
     metrics = run.metrics if run.eval_sets else []
     if params.early_stopping_rounds is not None:
-        if not metrics:
-            raise ValueError(
-                "early_stopping_rounds needs data to evaluate on: pass eval_set=[(X, y)] or X_val "
-                "and y_val to fit, or set validation_fraction."
-            )
         all_callbacks.append(EarlyStopping(params.early_stopping_rounds))
     for callback in all_callbacks:
         if isinstance(callback, EarlyStopping):

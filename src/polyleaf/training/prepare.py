@@ -17,6 +17,7 @@ from polyleaf.binned_data.random_rows import SplitRules, find_repeated_queries, 
 from polyleaf.metrics import Metric
 from polyleaf.model.metadata import get_input_names
 from polyleaf.model.prediction import read_rows
+from polyleaf.runtime.checks import require
 from polyleaf.runtime.context import effective_threads
 from polyleaf.runtime.row_data import RowData, select_rows
 from polyleaf.runtime.timing import measure_phase
@@ -246,20 +247,13 @@ def hash_rows(p: SharedParameters, X: DataLike) -> np.ndarray | None:
 
 def _make_projector(p: SharedParameters) -> Projector | None:
     """Return the projector of `projection` and its parameters, if any."""
-    has_defaults = p.projection_dim is None and not p.tfidf
-    if isinstance(p.projection, Projector):
-        if not has_defaults:
-            raise ValueError(
-                "projection_dim and tfidf require the name of a projection; set them on the "
-                "Projector instead."
-            )
+    if not isinstance(p.projection, str):
+        require(
+            p.projection_dim is None and not p.tfidf,
+            "projection_dim and tfidf require the name of a projection, such as "
+            'projection="leml"; a Projector has parameters of its own for them.',
+        )
         return p.projection
-    if p.projection is None:
-        if not has_defaults:
-            raise ValueError(
-                'projection_dim and tfidf require projection, for example projection="leml".'
-            )
-        return None
     projector = Projector(p.projection, tfidf=p.tfidf)
     return projector if p.projection_dim is None else replace(projector, dim=p.projection_dim)
 

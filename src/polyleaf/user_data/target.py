@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse
 
 from polyleaf.runtime.capabilities import refuse
-from polyleaf.runtime.file_checks import require_entry
+from polyleaf.runtime.checks import require_entry
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike, JsonObject
 from polyleaf.user_data.read_target import (

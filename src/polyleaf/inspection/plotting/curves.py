@@ -17,7 +17,9 @@ from polyleaf.inspection.plotting.display import (
     label_outputs,
     predict_probabilities,
 )
+from polyleaf.runtime.checks import require_choice
 from polyleaf.runtime.types import DataLike
+from polyleaf.user_data.validation import get_index
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -87,8 +89,7 @@ class LearningCurvesDisplay(Display):
             detail = " per output, which model files do not store" if per_output else ""
             raise ValueError(f"There are no learning curves{detail}: fit with eval_set or X_val.")
         metric = known[0] if metric is None else metric
-        if metric not in known:
-            raise ValueError(f"metric={metric!r} was not logged; choose from {', '.join(known)}.")
+        require_choice(metric, known, "metric")
         curves = {name: metrics[metric] for name, metrics in logs.items() if metric in metrics}
         names = get_output_names(model) if per_output else None
         return cls(curves, metric, names, estimator.best_iteration_).plot(ax)
@@ -171,12 +172,7 @@ class ThresholdDisplay(Display):
         if output is None:
             name = names[0] if len(names) == 1 else "all labels"
             return cls.from_predictions(truth, probabilities, name, ax=ax)
-        number = names.index(output) if output in names else output
-        if not isinstance(number, int | np.integer) or not 0 <= number < len(names):
-            raise ValueError(
-                f"output={output!r} must be below {len(names)}, the number of outputs, or one of "
-                f"{', '.join(names[:20])}."
-            )
+        number = get_index(output, names, len(names), "output", "output")
         truth, probabilities = truth[:, number], probabilities[:, number]
         return cls.from_predictions(truth, probabilities, names[number], ax=ax)
 

@@ -1,12 +1,22 @@
-"""Checks of the content of files, which may be of any origin."""
+"""Checks that raise a ValueError: of arguments, and of files, which may be of any origin."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 
 def require(condition: object, problem: str) -> None:
     """Raise a ValueError with the problem unless the condition holds."""
     if not condition:
         raise ValueError(problem)
+
+
+def require_choice(value: object, choices: Iterable[object], name: str) -> None:
+    """Raise a ValueError unless an argument has one of some values."""
+    choices = list(choices)
+    if value not in choices:
+        known = ", ".join(map(repr, choices))
+        raise ValueError(f"{name} must be one of {known}; got {value!r}.")
 
 
 def require_entry(condition: object, name: str, rule: str) -> None:
