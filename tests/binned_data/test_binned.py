@@ -62,6 +62,19 @@ def test_codes_equal_those_of_the_dense_matrix(X):
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(data)).codes, dense.codes)
 
 
+def test_rows_of_bins_are_counted_in_any_storage(tmp_path):
+    X = words()
+    dense, sparse = Dataset(X.toarray()), Dataset(X)
+    on_disk = Dataset.from_batches([X.toarray()], cache_dir=tmp_path)
+    assert on_disk.is_memmapped
+    n_bins, expected = dense.mapper.n_bins_.tolist(), []
+    for codes, n in zip(dense.codes, n_bins, strict=True):
+        expected += [np.count_nonzero(codes == code) for code in [*range(n), 255]]
+    for data in (dense, sparse, on_disk):
+        np.testing.assert_array_equal(data.count_bins(), expected)
+    assert sum(expected) == X.shape[0] * X.shape[1]
+
+
 def test_only_mostly_zero_columns_are_stored_sparse():
     X = words(n_features=300)
     data = Dataset(X)

@@ -358,6 +358,34 @@ def example():
     return BinMapper(8).fit(table), table
 
 
+def test_ranges_are_those_of_the_rows_with_weight():
+    X = np.array([[0.1, np.nan, 1e300], [-5.0, np.nan, 2.0], [7.0, np.nan, np.nan]])
+    mapper, _ = fit_mapper(X)
+    expected = [[-5.0, np.nan, 2.0], [7.0, np.nan, 1e300]]
+    np.testing.assert_array_equal(mapper.ranges_, expected)
+    mapper, _ = fit_mapper(X, sample_weight=[1, 1, 0])
+    np.testing.assert_array_equal(mapper.ranges_[:, 0], np.float32([-5.0, 0.1]))
+    single, _ = fit_mapper(X.astype(np.float32)[:, :1])
+    np.testing.assert_array_equal(single.ranges_, fit_mapper(X[:, :1])[0].ranges_)
+    sampled, _ = fit_mapper(column(np.arange(1000)), subsample=10, random_state=0)
+    low, high = sampled.ranges_[:, 0]
+    assert 0 < low < high < 999
+    outside = sampled.count_outside(read_features(column(np.arange(1000))))
+    assert outside.tolist() == [999 - (high - low)]
+
+
+def test_ranges_of_sparse_columns_have_their_zeros():
+    X = np.zeros((400, 4))
+    X[:3, 0], X[:, 1], X[5, 2] = [2.0, -1.0, np.nan], np.arange(400) + 1, np.nan
+    for container in (sp.csc_matrix, sp.csr_matrix, np.asarray):
+        mapper, _ = fit_mapper(container(X))
+        np.testing.assert_array_equal(mapper.ranges_, [[-1, 1, 0, 0], [2, 400, 0, 0]])
+        other = np.zeros((10, 4))
+        other[:2, 0], other[:3, 2] = [3.0, -2.0], [0.5, np.nan, 0.0]
+        outside = mapper.count_outside(read_features(container(other)))
+        assert outside.tolist() == [2, 10, 1, 0]
+
+
 def test_state_round_trip_through_json():
     mapper, table = example()
     meta, arrays = mapper.to_state()
@@ -368,6 +396,11 @@ def test_state_round_trip_through_json():
     for other in (again, pickle.loads(pickle.dumps(mapper))):
         np.testing.assert_array_equal(other.transform(table), mapper.transform(table))
     assert isinstance(copy.deepcopy(BinMapper()), BinMapper)
+    np.testing.assert_array_equal(again.ranges_, mapper.ranges_)
+    earlier = {name: array for name, array in arrays.items() if name != "ranges"}
+    assert BinMapper.from_state(meta, earlier).ranges_ is None
+    with pytest.raises(ValueError, match="ranges of the wrong length"):
+        BinMapper.from_state(meta, {**arrays, "ranges": arrays["ranges"][1:]})
 
 
 def make_replacement(position, value):

@@ -202,6 +202,27 @@ class Codes:
             np.add.at(hashes, old.rows, stored - common)
         return hashes
 
+    def count_bins(self, n_bins: NDArray[np.uint16]) -> NDArray[np.int64]:
+        """Return the rows in each bin of a column, and without a value, one column after another.
+
+        `n_bins` (n_features,): bins of each column. Returns shape (sum of n_bins + 1,).
+        """
+        last = n_bins.astype(np.int64)
+        begin = np.cumsum(np.append(0, last + 1))
+        counts = np.zeros(begin[-1], np.int64)
+        for feature, codes in zip(self.dense_features().tolist(), self.dense, strict=True):
+            found = np.bincount(codes, minlength=256)
+            counts[begin[feature] : begin[feature + 1]] = np.append(
+                found[: last[feature]], found[-1]
+            )
+        if self.sparse is not None:
+            sparse, sizes = self.sparse, np.diff(self.sparse.begin)
+            first, missing = begin[sparse.features], last[sparse.features]
+            counts[first + np.minimum(sparse.common, missing)] = self.n_rows - sizes
+            stored = np.minimum(sparse.codes, np.repeat(missing, sizes)) + np.repeat(first, sizes)
+            counts += np.bincount(stored, minlength=len(counts))
+        return counts
+
     def write(self, first: int, codes: NDArray[np.uint8], n_threads: int) -> None:
         """Set the codes (n_features, m) of rows from ``first`` on; no sparse columns."""
         self.dense[:, first : first + codes.shape[1]] = codes
@@ -261,12 +282,24 @@ class MemmapCodes:
     def array(self) -> NDArray[np.uint8]:
         """Return all codes, shape (n_features, n_rows)."""
         codes = create_memmap((self.n_features, self.n_rows), np.uint8, self._folder)
-        for first in range(0, self.n_rows, _BLOCK_ROWS):
-            last = min(first + _BLOCK_ROWS, self.n_rows)
-            block = np.empty((self.n_features, last - first), np.uint8)
-            self._bins.unpack(block, first, 1)
-            codes[:, first:last] = block
+        for first, block in self._iter_blocks():
+            codes[:, first : first + block.shape[1]] = block
         return codes
+
+    def _iter_blocks(self) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+        """Yield the first row and the codes of blocks of rows."""
+        for first in range(0, self.n_rows, _BLOCK_ROWS):
+            n_rows = min(_BLOCK_ROWS, self.n_rows - first)
+            block = np.empty((self.n_features, n_rows), np.uint8)
+            self._bins.unpack(block, first, 1)
+            yield first, block
+
+    def count_bins(self, n_bins: NDArray[np.uint16]) -> NDArray[np.int64]:
+        """See `Codes.count_bins`."""
+        counts = np.zeros(int(n_bins.sum()) + len(n_bins), np.int64)
+        for _, block in self._iter_blocks():
+            counts += Codes(block.shape[1], len(block), block).count_bins(n_bins)
+        return counts
 
     def rows(self, rows: NDArray[np.int64]) -> MemmapCodes:
         """Copy some rows to another file."""
@@ -302,6 +335,10 @@ class DeviceCodes:
     def array(self) -> NDArray[np.uint8]:
         """Copy all codes to the CPU, shape (n_features, n_rows)."""
         return self.device_bins.codes()
+
+    def count_bins(self, n_bins: NDArray[np.uint16]) -> NDArray[np.int64]:
+        """See `Codes.count_bins`."""
+        return Codes(self.n_rows, self.n_features, self.array()).count_bins(n_bins)
 
     def rows(self, rows: NDArray[np.int64]) -> Codes:
         """Copy some rows to the CPU."""

@@ -84,6 +84,9 @@ class BinMapper:
         Columns that replace high-cardinality features.
     regressor_transform_ : RegressorTransform or None
         Changes values that linear leaves read; None: none.
+    ranges_ : ndarray of float64, shape (2, n_features), or None
+        Least and largest value of each feature in the rows that thresholds are chosen from; NaN for
+        categories and features without a value. None in mappers of files that lack them.
     """
 
     spec_: FeatureSpec
@@ -94,6 +97,7 @@ class BinMapper:
     float64_bins_: NDArray[np.bool_]
     derived_columns_: DerivedColumns | None
     regressor_transform_: RegressorTransform | None
+    ranges_: NDArray[np.float64] | None = None
 
     def __init__(
         self,
@@ -187,13 +191,15 @@ class BinMapper:
         """
         self.check_params()
         weights = None if sample_weight is None else quantise_weights(sample_weight, table.n_rows)
-        thresholds, is_float64 = self._find_thresholds(table, weights, self.max_bins, n_threads)
+        thresholds, is_float64, ranges = self._find_thresholds(
+            table, weights, self.max_bins, n_threads
+        )
         counted = {
             column.feature: (column.categories, sum_category_weights(column, weights))
             for column in table.categories
         }
         spec = FeatureSpec.describe(table)
-        self._set_fitted(spec, thresholds, is_float64, counted)
+        self._set_fitted(spec, thresholds, is_float64, ranges, counted)
         return self
 
     def fit_from_summary(
@@ -228,7 +234,8 @@ class BinMapper:
             self.max_bins,
             n_threads,
         )
-        self._set_fitted(spec, thresholds, is_float64, counted)
+        ranges = find_ranges(sample, None, is_float64)
+        self._set_fitted(spec, thresholds, is_float64, ranges, counted)
         return self
 
     def check_params(self) -> None:
@@ -247,23 +254,24 @@ class BinMapper:
         spec: FeatureSpec,
         thresholds: list[NDArray[np.float64]],
         is_float64: NDArray[np.bool_],
+        ranges: NDArray[np.float64],
         counted: Mapping[int, tuple[Sequence[Category], NDArray[np.float64]]],
     ) -> None:
         categories: CategoryLists = [None] * spec.n_features
         rare: CategoryLists = [None] * spec.n_features
         for feature, (known, totals) in counted.items():
             categories[feature], rare[feature] = choose_categories(known, totals, MAX_BINS)
-        self._set_state(spec, thresholds, is_float64, categories, rare, None)
+        self._set_state(spec, thresholds, is_float64, categories, rare, None, ranges)
 
     def _find_thresholds(
         self, table: FeatureTable, weights: NDArray[np.int64] | None, max_bins: int, n_threads: int
-    ) -> tuple[list[NDArray[np.float64]], NDArray[np.bool_]]:
+    ) -> tuple[list[NDArray[np.float64]], NDArray[np.bool_], NDArray[np.float64]]:
         rows = self.sample_rows(table.n_rows, weights)
         if weights is not None and rows is not None:
             weights = weights[rows]
         if table.device_array is not None:
             table, rows = table.copy_to_host(rows), None
-        return _core.find_thresholds(
+        thresholds, is_float64 = _core.find_thresholds(
             *_get_numeric_blocks(table),
             table.n_rows,
             table.n_features,
@@ -272,6 +280,7 @@ class BinMapper:
             max_bins,
             n_threads,
         )
+        return thresholds, is_float64, find_ranges(table, rows, is_float64)
 
     def with_derived_columns(
         self,
@@ -294,7 +303,7 @@ class BinMapper:
         weights = None
         if sample_weight is not None:
             weights = quantise_weights(sample_weight, training.n_rows)
-        derived_thresholds, derived_float64 = self._find_thresholds(
+        derived_thresholds, derived_float64, _ = self._find_thresholds(
             training, weights, MAX_BINS, n_threads
         )
         n_further = derived.n_columns - derived.n_features
@@ -308,7 +317,9 @@ class BinMapper:
                 is_float64[column] = derived_float64[column]
                 categories[column] = rare[column] = None
         mapper = BinMapper(self.max_bins, subsample=self.subsample, random_state=self.random_state)
-        mapper._set_state(self.spec_, thresholds, is_float64, categories, rare, derived)
+        mapper._set_state(
+            self.spec_, thresholds, is_float64, categories, rare, derived, self.ranges_
+        )
         return mapper
 
     def sample_rows(
@@ -471,6 +482,36 @@ class BinMapper:
         """The thresholds as the core searches them."""
         return self._bin_table
 
+    @property
+    def counted_columns_(self) -> NDArray[np.bool_]:
+        """Columns whose training rows a model counts by bin, bool (n_columns,): those that are not
+        derived."""
+        mask = np.ones(self.n_columns_, bool)
+        for _, columns in (
+            () if self.derived_columns_ is None else self.derived_columns_.iter_columns()
+        ):
+            mask[columns] = False
+        return mask
+
+    def count_outside(self, table: FeatureTable) -> NDArray[np.int64]:
+        """Return the rows of `table` with a value beyond `ranges_`, by feature: (n_features,)."""
+        assert self.ranges_ is not None
+        counts = np.zeros(table.n_features, np.int64)
+        is_float64, (low, high) = self.float64_bins_, self.ranges_
+        for block in table.dense:
+            f = block.features
+            for first in range(0, table.n_rows, _RANGE_ROWS):
+                values = _round(block.values[first : first + _RANGE_ROWS], is_float64[f])
+                counts[f] += ((values < low[f]) | (values > high[f])).sum(axis=0)
+        for sparse in table.sparse:
+            sizes, f = np.diff(sparse.indptr), np.repeat(sparse.features, np.diff(sparse.indptr))
+            values = _round(sparse.data, is_float64[f])
+            beyond = (values < low[f]) | (values > high[f])
+            counts += np.bincount(f[beyond], minlength=table.n_features)
+            has_no_zero = (low[sparse.features] > 0) | (high[sparse.features] < 0)
+            counts[sparse.features] += np.where(has_no_zero, table.n_rows - sizes, 0)
+        return counts
+
     # ---- comparison
 
     def has_same_bins(self, other: BinMapper) -> bool:
@@ -529,11 +570,12 @@ class BinMapper:
         categories: CategoryLists,
         rare: CategoryLists,
         derived: DerivedColumns | None,
+        ranges: NDArray[np.float64] | None,
         transforms: bool = True,
     ) -> None:
         self.spec_, self.thresholds_, self.float64_bins_ = spec, thresholds, is_float64
         self.categories_, self.rare_categories_ = categories, rare
-        self.derived_columns_ = derived
+        self.derived_columns_, self.ranges_ = derived, ranges
         n_bins = np.array([len(each) + 1 for each in thresholds], np.int64)
         for feature, (kept, others) in enumerate(zip(categories, rare, strict=True)):
             if kept is not None:
@@ -622,6 +664,50 @@ def _get_numeric_blocks(
         for block in table.sparse
     ]
     return dense, [_get_arrays(block) for block in sparse]
+
+
+def find_ranges(
+    table: FeatureTable, rows: NDArray[np.int64] | None, is_float64: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """Return the least and largest value of each numeric feature in some rows, (2, n_features).
+
+    `rows`: None: all. Values are rounded as bins compare them.
+    """
+    ranges = np.full((2, table.n_features), np.nan)
+    for block in table.dense:
+        for first in range(0, table.n_rows if rows is None else len(rows), _RANGE_ROWS):
+            part = slice(first, first + _RANGE_ROWS)
+            _widen(ranges, block.features, block.values[part if rows is None else rows[part]])
+    for sparse in table.sparse:
+        data, indptr, n_rows = sparse.data, sparse.indptr, table.n_rows
+        if rows is not None:
+            is_used = np.zeros(n_rows, bool)
+            is_used[rows] = True
+            kept, n_rows = is_used[sparse.indices], len(rows)
+            data, indptr = data[kept], np.cumsum(np.append(0, kept))[indptr]
+        sizes = np.diff(indptr)
+        if len(data):
+            ends = [extreme.reduceat(data, indptr[:-1][sizes > 0]) for extreme in _EXTREMES]
+            _widen(ranges, sparse.features[sizes > 0], np.stack(ends))
+        has_zeros = sparse.features[sizes < n_rows]
+        _widen(ranges, has_zeros, np.zeros((1, len(has_zeros))))
+    return _round(ranges, is_float64)
+
+
+def _round(values: np.ndarray, is_float64: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Return values as bins compare them, float32 numbers where `is_float64` is False."""
+    with np.errstate(over="ignore"):
+        return np.where(is_float64, values, values.astype(np.float32))
+
+
+_EXTREMES, _RANGE_ROWS = (np.fmin, np.fmax), 1 << 14
+
+
+def _widen(ranges: NDArray[np.float64], features: NDArray[np.int64], values: np.ndarray) -> None:
+    """Extend the ranges of features by values (n_rows, len(features))."""
+    for extreme, ends in zip(_EXTREMES, ranges, strict=True):
+        if len(values):
+            ends[features] = extreme(ends[features], extreme.reduce(values, axis=0))
 
 
 def _get_arrays(block: SparseBlock | SparseRows) -> tuple[object, ...]:

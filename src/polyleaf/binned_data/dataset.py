@@ -405,6 +405,12 @@ class Dataset:
             self._all_codes = self._codes.array()
         return self._all_codes
 
+    def count_bins(self) -> NDArray[np.int64]:
+        """Return the rows in each bin, and without a value, of columns that are not derived, one
+        column after another: (sum of their n_bins + 1,)."""
+        counts = self._codes.count_bins(self.mapper.n_bins_)
+        return counts[np.repeat(self.mapper.counted_columns_, self.mapper.n_bins_ + np.intp(1))]
+
     def select_codes(self, features: NDArray[np.int64]) -> NDArray[np.uint8] | None:
         """Return the codes of the columns `features`, (n_features, n_rows), if they are not all in
         one array; otherwise None: `codes` takes no memory."""

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 Category = str | bool | int | float
 
-_MIN_ROWS_OF_WARNING, _SHARE_OF_WARNING = 5, 0.5
+# Shares of unknown values from which predictions warn; among many categories some are always new.
+_SHARE_OF_WARNING, _SHARE_OF_MANY = 0.1, 0.5
+_MIN_ROWS_OF_WARNING, _MANY_CATEGORIES = 5, 255
 
 
 @dataclass(frozen=True)
@@ -204,7 +206,7 @@ def is_category(value: object) -> bool:
 def check_unseen_categories(
     known: Mapping[Category, object], column: CategoryColumn, name: str
 ) -> None:
-    """Warn if half of the values of a column are unknown; raise if only their type differs.
+    """Warn if many values of a column are unknown; raise if only their type differs.
 
     Raises a ValueError if all categories were text and are numbers now or the reverse, or if a
     category that training did not see is a known one in the other type, such as 1 and "1".
@@ -227,7 +229,8 @@ def check_unseen_categories(
             f"fitted and are {words[now]} now: convert the column."
         )
     n_rows, n_unseen = int(counts.sum()), int(counts[unseen].sum())
-    if n_rows >= _MIN_ROWS_OF_WARNING and n_unseen >= _SHARE_OF_WARNING * n_rows:
+    least = _SHARE_OF_MANY if len(known) > _MANY_CATEGORIES else _SHARE_OF_WARNING
+    if n_rows >= _MIN_ROWS_OF_WARNING and n_unseen >= max(2, least * n_rows):
         share = "All" if n_unseen == n_rows else f"{n_unseen} of {n_rows}"
         warn_user(
             f"{share} values of column {name} of X are categories that the training data did not "

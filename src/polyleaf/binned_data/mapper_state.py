@@ -25,6 +25,7 @@ State = tuple[
     CategoryLists,
     CategoryLists,
     DerivedColumns | None,
+    NDArray[np.float64] | None,
     bool,
 ]
 
@@ -39,7 +40,8 @@ def write_state(mapper: BinMapper) -> tuple[JsonObject, dict[str, np.ndarray]]:
         ``column_labels`` if X was a frame whose columns had labels other than text.
     arrays : dict
         ``thresholds`` float64 (all columns concatenated), ``offsets`` int64 (n_columns + 1,),
-        ``float64_bins`` uint8 (n_columns,), 1 for float64 bins, and arrays of derived columns.
+        ``float64_bins`` uint8 (n_columns,), 1 for float64 bins, ``ranges`` float64
+        (2 * n_features,), if they are known, and arrays of derived columns.
     """
     names = mapper.feature_names_
     meta: dict[str, object] = {
@@ -57,6 +59,8 @@ def write_state(mapper: BinMapper) -> tuple[JsonObject, dict[str, np.ndarray]]:
         "offsets": np.cumsum([0, *map(len, mapper.thresholds_)]),
         "float64_bins": mapper.float64_bins_.astype(np.uint8),
     }
+    if mapper.ranges_ is not None:
+        arrays["ranges"] = mapper.ranges_.ravel()
     if mapper.spec_.column_labels is not None:
         meta["column_labels"] = list(mapper.spec_.column_labels)
     if mapper.derived_columns_ is not None:
@@ -104,7 +108,12 @@ def read_state(
     spec = FeatureSpec(n_features, names, is_categorical[:n_features], labels)
     transforms: Any = meta.get("transforms_regressors")
     require_bins(isinstance(transforms, bool), "does not tell whether regressors are transformed")
-    return max_bins, (spec, thresholds, is_float64, categories, rare, derived, transforms)
+    ranges = None
+    if "ranges" in arrays:
+        ranges = _read_array(arrays, "ranges", np.float64)
+        require_bins(len(ranges) == 2 * n_features, "has ranges of the wrong length")
+        ranges = ranges.reshape(2, n_features)
+    return max_bins, (spec, thresholds, is_float64, categories, rare, derived, ranges, transforms)
 
 
 def _is_int(value: object) -> bool:

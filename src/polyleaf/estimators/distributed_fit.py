@@ -159,10 +159,13 @@ def fit_rank(
     resume_from : Model, optional
         Model of an interrupted attempt, whose rounds are not trained again.
     """
+    bin_counts = dataset.count_bins()
+    workers.communicator.allreduce_sum(bin_counts)
     run = shared.run.replace(
         settings=replace(shared.run.settings, workers=workers),
         target=shard.target,
         dataset=dataset,
+        bin_counts=bin_counts,
         eval_sets=eval_sets,
         row_ids=GlobalRowIds(shard.numbers, shared.n_usable, workers.communicator),
     )

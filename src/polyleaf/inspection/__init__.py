@@ -21,9 +21,11 @@ from polyleaf.inspection.model_summary import (
 from polyleaf.inspection.shap_interop import export_shap_trees, make_shap_explanation
 
 if TYPE_CHECKING:
+    from polyleaf.inspection.drift import Drift, measure_drift
     from polyleaf.inspection.plotting import (
         CalibrationDisplay,
         CoverageDisplay,
+        DriftDisplay,
         ImportanceDisplay,
         LearningCurvesDisplay,
         OutputGroupsDisplay,
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 __all__ = [
     "CalibrationDisplay",
     "CoverageDisplay",
+    "Drift",
+    "DriftDisplay",
     "ImportanceDisplay",
     "LearningCurvesDisplay",
     "OutputGroupsDisplay",
@@ -52,6 +56,7 @@ __all__ = [
     "make_report",
     "make_shap_explanation",
     "mean_abs_shap",
+    "measure_drift",
     "nodes_table",
     "size_report",
     "summary",
@@ -60,14 +65,17 @@ __all__ = [
 ]
 
 
+_MODULES = {"Drift": "drift", "Report": "report", "make_report": "report", "measure_drift": "drift"}
+
+
 def __dir__() -> list[str]:
     return __all__
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("plotting", "report"):
+    if name in ("drift", "plotting", "report"):
         return importlib.import_module(f"{__name__}.{name}")
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = "report" if name in ("Report", "make_report") else "plotting"
+    module = _MODULES.get(name, "plotting")
     return getattr(importlib.import_module(f"{__name__}.{module}"), name)

@@ -21,7 +21,9 @@ from polyleaf.model.trees import SplitThresholds, Tree, left_categories, node_de
 from polyleaf.runtime.checks import require_choice
 from polyleaf.runtime.row_data import RowData
 from polyleaf.runtime.types import DataLike, JsonObject, ModelLike
+from polyleaf.user_data.feature_table import FeatureTable
 from polyleaf.user_data.multitask import decode_target_encoding
+from polyleaf.user_data.offsets import OffsetReader
 from polyleaf.user_data.read_target import check_same_rows
 
 if TYPE_CHECKING:
@@ -58,7 +60,7 @@ def nodes_table(
         `lower` and `upper` (bounds per output; None: no bound).
     """
     require_choice(kind, TABLE_KINDS, "kind")
-    model = _get_model(model)
+    model = get_model(model)
     kinds = sorted(set(storage.get_leaf_kinds(model.forest)), key=lambda kind: kind.name)
     types = _COLUMNS | {name: entry for kind in kinds for name, entry in kind.columns.items()}
     columns: dict[str, list[object]] = {name: [] for name in types}
@@ -140,7 +142,7 @@ def dump_json(model: Any, path: TextDestination | None = None) -> JsonObject:
         `base_score`, names, objective, and `trees`: each a flat list of nodes, see `nodes_table`,
         without entries that do not apply.
     """
-    model = _get_model(model)
+    model = get_model(model)
     content = {
         "n_features": model.n_features,
         "n_outputs": model.n_outputs,
@@ -159,7 +161,7 @@ def dump_json(model: Any, path: TextDestination | None = None) -> JsonObject:
 
 def format_tree(model: ModelLike, tree: int) -> str:
     """Return a tree as indented lines: splits with their gain, leaves with their values."""
-    content = _get_model(model)
+    content = get_model(model)
     trees = list(_trees(content))
     if not 0 <= tree < len(trees):
         raise ValueError(f"There is no tree {tree}: the model has {len(trees)}, counted from 0.")
@@ -266,7 +268,7 @@ def size_report(
         mean number of outputs or regressors. With data also `scores`: for each number of rounds
         `rounds`, `trees`, `nodes`, `bytes` and the metrics by name.
     """
-    model = _get_model(model)
+    model = get_model(model)
     report = {
         "rounds": model.n_rounds,
         "features": model.n_features,
@@ -383,7 +385,7 @@ def leaf_dtype_report(
         `largest_change` of a raw score and the metrics by name; or `leaf_dtype` and `error` if the
         values do not fit.
     """
-    model = _get_model(model)
+    model = get_model(model)
     scorer = Scorer(model, X, y, sample_weight, metrics)
     exact = model.predict_raw(scorer.table, n_threads=n_threads)
     rows: list[JsonObject] = []
@@ -414,7 +416,7 @@ def summary(model: Any, n_features: int = 10) -> str:
         The number of most important features to list: by gain, or by number of splits if the model
         was saved without statistics.
     """
-    model = _get_model(model)
+    model = get_model(model)
     size = size_report(model)
     depth, leaves = size["depth"], size["leaves_per_tree"]
     is_ranking = "relevance" in model.objective.target_kinds
@@ -452,7 +454,7 @@ def summary(model: Any, n_features: int = 10) -> str:
     return "\n".join(lines)
 
 
-def _get_model(model: ModelLike) -> Model:
+def get_model(model: ModelLike) -> Model:
     """Return the model of a fitted estimator, or a model itself."""
     inner = getattr(model, "model_", model)
     if not isinstance(inner, Model):
@@ -488,7 +490,7 @@ def tree_nodes(model: ModelLike, tree: int) -> list[JsonObject]:
     list of dict
         Node 0 first; keys are the columns of `nodes_table`.
     """
-    model = _get_model(model)
+    model = get_model(model)
     return list(_nodes(model, SplitThresholds(model.mapper), model.trees[tree]))
 
 
@@ -524,6 +526,33 @@ def _format_mib(size: int) -> str:
     return f"{size / 2**20:.2f} MiB"
 
 
+def read_raw_offset(model: Model, offset: DataLike | None) -> np.ndarray | float:
+    """Return the offset as raw scores."""
+    if offset is None:
+        return 0.0
+    encoding = decode_target_encoding(model.metadata, model.n_outputs)
+    return OffsetReader(encoding, model.n_outputs, model.objective.offset_mask).read(offset)
+
+
+def get_output_names(model: Model) -> list[str]:
+    """Return the names of all outputs."""
+    return [model.output_name(k) for k in range(model.n_outputs)]
+
+
+def get_target_names(model: Model) -> list[str]:
+    """Return the names of the columns of y.
+
+    They are the names of the outputs, unless a column has several (quantiles, or parameters of a
+    distribution).
+    """
+    names, parts = get_output_names(model), model.objective.score_names
+    if len(parts) < 2:
+        return names
+    end = f"_{parts[0]}"
+    firsts = enumerate(names[:: len(parts)])
+    return [name.removesuffix(end) if name.endswith(end) else str(t) for t, name in firsts]
+
+
 class Scorer:
     """Metrics of a model's raw scores on one data set.
 
@@ -535,7 +564,7 @@ class Scorer:
     def __init__(
         self,
         model: Model,
-        X: DataLike,
+        X: DataLike | FeatureTable,
         y: DataLike,
         sample_weight: DataLike | None = None,
         metrics: object = None,

@@ -171,6 +171,7 @@ def _make_empty(model: Model, **changes: object) -> Model:
         "projection": model.projection,
         "metadata": metadata,
         "initial": model.initial,
+        "bin_counts": model.bin_counts,
     }
     other = type(model)(**fields | changes)
     other.has_statistics = model.has_statistics

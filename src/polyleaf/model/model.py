@@ -70,6 +70,9 @@ class ModelData:
         Parameters, kind of target, classes and so on, as JSON types.
     initial : InitialModel, optional
         Model of `init`, whose raw scores the trees are added to.
+    bin_counts : ndarray of int64, optional
+        Rows of the last training in each bin of a column, and without a value, for one column after
+        another, without derived columns. None: not known.
 
     Attributes
     ----------
@@ -101,6 +104,7 @@ class ModelData:
         projection: Projection | None = None,
         metadata: JsonObject | None = None,
         initial: InitialModel | None = None,
+        bin_counts: np.ndarray | None = None,
     ):
         self.mapper = mapper
         self.objective = objective
@@ -115,7 +119,7 @@ class ModelData:
         self.target_scale = check_vector(target_scale, self.n_outputs, "target_scale")
         self.target_offset = check_vector(target_offset, self.n_outputs, "target_offset")
         self.projection = projection
-        self.initial = initial
+        self.initial, self.bin_counts = initial, bin_counts
         self.metadata: JsonObject = {} if metadata is None else dict(metadata)
         self.best_iteration: int | None = None
         self.best_score: float | None = None

@@ -87,6 +87,8 @@ def to_state(
     header |= {"objective": model.objective.to_dict(), "mapper": mapper_meta}
     arrays = {name: getattr(model, name) for name in _VECTORS if getattr(model, name) is not None}
     arrays["round_of_tree"] = model.round_of_tree
+    if model.bin_counts is not None:
+        arrays["bin_counts"] = model.bin_counts.astype(np.uint32)
     trees = storage.to_arrays(model.forest, leaf_dtype, statistics and model.has_statistics)
     arrays |= {_FOREST + name: array for name, array in trees.items()}
     arrays |= {_MAPPER + name: np.asarray(array) for name, array in mapper_arrays.items()}
@@ -138,6 +140,7 @@ def from_state(cls: type[_M], header: Header, arrays: Arrays) -> _M:
     if projection is not None:
         is_same = tuple(projection.feature_names) == model.mapper.feature_names_
         require(is_same, "The projection and the mapper have different features.")
+    model.bin_counts = _read_bin_counts(arrays.get("bin_counts"), model.mapper)
     model.evals_log = _read_evals_log(header.get("evals_log", {}))
     n_targets, rest = divmod(model.n_outputs, model.objective.outputs_per_target())
     require(
@@ -166,6 +169,15 @@ def _read_initial(stored: Any, arrays: Arrays, model: Model) -> LinearInitialMod
         "The initial model and the trees have different features or outputs.",
     )
     return initial
+
+
+def _read_bin_counts(counts: np.ndarray | None, mapper: BinMapper) -> np.ndarray | None:
+    if counts is None:
+        return None
+    n_bins = mapper.n_bins_[mapper.counted_columns_] + np.int64(1)
+    is_valid = counts.dtype == np.uint32 and counts.shape == (n_bins.sum(),)
+    require(is_valid, "The array 'bin_counts' must have one uint32 number per bin.")
+    return counts.astype(np.int64)
 
 
 def _restore_trees(model: Model, stored: Arrays, rounds: np.ndarray) -> None:

@@ -29,12 +29,11 @@ from polyleaf.training.boosting import boost, compute_base_score
 from polyleaf.training.factory import bind_objective
 from polyleaf.training.group_search import resolve_output_groups
 from polyleaf.training.members import Member
-from polyleaf.training.prepare import check_parts
+from polyleaf.training.prepare import HELD_OUT, check_parts
 from polyleaf.training.quality import choose_members, get_cost
 from polyleaf.training.raw_scores import DenseScores
 from polyleaf.training.training_run import TrainingRun, get_default_metric
 
-HELD_OUT = 0.2  # fraction of the rows that a hold-out fit is evaluated on
 MIN_ROWS, MAX_ROWS = 10, 1_000_000
 MAX_ROUNDS, PATIENCE = 300.0, 10.0  # at a learning rate of 1; divided by the rate
 # Cells are rows * columns * outputs. The limit of rounds times cells bounds the time of a fit.

@@ -140,6 +140,7 @@ def make_model(run: TrainingRun, bound: Any) -> Model:
         projection=run.projection,
         metadata=metadata,
         initial=run.initial,
+        bin_counts=run.bin_counts,
     )
 
 

@@ -35,6 +35,7 @@ def copy_init_model(run: TrainingRun) -> Model:
     model.objective = run.objective
     model.target_scale, model.target_offset = run.target_scale, run.target_offset  # unshifted
     model.metadata = renew_metadata(run)
+    model.bin_counts = run.bin_counts
     return model
 
 

@@ -27,6 +27,7 @@ from polyleaf.settings.parameters import SharedParameters
 from polyleaf.sketching.projections import Projection, Projector, read_numbers
 from polyleaf.training.derived_columns import derive_columns
 from polyleaf.training.evaluation import EvalSet, name_eval_set
+from polyleaf.training.left_ranges import warn_of_left_ranges
 from polyleaf.training.training_run import MakeFoldData, TrainingData, TrainingRun
 from polyleaf.user_data.feature_table import FeatureSpec, FeatureTable
 from polyleaf.user_data.features import read_features, resolve_categorical_mask
@@ -36,6 +37,7 @@ from polyleaf.user_data.target import Target, encode_evaluation_target
 from polyleaf.user_data.validation import check_in_memory, count_rows, read_row_values
 from polyleaf.user_data.weights import average_weights
 
+HELD_OUT = 0.2  # fraction of the rows that a hold-out fit is evaluated on
 VALIDATION = "validation"  # name of `X_val`, or of the rows of `validation_fraction`
 
 
@@ -109,11 +111,15 @@ def prepare(
     run.dataset = binned
     if has_hold_outs:
         run.make_hold_out_run = partial(make_hold_out_run, run, binned)
+        if run.rules.time is not None:
+            parts = run.rules.split(run.target.n_rows, HELD_OUT, 0, None)
+            warn_of_left_ranges(binned.mapper, *(binned.rows(p).count_bins() for p in parts))
     if binned.has_high_cardinality:
         with measure_phase("binning"):
             run.dataset = derive_columns(
                 binned, run.target, run.objective, n_threads, is_first=run.init_model is None
             )
+    run.bin_counts = run.dataset.count_bins()
     # Nothing else reads the codes of the training rows, except for a few parts.
     reads_codes = params.device == "cuda" or finds_groups
     run.frees_codes = binned is not X and run.init_model is None and not reads_codes
@@ -444,6 +450,10 @@ def _make_eval_set(params: SharedParameters, data: TrainingData, run: TrainingRu
         table = read_rows(X, mapper, run.projection, params, n_threads)
         codes = mapper.transform(table, n_threads)
         features = mapper.get_raw_values(table) if run.reads_features else None
+        if name == VALIDATION and run.rules.time is not None:
+            assert run.bin_counts is not None
+            later = Dataset.from_codes(mapper, codes).count_bins()
+            warn_of_left_ranges(mapper, run.bin_counts, later, mapper.count_outside(table))
     target = encode_evaluation_target(
         rows,
         name=f"y of {name!r}",

@@ -105,6 +105,7 @@ class TrainingRun:
     initial: InitialModel | None = None  # model whose raw scores the trees are added to
     projection: Projection | None = None  # projection of the features
     dataset: Dataset | TrainingBins = field(init=False)
+    bin_counts: np.ndarray | None = None  # of the data set, as `Model.bin_counts`
     eval_sets: Sequence[EvalSet] = ()
     # what folds of the rows of the data set respect
     rules: SplitRules = field(default_factory=SplitRules)

@@ -13,6 +13,7 @@ from polyleaf.inspection.plotting.curves import (
     ThresholdDisplay,
 )
 from polyleaf.inspection.plotting.structure import (
+    DriftDisplay,
     ImportanceDisplay,
     OutputGroupsDisplay,
     OutputsDisplay,
@@ -23,6 +24,7 @@ from polyleaf.inspection.plotting.trade_offs import ParetoDisplay
 __all__ = [
     "CalibrationDisplay",
     "CoverageDisplay",
+    "DriftDisplay",
     "ImportanceDisplay",
     "LearningCurvesDisplay",
     "OutputGroupsDisplay",

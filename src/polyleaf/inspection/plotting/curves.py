@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from polyleaf.inspection.model_summary import get_output_names
 from polyleaf.inspection.plotting.display import (
     REFERENCE_LINE,
     Display,
     get_evaluation_offset,
     get_model,
-    get_output_names,
     get_single_task_model,
     label_outputs,
     predict_probabilities,

@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.estimators._prediction import resolve_offset
+from polyleaf.inspection.model_summary import get_output_names
 from polyleaf.model import Model
 from polyleaf.model.metadata import HAS_OFFSETS
 from polyleaf.runtime.optional_packages import optional_package
@@ -141,25 +142,6 @@ def zero_offset(model: Model, n_rows: int) -> np.ndarray | dict[str, np.ndarray]
         return np.zeros((n_rows, model.n_outputs // len(model.objective.offset_mask)))
     tasks = [place.task for place in model.objective.tasks]
     return {t.name: np.zeros((n_rows, t.n_scores // len(t.objective.offset_mask))) for t in tasks}
-
-
-def get_output_names(model: Model) -> list[str]:
-    """Return the names of all outputs."""
-    return [model.output_name(k) for k in range(model.n_outputs)]
-
-
-def get_target_names(model: Model) -> list[str]:
-    """Return the names of the columns of y.
-
-    They are the names of the outputs, unless a column has several (quantiles, or parameters of a
-    distribution).
-    """
-    names, parts = get_output_names(model), model.objective.score_names
-    if len(parts) < 2:
-        return names
-    end = f"_{parts[0]}"
-    firsts = enumerate(names[:: len(parts)])
-    return [name.removesuffix(end) if name.endswith(end) else str(t) for t, name in firsts]
 
 
 def read_classes(estimator: PolyleafEstimator, y: Any) -> np.ndarray:

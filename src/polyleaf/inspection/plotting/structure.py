@@ -7,14 +7,20 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
-from polyleaf.inspection.model_summary import Scorer, tree_nodes
+from polyleaf.inspection.drift import Drift, measure_drift
+from polyleaf.inspection.model_summary import (
+    Scorer,
+    get_output_names,
+    get_target_names,
+    read_raw_offset,
+    tree_nodes,
+)
 from polyleaf.inspection.plotting.display import (
+    REFERENCE_LINE,
     Display,
     get_evaluation_offset,
     get_model,
-    get_output_names,
     get_single_task_model,
-    get_target_names,
     import_pyplot,
     label_outputs,
 )
@@ -22,8 +28,6 @@ from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import LEAF_KINDS
 from polyleaf.model.metadata import HAS_OFFSETS, OUTPUT_GROUPS
 from polyleaf.runtime.types import DataLike, JsonObject
-from polyleaf.user_data.multitask import decode_target_encoding
-from polyleaf.user_data.offsets import OffsetReader
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -122,6 +126,66 @@ class ImportanceDisplay(Display):
         ax.set_yticks(np.arange(len(order)), names)
         if len(order) < len(self.feature_names):
             ax.set_title(f"{len(order)} of {len(self.feature_names)} features")
+        return self._finish()
+
+
+class DriftDisplay(Display):
+    """The population stability index of features, those with the largest first.
+
+    Parameters
+    ----------
+    drift : Drift
+        Result of `measure_drift`.
+    max_features : int
+        The number of features to draw.
+
+    Attributes
+    ----------
+    bars_ : matplotlib BarContainer
+        Bars of features that have not drifted are grey.
+    line_ : matplotlib Line2D
+        The index 0.1, from which a change is usually called moderate (0.25: large).
+    """
+
+    def __init__(self, drift: Drift, max_features: int = 15):
+        self.drift, self.max_features = drift, max_features
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: PolyleafEstimator,
+        X: DataLike,
+        *,
+        X_reference: DataLike | None = None,
+        max_features: int = 15,
+        ax: Axes | None = None,
+    ) -> Self:
+        """Compare rows with those that an estimator was trained on.
+
+        Parameters
+        ----------
+        estimator : fitted estimator
+        X, X_reference
+            See :func:`polyleaf.inspection.measure_drift`.
+        max_features : int
+            The number of features to draw.
+        ax : matplotlib Axes, optional
+        """
+        drift = measure_drift(estimator, X, X_reference=X_reference)
+        return cls(drift, max_features).plot(ax)
+
+    def plot(self, ax: Axes | None = None) -> Self:
+        ax = self._set_axes(ax)
+        psi = np.nan_to_num(self.drift.psi)
+        order = np.argsort(-psi, kind="stable")[: self.max_features]
+        colours = np.where(self.drift.is_drifted[order], "C1", "lightgrey").tolist()
+        self.bars_ = ax.barh(np.arange(len(order)), psi[order], color=colours)
+        self.line_ = ax.axvline(0.1, **REFERENCE_LINE)
+        ax.set(xlabel="population stability index")
+        ax.set_yticks(np.arange(len(order)), [self.drift.feature_names[f] for f in order])
+        ax.invert_yaxis()
+        if len(order) < len(psi):
+            ax.set_title(f"{len(order)} of {len(psi)} features")
         return self._finish()
 
 
@@ -256,7 +320,7 @@ class OutputsDisplay(Display):
             scorer = Scorer(model, X, y, metrics=metric)
             n_rounds = model.n_rounds if model.best_iteration is None else model.best_iteration + 1
             has_offset = one is estimator or model.metadata.get(HAS_OFFSETS)
-            first = _read_offset(model, offset if has_offset else None)
+            first = read_raw_offset(model, offset if has_offset else None)
             if label == "model":
                 raw = model.predict_raw(scorer.table, 0, 0) + first
                 scores["constant"], name = scorer.per_output(raw)
@@ -280,14 +344,6 @@ class OutputsDisplay(Display):
         ax.set(ylabel=self.metric)
         ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(self.scores))
         return self._finish()
-
-
-def _read_offset(model: Model, offset: DataLike | None) -> np.ndarray | float:
-    """Return the offset as raw scores."""
-    if offset is None:
-        return 0.0
-    encoding = decode_target_encoding(model.metadata, model.n_outputs)
-    return OffsetReader(encoding, model.n_outputs, model.objective.offset_mask).read(offset)
 
 
 _MAX_TITLE_NAMES = 4  # outputs in a title

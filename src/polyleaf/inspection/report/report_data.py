@@ -15,11 +15,11 @@ from polyleaf.distributions import Distribution
 from polyleaf.estimators._prediction import mean_abs_shap
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.estimators.ranker import PolyleafRanker
+from polyleaf.inspection.drift import Drift, measure_drift
+from polyleaf.inspection.model_summary import get_output_names, get_target_names
 from polyleaf.inspection.plotting.display import (
     get_model,
-    get_output_names,
     get_single_task_model,
-    get_target_names,
     read_classes,
     zero_offset,
 )
@@ -124,6 +124,16 @@ class ReportData:
             mapper.get_raw_values(table) if self.model.has_linear_leaves else None,
             table.source,
         )
+
+    @cached_property
+    def drift(self) -> Drift | None:
+        """The rows compared with the training rows; None if the values or counts are not known."""
+        if isinstance(self.X, Dataset) or self.model.bin_counts is None:
+            return None
+        zero = (
+            zero_offset(self.model, self.n_rows) if self.model.metadata.get(HAS_OFFSETS) else None
+        )
+        return measure_drift(self.model, self.X, offset=zero)
 
     @cached_property
     def explained_rows(self) -> np.ndarray:

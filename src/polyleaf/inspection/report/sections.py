@@ -330,12 +330,30 @@ def _objective_name(model: Model) -> str:
 
 
 def _missing_values(data: ReportData) -> str:
+    drift = _drift(data)
     missing = (data.binned_rows.codes == MISSING_CODE).mean(axis=1)
     order = np.argsort(-missing, kind="stable")
     rows = [[data.model.feature_name(int(f)), f"{missing[f]:.1%}"] for f in order if missing[f] > 0]
     if not rows:
-        return render_note("There are no missing values.")
-    return _long_table(["missing or unseen values", "rows"], rows, "features with missing values")
+        return drift + render_note("There are no missing values.")
+    header = ["missing or unseen values", "rows"]
+    return drift + _long_table(header, rows, "features with missing values")
+
+
+def _drift(data: ReportData) -> str:
+    """Name the features whose distribution differs from that of the training rows."""
+    drift = data.drift
+    if drift is None:
+        return ""
+    order = np.argsort(-np.nan_to_num(drift.psi), kind="stable")
+    names = [f"{drift.feature_names[f]} ({drift.psi[f]:.2g})" for f in order if drift.is_drifted[f]]
+    if not names:
+        return render_note("The features are distributed as in the training rows.")
+    more = f" and {len(names) - _MAX_FEATURES} more" if len(names) > _MAX_FEATURES else ""
+    return render_note(
+        "Features that are distributed otherwise than in the training rows (population stability "
+        f"index): {', '.join(names[:_MAX_FEATURES])}{more}."
+    )
 
 
 def _targets(data: SingleTaskReportData) -> str:
