@@ -258,16 +258,8 @@ def _find_repeated_rows(table: Table, schema: Schema) -> np.ndarray | None:
         return None
     y = schema.read_targets(table)
     columns = list(y.values()) if isinstance(y, dict) else [y]
-    values = np.column_stack([_number_values(column) for column in columns])
+    values = np.column_stack([c if c.dtype.kind in "fiub" else number_queries(c) for c in columns])
     return find_repeated_rows(Dataset(table.read_features(schema)).hash_rows(), values)
-
-
-def _number_values(column: np.ndarray) -> np.ndarray:
-    """Return numbers as they are, and the number of each label."""
-    if column.dtype.kind in "fiub":
-        return column
-    numbers = {value: i for i, value in enumerate(dict.fromkeys(column.tolist()))}
-    return np.array([numbers[value] for value in column.tolist()])
 
 
 # ---- tasks of a multi-task model -------------------------------------------------------------

@@ -14,6 +14,7 @@ from polyleaf.binned_data.high_cardinality import Category
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import LEAF_KINDS, LeafFunctions, Leaves
 from polyleaf.model.metadata import get_raw_decision_thresholds
+from polyleaf.model.model import get_model
 from polyleaf.model.trees import Tree
 from polyleaf.runtime.capabilities import PLACES, check, refuse
 from polyleaf.runtime.types import ModelLike
@@ -217,12 +218,7 @@ def build_ir(model: ModelLike, place: str = "exports") -> ModelIR:
     `place`: the format, as a key of `PLACES`. Raises a TypeError if `model` is neither, and a
     ValueError if predictions need more than the trees, or the format does not support a feature.
     """
-    inner = getattr(model, "model_", model)
-    if not isinstance(inner, Model):
-        raise TypeError(
-            "model must be a polyleaf.Model or a fitted estimator, not "
-            f"{type(model).__name__}; call fit first."
-        )
+    inner = get_model(model)
     for name in dict.fromkeys(("exports", place)):
         check(name, model=inner)
     best = inner.best_iteration if inner is not model else None

@@ -12,11 +12,11 @@ from polyleaf.binned_data.binning import BinMapper
 from polyleaf.estimators._prediction import resolve_offset
 from polyleaf.inspection.model_summary import (
     Scorer,
-    get_model,
     get_output_names,
     get_target_names,
     read_raw_offset,
 )
+from polyleaf.model.model import get_model
 from polyleaf.user_data.feature_table import FeatureTable
 
 if TYPE_CHECKING:

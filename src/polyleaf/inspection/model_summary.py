@@ -15,6 +15,7 @@ from polyleaf.metrics import get_metrics
 from polyleaf.metrics.metric import BoundMetric
 from polyleaf.model import Model, storage
 from polyleaf.model.leaf_kinds import LEAF_KINDS, NameLookup
+from polyleaf.model.model import get_model
 from polyleaf.model.serialize import TextDestination, write_text
 from polyleaf.model.storage import LEAF_DTYPES
 from polyleaf.model.trees import SplitThresholds, Tree, left_categories, node_depths
@@ -452,14 +453,6 @@ def summary(model: Any, n_features: int = 10) -> str:
         lines.append("share of the gain:" if by == "gain" else "share of the splits:")
         lines += [f"  {model.feature_name(f):<{width}}  {gains[f] / total:6.1%}" for f in order]
     return "\n".join(lines)
-
-
-def get_model(model: ModelLike) -> Model:
-    """Return the model of a fitted estimator, or a model itself."""
-    inner = getattr(model, "model_", model)
-    if not isinstance(inner, Model):
-        raise TypeError(f"model must be a Model or a fitted estimator; got {type(model).__name__}.")
-    return inner
 
 
 def _trees(model: Model) -> Iterator[JsonObject]:

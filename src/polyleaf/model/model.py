@@ -34,7 +34,7 @@ from polyleaf.model.trees import Trees
 from polyleaf.objectives import Objective
 from polyleaf.objectives._utils import apply_rowwise
 from polyleaf.runtime.compatibility import add_version, remove_version
-from polyleaf.runtime.types import DataLike, JsonObject
+from polyleaf.runtime.types import DataLike, JsonObject, ModelLike
 from polyleaf.sketching.projections import Projection
 from polyleaf.user_data.feature_table import FeatureTable
 from polyleaf.user_data.validation import check_names, check_vector
@@ -667,3 +667,14 @@ class Model(ModelData):
         if len(members := self.metadata.get(MEMBERS, ())) > 1:
             size += f" of {len(members)} members"
         return f"<polyleaf.Model: {size}, {self.n_features} features, {self.n_outputs} outputs>"
+
+
+def get_model(model: ModelLike) -> Model:
+    """Return a model itself, or the model of a fitted estimator; raise a TypeError without one."""
+    inner = getattr(model, "model_", model)
+    if not isinstance(inner, Model):
+        raise TypeError(
+            "model must be a polyleaf.Model or a fitted estimator, not "
+            f"{type(model).__name__}; call fit first."
+        )
+    return inner

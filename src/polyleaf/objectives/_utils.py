@@ -163,7 +163,17 @@ def apply_rowwise(
     operation(matrix[n:], row, out=out[n:])
 
 
-# --- base scores on top of offsets ---
+# --- derivatives, and base scores on top of offsets ---
+
+
+def compute_derivatives(
+    bound: BoundObjective, raw: NDArray[np.float32], n_threads: int = 1
+) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
+    """Return gradients (n, K), and Hessians of the bound objective's shape; None: they are 1."""
+    shape = bound.hessian_shape()
+    g, h = np.empty_like(raw), None if shape is None else np.empty(shape, np.float32)
+    bound.derivatives(raw, g, h, n_threads)
+    return g, h
 
 
 def minimise_base_score(
@@ -204,9 +214,7 @@ def minimise_base_score(
 
 
 def _newton_step(bound: BoundObjective, raw: NDArray[np.float32], n_threads: int) -> Floats:
-    shape = bound.hessian_shape()
-    g, h = np.empty_like(raw), None if shape is None else np.empty(shape, np.float32)
-    bound.derivatives(raw, g, h, n_threads)
+    g, h = compute_derivatives(bound, raw, n_threads)
     slope, count = _core.exact_totals(g, None, None, 1, n_threads)[:, 0]
     hessian = count if h is None else _core.exact_totals(h, None, None, 1, n_threads)[0, 0]
     step = np.divide(-slope, hessian, out=np.zeros_like(slope), where=hessian > 0)

@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 import polyleaf._core as _core
 from polyleaf.distributions import Distribution
-from polyleaf.objectives._utils import Floats, packed_diagonal
+from polyleaf.objectives._utils import Floats, compute_derivatives, packed_diagonal
 from polyleaf.runtime.context import Context
 from polyleaf.runtime.row_data import RowData
 from polyleaf.user_data.target_scaling import sum_columns
@@ -139,6 +139,16 @@ class Objective(ABC):
     sparse_base_score: ClassVar[float | None] = None
     default_metric: ClassVar[str] = "loss"
     has_default_metric: ClassVar[bool] = True
+    _ranges: ClassVar[Mapping[str, tuple[float, float]]] = {}  # numbers that fields lie between
+
+    def __post_init__(self) -> None:
+        for field, (low, high) in self._ranges.items():
+            value = getattr(self, field)
+            if not (isinstance(value, (int, float)) and low < value < high):
+                limits = f"lie between {low:g} and {high:g}"
+                limits = limits if np.isfinite(high) else "be a finite number > 0"
+                raise ValueError(f"Objective {self.name!r}: {field} must {limits}; got {value!r}.")
+            object.__setattr__(self, field, float(value))
 
     def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
@@ -488,9 +498,7 @@ class BoundObjective(ABC):
         (ndarray, ndarray)
             Both float32 ``(n, K)``.
         """
-        g, shape = np.empty((self.n_rows, self.n_outputs), np.float32), self.hessian_shape()
-        h = None if shape is None else np.empty(shape, np.float32)
-        self.derivatives(raw, g, h, n_threads)
+        g, h = compute_derivatives(self, raw, n_threads)
         return g, np.broadcast_to(np.float32(1.0) if h is None else h, g.shape)
 
     def make_device_loss(self, device: _core.Device) -> _core.DeviceLoss | None:
@@ -672,15 +680,3 @@ def check_domain(valid: NDArray[np.bool_], rows: RowData, name: str, domain: str
         f"{rows.target[row, output]!s} "
         f"({int(bad.sum())} such value(s) in all). Change the target or choose another objective."
     )
-
-
-def read_between(
-    name: str, parameter: str, value: float, low: float, high: float, hint: str = ""
-) -> float:
-    """Return a parameter as a float; raise ValueError unless it lies between `low` and `high`."""
-    if not (isinstance(value, (int, float)) and low < value < high):
-        limits = (
-            f"lie between {low:g} and {high:g}" if np.isfinite(high) else "be a finite number > 0"
-        )
-        raise ValueError(f"Objective {name!r}: {parameter} must {limits}{hint}; got {value!r}.")
-    return float(value)

@@ -33,7 +33,6 @@ from polyleaf.objectives.base import (
     Objective,
     as_matrices,
     check_domain,
-    read_between,
 )
 from polyleaf.objectives.registry import register
 from polyleaf.runtime.row_data import RowData
@@ -290,10 +289,9 @@ class StudentTLikelihood(_LocationScale):
     parameter_names: ClassVar[tuple[str, str]] = ("location", "log_scale")
     parameters: ClassVar[Mapping[str, str]] = {"student_t_df": "df"}
 
-    df: float = 5.0
+    _ranges: ClassVar[Mapping[str, tuple[float, float]]] = {"df": (1, 1e6)}
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "df", read_between(self.name, "df", self.df, 1, 1e6))
+    df: float = 5.0
 
     def make_distribution(self, first: Floats, second: Floats) -> Distribution:
         return distributions.StudentT(first, np.exp(second), self.df)

@@ -51,7 +51,6 @@ from polyleaf.objectives.base import (
     as_matrices,
     check_domain,
     find_core_name,
-    read_between,
 )
 from polyleaf.objectives.registry import register
 from polyleaf.runtime.checks import require_choice
@@ -304,11 +303,9 @@ class AbsolutePercentageError(AbsoluteError):
     is_translation_invariant: ClassVar[bool] = False
     default_metric: ClassVar[str] = "mape"
 
-    floor: float = 1.0
+    _ranges: ClassVar[Mapping[str, tuple[float, float]]] = {"floor": (0, np.inf)}
 
-    def __post_init__(self) -> None:
-        floor = read_between(self.name, "floor", self.floor, 0, np.inf)
-        object.__setattr__(self, "floor", floor)
+    floor: float = 1.0
 
     def bind(self, rows: RowData) -> BoundElementwiseObjective:
         rows = as_matrices(rows)
@@ -348,11 +345,9 @@ class Huber(LocationObjective):
     parameters: ClassVar[Mapping[str, str]] = {"huber_delta": "delta", "huber_slope": "delta"}
     default_metric: ClassVar[str] = "mae"
 
-    delta: float = 1.0
+    _ranges: ClassVar[Mapping[str, tuple[float, float]]] = {"delta": (0, np.inf)}
 
-    def __post_init__(self) -> None:
-        delta = read_between(self.name, "delta", self.delta, 0, np.inf)
-        object.__setattr__(self, "delta", delta)
+    delta: float = 1.0
 
     def bind(self, rows: RowData) -> BoundElementwiseObjective:
         return BoundHuber(self, super().bind(rows).rows)
@@ -414,11 +409,9 @@ class Expectile(LocationObjective):
     aliases: ClassVar[tuple[str, ...]] = ("reg:expectileerror",)
     is_scale_dependent: ClassVar[bool] = True
 
-    alpha: float = 0.5
+    _ranges: ClassVar[Mapping[str, tuple[float, float]]] = {"alpha": (0, 1)}
 
-    def __post_init__(self) -> None:
-        alpha = read_between(self.name, "alpha", self.alpha, 0, 1)
-        object.__setattr__(self, "alpha", alpha)
+    alpha: float = 0.5
 
     def output_parameter(self, n_outputs: int) -> Floats:
         return np.full(n_outputs, self.alpha)
@@ -532,6 +525,7 @@ class LogLinkObjective(ElementwiseObjective):
     hessian: str = "symmetric"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require_choice(self.hessian, ("symmetric", "exact"), f"Objective {self.name!r}: hessian")
 
     @property
@@ -695,13 +689,9 @@ class Tweedie(LogLinkObjective):
     parameters: ClassVar[Mapping[str, str]] = {"tweedie_variance_power": "variance_power"}
     default_metric: ClassVar[str] = "tweedie_deviance"
 
-    variance_power: float = 1.5
+    _ranges: ClassVar[Mapping[str, tuple[float, float]]] = {"variance_power": (1, 2)}
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        hint = " (1 is 'poisson', 2 is 'gamma')"
-        power = read_between(self.name, "variance_power", self.variance_power, 1, 2, hint)
-        object.__setattr__(self, "variance_power", power)
+    variance_power: float = 1.5
 
     @property
     def power(self) -> float:

@@ -25,6 +25,7 @@ import polyleaf._core as _core
 from polyleaf.objectives._utils import (
     Floats,
     assign_columns,
+    compute_derivatives,
     copy_columns,
     packed_lower,
     packed_size,
@@ -284,9 +285,7 @@ class BoundMultiTask(BoundObjective):
             return self._bound[0].derivatives(raw, g, h, n_threads)
         for place, bound in self._slices:
             task_raw = copy_columns(raw, place.scores)
-            shape, task_g = bound.hessian_shape(), np.empty_like(task_raw)
-            task_h = None if shape is None else np.empty(shape, np.float32)
-            bound.derivatives(task_raw, task_g, task_h, n_threads)
+            task_g, task_h = compute_derivatives(bound, task_raw, n_threads)
             assign_columns(g, place.scores, task_g)
             if h is not None:
                 hessian = np.float32(1.0) if task_h is None else task_h

@@ -23,6 +23,7 @@ from polyleaf.metrics.metric import EvalsLog
 from polyleaf.metrics.patience import Patience
 from polyleaf.model import Model
 from polyleaf.model.metadata import OUTPUT_GROUPS
+from polyleaf.objectives._utils import compute_derivatives
 from polyleaf.runtime.user_warnings import warn_user
 from polyleaf.settings.parameters import DEFAULT_N_ESTIMATORS, SharedParameters
 from polyleaf.training.boosting import boost, compute_base_score
@@ -282,10 +283,7 @@ def _count_hold_outs(run: TrainingRun) -> int:
     raw = np.zeros((n_rows, n_outputs), np.float32)
     if run.rows.offset is not None:
         raw += run.rows.offset
-    shape = bound.hessian_shape()
-    gradients = np.empty_like(raw)
-    hessians = None if shape is None else np.empty(shape, np.float32)
-    bound.derivatives(raw, gradients, hessians, run.settings.workers.n_threads)
+    gradients, _ = compute_derivatives(bound, raw, run.settings.workers.n_threads)
     squares = gradients.astype(np.float64) ** 2
     if run.objective.is_translation_invariant:
         total = squares.sum(axis=0)

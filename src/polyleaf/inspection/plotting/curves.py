@@ -12,11 +12,11 @@ from polyleaf.inspection.plotting.display import (
     REFERENCE_LINE,
     Display,
     get_evaluation_offset,
-    get_model,
     get_single_task_model,
     label_outputs,
     predict_probabilities,
 )
+from polyleaf.model.model import get_model
 from polyleaf.runtime.checks import require_choice
 from polyleaf.runtime.types import DataLike
 from polyleaf.user_data.validation import get_index

@@ -8,12 +8,12 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.estimators._prediction import resolve_offset
 from polyleaf.inspection.model_summary import get_output_names
 from polyleaf.model import Model
 from polyleaf.model.metadata import HAS_OFFSETS
+from polyleaf.model.model import get_model
 from polyleaf.runtime.optional_packages import optional_package
 from polyleaf.runtime.row_data import RowData
 from polyleaf.user_data.read_target import has_columns
@@ -98,15 +98,6 @@ def label_outputs(ax: Axes, names: Sequence[str]) -> list[int]:
     else:
         ax.set_xticks(shown, labels, rotation=45, ha="right")
     return shown
-
-
-def get_model(estimator: PolyleafEstimator) -> Model:
-    """Return the model of a fitted estimator, or a model itself."""
-    if isinstance(estimator, Model):
-        return estimator
-    check_is_fitted(estimator)
-    model: Model = estimator.model_
-    return model
 
 
 def get_single_task_model(estimator: PolyleafEstimator) -> Model:

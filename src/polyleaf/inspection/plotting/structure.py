@@ -19,7 +19,6 @@ from polyleaf.inspection.plotting.display import (
     REFERENCE_LINE,
     Display,
     get_evaluation_offset,
-    get_model,
     get_single_task_model,
     import_pyplot,
     label_outputs,
@@ -27,6 +26,7 @@ from polyleaf.inspection.plotting.display import (
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import LEAF_KINDS
 from polyleaf.model.metadata import HAS_OFFSETS, OUTPUT_GROUPS
+from polyleaf.model.model import get_model
 from polyleaf.runtime.types import DataLike, JsonObject
 
 if TYPE_CHECKING:

@@ -17,15 +17,11 @@ from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.estimators.ranker import PolyleafRanker
 from polyleaf.inspection.drift import Drift, measure_drift
 from polyleaf.inspection.model_summary import get_output_names, get_target_names
-from polyleaf.inspection.plotting.display import (
-    get_model,
-    get_single_task_model,
-    read_classes,
-    zero_offset,
-)
+from polyleaf.inspection.plotting.display import get_single_task_model, read_classes, zero_offset
 from polyleaf.metrics._multitask import compute_scores_per_target
 from polyleaf.model import Model
 from polyleaf.model.metadata import HAS_OFFSETS
+from polyleaf.model.model import get_model
 from polyleaf.model.shap import BinnedRows, ShapExplainer, resolve_outputs
 from polyleaf.runtime.capabilities import refuse
 from polyleaf.runtime.row_data import RowData
