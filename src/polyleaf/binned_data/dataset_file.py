@@ -79,15 +79,15 @@ def read_dataset(path: str | os.PathLike[str]) -> BinnedData:
 
 
 def _build(content: dict[str, Any], arrays: dict[str, np.ndarray]) -> BinnedData:
-    mapper = BinMapper.from_state(content["mapper"], _select(arrays, "mapper/"))
-    stored, (n_rows, n_features) = _select(arrays, "codes/"), content["shape"]
+    mapper = BinMapper.from_state(content["mapper"], select_prefix(arrays, "mapper/"))
+    stored, (n_rows, n_features) = select_prefix(arrays, "codes/"), content["shape"]
     dense = stored.pop("dense")
     sparse = SparseCodes(**stored) if stored else None
     n_columns = len(dense) + (0 if sparse is None else len(sparse.features))
     if dense.shape[1:] != (n_rows,) or n_columns < n_features or dense.dtype != np.uint8:
         raise ValueError("its codes do not have the shape of its table")
     rows: dict[str, Any] = {}
-    for name, values in _select(arrays, "rows/").items():
+    for name, values in select_prefix(arrays, "rows/").items():
         if len(values) != n_rows:
             raise ValueError(f"{ARGUMENTS[name]} has {len(values)} rows, not {n_rows}")
         rows[name] = values
@@ -104,5 +104,6 @@ def _build(content: dict[str, Any], arrays: dict[str, np.ndarray]) -> BinnedData
     return BinnedData(mapper, codes, features, columns, n_rows, n_features, RowData(**rows))
 
 
-def _select(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+def select_prefix(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    """Return the arrays whose names begin with a prefix, without it."""
     return {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}

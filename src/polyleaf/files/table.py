@@ -152,7 +152,7 @@ class Table:
         return sp.hstack([self.data, zeros], format="csr")[:, index]
 
 
-def abbreviate(names: Sequence[str], max_names: int = 8) -> str:
-    """Join the first names, and add their number if there are more."""
-    suffix = f", ... ({len(names)} in total)" if len(names) > max_names else ""
-    return ", ".join(names[:max_names]) + suffix
+def abbreviate(names: Sequence[str]) -> str:
+    """Join the first eight names, and add their number if there are more."""
+    suffix = f", ... ({len(names)} in total)" if len(names) > 8 else ""
+    return ", ".join(names[:8]) + suffix

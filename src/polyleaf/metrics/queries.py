@@ -178,11 +178,6 @@ class BoundQueryMetric:
         is_known = total > 0
         return (float(per_output[is_known].mean()) if is_known.any() else np.nan), per_output
 
-    def per_query(self, scores: np.ndarray, output: int = 0, goal: int = 0) -> Floats:
-        """Return the metric of each query that has rated rows; NaN if it is left out."""
-        scores = np.asarray(scores, np.float64).reshape(len(self._target), -1)
-        return self._evaluate_queries(self._goals[goal], scores[:, output])
-
     def _evaluate(self, goal: _Goal, scores: Floats) -> float:
         values = self._evaluate_queries(goal, scores)
         is_used = ~np.isnan(values)

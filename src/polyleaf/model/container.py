@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from polyleaf.runtime.checks import require
+
 # Arrays are written in reverse order of this table, then by name, which aligns each of them.
 _DTYPES = {
     "BOOL": np.dtype("?"),
@@ -59,33 +61,26 @@ def read_arrays(data: bytes) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     Raises a ValueError, or another exception of the JSON reader, if the bytes are malformed: the
     arrays must fill the bytes after the header without gaps.
     """
-    if len(data) < 8:
-        raise ValueError("the header is missing")
+    require(len(data) >= 8, "the header is missing")
     first = 8 + int.from_bytes(data[:8], "little")
-    if first > len(data):
-        raise ValueError("the header is longer than the file")
+    require(first <= len(data), "the header is longer than the file")
     header = json.loads(data[8:first])
-    if not isinstance(header, dict):
-        raise ValueError("the header is not a JSON object")
+    require(isinstance(header, dict), "the header is not a JSON object")
     metadata = header.pop(_METADATA, {})
-    if not isinstance(metadata, dict):
-        raise ValueError("the metadata are not a JSON object")
+    require(isinstance(metadata, dict), "the metadata are not a JSON object")
     arrays = {}
     end = 0
     for name, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
-        if entry["dtype"] not in _DTYPES:
-            raise ValueError(f"the dtype of {name} is unknown")
+        require(entry["dtype"] in _DTYPES, f"the dtype of {name} is unknown")
         dtype, shape = _DTYPES[entry["dtype"]], entry["shape"]
         begin, previous_end = entry["data_offsets"][0], end
-        if not all(type(n) is int and n >= 0 for n in shape):
-            raise ValueError(f"the shape of {name} is invalid")
+        is_valid = all(type(n) is int and n >= 0 for n in shape)
+        require(is_valid, f"the shape of {name} is invalid")
         end = begin + math.prod(shape) * dtype.itemsize
-        if begin != previous_end or entry["data_offsets"] != [begin, end]:
-            raise ValueError(f"the position of {name} is invalid")
-        if first + end > len(data):
-            raise ValueError(f"{name} ends after the file")
+        is_valid = begin == previous_end and entry["data_offsets"] == [begin, end]
+        require(is_valid, f"the position of {name} is invalid")
+        require(first + end <= len(data), f"{name} ends after the file")
         flat = np.frombuffer(data, dtype, math.prod(shape), first + begin)
         arrays[name] = flat.reshape(shape).copy()
-    if first + end != len(data):
-        raise ValueError("the file has more bytes than its arrays")
+    require(first + end == len(data), "the file has more bytes than its arrays")
     return arrays, metadata

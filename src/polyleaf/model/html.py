@@ -69,8 +69,8 @@ def _top_features(model: Model) -> str:
     return "<br>".join(lines)
 
 
-def _sparkline(values: Sequence[float], width: int = 160, height: int = 28) -> str:
-    y = np.asarray(values, np.float64)
+def _sparkline(values: Sequence[float]) -> str:
+    width, height, y = 160, 28, np.asarray(values, np.float64)
     finite = y[np.isfinite(y)]
     if not finite.size:
         return ""

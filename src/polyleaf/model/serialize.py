@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, TypeAlias, TypeVar
 import numpy as np
 
 from polyleaf.binned_data.binning import BinMapper
+from polyleaf.binned_data.dataset_file import select_prefix
 from polyleaf.metrics.metric import EvalsLog
 from polyleaf.model import storage
 from polyleaf.model.container import read_arrays, write_arrays
@@ -122,9 +123,9 @@ def from_state(cls: type[_M], header: Header, arrays: Arrays) -> _M:
     require(is_valid, "The header's 'learning_rate' must be a positive number.")
     projection = header.get("projection")
     if projection is not None:
-        projection = Projection.from_dict(projection, _remove_prefix(arrays, _PROJECTION))
+        projection = Projection.from_dict(projection, select_prefix(arrays, _PROJECTION))
     model = cls(
-        mapper=BinMapper.from_state(header["mapper"], _remove_prefix(arrays, _MAPPER)),
+        mapper=BinMapper.from_state(header["mapper"], select_prefix(arrays, _MAPPER)),
         objective=_read_objective(header["objective"]),
         base_score=_read_base_score(header, arrays),
         target_scale=arrays.get("target_scale"),
@@ -149,7 +150,7 @@ def from_state(cls: type[_M], header: Header, arrays: Arrays) -> _M:
         f"{model.n_outputs}.",
     )
     check_metadata(model.metadata, model.n_outputs)
-    _restore_trees(model, _remove_prefix(arrays, _FOREST), arrays["round_of_tree"])
+    _restore_trees(model, select_prefix(arrays, _FOREST), arrays["round_of_tree"])
     iteration, score = header["best_iteration"], header["best_score"]
     if iteration is not None:
         is_round = 0 <= iteration < model.n_rounds
@@ -161,7 +162,7 @@ def from_state(cls: type[_M], header: Header, arrays: Arrays) -> _M:
 
 def _read_initial(stored: Any, arrays: Arrays, model: Model) -> LinearInitialModel:
     """Build the initial model, which must fit the features of X and the outputs."""
-    initial = LinearInitialModel.from_dict(stored, _remove_prefix(arrays, _INITIAL))
+    initial = LinearInitialModel.from_dict(stored, select_prefix(arrays, _INITIAL))
     mapper, projection = model.mapper, model.projection
     n_features = mapper.n_features_ if projection is None else projection.n_features
     require(
@@ -244,10 +245,6 @@ def _max_outputs(arrays: Arrays) -> int:
     """Return how many outputs a file with these arrays may have within the memory of loading."""
     size = sum(array.nbytes for name, array in arrays.items() if name != "base_score")
     return min(2**31 - 1, (SPARE_BYTES + SIZE_FACTOR * size) // _BYTES_PER_OUTPUT)
-
-
-def _remove_prefix(arrays: Arrays, prefix: str) -> Arrays:
-    return {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}
 
 
 # --- bytes and their container --------------------------------------------------------------------

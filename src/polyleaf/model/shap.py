@@ -193,13 +193,12 @@ class ShapExplainer:
                 values[part] += taken.astype(np.float32)
 
     def iter_values(
-        self, rows: Rows, outputs: OutputSelection, interactions: bool = False
+        self, rows: Rows, outputs: OutputSelection
     ) -> Iterator[tuple[slice, np.ndarray]]:
         """Yield (rows, values) in chunks of bounded memory."""
-        per_row = self._model.n_features ** (2 if interactions else 1) * outputs.indices.shape[-1]
+        per_row = self._model.n_features * outputs.indices.shape[-1]
         for part in _split(rows.n_rows, max(1, _CHUNK_VALUES // per_row)):
-            selected = _select_rows(rows, part)
-            yield part, self.values(selected, outputs.select_rows(part), interactions)
+            yield part, self.values(_select_rows(rows, part), outputs.select_rows(part))
 
     def _sum_by_input(self, values: np.ndarray, interactions: bool) -> np.ndarray:
         """Add up the values of the columns that are derived from one column of X."""

@@ -288,11 +288,10 @@ class SearchMixin(_Base):
     def _fixed_parameters(self) -> Parameters:
         """Return the parameters that the user has set, which no candidate changes."""
         of_search = {p.name for p in get_param_specs(SearchParameters)}
-        values = {p.name: (getattr(self, p.name), p.default) for p in get_param_specs(type(self))}
         fixed = {
-            name: value
-            for name, (value, default) in values.items()
-            if name not in of_search and not _is_default(value, default)
+            p.name: getattr(self, p.name)
+            for p in get_param_specs(type(self))
+            if p.name not in of_search and not p.is_default(getattr(self, p.name))
         }
         if isinstance(fixed.get("objective"), str):
             fixed["objective"] = objective_class(fixed["objective"]).name
@@ -561,16 +560,6 @@ class SearchMixin(_Base):
 
     def _warn_time_limit(self, what: str) -> None:
         warn_user(f"time_limit={self.time_limit} was too short: {what}. Increase time_limit.")
-
-
-def _is_default(value: object, default: object) -> bool:
-    """Return whether a parameter has its default value. Arrays never have."""
-    if value is default:
-        return True
-    both = (value, default)
-    if all(isinstance(v, int | float) and not isinstance(v, bool) for v in both):
-        return bool(value == default)
-    return type(value) is type(default) and not hasattr(value, "shape") and value == default
 
 
 def _to_array(values: DataLike) -> np.ndarray | None:

@@ -194,9 +194,9 @@ class ParamSpec(NamedTuple):
         return json.dumps(self.default) if isinstance(self.default, str) else repr(self.default)
 
     def is_default(self, value: object) -> bool:
-        """Return whether a value equals the default."""
+        """Return whether a value equals the default; arrays and lists are none."""
         is_one = isinstance(value, str) or not hasattr(value, "__len__")
-        return is_one and value == self.default
+        return value is self.default or (is_one and bool(value == self.default))
 
     def has_effect(self, values: Mapping[str, object]) -> bool:
         """Return whether it has an effect beside these values of other parameters."""

@@ -549,13 +549,12 @@ def _normal(rng: np.random.Generator, n: int, d: int) -> NDArray[np.float32]:
     return np.concatenate(drawn)[: n * d].reshape(n, d).astype(np.float32)
 
 
-def _gram(a: Array, b: Array | None = None) -> NDArray[np.float64]:
-    """Return a' b in float64, by blocks of rows: (d, e)."""
-    b = a if b is None else b
-    total = np.zeros((a.shape[1], b.shape[1]))
+def _gram(a: Array) -> NDArray[np.float64]:
+    """Return a' a in float64, by blocks of rows: (d, d)."""
+    total = np.zeros((a.shape[1], a.shape[1]))
     for begin in range(0, len(a), _BLOCK_ROWS):
-        block = slice(begin, begin + _BLOCK_ROWS)
-        total += a[block].T.astype(np.float64) @ b[block].astype(np.float64)
+        block = a[begin : begin + _BLOCK_ROWS]
+        total += block.T.astype(np.float64) @ block.astype(np.float64)
     return total
 
 

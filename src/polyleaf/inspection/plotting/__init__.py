@@ -10,6 +10,7 @@ from polyleaf.inspection.plotting.curves import (
     CalibrationDisplay,
     CoverageDisplay,
     LearningCurvesDisplay,
+    ParetoDisplay,
     ThresholdDisplay,
 )
 from polyleaf.inspection.plotting.structure import (
@@ -19,7 +20,6 @@ from polyleaf.inspection.plotting.structure import (
     OutputsDisplay,
     TreeDisplay,
 )
-from polyleaf.inspection.plotting.trade_offs import ParetoDisplay
 
 __all__ = [
     "CalibrationDisplay",

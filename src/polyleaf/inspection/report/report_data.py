@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
@@ -50,12 +49,10 @@ class IntervalCoverage(NamedTuple):
     width: float
 
 
-def compute_coverage_table(
-    y: np.ndarray, distribution: Distribution, coverages: Sequence[float] = COVERAGES
-) -> list[IntervalCoverage]:
+def compute_coverage_table(y: np.ndarray, distribution: Distribution) -> list[IntervalCoverage]:
     """Compute the empirical coverage of intervals of one target, y of shape (n_rows,), no NaN."""
     table = []
-    for coverage in coverages:
+    for coverage in COVERAGES:
         low, high = distribution.interval(coverage).T
         share = float(np.mean((low <= y) & (y <= high)))
         error = float(np.sqrt(share * (1.0 - share) / len(y)))
