@@ -266,11 +266,8 @@ class PolyleafRanker(PolyleafEstimator, RankerParameters):
     # --- predictions ---
 
     def _features(self, X: DataLike, n_threads: int | None = None) -> FeatureTable:
-        return super()._features(self._drop_queries(X), n_threads)
-
-    def _drop_queries(self, X: DataLike) -> Any:
-        """Return X without the column of queries, if it is a table with that column."""
-        return _drop_column(X, self.model_.metadata.get(QUERY_COLUMN))
+        X = _drop_column(X, self.model_.metadata.get(QUERY_COLUMN))
+        return super()._features(X, n_threads)
 
     def _prediction_of_scores(self, scores: np.ndarray) -> np.ndarray:
         return scores
